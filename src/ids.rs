@@ -1,0 +1,131 @@
+//! Names of things on a node, each a type of its own, so that no bare string crosses a module.
+
+use std::{fmt, str::FromStr, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+/// Makes a cheap, shared, comparable id out of a string.
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// The id as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+
+            /// Whether nothing was given.
+            pub fn is_empty(&self) -> bool {
+                self.0.is_empty()
+            }
+        }
+
+        impl<T: Into<Arc<str>>> From<T> for $name {
+            fn from(text: T) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&*self.0, f)
+            }
+        }
+    };
+}
+
+id! {
+    /// The runtime's id of a container.
+    ContainerId
+}
+id! {
+    /// The runtime's id of a pod sandbox.
+    SandboxId
+}
+id! {
+    /// The uid that the client gave a pod.
+    PodUid
+}
+
+/// Numbers the connections of one run of the daemon, from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize)]
+pub struct ConnId(pub u64);
+
+/// The three types of a probe, in the order in which the kubelet creates their workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProbeKind {
+    /// Gates the other two until it succeeded once.
+    Startup,
+    /// Tells whether the container takes traffic.
+    Readiness,
+    /// Tells whether the container is worth keeping.
+    Liveness,
+}
+
+impl ProbeKind {
+    /// All three, in the kubelet's order.
+    pub const ALL: [Self; 3] = [Self::Startup, Self::Readiness, Self::Liveness];
+
+    /// `startup`, `readiness`, `liveness`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Startup => "startup",
+            Self::Readiness => "readiness",
+            Self::Liveness => "liveness",
+        }
+    }
+
+    /// The kubelet's capitalised form, used in its event messages.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Startup => "Startup",
+            Self::Readiness => "Readiness",
+            Self::Liveness => "Liveness",
+        }
+    }
+}
+
+impl fmt::Display for ProbeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for ProbeKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.as_str() == text)
+            .ok_or_else(|| format!("unknown probe type {text:?}: one of startup, readiness, liveness"))
+    }
+}
+
+/// What identifies a probe for as long as its pod lives: `POD_UID/CONTAINER/TYPE`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProbeKey {
+    /// The pod's uid.
+    pub pod: PodUid,
+    /// The container's name.
+    pub container: Arc<str>,
+    /// Its type.
+    pub kind: ProbeKind,
+}
+
+impl fmt::Display for ProbeKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.pod, self.container, self.kind)
+    }
+}

@@ -1,0 +1,105 @@
+//! What the inventory tells the stages after it: one container with its pod, as far as it is known now.
+
+use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc, time::SystemTime};
+
+use crate::ids::{ContainerId, PodUid, SandboxId};
+
+/// One pod sandbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodView {
+    /// The sandbox's id; a pod gets a new one with each attempt.
+    pub sandbox_id: SandboxId,
+    /// The pod's uid.
+    pub uid: PodUid,
+    /// The pod's name.
+    pub name: Arc<str>,
+    /// The pod's namespace.
+    pub namespace: Arc<str>,
+    /// Counts the sandboxes of this pod.
+    pub attempt: u32,
+    /// False once it was stopped.
+    pub is_ready: bool,
+    /// Where its containers are reached.
+    pub network: PodNetwork,
+    /// As the runtime has them.
+    pub labels: BTreeMap<String, String>,
+    /// As the runtime has them.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// Where a pod is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PodNetwork {
+    /// Not known yet, or the runtime reports none.
+    Unknown,
+    /// In the node's own network.
+    Host,
+    /// Its own addresses, the primary one first; never empty.
+    Pod(Vec<IpAddr>),
+}
+
+/// One container and its pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerView {
+    /// The runtime's id; a restarted container has a new one.
+    pub id: ContainerId,
+    /// Its name within the pod.
+    pub name: Arc<str>,
+    /// Counts the containers of this name.
+    pub attempt: u32,
+    /// As the client named it.
+    pub image: Arc<str>,
+    /// Where it is in its life.
+    pub state: ContainerState,
+    /// When it was made.
+    pub created_at: Option<SystemTime>,
+    /// When its process was started, as the runtime reports it.
+    pub started_at: Option<SystemTime>,
+    /// As the runtime has them.
+    pub labels: BTreeMap<String, String>,
+    /// As the runtime has them.
+    pub annotations: BTreeMap<String, String>,
+    /// Its environment as the client set it, last duplicate last; `None` until the runtime has told.
+    pub env: Option<Env>,
+    /// The pod it belongs to.
+    pub pod: Arc<PodView>,
+}
+
+/// A container's life goes one way: created, running, exited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContainerState {
+    /// Made, not started.
+    Created,
+    /// Its process runs.
+    Running,
+    /// Its process ended.
+    Exited {
+        /// As the runtime reports it; `None` until it has.
+        exit_code: Option<i32>,
+    },
+    /// The runtime cannot tell.
+    Unknown,
+}
+
+/// A container's environment. Holds secrets: prints its size only.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Env(Arc<[(String, String)]>);
+
+impl Env {
+    /// The last value given for a name, compared byte for byte.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+}
+
+impl FromIterator<(String, String)> for Env {
+    fn from_iter<T: IntoIterator<Item = (String, String)>>(pairs: T) -> Self {
+        Self(pairs.into_iter().collect())
+    }
+}
+
+impl fmt::Debug for Env {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Env({} variables)", self.0.len())
+    }
+}

@@ -1,0 +1,2 @@
+//! The command `criprobe`: arguments in, an exit code out.
+fn main() {}

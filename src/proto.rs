@@ -1,0 +1,41 @@
+//! The protocols we speak, as generated from `proto/`. Nothing here but the generated code and what `Debug` may show.
+
+use std::fmt;
+
+/// `runtime.v1`: the part of the CRI that we decode, ask for, or serve.
+#[allow(missing_docs, clippy::all, unreachable_pub, rust_2018_idioms)]
+pub mod cri {
+    tonic::include_proto!("runtime.v1");
+}
+
+/// containerd's own event service.
+#[allow(missing_docs, clippy::all, unreachable_pub, rust_2018_idioms)]
+pub mod containerd {
+    tonic::include_proto!("containerd.services.events.v1");
+
+    /// Payloads of the events.
+    pub mod events {
+        tonic::include_proto!("containerd.events");
+    }
+}
+
+/// Messages that may hold secrets print their name, and nothing that a person could misuse.
+macro_rules! reveal_only {
+    ($($message:ident { $($field:ident),* }),* $(,)?) => {$(
+        impl fmt::Debug for cri::$message {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($message))$(.field(stringify!($field), &self.$field))*.finish_non_exhaustive()
+            }
+        }
+    )*};
+}
+
+reveal_only! {
+    KeyValue { key },
+    AuthConfig {},
+    ExecResponse {},
+    AttachResponse {},
+    PortForwardResponse {},
+    ExecSyncResponse { exit_code },
+    ContainerStatusResponse { status },
+}

@@ -1,0 +1,123 @@
+//! What a probe is: the valid, defaulted, bounded definition, and how it is made from what people write.
+//! Pure: no IO, no clock, no logging.
+
+use std::time::Duration;
+
+use crate::ids::ProbeKind;
+
+/// One probe's definition. One that exists is valid: Kubernetes' defaults are filled in and its rules hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbeSpec {
+    /// Startup, readiness or liveness.
+    pub kind: ProbeKind,
+    /// What an attempt does.
+    pub handler: Handler,
+    /// From the start of the container to the first attempt.
+    pub initial_delay: Duration,
+    /// The limit of one attempt.
+    pub timeout: Duration,
+    /// From one attempt to the next; at least 100 ms.
+    pub period: Duration,
+    /// Successes in a row that make the verdict success; at least 1, and exactly 1 for liveness and startup.
+    pub success_threshold: u32,
+    /// Failures in a row that make the verdict failure; at least 1.
+    pub failure_threshold: u32,
+    /// Overrides the pod's grace period when this probe's failure ends the container.
+    pub termination_grace: Option<Duration>,
+    /// What a verdict of failure may do, where acting is enabled.
+    pub on_failure: OnFailure,
+}
+
+/// What one attempt does: exactly one of Kubernetes' four handlers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Handler {
+    /// Runs a command in the container.
+    Exec {
+        /// At least one element; `$(VAR)` not yet expanded.
+        command: Vec<String>,
+    },
+    /// Asks over HTTP.
+    HttpGet(HttpGet),
+    /// Opens a TCP connection.
+    TcpSocket {
+        /// Instead of the pod's address.
+        host: Option<String>,
+        /// Where to.
+        port: PortRef,
+    },
+    /// Asks the gRPC health service.
+    Grpc {
+        /// Where to.
+        port: u16,
+        /// The service to ask about; empty for the server as a whole.
+        service: String,
+    },
+}
+
+impl Handler {
+    /// Its key in a Kubernetes probe, with our short form for people: `exec`, `httpGet`, `tcpSocket`, `grpc`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Exec { .. } => "exec",
+            Self::HttpGet(_) => "httpGet",
+            Self::TcpSocket { .. } => "tcpSocket",
+            Self::Grpc { .. } => "grpc",
+        }
+    }
+}
+
+/// A Kubernetes `HTTPGetAction`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpGet {
+    /// `http` or `https`.
+    pub scheme: Scheme,
+    /// Instead of the pod's address.
+    pub host: Option<String>,
+    /// Where to.
+    pub port: PortRef,
+    /// As written, not yet a URL.
+    pub path: String,
+    /// As written, in order.
+    pub headers: Vec<(String, String)>,
+}
+
+/// The scheme of an HTTP probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// Plain.
+    Http,
+    /// TLS, without verification.
+    Https,
+}
+
+/// A port by number, or by the name that the container declares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PortRef {
+    /// 1 to 65535.
+    Number(u16),
+    /// Resolved against the container's declared ports at each attempt.
+    Name(String),
+}
+
+/// What a verdict of failure may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum OnFailure {
+    /// Say so, and nothing else.
+    #[default]
+    Report,
+    /// Stop the container.
+    Stop,
+    /// Stop the container and start it anew.
+    Restart,
+}
+
+impl OnFailure {
+    /// `report`, `stop`, `restart`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Report => "report",
+            Self::Stop => "stop",
+            Self::Restart => "restart",
+        }
+    }
+}
