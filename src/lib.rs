@@ -5,5 +5,7 @@
 pub mod clock;
 pub mod ids;
 pub mod inventory;
+pub mod listen;
+pub mod peer;
 pub mod proto;
 pub mod spec;
