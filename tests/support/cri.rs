@@ -162,6 +162,13 @@ pub(crate) async fn container_state(client: &mut Cri, id: &ContainerId) -> Resul
     Ok((status.state(), status.exit_code))
 }
 
+/// The ids of all containers of a pod that the runtime lists.
+pub(crate) async fn containers_of(client: &mut Cri, pod: &Pod) -> Result<Vec<ContainerId>> {
+    let filter = pb::ContainerFilter { pod_sandbox_id: pod.id.to_string(), ..Default::default() };
+    let list = client.list_containers(pb::ListContainersRequest { filter: Some(filter) }).await?.into_inner();
+    Ok(list.containers.into_iter().map(|container| container.id.into()).collect())
+}
+
 fn pod_labels(name: &str, uid: &str) -> HashMap<String, String> {
     owned(&[
         ("io.kubernetes.pod.name", name),

@@ -1,14 +1,10 @@
-//! criprobe in front of a real, private containerd with real containers, and the rig that gives it.
-//!
-//! Runs as root on Debian and Ubuntu, which `make test` equips; elsewhere each test says why not, and passes.
-
-mod support;
+//! The rig gives what the other tests build on: pods, containers, addresses, and a containerd that can be stopped.
 
 use anyhow::Result;
 use criprobe::proto::cri::ContainerState;
 use tokio::net::TcpStream;
 
-use support::{
+use crate::support::{
     PATIENCE,
     containerd::Lab,
     cri::{self, Container},
