@@ -5,6 +5,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::Result;
+use criprobe::clock;
 
 use crate::support::{
     PATIENCE,
@@ -80,8 +81,10 @@ async fn a_container_that_exits_by_itself_is_seen_within_a_second() -> Result<()
 
 #[tokio::test]
 async fn a_create_container_that_its_client_cancelled_is_found() -> Result<()> {
-    /// Early enough to be cancelled on the way, late enough to have happened, and between.
-    const PATIENCES_MS: [u64; 8] = [1, 2, 4, 8, 12, 20, 40, 80];
+    /// A creation takes some 7 ms: early enough to be cancelled on the way, late enough to have happened, and between.
+    const PATIENCES_MS: [u64; 8] = [1, 2, 3, 4, 5, 6, 8, 12];
+    /// The runtime may finish what was cancelled: only after this time its list says what became of it.
+    const SETTLED: Duration = Duration::from_millis(300);
     let Some(lab) = Lab::shared()? else { return Ok(()) };
     let daemon = Daemon::start(&lab.socket()).await?;
     let mut client = daemon.client().await?;
@@ -97,12 +100,13 @@ async fn a_create_container_that_its_client_cancelled_is_found() -> Result<()> {
         let call = client.create_container(cri::creation(&pod, &container));
         let ended = tokio::time::timeout(Duration::from_millis(patience), call).await;
         cancelled += usize::from(ended.is_err());
+        let end = clock::now();
         eventually("the inventory equals the runtime's list", Duration::from_secs(2), async || {
             let theirs: BTreeSet<_> = cri::containers_of(&mut runtime, &pod).await?.into_iter().collect();
             let ours = daemon.probes().await?.into_iter().filter(|probe| probe["podUid"] == pod.uid.as_str());
             let ours: BTreeSet<_> =
                 ours.filter_map(|probe| Some(probe["containerId"].as_str()?.to_owned().into())).collect();
-            Ok((ours == theirs).then_some(()))
+            Ok((clock::now() - end > SETTLED && ours == theirs).then_some(()))
         })
         .await?;
     }

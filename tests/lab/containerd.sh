@@ -318,10 +318,10 @@ end_containers() {
     done
 }
 
-# Removes what containerd makes for all of its kind, if nobody uses it: rmdir leaves what is not empty.
+# Removes what containerd and libcni make for all of their kind, if nobody uses it: rmdir leaves what is not empty.
 sweep() {
-    rmdir /sys/fs/cgroup/k8s.io /sys/fs/cgroup/*/k8s.io /run/containerd/fifo/* /run/containerd/runc/* \
-        /run/containerd/* /run/containerd /var/lib/cni/results /var/lib/cni 2>/dev/null || true
+    rmdir /sys/fs/cgroup/k8s.io /sys/fs/cgroup/*/k8s.io /run/containerd/s /run/containerd /var/lib/cni/results \
+        /var/lib/cni 2>/dev/null || true
 }
 
 mounts() { awk -v dir="$DIR/" 'index($5, dir) == 1 { print $5 }' /proc/self/mountinfo; }
@@ -332,7 +332,8 @@ down() {
     open_rig "$1"
     halt
     end_containers
-    sockets=$(sed -s 's|^unix://||;$s|$|\n|' "$DIR"/state/io.containerd.runtime.v2.task/k8s.io/*/address 2>/dev/null || true)
+    tasks=$DIR/state/io.containerd.runtime.v2.task/k8s.io # address is where containerd 1 notes a shim's socket
+    sockets=$(grep -ohs '/run/containerd/s/[0-9a-f]*' "$tasks"/*/address "$tasks"/*/bootstrap.json) || true
     shims | xargs -r kill -KILL || true
     eventually no_shims || die "shims of $DIR do not end"
     for socket in $sockets; do rm -f "$socket"; done
