@@ -1,3 +1,215 @@
 //! What runs on the node: pods and their containers, as the runtime and the passing calls tell.
+//!
+//! In: what the taps saw, the runtime's events, lists and statuses; out: changes to the stages after it, and each call
+//! with the names of what it was about. The truth is the runtime's own list; what passes makes it instant.
 
+mod convert;
+mod fact;
+mod model;
+mod resync;
 pub mod view;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+use tokio::{
+    sync::{mpsc, watch},
+    time::sleep_until,
+};
+
+use fact::{AskTheRuntime, Fact};
+use model::Model;
+use resync::Resync;
+
+pub use self::model::{Census, Change};
+use crate::{
+    clock,
+    ids::ContainerId,
+    relay::{output::Observations, registry::Registry},
+    runtime::{Runtime, events::Events, link::Link},
+    tap::{
+        Ended, Event,
+        cri::{Request, Response},
+    },
+};
+
+/// 2,048 events of the taps are taken in at once.
+const BATCH: usize = 2048;
+
+/// 5 ms between two batches: under load one wake-up serves many calls, and the relay's threads are left alone.
+const BREATH: Duration = Duration::from_millis(5);
+
+/// What the task works with.
+#[derive(Debug)]
+pub struct Sources {
+    /// What the taps saw.
+    pub observations: Observations,
+    /// The open connections: while one is blind, lists are asked for more often.
+    pub connections: Registry,
+    /// Whom to ask.
+    pub runtime: Runtime,
+    /// Whether it answers.
+    pub link: watch::Receiver<Link>,
+    /// What it tells by itself.
+    pub events: Events,
+}
+
+/// How the inventory is doing, for people.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Health {
+    /// How much there is.
+    pub census: Census,
+    /// Times that something passed unseen.
+    pub gaps: u64,
+    /// Times that the runtime's lists were taken in.
+    pub resyncs: u64,
+    /// When they last were; `None` before the first.
+    pub last_resync: Option<SystemTime>,
+}
+
+/// A call that ended, with the names of what it was about where they are known.
+#[derive(Debug)]
+pub struct TracedCall {
+    /// When it began.
+    pub at: SystemTime,
+    /// The call and its end.
+    pub ended: Box<Ended>,
+    /// The pod.
+    pub pod: Option<Arc<view::PodView>>,
+    /// The container's name.
+    pub container: Option<Arc<str>>,
+    /// The container's id.
+    pub container_id: Option<ContainerId>,
+}
+
+/// Keeps the inventory until nobody wants its changes any more.
+pub async fn run(
+    sources: Sources,
+    changes: mpsc::Sender<Change>,
+    health: watch::Sender<Health>,
+    on_call: impl FnMut(TracedCall),
+) {
+    let Sources { mut observations, connections, runtime, mut link, mut events } = sources;
+    let mut task = Task { model: Model::default(), resync: Resync::new(runtime), health: Health::default(), on_call };
+    let mut batch = Vec::new();
+    let mut next_batch_at = clock::now();
+    let mut has_taps = true;
+    let mut has_link = true;
+    loop {
+        let link_now = link.borrow_and_update().clone();
+        task.resync.follow(&link_now, connections.has_blind(), clock::now());
+        tokio::select! {
+            dropped = async { sleep_until(next_batch_at.into()).await; observations.next_batch(&mut batch, BATCH).await }, if has_taps => {
+                match dropped {
+                    Some(dropped) => task.take_observations(dropped, &mut batch),
+                    None => has_taps = false,
+                }
+                next_batch_at = clock::now() + BREATH;
+            }
+            Some(event) = events.next() => {
+                let now = clock::now();
+                let fact = Fact::of_event(event, |id| task.model.is_sandbox(id));
+                task.model.apply(fact, now);
+                if events.take_missed() {
+                    task.gap(now);
+                }
+            }
+            answer = task.resync.next() => task.take_answer(answer),
+            changed = link.changed(), if has_link => has_link = changed.is_ok(),
+        }
+        task.resync.look_up(task.model.take_lookups());
+        for change in task.model.take_changes() {
+            if changes.send(change).await.is_err() {
+                return;
+            }
+        }
+        task.health.census = task.model.census();
+        health.send_replace(task.health);
+    }
+}
+
+struct Task<F> {
+    model: Model,
+    resync: Resync,
+    health: Health,
+    on_call: F,
+}
+
+impl<F: FnMut(TracedCall)> Task<F> {
+    fn take_observations(&mut self, dropped: u64, batch: &mut Vec<Event>) {
+        let now = clock::now();
+        let wall = clock::wall();
+        if dropped > 0 {
+            self.gap(now);
+        }
+        for event in batch.drain(..) {
+            match event {
+                Event::Begun(call) => {
+                    if let Some(fact) = Fact::of_begun(&call) {
+                        self.model.apply(fact, call.began);
+                    }
+                }
+                Event::Ended(ended) => self.take_call(ended, now, wall),
+                Event::Untracked(_) | Event::Blinded { .. } => self.gap(now),
+                Event::Closed { .. } => {}
+            }
+        }
+    }
+
+    fn take_call(&mut self, ended: Box<Ended>, now: Instant, wall: SystemTime) {
+        // What a removal was about is known only before it, what a creation made only after.
+        let before = self.whereabouts(&ended);
+        match Fact::of_ended(&ended) {
+            Ok(Some(fact)) => self.model.apply(fact, ended.at),
+            Ok(None) => {}
+            Err(AskTheRuntime) => self.resync.soon_and_later(now),
+        }
+        let (container, pod) = match before {
+            (None, None) => self.whereabouts(&ended),
+            known => known,
+        };
+        let container_id = match &ended.response {
+            Response::Container(id) => Some(id.clone()),
+            Response::Skipped | Response::Undecoded | Response::Sandbox(_) | Response::Exec(_) => {
+                ended.call.request.container().cloned()
+            }
+        };
+        let at = wall - now.saturating_duration_since(ended.call.began);
+        (self.on_call)(TracedCall { at, ended, pod, container, container_id });
+    }
+
+    /// The container's name and the pod that a call was about.
+    fn whereabouts(&self, ended: &Ended) -> (Option<Arc<str>>, Option<Arc<view::PodView>>) {
+        let container = match (&ended.response, &ended.call.request) {
+            (Response::Container(id), Request::CreateContainer(_)) => Some(id),
+            (_, request) => request.container(),
+        };
+        if let Some((name, pod)) = container.and_then(|id| self.model.whereabouts(id)) {
+            return (Some(name), Some(pod));
+        }
+        let sandbox = match &ended.response {
+            Response::Sandbox(id) => Some(id.clone()),
+            Response::Skipped | Response::Undecoded | Response::Container(_) | Response::Exec(_) => {
+                ended.call.request.sandbox()
+            }
+        };
+        (None, sandbox.and_then(|id| self.model.pod(&id).cloned()))
+    }
+
+    fn take_answer(&mut self, answer: resync::Answer) {
+        if answer.is_full {
+            self.health.resyncs += 1;
+            self.health.last_resync = Some(clock::wall());
+        }
+        for (fact, sent) in answer.facts {
+            self.model.apply(fact, sent);
+        }
+    }
+
+    fn gap(&mut self, now: Instant) {
+        self.health.gaps += 1;
+        self.resync.soon(now);
+    }
+}

@@ -8,4 +8,7 @@ pub mod inventory;
 pub mod listen;
 pub mod peer;
 pub mod proto;
+pub mod relay;
+pub mod runtime;
 pub mod spec;
+pub mod tap;

@@ -1,0 +1,21 @@
+//! criprobe in front of a real, private containerd with real containers.
+//!
+//! Runs as root on Debian and Ubuntu, which `make test` equips; elsewhere each test says why not, and passes.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+/// The rig itself, without criprobe.
+mod rig;
+
+/// From an annotation to a verdict.
+mod probes;
+
+/// What criprobe knows of pods and containers, however they came and went.
+mod inventory;
+
+/// containerd goes away and comes back.
+mod restarts;
+
+/// Calls of clients, as they are recorded.
+mod trace;

@@ -1,0 +1,373 @@
+#!/bin/sh
+# Gives a private, real containerd for a test or a demo, and takes it away again without a trace.
+#
+#   containerd.sh check            says in one line whether this machine can run it; exit 0 yes, 1 no
+#   containerd.sh install          installs the distribution's packages that lack (Debian, Ubuntu); nothing if all is there
+#   containerd.sh up DIR [OWNER]   starts one in DIR and prints its URL; with OWNER, it goes when the process of that id ends
+#   containerd.sh stop DIR         ends containerd alone: containers run on
+#   containerd.sh start DIR        starts it again on the same state
+#   containerd.sh down DIR         ends and removes everything: containers, shims, mounts, network, cgroups, DIR
+#
+# Rigs coexist, with each other and with a containerd of the machine: root, state, sockets, CNI and runc's state lie in
+# DIR; bridge and subnet are chosen so that nobody has them. It runs without systemd, on cgroup v1 or v2, and needs no
+# registry: two images are made here, localhost/busybox:1 (a shell and its applets in /bin) and localhost/pause:1.
+# stdout carries answers, stderr progress and errors. containerd logs to DIR/containerd.log.
+set -eu
+umask 022
+export LC_ALL=C PATH="$PATH:/usr/sbin:/sbin"
+
+# Guards what rigs share: the package manager and the choice of a subnet. It is a file that only root can make.
+LOCK=/run/criprobe-lab.lock
+# The longest DIR: containerd binds DIR/containerd.sock.ttrpc, and the path of a Unix socket ends at 107 bytes.
+DIR_MAX=85
+# Seconds until we give up on containerd to answer, or to end.
+PATIENCE=30
+
+say() { printf '%s\n' "$*" >&2; }
+die() { say "containerd.sh: $*"; exit 1; }
+
+# ---- the machine ----
+
+# The directory that holds the CNI plugins, or nothing.
+cni_bin() {
+    for dir in /usr/lib/cni /opt/cni/bin; do
+        if [ -x $dir/bridge ] && [ -x $dir/host-local ] && [ -x $dir/loopback ]; then
+            echo $dir
+            return
+        fi
+    done
+}
+
+# The packages that lack, one a word. Looks for programs: who has them from elsewhere needs no package.
+lacking() {
+    command -v containerd >/dev/null && command -v ctr >/dev/null || echo containerd
+    command -v runc >/dev/null || echo runc
+    command -v busybox >/dev/null || echo busybox-static
+    command -v ip >/dev/null || echo iproute2
+    [ -n "$(cni_bin)" ] || echo containernetworking-plugins
+}
+
+# Why this machine cannot run a containerd, or nothing.
+obstacle() {
+    if [ "$(uname -s)" != Linux ]; then echo "needs Linux, this is $(uname -s)"
+    elif [ "$(id -u)" != 0 ]; then echo "needs root, this is uid $(id -u)"
+    elif ! unshare -m -n true 2>/dev/null; then
+        echo "this root may not make mount and network namespaces (a container without CAP_SYS_ADMIN?)"
+    elif ! awk '$3 ~ /^cgroup2?$/ && $4 ~ /^rw/ { found = 1 } END { exit !found }' /proc/mounts; then
+        echo "no writable cgroup file system is mounted"
+    elif [ -n "$(lacking)" ] && ! command -v apt-get >/dev/null; then
+        echo "lacks $(lacking | xargs), and there is no apt-get to install them with"
+    fi
+}
+
+check() {
+    reason=$(obstacle)
+    [ -z "$reason" ] || { echo "cannot run a private containerd: $reason"; exit 1; }
+    packages=$(lacking | xargs)
+    if [ -n "$packages" ]; then echo "can run a private containerd, after installing $packages"
+    else echo "can run a private containerd: $(containerd --version | cut -d' ' -f3)"
+    fi
+}
+
+install() {
+    [ -n "$(lacking)" ] || return 0
+    reason=$(obstacle)
+    [ -z "$reason" ] || die "cannot install: $reason"
+    (
+        flock 9
+        packages=$(lacking | xargs) # another run may have installed them while we waited
+        [ -n "$packages" ] || exit 0
+        say "installing $packages"
+        log=$(mktemp)
+        trap 'rm -f "$log"' EXIT
+        export DEBIAN_FRONTEND=noninteractive
+        {
+            apt-get -o DPkg::Lock::Timeout=300 update || true # the install tells whether it mattered
+            # shellcheck disable=SC2086 # one word a package
+            apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends $packages
+        } >"$log" 2>&1 </dev/null 9>&- || { tail -n 5 "$log" >&2; die "apt-get could not install $packages"; }
+    ) 9>$LOCK
+    [ -z "$(lacking)" ] || die "still lacking after apt-get: $(lacking | xargs)"
+}
+
+# ---- one rig ----
+
+# Sets DIR to the absolute path of the rig in $1, which has to be one.
+open_rig() {
+    DIR=$(readlink -f "$1")
+    [ -f "$DIR/rig" ] || die "$1 is not a rig of ours"
+}
+
+# Whether the process $1 runs containerd for DIR. A number that somebody else got meanwhile is not ours; nor is a zombie.
+is_ours() { grep -qszxF "$DIR/containerd.toml" "/proc/$1/cmdline"; }
+
+# The pid of DIR's containerd, or nothing if it does not run.
+running() {
+    pid=$(cat "$DIR/containerd.pid" 2>/dev/null) || return 0
+    ! is_ours "$pid" || echo "$pid"
+}
+
+# Polls a command until it succeeds, for PATIENCE seconds.
+eventually() {
+    tries=$((PATIENCE * 50))
+    until "$@"; do
+        tries=$((tries - 1))
+        [ $tries -gt 0 ] || return 1
+        sleep 0.02
+    done
+}
+
+CTR() { ctr -a "$DIR/containerd.sock" -n k8s.io "$@"; }
+
+# Whether the process $1 is gone, or a zombie.
+has_ended() {
+    case $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) in
+        '' | Z* | X*) ;;
+        *) return 1 ;;
+    esac
+}
+
+answers() {
+    ! has_ended "$1" || { tail -n 5 "$DIR/containerd.log" >&2; die "containerd ended as soon as it was started"; }
+    [ -S "$DIR/containerd.sock" ] && CTR version >/dev/null 2>&1
+}
+
+# Starts containerd and waits until it answers. Its CRI part follows within milliseconds; clients see that by Version.
+launch() {
+    setsid containerd -c "$DIR/containerd.toml" >>"$DIR/containerd.log" 2>&1 </dev/null &
+    echo $! >"$DIR/containerd.pid"
+    eventually answers $! || die "containerd does not answer, see $DIR/containerd.log"
+}
+
+halt() {
+    pid=$(running)
+    [ -n "$pid" ] || return 0
+    kill -TERM "$pid" 2>/dev/null || true
+    eventually has_ended "$pid" || { kill -KILL "$pid"; eventually has_ended "$pid"; } || die "containerd does not end"
+}
+
+# ---- up ----
+
+# Overlayfs where it works; not every file system can lie below it, another overlay for one.
+snapshotter() {
+    try=$DIR/try
+    mkdir -p "$try/lower" "$try/upper" "$try/work" "$try/merged"
+    if mount -t overlay overlay -o "lowerdir=$try/lower,upperdir=$try/upper,workdir=$try/work" "$try/merged" 2>/dev/null
+    then umount "$try/merged"; echo overlayfs
+    else echo native
+    fi
+    rm -rf "$try"
+}
+
+write_config() {
+    cat >"$DIR/containerd.toml" <<END
+version = 2
+root = "$DIR/root"
+state = "$DIR/state"
+[grpc]
+  address = "$DIR/containerd.sock"
+[plugins."io.containerd.internal.v1.opt"]
+  path = "$DIR/opt"
+[plugins."io.containerd.nri.v1.nri"]
+  disable = true
+[plugins."io.containerd.grpc.v1.cri"]
+  restrict_oom_score_adj = true
+  netns_mounts_under_state_dir = true
+  sandbox_image = "localhost/pause:1"
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "$(cni_bin)"
+    conf_dir = "$DIR/cni"
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "$(snapshotter)"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+        Root = "$DIR/runc"
+END
+}
+
+# A bridge that the host has an address on. We make it ourselves, without forwarding and masquerading: pods reach the
+# host and are reached from it, and neither a sysctl nor a firewall rule changes.
+write_network() {
+    number=$(printf %s "$DIR" | cksum | cut -d' ' -f1)
+    bridge=$(printf 'crip%08x' "$number")
+    while
+        subnet=10.$((100 + number / 256 % 100)).$((number % 256))
+        ip -4 route show table all | grep -qE "(^| )$subnet\."
+    do
+        number=$((number + 1))
+    done
+    ip link add "$bridge" type bridge
+    echo "$bridge" >"$DIR/bridge"
+    ip addr add "$subnet.1/24" dev "$bridge"
+    ip link set "$bridge" up
+    mkdir "$DIR/cni"
+    cat >"$DIR/cni/10-lab.conflist" <<END
+{"cniVersion": "0.4.0", "name": "$bridge", "plugins": [
+  {"type": "bridge", "bridge": "$bridge", "isGateway": false, "ipMasq": false,
+   "ipam": {"type": "host-local", "dataDir": "$DIR/ipam",
+            "ranges": [[{"subnet": "$subnet.0/24", "gateway": "$subnet.1"}]]}}]}
+END
+}
+
+architecture() {
+    case $(uname -m) in
+        x86_64) echo amd64 ;;
+        aarch64) echo arm64 ;;
+        armv7l) echo arm ;;
+        *) uname -m ;;
+    esac
+}
+
+# Moves file $1 into the layout under its digest, and sets `digest` and `size` to those of it.
+store_blob() {
+    digest=$(sha256sum "$1" | cut -d' ' -f1)
+    size=$(stat -c %s "$1")
+    mv "$1" "$DIR/oci/blobs/sha256/$digest"
+}
+
+# Adds an image called $1 on the layer, with the JSON list $2 as its command, to `manifests`.
+store_image() {
+    cat >"$DIR/oci/file" <<END
+{"architecture": "$(architecture)", "os": "linux", "created": "2026-01-01T00:00:00Z",
+ "config": {"Env": ["PATH=/bin"], "Cmd": $2, "WorkingDir": "/"},
+ "rootfs": {"type": "layers", "diff_ids": ["sha256:$layer"]}}
+END
+    store_blob "$DIR/oci/file"
+    cat >"$DIR/oci/file" <<END
+{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
+ "config": {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": "sha256:$digest", "size": $size},
+ "layers": [{"mediaType": "application/vnd.oci.image.layer.v1.tar", "digest": "sha256:$layer", "size": $layer_size}]}
+END
+    store_blob "$DIR/oci/file"
+    manifests="$manifests${manifests:+,}
+ {\"mediaType\": \"application/vnd.oci.image.manifest.v1+json\", \"digest\": \"sha256:$digest\", \"size\": $size,
+  \"annotations\": {\"io.containerd.image.name\": \"$1\"}}"
+}
+
+# Builds an OCI archive of both images, DIR/images.tar, out of the machine's busybox.
+build_images() {
+    root=$DIR/image
+    mkdir -p "$DIR/oci/blobs/sha256" "$root/bin" "$root/etc" "$root/root" "$root/tmp"
+    chmod 1777 "$root/tmp"
+    busybox=$(command -v busybox)
+    cp "$busybox" "$root/bin/busybox"
+    for library in $(ldd "$busybox" 2>/dev/null | grep -o '/[^ ]*' || true); do # none, where it is static
+        mkdir -p "$root$(dirname "$library")"
+        cp -L "$library" "$root$library"
+    done
+    for applet in $(busybox --list); do
+        [ "$applet" = busybox ] || ln -s busybox "$root/bin/$applet"
+    done
+    echo 'root:x:0:0:root:/root:/bin/sh' >"$root/etc/passwd"
+    echo 'root:x:0:' >"$root/etc/group"
+    tar -C "$root" --owner=0 --group=0 --numeric-owner -cf "$DIR/oci/file" .
+    store_blob "$DIR/oci/file"
+    layer=$digest layer_size=$size manifests=
+    store_image localhost/busybox:1 '["/bin/sh"]'
+    store_image localhost/pause:1 '["/bin/sleep", "2147483647"]'
+    echo '{"imageLayoutVersion": "1.0.0"}' >"$DIR/oci/oci-layout"
+    echo "{\"schemaVersion\": 2, \"manifests\": [$manifests]}" >"$DIR/oci/index.json"
+    tar -C "$DIR/oci" -cf "$DIR/images.tar" oci-layout index.json blobs
+    rm -rf "$DIR/oci" "$root"
+}
+
+# Whether the CRI part of containerd has taken both images over: it marks those that it knows.
+knows_images() { [ "$(CTR images ls | grep -c '^localhost/.*io.cri-containerd.image=managed')" -ge 2 ]; }
+
+up() {
+    reason=$(obstacle)
+    [ -z "$reason" ] || die "cannot run a private containerd: $reason"
+    install
+    mkdir -p "$1"
+    DIR=$(readlink -f "$1")
+    [ ${#DIR} -le $DIR_MAX ] || die "the path $DIR is longer than $DIR_MAX bytes: its sockets could not be bound"
+    [ -z "$(ls -A "$DIR")" ] || die "$DIR is not empty"
+    echo "a rig of tests/lab/containerd.sh: remove it with its verb down" >"$DIR/rig"
+    trap 'down "$DIR"' EXIT
+    trap 'exit 1' INT TERM HUP
+    [ $# -lt 2 ] || setsid "$0" watch "$DIR" "$2" >/dev/null 2>&1 </dev/null &
+    write_config
+    (flock 9; write_network) 9>$LOCK
+    build_images
+    launch
+    CTR images import "$DIR/images.tar" >/dev/null
+    rm "$DIR/images.tar"
+    eventually knows_images || die "containerd does not know the images, see $DIR/containerd.log"
+    trap - EXIT
+    echo "unix://$DIR/containerd.sock"
+}
+
+# ---- down ----
+
+# The shims of DIR's containerd. They outlive it on purpose.
+shims() {
+    grep -lszxF "$DIR/containerd.sock" /proc/[0-9]*/cmdline | cut -d/ -f3 | while read -r pid; do
+        ! grep -qs '^containerd-shim' "/proc/$pid/comm" || echo "$pid"
+    done
+}
+
+no_shims() { [ -z "$(shims)" ]; }
+
+# Ends all containers of DIR with runc: also those that ctr made, whose state lies where runc's default is.
+end_containers() {
+    for state in "$DIR"/runc/*/*/state.json /run/containerd/runc/*/*/state.json; do
+        grep -qsF "\"bundle=$DIR/" "$state" || continue
+        container=$(dirname "$state")
+        runc --root "$(dirname "$container")" delete --force "$(basename "$container")" || true
+    done
+}
+
+# Removes what containerd and libcni make for all of their kind, if nobody uses it: rmdir leaves what is not empty.
+sweep() {
+    rmdir /sys/fs/cgroup/k8s.io /sys/fs/cgroup/*/k8s.io /run/containerd/s /run/containerd /var/lib/cni/results \
+        /var/lib/cni 2>/dev/null || true
+}
+
+mounts() { awk -v dir="$DIR/" 'index($5, dir) == 1 { print $5 }' /proc/self/mountinfo; }
+
+# Works without containerd's help, as it may be what is broken.
+down() {
+    [ -e "$1" ] || return 0
+    open_rig "$1"
+    halt
+    end_containers
+    tasks=$DIR/state/io.containerd.runtime.v2.task/k8s.io # address is where containerd 1 notes a shim's socket
+    sockets=$(grep -ohs '/run/containerd/s/[0-9a-f]*' "$tasks"/*/address "$tasks"/*/bootstrap.json) || true
+    shims | xargs -r kill -KILL || true
+    eventually no_shims || die "shims of $DIR do not end"
+    for socket in $sockets; do rm -f "$socket"; done
+    mounts | tac | while read -r mount; do umount "$mount" 2>/dev/null || umount -l "$mount"; done
+    [ -z "$(mounts)" ] || die "mounts are left below $DIR"
+    if bridge=$(cat "$DIR/bridge" 2>/dev/null); then
+        ip link delete "$bridge" 2>/dev/null || true
+        for result in /var/lib/cni/results/"$bridge"-*; do # libcni's own notes, one a pod and network
+            pod=${result#*/"$bridge"-}
+            rm -f "$result" "/var/lib/cni/results/cni-loopback-${pod%-*}"-*
+        done
+    fi
+    rm -rf --one-file-system "$DIR"
+    sweep
+}
+
+# Takes the rig $1 away as soon as process $2 has ended, however it ended.
+watch() {
+    started() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
+    birth=$(started "$2")
+    while [ -n "$birth" ] && [ "$(started "$2")" = "$birth" ] && [ -e "$1" ]; do sleep 0.5; done
+    down "$1"
+}
+
+usage() { sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0"; }
+
+case ${1:-}:$# in
+    check:1) check ;;
+    install:1) install ;;
+    up:2 | up:3) shift; up "$@" ;;
+    stop:2) open_rig "$2"; halt ;;
+    start:2) open_rig "$2"; [ -n "$(running)" ] || launch ;;
+    down:2) down "$2" ;;
+    watch:3) watch "$2" "$3" ;;
+    help:1 | --help:1 | -h:1) usage ;;
+    *) usage >&2; exit 2 ;;
+esac

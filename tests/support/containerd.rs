@@ -1,0 +1,110 @@
+//! A private, real containerd for tests: starts, stops and removes the rig of `tests/lab/containerd.sh`.
+//!
+//! A machine that cannot run it makes the tests pass with a word on stderr, and fail where `CI` is `true`;
+//! `tests/lab/run-tests.sh` says that word where everybody sees it.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::{self, Command, Stdio},
+    sync::LazyLock,
+};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::{
+    PATIENCE,
+    cri::{self, Cri},
+    eventually,
+};
+
+/// One running rig. Dropped, it takes containerd, its containers and everything they left with it; a rig whose process
+/// ends without dropping it (the shared one, or one of a test that was killed) goes half a second later by itself.
+pub(crate) struct Lab {
+    /// Below the system's temporary directory, with a short name: sockets lie in it. The script removes it.
+    dir: PathBuf,
+}
+
+/// The rig of all tests that leave containerd running; made when the first one asks.
+static SHARED: LazyLock<Result<Option<Lab>, String>> =
+    LazyLock::new(|| Lab::start().map_err(|error| format!("{error:#}")));
+
+impl Lab {
+    /// Starts a rig of the caller's own, or gives `None` where this machine cannot run one.
+    ///
+    /// # Errors
+    /// When it could run but did not, and where it cannot run although `CI` is `true`.
+    pub(crate) fn start() -> Result<Option<Self>> {
+        if let Err(reason) = script(["check"]).and_then(|_| script(["install"])) {
+            if env::var("CI").is_ok_and(|ci| ci == "true") {
+                bail!("{reason}");
+            }
+            eprintln!("skipped: {reason}");
+            return Ok(None);
+        }
+        let lab = Self { dir: tempfile::Builder::new().prefix("criprobe-lab-").tempdir()?.keep() };
+        script(["up", lab.path(), &process::id().to_string()])?;
+        Ok(Some(lab))
+    }
+
+    /// The rig that the tests of this binary share. They must not stop it, and tell their pods by name.
+    ///
+    /// # Errors
+    /// As [`Lab::start`], the same for each test.
+    pub(crate) fn shared() -> Result<Option<&'static Self>> {
+        SHARED.as_ref().map(Option::as_ref).map_err(|error| anyhow::anyhow!("{error}"))
+    }
+
+    /// Where containerd listens.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.dir.join("containerd.sock")
+    }
+
+    /// Ends containerd; its containers run on.
+    pub(crate) fn stop(&self) -> Result<()> {
+        script(["stop", self.path()]).map(drop)
+    }
+
+    /// Starts containerd again. Its gRPC server answers by then; its CRI service may need some milliseconds more.
+    pub(crate) fn resume(&self) -> Result<()> {
+        script(["start", self.path()]).map(drop)
+    }
+
+    /// A client on containerd's own socket, made when its CRI service answers.
+    pub(crate) async fn client(&self) -> Result<Cri> {
+        let mut client = cri::connect(&self.socket()).await?;
+        eventually("the CRI service of containerd answers", PATIENCE, async || {
+            Ok(cri::version(&mut client).await.ok())
+        })
+        .await?;
+        Ok(client)
+    }
+
+    fn path(&self) -> &str {
+        self.dir.to_str().expect("the temporary directory has a name in UTF-8")
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if let Err(error) = script(["down", self.path()]) {
+            eprintln!("a rig is left in {}: {error}", self.path());
+        }
+    }
+}
+
+/// Runs a verb of the rig's script, and gives what it said on stdout.
+fn script<const N: usize>(args: [&str; N]) -> Result<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lab/containerd.sh");
+    let output = Command::new(&path)
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("run {}", path.display()))?;
+    let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    if !output.status.success() {
+        let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        bail!("{}", if why.is_empty() { said } else { why });
+    }
+    Ok(said)
+}

@@ -1,0 +1,154 @@
+//! The daemon as its users have it: the binary, its sockets in a directory of its own, its JSON over the API socket.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use bytes::Bytes;
+use criprobe::clock;
+use http_body_util::{BodyExt as _, Full};
+use hyper::StatusCode;
+use hyper_util::client::legacy::Client;
+use hyperlocal::{UnixClientExt as _, UnixConnector};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::{
+    PATIENCE,
+    cri::{self, Cri, Pod},
+    eventually,
+};
+
+/// A running `criprobe serve`. Dropped, it is drained and its log printed, which cargo shows of tests that fail.
+pub(crate) struct Daemon {
+    process: Child,
+    dir: TempDir,
+}
+
+/// How long a daemon may take to end once it was asked to; then it is killed.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(15);
+
+impl Daemon {
+    /// Starts one in front of a runtime, and waits until it is ready: what ran before is known by then.
+    pub(crate) async fn start(runtime: &Path) -> Result<Self> {
+        let dir = tempfile::Builder::new().prefix("criprobe-").tempdir()?;
+        let url = |path: &Path| format!("unix://{}", path.display());
+        let process = Command::new(env!("CARGO_BIN_EXE_criprobe"))
+            .arg("serve")
+            .args(["--listen", &url(&dir.path().join("criprobe.sock"))])
+            .args(["--api", &url(&dir.path().join("api.sock"))])
+            .args(["--runtime", &url(runtime)])
+            .env("CRIPROBE_STATE", dir.path().join("state"))
+            .env("NO_COLOR", "1")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(dir.path().join("log"))?)
+            .spawn()?;
+        let mut daemon = Self { process, dir };
+        eventually("the daemon is ready", PATIENCE, async || {
+            if let Some(status) = daemon.process.try_wait()? {
+                bail!("criprobe serve ended with {status}: {}", daemon.log());
+            }
+            Ok(daemon.get("/readyz").await.ok().filter(|(status, _)| *status == StatusCode::OK))
+        })
+        .await?;
+        Ok(daemon)
+    }
+
+    /// Where clients connect.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.dir.path().join("criprobe.sock")
+    }
+
+    /// A client on a new connection through the relay.
+    pub(crate) async fn client(&self) -> Result<Cri> {
+        cri::connect(&self.socket()).await
+    }
+
+    /// The probe of a type of a pod's container, as `/v1/probes` lists it; `None` where it does not.
+    pub(crate) async fn probe(&self, pod: &Pod, container: &str, kind: &str) -> Result<Option<Value>> {
+        let key = format!("{}/{container}/{kind}", pod.uid);
+        Ok(self.probes().await?.into_iter().find(|probe| probe["key"] == key))
+    }
+
+    /// All probes that `/v1/probes` lists.
+    pub(crate) async fn probes(&self) -> Result<Vec<Value>> {
+        Ok(serde_json::from_str(&self.text("/v1/probes").await?)?)
+    }
+
+    /// Polls the probe until it is as wanted.
+    ///
+    /// # Errors
+    /// What the probe was like at the end, when it did not become so `within` that time.
+    pub(crate) async fn probe_becomes(
+        &self,
+        (pod, container, kind): (&Pod, &str, &str),
+        what: &str,
+        within: Duration,
+        is_wanted: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
+        let mut seen = None;
+        let found = eventually(&format!("{kind} of {container} {what}"), within, async || {
+            seen = self.probe(pod, container, kind).await?;
+            Ok(seen.clone().filter(|probe| is_wanted(probe)))
+        })
+        .await;
+        found.with_context(|| format!("the probe: {}", seen.unwrap_or_default()))
+    }
+
+    /// Calls that `/v1/trace` keeps, the newest `last`.
+    pub(crate) async fn calls(&self, last: usize) -> Result<Vec<Value>> {
+        self.lines(&format!("/v1/trace?last={last}")).await
+    }
+
+    /// Events that `/v1/events` keeps.
+    pub(crate) async fn events(&self) -> Result<Vec<Value>> {
+        self.lines("/v1/events").await
+    }
+
+    async fn lines(&self, path: &str) -> Result<Vec<Value>> {
+        let text = self.text(path).await?;
+        text.lines().map(|line| serde_json::from_str(line).with_context(|| format!("parse {line}"))).collect()
+    }
+
+    async fn text(&self, path: &str) -> Result<String> {
+        let (status, text) = self.get(path).await?;
+        ensure!(status == StatusCode::OK, "{path} answered {status}: {text}");
+        Ok(text)
+    }
+
+    async fn get(&self, path: &str) -> Result<(StatusCode, String)> {
+        let client: Client<UnixConnector, Full<Bytes>> = Client::unix();
+        let url = hyperlocal::Uri::new(self.dir.path().join("api.sock"), path);
+        let answer = client.get(url.into()).await.with_context(|| format!("ask for {path}"))?;
+        let status = answer.status();
+        Ok((status, String::from_utf8(answer.into_body().collect().await?.to_bytes().into())?))
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let asked = clock::now();
+        if let Some(pid) = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        while self.process.try_wait().is_ok_and(|status| status.is_none()) {
+            if clock::now() - asked > DRAIN_PATIENCE {
+                eprintln!("the daemon did not end when it was asked to");
+                let _ = self.process.kill();
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        eprintln!("the daemon's log:\n{}", self.log());
+    }
+}
