@@ -92,7 +92,8 @@ pub async fn run(
     on_call: impl FnMut(TracedCall),
 ) {
     let Sources { mut observations, connections, runtime, mut link, mut events } = sources;
-    let mut task = Task { model: Model::default(), resync: Resync::new(runtime), health: Health::default(), on_call };
+    let mut task =
+        Task { model: Model::default(), resync: Resync::new(runtime), health: Health::default(), on_call };
     let mut batch = Vec::new();
     let mut next_batch_at = clock::now();
     let mut has_taps = true;

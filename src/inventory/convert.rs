@@ -1,0 +1,167 @@
+//! Reads what the runtime reports into plain values: times, states, the verbose JSON. In: messages; out: values; what
+//! is missing or malformed is absent, never an error.
+
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde::Deserialize;
+
+use super::view::{ContainerState, Env, PodNetwork};
+use crate::proto::cri;
+
+/// Nanoseconds since the epoch; 0 and less is "not yet".
+pub fn time(nanoseconds: i64) -> Option<SystemTime> {
+    u64::try_from(nanoseconds)
+        .ok()
+        .filter(|nanos| *nanos > 0)
+        .map(|nanos| UNIX_EPOCH + Duration::from_nanos(nanos))
+}
+
+/// A container's state, with its exit code where that is known.
+pub fn state(state: i32, exit_code: Option<i32>) -> ContainerState {
+    match cri::ContainerState::try_from(state) {
+        Ok(cri::ContainerState::ContainerCreated) => ContainerState::Created,
+        Ok(cri::ContainerState::ContainerRunning) => ContainerState::Running,
+        Ok(cri::ContainerState::ContainerExited) => ContainerState::Exited { exit_code },
+        Ok(cri::ContainerState::ContainerUnknown) | Err(_) => ContainerState::Unknown,
+    }
+}
+
+/// Where a sandbox is reached.
+pub fn network(status: &cri::PodSandboxStatus) -> PodNetwork {
+    let options = status.linux.as_ref().and_then(|linux| linux.namespaces.as_ref()?.options.as_ref());
+    if options.is_some_and(is_host_network) {
+        return PodNetwork::Host;
+    }
+    let Some(network) = &status.network else { return PodNetwork::Unknown };
+    let others = network.additional_ips.iter().map(|ip| &ip.ip);
+    let addresses: Vec<IpAddr> =
+        std::iter::once(&network.ip).chain(others).filter_map(|ip| ip.parse().ok()).collect();
+    if addresses.is_empty() { PodNetwork::Unknown } else { PodNetwork::Pod(addresses) }
+}
+
+fn is_host_network(options: &cri::NamespaceOption) -> bool {
+    options.network == cri::NamespaceMode::Node as i32
+}
+
+/// The environment of a container that a client asked for. Values that are no UTF-8 are shown as best they can be.
+pub fn env(pairs: &[cri::KeyValue]) -> Env {
+    pairs.iter().map(|pair| (pair.key.clone(), String::from_utf8_lossy(&pair.value).into_owned())).collect()
+}
+
+/// The environment in the verbose status of containerd (`info["info"]`, the container's config as it was created).
+pub fn env_of_info(info: &HashMap<String, String>) -> Option<Env> {
+    #[derive(Deserialize)]
+    struct Info {
+        config: Option<Config>,
+        #[serde(rename = "runtimeSpec")]
+        spec: Option<Spec>,
+    }
+    #[derive(Deserialize)]
+    struct Config {
+        #[serde(default)]
+        envs: Vec<Pair>,
+    }
+    #[derive(Deserialize)]
+    struct Pair {
+        key: String,
+        #[serde(default)]
+        value: String,
+    }
+    #[derive(Deserialize)]
+    struct Spec {
+        process: Option<Process>,
+    }
+    #[derive(Deserialize)]
+    struct Process {
+        #[serde(default)]
+        env: Vec<String>,
+    }
+    let info: Info = serde_json::from_str(info.get("info")?).ok()?;
+    let pairs = info.config?.envs;
+    // Newer versions show the value in base64, for it is bytes there. What the process really got tells which it is.
+    let process: HashMap<String, String> = info
+        .spec
+        .and_then(|spec| spec.process)
+        .map(|process| {
+            process
+                .env
+                .iter()
+                .filter_map(|pair| pair.split_once('='))
+                .map(|(k, v)| (k.to_owned(), v.to_owned()))
+                .collect()
+        })
+        .unwrap_or_default();
+    let is_base64 = pairs.iter().any(|pair| process.get(&pair.key).is_some_and(|real| *real != pair.value))
+        && pairs.iter().all(|pair| base64(&pair.value).is_some());
+    Some(
+        pairs
+            .into_iter()
+            .map(|Pair { key, value }| {
+                let value = if is_base64 { base64(&value).unwrap_or(value) } else { value };
+                (key, value)
+            })
+            .collect(),
+    )
+}
+
+/// Go's JSON writes bytes in standard base64 with padding.
+fn base64(text: &str) -> Option<String> {
+    STANDARD.decode(text).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(json: &str) -> HashMap<String, String> {
+        HashMap::from([("info".to_owned(), json.to_owned())])
+    }
+
+    #[test]
+    fn the_environment_is_read_plain_or_in_base64() {
+        let rows = [
+            (
+                "plain",
+                r#"{"config":{"envs":[{"key":"A","value":"blue"}]},"runtimeSpec":{"process":{"env":["A=blue"]}}}"#,
+                "blue",
+            ),
+            ("plain that looks like base64", r#"{"config":{"envs":[{"key":"A","value":"blue"}]}}"#, "blue"),
+            (
+                "base64",
+                r#"{"config":{"envs":[{"key":"A","value":"Ymx1ZQ=="}]},"runtimeSpec":{"process":{"env":["PATH=/bin","A=blue"]}}}"#,
+                "blue",
+            ),
+        ];
+        for (name, json, value) in rows {
+            assert_eq!(env_of_info(&info(json)).unwrap().get("A"), Some(value), "{name}");
+        }
+        assert_eq!(env_of_info(&info("not json")), None);
+    }
+
+    #[test]
+    fn a_time_of_zero_is_not_yet() {
+        assert_eq!(time(0), None);
+        assert_eq!(time(1_500_000_000), Some(UNIX_EPOCH + Duration::from_millis(1500)));
+    }
+
+    #[test]
+    fn an_unknown_address_is_never_an_address() {
+        let mut status = cri::PodSandboxStatus::default();
+        assert_eq!(network(&status), PodNetwork::Unknown);
+        status.network = Some(cri::PodSandboxNetworkStatus { ip: String::new(), additional_ips: vec![] });
+        assert_eq!(network(&status), PodNetwork::Unknown);
+        status.network = Some(cri::PodSandboxNetworkStatus {
+            ip: "10.1.2.3".into(),
+            additional_ips: vec![cri::PodIp { ip: "fd00::3".into() }],
+        });
+        assert_eq!(
+            network(&status),
+            PodNetwork::Pod(vec!["10.1.2.3".parse().unwrap(), "fd00::3".parse().unwrap()])
+        );
+    }
+}

@@ -1,0 +1,203 @@
+//! Stands between clients and the runtime: accepts, and relays every connection unchanged over one of its own.
+//!
+//! In: a listening socket; out: the bytes, as they came, and what the taps tell. The relay has threads of its own, so
+//! that nothing else in the daemon can delay a byte. Each runs a single-threaded tokio runtime; a connection stays on
+//! the thread that it was given to.
+
+mod connection;
+mod dial;
+pub mod gate;
+pub mod output;
+mod pump;
+pub mod registry;
+
+use std::{
+    io,
+    os::unix::net::UnixListener as StdListener,
+    path::PathBuf,
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use gate::Gate;
+use output::Output;
+use registry::Registry;
+use tokio::{
+    net::{UnixListener, UnixStream},
+    runtime::Builder,
+    sync::{mpsc, watch},
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+use crate::{clock, peer::Peer};
+
+/// 100 ms: the pause after the process ran out of file descriptors. Connections wait in the backlog meanwhile.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// 256 connections may be on their way to a relay thread; above that accepting waits for it.
+const HAND_OVER: usize = 256;
+
+/// 10 s: how long calls in flight may take to end when we drain.
+pub const DRAIN_LIMIT: Duration = Duration::from_secs(10);
+
+/// 300 ms: how long connections may take to say goodbye at the very end.
+const GOODBYE: Duration = Duration::from_millis(300);
+
+/// Where the relay is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// All is well.
+    Serving,
+    /// Connections from before end when their calls do; new ones are still taken.
+    Draining,
+    /// Everything ends now.
+    Closing,
+}
+
+/// What every connection knows.
+#[derive(Debug)]
+struct Shared {
+    runtime: PathBuf,
+    gate: Gate,
+    output: Output,
+    registry: Registry,
+    phase: watch::Receiver<Phase>,
+}
+
+/// A running relay.
+#[derive(Debug)]
+pub struct Relay {
+    phase: watch::Sender<Phase>,
+    registry: Registry,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Relay {
+    /// Starts to accept on `listener` and to relay to the socket `runtime`, on `threads` threads.
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub fn start(
+        listener: StdListener,
+        runtime: PathBuf,
+        threads: usize,
+        gate: Gate,
+        output: Output,
+        registry: Registry,
+    ) -> io::Result<Self> {
+        let phase = watch::Sender::new(Phase::Serving);
+        let shared =
+            Arc::new(Shared { runtime, gate, output, registry: registry.clone(), phase: phase.subscribe() });
+        let mut handles = Vec::new();
+        let mut workers = Vec::new();
+        for number in 1..=threads.max(1) {
+            let (sender, receiver) = mpsc::channel(HAND_OVER);
+            let shared = Arc::clone(&shared);
+            handles.push(spawn_thread(&format!("relay-{number}"), move || serve(shared, receiver))?);
+            workers.push(sender);
+        }
+        handles.push(spawn_thread("accept", move || accept(listener, shared, workers))?);
+        Ok(Self { phase, registry, threads: handles })
+    }
+
+    /// Ends the relay: new connections are taken while calls are in flight, connections end when their calls do, and
+    /// after [`DRAIN_LIMIT`] whatever is left is cut.
+    pub async fn drain(self) {
+        let Self { phase, registry, threads } = self;
+        let last_before = registry.snapshot().last().map(|connection| connection.id);
+        phase.send_replace(Phase::Draining);
+        let is_done = async {
+            loop {
+                let open = registry.snapshot();
+                let has_old = open.iter().any(|connection| Some(connection.id) <= last_before);
+                if !has_old && registry.calls() == 0 {
+                    break;
+                }
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let started = clock::now();
+        if timeout(DRAIN_LIMIT, is_done).await.is_err() {
+            tracing::warn!(connections = registry.count(), calls = registry.calls(), "drain took too long");
+        }
+        phase.send_replace(Phase::Closing);
+        let joined =
+            tokio::task::spawn_blocking(move || threads.into_iter().all(|thread| thread.join().is_ok()));
+        if !joined.await.unwrap_or(false) {
+            tracing::error!("a relay thread panicked");
+        }
+        tracing::info!(seconds = (clock::now() - started).as_secs_f64(), "relay drained");
+    }
+}
+
+fn spawn_thread<F, Fut>(name: &str, main: F) -> io::Result<JoinHandle<()>>
+where
+    F: FnOnce() -> Fut + Send + 'static,
+    Fut: Future<Output = ()>,
+{
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    thread::Builder::new().name(name.to_owned()).spawn(move || runtime.block_on(main()))
+}
+
+/// Accepts until everything ends, and gives each connection to the next thread in turn.
+async fn accept(
+    listener: StdListener,
+    shared: Arc<Shared>,
+    workers: Vec<mpsc::Sender<std::os::unix::net::UnixStream>>,
+) {
+    let listener = match UnixListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return tracing::error!(%error, "cannot accept"),
+    };
+    let mut phase = shared.phase.clone();
+    for worker in workers.iter().cycle() {
+        let accepted = tokio::select! {
+            () = async { drop(phase.wait_for(|phase| *phase == Phase::Closing).await) } => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted.and_then(|(stream, _)| stream.into_std()) {
+            // A thread that is gone has panicked; the drain reports it.
+            Ok(stream) => drop(worker.send(stream).await),
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection: trying again");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// One relay thread: serves the connections that it is given.
+async fn serve(shared: Arc<Shared>, mut accepted: mpsc::Receiver<std::os::unix::net::UnixStream>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            stream = accepted.recv() => match stream {
+                Some(stream) => {
+                    connections.spawn(serve_connection(Arc::clone(&shared), stream));
+                }
+                None => break,
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    }
+    // Nothing is accepted any more: everything has been told to end.
+    let _cut = timeout(GOODBYE, async { while connections.join_next().await.is_some() {} }).await;
+}
+
+async fn serve_connection(shared: Arc<Shared>, stream: std::os::unix::net::UnixStream) {
+    let opened = UnixStream::from_std(stream).and_then(|stream| Ok((Peer::of(&stream)?, stream)));
+    match opened {
+        Ok((peer, stream)) => {
+            let connection = shared.registry.opened(Arc::new(peer));
+            tracing::debug!(conn = connection.id.0, peer = %connection.peer, "connection open");
+            connection::relay(&shared, &connection, stream).await;
+            shared.registry.closed(connection.id);
+        }
+        Err(error) => tracing::warn!(%error, "lost a connection before it began"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,282 @@
+//! One client connection and its own connection to the runtime: dial, pump both ways, drain.
+//!
+//! accepted --runtime there--> relaying --either side over--> closed
+//! relaying --drain--> announced (a GOAWAY without limit) --calls done--> closed (a GOAWAY that names the last stream)
+
+use std::{
+    cell::RefCell,
+    future::{Future, pending, poll_fn},
+    os::fd::AsFd,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use tokio::{
+    net::{
+        UnixStream,
+        unix::{ReadHalf, WriteHalf},
+    },
+    time::Interval,
+};
+
+use super::{
+    Phase, Shared,
+    pump::{Finished, Pump},
+    registry::Connection,
+};
+use crate::{clock, tap::Tap};
+
+/// 64 KiB: what is read at once. A relay thread has one such buffer; a connection holds at most as much again, and
+/// only while the side that it writes to is slow.
+pub const SCRATCH: usize = 64 * 1024;
+
+/// 100 ms between the two GOAWAYs: time for the first to reach the client, so that it opens no stream in between.
+const ANNOUNCEMENT: Duration = Duration::from_millis(100);
+
+/// 100 ms: how often a connection that waits, drains, or is closed on one side, looks again.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// 500 ms without a byte: when a connection that is blind counts as quiet.
+const QUIET: Duration = Duration::from_millis(500);
+
+thread_local! {
+    static SCRATCH_BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH].into_boxed_slice());
+}
+
+/// Relays one connection until it is over.
+pub async fn relay(shared: &Shared, connection: &Connection, client: UnixStream) {
+    let mut link = Link {
+        shared,
+        connection,
+        tap: Tap::new(connection.id, Arc::clone(&connection.peer)),
+        up: Pump::default(),
+        down: Pump::default(),
+        born: *shared.phase.borrow(),
+        announced: None,
+        moved_at: clock::now(),
+        moved: 0,
+        calls: 0,
+    };
+    if let Some(runtime) = super::dial::dial(shared, &client).await {
+        link.run(client, runtime).await;
+    }
+    link.close();
+}
+
+struct Link<'a> {
+    shared: &'a Shared,
+    connection: &'a Connection,
+    tap: Tap,
+    /// Client to runtime.
+    up: Pump,
+    /// Runtime to client.
+    down: Pump,
+    /// The phase in which it was accepted: what comes while others drain is served as ever, until the end.
+    born: Phase,
+    /// When the first GOAWAY went out.
+    announced: Option<Instant>,
+    /// For blind connections: when bytes last moved.
+    moved_at: Instant,
+    moved: u64,
+    calls: usize,
+}
+
+impl Link<'_> {
+    async fn run(&mut self, mut client: UnixStream, mut runtime: UnixStream) {
+        let mut phase = self.shared.phase.clone();
+        let born = self.born;
+        let mut changed = pin!(async move {
+            if phase.wait_for(|phase| *phase != born).await.is_err() {
+                pending::<()>().await;
+            }
+        });
+        let mut has_changed = false;
+        let mut look: Option<Interval> = None;
+        poll_fn(|cx| {
+            has_changed = has_changed || changed.as_mut().poll(cx).is_ready();
+            loop {
+                if self.poll_bytes(cx, &mut client, &mut runtime).is_ready() {
+                    return Poll::Ready(());
+                }
+                // Nothing wakes a connection that is closed on one side, or that is to end when its calls do, so that
+                // it looks for itself.
+                if !has_changed && self.up.finished().is_none() && self.down.finished().is_none() {
+                    return Poll::Pending;
+                }
+                let interval = look.get_or_insert_with(|| tokio::time::interval(LOOK));
+                if interval.poll_tick(cx).is_pending() {
+                    return Poll::Pending;
+                }
+            }
+        })
+        .await;
+    }
+
+    /// Moves bytes both ways, then sees whether the connection is over.
+    fn poll_bytes(
+        &mut self,
+        cx: &mut Context<'_>,
+        client: &mut UnixStream,
+        runtime: &mut UnixStream,
+    ) -> Poll<()> {
+        SCRATCH_BUFFER.with_borrow_mut(|scratch| {
+            let (mut client_read, mut client_write) = client.split();
+            let (mut runtime_read, mut runtime_write) = runtime.split();
+            self.poll_up(cx, &mut client_read, &mut runtime_write, scratch);
+            self.poll_down(cx, &mut runtime_read, &mut client_write, scratch);
+            self.note_calls();
+            if self.drain(cx, &mut client_write) {
+                return Poll::Ready(());
+            }
+            if self.is_over(client, runtime) { Poll::Ready(()) } else { Poll::Pending }
+        })
+    }
+
+    fn poll_up(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &mut ReadHalf<'_>,
+        to: &mut WriteHalf<'_>,
+        scratch: &mut [u8],
+    ) {
+        let Self { up, tap, shared, connection, .. } = self;
+        let _ = up.poll(cx, from, to, scratch, |bytes| {
+            watch(tap, shared, connection, |tap, now| {
+                tap.client_bytes(bytes, now, |event| shared.output.send(event))
+            });
+        });
+    }
+
+    fn poll_down(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &mut ReadHalf<'_>,
+        to: &mut WriteHalf<'_>,
+        scratch: &mut [u8],
+    ) {
+        let Self { down, tap, shared, connection, .. } = self;
+        let _ = down.poll(cx, from, to, scratch, |bytes| {
+            watch(tap, shared, connection, |tap, now| {
+                tap.runtime_bytes(bytes, now, |event| shared.output.send(event))
+            });
+        });
+    }
+
+    fn note_calls(&mut self) {
+        let calls = self.tap.open_calls();
+        if calls != self.calls {
+            self.calls = calls;
+            self.connection.calls.store(calls, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether nothing more can pass. A side that only stopped sending may still be answered.
+    fn is_over(&self, client: &UnixStream, runtime: &UnixStream) -> bool {
+        match (self.up.finished(), self.down.finished()) {
+            (Some(_), Some(_)) => true,
+            (Some(Finished::Ended), None) => is_gone(client),
+            (None, Some(Finished::Ended)) => is_gone(runtime),
+            // What the one that takes no more has said still goes through; its end comes after that.
+            (Some(Finished::Refused), None) | (None, Some(Finished::Refused)) | (None, None) => false,
+        }
+    }
+
+    /// Does what the drain asks for. Says whether the connection is to be closed now.
+    fn drain(&mut self, cx: &mut Context<'_>, client: &mut WriteHalf<'_>) -> bool {
+        let phase = *self.shared.phase.borrow();
+        if phase == Phase::Serving || (phase == Phase::Draining && self.born == Phase::Draining) {
+            return false;
+        }
+        let now = clock::now();
+        if self.tap.blindness().is_some() {
+            return self.is_quiet(now) || phase == Phase::Closing;
+        }
+        let boundary =
+            self.tap.between_answers().filter(|_| self.down.is_flushed() && self.down.finished().is_none());
+        let Some(highest) = boundary else {
+            // In the middle of an answer, or before the first: nothing of ours may stand there.
+            return phase == Phase::Closing || (self.tap.open_calls() == 0 && self.is_quiet(now));
+        };
+        let announced = *self.announced.get_or_insert_with(|| {
+            self.down.inject(&go_away(i32::MAX as u32));
+            now
+        });
+        let is_due = phase == Phase::Closing || now.duration_since(announced) >= ANNOUNCEMENT;
+        let is_last = is_due && self.tap.open_calls() == 0;
+        if is_last {
+            self.down.inject(&go_away(highest));
+        }
+        let is_refused = matches!(self.down.poll_ours(cx, client), Poll::Ready(Err(_)));
+        is_last || is_refused || phase == Phase::Closing
+    }
+
+    fn is_quiet(&mut self, now: Instant) -> bool {
+        let moved = self.up.bytes + self.down.bytes;
+        if moved != self.moved {
+            self.moved = moved;
+            self.moved_at = now;
+        }
+        now.duration_since(self.moved_at) >= QUIET
+    }
+
+    fn close(mut self) {
+        let phase = *self.shared.phase.borrow();
+        if self.calls > 0 && phase != Phase::Serving {
+            tracing::warn!(
+                conn = self.connection.id.0,
+                peer = %self.connection.peer,
+                calls = ?self.tap.open_methods(),
+                "cut calls that did not end in time"
+            );
+        }
+        // A runtime that ends a connection which its client still uses is on its way out, or has restarted.
+        if self.down.finished() == Some(Finished::Ended)
+            && self.up.finished().is_none()
+            && self.shared.gate.found_away()
+        {
+            tracing::warn!("runtime ended a connection: new ones wait until it answers");
+        }
+        let shared = self.shared;
+        watch(&mut self.tap, shared, self.connection, |tap, now| {
+            tap.closed(now, |event| shared.output.send(event))
+        });
+        tracing::debug!(
+            conn = self.connection.id.0,
+            peer = %self.connection.peer,
+            up = self.up.bytes,
+            down = self.down.bytes,
+            "connection over"
+        );
+    }
+}
+
+/// Lets the tap look. A panic in it blinds this connection and harms nothing else.
+fn watch(tap: &mut Tap, shared: &Shared, connection: &Connection, look: impl FnOnce(&mut Tap, Instant)) {
+    let now = clock::now();
+    let was_sighted = tap.blindness().is_none();
+    if catch_unwind(AssertUnwindSafe(|| look(tap, now))).is_err() {
+        tap.blind("the decoder panicked", now, |event| shared.output.send(event));
+    }
+    if let Some(reason) = tap.blindness().filter(|_| was_sighted) {
+        shared.registry.blinded(connection, reason);
+        tracing::info!(conn = connection.id.0, peer = %connection.peer, reason, "connection is relayed blindly");
+    }
+}
+
+/// Whether the other end has closed its socket altogether, not only its sending side.
+pub fn is_gone(stream: &UnixStream) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(stream.as_fd(), PollFlags::empty())];
+    let polled = rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+    polled.is_ok() && fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
+}
+
+/// A GOAWAY with NO_ERROR (RFC 9113, 6.8): streams above `last` were not and will not be taken.
+fn go_away(last: u32) -> [u8; 17] {
+    let mut frame = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    frame[9..13].copy_from_slice(&last.to_be_bytes());
+    frame
+}

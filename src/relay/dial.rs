@@ -1,0 +1,58 @@
+//! Connects to the runtime for a client that was accepted: at once, or when the runtime is back. Never longer than
+//! 20 s, and not for a client that has left.
+
+use std::{io, time::Duration};
+
+use tokio::{
+    net::UnixStream,
+    time::{sleep, timeout},
+};
+
+use super::{Phase, Shared, connection::is_gone};
+
+/// 20 s: how long an accepted connection waits for the runtime. A kubelet leaves after 5 s and tries again.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// 100 ms: how often it is seen whether the waiting client has left.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// 10 ms: the pause before a dial is tried again that found the runtime's backlog full.
+const BACKLOG_PAUSE: Duration = Duration::from_millis(10);
+
+/// A connection to the runtime; `None` when the client is to be let go.
+pub async fn dial(shared: &Shared, client: &UnixStream) -> Option<UnixStream> {
+    let mut phase = shared.phase.clone();
+    let dialled = tokio::select! {
+        dialled = timeout(PATIENCE, connect(shared)) => dialled.ok(),
+        () = has_left(client) => None,
+        () = async { drop(phase.wait_for(|phase| *phase != Phase::Serving).await) } => {
+            // While we drain, nobody waits for a runtime that is away.
+            timeout(LOOK, connect(shared)).await.ok()
+        }
+    };
+    if dialled.is_none() && !is_gone(client) {
+        tracing::warn!(runtime = %shared.runtime.display(), "let a client go: the runtime is away");
+    }
+    dialled
+}
+
+async fn connect(shared: &Shared) -> UnixStream {
+    loop {
+        shared.gate.there().await;
+        match UnixStream::connect(&shared.runtime).await {
+            Ok(runtime) => return runtime,
+            Err(busy) if busy.kind() == io::ErrorKind::WouldBlock => sleep(BACKLOG_PAUSE).await,
+            Err(error) => {
+                if shared.gate.found_away() {
+                    tracing::warn!(runtime = %shared.runtime.display(), %error, "runtime is away: connections wait");
+                }
+            }
+        }
+    }
+}
+
+async fn has_left(client: &UnixStream) {
+    while !is_gone(client) {
+        sleep(LOOK).await;
+    }
+}

@@ -1,0 +1,165 @@
+//! One direction of a connection: bytes from one socket to the other, as they came. Each written prefix is shown to
+//! the tap before the next await; nothing else stands between read and write. Never looks at the bytes itself.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// How one direction came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finished {
+    /// The reading side came to its end; everything was passed on, and the end too.
+    Ended,
+    /// The side that we write to takes no more.
+    Refused,
+}
+
+/// One direction. Holds bytes only while the side that we write to is slow.
+#[derive(Debug, Default)]
+pub struct Pump {
+    /// Read and not yet written; at most one scratch buffer full. While it holds anything nothing more is read, which
+    /// is the back-pressure.
+    pending: Vec<u8>,
+    written: usize,
+    /// A frame of ours, to be written before anything else; the tap does not see it.
+    ours: Vec<u8>,
+    has_ended: bool,
+    finished: Option<Finished>,
+    /// Bytes passed on so far.
+    pub bytes: u64,
+}
+
+impl Pump {
+    /// Whether every byte that was read is written.
+    pub fn is_flushed(&self) -> bool {
+        self.pending.is_empty() && self.ours.is_empty()
+    }
+
+    /// How it ended, once it has.
+    pub fn finished(&self) -> Option<Finished> {
+        self.finished
+    }
+
+    /// Puts a frame of ours between what was written and what comes. Only between two frames, and only when flushed.
+    pub fn inject(&mut self, frame: &[u8]) {
+        debug_assert!(self.pending.is_empty(), "a frame of ours never splits one of theirs");
+        self.ours.extend_from_slice(frame);
+    }
+
+    /// Moves what can be moved now. Ready when this direction is done; calling it again is harmless.
+    pub fn poll<R, W>(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut from: R,
+        mut to: W,
+        scratch: &mut [u8],
+        mut seen: impl FnMut(&[u8]),
+    ) -> Poll<Finished>
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        if let Some(finished) = self.finished {
+            return Poll::Ready(finished);
+        }
+        loop {
+            if ready!(self.poll_flush(cx, &mut to, &mut seen)).is_err() {
+                return self.finish(Finished::Refused);
+            }
+            if self.has_ended {
+                let _gone_already = ready!(Pin::new(&mut to).poll_shutdown(cx));
+                return self.finish(Finished::Ended);
+            }
+            let mut buffer = ReadBuf::new(scratch);
+            match ready!(Pin::new(&mut from).poll_read(cx, &mut buffer)) {
+                Ok(()) if !buffer.filled().is_empty() => {
+                    if self.write_through(cx, &mut to, buffer.filled(), &mut seen).is_err() {
+                        return self.finish(Finished::Refused);
+                    }
+                }
+                // A reset says no more than an end does: what was read before it has been passed on.
+                Ok(()) | Err(_) => self.has_ended = true,
+            }
+        }
+    }
+
+    /// Writes as much as the socket takes now and keeps the rest.
+    fn write_through<W: AsyncWrite + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        to: &mut W,
+        bytes: &[u8],
+        seen: &mut impl FnMut(&[u8]),
+    ) -> io::Result<()> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            match Pin::new(&mut *to).poll_write(cx, rest) {
+                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+                Poll::Ready(Ok(count)) => {
+                    let (done, left) = rest.split_at(count);
+                    self.bytes += count as u64;
+                    seen(done);
+                    rest = left;
+                }
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Pending => {
+                    self.pending = rest.to_vec();
+                    self.written = 0;
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn poll_flush<W: AsyncWrite + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        to: &mut W,
+        seen: &mut impl FnMut(&[u8]),
+    ) -> Poll<io::Result<()>> {
+        ready!(self.poll_ours(cx, to))?;
+        while self.written < self.pending.len() {
+            let count = ready!(Pin::new(&mut *to).poll_write(cx, &self.pending[self.written..]))?;
+            if count == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.bytes += count as u64;
+            seen(&self.pending[self.written..self.written + count]);
+            self.written += count;
+        }
+        self.pending = Vec::new();
+        self.written = 0;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes a frame of ours as far as the socket takes it.
+    ///
+    /// # Errors
+    /// The socket takes no more.
+    pub fn poll_ours<W: AsyncWrite + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        to: &mut W,
+    ) -> Poll<io::Result<()>> {
+        while !self.ours.is_empty() {
+            let count = ready!(Pin::new(&mut *to).poll_write(cx, &self.ours))?;
+            if count == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.ours.drain(..count);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn finish(&mut self, finished: Finished) -> Poll<Finished> {
+        self.pending = Vec::new();
+        self.ours = Vec::new();
+        self.finished = Some(finished);
+        Poll::Ready(finished)
+    }
+}

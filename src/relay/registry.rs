@@ -1,0 +1,106 @@
+//! Which connections are open: for people who ask, and for the drain. Written when a connection opens, turns blind
+//! or closes; never per call but for one relaxed counter.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::SystemTime,
+};
+
+use crate::{clock, ids::ConnId, peer::Peer};
+
+/// One open connection.
+#[derive(Debug)]
+pub struct Connection {
+    /// Its number.
+    pub id: ConnId,
+    /// Who opened it.
+    pub peer: Arc<Peer>,
+    /// When.
+    pub since: SystemTime,
+    /// Calls in flight on it.
+    pub calls: AtomicUsize,
+    blind: Mutex<Option<(SystemTime, &'static str)>>,
+}
+
+impl Connection {
+    /// Since when it is blind, and why.
+    pub fn blind(&self) -> Option<(SystemTime, &'static str)> {
+        *self.blind.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The open connections; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Registry(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    open: Mutex<BTreeMap<ConnId, Arc<Connection>>>,
+    total: AtomicU64,
+    blinded: AtomicU64,
+}
+
+impl Registry {
+    /// Notes a connection that was accepted.
+    pub fn opened(&self, peer: Arc<Peer>) -> Arc<Connection> {
+        let id = ConnId(self.0.total.fetch_add(1, Ordering::Relaxed) + 1);
+        let connection = Arc::new(Connection {
+            id,
+            peer,
+            since: clock::wall(),
+            calls: AtomicUsize::new(0),
+            blind: Mutex::new(None),
+        });
+        self.open().insert(id, Arc::clone(&connection));
+        connection
+    }
+
+    /// Notes that nothing more is understood of a connection.
+    pub fn blinded(&self, connection: &Connection, reason: &'static str) {
+        self.0.blinded.fetch_add(1, Ordering::Relaxed);
+        *connection.blind.lock().unwrap_or_else(PoisonError::into_inner) = Some((clock::wall(), reason));
+    }
+
+    /// Forgets a connection.
+    pub fn closed(&self, id: ConnId) {
+        self.open().remove(&id);
+    }
+
+    /// The open connections, oldest first.
+    pub fn snapshot(&self) -> Vec<Arc<Connection>> {
+        self.open().values().cloned().collect()
+    }
+
+    /// Connections that are open.
+    pub fn count(&self) -> usize {
+        self.open().len()
+    }
+
+    /// Connections accepted so far.
+    pub fn total(&self) -> u64 {
+        self.0.total.load(Ordering::Relaxed)
+    }
+
+    /// Connections that turned blind so far.
+    pub fn total_blinded(&self) -> u64 {
+        self.0.blinded.load(Ordering::Relaxed)
+    }
+
+    /// Whether any open connection is blind.
+    pub fn has_blind(&self) -> bool {
+        self.open().values().any(|connection| connection.blind().is_some())
+    }
+
+    /// Calls in flight on all connections.
+    pub fn calls(&self) -> usize {
+        self.open().values().map(|connection| connection.calls.load(Ordering::Relaxed)).sum()
+    }
+
+    fn open(&self) -> std::sync::MutexGuard<'_, BTreeMap<ConnId, Arc<Connection>>> {
+        self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

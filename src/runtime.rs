@@ -1,0 +1,136 @@
+//! The only client of the runtime: one channel of our own, so that our calls are never confused with a client's.
+//!
+//! In: questions; out: the runtime's answers as generated messages. Keeps no state but the connection.
+
+pub mod events;
+pub mod link;
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use hyper_util::rt::TokioIo;
+use tokio::net::UnixStream;
+use tonic::{
+    Request, Status,
+    transport::{Channel, Endpoint, Uri},
+};
+
+use crate::proto::{
+    containerd::events_client::EventsClient,
+    cri::{self, runtime_service_client::RuntimeServiceClient},
+};
+
+/// 16 MiB: what every CRI client accepts of one message.
+const MAX_MESSAGE: usize = 16 * 1024 * 1024;
+
+/// 1 MiB of one answer is in flight at once, so that a long list takes few round trips.
+const WINDOW: u32 = 1024 * 1024;
+
+/// 5 s: the limit of a question that a living runtime answers in milliseconds.
+const QUICK: Duration = Duration::from_secs(5);
+
+/// 30 s: the limit of a list.
+const LONG: Duration = Duration::from_secs(30);
+
+/// A handle to the runtime; cheap to clone. It connects when it is first asked, and again when the runtime is back.
+#[derive(Clone, Debug)]
+pub struct Runtime {
+    channel: Channel,
+}
+
+/// Who the runtime says it is.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Version {
+    /// `containerd`, `cri-o`, ...
+    pub name: String,
+    /// Its own version.
+    pub version: String,
+}
+
+impl Runtime {
+    /// A handle to the runtime that listens, or will listen, on `socket`.
+    pub fn new(socket: &Path) -> Self {
+        Self { channel: channel(socket.to_owned()) }
+    }
+
+    /// A client for calls that have rules of their own, such as ExecSync.
+    pub fn client(&self) -> RuntimeServiceClient<Channel> {
+        RuntimeServiceClient::new(self.channel.clone())
+            .max_decoding_message_size(MAX_MESSAGE)
+            .max_encoding_message_size(MAX_MESSAGE)
+    }
+
+    fn containerd_events(&self) -> EventsClient<Channel> {
+        EventsClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE)
+    }
+
+    /// Asks who it is; the cheapest sign of life.
+    ///
+    /// # Errors
+    /// What the runtime, or the connection to it, said.
+    pub async fn version(&self) -> Result<Version, Status> {
+        let request = limited(cri::VersionRequest::default(), QUICK);
+        let answer = self.client().version(request).await?.into_inner();
+        Ok(Version { name: answer.runtime_name, version: answer.runtime_version })
+    }
+
+    /// All sandboxes.
+    ///
+    /// # Errors
+    /// What the runtime, or the connection to it, said.
+    pub async fn sandboxes(&self) -> Result<Vec<cri::PodSandbox>, Status> {
+        let request = limited(cri::ListPodSandboxRequest::default(), LONG);
+        Ok(self.client().list_pod_sandbox(request).await?.into_inner().items)
+    }
+
+    /// All containers.
+    ///
+    /// # Errors
+    /// What the runtime, or the connection to it, said.
+    pub async fn containers(&self) -> Result<Vec<cri::Container>, Status> {
+        let request = limited(cri::ListContainersRequest::default(), LONG);
+        Ok(self.client().list_containers(request).await?.into_inner().containers)
+    }
+
+    /// One sandbox.
+    ///
+    /// # Errors
+    /// What the runtime, or the connection to it, said; NotFound where there is none.
+    pub async fn sandbox_status(&self, id: &str) -> Result<cri::PodSandboxStatusResponse, Status> {
+        let request =
+            limited(cri::PodSandboxStatusRequest { pod_sandbox_id: id.to_owned(), verbose: false }, QUICK);
+        Ok(self.client().pod_sandbox_status(request).await?.into_inner())
+    }
+
+    /// One container, with all that the runtime knows of it.
+    ///
+    /// # Errors
+    /// What the runtime, or the connection to it, said; NotFound where there is none.
+    pub async fn container_status(&self, id: &str) -> Result<cri::ContainerStatusResponse, Status> {
+        let request =
+            limited(cri::ContainerStatusRequest { container_id: id.to_owned(), verbose: true }, QUICK);
+        Ok(self.client().container_status(request).await?.into_inner())
+    }
+}
+
+/// A channel to a gRPC server on a Unix socket. It connects when it is first used, and again when it was lost.
+pub fn channel(socket: PathBuf) -> Channel {
+    let connector = tower::service_fn(move |_: Uri| {
+        let socket = socket.clone();
+        async move { UnixStream::connect(socket).await.map(TokioIo::new) }
+    });
+    Endpoint::from_static("http://localhost")
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
+        .user_agent(concat!("criprobe/", env!("CARGO_PKG_VERSION")))
+        .expect("the user agent is a valid header value")
+        .connect_with_connector_lazy(connector)
+}
+
+fn limited<T>(message: T, limit: Duration) -> Request<T> {
+    let mut request = Request::new(message);
+    request.set_timeout(limit);
+    request
+}

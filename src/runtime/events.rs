@@ -1,0 +1,214 @@
+//! What the runtime tells by itself. Of containerd through its own event service, of others through
+//! GetContainerEvents: on containerd that call would steal the kubelet's events (1.7) or block it (2.x).
+//! In: the streams; out: [`RuntimeEvent`]s into a bounded queue. One task does nothing but read.
+
+use std::{
+    convert::Infallible,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use prost::Message;
+use tokio::{sync::mpsc, time::timeout};
+use tonic::Status;
+
+use super::{Runtime, Version};
+use crate::proto::{
+    containerd::{
+        SubscribeRequest,
+        events::{ContainerCreate, ContainerDelete, TaskExit, TaskStart},
+    },
+    cri::{ContainerEventResponse, ContainerEventType, GetEventsRequest},
+};
+
+/// 1,024 events may wait for the inventory. What comes above is dropped, which asks for a resync.
+pub const QUEUE: usize = 1024;
+
+/// 300 ms: how long the header of an event stream is waited for.
+const HEADER: Duration = Duration::from_millis(300);
+
+/// What happened to a container or a sandbox; to the runtime both are containers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuntimeEvent {
+    /// It was made.
+    Created(String),
+    /// Its process runs.
+    Started(String),
+    /// Its process ended.
+    Exited {
+        /// Which.
+        id: String,
+        /// With this code.
+        exit_code: i32,
+    },
+    /// It is no more.
+    Deleted(String),
+}
+
+/// The sending side of the queue. A full one drops and remembers.
+#[derive(Clone, Debug)]
+pub struct EventQueue {
+    sender: mpsc::Sender<RuntimeEvent>,
+    has_missed: Arc<AtomicBool>,
+}
+
+/// The receiving side of the queue.
+#[derive(Debug)]
+pub struct Events {
+    receiver: mpsc::Receiver<RuntimeEvent>,
+    has_missed: Arc<AtomicBool>,
+}
+
+/// Makes the queue, [`QUEUE`] events long.
+pub fn queue() -> (EventQueue, Events) {
+    let (sender, receiver) = mpsc::channel(QUEUE);
+    let has_missed = Arc::new(AtomicBool::new(false));
+    (EventQueue { sender, has_missed: Arc::clone(&has_missed) }, Events { receiver, has_missed })
+}
+
+impl EventQueue {
+    fn push(&self, event: RuntimeEvent) {
+        if self.sender.try_send(event).is_err() {
+            self.has_missed.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Events {
+    /// The next event; `None` when nobody reads the stream any more.
+    pub async fn next(&mut self) -> Option<RuntimeEvent> {
+        self.receiver.recv().await
+    }
+
+    /// Whether events were dropped since this was last asked.
+    pub fn take_missed(&self) -> bool {
+        self.has_missed.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// Where events come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum EventSource {
+    /// Not known yet, or lost with the runtime.
+    #[default]
+    None,
+    /// containerd's own service.
+    Containerd,
+    /// The CRI's GetContainerEvents.
+    Cri,
+    /// The runtime has no events: its lists are asked for more often.
+    Unsupported,
+}
+
+impl EventSource {
+    /// For people: `containerd`, `cri`, `unsupported`, `none`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Containerd => "containerd",
+            Self::Cri => "cri",
+            Self::Unsupported => "unsupported",
+        }
+    }
+
+    /// The source that suits a runtime.
+    pub fn of(runtime: &Version) -> Self {
+        if runtime.name == "containerd" { Self::Containerd } else { Self::Cri }
+    }
+}
+
+/// Reads the runtime's events into `queue` until the stream ends; calls `subscribed` once it is made.
+///
+/// # Errors
+/// Always ends with what the runtime said at the end; `Unimplemented` where it has no such events.
+pub async fn read(
+    runtime: &Runtime,
+    source: EventSource,
+    queue: &EventQueue,
+    subscribed: impl FnOnce(),
+) -> Result<Infallible, Status> {
+    match source {
+        EventSource::Containerd => {
+            let request = SubscribeRequest { filters: vec!["namespace==k8s.io".to_owned()] };
+            let mut stream = runtime.containerd_events().subscribe(request).await?.into_inner();
+            subscribed();
+            while let Some(envelope) = stream.message().await? {
+                let payload = envelope.event.map(|event| event.value).unwrap_or_default();
+                if let Some(event) = of_containerd(&envelope.topic, &payload) {
+                    queue.push(event);
+                }
+            }
+        }
+        EventSource::Cri => {
+            let mut client = runtime.client();
+            let mut subscription = pin!(client.get_container_events(GetEventsRequest {}));
+            // A runtime may send no header before its first event: after a while the subscription is taken as made.
+            let early = timeout(HEADER, &mut subscription).await;
+            subscribed();
+            let answer = match early {
+                Ok(answer) => answer,
+                Err(_) => subscription.await,
+            };
+            let mut stream = answer?.into_inner();
+            while let Some(event) = stream.message().await? {
+                queue.push(of_cri(&event));
+            }
+        }
+        EventSource::None | EventSource::Unsupported => return Err(Status::unimplemented("no events")),
+    }
+    Err(Status::unavailable("the event stream ended"))
+}
+
+fn of_containerd(topic: &str, payload: &[u8]) -> Option<RuntimeEvent> {
+    Some(match topic {
+        "/containers/create" => RuntimeEvent::Created(ContainerCreate::decode(payload).ok()?.id),
+        "/containers/delete" => RuntimeEvent::Deleted(ContainerDelete::decode(payload).ok()?.id),
+        "/tasks/start" => RuntimeEvent::Started(TaskStart::decode(payload).ok()?.container_id),
+        "/tasks/exit" => {
+            let exit = TaskExit::decode(payload).ok()?;
+            // The exit of an exec is not the container's.
+            if exit.id != exit.container_id {
+                return None;
+            }
+            RuntimeEvent::Exited { id: exit.container_id, exit_code: exit.exit_status as i32 }
+        }
+        _ => return None,
+    })
+}
+
+fn of_cri(event: &ContainerEventResponse) -> RuntimeEvent {
+    let id = event.container_id.clone();
+    match event.container_event_type() {
+        ContainerEventType::ContainerCreatedEvent => RuntimeEvent::Created(id),
+        ContainerEventType::ContainerStartedEvent => RuntimeEvent::Started(id),
+        ContainerEventType::ContainerDeletedEvent => RuntimeEvent::Deleted(id),
+        ContainerEventType::ContainerStoppedEvent => {
+            let status = event.containers_statuses.iter().find(|status| status.id == id);
+            RuntimeEvent::Exited { exit_code: status.map_or(0, |status| status.exit_code), id }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exit_of_an_exec_is_not_the_containers() {
+        let exit = |id: &str| {
+            TaskExit { container_id: "c".into(), id: id.into(), exit_status: 3, ..TaskExit::default() }
+                .encode_to_vec()
+        };
+        assert_eq!(of_containerd("/tasks/exit", &exit("exec-1")), None);
+        assert_eq!(
+            of_containerd("/tasks/exit", &exit("c")),
+            Some(RuntimeEvent::Exited { id: "c".into(), exit_code: 3 })
+        );
+        assert_eq!(of_containerd("/tasks/exit", &[0xff]), None);
+        assert_eq!(of_containerd("/images/create", &[]), None);
+    }
+}

@@ -1,0 +1,242 @@
+//! Reads both directions of one relayed connection on the side and tells which calls passed.
+//!
+//! In: the bytes as they were written on, in the order in which they were; out: [`Event`]s. Never does IO, never reads
+//! a clock, never delays a byte. What it does not understand blinds it for that connection, and the bytes go on.
+
+pub mod call;
+pub mod cri;
+mod exec;
+mod frame;
+mod header;
+pub mod hpack;
+mod message;
+mod streams;
+
+use std::{sync::Arc, time::Instant};
+
+use frame::{Frame, FrameError, FrameReader};
+use header::{RequestFields, ResponseHeader};
+use hpack::{Decoder, HpackError};
+use streams::Streams;
+use thiserror::Error;
+
+pub use self::call::{Call, Code, End, Ended, Event};
+use crate::{ids::ConnId, peer::Peer};
+
+/// What an HTTP/2 client says first (RFC 9113, 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// SETTINGS identifiers (RFC 9113, 6.5.2).
+const HEADER_TABLE_SIZE: u16 = 1;
+const MAX_FRAME_SIZE: u16 = 5;
+
+/// The passive decoder of one connection.
+#[derive(Debug)]
+pub struct Tap {
+    conn: ConnId,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Boxed, so that a blind connection costs a pointer.
+    Sighted(Box<Sighted>),
+    Blind(&'static str),
+}
+
+#[derive(Debug)]
+struct Sighted {
+    /// How much of the preface the client has sent.
+    preface: usize,
+    client: Direction,
+    runtime: Direction,
+    streams: Streams,
+    fields: RequestFields,
+    scratch: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+struct Direction {
+    frames: FrameReader,
+    hpack: Decoder,
+}
+
+#[derive(Debug, Error)]
+enum Lost {
+    #[error("the client does not speak HTTP/2")]
+    NotHttp2,
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    #[error(transparent)]
+    Hpack(#[from] HpackError),
+}
+
+impl Lost {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::NotHttp2 => "the client does not speak HTTP/2",
+            Self::Frame(_) => "the framing was lost",
+            Self::Hpack(_) => "the header compression was lost",
+        }
+    }
+}
+
+impl Tap {
+    /// A connection that was just accepted.
+    pub fn new(conn: ConnId, peer: Arc<Peer>) -> Self {
+        let sighted = Sighted {
+            preface: 0,
+            client: Direction::default(),
+            runtime: Direction::default(),
+            streams: Streams::new(conn, peer),
+            fields: RequestFields::default(),
+            scratch: Vec::new(),
+        };
+        Self { conn, state: State::Sighted(Box::new(sighted)) }
+    }
+
+    /// Bytes that the client sent were passed on.
+    pub fn client_bytes(&mut self, bytes: &[u8], now: Instant, mut out: impl FnMut(Event)) {
+        if let State::Sighted(sighted) = &mut self.state
+            && let Err(lost) = sighted.client_bytes(bytes, now, &mut out)
+        {
+            self.blind(lost.reason(), now, out);
+        }
+    }
+
+    /// Bytes that the runtime sent were passed on.
+    pub fn runtime_bytes(&mut self, bytes: &[u8], now: Instant, mut out: impl FnMut(Event)) {
+        if let State::Sighted(sighted) = &mut self.state
+            && let Err(lost) = sighted.runtime_bytes(bytes, now, &mut out)
+        {
+            self.blind(lost.reason(), now, out);
+        }
+    }
+
+    /// The connection is over: whatever is open is lost.
+    pub fn closed(&mut self, now: Instant, mut out: impl FnMut(Event)) {
+        if let State::Sighted(sighted) = &mut self.state {
+            sighted.streams.lost(now, &mut out);
+        }
+        out(Event::Closed { conn: self.conn });
+    }
+
+    /// Gives up: nothing more of this connection is looked at.
+    pub fn blind(&mut self, reason: &'static str, now: Instant, mut out: impl FnMut(Event)) {
+        if let State::Sighted(sighted) = &mut self.state {
+            sighted.streams.lost(now, &mut out);
+            self.state = State::Blind(reason);
+            out(Event::Blinded { conn: self.conn, reason });
+        }
+    }
+
+    /// Why nothing is understood, where that is so.
+    pub fn blindness(&self) -> Option<&'static str> {
+        match self.state {
+            State::Blind(reason) => Some(reason),
+            State::Sighted(_) => None,
+        }
+    }
+
+    /// Calls that have not ended; 0 when blind.
+    pub fn open_calls(&self) -> usize {
+        self.streams().map_or(0, Streams::open)
+    }
+
+    /// The methods of the calls that have not ended.
+    pub fn open_methods(&self) -> Vec<String> {
+        self.streams().map(|streams| streams.open_methods().map(str::to_owned).collect()).unwrap_or_default()
+    }
+
+    /// The highest stream of the client's, if a frame of ours could now stand between two of the runtime's; `None`
+    /// when blind, or in the middle of something.
+    pub fn between_answers(&self) -> Option<u32> {
+        match &self.state {
+            State::Sighted(sighted) if sighted.runtime.frames.is_between_frames() => {
+                Some(sighted.streams.highest())
+            }
+            State::Sighted(_) | State::Blind(_) => None,
+        }
+    }
+
+    fn streams(&self) -> Option<&Streams> {
+        match &self.state {
+            State::Sighted(sighted) => Some(&sighted.streams),
+            State::Blind(_) => None,
+        }
+    }
+}
+
+impl Sighted {
+    fn client_bytes(
+        &mut self,
+        mut bytes: &[u8],
+        now: Instant,
+        out: &mut impl FnMut(Event),
+    ) -> Result<(), Lost> {
+        if self.preface < PREFACE.len() {
+            let count = bytes.len().min(PREFACE.len() - self.preface);
+            if bytes[..count] != PREFACE[self.preface..self.preface + count] {
+                return Err(Lost::NotHttp2);
+            }
+            self.preface += count;
+            bytes = &bytes[count..];
+        }
+        let Self { client, runtime, streams, fields, .. } = self;
+        while let Some(frame) = client.frames.next(&mut bytes)? {
+            match frame {
+                Frame::Data { stream, piece, is_end } => streams.request_data(stream, piece, is_end, out),
+                Frame::Headers { stream, block, is_end } => {
+                    let header = fields.read(&mut client.hpack, block)?;
+                    streams.request_header(stream, header, is_end, now, out);
+                }
+                Frame::Settings(payload) => runtime.announced(payload),
+                Frame::Reset { stream } => streams.reset(stream, End::Cancelled, now, out),
+                // Clients open the streams here; theirs ends nothing.
+                Frame::GoAway { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn runtime_bytes(
+        &mut self,
+        mut bytes: &[u8],
+        now: Instant,
+        out: &mut impl FnMut(Event),
+    ) -> Result<(), Lost> {
+        let Self { client, runtime, streams, scratch, .. } = self;
+        while let Some(frame) = runtime.frames.next(&mut bytes)? {
+            match frame {
+                Frame::Data { stream, piece, is_end } => {
+                    streams.response_data(stream, piece, is_end, now, out)
+                }
+                Frame::Headers { stream, block, is_end } => {
+                    let header = ResponseHeader::read(&mut runtime.hpack, block, scratch)?;
+                    streams.response_header(stream, header, is_end, now, out);
+                }
+                Frame::Settings(payload) => client.announced(payload),
+                Frame::Reset { stream } => streams.reset(stream, End::Reset, now, out),
+                Frame::GoAway { last_stream } => streams.go_away(last_stream, now, out),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Direction {
+    /// The receiver of this direction announced what it accepts.
+    fn announced(&mut self, settings: &[u8]) {
+        for setting in settings.chunks_exact(6) {
+            let value = u32::from_be_bytes([setting[2], setting[3], setting[4], setting[5]]);
+            match u16::from_be_bytes([setting[0], setting[1]]) {
+                HEADER_TABLE_SIZE => self.hpack.set_limit(value),
+                MAX_FRAME_SIZE => self.frames.raise_max_frame(value),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! What the tap tells: calls as they begin and end, and where its knowledge has holes. Plain values.
+
+use std::{sync::Arc, time::Instant};
+
+use super::cri::{Method, Request, Response};
+use crate::{ids::ConnId, peer::Peer};
+
+/// One call, from the moment on when its request was whole. Shared by the two reports of it.
+#[derive(Debug)]
+pub struct Call {
+    /// The connection that it came on.
+    pub conn: ConnId,
+    /// Its stream there.
+    pub stream: u32,
+    /// Who made it.
+    pub peer: Arc<Peer>,
+    /// Service and method.
+    pub method: Arc<Method>,
+    /// When its first byte was passed on.
+    pub began: Instant,
+    /// Size of the request's messages, without their five-byte heads.
+    pub request_bytes: u64,
+    /// The W3C trace context that the caller sent; empty without.
+    pub traceparent: Box<str>,
+    /// What the caller says it is; empty when it does not.
+    pub user_agent: Arc<str>,
+    /// What was asked, where that is of use.
+    pub request: Request,
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// With a status from the runtime.
+    Complete,
+    /// The client took it back.
+    Cancelled,
+    /// The runtime broke it off.
+    Reset,
+    /// A connection went away under it.
+    Lost,
+}
+
+impl End {
+    /// `complete`, `cancelled`, `reset`, `lost`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Cancelled => "cancelled",
+            Self::Reset => "reset",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+/// The end of a call.
+#[derive(Debug)]
+pub struct Ended {
+    /// The call.
+    pub call: Arc<Call>,
+    /// When its last byte was passed on.
+    pub at: Instant,
+    /// How.
+    pub end: End,
+    /// The gRPC status; `None` unless complete.
+    pub code: Option<Code>,
+    /// The status message, percent-decoded; at most [`MAX_MESSAGE`] bytes are kept.
+    pub message: Box<str>,
+    /// Size of the answer's messages, without their five-byte heads.
+    pub response_bytes: u64,
+    /// What was answered, where that is of use.
+    pub response: Response,
+}
+
+/// 1 KiB: enough for any status message that a person reads; the rest is dropped.
+pub const MAX_MESSAGE: usize = 1024;
+
+/// A gRPC status code as it stood on the wire; unknown ones keep their number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Code(pub u32);
+
+impl Code {
+    /// The call succeeded.
+    pub const OK: Self = Self(0);
+    /// What gRPC says of an answer without a status.
+    pub const UNKNOWN: Self = Self(2);
+
+    const NAMES: [&str; 17] = [
+        "OK",
+        "Canceled",
+        "Unknown",
+        "InvalidArgument",
+        "DeadlineExceeded",
+        "NotFound",
+        "AlreadyExists",
+        "PermissionDenied",
+        "ResourceExhausted",
+        "FailedPrecondition",
+        "Aborted",
+        "OutOfRange",
+        "Unimplemented",
+        "Internal",
+        "Unavailable",
+        "DataLoss",
+        "Unauthenticated",
+    ];
+
+    /// Its name in gRPC's own spelling; `Unknown` for numbers that gRPC does not define.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.get(self.0 as usize).copied().unwrap_or("Unknown")
+    }
+}
+
+/// What leaves the tap of one connection, in the order of the bytes.
+#[derive(Debug)]
+pub enum Event {
+    /// A request is whole.
+    Begun(Arc<Call>),
+    /// A call ended.
+    Ended(Box<Ended>),
+    /// More streams were open than are followed: this many calls passed unseen.
+    Untracked(u64),
+    /// Nothing more is understood of this connection; its bytes go on.
+    Blinded {
+        /// The connection.
+        conn: ConnId,
+        /// Why, for people.
+        reason: &'static str,
+    },
+    /// The connection is over.
+    Closed {
+        /// The connection.
+        conn: ConnId,
+    },
+}
+
+impl Event {
+    /// Roughly how many bytes it holds, for the bound of the queue that it stands in.
+    pub fn weight(&self) -> usize {
+        const FIXED: usize = 320;
+        match self {
+            Self::Begun(call) => FIXED + call.request.weight(),
+            Self::Ended(ended) => FIXED + ended.message.len(),
+            Self::Untracked(_) | Self::Blinded { .. } | Self::Closed { .. } => 64,
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! Which calls matter, and what their messages say. In: a path, the bytes of a message; out: plain values.
+//! Never does IO, never logs, and never keeps what may be secret beyond what the probes need.
+
+use std::{fmt, sync::Arc};
+
+use prost::Message;
+
+use crate::{
+    ids::{ContainerId, SandboxId},
+    proto::cri,
+};
+
+/// A method as the path named it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Method {
+    /// `runtime.v1.RuntimeService`.
+    pub service: Arc<str>,
+    /// `ExecSync`.
+    pub name: Arc<str>,
+    /// What it means to us.
+    pub kind: Kind,
+}
+
+impl Method {
+    /// Takes a request's `:path` apart.
+    pub fn from_path(path: &str) -> Self {
+        let (service, name) =
+            path.strip_prefix('/').and_then(|path| path.rsplit_once('/')).unwrap_or(("", path));
+        let is_runtime = matches!(service, "runtime.v1.RuntimeService" | "runtime.v1alpha2.RuntimeService");
+        let kind = if is_runtime { Kind::of(name) } else { Kind::Other };
+        Self { service: service.into(), name: name.into(), kind }
+    }
+}
+
+/// The calls whose messages are decoded; everything else is skipped by its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Kind {
+    RunPodSandbox,
+    StopPodSandbox,
+    RemovePodSandbox,
+    RestorePod,
+    CreateContainer,
+    StartContainer,
+    StopContainer,
+    RemoveContainer,
+    ExecSync,
+    Exec,
+    Attach,
+    PortForward,
+    /// Not decoded.
+    Other,
+}
+
+impl Kind {
+    fn of(method: &str) -> Self {
+        match method {
+            "RunPodSandbox" => Self::RunPodSandbox,
+            "StopPodSandbox" => Self::StopPodSandbox,
+            "RemovePodSandbox" => Self::RemovePodSandbox,
+            "RestorePod" => Self::RestorePod,
+            "CreateContainer" => Self::CreateContainer,
+            "StartContainer" => Self::StartContainer,
+            "StopContainer" => Self::StopContainer,
+            "RemoveContainer" => Self::RemoveContainer,
+            "ExecSync" => Self::ExecSync,
+            "Exec" => Self::Exec,
+            "Attach" => Self::Attach,
+            "PortForward" => Self::PortForward,
+            _ => Self::Other,
+        }
+    }
+
+    /// Whether the request's message is kept.
+    pub fn keeps_request(self) -> bool {
+        self != Self::Other
+    }
+
+    /// Whether the answer's message is kept. That of ExecSync is measured as it passes, and the answers of Exec,
+    /// Attach and PortForward carry a token that is nobody's business.
+    pub fn keeps_response(self) -> bool {
+        matches!(self, Self::RunPodSandbox | Self::CreateContainer | Self::RestorePod)
+    }
+
+    /// Whether it changes what runs on the node: one that ended without an answer may have happened.
+    pub fn is_mutating(self) -> bool {
+        match self {
+            Self::RunPodSandbox
+            | Self::StopPodSandbox
+            | Self::RemovePodSandbox
+            | Self::RestorePod
+            | Self::CreateContainer
+            | Self::StartContainer
+            | Self::StopContainer
+            | Self::RemoveContainer => true,
+            Self::ExecSync | Self::Exec | Self::Attach | Self::PortForward | Self::Other => false,
+        }
+    }
+}
+
+/// What a request asked.
+#[derive(Debug)]
+pub enum Request {
+    /// Not of interest.
+    Skipped,
+    /// Of interest, but compressed, malformed, incomplete or over the bound.
+    Undecoded,
+    /// A pod is to be run.
+    RunPodSandbox(Box<cri::PodSandboxConfig>),
+    /// A pod is to be stopped.
+    StopPodSandbox(SandboxId),
+    /// A pod is to be removed.
+    RemovePodSandbox(SandboxId),
+    /// A pod is to be restored from a checkpoint.
+    RestorePod,
+    /// A container is to be made.
+    CreateContainer(Box<cri::CreateContainerRequest>),
+    /// A container is to be started.
+    StartContainer(ContainerId),
+    /// A container is to be stopped.
+    StopContainer(ContainerId),
+    /// A container is to be removed.
+    RemoveContainer(ContainerId),
+    /// A command is to be run, and its output answered.
+    ExecSync {
+        /// Where.
+        container: ContainerId,
+        /// What.
+        command: Vec<String>,
+        /// Whole seconds; 0 is none.
+        timeout_seconds: i64,
+    },
+    /// A command is to be run on a stream of the runtime's own.
+    Exec {
+        /// Where.
+        container: ContainerId,
+        /// What.
+        command: Vec<String>,
+    },
+    /// A stream to a container's main process.
+    Attach(ContainerId),
+    /// Streams to a pod's ports.
+    PortForward(SandboxId),
+}
+
+impl Request {
+    /// Decodes the message of a request.
+    pub fn decode(kind: Kind, message: &[u8]) -> Self {
+        Self::try_decode(kind, message).unwrap_or(Self::Undecoded)
+    }
+
+    fn try_decode(kind: Kind, message: &[u8]) -> Result<Self, prost::DecodeError> {
+        Ok(match kind {
+            Kind::Other => Self::Skipped,
+            Kind::RestorePod => Self::RestorePod,
+            Kind::RunPodSandbox => match cri::RunPodSandboxRequest::decode(message)?.config {
+                Some(config) => Self::RunPodSandbox(Box::new(config)),
+                None => Self::Undecoded,
+            },
+            Kind::StopPodSandbox => {
+                Self::StopPodSandbox(cri::StopPodSandboxRequest::decode(message)?.pod_sandbox_id.into())
+            }
+            Kind::RemovePodSandbox => {
+                Self::RemovePodSandbox(cri::RemovePodSandboxRequest::decode(message)?.pod_sandbox_id.into())
+            }
+            Kind::CreateContainer => {
+                Self::CreateContainer(Box::new(cri::CreateContainerRequest::decode(message)?))
+            }
+            Kind::StartContainer => {
+                Self::StartContainer(cri::StartContainerRequest::decode(message)?.container_id.into())
+            }
+            Kind::StopContainer => {
+                Self::StopContainer(cri::StopContainerRequest::decode(message)?.container_id.into())
+            }
+            Kind::RemoveContainer => {
+                Self::RemoveContainer(cri::RemoveContainerRequest::decode(message)?.container_id.into())
+            }
+            Kind::ExecSync => {
+                let request = cri::ExecSyncRequest::decode(message)?;
+                Self::ExecSync {
+                    container: request.container_id.into(),
+                    command: request.cmd,
+                    timeout_seconds: request.timeout,
+                }
+            }
+            Kind::Exec => {
+                let request = cri::ExecRequest::decode(message)?;
+                Self::Exec { container: request.container_id.into(), command: request.cmd }
+            }
+            Kind::Attach => Self::Attach(cri::AttachRequest::decode(message)?.container_id.into()),
+            Kind::PortForward => {
+                Self::PortForward(cri::PortForwardRequest::decode(message)?.pod_sandbox_id.into())
+            }
+        })
+    }
+
+    /// The container that it is about.
+    pub fn container(&self) -> Option<&ContainerId> {
+        match self {
+            Self::StartContainer(id)
+            | Self::StopContainer(id)
+            | Self::RemoveContainer(id)
+            | Self::Attach(id) => Some(id),
+            Self::ExecSync { container, .. } | Self::Exec { container, .. } => Some(container),
+            Self::Skipped
+            | Self::Undecoded
+            | Self::RunPodSandbox(_)
+            | Self::StopPodSandbox(_)
+            | Self::RemovePodSandbox(_)
+            | Self::RestorePod
+            | Self::CreateContainer(_)
+            | Self::PortForward(_) => None,
+        }
+    }
+
+    /// The sandbox that it is about, where it names one itself.
+    pub fn sandbox(&self) -> Option<SandboxId> {
+        match self {
+            Self::StopPodSandbox(id) | Self::RemovePodSandbox(id) | Self::PortForward(id) => Some(id.clone()),
+            Self::CreateContainer(request) => Some(request.pod_sandbox_id.as_str().into()),
+            Self::Skipped
+            | Self::Undecoded
+            | Self::RunPodSandbox(_)
+            | Self::RestorePod
+            | Self::StartContainer(_)
+            | Self::StopContainer(_)
+            | Self::RemoveContainer(_)
+            | Self::ExecSync { .. }
+            | Self::Exec { .. }
+            | Self::Attach(_) => None,
+        }
+    }
+
+    /// Roughly how many bytes it holds.
+    pub fn weight(&self) -> usize {
+        match self {
+            Self::RunPodSandbox(config) => config.encoded_len(),
+            Self::CreateContainer(request) => request.encoded_len(),
+            Self::ExecSync { command, .. } | Self::Exec { command, .. } => {
+                command.iter().map(|arg| arg.len() + 24).sum()
+            }
+            Self::Skipped
+            | Self::Undecoded
+            | Self::RestorePod
+            | Self::StopPodSandbox(_)
+            | Self::RemovePodSandbox(_)
+            | Self::StartContainer(_)
+            | Self::StopContainer(_)
+            | Self::RemoveContainer(_)
+            | Self::Attach(_)
+            | Self::PortForward(_) => 64,
+        }
+    }
+}
+
+/// What an answer said.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Response {
+    /// Not of interest, or there was none.
+    Skipped,
+    /// Of interest, but compressed, malformed or over the bound.
+    Undecoded,
+    /// A pod runs.
+    Sandbox(SandboxId),
+    /// A container was made.
+    Container(ContainerId),
+    /// A command ended.
+    Exec(ExecResult),
+}
+
+impl Response {
+    /// Decodes the message of an answer.
+    pub fn decode(kind: Kind, message: &[u8]) -> Self {
+        let decoded = match kind {
+            Kind::RunPodSandbox => cri::RunPodSandboxResponse::decode(message)
+                .map(|answer| Self::Sandbox(answer.pod_sandbox_id.into())),
+            Kind::RestorePod => cri::RestorePodResponse::decode(message)
+                .map(|answer| Self::Sandbox(answer.pod_sandbox_id.into())),
+            Kind::CreateContainer => cri::CreateContainerResponse::decode(message)
+                .map(|answer| Self::Container(answer.container_id.into())),
+            Kind::StopPodSandbox
+            | Kind::RemovePodSandbox
+            | Kind::StartContainer
+            | Kind::StopContainer
+            | Kind::RemoveContainer
+            | Kind::ExecSync
+            | Kind::Exec
+            | Kind::Attach
+            | Kind::PortForward
+            | Kind::Other => Ok(Self::Skipped),
+        };
+        decoded.unwrap_or(Self::Undecoded)
+    }
+}
+
+/// How a command ended, and how much it said.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct ExecResult {
+    /// Its exit code.
+    pub exit_code: i32,
+    /// Length of its standard output.
+    pub stdout_bytes: u64,
+    /// Length of its standard error.
+    pub stderr_bytes: u64,
+}
+
+impl fmt::Debug for ExecResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "exit {} ({} + {} bytes)", self.exit_code, self.stdout_bytes, self.stderr_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_taken_apart() {
+        let rows = [
+            ("/runtime.v1.RuntimeService/ExecSync", "runtime.v1.RuntimeService", "ExecSync", Kind::ExecSync),
+            (
+                "/runtime.v1alpha2.RuntimeService/StartContainer",
+                "runtime.v1alpha2.RuntimeService",
+                "StartContainer",
+                Kind::StartContainer,
+            ),
+            ("/runtime.v1.ImageService/ListImages", "runtime.v1.ImageService", "ListImages", Kind::Other),
+            ("/evil.Service/ExecSync", "evil.Service", "ExecSync", Kind::Other),
+            ("nonsense", "", "nonsense", Kind::Other),
+        ];
+        for (path, service, name, kind) in rows {
+            let method = Method::from_path(path);
+            assert_eq!((&*method.service, &*method.name, method.kind), (service, name, kind), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_malformed_message_costs_only_its_details() {
+        assert!(matches!(Request::decode(Kind::ExecSync, &[0xff; 9]), Request::Undecoded));
+        assert_eq!(Response::decode(Kind::CreateContainer, &[0x0a, 0xff]), Response::Undecoded);
+    }
+}

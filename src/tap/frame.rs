@@ -1,0 +1,493 @@
+//! Cuts one direction of a connection into HTTP/2 frames (RFC 9113). In: bytes in pieces of any size; out: the frames
+//! that matter, header blocks whole, DATA as it comes. Everything else is skipped by its length. Never does IO.
+
+use thiserror::Error;
+
+/// 1 MiB: the largest header block that is put together. Above it the compression state is lost and with it the
+/// connection's meaning, so it goes blind.
+pub const MAX_BLOCK: usize = 1024 * 1024;
+
+/// 16 KiB: the largest SETTINGS payload; a real one has a few dozen bytes.
+const MAX_SETTINGS: u32 = 16 * 1024;
+
+/// RFC 9113, 6.5.2: what a peer accepts until it announces otherwise.
+const DEFAULT_MAX_FRAME: u32 = 16_384;
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PUSH_PROMISE: u8 = 5;
+const GOAWAY: u8 = 7;
+const CONTINUATION: u8 = 9;
+
+const END_STREAM: u8 = 0x1;
+const ACK: u8 = 0x1;
+const END_HEADERS: u8 = 0x4;
+const PADDED: u8 = 0x8;
+const PRIORITY: u8 = 0x20;
+
+/// Bytes that are not HTTP/2 as it is spoken here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum FrameError {
+    /// A connection starts with SETTINGS.
+    #[error("the first frame is no SETTINGS")]
+    NoSettings,
+    /// Longer than the receiver accepts.
+    #[error("a frame is longer than its receiver accepts")]
+    TooLong,
+    /// A header block above [`MAX_BLOCK`].
+    #[error("a header block is longer than 1 MiB")]
+    BlockTooLong,
+    /// A frame's payload does not have the form that its type prescribes.
+    #[error("a frame is malformed")]
+    Malformed,
+    /// CONTINUATION where none may be, or something else where one must be.
+    #[error("a header block is interrupted")]
+    Interrupted,
+    /// No CRI endpoint pushes.
+    #[error("the peer pushes")]
+    Push,
+}
+
+/// What matters of a frame.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Frame<'a> {
+    /// A piece of a stream's data, without padding; `is_end` with its last piece.
+    Data { stream: u32, piece: &'a [u8], is_end: bool },
+    /// A whole header block, without padding and priority.
+    Headers { stream: u32, block: &'a [u8], is_end: bool },
+    /// Identifiers and values, six bytes each; not the acknowledgement.
+    Settings(&'a [u8]),
+    /// A stream is broken off.
+    Reset { stream: u32 },
+    /// Streams above this one are not taken.
+    GoAway { last_stream: u32 },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    kind: u8,
+    flags: u8,
+    stream: u32,
+}
+
+impl Head {
+    fn has(self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// One direction's framing.
+#[derive(Debug)]
+pub struct FrameReader {
+    head: [u8; 9],
+    head_len: usize,
+    /// The frame whose payload is being read, and how much of it is to come.
+    current: Option<Head>,
+    left: usize,
+    /// Padding at the end of the current DATA frame; `None` until its length byte was read.
+    padding: Option<usize>,
+    /// The payload of a frame that came in pieces.
+    partial: Vec<u8>,
+    /// The header block that waits for its CONTINUATION.
+    block: Option<Head>,
+    fragments: Vec<u8>,
+    has_begun: bool,
+    max_frame: u32,
+}
+
+impl Default for FrameReader {
+    fn default() -> Self {
+        Self {
+            head: [0; 9],
+            head_len: 0,
+            current: None,
+            left: 0,
+            padding: None,
+            partial: Vec::new(),
+            block: None,
+            fragments: Vec::new(),
+            has_begun: false,
+            max_frame: DEFAULT_MAX_FRAME,
+        }
+    }
+}
+
+impl FrameReader {
+    /// The receiver of this direction announced SETTINGS_MAX_FRAME_SIZE. Never lowered: the announcement may not
+    /// have reached the sender yet.
+    pub fn raise_max_frame(&mut self, size: u32) {
+        self.max_frame = self.max_frame.max(size);
+    }
+
+    /// Whether a frame of ours could stand here: the last frame is whole, and so is the last header block.
+    pub fn is_between_frames(&self) -> bool {
+        self.has_begun && self.head_len == 0 && self.current.is_none() && self.block.is_none()
+    }
+
+    /// Takes bytes off the front of `input` up to the end of the next frame, or of the next piece of DATA. `None` when
+    /// all were taken.
+    ///
+    /// # Errors
+    /// The bytes are not HTTP/2; nothing after them can be understood.
+    pub fn next<'a, 'b: 'a>(&'a mut self, input: &mut &'b [u8]) -> Result<Option<Frame<'a>>, FrameError> {
+        while !input.is_empty() || self.is_complete() {
+            let Some(head) = self.current else {
+                self.take_head(input)?;
+                continue;
+            };
+            if head.kind == DATA {
+                if let Some((piece, is_end)) = self.take_data(head, input)? {
+                    return Ok(Some(Frame::Data { stream: head.stream, piece, is_end }));
+                }
+            } else if !is_of_interest(head) {
+                let count = self.left.min(input.len());
+                *input = &input[count..];
+                self.left -= count;
+                if self.left == 0 {
+                    self.current = None;
+                }
+            } else if self.partial.is_empty() && input.len() >= self.left {
+                let (payload, rest) = input.split_at(self.left);
+                *input = rest;
+                self.current = None;
+                if let Some(meaning) = self.interpret(head, payload)? {
+                    return Ok(Some(self.frame(head, meaning, payload)));
+                }
+            } else {
+                let count = self.left.min(input.len());
+                self.partial.extend_from_slice(&input[..count]);
+                *input = &input[count..];
+                self.left -= count;
+                if self.left == 0 {
+                    self.current = None;
+                    let payload = std::mem::take(&mut self.partial);
+                    let meaning = self.interpret(head, &payload)?;
+                    // The fragment buffer doubles as the owner of what is handed out.
+                    if let Some(meaning) = meaning {
+                        if !matches!(meaning, Meaning::Assembled { .. }) {
+                            self.fragments = payload;
+                        }
+                        return Ok(Some(self.frame_of_fragments(head, meaning)));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// A frame of length zero is complete with its head.
+    fn is_complete(&self) -> bool {
+        self.current.is_some() && self.left == 0
+    }
+
+    fn take_head(&mut self, input: &mut &[u8]) -> Result<(), FrameError> {
+        let count = input.len().min(9 - self.head_len);
+        self.head[self.head_len..self.head_len + count].copy_from_slice(&input[..count]);
+        self.head_len += count;
+        *input = &input[count..];
+        if self.head_len < 9 {
+            return Ok(());
+        }
+        self.head_len = 0;
+        let [a, b, c, kind, flags, s0, s1, s2, s3] = self.head;
+        let length = u32::from_be_bytes([0, a, b, c]);
+        let head = Head { kind, flags, stream: u32::from_be_bytes([s0 & 0x7f, s1, s2, s3]) };
+        self.check(head, length)?;
+        self.has_begun = true;
+        self.padding = if head.has(PADDED) { None } else { Some(0) };
+        self.left = length as usize;
+        self.current = Some(head);
+        Ok(())
+    }
+
+    fn check(&self, head: Head, length: u32) -> Result<(), FrameError> {
+        if !self.has_begun && (head.kind != SETTINGS || head.has(ACK)) {
+            return Err(FrameError::NoSettings);
+        }
+        if length > self.max_frame {
+            return Err(FrameError::TooLong);
+        }
+        let continues = head.kind == CONTINUATION;
+        match self.block {
+            Some(block) if !continues || block.stream != head.stream => return Err(FrameError::Interrupted),
+            None if continues => return Err(FrameError::Interrupted),
+            Some(_) | None => {}
+        }
+        let needs_stream = matches!(head.kind, DATA | HEADERS | RST_STREAM);
+        let forbids_stream = matches!(head.kind, SETTINGS | GOAWAY);
+        let is_well_formed = match head.kind {
+            RST_STREAM => length == 4,
+            SETTINGS => length % 6 == 0 && length <= MAX_SETTINGS && (!head.has(ACK) || length == 0),
+            GOAWAY => length >= 8,
+            PUSH_PROMISE => return Err(FrameError::Push),
+            _ => true,
+        };
+        if (needs_stream && head.stream == 0) || (forbids_stream && head.stream != 0) || !is_well_formed {
+            return Err(FrameError::Malformed);
+        }
+        Ok(())
+    }
+
+    /// The next piece of a DATA frame, without its padding. `None` when there is nothing to show of it yet.
+    fn take_data<'a>(
+        &mut self,
+        head: Head,
+        input: &mut &'a [u8],
+    ) -> Result<Option<(&'a [u8], bool)>, FrameError> {
+        let padding = match self.padding {
+            Some(padding) => padding,
+            None => {
+                let Some((&length, rest)) = input.split_first().filter(|_| self.left > 0) else {
+                    return if self.left == 0 { Err(FrameError::Malformed) } else { Ok(None) };
+                };
+                *input = rest;
+                self.left -= 1;
+                let padding = usize::from(length);
+                if padding > self.left {
+                    return Err(FrameError::Malformed);
+                }
+                self.padding = Some(padding);
+                padding
+            }
+        };
+        let (taken, rest) = input.split_at(self.left.min(input.len()));
+        *input = rest;
+        let piece = &taken[..taken.len().min(self.left.saturating_sub(padding))];
+        self.left -= taken.len();
+        let is_done = self.left == 0;
+        if is_done {
+            self.current = None;
+        }
+        let is_end = is_done && head.has(END_STREAM);
+        Ok((is_end || !piece.is_empty()).then_some((piece, is_end)))
+    }
+
+    /// What a whole payload means; `None` for what is only collected.
+    fn interpret(&mut self, head: Head, payload: &[u8]) -> Result<Option<Meaning>, FrameError> {
+        match head.kind {
+            HEADERS => {
+                let (start, end) = block_range(head, payload)?;
+                if head.has(END_HEADERS) {
+                    return Ok(Some(Meaning::Block { start, end, is_end: head.has(END_STREAM) }));
+                }
+                self.fragments.clear();
+                self.collect(&payload[start..end])?;
+                self.block = Some(head);
+                Ok(None)
+            }
+            CONTINUATION => {
+                self.collect(payload)?;
+                let Some(first) = self.block.filter(|_| head.has(END_HEADERS)) else { return Ok(None) };
+                self.block = None;
+                Ok(Some(Meaning::Assembled { is_end: first.has(END_STREAM) }))
+            }
+            _ => Ok(Some(Meaning::Plain)),
+        }
+    }
+
+    fn collect(&mut self, fragment: &[u8]) -> Result<(), FrameError> {
+        if self.fragments.len() + fragment.len() > MAX_BLOCK {
+            return Err(FrameError::BlockTooLong);
+        }
+        self.fragments.extend_from_slice(fragment);
+        Ok(())
+    }
+
+    fn frame<'a>(&'a self, head: Head, meaning: Meaning, payload: &'a [u8]) -> Frame<'a> {
+        match meaning {
+            Meaning::Block { start, end, is_end } => {
+                Frame::Headers { stream: head.stream, block: &payload[start..end], is_end }
+            }
+            Meaning::Assembled { is_end } => {
+                Frame::Headers { stream: head.stream, block: &self.fragments, is_end }
+            }
+            Meaning::Plain if head.kind == SETTINGS => Frame::Settings(payload),
+            Meaning::Plain if head.kind == RST_STREAM => Frame::Reset { stream: head.stream },
+            Meaning::Plain => Frame::GoAway {
+                last_stream: u32::from_be_bytes([payload[0] & 0x7f, payload[1], payload[2], payload[3]]),
+            },
+        }
+    }
+
+    fn frame_of_fragments(&self, head: Head, meaning: Meaning) -> Frame<'_> {
+        self.frame(head, meaning, &self.fragments)
+    }
+}
+
+/// What a whole payload is to its reader.
+#[derive(Clone, Copy, Debug)]
+enum Meaning {
+    /// A header block between these offsets.
+    Block { start: usize, end: usize, is_end: bool },
+    /// The collected fragments are a header block.
+    Assembled { is_end: bool },
+    /// The payload as it is.
+    Plain,
+}
+
+fn is_of_interest(head: Head) -> bool {
+    match head.kind {
+        HEADERS | RST_STREAM | GOAWAY | CONTINUATION => true,
+        SETTINGS => !head.has(ACK),
+        _ => false,
+    }
+}
+
+/// Where the block stands in a HEADERS payload: after pad length and priority, before the padding.
+fn block_range(head: Head, payload: &[u8]) -> Result<(usize, usize), FrameError> {
+    let mut start = 0;
+    let mut padding = 0;
+    if head.has(PADDED) {
+        padding = usize::from(*payload.first().ok_or(FrameError::Malformed)?);
+        start += 1;
+    }
+    if head.has(PRIORITY) {
+        start += 5;
+    }
+    let end = payload.len().checked_sub(padding).ok_or(FrameError::Malformed)?;
+    if start > end { Err(FrameError::Malformed) } else { Ok((start, end)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = (payload.len() as u32).to_be_bytes()[1..].to_vec();
+        bytes.extend([kind, flags]);
+        bytes.extend(stream.to_be_bytes());
+        bytes.extend(payload);
+        bytes
+    }
+
+    /// Everything that the bytes say, with DATA pieces put together, in one line a frame.
+    fn read(bytes: &[u8], piece: usize) -> Result<Vec<String>, FrameError> {
+        let mut reader = FrameReader::default();
+        let mut told: Vec<String> = Vec::new();
+        let mut data = String::new();
+        for chunk in bytes.chunks(piece.max(1)) {
+            let mut input = chunk;
+            loop {
+                match reader.next(&mut input)? {
+                    None => break,
+                    Some(Frame::Data { piece, is_end, .. }) => {
+                        data.push_str(&String::from_utf8_lossy(piece));
+                        if is_end {
+                            told.push(format!("data {data} end"));
+                        }
+                    }
+                    Some(other) => told.push(format!("{other:?}")),
+                }
+            }
+        }
+        Ok(told)
+    }
+
+    fn conversation() -> Vec<u8> {
+        [
+            frame(SETTINGS, 0, 0, &[0, 1, 0, 0, 16, 0]),
+            frame(SETTINGS, ACK, 0, &[]),
+            frame(8, 0, 0, &[0, 0, 0, 9]),
+            frame(HEADERS, END_HEADERS | PADDED | PRIORITY, 1, &[3, 0, 0, 0, 0, 7, b'a', b'b', 0, 0, 0]),
+            frame(HEADERS, 0, 3, b"c"),
+            frame(CONTINUATION, 0, 3, b"d"),
+            frame(CONTINUATION, END_HEADERS, 3, b""),
+            frame(DATA, PADDED, 1, &[2, b'x', b'y', 0, 0]),
+            frame(DATA, END_STREAM, 1, b"z"),
+            frame(HEADERS, END_HEADERS | END_STREAM, 5, b""),
+            frame(RST_STREAM, 0, 3, &[0, 0, 0, 8]),
+            frame(GOAWAY, 0, 0, &[0x80, 0, 0, 5, 0, 0, 0, 0, b'!']),
+            frame(0xee, 0xff, 9, b"unknown"),
+        ]
+        .concat()
+    }
+
+    #[test]
+    fn frames_cut_at_every_position_say_the_same() {
+        let bytes = conversation();
+        let whole = read(&bytes, bytes.len()).unwrap();
+        assert_eq!(
+            whole,
+            [
+                "Settings([0, 1, 0, 0, 16, 0])",
+                "Headers { stream: 1, block: [97, 98], is_end: false }",
+                "Headers { stream: 3, block: [99, 100], is_end: false }",
+                "data xyz end",
+                "Headers { stream: 5, block: [], is_end: true }",
+                "Reset { stream: 3 }",
+                "GoAway { last_stream: 5 }",
+            ]
+        );
+        for piece in 1..bytes.len() {
+            assert_eq!(read(&bytes, piece).unwrap(), whole, "cut every {piece} bytes");
+        }
+    }
+
+    #[test]
+    fn a_frame_of_ours_stands_only_between_frames() {
+        let bytes = conversation();
+        let mut ends = vec![];
+        let mut reader = FrameReader::default();
+        for (at, byte) in bytes.iter().enumerate() {
+            let mut input = std::slice::from_ref(byte);
+            while reader.next(&mut input).unwrap().is_some() {}
+            if reader.is_between_frames() {
+                ends.push(at + 1);
+            }
+        }
+        // After every frame but the two that leave a header block open.
+        assert_eq!(ends.len(), 11);
+        assert_eq!((ends[0], ends.last()), (15, Some(&bytes.len())));
+    }
+
+    #[test]
+    fn what_is_not_http2_is_an_error() {
+        let start = frame(SETTINGS, 0, 0, &[]);
+        let rows: [(&str, Vec<u8>, FrameError); 9] = [
+            ("HTTP/1", b"HTTP/1.1 200 OK\r\n".to_vec(), FrameError::NoSettings),
+            ("no settings first", frame(DATA, 0, 1, b"x"), FrameError::NoSettings),
+            ("too long", [start.clone(), frame(DATA, 0, 1, &[0; 16_385])].concat(), FrameError::TooLong),
+            (
+                "interrupted",
+                [start.clone(), frame(HEADERS, 0, 1, b""), frame(DATA, 0, 1, b"")].concat(),
+                FrameError::Interrupted,
+            ),
+            (
+                "lone continuation",
+                [start.clone(), frame(CONTINUATION, 0, 1, b"")].concat(),
+                FrameError::Interrupted,
+            ),
+            ("data on stream 0", [start.clone(), frame(DATA, 0, 0, b"x")].concat(), FrameError::Malformed),
+            ("all padding", [start.clone(), frame(DATA, PADDED, 1, &[9, 0])].concat(), FrameError::Malformed),
+            ("short reset", [start.clone(), frame(RST_STREAM, 0, 1, &[0])].concat(), FrameError::Malformed),
+            ("push", [start, frame(PUSH_PROMISE, 0, 1, &[0; 8])].concat(), FrameError::Push),
+        ];
+        for (name, bytes, error) in rows {
+            assert_eq!(read(&bytes, usize::MAX.min(bytes.len())).unwrap_err(), error, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_announced_frame_size_is_accepted() {
+        let mut reader = FrameReader::default();
+        reader.raise_max_frame(20_000);
+        let bytes = [frame(SETTINGS, 0, 0, &[]), frame(DATA, 0, 1, &[0; 20_000])].concat();
+        let mut input = &bytes[..];
+        while reader.next(&mut input).unwrap().is_some() {}
+        assert!(reader.is_between_frames());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(mut bytes in prop::collection::vec(any::<u8>(), 0..400), piece in 1usize..50) {
+            let _ = read(&bytes, piece);
+            let mut begun = frame(SETTINGS, 0, 0, &[]);
+            begun.append(&mut bytes);
+            let _ = read(&begun, piece);
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Turns the DATA of one direction of a stream into gRPC messages: five bytes of head, then the body. In: bytes in
+//! pieces of any size; out: sizes, and the body of the first message where it is wanted.
+
+use super::{cri::ExecResult, exec::ExecMeter};
+
+/// 1 MiB: the largest message that is kept for decoding. A larger one is counted and costs its call the details.
+pub const MAX_KEPT: usize = 1024 * 1024;
+
+/// What is done with the messages of one direction of one call.
+#[derive(Debug)]
+pub enum Body {
+    /// Their sizes are counted.
+    Skip,
+    /// The first one is kept whole.
+    Keep(Vec<u8>),
+    /// The first one is measured as an ExecSync answer.
+    Measure(ExecMeter),
+    /// Kept once, but it was compressed, over the bound, or more than one.
+    Spoilt,
+}
+
+/// The messages of one direction of one call.
+#[derive(Debug)]
+pub struct Messages {
+    head: [u8; 5],
+    head_len: u8,
+    left: u32,
+    /// Messages whose head was read.
+    count: u32,
+    /// Bytes of message bodies so far.
+    pub bytes: u64,
+    /// What is kept of them.
+    body: Body,
+}
+
+impl Messages {
+    /// Nothing has come yet.
+    pub fn new(body: Body) -> Self {
+        Self { head: [0; 5], head_len: 0, left: 0, count: 0, bytes: 0, body }
+    }
+
+    /// Takes the next piece; returns how many bytes were newly kept in memory.
+    pub fn feed(&mut self, mut piece: &[u8]) -> usize {
+        let kept_before = self.kept();
+        while !piece.is_empty() {
+            if self.left == 0 {
+                let count = piece.len().min(5 - usize::from(self.head_len));
+                self.head[usize::from(self.head_len)..][..count].copy_from_slice(&piece[..count]);
+                self.head_len += count as u8;
+                piece = &piece[count..];
+                if self.head_len == 5 {
+                    self.begin_message();
+                }
+            } else {
+                let count = piece.len().min(self.left as usize);
+                let (body, rest) = piece.split_at(count);
+                self.take_body(body);
+                self.left -= count as u32;
+                piece = rest;
+            }
+        }
+        self.kept().saturating_sub(kept_before)
+    }
+
+    /// Bytes held in memory.
+    pub fn kept(&self) -> usize {
+        match &self.body {
+            Body::Keep(body) => body.capacity(),
+            Body::Skip | Body::Measure(_) | Body::Spoilt => 0,
+        }
+    }
+
+    /// Gives up what was kept: the connection's bound was reached.
+    pub fn spoil(&mut self) {
+        if matches!(self.body, Body::Keep(_)) {
+            self.body = Body::Spoilt;
+        }
+    }
+
+    /// The one kept message, once it is whole.
+    pub fn whole(&self) -> Option<&[u8]> {
+        match &self.body {
+            Body::Keep(body) if self.is_whole() => Some(body),
+            Body::Keep(_) | Body::Skip | Body::Measure(_) | Body::Spoilt => None,
+        }
+    }
+
+    /// The figures of the ExecSync answer, once it is whole.
+    pub fn measured(&self) -> Option<ExecResult> {
+        match &self.body {
+            Body::Measure(meter) if self.is_whole() => meter.finish(),
+            Body::Measure(_) | Body::Skip | Body::Keep(_) | Body::Spoilt => None,
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.count == 1 && self.left == 0 && self.head_len == 0
+    }
+
+    fn begin_message(&mut self) {
+        let length = u32::from_be_bytes([self.head[1], self.head[2], self.head[3], self.head[4]]);
+        let is_compressed = self.head[0] != 0;
+        self.head_len = 0;
+        self.left = length;
+        self.count = self.count.saturating_add(1);
+        self.bytes += u64::from(length);
+        let is_usable = !is_compressed && self.count == 1 && length as usize <= MAX_KEPT;
+        match &mut self.body {
+            Body::Keep(_) if !is_usable => self.body = Body::Spoilt,
+            Body::Measure(_) if is_compressed || self.count > 1 => self.body = Body::Spoilt,
+            Body::Keep(_) | Body::Skip | Body::Measure(_) | Body::Spoilt => {}
+        }
+    }
+
+    fn take_body(&mut self, piece: &[u8]) {
+        match &mut self.body {
+            Body::Keep(body) => body.extend_from_slice(piece),
+            Body::Measure(meter) => meter.feed(piece),
+            Body::Skip | Body::Spoilt => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn framed(flag: u8, body: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![flag];
+        bytes.extend((body.len() as u32).to_be_bytes());
+        bytes.extend(body);
+        bytes
+    }
+
+    proptest! {
+        #[test]
+        fn a_message_is_the_same_in_any_pieces(body in prop::collection::vec(any::<u8>(), 0..200), piece in 1usize..32) {
+            let mut messages = Messages::new(Body::Keep(Vec::new()));
+            framed(0, &body).chunks(piece).for_each(|piece| { messages.feed(piece); });
+            prop_assert_eq!(messages.whole(), Some(&*body));
+            prop_assert_eq!(messages.bytes, body.len() as u64);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_decoded_is_counted_and_not_kept() {
+        let rows: [(&str, Vec<u8>, u64); 3] = [
+            ("compressed", framed(1, b"zip"), 3),
+            ("two messages", [framed(0, b"one"), framed(0, b"two")].concat(), 6),
+            ("over the bound", framed(0, &vec![7; MAX_KEPT + 1]), MAX_KEPT as u64 + 1),
+        ];
+        for (name, bytes, size) in rows {
+            let mut messages = Messages::new(Body::Keep(Vec::new()));
+            messages.feed(&bytes);
+            assert_eq!(messages.whole(), None, "{name}");
+            assert_eq!(messages.bytes, size, "{name}");
+            assert_eq!(messages.kept(), 0, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_message_cut_short_is_not_whole() {
+        let mut messages = Messages::new(Body::Keep(Vec::new()));
+        messages.feed(&framed(0, b"hello")[..7]);
+        assert_eq!(messages.whole(), None);
+    }
+}

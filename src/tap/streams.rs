@@ -1,0 +1,287 @@
+//! Pairs the two directions of each stream into calls. In: header fields, data and resets of both sides, in the order
+//! of the bytes; out: calls begun and ended. Never does IO, never reads a clock.
+//!
+//! request headers -> open --request whole--> begun --trailers--> complete
+//!                       any --RST by client--> cancelled   --RST by runtime--> reset   --connection over--> lost
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Instant,
+};
+
+use super::{
+    call::{Call, Code, End, Ended, Event},
+    cri::{Kind, Method, Request, Response},
+    exec::ExecMeter,
+    header::{RequestHeader, ResponseHeader},
+    message::{Body, Messages},
+};
+use crate::{ids::ConnId, peer::Peer};
+
+/// 16,384 streams of one connection are followed at once; calls above that pass unseen and are counted.
+const MAX_STREAMS: usize = 16_384;
+
+/// 4 MiB of message bodies are held for one connection; above that a call goes without its details.
+const MAX_KEPT: usize = 4 * 1024 * 1024;
+
+/// 256 different paths are remembered for one connection; a client that makes up more pays for taking each apart.
+const MAX_METHODS: usize = 256;
+
+/// The calls of one connection.
+#[derive(Debug)]
+pub struct Streams {
+    conn: ConnId,
+    peer: Arc<Peer>,
+    open: BTreeMap<u32, Stream>,
+    /// The highest stream that the client opened.
+    highest: u32,
+    kept: usize,
+    untracked: u64,
+    methods: HashMap<Box<str>, Arc<Method>>,
+    user_agent: Arc<str>,
+}
+
+/// One call on its way.
+#[derive(Debug)]
+struct Stream {
+    method: Arc<Method>,
+    began: Instant,
+    traceparent: Box<str>,
+    user_agent: Arc<str>,
+    request: Messages,
+    response: Messages,
+    /// Made when the request is whole.
+    call: Option<Arc<Call>>,
+    answer: ResponseHeader,
+}
+
+impl Streams {
+    /// No call yet.
+    pub fn new(conn: ConnId, peer: Arc<Peer>) -> Self {
+        Self {
+            conn,
+            peer,
+            open: BTreeMap::new(),
+            highest: 0,
+            kept: 0,
+            untracked: 0,
+            methods: HashMap::new(),
+            user_agent: Arc::default(),
+        }
+    }
+
+    /// Calls that have not ended.
+    pub fn open(&self) -> usize {
+        self.open.len()
+    }
+
+    /// The methods of the calls that have not ended, for the log of what is cut.
+    pub fn open_methods(&self) -> impl Iterator<Item = &str> {
+        self.open.values().map(|stream| &*stream.method.name)
+    }
+
+    /// The highest stream that the client opened; 0 before its first.
+    pub fn highest(&self) -> u32 {
+        self.highest
+    }
+
+    /// The client sent a header block: a new call, or the trailers of its request.
+    pub fn request_header(
+        &mut self,
+        id: u32,
+        header: RequestHeader<'_>,
+        is_end: bool,
+        now: Instant,
+        out: &mut impl FnMut(Event),
+    ) {
+        if id > self.highest {
+            self.highest = id;
+            if self.open.len() >= MAX_STREAMS {
+                self.untracked += 1;
+                out(Event::Untracked(1));
+                return;
+            }
+            let method = self.method(header.path);
+            if *header.user_agent != *self.user_agent {
+                self.user_agent = header.user_agent.into();
+            }
+            let stream = Stream {
+                request: Messages::new(if method.kind.keeps_request() {
+                    Body::Keep(Vec::new())
+                } else {
+                    Body::Skip
+                }),
+                response: Messages::new(response_body(method.kind)),
+                method,
+                began: now,
+                traceparent: header.traceparent.into(),
+                user_agent: Arc::clone(&self.user_agent),
+                call: None,
+                answer: ResponseHeader::default(),
+            };
+            self.open.insert(id, stream);
+        }
+        if is_end {
+            self.request_whole(id, out);
+        }
+    }
+
+    /// The client sent a piece of a request.
+    pub fn request_data(&mut self, id: u32, piece: &[u8], is_end: bool, out: &mut impl FnMut(Event)) {
+        if let Some(stream) = self.open.get_mut(&id) {
+            self.kept += stream.request.feed(piece);
+            if self.kept > MAX_KEPT {
+                self.kept -= stream.request.kept();
+                stream.request.spoil();
+            }
+            if is_end {
+                self.request_whole(id, out);
+            }
+        }
+    }
+
+    /// The runtime sent a header block: 1xx, the answer's head, or its trailers.
+    pub fn response_header(
+        &mut self,
+        id: u32,
+        header: ResponseHeader,
+        is_end: bool,
+        now: Instant,
+        out: &mut impl FnMut(Event),
+    ) {
+        if let Some(stream) = self.open.get_mut(&id) {
+            stream.answer.merge(header);
+            if is_end {
+                self.end(id, End::Complete, now, out);
+            }
+        }
+    }
+
+    /// The runtime sent a piece of an answer.
+    pub fn response_data(
+        &mut self,
+        id: u32,
+        piece: &[u8],
+        is_end: bool,
+        now: Instant,
+        out: &mut impl FnMut(Event),
+    ) {
+        if let Some(stream) = self.open.get_mut(&id) {
+            self.kept += stream.response.feed(piece);
+            if self.kept > MAX_KEPT {
+                self.kept -= stream.response.kept();
+                stream.response.spoil();
+            }
+            if is_end {
+                self.end(id, End::Complete, now, out);
+            }
+        }
+    }
+
+    /// One of the two broke a stream off.
+    pub fn reset(&mut self, id: u32, end: End, now: Instant, out: &mut impl FnMut(Event)) {
+        self.end(id, end, now, out);
+    }
+
+    /// The runtime takes no stream above `last`: those calls did not happen.
+    pub fn go_away(&mut self, last: u32, now: Instant, out: &mut impl FnMut(Event)) {
+        while let Some((&id, _)) = self.open.range(last.saturating_add(1)..).next() {
+            self.end(id, End::Reset, now, out);
+        }
+    }
+
+    /// The connection is over.
+    pub fn lost(&mut self, now: Instant, out: &mut impl FnMut(Event)) {
+        while let Some((&id, _)) = self.open.first_key_value() {
+            self.end(id, End::Lost, now, out);
+        }
+    }
+
+    fn method(&mut self, path: &str) -> Arc<Method> {
+        if let Some(method) = self.methods.get(path) {
+            return Arc::clone(method);
+        }
+        let method = Arc::new(Method::from_path(path));
+        if self.methods.len() < MAX_METHODS {
+            self.methods.insert(path.into(), Arc::clone(&method));
+        }
+        method
+    }
+
+    fn request_whole(&mut self, id: u32, out: &mut impl FnMut(Event)) {
+        let Some(stream) = self.open.get_mut(&id) else { return };
+        if stream.call.is_some() {
+            return;
+        }
+        let request = match (stream.method.kind, stream.request.whole()) {
+            (Kind::Other, _) => Request::Skipped,
+            (kind, Some(message)) => Request::decode(kind, message),
+            (_, None) => Request::Undecoded,
+        };
+        self.kept -= stream.request.kept();
+        stream.request.spoil();
+        let call = stream.call(self.conn, &self.peer, id, request);
+        stream.call = Some(Arc::clone(&call));
+        out(Event::Begun(call));
+    }
+
+    fn end(&mut self, id: u32, end: End, now: Instant, out: &mut impl FnMut(Event)) {
+        let Some(mut stream) = self.open.remove(&id) else { return };
+        self.kept -= stream.request.kept() + stream.response.kept();
+        let call = match stream.call.take() {
+            Some(call) => call,
+            None => {
+                let request =
+                    if stream.method.kind == Kind::Other { Request::Skipped } else { Request::Undecoded };
+                stream.call(self.conn, &self.peer, id, request)
+            }
+        };
+        let (code, message) = match end {
+            End::Complete => stream.answer.status(),
+            End::Cancelled | End::Reset | End::Lost => (None, Box::default()),
+        };
+        let response = if code == Some(Code::OK) { stream.response() } else { Response::Skipped };
+        let response_bytes = stream.response.bytes;
+        out(Event::Ended(Box::new(Ended { call, at: now, end, code, message, response_bytes, response })));
+    }
+}
+
+impl Stream {
+    fn call(&mut self, conn: ConnId, peer: &Arc<Peer>, stream: u32, request: Request) -> Arc<Call> {
+        Arc::new(Call {
+            conn,
+            stream,
+            peer: Arc::clone(peer),
+            method: Arc::clone(&self.method),
+            began: self.began,
+            request_bytes: self.request.bytes,
+            traceparent: std::mem::take(&mut self.traceparent),
+            user_agent: Arc::clone(&self.user_agent),
+            request,
+        })
+    }
+
+    fn response(&self) -> Response {
+        if self.method.kind.keeps_response() {
+            match self.response.whole() {
+                Some(message) => Response::decode(self.method.kind, message),
+                None => Response::Undecoded,
+            }
+        } else if self.method.kind == Kind::ExecSync {
+            self.response.measured().map_or(Response::Undecoded, Response::Exec)
+        } else {
+            Response::Skipped
+        }
+    }
+}
+
+fn response_body(kind: Kind) -> Body {
+    if kind == Kind::ExecSync {
+        Body::Measure(ExecMeter::default())
+    } else if kind.keeps_response() {
+        Body::Keep(Vec::new())
+    } else {
+        Body::Skip
+    }
+}
