@@ -103,6 +103,14 @@ impl SyntaxError {
             Self::Malformed { place, .. } => *place,
         }
     }
+
+    /// The message without the place.
+    pub fn reason(&self) -> String {
+        match self {
+            Self::TooLong { .. } => self.to_string(),
+            Self::Malformed { reason, .. } => format!("not valid YAML or JSON: {reason}"),
+        }
+    }
 }
 
 /// Reads one document; an empty text is [`Value::Null`]. A byte order mark and either line end are accepted.

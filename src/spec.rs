@@ -2,7 +2,6 @@
 //! Pure: no IO, no clock, no logging.
 
 pub mod annotation;
-pub mod duration;
 pub mod expand;
 pub mod plan;
 pub mod ports;

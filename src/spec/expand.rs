@@ -17,19 +17,19 @@ pub struct TooLong;
 ///
 /// # Errors
 /// When the elements together would exceed [`MAX_COMMAND`].
-pub fn command(command: &[String], env: &Env) -> Result<Vec<String>, TooLong> {
+pub fn expand(command: &[String], env: &Env) -> Result<Vec<String>, TooLong> {
     let mut room = MAX_COMMAND;
     command
         .iter()
         .map(|element| {
-            let expanded = expand(element, env, room)?;
+            let expanded = expand_one(element, env, room)?;
             room -= expanded.len();
             Ok(expanded)
         })
         .collect()
 }
 
-fn expand(text: &str, env: &Env, room: usize) -> Result<String, TooLong> {
+fn expand_one(text: &str, env: &Env, room: usize) -> Result<String, TooLong> {
     let mut expanded = String::new();
     let mut rest = text;
     while let Some(dollar) = rest.find('$') {
@@ -111,27 +111,27 @@ mod tests {
         for line in include_str!("../../tests/data/expand.jsonl").lines() {
             let vector: Vector = serde_json::from_str(line).unwrap();
             let env: Env = vector.env.into_iter().collect();
-            assert_eq!(command(&vector.command, &env), Ok(vector.argv), "{}", vector.id);
+            assert_eq!(expand(&vector.command, &env), Ok(vector.argv), "{}", vector.id);
         }
     }
 
     #[test]
     fn a_command_that_grows_too_long_is_an_error_and_not_a_pile_of_memory() {
         let env: Env = [("X".to_owned(), "x".repeat(100_000))].into_iter().collect();
-        assert_eq!(command(&["$(X)".repeat(19), "$(X)".into()], &env).map(|argv| argv.len()), Ok(2));
-        assert_eq!(command(&["$(X)".repeat(19), "$(X)".into(), "$(X)".into()], &env), Err(TooLong));
-        assert_eq!(command(&["$(X)".repeat(4000)], &env), Err(TooLong));
+        assert_eq!(expand(&["$(X)".repeat(19), "$(X)".into()], &env).map(|argv| argv.len()), Ok(2));
+        assert_eq!(expand(&["$(X)".repeat(19), "$(X)".into(), "$(X)".into()], &env), Err(TooLong));
+        assert_eq!(expand(&["$(X)".repeat(4000)], &env), Err(TooLong));
     }
 
     proptest! {
         #[test]
         fn without_a_dollar_nothing_changes(text in "[^$]*") {
-            prop_assert_eq!(expand(&text, &Env::default(), MAX_COMMAND), Ok(text));
+            prop_assert_eq!(expand_one(&text, &Env::default(), MAX_COMMAND), Ok(text));
         }
 
         #[test]
         fn without_variables_only_pairs_of_dollars_change(text in "[$()a-b£]{0,30}") {
-            let expanded = expand(&text, &Env::default(), MAX_COMMAND).unwrap();
+            let expanded = expand_one(&text, &Env::default(), MAX_COMMAND).unwrap();
             prop_assert!(expanded.len() <= text.len());
             prop_assert_eq!(expanded.replace('$', ""), text.replace('$', ""));
         }
@@ -140,8 +140,8 @@ mod tests {
         fn no_value_is_looked_at_again(text in "([$()a]|\\$\\(A\\)){0,12}", value in "[$()A]{0,8}") {
             let env: Env = [("A".to_owned(), value.clone())].into_iter().collect();
             let mark: Env = [("A".to_owned(), "\u{1}".to_owned())].into_iter().collect();
-            let with_mark = expand(&text, &mark, MAX_COMMAND).unwrap();
-            prop_assert_eq!(expand(&text, &env, MAX_COMMAND).unwrap(), with_mark.replace('\u{1}', &value));
+            let with_mark = expand_one(&text, &mark, MAX_COMMAND).unwrap();
+            prop_assert_eq!(expand_one(&text, &env, MAX_COMMAND).unwrap(), with_mark.replace('\u{1}', &value));
         }
     }
 }

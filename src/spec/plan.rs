@@ -19,13 +19,13 @@ pub struct Planned {
     pub source: Source,
     /// Its definition, or why that cannot be used.
     pub spec: Result<ProbeSpec, Invalid>,
-    /// Other definitions of the same type, which this one outranks, in the order of their rank.
-    pub shadowed: Vec<Source>,
+    /// Other definitions of the same type, which this one outranks, in the order of their rank: `pod annotation`.
+    pub shadowed: Vec<String>,
 }
 
 /// Where a definition comes from; a better source comes before a lesser one.
 ///
-/// Prints itself in full, `container annotation`; see [`Source::label`] for the short form.
+/// Prints what reports show as the source: `annotation`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// An annotation of the container itself.
@@ -54,10 +54,11 @@ pub fn plan(container: &ContainerView) -> Vec<Planned> {
 }
 
 impl Source {
-    /// What reports show as the source.
-    pub fn label(self) -> &'static str {
+    /// In full, to tell it from the others: `pod annotation`.
+    pub fn in_full(self) -> &'static str {
         match self {
-            Self::ContainerAnnotation | Self::PodAnnotation => "annotation",
+            Self::ContainerAnnotation => "container annotation",
+            Self::PodAnnotation => "pod annotation",
         }
     }
 
@@ -72,8 +73,7 @@ impl Source {
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Self::ContainerAnnotation => "container annotation",
-            Self::PodAnnotation => "pod annotation",
+            Self::ContainerAnnotation | Self::PodAnnotation => "annotation",
         })
     }
 }
@@ -87,7 +87,7 @@ fn plan_one(container: &ContainerView, kind: ProbeKind) -> Option<Planned> {
         kind,
         source,
         spec: define(kind, text),
-        shadowed: written.map(|(source, _)| source).collect(),
+        shadowed: written.map(|(source, _)| source.in_full().to_owned()).collect(),
     })
 }
 

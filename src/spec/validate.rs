@@ -7,13 +7,14 @@ mod handler;
 
 use std::{fmt, time::Duration};
 
-use super::{OnFailure, ProbeSpec, duration, raw::RawProbe};
+use super::{OnFailure, ProbeSpec, raw::RawProbe};
 use crate::{
     document::{
         Place,
         fault::{FieldError, quoted},
         fields::Field,
     },
+    duration,
     ids::ProbeKind,
 };
 

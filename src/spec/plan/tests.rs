@@ -48,8 +48,8 @@ fn told(container: &ContainerView) -> Vec<String> {
                 Ok(spec) => spec.handler.name().to_owned(),
                 Err(invalid) => format!("invalid {}: {invalid}", invalid.handler.unwrap_or("-")),
             };
-            let shadowed: Vec<_> = planned.shadowed.iter().map(ToString::to_string).collect();
-            format!("{} from {}: {spec} shadows [{}]", planned.kind, planned.source, shadowed.join(", "))
+            let source = planned.source.in_full();
+            format!("{} from {source}: {spec} shadows [{}]", planned.kind, planned.shadowed.join(", "))
         })
         .collect()
 }
@@ -94,7 +94,7 @@ fn the_containers_annotation_outranks_the_pods_even_where_it_is_bad() {
             "liveness from container annotation: invalid exec: exec.command: Required value shadows [pod annotation]"
         ]
     );
-    assert_eq!(Source::ContainerAnnotation.label(), "annotation");
+    assert_eq!(plan(&good)[0].source.to_string(), "annotation");
 }
 
 #[test]
