@@ -107,7 +107,8 @@ pub struct Overrides {
     environment: Vec<(Key, String)>,
 }
 
-/// Everything that is wrong with a configuration, one line each: `config.yaml:7:3: prober.workers: must be ...`.
+/// Everything that is wrong with a configuration, one line each: `config.yaml:7:3: prober.workers: must be ...`;
+/// those of a file in the order of their places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors(Vec<ConfigError>);
 
@@ -180,13 +181,6 @@ impl Overrides {
             (None, Some(at)) => Some((&self.environment[at].1, Origin::Environment(key.variable()))),
             (None, None) => None,
         }
-    }
-}
-
-impl ConfigErrors {
-    /// Each error, those of a file in the order of their places.
-    pub fn iter(&self) -> impl Iterator<Item = &ConfigError> {
-        self.0.iter()
     }
 }
 
