@@ -3,6 +3,9 @@
 //! The modules stand in reading order; each uses those above it. `ARCHITECTURE.md` draws the picture.
 
 pub mod clock;
+pub mod config;
+pub mod document;
+pub mod duration;
 pub mod ids;
 pub mod inventory;
 pub mod listen;

@@ -1,6 +1,13 @@
 //! What a probe is: the valid, defaulted, bounded definition, and how it is made from what people write.
 //! Pure: no IO, no clock, no logging.
 
+pub mod annotation;
+pub mod expand;
+pub mod plan;
+pub mod ports;
+pub mod raw;
+pub mod validate;
+
 use std::time::Duration;
 
 use crate::ids::ProbeKind;

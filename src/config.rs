@@ -1,0 +1,229 @@
+//! The configuration of the daemon: file, environment and flags in; one typed, valid [`Config`] or every error out.
+//! Reads the file, and nothing else; never looks at sockets, groups or addresses of the machine.
+//!
+//! A flag stands over the environment, that over the file, that over the default.
+
+pub mod key;
+pub mod raw;
+pub mod resolve;
+pub mod socket;
+
+use std::{
+    fmt, fs,
+    io::{self, Read},
+    net::IpAddr,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use key::Key;
+use raw::Raw;
+
+use crate::document::Place;
+
+/// The file that is read where no other is named; it need not exist.
+pub const DEFAULT_FILE: &str = "/etc/criprobe/config.yaml";
+
+/// 1 MiB: the longest configuration that is read. A longer one is an error.
+pub const MAX_FILE: usize = 1 << 20;
+
+/// What the daemon is told to do. One that exists is valid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The socket that clients connect to.
+    pub listen: PathBuf,
+    /// The socket of the runtime; another one than `listen`.
+    pub runtime: PathBuf,
+    /// The folder that keeps what outlives the daemon.
+    pub state: PathBuf,
+    /// The API of the daemon.
+    pub api: ApiConfig,
+    /// How probes are run.
+    pub prober: ProberConfig,
+    /// What is logged, and how.
+    pub log: LogConfig,
+}
+
+/// Where the API is served, and to whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiConfig {
+    /// Its socket; another one than those of the relay.
+    pub listen: PathBuf,
+    /// The group that may use it beside root; `None` for root alone.
+    pub group: Option<String>,
+}
+
+/// How probes are run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProberConfig {
+    /// How many attempts may be in flight; further ones wait.
+    pub workers: NonZeroUsize,
+    /// How many of them may be exec; at most `workers`.
+    pub exec_workers: NonZeroUsize,
+    /// How long past its timeout an exec may stay unanswered before it is cancelled.
+    pub exec_grace: Duration,
+    /// Where host-network pods are probed; `None` for the source address of the default route.
+    pub node_ip: Option<IpAddr>,
+}
+
+/// What is logged, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogConfig {
+    /// The form of a line.
+    pub format: LogFormat,
+    /// The least level that is logged.
+    pub level: LogLevel,
+}
+
+/// The form of a line in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One object a line.
+    Json,
+}
+
+/// How much is logged, from little to much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// An operator must act.
+    Error,
+    /// Something is degraded and heals itself.
+    Warn,
+    /// Something changed.
+    Info,
+    /// Every call.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+/// What stands above the file, as text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overrides {
+    flags: Vec<(Key, String)>,
+    environment: Vec<(Key, String)>,
+}
+
+/// Everything that is wrong with a configuration, one line each: `config.yaml:7:3: prober.workers: must be ...`;
+/// those of a file in the order of their places.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigErrors(Vec<ConfigError>);
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{origin}: {reason}")]
+pub struct ConfigError {
+    /// Where it was said.
+    pub origin: Origin,
+    /// What is wrong and what to write instead; for a file it begins with the key.
+    pub reason: String,
+}
+
+/// Where a setting comes from; the mightiest comes last.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// Nobody said it.
+    Default,
+    /// A file, and a place in it where one can be told.
+    File(PathBuf, Option<Place>),
+    /// A variable of the environment.
+    Environment(&'static str),
+    /// A flag of the command line.
+    Flag(&'static str),
+}
+
+/// Reads the file that is named, or else [`DEFAULT_FILE`] if it exists, and resolves it with what stands above it.
+///
+/// # Errors
+/// Everything that is wrong at once: a file that cannot be read, keys that are unknown, values that are out of bounds.
+pub fn load(file: Option<&Path>, overrides: &Overrides) -> Result<Config, ConfigErrors> {
+    let path = file.unwrap_or(Path::new(DEFAULT_FILE));
+    let raw = match read(path) {
+        Ok(text) => Raw::read(&text, path),
+        Err(error) if file.is_none() && error.kind() == io::ErrorKind::NotFound => Raw::default(),
+        Err(error) => {
+            let reason = format!("cannot read the configuration: {error}");
+            return Err(ConfigError { origin: Origin::File(path.into(), None), reason }.into());
+        }
+    };
+    resolve::resolve(raw, overrides)
+}
+
+/// Reads at most one byte more than is allowed; the bound itself is kept by [`Raw::read`].
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    fs::File::open(path)?.take(MAX_FILE as u64 + 1).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+impl Overrides {
+    /// Takes what the environment says; an empty variable says nothing.
+    pub fn from_environment(get: impl Fn(&'static str) -> Option<String>) -> Self {
+        let said = Key::ALL.into_iter().filter_map(|key| Some((key, get(key.variable())?)));
+        Self { flags: Vec::new(), environment: said.filter(|(_, text)| !text.is_empty()).collect() }
+    }
+
+    /// Adds a flag, if it was given.
+    #[must_use]
+    pub fn flag(mut self, key: Key, text: Option<String>) -> Self {
+        self.flags.extend(text.map(|text| (key, text)));
+        self
+    }
+
+    /// What outranks the file for a key.
+    fn get(&self, key: Key) -> Option<(&str, Origin)> {
+        let find = |settings: &'_ [(Key, String)]| settings.iter().rposition(|(one, _)| *one == key);
+        match (find(&self.flags), find(&self.environment)) {
+            (Some(at), _) => Some((&self.flags[at].1, Origin::Flag(key.flag()))),
+            (None, Some(at)) => Some((&self.environment[at].1, Origin::Environment(key.variable()))),
+            (None, None) => None,
+        }
+    }
+}
+
+impl From<ConfigError> for ConfigErrors {
+    fn from(error: ConfigError) -> Self {
+        Self(vec![error])
+    }
+}
+
+impl std::error::Error for ConfigErrors {}
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, error) in self.0.iter().enumerate() {
+            write!(f, "{}{error}", if index == 0 { "" } else { "\n" })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path, None) => write!(f, "{}", path.display()),
+            Self::File(path, Some(place)) => write!(f, "{}:{place}", path.display()),
+            Self::Environment(name) | Self::Flag(name) => f.write_str(name),
+        }
+    }
+}
+
+impl LogLevel {
+    /// `error`, `warn`, `info`, `debug`, `trace`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

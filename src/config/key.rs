@@ -1,0 +1,94 @@
+//! The settings by name: their path in the file, their variable, their flag, their default.
+
+/// One setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Key {
+    /// The socket that clients connect to.
+    Listen,
+    /// The socket of the runtime.
+    Runtime,
+    /// The folder that keeps what outlives the daemon.
+    State,
+    /// The socket of the API.
+    ApiListen,
+    /// The group that may use the API.
+    ApiGroup,
+    /// How many attempts may be in flight.
+    Workers,
+    /// How many exec attempts may be in flight.
+    ExecWorkers,
+    /// How long past its timeout an exec may stay unanswered.
+    ExecGrace,
+    /// Where host-network pods are probed.
+    NodeIp,
+    /// The form of a line in the log.
+    LogFormat,
+    /// How much is logged.
+    LogLevel,
+}
+
+impl Key {
+    /// All of them, in the order of the file.
+    pub const ALL: [Self; 11] = [
+        Self::Listen,
+        Self::Runtime,
+        Self::State,
+        Self::ApiListen,
+        Self::ApiGroup,
+        Self::Workers,
+        Self::ExecWorkers,
+        Self::ExecGrace,
+        Self::NodeIp,
+        Self::LogFormat,
+        Self::LogLevel,
+    ];
+
+    /// Its path in the file.
+    pub fn path(self) -> &'static str {
+        self.names().0
+    }
+
+    /// Its variable in the environment.
+    pub fn variable(self) -> &'static str {
+        self.names().1
+    }
+
+    /// Its flag, should a command have one.
+    pub fn flag(self) -> &'static str {
+        self.names().2
+    }
+
+    /// Its value where nobody says anything, as text.
+    pub fn default(self) -> &'static str {
+        match self {
+            Self::Listen => "unix:///run/criprobe/criprobe.sock",
+            Self::Runtime => "unix:///run/containerd/containerd.sock",
+            Self::State => "/var/lib/criprobe",
+            Self::ApiListen => "unix:///run/criprobe/api.sock",
+            Self::ApiGroup | Self::NodeIp => "",
+            Self::Workers => "64",
+            Self::ExecWorkers => "16",
+            Self::ExecGrace => "5s",
+            Self::LogFormat => "text",
+            Self::LogLevel => "info",
+        }
+    }
+
+    fn names(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::Listen => ("listen", "CRIPROBE_LISTEN", "--listen"),
+            Self::Runtime => ("runtime", "CRIPROBE_RUNTIME", "--runtime"),
+            Self::State => ("state", "CRIPROBE_STATE", "--state"),
+            Self::ApiListen => ("api.listen", "CRIPROBE_API", "--api"),
+            Self::ApiGroup => ("api.group", "CRIPROBE_API_GROUP", "--api-group"),
+            Self::Workers => ("prober.workers", "CRIPROBE_PROBER_WORKERS", "--prober-workers"),
+            Self::ExecWorkers => {
+                ("prober.execWorkers", "CRIPROBE_PROBER_EXEC_WORKERS", "--prober-exec-workers")
+            }
+            Self::ExecGrace => ("prober.execGrace", "CRIPROBE_PROBER_EXEC_GRACE", "--prober-exec-grace"),
+            Self::NodeIp => ("prober.nodeIP", "CRIPROBE_PROBER_NODE_IP", "--prober-node-ip"),
+            Self::LogFormat => ("log.format", "CRIPROBE_LOG_FORMAT", "--log-format"),
+            Self::LogLevel => ("log.level", "CRIPROBE_LOG_LEVEL", "--log-level"),
+        }
+    }
+}

@@ -1,0 +1,206 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn resolved(text: &str, overrides: &Overrides) -> Result<Config, String> {
+    resolve::resolve(Raw::read(text, Path::new("config.yaml")), overrides)
+        .map_err(|errors| errors.to_string())
+}
+
+fn told(text: &str) -> String {
+    resolved(text, &Overrides::default()).unwrap_err()
+}
+
+fn told_of_flags(flags: &[(Key, &str)]) -> String {
+    let overrides =
+        flags.iter().fold(Overrides::default(), |all, (key, text)| all.flag(*key, Some((*text).into())));
+    resolved("", &overrides).unwrap_err()
+}
+
+fn environment(variables: &[(&str, &str)]) -> Overrides {
+    let variables: BTreeMap<_, _> = variables.iter().copied().collect();
+    Overrides::from_environment(|name| variables.get(name).map(ToString::to_string))
+}
+
+fn defaults() -> Config {
+    Config {
+        listen: "/run/criprobe/criprobe.sock".into(),
+        runtime: "/run/containerd/containerd.sock".into(),
+        state: "/var/lib/criprobe".into(),
+        api: ApiConfig { listen: "/run/criprobe/api.sock".into(), group: None },
+        prober: ProberConfig {
+            workers: NonZeroUsize::new(64).unwrap(),
+            exec_workers: NonZeroUsize::new(16).unwrap(),
+            exec_grace: Duration::from_secs(5),
+            node_ip: None,
+        },
+        log: LogConfig { format: LogFormat::Text, level: LogLevel::Info },
+    }
+}
+
+#[test]
+fn what_nobody_says_has_its_default() {
+    for text in ["", "# nothing\n", "{}", "api:\nprober: {}\nlog: null\n"] {
+        assert_eq!(resolved(text, &Overrides::default()), Ok(defaults()), "{text:?}");
+    }
+}
+
+#[test]
+fn the_packaged_example_names_every_setting_with_its_default() {
+    let text = include_str!("../../packaging/config.yaml");
+    assert_eq!(resolved(text, &Overrides::default()), Ok(defaults()));
+    let raw = Raw::read(text, Path::new("config.yaml"));
+    for key in Key::ALL {
+        assert_eq!(raw.get(key).map(|(text, _)| text), Some(key.default()), "{}", key.path());
+        assert!(text.contains(key.variable()), "{} is told", key.variable());
+    }
+}
+
+#[test]
+fn everything_that_a_file_says_is_kept() {
+    let text = r#"
+listen: /tmp/l.sock
+runtime: unix:///tmp/r.sock
+state: /tmp/state
+api: {listen: /tmp/a.sock, group: adm}
+prober: {workers: 8, execWorkers: 4, execGrace: 1m30s, nodeIP: "2001:db8::1"}
+log: {format: json, level: debug}
+"#;
+    let expected = Config {
+        listen: "/tmp/l.sock".into(),
+        runtime: "/tmp/r.sock".into(),
+        state: "/tmp/state".into(),
+        api: ApiConfig { listen: "/tmp/a.sock".into(), group: Some("adm".into()) },
+        prober: ProberConfig {
+            workers: NonZeroUsize::new(8).unwrap(),
+            exec_workers: NonZeroUsize::new(4).unwrap(),
+            exec_grace: Duration::from_secs(90),
+            node_ip: Some("2001:db8::1".parse().unwrap()),
+        },
+        log: LogConfig { format: LogFormat::Json, level: LogLevel::Debug },
+    };
+    assert_eq!(resolved(text, &Overrides::default()), Ok(expected));
+}
+
+#[test]
+fn a_flag_stands_over_the_environment_and_that_over_the_file() {
+    let file = "listen: /tmp/file\nlog: {level: error}\nprober: {workers: 3}\n";
+    let environment = environment(&[
+        ("CRIPROBE_LISTEN", "/tmp/env"),
+        ("CRIPROBE_LOG_LEVEL", ""),
+        ("CRIPROBE_PROBER_WORKERS", "5"),
+    ]);
+    let config = resolved(file, &environment).unwrap();
+    assert_eq!(config.listen, Path::new("/tmp/env"));
+    assert_eq!(config.log.level, LogLevel::Error, "an empty variable says nothing");
+    assert_eq!(config.prober.workers.get(), 5);
+    assert_eq!(config.prober.exec_workers.get(), 5, "the default yields to fewer workers");
+    let flags = environment.flag(Key::Listen, Some("/tmp/flag".into())).flag(Key::LogLevel, None);
+    assert_eq!(resolved(file, &flags).unwrap().listen, Path::new("/tmp/flag"));
+}
+
+#[test]
+fn every_error_of_a_file_is_told_with_its_place() {
+    let text = r#"listen: tcp://127.0.0.1:80
+runtme: /tmp/r
+state: [x]
+api:
+  group: "a b"
+  http: ":80"
+prober:
+  workers: 0
+  execWorkers: "4"
+  execGrace: 5
+  nodeIP: localhost
+  maxPerPod: 3
+rules: []
+log: {format: yaml, level: loud}
+"#;
+    insta::assert_snapshot!(told(text), @r#"
+    config.yaml:1:9: listen: "tcp://127.0.0.1:80" is not a Unix socket: write unix:///PATH
+    config.yaml:2:1: unknown key "runtme": did you mean "runtime"?
+    config.yaml:3:8: state: Invalid value: a list: must be a string
+    config.yaml:5:10: api.group: "a b" is not the name of a group
+    config.yaml:6:3: api.http: not supported by this version of criprobe
+    config.yaml:8:12: prober.workers: must be at least 1, not 0
+    config.yaml:9:16: prober.execWorkers: Invalid value: "4": must be a whole number: write it without quotes
+    config.yaml:10:14: prober.execGrace: Invalid value: 5: must be a string: put it in quotes
+    config.yaml:11:11: prober.nodeIP: "localhost" is not an IP address
+    config.yaml:12:3: prober.maxPerPod: not supported by this version of criprobe
+    config.yaml:13:1: rules: not supported by this version of criprobe
+    config.yaml:14:15: log.format: "yaml" is not a log format: one of text, json
+    config.yaml:14:28: log.level: "loud" is not a log level: one of error, warn, info, debug, trace
+    "#);
+}
+
+#[test]
+fn values_out_of_bounds_are_told_with_the_bound() {
+    insta::assert_snapshot!(told("prober: {workers: 1025}"), @"config.yaml:1:19: prober.workers: must be at most 1024, not 1025");
+    insta::assert_snapshot!(told("prober: {workers: -1}"), @"config.yaml:1:19: prober.workers: must be at least 1, not -1");
+    insta::assert_snapshot!(told("prober: {execWorkers: 65}"), @"config.yaml:1:23: prober.execWorkers: must be at most 64, the number of prober.workers");
+    insta::assert_snapshot!(told("prober: {execGrace: 99ms}"), @"config.yaml:1:21: prober.execGrace: must be at least 100ms, not 99ms");
+    insta::assert_snapshot!(told("prober: {execGrace: 1h}"), @"config.yaml:1:21: prober.execGrace: must be at most 10m0s, not 1h0m0s");
+    insta::assert_snapshot!(told("prober: {execGrace: '5'}"), @r#"config.yaml:1:21: prober.execGrace: "5": the unit is missing: write a duration such as 250ms, 5s or 1m30s"#);
+    insta::assert_snapshot!(told("prober: {nodeIP: 0.0.0.0}"), @"config.yaml:1:18: prober.nodeIP: 0.0.0.0 is not the address of a node");
+    insta::assert_snapshot!(told("state: var"), @r#"config.yaml:1:8: state: "var" is not an absolute path"#);
+}
+
+#[test]
+fn a_file_that_is_no_map_is_told_in_one_line() {
+    insta::assert_snapshot!(told("listen"), @r#"config.yaml:1:1: Invalid value: "listen": must be a map of keys and values"#);
+    insta::assert_snapshot!(told("listen: [\n"), @"config.yaml:1:9: not valid YAML or JSON: unclosed bracket '['");
+    insta::assert_snapshot!(told("log: {level: info}\nlog: {level: warn}\n"), @r#"config.yaml:2:1: not valid YAML or JSON: "log" is written twice"#);
+    insta::assert_snapshot!(told(&"#".repeat(MAX_FILE + 1)), @"config.yaml: 1048577 bytes are too long: at most 1048576 are read");
+}
+
+#[test]
+fn errors_of_flags_and_variables_are_told_by_their_name() {
+    insta::assert_snapshot!(told_of_flags(&[(Key::Listen, "x.sock"), (Key::LogLevel, "loud"), (Key::ApiListen, "")]), @r#"
+    --api: empty: write unix:///PATH
+    --listen: "x.sock" is not an absolute path: write unix:///PATH
+    --log-level: "loud" is not a log level: one of error, warn, info, debug, trace
+    "#);
+    let environment = environment(&[("CRIPROBE_PROBER_WORKERS", "many"), ("CRIPROBE_STATE", "x")]);
+    insta::assert_snapshot!(resolved("", &environment).unwrap_err(), @r#"
+    CRIPROBE_PROBER_WORKERS: "many" is not a whole number
+    CRIPROBE_STATE: "x" is not an absolute path
+    "#);
+}
+
+#[test]
+fn no_two_sockets_are_the_same() {
+    insta::assert_snapshot!(told_of_flags(&[(Key::Listen, "/run/containerd//containerd.sock")]), @"--listen: /run/containerd//containerd.sock is the socket of runtime already: name another");
+    insta::assert_snapshot!(told_of_flags(&[(Key::Runtime, "/run/criprobe/criprobe.sock")]), @"--runtime: /run/criprobe/criprobe.sock is the socket of listen already: name another");
+    insta::assert_snapshot!(told("listen: /tmp/x\nruntime: /tmp/./x\n"), @"config.yaml:2:10: runtime: /tmp/x is the socket of listen already: name another");
+    insta::assert_snapshot!(told("api: {listen: /run/criprobe/criprobe.sock}"), @"config.yaml:1:15: api.listen: /run/criprobe/criprobe.sock is the socket of listen already: name another");
+    insta::assert_snapshot!(told("api: {listen: /run/containerd/containerd.sock}"), @"config.yaml:1:15: api.listen: /run/containerd/containerd.sock is the socket of runtime already: name another");
+}
+
+#[test]
+fn a_named_file_must_be_readable() {
+    let folder = tempfile::tempdir().unwrap();
+    let load = |path: &Path| match load(Some(path), &Overrides::default()) {
+        Ok(config) => format!("ok {:?}", config.log.level),
+        Err(errors) => errors.to_string().replace(&folder.path().display().to_string(), "DIR"),
+    };
+    let file = folder.path().join("c.yaml");
+    insta::assert_snapshot!(load(&file), @"DIR/c.yaml: cannot read the configuration: No such file or directory (os error 2)");
+    insta::assert_snapshot!(load(folder.path()), @"DIR: cannot read the configuration: Is a directory (os error 21)");
+    fs::write(&file, b"log: {level: \xff}").unwrap();
+    insta::assert_snapshot!(load(&file), @"DIR/c.yaml: cannot read the configuration: stream did not contain valid UTF-8");
+    fs::write(&file, "log: {level: warn}\r\n").unwrap();
+    insta::assert_snapshot!(load(&file), @"ok Warn");
+}
+
+proptest! {
+    #[test]
+    fn no_file_panics_and_every_refusal_has_a_reason(
+        text in prop_oneof![any::<String>(), "((listen|api|prober|log|workers|x): ?|[-{}\\[\\],0-9\n ]){0,20}"],
+    ) {
+        if let Err(told) = resolved(&text, &Overrides::default()) {
+            prop_assert!(told.lines().all(|line| line.starts_with("config.yaml") && line.len() > 20), "{}", told);
+        }
+    }
+}

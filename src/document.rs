@@ -1,0 +1,269 @@
+//! Text in YAML or JSON becomes a tree whose every value knows its place; bad text becomes one error with its place.
+//! Never does IO, never panics on input, never takes longer or holds more than the bounds below allow.
+//!
+//! One parser reads both languages: YAML 1.2 contains JSON. Only `true` and `false` are booleans.
+
+pub mod fault;
+pub mod fields;
+pub mod suggest;
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::{
+    DefaultMessageFormatter, DuplicateKeyPolicy, Error, Location, MessageFormatter, Options, Spanned,
+};
+
+/// How deep lists and maps may nest; a probe needs 5, the deepest part of a pod about 12. Deeper text is an error.
+const MAX_DEPTH: usize = 16;
+
+/// How many anchors, and how many aliases, a text may hold. More are an error.
+const MAX_ANCHORS: usize = 100;
+
+/// How many values the aliases of a text may repeat in all. More are an error: this is what defuses alias bombs.
+const MAX_REPEATED: usize = 10_000;
+
+/// How many values a text may hold. More are an error.
+const MAX_NODES: usize = 50_000;
+
+/// Where something stands in its text, both from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// Lines from the top.
+    pub line: u32,
+    /// Characters from the left.
+    pub column: u32,
+}
+
+/// One value and its place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Where it starts; `None` where the parser cannot tell.
+    pub place: Option<Place>,
+    /// What stands there.
+    pub value: Value,
+}
+
+/// What YAML and JSON can say.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// `null`, `~`, or nothing.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A whole number.
+    Integer(i128),
+    /// Any other number; always finite.
+    Float(f64),
+    /// Quoted text, or plain text that is none of the above.
+    Text(String),
+    /// In order.
+    List(Vec<Node>),
+    /// In order; no name stands twice.
+    Map(Vec<Entry>),
+}
+
+/// One name of a map with its value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// The name as text.
+    pub name: String,
+    /// Where the name stands.
+    pub place: Option<Place>,
+    /// Its value.
+    pub node: Node,
+}
+
+/// Why a text could not be read at all.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SyntaxError {
+    /// It was not even looked at.
+    #[error("{size} bytes are too long: at most {limit} are read")]
+    TooLong {
+        /// Its size.
+        size: usize,
+        /// The bound it was held to.
+        limit: usize,
+    },
+    /// It is neither YAML nor JSON, or beyond a bound.
+    #[error("not valid YAML or JSON{}: {reason}", at(.place))]
+    Malformed {
+        /// Where reading stopped.
+        place: Option<Place>,
+        /// One line.
+        reason: String,
+    },
+}
+
+impl SyntaxError {
+    /// Where reading stopped.
+    pub fn place(&self) -> Option<Place> {
+        match self {
+            Self::TooLong { .. } => None,
+            Self::Malformed { place, .. } => *place,
+        }
+    }
+
+    /// The message without the place.
+    pub fn reason(&self) -> String {
+        match self {
+            Self::TooLong { .. } => self.to_string(),
+            Self::Malformed { reason, .. } => format!("not valid YAML or JSON: {reason}"),
+        }
+    }
+}
+
+/// Reads one document; an empty text is [`Value::Null`]. A byte order mark and either line end are accepted.
+///
+/// # Errors
+/// When the text is longer than `limit` bytes, is malformed, names a key twice, holds a second document,
+/// or breaks a bound of this module.
+pub fn parse(text: &str, limit: usize) -> Result<Node, SyntaxError> {
+    if text.len() > limit {
+        return Err(SyntaxError::TooLong { size: text.len(), limit });
+    }
+    serde_saphyr::from_str_with_options::<Node>(text, options()).map_err(|error| {
+        let error = error.without_snippet();
+        SyntaxError::Malformed { place: error.location().and_then(known), reason: reason(error) }
+    })
+}
+
+fn options() -> Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_depth: MAX_DEPTH,
+            flow_nesting_limit: MAX_DEPTH,
+            max_nodes: MAX_NODES,
+            max_events: 4 * MAX_NODES,
+            max_anchors: MAX_ANCHORS,
+            max_aliases: MAX_ANCHORS,
+            max_merge_keys: MAX_ANCHORS,
+            max_recorded_anchor_events: MAX_REPEATED,
+            max_recorded_anchor_bytes: 1 << 20,
+            max_documents: 2,
+        },
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: MAX_REPEATED,
+            max_replay_stack_depth: 8,
+        },
+        duplicate_keys: DuplicateKeyPolicy::Error,
+        strict_booleans: true,
+        reject_unsupported_tags: true,
+        with_snippet: false,
+    }
+}
+
+/// The parser's message where it is one for people; ours where it speaks of its own settings.
+fn reason(error: &Error) -> String {
+    match error {
+        Error::DuplicateMappingKey { key: Some(key), .. } => format!("{key:?} is written twice"),
+        Error::DuplicateMappingKey { key: None, .. } => "a key is written twice".into(),
+        Error::MultipleDocuments { .. } => "a second document follows: only one is read".into(),
+        Error::Budget { .. }
+        | Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasExpansionLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. } => {
+            format!("too deeply nested, or too many values, anchors or aliases (at most {MAX_DEPTH} levels)")
+        }
+        Error::AliasError { error, .. } => reason(error),
+        other => fault::one_line(&DefaultMessageFormatter.format_message(other)),
+    }
+}
+
+fn known(location: Location) -> Option<Place> {
+    let line = u32::try_from(location.line()).ok().filter(|line| *line > 0)?;
+    let column = u32::try_from(location.column()).ok().filter(|column| *column > 0)?;
+    Some(Place { line, column })
+}
+
+fn at(place: &Option<Place>) -> String {
+    place.map(|place| format!(" (line {}, column {})", place.line, place.column)).unwrap_or_default()
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let spanned = Spanned::<Value>::deserialize(deserializer)?;
+        Ok(Self { place: known(spanned.referenced), value: spanned.value })
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ValueVisitor)
+    }
+}
+
+struct ValueVisitor;
+
+impl<'de> Visitor<'de> for ValueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        Value::deserialize(deserializer)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Integer(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::Integer(value.into()))
+    }
+
+    fn visit_i128<E>(self, value: i128) -> Result<Value, E> {
+        Ok(Value::Integer(value))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+        if value.is_finite() { Ok(Value::Float(value)) } else { Err(E::custom("not a finite number")) }
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::Text(value.into()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::Text(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(node) = items.next_element()? {
+            list.push(node);
+        }
+        Ok(Value::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut map = Vec::new();
+        while let Some(name) = entries.next_key::<Spanned<String>>()? {
+            map.push(Entry { name: name.value, place: known(name.referenced), node: entries.next_value()? });
+        }
+        Ok(Value::Map(map))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! What is wrong with one field: its path, a reason in Kubernetes' words, its place in the text.
+//! Never holds text of a user's unescaped or unbounded.
+
+use std::fmt;
+
+use super::Place;
+
+/// How many characters of a wrong value are shown; the rest is left out with an ellipsis.
+const MAX_SHOWN: usize = 64;
+
+/// How many errors one line tells of; the rest are counted.
+const MAX_JOINED: usize = 8;
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path}{}{reason}", if .path.is_empty() { "" } else { ": " })]
+pub struct FieldError {
+    /// As Kubernetes writes it, `exec.command[1]`; empty for the whole.
+    pub path: String,
+    /// What is wrong, and what to write instead where that is not obvious.
+    pub reason: String,
+    /// Where it stands; `None` for what is missing from an empty text.
+    pub place: Option<Place>,
+}
+
+impl FieldError {
+    /// A value that is not allowed: `Invalid value: 2: must be 1`. The value is shown as given; see [`quoted`].
+    pub fn invalid(path: String, place: Option<Place>, value: impl fmt::Display, detail: &str) -> Self {
+        Self { path, place, reason: format!("Invalid value: {value}: {detail}") }
+    }
+
+    /// A value that is none of a fixed set.
+    pub fn unsupported(path: String, place: Option<Place>, value: &str, supported: &[&str]) -> Self {
+        let supported = supported.iter().map(|one| format!("{one:?}")).collect::<Vec<_>>().join(", ");
+        Self {
+            path,
+            place,
+            reason: format!("Unsupported value: {}: supported values: {supported}", quoted(value)),
+        }
+    }
+
+    /// A field that must not stand here.
+    pub fn forbidden(path: String, place: Option<Place>, detail: &str) -> Self {
+        Self { path, place, reason: format!("Forbidden: {detail}") }
+    }
+
+    /// A field that is missing; `detail` may be empty.
+    pub fn required(path: String, place: Option<Place>, detail: &str) -> Self {
+        let colon = if detail.is_empty() { "" } else { ": " };
+        Self { path, place, reason: format!("Required value{colon}{detail}") }
+    }
+}
+
+/// A text of a user's as it may be shown: in quotes, control characters escaped, cut when long.
+pub fn quoted(text: &str) -> String {
+    match text.char_indices().nth(MAX_SHOWN) {
+        None => format!("{text:?}"),
+        Some((end, _)) => format!("{:?}...", &text[..end]),
+    }
+}
+
+/// A message that may hold a user's text, with all that cannot be seen or that moves the cursor escaped.
+pub fn one_line(message: &str) -> String {
+    let mut line = String::with_capacity(message.len());
+    for c in message.chars() {
+        match c {
+            '\\' | '\'' | '"' => line.push(c),
+            other => line.extend(other.escape_debug()),
+        }
+    }
+    line
+}
+
+/// All errors in one line, in their order, each told once.
+pub fn joined(errors: &[FieldError]) -> String {
+    let mut told: Vec<String> = Vec::new();
+    let mut untold = 0;
+    for error in errors {
+        let text = error.to_string();
+        match () {
+            () if told.contains(&text) => {}
+            () if told.len() < MAX_JOINED => told.push(text),
+            () => untold += 1,
+        }
+    }
+    if untold > 0 {
+        told.push(format!("and {untold} more"));
+    }
+    told.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(path: &str, reason: &str) -> FieldError {
+        FieldError { path: path.into(), reason: reason.into(), place: None }
+    }
+
+    #[test]
+    fn a_users_text_is_shown_harmless_and_short() {
+        for (text, shown) in [
+            ("plain", r#""plain""#),
+            ("a \u{1b}[2J b\n", r#""a \u{1b}[2J b\n""#),
+            ("\u{202e}evil", r#""\u{202e}evil""#),
+        ] {
+            assert_eq!(quoted(text), shown);
+        }
+        assert_eq!(quoted(&"\u{e9}".repeat(65)), format!("\"{}\"...", "\u{e9}".repeat(64)));
+        assert_eq!(one_line("it's \"x\" \\ \u{1b}\n\u{2028}"), "it's \"x\" \\ \\u{1b}\\n\\u{2028}");
+    }
+
+    #[test]
+    fn errors_join_to_one_line_that_tells_each_once_and_counts_the_rest() {
+        let same = [error("a", "x"), error("a", "x"), error("", "y")];
+        assert_eq!(joined(&same), "a: x; y");
+        let many: Vec<_> = (0..10).map(|n| error(&n.to_string(), "x")).collect();
+        assert_eq!(joined(&many), "0: x; 1: x; 2: x; 3: x; 4: x; 5: x; 6: x; 7: x; and 2 more");
+    }
+}

@@ -1,0 +1,244 @@
+//! Takes the known fields out of a map by name and type, and reports all that is wrong with it at once.
+//! Never stops at the first error, never converts a value to another type.
+
+use super::{
+    Entry, Node, Place, Value,
+    fault::{FieldError, quoted},
+    suggest,
+};
+
+/// One field as it was found.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Field<T> {
+    /// Not there, or null.
+    Absent,
+    /// There, but of the wrong type: it has been reported.
+    Bad,
+    /// There, and of the right type.
+    Given(Written<T>),
+}
+
+/// A value and where it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Written<T> {
+    /// The value.
+    pub value: T,
+    /// Its place.
+    pub place: Option<Place>,
+}
+
+/// A number or a text, kept apart as Kubernetes' `IntOrString` does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NumberOrText {
+    /// A JSON number.
+    Number(i64),
+    /// A JSON string, also one of digits.
+    Text(String),
+}
+
+/// A map that is being read: each field is asked for once, what nobody asked for is reported as unknown.
+#[derive(Debug)]
+pub struct Fields<'a> {
+    entries: &'a [Entry],
+    place: Option<Place>,
+    path: String,
+    known: Vec<&'static str>,
+    errors: &'a mut Vec<FieldError>,
+}
+
+impl<T> Field<T> {
+    /// Whether nothing was written.
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Self::Absent)
+    }
+
+    /// The value, where there is a good one.
+    pub fn value(&self) -> Option<&T> {
+        match self {
+            Self::Absent | Self::Bad => None,
+            Self::Given(written) => Some(&written.value),
+        }
+    }
+
+    /// Where the value stands, where there is a good one.
+    pub fn place(&self) -> Option<Place> {
+        match self {
+            Self::Absent | Self::Bad => None,
+            Self::Given(written) => written.place,
+        }
+    }
+}
+
+/// Reads a whole document or a part of one; `path` is what its fields' paths begin with.
+///
+/// Returns `None`, and reports it, where the node is no map.
+pub fn read<T>(
+    node: &Node,
+    path: &str,
+    errors: &mut Vec<FieldError>,
+    read: impl FnOnce(&mut Fields<'_>) -> T,
+) -> Option<T> {
+    let Value::Map(entries) = &node.value else {
+        errors.push(wrong(path.into(), node, "must be a map of keys and values"));
+        return None;
+    };
+    let mut fields = Fields { entries, place: node.place, path: path.into(), known: Vec::new(), errors };
+    let value = read(&mut fields);
+    fields.report_unknown();
+    Some(value)
+}
+
+impl<'a> Fields<'a> {
+    /// Where the map starts.
+    pub fn place(&self) -> Option<Place> {
+        self.place
+    }
+
+    /// A string.
+    pub fn text(&mut self, name: &'static str) -> Field<String> {
+        self.take(name, |node, path, errors| text(node, path, errors).map(String::from))
+    }
+
+    /// A whole number.
+    pub fn integer(&mut self, name: &'static str) -> Field<i64> {
+        self.take(name, |node, path, errors| match &node.value {
+            Value::Integer(number) => Some(saturate(*number)),
+            other => {
+                errors.push(wrong(path, node, whole_number_hint(other)));
+                None
+            }
+        })
+    }
+
+    /// A whole number or a string.
+    pub fn number_or_text(&mut self, name: &'static str) -> Field<NumberOrText> {
+        self.take(name, |node, path, errors| match &node.value {
+            Value::Integer(number) => Some(NumberOrText::Number(saturate(*number))),
+            Value::Text(text) => Some(NumberOrText::Text(text.clone())),
+            _ => {
+                errors.push(wrong(path, node, "must be a whole number or a string"));
+                None
+            }
+        })
+    }
+
+    /// A list of strings.
+    pub fn texts(&mut self, name: &'static str) -> Field<Vec<String>> {
+        self.take(name, |node, path, errors| {
+            list(node, path, "must be a list of strings", errors, |node, path, errors| {
+                text(node, path, errors).map(String::from)
+            })
+        })
+    }
+
+    /// A list of maps, each read by `read`.
+    pub fn maps<T>(&mut self, name: &'static str, read_one: impl Fn(&mut Fields<'_>) -> T) -> Field<Vec<T>> {
+        self.take(name, |node, path, errors| {
+            list(node, path, "must be a list of maps", errors, |node, path, errors| {
+                read(node, &path, errors, &read_one)
+            })
+        })
+    }
+
+    /// A map, read by `read`.
+    pub fn map<T>(&mut self, name: &'static str, read_it: impl FnOnce(&mut Fields<'_>) -> T) -> Field<T> {
+        self.take(name, |node, path, errors| read(node, &path, errors, read_it))
+    }
+
+    /// Reports the given names, where they are written, as what a later version reads.
+    pub fn not_supported(&mut self, names: &[&'static str]) {
+        for entry in self.entries.iter().filter(|entry| names.contains(&entry.name.as_str())) {
+            let path = join(&self.path, &entry.name);
+            let reason = "not supported by this version of criprobe".into();
+            self.errors.push(FieldError { path, reason, place: entry.place });
+        }
+        self.known.extend(names);
+    }
+
+    fn take<T>(
+        &mut self,
+        name: &'static str,
+        convert: impl FnOnce(&'a Node, String, &mut Vec<FieldError>) -> Option<T>,
+    ) -> Field<T> {
+        self.known.push(name);
+        let Some(entry) = self.entries.iter().find(|entry| entry.name == name) else {
+            return Field::Absent;
+        };
+        if entry.node.value == Value::Null {
+            return Field::Absent;
+        }
+        match convert(&entry.node, join(&self.path, name), self.errors) {
+            Some(value) => Field::Given(Written { value, place: entry.node.place }),
+            None => Field::Bad,
+        }
+    }
+
+    fn report_unknown(self) {
+        for entry in self.entries.iter().filter(|entry| !self.known.contains(&entry.name.as_str())) {
+            let reason = match suggest::nearest(&entry.name, &self.known) {
+                Some(meant) => format!("unknown key {}: did you mean {meant:?}?", quoted(&entry.name)),
+                None => format!("unknown key {}: known are {}", quoted(&entry.name), self.known.join(", ")),
+            };
+            self.errors.push(FieldError { path: self.path.clone(), reason, place: entry.place });
+        }
+    }
+}
+
+fn list<'a, T>(
+    node: &'a Node,
+    path: String,
+    expected: &str,
+    errors: &mut Vec<FieldError>,
+    mut convert: impl FnMut(&'a Node, String, &mut Vec<FieldError>) -> Option<T>,
+) -> Option<Vec<T>> {
+    let Value::List(items) = &node.value else {
+        errors.push(wrong(path, node, expected));
+        return None;
+    };
+    let converted: Vec<_> = items
+        .iter()
+        .enumerate()
+        .map(|(index, item)| convert(item, format!("{path}[{index}]"), errors))
+        .collect();
+    converted.into_iter().collect()
+}
+
+fn text<'a>(node: &'a Node, path: String, errors: &mut Vec<FieldError>) -> Option<&'a str> {
+    if let Value::Text(text) = &node.value {
+        return Some(text);
+    }
+    let hint = match node.value {
+        Value::Bool(_) | Value::Integer(_) | Value::Float(_) => "must be a string: put it in quotes",
+        Value::Null | Value::Text(_) | Value::List(_) | Value::Map(_) => "must be a string",
+    };
+    errors.push(wrong(path, node, hint));
+    None
+}
+
+fn whole_number_hint(value: &Value) -> &'static str {
+    match value {
+        Value::Text(text) if text.parse::<i64>().is_ok() => "must be a whole number: write it without quotes",
+        _ => "must be a whole number",
+    }
+}
+
+fn wrong(path: String, node: &Node, detail: &str) -> FieldError {
+    match &node.value {
+        Value::Null => FieldError::invalid(path, node.place, "null", detail),
+        Value::Bool(value) => FieldError::invalid(path, node.place, value, detail),
+        Value::Integer(value) => FieldError::invalid(path, node.place, value, detail),
+        Value::Float(value) => FieldError::invalid(path, node.place, format_args!("{value:?}"), detail),
+        Value::Text(value) => FieldError::invalid(path, node.place, quoted(value), detail),
+        Value::List(_) => FieldError::invalid(path, node.place, "a list", detail),
+        Value::Map(_) => FieldError::invalid(path, node.place, "a map", detail),
+    }
+}
+
+/// Numbers beyond 64 bits are beyond every bound of ours, and stay so.
+fn saturate(number: i128) -> i64 {
+    i64::try_from(number).unwrap_or(if number < 0 { i64::MIN } else { i64::MAX })
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.into() } else { format!("{path}.{name}") }
+}

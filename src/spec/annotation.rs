@@ -1,0 +1,158 @@
+//! Finds probes among annotations: `liveness.criprobe.dev/<container>` and its like, and the switch
+//! `criprobe.dev/probes`. Never reads a probe, only finds its text.
+
+use std::{collections::BTreeMap, ops::Bound};
+
+use crate::{
+    document::{fault::quoted, suggest},
+    ids::ProbeKind,
+};
+
+/// 16 KiB: the longest annotation that is read. A longer one makes its probe invalid.
+pub const MAX_ANNOTATION: usize = 16 << 10;
+
+/// Turns a pod's probes off where its value is [`OFF`].
+const SWITCH: &str = "criprobe.dev/probes";
+const OFF: &str = "off";
+const ON: &str = "on";
+
+/// What all our keys have before their slash, alone or after a type and a dot.
+const DOMAIN: &str = "criprobe.dev";
+
+/// How many notes are made of one set of annotations; what goes beyond is not told.
+const MAX_NOTES: usize = 16;
+
+/// The text of a container's probe, if there is one. Costs no more than one look into the map where there is none.
+pub fn probe<'a>(
+    annotations: &'a BTreeMap<String, String>,
+    kind: ProbeKind,
+    container: &str,
+) -> Option<&'a str> {
+    let prefix = prefix(kind);
+    let (first, _) = annotations.range::<str, _>((Bound::Included(prefix), Bound::Unbounded)).next()?;
+    if !first.starts_with(prefix) {
+        return None;
+    }
+    annotations.get(&format!("{prefix}{container}")).map(String::as_str)
+}
+
+/// Whether the pod with these annotations wants no probes.
+pub fn are_off(annotations: &BTreeMap<String, String>) -> bool {
+    annotations.get(SWITCH).is_some_and(|value| value == OFF)
+}
+
+/// What is written under our domain and means nothing to us: one line each, for the operator to see. Such keys
+/// change nothing. Walks the whole map.
+pub fn notes(annotations: &BTreeMap<String, String>) -> Vec<String> {
+    annotations.iter().filter_map(|(key, value)| note(key, value)).take(MAX_NOTES).collect()
+}
+
+fn note(key: &str, value: &str) -> Option<String> {
+    let (before, name) = key.split_once('/')?;
+    let kind = match before.strip_suffix(DOMAIN)? {
+        "" => None,
+        kind => Some(kind.strip_suffix('.')?),
+    };
+    match kind {
+        None if key != SWITCH => Some(format!("annotation {}: unknown; known is {SWITCH}", quoted(key))),
+        None if value != OFF && value != ON => {
+            Some(format!("annotation {SWITCH}: unknown value {}: write \"off\" or \"on\"", quoted(value)))
+        }
+        None => None,
+        Some(kind) if kind.parse::<ProbeKind>().is_err() => {
+            let kinds = ProbeKind::ALL.map(ProbeKind::as_str);
+            let meant = suggest::nearest(kind, &kinds).map_or_else(
+                || format!("known are {}", kinds.join(", ")),
+                |meant| format!("did you mean {meant:?}?"),
+            );
+            Some(format!("annotation {}: unknown probe type {}: {meant}", quoted(key), quoted(kind)))
+        }
+        Some(_) if name.is_empty() => Some(format!("annotation {}: names no container", quoted(key))),
+        Some(_) => None,
+    }
+}
+
+fn prefix(kind: ProbeKind) -> &'static str {
+    match kind {
+        ProbeKind::Startup => "startup.criprobe.dev/",
+        ProbeKind::Readiness => "readiness.criprobe.dev/",
+        ProbeKind::Liveness => "liveness.criprobe.dev/",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_probe_is_found_by_its_type_and_its_containers_exact_name() {
+        let annotations = map(&[
+            ("liveness.criprobe.dev/app", "a"),
+            ("liveness.criprobe.dev/app2", "b"),
+            ("readiness.criprobe.dev/app", "c"),
+            ("liveness.criprobe.devil/x", "d"),
+        ]);
+        for (kind, container, found) in [
+            (ProbeKind::Liveness, "app", Some("a")),
+            (ProbeKind::Liveness, "app2", Some("b")),
+            (ProbeKind::Liveness, "ap", None),
+            (ProbeKind::Liveness, "", None),
+            (ProbeKind::Liveness, "x", None),
+            (ProbeKind::Readiness, "app", Some("c")),
+            (ProbeKind::Startup, "app", None),
+        ] {
+            assert_eq!(probe(&annotations, kind, container), found, "{kind} {container}");
+        }
+    }
+
+    #[test]
+    fn only_off_turns_probes_off() {
+        for (value, off) in [("off", true), ("on", false), ("Off", false), ("false", false), ("", false)] {
+            assert_eq!(are_off(&map(&[("criprobe.dev/probes", value)])), off, "{value}");
+        }
+        assert!(!are_off(&BTreeMap::new()));
+    }
+
+    #[test]
+    fn what_we_do_not_know_under_our_domain_is_noted() {
+        for (key, value, noted) in [
+            ("liveness.criprobe.dev/app", "x", None),
+            ("criprobe.dev/probes", "off", None),
+            ("criprobe.dev/probes", "on", None),
+            ("example.org/probes", "x", None),
+            ("notcriprobe.dev/probes", "x", None),
+            ("criprobe.dev", "x", None),
+            (
+                "livenes.criprobe.dev/app",
+                "x",
+                Some(
+                    r#"annotation "livenes.criprobe.dev/app": unknown probe type "livenes": did you mean "liveness"?"#,
+                ),
+            ),
+            (
+                "foo.criprobe.dev/app",
+                "x",
+                Some(
+                    r#"annotation "foo.criprobe.dev/app": unknown probe type "foo": known are startup, readiness, liveness"#,
+                ),
+            ),
+            ("startup.criprobe.dev/", "x", Some(r#"annotation "startup.criprobe.dev/": names no container"#)),
+            (
+                "criprobe.dev/probe",
+                "off",
+                Some(r#"annotation "criprobe.dev/probe": unknown; known is criprobe.dev/probes"#),
+            ),
+            (
+                "criprobe.dev/probes",
+                "false",
+                Some(r#"annotation criprobe.dev/probes: unknown value "false": write "off" or "on""#),
+            ),
+        ] {
+            assert_eq!(notes(&map(&[(key, value)])), noted.map(String::from).as_slice(), "{key}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    ids::{ContainerId, PodUid, SandboxId},
+    inventory::view::{ContainerState, PodNetwork, PodView},
+};
+
+fn container(pod: &[(&str, &str)], own: &[(&str, &str)]) -> ContainerView {
+    let map = |pairs: &[(&str, &str)]| {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    };
+    ContainerView {
+        id: ContainerId::from("c1"),
+        name: "app".into(),
+        attempt: 0,
+        image: "busybox".into(),
+        state: ContainerState::Running,
+        created_at: None,
+        started_at: None,
+        labels: BTreeMap::new(),
+        annotations: map(own),
+        env: None,
+        pod: Arc::new(PodView {
+            sandbox_id: SandboxId::from("s1"),
+            uid: PodUid::from("u1"),
+            name: "web".into(),
+            namespace: "default".into(),
+            attempt: 0,
+            is_ready: true,
+            network: PodNetwork::Unknown,
+            labels: BTreeMap::new(),
+            annotations: map(pod),
+        }),
+    }
+}
+
+const TRUE: &str = "{exec: {command: ['true']}}";
+
+/// Type, source, handler or reason, and what it shadows, one line a probe.
+fn told(container: &ContainerView) -> Vec<String> {
+    plan(container)
+        .into_iter()
+        .map(|planned| {
+            let spec = match &planned.spec {
+                Ok(spec) => spec.handler.name().to_owned(),
+                Err(invalid) => format!("invalid {}: {invalid}", invalid.handler.unwrap_or("-")),
+            };
+            let source = planned.source.in_full();
+            format!("{} from {source}: {spec} shadows [{}]", planned.kind, planned.shadowed.join(", "))
+        })
+        .collect()
+}
+
+fn reason(value: &str) -> String {
+    let planned = plan(&container(&[("liveness.criprobe.dev/app", value)], &[])).remove(0);
+    planned.spec.unwrap_err().reason
+}
+
+#[test]
+fn probes_come_in_the_kubelets_order() {
+    let pod = [
+        ("liveness.criprobe.dev/app", TRUE),
+        ("readiness.criprobe.dev/app", TRUE),
+        ("startup.criprobe.dev/app", TRUE),
+    ];
+    assert_eq!(
+        told(&container(&pod, &[])),
+        [
+            "startup from pod annotation: exec shadows []",
+            "readiness from pod annotation: exec shadows []",
+            "liveness from pod annotation: exec shadows []",
+        ]
+    );
+}
+
+#[test]
+fn a_container_without_annotations_of_its_name_has_no_probes() {
+    assert_eq!(plan(&container(&[], &[])), []);
+    assert_eq!(plan(&container(&[("liveness.criprobe.dev/other", TRUE)], &[("app", "liveness")])), []);
+}
+
+#[test]
+fn the_containers_annotation_outranks_the_pods_even_where_it_is_bad() {
+    let pod = [("liveness.criprobe.dev/app", "{tcpSocket: {port: 80}}")];
+    let good = container(&pod, &[("liveness.criprobe.dev/app", TRUE)]);
+    assert_eq!(told(&good), ["liveness from container annotation: exec shadows [pod annotation]"]);
+    let bad = container(&pod, &[("liveness.criprobe.dev/app", "{exec: {}}")]);
+    assert_eq!(
+        told(&bad),
+        [
+            "liveness from container annotation: invalid exec: exec.command: Required value shadows [pod annotation]"
+        ]
+    );
+    assert_eq!(plan(&good)[0].source.to_string(), "annotation");
+}
+
+#[test]
+fn a_bad_probe_harms_no_other() {
+    let pod = [("liveness.criprobe.dev/app", "{"), ("readiness.criprobe.dev/app", TRUE)];
+    let told = told(&container(&pod, &[]));
+    assert_eq!(told[0], "readiness from pod annotation: exec shadows []");
+    assert!(
+        told[1].starts_with("liveness from pod annotation: invalid -: not valid YAML or JSON"),
+        "{}",
+        told[1]
+    );
+}
+
+#[test]
+fn the_switch_on_the_pod_turns_all_annotations_off() {
+    let pod = |value| [("criprobe.dev/probes", value), ("liveness.criprobe.dev/app", TRUE)];
+    let own = [("readiness.criprobe.dev/app", TRUE)];
+    assert_eq!(plan(&container(&pod("off"), &own)), []);
+    assert_eq!(plan(&container(&pod("on"), &own)).len(), 2);
+    assert_eq!(plan(&container(&[], &[own[0], ("criprobe.dev/probes", "off")])).len(), 1, "only on the pod");
+}
+
+#[test]
+fn the_reason_of_an_invalid_probe_is_one_line_for_people() {
+    insta::assert_snapshot!(reason(""), @"the annotation is empty: write a probe, such as {exec: {command: [cat, /tmp/healthy]}}");
+    insta::assert_snapshot!(reason("{exec: {command: [x]"), @"not valid YAML or JSON (line 1, column 8): unclosed bracket '{'");
+    insta::assert_snapshot!(reason("cat /tmp/healthy"), @r#"Invalid value: "cat /tmp/healthy": must be a map of keys and values"#);
+    insta::assert_snapshot!(reason("{exec: {command: [x]}, peroidSeconds: 5, successThreshold: 2}"), @r#"unknown key "peroidSeconds": did you mean "periodSeconds"?; successThreshold: Invalid value: 2: must be 1"#);
+    insta::assert_snapshot!(reason("{httpGet: {port: 80}}"), @"httpGet probes are not supported by this version of criprobe");
+    insta::assert_snapshot!(reason("{grpc: {port: 80}}"), @"grpc probes are not supported by this version of criprobe");
+    insta::assert_snapshot!(reason("{httpGet: {port: 0}}"), @"httpGet.port: Invalid value: 0: must be between 1 and 65535, inclusive");
+    insta::assert_snapshot!(reason("{tcpSocket: {port: 80, host: 10.0.0.1}}"), @"tcpSocket.host: Forbidden: another host than the pod needs the operator's allowance");
+    insta::assert_snapshot!(reason(&" ".repeat(16 * 1024 + 1)), @"16385 bytes are too long: at most 16384 are read");
+}
+
+#[test]
+fn an_annotation_of_just_16_kib_is_read() {
+    let mut value = TRUE.to_owned();
+    value.push_str(&" ".repeat(annotation::MAX_ANNOTATION - TRUE.len()));
+    assert_eq!(told(&container(&[("startup.criprobe.dev/app", &value)], &[])).len(), 1);
+    assert!(plan(&container(&[("startup.criprobe.dev/app", &value)], &[]))[0].spec.is_ok());
+}
+
+proptest! {
+    #[test]
+    fn any_annotation_gives_one_probe_that_is_valid_or_has_a_reason_in_one_line(
+        value in prop_oneof![any::<String>(), "[-{}\\[\\],:a-z0-9 \"\\n]{0,80}"],
+    ) {
+        let plan = plan(&container(&[("liveness.criprobe.dev/app", &value)], &[]));
+        prop_assert_eq!(plan.len(), 1);
+        if let Err(invalid) = &plan[0].spec {
+            prop_assert!(!invalid.reason.is_empty());
+            prop_assert!(!invalid.reason.chars().any(char::is_control), "{:?}", invalid.reason);
+        }
+    }
+}

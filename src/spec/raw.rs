@@ -1,0 +1,236 @@
+//! A probe as it was written: the keys of a Kubernetes v1 `Probe` and ours, each of the right type or reported.
+//! Never fills in a default and never judges a value; `validate` does.
+
+use crate::document::{
+    Node, Place,
+    fault::FieldError,
+    fields::{self, Field, Fields, NumberOrText},
+};
+
+/// Every key that a probe may have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RawProbe {
+    /// Where it starts.
+    pub place: Option<Place>,
+    /// `exec`.
+    pub exec: Field<RawExec>,
+    /// `httpGet`.
+    pub http_get: Field<RawHttpGet>,
+    /// `tcpSocket`.
+    pub tcp_socket: Field<RawTcpSocket>,
+    /// `grpc`.
+    pub grpc: Field<RawGrpc>,
+    /// `initialDelaySeconds`.
+    pub initial_delay_seconds: Field<i64>,
+    /// `timeoutSeconds`.
+    pub timeout_seconds: Field<i64>,
+    /// `periodSeconds`.
+    pub period_seconds: Field<i64>,
+    /// `successThreshold`.
+    pub success_threshold: Field<i64>,
+    /// `failureThreshold`.
+    pub failure_threshold: Field<i64>,
+    /// `terminationGracePeriodSeconds`.
+    pub termination_grace_period_seconds: Field<i64>,
+    /// `initialDelay`, ours.
+    pub initial_delay: Field<String>,
+    /// `timeout`, ours.
+    pub timeout: Field<String>,
+    /// `period`, ours.
+    pub period: Field<String>,
+    /// `onFailure`, ours.
+    pub on_failure: Field<String>,
+}
+
+/// A Kubernetes `ExecAction`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RawExec {
+    /// `command`.
+    pub command: Field<Vec<String>>,
+}
+
+/// A Kubernetes `HTTPGetAction`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RawHttpGet {
+    /// `path`.
+    pub path: Field<String>,
+    /// `port`.
+    pub port: Field<NumberOrText>,
+    /// `host`.
+    pub host: Field<String>,
+    /// `scheme`.
+    pub scheme: Field<String>,
+    /// `httpHeaders`.
+    pub http_headers: Field<Vec<RawHeader>>,
+}
+
+/// A Kubernetes `HTTPHeader`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RawHeader {
+    /// `name`.
+    pub name: Field<String>,
+    /// `value`.
+    pub value: Field<String>,
+    /// Where it starts.
+    pub place: Option<Place>,
+}
+
+/// A Kubernetes `TCPSocketAction`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RawTcpSocket {
+    /// `port`.
+    pub port: Field<NumberOrText>,
+    /// `host`.
+    pub host: Field<String>,
+}
+
+/// A Kubernetes `GRPCAction`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RawGrpc {
+    /// `port`.
+    pub port: Field<i64>,
+    /// `service`.
+    pub service: Field<String>,
+}
+
+impl RawProbe {
+    /// Reads a probe; fields that are unknown or of the wrong type are reported under `path`.
+    ///
+    /// Returns `None` where the node is no map, which is reported too.
+    pub fn read(node: &Node, path: &str, errors: &mut Vec<FieldError>) -> Option<Self> {
+        fields::read(node, path, errors, |probe| Self {
+            place: probe.place(),
+            exec: probe.map("exec", |exec| RawExec { command: exec.texts("command") }),
+            http_get: probe.map("httpGet", http_get),
+            tcp_socket: probe.map("tcpSocket", |socket| RawTcpSocket {
+                port: socket.number_or_text("port"),
+                host: socket.text("host"),
+            }),
+            grpc: probe
+                .map("grpc", |grpc| RawGrpc { port: grpc.integer("port"), service: grpc.text("service") }),
+            initial_delay_seconds: probe.integer("initialDelaySeconds"),
+            timeout_seconds: probe.integer("timeoutSeconds"),
+            period_seconds: probe.integer("periodSeconds"),
+            success_threshold: probe.integer("successThreshold"),
+            failure_threshold: probe.integer("failureThreshold"),
+            termination_grace_period_seconds: probe.integer("terminationGracePeriodSeconds"),
+            initial_delay: probe.text("initialDelay"),
+            timeout: probe.text("timeout"),
+            period: probe.text("period"),
+            on_failure: probe.text("onFailure"),
+        })
+    }
+
+    /// The first handler that is written, well or badly, in Kubernetes' order: how an invalid probe is listed.
+    pub fn handler(&self) -> Option<&'static str> {
+        [
+            (self.exec.is_absent(), "exec"),
+            (self.http_get.is_absent(), "httpGet"),
+            (self.tcp_socket.is_absent(), "tcpSocket"),
+            (self.grpc.is_absent(), "grpc"),
+        ]
+        .into_iter()
+        .find_map(|(is_absent, name)| (!is_absent).then_some(name))
+    }
+}
+
+fn http_get(http: &mut Fields<'_>) -> RawHttpGet {
+    RawHttpGet {
+        path: http.text("path"),
+        port: http.number_or_text("port"),
+        host: http.text("host"),
+        scheme: http.text("scheme"),
+        http_headers: http.maps("httpHeaders", |header| RawHeader {
+            place: header.place(),
+            name: header.text("name"),
+            value: header.text("value"),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::{fault, parse};
+
+    fn read(text: &str) -> (Option<RawProbe>, String) {
+        let mut errors = Vec::new();
+        let raw = RawProbe::read(&parse(text, 1 << 14).unwrap(), "", &mut errors);
+        (raw, fault::joined(&errors))
+    }
+
+    #[test]
+    fn a_key_of_the_wrong_type_is_told_with_what_to_write() {
+        for (text, told) in [
+            ("{exec: {command: cat}}", r#"exec.command: Invalid value: "cat": must be a list of strings"#),
+            (
+                "{exec: {command: [sleep, 10, true, [x]]}}",
+                "exec.command[1]: Invalid value: 10: must be a string: put it in quotes; \
+                 exec.command[2]: Invalid value: true: must be a string: put it in quotes; \
+                 exec.command[3]: Invalid value: a list: must be a string",
+            ),
+            ("{exec: cat}", r#"exec: Invalid value: "cat": must be a map of keys and values"#),
+            (
+                "{periodSeconds: '10'}",
+                r#"periodSeconds: Invalid value: "10": must be a whole number: write it without quotes"#,
+            ),
+            ("{periodSeconds: 10s}", r#"periodSeconds: Invalid value: "10s": must be a whole number"#),
+            ("{periodSeconds: 1.5}", "periodSeconds: Invalid value: 1.5: must be a whole number"),
+            ("{period: 10}", "period: Invalid value: 10: must be a string: put it in quotes"),
+            (
+                "{tcpSocket: {port: [80]}}",
+                "tcpSocket.port: Invalid value: a list: must be a whole number or a string",
+            ),
+            ("{grpc: {port: http}}", r#"grpc.port: Invalid value: "http": must be a whole number"#),
+            (
+                "{httpGet: {httpHeaders: [{name: 5}]}}",
+                "httpGet.httpHeaders[0].name: Invalid value: 5: must be a string: put it in quotes",
+            ),
+            (
+                "{httpGet: {httpHeaders: {name: x}}}",
+                "httpGet.httpHeaders: Invalid value: a map: must be a list of maps",
+            ),
+            ("[exec]", "Invalid value: a list: must be a map of keys and values"),
+            ("exec", r#"Invalid value: "exec": must be a map of keys and values"#),
+        ] {
+            assert_eq!(read(text).1, told, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_key_is_told_with_the_one_that_was_meant() {
+        for (text, told) in [
+            ("{periodSecond: 1}", r#"unknown key "periodSecond": did you mean "periodSeconds"?"#),
+            ("{Exec: {}}", r#"unknown key "Exec": did you mean "exec"?"#),
+            ("{exec: {cmd: [x]}}", r#"exec: unknown key "cmd": known are command"#),
+            (
+                "{tcpSocket: {prot: 1}, \"\\e[2J\": 2}",
+                "tcpSocket: unknown key \"prot\": did you mean \"port\"?; unknown key \"\\u{1b}[2J\": known are exec, \
+                 httpGet, tcpSocket, grpc, initialDelaySeconds, timeoutSeconds, periodSeconds, successThreshold, \
+                 failureThreshold, terminationGracePeriodSeconds, initialDelay, timeout, period, onFailure",
+            ),
+        ] {
+            assert_eq!(read(text).1, told, "{text}");
+        }
+    }
+
+    #[test]
+    fn null_is_as_if_the_key_were_not_there() {
+        let (raw, told) = read("{exec: null, httpGet: ~, periodSeconds: , onFailure: null}");
+        assert_eq!(told, "");
+        let raw = raw.unwrap();
+        assert!(raw.exec.is_absent() && raw.period_seconds.is_absent() && raw.handler().is_none());
+    }
+
+    #[test]
+    fn the_first_handler_names_the_probe_even_when_it_is_bad() {
+        for (text, handler) in [
+            ("{}", None),
+            ("{grpc: {port: 1}}", Some("grpc")),
+            ("{httpGet: {}, exec: 5}", Some("exec")),
+            ("{tcpSocket: {port: x}}", Some("tcpSocket")),
+        ] {
+            assert_eq!(read(text).0.unwrap().handler(), handler, "{text}");
+        }
+    }
+}

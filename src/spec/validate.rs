@@ -1,0 +1,205 @@
+//! A probe as written becomes a [`ProbeSpec`], or every error at once: Kubernetes' defaults, rules, paths and words,
+//! and the rules of our own keys. Never stops at the first error.
+//!
+//! Source of the rules: the Kubernetes API's defaulting and validation of `Probe`, as of 1.36.
+
+mod handler;
+
+use std::{fmt, time::Duration};
+
+use super::{OnFailure, ProbeSpec, raw::RawProbe};
+use crate::{
+    document::{
+        Place,
+        fault::{FieldError, quoted},
+        fields::Field,
+    },
+    duration,
+    ids::ProbeKind,
+};
+
+/// The shortest period; a shorter one is an error.
+pub const MIN_PERIOD: Duration = Duration::from_millis(100);
+
+/// The shortest timeout; a shorter one is an error.
+pub const MIN_TIMEOUT: Duration = Duration::from_millis(1);
+
+/// What Kubernetes' 32-bit seconds and thresholds hold; more is an error.
+const MAX_INT32: i64 = i32::MAX as i64;
+
+/// Checks a probe and fills in the defaults; `path` is where it stands, empty for an annotation.
+///
+/// # Errors
+/// `errors`, which is what reading it has found, and every rule that it breaks, in Kubernetes' order: handler, times,
+/// thresholds, grace period.
+pub fn validate(
+    raw: &RawProbe,
+    kind: ProbeKind,
+    path: &str,
+    errors: Vec<FieldError>,
+) -> Result<ProbeSpec, Vec<FieldError>> {
+    let mut check = Check { path, place: raw.place, errors };
+    let handler = check.handler(raw);
+    let initial_delay = check.time(&INITIAL_DELAY, &raw.initial_delay_seconds, &raw.initial_delay);
+    let timeout = check.time(&TIMEOUT, &raw.timeout_seconds, &raw.timeout);
+    let period = check.time(&PERIOD, &raw.period_seconds, &raw.period);
+    let success_threshold = check.count("successThreshold", &raw.success_threshold, 1);
+    let failure_threshold = check.count("failureThreshold", &raw.failure_threshold, 3);
+    let termination_grace = check.termination_grace(kind, &raw.termination_grace_period_seconds);
+    check.one_success(kind, &raw.success_threshold);
+    let on_failure = check.on_failure(kind, &raw.on_failure);
+    let Check { errors, .. } = check;
+    match handler {
+        Some(handler) if errors.is_empty() => Ok(ProbeSpec {
+            kind,
+            handler,
+            initial_delay,
+            timeout,
+            period,
+            success_threshold,
+            failure_threshold,
+            termination_grace,
+            on_failure,
+        }),
+        _ => Err(errors),
+    }
+}
+
+/// A time that may be written in whole seconds, as Kubernetes has it, or as a duration of ours.
+struct Time {
+    seconds: &'static str,
+    duration: &'static str,
+    /// For nothing, and for zero seconds.
+    default: Duration,
+    /// For our key; Kubernetes' zero is the default.
+    least: Duration,
+}
+
+const INITIAL_DELAY: Time = Time {
+    seconds: "initialDelaySeconds",
+    duration: "initialDelay",
+    default: Duration::ZERO,
+    least: Duration::ZERO,
+};
+const TIMEOUT: Time = Time {
+    seconds: "timeoutSeconds",
+    duration: "timeout",
+    default: Duration::from_secs(1),
+    least: MIN_TIMEOUT,
+};
+const PERIOD: Time = Time {
+    seconds: "periodSeconds",
+    duration: "period",
+    default: Duration::from_secs(10),
+    least: MIN_PERIOD,
+};
+
+struct Check<'a> {
+    path: &'a str,
+    place: Option<Place>,
+    errors: Vec<FieldError>,
+}
+
+impl Check<'_> {
+    fn time(&mut self, time: &Time, seconds: &Field<i64>, duration: &Field<String>) -> Duration {
+        if !seconds.is_absent() && !duration.is_absent() {
+            let detail = format!("may not be set together with {}", time.seconds);
+            self.errors.push(FieldError::forbidden(self.at(time.duration), duration.place(), &detail));
+        }
+        self.in_bounds(time.seconds, seconds);
+        let written = match duration.value() {
+            Some(text) => self.duration(time, text, duration.place()),
+            None => seconds
+                .value()
+                .and_then(|s| u64::try_from(*s).ok())
+                .filter(|s| *s > 0)
+                .map(Duration::from_secs),
+        };
+        written.unwrap_or(time.default)
+    }
+
+    fn duration(&mut self, time: &Time, text: &str, place: Option<Place>) -> Option<Duration> {
+        let detail = match duration::parse(text) {
+            Err(error) => error.to_string(),
+            Ok(value) if value < time.least => {
+                format!("must be at least {}", duration::GoDuration(time.least))
+            }
+            Ok(value) if value.as_secs() > i32::MAX as u64 => {
+                format!("must be at most {MAX_INT32} seconds")
+            }
+            Ok(value) => return Some(value),
+        };
+        self.invalid(time.duration, place, quoted(text), &detail);
+        None
+    }
+
+    /// A threshold; zero is the default. What is out of bounds is reported, and never used.
+    fn count(&mut self, name: &str, field: &Field<i64>, default: u32) -> u32 {
+        self.in_bounds(name, field);
+        field
+            .value()
+            .and_then(|value| u32::try_from(*value).ok())
+            .filter(|value| *value > 0)
+            .unwrap_or(default)
+    }
+
+    fn in_bounds(&mut self, name: &str, field: &Field<i64>) {
+        match field.value() {
+            Some(value) if *value < 0 => {
+                self.invalid(name, field.place(), value, "must be greater than or equal to 0");
+            }
+            Some(value) if *value > MAX_INT32 => {
+                self.invalid(name, field.place(), value, "must be less than or equal to 2147483647");
+            }
+            Some(_) | None => {}
+        }
+    }
+
+    fn one_success(&mut self, kind: ProbeKind, field: &Field<i64>) {
+        match (kind, field.value()) {
+            (ProbeKind::Liveness | ProbeKind::Startup, Some(value)) if !matches!(value, 0 | 1) => {
+                self.invalid("successThreshold", field.place(), value, "must be 1");
+            }
+            (ProbeKind::Liveness | ProbeKind::Startup | ProbeKind::Readiness, _) => {}
+        }
+    }
+
+    fn termination_grace(&mut self, kind: ProbeKind, field: &Field<i64>) -> Option<Duration> {
+        let name = "terminationGracePeriodSeconds";
+        let value = *field.value()?;
+        if value <= 0 {
+            self.invalid(name, field.place(), value, "must be greater than 0");
+        }
+        if kind == ProbeKind::Readiness {
+            self.invalid(name, field.place(), value, "must not be set for readinessProbes");
+        }
+        u64::try_from(value).ok().map(Duration::from_secs)
+    }
+
+    fn on_failure(&mut self, kind: ProbeKind, field: &Field<String>) -> OnFailure {
+        let Some(text) = field.value() else { return OnFailure::default() };
+        let path = self.at("onFailure");
+        if kind == ProbeKind::Readiness {
+            let detail = "may not be set for readiness probes: they only report";
+            self.errors.push(FieldError::forbidden(path, field.place(), detail));
+            return OnFailure::default();
+        }
+        let all = [OnFailure::Report, OnFailure::Stop, OnFailure::Restart];
+        all.into_iter().find(|one| one.as_str() == text).unwrap_or_else(|| {
+            let supported = all.map(OnFailure::as_str);
+            self.errors.push(FieldError::unsupported(path, field.place(), text, &supported));
+            OnFailure::default()
+        })
+    }
+
+    fn invalid(&mut self, name: &str, place: Option<Place>, value: impl fmt::Display, detail: &str) {
+        self.errors.push(FieldError::invalid(self.at(name), place, value, detail));
+    }
+
+    fn at(&self, name: &str) -> String {
+        if self.path.is_empty() { name.into() } else { format!("{}.{name}", self.path) }
+    }
+}
+
+#[cfg(test)]
+mod tests;
