@@ -7,3 +7,4 @@ pub mod ids;
 pub mod inventory;
 pub mod proto;
 pub mod spec;
+pub mod tap;
