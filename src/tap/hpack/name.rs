@@ -1,0 +1,67 @@
+//! The header names that calls are read from, told apart without undoing Huffman coding.
+
+use super::{Text, huffman};
+
+/// A header name of interest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Name {
+    /// `:path`: the service and method of a call.
+    Path,
+    /// `:status`: the HTTP status of an answer.
+    Status,
+    /// `grpc-status`: how a call ended.
+    GrpcStatus,
+    /// `grpc-message`: why it did, percent-encoded.
+    GrpcMessage,
+    /// `grpc-encoding`: how messages are compressed.
+    GrpcEncoding,
+    /// `traceparent`: the caller's trace (W3C Trace Context).
+    Traceparent,
+    /// `user-agent`: what the caller says it is.
+    UserAgent,
+    /// `content-type`: `application/grpc` for a call.
+    ContentType,
+    /// Any other.
+    Other,
+}
+
+/// The longest Huffman form of a name below, in octets.
+const LONGEST_CODED: usize = 12;
+
+/// A name and its Huffman form. A string has one such form only, so names compare without decoding.
+struct Known {
+    name: Name,
+    plain: &'static [u8],
+    coded: [u8; LONGEST_CODED],
+    coded_length: usize,
+}
+
+impl Known {
+    const fn new(name: Name, plain: &'static [u8]) -> Self {
+        let (coded, coded_length) = huffman::encode(plain);
+        Self { name, plain, coded, coded_length }
+    }
+}
+
+static KNOWN: [Known; 8] = [
+    Known::new(Name::Path, b":path"),
+    Known::new(Name::Status, b":status"),
+    Known::new(Name::GrpcStatus, b"grpc-status"),
+    Known::new(Name::GrpcMessage, b"grpc-message"),
+    Known::new(Name::GrpcEncoding, b"grpc-encoding"),
+    Known::new(Name::Traceparent, b"traceparent"),
+    Known::new(Name::UserAgent, b"user-agent"),
+    Known::new(Name::ContentType, b"content-type"),
+];
+
+impl Name {
+    pub(super) fn of(text: Text<'_>) -> Self {
+        let (octets, is_coded) = text.parts();
+        let known = if is_coded {
+            KNOWN.iter().find(|known| &known.coded[..known.coded_length] == octets)
+        } else {
+            KNOWN.iter().find(|known| known.plain == octets)
+        };
+        known.map_or(Self::Other, |known| known.name)
+    }
+}

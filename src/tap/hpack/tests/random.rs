@@ -1,0 +1,120 @@
+//! Properties: random octets never panic, random field lists come out as they went in, and a second implementation
+//! agrees.
+
+use proptest::{collection::vec, prelude::*, sample::select};
+
+use super::{
+    super::*,
+    Fields, decode,
+    encoder::{Choice, Encoder},
+    table,
+};
+
+fn static_table() -> Fields {
+    STATIC_TABLE.iter().map(|entry| super::texts(entry.field()).unwrap()).collect()
+}
+
+/// Few enough names that fields meet again.
+fn name() -> impl Strategy<Value = Vec<u8>> {
+    let known = [":path", ":status", "grpc-timeout", "grpc-status", "cookie", "x-a", "x-b", ""];
+    prop_oneof![
+        6 => select(known.map(|name| name.as_bytes().to_vec()).to_vec()),
+        1 => vec(any::<u8>(), 0..40),
+    ]
+}
+
+fn value() -> impl Strategy<Value = Vec<u8>> {
+    let known = ["/", "/runtime.v1.RuntimeService/Version", "200", "0", "119999999u", ""];
+    prop_oneof![
+        6 => select(known.map(|value| value.as_bytes().to_vec()).to_vec()),
+        2 => vec(any::<u8>(), 0..60),
+        1 => vec(any::<u8>(), 900..1500),
+    ]
+}
+
+fn choice() -> impl Strategy<Value = Choice> {
+    (any::<bool>(), 0..3_u8, any::<bool>(), any::<bool>()).prop_map(
+        |(use_index, form, code_name, code_value)| Choice { use_index, form, code_name, code_value },
+    )
+}
+
+type Block = (Vec<u32>, Vec<(Vec<u8>, Vec<u8>, Choice)>);
+
+fn block() -> impl Strategy<Value = Block> {
+    let capacities = prop_oneof![8 => Just(vec![]), 1 => vec(0..4097_u32, 1..3)];
+    (capacities, vec((name(), value(), choice()), 1..12))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn what_was_encoded_in_any_way_comes_out(blocks in vec(block(), 1..20)) {
+        let mut encoder = Encoder::new(static_table());
+        let mut ours = Decoder::new();
+        let mut theirs = loona_hpack::Decoder::new();
+        for (capacities, fields) in blocks {
+            let mut octets = Vec::new();
+            for capacity in capacities {
+                encoder.resize(capacity, &mut octets);
+            }
+            for (name, value, choice) in &fields {
+                encoder.field(name, value, *choice, &mut octets);
+            }
+            let fields: Fields = fields.into_iter().map(|(name, value, _)| (name, value)).collect();
+            prop_assert_eq!(&decode(&mut ours, &octets).unwrap(), &fields);
+            prop_assert_eq!(&theirs.decode(&octets).unwrap(), &fields);
+            prop_assert_eq!(table(&ours), encoder.table());
+            prop_assert_eq!(ours.table.size(), encoder.size());
+        }
+    }
+
+    #[test]
+    fn what_a_second_implementation_encodes_comes_out(blocks in vec(vec((name(), value()), 0..12), 1..20)) {
+        let mut theirs = loona_hpack::Encoder::new();
+        let mut ours = Decoder::new();
+        for fields in blocks {
+            let octets = theirs.encode(fields.iter().map(|(name, value)| (&name[..], &value[..])));
+            prop_assert_eq!(decode(&mut ours, &octets).unwrap(), fields);
+        }
+    }
+
+    #[test]
+    fn random_octets_never_panic(blocks in vec(vec(any::<u8>(), 0..200), 1..20), limit in any::<u32>()) {
+        let mut decoder = Decoder::new();
+        decoder.set_limit(limit);
+        for block in blocks {
+            // Going on after an error is of no use, but of no harm either.
+            let _ = decode(&mut decoder, &block);
+            prop_assert!(decoder.table.size() <= MAX_TABLE as usize);
+        }
+    }
+
+    #[test]
+    fn a_cut_or_altered_block_never_panics(
+        fields in vec((name(), value(), choice()), 1..12),
+        at in any::<prop::sample::Index>(),
+        octet in any::<u8>(),
+    ) {
+        let mut octets = Vec::new();
+        let mut encoder = Encoder::new(static_table());
+        for (name, value, choice) in fields {
+            encoder.field(&name, &value, choice, &mut octets);
+        }
+        let at = at.index(octets.len());
+        let _ = decode(&mut Decoder::new(), &octets[..at]);
+        octets[at] = octet;
+        let _ = decode(&mut Decoder::new(), &octets);
+    }
+
+    #[test]
+    fn both_implementations_find_the_same_strings_well_formed(coded in vec(any::<u8>(), 0..12)) {
+        let mut ours = Vec::new();
+        let outcome = huffman::decode_within(&coded, usize::MAX, &mut ours);
+        let theirs = loona_hpack::huffman::HuffmanDecoder::new().decode(&coded);
+        prop_assert_eq!(outcome.is_ok(), theirs.is_ok(), "{:?}", theirs);
+        if let Ok(theirs) = theirs {
+            prop_assert_eq!(ours, theirs);
+        }
+    }
+}
