@@ -2,6 +2,7 @@
 //!
 //! The modules stand in reading order; each uses those above it. `ARCHITECTURE.md` draws the picture.
 
+pub mod cli;
 pub mod clock;
 pub mod ids;
 pub mod inventory;
