@@ -70,7 +70,8 @@ fn frame(probes: &[ProbeView], screen: Screen, height: usize) -> Vec<String> {
     if lines.len() > room {
         let hidden = lines.len() - room + 1;
         lines.truncate(room - 1);
-        lines.push(format!("… {hidden} more lines: narrow it with -n, --pod, --type"));
+        let hint = format!("… {hidden} more lines: narrow it with -n, --pod, --type");
+        lines.push(fit(&hint, screen.width));
     }
     lines
 }

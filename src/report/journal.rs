@@ -26,7 +26,7 @@ struct Shared<T> {
 /// 1,024 records: how far a follower may fall behind. One further behind loses the oldest, and is told how many.
 const BACKLOG: usize = 1_024;
 
-impl<T: Clone + Send + Sync> Journal<T> {
+impl<T: Send + Sync> Journal<T> {
     /// An empty journal that keeps the newest `capacity` records.
     pub fn new(capacity: usize) -> Self {
         let kept = Mutex::new(VecDeque::new());
@@ -89,7 +89,7 @@ pub enum Entry<T> {
     Missed(u64),
 }
 
-impl<T: Clone + Send + Sync> Follower<T> {
+impl<T: Send + Sync> Follower<T> {
     /// Waits for the next entry; `None` when the journal is gone. Loses nothing when it is cancelled.
     pub async fn next(&mut self) -> Option<Entry<T>> {
         match self.live.recv().await {

@@ -33,7 +33,7 @@ const PIECE: usize = 64;
 /// where its reader is too slow, a line `{"missed":N}` stands for what it lost (before any filter).
 pub(super) fn respond<T, F>(journal: &Journal<T>, window: Window<F>, drained: CancellationToken) -> Response
 where
-    T: Serialize + Clone + Send + Sync + 'static,
+    T: Serialize + Send + Sync + 'static,
     F: Fn(&T) -> bool + Send + 'static,
 {
     let (mut kept, follower) = journal.follow_after(usize::MAX);
