@@ -2,6 +2,7 @@
 //!
 //! The modules stand in reading order; each uses those above it. `ARCHITECTURE.md` draws the picture.
 
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod document;
@@ -12,6 +13,7 @@ pub mod listen;
 pub mod peer;
 pub mod proto;
 pub mod relay;
+pub mod report;
 pub mod runtime;
 pub mod spec;
 pub mod tap;

@@ -1,0 +1,24 @@
+//! `criprobe demo`: its flags, as given.
+
+use std::{path::PathBuf, time::Duration};
+
+/// Flags of the demo.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct DemoArgs {
+    /// Use this runtime and its real containers instead of the embedded one
+    #[arg(long, value_name = "URL")]
+    pub runtime: Option<String>,
+    /// End by itself after this time: 20s, 5m [default: until Ctrl-C]
+    #[arg(long = "for", value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub duration: Option<Duration>,
+    /// Keep sockets and containers here [default: a temporary folder, removed at the end]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  criprobe demo
+  criprobe demo --for 20s
+  criprobe demo --runtime unix:///run/containerd/containerd.sock    needs root";

@@ -1,0 +1,93 @@
+//! `criprobe events`: what happened, a line each.
+
+use super::{
+    Context, Error, Exit,
+    format::Format,
+    screen::{Paint, Screen},
+    select::Select,
+    trace::{Row, tell},
+};
+use crate::{
+    clock,
+    report::{
+        filter::EventFilter,
+        view::{EventType, EventView},
+    },
+};
+
+/// Flags of the verb.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct EventsArgs {
+    #[command(flatten)]
+    select: Select,
+    /// Only the newest N of those that are kept
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    last: Option<usize>,
+    /// After those that are kept, stay and print new ones
+    #[arg(short, long)]
+    follow: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  criprobe events                       those that are kept
+  criprobe events -n shop --follow      those, and new ones as they come
+  criprobe events -o json | jq -r .message";
+
+impl EventsArgs {
+    pub(super) async fn run(self, context: &Context) -> Result<Exit, Error> {
+        let Select { namespace, pod, container } = self.select;
+        let last = self.last.or(Some(usize::MAX));
+        let filter = EventFilter { namespace, pod, container, last, follow: self.follow };
+        let path = format!("/v1/events{}", filter.to_query());
+        tell(context, &path, self.follow, |event, screen| line(event, screen, context.format == Format::Wide))
+            .await
+    }
+}
+
+/// One event as a line; cut to the screen's width unless it `is_wide`.
+fn line(event: &EventView, screen: Screen, is_wide: bool) -> String {
+    let paint = match event.kind {
+        EventType::Normal => Paint::Plain,
+        EventType::Warning => Paint::Doubtful,
+    };
+    let mut line = Row::new(screen, is_wide);
+    line.column(&clock::rfc3339(event.at.0), 0, Paint::Faint);
+    line.column(event.kind.as_str(), 7, paint);
+    line.column(&event.reason, 9, paint);
+    let mut about = format!("{}/{}", event.namespace, event.pod);
+    for part in [&event.container, &event.probe].into_iter().filter(|part| !part.is_empty()) {
+        about = format!("{about}/{part}");
+    }
+    line.column(&about, 0, Paint::Plain);
+    line.column(event.message.trim_end(), 0, Paint::Plain);
+    if is_wide {
+        line.column(&event.pod_uid, 0, Paint::Faint);
+        line.column(&event.container_id, 0, Paint::Faint);
+    }
+    line.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::view::sample;
+
+    #[test]
+    fn lines_look_like_this() {
+        let normal = EventView {
+            kind: EventType::Normal,
+            reason: "Healthy".to_owned(),
+            message: "a\n\u{1b}[2Jb".to_owned(),
+            probe: String::new(),
+            ..sample::event()
+        };
+        let lines = [sample::event(), normal].map(|event| {
+            let cut = line(&event, Screen::plain(90), false);
+            assert!(crate::cli::screen::width_of(&cut) <= 90);
+            cut + "\n" + &line(&event, Screen::plain(90), true) + "\n"
+        });
+        insta::assert_snapshot!("events", lines.concat());
+    }
+}

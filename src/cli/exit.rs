@@ -1,0 +1,41 @@
+//! The exit codes, all in one place.
+
+use std::{fmt, io::Write, process::ExitCode};
+
+use crate::report::printable::printable;
+
+/// How the program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// All is well.
+    Fine,
+    /// A probe is failing, or the daemon failed.
+    Failed,
+    /// The arguments are wrong.
+    Usage,
+    /// The daemon cannot be reached.
+    Unreachable,
+    /// The configuration is wrong; `EX_CONFIG` of sysexits.h.
+    Configuration,
+}
+
+impl Exit {
+    /// Says why on standard error, in one line: `criprobe: REASON`.
+    pub fn because(self, reason: &impl fmt::Display) -> Self {
+        // Nobody hears it: the exit code says it, too.
+        let _ = writeln!(std::io::stderr(), "criprobe: {}", printable(&reason.to_string()));
+        self
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(match exit {
+            Exit::Fine => 0,
+            Exit::Failed => 1,
+            Exit::Usage => 2,
+            Exit::Unreachable => 3,
+            Exit::Configuration => 78,
+        })
+    }
+}

@@ -1,0 +1,286 @@
+//! `criprobe probes`: a table of probes, or what machines want of them.
+
+use std::time::SystemTime;
+
+use super::{
+    Context, Error, Exit,
+    format::{self, Format},
+    screen::{Paint, print},
+    select::Select,
+    span::{age, configured, measured},
+    table::{Cell, Column, Table, Tight},
+    watch,
+};
+use crate::{
+    clock,
+    report::{
+        filter::{Glob, ProbeFilter},
+        view::{Attempt, Outcome, Phase, ProbeView, State},
+    },
+};
+
+/// Flags of the verb.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ProbesArgs {
+    #[command(flatten)]
+    select: Select,
+    /// Only of this type: startup, readiness, liveness, observed-N
+    #[arg(long = "type", value_name = "TYPE", value_parser = kind)]
+    kind: Option<Glob>,
+    /// Stay, and show changes: redrawn in place on a terminal, a line each elsewhere
+    #[arg(short, long)]
+    watch: bool,
+    /// Exit 1 if any of them is failing
+    #[arg(long, conflicts_with = "watch")]
+    check: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  criprobe probes                                 all of them
+  criprobe probes -n shop --type liveness -w      live
+  criprobe probes --pod web-0 --check && echo ok  in a script
+  criprobe probes -o json | jq '.[] | select(.state == \"failure\") | .id'
+
+STATE is the verdict after thresholds. PHASE is what the probe is doing: waiting (no running
+container, start delay, startup gate), probing, held (a verdict fell; waits for a new container),
+paused, invalid, stopped. RUN counts results of one kind in a row, LAST is the newest attempt,
+AGE is since the last change. A narrow terminal shows fewer columns, -o wide shows more.";
+
+/// 60 columns of an output, even where nothing else is cut.
+const OUTPUT_WIDTH: usize = 60;
+
+impl ProbesArgs {
+    pub(super) async fn run(self, context: &Context) -> Result<Exit, Error> {
+        let Select { namespace, pod, container } = self.select;
+        let filter = ProbeFilter { namespace, pod, container, kind: self.kind };
+        let path = format!("/v1/probes{}", filter.to_query());
+        if self.watch {
+            return watch::run(context, &path).await;
+        }
+        let probes: Vec<ProbeView> = context.client.get(&path).await?;
+        print(&render(&probes, context, clock::wall()))?;
+        Ok(if self.check { check(&probes) } else { Exit::Fine })
+    }
+}
+
+/// Names those that are failing, where somebody asked whether any is.
+fn check(probes: &[ProbeView]) -> Exit {
+    let failing: Vec<_> = probes.iter().filter(|probe| probe.is_failing()).map(|probe| &*probe.id).collect();
+    if failing.is_empty() {
+        return Exit::Fine;
+    }
+    let verb = if failing.len() == 1 { "probe is" } else { "probes are" };
+    Exit::Failed.because(&format_args!("{} {verb} failing: {}", failing.len(), failing.join(", ")))
+}
+
+fn render(probes: &[ProbeView], context: &Context, now: SystemTime) -> String {
+    match context.format {
+        Format::Json => format::json(&probes),
+        Format::Yaml => format::yaml(&probes),
+        Format::Table | Format::Wide if probes.is_empty() => "no probes\n".to_owned(),
+        Format::Table => lines(&table(probes, now).render(context.screen, Some(context.screen.width))),
+        Format::Wide => lines(&wide(probes, now).render(context.screen, None)),
+    }
+}
+
+fn lines(lines: &[String]) -> String {
+    lines.join("\n") + "\n"
+}
+
+/// What fits a terminal: a row a probe, and a line below those that need explaining.
+pub(crate) fn table(probes: &[ProbeView], now: SystemTime) -> Table {
+    let mut table = Table::new(COLUMNS.to_vec());
+    for probe in probes {
+        table.row(cells(probe, now));
+        if needs_explaining(probe) {
+            table.note(Cell::new(&explanation(probe), Paint::Faint));
+        }
+    }
+    table
+}
+
+const COLUMNS: [Column; 9] = [
+    Column { name: "NAMESPACE/POD", tight: Tight::Shrinks },
+    Column { name: "CONTAINER", tight: Tight::Shrinks },
+    Column { name: "TYPE", tight: Tight::Stays },
+    Column { name: "HANDLER", tight: Tight::GoesFirst },
+    Column { name: "STATE", tight: Tight::Stays },
+    Column { name: "PHASE", tight: Tight::Stays },
+    Column { name: "RUN", tight: Tight::GoesLast },
+    Column { name: "LAST", tight: Tight::GoesLast },
+    Column { name: "AGE", tight: Tight::GoesLast },
+];
+
+/// All of it, a row a probe.
+fn wide(probes: &[ProbeView], now: SystemTime) -> Table {
+    let more = ["SOURCE", "PERIOD", "ON-FAILURE", "ATTEMPT", "CONTAINER-ID", "COUNTS", "REASON", "OUTPUT"];
+    let more = more.map(|name| Column { name, tight: Tight::Stays });
+    let mut table = Table::new(COLUMNS.into_iter().chain(more).collect());
+    for probe in probes {
+        let mut row = cells(probe, now);
+        let counts = &probe.counts;
+        row.extend([
+            Cell::from(&*probe.source),
+            configured(probe.period_seconds.0).into(),
+            (&*probe.on_failure).into(),
+            probe.attempt.to_string().into(),
+            probe.container_id.chars().take(13).collect::<String>().into(),
+            format!("{}/{}/{}/{}", counts.success, counts.warning, counts.failure, counts.error).into(),
+            (&*probe.reason).into(),
+            super::screen::fit(last_output(probe), OUTPUT_WIDTH).into(),
+        ]);
+        table.row(row);
+    }
+    table
+}
+
+fn cells(probe: &ProbeView, now: SystemTime) -> Vec<Cell> {
+    let run = match (probe.run.count, probe.run.result == probe.state) {
+        (0, _) => String::new(),
+        (count, true) => count.to_string(),
+        (count, false) => format!("{} {count}", probe.run.result.as_str()),
+    };
+    vec![
+        format!("{}/{}", probe.namespace, probe.pod).into(),
+        (&*probe.container).into(),
+        (&*probe.kind).into(),
+        (&*probe.handler).into(),
+        Cell::new(probe.state.as_str(), state_paint(probe.state)),
+        Cell::new(probe.phase.as_str(), phase_paint(probe.phase)),
+        run.into(),
+        probe.last.as_ref().map_or_else(|| "".into(), last),
+        age(probe.since.0, now).into(),
+    ]
+}
+
+fn last(last: &Attempt) -> Cell {
+    let paint = match last.result {
+        Outcome::Success => Paint::Plain,
+        Outcome::Warning | Outcome::Error => Paint::Doubtful,
+        Outcome::Failure => Paint::Bad,
+    };
+    Cell::new(&format!("{} {}", last.result.as_str(), measured(last.duration_seconds.0)), paint)
+}
+
+/// Whether the row alone leaves a person wondering: a bad verdict, a wrong definition, an attempt that went wrong.
+fn needs_explaining(probe: &ProbeView) -> bool {
+    let is_bad = probe.state == State::Failure
+        || probe.phase == Phase::Invalid
+        || probe.last.as_ref().is_some_and(|last| last.result != Outcome::Success);
+    is_bad && !explanation(probe).is_empty()
+}
+
+/// The reason, and what the last attempt said.
+fn explanation(probe: &ProbeView) -> String {
+    let output = last_output(probe);
+    match (&*probe.reason, output) {
+        (reason, "") => reason.to_owned(),
+        ("", output) => output.to_owned(),
+        (reason, output) if reason.contains(output) => reason.to_owned(),
+        (reason, output) => format!("{reason}: {output}"),
+    }
+}
+
+fn last_output(probe: &ProbeView) -> &str {
+    probe.last.as_ref().map_or("", |last| last.output.trim())
+}
+
+pub(super) fn state_paint(state: State) -> Paint {
+    match state {
+        State::Success => Paint::Good,
+        State::Failure => Paint::Bad,
+        State::Unknown => Paint::Doubtful,
+    }
+}
+
+fn phase_paint(phase: Phase) -> Paint {
+    match phase {
+        Phase::Probing => Paint::Plain,
+        Phase::Waiting | Phase::Stopped => Paint::Faint,
+        Phase::Held | Phase::Paused => Paint::Doubtful,
+        Phase::Invalid => Paint::Bad,
+    }
+}
+
+/// The type of a probe, as it can be asked for.
+fn kind(text: &str) -> Result<Glob, String> {
+    let is_known = text.parse::<crate::ids::ProbeKind>().is_ok();
+    let observed = text.strip_prefix("observed-").or_else(|| text.strip_prefix("observed"));
+    let is_observed = observed.is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '*'));
+    if is_known || is_observed {
+        return Ok(text.into());
+    }
+    Err("one of startup, readiness, liveness, observed-N".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        cli::{client::Client, endpoint::Endpoint, screen::Screen},
+        report::view::{Attempt, Run, Seconds, sample},
+    };
+
+    fn probes() -> Vec<ProbeView> {
+        let mut erring = sample::named_probe("default", "web", "app", "startup");
+        erring.handler = "tcpSocket".to_owned();
+        erring.run = Run { result: State::Failure, count: 2 };
+        erring.last = Some(Attempt {
+            result: Outcome::Error,
+            exit_code: None,
+            output: "runtime did not answer".to_owned(),
+            duration_seconds: Seconds(std::time::Duration::from_millis(6_012)),
+            ..sample::probe().last.unwrap()
+        });
+        vec![sample::failing_probe(), erring, sample::probe(), sample::invalid_probe()]
+    }
+
+    fn shown(format: Format, width: usize) -> String {
+        let client = Client::new(Endpoint::default());
+        let context = Context { client, format, screen: Screen::plain(width) };
+        render(&probes(), &context, sample::at(125_000).0)
+    }
+
+    #[tokio::test]
+    async fn tables_look_like_this() {
+        insta::assert_snapshot!("probes_100", shown(Format::Table, 100));
+        insta::assert_snapshot!("probes_60", shown(Format::Table, 60));
+        insta::assert_snapshot!("probes_wide", shown(Format::Wide, 60));
+        insta::assert_snapshot!("probes_yaml", shown(Format::Yaml, 60));
+    }
+
+    #[tokio::test]
+    async fn tables_fit_and_hold_nothing_that_steers() {
+        for width in 40..130 {
+            for line in shown(Format::Table, width).lines() {
+                assert!(crate::cli::screen::width_of(line) <= width, "{width}: {line}");
+                assert!(!line.contains('\u{1b}'));
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn json_is_an_array_of_probes() {
+        let back: Vec<ProbeView> = serde_json::from_str(&shown(Format::Json, 100)).unwrap();
+        assert_eq!(back, probes());
+    }
+
+    #[test]
+    fn a_check_fails_on_a_verdict_of_failure_only() {
+        assert_eq!(check(&[]), Exit::Fine);
+        assert_eq!(check(&[sample::probe(), sample::invalid_probe()]), Exit::Fine);
+        assert_eq!(check(&probes()), Exit::Failed);
+    }
+
+    #[test]
+    fn types_are_those_that_there_are() {
+        for text in ["startup", "readiness", "liveness", "observed-1", "observed-*", "observed*"] {
+            assert!(kind(text).is_ok(), "{text}");
+        }
+        for text in ["", "livenes", "Liveness", "observed-x"] {
+            assert!(kind(text).is_err(), "{text}");
+        }
+    }
+}

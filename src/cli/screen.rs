@@ -1,0 +1,190 @@
+//! What we print on: how wide, whether it is a terminal, whether in colour. The one place that decides.
+
+use std::{
+    env,
+    io::{self, IsTerminal, Write},
+};
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use crate::report::printable::printable;
+
+/// What we print on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Screen {
+    /// Columns that a line may take.
+    pub(crate) width: usize,
+    /// Lines that fit, on a terminal whose cursor can be moved; elsewhere nothing can be redrawn.
+    pub(crate) height: Option<usize>,
+    /// Whether to colour.
+    pub(crate) is_coloured: bool,
+}
+
+/// 100 columns where the terminal's width is not known, or there is no terminal.
+const WIDTH: usize = 100;
+
+/// 40 columns: below that a table tells nothing, and a narrower terminal wraps.
+const MIN_WIDTH: usize = 40;
+
+/// What a piece of text means, as a colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) enum Paint {
+    /// As it is.
+    #[default]
+    Plain,
+    /// All is well.
+    Good,
+    /// Somebody should look.
+    Bad,
+    /// Not sure.
+    Doubtful,
+    /// Less important.
+    Faint,
+}
+
+impl Screen {
+    /// Standard output, as the terminal, `COLUMNS`, `NO_COLOR` and `TERM` say.
+    pub(crate) fn of_stdout() -> Self {
+        let stdout = io::stdout();
+        let is_terminal = stdout.is_terminal();
+        let size = is_terminal.then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten();
+        let size = size.map(|size| (usize::from(size.ws_col), usize::from(size.ws_row)));
+        Self::new(size, is_terminal, |name| env::var(name).ok().filter(|value| !value.is_empty()))
+    }
+
+    /// From a terminal's columns and lines (0 where it does not know them), and the environment.
+    fn new(size: Option<(usize, usize)>, is_terminal: bool, var: impl Fn(&str) -> Option<String>) -> Self {
+        let is_capable = is_terminal && var("TERM").is_none_or(|term| term != "dumb");
+        let given = var("COLUMNS").and_then(|columns| columns.parse().ok());
+        let columns = given.or(size.map(|(columns, _)| columns)).filter(|&columns| columns > 0);
+        Self {
+            width: columns.unwrap_or(WIDTH).max(MIN_WIDTH),
+            height: size.map(|(_, lines)| lines).filter(|&lines| is_capable && lines > 1),
+            is_coloured: is_capable && var("NO_COLOR").is_none(),
+        }
+    }
+
+    /// The text in the colour of its meaning.
+    pub(crate) fn paint(self, text: &str, paint: Paint) -> String {
+        let code = match paint {
+            Paint::Plain => return text.to_owned(),
+            Paint::Good => "32",
+            Paint::Bad => "31",
+            Paint::Doubtful => "33",
+            Paint::Faint => "2",
+        };
+        if self.is_coloured && !text.is_empty() {
+            format!("\u{1b}[{code}m{text}\u{1b}[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+/// The columns that a text takes.
+pub(crate) fn width_of(text: &str) -> usize {
+    text.width()
+}
+
+/// The text in at most `width` columns; where it is cut, its last column is `…`. Controls are escaped.
+pub(crate) fn fit(text: &str, width: usize) -> String {
+    let text = printable(text);
+    if width_of(&text) <= width {
+        return text.into_owned();
+    }
+    let mut left = width.saturating_sub(1);
+    let mut cut = String::new();
+    for character in text.chars() {
+        let columns = character.width().unwrap_or(0);
+        if columns > left {
+            break;
+        }
+        left -= columns;
+        cut.push(character);
+    }
+    if width > 0 {
+        cut.push('…');
+    }
+    cut
+}
+
+/// Writes to standard output, and has it appear at once.
+///
+/// # Errors
+/// What reads us has left, or a disk is full.
+pub(crate) fn print(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
+}
+
+#[cfg(test)]
+impl Screen {
+    /// No terminal, this wide.
+    pub(crate) fn plain(width: usize) -> Self {
+        Self { width, height: None, is_coloured: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn screen(size: Option<(usize, usize)>, is_terminal: bool, vars: &[(&str, &str)]) -> Screen {
+        Screen::new(size, is_terminal, |name| {
+            vars.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn the_terminal_and_the_environment_decide() {
+        let terminal = Some((80, 24));
+        for (size, is_terminal, vars, expected) in [
+            (None, false, &[][..], (100, None, false)),
+            (terminal, true, &[], (80, Some(24), true)),
+            (terminal, true, &[("NO_COLOR", "1")], (80, Some(24), false)),
+            (terminal, true, &[("TERM", "dumb")], (80, None, false)),
+            (terminal, true, &[("COLUMNS", "60")], (60, Some(24), true)),
+            (None, false, &[("COLUMNS", "132")], (132, None, false)),
+            (None, false, &[("COLUMNS", "many")], (100, None, false)),
+            (Some((0, 0)), true, &[], (100, None, true)),
+            (Some((5, 9)), true, &[], (40, Some(9), true)),
+        ] {
+            let screen = screen(size, is_terminal, vars);
+            assert_eq!((screen.width, screen.height, screen.is_coloured), expected, "{size:?} {vars:?}");
+        }
+    }
+
+    #[test]
+    fn colours_stand_around_text_only_where_wanted() {
+        let coloured = Screen { is_coloured: true, ..Screen::plain(80) };
+        assert_eq!(coloured.paint("x", Paint::Bad), "\u{1b}[31mx\u{1b}[0m");
+        assert_eq!(coloured.paint("x", Paint::Plain), "x");
+        assert_eq!(coloured.paint("", Paint::Bad), "");
+        assert_eq!(Screen::plain(80).paint("x", Paint::Bad), "x");
+    }
+
+    #[test]
+    fn a_cut_text_ends_in_an_ellipsis() {
+        for (text, width, fitted) in [
+            ("short", 5, "short"),
+            ("longer", 5, "long…"),
+            ("漢字漢字", 5, "漢字…"),
+            ("漢字漢字", 4, "漢…"),
+            ("x", 0, ""),
+            ("a\nb", 9, "a\\nb"),
+            ("\u{1b}[31m", 6, "\\u{1b…"),
+        ] {
+            assert_eq!(fit(text, width), fitted);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_takes_more_than_it_may(text in any::<String>(), width in 0_usize..60) {
+            prop_assert!(width_of(&fit(&text, width)) <= width);
+        }
+    }
+}

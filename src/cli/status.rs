@@ -1,0 +1,172 @@
+//! `criprobe status`: the daemon as a whole, in two columns.
+
+use std::time::SystemTime;
+
+use super::{
+    Context, Error, Exit,
+    format::{self, Format},
+    probes::state_paint,
+    screen::{Paint, Screen, fit, print, width_of},
+    span::{age, coarse, configured},
+};
+use crate::{
+    clock,
+    report::view::{ProbesView, RuntimeState, StatusView},
+};
+
+/// Flags of the verb.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct StatusArgs {}
+
+const EXAMPLES: &str = "\
+Examples:
+  criprobe status
+  criprobe status -o json | jq .runtime.state
+  criprobe status --api /tmp/api.sock
+
+A connection is blind when its calls cannot be seen; its bytes pass all the same.";
+
+/// 10 blind connections are listed; `-o wide` lists them all.
+const BLIND_LISTED: usize = 10;
+
+impl StatusArgs {
+    pub(super) async fn run(self, context: &Context) -> Result<Exit, Error> {
+        let status: StatusView = context.client.get("/v1/status").await?;
+        print(&match context.format {
+            Format::Json => format::json(&status),
+            Format::Yaml => format::yaml(&status),
+            Format::Table => text(&status, context.screen, clock::wall(), Some(context.screen.width)),
+            Format::Wide => text(&status, context.screen, clock::wall(), None),
+        })?;
+        Ok(Exit::Fine)
+    }
+}
+
+fn text(status: &StatusView, screen: Screen, now: SystemTime, limit: Option<usize>) -> String {
+    let mut lines = vec![
+        ("criprobe", version(status), Paint::Plain),
+        ("listen", status.listen.clone(), Paint::Plain),
+        ("api", status.api.clone(), Paint::Plain),
+        runtime(status, now),
+        ("events", status.runtime.event_source.clone(), Paint::Plain),
+    ];
+    lines.extend(connections(status, now, limit.map_or(usize::MAX, |_| BLIND_LISTED)));
+    let calls = status.calls;
+    lines.push(("calls", format!("{} in flight, {} ended", calls.in_flight, calls.total), Paint::Plain));
+    let gaps = if status.gaps == 0 { Paint::Plain } else { Paint::Doubtful };
+    lines.push(("gaps", status.gaps.to_string(), gaps));
+    lines.push(("inventory", inventory(status, now), Paint::Plain));
+    let worst = status.probes.states.keys().copied().find(|&state| state_paint(state) == Paint::Bad);
+    lines.push(("probes", probes(&status.probes), worst.map_or(Paint::Plain, state_paint)));
+    lines.extend(config(status).map(|(name, value)| (name, value, Paint::Plain)));
+
+    let indent = lines.iter().map(|(name, ..)| width_of(name)).max().unwrap_or_default() + 2;
+    let room = limit.map_or(usize::MAX, |limit| limit.saturating_sub(indent));
+    let line = |(name, value, paint): &(&str, String, Paint)| {
+        format!("{name:indent$}{}\n", screen.paint(&fit(value, room), *paint))
+    };
+    lines.iter().map(line).collect()
+}
+
+fn version(status: &StatusView) -> String {
+    format!("{}, pid {}, up {}", status.version, status.pid, coarse(status.uptime_seconds.0))
+}
+
+fn runtime(status: &StatusView, now: SystemTime) -> (&'static str, String, Paint) {
+    let runtime = &status.runtime;
+    let (name, version) = (&runtime.name, &runtime.version);
+    let name = if name.is_empty() { String::new() } else { format!("{name} {version} at ") };
+    let since = age(runtime.since.0, now);
+    let (state, paint) = match runtime.state {
+        RuntimeState::Ok => (format!("ok for {since}"), Paint::Good),
+        RuntimeState::Away if runtime.reason.is_empty() => (format!("away for {since}"), Paint::Bad),
+        RuntimeState::Away => (format!("away for {since} ({})", runtime.reason), Paint::Bad),
+    };
+    ("runtime", format!("{name}{}, {state}", runtime.endpoint), paint)
+}
+
+fn connections(
+    status: &StatusView,
+    now: SystemTime,
+    listed: usize,
+) -> impl Iterator<Item = (&'static str, String, Paint)> {
+    let connections = &status.connections;
+    let blind = connections.blind.len();
+    let (tail, paint) = match blind {
+        0 => (String::new(), Paint::Plain),
+        _ => (format!(", {blind} of the open ones blind:"), Paint::Doubtful),
+    };
+    let head = format!("{} open, {} accepted{tail}", connections.open, connections.total);
+    let each = connections.blind.iter().take(listed).map(move |blind| {
+        let (peer, since) = (&blind.peer, age(blind.since.0, now));
+        let text = format!("{} {}[{}] for {since}: {}", blind.id, peer.comm, peer.pid, blind.reason);
+        ("  blind", text, Paint::Doubtful)
+    });
+    let more = blind.checked_sub(listed).filter(|&more| more > 0);
+    let more = more.map(|more| ("  blind", format!("… and {more} more: -o wide"), Paint::Doubtful));
+    std::iter::once(("connections", head, paint)).chain(each).chain(more)
+}
+
+fn inventory(status: &StatusView, now: SystemTime) -> String {
+    let inventory = &status.inventory;
+    let listed = match inventory.last_resync_at {
+        Some(at) => format!("listed {} ago, {} times", age(at.0, now), inventory.resyncs),
+        None => "not listed yet".to_owned(),
+    };
+    let (pods, containers, running) = (inventory.pods, inventory.containers, inventory.running);
+    format!("{pods} pods, {containers} containers ({running} running); {listed}")
+}
+
+fn probes(probes: &ProbesView) -> String {
+    if probes.total == 0 {
+        return "none".to_owned();
+    }
+    let states = probes.states.iter().map(|(state, count)| format!("{count} {}", state.as_str()));
+    let phases = probes.phases.iter().map(|(phase, count)| format!("{count} {}", phase.as_str()));
+    let join = |counts: Vec<String>| counts.join(", ");
+    format!("{}: {}; {}", probes.total, join(states.collect()), join(phases.collect()))
+}
+
+fn config(status: &StatusView) -> [(&'static str, String); 3] {
+    let config = &status.config;
+    let files = if config.files.is_empty() { "no file".to_owned() } else { config.files.join(", ") };
+    let workers = format!(
+        "{}, {} of them for exec; an exec ends {} after its timeout at the latest",
+        config.workers,
+        config.exec_workers,
+        configured(config.exec_grace_seconds.0)
+    );
+    let limits = format!(
+        "{} probes a pod, {} on the node, a period of {} at least",
+        config.max_per_pod,
+        config.max_per_node,
+        configured(config.min_period_seconds.0)
+    );
+    [("configuration", files), ("workers", workers), ("limits", limits)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::view::{ConfigView, ConnectionsView, sample};
+
+    #[test]
+    fn it_looks_like_this() {
+        let now = sample::at(125_000).0;
+        insta::assert_snapshot!("status", text(&sample::status(), Screen::plain(100), now, Some(100)));
+        let mut away = sample::status();
+        away.runtime.state = RuntimeState::Away;
+        away.runtime.reason = "connect: no such file".to_owned();
+        away.runtime.name = String::new();
+        away.connections.blind = vec![away.connections.blind[0].clone(); 12];
+        away.inventory.last_resync_at = None;
+        away.probes = ProbesView::default();
+        away.config = ConfigView { files: Vec::new(), ..away.config };
+        insta::assert_snapshot!("status_away", text(&away, Screen::plain(60), now, Some(60)));
+        away.connections = ConnectionsView::default();
+        for line in text(&away, Screen::plain(40), now, Some(40)).lines() {
+            assert!(width_of(line) <= 40, "{line}");
+        }
+    }
+}

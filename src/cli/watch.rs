@@ -1,0 +1,172 @@
+//! `criprobe probes -w`: asks again and again; redraws in place on a terminal, tells of changes elsewhere.
+
+use std::{collections::HashMap, time::Duration};
+
+use super::{
+    Context, Error, Exit,
+    format::{self, Format},
+    probes::table,
+    screen::{Screen, fit, print},
+};
+use crate::{
+    clock,
+    report::view::{ProbeView, Time},
+};
+
+/// 1 s between one look and the next.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Watches until Ctrl-C.
+pub(super) async fn run(context: &Context, path: &str) -> Result<Exit, Error> {
+    tokio::select! {
+        ended = watch(context, path) => ended,
+        _ = tokio::signal::ctrl_c() => Ok(Exit::Fine),
+    }
+}
+
+async fn watch(context: &Context, path: &str) -> Result<Exit, Error> {
+    let mut looks = tokio::time::interval(INTERVAL);
+    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut known = Known::default();
+    let mut drawn = 0;
+    loop {
+        looks.tick().await;
+        let probes: Vec<ProbeView> = context.client.get(path).await?;
+        // The terminal may have been resized.
+        let screen = if context.screen.height.is_some() { Screen::of_stdout() } else { context.screen };
+        match (context.format, screen.height) {
+            (Format::Table, Some(height)) => {
+                let lines = frame(&probes, screen, height);
+                print(&redraw(&lines, drawn))?;
+                drawn = lines.len();
+            }
+            (Format::Table, None) | (Format::Wide, _) => {
+                let now = Time(clock::wall());
+                let limit = if context.format == Format::Wide { usize::MAX } else { screen.width };
+                print(&known.changes(&probes, |change| fit(&change.line(now), limit) + "\n"))?;
+            }
+            (Format::Json, _) => {
+                print(
+                    &known.changes(&probes, |change| change.probe.map(format::json_line).unwrap_or_default()),
+                )?;
+            }
+            (Format::Yaml, _) => {
+                let document =
+                    |change: &Change<'_>| change.probe.map(format::yaml_document).unwrap_or_default();
+                print(&known.changes(&probes, document))?;
+            }
+        }
+    }
+}
+
+/// The table, cut to what the terminal can show at once: what has scrolled away cannot be redrawn.
+fn frame(probes: &[ProbeView], screen: Screen, height: usize) -> Vec<String> {
+    let mut lines = if probes.is_empty() {
+        vec!["no probes".to_owned()]
+    } else {
+        table(probes, clock::wall()).render(screen, Some(screen.width))
+    };
+    let room = height.saturating_sub(1).max(2);
+    if lines.len() > room {
+        let hidden = lines.len() - room + 1;
+        lines.truncate(room - 1);
+        let hint = format!("… {hidden} more lines: narrow it with -n, --pod, --type");
+        lines.push(fit(&hint, screen.width));
+    }
+    lines
+}
+
+/// Goes up over what was drawn, clears it, draws anew. Lines never wrap, as they are cut to the width.
+fn redraw(lines: &[String], drawn: usize) -> String {
+    let up = if drawn > 0 { format!("\u{1b}[{drawn}A") } else { String::new() };
+    format!("{up}\r\u{1b}[J{}\n", lines.join("\n"))
+}
+
+/// What was told already, by key.
+#[derive(Default)]
+struct Known(HashMap<String, ProbeView>);
+
+/// A probe that came, changed or went.
+struct Change<'a> {
+    id: &'a str,
+    before: Option<&'a ProbeView>,
+    probe: Option<&'a ProbeView>,
+}
+
+impl Known {
+    /// Tells of each probe whose state, phase or reason is not what it was, and remembers.
+    fn changes(&mut self, probes: &[ProbeView], tell: impl Fn(&Change<'_>) -> String) -> String {
+        let mut told = String::new();
+        for probe in probes {
+            let before = self.0.get(&probe.key);
+            if before.is_none_or(|before| {
+                (before.state, before.phase, &before.reason) != (probe.state, probe.phase, &probe.reason)
+            }) {
+                told.push_str(&tell(&Change { id: &probe.id, before, probe: Some(probe) }));
+            }
+        }
+        let now: HashMap<_, _> = probes.iter().map(|probe| (probe.key.clone(), probe.clone())).collect();
+        let mut gone: Vec<_> = self.0.values().filter(|probe| !now.contains_key(&probe.key)).collect();
+        gone.sort_by(|a, b| a.id.cmp(&b.id));
+        for probe in gone {
+            told.push_str(&tell(&Change { id: &probe.id, before: Some(probe), probe: None }));
+        }
+        self.0 = now;
+        told
+    }
+}
+
+impl Change<'_> {
+    /// `TIME ID STATE PHASE: REASON`, with what it was before in the middle.
+    fn line(&self, now: Time) -> String {
+        let at = clock::rfc3339(now.0);
+        let stand = |probe: &ProbeView| format!("{} {}", probe.state.as_str(), probe.phase.as_str());
+        let Some(probe) = self.probe else { return format!("{at} {} gone", self.id) };
+        let before = self.before.map(|before| stand(before) + " -> ").unwrap_or_default();
+        let reason = if probe.reason.is_empty() { String::new() } else { format!(": {}", probe.reason) };
+        format!("{at} {} {before}{}{reason}", self.id, stand(probe))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::view::{Phase, State, sample};
+
+    #[test]
+    fn each_change_is_told_once() {
+        let mut known = Known::default();
+        let line = |change: &Change<'_>| change.line(sample::at(0)) + "\n";
+        let first = sample::probe();
+        let failed = ProbeView {
+            state: State::Failure,
+            phase: Phase::Held,
+            reason: "3 attempts failed".to_owned(),
+            ..first.clone()
+        };
+        let told = known.changes(std::slice::from_ref(&first), line);
+        assert_eq!(told, "2026-11-20T10:00:00.000Z default/web/app/liveness success probing\n");
+        let counted = ProbeView { attempt: 7, ..first };
+        assert_eq!(known.changes(&[counted], line), "");
+        let told = known.changes(&[failed], line);
+        assert_eq!(
+            told,
+            "2026-11-20T10:00:00.000Z default/web/app/liveness success probing -> failure held: 3 attempts failed\n"
+        );
+        assert_eq!(known.changes(&[], line), "2026-11-20T10:00:00.000Z default/web/app/liveness gone\n");
+        assert_eq!(known.changes(&[], line), "");
+    }
+
+    #[test]
+    fn a_frame_never_fills_the_terminal_and_the_next_replaces_it() {
+        let screen = Screen { height: Some(5), ..Screen::plain(100) };
+        let many = vec![sample::probe(); 9];
+        let lines = frame(&many, screen, 5);
+        assert_eq!((lines.len(), &*lines[3]), (4, "… 7 more lines: narrow it with -n, --pod, --type"));
+        assert_eq!(frame(&many[..3], screen, 5).len(), 4);
+        assert_eq!(frame(&[], screen, 5), ["no probes"]);
+        let lines = ["a".to_owned(), "b".to_owned()];
+        assert_eq!(redraw(&lines, 0), "\r\u{1b}[Ja\nb\n");
+        assert_eq!(redraw(&lines, 4), "\u{1b}[4A\r\u{1b}[Ja\nb\n");
+    }
+}

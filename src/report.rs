@@ -1,0 +1,91 @@
+//! What people and programs are told: snapshots are asked of the stages, journals are kept here, and both leave as
+//! JSON through the API. Changes nothing in any stage, and never slows one.
+
+pub mod api;
+pub mod filter;
+mod glob;
+pub mod journal;
+mod lines;
+pub mod printable;
+mod routes;
+pub mod view;
+
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+
+use journal::Journal;
+use view::{CallView, EventView, ProbeView, StatusView};
+
+/// Asks a stage's task for a snapshot: the task answers on the channel that it is sent.
+///
+/// Bounded. A stage that does not take the question and answer it within [`PATIENCE`] is given up on.
+pub type Query<T> = mpsc::Sender<oneshot::Sender<T>>;
+
+/// 2 s: how long a stage may take to answer a question before the asker is told that it did not.
+pub const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Everything that a report is made of.
+#[derive(Clone, Debug)]
+pub struct Sources {
+    /// The daemon as a whole.
+    pub status: Query<StatusView>,
+    /// All probes; those of older sandboxes come before those of newer ones.
+    pub probes: Query<Vec<ProbeView>>,
+    /// Calls, as they end.
+    pub trace: Journal<CallView>,
+    /// Events, as they happen.
+    pub events: Journal<EventView>,
+}
+
+/// Why a stage gave no snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unanswered {
+    /// Its task is busy or stuck.
+    #[error("{0} did not answer within {PATIENCE:?}")]
+    Late(&'static str),
+    /// Its task has ended, or dropped the question.
+    #[error("{0} does not run")]
+    Stopped(&'static str),
+}
+
+/// Asks for a snapshot; `stage` names whom, for the error.
+///
+/// # Errors
+/// The stage is late or gone.
+pub async fn ask<T>(query: &Query<T>, stage: &'static str) -> Result<T, Unanswered> {
+    let exchange = async {
+        let (answer, answered) = oneshot::channel();
+        query.send(answer).await.map_err(|_| Unanswered::Stopped(stage))?;
+        answered.await.map_err(|_| Unanswered::Stopped(stage))
+    };
+    tokio::time::timeout(PATIENCE, exchange).await.unwrap_or(Err(Unanswered::Late(stage)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stage_answers_or_is_late_or_is_gone() {
+        let (answering, mut questions) = mpsc::channel::<oneshot::Sender<u32>>(1);
+        let stage = tokio::spawn(async move {
+            let question = questions.recv().await.unwrap();
+            question.send(7).unwrap();
+            let dropped = questions.recv().await.unwrap();
+            drop(dropped);
+            questions
+        });
+        assert_eq!(ask(&answering, "prober").await, Ok(7));
+        assert_eq!(ask(&answering, "prober").await, Err(Unanswered::Stopped("prober")));
+        let questions = stage.await.unwrap();
+        assert_eq!(
+            ask(&answering, "prober").await,
+            Err(Unanswered::Late("prober")),
+            "nobody takes the question"
+        );
+        assert_eq!(ask(&answering, "prober").await, Err(Unanswered::Late("prober")), "the queue is full");
+        drop(questions);
+        assert_eq!(ask(&answering, "prober").await, Err(Unanswered::Stopped("prober")));
+    }
+}

@@ -1,0 +1,350 @@
+use std::{path::PathBuf, time::Duration};
+
+use axum::http::StatusCode;
+use http_body_util::{BodyExt, Empty};
+use hyper::{Request, Response, body::Incoming};
+use hyper_util::client::legacy::Client;
+use hyperlocal::{UnixClientExt, UnixConnector, Uri};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+};
+
+use super::*;
+use crate::report::{
+    journal::Journal,
+    view::{CallView, Phase, ProbeView, RuntimeState, StatusView, sample},
+};
+
+/// The longest that a test waits for anything.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// A served API with stages that answer what they were given.
+struct Api {
+    _dir: tempfile::TempDir,
+    socket: PathBuf,
+    trace: Journal<CallView>,
+    client: Client<UnixConnector, Empty<axum::body::Bytes>>,
+    drain: Option<oneshot::Sender<()>>,
+    served: JoinHandle<()>,
+}
+
+impl Api {
+    fn start(status: StatusView, probes: Vec<ProbeView>) -> Self {
+        let (status_query, status_questions) = mpsc::channel(4);
+        let (probes_query, probes_questions) = mpsc::channel(4);
+        tokio::spawn(answer(status_questions, status));
+        tokio::spawn(answer(probes_questions, probes));
+        Self::serve(Sources {
+            status: status_query,
+            probes: probes_query,
+            trace: Journal::new(1_000),
+            events: Journal::new(1_000),
+        })
+    }
+
+    fn serve(sources: Sources) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("api.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let trace = sources.trace.clone();
+        let (drain, drained) = oneshot::channel();
+        let served = tokio::spawn(serve(listener, sources, async move {
+            let _ = drained.await;
+        }));
+        Self { _dir: dir, socket, trace, client: Client::unix(), drain: Some(drain), served }
+    }
+
+    async fn ask(&self, method: &str, path: &str) -> Response<Incoming> {
+        let uri: hyper::Uri = Uri::new(&self.socket, path).into();
+        let request = Request::builder().method(method).uri(uri).body(Empty::new()).unwrap();
+        tokio::time::timeout(DEADLINE, self.client.request(request)).await.unwrap().unwrap()
+    }
+
+    async fn get(&self, path: &str) -> (u16, String) {
+        let response = self.ask("GET", path).await;
+        let code = response.status().as_u16();
+        let body = tokio::time::timeout(DEADLINE, response.into_body().collect()).await.unwrap().unwrap();
+        (code, String::from_utf8(body.to_bytes().to_vec()).unwrap())
+    }
+
+    async fn ids(&self, path: &str) -> Vec<String> {
+        let (code, body) = self.get(path).await;
+        assert_eq!(code, 200, "{path}: {body}");
+        serde_json::from_str::<Vec<ProbeView>>(&body).unwrap().into_iter().map(|probe| probe.id).collect()
+    }
+
+    async fn drained(mut self) {
+        self.drain.take();
+        tokio::time::timeout(DEADLINE, self.served).await.unwrap().unwrap();
+    }
+}
+
+async fn answer<T: Clone>(mut questions: mpsc::Receiver<oneshot::Sender<T>>, answer: T) {
+    while let Some(question) = questions.recv().await {
+        let _ = question.send(answer.clone());
+    }
+}
+
+/// Reads a stream line by line.
+struct Lines {
+    body: Incoming,
+    rest: Vec<u8>,
+}
+
+impl Lines {
+    fn of(response: Response<Incoming>) -> Self {
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()["content-type"], "application/x-ndjson");
+        Self { body: response.into_body(), rest: Vec::new() }
+    }
+
+    /// The next line; `None` at the end.
+    async fn next(&mut self) -> Option<serde_json::Value> {
+        loop {
+            if let Some(end) = self.rest.iter().position(|&byte| byte == b'\n') {
+                let line: Vec<_> = self.rest.drain(..=end).collect();
+                return Some(serde_json::from_slice(&line).unwrap());
+            }
+            let frame = tokio::time::timeout(DEADLINE, self.body.frame()).await.unwrap()?;
+            self.rest.extend_from_slice(&frame.unwrap().into_data().unwrap());
+        }
+    }
+
+    async fn methods(mut self) -> Vec<String> {
+        let mut methods = Vec::new();
+        while let Some(line) = self.next().await {
+            methods.push(line["method"].as_str().unwrap().to_owned());
+        }
+        methods
+    }
+}
+
+fn call(method: &str) -> CallView {
+    CallView { method: method.to_owned(), ..sample::call() }
+}
+
+#[tokio::test]
+async fn status_and_probes_are_what_the_stages_answer() {
+    let api = Api::start(sample::status(), vec![sample::probe()]);
+    let (code, body) = api.get("/v1/status").await;
+    assert_eq!((code, serde_json::from_str::<StatusView>(&body).unwrap()), (200, sample::status()));
+    let (code, body) = api.get("/v1/probes").await;
+    assert_eq!((code, serde_json::from_str::<Vec<ProbeView>>(&body).unwrap()), (200, vec![sample::probe()]));
+    api.drained().await;
+}
+
+#[tokio::test]
+async fn probes_are_filtered_and_come_in_the_order_of_names_and_types() {
+    let mut newer = sample::named_probe("b", "web", "app", "startup");
+    newer.pod_uid = "another".to_owned();
+    newer.attempt = 9;
+    let probes = vec![
+        sample::named_probe("b", "web", "app", "liveness"),
+        sample::named_probe("b", "web", "app", "startup"),
+        sample::named_probe("b", "web", "app", "readiness"),
+        sample::named_probe("b", "web", "app", "observed-1"),
+        sample::named_probe("a", "web", "app", "liveness"),
+        newer,
+    ];
+    let api = Api::start(sample::status(), probes);
+    assert_eq!(
+        api.ids("/v1/probes").await,
+        [
+            "a/web/app/liveness",
+            "b/web/app/startup",
+            "b/web/app/readiness",
+            "b/web/app/liveness",
+            "b/web/app/observed-1",
+            "b/web/app/startup",
+        ]
+    );
+    assert_eq!(api.ids("/v1/probes?namespace=a").await, ["a/web/app/liveness"]);
+    assert_eq!(
+        api.ids("/v1/probes?pod=w*&type=liveness").await,
+        ["a/web/app/liveness", "b/web/app/liveness"]
+    );
+    assert_eq!(api.ids("/v1/probes?container=none").await, [""; 0]);
+    let (code, body) = api.get("/v1/probes/b/web/app/startup").await;
+    assert_eq!(code, 200);
+    assert_eq!(
+        serde_json::from_str::<ProbeView>(&body).unwrap().attempt,
+        9,
+        "the newest sandbox of that name"
+    );
+    api.drained().await;
+}
+
+#[tokio::test]
+async fn names_with_slashes_and_more_are_found_percent_encoded() {
+    let odd = sample::named_probe("a/b", "50% off", "ü?#&", "liveness");
+    let api = Api::start(sample::status(), vec![odd.clone()]);
+    let (code, body) = api.get("/v1/probes/a%2Fb/50%25%20off/%C3%BC%3F%23%26/liveness").await;
+    assert_eq!((code, serde_json::from_str::<ProbeView>(&body).unwrap()), (200, odd));
+    assert_eq!(api.ids("/v1/probes?namespace=a%2Fb&pod=50%25+off").await.len(), 1);
+    let (code, body) = api.get("/v1/probes/a%2Fb/web/app/liveness").await;
+    assert_eq!((code, body.as_str()), (404, r#"{"error":"no probe a%2Fb/web/app/liveness"}"#));
+    let (code, _) = api.get("/v1/probes/%FF/web/app/liveness").await;
+    assert_eq!(code, 400);
+    api.drained().await;
+}
+
+#[tokio::test]
+async fn wrong_questions_are_refused_with_a_reason_in_json() {
+    let api = Api::start(sample::status(), Vec::new());
+    for (method, path, code, reason) in [
+        ("GET", "/", 404, "nothing is at /"),
+        ("GET", "/v1/pods", 404, "nothing is at /v1/pods"),
+        ("POST", "/v1/status", 405, "/v1/status cannot be asked with POST"),
+        ("GET", "/v1/probes?podd=x", 400, "unknown field `podd`"),
+        ("GET", "/v1/trace?slower=soon", 400, "is no duration"),
+        ("GET", "/v1/trace?last=-1", 400, "last"),
+        ("GET", "/v1/events?follow=perhaps", 400, "follow"),
+    ] {
+        let response = api.ask(method, path).await;
+        assert_eq!(response.status(), code, "{path}");
+        assert_eq!(response.headers()["content-type"], "application/json", "{path}");
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let error = serde_json::from_slice::<crate::report::view::ErrorView>(&body).unwrap().error;
+        assert!(error.contains(reason), "{path}: {error}");
+    }
+    api.drained().await;
+}
+
+#[tokio::test]
+async fn readiness_follows_the_runtime_and_the_first_list() {
+    let ready = sample::status();
+    let mut away = sample::status();
+    away.runtime.state = RuntimeState::Away;
+    away.runtime.reason = "connection refused".to_owned();
+    let mut unlisted = sample::status();
+    unlisted.inventory.last_resync_at = None;
+    for (status, code, text, verbose) in [
+        (ready, 200, "ok\n", "[+] runtime ok\n[+] inventory ok\n"),
+        (
+            away,
+            503,
+            "the runtime is away: connection refused\n",
+            "[-] runtime failed: the runtime is away: connection refused\n[+] inventory ok\n",
+        ),
+        (
+            unlisted,
+            503,
+            "the runtime's pods and containers have not been listed yet\n",
+            "[+] runtime ok\n[-] inventory failed: the runtime's pods and containers have not been listed yet\n",
+        ),
+    ] {
+        let api = Api::start(status, Vec::new());
+        assert_eq!(api.get("/livez").await, (200, "ok\n".to_owned()));
+        assert_eq!(api.get("/readyz").await, (code, text.to_owned()));
+        assert_eq!(api.get("/readyz?verbose").await, (code, verbose.to_owned()));
+        api.drained().await;
+    }
+}
+
+#[tokio::test]
+async fn a_stage_that_does_not_answer_costs_its_readers_an_answer_only() {
+    let (status, mut stuck) = mpsc::channel(1);
+    let (probes, gone) = mpsc::channel(1);
+    drop(gone);
+    let api = Api::serve(Sources { status, probes, trace: Journal::new(1), events: Journal::new(1) });
+    let (code, body) = api.get("/v1/probes").await;
+    assert_eq!((code, body.as_str()), (503, r#"{"error":"prober does not run"}"#));
+    let (late, livez) = tokio::join!(api.get("/v1/status"), api.get("/livez"));
+    assert_eq!(late, (503, r#"{"error":"status did not answer within 2s"}"#.to_owned()));
+    assert_eq!(livez.0, 200);
+    stuck.close();
+    api.drained().await;
+}
+
+#[tokio::test]
+async fn a_journal_is_told_from_the_newest_that_fit() {
+    let api = Api::start(sample::status(), Vec::new());
+    for method in ["Version", "ExecSync", "Exec", "Status", "ExecSync"] {
+        api.trace.push(call(method));
+    }
+    for (path, methods) in [
+        ("/v1/trace", &["Version", "ExecSync", "Exec", "Status", "ExecSync"][..]),
+        ("/v1/trace?last=2", &["Status", "ExecSync"]),
+        ("/v1/trace?last=2&method=Exec*", &["Exec", "ExecSync"]),
+        ("/v1/trace?last=0", &[]),
+        ("/v1/trace?failed=true", &[]),
+        ("/v1/events", &[]),
+    ] {
+        assert_eq!(Lines::of(api.ask("GET", path).await).methods().await, methods, "{path}");
+    }
+    api.drained().await;
+}
+
+#[tokio::test]
+async fn a_follower_sees_what_comes_and_ends_with_the_daemon() {
+    let api = Api::start(sample::status(), Vec::new());
+    api.trace.push(call("Version"));
+    let mut live = Lines::of(api.ask("GET", "/v1/trace?follow=true&method=Exec*").await);
+    let kept_too = Lines::of(api.ask("GET", "/v1/trace?follow=true&last=9").await);
+    for method in ["Status", "ExecSync"] {
+        api.trace.push(call(method));
+    }
+    assert_eq!(live.next().await.unwrap()["method"], "ExecSync");
+    api.drained().await;
+    assert_eq!(live.next().await, None);
+    assert_eq!(kept_too.methods().await, ["Version", "Status", "ExecSync"]);
+}
+
+#[tokio::test]
+async fn a_slow_follower_is_told_what_it_missed_and_holds_up_nobody() {
+    let api = Api::start(sample::status(), Vec::new());
+    let mut slow = Lines::of(api.ask("GET", "/v1/trace?follow=true").await);
+    let output = "x".repeat(64 * 1024);
+    let total = 4_000;
+    for n in 0..total {
+        api.trace.push(CallView { message: output.clone(), request_bytes: n, ..call("ExecSync") });
+        if n % 100 == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(api.get("/livez").await.0, 200);
+    let (mut seen, mut missed, mut newest) = (0, 0, 0);
+    while seen + missed < total {
+        let line = slow.next().await.unwrap();
+        if let Some(lost) = line["missed"].as_u64() {
+            missed += lost;
+        } else {
+            newest = line["requestBytes"].as_u64().unwrap();
+            assert_eq!(newest, seen + missed, "records come in order, and each lost one is counted");
+            seen += 1;
+        }
+    }
+    assert!(missed > 0, "the reader was slower than the socket could hold");
+    assert_eq!(newest, total - 1);
+    api.drained().await;
+}
+
+#[tokio::test]
+async fn a_client_that_breaks_off_or_talks_nonsense_harms_itself_only() {
+    let api = Api::start(sample::status(), vec![sample::probe()]);
+    for bytes in [&b"GET /v1/st"[..], b"\x16\x03\x01\x02\x00", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b""] {
+        let mut stream = UnixStream::connect(&api.socket).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut rest = Vec::new();
+        tokio::time::timeout(DEADLINE, stream.read_to_end(&mut rest)).await.unwrap().unwrap();
+    }
+    let mut endless = UnixStream::connect(&api.socket).await.unwrap();
+    let head = format!("GET /v1/status HTTP/1.1\r\nhost: x\r\nx: {}", "y".repeat(2 * MAX_HEAD));
+    let _ = endless.write_all(head.as_bytes()).await;
+    let mut answer = Vec::new();
+    let _ = tokio::time::timeout(DEADLINE, endless.read_to_end(&mut answer)).await.unwrap();
+    assert_eq!(api.get("/v1/status").await.0, 200);
+    api.drained().await;
+}
+
+#[tokio::test]
+async fn a_drain_does_not_wait_for_ever_for_a_reader_that_stands_still() {
+    let api = Api::start(sample::status(), vec![ProbeView { phase: Phase::Held, ..sample::probe() }; 20_000]);
+    let mut still = UnixStream::connect(&api.socket).await.unwrap();
+    still.write_all(b"GET /v1/probes HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    still.readable().await.unwrap();
+    api.drained().await;
+}

@@ -1,0 +1,71 @@
+//! Journals as newline-delimited JSON: what is kept, then what comes, each record on a line.
+
+use std::convert::Infallible;
+
+use axum::{
+    body::{Body, Bytes},
+    http::header::{CACHE_CONTROL, CONTENT_TYPE},
+    response::{IntoResponse, Response},
+};
+use futures_util::{Stream, StreamExt, stream};
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    journal::{Entry, Journal},
+    view::Missed,
+};
+
+/// What part of a journal a reader wants.
+pub(super) struct Window<F> {
+    /// Chooses the records.
+    pub(super) admits: F,
+    /// The newest of those that are kept and chosen; all of them where nothing is said, none when only following.
+    pub(super) last: Option<usize>,
+    /// Whether to stay for those that come.
+    pub(super) follow: bool,
+}
+
+/// At most 64 lines leave in one piece.
+const PIECE: usize = 64;
+
+/// Answers with a window of a journal. One that follows ends when its reader leaves or `drained` is cancelled;
+/// where its reader is too slow, a line `{"missed":N}` stands for what it lost (before any filter).
+pub(super) fn respond<T, F>(journal: &Journal<T>, window: Window<F>, drained: CancellationToken) -> Response
+where
+    T: Serialize + Send + Sync + 'static,
+    F: Fn(&T) -> bool + Send + 'static,
+{
+    let (mut kept, follower) = journal.follow_after(usize::MAX);
+    kept.retain(|record| (window.admits)(record));
+    let last = window.last.unwrap_or(if window.follow { 0 } else { usize::MAX });
+    kept.drain(..kept.len().saturating_sub(last));
+    let kept = stream::iter(kept.into_iter().map(|record| line(&*record)));
+    let body = if window.follow {
+        let live = stream::unfold((follower, window.admits), |(mut follower, admits)| async {
+            loop {
+                let line = match follower.next().await? {
+                    Entry::Record(record) if admits(&record) => line(&*record),
+                    Entry::Record(_) => continue,
+                    Entry::Missed(missed) => line(&Missed { missed }),
+                };
+                return Some((line, (follower, admits)));
+            }
+        });
+        pieces(kept.chain(live.take_until(drained.cancelled_owned())))
+    } else {
+        pieces(kept)
+    };
+    ([(CONTENT_TYPE, "application/x-ndjson"), (CACHE_CONTROL, "no-store")], body).into_response()
+}
+
+/// Whatever lines are there at once leave together.
+fn pieces(lines: impl Stream<Item = Vec<u8>> + Send + 'static) -> Body {
+    Body::from_stream(lines.ready_chunks(PIECE).map(|lines| Ok::<_, Infallible>(Bytes::from(lines.concat()))))
+}
+
+fn line<T: Serialize>(record: &T) -> Vec<u8> {
+    let mut line = serde_json::to_vec(record).expect("views are maps with text keys, which always serialise");
+    line.push(b'\n');
+    line
+}

@@ -1,0 +1,203 @@
+//! The routes of the API: a request in, a view or a stream of views out.
+
+use std::{any::Any, collections::HashMap, time::Duration};
+
+use axum::{
+    Json, Router,
+    body::Body,
+    extract::{FromRequestParts, Path, Query, RawQuery, State, rejection::PathRejection},
+    http::{Method, StatusCode, Uri, request::Parts},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
+use tower_http::{catch_panic::CatchPanicLayer, limit::RequestBodyLimitLayer, timeout::TimeoutLayer};
+
+use super::{
+    Sources, Unanswered, ask,
+    filter::{CallFilter, EventFilter, ProbeFilter},
+    lines::{self, Window},
+    view::{ErrorView, ProbeView, StatusView},
+};
+
+/// 5 s for an answer that is no stream; its stages have 2 s of them. Then 503.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// 64 KiB of a request's body; a longer one is answered 413.
+const MAX_BODY: usize = 64 * 1024;
+
+/// What every handler can reach.
+#[derive(Clone)]
+struct Shared {
+    sources: Sources,
+    /// Cancelled when the daemon drains: ends the streams.
+    drained: CancellationToken,
+}
+
+/// All routes. Streams end when `drained` is cancelled.
+pub(super) fn router(sources: Sources, drained: CancellationToken) -> Router {
+    let streams = Router::new().route("/v1/trace", get(trace)).route("/v1/events", get(events));
+    Router::new()
+        .route("/v1/status", get(status))
+        .route("/v1/probes", get(probes))
+        .route("/v1/probes/{namespace}/{pod}/{container}/{type}", get(probe))
+        .route("/readyz", get(readyz))
+        .layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, ANSWER_TIMEOUT))
+        .route("/livez", get(async || "ok\n"))
+        .merge(streams)
+        .fallback(async |uri: Uri| {
+            Refusal::new(StatusCode::NOT_FOUND, format!("nothing is at {}", uri.path()))
+        })
+        .method_not_allowed_fallback(async |method: Method, uri: Uri| {
+            Refusal::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                format!("{} cannot be asked with {method}", uri.path()),
+            )
+        })
+        .layer(RequestBodyLimitLayer::new(MAX_BODY))
+        .layer(CatchPanicLayer::custom(panicked))
+        .with_state(Shared { sources, drained })
+}
+
+async fn status(State(shared): State<Shared>) -> Result<Json<StatusView>, Refusal> {
+    Ok(Json(ask(&shared.sources.status, "status").await?))
+}
+
+async fn probes(
+    State(shared): State<Shared>,
+    Params(filter): Params<ProbeFilter>,
+) -> Result<Json<Vec<ProbeView>>, Refusal> {
+    let mut probes = ask(&shared.sources.probes, "prober").await?;
+    probes.retain(|probe| filter.admits(probe));
+    sort(&mut probes);
+    Ok(Json(probes))
+}
+
+/// The probe of the newest sandbox of that name.
+async fn probe(
+    State(shared): State<Shared>,
+    path: Result<Path<[String; 4]>, PathRejection>,
+) -> Result<Json<ProbeView>, Refusal> {
+    let Path([namespace, pod, container, kind]) =
+        path.map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error.body_text()))?;
+    let probes = ask(&shared.sources.probes, "prober").await?;
+    let is_wanted = |probe: &ProbeView| {
+        probe.namespace == namespace && probe.pod == pod && probe.container == container && probe.kind == kind
+    };
+    let newest = probes.into_iter().rev().find(is_wanted);
+    newest.map(Json).ok_or_else(|| {
+        let id = super::view::probe_id(&namespace, &pod, &container, &kind);
+        Refusal::new(StatusCode::NOT_FOUND, format!("no probe {id}"))
+    })
+}
+
+async fn trace(State(shared): State<Shared>, Params(filter): Params<CallFilter>) -> Response {
+    let (last, follow) = (filter.last, filter.follow);
+    let window = Window { admits: move |call: &_| filter.admits(call), last, follow };
+    lines::respond(&shared.sources.trace, window, shared.drained)
+}
+
+async fn events(State(shared): State<Shared>, Params(filter): Params<EventFilter>) -> Response {
+    let (last, follow) = (filter.last, filter.follow);
+    let window = Window { admits: move |event: &_| filter.admits(event), last, follow };
+    lines::respond(&shared.sources.events, window, shared.drained)
+}
+
+/// 200 when the runtime answers and its pods and containers are known; otherwise 503 and the first reason why not.
+/// `?verbose` lists each check.
+async fn readyz(State(shared): State<Shared>, RawQuery(query): RawQuery) -> Response {
+    let checks = match ask(&shared.sources.status, "status").await {
+        Ok(status) => Vec::from(status.checks()),
+        Err(error) => vec![("status", Err(error.to_string()))],
+    };
+    let failed = checks.iter().find_map(|(_, check)| check.as_ref().err());
+    let code = if failed.is_none() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let is_verbose = query.is_some_and(|query| query.split('&').any(|pair| pair.starts_with("verbose")));
+    let text = match failed {
+        _ if is_verbose => checks.iter().map(check_line).collect(),
+        Some(reason) => format!("{reason}\n"),
+        None => "ok\n".to_owned(),
+    };
+    (code, text).into_response()
+}
+
+fn check_line((name, check): &(&str, Result<(), String>)) -> String {
+    match check {
+        Ok(()) => format!("[+] {name} ok\n"),
+        Err(reason) => format!("[-] {name} failed: {reason}\n"),
+    }
+}
+
+/// By namespace and pod; a pod's older sandboxes before its newer ones; then container, then the kubelet's order of
+/// types. Expects what [`Sources::probes`] promises.
+fn sort(probes: &mut [ProbeView]) {
+    let mut ages = HashMap::new();
+    for probe in &*probes {
+        let next = ages.len();
+        ages.entry(probe.pod_uid.clone()).or_insert(next);
+    }
+    probes.sort_by(|a, b| {
+        let place = |probe: &ProbeView| (ages.get(&probe.pod_uid).copied(), type_rank(&probe.kind));
+        let ((age_a, rank_a), (age_b, rank_b)) = (place(a), place(b));
+        (&a.namespace, &a.pod, age_a, &a.container, rank_a, &a.kind).cmp(&(
+            &b.namespace,
+            &b.pod,
+            age_b,
+            &b.container,
+            rank_b,
+            &b.kind,
+        ))
+    });
+}
+
+/// Startup, readiness, liveness, and then whatever else there is.
+fn type_rank(kind: &str) -> usize {
+    let kinds = crate::ids::ProbeKind::ALL;
+    kinds.iter().position(|known| known.as_str() == kind).unwrap_or(kinds.len())
+}
+
+/// Query parameters; wrong ones are refused with a reason.
+struct Params<T>(T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
+        Query::try_from_uri(&parts.uri)
+            .map(|Query(params)| Self(params))
+            .map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error.body_text()))
+    }
+}
+
+/// An answer that is an error.
+struct Refusal {
+    code: StatusCode,
+    view: ErrorView,
+}
+
+impl Refusal {
+    fn new(code: StatusCode, error: String) -> Self {
+        Self { code, view: ErrorView { error } }
+    }
+}
+
+impl From<Unanswered> for Refusal {
+    fn from(error: Unanswered) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        (self.code, Json(self.view)).into_response()
+    }
+}
+
+/// A panic of ours costs one request its answer, and nothing else.
+#[allow(clippy::needless_pass_by_value)]
+fn panicked(_: Box<dyn Any + Send>) -> axum::http::Response<Body> {
+    tracing::error!("an API handler panicked");
+    Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the daemon failed to answer; see its log".to_owned())
+        .into_response()
+}

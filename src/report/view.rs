@@ -1,0 +1,90 @@
+//! The only JSON shapes: what the API writes and the command line reads back. Plain data, no logic but its own.
+//!
+//! Fields come in the order in which they are declared, and are part of the interface: added to, never renamed.
+//! Readers ignore fields that they do not know.
+
+mod call;
+mod event;
+mod probe;
+#[cfg(test)]
+pub(crate) mod sample;
+mod status;
+mod units;
+
+use serde::{Deserialize, Serialize};
+
+pub use call::{CallView, End, ExecView, PeerView};
+pub use event::{EventType, EventView};
+pub use probe::{Attempt, Counts, Outcome, Phase, ProbeView, Run, State, probe_id};
+pub use status::{
+    BlindView, CallsView, ConfigView, ConnectionsView, InventoryView, ProbesView, RuntimeState, RuntimeView,
+    StatusView,
+};
+pub use units::{Seconds, Time};
+
+/// Stands in a stream for records that were lost because its reader was too slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missed {
+    /// How many, before any filter.
+    pub missed: u64,
+}
+
+/// The body of every answer that is an error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorView {
+    /// What is wrong, in words.
+    pub error: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Debug;
+
+    use serde::{Serialize, de::DeserializeOwned};
+
+    use super::{sample, *};
+
+    #[test]
+    fn the_shapes_are_these() {
+        insta::assert_json_snapshot!("probe", sample::probe());
+        insta::assert_json_snapshot!("probe_invalid", sample::invalid_probe());
+        insta::assert_json_snapshot!("call", sample::call());
+        insta::assert_json_snapshot!("call_refused", sample::refused_call());
+        insta::assert_json_snapshot!("event", sample::event());
+        insta::assert_json_snapshot!("status", sample::status());
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_and_unknown_fields_are_ignored() {
+        fn back<T: Serialize + DeserializeOwned + PartialEq + Debug>(view: &T) {
+            let json = serde_json::to_string(view).unwrap();
+            assert_eq!(&serde_json::from_str::<T>(&json).unwrap(), view);
+            let newer = json.replacen('{', r#"{"unheardOf":[1],"#, 1);
+            assert_eq!(&serde_json::from_str::<T>(&newer).unwrap(), view);
+        }
+        back(&sample::probe());
+        back(&sample::failing_probe());
+        back(&sample::invalid_probe());
+        back(&sample::call());
+        back(&sample::refused_call());
+        back(&sample::event());
+        back(&sample::status());
+    }
+
+    #[test]
+    fn a_call_has_failed_unless_all_of_it_went_well() {
+        let exited = |exit_code| {
+            let exec = ExecView { exit_code, ..ExecView::default() };
+            CallView { exec: Some(exec), ..sample::call() }
+        };
+        for (call, failed) in [
+            (sample::call(), false),
+            (sample::refused_call(), true),
+            (exited(Some(1)), true),
+            (exited(None), false),
+            (CallView { end: End::Lost, code: String::new(), ..sample::call() }, true),
+        ] {
+            assert_eq!(call.is_failed(), failed, "{call:?}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! One call of a client's as the API shows it, when it has ended.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Seconds, Time};
+
+/// One call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CallView {
+    /// When it began.
+    pub at: Time,
+    /// From its first byte to its end.
+    pub duration_seconds: Seconds,
+    /// `runtime.v1.RuntimeService`.
+    pub service: String,
+    /// `ExecSync`.
+    pub method: String,
+    /// gRPC's name of the code, `OK`; empty where no answer came.
+    pub code: String,
+    /// gRPC's message; mostly of errors.
+    pub message: String,
+    /// How it ended.
+    pub end: End,
+    /// Who called.
+    pub peer: PeerView,
+    /// Bytes of its request messages.
+    pub request_bytes: u64,
+    /// Bytes of its answer's messages.
+    pub response_bytes: u64,
+    /// Of the pod that it is about; empty where it is about none, or that is not known.
+    pub namespace: String,
+    /// That pod's name.
+    pub pod: String,
+    /// The container that it is about.
+    pub container: String,
+    /// That container's id.
+    pub container_id: String,
+    /// What was run, of ExecSync and Exec; absent otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exec: Option<ExecView>,
+    /// The W3C trace context that came with the call; empty where none did.
+    pub traceparent: String,
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum End {
+    /// With an answer.
+    Complete,
+    /// The client gave it up.
+    Cancelled,
+    /// The runtime broke it off.
+    Reset,
+    /// Its connection went.
+    Lost,
+}
+
+impl End {
+    /// `complete`, `cancelled`, `reset`, `lost`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Cancelled => "cancelled",
+            Self::Reset => "reset",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+/// The process at the other end of a connection, as it was when it connected.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct PeerView {
+    /// 0 where the kernel does not tell: a process of another pid namespace.
+    pub pid: i32,
+    /// Its user.
+    pub uid: u32,
+    /// Its name, as the kernel has it: at most 15 bytes.
+    pub comm: String,
+}
+
+/// A command that was run in a container. Exec has no result: the runtime serves that stream itself.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExecView {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// As the client asked; 0 for none; absent for Exec.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_seconds: Option<i64>,
+    /// Absent where there was no result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// Absent where there was no result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdout_bytes: Option<u64>,
+    /// Absent where there was no result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr_bytes: Option<u64>,
+}
+
+impl CallView {
+    /// Whether it ended in any other way than well: no answer, an error, or a command with an exit code other than 0.
+    pub fn is_failed(&self) -> bool {
+        self.end != End::Complete
+            || self.code != "OK"
+            || self.exec.as_ref().is_some_and(|exec| exec.exit_code.is_some_and(|code| code != 0))
+    }
+}

@@ -1,0 +1,51 @@
+//! One event as the API shows it, with the kubelet's reasons and messages.
+
+use serde::{Deserialize, Serialize};
+
+use super::Time;
+
+/// Something that happened to a container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EventView {
+    /// When.
+    pub at: Time,
+    /// Kubernetes' two types.
+    #[serde(rename = "type")]
+    pub kind: EventType,
+    /// One word, the kubelet's where it has one: `Unhealthy`, `ProbeWarning`, `Killing`.
+    pub reason: String,
+    /// A sentence, the kubelet's where it has one: `Liveness probe failed: ...`.
+    pub message: String,
+    /// The pod's namespace.
+    pub namespace: String,
+    /// The pod's name.
+    pub pod: String,
+    /// The pod's uid.
+    pub pod_uid: String,
+    /// The container's name.
+    pub container: String,
+    /// The container's id; empty while there is none.
+    pub container_id: String,
+    /// The type of the probe that it is about; empty where it is about none.
+    pub probe: String,
+}
+
+/// Kubernetes' two types of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EventType {
+    /// Good to know.
+    Normal,
+    /// Somebody may want to look.
+    Warning,
+}
+
+impl EventType {
+    /// `Normal`, `Warning`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! One probe as the API shows it: its definition in short, where it stands, and its last attempt.
+
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use serde::{Deserialize, Serialize};
+
+use super::{Seconds, Time};
+
+/// One probe of one container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProbeView {
+    /// `NAMESPACE/POD/CONTAINER/TYPE`, as [`probe_id`] makes it; shared by the sandboxes of a pod of that name.
+    pub id: String,
+    /// `POD_UID/CONTAINER/TYPE`: unique.
+    pub key: String,
+    /// The pod's namespace.
+    pub namespace: String,
+    /// The pod's name.
+    pub pod: String,
+    /// The pod's uid.
+    pub pod_uid: String,
+    /// The sandbox that the pod has now.
+    pub sandbox_id: String,
+    /// The container's name.
+    pub container: String,
+    /// The container that is probed now; empty while there is none.
+    pub container_id: String,
+    /// Counts the containers of this name.
+    pub attempt: u32,
+    /// `startup`, `readiness`, `liveness`, or `observed-N`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// `exec`, `httpGet`, `tcpSocket`, `grpc`; empty where a definition is too broken to tell.
+    pub handler: String,
+    /// Where the definition came from: `annotation`, `rule:NAME`, `healthcheck`, `observed`.
+    pub source: String,
+    /// What it is doing.
+    pub phase: Phase,
+    /// The verdict after thresholds.
+    pub state: State,
+    /// Why it is in this phase or state, in words; empty where that says enough.
+    pub reason: String,
+    /// Since when `state` and `phase` are what they are.
+    pub since: Time,
+    /// From one attempt to the next.
+    pub period_seconds: Seconds,
+    /// When the next attempt is due; null when none is.
+    pub next_at: Option<Time>,
+    /// Results of the same kind in a row, up to now.
+    pub run: Run,
+    /// All attempts at the current container, by outcome.
+    pub counts: Counts,
+    /// The newest attempt; null before the first.
+    pub last: Option<Attempt>,
+    /// What a verdict of failure may do: `report`, `stop`, `restart`.
+    pub on_failure: String,
+    /// Definitions that this one overrides, as they would show in `source`.
+    pub shadowed: Vec<String>,
+}
+
+/// The verdict, after thresholds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// Passed.
+    Success,
+    /// Did not.
+    Failure,
+    /// Not known yet.
+    Unknown,
+}
+
+/// What a probe is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// No running container, its delay, or its startup gate.
+    Waiting,
+    /// Attempts are made.
+    Probing,
+    /// A verdict fell; a new container releases it.
+    Held,
+    /// Somebody paused it.
+    Paused,
+    /// Its definition is wrong; the reason says how.
+    Invalid,
+    /// Its pod or container is going.
+    Stopped,
+}
+
+/// How one attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// It passed.
+    Success,
+    /// It passed, with something to say.
+    Warning,
+    /// It did not pass.
+    Failure,
+    /// It could not be judged.
+    Error,
+}
+
+/// Results of one kind in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// Which.
+    pub result: State,
+    /// How many; 0 before the first.
+    pub count: u64,
+}
+
+/// Attempts by outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Counts {
+    /// Passed.
+    pub success: u64,
+    /// Passed, with something to say.
+    pub warning: u64,
+    /// Did not pass.
+    pub failure: u64,
+    /// Could not be judged.
+    pub error: u64,
+}
+
+/// One attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Attempt {
+    /// When it ended.
+    pub at: Time,
+    /// How it ended.
+    pub result: Outcome,
+    /// How long it took.
+    pub duration_seconds: Seconds,
+    /// Of an exec that ended by itself; absent otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// What it said: up to 10 KiB.
+    pub output: String,
+}
+
+impl State {
+    /// `success`, `failure`, `unknown`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Failure => "failure",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl Phase {
+    /// `waiting`, `probing`, `held`, `paused`, `invalid`, `stopped`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Probing => "probing",
+            Self::Held => "held",
+            Self::Paused => "paused",
+            Self::Invalid => "invalid",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+impl Outcome {
+    /// `success`, `warning`, `failure`, `error`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Warning => "warning",
+            Self::Failure => "failure",
+            Self::Error => "error",
+        }
+    }
+}
+
+impl ProbeView {
+    /// Whether its verdict is failure. One with a wrong definition has no verdict, and so is not failing.
+    pub fn is_failing(&self) -> bool {
+        self.state == State::Failure
+    }
+}
+
+/// What a name in a probe's id may not hold as it is: the separator, the escape itself, controls.
+const NOT_IN_NAMES: &AsciiSet = &CONTROLS.add(b'/').add(b'%');
+
+/// `NAMESPACE/POD/CONTAINER/TYPE`; a slash or a percent sign within a name is percent-encoded.
+pub fn probe_id(namespace: &str, pod: &str, container: &str, kind: &str) -> String {
+    let name = |name| utf8_percent_encode(name, NOT_IN_NAMES);
+    format!("{}/{}/{}/{}", name(namespace), name(pod), name(container), name(kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slash_within_a_name_does_not_split_an_id() {
+        assert_eq!(probe_id("default", "web", "app", "liveness"), "default/web/app/liveness");
+        assert_eq!(probe_id("a/b", "50%", "x\n", "liveness"), "a%2Fb/50%25/x%0A/liveness");
+    }
+}

@@ -1,0 +1,210 @@
+//! One of each view, for tests; fixed times, so that snapshots hold.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::*;
+
+/// 2026-11-20T10:00:00Z, and so many milliseconds.
+pub(crate) fn at(millis: u64) -> Time {
+    Time(UNIX_EPOCH + Duration::from_secs(1_795_168_800) + Duration::from_millis(millis))
+}
+
+/// A liveness probe of `default/web/app` that succeeds.
+pub(crate) fn probe() -> ProbeView {
+    ProbeView {
+        id: probe_id("default", "web", "app", "liveness"),
+        key: "uid-1/app/liveness".to_owned(),
+        namespace: "default".to_owned(),
+        pod: "web".to_owned(),
+        pod_uid: "uid-1".to_owned(),
+        sandbox_id: "s1".to_owned(),
+        container: "app".to_owned(),
+        container_id: "c1".to_owned(),
+        attempt: 0,
+        kind: "liveness".to_owned(),
+        handler: "exec".to_owned(),
+        source: "annotation".to_owned(),
+        phase: Phase::Probing,
+        state: State::Success,
+        reason: String::new(),
+        since: at(0),
+        period_seconds: Seconds(Duration::from_secs(10)),
+        next_at: Some(at(120_000)),
+        run: Run { result: State::Success, count: 12 },
+        counts: Counts { success: 12, ..Counts::default() },
+        last: Some(Attempt {
+            at: at(110_000),
+            result: Outcome::Success,
+            duration_seconds: Seconds(Duration::from_millis(31)),
+            exit_code: Some(0),
+            output: String::new(),
+        }),
+        on_failure: "report".to_owned(),
+        shadowed: Vec::new(),
+    }
+}
+
+/// The same probe by another name.
+pub(crate) fn named_probe(namespace: &str, pod: &str, container: &str, kind: &str) -> ProbeView {
+    ProbeView {
+        id: probe_id(namespace, pod, container, kind),
+        key: format!("uid-{pod}/{container}/{kind}"),
+        namespace: namespace.to_owned(),
+        pod: pod.to_owned(),
+        pod_uid: format!("uid-{pod}"),
+        container: container.to_owned(),
+        kind: kind.to_owned(),
+        ..probe()
+    }
+}
+
+/// A probe that fails, with something nasty to say.
+pub(crate) fn failing_probe() -> ProbeView {
+    ProbeView {
+        phase: Phase::Held,
+        state: State::Failure,
+        reason: "3 attempts failed; waits for a new container".to_owned(),
+        next_at: None,
+        run: Run { result: State::Failure, count: 3 },
+        counts: Counts { success: 12, failure: 3, ..Counts::default() },
+        last: Some(Attempt {
+            at: at(110_000),
+            result: Outcome::Failure,
+            duration_seconds: Seconds(Duration::from_millis(1_031)),
+            exit_code: Some(1),
+            output: "cat: /tmp/healthy: \u{1b}[31mno such file\u{1b}[0m\n".to_owned(),
+        }),
+        ..named_probe("default", "bad", "app", "readiness")
+    }
+}
+
+/// A probe whose definition is wrong.
+pub(crate) fn invalid_probe() -> ProbeView {
+    ProbeView {
+        phase: Phase::Invalid,
+        state: State::Unknown,
+        handler: String::new(),
+        container_id: String::new(),
+        reason: "unknown field \"tcpSockets\"".to_owned(),
+        next_at: None,
+        run: Run { result: State::Unknown, count: 0 },
+        counts: Counts::default(),
+        last: None,
+        ..named_probe("kube-system", "dns-7c9f6b8d9c-x2x2x", "resolver", "startup")
+    }
+}
+
+/// An ExecSync that went well.
+pub(crate) fn call() -> CallView {
+    CallView {
+        at: at(0),
+        duration_seconds: Seconds(Duration::from_millis(27)),
+        service: "runtime.v1.RuntimeService".to_owned(),
+        method: "ExecSync".to_owned(),
+        code: "OK".to_owned(),
+        message: String::new(),
+        end: End::Complete,
+        peer: PeerView { pid: 812, uid: 0, comm: "kubelet".to_owned() },
+        request_bytes: 91,
+        response_bytes: 12,
+        namespace: "default".to_owned(),
+        pod: "web".to_owned(),
+        container: "app".to_owned(),
+        container_id: "c1".to_owned(),
+        exec: Some(ExecView {
+            command: vec!["cat".to_owned(), "/tmp/healthy".to_owned()],
+            timeout_seconds: Some(1),
+            exit_code: Some(0),
+            stdout_bytes: Some(0),
+            stderr_bytes: Some(0),
+        }),
+        traceparent: String::new(),
+    }
+}
+
+/// A call about no pod, refused.
+pub(crate) fn refused_call() -> CallView {
+    CallView {
+        method: "ImageStatus".to_owned(),
+        service: "runtime.v1.ImageService".to_owned(),
+        code: "NotFound".to_owned(),
+        message: "no such image".to_owned(),
+        namespace: String::new(),
+        pod: String::new(),
+        container: String::new(),
+        container_id: String::new(),
+        exec: None,
+        ..call()
+    }
+}
+
+/// A failed attempt.
+pub(crate) fn event() -> EventView {
+    EventView {
+        at: at(0),
+        kind: EventType::Warning,
+        reason: "Unhealthy".to_owned(),
+        message: "Liveness probe failed: no such file\n".to_owned(),
+        namespace: "default".to_owned(),
+        pod: "web".to_owned(),
+        pod_uid: "uid-1".to_owned(),
+        container: "app".to_owned(),
+        container_id: "c1".to_owned(),
+        probe: "liveness".to_owned(),
+    }
+}
+
+/// A daemon that is well, with one blind connection.
+pub(crate) fn status() -> StatusView {
+    StatusView {
+        version: "0.1.0".to_owned(),
+        pid: 4_711,
+        started_at: at(0),
+        uptime_seconds: Seconds(Duration::from_secs(93_784)),
+        listen: "unix:///run/criprobe/criprobe.sock".to_owned(),
+        api: "unix:///run/criprobe/api.sock".to_owned(),
+        runtime: RuntimeView {
+            endpoint: "unix:///run/containerd/containerd.sock".to_owned(),
+            name: "containerd".to_owned(),
+            version: "2.0.1".to_owned(),
+            state: RuntimeState::Ok,
+            since: at(0),
+            reason: String::new(),
+            event_source: "containerd".to_owned(),
+        },
+        connections: ConnectionsView {
+            open: 3,
+            total: 17,
+            blind: vec![BlindView {
+                id: 4,
+                peer: PeerView { pid: 99, uid: 0, comm: "curl".to_owned() },
+                since: at(5_000),
+                reason: "not HTTP/2".to_owned(),
+            }],
+        },
+        calls: CallsView { in_flight: 1, total: 1_204 },
+        gaps: 0,
+        inventory: InventoryView {
+            pods: 4,
+            containers: 7,
+            running: 5,
+            last_resync_at: Some(at(60_000)),
+            resyncs: 40,
+        },
+        probes: ProbesView::count([
+            (State::Success, Phase::Probing),
+            (State::Success, Phase::Probing),
+            (State::Failure, Phase::Held),
+            (State::Unknown, Phase::Invalid),
+        ]),
+        config: ConfigView {
+            files: vec!["/etc/criprobe/config.yaml".to_owned()],
+            workers: 64,
+            exec_workers: 16,
+            exec_grace_seconds: Seconds(Duration::from_secs(5)),
+            min_period_seconds: Seconds(Duration::from_millis(100)),
+            max_per_pod: 32,
+            max_per_node: 5_000,
+        },
+    }
+}

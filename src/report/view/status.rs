@@ -1,0 +1,197 @@
+//! The daemon as a whole, as the API shows it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{PeerView, Phase, Seconds, State, Time};
+
+/// The daemon as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StatusView {
+    /// criprobe's own.
+    pub version: String,
+    /// The daemon's.
+    pub pid: u32,
+    /// When it started.
+    pub started_at: Time,
+    /// How long it has been up.
+    pub uptime_seconds: Seconds,
+    /// Where clients reach it: `unix:///run/criprobe/criprobe.sock`.
+    pub listen: String,
+    /// Where its API is.
+    pub api: String,
+    /// What is behind it.
+    pub runtime: RuntimeView,
+    /// Clients' connections.
+    pub connections: ConnectionsView,
+    /// Clients' calls.
+    pub calls: CallsView,
+    /// How often something passed unseen, since the start; each was answered with a resync.
+    pub gaps: u64,
+    /// What is known of the node.
+    pub inventory: InventoryView,
+    /// How the probes stand.
+    pub probes: ProbesView,
+    /// The configuration in force.
+    pub config: ConfigView,
+}
+
+/// The runtime behind the relay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RuntimeView {
+    /// Where it is reached: `unix:///run/containerd/containerd.sock`.
+    pub endpoint: String,
+    /// As it calls itself; empty until it was first reached.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Whether it answers.
+    pub state: RuntimeState,
+    /// Since when it does or does not.
+    pub since: Time,
+    /// Why not, in words.
+    pub reason: String,
+    /// Where its events come from: `containerd`, `cri`, `none`.
+    pub event_source: String,
+}
+
+/// Whether the runtime answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RuntimeState {
+    /// It does.
+    Ok,
+    /// It does not.
+    Away,
+}
+
+/// Clients' connections.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ConnectionsView {
+    /// Open now.
+    pub open: u64,
+    /// Accepted since the start.
+    pub total: u64,
+    /// Of those that are open: the ones whose calls cannot be seen.
+    pub blind: Vec<BlindView>,
+}
+
+/// A connection whose bytes pass, but whose calls cannot be seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlindView {
+    /// Numbers the connections of this run, from 1.
+    pub id: u64,
+    /// Who is at the other end.
+    pub peer: PeerView,
+    /// Since when.
+    pub since: Time,
+    /// What could not be understood.
+    pub reason: String,
+}
+
+/// Clients' calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CallsView {
+    /// Under way now.
+    pub in_flight: u64,
+    /// Ended since the start.
+    pub total: u64,
+}
+
+/// What is known of the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InventoryView {
+    /// Sandboxes.
+    pub pods: u64,
+    /// Containers in any state.
+    pub containers: u64,
+    /// Of these, the running ones.
+    pub running: u64,
+    /// When the runtime's lists were last taken in; null before the first time.
+    pub last_resync_at: Option<Time>,
+    /// How often they were, since the start.
+    pub resyncs: u64,
+}
+
+/// How the probes stand. A state or phase that no probe is in may be left out.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ProbesView {
+    /// All of them.
+    pub total: u64,
+    /// By verdict.
+    pub states: BTreeMap<State, u64>,
+    /// By what they are doing.
+    pub phases: BTreeMap<Phase, u64>,
+}
+
+/// The configuration in force, as far as it explains what one sees.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigView {
+    /// The files that were read, in order; none where all is by default, flag or environment.
+    pub files: Vec<String>,
+    /// Attempts of all kinds at a time.
+    pub workers: u32,
+    /// Attempts of exec at a time.
+    pub exec_workers: u32,
+    /// From the timeout of an exec to its cancellation.
+    pub exec_grace_seconds: Seconds,
+    /// The shortest period allowed.
+    pub min_period_seconds: Seconds,
+    /// Probes at most in a pod.
+    pub max_per_pod: u32,
+    /// Probes at most on the node.
+    pub max_per_node: u32,
+}
+
+impl ProbesView {
+    /// Counts probes by state and phase.
+    pub fn count(probes: impl IntoIterator<Item = (State, Phase)>) -> Self {
+        let mut counted = Self::default();
+        for (state, phase) in probes {
+            counted.total += 1;
+            *counted.states.entry(state).or_default() += 1;
+            *counted.phases.entry(phase).or_default() += 1;
+        }
+        counted
+    }
+}
+
+impl StatusView {
+    /// What readiness depends on, each with the reason why it does not hold, if so.
+    pub fn checks(&self) -> [(&'static str, Result<(), String>); 2] {
+        let runtime = match self.runtime.state {
+            RuntimeState::Ok => Ok(()),
+            RuntimeState::Away if self.runtime.reason.is_empty() => Err("the runtime is away".to_owned()),
+            RuntimeState::Away => Err(format!("the runtime is away: {}", self.runtime.reason)),
+        };
+        let inventory = match self.inventory.last_resync_at {
+            Some(_) => Ok(()),
+            None => Err("the runtime's pods and containers have not been listed yet".to_owned()),
+        };
+        [("runtime", runtime), ("inventory", inventory)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probes_are_counted_by_state_and_by_phase() {
+        let counted = ProbesView::count([
+            (State::Success, Phase::Probing),
+            (State::Failure, Phase::Held),
+            (State::Success, Phase::Waiting),
+        ]);
+        assert_eq!(
+            serde_json::to_string(&counted).unwrap(),
+            r#"{"total":3,"states":{"success":2,"failure":1},"phases":{"waiting":1,"probing":1,"held":1}}"#
+        );
+    }
+}
