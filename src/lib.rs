@@ -6,4 +6,5 @@ pub mod clock;
 pub mod ids;
 pub mod inventory;
 pub mod proto;
+pub mod results;
 pub mod spec;

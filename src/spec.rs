@@ -1,6 +1,10 @@
 //! What a probe is: the valid, defaulted, bounded definition, and how it is made from what people write.
 //! Pure: no IO, no clock, no logging.
 
+pub mod expand;
+pub mod plan;
+pub mod ports;
+
 use std::time::Duration;
 
 use crate::ids::ProbeKind;
