@@ -6,6 +6,7 @@ pub mod clock;
 pub mod handler;
 pub mod ids;
 pub mod inventory;
+pub mod prober;
 pub mod proto;
 pub mod results;
 pub mod spec;
