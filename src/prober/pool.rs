@@ -96,11 +96,10 @@ impl Pool {
         self.in_flight.contains_key(key)
     }
 
-    /// Whether what is in flight and waits takes every place already, so that one more would have to wait.
-    pub(super) fn is_full(&self, lane: Lane) -> bool {
-        let all = self.in_flight.len() + self.exec.len() + self.dial.len();
-        let exec = self.exec_in_flight + self.exec.len();
-        all >= self.workers || (lane == Lane::Exec && exec >= self.exec_workers)
+    /// Whether as many wait already as there are places: a wait for a place of more than a turn.
+    pub(super) fn is_crowded(&self, lane: Lane) -> bool {
+        let all = self.exec.len() + self.dial.len();
+        all >= self.workers || (lane == Lane::Exec && self.exec.len() >= self.exec_workers)
     }
 }
 
@@ -200,13 +199,15 @@ mod tests {
     }
 
     #[test]
-    fn it_is_full_when_one_more_would_wait() {
+    fn it_is_crowded_when_as_many_wait_as_there_are_places() {
         let mut pool = Pool::new(2, 1);
-        assert!(!pool.is_full(Lane::Exec));
         pool.enqueue(key("a", "1"), Lane::Exec);
-        assert!(pool.is_full(Lane::Exec));
-        assert!(!pool.is_full(Lane::Dial));
-        pool.enqueue(key("a", "2"), Lane::Dial);
-        assert!(pool.is_full(Lane::Dial));
+        assert_eq!(started(&mut pool), ["a1"]);
+        assert!(!pool.is_crowded(Lane::Exec), "busy is not crowded");
+        pool.enqueue(key("a", "2"), Lane::Exec);
+        assert!(pool.is_crowded(Lane::Exec));
+        assert!(!pool.is_crowded(Lane::Dial));
+        pool.enqueue(key("a", "3"), Lane::Dial);
+        assert!(pool.is_crowded(Lane::Dial));
     }
 }

@@ -111,7 +111,7 @@ impl Roster {
         while let Some(key) = self.schedule.take_due(now.at) {
             let worker = self.entries.get(&key).and_then(|entry| entry.worker.as_ref());
             let event = match worker {
-                Some(worker) if worker.may_spread() && self.pool.is_full(lane(worker.spec())) => {
+                Some(worker) if worker.may_spread() && self.pool.is_crowded(lane(worker.spec())) => {
                     Event::Spread(self.offset(&key, worker.spec().period))
                 }
                 Some(_) | None => Event::Due,
@@ -179,9 +179,7 @@ impl Roster {
             let view = &known.view;
             let seen = Seen { id: view.id.clone(), state: view.state, started_at: view.started_at };
             self.tell(&key, Event::Seen(seen), now);
-            if let Some(stopping) = known.stopping() {
-                self.tell(&key, Event::StopBegan(stopping), now);
-            }
+            self.tell(&key, Event::Stopping(known.stopping()), now);
         }
     }
 

@@ -110,7 +110,10 @@ impl Worker {
                 self.may_spread &= self.is_started || !is_started;
                 self.is_started = is_started;
             }
-            Event::StopBegan(stopping) => self.stop(stopping),
+            // Liveness and startup end before their container; readiness goes on, so that the pod can be seen draining
+            // (prober.md 2, StopLivenessAndStartup).
+            Event::Stopping(_) if self.spec.kind == ProbeKind::Readiness => {}
+            Event::Stopping(stopping) => self.stopping = stopping,
             Event::Due => self.enqueue(now, &mut actions),
             Event::Spread(by) => {
                 self.may_spread = false;
@@ -241,14 +244,6 @@ impl Worker {
         let is_changed = self.results.set(Verdict::Failure, now.wall);
         if let Some(target) = self.target.as_ref().filter(|target| is_changed && target.has_run) {
             actions.push(Action::Tell(target.seen.id.clone(), Notice::NotRunning));
-        }
-    }
-
-    /// Liveness and startup end before their container; readiness goes on, so that the pod can be seen draining
-    /// (prober.md 2, StopLivenessAndStartup).
-    fn stop(&mut self, stopping: Stopping) {
-        if self.spec.kind != ProbeKind::Readiness {
-            self.stopping.get_or_insert(stopping);
         }
     }
 

@@ -177,6 +177,33 @@ fn a_client_that_stops_a_container_ends_its_liveness() {
 }
 
 #[test]
+fn a_sandbox_that_is_not_ready_ends_liveness_for_as_long_as_it_is_not() {
+    let mut rig = Rig::new(8);
+    let is_ready = |is_ready| {
+        let view = container("web", "c1", 0);
+        let pod = crate::inventory::view::PodView { is_ready, ..(*view.pod).clone() };
+        input(ContainerView { pod: Arc::new(pod), ..view }, &[spec(Liveness)])
+    };
+    rig.accept(is_ready(false));
+    assert_eq!((rig.started(), rig.status(Liveness).phase), (vec![], Phase::Stopped));
+    rig.accept(is_ready(true));
+    assert_eq!(rig.started(), [(Liveness, "c1".to_owned())]);
+}
+
+#[test]
+fn one_more_probe_while_all_places_are_taken_waits_its_turn_and_is_not_put_off() {
+    let mut rig = Rig::new(2);
+    for pod in ["web", "b"] {
+        rig.accept(input(container(pod, pod, 0), &[spec(Liveness)]));
+    }
+    assert_eq!(rig.started().len(), 2);
+    rig.accept(input(container("c", "c", 0), &[spec(Liveness)]));
+    assert_eq!(rig.started(), []);
+    rig.finish(Liveness, AttemptResult::Success);
+    assert_eq!(rig.started(), [(Liveness, "c".to_owned())]);
+}
+
+#[test]
 fn what_does_not_fit_the_pool_is_spread_over_the_period_the_same_way_each_time() {
     let firsts = || {
         let mut rig = Rig::new(4);

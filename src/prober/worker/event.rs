@@ -13,8 +13,8 @@ pub enum Event {
     Seen(Seen),
     /// Whether the container counts as started: true once its startup probe succeeded, or where it has none.
     Started(bool),
-    /// A client began to stop the container or its pod.
-    StopBegan(Stopping),
+    /// Whether somebody stops the container or its pod.
+    Stopping(Option<Stopping>),
     /// The deadline came.
     Due,
     /// The deadline came among too many others: make it so much later.

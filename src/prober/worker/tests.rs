@@ -260,7 +260,7 @@ fn a_probe_whose_runtime_does_not_answer_is_spaced_out() {
 fn liveness_and_startup_end_when_a_client_stops_the_container_and_readiness_does_not() {
     for kind in ProbeKind::ALL {
         let mut rig = Rig::running(spec(kind, 1, 1));
-        rig.on(Event::StopBegan(Stopping::Container));
+        rig.on(Event::Stopping(Some(Stopping::Container)));
         let is_stopped = kind != ProbeKind::Readiness;
         assert_eq!(rig.block().is_some(), is_stopped, "S12 {kind}");
         assert_eq!(rig.worker.deadline().is_none(), is_stopped);
@@ -319,7 +319,7 @@ fn the_journal_is_told_of_failures_errors_and_turns() {
 enum Happening {
     Seen(u8, ContainerState),
     Started(bool),
-    Stopped,
+    Stopping(bool),
     Due,
     SlotFreed,
     Finished(Option<AttemptResult>),
@@ -342,7 +342,7 @@ fn happening() -> impl Strategy<Value = Happening> {
     prop_oneof![
         2 => (0u8..3, state).prop_map(|(id, state)| Happening::Seen(id, state)),
         1 => any::<bool>().prop_map(Happening::Started),
-        1 => Just(Happening::Stopped),
+        1 => any::<bool>().prop_map(Happening::Stopping),
         6 => Just(Happening::Due),
         6 => Just(Happening::SlotFreed),
         6 => prop::option::weighted(0.95, result).prop_map(Happening::Finished),
@@ -368,7 +368,7 @@ proptest! {
             let event = match happening {
                 Happening::Seen(id, state) => seen(&format!("c{id}"), state),
                 Happening::Started(is_started) => Event::Started(is_started),
-                Happening::Stopped => Event::StopBegan(Stopping::Pod),
+                Happening::Stopping(is_stopping) => Event::Stopping(is_stopping.then_some(Stopping::Pod)),
                 Happening::Due => Event::Due,
                 Happening::SlotFreed => Event::SlotFreed,
                 Happening::Finished(_) if !in_flight => continue,
