@@ -199,6 +199,17 @@ mod tests {
     }
 
     #[test]
+    fn a_key_that_waits_in_both_lanes_takes_one_place() {
+        let mut pool = Pool::new(2, 1);
+        pool.enqueue(key("a", "1"), Lane::Exec);
+        pool.enqueue(key("a", "1"), Lane::Dial);
+        assert_eq!(started(&mut pool), ["a1"]);
+        pool.finish(&key("a", "1"));
+        pool.enqueue(key("a", "2"), Lane::Exec);
+        assert_eq!(started(&mut pool), ["a2"], "the place of exec was given back");
+    }
+
+    #[test]
     fn it_is_crowded_when_as_many_wait_as_there_are_places() {
         let mut pool = Pool::new(2, 1);
         pool.enqueue(key("a", "1"), Lane::Exec);

@@ -277,11 +277,13 @@ fn what_comes_late_says_nothing_of_another_container() {
     assert!(rig.start());
     rig.on(seen("c2", ContainerState::Running));
     assert_eq!(rig.worker.deadline(), None, "never two attempts at once");
+    let seen_at = rig.now.at;
+    rig.pass(3 * SECOND);
     let actions = rig.on(Event::Finished(Some(tried(AttemptResult::Failure))));
     assert_eq!(actions, [Action::Tell("c1".into(), Notice::Failed { output: "out".into() })]);
     assert_eq!((rig.verdict(), rig.block()), ('S', None));
     assert_eq!(rig.worker.results().counts().total(), 0, "counts are of the current container");
-    assert_eq!(rig.worker.deadline(), Some(rig.now.at), "and its first attempt comes at once");
+    assert_eq!(rig.worker.deadline(), Some(seen_at), "its own first attempt is due since it was seen");
 }
 
 #[test]
