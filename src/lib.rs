@@ -1,19 +1,22 @@
 //! criprobe: a CRI proxy that relays bytes, watches pods come up, probes them, and reports what it saw.
 //!
-//! The modules stand in reading order; each uses those above it. `ARCHITECTURE.md` draws the picture.
+//! `ARCHITECTURE.md` draws the picture of the stages and says which may use which.
 
 pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod document;
 pub mod duration;
+pub mod handler;
 pub mod ids;
 pub mod inventory;
 pub mod listen;
 pub mod peer;
+pub mod prober;
 pub mod proto;
 pub mod relay;
 pub mod report;
+pub mod results;
 pub mod runtime;
 pub mod spec;
 pub mod tap;

@@ -1,0 +1,161 @@
+//! Runs exec against a small gRPC server over memory, so that paused time stands for the runtime's.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
+};
+
+use hyper_util::rt::TokioIo;
+use tokio::io::duplex;
+use tokio_stream::StreamExt;
+use tonic::{
+    Request, Response, Status,
+    codegen::http,
+    transport::{Endpoint, Server},
+};
+use tower::service_fn;
+
+use super::*;
+use crate::{clock, proto::cri::ExecSyncResponse};
+
+/// What the server does with the request that it is given.
+#[derive(Clone)]
+pub(crate) enum Runtime {
+    Answers { exit_code: i32, stdout: &'static str, stderr: String },
+    Refuses(Code),
+    RefusesOnceThenFails,
+    Hangs,
+    ExitsWithTheTimeout,
+}
+
+async fn answer(
+    runtime: Runtime,
+    asked: u32,
+    request: ExecSyncRequest,
+) -> Result<Response<ExecSyncResponse>, Status> {
+    assert_eq!(request.container_id, "c1");
+    let response = |exit_code, stdout: &str, stderr: &str| {
+        let bytes = |text: &str| text.as_bytes().to_vec();
+        Ok(Response::new(ExecSyncResponse { exit_code, stdout: bytes(stdout), stderr: bytes(stderr) }))
+    };
+    match runtime {
+        Runtime::Answers { exit_code, stdout, stderr } => response(exit_code, stdout, &stderr),
+        Runtime::Refuses(code) => Err(Status::new(code, "in its own words")),
+        Runtime::RefusesOnceThenFails if asked == 1 => Err(Status::unavailable("not now")),
+        Runtime::RefusesOnceThenFails => response(1, "", ""),
+        Runtime::Hangs => std::future::pending().await,
+        Runtime::ExitsWithTheTimeout => response(i32::try_from(request.timeout).unwrap(), "", ""),
+    }
+}
+
+/// A client of a runtime that behaves so, and the number of requests that it got.
+pub(crate) fn exec(runtime: Runtime) -> (Exec, Arc<AtomicU32>) {
+    let asked = Arc::new(AtomicU32::new(0));
+    let (near, far) = duplex(1 << 20);
+    let counter = asked.clone();
+    let service = service_fn(move |request: http::Request<tonic::body::Body>| {
+        let asked = counter.fetch_add(1, Ordering::Relaxed) + 1;
+        let runtime = runtime.clone();
+        let unary = service_fn(move |request: Request<ExecSyncRequest>| {
+            answer(runtime.clone(), asked, request.into_inner())
+        });
+        async move {
+            let codec = tonic_prost::ProstCodec::<ExecSyncResponse, ExecSyncRequest>::default();
+            Ok::<_, std::convert::Infallible>(tonic::server::Grpc::new(codec).unary(unary, request).await)
+        }
+    });
+    tokio::spawn(async move {
+        let incoming = tokio_stream::once(Ok::<_, std::io::Error>(far)).chain(tokio_stream::pending());
+        Server::builder().serve_with_incoming(service, incoming).await.unwrap();
+    });
+    let mut near = Some(near);
+    let channel =
+        Endpoint::from_static("http://runtime").connect_with_connector_lazy(service_fn(move |_| {
+            let near = near.take().map(TokioIo::new);
+            async move { near.ok_or(std::io::Error::from(std::io::ErrorKind::ConnectionRefused)) }
+        }));
+    (Exec::new(RuntimeServiceClient::new(channel), Duration::from_secs(5)), asked)
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+async fn attempt(runtime: Runtime, timeout: Duration) -> Result<Outcome, Fault> {
+    let defined = ["sh", "-c", "echo $(SECRET)"].map(str::to_owned);
+    let expanded = vec!["sh".to_owned(), "-c".to_owned(), "echo hunter2".to_owned()];
+    exec(runtime).0.attempt(&ContainerId::from("c1"), &defined, expanded, timeout).await
+}
+
+fn failure(text: &str) -> Result<Outcome, Fault> {
+    Ok(Outcome::failure(text.to_owned()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_exit_code_judges() {
+    for (exit_code, judgement) in [(0, Judgement::Success), (1, Judgement::Failure), (-1, Judgement::Failure)]
+    {
+        let runtime = Runtime::Answers { exit_code, stdout: "out ", stderr: "err".to_owned() };
+        let outcome = attempt(runtime, SECOND).await.unwrap();
+        let expected =
+            Outcome { judgement, output: Bytes::from_static(b"out err"), exit_code: Some(exit_code) };
+        assert_eq!(outcome, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_kibibytes_are_kept() {
+    let runtime = Runtime::Answers { exit_code: 0, stdout: "a", stderr: "b".repeat(20_000) };
+    let outcome = attempt(runtime, SECOND).await.unwrap();
+    assert_eq!(outcome.output.len(), 10_240);
+    assert!(outcome.output.starts_with(b"ab"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_runtimes_timeout_is_a_failure_that_shows_the_command_as_defined() {
+    assert_eq!(
+        attempt(Runtime::Refuses(Code::DeadlineExceeded), SECOND).await,
+        failure("command timed out: \"sh -c echo $(SECRET)\" timed out after 1s")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_other_status_is_an_error() {
+    for code in [Code::NotFound, Code::Unavailable, Code::Unknown] {
+        let message = "in its own words".to_owned();
+        let expected = Fault::Runtime { code: format!("{code:?}"), message };
+        assert_eq!(attempt(Runtime::Refuses(code), SECOND).await, Err(expected));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_runtime_is_given_up_after_the_grace_as_an_error() {
+    let began = clock::now();
+    assert_eq!(attempt(Runtime::Hangs, SECOND).await, Err(Fault::Unanswered));
+    assert_eq!((clock::now() - began).as_secs(), 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_below_a_second_is_kept_by_us_as_a_failure() {
+    let began = clock::now();
+    assert_eq!(
+        attempt(Runtime::Hangs, Duration::from_millis(250)).await,
+        failure("command timed out: \"sh -c echo $(SECRET)\" timed out after 250ms")
+    );
+    assert_eq!((clock::now() - began).as_millis() / 10, 25);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_runtime_is_asked_for_whole_seconds_rounded_up() {
+    for (timeout, seconds) in [(SECOND, 1), (Duration::from_millis(250), 1), (Duration::from_millis(1500), 2)]
+    {
+        let outcome = attempt(Runtime::ExitsWithTheTimeout, timeout).await.unwrap();
+        assert_eq!(outcome.exit_code, Some(seconds), "{timeout:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_attempt_asks_once() {
+    let (exec, asked) = exec(Runtime::Refuses(Code::NotFound));
+    let outcome = exec.attempt(&ContainerId::from("c1"), &[], vec![], SECOND).await;
+    assert!(outcome.is_err());
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+}

@@ -1,0 +1,96 @@
+//! Runs the probes: what the inventory and the plan tell in; results and events out. Never acts on a verdict, and
+//! never decides which probes there are.
+//!
+//! `roster` is the whole of the decisions, pure: it keeps one `worker` a probe, tells each about its `containers`,
+//! wakes it by the `schedule`, and lets it run when the `pool` has place. `task` is the one loop around it, `attempt`
+//! what a worker's attempt does.
+
+pub mod attempt;
+mod containers;
+mod pool;
+mod roster;
+mod schedule;
+pub mod status;
+pub mod task;
+mod timing;
+pub mod worker;
+
+#[cfg(test)]
+mod fixtures;
+
+use std::{
+    net::IpAddr,
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+use crate::{
+    clock,
+    ids::{ContainerId, SandboxId},
+    inventory::view::ContainerView,
+    spec::plan::Planned,
+};
+
+pub use status::ProbeStatus;
+pub use task::{Channels, run};
+
+/// What the inventory and the plan tell the prober.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A container was made or changed, and these are the probes planned for it. May be said any number of times.
+    Container {
+        /// The container as it is now.
+        view: Arc<ContainerView>,
+        /// At most one a type.
+        probes: Vec<Planned>,
+    },
+    /// A container is gone from the runtime.
+    ContainerGone(ContainerId),
+    /// A client began to stop a container: its liveness and startup probes end before it does, as a kubelet's do.
+    ContainerStopping(ContainerId),
+    /// A client began to stop a pod: likewise for all its containers.
+    PodStopping(SandboxId),
+}
+
+/// The operator's part of how probes run.
+#[derive(Clone, Debug)]
+pub struct ProberSettings {
+    /// Attempts in flight at most; what comes due beyond that waits its turn.
+    pub workers: usize,
+    /// Exec attempts in flight at most; they count among the workers, too.
+    pub exec_workers: usize,
+    /// How long after its timeout an exec attempt is given up, if the runtime is still silent.
+    pub exec_grace: Duration,
+    /// Where pods in the node's own network are reached.
+    pub node_ip: Option<IpAddr>,
+    /// Spreads probes that would come due together.
+    pub seed: u64,
+}
+
+impl Default for ProberSettings {
+    fn default() -> Self {
+        Self { workers: 64, exec_workers: 16, exec_grace: Duration::from_secs(5), node_ip: None, seed: 0 }
+    }
+}
+
+/// One moment on both clocks: the monotonic one decides, the wall's is shown and compared with the runtime's times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// Monotonic.
+    pub at: Instant,
+    /// Wall clock.
+    pub wall: SystemTime,
+}
+
+impl Moment {
+    /// This moment.
+    pub fn now() -> Self {
+        Self { at: clock::now(), wall: clock::wall() }
+    }
+
+    /// The wall clock's time of another moment, if the wall clock is not set meanwhile.
+    pub fn wall_of(self, at: Instant) -> SystemTime {
+        let (ahead, behind) = (at.saturating_duration_since(self.at), self.at.saturating_duration_since(at));
+        self.wall + ahead - behind
+    }
+}

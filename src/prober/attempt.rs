@@ -1,0 +1,142 @@
+//! What one attempt of a worker does: a definition and a container in, one result out, after up to three tries. Never
+//! judges by thresholds, and never remembers.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use tonic::transport::Channel;
+
+use super::ProberSettings;
+use crate::{
+    handler::{Fault, Outcome, exec::Exec, tcp},
+    ids::ProbeKey,
+    inventory::view::{ContainerView, Env, PodNetwork},
+    proto::cri::runtime_service_client::RuntimeServiceClient,
+    results::AttemptResult,
+    spec::{Handler, PortRef, ProbeSpec, expand::expand, ports::DeclaredPorts},
+};
+
+/// 3: how often an attempt is tried while it is an error, back to back (prober.md 5). Any result ends it.
+const TRIES: u32 = 3;
+
+/// One attempt to be made.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Whose it is.
+    pub key: ProbeKey,
+    /// What to do.
+    pub spec: Arc<ProbeSpec>,
+    /// On what.
+    pub view: Arc<ContainerView>,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tried {
+    /// The result of the last try.
+    pub result: AttemptResult,
+    /// What it said, at most 10 KiB; of an error, why.
+    pub output: Bytes,
+    /// Of the command, where there was one and it ended.
+    pub exit_code: Option<i32>,
+    /// Whether it ended because the runtime was silent.
+    pub is_unanswered: bool,
+}
+
+/// What attempts are made with. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Handlers {
+    exec: Exec,
+    node_ip: Option<IpAddr>,
+}
+
+impl Handlers {
+    /// Those that the settings ask for; commands are run through `client`.
+    pub fn new(client: RuntimeServiceClient<Channel>, settings: &ProberSettings) -> Self {
+        Self { exec: Exec::new(client, settings.exec_grace), node_ip: settings.node_ip }
+    }
+
+    /// Makes one attempt.
+    pub async fn attempt(&self, spec: &ProbeSpec, view: &ContainerView) -> Tried {
+        let mut tries = 1;
+        loop {
+            match self.once(spec, view).await {
+                Err(fault) if fault.is_worth_another_try() && tries < TRIES => tries += 1,
+                ended => return ended.into(),
+            }
+        }
+    }
+
+    /// One try, with a limit of its own: the timeout does not bound the three together.
+    async fn once(&self, spec: &ProbeSpec, view: &ContainerView) -> Result<Outcome, Fault> {
+        match &spec.handler {
+            Handler::Exec { command } => {
+                let expanded = expanded(command, view.env.as_ref())?;
+                self.exec.attempt(&view.id, command, expanded, spec.timeout).await
+            }
+            Handler::TcpSocket { host, port } => {
+                let address = self.address(host.as_deref(), port, view)?;
+                Ok(tcp::attempt(address, spec.timeout).await)
+            }
+            Handler::HttpGet(_) | Handler::Grpc { .. } => {
+                Err(Fault::Target(format!("{} probes are not supported yet", spec.handler.name())))
+            }
+        }
+    }
+
+    /// Where to dial. A pod whose address is not known is never dialled at the node's own loopback instead.
+    fn address(&self, host: Option<&str>, port: &PortRef, view: &ContainerView) -> Result<SocketAddr, Fault> {
+        let target = |text: String| Fault::Target(text);
+        let declared = DeclaredPorts::read(&view.annotations);
+        let port = declared.resolve(port).map_err(|error| target(error.to_string()))?;
+        if let Some(host) = host {
+            return Err(target(format!("host {host:?} is not one that the operator allows")));
+        }
+        let ip = match &view.pod.network {
+            PodNetwork::Pod(addresses) => addresses.first().copied(),
+            PodNetwork::Host => {
+                let unset = "the pod is in the node's network, and the node's address is not known: set prober.nodeIP";
+                Some(self.node_ip.ok_or_else(|| target(unset.to_owned()))?)
+            }
+            PodNetwork::Unknown => None,
+        };
+        let ip = ip.ok_or_else(|| target("the pod's address is not known".to_owned()))?;
+        Ok(SocketAddr::new(ip, port))
+    }
+}
+
+/// The command as it is run. One that refers to variables is not run before these are known: it would be another one.
+fn expanded(command: &[String], env: Option<&Env>) -> Result<Vec<String>, Fault> {
+    match env {
+        Some(env) => expand(command, env).map_err(|error| Fault::Target(error.to_string())),
+        None if command.iter().any(|word| word.contains('$')) => Err(Fault::Target(
+            "the container's environment, which the command refers to, is not known".to_owned(),
+        )),
+        None => Ok(command.to_vec()),
+    }
+}
+
+impl From<Result<Outcome, Fault>> for Tried {
+    fn from(ended: Result<Outcome, Fault>) -> Self {
+        match ended {
+            Ok(outcome) => Self {
+                result: outcome.judgement.into(),
+                output: outcome.output,
+                exit_code: outcome.exit_code,
+                is_unanswered: false,
+            },
+            Err(fault) => Self {
+                result: AttemptResult::Error,
+                output: fault.to_string().into(),
+                exit_code: None,
+                is_unanswered: fault == Fault::Unanswered,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

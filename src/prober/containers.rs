@@ -1,0 +1,116 @@
+//! The containers that the prober was told of: those of one name in one pod stand together, and the newest of them is
+//! the one that is probed. Pure.
+
+use std::{collections::HashMap, sync::Arc};
+
+use super::worker::event::Stopping;
+use crate::{
+    ids::{ContainerId, PodUid, ProbeKey, ProbeKind, SandboxId},
+    inventory::view::ContainerView,
+    spec::plan::Planned,
+};
+
+/// All known containers, by id and by place. As many as the inventory has.
+#[derive(Debug, Default)]
+pub(super) struct Containers {
+    by_id: HashMap<ContainerId, Known>,
+    by_place: HashMap<Place, Vec<ContainerId>>,
+}
+
+/// What a container and those that replace it share: the pod and the name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Place {
+    pod: PodUid,
+    name: Arc<str>,
+}
+
+impl Place {
+    /// Where a container stands.
+    pub(super) fn of(view: &ContainerView) -> Self {
+        Self { pod: view.pod.uid.clone(), name: view.name.clone() }
+    }
+
+    /// The key of its probe of a type.
+    pub(super) fn key(&self, kind: ProbeKind) -> ProbeKey {
+        ProbeKey { pod: self.pod.clone(), container: self.name.clone(), kind }
+    }
+}
+
+/// One container.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    /// As it was told last.
+    pub(super) view: Arc<ContainerView>,
+    probes: Vec<Arc<Planned>>,
+    stopping: Option<Stopping>,
+}
+
+impl Known {
+    /// The probe of a type that is planned for it.
+    pub(super) fn planned(&self, kind: ProbeKind) -> Option<&Arc<Planned>> {
+        self.probes.iter().find(|planned| planned.kind == kind)
+    }
+
+    /// Whether somebody stops it, as far as CRI tells.
+    pub(super) fn stopping(&self) -> Option<Stopping> {
+        self.stopping.or((!self.view.pod.is_ready).then_some(Stopping::Pod))
+    }
+}
+
+impl Containers {
+    /// Adds or updates one.
+    pub(super) fn upsert(&mut self, view: Arc<ContainerView>, probes: Vec<Planned>) {
+        let (id, place) = (view.id.clone(), Place::of(&view));
+        let stopping = self.by_id.get(&id).and_then(|known| known.stopping);
+        let probes = probes.into_iter().map(Arc::new).collect();
+        self.by_id.insert(id.clone(), Known { view, probes, stopping });
+        let ids = self.by_place.entry(place).or_default();
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+
+    /// Forgets one.
+    pub(super) fn remove(&mut self, id: &ContainerId) {
+        let Some(known) = self.by_id.remove(id) else { return };
+        let place = Place::of(&known.view);
+        if let Some(ids) = self.by_place.get_mut(&place) {
+            ids.retain(|other| other != id);
+            if ids.is_empty() {
+                self.by_place.remove(&place);
+            }
+        }
+    }
+
+    /// Where a container stands, if it is known.
+    pub(super) fn place(&self, id: &ContainerId) -> Option<Place> {
+        self.by_id.get(id).map(|known| Place::of(&known.view))
+    }
+
+    /// Notes that a container is being stopped.
+    pub(super) fn note_stopping(&mut self, id: &ContainerId) {
+        if let Some(known) = self.by_id.get_mut(id) {
+            known.stopping.get_or_insert(Stopping::Container);
+        }
+    }
+
+    /// Notes that a pod is being stopped; tells where its containers stand.
+    pub(super) fn note_pod_stopping(&mut self, sandbox: &SandboxId) -> Vec<Place> {
+        let of_pod = self.by_id.values_mut().filter(|known| known.view.pod.sandbox_id == *sandbox);
+        of_pod
+            .map(|known| {
+                known.stopping = Some(Stopping::Pod);
+                Place::of(&known.view)
+            })
+            .collect()
+    }
+
+    /// The container of a place that is probed: of the newest sandbox, then of the newest attempt, then made last.
+    pub(super) fn current(&self, place: &Place) -> Option<&Known> {
+        let ids = self.by_place.get(place)?;
+        ids.iter().filter_map(|id| self.by_id.get(id)).max_by_key(|known| {
+            let view = &known.view;
+            (view.pod.attempt, view.attempt, view.created_at, &view.id)
+        })
+    }
+}

@@ -1,0 +1,66 @@
+//! Containers and definitions that the prober's tests are made of.
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use super::attempt::Tried;
+use crate::{
+    ids::{ProbeKind, SandboxId},
+    inventory::view::{ContainerState, ContainerView, PodNetwork, PodView},
+    results::AttemptResult,
+    spec::{
+        Handler, OnFailure, PortRef, ProbeSpec,
+        plan::{Planned, Source},
+    },
+};
+
+/// tcpSocket on port 80 with Kubernetes' defaults.
+pub(super) fn spec(kind: ProbeKind) -> ProbeSpec {
+    ProbeSpec {
+        kind,
+        handler: Handler::TcpSocket { host: None, port: PortRef::Number(80) },
+        initial_delay: Duration::ZERO,
+        timeout: Duration::from_secs(1),
+        period: Duration::from_secs(10),
+        success_threshold: 1,
+        failure_threshold: 3,
+        termination_grace: None,
+        on_failure: OnFailure::Report,
+    }
+}
+
+/// As an annotation of the pod.
+pub(super) fn planned(spec: ProbeSpec) -> Planned {
+    Planned { kind: spec.kind, source: Source::PodAnnotation, spec: Ok(spec), shadowed: vec![] }
+}
+
+/// A running container `app` of a pod; its sandbox is `<pod>-sandbox`, its address 10.0.0.1.
+pub(super) fn container(pod: &str, id: &str, attempt: u32) -> ContainerView {
+    ContainerView {
+        id: id.into(),
+        name: "app".into(),
+        attempt,
+        image: "image".into(),
+        state: ContainerState::Running,
+        created_at: None,
+        started_at: None,
+        labels: Default::default(),
+        annotations: Default::default(),
+        env: None,
+        pod: Arc::new(PodView {
+            sandbox_id: SandboxId::from(format!("{pod}-sandbox")),
+            uid: pod.into(),
+            name: pod.into(),
+            namespace: "default".into(),
+            attempt: 0,
+            is_ready: true,
+            network: PodNetwork::Pod(vec![IpAddr::from([10, 0, 0, 1])]),
+            labels: Default::default(),
+            annotations: Default::default(),
+        }),
+    }
+}
+
+/// The end of an attempt that said `out`.
+pub(super) fn tried(result: AttemptResult) -> Tried {
+    Tried { result, output: "out".into(), exit_code: None, is_unanswered: false }
+}

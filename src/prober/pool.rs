@@ -1,0 +1,224 @@
+//! Who may run now: keys that are due in, keys that may start out, fair between pods. Pure.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use crate::ids::{PodUid, ProbeKey};
+
+/// Which limit an attempt stands under, besides that of all workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lane {
+    /// Runs a command through the runtime: `exec_workers`.
+    Exec,
+    /// Opens a connection of our own: no further limit.
+    Dial,
+}
+
+/// A bounded number of attempts in flight, and those that wait for one of their places.
+///
+/// What waits is bounded by the number of probes: each waits at most once.
+#[derive(Debug)]
+pub(super) struct Pool {
+    workers: usize,
+    exec_workers: usize,
+    /// By key, so that nothing is ever twice in flight.
+    in_flight: HashMap<ProbeKey, Lane>,
+    exec_in_flight: usize,
+    exec: Queue,
+    dial: Queue,
+    last: Lane,
+}
+
+impl Pool {
+    /// At least one place each, whatever is asked for.
+    pub(super) fn new(workers: usize, exec_workers: usize) -> Self {
+        Self {
+            workers: workers.max(1),
+            exec_workers: exec_workers.max(1),
+            in_flight: HashMap::new(),
+            exec_in_flight: 0,
+            exec: Queue::default(),
+            dial: Queue::default(),
+            last: Lane::Dial,
+        }
+    }
+
+    /// Lets a key wait for a place, unless it does already.
+    pub(super) fn enqueue(&mut self, key: ProbeKey, lane: Lane) {
+        match lane {
+            Lane::Exec => self.exec.push(key),
+            Lane::Dial => self.dial.push(key),
+        }
+    }
+
+    /// Gives a free place to the key whose turn it is: the two lanes in turn, in each the pods in turn, in each the
+    /// first that came.
+    pub(super) fn start(&mut self) -> Option<ProbeKey> {
+        if self.in_flight.len() >= self.workers {
+            return None;
+        }
+        let (key, lane) = loop {
+            let lane = self.next_lane()?;
+            let key = match lane {
+                Lane::Exec => self.exec.pop(),
+                Lane::Dial => self.dial.pop(),
+            }?;
+            // A probe whose definition changed from one lane to the other may wait in both; the second turn is void.
+            if !self.in_flight.contains_key(&key) {
+                break (key, lane);
+            }
+        };
+        self.last = lane;
+        self.exec_in_flight += usize::from(lane == Lane::Exec);
+        self.in_flight.insert(key.clone(), lane);
+        Some(key)
+    }
+
+    /// The lane whose turn it is, of those where something waits and may start.
+    fn next_lane(&self) -> Option<Lane> {
+        let may_exec = self.exec_in_flight < self.exec_workers && !self.exec.is_empty();
+        let may_dial = !self.dial.is_empty();
+        match (may_exec, may_dial, self.last) {
+            (true, false, _) | (true, true, Lane::Dial) => Some(Lane::Exec),
+            (false, true, _) | (true, true, Lane::Exec) => Some(Lane::Dial),
+            (false, false, _) => None,
+        }
+    }
+
+    /// Gives a place back.
+    pub(super) fn finish(&mut self, key: &ProbeKey) {
+        if self.in_flight.remove(key) == Some(Lane::Exec) {
+            self.exec_in_flight -= 1;
+        }
+    }
+
+    /// Whether an attempt of this key is in flight.
+    pub(super) fn is_in_flight(&self, key: &ProbeKey) -> bool {
+        self.in_flight.contains_key(key)
+    }
+
+    /// Whether as many wait already as there are places: a wait for a place of more than a turn.
+    pub(super) fn is_crowded(&self, lane: Lane) -> bool {
+        let all = self.exec.len() + self.dial.len();
+        all >= self.workers || (lane == Lane::Exec && self.exec.len() >= self.exec_workers)
+    }
+}
+
+/// First come, first served within a pod; the pods in turn.
+#[derive(Debug, Default)]
+struct Queue {
+    turns: VecDeque<PodUid>,
+    pods: HashMap<PodUid, VecDeque<ProbeKey>>,
+    waiting: HashSet<ProbeKey>,
+}
+
+impl Queue {
+    fn push(&mut self, key: ProbeKey) {
+        if !self.waiting.insert(key.clone()) {
+            return;
+        }
+        let pod = self.pods.entry(key.pod.clone()).or_default();
+        if pod.is_empty() {
+            self.turns.push_back(key.pod.clone());
+        }
+        pod.push_back(key);
+    }
+
+    fn pop(&mut self) -> Option<ProbeKey> {
+        let pod = self.turns.pop_front()?;
+        let keys = self.pods.get_mut(&pod)?;
+        let key = keys.pop_front()?;
+        if keys.is_empty() {
+            self.pods.remove(&pod);
+        } else {
+            self.turns.push_back(pod);
+        }
+        self.waiting.remove(&key);
+        Some(key)
+    }
+
+    fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::ProbeKind;
+
+    fn key(pod: &str, container: &str) -> ProbeKey {
+        ProbeKey { pod: pod.into(), container: container.into(), kind: ProbeKind::Liveness }
+    }
+
+    fn started(pool: &mut Pool) -> Vec<String> {
+        std::iter::from_fn(|| pool.start()).map(|key| format!("{}{}", key.pod, key.container)).collect()
+    }
+
+    #[test]
+    fn pods_take_turns_and_a_pods_probes_keep_their_order() {
+        let mut pool = Pool::new(9, 1);
+        for (pod, container) in [("a", "1"), ("a", "2"), ("a", "3"), ("b", "1"), ("b", "1")] {
+            pool.enqueue(key(pod, container), Lane::Dial);
+        }
+        assert_eq!(started(&mut pool), ["a1", "b1", "a2", "a3"]);
+    }
+
+    #[test]
+    fn exec_has_a_limit_of_its_own_and_holds_nobody_else_up() {
+        let mut pool = Pool::new(4, 1);
+        for container in ["1", "2", "3"] {
+            pool.enqueue(key("exec", container), Lane::Exec);
+        }
+        for container in ["1", "2", "3", "4"] {
+            pool.enqueue(key("dial", container), Lane::Dial);
+        }
+        assert_eq!(started(&mut pool), ["exec1", "dial1", "dial2", "dial3"]);
+        pool.finish(&key("dial", "1"));
+        assert_eq!(started(&mut pool), ["dial4"]);
+        pool.finish(&key("exec", "1"));
+        assert_eq!(started(&mut pool), ["exec2"]);
+    }
+
+    #[test]
+    fn the_lanes_take_turns_when_both_wait() {
+        let mut pool = Pool::new(1, 1);
+        for container in ["1", "2"] {
+            pool.enqueue(key("exec", container), Lane::Exec);
+            pool.enqueue(key("dial", container), Lane::Dial);
+        }
+        let mut order = Vec::new();
+        while let Some(key) = pool.start() {
+            order.push(key.pod.to_string());
+            pool.finish(&key);
+        }
+        assert_eq!(order, ["exec", "dial", "exec", "dial"]);
+    }
+
+    #[test]
+    fn a_key_that_waits_in_both_lanes_takes_one_place() {
+        let mut pool = Pool::new(2, 1);
+        pool.enqueue(key("a", "1"), Lane::Exec);
+        pool.enqueue(key("a", "1"), Lane::Dial);
+        assert_eq!(started(&mut pool), ["a1"]);
+        pool.finish(&key("a", "1"));
+        pool.enqueue(key("a", "2"), Lane::Exec);
+        assert_eq!(started(&mut pool), ["a2"], "the place of exec was given back");
+    }
+
+    #[test]
+    fn it_is_crowded_when_as_many_wait_as_there_are_places() {
+        let mut pool = Pool::new(2, 1);
+        pool.enqueue(key("a", "1"), Lane::Exec);
+        assert_eq!(started(&mut pool), ["a1"]);
+        assert!(!pool.is_crowded(Lane::Exec), "busy is not crowded");
+        pool.enqueue(key("a", "2"), Lane::Exec);
+        assert!(pool.is_crowded(Lane::Exec));
+        assert!(!pool.is_crowded(Lane::Dial));
+        pool.enqueue(key("a", "3"), Lane::Dial);
+        assert!(pool.is_crowded(Lane::Dial));
+    }
+}

@@ -1,0 +1,272 @@
+//! All probes and their turns: inputs, ends of attempts and the time in; attempts to make and events out. Never does IO,
+//! never reads a clock: `task` is the loop around it.
+
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+use super::{
+    Input, Moment, ProberSettings,
+    attempt::{Job, Tried},
+    containers::{Containers, Place},
+    pool::{Lane, Pool},
+    schedule::Schedule,
+    status::ProbeStatus,
+    worker::{
+        Worker,
+        event::{Action, Event, Seen},
+    },
+};
+use crate::{
+    ids::{ProbeKey, ProbeKind},
+    inventory::view::ContainerView,
+    results::{Verdict, event::ProbeEvent},
+    spec::{Handler, ProbeSpec, plan::Planned},
+};
+
+/// The prober without its loop.
+#[derive(Debug)]
+pub(super) struct Roster {
+    began: SystemTime,
+    seed: u64,
+    containers: Containers,
+    entries: HashMap<ProbeKey, Entry>,
+    schedule: Schedule,
+    pool: Pool,
+    /// What is to be started now; taken by `advance`.
+    jobs: Vec<Job>,
+    /// What is to be told; taken by `take_events`.
+    events: Vec<ProbeEvent>,
+}
+
+/// One probe.
+#[derive(Debug)]
+struct Entry {
+    planned: Arc<Planned>,
+    /// The container that it looks at.
+    view: Arc<ContainerView>,
+    /// When it came to be.
+    since: SystemTime,
+    /// None if its definition is invalid.
+    worker: Option<Worker>,
+}
+
+impl Roster {
+    /// Without any probe yet.
+    pub(super) fn new(settings: &ProberSettings, now: Moment) -> Self {
+        Self {
+            began: now.wall,
+            seed: settings.seed,
+            containers: Containers::default(),
+            entries: HashMap::new(),
+            schedule: Schedule::default(),
+            pool: Pool::new(settings.workers, settings.exec_workers),
+            jobs: Vec::new(),
+            events: Vec::new(),
+        }
+    }
+
+    /// Takes in what the inventory and the plan tell.
+    pub(super) fn accept(&mut self, input: Input, now: Moment) {
+        match input {
+            Input::Container { view, probes } => {
+                let place = Place::of(&view);
+                if self.containers.place(&view.id).is_some_and(|former| former != place) {
+                    self.accept(Input::ContainerGone(view.id.clone()), now);
+                }
+                self.containers.upsert(view, probes);
+                self.refresh(&place, now);
+            }
+            Input::ContainerGone(id) => {
+                if let Some(place) = self.containers.place(&id) {
+                    self.containers.remove(&id);
+                    self.refresh(&place, now);
+                }
+            }
+            Input::ContainerStopping(id) => {
+                self.containers.note_stopping(&id);
+                if let Some(place) = self.containers.place(&id) {
+                    self.refresh(&place, now);
+                }
+            }
+            Input::PodStopping(sandbox) => {
+                for place in self.containers.note_pod_stopping(&sandbox) {
+                    self.refresh(&place, now);
+                }
+            }
+        }
+    }
+
+    /// Takes in the end of an attempt; with nothing to tell if it panicked.
+    pub(super) fn finish(&mut self, key: &ProbeKey, tried: Option<Tried>, now: Moment) {
+        self.pool.finish(key);
+        self.tell(key, Event::Finished(tried), now);
+    }
+
+    /// Lets what is due run as far as there is place; returns what is to be started.
+    pub(super) fn advance(&mut self, now: Moment) -> Vec<Job> {
+        while let Some(key) = self.schedule.take_due(now.at) {
+            let worker = self.entries.get(&key).and_then(|entry| entry.worker.as_ref());
+            let event = match worker {
+                Some(worker) if worker.may_spread() && self.pool.is_crowded(lane(worker.spec())) => {
+                    Event::Spread(self.offset(&key, worker.spec().period))
+                }
+                Some(_) | None => Event::Due,
+            };
+            self.tell(&key, event, now);
+        }
+        while let Some(key) = self.pool.start() {
+            let before = self.jobs.len();
+            self.tell(&key, Event::SlotFreed, now);
+            if self.jobs.len() == before {
+                self.pool.finish(&key);
+            }
+        }
+        std::mem::take(&mut self.jobs)
+    }
+
+    /// When `advance` is to be called next, at the latest.
+    pub(super) fn deadline(&mut self) -> Option<Instant> {
+        self.schedule.deadline()
+    }
+
+    /// What happened since this was asked last.
+    pub(super) fn take_events(&mut self) -> Vec<ProbeEvent> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// All probes, by namespace, pod, container and type.
+    pub(super) fn statuses(&self, now: Moment) -> Vec<ProbeStatus> {
+        let mut statuses: Vec<_> = self
+            .entries
+            .iter()
+            .map(|(key, entry)| match &entry.worker {
+                Some(worker) => ProbeStatus::of(key, &entry.view, &entry.planned, worker, now),
+                None => ProbeStatus::invalid(key, &entry.view, &entry.planned, entry.since),
+            })
+            .collect();
+        statuses.sort_by(|a, b| {
+            (&a.namespace, &a.pod, &a.key.container, &a.key).cmp(&(
+                &b.namespace,
+                &b.pod,
+                &b.key.container,
+                &b.key,
+            ))
+        });
+        statuses
+    }
+
+    /// Brings the probes of a place in line with its current container and what is planned for that.
+    fn refresh(&mut self, place: &Place, now: Moment) {
+        let current = self.containers.current(place).cloned();
+        // Startup comes first, so that the others learn whether they are released before they look.
+        for kind in ProbeKind::ALL {
+            let key = place.key(kind);
+            let Some((known, planned)) =
+                current.as_ref().and_then(|known| known.planned(kind).map(|planned| (known, planned)))
+            else {
+                self.remove(&key);
+                continue;
+            };
+            self.enter(&key, planned, &known.view, now);
+            if kind != ProbeKind::Startup {
+                let is_started = self.is_started(&key);
+                self.tell(&key, Event::Started(is_started), now);
+            }
+            let view = &known.view;
+            let seen = Seen { id: view.id.clone(), state: view.state, started_at: view.started_at };
+            self.tell(&key, Event::Seen(seen), now);
+            self.tell(&key, Event::Stopping(known.stopping()), now);
+        }
+    }
+
+    /// Makes sure that a probe is there. One whose definition changed is another probe.
+    fn enter(&mut self, key: &ProbeKey, planned: &Arc<Planned>, view: &Arc<ContainerView>, now: Moment) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            let is_same = match (&entry.planned.spec, &planned.spec) {
+                (Ok(before), Ok(after)) => before == after,
+                (Err(_), Err(_)) => true,
+                (Ok(_), Err(_)) | (Err(_), Ok(_)) => false,
+            };
+            if is_same {
+                entry.planned = planned.clone();
+                entry.view = view.clone();
+                return;
+            }
+        }
+        let is_busy = self.pool.is_in_flight(key);
+        let worker = planned.spec.as_ref().ok().map(|spec| {
+            let spec = Arc::new(spec.clone());
+            Worker::new(spec, self.began, is_busy, now)
+        });
+        self.schedule.set(key, None);
+        let entry = Entry { planned: planned.clone(), view: view.clone(), since: now.wall, worker };
+        self.entries.insert(key.clone(), entry);
+    }
+
+    fn remove(&mut self, key: &ProbeKey) {
+        self.entries.remove(key);
+        self.schedule.set(key, None);
+    }
+
+    /// Whether the container of a probe counts as started: its startup probe succeeded, or it has none that runs
+    /// (prober.md 2, UpdatePodStatus 1).
+    fn is_started(&self, key: &ProbeKey) -> bool {
+        let startup = ProbeKey { kind: ProbeKind::Startup, ..key.clone() };
+        let worker = self.entries.get(&startup).and_then(|entry| entry.worker.as_ref());
+        worker.is_none_or(|worker| worker.results().verdict() == Some(Verdict::Success))
+    }
+
+    /// Tells a worker, and does what it wants done.
+    fn tell(&mut self, key: &ProbeKey, event: Event, now: Moment) {
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        let Some(worker) = entry.worker.as_mut() else { return };
+        let actions = worker.on(event, now);
+        self.schedule.set(key, worker.deadline());
+        for action in actions {
+            match action {
+                Action::Enqueue => self.pool.enqueue(key.clone(), lane(worker.spec())),
+                Action::StartAttempt => {
+                    let (spec, view) = (worker.spec().clone(), entry.view.clone());
+                    self.jobs.push(Job { key: key.clone(), spec, view });
+                }
+                Action::Tell(container, notice) => {
+                    self.events.push(ProbeEvent::new(&notice, key.kind, container, &entry.view, now.wall));
+                }
+            }
+        }
+        if key.kind == ProbeKind::Startup {
+            self.release(key, now);
+        }
+    }
+
+    /// Tells the other probes of a container what its startup probe found, at once.
+    fn release(&mut self, startup: &ProbeKey, now: Moment) {
+        for kind in [ProbeKind::Readiness, ProbeKind::Liveness] {
+            let key = ProbeKey { kind, ..startup.clone() };
+            let is_started = self.is_started(&key);
+            self.tell(&key, Event::Started(is_started), now);
+        }
+    }
+
+    /// A share of the period, the same for the same seed and key.
+    fn offset(&self, key: &ProbeKey, period: Duration) -> Duration {
+        let mut hasher = DefaultHasher::new();
+        (self.seed, key).hash(&mut hasher);
+        let share = f64::from(u32::try_from(hasher.finish() >> 32).unwrap_or_default()) / f64::from(u32::MAX);
+        period.mul_f64(share)
+    }
+}
+
+fn lane(spec: &ProbeSpec) -> Lane {
+    match spec.handler {
+        Handler::Exec { .. } => Lane::Exec,
+        Handler::TcpSocket { .. } | Handler::HttpGet(_) | Handler::Grpc { .. } => Lane::Dial,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,205 @@
+//! One probe as it is now, in the terms in which it is shown. Pure: what a worker knows in, words out; never formats
+//! JSON or tables.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use super::{
+    Moment,
+    worker::{
+        Worker,
+        event::{Block, Stopping},
+    },
+};
+use crate::{
+    handler::go,
+    ids::{ContainerId, ProbeKey, ProbeKind, SandboxId},
+    inventory::view::{ContainerState, ContainerView},
+    results::{AttemptRecord, Counts, Run, Verdict},
+    spec::{OnFailure, ProbeSpec, plan::Planned},
+};
+
+/// One probe.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProbeStatus {
+    /// Pod, container name and type.
+    pub key: ProbeKey,
+    /// The pod's namespace.
+    pub namespace: Arc<str>,
+    /// The pod's name.
+    pub pod: Arc<str>,
+    /// The pod's sandbox.
+    pub sandbox_id: SandboxId,
+    /// The container that it looks at.
+    pub container_id: ContainerId,
+    /// Counts the containers of this name.
+    pub attempt: u32,
+    /// When it was made, where the runtime has said.
+    pub created_at: Option<SystemTime>,
+    /// The definition; none if it is invalid.
+    pub spec: Option<Arc<ProbeSpec>>,
+    /// What an attempt does, in Kubernetes' word; none where an invalid definition names nothing.
+    pub handler: Option<&'static str>,
+    /// Where the definition came from: `annotation`, `rule:NAME`, ...
+    pub source: String,
+    /// Where the probe is in its work.
+    pub phase: Phase,
+    /// The verdict after thresholds.
+    pub state: Verdict,
+    /// Why it is in this phase, in words; while it probes, why the last attempt was an error.
+    pub reason: String,
+    /// Since when the verdict stands.
+    pub since: SystemTime,
+    /// From one attempt to the next; longer than defined while the runtime does not answer. None if it is invalid.
+    pub period: Option<Duration>,
+    /// When the next attempt is due; none while something stands in the way.
+    pub next_at: Option<SystemTime>,
+    /// The results in a row.
+    pub run: Run,
+    /// The attempts of the current container.
+    pub counts: Counts,
+    /// The last attempt.
+    pub last: Option<AttemptRecord>,
+    /// What a verdict of failure may do.
+    pub on_failure: OnFailure,
+    /// The definitions that this one beat.
+    pub shadowed: Vec<String>,
+}
+
+/// Where a probe is in its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// No running container, start delay, or startup gate.
+    Waiting,
+    /// Attempts are made.
+    Probing,
+    /// A verdict fell; waits for a new container.
+    Held,
+    /// The definition cannot run.
+    Invalid,
+    /// The container is being stopped.
+    Stopped,
+}
+
+impl Phase {
+    /// `waiting`, `probing`, `held`, `invalid`, `stopped`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Probing => "probing",
+            Self::Held => "held",
+            Self::Invalid => "invalid",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+impl ProbeStatus {
+    /// Of a probe whose definition is valid.
+    pub(super) fn of(
+        key: &ProbeKey,
+        view: &ContainerView,
+        planned: &Planned,
+        worker: &Worker,
+        now: Moment,
+    ) -> Self {
+        let (phase, reason) = match worker.block(now.at) {
+            None => (Phase::Probing, probing(worker)),
+            Some(block) => blocked(block, worker),
+        };
+        let (spec, results) = (worker.spec(), worker.results());
+        Self {
+            spec: Some(spec.clone()),
+            handler: Some(spec.handler.name()),
+            phase,
+            state: results.verdict().unwrap_or(Verdict::Unknown),
+            reason,
+            since: results.since(),
+            period: Some(worker.spacing()),
+            next_at: worker.next().map(|next| now.wall_of(next.max(now.at))),
+            run: results.run(),
+            counts: results.counts(),
+            last: results.last().cloned(),
+            on_failure: spec.on_failure,
+            ..Self::invalid(key, view, planned, now.wall)
+        }
+    }
+
+    /// Of a probe whose definition cannot run, since it came to be.
+    pub(super) fn invalid(
+        key: &ProbeKey,
+        view: &ContainerView,
+        planned: &Planned,
+        since: SystemTime,
+    ) -> Self {
+        let invalid = planned.spec.as_ref().err();
+        Self {
+            key: key.clone(),
+            namespace: view.pod.namespace.clone(),
+            pod: view.pod.name.clone(),
+            sandbox_id: view.pod.sandbox_id.clone(),
+            container_id: view.id.clone(),
+            attempt: view.attempt,
+            created_at: view.created_at,
+            spec: None,
+            handler: invalid.and_then(|invalid| invalid.handler),
+            source: planned.source.to_string(),
+            phase: Phase::Invalid,
+            state: Verdict::Unknown,
+            reason: invalid.map(|invalid| invalid.reason.clone()).unwrap_or_default(),
+            since,
+            period: None,
+            next_at: None,
+            run: Run::default(),
+            counts: Counts::default(),
+            last: None,
+            on_failure: OnFailure::default(),
+            shadowed: planned.shadowed.clone(),
+        }
+    }
+}
+
+fn probing(worker: &Worker) -> String {
+    let error = worker.error().unwrap_or_default();
+    if worker.spacing() > worker.spec().period {
+        return format!("{error}: spaced out to every {}", go::duration(worker.spacing()));
+    }
+    error.to_owned()
+}
+
+fn blocked(block: Block, worker: &Worker) -> (Phase, String) {
+    let spec = worker.spec();
+    let (phase, reason) = match block {
+        Block::NoContainer => (Phase::Waiting, "there is no container".to_owned()),
+        Block::Stopping(Stopping::Container) => (Phase::Stopped, "the container is being stopped".to_owned()),
+        Block::Stopping(Stopping::Pod) => (Phase::Stopped, "the pod is being stopped".to_owned()),
+        Block::Held => (Phase::Held, held(worker)),
+        Block::NotRunning(state) => (Phase::Waiting, not_running(state)),
+        Block::Delayed(_) => (Phase::Waiting, format!("start delay of {}", go::duration(spec.initial_delay))),
+        Block::NotStarted => (Phase::Waiting, "the startup probe has not succeeded yet".to_owned()),
+        Block::AlreadyStarted => (Phase::Held, "the container has started".to_owned()),
+    };
+    (phase, reason)
+}
+
+fn held(worker: &Worker) -> String {
+    let verdict = match worker.results().verdict() {
+        Some(Verdict::Success) => "succeeded",
+        Some(Verdict::Failure | Verdict::Unknown) | None => "failed",
+    };
+    let kind: ProbeKind = worker.spec().kind;
+    format!("{kind} {verdict}; waits for a new container")
+}
+
+fn not_running(state: ContainerState) -> String {
+    match state {
+        ContainerState::Created => "the container has not been started".to_owned(),
+        ContainerState::Exited { exit_code: Some(code) } => format!("the container exited with code {code}"),
+        ContainerState::Exited { exit_code: None } => "the container exited".to_owned(),
+        ContainerState::Running | ContainerState::Unknown => {
+            "the runtime cannot tell the container's state".to_owned()
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The prober's one loop: receives, lets the roster decide, and makes the attempts. Attempts are its only further
+//! tasks; there is no timer but one.
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Instant};
+
+use futures_util::FutureExt;
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinSet,
+    time,
+};
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Channel;
+
+use super::{
+    Input, Moment, ProbeStatus, ProberSettings,
+    attempt::{Handlers, Job, Tried},
+    roster::Roster,
+};
+use crate::{
+    ids::ProbeKey, proto::cri::runtime_service_client::RuntimeServiceClient, results::event::ProbeEvent,
+};
+
+/// How many inputs are taken at once, before due probes are looked at again: those told together come due together,
+/// and are spread.
+const INPUTS_AT_ONCE: usize = 1024;
+
+/// The prober's ends of its channels.
+#[derive(Debug)]
+pub struct Channels {
+    /// What the inventory and the plan tell. The prober ends when all senders are gone.
+    pub inputs: mpsc::Receiver<Input>,
+    /// Who wants to know all probes, sorted by namespace, pod, container and type.
+    pub queries: mpsc::Receiver<oneshot::Sender<Vec<ProbeStatus>>>,
+    /// Ends the prober; attempts in flight are given up.
+    pub stop: CancellationToken,
+}
+
+/// Probes until it is stopped; commands are run through `client`. `on_event` is called on the prober's task and must
+/// not block.
+pub async fn run(
+    settings: ProberSettings,
+    channels: Channels,
+    client: RuntimeServiceClient<Channel>,
+    on_event: impl FnMut(ProbeEvent) + Send,
+) {
+    let handlers = Arc::new(Handlers::new(client, &settings));
+    let attempt = move |job: Job| {
+        let handlers = handlers.clone();
+        async move { handlers.attempt(&job.spec, &job.view).await }
+    };
+    drive(&settings, channels, attempt, on_event).await;
+}
+
+/// The loop, whatever an attempt does.
+async fn drive<A, F>(
+    settings: &ProberSettings,
+    mut channels: Channels,
+    attempt: A,
+    mut on_event: impl FnMut(ProbeEvent) + Send,
+) where
+    A: Fn(Job) -> F,
+    F: Future<Output = Tried> + Send + 'static,
+{
+    let mut roster = Roster::new(settings, Moment::now());
+    let mut attempts: JoinSet<(ProbeKey, Option<Tried>)> = JoinSet::new();
+    let mut inputs = Vec::new();
+    loop {
+        let mut finished = None;
+        tokio::select! {
+            biased;
+            () = channels.stop.cancelled() => return,
+            Some(query) = channels.queries.recv() => {
+                // Whoever asked may have left meanwhile.
+                let _ = query.send(roster.statuses(Moment::now()));
+            }
+            taken = channels.inputs.recv_many(&mut inputs, INPUTS_AT_ONCE) => {
+                if taken == 0 {
+                    return;
+                }
+            }
+            Some(ended) = attempts.join_next() => finished = ended.ok(),
+            () = until(roster.deadline()) => {}
+        }
+        let now = Moment::now();
+        let mut finished = finished.or_else(|| attempts.try_join_next().and_then(Result::ok));
+        // All that ended is taken each time, so that no flood of inputs or questions keeps places taken.
+        while let Some((key, tried)) = finished {
+            if tried.is_none() {
+                tracing::error!(pod.uid = %key.pod, container = %key.container, probe.type = %key.kind, "attempt panicked");
+            }
+            roster.finish(&key, tried, now);
+            finished = attempts.try_join_next().and_then(Result::ok);
+        }
+        for input in inputs.drain(..) {
+            roster.accept(input, now);
+        }
+        for job in roster.advance(now) {
+            let (key, ended) = (job.key.clone(), AssertUnwindSafe(attempt(job)).catch_unwind());
+            attempts.spawn(async move { (key, ended.await.ok()) });
+        }
+        roster.take_events().into_iter().for_each(&mut on_event);
+    }
+}
+
+/// Ends at the deadline; never without one.
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(at) => time::sleep_until(time::Instant::from_std(at)).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! The loop under paused time, with attempts that the test makes up.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard},
+    time::Duration,
+};
+
+use super::*;
+use crate::{
+    ids::ProbeKind,
+    prober::fixtures::{container, planned, spec, tried},
+    results::{AttemptResult, Verdict},
+    spec::{Handler, PortRef, ProbeSpec},
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn input(pod: usize, handler: Handler) -> Input {
+    let spec = ProbeSpec { handler, ..spec(ProbeKind::Liveness) };
+    let view = container(&format!("p{pod}"), &format!("c{pod}"), 0);
+    Input::Container { view: Arc::new(view), probes: vec![planned(spec)] }
+}
+
+fn tcp() -> Handler {
+    Handler::TcpSocket { host: None, port: PortRef::Number(80) }
+}
+
+fn exec() -> Handler {
+    Handler::Exec { command: vec!["true".to_owned()] }
+}
+
+/// What the attempts of a test left behind.
+#[derive(Default)]
+struct Log {
+    made: HashMap<ProbeKey, u32>,
+    in_flight: HashMap<ProbeKey, u32>,
+    most_in_flight: usize,
+}
+
+impl Log {
+    fn begin(&mut self, key: &ProbeKey) {
+        *self.made.entry(key.clone()).or_default() += 1;
+        let same = self.in_flight.entry(key.clone()).or_default();
+        *same += 1;
+        assert_eq!(*same, 1, "two attempts of {key} at once");
+        self.most_in_flight = self.most_in_flight.max(self.in_flight.len());
+    }
+
+    fn end(&mut self, key: &ProbeKey) {
+        self.in_flight.remove(key);
+    }
+}
+
+/// A prober whose attempts take `duration` and end as `result` says, and the test's ends of its channels.
+struct Rig {
+    inputs: mpsc::Sender<Input>,
+    queries: mpsc::Sender<oneshot::Sender<Vec<ProbeStatus>>>,
+    stop: CancellationToken,
+    log: Arc<Mutex<Log>>,
+    events: Arc<Mutex<Vec<ProbeEvent>>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Rig {
+    fn new(
+        settings: ProberSettings,
+        duration: Duration,
+        result: impl Fn(&ProbeKey) -> AttemptResult + Clone + Send + 'static,
+    ) -> Self {
+        let (inputs, input_end) = mpsc::channel(64);
+        let (queries, query_end) = mpsc::channel(1);
+        let stop = CancellationToken::new();
+        let channels = Channels { inputs: input_end, queries: query_end, stop: stop.clone() };
+        let log = Arc::new(Mutex::new(Log::default()));
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let (logged, told) = (log.clone(), events.clone());
+        let task = tokio::spawn(async move {
+            let attempt = move |job: Job| {
+                let (log, result) = (logged.clone(), result.clone());
+                async move {
+                    log.lock().unwrap().begin(&job.key);
+                    time::sleep(duration).await;
+                    log.lock().unwrap().end(&job.key);
+                    tried(result(&job.key))
+                }
+            };
+            drive(&settings, channels, attempt, move |event| told.lock().unwrap().push(event)).await;
+        });
+        Self { inputs, queries, stop, log, events, task }
+    }
+
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap()
+    }
+
+    async fn statuses(&self) -> Vec<ProbeStatus> {
+        let (answer, answered) = oneshot::channel();
+        self.queries.send(answer).await.unwrap();
+        answered.await.unwrap()
+    }
+}
+
+fn settings(workers: usize, exec_workers: usize) -> ProberSettings {
+    ProberSettings { workers, exec_workers, ..ProberSettings::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempts_keep_the_beat_of_the_period() {
+    let rig = Rig::new(settings(64, 16), Duration::from_millis(5), |_| AttemptResult::Success);
+    rig.inputs.send(input(0, tcp())).await.unwrap();
+    time::sleep(Duration::from_millis(60_500)).await;
+    assert_eq!(rig.log().made.values().copied().collect::<Vec<_>>(), [7], "at once, then every 10 s");
+    let statuses = rig.statuses().await;
+    assert_eq!((statuses[0].state, statuses[0].counts.success), (Verdict::Success, 7));
+    assert!(statuses[0].next_at.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pool_keeps_its_limits_and_everybody_gets_a_turn() {
+    let rig = Rig::new(settings(8, 3), Duration::from_millis(700), |_| AttemptResult::Success);
+    for pod in 0..60 {
+        let handler = if pod % 2 == 0 { exec() } else { tcp() };
+        rig.inputs.send(input(pod, handler)).await.unwrap();
+    }
+    time::sleep(45 * SECOND).await;
+    let log = rig.log();
+    assert_eq!(log.most_in_flight, 8);
+    assert_eq!(log.made.len(), 60);
+    let (least, most) = (log.made.values().min().unwrap(), log.made.values().max().unwrap());
+    assert!((3..=5).contains(least) && (3..=5).contains(most), "{least} to {most} attempts in 45 s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_costs_one_attempt_and_frees_its_place() {
+    let rig = Rig::new(settings(1, 1), Duration::ZERO, |key| {
+        assert_ne!(key.pod.as_str(), "p0", "this panic belongs to the test");
+        AttemptResult::Success
+    });
+    rig.inputs.send(input(0, tcp())).await.unwrap();
+    rig.inputs.send(input(1, tcp())).await.unwrap();
+    time::sleep(35 * SECOND).await;
+    let statuses = rig.statuses().await;
+    assert_eq!(statuses[0].counts.total(), 0);
+    assert_eq!(statuses[0].state, Verdict::Success, "it changes nothing: liveness starts as a success");
+    assert!(rig.log().made.values().all(|made| *made >= 3), "{:?}", rig.log().made);
+    assert!(statuses[1].counts.success >= 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_turn_the_verdict_and_are_told() {
+    let rig = Rig::new(settings(64, 16), Duration::ZERO, |_| AttemptResult::Failure);
+    rig.inputs.send(input(0, tcp())).await.unwrap();
+    time::sleep(100 * SECOND).await;
+    assert_eq!(rig.statuses().await[0].state, Verdict::Failure);
+    assert_eq!(rig.log().made.values().sum::<u32>(), 3, "held after the third");
+    let reasons: Vec<_> = rig.events.lock().unwrap().iter().map(|event| event.reason).collect();
+    assert_eq!(reasons, ["Unhealthy", "Unhealthy", "Unhealthy", "VerdictChanged"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_ends_when_it_is_told_to_and_gives_up_what_is_in_flight() {
+    let rig = Rig::new(settings(64, 16), 3600 * SECOND, |_| AttemptResult::Success);
+    rig.inputs.send(input(0, tcp())).await.unwrap();
+    time::sleep(SECOND).await;
+    assert_eq!(rig.log().in_flight.len(), 1);
+    rig.stop.cancel();
+    let ended = time::timeout(SECOND, rig.task).await;
+    assert!(ended.is_ok(), "the prober is still there");
+    time::sleep(3600 * SECOND).await;
+    assert_eq!(rig.log.lock().unwrap().in_flight.len(), 1, "the attempt went on by itself");
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_ends_when_nobody_can_tell_it_anything_any_more() {
+    let rig = Rig::new(settings(64, 16), SECOND, |_| AttemptResult::Success);
+    drop(rig.inputs);
+    assert!(time::timeout(SECOND, rig.task).await.is_ok());
+}

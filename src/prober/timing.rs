@@ -1,0 +1,62 @@
+//! When a container's first attempt is due, and when the next one. Pure: the time is an argument.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use super::Moment;
+
+/// The end of the start delay. The kubelet compares whole seconds, of a start that is cut to whole seconds (step 8);
+/// so do we for delays of whole seconds, others are exact. A start that is not known yet counts from now.
+pub(super) fn probe_from(delay: Duration, started_at: Option<SystemTime>, now: Moment) -> Instant {
+    let Some(started_at) = started_at else { return now.at + delay };
+    let is_whole = delay.subsec_nanos() == 0;
+    let start = match started_at.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(since) if is_whole => SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs()),
+        Ok(_) | Err(_) => started_at,
+    };
+    // Cut towards zero, a start less than a second ahead is none seconds ahead.
+    let tolerance = if delay.is_zero() { Duration::from_secs(1) } else { Duration::ZERO };
+    match (start + delay).duration_since(now.wall) {
+        Ok(ahead) if ahead >= tolerance && !ahead.is_zero() => now.at + ahead,
+        Ok(_) | Err(_) => now.at,
+    }
+}
+
+/// The first of the ticks `due + n * period`, n at least 1, that is not past.
+pub(super) fn tick_after(due: Instant, period: Duration, now: Instant) -> Instant {
+    let late = now.saturating_duration_since(due).as_nanos();
+    let ticks = late.div_ceil(period.as_nanos().max(1)).max(1);
+    due + period.saturating_mul(u32::try_from(ticks).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn the_start_delay_is_counted_as_the_kubelet_counts() {
+        // The start of the container, the delay, now (milliseconds past a whole second): when it is probed.
+        let rows = [
+            ("M14: exactly at the delay", 10_000, 0, 10_000, 0),
+            ("X12: a start is cut to whole seconds", 10_000, 900, 10_000, 0),
+            ("X12: so the delay may be short by almost a second", 10_000, 900, 9_999, 1),
+            ("a delay that is not whole is exact", 1_500, 900, 2_000, 400),
+            ("no delay", 0, 0, 0, 0),
+            ("a start less than a second ahead does not wait", 0, 900, 0, 0),
+            ("M10: long ago", 10_000, 0, 100_000, 0),
+        ];
+        for (name, delay, start, now, wait) in rows {
+            let whole = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+            let at = Moment { at: clock::now(), wall: whole + Duration::from_millis(now) };
+            let delay = Duration::from_millis(delay);
+            let from = probe_from(delay, Some(whole + Duration::from_millis(start)), at);
+            assert_eq!(from - at.at, Duration::from_millis(wait), "{name}");
+        }
+        let at = Moment::now();
+        let ahead = probe_from(Duration::ZERO, Some(at.wall + 100 * SECOND), at);
+        assert!(ahead - at.at > 98 * SECOND, "a start far ahead blocks even without a delay");
+        assert_eq!(probe_from(SECOND, None, at), at.at + SECOND, "an unknown start counts from now");
+    }
+}

@@ -1,0 +1,364 @@
+//! Decides what one probe does next: events in, actions out. Never does IO, never reads a clock, never logs.
+//!
+//! The kubelet walks through a list of checks at each tick (prober.md 3.7); we walk through the same list, in the same
+//! order, whenever something changes, and so need no tick while a check stands in the way.
+//!
+//! ```text
+//!            no running container, start delay, startup gate
+//!                 v                      ^
+//! Waiting ----> Resting --due--> Queued --slot--> Attempting --finished--> Resting
+//!    ^                                                 |
+//!    +------- another container <------- Held <--------+ a verdict that ends its work
+//!
+//! any --a client began to stop it--> Stopped --another container--> Waiting
+//! ```
+
+pub mod event;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+use super::{
+    Moment,
+    attempt::Tried,
+    timing::{probe_from, tick_after},
+};
+use crate::{
+    ids::{ContainerId, ProbeKind},
+    inventory::view::ContainerState,
+    results::{AttemptRecord, AttemptResult, Results, Verdict, event::Notice, excerpt},
+    spec::ProbeSpec,
+};
+use event::{Action, Block, Event, Seen, Stopping};
+
+/// 5 minutes: the longest that a probe whose runtime does not answer is spaced out to.
+const LONGEST_SPACING: Duration = Duration::from_secs(300);
+
+/// 10 s: a container that started longer than this before us is adopted, not new (prober.md 3.8).
+const ADOPTED_BEFORE: Duration = Duration::from_secs(10);
+
+/// One probe of the containers of one name in one pod.
+#[derive(Debug)]
+pub struct Worker {
+    spec: Arc<ProbeSpec>,
+    /// When we began: containers much older are adopted.
+    began: SystemTime,
+    results: Results,
+    target: Option<Target>,
+    stopping: Option<Stopping>,
+    is_held: bool,
+    is_started: bool,
+    /// When the next attempt is due; none while a check stands in the way.
+    next: Option<Instant>,
+    /// Whether that is the first attempt of a container that was there with many others.
+    may_spread: bool,
+    is_queued: bool,
+    flight: Option<Flight>,
+    /// Why the last attempt was an error, if it was.
+    error: Option<String>,
+    /// Attempts in a row that the runtime did not answer.
+    unanswered: u32,
+}
+
+#[derive(Debug)]
+struct Target {
+    seen: Seen,
+    has_run: bool,
+    /// The end of the start delay, as far as it can be told.
+    probe_from: Instant,
+}
+
+/// The attempt in flight.
+#[derive(Debug)]
+enum Flight {
+    /// Our own.
+    Own { container: ContainerId, began: Moment, lag: Duration },
+    /// One of a worker that had this key before us: it says nothing to us, but there may be no second one.
+    Foreign,
+}
+
+impl Worker {
+    /// A probe that has seen no container yet. `is_busy`: an attempt of another worker of this key is still in flight.
+    pub fn new(spec: Arc<ProbeSpec>, began: SystemTime, is_busy: bool, now: Moment) -> Self {
+        let is_started = spec.kind != ProbeKind::Startup;
+        Self {
+            spec,
+            began,
+            results: Results::new(now.wall),
+            target: None,
+            stopping: None,
+            is_held: false,
+            is_started,
+            next: None,
+            may_spread: false,
+            is_queued: false,
+            flight: is_busy.then_some(Flight::Foreign),
+            error: None,
+            unanswered: 0,
+        }
+    }
+
+    /// Takes one event in and tells what is to be done.
+    pub fn on(&mut self, event: Event, now: Moment) -> Vec<Action> {
+        let mut actions = Vec::new();
+        match event {
+            Event::Seen(seen) => self.look(seen, now, &mut actions),
+            Event::Started(is_started) => {
+                // Those that a success of startup releases go on at once, however many they are.
+                self.may_spread &= self.is_started || !is_started;
+                self.is_started = is_started;
+            }
+            // Liveness and startup end before their container; readiness goes on, so that the pod can be seen draining
+            // (prober.md 2, StopLivenessAndStartup).
+            Event::Stopping(_) if self.spec.kind == ProbeKind::Readiness => {}
+            Event::Stopping(stopping) => self.stopping = stopping,
+            Event::Due => self.enqueue(now, &mut actions),
+            Event::Spread(by) => {
+                self.may_spread = false;
+                self.next = self.next.map(|_| now.at + by);
+            }
+            Event::SlotFreed => self.start(now, &mut actions),
+            Event::Finished(tried) => self.finish(tried, now, &mut actions),
+        }
+        self.aim(now);
+        actions
+    }
+
+    /// When it wants to be told [`Event::Due`].
+    pub fn deadline(&self) -> Option<Instant> {
+        if self.is_queued || self.flight.is_some() { None } else { self.next }
+    }
+
+    /// Whether its next attempt may be spread with [`Event::Spread`]: the first one of a container, once.
+    pub fn may_spread(&self) -> bool {
+        self.may_spread
+    }
+
+    /// Its definition.
+    pub fn spec(&self) -> &Arc<ProbeSpec> {
+        &self.spec
+    }
+
+    /// What it found so far.
+    pub fn results(&self) -> &Results {
+        &self.results
+    }
+
+    /// When the next attempt is due, also while one is in flight or waits for its place.
+    pub fn next(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// Why the last attempt was an error, if it was.
+    pub fn error(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
+
+    /// The period, or what it is spaced out to while the runtime does not answer: twice as long each time, up to
+    /// 5 minutes.
+    pub fn spacing(&self) -> Duration {
+        let period = self.spec.period;
+        let spaced = period.saturating_mul(2u32.saturating_pow(self.unanswered));
+        spaced.min(LONGEST_SPACING.max(period))
+    }
+
+    /// What stands in the way of the next attempt: the kubelet's checks, in its order. Those that it makes of the pod
+    /// (steps 1, 2) have nothing to go by in CRI; a pod that is gone takes its worker along.
+    pub fn block(&self, now: Instant) -> Option<Block> {
+        // Step 3: a container is known, and step 4, another one, was taken when it was seen.
+        let Some(target) = &self.target else { return Some(Block::NoContainer) };
+        // StopLivenessAndStartup: the kubelet's worker exits here, and with it every further step.
+        if let Some(stopping) = self.stopping {
+            return Some(Block::Stopping(stopping));
+        }
+        // Step 5: before the look at the container's state, so a held worker does not care whether it still runs.
+        if self.is_held {
+            return Some(Block::Held);
+        }
+        // Step 6. Whether to go on at all then (prober.md 3.9) depends on the restart policy, which CRI does not have:
+        // the worker stays.
+        if target.seen.state != ContainerState::Running {
+            return Some(Block::NotRunning(target.seen.state));
+        }
+        // Step 7, a deletion that the worker knew from its start, does not exist here.
+        // Step 8.
+        if now < target.probe_from {
+            return Some(Block::Delayed(target.probe_from));
+        }
+        // Steps 9 and 10.
+        match (self.spec.kind, self.is_started) {
+            (ProbeKind::Startup, true) => Some(Block::AlreadyStarted),
+            (ProbeKind::Readiness | ProbeKind::Liveness, false) => Some(Block::NotStarted),
+            (ProbeKind::Startup, false) | (ProbeKind::Readiness | ProbeKind::Liveness, true) => None,
+        }
+    }
+
+    fn look(&mut self, seen: Seen, now: Moment, actions: &mut Vec<Action>) {
+        // Step 4: another container takes the verdict away and lifts the hold; the run goes on.
+        if self.target.as_ref().is_none_or(|target| target.seen.id != seen.id) {
+            self.results.start_container(now.wall);
+            self.is_held = false;
+            self.stopping = None;
+            self.next = None;
+            self.target = Some(Target { seen: seen.clone(), has_run: false, probe_from: now.at });
+        }
+        let Some(target) = &mut self.target else { return };
+        let is_running = seen.state == ContainerState::Running;
+        let is_first_run = is_running && !target.has_run;
+        let is_better_known = is_running && target.seen.started_at.is_none() && seen.started_at.is_some();
+        let is_fresh = is_first_run || (is_better_known && self.results.counts().total() == 0);
+        target.has_run |= is_running;
+        if is_fresh || is_better_known {
+            target.probe_from = probe_from(self.spec.initial_delay, seen.started_at, now);
+        }
+        target.seen = seen;
+        if is_fresh {
+            if !self.is_queued && self.flight.is_none() {
+                self.next = None;
+            }
+            self.may_spread |= is_first_run;
+            self.seed(now);
+        } else if !is_running && !self.is_held && self.stopping.is_none() {
+            self.fall(now, actions);
+        }
+    }
+
+    /// Seeds the verdict of a container that runs (prober.md 3.8, gate off): by type, but not for one that ran long
+    /// before we began. Done when it is first seen running, not when it is first seen, as the kubelet's workers
+    /// practically never meet one that is only created.
+    fn seed(&mut self, now: Moment) {
+        let started_at = self.target.as_ref().and_then(|target| target.seen.started_at);
+        let is_adopted =
+            started_at.is_some_and(|at| self.began.duration_since(at).is_ok_and(|age| age > ADOPTED_BEFORE));
+        if is_adopted {
+            self.results.remove(now.wall);
+        } else {
+            self.results.set(Verdict::initial(self.spec.kind), now.wall);
+        }
+    }
+
+    /// Step 6: a container that does not run is a failure, of whatever type. It is news only of one that did run.
+    fn fall(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        let is_changed = self.results.set(Verdict::Failure, now.wall);
+        if let Some(target) = self.target.as_ref().filter(|target| is_changed && target.has_run) {
+            actions.push(Action::Tell(target.seen.id.clone(), Notice::NotRunning));
+        }
+    }
+
+    /// Sets when the next attempt is due: at no time while a check stands in the way, at the end of the start delay,
+    /// or at once as soon as nothing does.
+    fn aim(&mut self, now: Moment) {
+        self.next = match self.block(now.at) {
+            None => Some(self.next.unwrap_or(now.at)),
+            Some(Block::Delayed(until)) => Some(until),
+            Some(_) => None,
+        };
+    }
+
+    fn enqueue(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        let is_due = self.deadline().is_some_and(|deadline| deadline <= now.at);
+        if is_due && self.block(now.at).is_none() {
+            self.is_queued = true;
+            actions.push(Action::Enqueue);
+        }
+    }
+
+    fn start(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        if !self.is_queued || self.flight.is_some() {
+            return;
+        }
+        self.is_queued = false;
+        // Much may have happened since it was due: the checks are made again.
+        let (Some(target), Some(due), None) = (&self.target, self.next, self.block(now.at)) else { return };
+        self.may_spread = false;
+        let lag = now.at.saturating_duration_since(due);
+        self.flight = Some(Flight::Own { container: target.seen.id.clone(), began: now, lag });
+        self.next = Some(due + self.spec.period);
+        actions.push(Action::StartAttempt);
+    }
+
+    fn finish(&mut self, tried: Option<Tried>, now: Moment, actions: &mut Vec<Action>) {
+        let Some(Flight::Own { container, began, lag }) = self.flight.take() else { return };
+        let is_current = self.target.as_ref().is_some_and(|target| target.seen.id == container);
+        // An attempt that panicked changes nothing (prober.md 3.6).
+        if let Some(tried) = tried {
+            self.unanswered = if tried.is_unanswered { self.unanswered.saturating_add(1) } else { 0 };
+            self.settle(&tried, &container, is_current, (began, lag), now, actions);
+        }
+        // Another container has its own first attempt; the same one has its next at the next tick that is to come:
+        // those that passed meanwhile are dropped, not caught up.
+        if let Some(next) = self.next.filter(|_| is_current) {
+            let due = next.checked_sub(self.spec.period).unwrap_or(next);
+            self.next = Some(tick_after(due, self.spacing(), now.at));
+        }
+    }
+
+    fn settle(
+        &mut self,
+        tried: &Tried,
+        container: &ContainerId,
+        is_current: bool,
+        (began, lag): (Moment, Duration),
+        now: Moment,
+        actions: &mut Vec<Action>,
+    ) {
+        let output = String::from_utf8_lossy(&tried.output);
+        let notice = match tried.result {
+            AttemptResult::Success => None,
+            AttemptResult::Warning => Some(Notice::Warned { output: output.clone().into_owned() }),
+            AttemptResult::Failure => Some(Notice::Failed { output: output.clone().into_owned() }),
+            AttemptResult::Error => Some(Notice::Errored { error: output.clone().into_owned() }),
+        };
+        self.error = (tried.result == AttemptResult::Error).then(|| excerpt(&tried.output));
+        let record = AttemptRecord {
+            at: began.wall,
+            result: tried.result,
+            duration: now.at.saturating_duration_since(began.at),
+            lag,
+            exit_code: tried.exit_code,
+            output: excerpt(&tried.output),
+        };
+        self.results.record(record, is_current);
+        actions.extend(notice.map(|notice| Action::Tell(container.clone(), notice)));
+
+        // Step 11: an error is thrown away; it does not even break a run.
+        let Some(verdict) = tried.result.verdict() else { return };
+        // Step 13.
+        let run = self.results.prolong_run(verdict);
+        // Step 14.
+        let threshold = match verdict {
+            Verdict::Success => self.spec.success_threshold,
+            Verdict::Failure | Verdict::Unknown => self.spec.failure_threshold,
+        };
+        if run < threshold {
+            return;
+        }
+        // Step 15. The kubelet's worker sees nothing that happens while it probes, and sets the verdict of what was;
+        // ours has seen it already, so what comes late says nothing of a container that is replaced, ended, or
+        // being stopped.
+        let counts = is_current && self.stopping.is_none() && self.is_running();
+        if counts && self.results.set(verdict, now.wall) {
+            let notice = Notice::VerdictChanged { to: verdict, after: run };
+            actions.push(Action::Tell(container.clone(), notice));
+        }
+        // Step 16: whoever acts on this verdict replaces the container; until then there is nothing to find out.
+        let ends_the_work = match self.spec.kind {
+            ProbeKind::Liveness => verdict == Verdict::Failure,
+            ProbeKind::Startup => true,
+            ProbeKind::Readiness => false,
+        };
+        if ends_the_work {
+            self.is_held |= counts;
+            self.results.reset_run();
+        }
+    }
+
+    fn is_running(&self) -> bool {
+        self.target.as_ref().is_some_and(|target| target.seen.state == ContainerState::Running)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+//! What a worker is told, what it wants done, and what may stand in its way. Only shapes: no decision is made here.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::{
+    ids::ContainerId, inventory::view::ContainerState, prober::attempt::Tried, results::event::Notice,
+};
+
+/// What a worker is told.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// This is the container now.
+    Seen(Seen),
+    /// Whether the container counts as started: true once its startup probe succeeded, or where it has none.
+    Started(bool),
+    /// Whether somebody stops the container or its pod.
+    Stopping(Option<Stopping>),
+    /// The deadline came.
+    Due,
+    /// The deadline came among too many others: make it so much later.
+    Spread(Duration),
+    /// There is place for the attempt now.
+    SlotFreed,
+    /// The attempt in flight ended; with nothing to tell if it panicked.
+    Finished(Option<Tried>),
+}
+
+/// What a worker wants done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Tell it when there is place for its attempt.
+    Enqueue,
+    /// Make one attempt on the container seen last, and tell it how that ended.
+    StartAttempt,
+    /// Put this into the journal, as something about this container.
+    Tell(ContainerId, Notice),
+}
+
+/// One look at a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Another one than before is another container.
+    pub id: ContainerId,
+    /// Where it is in its life.
+    pub state: ContainerState,
+    /// When its process was started, if that is known.
+    pub started_at: Option<SystemTime>,
+}
+
+/// Why liveness and startup probes stop before their container does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopping {
+    /// A client's StopContainer began.
+    Container,
+    /// A client's StopPodSandbox began, or the sandbox is not ready any more.
+    Pod,
+}
+
+/// What stands in the way of an attempt, in the order in which it is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Block {
+    /// There is no container.
+    NoContainer,
+    /// A client stops it.
+    Stopping(Stopping),
+    /// A verdict fell that ends the work on this container.
+    Held,
+    /// It does not run.
+    NotRunning(ContainerState),
+    /// It has not run for long enough.
+    Delayed(Instant),
+    /// Its startup probe has not succeeded yet.
+    NotStarted,
+    /// Its startup probe has nothing left to find out.
+    AlreadyStarted,
+}

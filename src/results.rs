@@ -1,0 +1,314 @@
+//! What attempts add up to: results in; the verdict after thresholds, the run, the counts, the last attempt out.
+//! Pure: never does IO, never reads a clock, knows no schedule.
+
+pub mod event;
+
+use std::{fmt, time::Duration, time::SystemTime};
+
+use crate::ids::ProbeKind;
+
+/// What one probe's attempts have shown so far.
+///
+/// The verdict is one entry of the kubelet's results cache: it may be absent, which is not the same as unknown.
+/// Run and last attempt belong to the probe and outlive its containers; verdict and counts are the container's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Results {
+    verdict: Option<Verdict>,
+    since: SystemTime,
+    run: Run,
+    counts: Counts,
+    last: Option<AttemptRecord>,
+}
+
+impl Results {
+    /// Those of a probe that was never attempted and has no container yet.
+    pub fn new(at: SystemTime) -> Self {
+        Self { verdict: None, since: at, run: Run::default(), counts: Counts::default(), last: None }
+    }
+
+    /// Starts on another container: its verdict is absent until it is set, its counts are zero. The run goes on
+    /// (prober.md 3.7, step 4).
+    pub fn start_container(&mut self, at: SystemTime) {
+        self.verdict = None;
+        self.since = at;
+        self.counts = Counts::default();
+    }
+
+    /// Sets the verdict and tells whether that changed it; an absent one differs from every other (prober.md 4).
+    pub fn set(&mut self, verdict: Verdict, at: SystemTime) -> bool {
+        let is_changed = self.verdict != Some(verdict);
+        if is_changed {
+            self.verdict = Some(verdict);
+            self.since = at;
+        }
+        is_changed
+    }
+
+    /// Removes the verdict, which tells nobody; setting the same one later is a change again (prober.md 4).
+    pub fn remove(&mut self, at: SystemTime) {
+        if self.verdict.take().is_some() {
+            self.since = at;
+        }
+    }
+
+    /// Keeps an attempt as the last one; counts it if it was one of the current container.
+    pub fn record(&mut self, attempt: AttemptRecord, is_of_current_container: bool) {
+        if is_of_current_container {
+            self.counts.add(attempt.result);
+        }
+        self.last = Some(attempt);
+    }
+
+    /// Prolongs the run by one, or starts another (prober.md 3.7, step 13); tells how long it is now.
+    pub fn prolong_run(&mut self, verdict: Verdict) -> u32 {
+        if self.run.verdict == verdict {
+            self.run.count = self.run.count.saturating_add(1);
+        } else {
+            self.run = Run { verdict, count: 1 };
+        }
+        self.run.count
+    }
+
+    /// Sets the run's length to zero; of what it was stays (prober.md 3.7, step 16).
+    pub fn reset_run(&mut self) {
+        self.run.count = 0;
+    }
+
+    /// The verdict, or none where the kubelet's cache would have no entry.
+    pub fn verdict(&self) -> Option<Verdict> {
+        self.verdict
+    }
+
+    /// Since when the verdict stands.
+    pub fn since(&self) -> SystemTime {
+        self.since
+    }
+
+    /// The results in a row.
+    pub fn run(&self) -> Run {
+        self.run
+    }
+
+    /// The attempts of the current container.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// The last attempt, also one of a former container.
+    pub fn last(&self) -> Option<&AttemptRecord> {
+        self.last.as_ref()
+    }
+}
+
+/// What a probe says of its container, after thresholds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// It is well.
+    Success,
+    /// It is not.
+    Failure,
+    /// It cannot be told yet.
+    Unknown,
+}
+
+impl Verdict {
+    /// What stands before the first threshold is reached (prober.md 1).
+    pub fn initial(kind: ProbeKind) -> Self {
+        match kind {
+            ProbeKind::Liveness => Self::Success,
+            ProbeKind::Readiness => Self::Failure,
+            ProbeKind::Startup => Self::Unknown,
+        }
+    }
+
+    /// `success`, `failure`, `unknown`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Failure => "failure",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// How one attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AttemptResult {
+    /// As hoped.
+    Success,
+    /// As hoped, with a doubt: counts as a success.
+    Warning,
+    /// The container failed it.
+    Failure,
+    /// It could not be made: says nothing about the container, and changes nothing.
+    Error,
+}
+
+impl AttemptResult {
+    /// `success`, `warning`, `failure`, `error`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Warning => "warning",
+            Self::Failure => "failure",
+            Self::Error => "error",
+        }
+    }
+
+    /// What it says of the container; an error says nothing (prober.md 5).
+    pub fn verdict(self) -> Option<Verdict> {
+        match self {
+            Self::Success | Self::Warning => Some(Verdict::Success),
+            Self::Failure => Some(Verdict::Failure),
+            Self::Error => None,
+        }
+    }
+}
+
+impl fmt::Display for AttemptResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// Equal results in a row; errors neither prolong nor break it. An untouched one is no success, `count` 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Success or failure, never unknown.
+    pub verdict: Verdict,
+    /// How many.
+    pub count: u32,
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        Self { verdict: Verdict::Success, count: 0 }
+    }
+}
+
+/// How many attempts of the current container ended how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Successes.
+    pub success: u64,
+    /// Successes with a doubt.
+    pub warning: u64,
+    /// Failures.
+    pub failure: u64,
+    /// Attempts that said nothing.
+    pub error: u64,
+}
+
+impl Counts {
+    fn add(&mut self, result: AttemptResult) {
+        match result {
+            AttemptResult::Success => self.success += 1,
+            AttemptResult::Warning => self.warning += 1,
+            AttemptResult::Failure => self.failure += 1,
+            AttemptResult::Error => self.error += 1,
+        }
+    }
+
+    /// All of them.
+    pub fn total(self) -> u64 {
+        self.success + self.warning + self.failure + self.error
+    }
+}
+
+/// One attempt, as it is remembered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttemptRecord {
+    /// When it began.
+    pub at: SystemTime,
+    /// How it ended.
+    pub result: AttemptResult,
+    /// How long it took, with the tries that an error costs.
+    pub duration: Duration,
+    /// How long it waited for a worker after it was due.
+    pub lag: Duration,
+    /// Of the command, where there was one and it ended.
+    pub exit_code: Option<i32>,
+    /// The beginning of what it said, at most [`OUTPUT_KEPT`] bytes of it.
+    pub output: String,
+}
+
+/// 256 bytes: what is remembered of an attempt's output (issue 3's history keeps as much for each of 32 attempts).
+/// The rest is cut off.
+pub const OUTPUT_KEPT: usize = 256;
+
+/// The beginning of an output as text: cut before the character that would exceed [`OUTPUT_KEPT`] bytes of input,
+/// bytes that are no UTF-8 replaced.
+pub fn excerpt(output: &[u8]) -> String {
+    let mut end = output.len().min(OUTPUT_KEPT);
+    let is_inside_a_character = |at: usize| output.get(at).is_some_and(|byte| byte & 0xC0 == 0x80);
+    if end < output.len() {
+        let earliest = end.saturating_sub(3);
+        while end > earliest && is_inside_a_character(end) {
+            end -= 1;
+        }
+    }
+    String::from_utf8_lossy(&output[..end]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+
+    #[test]
+    fn a_verdict_is_told_only_when_it_changes() {
+        let (set, other) = (Verdict::Success, Verdict::Failure);
+        let mut results = Results::new(UNIX_EPOCH);
+        assert_eq!(results.verdict(), None);
+        assert!(results.set(set, UNIX_EPOCH), "L02, L04: the first one is a change");
+        assert_eq!(results.verdict(), Some(set), "L02: what was set is found");
+        assert!(!results.set(set, UNIX_EPOCH), "L06: the same again is none");
+        assert!(results.set(other, UNIX_EPOCH), "L08: another one is a change");
+        results.remove(UNIX_EPOCH);
+        assert_eq!(results.verdict(), None, "L12: removing leaves no entry");
+        assert!(results.set(other, UNIX_EPOCH), "after a removal the same one is a change again");
+        assert!(
+            Results::new(UNIX_EPOCH).set(Verdict::Unknown, UNIX_EPOCH),
+            "L10: an absent verdict differs from unknown"
+        );
+    }
+
+    #[test]
+    fn since_is_the_time_of_the_last_change() {
+        let later = UNIX_EPOCH + Duration::from_secs(5);
+        let mut results = Results::new(UNIX_EPOCH);
+        results.set(Verdict::Success, UNIX_EPOCH);
+        results.set(Verdict::Success, later);
+        assert_eq!(results.since(), UNIX_EPOCH);
+        results.set(Verdict::Failure, later);
+        assert_eq!(results.since(), later);
+    }
+
+    #[test]
+    fn a_run_counts_equal_results_in_a_row() {
+        let mut results = Results::new(UNIX_EPOCH);
+        let lengths: Vec<u32> = [Verdict::Success, Verdict::Success, Verdict::Failure, Verdict::Failure]
+            .map(|verdict| results.prolong_run(verdict))
+            .into();
+        assert_eq!(lengths, [1, 2, 1, 2]);
+        results.reset_run();
+        assert_eq!(results.prolong_run(Verdict::Failure), 1);
+    }
+
+    #[test]
+    fn an_excerpt_is_cut_between_characters() {
+        assert_eq!(excerpt(b"all of it"), "all of it");
+        assert_eq!(excerpt(&[b'a'; 300]), "a".repeat(256));
+        let text = format!("{}\u{20ac} and more", "a".repeat(255));
+        assert_eq!(excerpt(text.as_bytes()), "a".repeat(255));
+        assert_eq!(excerpt(b"\xff\x1b[31m"), "\u{fffd}\u{1b}[31m");
+        assert!(!excerpt(&[0x80; 300]).is_empty());
+    }
+}

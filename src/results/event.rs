@@ -1,0 +1,201 @@
+//! The journal's entries about probes: what was noticed in; the kubelet's reasons and messages out (prober.md 11).
+//! Pure. Never cuts or escapes a message: whoever shows one does.
+
+use std::{sync::Arc, time::SystemTime};
+
+use super::Verdict;
+use crate::{
+    ids::{ContainerId, PodUid, ProbeKind},
+    inventory::view::ContainerView,
+};
+
+/// Something that happened to a probe and that people want to be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbeEvent {
+    /// When it happened.
+    pub at: SystemTime,
+    /// Whether it is bad news.
+    pub severity: Severity,
+    /// One word: `Unhealthy`, `ProbeWarning`, `VerdictChanged`.
+    pub reason: &'static str,
+    /// In words; up to 10 KiB of a probe's output, unescaped. The command as it was defined, never expanded.
+    pub message: String,
+    /// The pod's namespace.
+    pub namespace: Arc<str>,
+    /// The pod's name.
+    pub pod: Arc<str>,
+    /// The pod's uid.
+    pub pod_uid: PodUid,
+    /// The container's name.
+    pub container: Arc<str>,
+    /// The container that it happened to.
+    pub container_id: ContainerId,
+    /// The probe's type.
+    pub kind: ProbeKind,
+}
+
+impl ProbeEvent {
+    /// Puts what was noticed about a probe of a container into words. `container_id` may be one of a former
+    /// container of the same name.
+    pub fn new(
+        notice: &Notice,
+        kind: ProbeKind,
+        container_id: ContainerId,
+        view: &ContainerView,
+        at: SystemTime,
+    ) -> Self {
+        Self {
+            at,
+            severity: notice.severity(),
+            reason: notice.reason(),
+            message: notice.message(kind, &view.name),
+            namespace: view.pod.namespace.clone(),
+            pod: view.pod.name.clone(),
+            pod_uid: view.pod.uid.clone(),
+            container: view.name.clone(),
+            container_id,
+            kind,
+        }
+    }
+}
+
+/// Whether an event is bad news, in Kubernetes' words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// It is not.
+    Normal,
+    /// It is.
+    Warning,
+}
+
+impl Severity {
+    /// `Normal`, `Warning`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+/// What was noticed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// An attempt failed, also one below the threshold.
+    Failed {
+        /// What it said.
+        output: String,
+    },
+    /// An attempt could not be made.
+    Errored {
+        /// Why.
+        error: String,
+    },
+    /// An attempt succeeded with a doubt.
+    Warned {
+        /// What it said.
+        output: String,
+    },
+    /// Attempts turned the verdict.
+    VerdictChanged {
+        /// What it is now.
+        to: Verdict,
+        /// After how many equal results in a row.
+        after: u32,
+    },
+    /// The container does not run any more, which makes every verdict a failure.
+    NotRunning,
+}
+
+impl Notice {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Failed { .. } | Self::Errored { .. } => "Unhealthy",
+            Self::Warned { .. } => "ProbeWarning",
+            Self::VerdictChanged { .. } | Self::NotRunning => "VerdictChanged",
+        }
+    }
+
+    fn severity(&self) -> Severity {
+        match self {
+            Self::VerdictChanged { to: Verdict::Success, .. } | Self::NotRunning => Severity::Normal,
+            Self::VerdictChanged { .. }
+            | Self::Failed { .. }
+            | Self::Errored { .. }
+            | Self::Warned { .. } => Severity::Warning,
+        }
+    }
+
+    fn message(&self, kind: ProbeKind, container: &str) -> String {
+        let title = kind.title();
+        match self {
+            Self::Failed { output } => format!("{title} probe failed: {output}"),
+            Self::Errored { error } => {
+                format!("{title} probe errored and resulted in unknown state: {error}")
+            }
+            Self::Warned { output } => format!("{title} probe warning: {output}"),
+            Self::VerdictChanged { to, after } => {
+                let results = match (to, after) {
+                    (Verdict::Success, 1) => "success",
+                    (Verdict::Success, _) => "successes in a row",
+                    (_, 1) => "failure",
+                    (_, _) => "failures in a row",
+                };
+                format!("{kind} of {container} is now {to} after {after} {results}")
+            }
+            Self::NotRunning => format!("{kind} of {container} is now failure: the container is not running"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_the_kubelets_where_it_has_one() {
+        let text = |text: &str| text.to_owned();
+        let rows = [
+            (
+                Notice::Failed { output: text("cat: no such file") },
+                ("Unhealthy", Severity::Warning, "Liveness probe failed: cat: no such file"),
+            ),
+            (
+                Notice::Errored { error: text("boom") },
+                (
+                    "Unhealthy",
+                    Severity::Warning,
+                    "Liveness probe errored and resulted in unknown state: boom",
+                ),
+            ),
+            (
+                Notice::Warned { output: text("moved") },
+                ("ProbeWarning", Severity::Warning, "Liveness probe warning: moved"),
+            ),
+            (
+                Notice::VerdictChanged { to: Verdict::Failure, after: 3 },
+                (
+                    "VerdictChanged",
+                    Severity::Warning,
+                    "liveness of app is now failure after 3 failures in a row",
+                ),
+            ),
+            (
+                Notice::VerdictChanged { to: Verdict::Success, after: 1 },
+                ("VerdictChanged", Severity::Normal, "liveness of app is now success after 1 success"),
+            ),
+            (
+                Notice::NotRunning,
+                (
+                    "VerdictChanged",
+                    Severity::Normal,
+                    "liveness of app is now failure: the container is not running",
+                ),
+            ),
+        ];
+        for (notice, expected) in rows {
+            let message = notice.message(ProbeKind::Liveness, "app");
+            assert_eq!((notice.reason(), notice.severity(), message.as_str()), expected);
+        }
+    }
+}
