@@ -2,16 +2,16 @@
 
 use std::process::ExitCode;
 
-use criprobe::cli::{self, Command, Exit};
+use criprobe::{
+    app,
+    cli::{self, Command},
+};
 
 fn main() -> ExitCode {
-    let command = match cli::parse(std::env::args_os()) {
-        Ok(command) => command,
-        Err(exit) => return exit,
-    };
-    match command {
-        Command::Ask(request) => request.run(),
-        // The lead's place: `app::serve(arguments)` and `app::demo(arguments)`.
-        Command::Serve(_) | Command::Demo(_) => Exit::Failed.because(&"this build has no daemon").into(),
+    match cli::parse(std::env::args_os()) {
+        Ok(Command::Ask(request)) => request.run(),
+        Ok(Command::Serve(args)) => app::serve(args).into(),
+        Ok(Command::Demo(args)) => app::demo(args).into(),
+        Err(exit) => exit,
     }
 }

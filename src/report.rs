@@ -2,6 +2,7 @@
 //! JSON through the API. Changes nothing in any stage, and never slows one.
 
 pub mod api;
+mod convert;
 pub mod filter;
 mod glob;
 pub mod journal;

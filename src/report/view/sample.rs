@@ -202,9 +202,6 @@ pub(crate) fn status() -> StatusView {
             workers: 64,
             exec_workers: 16,
             exec_grace_seconds: Seconds(Duration::from_secs(5)),
-            min_period_seconds: Seconds(Duration::from_millis(100)),
-            max_per_pod: 32,
-            max_per_node: 5_000,
         },
     }
 }

@@ -141,12 +141,6 @@ pub struct ConfigView {
     pub exec_workers: u32,
     /// From the timeout of an exec to its cancellation.
     pub exec_grace_seconds: Seconds,
-    /// The shortest period allowed.
-    pub min_period_seconds: Seconds,
-    /// Probes at most in a pod.
-    pub max_per_pod: u32,
-    /// Probes at most on the node.
-    pub max_per_node: u32,
 }
 
 impl ProbesView {

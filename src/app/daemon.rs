@@ -1,0 +1,248 @@
+//! The daemon: starts the stages in their order, wires them, and ends them in the opposite order.
+
+use std::{
+    io,
+    net::{IpAddr, UdpSocket},
+    path::PathBuf,
+    thread,
+    time::SystemTime,
+};
+
+use nix::unistd::Group;
+use thiserror::Error;
+use tokio::{
+    net::UnixListener,
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::reporter::Reporter;
+use crate::{
+    clock,
+    config::Config,
+    inventory::{self, Change, Health, TracedCall},
+    listen::{self, Access, Bound, ListenError},
+    prober::{self, Channels, Input, ProberSettings},
+    relay::{Relay, gate::Gate, output, registry::Registry},
+    report::{Sources, api, journal::Journal, view::EventView},
+    results::event::{ProbeEvent, Severity},
+    runtime::{Runtime, events, link, link::Link},
+    spec::plan::plan,
+};
+
+/// 1,024 changes may be on their way to the prober; above that the inventory waits, and the taps' queue takes it.
+const CHANGES: usize = 1024;
+
+/// 16 questions may wait for an answer; above that the askers wait.
+const QUESTIONS: usize = 16;
+
+/// 1,000 calls are kept for `trace --last`.
+const CALLS_KEPT: usize = 1000;
+
+/// 500 events are kept for `events`; each is at most about 10 KiB.
+const EVENTS_KEPT: usize = 500;
+
+/// 4 threads relay at most: what a node's clients could use at once.
+const MAX_RELAY_THREADS: usize = 4;
+
+/// Why the daemon did not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// A socket could not be made.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The group is unknown.
+    #[error("api.group: there is no group {0:?} on this machine")]
+    Group(String),
+    /// The kernel refused something that it never refuses.
+    #[error("cannot start: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// A running daemon.
+#[derive(Debug)]
+pub struct Daemon {
+    relay: Relay,
+    socket: Bound,
+    api_socket: Bound,
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+}
+
+impl Daemon {
+    /// Starts everything; the clients' socket accepts when this returns. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// A socket cannot be made, a group does not exist.
+    pub fn start(config: Config, files: Vec<String>) -> Result<Self, StartError> {
+        let started_at = clock::wall();
+        let api_access = api_access(&config)?;
+        let lent = Access::like(&config.runtime);
+        let socket = listen::bind(&config.listen, lent.unwrap_or(Access::PRIVATE), Some(&config.runtime))?;
+        let api_socket = listen::bind(&config.api.listen, api_access, Some(&config.runtime))
+            .inspect_err(|_| drop(socket.unlink()))?;
+
+        let (gate, registry) = (Gate::default(), Registry::default());
+        let (taps, observations) = output::channel(output::MAX_EVENTS);
+        let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_RELAY_THREADS);
+        let relay = Relay::start(
+            socket.listener.try_clone()?,
+            config.runtime.clone(),
+            threads,
+            gate.clone(),
+            taps.clone(),
+            registry.clone(),
+        )?;
+        tracing::info!(listen = %config.listen.display(), runtime = %config.runtime.display(), "relaying");
+
+        let mut tasks = JoinSet::new();
+        let stop = CancellationToken::new();
+        let runtime = Runtime::new(&config.runtime);
+        let (event_queue, events) = events::queue();
+        let link = watch::Sender::new(Link::default());
+        let link_now = link.subscribe();
+        tasks.spawn(link::keep(runtime.clone(), gate, event_queue, link));
+        if lent.is_none() {
+            tasks.spawn(borrow_access(link_now.clone(), config.runtime.clone(), socket.twin()));
+        }
+
+        let trace = Journal::new(CALLS_KEPT);
+        let calls = watch::Sender::new(0_u64);
+        let calls_now = calls.subscribe();
+        let record = {
+            let trace = trace.clone();
+            move |call: TracedCall| {
+                trace.push((&call).into());
+                calls.send_modify(|calls| *calls += 1);
+            }
+        };
+        let (change_sender, changes) = mpsc::channel(CHANGES);
+        let health = watch::Sender::new(Health::default());
+        let health_now = health.subscribe();
+        let sources = inventory::Sources {
+            observations,
+            connections: registry.clone(),
+            runtime: runtime.clone(),
+            link: link_now.clone(),
+            events,
+        };
+        tasks.spawn(inventory::run(sources, change_sender, health, record));
+
+        let (input_sender, inputs) = mpsc::channel(CHANGES);
+        tasks.spawn(plan_changes(changes, input_sender));
+        let journal = Journal::new(EVENTS_KEPT);
+        let (prober_questions, queries) = mpsc::channel(QUESTIONS);
+        let channels = Channels { inputs, queries, stop: stop.clone() };
+        let report_event = {
+            let journal = journal.clone();
+            move |event: ProbeEvent| report(&journal, event)
+        };
+        tasks.spawn(prober::run(prober_settings(&config, started_at), channels, runtime.client(), report_event));
+
+        let (status, status_questions) = mpsc::channel(QUESTIONS);
+        let (probes, probe_questions) = mpsc::channel(QUESTIONS);
+        let reporter = Reporter {
+            files,
+            started_at,
+            registry,
+            output: taps,
+            link: link_now,
+            health: health_now,
+            calls: calls_now,
+            prober: prober_questions,
+            config,
+        };
+        tasks.spawn(reporter.run(status_questions, probe_questions));
+        let api_listener = UnixListener::from_std(api_socket.listener.try_clone()?)?;
+        let sources = Sources { status, probes, trace, events: journal };
+        tasks.spawn(api::serve(api_listener, sources, stop.clone().cancelled_owned()));
+        Ok(Self { relay, socket, api_socket, stop, tasks })
+    }
+
+    /// Ends everything: calls in flight first, then the rest, then the sockets' files.
+    pub async fn drain(self) {
+        let Self { relay, socket, api_socket, stop, mut tasks } = self;
+        relay.drain().await;
+        if !socket.unlink() {
+            tracing::warn!(path = %socket.path.display(), "left the socket file: it is no longer ours");
+        }
+        api_socket.unlink();
+        stop.cancel();
+        tasks.shutdown().await;
+    }
+}
+
+/// Plans the probes of each container that changed, and hands both to the prober.
+async fn plan_changes(mut changes: mpsc::Receiver<Change>, inputs: mpsc::Sender<Input>) {
+    while let Some(change) = changes.recv().await {
+        let input = match change {
+            Change::Container(view) => {
+                let probes = plan(&view);
+                Input::Container { view, probes }
+            }
+            Change::ContainerGone(id) => Input::ContainerGone(id),
+            Change::ContainerStopping(id) => Input::ContainerStopping(id),
+            Change::PodStopping(id) => Input::PodStopping(id),
+        };
+        if inputs.send(input).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Puts a probe's event into the journal; changes of verdict into the log, too.
+fn report(journal: &Journal<EventView>, event: ProbeEvent) {
+    if event.reason == "VerdictChanged" {
+        let (pod, namespace) = (&*event.pod, &*event.namespace);
+        match event.severity {
+            Severity::Warning => tracing::warn!(namespace, pod, message = %event.message),
+            Severity::Normal => tracing::info!(namespace, pod, message = %event.message),
+        }
+    }
+    journal.push(event.into());
+}
+
+/// A runtime's socket that came after ours lends it its mode, owner and group.
+async fn borrow_access(mut link: watch::Receiver<Link>, runtime: PathBuf, socket: listen::Twin) {
+    if link.wait_for(|link| link.is_up).await.is_err() {
+        return;
+    }
+    if let Some(access) = Access::like(&runtime)
+        && let Err(error) = socket.regrant(access)
+    {
+        tracing::warn!(%error, "cannot give our socket the mode of the runtime's");
+    }
+}
+
+fn prober_settings(config: &Config, started_at: SystemTime) -> ProberSettings {
+    let since_epoch = started_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    ProberSettings {
+        workers: config.prober.workers.get(),
+        exec_workers: config.prober.exec_workers.get(),
+        exec_grace: config.prober.exec_grace,
+        node_ip: config.prober.node_ip.or_else(default_address),
+        seed: since_epoch.as_nanos() as u64,
+    }
+}
+
+/// The source address of the default route. Connecting a UDP socket sends nothing; the addresses are those that
+/// RFC 5737 and RFC 3849 keep for documentation.
+fn default_address() -> Option<IpAddr> {
+    let source = |from: &str, to: &str| {
+        let socket = UdpSocket::bind(from).ok()?;
+        socket.connect(to).ok()?;
+        Some(socket.local_addr().ok()?.ip()).filter(|ip| !ip.is_unspecified())
+    };
+    source("0.0.0.0:0", "192.0.2.1:9").or_else(|| source("[::]:0", "[2001:db8::1]:9"))
+}
+
+/// Who may use the API: root, or root and a group.
+fn api_access(config: &Config) -> Result<Access, StartError> {
+    let Some(name) = &config.api.group else { return Ok(Access::PRIVATE) };
+    match Group::from_name(name) {
+        Ok(Some(group)) => Ok(Access { mode: 0o660, uid: None, gid: Some(group.gid.as_raw()) }),
+        Ok(None) => Err(StartError::Group(name.clone())),
+        Err(error) => Err(StartError::Io(error.into())),
+    }
+}

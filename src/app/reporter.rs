@@ -1,0 +1,124 @@
+//! Answers the questions of the API: asks each stage for what it knows and puts it together. Holds nothing itself.
+
+use std::{path::Path, process, time::SystemTime};
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::{
+    clock,
+    config::Config,
+    inventory::Health,
+    prober::ProbeStatus,
+    relay::{output::Output, registry::Registry},
+    report::{
+        Query, ask,
+        view::{
+            BlindView, CallsView, ConfigView, ConnectionsView, InventoryView, ProbeView, ProbesView, RuntimeState,
+            RuntimeView, Seconds, StatusView,
+        },
+    },
+    runtime::link::Link,
+};
+
+/// 100 blind connections are listed, the oldest first; the numbers count all of them.
+const MAX_BLIND: usize = 100;
+
+/// Whom to ask.
+pub(super) struct Reporter {
+    pub(super) config: Config,
+    pub(super) files: Vec<String>,
+    pub(super) started_at: SystemTime,
+    pub(super) registry: Registry,
+    pub(super) output: Output,
+    pub(super) link: watch::Receiver<Link>,
+    pub(super) health: watch::Receiver<Health>,
+    pub(super) calls: watch::Receiver<u64>,
+    pub(super) prober: Query<Vec<ProbeStatus>>,
+}
+
+impl Reporter {
+    /// Answers until nobody can ask any more.
+    pub(super) async fn run(
+        self,
+        mut status: mpsc::Receiver<oneshot::Sender<StatusView>>,
+        mut probes: mpsc::Receiver<oneshot::Sender<Vec<ProbeView>>>,
+    ) {
+        loop {
+            tokio::select! {
+                Some(question) = status.recv() => {
+                    // A question that nobody waits for any more needs no answer; nor does one that nobody can answer.
+                    if let Ok(known) = ask(&self.prober, "prober").await {
+                        let _ = question.send(self.status(&known));
+                    }
+                }
+                Some(question) = probes.recv() => {
+                    if let Ok(known) = ask(&self.prober, "prober").await {
+                        let _ = question.send(views(known));
+                    }
+                }
+                else => return,
+            }
+        }
+    }
+
+    fn status(&self, probes: &[ProbeStatus]) -> StatusView {
+        let now = clock::wall();
+        let health = *self.health.borrow();
+        StatusView {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: process::id(),
+            started_at: self.started_at.into(),
+            uptime_seconds: Seconds(now.duration_since(self.started_at).unwrap_or_default()),
+            listen: url(&self.config.listen),
+            api: url(&self.config.api.listen),
+            runtime: self.runtime(),
+            connections: self.connections(),
+            calls: CallsView { in_flight: self.registry.calls() as u64, total: *self.calls.borrow() },
+            gaps: health.gaps.max(u64::from(self.output.dropped() > 0)),
+            inventory: InventoryView {
+                pods: health.census.pods as u64,
+                containers: health.census.containers as u64,
+                running: health.census.running as u64,
+                last_resync_at: health.last_resync.map(Into::into),
+                resyncs: health.resyncs,
+            },
+            probes: ProbesView::count(probes.iter().map(|probe| (probe.state.into(), probe.phase.into()))),
+            config: ConfigView {
+                files: self.files.clone(),
+                workers: self.config.prober.workers.get() as u32,
+                exec_workers: self.config.prober.exec_workers.get() as u32,
+                exec_grace_seconds: Seconds(self.config.prober.exec_grace),
+            },
+        }
+    }
+
+    fn runtime(&self) -> RuntimeView {
+        let link = self.link.borrow();
+        RuntimeView {
+            endpoint: url(&self.config.runtime),
+            name: link.version.name.clone(),
+            version: link.version.version.clone(),
+            state: if link.is_up { RuntimeState::Ok } else { RuntimeState::Away },
+            since: link.since.into(),
+            reason: link.trouble.clone(),
+            event_source: link.source.as_str().to_owned(),
+        }
+    }
+
+    fn connections(&self) -> ConnectionsView {
+        let open = self.registry.snapshot();
+        let blind: Vec<BlindView> = open.iter().filter_map(|connection| (&**connection).into()).take(MAX_BLIND).collect();
+        ConnectionsView { open: open.len() as u64, total: self.registry.total(), blind }
+    }
+}
+
+/// The probes, those of older pods before those of newer ones of the same name.
+fn views(mut known: Vec<ProbeStatus>) -> Vec<ProbeView> {
+    // One that the runtime has not told the age of was made just now.
+    known.sort_by_key(|probe| (probe.created_at.is_none(), probe.created_at));
+    known.iter().map(ProbeView::from).collect()
+}
+
+fn url(path: &Path) -> String {
+    format!("unix://{}", path.display())
+}
