@@ -3,6 +3,7 @@
 //! The modules stand in reading order; each uses those above it. `ARCHITECTURE.md` draws the picture.
 
 pub mod clock;
+pub mod demo;
 pub mod ids;
 pub mod inventory;
 pub mod proto;
