@@ -153,6 +153,12 @@ pub fn load(file: Option<&Path>, overrides: &Overrides) -> Result<Config, Config
 }
 
 /// Reads at most one byte more than is allowed; the bound itself is kept by [`Raw::read`].
+/// The files that [`load`] reads, for people.
+pub fn files(file: Option<&Path>) -> Vec<String> {
+    let path = file.unwrap_or(Path::new(DEFAULT_FILE));
+    if path.exists() { vec![path.display().to_string()] } else { Vec::new() }
+}
+
 fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     fs::File::open(path)?.take(MAX_FILE as u64 + 1).read_to_string(&mut text)?;
@@ -181,6 +187,18 @@ impl Overrides {
             (None, Some(at)) => Some((&self.environment[at].1, Origin::Environment(key.variable()))),
             (None, None) => None,
         }
+    }
+}
+
+impl ConfigErrors {
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = &ConfigError> {
+        self.0.iter()
+    }
+
+    /// Whether nothing but flags is wrong.
+    pub fn are_usage(&self) -> bool {
+        self.0.iter().all(|error| matches!(error.origin, Origin::Flag(_)))
     }
 }
 

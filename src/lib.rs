@@ -2,9 +2,11 @@
 //!
 //! `ARCHITECTURE.md` draws the picture of the stages and says which may use which.
 
+pub mod app;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod demo;
 pub mod document;
 pub mod duration;
 pub mod handler;

@@ -88,12 +88,19 @@ pub enum ListenError {
 pub struct Bound {
     /// Non-blocking, ready for tokio.
     pub listener: UnixListener,
+    /// Its file.
+    pub file: SocketFile,
+}
+
+/// The file of a socket that we made; somebody else may have replaced it since.
+#[derive(Clone, Debug)]
+pub struct SocketFile {
     /// Where it stands.
     pub path: PathBuf,
     identity: (u64, u64),
 }
 
-impl Bound {
+impl SocketFile {
     /// Gives the file another access, if it is still ours: a runtime's socket that came later lends its mode.
     ///
     /// # Errors
@@ -130,7 +137,8 @@ pub fn bind(path: &Path, access: Access, runtime: Option<&Path>) -> Result<Bound
     check_vacant(path, runtime)?;
     let listener = bind_hidden(parent, path, access).map_err(io_error)?;
     let meta = fs::symlink_metadata(path).map_err(io_error)?;
-    Ok(Bound { listener, path: path.to_owned(), identity: identity(&meta) })
+    let file = SocketFile { path: path.to_owned(), identity: identity(&meta) };
+    Ok(Bound { listener, file })
 }
 
 /// Whether the path may be taken: nothing there, or a socket on which nobody listens.
@@ -205,7 +213,7 @@ mod tests {
         assert_eq!(mode(&path), 0o600);
         assert!(UnixStream::connect(&path).is_ok());
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "no hidden folder is left");
-        assert!(bound.unlink());
+        assert!(bound.file.unlink());
         assert!(!path.exists());
     }
 
@@ -236,7 +244,7 @@ mod tests {
         let first = bind(&path, Access::PRIVATE, None).unwrap();
         let error = bind(&path, Access::PRIVATE, None).unwrap_err().to_string();
         assert!(error.contains(&format!("pid {}", process::id())), "{error}");
-        assert!(first.is_ours());
+        assert!(first.file.is_ours());
     }
 
     #[test]
@@ -272,7 +280,7 @@ mod tests {
         let bound = bind(&path, Access::PRIVATE, None).unwrap();
         fs::remove_file(&path).unwrap();
         fs::write(&path, "another's").unwrap();
-        assert!(!bound.unlink());
+        assert!(!bound.file.unlink());
         assert!(path.exists());
     }
 }

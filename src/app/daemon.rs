@@ -22,7 +22,7 @@ use crate::{
     clock,
     config::Config,
     inventory::{self, Change, Health, TracedCall},
-    listen::{self, Access, Bound, ListenError},
+    listen::{self, Access, ListenError, SocketFile},
     prober::{self, Channels, Input, ProberSettings},
     relay::{Relay, gate::Gate, output, registry::Registry},
     report::{Sources, api, journal::Journal, view::EventView},
@@ -64,8 +64,9 @@ pub enum StartError {
 #[derive(Debug)]
 pub struct Daemon {
     relay: Relay,
-    socket: Bound,
-    api_socket: Bound,
+    socket: SocketFile,
+    api_socket: SocketFile,
+    sources: Sources,
     stop: CancellationToken,
     tasks: JoinSet<()>,
 }
@@ -81,13 +82,15 @@ impl Daemon {
         let lent = Access::like(&config.runtime);
         let socket = listen::bind(&config.listen, lent.unwrap_or(Access::PRIVATE), Some(&config.runtime))?;
         let api_socket = listen::bind(&config.api.listen, api_access, Some(&config.runtime))
-            .inspect_err(|_| drop(socket.unlink()))?;
+            .inspect_err(|_| {
+                socket.file.unlink();
+            })?;
 
         let (gate, registry) = (Gate::default(), Registry::default());
         let (taps, observations) = output::channel(output::MAX_EVENTS);
         let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_RELAY_THREADS);
         let relay = Relay::start(
-            socket.listener.try_clone()?,
+            socket.listener,
             config.runtime.clone(),
             threads,
             gate.clone(),
@@ -104,7 +107,7 @@ impl Daemon {
         let link_now = link.subscribe();
         tasks.spawn(link::keep(runtime.clone(), gate, event_queue, link));
         if lent.is_none() {
-            tasks.spawn(borrow_access(link_now.clone(), config.runtime.clone(), socket.twin()));
+            tasks.spawn(borrow_access(link_now.clone(), config.runtime.clone(), socket.file.clone()));
         }
 
         let trace = Journal::new(CALLS_KEPT);
@@ -154,15 +157,20 @@ impl Daemon {
             config,
         };
         tasks.spawn(reporter.run(status_questions, probe_questions));
-        let api_listener = UnixListener::from_std(api_socket.listener.try_clone()?)?;
+        let api_listener = UnixListener::from_std(api_socket.listener)?;
         let sources = Sources { status, probes, trace, events: journal };
-        tasks.spawn(api::serve(api_listener, sources, stop.clone().cancelled_owned()));
-        Ok(Self { relay, socket, api_socket, stop, tasks })
+        tasks.spawn(api::serve(api_listener, sources.clone(), stop.clone().cancelled_owned()));
+        Ok(Self { relay, socket: socket.file, api_socket: api_socket.file, sources, stop, tasks })
+    }
+
+    /// What it can be asked.
+    pub fn sources(&self) -> &Sources {
+        &self.sources
     }
 
     /// Ends everything: calls in flight first, then the rest, then the sockets' files.
     pub async fn drain(self) {
-        let Self { relay, socket, api_socket, stop, mut tasks } = self;
+        let Self { relay, socket, api_socket, stop, mut tasks, sources: _ } = self;
         relay.drain().await;
         if !socket.unlink() {
             tracing::warn!(path = %socket.path.display(), "left the socket file: it is no longer ours");
@@ -204,7 +212,7 @@ fn report(journal: &Journal<EventView>, event: ProbeEvent) {
 }
 
 /// A runtime's socket that came after ours lends it its mode, owner and group.
-async fn borrow_access(mut link: watch::Receiver<Link>, runtime: PathBuf, socket: listen::Twin) {
+async fn borrow_access(mut link: watch::Receiver<Link>, runtime: PathBuf, socket: SocketFile) {
     if link.wait_for(|link| link.is_up).await.is_err() {
         return;
     }

@@ -128,7 +128,7 @@ fn probes(probes: &ProbesView) -> String {
     format!("{}: {}; {}", probes.total, join(states.collect()), join(phases.collect()))
 }
 
-fn config(status: &StatusView) -> [(&'static str, String); 3] {
+fn config(status: &StatusView) -> [(&'static str, String); 2] {
     let config = &status.config;
     let files = if config.files.is_empty() { "no file".to_owned() } else { config.files.join(", ") };
     let workers = format!(
@@ -137,13 +137,7 @@ fn config(status: &StatusView) -> [(&'static str, String); 3] {
         config.exec_workers,
         configured(config.exec_grace_seconds.0)
     );
-    let limits = format!(
-        "{} probes a pod, {} on the node, a period of {} at least",
-        config.max_per_pod,
-        config.max_per_node,
-        configured(config.min_period_seconds.0)
-    );
-    [("configuration", files), ("workers", workers), ("limits", limits)]
+    [("configuration", files), ("workers", workers)]
 }
 
 #[cfg(test)]

@@ -1,0 +1,213 @@
+//! The embedded runtime: a CRI server whose containers are plain child processes, each in a scratch folder of its own.
+//! For `criprobe demo` and for tests, which ask it for faults.
+//!
+//! **It isolates nothing.** A container's commands run as the user who started criprobe, on the machine's own file
+//! system, network and process list. Whoever may open its socket may run commands as that user; so the socket is 0600.
+//! It says so itself: its name is `criprobe-demo`, and `Status(verbose)` tells.
+//!
+//! What it makes, it removes: `shutdown` ends and waits for every process, dropping it kills them, and should the whole
+//! process die, by whatever signal, a shell beside it (`guard`) kills the processes and removes their folders.
+//!
+//! ```text
+//! server (socket, faults) -> service, images -> sandboxes, containers, exec, usage -> node (state, tasks) -> process
+//! ```
+
+use std::{
+    env,
+    ffi::OsString,
+    fs, io,
+    os::unix::fs::DirBuilderExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+mod connection;
+mod containers;
+mod events;
+mod exec;
+mod faults;
+mod filters;
+mod guard;
+mod ids;
+mod images;
+mod log;
+mod node;
+mod place;
+pub mod pods;
+mod process;
+mod sandboxes;
+mod server;
+mod service;
+mod state;
+mod usage;
+mod verbose;
+mod view;
+
+pub use faults::{Fault, FaultKind, Faults, ReceivedCall};
+pub use verbose::EnvValues;
+
+use crate::clock;
+
+/// The runtime's name, as Version tells it.
+pub const RUNTIME_NAME: &str = "criprobe-demo";
+
+/// What everybody who uses it should know, as `Status(verbose)` tells it.
+pub const ISOLATES_NOTHING: &str = "criprobe's embedded runtime isolates nothing: its containers are plain processes \
+    of this machine, run as the user who started criprobe";
+
+/// PATH for containers where criprobe itself has none.
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// How to start the embedded runtime.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where it listens; its folder is made where it lacks.
+    pub socket: PathBuf,
+    /// Where the containers' scratch folders go; made, and then removed at the end, where it lacks.
+    pub dir: PathBuf,
+    /// How verbose statuses show values of environment variables.
+    pub env_values: EnvValues,
+}
+
+impl Options {
+    /// Everything else as containerd does it.
+    pub fn new(socket: impl Into<PathBuf>, dir: impl Into<PathBuf>) -> Self {
+        Self { socket: socket.into(), dir: dir.into(), env_values: EnvValues::default() }
+    }
+}
+
+/// The running embedded runtime.
+pub struct EmbeddedRuntime {
+    node: Arc<node::Node>,
+    images: images::Images,
+    faults: Faults,
+    socket: PathBuf,
+    serving: Option<server::Serving>,
+    /// Goes last: its folders have to be empty by then.
+    _made: NewFolders,
+}
+
+impl EmbeddedRuntime {
+    /// Starts it on the current tokio runtime, which needs its IO and time drivers. When this returns, clients can
+    /// connect.
+    ///
+    /// # Errors
+    /// When somebody listens on the socket already, when something else is in its place, when folders cannot be made,
+    /// or when there is no `sh`.
+    pub fn start(options: Options) -> io::Result<Self> {
+        let Options { socket, dir, env_values } = options;
+        let mut made = NewFolders::default();
+        for folder in [socket.parent(), Some(dir.as_path())].into_iter().flatten() {
+            made.make(folder)?;
+        }
+        let dir = fs::canonicalize(dir)?;
+        let folder = dir.join(format!("run-{:.8}", ids::fresh()));
+        made.make(&folder)?;
+        let guard = Arc::new(guard::Guard::start(&folder)?);
+        let search_path = env::var_os("PATH").unwrap_or_else(|| OsString::from(DEFAULT_PATH));
+        let node = node::Node::new(folder, search_path, env_values, guard);
+        let (images, faults) = (images::Images::new(dir), Faults::default());
+        let mut runtime = Self { node, images, faults, socket, serving: None, _made: made };
+        runtime.serve_again(Duration::ZERO)?;
+        Ok(runtime)
+    }
+
+    /// Where it listens.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// A handle to ask for faults and to see the calls that came.
+    pub fn faults(&self) -> Faults {
+        self.faults.clone()
+    }
+
+    /// Stops listening, ends every connection and removes the socket file; the containers go on, as with a runtime
+    /// that is restarted. Returns when the last connection is gone.
+    pub async fn stop_serving(&mut self) {
+        self.node.end_subscriptions();
+        if let Some(serving) = self.serving.take() {
+            serving.cut();
+            remove_file(&self.socket);
+            serving.stop().await;
+        }
+    }
+
+    /// Listens again after `stop_serving`. For `warm_up` it answers every call as containerd does while it starts:
+    /// Unknown, `server is not initialized yet`.
+    ///
+    /// # Errors
+    /// As `start`; nothing changes then.
+    pub fn serve_again(&mut self, warm_up: Duration) -> io::Result<()> {
+        if self.serving.is_none() {
+            let runtime = service::Runtime(self.node.clone());
+            let open_at = clock::now() + warm_up;
+            let (images, faults) = (self.images.clone(), self.faults.clone());
+            self.serving = Some(server::Serving::start(&self.socket, runtime, images, faults, open_at)?);
+        }
+        Ok(())
+    }
+
+    /// Ends everything: kills every process and waits for its end, stops serving, removes what was made.
+    pub async fn shutdown(mut self) {
+        self.node.kill_all();
+        self.stop_serving().await;
+        self.node.all_ended().await;
+    }
+}
+
+impl Drop for EmbeddedRuntime {
+    fn drop(&mut self) {
+        self.node.kill_all();
+        if let Some(serving) = self.serving.take() {
+            serving.cut();
+            remove_file(&self.socket);
+        }
+        remove_folder(&self.node.folder);
+    }
+}
+
+/// The folders that did not exist before, outermost first. Removed at the end, those of them that are empty then.
+#[derive(Default)]
+struct NewFolders(Vec<PathBuf>);
+
+impl NewFolders {
+    /// Makes a folder and those above it, where they lack, open to us alone.
+    fn make(&mut self, folder: &Path) -> io::Result<()> {
+        if folder.as_os_str().is_empty() || folder.is_dir() {
+            return Ok(());
+        }
+        if let Some(parent) = folder.parent() {
+            self.make(parent)?;
+        }
+        fs::DirBuilder::new().mode(0o700).create(folder)?;
+        self.0.push(folder.to_owned());
+        Ok(())
+    }
+}
+
+impl Drop for NewFolders {
+    fn drop(&mut self) {
+        for folder in self.0.iter().rev() {
+            let _ = fs::remove_dir(folder);
+        }
+    }
+}
+
+fn remove_file(path: &Path) {
+    if let Err(error) = fs::remove_file(path) {
+        tracing::debug!(%error, path = %path.display(), "socket file was not removed");
+    }
+}
+
+fn remove_folder(path: &Path) {
+    // A process that was killed just now may still be making its last file, so it is tried again.
+    let is_removed = (0..3).any(|_| fs::remove_dir_all(path).is_ok());
+    if !is_removed {
+        tracing::warn!(path = %path.display(), "folder of the embedded runtime was not removed");
+    }
+}
+
+#[cfg(test)]
+mod tests;

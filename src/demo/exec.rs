@@ -1,0 +1,139 @@
+//! ExecSync: a command in, its outputs and exit code out. It runs in its container's folder with the container's
+//! environment, in a process group of its own, and nothing of that group outlives the call: neither its end nor its
+//! timeout nor a client that goes away.
+
+use std::time::Duration;
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _},
+    time::timeout,
+};
+use tonic::Status;
+
+use super::{
+    node::Node,
+    place,
+    process::{ExitCode, Launch, Process},
+    state::Run,
+};
+use crate::proto::cri;
+
+/// 16 MiB of each output are kept, as containerd does; the rest is read and dropped.
+const MAX_OUTPUT: usize = 16 << 20;
+
+/// 64 KiB are read at once: what a pipe holds.
+const READ: usize = 64 << 10;
+
+impl Node {
+    /// Runs a command in a container.
+    ///
+    /// # Errors
+    /// NotFound; InvalidArgument without a command; Unknown when the container does not run or the command cannot be
+    /// started; DeadlineExceeded when the timeout passed.
+    pub(super) async fn exec_sync(
+        &self,
+        request: &cri::ExecSyncRequest,
+    ) -> Result<cri::ExecSyncResponse, Status> {
+        let (process, run) = self.start_exec(request)?;
+        let running = finish(process, run);
+        let Some(limit) = u64::try_from(request.timeout).ok().filter(|seconds| *seconds > 0) else {
+            return running.await;
+        };
+        // When the time is up the future is dropped, and the group killed with it.
+        timeout(Duration::from_secs(limit), running).await.unwrap_or_else(|_| {
+            let limit = seconds(limit);
+            let message =
+                format!("failed to exec in container: timeout {limit} exceeded: context deadline exceeded");
+            Err(Status::deadline_exceeded(message))
+        })
+    }
+
+    fn start_exec(&self, request: &cri::ExecSyncRequest) -> Result<(Process, Run), Status> {
+        if request.cmd.is_empty() {
+            return Err(Status::invalid_argument("failed to exec in container: no command specified"));
+        }
+        let state = self.state();
+        let text = &request.container_id;
+        let container = state.container(text).map_err(|_| {
+            let message =
+                format!("failed to exec in container: failed to find container {text:?} in store: not found");
+            Status::not_found(message)
+        })?;
+        let run = container.run().ok_or_else(|| {
+            let name = container.cri_state().as_str_name();
+            Status::unknown(format!("failed to exec in container: container is in {name} state"))
+        })?;
+        state.admit()?;
+        let folder = place::work_folder(&container.folder, &container.config);
+        let env = place::environment(&folder, &container.config, &self.search_path);
+        let launch = Launch { argv: &request.cmd, env: &env, folder: &folder };
+        let process = Process::start(launch, &self.guard).map_err(|error| {
+            Status::unknown(format!("failed to exec in container: failed to start exec: {error}"))
+        })?;
+        Ok((process, run.clone()))
+    }
+}
+
+async fn finish(mut process: Process, run: Run) -> Result<cri::ExecSyncResponse, Status> {
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let (group, outputs) = (process.group(), process.take_output());
+    let reading = async {
+        if let Some((out, err)) = outputs {
+            tokio::join!(keep(out, &mut stdout), keep(err, &mut stderr));
+        }
+    };
+    let ending = process.end_while(reading);
+    // Its container's end is its own end, as with a shared pid namespace.
+    let with_container = async {
+        run.ended.cancelled().await;
+        group.kill();
+        std::future::pending::<()>().await;
+    };
+    let code = tokio::select! {
+        code = ending => code,
+        () = with_container => unreachable!("it never ends"),
+    };
+    let ExitCode(exit_code) =
+        code.map_err(|error| Status::unknown(format!("failed to exec in container: {error}")))?;
+    Ok(cri::ExecSyncResponse { stdout, stderr, exit_code })
+}
+
+async fn keep(mut pipe: impl AsyncRead + Unpin, kept: &mut Vec<u8>) {
+    let mut chunk = Vec::with_capacity(READ);
+    while pipe.read_buf(&mut chunk).await.is_ok_and(|read| read > 0) {
+        let room = MAX_OUTPUT - kept.len();
+        kept.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        chunk.clear();
+    }
+}
+
+/// Whole seconds as Go prints a duration, which containerd's messages hold: `90` is `1m30s`.
+fn seconds(total: u64) -> String {
+    let (hours, minutes, seconds) = (total / 3600, total / 60 % 60, total % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{seconds}s"),
+        (0, _) => format!("{minutes}m{seconds}s"),
+        _ => format!("{hours}h{minutes}m{seconds}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_as_gos() {
+        let cases = [(1, "1s"), (59, "59s"), (60, "1m0s"), (90, "1m30s"), (3600, "1h0m0s"), (3661, "1h1m1s")];
+        for (total, expected) in cases {
+            assert_eq!(seconds(total), expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn output_beyond_the_bound_is_read_and_dropped() {
+        let mut kept = vec![0; MAX_OUTPUT - 3];
+        keep(&b"abcdef"[..], &mut kept).await;
+        assert_eq!(kept.len(), MAX_OUTPUT);
+        assert!(kept.ends_with(b"\0abc"));
+    }
+}

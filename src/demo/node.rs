@@ -1,0 +1,80 @@
+//! What all of the embedded runtime's services share: the state under its lock, the folder, and the tasks that wait
+//! for processes to end.
+
+use std::{
+    ffi::OsString,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, UNIX_EPOCH},
+};
+
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+
+use super::{guard::Guard, state::State, verbose::EnvValues};
+use crate::clock;
+
+/// 5 s for killed processes to be gone at the end; longer waits are logged and given up.
+const END_LIMIT: Duration = Duration::from_secs(5);
+
+/// The runtime behind its services.
+pub(super) struct Node {
+    state: Mutex<State>,
+    /// Holds a folder for each container.
+    pub(super) folder: PathBuf,
+    /// The PATH of containers that set none.
+    pub(super) search_path: OsString,
+    /// How verbose statuses show values of environment variables.
+    pub(super) env_values: EnvValues,
+    /// Kills what is left should we die.
+    pub(super) guard: Arc<Guard>,
+    /// One task for each running container.
+    pub(super) tasks: TaskTracker,
+}
+
+impl Node {
+    /// A runtime without pods.
+    pub(super) fn new(
+        folder: PathBuf,
+        search_path: OsString,
+        env_values: EnvValues,
+        guard: Arc<Guard>,
+    ) -> Arc<Self> {
+        let state = Mutex::default();
+        Arc::new(Self { state, folder, search_path, env_values, guard, tasks: TaskTracker::new() })
+    }
+
+    /// The state, for as long as the answer is held; never across an await.
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends every subscription; a new one may come.
+    pub(super) fn end_subscriptions(&self) {
+        self.state().subscribers.clear();
+    }
+
+    /// Refuses all that is new, and kills all that runs.
+    pub(super) fn kill_all(&self) {
+        let mut state = self.state();
+        state.is_closing = true;
+        state.subscribers.clear();
+        for run in state.containers.values().filter_map(|container| container.run()) {
+            run.group.kill();
+        }
+    }
+
+    /// Waits until what was killed is gone.
+    pub(super) async fn all_ended(&self) {
+        self.tasks.close();
+        if timeout(END_LIMIT, self.tasks.wait()).await.is_err() {
+            tracing::warn!(left = self.tasks.len(), "processes of the embedded runtime do not end");
+        }
+    }
+}
+
+/// The wall clock's time as CRI has it: nanoseconds since the epoch.
+pub(super) fn wall_nanos() -> i64 {
+    let since = clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}

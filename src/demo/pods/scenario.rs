@@ -1,0 +1,199 @@
+//! The demo scenario as data: three pods, what runs in them, and the probes in their annotations. Pure.
+//!
+//! The commands are POSIX shell with `sleep`, `rm` and `cat`, and name their files relative to the working directory:
+//! on the embedded runtime that is the container's own folder, in a real container its root.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+use crate::{ids::ProbeKind, proto::cri};
+
+/// The namespace of all the pods.
+pub const NAMESPACE: &str = "demo";
+
+/// The name of each pod's one container.
+const CONTAINER: &str = "app";
+
+/// The port on which `steady` listens where it can.
+const PORT: u16 = 8080;
+
+/// What the containers find around them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Surroundings {
+    /// The machine itself with whatever it has: a shell and the coreutils can be counted on, a TCP listener cannot.
+    Embedded,
+    /// A container of its own with busybox, which has an HTTP server.
+    Busybox,
+}
+
+/// One pod of the scenario.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct DemoPod {
+    /// Its name.
+    pub(super) name: &'static str,
+    script: String,
+    probes: Vec<(ProbeKind, Value)>,
+}
+
+/// The scenario. `steady` is well. `moody` turns bad 8 s after its start and comes back 8 s later, over and over:
+/// readiness follows at once; liveness fails after three attempts and is held, as only a new container clears it.
+/// `slow-start` takes 6 s, in which its liveness waits for its startup probe.
+pub(super) fn pods(surroundings: Surroundings) -> Vec<DemoPod> {
+    let (listen, is_listening) = match surroundings {
+        Surroundings::Embedded => (String::new(), exec(&["test", "-s", "healthy"])),
+        Surroundings::Busybox => {
+            let listen = format!("mkdir -p www; httpd -f -p {PORT} -h www &\n");
+            (listen, json!({ "tcpSocket": { "port": PORT } }))
+        }
+    };
+    vec![
+        DemoPod {
+            name: "steady",
+            script: script(&format!("{listen}echo fine > healthy\n{FOREVER}")),
+            probes: vec![
+                (ProbeKind::Readiness, every_second(is_listening, 3)),
+                (ProbeKind::Liveness, every_second(exec(&["cat", "healthy"]), 3)),
+            ],
+        },
+        DemoPod {
+            name: "moody",
+            script: script(
+                "while :; do\n  echo fine > healthy; sleep 8 & wait $!\n  rm -f healthy; sleep 8 & wait $!\ndone\n",
+            ),
+            probes: vec![
+                (ProbeKind::Readiness, every_second(exec(&["cat", "healthy"]), 1)),
+                (ProbeKind::Liveness, every_second(exec(&["cat", "healthy"]), 3)),
+            ],
+        },
+        DemoPod {
+            name: "slow-start",
+            script: script(&format!("sleep 6 & wait $!\necho up > started\n{FOREVER}")),
+            probes: vec![
+                (ProbeKind::Startup, every_second(exec(&["cat", "started"]), 30)),
+                (ProbeKind::Liveness, every_second(exec(&["cat", "started"]), 3)),
+            ],
+        },
+    ]
+}
+
+impl DemoPod {
+    /// Its sandbox, with the labels that the kubelet sets.
+    pub(super) fn sandbox_config(&self, run_id: &str) -> cri::PodSandboxConfig {
+        cri::PodSandboxConfig {
+            metadata: Some(cri::PodSandboxMetadata {
+                name: self.name.to_owned(),
+                uid: self.uid(run_id),
+                namespace: NAMESPACE.to_owned(),
+                attempt: 0,
+            }),
+            hostname: self.name.to_owned(),
+            labels: self.labels(run_id),
+            annotations: self.annotations(),
+            linux: Some(cri::LinuxPodSandboxConfig::default()),
+            ..Default::default()
+        }
+    }
+
+    /// Its container.
+    pub(super) fn container_config(&self, image: &str, run_id: &str) -> cri::ContainerConfig {
+        let mut labels = self.labels(run_id);
+        labels.insert("io.kubernetes.container.name".to_owned(), CONTAINER.to_owned());
+        cri::ContainerConfig {
+            metadata: Some(cri::ContainerMetadata { name: CONTAINER.to_owned(), attempt: 0 }),
+            image: Some(cri::ImageSpec { image: image.to_owned(), ..Default::default() }),
+            command: vec!["sh".to_owned(), "-c".to_owned(), self.script.clone()],
+            labels,
+            ..Default::default()
+        }
+    }
+
+    fn uid(&self, run_id: &str) -> String {
+        format!("{run_id}-{}", self.name)
+    }
+
+    fn labels(&self, run_id: &str) -> HashMap<String, String> {
+        let label = |key: &str, value: &str| (format!("io.kubernetes.pod.{key}"), value.to_owned());
+        [label("name", self.name), label("namespace", NAMESPACE), label("uid", &self.uid(run_id))].into()
+    }
+
+    fn annotations(&self) -> HashMap<String, String> {
+        let annotation = |(kind, probe): &(ProbeKind, Value)| {
+            (format!("{kind}.criprobe.dev/{CONTAINER}"), probe.to_string())
+        };
+        self.probes.iter().map(annotation).collect()
+    }
+}
+
+/// Waits for ever. As every wait here it sleeps beside the shell, which so can end the moment it is asked to.
+const FOREVER: &str = "while :; do sleep 3600 & wait $!; done\n";
+
+fn script(body: &str) -> String {
+    format!("trap 'exit 0' TERM\n{body}")
+}
+
+fn exec(command: &[&str]) -> Value {
+    json!({ "exec": { "command": command } })
+}
+
+fn every_second(mut probe: Value, failure_threshold: u32) -> Value {
+    probe["periodSeconds"] = 1.into();
+    probe["failureThreshold"] = failure_threshold.into();
+    probe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn annotations(surroundings: Surroundings) -> Vec<(String, String)> {
+        let mut all: Vec<_> = pods(surroundings)
+            .iter()
+            .flat_map(|pod| {
+                pod.annotations().into_iter().map(|(key, value)| (format!("{} {key}", pod.name), value))
+            })
+            .collect();
+        all.sort();
+        all
+    }
+
+    #[test]
+    fn the_probes_are_kubernetes_probes_in_json() {
+        let cat_healthy = r#"{"exec":{"command":["cat","healthy"]},"failureThreshold":3,"periodSeconds":1}"#;
+        let cat_started = r#"{"exec":{"command":["cat","started"]},"failureThreshold":3,"periodSeconds":1}"#;
+        let expected = [
+            ("moody liveness.criprobe.dev/app", cat_healthy),
+            (
+                "moody readiness.criprobe.dev/app",
+                r#"{"exec":{"command":["cat","healthy"]},"failureThreshold":1,"periodSeconds":1}"#,
+            ),
+            ("slow-start liveness.criprobe.dev/app", cat_started),
+            (
+                "slow-start startup.criprobe.dev/app",
+                r#"{"exec":{"command":["cat","started"]},"failureThreshold":30,"periodSeconds":1}"#,
+            ),
+            ("steady liveness.criprobe.dev/app", cat_healthy),
+            (
+                "steady readiness.criprobe.dev/app",
+                r#"{"exec":{"command":["test","-s","healthy"]},"failureThreshold":3,"periodSeconds":1}"#,
+            ),
+        ];
+        let expected = expected.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        assert_eq!(annotations(Surroundings::Embedded), expected);
+    }
+
+    #[test]
+    fn busybox_listens_and_is_probed_over_tcp() {
+        let steady = pods(Surroundings::Busybox).remove(0);
+        let readiness = &steady.annotations()["readiness.criprobe.dev/app"];
+        assert_eq!(readiness, r#"{"failureThreshold":3,"periodSeconds":1,"tcpSocket":{"port":8080}}"#);
+        assert!(steady.script.contains("httpd -f -p 8080"));
+    }
+
+    #[test]
+    fn runs_share_no_uids() {
+        let pod = &pods(Surroundings::Embedded)[0];
+        let uid = |run_id| pod.sandbox_config(run_id).metadata.unwrap().uid;
+        assert_ne!(uid("one"), uid("two"));
+    }
+}

@@ -1,0 +1,208 @@
+//! Listens on a Unix socket and serves both CRI services there, with the faults that tests ask for in front.
+//! Requests in, answers out; knows methods by name only, never what they do.
+
+use std::{
+    convert::Infallible,
+    fs, future, io,
+    os::unix::fs::{FileTypeExt as _, PermissionsExt as _},
+    path::Path,
+    pin::Pin,
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use hyper::{Request, Response};
+use tokio::{
+    net::{UnixListener, UnixStream},
+    task::JoinHandle,
+    time::sleep,
+};
+use tokio_stream::Stream;
+use tokio_util::sync::CancellationToken;
+use tonic::{Status, body::Body, server::NamedService, transport::Server};
+use tower::Service;
+
+use super::{
+    connection::{Connection, Hangup},
+    faults::{FaultKind, Faults},
+    images::Images,
+    service::Runtime,
+};
+use crate::{
+    clock,
+    proto::cri::{image_service_server::ImageServiceServer, runtime_service_server::RuntimeServiceServer},
+};
+
+/// 16 MiB: what kubelet, crictl and containerd take as one message; a longer request is refused.
+const MAX_MESSAGE: usize = 16 << 20;
+
+/// 1,024 streams that a client reset before they were looked at; more end its connection (h2's own default is 20,
+/// which a test that cancels hundreds of calls at once would reach).
+const MAX_PENDING_RESETS: usize = 1024;
+
+/// 50 ms between two tries to accept when accepting fails, as it does while file descriptors lack.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
+
+/// The size that an answer shall have at least; a request that carries it in its extensions asks its handler for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AnswerAtLeast(pub(super) usize);
+
+/// A server at work.
+#[derive(Debug)]
+pub(super) struct Serving {
+    end: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Serving {
+    /// Binds `socket`, mode 0600, and serves on it. A stale socket file is replaced. Until `open_at` every call is
+    /// answered as containerd does while it starts.
+    ///
+    /// # Errors
+    /// When somebody listens there already, when something else than a socket is there, and what binding brings.
+    pub(super) fn start(
+        socket: &Path,
+        runtime: Runtime,
+        images: Images,
+        faults: Faults,
+        open_at: Instant,
+    ) -> io::Result<Self> {
+        let listener = bind(socket)?;
+        let end = CancellationToken::new();
+        let gate = Gate {
+            runtime: RuntimeServiceServer::new(runtime).max_decoding_message_size(MAX_MESSAGE),
+            images: ImageServiceServer::new(images).max_decoding_message_size(MAX_MESSAGE),
+            faults,
+            open_at,
+        };
+        let served = Server::builder()
+            .http2_max_pending_accept_reset_streams(Some(MAX_PENDING_RESETS))
+            .serve_with_incoming_shutdown(gate, accept(listener, end.clone()), end.clone().cancelled_owned());
+        let task = tokio::spawn(async move {
+            if let Err(error) = served.await {
+                tracing::warn!(%error, "embedded runtime stopped serving");
+            }
+        });
+        Ok(Self { end, task })
+    }
+
+    /// Ends the listening and every connection at once.
+    pub(super) fn cut(&self) {
+        self.end.cancel();
+    }
+
+    /// As `cut`, and waits until the last connection is gone.
+    pub(super) async fn stop(self) {
+        self.cut();
+        if let Err(error) = self.task.await {
+            tracing::warn!(%error, "embedded runtime's server failed");
+        }
+    }
+}
+
+fn bind(socket: &Path) -> io::Result<UnixListener> {
+    match fs::symlink_metadata(socket) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the path exists and is no socket"));
+        }
+        Ok(_) => match std::os::unix::net::UnixStream::connect(socket) {
+            Ok(_) => return Err(io::ErrorKind::AddrInUse.into()),
+            Err(_) => fs::remove_file(socket)?,
+        },
+    }
+    let listener = UnixListener::bind(socket)?;
+    fs::set_permissions(socket, fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+fn accept(
+    listener: UnixListener,
+    serving: CancellationToken,
+) -> impl Stream<Item = Result<Connection, Infallible>> {
+    futures_util::stream::unfold((listener, serving), |(listener, serving)| async move {
+        let stream = next_stream(&listener).await;
+        Some((Ok(Connection::new(stream, &serving)), (listener, serving)))
+    })
+}
+
+async fn next_stream(listener: &UnixListener) -> UnixStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(_) => sleep(ACCEPT_BACKOFF).await,
+        }
+    }
+}
+
+/// Stands before both services: notes each call, and does to it what its fault says.
+#[derive(Clone)]
+struct Gate {
+    runtime: RuntimeServiceServer<Runtime>,
+    images: ImageServiceServer<Images>,
+    faults: Faults,
+    open_at: Instant,
+}
+
+impl Gate {
+    async fn pass(mut self, mut request: Request<Body>) -> Response<Body> {
+        let method = request.uri().path().rsplit('/').next().unwrap_or_default();
+        let now = clock::now();
+        let fault = self.faults.receive(method, now);
+        if now < self.open_at {
+            return Status::unknown("server is not initialized yet").into_http();
+        }
+        match fault {
+            None => self.handle(request).await,
+            Some(FaultKind::Delay(delay)) => {
+                sleep(delay).await;
+                self.handle(request).await
+            }
+            Some(FaultKind::DelayAnswer(delay)) => {
+                let answer = self.handle(request).await;
+                sleep(delay).await;
+                answer
+            }
+            Some(FaultKind::Code(code, message)) => Status::new(code, message).into_http(),
+            Some(FaultKind::Hang) => future::pending().await,
+            Some(FaultKind::DropConnection) => {
+                if let Some(hangup) = request.extensions().get::<Hangup>() {
+                    hangup.call();
+                }
+                future::pending().await
+            }
+            Some(FaultKind::HugeAnswer(bytes)) => {
+                request.extensions_mut().insert(AnswerAtLeast(bytes));
+                self.handle(request).await
+            }
+        }
+    }
+
+    async fn handle(&mut self, request: Request<Body>) -> Response<Body> {
+        let service = request.uri().path().split('/').nth(1).unwrap_or_default();
+        let answer = if service == RuntimeServiceServer::<Runtime>::NAME {
+            self.runtime.call(request).await
+        } else if service == ImageServiceServer::<Images>::NAME {
+            self.images.call(request).await
+        } else {
+            Ok(Status::unimplemented(format!("unknown service {service}")).into_http())
+        };
+        answer.unwrap_or_else(|never| match never {})
+    }
+}
+
+impl Service<Request<Body>> for Gate {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let gate = self.clone();
+        Box::pin(async move { Ok(gate.pass(request).await) })
+    }
+}
