@@ -2,7 +2,7 @@
 //! environment, in a process group of its own, and nothing of that group outlives the call: neither its end nor its
 //! timeout nor a client that goes away.
 
-use std::time::Duration;
+use std::{convert::Infallible, future, time::Duration};
 
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
@@ -87,11 +87,11 @@ async fn finish(mut process: Process, run: Run) -> Result<cri::ExecSyncResponse,
     let with_container = async {
         run.ended.cancelled().await;
         group.kill();
-        std::future::pending::<()>().await;
+        future::pending::<Infallible>().await
     };
     let code = tokio::select! {
         code = ending => code,
-        () = with_container => unreachable!("it never ends"),
+        never = with_container => match never {},
     };
     let ExitCode(exit_code) =
         code.map_err(|error| Status::unknown(format!("failed to exec in container: {error}")))?;

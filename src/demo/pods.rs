@@ -1,7 +1,7 @@
 //! Creates and removes the pods of the demo scenario through any CRI channel: the embedded runtime's, containerd's, or
 //! criprobe's own socket in front of either. What the pods are stands in `scenario`.
 
-use tonic::{Status, transport::Channel};
+use tonic::{Code, Status, transport::Channel};
 
 use super::RUNTIME_NAME;
 use crate::{
@@ -130,10 +130,17 @@ async fn create(
 async fn remove(client: &mut RuntimeServiceClient<Channel>, pod: &CreatedPod) -> Result<(), PodsError> {
     let pod_sandbox_id = pod.sandbox_id.to_string();
     let request = cri::StopPodSandboxRequest { pod_sandbox_id: pod_sandbox_id.clone() };
-    client.stop_pod_sandbox(request).await.map_err(failed("StopPodSandbox", pod.name))?;
+    or_gone(client.stop_pod_sandbox(request).await).map_err(failed("StopPodSandbox", pod.name))?;
     let request = cri::RemovePodSandboxRequest { pod_sandbox_id };
-    client.remove_pod_sandbox(request).await.map_err(failed("RemovePodSandbox", pod.name))?;
-    Ok(())
+    or_gone(client.remove_pod_sandbox(request).await).map_err(failed("RemovePodSandbox", pod.name))
+}
+
+/// What is gone is as good as removed: containerd 1.6 answers NotFound where CRI asks for success.
+fn or_gone<T>(answer: Result<T, Status>) -> Result<(), Status> {
+    match answer {
+        Err(status) if status.code() != Code::NotFound => Err(status),
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
 
 fn failed(call: &'static str, pod: &'static str) -> impl FnOnce(Status) -> PodsError {

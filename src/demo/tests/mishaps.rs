@@ -64,6 +64,20 @@ async fn a_hanging_call_hangs_alone() {
 }
 
 #[tokio::test]
+async fn hundreds_of_calls_share_a_connection_and_may_be_cancelled_together() {
+    let rig = Rig::new().await;
+    let faults = rig.runtime.faults();
+    let five_hundred = || futures_util::future::join_all((0..500).map(|_| version(&rig)));
+    faults.add(Fault::always("Version", FaultKind::Hang));
+    tokio::select! {
+        answers = five_hundred() => panic!("answered: {answers:?}"),
+        () = eventually("all are there", || async { (faults.count("Version") == 500).then_some(()) }) => {}
+    }
+    faults.clear();
+    assert!(five_hundred().await.into_iter().all(|answer| answer.is_ok()));
+}
+
+#[tokio::test]
 async fn a_dropped_connection_takes_its_calls_but_not_those_of_others() {
     let rig = Rig::new().await;
     let other = RuntimeServiceClient::new(channel(&rig.runtime).await);
