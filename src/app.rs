@@ -2,6 +2,7 @@
 //! them.
 
 mod daemon;
+mod demo;
 mod logging;
 mod reporter;
 
@@ -13,7 +14,10 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-pub use self::daemon::{Daemon, StartError};
+pub use self::{
+    daemon::{Daemon, StartError},
+    demo::demo,
+};
 use crate::{
     cli::{Exit, ServeArgs},
     config::{self, Config, Overrides, key::Key},

@@ -6,7 +6,7 @@ mod client;
 mod demo;
 mod endpoint;
 mod error;
-mod events;
+pub(crate) mod events;
 mod exit;
 mod format;
 pub(crate) mod probes;
@@ -18,7 +18,7 @@ mod status;
 pub(crate) mod table;
 pub(crate) mod trace;
 mod version;
-mod watch;
+pub(crate) mod watch;
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -125,7 +125,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, E
     match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(Cli { verb: Verb::Serve(mut arguments), common }) => {
             arguments.api = common.api.filter(|api| !api.is_empty());
-            Ok(Command::Serve(arguments.without_empty()))
+            Ok(Command::Serve(arguments))
         }
         Ok(Cli { verb: Verb::Demo(arguments), .. }) => Ok(Command::Demo(arguments)),
         Ok(Cli { verb: Verb::Question(verb), common }) => Ok(Command::Ask(Request { verb, common })),

@@ -81,8 +81,8 @@ impl Daemon {
         let api_access = api_access(&config)?;
         let lent = Access::like(&config.runtime);
         let socket = listen::bind(&config.listen, lent.unwrap_or(Access::PRIVATE), Some(&config.runtime))?;
-        let api_socket = listen::bind(&config.api.listen, api_access, Some(&config.runtime))
-            .inspect_err(|_| {
+        let api_socket =
+            listen::bind(&config.api.listen, api_access, Some(&config.runtime)).inspect_err(|_| {
                 socket.file.unlink();
             })?;
 
@@ -141,7 +141,12 @@ impl Daemon {
             let journal = journal.clone();
             move |event: ProbeEvent| report(&journal, event)
         };
-        tasks.spawn(prober::run(prober_settings(&config, started_at), channels, runtime.client(), report_event));
+        tasks.spawn(prober::run(
+            prober_settings(&config, started_at),
+            channels,
+            runtime.client(),
+            report_event,
+        ));
 
         let (status, status_questions) = mpsc::channel(QUESTIONS);
         let (probes, probe_questions) = mpsc::channel(QUESTIONS);

@@ -19,7 +19,8 @@ pub(super) fn start(config: &LogConfig) {
     let others = if config.level < LogLevel::Trace { "warn".min(level) } else { "debug" };
     let others = if config.level == LogLevel::Error { "error" } else { others };
     let filter = EnvFilter::new(format!("{others},criprobe={level}"));
-    let is_coloured = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let is_coloured =
+        std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let registry = tracing_subscriber::registry().with(filter);
     let layer = fmt::layer().with_writer(std::io::stderr).with_target(false);
     // A second daemon in one process, as in tests, logs where the first does.

@@ -13,8 +13,8 @@ use crate::{
     report::{
         Query, ask,
         view::{
-            BlindView, CallsView, ConfigView, ConnectionsView, InventoryView, ProbeView, ProbesView, RuntimeState,
-            RuntimeView, Seconds, StatusView,
+            BlindView, CallsView, ConfigView, ConnectionsView, InventoryView, ProbeView, ProbesView,
+            RuntimeState, RuntimeView, Seconds, StatusView,
         },
     },
     runtime::link::Link,
@@ -107,7 +107,8 @@ impl Reporter {
 
     fn connections(&self) -> ConnectionsView {
         let open = self.registry.snapshot();
-        let blind: Vec<BlindView> = open.iter().filter_map(|connection| (&**connection).into()).take(MAX_BLIND).collect();
+        let blind: Vec<BlindView> =
+            open.iter().filter_map(|connection| (&**connection).into()).take(MAX_BLIND).collect();
         ConnectionsView { open: open.len() as u64, total: self.registry.total(), blind }
     }
 }

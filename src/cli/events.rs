@@ -47,7 +47,7 @@ impl EventsArgs {
 }
 
 /// One event as a line; cut to the screen's width unless it `is_wide`.
-fn line(event: &EventView, screen: Screen, is_wide: bool) -> String {
+pub(crate) fn line(event: &EventView, screen: Screen, is_wide: bool) -> String {
     let paint = match event.kind {
         EventType::Normal => Paint::Plain,
         EventType::Warning => Paint::Doubtful,

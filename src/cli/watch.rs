@@ -77,17 +77,17 @@ fn frame(probes: &[ProbeView], screen: Screen, height: usize) -> Vec<String> {
 }
 
 /// Goes up over what was drawn, clears it, draws anew. Lines never wrap, as they are cut to the width.
-fn redraw(lines: &[String], drawn: usize) -> String {
+pub(crate) fn redraw(lines: &[String], drawn: usize) -> String {
     let up = if drawn > 0 { format!("\u{1b}[{drawn}A") } else { String::new() };
     format!("{up}\r\u{1b}[J{}\n", lines.join("\n"))
 }
 
 /// What was told already, by key.
 #[derive(Default)]
-struct Known(HashMap<String, ProbeView>);
+pub(crate) struct Known(HashMap<String, ProbeView>);
 
 /// A probe that came, changed or went.
-struct Change<'a> {
+pub(crate) struct Change<'a> {
     id: &'a str,
     before: Option<&'a ProbeView>,
     probe: Option<&'a ProbeView>,
@@ -95,7 +95,7 @@ struct Change<'a> {
 
 impl Known {
     /// Tells of each probe whose state, phase or reason is not what it was, and remembers.
-    fn changes(&mut self, probes: &[ProbeView], tell: impl Fn(&Change<'_>) -> String) -> String {
+    pub(crate) fn changes(&mut self, probes: &[ProbeView], tell: impl Fn(&Change<'_>) -> String) -> String {
         let mut told = String::new();
         for probe in probes {
             let before = self.0.get(&probe.key);
@@ -118,7 +118,7 @@ impl Known {
 
 impl Change<'_> {
     /// `TIME ID STATE PHASE: REASON`, with what it was before in the middle.
-    fn line(&self, now: Time) -> String {
+    pub(crate) fn line(&self, now: Time) -> String {
         let at = clock::rfc3339(now.0);
         let stand = |probe: &ProbeView| format!("{} {}", probe.state.as_str(), probe.phase.as_str());
         let Some(probe) = self.probe else { return format!("{at} {} gone", self.id) };

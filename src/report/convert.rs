@@ -2,8 +2,8 @@
 //! call is cut to a few kilobytes, so that a thousand of them are always a few megabytes.
 
 use super::view::{
-    Attempt, BlindView, CallView, Counts, End, EventType, EventView, ExecView, Outcome, PeerView, Phase, ProbeView,
-    Run, Seconds, State, probe_id,
+    Attempt, BlindView, CallView, Counts, End, EventType, EventView, ExecView, Outcome, PeerView, Phase,
+    ProbeView, Run, Seconds, State, probe_id,
 };
 use crate::{
     inventory::TracedCall,
@@ -111,7 +111,9 @@ fn exec(ended: &tap::Ended) -> Option<ExecView> {
         (Request::ExecSync { command, timeout_seconds, .. }, response) => {
             let result = match response {
                 Response::Exec(result) => Some(result),
-                Response::Skipped | Response::Undecoded | Response::Sandbox(_) | Response::Container(_) => None,
+                Response::Skipped | Response::Undecoded | Response::Sandbox(_) | Response::Container(_) => {
+                    None
+                }
             };
             Some(ExecView {
                 command: shown(command),
@@ -121,7 +123,9 @@ fn exec(ended: &tap::Ended) -> Option<ExecView> {
                 stderr_bytes: result.map(|result| result.stderr_bytes),
             })
         }
-        (Request::Exec { command, .. }, _) => Some(ExecView { command: shown(command), ..ExecView::default() }),
+        (Request::Exec { command, .. }, _) => {
+            Some(ExecView { command: shown(command), ..ExecView::default() })
+        }
         _ => None,
     }
 }

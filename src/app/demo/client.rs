@@ -1,0 +1,83 @@
+//! The demo's client of the relay: makes sure of an image, plays a client that runs a command now and then, and
+//! clears up. In: a channel to the relay's socket; out: calls like anyone's.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use tokio::time::interval;
+use tonic::transport::Channel;
+
+use crate::{
+    demo::pods::{self, DemoPods},
+    proto::cri::{
+        ExecSyncRequest, ImageSpec, ImageStatusRequest, PullImageRequest,
+        image_service_client::ImageServiceClient, runtime_service_client::RuntimeServiceClient,
+    },
+};
+
+/// 3 s between two commands of the client that we play.
+const PACE: Duration = Duration::from_secs(3);
+
+/// Images with a busybox in them, the likeliest first; the last one is pulled where none is there.
+const IMAGES: [&str; 4] = [
+    "localhost/busybox:1",
+    "docker.io/library/busybox:latest",
+    "docker.io/library/busybox:stable",
+    "docker.io/library/busybox:1.36",
+];
+
+/// The pods, and the client that uses them.
+pub(super) struct Stage {
+    channel: Channel,
+    pods: DemoPods,
+}
+
+impl Stage {
+    pub(super) fn new(channel: Channel, pods: DemoPods) -> Self {
+        Self { channel, pods }
+    }
+
+    /// Runs a command in one pod after the other, as an agent on the node would.
+    pub(super) async fn act(&self) {
+        let mut client = RuntimeServiceClient::new(self.channel.clone());
+        let mut pace = interval(PACE);
+        for pod in self.pods.iter().collect::<Vec<_>>().iter().cycle() {
+            pace.tick().await;
+            let Some(container) = &pod.container_id else { continue };
+            let cmd = ["sh", "-c", "date; test -e healthy"].map(str::to_owned).to_vec();
+            let request = ExecSyncRequest { container_id: container.to_string(), cmd, timeout: 5 };
+            // Whatever it answers is what the demo shows.
+            let _ = client.exec_sync(request).await;
+        }
+        std::future::pending().await
+    }
+
+    /// Removes the pods.
+    pub(super) async fn clear(self) -> anyhow::Result<()> {
+        pods::remove_pods(self.channel, &self.pods).await.context("cannot remove the demo's pods")
+    }
+}
+
+/// An image to make containers from; pulled where none is there. The embedded runtime takes any name.
+pub(super) async fn image(channel: Channel, is_embedded: bool) -> anyhow::Result<String> {
+    let mut client = ImageServiceClient::new(channel);
+    let spec = |image: &str| Some(ImageSpec { image: image.to_owned(), ..ImageSpec::default() });
+    let first = IMAGES[0];
+    if is_embedded {
+        client.pull_image(PullImageRequest { image: spec(first), ..PullImageRequest::default() }).await?;
+        return Ok(first.to_owned());
+    }
+    for image in IMAGES {
+        let request = ImageStatusRequest { image: spec(image), verbose: false };
+        if client.image_status(request).await?.into_inner().image.is_some() {
+            return Ok(image.to_owned());
+        }
+    }
+    let last = IMAGES[IMAGES.len() - 1];
+    if let Err(status) =
+        client.pull_image(PullImageRequest { image: spec(last), ..PullImageRequest::default() }).await
+    {
+        bail!("the runtime has no busybox image and cannot pull {last}: {}", status.message());
+    }
+    Ok(last.to_owned())
+}
