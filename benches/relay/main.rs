@@ -1,0 +1,151 @@
+//! Compares criprobe with socat, nginx and HAProxy, over a runtime that costs nothing: `make bench`.
+//!
+//! Flags in; a table on stdout, progress on stderr, and Markdown in a file if asked. Ends only what it started.
+
+mod call;
+mod client;
+mod comparators;
+mod figures;
+mod footprint;
+mod header_block;
+mod http2;
+mod machine;
+mod measure;
+mod middle;
+mod null_runtime;
+mod process;
+mod report;
+mod results;
+mod table;
+mod tap_cost;
+
+use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
+
+use anyhow::{Context, Result};
+use call::Call;
+use clap::Parser;
+use figures::{absolute, relative};
+use footprint::footprint;
+use measure::{Load, measure};
+use middle::{Middle, Places, Via};
+use report::Report;
+use results::Results;
+
+/// Compares criprobe with other ways from a client to a runtime.
+#[derive(Parser)]
+#[command(name = "relay")]
+struct Arguments {
+    /// Fewer rounds, shorter ones: under a minute
+    #[arg(long)]
+    quick: bool,
+    /// How often everything is measured in turn
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: Option<u32>,
+    /// How long each measurement takes, in seconds
+    #[arg(long, value_name = "SECONDS")]
+    seconds: Option<f64>,
+    /// Only these ways
+    #[arg(long, value_name = "WAY", value_delimiter = ',')]
+    via: Vec<Via>,
+    /// Also writes the result as Markdown
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Exits with 1 if a figure is missed
+    #[arg(long)]
+    check: bool,
+    /// The program under test
+    #[arg(long, value_name = "FILE", default_value = env!("CARGO_BIN_EXE_criprobe"))]
+    criprobe: PathBuf,
+    /// Given by cargo, means nothing
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(is_good) => ExitCode::from(u8::from(!is_good)),
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Says whether every figure that had to be reached was.
+fn run(arguments: &Arguments) -> Result<bool> {
+    let rounds = arguments.rounds.unwrap_or(if arguments.quick { 2 } else { 5 });
+    let seconds = arguments.seconds.unwrap_or(if arguments.quick { 0.3 } else { 0.65 });
+    let duration = Duration::try_from_secs_f64(seconds).context("--seconds")?;
+    process::clean_up_when_interrupted()?;
+    comparators::install_missing();
+
+    let scratch = tempfile::Builder::new().prefix("criprobe-bench-").tempdir()?;
+    process::remove_when_interrupted(scratch.path().to_owned());
+    let places = Places {
+        folder: scratch.path().to_owned(),
+        runtime: scratch.path().join("runtime.sock"),
+        criprobe: arguments.criprobe.clone(),
+    };
+    null_runtime::serve(&places.runtime)?;
+
+    let mut left_out = Vec::new();
+    let middles = start(&places, &arguments.via, &mut left_out);
+    let results = compare(&middles, rounds as usize, duration, &mut left_out);
+    let ways: Vec<(Via, String)> =
+        middles.iter().map(|middle| (middle.via, middle.version.clone())).collect();
+    drop(middles);
+
+    eprintln!("memory, size and start of criprobe");
+    let footprint = note(footprint(&places, if arguments.quick { 3 } else { 9 }), "footprint", &mut left_out);
+    let tap = note(tap_cost::micros_a_call(), "the tap's own cost", &mut left_out);
+    let mut figures = relative(&results);
+    figures.extend(absolute(footprint.as_ref(), tap));
+
+    let settings =
+        format!("Medians of {rounds} rounds of {seconds} s; ratios are medians of each round's own.");
+    let is_good = !arguments.check || !figures.iter().any(figures::Figure::is_missed);
+    let report = Report { machine: machine::describe(), settings, ways, left_out, results, figures };
+    print!("{}", report.text());
+    if let Some(file) = &arguments.markdown {
+        fs::write(file, report.markdown()).with_context(|| format!("write {}", file.display()))?;
+    }
+    Ok(is_good)
+}
+
+/// Starts all that are wanted and can be had.
+fn start(places: &Places, wanted: &[Via], left_out: &mut Vec<String>) -> Vec<Middle> {
+    let is_wanted = |via: &Via| wanted.is_empty() || wanted.contains(via);
+    let all = Via::ALL.into_iter().filter(is_wanted);
+    all.filter_map(|via| note(Middle::start(via, places), via.name(), left_out)).collect()
+}
+
+/// Measures everything in turn, `rounds` times. Ways follow each other at once, so that all see the same machine;
+/// which one begins changes.
+fn compare(middles: &[Middle], rounds: usize, duration: Duration, left_out: &mut Vec<String>) -> Results {
+    let mut results = Results::default();
+    for round in 0..rounds {
+        for call in Call::MEASURED {
+            for load in Load::ALL {
+                eprintln!("round {} of {rounds}: {call:?}, {load}", round + 1);
+                for turn in 0..middles.len() {
+                    let middle = &middles[(round + turn) % middles.len()];
+                    let what = format!("{}, {call:?}, {load}, round {}", middle.via.name(), round + 1);
+                    if let Some(sample) = note(measure(middle, call, load, duration), &what, left_out) {
+                        results.add(round, call, load, middle.via, sample);
+                    }
+                }
+            }
+        }
+    }
+    results
+}
+
+/// Keeps what went well; of the rest it keeps why not.
+fn note<T>(outcome: Result<T>, what: &str, left_out: &mut Vec<String>) -> Option<T> {
+    outcome
+        .map_err(|error| {
+            eprintln!("left out: {what}: {error:#}");
+            left_out.push(format!("{what}: {error:#}"));
+        })
+        .ok()
+}
