@@ -36,7 +36,7 @@ pub fn serve(args: ServeArgs) -> Exit {
         Ok(config) => config,
         Err(errors) => {
             let exit = if errors.are_usage() { Exit::Usage } else { Exit::Configuration };
-            return errors.iter().fold(exit, |exit, error| exit.because(error));
+            return errors.iter().fold(exit, Exit::because);
         }
     };
     logging::start(&config.log);

@@ -209,7 +209,7 @@ impl Sighted {
         while let Some(frame) = runtime.frames.next(&mut bytes)? {
             match frame {
                 Frame::Data { stream, piece, is_end } => {
-                    streams.response_data(stream, piece, is_end, now, out)
+                    streams.response_data(stream, piece, is_end, now, out);
                 }
                 Frame::Headers { stream, block, is_end } => {
                     let header = ResponseHeader::read(&mut runtime.hpack, block, scratch)?;

@@ -146,7 +146,7 @@ impl Link<'_> {
         let Self { up, tap, shared, connection, .. } = self;
         let _ = up.poll(cx, from, to, scratch, |bytes| {
             watch(tap, shared, connection, |tap, now| {
-                tap.client_bytes(bytes, now, |event| shared.output.send(event))
+                tap.client_bytes(bytes, now, |event| shared.output.send(event));
             });
         });
     }
@@ -161,7 +161,7 @@ impl Link<'_> {
         let Self { down, tap, shared, connection, .. } = self;
         let _ = down.poll(cx, from, to, scratch, |bytes| {
             watch(tap, shared, connection, |tap, now| {
-                tap.runtime_bytes(bytes, now, |event| shared.output.send(event))
+                tap.runtime_bytes(bytes, now, |event| shared.output.send(event));
             });
         });
     }
@@ -242,7 +242,7 @@ impl Link<'_> {
         }
         let shared = self.shared;
         watch(&mut self.tap, shared, self.connection, |tap, now| {
-            tap.closed(now, |event| shared.output.send(event))
+            tap.closed(now, |event| shared.output.send(event));
         });
         tracing::debug!(
             conn = self.connection.id.0,

@@ -1,7 +1,7 @@
 //! Connects to the runtime for a client that was accepted: at once, or when the runtime is back. Never longer than
 //! 20 s, and not for a client that has left.
 
-use std::{io, time::Duration};
+use std::{io, pin::pin, time::Duration};
 
 use tokio::{
     net::UnixStream,
@@ -22,13 +22,15 @@ const BACKLOG_PAUSE: Duration = Duration::from_millis(10);
 /// A connection to the runtime; `None` when the client is to be let go.
 pub async fn dial(shared: &Shared, client: &UnixStream) -> Option<UnixStream> {
     let mut phase = shared.phase.clone();
+    let mut connecting = pin!(connect(shared));
     let dialled = tokio::select! {
-        dialled = timeout(PATIENCE, connect(shared)) => dialled.ok(),
+        dialled = timeout(PATIENCE, &mut connecting) => dialled.ok(),
         () = has_left(client) => None,
-        () = async { drop(phase.wait_for(|phase| *phase != Phase::Serving).await) } => {
-            // While we drain, nobody waits for a runtime that is away.
-            timeout(LOOK, connect(shared)).await.ok()
-        }
+        // While we drain, nobody waits for a runtime that is away.
+        () = async {
+            drop(phase.wait_for(|phase| *phase != Phase::Serving).await);
+            sleep(LOOK).await;
+        } => None,
     };
     if dialled.is_none() && !is_gone(client) {
         tracing::warn!(runtime = %shared.runtime.display(), "let a client go: the runtime is away");

@@ -219,7 +219,7 @@ impl FrameReader {
         let forbids_stream = matches!(head.kind, SETTINGS | GOAWAY);
         let is_well_formed = match head.kind {
             RST_STREAM => length == 4,
-            SETTINGS => length % 6 == 0 && length <= MAX_SETTINGS && (!head.has(ACK) || length == 0),
+            SETTINGS => length.is_multiple_of(6) && length <= MAX_SETTINGS && (!head.has(ACK) || length == 0),
             GOAWAY => length >= 8,
             PUSH_PROMISE => return Err(FrameError::Push),
             _ => true,
@@ -467,7 +467,7 @@ mod tests {
             ("push", [start, frame(PUSH_PROMISE, 0, 1, &[0; 8])].concat(), FrameError::Push),
         ];
         for (name, bytes, error) in rows {
-            assert_eq!(read(&bytes, usize::MAX.min(bytes.len())).unwrap_err(), error, "{name}");
+            assert_eq!(read(&bytes, bytes.len()).unwrap_err(), error, "{name}");
         }
     }
 

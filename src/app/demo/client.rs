@@ -49,7 +49,7 @@ impl Stage {
             // Whatever it answers is what the demo shows.
             let _ = client.exec_sync(request).await;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     /// Removes the pods.
