@@ -34,8 +34,9 @@ if [ -z "$able" ]; then
         echo "That is a failure here, as CI is true."
         exit 1
     fi
-    echo "All other tests passed. Run them as root on Debian or Ubuntu to have the rest, too."
+    echo "All other tests passed: unit, property, integration and documentation tests. Run them as root on Debian or Ubuntu to have the rest, too."
     exit 0
 fi
 cargo test "$@" --test containerd -- --test-threads=2
-printf '\n%s\n' "All tests passed, those on a real containerd included: $(containerd --version | cut -d' ' -f3)."
+printf '\n%s\n' "All tests passed: unit, property, integration and documentation tests, and those on a real containerd \
+($(containerd --version | cut -d' ' -f3))."

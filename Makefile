@@ -1,0 +1,53 @@
+# What people and CI run. `make help` lists it.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+# rustup puts cargo there; a shell that is older than the installation does not look there yet.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+# Goes on to `demo`, `test` and `bench`, as in `make bench ARGS=--quick`.
+ARGS ?=
+# For `demo`: ends after this long, as in FOR=20s.
+FOR ?=
+# For `demo`: `containerd` for a private one, or the URL of a runtime that is there. Empty: the embedded runtime.
+RUNTIME ?=
+
+DEMO_ARGS = $(if $(FOR),--for $(FOR)) $(ARGS)
+SCRIPTS = tests/lab/containerd.sh tests/lab/demo.sh tests/lab/run-tests.sh
+
+.PHONY: help build demo test check bench toolchain
+
+help:
+	@echo "make build                    the release binary, target/release/criprobe"
+	@echo "make demo [FOR=20s]           criprobe at work on its embedded runtime; no root, no containerd"
+	@echo "make demo RUNTIME=containerd  the same on a private containerd with real containers (root; Debian or Ubuntu)"
+	@echo "make test                     all tests; as root on Debian or Ubuntu also those on a private containerd"
+	@echo "make check                    format, lints, docs and scripts"
+	@echo "make bench [ARGS=--quick]     criprobe beside socat, nginx and HAProxy"
+
+build: toolchain
+	cargo build --release --locked
+
+demo: build
+ifeq ($(RUNTIME),containerd)
+	@tests/lab/demo.sh target/release/criprobe $(DEMO_ARGS)
+else
+	@target/release/criprobe demo $(if $(RUNTIME),--runtime $(RUNTIME)) $(DEMO_ARGS)
+endif
+
+test: toolchain
+	@tests/lab/run-tests.sh --locked $(ARGS)
+
+check: toolchain
+	cargo fmt --all --check
+	cargo clippy --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked --document-private-items
+	set -e; for script in $(SCRIPTS); do sh -n $$script; done
+	bash -n .ci/run
+
+bench: build
+	cargo bench --locked --bench relay -- $(ARGS)
+
+toolchain:
+	@command -v cargo >/dev/null || { echo "make: cargo is not there: install Rust 1.91 or newer, https://rustup.rs" >&2; exit 1; }
+	@command -v cc >/dev/null || { echo "make: cc is not there, Rust links with it: install gcc (apt-get install gcc libc6-dev)" >&2; exit 1; }

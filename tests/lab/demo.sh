@@ -1,0 +1,27 @@
+#!/bin/sh
+# Runs `criprobe demo` on a private, real containerd, and takes that away again, whatever happens.
+#
+#   demo.sh CRIPROBE [ARGUMENT...]     the binary, and arguments for its verb demo
+#
+# Needs root; installs Debian's or Ubuntu's packages where they lack. The exit is the demo's.
+set -eu
+lab=$(dirname "$0")/containerd.sh
+criprobe=$1
+shift
+
+said=$($lab check) || { echo "make demo RUNTIME=containerd: $said" >&2; exit 1; }
+dir=$(mktemp -d "${TMPDIR:-/tmp}/criprobe-demo.XXXXXX")
+# `up` names this shell as the rig's owner: even where it is killed, the rig goes.
+clear_up() {
+    trap '' INT TERM HUP
+    if [ -e "$dir/rig" ]; then $lab down "$dir"; else rm -rf "$dir"; fi
+}
+trap clear_up EXIT
+# A signal ends the demo first, which drains; the shell acts on it when the demo is gone.
+trap 'exit 130' INT
+trap 'exit 143' TERM
+trap 'exit 129' HUP
+
+echo "starting a private containerd" >&2
+url=$($lab up "$dir" $$)
+"$criprobe" demo --runtime "$url" "$@"
