@@ -180,7 +180,8 @@ fn every_file_says_first_what_it_is_for() {
     let lacks = |path: &PathBuf| {
         let text = fs::read_to_string(path).unwrap();
         let first = text.lines().next().unwrap_or_default();
-        (!text.trim().is_empty() && !first.starts_with("//! ")).then(|| format!("{}:1: line 1 must begin with //!", shown(path)))
+        (!text.trim().is_empty() && !first.starts_with("//! "))
+            .then(|| format!("{}:1: line 1 must begin with //!", shown(path)))
     };
     report(&files().iter().filter_map(lacks).collect::<Vec<_>>());
 }
