@@ -1,3 +1,5 @@
+//! The command line as people type it: what each line parses to, what wrong ones are told, and the help texts.
+
 use super::*;
 
 fn parsed(arguments: &str) -> Result<Command, String> {

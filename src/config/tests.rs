@@ -1,3 +1,5 @@
+//! Configuration files, variables and flags: what wins, what is refused, and in which words.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

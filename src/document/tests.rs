@@ -1,3 +1,5 @@
+//! Documents in JSON and YAML: what is read, where things stand, what is refused.
+
 use std::time::Duration;
 
 use proptest::prelude::*;

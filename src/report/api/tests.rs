@@ -1,3 +1,5 @@
+//! The API over a real socket: routes, answers, streams, refusals, the drain.
+
 use std::{path::PathBuf, time::Duration};
 
 use axum::http::StatusCode;

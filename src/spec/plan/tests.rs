@@ -1,3 +1,5 @@
+//! Plans of containers with annotations of all kinds: which probes result, and what is invalid and why.
+
 use std::sync::Arc;
 
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! Defaults and validation, held against recorded vectors.
+
 use proptest::prelude::*;
 use serde::Deserialize;
 
