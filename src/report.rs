@@ -2,7 +2,7 @@
 //! JSON through the API. Changes nothing in any stage, and never slows one.
 
 pub mod api;
-mod convert;
+pub mod convert;
 pub mod filter;
 mod glob;
 pub mod journal;
@@ -11,7 +11,7 @@ pub mod printable;
 mod routes;
 pub mod view;
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -34,9 +34,15 @@ pub struct Sources {
     /// All probes; those of older sandboxes come before those of newer ones.
     pub probes: Query<Vec<ProbeView>>,
     /// Calls, as they end.
-    pub trace: Journal<CallView>,
+    pub trace: Journal<dyn Shown>,
     /// Events, as they happen.
     pub events: Journal<EventView>,
+}
+
+/// A call that ended. Only when somebody reads of it is it turned into what is shown: most are never read.
+pub trait Shown: fmt::Debug + Send + Sync {
+    /// What is shown of it.
+    fn view(&self) -> CallView;
 }
 
 /// Why a stage gave no snapshot.

@@ -25,7 +25,7 @@ use crate::{
     listen::{self, Access, ListenError, SocketFile},
     prober::{self, Channels, Input, ProberSettings},
     relay::{Relay, gate::Gate, output, registry::Registry},
-    report::{Sources, api, journal::Journal, view::EventView},
+    report::{Sources, api, convert, journal::Journal, view::EventView},
     results::event::{ProbeEvent, Severity},
     runtime::{Runtime, events, link, link::Link},
     spec::plan::plan,
@@ -116,7 +116,7 @@ impl Daemon {
         let record = {
             let trace = trace.clone();
             move |call: TracedCall| {
-                trace.push((&call).into());
+                trace.push(convert::for_journal(call));
                 calls.send_modify(|calls| *calls += 1);
             }
         };
@@ -213,7 +213,7 @@ fn report(journal: &Journal<EventView>, event: ProbeEvent) {
             Severity::Normal => tracing::info!(namespace, pod, message = %event.message),
         }
     }
-    journal.push(event.into());
+    journal.push(EventView::from(event));
 }
 
 /// A runtime's socket that came after ours lends it its mode, owner and group.

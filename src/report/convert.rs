@@ -1,9 +1,14 @@
 //! Turns what the stages know into views. In: values of the stages; out: the JSON shapes. Bounded: what is shown of a
 //! call is cut to a few kilobytes, so that a thousand of them are always a few megabytes.
 
-use super::view::{
-    Attempt, BlindView, CallView, Counts, End, EventType, EventView, ExecView, Outcome, PeerView, Phase,
-    ProbeView, Run, Seconds, State, probe_id,
+use std::sync::Arc;
+
+use super::{
+    Shown,
+    view::{
+        Attempt, BlindView, CallView, Counts, End, EventType, EventView, ExecView, Outcome, PeerView, Phase,
+        ProbeView, Run, Seconds, State, probe_id,
+    },
 };
 use crate::{
     inventory::TracedCall,
@@ -75,6 +80,28 @@ impl From<&TracedCall> for CallView {
             exec: exec(ended),
             traceparent: call.traceparent.to_string(),
         }
+    }
+}
+
+impl Shown for TracedCall {
+    fn view(&self) -> CallView {
+        self.into()
+    }
+}
+
+impl Shown for CallView {
+    fn view(&self) -> CallView {
+        self.clone()
+    }
+}
+
+/// A call for the journal: as it came where that is small, else as it will be shown. So the journal stays small, and
+/// holds no environment of a container.
+pub fn for_journal(call: TracedCall) -> Arc<dyn Shown> {
+    match &call.ended.call.request {
+        Request::Skipped => Arc::new(call),
+        Request::ExecSync { .. } if call.ended.call.request.weight() <= MAX_COMMAND => Arc::new(call),
+        _ => Arc::new(CallView::from(&call)),
     }
 }
 

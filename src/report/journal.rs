@@ -10,12 +10,12 @@ use tokio::sync::broadcast::{self, error::RecvError};
 
 /// A handle on one journal; clones are the same journal.
 #[derive(Debug)]
-pub struct Journal<T> {
+pub struct Journal<T: ?Sized> {
     shared: Arc<Shared<T>>,
 }
 
 #[derive(Debug)]
-struct Shared<T> {
+struct Shared<T: ?Sized> {
     /// Held for one push, or for copying the pointers of what is kept: microseconds. Orders pushes for followers.
     kept: Mutex<VecDeque<Arc<T>>>,
     /// How many are kept; a newer record then replaces the oldest.
@@ -26,7 +26,7 @@ struct Shared<T> {
 /// 1,024 records: how far a follower may fall behind. One further behind loses the oldest, and is told how many.
 const BACKLOG: usize = 1_024;
 
-impl<T: Send + Sync> Journal<T> {
+impl<T: Send + Sync + ?Sized> Journal<T> {
     /// An empty journal that keeps the newest `capacity` records.
     pub fn new(capacity: usize) -> Self {
         let kept = Mutex::new(VecDeque::new());
@@ -34,8 +34,8 @@ impl<T: Send + Sync> Journal<T> {
     }
 
     /// Adds a record. Never waits for a reader, never fails.
-    pub fn push(&self, record: T) {
-        let record = Arc::new(record);
+    pub fn push(&self, record: impl Into<Arc<T>>) {
+        let record = record.into();
         let mut kept = self.kept();
         if kept.len() >= self.shared.capacity {
             kept.pop_front();
@@ -43,8 +43,10 @@ impl<T: Send + Sync> Journal<T> {
         if self.shared.capacity > 0 {
             kept.push_back(Arc::clone(&record));
         }
-        // An error means that nobody follows.
-        let _ = self.shared.live.send(record);
+        if self.shared.live.receiver_count() > 0 {
+            // An error means that the last follower has just left.
+            let _ = self.shared.live.send(record);
+        }
     }
 
     /// The newest `count` of those that are kept, oldest first.
@@ -68,7 +70,7 @@ impl<T: Send + Sync> Journal<T> {
     }
 }
 
-impl<T> Clone for Journal<T> {
+impl<T: ?Sized> Clone for Journal<T> {
     fn clone(&self) -> Self {
         Self { shared: Arc::clone(&self.shared) }
     }
@@ -76,20 +78,20 @@ impl<T> Clone for Journal<T> {
 
 /// Reads a journal as it is written.
 #[derive(Debug)]
-pub struct Follower<T> {
+pub struct Follower<T: ?Sized> {
     live: broadcast::Receiver<Arc<T>>,
 }
 
 /// What a follower gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Entry<T> {
+pub enum Entry<T: ?Sized> {
     /// The next record.
     Record(Arc<T>),
     /// So many records were lost here: this follower fell too far behind.
     Missed(u64),
 }
 
-impl<T: Send + Sync> Follower<T> {
+impl<T: Send + Sync + ?Sized> Follower<T> {
     /// Waits for the next entry; `None` when the journal is gone. Loses nothing when it is cancelled.
     pub async fn next(&mut self) -> Option<Entry<T>> {
         match self.live.recv().await {
@@ -100,7 +102,7 @@ impl<T: Send + Sync> Follower<T> {
     }
 }
 
-fn newest<T>(kept: &VecDeque<Arc<T>>, count: usize) -> Vec<Arc<T>> {
+fn newest<T: ?Sized>(kept: &VecDeque<Arc<T>>, count: usize) -> Vec<Arc<T>> {
     kept.range(kept.len().saturating_sub(count)..).map(Arc::clone).collect()
 }
 

@@ -31,22 +31,34 @@ const PIECE: usize = 64;
 
 /// Answers with a window of a journal. One that follows ends when its reader leaves or `drained` is cancelled;
 /// where its reader is too slow, a line `{"missed":N}` stands for what it lost (before any filter).
-pub(super) fn respond<T, F>(journal: &Journal<T>, window: Window<F>, drained: CancellationToken) -> Response
+pub(super) fn respond<T, V, F>(
+    journal: &Journal<T>,
+    show: fn(&T) -> V,
+    window: Window<F>,
+    drained: CancellationToken,
+) -> Response
 where
-    T: Serialize + Send + Sync + 'static,
-    F: Fn(&T) -> bool + Send + 'static,
+    T: Send + Sync + ?Sized + 'static,
+    V: Serialize + Send + 'static,
+    F: Fn(&V) -> bool + Send + 'static,
 {
-    let (mut kept, follower) = journal.follow_after(usize::MAX);
-    kept.retain(|record| (window.admits)(record));
+    let (kept, follower) = journal.follow_after(usize::MAX);
+    let mut kept: Vec<V> =
+        kept.iter().map(|record| show(record)).filter(|view| (window.admits)(view)).collect();
     let last = window.last.unwrap_or(if window.follow { 0 } else { usize::MAX });
     kept.drain(..kept.len().saturating_sub(last));
-    let kept = stream::iter(kept.into_iter().map(|record| line(&*record)));
+    let kept = stream::iter(kept.into_iter().map(|view| line(&view)));
     let body = if window.follow {
-        let live = stream::unfold((follower, window.admits), |(mut follower, admits)| async {
+        let live = stream::unfold((follower, window.admits), move |(mut follower, admits)| async move {
             loop {
                 let line = match follower.next().await? {
-                    Entry::Record(record) if admits(&record) => line(&*record),
-                    Entry::Record(_) => continue,
+                    Entry::Record(record) => {
+                        let view = show(&record);
+                        if !admits(&view) {
+                            continue;
+                        }
+                        line(&view)
+                    }
                     Entry::Missed(missed) => line(&Missed { missed }),
                 };
                 return Some((line, (follower, admits)));

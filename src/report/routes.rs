@@ -95,13 +95,13 @@ async fn probe(
 async fn trace(State(shared): State<Shared>, Params(filter): Params<CallFilter>) -> Response {
     let (last, follow) = (filter.last, filter.follow);
     let window = Window { admits: move |call: &_| filter.admits(call), last, follow };
-    lines::respond(&shared.sources.trace, window, shared.drained)
+    lines::respond(&shared.sources.trace, |call| call.view(), window, shared.drained)
 }
 
 async fn events(State(shared): State<Shared>, Params(filter): Params<EventFilter>) -> Response {
     let (last, follow) = (filter.last, filter.follow);
     let window = Window { admits: move |event: &_| filter.admits(event), last, follow };
-    lines::respond(&shared.sources.events, window, shared.drained)
+    lines::respond(&shared.sources.events, Clone::clone, window, shared.drained)
 }
 
 /// 200 when the runtime answers and its pods and containers are known; otherwise 503 and the first reason why not.

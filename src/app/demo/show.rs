@@ -65,7 +65,7 @@ impl Show<'_> {
             "Calls through the relay, the newest last (ours to the runtime are not among them):".to_owned(),
         );
         for call in self.sources.trace.last(CALLS) {
-            lines.push(trace::line(&call, screen, false));
+            lines.push(trace::line(&call.view(), screen, false));
         }
         Ok(lines)
     }
@@ -76,7 +76,7 @@ impl Show<'_> {
         let (kept, mut calls) = self.sources.trace.follow_after(usize::MAX);
         let mut happened = self.sources.events.follow();
         for call in kept {
-            print(&(trace::line(&call, screen, false) + "\n"))?;
+            print(&(trace::line(&call.view(), screen, false) + "\n"))?;
         }
         let mut looks = interval(LOOK);
         loop {
@@ -86,7 +86,7 @@ impl Show<'_> {
                     let now = Time(clock::wall());
                     known.changes(&probes, |change| fit(&change.line(now), screen.width) + "\n")
                 }
-                Some(Entry::Record(call)) = calls.next() => trace::line(&call, screen, false) + "\n",
+                Some(Entry::Record(call)) = calls.next() => trace::line(&call.view(), screen, false) + "\n",
                 Some(Entry::Record(event)) = happened.next() => events::line(&event, screen, false) + "\n",
             };
             print(&line)?;

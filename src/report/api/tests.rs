@@ -15,6 +15,7 @@ use tokio::{
 
 use super::*;
 use crate::report::{
+    Shown,
     journal::Journal,
     view::{CallView, Phase, ProbeView, RuntimeState, StatusView, sample},
 };
@@ -26,7 +27,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 struct Api {
     _dir: tempfile::TempDir,
     socket: PathBuf,
-    trace: Journal<CallView>,
+    trace: Journal<dyn Shown>,
     client: Client<UnixConnector, Empty<axum::body::Bytes>>,
     drain: Option<oneshot::Sender<()>>,
     served: JoinHandle<()>,
@@ -264,7 +265,7 @@ async fn a_stage_that_does_not_answer_costs_its_readers_an_answer_only() {
 async fn a_journal_is_told_from_the_newest_that_fit() {
     let api = Api::start(sample::status(), Vec::new());
     for method in ["Version", "ExecSync", "Exec", "Status", "ExecSync"] {
-        api.trace.push(call(method));
+        push(&api.trace, call(method));
     }
     for (path, methods) in [
         ("/v1/trace", &["Version", "ExecSync", "Exec", "Status", "ExecSync"][..]),
@@ -282,11 +283,11 @@ async fn a_journal_is_told_from_the_newest_that_fit() {
 #[tokio::test]
 async fn a_follower_sees_what_comes_and_ends_with_the_daemon() {
     let api = Api::start(sample::status(), Vec::new());
-    api.trace.push(call("Version"));
+    push(&api.trace, call("Version"));
     let mut live = Lines::of(api.ask("GET", "/v1/trace?follow=true&method=Exec*").await);
     let kept_too = Lines::of(api.ask("GET", "/v1/trace?follow=true&last=9").await);
     for method in ["Status", "ExecSync"] {
-        api.trace.push(call(method));
+        push(&api.trace, call(method));
     }
     assert_eq!(live.next().await.unwrap()["method"], "ExecSync");
     api.drained().await;
@@ -301,7 +302,7 @@ async fn a_slow_follower_is_told_what_it_missed_and_holds_up_nobody() {
     let output = "x".repeat(64 * 1024);
     let total = 4_000;
     for n in 0..total {
-        api.trace.push(CallView { message: output.clone(), request_bytes: n, ..call("ExecSync") });
+        push(&api.trace, CallView { message: output.clone(), request_bytes: n, ..call("ExecSync") });
         if n % 100 == 0 {
             tokio::task::yield_now().await;
         }
@@ -349,4 +350,9 @@ async fn a_drain_does_not_wait_for_ever_for_a_reader_that_stands_still() {
     still.write_all(b"GET /v1/probes HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     still.readable().await.unwrap();
     api.drained().await;
+}
+
+fn push(journal: &Journal<dyn Shown>, call: CallView) {
+    let call: std::sync::Arc<dyn Shown> = std::sync::Arc::new(call);
+    journal.push(call);
 }
