@@ -3,7 +3,12 @@
 use std::fmt;
 
 use crate::{
-    call::Call, footprint::Footprint, measure::Load, measure::Sample, middle::Via, results::Results,
+    call::Call,
+    footprint::Footprint,
+    measure::{Load, Sample},
+    middle::Via,
+    results::Results,
+    tap_cost::TapCost,
 };
 
 /// A figure to reach.
@@ -22,23 +27,27 @@ enum Bound {
     Below(f64),
     AtLeast(f64),
     Above(f64),
+    /// Shown for what it is.
+    Open,
 }
 
 impl Figure {
-    /// Whether it was found, and within its bound. What could not be measured counts as neither.
+    /// Whether it was found outside its bound. What could not be measured was not.
     pub(crate) fn is_missed(&self) -> bool {
         self.found.is_some_and(|found| !self.bound.holds(found))
     }
 
-    /// One line: the verdict, the rule, the number.
+    /// The rule, what was found, the verdict.
     pub(crate) fn cells(&self) -> [String; 3] {
         let verdict = match self.found {
             None => "not measured",
+            Some(_) if matches!(self.bound, Bound::Open) => "",
             Some(_) if self.is_missed() => "MISSED",
             Some(_) => "ok",
         };
         let found = self.found.map_or_else(|| "-".into(), |found| format!("{found:.2}{}", self.unit));
-        [format!("{} {}{}", self.rule, self.bound, self.unit), found, verdict.into()]
+        let unit = if matches!(self.bound, Bound::Open) { "" } else { self.unit };
+        [format!("{}{}{unit}", self.rule, self.bound), found, verdict.into()]
     }
 }
 
@@ -49,6 +58,7 @@ impl Bound {
             Self::Below(bound) => found < bound,
             Self::AtLeast(bound) => found >= bound,
             Self::Above(bound) => found > bound,
+            Self::Open => true,
         }
     }
 }
@@ -56,10 +66,11 @@ impl Bound {
 impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::AtMost(bound) => write!(f, "at most {bound}"),
-            Self::Below(bound) => write!(f, "below {bound}"),
-            Self::AtLeast(bound) => write!(f, "at least {bound}"),
-            Self::Above(bound) => write!(f, "above {bound}"),
+            Self::AtMost(bound) => write!(f, ", at most {bound}"),
+            Self::Below(bound) => write!(f, ", below {bound}"),
+            Self::AtLeast(bound) => write!(f, ", at least {bound}"),
+            Self::Above(bound) => write!(f, ", above {bound}"),
+            Self::Open => Ok(()),
         }
     }
 }
@@ -90,7 +101,7 @@ pub(crate) fn relative(results: &Results) -> Vec<Figure> {
 }
 
 /// The bounds of memory, size, start and the tap.
-pub(crate) fn absolute(footprint: Option<&Footprint>, tap_micros: Option<f64>) -> Vec<Figure> {
+pub(crate) fn absolute(footprint: Option<&Footprint>, tap: Option<&TapCost>) -> Vec<Figure> {
     let mib = |octets: u64| octets as f64 / f64::from(1 << 20);
     let figure = |rule: &str, found, unit, bound| Figure { rule: rule.into(), found, unit, bound };
     let of = |find: &dyn Fn(&Footprint) -> f64| footprint.map(find);
@@ -121,6 +132,13 @@ pub(crate) fn absolute(footprint: Option<&Footprint>, tap_micros: Option<f64>) -
             " ms",
             Bound::Below(50.0),
         ),
-        figure("the tap's own cost a call", tap_micros, " us", Bound::AtMost(2.0)),
+        figure("the tap alone, Version", tap.map(|tap| tap.version), " us a call", Bound::AtMost(2.0)),
+        figure(
+            "the tap alone, ListContainers",
+            tap.map(|tap| tap.list_containers),
+            " us a call",
+            Bound::AtMost(2.0),
+        ),
+        figure("the tap alone, ExecSync", tap.map(|tap| tap.exec_sync), " us a call", Bound::Open),
     ]
 }

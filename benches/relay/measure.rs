@@ -39,8 +39,10 @@ pub(crate) struct Sample {
     pub(crate) p99: f64,
     /// Calls a second.
     pub(crate) rate: f64,
-    /// CPU time of the thing in the middle, microseconds a call.
-    pub(crate) cpu: Option<f64>,
+    /// Calls that ended.
+    pub(crate) calls: usize,
+    /// CPU time of the thing in the middle meanwhile.
+    pub(crate) cpu: Option<Duration>,
 }
 
 /// Drives calls through `middle` for `duration`, after some that do not count.
@@ -55,12 +57,13 @@ pub(crate) fn measure(middle: &Middle, call: Call, load: Load, duration: Duratio
         middle.process.as_ref().zip(before).map(|(process, before)| process.cpu().saturating_sub(before));
     let mut took: Vec<u32> = ran.into_iter().flat_map(|(_, took)| took).collect();
     ensure!(!took.is_empty(), "no call ended in {duration:?}");
-    let count = took.len() as f64;
+    let calls = took.len();
     Ok(Sample {
         p50: percentile(&mut took, 50),
         p99: percentile(&mut took, 99),
-        rate: count / elapsed.as_secs_f64(),
-        cpu: used.map(|used| used.as_secs_f64() * 1e6 / count),
+        rate: calls as f64 / elapsed.as_secs_f64(),
+        calls,
+        cpu: used,
     })
 }
 

@@ -16,6 +16,10 @@ use crate::{call::Call, client::Client, comparators, process::Process};
 /// 10 s: what does not answer by then is left out.
 const START: Duration = Duration::from_secs(10);
 
+/// How the others are set up, in one line.
+pub(crate) const SETTINGS: &str =
+    "nginx: a worker a core, 128k buffers; HAProxy: http-reuse always; socat: fork, its 8 KiB blocks.";
+
 /// A way from driver to runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Via {

@@ -82,16 +82,15 @@ impl Report {
     }
 
     fn row(&self, call: Call, load: Load, via: Via) -> [String; 9] {
-        let figure = |digits: usize, of: fn(&Sample) -> Option<f64>| {
-            number(digits, self.results.median(call, load, via, of))
-        };
+        let figure =
+            |digits: usize, of: fn(&Sample) -> f64| number(digits, self.results.median(call, load, via, of));
         let ratio = |other, of: fn(&Sample) -> f64| number(2, self.results.ratio(call, load, via, other, of));
         [
             via.name().into(),
-            figure(1, |sample| Some(sample.p50)),
-            figure(1, |sample| Some(sample.p99)),
-            figure(0, |sample| Some(sample.rate)),
-            figure(1, |sample| sample.cpu),
+            figure(1, |sample| sample.p50),
+            figure(1, |sample| sample.p99),
+            figure(0, |sample| sample.rate),
+            number(1, self.results.cpu(call, load, via)),
             ratio(Via::Direct, |sample| sample.p50),
             ratio(Via::Socat, |sample| sample.p50),
             ratio(Via::Direct, |sample| sample.rate),
@@ -102,7 +101,7 @@ impl Report {
     fn figure_table(&self) -> Table<3> {
         Table {
             title: "Figures to reach".into(),
-            head: ["criprobe's", "found", "verdict"],
+            head: ["criprobe", "found", "verdict"],
             rows: self.figures.iter().map(Figure::cells).collect(),
         }
     }

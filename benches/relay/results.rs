@@ -1,5 +1,7 @@
 //! The samples of all rounds, and what they come to: medians, and ratios of one way to another.
 
+use std::time::Duration;
+
 use crate::{
     call::Call,
     measure::{Load, Sample, median},
@@ -26,15 +28,28 @@ impl Results {
         self.entries.push(Entry { round, call, load, via, sample });
     }
 
+    /// How many samples there are of one way.
+    pub(crate) fn count(&self, via: Via) -> usize {
+        self.entries.iter().filter(|entry| entry.via == via).count()
+    }
+
     /// The median of all rounds; None if there is no sample.
     pub(crate) fn median(
         &self,
         call: Call,
         load: Load,
         via: Via,
-        of: impl Fn(&Sample) -> Option<f64>,
+        of: impl Fn(&Sample) -> f64,
     ) -> Option<f64> {
-        median(self.of(call, load, via).filter_map(|entry| of(&entry.sample)))
+        median(self.of(call, load, via).map(|entry| of(&entry.sample)))
+    }
+
+    /// Microseconds of CPU a call over all rounds together, because the kernel counts in steps of 10 ms.
+    pub(crate) fn cpu(&self, call: Call, load: Load, via: Via) -> Option<f64> {
+        let samples = || self.of(call, load, via).map(|entry| entry.sample);
+        let cpu: Duration = samples().map(|sample| sample.cpu).sum::<Option<_>>()?;
+        let calls: usize = samples().map(|sample| sample.calls).sum();
+        (calls > 0).then(|| cpu.as_secs_f64() * 1e6 / calls as f64)
     }
 
     /// How many times `other`'s figure that of `via` is: the median of each round's own ratio, because a machine is
