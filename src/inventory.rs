@@ -35,9 +35,6 @@ use crate::{
     },
 };
 
-/// 2,048 events of the taps are taken in at once.
-const BATCH: usize = 2048;
-
 /// 5 ms between two batches: under load one wake-up serves many calls, and the relay's threads are left alone.
 const BREATH: Duration = Duration::from_millis(5);
 
@@ -96,17 +93,13 @@ pub async fn run(
         Task { model: Model::default(), resync: Resync::new(runtime), health: Health::default(), on_call };
     let mut batch = Vec::new();
     let mut next_batch_at = clock::now();
-    let mut has_taps = true;
     let mut has_link = true;
     loop {
         let link_now = link.borrow_and_update().clone();
         task.resync.follow(&link_now, connections.has_blind(), clock::now());
         tokio::select! {
-            dropped = async { sleep_until(next_batch_at.into()).await; observations.next_batch(&mut batch, BATCH).await }, if has_taps => {
-                match dropped {
-                    Some(dropped) => task.take_observations(dropped, &mut batch),
-                    None => has_taps = false,
-                }
+            dropped = async { sleep_until(next_batch_at.into()).await; observations.next_batch(&mut batch).await } => {
+                task.take_observations(dropped, &mut batch);
                 next_batch_at = clock::now() + BREATH;
             }
             Some(event) = events.next() => {

@@ -1,6 +1,8 @@
 //! Holds the code to ARCHITECTURE.md: who may import whom, which parts are pure, how a file begins, how long it gets.
 //! Reads `src/`; compiles and runs none of it. Test code is exempt from everything but its first line.
 
+#![allow(clippy::unwrap_used)]
+
 use std::{
     collections::BTreeMap,
     fs,

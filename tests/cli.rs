@@ -7,11 +7,12 @@ use std::{
     os::unix::net::UnixListener,
     path::Path,
     process::{Child, Command, Output, Stdio},
+    sync::Arc,
     time::Duration,
 };
 
 use criprobe::report::{
-    Query, Sources, api,
+    Query, Shown, Sources, api,
     journal::Journal,
     view::{CallView, EventView, ProbeView, StatusView},
 };
@@ -50,7 +51,7 @@ struct Daemon {
     /// Taken to end the daemon.
     runtime: Option<Runtime>,
     probes: watch::Sender<Vec<ProbeView>>,
-    trace: Journal<CallView>,
+    trace: Journal<dyn Shown>,
     events: Journal<EventView>,
 }
 
@@ -71,6 +72,11 @@ impl Daemon {
         let listener = tokio::net::UnixListener::bind(dir.path().join("api.sock")).unwrap();
         runtime.spawn(api::serve(listener, sources, std::future::pending()));
         Self { dir, runtime: Some(runtime), probes, trace, events }
+    }
+
+    fn push(&self, call: CallView) {
+        let call: Arc<dyn Shown> = Arc::new(call);
+        self.trace.push(call);
     }
 
     fn run(&self, arguments: &str) -> Output {
@@ -207,8 +213,8 @@ fn a_daemon_out_of_reach_ends_with_3_and_one_line() {
 #[test]
 fn what_the_daemon_tells_is_printed_in_every_format() {
     let daemon = Daemon::start();
-    daemon.trace.push(call());
-    daemon.events.push(serde_json::from_str(EVENT).unwrap());
+    daemon.push(call());
+    daemon.events.push(serde_json::from_str::<EventView>(EVENT).unwrap());
     for (arguments, says) in [
         ("status", "containerd 2.0.1 at unix:///r, ok for"),
         ("status -o json", r#""eventSource": "containerd""#),
@@ -277,11 +283,11 @@ fn nobody<T>() -> Query<T> {
 #[test]
 fn a_trace_is_live_until_ctrl_c() {
     let daemon = Daemon::start();
-    daemon.trace.push(call());
+    daemon.push(call());
     let (child, mut lines) = daemon.follow("trace --follow --last 1 -o json");
     assert_eq!(serde_json::from_str::<CallView>(&line(&mut lines)).unwrap(), call(), "what was kept");
     let next = CallView { method: "Exec".to_owned(), ..call() };
-    daemon.trace.push(next.clone());
+    daemon.push(next.clone());
     assert_eq!(serde_json::from_str::<CallView>(&line(&mut lines)).unwrap(), next, "what came");
     assert_eq!(interrupt(child), (Some(0), String::new()));
 }
@@ -289,13 +295,13 @@ fn a_trace_is_live_until_ctrl_c() {
 #[test]
 fn a_reader_that_leaves_ends_it_quietly() {
     let daemon = Daemon::start();
-    daemon.trace.push(call());
+    daemon.push(call());
     let (mut child, mut lines) = daemon.follow("trace --last 1 --follow");
     line(&mut lines);
     drop(lines);
     // The first write after that fails; it may take one more for the pipe to tell.
     let has_ended = (0..4_000).any(|_| {
-        daemon.trace.push(call());
+        daemon.push(call());
         std::thread::sleep(Duration::from_millis(5));
         child.try_wait().unwrap().is_some()
     });
@@ -306,7 +312,7 @@ fn a_reader_that_leaves_ends_it_quietly() {
 #[test]
 fn a_daemon_that_goes_ends_its_followers_with_3() {
     let mut daemon = Daemon::start();
-    daemon.trace.push(call());
+    daemon.push(call());
     let (mut child, mut lines) = daemon.follow("trace --last 1 --follow");
     line(&mut lines);
     daemon.runtime.take().unwrap().shutdown_background();

@@ -4,6 +4,10 @@ use std::{
     io,
     net::{IpAddr, UdpSocket},
     path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
     time::SystemTime,
 };
@@ -111,13 +115,13 @@ impl Daemon {
         }
 
         let trace = Journal::new(CALLS_KEPT);
-        let calls = watch::Sender::new(0_u64);
-        let calls_now = calls.subscribe();
+        let calls = Arc::new(AtomicU64::new(0));
+        let calls_now = Arc::clone(&calls);
         let record = {
             let trace = trace.clone();
             move |call: TracedCall| {
                 trace.push(convert::for_journal(call));
-                calls.send_modify(|calls| *calls += 1);
+                calls.fetch_add(1, Ordering::Relaxed);
             }
         };
         let (change_sender, changes) = mpsc::channel(CHANGES);

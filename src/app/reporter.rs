@@ -1,6 +1,14 @@
 //! Answers the questions of the API: asks each stage for what it knows and puts it together. Holds nothing itself.
 
-use std::{path::Path, process, time::SystemTime};
+use std::{
+    path::Path,
+    process,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::SystemTime,
+};
 
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -32,7 +40,7 @@ pub(super) struct Reporter {
     pub(super) output: Output,
     pub(super) link: watch::Receiver<Link>,
     pub(super) health: watch::Receiver<Health>,
-    pub(super) calls: watch::Receiver<u64>,
+    pub(super) calls: Arc<AtomicU64>,
     pub(super) prober: Query<Vec<ProbeStatus>>,
 }
 
@@ -73,7 +81,10 @@ impl Reporter {
             api: url(&self.config.api.listen),
             runtime: self.runtime(),
             connections: self.connections(),
-            calls: CallsView { in_flight: self.registry.calls() as u64, total: *self.calls.borrow() },
+            calls: CallsView {
+                in_flight: self.registry.calls() as u64,
+                total: self.calls.load(Ordering::Relaxed),
+            },
             gaps: health.gaps.max(u64::from(self.output.dropped() > 0)),
             inventory: InventoryView {
                 pods: health.census.pods as u64,

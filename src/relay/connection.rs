@@ -28,7 +28,10 @@ use super::{
     pump::{Finished, Pump},
     registry::Connection,
 };
-use crate::{clock, tap::Tap};
+use crate::{
+    clock,
+    tap::{Event, Tap},
+};
 
 /// 64 KiB: what is read at once. A relay thread has one such buffer; a connection holds at most as much again, and
 /// only while the side that it writes to is slow.
@@ -45,6 +48,8 @@ const QUIET: Duration = Duration::from_millis(500);
 
 thread_local! {
     static SCRATCH_BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH].into_boxed_slice());
+    /// What the taps of this thread have to tell, between a look at some bytes and handing it on.
+    static EVENTS: RefCell<Vec<Event>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Relays one connection until it is over.
@@ -145,8 +150,8 @@ impl Link<'_> {
     ) {
         let Self { up, tap, shared, connection, .. } = self;
         let _ = up.poll(cx, from, to, scratch, |bytes| {
-            watch(tap, shared, connection, |tap, now| {
-                tap.client_bytes(bytes, now, |event| shared.output.send(event));
+            watch(tap, shared, connection, |tap, now, out| {
+                tap.client_bytes(bytes, now, |event| out.push(event));
             });
         });
     }
@@ -160,8 +165,8 @@ impl Link<'_> {
     ) {
         let Self { down, tap, shared, connection, .. } = self;
         let _ = down.poll(cx, from, to, scratch, |bytes| {
-            watch(tap, shared, connection, |tap, now| {
-                tap.runtime_bytes(bytes, now, |event| shared.output.send(event));
+            watch(tap, shared, connection, |tap, now, out| {
+                tap.runtime_bytes(bytes, now, |event| out.push(event));
             });
         });
     }
@@ -240,9 +245,8 @@ impl Link<'_> {
         {
             tracing::warn!("runtime ended a connection: new ones wait until it answers");
         }
-        let shared = self.shared;
-        watch(&mut self.tap, shared, self.connection, |tap, now| {
-            tap.closed(now, |event| shared.output.send(event));
+        watch(&mut self.tap, self.shared, self.connection, |tap, now, out| {
+            tap.closed(now, |event| out.push(event))
         });
         tracing::debug!(
             conn = self.connection.id.0,
@@ -255,12 +259,20 @@ impl Link<'_> {
 }
 
 /// Lets the tap look. A panic in it blinds this connection and harms nothing else.
-fn watch(tap: &mut Tap, shared: &Shared, connection: &Connection, look: impl FnOnce(&mut Tap, Instant)) {
+fn watch(
+    tap: &mut Tap,
+    shared: &Shared,
+    connection: &Connection,
+    look: impl FnOnce(&mut Tap, Instant, &mut Vec<Event>),
+) {
     let now = clock::now();
     let was_sighted = tap.blindness().is_none();
-    if catch_unwind(AssertUnwindSafe(|| look(tap, now))).is_err() {
-        tap.blind("the decoder panicked", now, |event| shared.output.send(event));
-    }
+    EVENTS.with_borrow_mut(|events| {
+        if catch_unwind(AssertUnwindSafe(|| look(tap, now, events))).is_err() {
+            tap.blind("the decoder panicked", now, |event| events.push(event));
+        }
+        shared.output.send(events);
+    });
     if let Some(reason) = tap.blindness().filter(|_| was_sighted) {
         shared.registry.blinded(connection, reason);
         tracing::info!(conn = connection.id.0, peer = %connection.peer, reason, "connection is relayed blindly");

@@ -1,15 +1,16 @@
 //! The way out of the taps: one bounded queue to whoever observes. A full queue drops and says so; it never waits.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, AtomicUsize, Ordering},
+use std::{
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use tokio::sync::mpsc;
+use tokio::sync::Notify;
 
 use crate::tap::Event;
 
-/// 65,536 events: about a second of calls at full speed. What comes above is dropped, counted, and mended by a resync.
+/// 65,536 events: about a tenth of a second of calls at full speed. What comes above is dropped, counted, and mended
+/// by a resync.
 pub const MAX_EVENTS: usize = 65_536;
 
 /// 32 MiB of events. What comes above is dropped, counted, and mended by a resync.
@@ -17,65 +18,89 @@ pub const MAX_BYTES: usize = 32 * 1024 * 1024;
 
 /// The sending side; cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Output {
-    queue: mpsc::Sender<Event>,
-    gauge: Arc<Gauge>,
-}
-
-/// What stands in the queue, and what did not find room.
-#[derive(Debug, Default)]
-struct Gauge {
-    bytes: AtomicUsize,
-    dropped: AtomicU64,
-}
+pub struct Output(Arc<Shared>);
 
 /// The receiving side.
 #[derive(Debug)]
 pub struct Observations {
-    queue: mpsc::Receiver<Event>,
-    gauge: Arc<Gauge>,
+    shared: Arc<Shared>,
     dropped_before: u64,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// Held for moving a few pointers: a microsecond at most.
+    queue: Mutex<Queue>,
+    /// Told when the queue is no longer empty.
+    filled: Notify,
+    max_events: usize,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    events: Vec<Event>,
+    bytes: usize,
+    dropped: u64,
 }
 
 /// Makes the queue.
 pub fn channel(max_events: usize) -> (Output, Observations) {
-    let (sender, receiver) = mpsc::channel(max_events);
-    let gauge = Arc::new(Gauge::default());
-    (
-        Output { queue: sender, gauge: Arc::clone(&gauge) },
-        Observations { queue: receiver, gauge, dropped_before: 0 },
-    )
+    let shared = Arc::new(Shared { queue: Mutex::default(), filled: Notify::new(), max_events });
+    (Output(Arc::clone(&shared)), Observations { shared, dropped_before: 0 })
 }
 
 impl Output {
-    /// Hands an event on, or drops it where there is no room.
-    pub fn send(&self, event: Event) {
-        let weight = event.weight();
-        let before = self.gauge.bytes.fetch_add(weight, Ordering::Relaxed);
-        if before + weight > MAX_BYTES || self.queue.try_send(event).is_err() {
-            self.gauge.bytes.fetch_sub(weight, Ordering::Relaxed);
-            self.gauge.dropped.fetch_add(1, Ordering::Relaxed);
+    /// Hands events on, and drops those for which there is no room. `events` is empty afterwards.
+    pub fn send(&self, events: &mut Vec<Event>) {
+        if events.is_empty() {
+            return;
+        }
+        let mut queue = self.0.queue();
+        let was_empty = queue.events.is_empty();
+        for event in events.drain(..) {
+            let weight = event.weight();
+            if queue.events.len() < self.0.max_events && queue.bytes + weight <= MAX_BYTES {
+                queue.bytes += weight;
+                queue.events.push(event);
+            } else {
+                queue.dropped += 1;
+            }
+        }
+        drop(queue);
+        if was_empty {
+            self.0.filled.notify_one();
         }
     }
 
     /// Events that were dropped so far.
     pub fn dropped(&self) -> u64 {
-        self.gauge.dropped.load(Ordering::Relaxed)
+        self.0.queue().dropped
     }
 }
 
 impl Observations {
-    /// Waits for events and puts up to `limit` of them into the emptied `batch`. Returns how many were dropped since the last
-    /// call: where that is not 0 there is a gap before these. `None` when no tap is left.
-    pub async fn next_batch(&mut self, batch: &mut Vec<Event>, limit: usize) -> Option<u64> {
+    /// Waits for events and puts all of them into the emptied `batch`, whose room the queue uses next. Returns how
+    /// many were dropped since the last call: where that is not 0 there is a gap before these.
+    pub async fn next_batch(&mut self, batch: &mut Vec<Event>) -> u64 {
         batch.clear();
-        if self.queue.recv_many(batch, limit).await == 0 {
-            return None;
+        loop {
+            let filled = self.shared.filled.notified();
+            {
+                let mut queue = self.shared.queue();
+                if !queue.events.is_empty() {
+                    mem::swap(&mut queue.events, batch);
+                    queue.bytes = 0;
+                    return queue.dropped - mem::replace(&mut self.dropped_before, queue.dropped);
+                }
+            }
+            filled.await;
         }
-        let weight: usize = batch.iter().map(Event::weight).sum();
-        self.gauge.bytes.fetch_sub(weight, Ordering::Relaxed);
-        let dropped = self.gauge.dropped.load(Ordering::Relaxed);
-        Some(dropped - std::mem::replace(&mut self.dropped_before, dropped))
+    }
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -87,15 +112,25 @@ mod tests {
     #[tokio::test]
     async fn what_finds_no_room_is_a_gap_that_is_told_once() {
         let (output, mut observations) = channel(2);
-        for conn in 1..=5 {
-            output.send(Event::Closed { conn: ConnId(conn) });
-        }
+        output.send(&mut (1..=5).map(|conn| Event::Closed { conn: ConnId(conn) }).collect());
         let mut batch = vec![];
-        assert_eq!(observations.next_batch(&mut batch, 10).await, Some(3));
+        assert_eq!(observations.next_batch(&mut batch).await, 3);
         assert_eq!(batch.len(), 2);
-        output.send(Event::Untracked(1));
-        assert_eq!(observations.next_batch(&mut batch, 10).await, Some(0));
-        drop(output);
-        assert_eq!(observations.next_batch(&mut batch, 10).await, None);
+        output.send(&mut vec![Event::Untracked(1)]);
+        assert_eq!(observations.next_batch(&mut batch).await, 0);
+        assert_eq!((batch.len(), output.dropped()), (1, 3));
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_is_woken() {
+        let (output, mut observations) = channel(2);
+        let waiting = tokio::spawn(async move {
+            let mut batch = vec![];
+            observations.next_batch(&mut batch).await;
+            batch.len()
+        });
+        tokio::task::yield_now().await;
+        output.send(&mut vec![Event::Untracked(1)]);
+        assert_eq!(waiting.await.unwrap(), 1);
     }
 }

@@ -167,10 +167,7 @@ fn take(rig: &mut Rig, at_least: usize) -> Vec<Event> {
         let mut events = Vec::new();
         while events.len() < at_least {
             let mut batch = Vec::new();
-            timeout(Duration::from_secs(10), rig.observations.next_batch(&mut batch, 64))
-                .await
-                .unwrap()
-                .unwrap();
+            timeout(Duration::from_secs(10), rig.observations.next_batch(&mut batch)).await.unwrap();
             events.append(&mut batch);
         }
         events

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tower_http::{catch_panic::CatchPanicLayer, limit::RequestBodyLimitLayer, timeout::TimeoutLayer};
 
 use super::{
-    Sources, Unanswered, ask,
+    Shown, Sources, Unanswered, ask,
     filter::{CallFilter, EventFilter, ProbeFilter},
     lines::{self, Window},
     view::{ErrorView, ProbeView, StatusView},
@@ -95,7 +95,7 @@ async fn probe(
 async fn trace(State(shared): State<Shared>, Params(filter): Params<CallFilter>) -> Response {
     let (last, follow) = (filter.last, filter.follow);
     let window = Window { admits: move |call: &_| filter.admits(call), last, follow };
-    lines::respond(&shared.sources.trace, |call| call.view(), window, shared.drained)
+    lines::respond(&shared.sources.trace, Shown::view, window, shared.drained)
 }
 
 async fn events(State(shared): State<Shared>, Params(filter): Params<EventFilter>) -> Response {
