@@ -14,8 +14,9 @@ use std::{
     process,
 };
 
-use rustix::net::sockopt::socket_peercred;
 use thiserror::Error;
+
+use crate::peer::Peer;
 
 /// 107 bytes: what `sockaddr_un` holds beside its closing zero. A longer path cannot be bound or connected to.
 pub const MAX_PATH: usize = 107;
@@ -159,11 +160,8 @@ fn check_vacant(path: &Path, runtime: Option<&Path>) -> Result<(), ListenError> 
 
 /// Who listens at the other end: a listening socket keeps the credentials of the process that made it listen.
 fn holder(live: &UnixStream) -> String {
-    match socket_peercred(live) {
-        Ok(credentials) => {
-            let pid = credentials.pid.as_raw_nonzero().get();
-            format!("pid {pid} ({})", crate::peer::comm(pid))
-        }
+    match Peer::of(live) {
+        Ok(peer) => format!("pid {} ({})", peer.pid, peer.comm),
         Err(_) => "another process".to_owned(),
     }
 }

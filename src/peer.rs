@@ -1,8 +1,8 @@
 //! Who is at the other end of a Unix socket, as the kernel tells. In: a connected socket; out: pid, uid and command.
 
-use std::{fmt, fs, io};
+use std::{fmt, fs, io, os::fd::AsFd};
 
-use tokio::net::UnixStream;
+use rustix::net::sockopt::socket_peercred;
 
 /// The process that opened a connection. The command is as it was then: a pid may be reused later.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -20,10 +20,10 @@ impl Peer {
     ///
     /// # Errors
     /// When the kernel does not answer for this socket.
-    pub fn of(stream: &UnixStream) -> io::Result<Self> {
-        let credentials = stream.peer_cred()?;
-        let pid = credentials.pid().unwrap_or(0);
-        Ok(Self { pid, uid: credentials.uid(), comm: comm(pid) })
+    pub fn of(socket: impl AsFd) -> io::Result<Self> {
+        let credentials = socket_peercred(socket)?;
+        let pid = credentials.pid.as_raw_pid();
+        Ok(Self { pid, uid: credentials.uid.as_raw(), comm: comm(pid) })
     }
 }
 
@@ -48,9 +48,9 @@ pub fn comm(pid: i32) -> String {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn a_connection_from_this_process_names_it() {
-        let (ours, _theirs) = UnixStream::pair().unwrap();
+    #[test]
+    fn a_connection_from_this_process_names_it() {
+        let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         let peer = Peer::of(&ours).unwrap();
         assert_eq!(peer.pid, std::process::id() as i32);
         assert!(!peer.comm.is_empty());

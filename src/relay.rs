@@ -10,6 +10,7 @@ pub mod gate;
 pub mod output;
 mod pump;
 pub mod registry;
+mod socket;
 
 use std::{
     io,
@@ -23,8 +24,9 @@ use std::{
 use gate::Gate;
 use output::Output;
 use registry::Registry;
+use socket::Socket;
 use tokio::{
-    net::{UnixListener, UnixStream},
+    net::UnixListener,
     runtime::Builder,
     sync::{mpsc, watch},
     task::JoinSet,
@@ -187,12 +189,12 @@ async fn serve(shared: Arc<Shared>, mut accepted: mpsc::Receiver<std::os::unix::
 }
 
 async fn serve_connection(shared: Arc<Shared>, stream: std::os::unix::net::UnixStream) {
-    let opened = UnixStream::from_std(stream).and_then(|stream| Ok((Peer::of(&stream)?, stream)));
+    let opened = Socket::new(stream).and_then(|socket| Ok((Peer::of(&socket)?, socket)));
     match opened {
-        Ok((peer, stream)) => {
+        Ok((peer, socket)) => {
             let connection = shared.registry.opened(Arc::new(peer));
             tracing::debug!(conn = connection.id.0, peer = %connection.peer, "connection open");
-            connection::relay(&shared, &connection, stream).await;
+            connection::relay(&shared, &connection, socket).await;
             shared.registry.closed(connection.id);
         }
         Err(error) => tracing::warn!(%error, "lost a connection before it began"),

@@ -6,7 +6,6 @@
 use std::{
     cell::RefCell,
     future::{Future, pending, poll_fn},
-    os::fd::AsFd,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
     sync::{Arc, atomic::Ordering},
@@ -14,19 +13,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::event::{PollFd, PollFlags, Timespec};
-use tokio::{
-    net::{
-        UnixStream,
-        unix::{ReadHalf, WriteHalf},
-    },
-    time::Interval,
-};
+use tokio::time::Interval;
 
 use super::{
     Phase, Shared,
     pump::{Finished, Pump},
     registry::Connection,
+    socket::Socket,
 };
 use crate::{
     clock,
@@ -53,7 +46,7 @@ thread_local! {
 }
 
 /// Relays one connection until it is over.
-pub async fn relay(shared: &Shared, connection: &Connection, client: UnixStream) {
+pub async fn relay(shared: &Shared, connection: &Connection, client: Socket) {
     let mut link = Link {
         shared,
         connection,
@@ -91,7 +84,7 @@ struct Link<'a> {
 }
 
 impl Link<'_> {
-    async fn run(&mut self, mut client: UnixStream, mut runtime: UnixStream) {
+    async fn run(&mut self, mut client: Socket, mut runtime: Socket) {
         let mut phase = self.shared.phase.clone();
         let born = self.born;
         let mut changed = pin!(async move {
@@ -122,32 +115,19 @@ impl Link<'_> {
     }
 
     /// Moves bytes both ways, then sees whether the connection is over.
-    fn poll_bytes(
-        &mut self,
-        cx: &mut Context<'_>,
-        client: &mut UnixStream,
-        runtime: &mut UnixStream,
-    ) -> Poll<()> {
+    fn poll_bytes(&mut self, cx: &mut Context<'_>, client: &mut Socket, runtime: &mut Socket) -> Poll<()> {
         SCRATCH_BUFFER.with_borrow_mut(|scratch| {
-            let (mut client_read, mut client_write) = client.split();
-            let (mut runtime_read, mut runtime_write) = runtime.split();
-            self.poll_up(cx, &mut client_read, &mut runtime_write, scratch);
-            self.poll_down(cx, &mut runtime_read, &mut client_write, scratch);
+            self.poll_up(cx, client, runtime, scratch);
+            self.poll_down(cx, runtime, client, scratch);
             self.note_calls();
-            if self.drain(cx, &mut client_write) {
+            if self.drain(cx, client) {
                 return Poll::Ready(());
             }
             if self.is_over(client, runtime) { Poll::Ready(()) } else { Poll::Pending }
         })
     }
 
-    fn poll_up(
-        &mut self,
-        cx: &mut Context<'_>,
-        from: &mut ReadHalf<'_>,
-        to: &mut WriteHalf<'_>,
-        scratch: &mut [u8],
-    ) {
+    fn poll_up(&mut self, cx: &mut Context<'_>, from: &mut Socket, to: &mut Socket, scratch: &mut [u8]) {
         let Self { up, tap, shared, connection, .. } = self;
         let _ = up.poll(cx, from, to, scratch, |bytes| {
             watch(tap, shared, connection, |tap, now, out| {
@@ -156,13 +136,7 @@ impl Link<'_> {
         });
     }
 
-    fn poll_down(
-        &mut self,
-        cx: &mut Context<'_>,
-        from: &mut ReadHalf<'_>,
-        to: &mut WriteHalf<'_>,
-        scratch: &mut [u8],
-    ) {
+    fn poll_down(&mut self, cx: &mut Context<'_>, from: &mut Socket, to: &mut Socket, scratch: &mut [u8]) {
         let Self { down, tap, shared, connection, .. } = self;
         let _ = down.poll(cx, from, to, scratch, |bytes| {
             watch(tap, shared, connection, |tap, now, out| {
@@ -180,18 +154,18 @@ impl Link<'_> {
     }
 
     /// Whether nothing more can pass. A side that only stopped sending may still be answered.
-    fn is_over(&self, client: &UnixStream, runtime: &UnixStream) -> bool {
+    fn is_over(&self, client: &Socket, runtime: &Socket) -> bool {
         match (self.up.finished(), self.down.finished()) {
             (Some(_), Some(_)) => true,
-            (Some(Finished::Ended), None) => is_gone(client),
-            (None, Some(Finished::Ended)) => is_gone(runtime),
+            (Some(Finished::Ended), None) => client.is_gone(),
+            (None, Some(Finished::Ended)) => runtime.is_gone(),
             // What the one that takes no more has said still goes through; its end comes after that.
             (Some(Finished::Refused), None) | (None, Some(Finished::Refused)) | (None, None) => false,
         }
     }
 
     /// Does what the drain asks for. Says whether the connection is to be closed now.
-    fn drain(&mut self, cx: &mut Context<'_>, client: &mut WriteHalf<'_>) -> bool {
+    fn drain(&mut self, cx: &mut Context<'_>, client: &mut Socket) -> bool {
         let phase = *self.shared.phase.borrow();
         if phase == Phase::Serving || (phase == Phase::Draining && self.born == Phase::Draining) {
             return false;
@@ -277,13 +251,6 @@ fn watch(
         shared.registry.blinded(connection, reason);
         tracing::info!(conn = connection.id.0, peer = %connection.peer, reason, "connection is relayed blindly");
     }
-}
-
-/// Whether the other end has closed its socket altogether, not only its sending side.
-pub fn is_gone(stream: &UnixStream) -> bool {
-    let mut fds = [PollFd::from_borrowed_fd(stream.as_fd(), PollFlags::empty())];
-    let polled = rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
-    polled.is_ok() && fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
 }
 
 /// A GOAWAY with NO_ERROR (RFC 9113, 6.8): streams above `last` were not and will not be taken.

@@ -8,7 +8,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{Phase, Shared, connection::is_gone};
+use super::{Phase, Shared, socket::Socket};
 
 /// 20 s: how long an accepted connection waits for the runtime. A kubelet leaves after 5 s and tries again.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const BACKLOG_PAUSE: Duration = Duration::from_millis(10);
 
 /// A connection to the runtime; `None` when the client is to be let go.
-pub async fn dial(shared: &Shared, client: &UnixStream) -> Option<UnixStream> {
+pub async fn dial(shared: &Shared, client: &Socket) -> Option<Socket> {
     let mut phase = shared.phase.clone();
     let mut connecting = pin!(connect(shared));
     let dialled = tokio::select! {
@@ -32,16 +32,17 @@ pub async fn dial(shared: &Shared, client: &UnixStream) -> Option<UnixStream> {
             sleep(LOOK).await;
         } => None,
     };
-    if dialled.is_none() && !is_gone(client) {
+    if dialled.is_none() && !client.is_gone() {
         tracing::warn!(runtime = %shared.runtime.display(), "let a client go: the runtime is away");
     }
     dialled
 }
 
-async fn connect(shared: &Shared) -> UnixStream {
+async fn connect(shared: &Shared) -> Socket {
     loop {
         shared.gate.there().await;
-        match UnixStream::connect(&shared.runtime).await {
+        let connected = UnixStream::connect(&shared.runtime).await.and_then(UnixStream::into_std);
+        match connected.and_then(Socket::new) {
             Ok(runtime) => return runtime,
             Err(busy) if busy.kind() == io::ErrorKind::WouldBlock => sleep(BACKLOG_PAUSE).await,
             Err(error) => {
@@ -53,8 +54,8 @@ async fn connect(shared: &Shared) -> UnixStream {
     }
 }
 
-async fn has_left(client: &UnixStream) {
-    while !is_gone(client) {
+async fn has_left(client: &Socket) {
+    while !client.is_gone() {
         sleep(LOOK).await;
     }
 }

@@ -1,0 +1,134 @@
+//! One end of a relayed connection. Asks the kernel to be woken for what can be read, and for room to write only while
+//! it lacks: a socket that is watched for both wakes its thread each time the other side reads, for nothing.
+
+use std::{
+    future::Future,
+    io::{self, Read, Write},
+    net::Shutdown,
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::net::UnixStream,
+    },
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, Interest, ReadBuf, unix::AsyncFd},
+    time::{Sleep, sleep},
+};
+
+/// 10 ms: how long a blocked write waits where there is no file descriptor left to watch for room with.
+const RETRY: Duration = Duration::from_millis(10);
+
+/// A connected, non-blocking Unix socket.
+#[derive(Debug)]
+pub struct Socket {
+    reader: AsyncFd<UnixStream>,
+    room: Room,
+}
+
+/// How room to write is waited for.
+#[derive(Debug)]
+enum Room {
+    /// There is some, as far as is known.
+    Known,
+    /// The same socket by another descriptor, watched for room only.
+    Watched(AsyncFd<UnixStream>),
+    /// No descriptor was left: it is tried again later.
+    Later(Pin<Box<Sleep>>),
+}
+
+impl Socket {
+    /// Takes a connected socket. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// When the kernel cannot watch it.
+    pub fn new(stream: UnixStream) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        Ok(Self { reader: AsyncFd::register_with_interest(stream, Interest::READABLE)?, room: Room::Known })
+    }
+
+    /// Whether the other end has closed its socket altogether, not only its sending side.
+    pub fn is_gone(&self) -> bool {
+        let mut fds = [PollFd::new(&self.reader, PollFlags::empty())];
+        let polled = rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+        polled.is_ok() && fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
+    }
+
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            match &mut self.room {
+                Room::Known => {
+                    let watched = self.reader.get_ref().try_clone();
+                    let watched = watched.and_then(|twin| AsyncFd::register_with_interest(twin, Interest::WRITABLE));
+                    self.room = watched.map_or_else(|_| Room::Later(Box::pin(sleep(RETRY))), Room::Watched);
+                }
+                Room::Watched(watched) => {
+                    ready!(watched.poll_write_ready(cx))?.retain_ready();
+                    self.room = Room::Known;
+                    return Poll::Ready(Ok(()));
+                }
+                Room::Later(sleep) => {
+                    ready!(sleep.as_mut().poll(cx));
+                    self.room = Room::Known;
+                    return Poll::Ready(Ok(()));
+                }
+            }
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.reader.as_fd()
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let mut ready = ready!(self.reader.poll_read_ready(cx))?;
+            let buffer = into.initialize_unfilled();
+            let room = buffer.len();
+            match ready.try_io(|stream| stream.get_ref().read(buffer)) {
+                Ok(Ok(count)) => {
+                    // Less than there was room for: the socket is drained, and the next byte wakes us.
+                    if count > 0 && count < room {
+                        ready.clear_ready();
+                    }
+                    into.advance(count);
+                    return Poll::Ready(Ok(()));
+                }
+                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(Err(error)) => return Poll::Ready(Err(error)),
+                Err(_would_block) => {}
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        loop {
+            if !matches!(self.room, Room::Known) {
+                ready!(self.poll_room(cx))?;
+            }
+            match self.reader.get_ref().write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready!(self.poll_room(cx))?,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                written => return Poll::Ready(written),
+            }
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.reader.get_ref().shutdown(Shutdown::Write))
+    }
+}
