@@ -12,6 +12,7 @@ FOR ?=
 # For `demo`: `containerd` for a private one, or the URL of a runtime that is there. Empty: the embedded runtime.
 RUNTIME ?=
 
+CRIPROBE = $(or $(CARGO_TARGET_DIR),target)/release/criprobe
 DEMO_ARGS = $(if $(FOR),--for $(FOR)) $(ARGS)
 SCRIPTS = tests/lab/containerd.sh tests/lab/demo.sh tests/lab/run-tests.sh
 
@@ -30,9 +31,9 @@ build: toolchain
 
 demo: build
 ifeq ($(RUNTIME),containerd)
-	@tests/lab/demo.sh target/release/criprobe $(DEMO_ARGS)
+	@tests/lab/demo.sh $(CRIPROBE) $(DEMO_ARGS)
 else
-	@target/release/criprobe demo $(if $(RUNTIME),--runtime $(RUNTIME)) $(DEMO_ARGS)
+	@$(CRIPROBE) demo $(if $(RUNTIME),--runtime $(RUNTIME)) $(DEMO_ARGS)
 endif
 
 test: toolchain

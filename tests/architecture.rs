@@ -265,8 +265,8 @@ fn files() -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![root().join("src")];
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
+        for entry in fs::read_dir(folder).expect("src/ can be read") {
+            let path = entry.expect("src/ can be read").path();
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
@@ -283,8 +283,9 @@ fn sources() -> Vec<Source> {
     let mut texts = BTreeMap::new();
     let mut for_tests = Vec::new();
     for file in files() {
-        let path = file.strip_prefix(root().join("src")).unwrap().display().to_string();
-        let text = fs::read_to_string(&file).unwrap();
+        let path =
+            file.strip_prefix(root().join("src")).expect("files() looks below src/").display().to_string();
+        let text = fs::read_to_string(&file).expect("source is UTF-8");
         let folder = path.trim_end_matches(".rs").to_owned();
         for module in test_modules(&text) {
             for_tests.push(format!("{folder}/{module}.rs"));

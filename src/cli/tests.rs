@@ -7,7 +7,9 @@ fn parsed(arguments: &str) -> Result<Command, String> {
     let matches = Cli::command().try_get_matches_from(["criprobe"].into_iter().chain(arguments));
     match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(Cli { verb: Verb::Question(verb), common }) => Ok(Command::Ask(Request { verb, common })),
-        Ok(Cli { verb: Verb::Serve(arguments), .. }) => Ok(Command::Serve(arguments)),
+        Ok(Cli { verb: Verb::Serve(arguments), common }) => {
+            Ok(Command::Serve(ServeArgs { api: common.api, ..arguments }))
+        }
         Ok(Cli { verb: Verb::Demo(arguments), .. }) => Ok(Command::Demo(arguments)),
         Err(error) => Err(one_line(&error.render().to_string())),
     }
