@@ -251,6 +251,10 @@ impl Model {
             return self.mentioned(id.as_str(), at);
         };
         container.seen = container.seen.max(at);
+        // The runtime's event may come before its status knows of the start: whoever says so again asks again.
+        if to == ContainerState::Running && to == container.state && container.started_at.is_none() {
+            self.lookups.insert(Lookup::Container(id.clone()));
+        }
         if rank(to) <= rank(container.state) && !completes(to, container.state) {
             return;
         }

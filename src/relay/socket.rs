@@ -48,7 +48,7 @@ impl Socket {
     /// When the kernel cannot watch it.
     pub fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        Ok(Self { reader: AsyncFd::register_with_interest(stream, Interest::READABLE)?, room: Room::Known })
+        Ok(Self { reader: watch(stream, Interest::READABLE)?, room: Room::Known })
     }
 
     /// Whether the other end has closed its socket altogether, not only its sending side.
@@ -63,7 +63,7 @@ impl Socket {
             match &mut self.room {
                 Room::Known => {
                     let watched = self.reader.get_ref().try_clone();
-                    let watched = watched.and_then(|twin| AsyncFd::register_with_interest(twin, Interest::WRITABLE));
+                    let watched = watched.and_then(|twin| watch(twin, Interest::WRITABLE));
                     self.room = watched.map_or_else(|_| Room::Later(Box::pin(sleep(RETRY))), Room::Watched);
                 }
                 Room::Watched(watched) => {
@@ -79,6 +79,16 @@ impl Socket {
             }
         }
     }
+}
+
+/// Has the kernel watch a socket for one thing.
+#[expect(
+    deprecated,
+    reason = "what is wrong with it cannot happen here: a UnixStream owns its descriptor until it is dropped, and the \
+              replacement needs unsafe code"
+)]
+fn watch(stream: UnixStream, interest: Interest) -> io::Result<AsyncFd<UnixStream>> {
+    AsyncFd::with_interest(stream, interest)
 }
 
 impl AsFd for Socket {
