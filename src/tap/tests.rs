@@ -6,7 +6,7 @@ mod bounds;
 mod calls;
 mod chunking;
 mod framing;
-
+mod recordings;
 mod wire;
 
 use std::time::Duration;
