@@ -27,7 +27,7 @@ func (raw) Unmarshal(data []byte, v interface{}) error { *v.(*[]byte) = append([
 func (raw) Name() string                               { return "proto" }
 func (raw) String() string                             { return "proto" }
 
-// bytes is a length-delimited field of a message; all of ours are shorter than 16 KiB.
+// field is a length-delimited one of a message; all of ours are shorter than 16 KiB.
 func field(number int, value string) string {
 	n := len(value)
 	if n < 128 {
