@@ -1,11 +1,16 @@
 //! Cuts one direction of a connection into HTTP/2 frames (RFC 9113). In: bytes in pieces of any size; out: the frames
 //! that matter, header blocks whole, DATA as it comes. Everything else is skipped by its length. Never does IO.
 
+use std::ops::Range;
+
 use thiserror::Error;
 
 /// 1 MiB: the largest header block that is put together. Above it the compression state is lost and with it the
 /// connection's meaning, so it goes blind.
 pub const MAX_BLOCK: usize = 1024 * 1024;
+
+/// 4 KiB: the room for what comes in pieces that is kept for the next time; more is given back.
+const KEPT_CAPACITY: usize = 4096;
 
 /// 16 KiB: the largest SETTINGS payload; a real one has a few dozen bytes.
 const MAX_SETTINGS: u32 = 16 * 1024;
@@ -13,19 +18,19 @@ const MAX_SETTINGS: u32 = 16 * 1024;
 /// RFC 9113, 6.5.2: what a peer accepts until it announces otherwise.
 const DEFAULT_MAX_FRAME: u32 = 16_384;
 
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PUSH_PROMISE: u8 = 5;
-const GOAWAY: u8 = 7;
-const CONTINUATION: u8 = 9;
+pub const DATA: u8 = 0;
+pub const HEADERS: u8 = 1;
+pub const RST_STREAM: u8 = 3;
+pub const SETTINGS: u8 = 4;
+pub const PUSH_PROMISE: u8 = 5;
+pub const GOAWAY: u8 = 7;
+pub const CONTINUATION: u8 = 9;
 
-const END_STREAM: u8 = 0x1;
-const ACK: u8 = 0x1;
-const END_HEADERS: u8 = 0x4;
-const PADDED: u8 = 0x8;
-const PRIORITY: u8 = 0x20;
+pub const END_STREAM: u8 = 0x1;
+pub const ACK: u8 = 0x1;
+pub const END_HEADERS: u8 = 0x4;
+pub const PADDED: u8 = 0x8;
+pub const PRIORITY: u8 = 0x20;
 
 /// Bytes that are not HTTP/2 as it is spoken here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -88,11 +93,12 @@ pub struct FrameReader {
     left: usize,
     /// Padding at the end of the current DATA frame; `None` until its length byte was read.
     padding: Option<usize>,
-    /// The payload of a frame that came in pieces.
-    partial: Vec<u8>,
-    /// The header block that waits for its CONTINUATION.
+    /// The HEADERS whose block waits for its CONTINUATION.
     block: Option<Head>,
-    fragments: Vec<u8>,
+    /// The fragments of that block, and behind them the payload of a frame that came in pieces.
+    held: Vec<u8>,
+    /// What is held was handed out, and nobody needs it any more.
+    is_spent: bool,
     has_begun: bool,
     max_frame: u32,
 }
@@ -105,9 +111,9 @@ impl Default for FrameReader {
             current: None,
             left: 0,
             padding: None,
-            partial: Vec::new(),
             block: None,
-            fragments: Vec::new(),
+            held: Vec::new(),
+            is_spent: false,
             has_begun: false,
             max_frame: DEFAULT_MAX_FRAME,
         }
@@ -132,6 +138,9 @@ impl FrameReader {
     /// # Errors
     /// The bytes are not HTTP/2; nothing after them can be understood.
     pub fn next<'a, 'b: 'a>(&'a mut self, input: &mut &'b [u8]) -> Result<Option<Frame<'a>>, FrameError> {
+        if self.is_spent {
+            self.release();
+        }
         while !input.is_empty() || self.is_complete() {
             let Some(head) = self.current else {
                 self.take_head(input)?;
@@ -142,34 +151,28 @@ impl FrameReader {
                     return Ok(Some(Frame::Data { stream: head.stream, piece, is_end }));
                 }
             } else if !is_of_interest(head) {
-                let count = self.left.min(input.len());
-                *input = &input[count..];
-                self.left -= count;
-                if self.left == 0 {
-                    self.current = None;
+                self.take(input);
+            } else if self.held.is_empty() && input.len() >= self.left {
+                let payload = self.take(input);
+                let payload = if head.kind == HEADERS { &payload[fragment(head, payload)?] } else { payload };
+                if let Some(head) = self.completed_by(head) {
+                    return Ok(Some(frame(head, payload)));
                 }
-            } else if self.partial.is_empty() && input.len() >= self.left {
-                let (payload, rest) = input.split_at(self.left);
-                *input = rest;
-                self.current = None;
-                if let Some(meaning) = self.interpret(head, payload)? {
-                    return Ok(Some(self.frame(head, meaning, payload)));
-                }
+                self.held.extend_from_slice(payload);
             } else {
-                let count = self.left.min(input.len());
-                self.partial.extend_from_slice(&input[..count]);
-                *input = &input[count..];
-                self.left -= count;
-                if self.left == 0 {
-                    self.current = None;
-                    let payload = std::mem::take(&mut self.partial);
-                    let meaning = self.interpret(head, &payload)?;
-                    // The fragment buffer doubles as the owner of what is handed out.
-                    if let Some(meaning) = meaning {
-                        if !matches!(meaning, Meaning::Assembled { .. }) {
-                            self.fragments = payload;
-                        }
-                        return Ok(Some(self.frame_of_fragments(head, meaning)));
+                let piece = self.take(input);
+                let wanted =
+                    if head.kind == GOAWAY { 4_usize.saturating_sub(self.held.len()) } else { piece.len() };
+                self.held.extend_from_slice(&piece[..piece.len().min(wanted)]);
+                if self.current.is_none() {
+                    if head.kind == HEADERS {
+                        let Range { start, end } = fragment(head, &self.held)?;
+                        self.held.truncate(end);
+                        self.held.drain(..start);
+                    }
+                    if let Some(head) = self.completed_by(head) {
+                        self.is_spent = true;
+                        return Ok(Some(frame(head, &self.held)));
                     }
                 }
             }
@@ -177,9 +180,32 @@ impl FrameReader {
         Ok(None)
     }
 
+    /// Bytes of memory that are held.
+    #[cfg(test)]
+    pub fn kept(&self) -> usize {
+        self.held.capacity()
+    }
+
+    fn release(&mut self) {
+        self.is_spent = false;
+        self.held.clear();
+        self.held.shrink_to(KEPT_CAPACITY);
+    }
+
     /// A frame of length zero is complete with its head.
     fn is_complete(&self) -> bool {
         self.current.is_some() && self.left == 0
+    }
+
+    /// The next bytes of the current frame, which ends with its last one.
+    fn take<'a>(&mut self, input: &mut &'a [u8]) -> &'a [u8] {
+        let (taken, rest) = input.split_at(self.left.min(input.len()));
+        *input = rest;
+        self.left -= taken.len();
+        if self.left == 0 {
+            self.current = None;
+        }
+        taken
     }
 
     fn take_head(&mut self, input: &mut &[u8]) -> Result<(), FrameError> {
@@ -222,6 +248,9 @@ impl FrameReader {
             SETTINGS => length.is_multiple_of(6) && length <= MAX_SETTINGS && (!head.has(ACK) || length == 0),
             GOAWAY => length >= 8,
             PUSH_PROMISE => return Err(FrameError::Push),
+            HEADERS | CONTINUATION if self.held.len() + length as usize > MAX_BLOCK => {
+                return Err(FrameError::BlockTooLong);
+            }
             _ => true,
         };
         if (needs_stream && head.stream == 0) || (forbids_stream && head.stream != 0) || !is_well_formed {
@@ -252,79 +281,21 @@ impl FrameReader {
                 padding
             }
         };
-        let (taken, rest) = input.split_at(self.left.min(input.len()));
-        *input = rest;
-        let piece = &taken[..taken.len().min(self.left.saturating_sub(padding))];
-        self.left -= taken.len();
-        let is_done = self.left == 0;
-        if is_done {
-            self.current = None;
-        }
-        let is_end = is_done && head.has(END_STREAM);
+        let unpadded = self.left.saturating_sub(padding);
+        let taken = self.take(input);
+        let piece = &taken[..taken.len().min(unpadded)];
+        let is_end = self.current.is_none() && head.has(END_STREAM);
         Ok((is_end || !piece.is_empty()).then_some((piece, is_end)))
     }
 
-    /// What a whole payload means; `None` for what is only collected.
-    fn interpret(&mut self, head: Head, payload: &[u8]) -> Result<Option<Meaning>, FrameError> {
-        match head.kind {
-            HEADERS => {
-                let (start, end) = block_range(head, payload)?;
-                if head.has(END_HEADERS) {
-                    return Ok(Some(Meaning::Block { start, end, is_end: head.has(END_STREAM) }));
-                }
-                self.fragments.clear();
-                self.collect(&payload[start..end])?;
-                self.block = Some(head);
-                Ok(None)
-            }
-            CONTINUATION => {
-                self.collect(payload)?;
-                let Some(first) = self.block.filter(|_| head.has(END_HEADERS)) else { return Ok(None) };
-                self.block = None;
-                Ok(Some(Meaning::Assembled { is_end: first.has(END_STREAM) }))
-            }
-            _ => Ok(Some(Meaning::Plain)),
+    /// The head of what is whole with this frame; `None` while a header block waits for its CONTINUATION.
+    fn completed_by(&mut self, head: Head) -> Option<Head> {
+        if !matches!(head.kind, HEADERS | CONTINUATION) {
+            return Some(head);
         }
+        self.block.get_or_insert(head);
+        if head.has(END_HEADERS) { self.block.take() } else { None }
     }
-
-    fn collect(&mut self, fragment: &[u8]) -> Result<(), FrameError> {
-        if self.fragments.len() + fragment.len() > MAX_BLOCK {
-            return Err(FrameError::BlockTooLong);
-        }
-        self.fragments.extend_from_slice(fragment);
-        Ok(())
-    }
-
-    fn frame<'a>(&'a self, head: Head, meaning: Meaning, payload: &'a [u8]) -> Frame<'a> {
-        match meaning {
-            Meaning::Block { start, end, is_end } => {
-                Frame::Headers { stream: head.stream, block: &payload[start..end], is_end }
-            }
-            Meaning::Assembled { is_end } => {
-                Frame::Headers { stream: head.stream, block: &self.fragments, is_end }
-            }
-            Meaning::Plain if head.kind == SETTINGS => Frame::Settings(payload),
-            Meaning::Plain if head.kind == RST_STREAM => Frame::Reset { stream: head.stream },
-            Meaning::Plain => Frame::GoAway {
-                last_stream: u32::from_be_bytes([payload[0] & 0x7f, payload[1], payload[2], payload[3]]),
-            },
-        }
-    }
-
-    fn frame_of_fragments(&self, head: Head, meaning: Meaning) -> Frame<'_> {
-        self.frame(head, meaning, &self.fragments)
-    }
-}
-
-/// What a whole payload is to its reader.
-#[derive(Clone, Copy, Debug)]
-enum Meaning {
-    /// A header block between these offsets.
-    Block { start: usize, end: usize, is_end: bool },
-    /// The collected fragments are a header block.
-    Assembled { is_end: bool },
-    /// The payload as it is.
-    Plain,
 }
 
 fn is_of_interest(head: Head) -> bool {
@@ -335,8 +306,20 @@ fn is_of_interest(head: Head) -> bool {
     }
 }
 
-/// Where the block stands in a HEADERS payload: after pad length and priority, before the padding.
-fn block_range(head: Head, payload: &[u8]) -> Result<(usize, usize), FrameError> {
+/// What a whole frame or block of interest says. The lengths were checked with the head.
+fn frame(head: Head, payload: &[u8]) -> Frame<'_> {
+    match head.kind {
+        HEADERS => Frame::Headers { stream: head.stream, block: payload, is_end: head.has(END_STREAM) },
+        SETTINGS => Frame::Settings(payload),
+        RST_STREAM => Frame::Reset { stream: head.stream },
+        _ => Frame::GoAway {
+            last_stream: u32::from_be_bytes([payload[0] & 0x7f, payload[1], payload[2], payload[3]]),
+        },
+    }
+}
+
+/// Where the fragment of a block stands in a HEADERS payload: after pad length and priority, before the padding.
+fn fragment(head: Head, payload: &[u8]) -> Result<Range<usize>, FrameError> {
     let mut start = 0;
     let mut padding = 0;
     if head.has(PADDED) {
@@ -347,7 +330,7 @@ fn block_range(head: Head, payload: &[u8]) -> Result<(usize, usize), FrameError>
         start += 5;
     }
     let end = payload.len().checked_sub(padding).ok_or(FrameError::Malformed)?;
-    if start > end { Err(FrameError::Malformed) } else { Ok((start, end)) }
+    if start > end { Err(FrameError::Malformed) } else { Ok(start..end) }
 }
 
 #[cfg(test)]

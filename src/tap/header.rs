@@ -2,11 +2,14 @@
 
 use super::{
     call::{Code, MAX_MESSAGE},
-    hpack::{Decoder, HpackError, Name},
+    hpack::{Decoder, HpackError, Name, Text},
 };
 
 /// 1 KiB: the longest path, trace context or user agent that is kept; what is longer is taken as empty.
 const MAX_VALUE: usize = 1024;
+
+/// 3 KiB: what a message of [`MAX_MESSAGE`] bytes takes at most, every byte of it percent-encoded; no more is decoded.
+const MAX_ENCODED: usize = 3 * MAX_MESSAGE;
 
 /// What a request's header block says.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,12 +22,12 @@ pub struct RequestHeader<'a> {
     pub user_agent: &'a str,
 }
 
-/// Buffers for the fields of one request block, used again for the next.
+/// Buffers for the fields of one request block, used again for the next; [`MAX_VALUE`] bytes each.
 #[derive(Debug, Default)]
 pub struct RequestFields {
-    path: Vec<u8>,
-    traceparent: Vec<u8>,
-    user_agent: Vec<u8>,
+    path: Value,
+    traceparent: Value,
+    user_agent: Value,
 }
 
 impl RequestFields {
@@ -37,9 +40,9 @@ impl RequestFields {
         path.clear();
         traceparent.clear();
         user_agent.clear();
-        let mut malformed = Ok(());
+        let mut outcome = Ok(());
         decoder.decode(block, |field| {
-            let into = match field.name {
+            let value = match field.name {
                 Name::Path => &mut *path,
                 Name::Traceparent => &mut *traceparent,
                 Name::UserAgent => &mut *user_agent,
@@ -52,18 +55,48 @@ impl RequestFields {
                     return;
                 }
             };
-            into.clear();
-            if let Err(error) = field.value.decode(into) {
-                malformed = Err(error);
+            if let Err(error) = value.take(field.value) {
+                outcome = Err(error);
             }
         })?;
-        malformed?;
-        Ok(RequestHeader { path: text(path), traceparent: text(traceparent), user_agent: text(user_agent) })
+        outcome?;
+        Ok(RequestHeader {
+            path: path.as_str(),
+            traceparent: traceparent.as_str(),
+            user_agent: user_agent.as_str(),
+        })
+    }
+
+    /// Bytes of memory that are held.
+    #[cfg(test)]
+    pub fn kept(&self) -> usize {
+        [&self.path, &self.traceparent, &self.user_agent].map(|value| value.bytes.capacity()).iter().sum()
     }
 }
 
-fn text(bytes: &[u8]) -> &str {
-    if bytes.len() > MAX_VALUE { "" } else { std::str::from_utf8(bytes).unwrap_or_default() }
+/// The value of a field in one block. The first counts; a block of many is read no slower for it.
+#[derive(Debug, Default)]
+struct Value {
+    bytes: Vec<u8>,
+    is_taken: bool,
+}
+
+impl Value {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.is_taken = false;
+    }
+
+    fn take(&mut self, text: Text<'_>) -> Result<(), HpackError> {
+        if !std::mem::replace(&mut self.is_taken, true) && !text.decode_within(MAX_VALUE, &mut self.bytes)? {
+            self.bytes.clear();
+        }
+        Ok(())
+    }
+
+    fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes).unwrap_or_default()
+    }
 }
 
 /// What an answer's header blocks say, put together.
@@ -81,14 +114,20 @@ impl ResponseHeader {
     /// The compression state is lost.
     pub fn read(decoder: &mut Decoder, block: &[u8], scratch: &mut Vec<u8>) -> Result<Self, HpackError> {
         let mut header = Self::default();
-        let mut malformed = Ok(());
+        let mut outcome = Ok(());
         decoder.decode(block, |field| {
-            if !matches!(field.name, Name::Status | Name::GrpcStatus | Name::GrpcMessage) {
+            let is_new = match field.name {
+                Name::Status => header.http_status.is_none(),
+                Name::GrpcStatus => header.grpc_status.is_none(),
+                Name::GrpcMessage => header.grpc_message.is_empty(),
+                _ => false,
+            };
+            if !is_new {
                 return;
             }
             scratch.clear();
-            if let Err(error) = field.value.decode(scratch) {
-                malformed = Err(error);
+            if let Err(error) = field.value.decode_within(MAX_ENCODED, scratch) {
+                outcome = Err(error);
                 return;
             }
             match field.name {
@@ -97,7 +136,7 @@ impl ResponseHeader {
                 _ => header.grpc_message = message(scratch),
             }
         })?;
-        malformed.map(|()| header)
+        outcome.map(|()| header)
     }
 
     /// Adds what a later block of the same answer says.
@@ -127,7 +166,10 @@ fn number(digits: &[u8]) -> Option<u32> {
 
 /// Undoes the percent-encoding of `grpc-message`.
 fn message(encoded: &[u8]) -> Box<str> {
-    let encoded = &encoded[..encoded.len().min(3 * MAX_MESSAGE)];
     let decoded: Vec<u8> = percent_encoding::percent_decode(encoded).take(MAX_MESSAGE).collect();
-    String::from_utf8_lossy(&decoded).into()
+    let mut text = String::from_utf8_lossy(&decoded).into_owned();
+    // What was no UTF-8 grew by its replacement.
+    let end = (0..=MAX_MESSAGE.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
+    text.truncate(end.unwrap_or(0));
+    text.into()
 }

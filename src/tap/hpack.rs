@@ -9,7 +9,7 @@ mod integer;
 mod name;
 mod static_table;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 mod text;
 
 use dynamic_table::DynamicTable;

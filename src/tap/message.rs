@@ -39,9 +39,8 @@ impl Messages {
         Self { head: [0; 5], head_len: 0, left: 0, count: 0, bytes: 0, body }
     }
 
-    /// Takes the next piece; returns how many bytes were newly kept in memory.
-    pub fn feed(&mut self, mut piece: &[u8]) -> usize {
-        let kept_before = self.kept();
+    /// Takes the next piece.
+    pub fn feed(&mut self, mut piece: &[u8]) {
         while !piece.is_empty() {
             if self.left == 0 {
                 let count = piece.len().min(5 - usize::from(self.head_len));
@@ -59,13 +58,13 @@ impl Messages {
                 piece = rest;
             }
         }
-        self.kept().saturating_sub(kept_before)
     }
 
-    /// Bytes held in memory.
+    /// Bytes that are held in memory, or will be when the message is whole: they count from its head on, so that it
+    /// is the same in any pieces.
     pub fn kept(&self) -> usize {
         match &self.body {
-            Body::Keep(body) => body.capacity(),
+            Body::Keep(body) => body.len() + self.left as usize,
             Body::Skip | Body::Measure(_) | Body::Spoilt => 0,
         }
     }
@@ -114,7 +113,12 @@ impl Messages {
 
     fn take_body(&mut self, piece: &[u8]) {
         match &mut self.body {
-            Body::Keep(body) => body.extend_from_slice(piece),
+            Body::Keep(body) => {
+                if body.is_empty() {
+                    body.reserve_exact(self.left as usize);
+                }
+                body.extend_from_slice(piece);
+            }
             Body::Measure(meter) => meter.feed(piece),
             Body::Skip | Body::Spoilt => {}
         }

@@ -20,13 +20,13 @@ use super::{
 use crate::{ids::ConnId, peer::Peer};
 
 /// 16,384 streams of one connection are followed at once; calls above that pass unseen and are counted.
-const MAX_STREAMS: usize = 16_384;
+pub const MAX_STREAMS: usize = 16_384;
 
 /// 4 MiB of message bodies are held for one connection; above that a call goes without its details.
-const MAX_KEPT: usize = 4 * 1024 * 1024;
+pub const MAX_KEPT: usize = 4 * 1024 * 1024;
 
 /// 256 different paths are remembered for one connection; a client that makes up more pays for taking each apart.
-const MAX_METHODS: usize = 256;
+pub const MAX_METHODS: usize = 256;
 
 /// The calls of one connection.
 #[derive(Debug)]
@@ -37,7 +37,6 @@ pub struct Streams {
     /// The highest stream that the client opened.
     highest: u32,
     kept: usize,
-    untracked: u64,
     methods: HashMap<Box<str>, Arc<Method>>,
     user_agent: Arc<str>,
 }
@@ -65,7 +64,6 @@ impl Streams {
             open: BTreeMap::new(),
             highest: 0,
             kept: 0,
-            untracked: 0,
             methods: HashMap::new(),
             user_agent: Arc::default(),
         }
@@ -74,6 +72,12 @@ impl Streams {
     /// Calls that have not ended.
     pub fn open(&self) -> usize {
         self.open.len()
+    }
+
+    /// Bytes of message bodies that are held.
+    #[cfg(test)]
+    pub fn kept(&self) -> usize {
+        self.kept
     }
 
     /// The methods of the calls that have not ended, for the log of what is cut.
@@ -98,7 +102,6 @@ impl Streams {
         if id > self.highest {
             self.highest = id;
             if self.open.len() >= MAX_STREAMS {
-                self.untracked += 1;
                 out(Event::Untracked(1));
                 return;
             }
@@ -130,11 +133,7 @@ impl Streams {
     /// The client sent a piece of a request.
     pub fn request_data(&mut self, id: u32, piece: &[u8], is_end: bool, out: &mut impl FnMut(Event)) {
         if let Some(stream) = self.open.get_mut(&id) {
-            self.kept += stream.request.feed(piece);
-            if self.kept > MAX_KEPT {
-                self.kept -= stream.request.kept();
-                stream.request.spoil();
-            }
+            feed(&mut stream.request, piece, &mut self.kept);
             if is_end {
                 self.request_whole(id, out);
             }
@@ -168,11 +167,7 @@ impl Streams {
         out: &mut impl FnMut(Event),
     ) {
         if let Some(stream) = self.open.get_mut(&id) {
-            self.kept += stream.response.feed(piece);
-            if self.kept > MAX_KEPT {
-                self.kept -= stream.response.kept();
-                stream.response.spoil();
-            }
+            feed(&mut stream.response, piece, &mut self.kept);
             if is_end {
                 self.end(id, End::Complete, now, out);
             }
@@ -214,28 +209,21 @@ impl Streams {
         if stream.call.is_some() {
             return;
         }
-        let request = match (stream.method.kind, stream.request.whole()) {
-            (Kind::Other, _) => Request::Skipped,
-            (kind, Some(message)) => Request::decode(kind, message),
-            (_, None) => Request::Undecoded,
-        };
+        let call = stream.call(self.conn, &self.peer, id);
         self.kept -= stream.request.kept();
         stream.request.spoil();
-        let call = stream.call(self.conn, &self.peer, id, request);
         stream.call = Some(Arc::clone(&call));
         out(Event::Begun(call));
     }
 
     fn end(&mut self, id: u32, end: End, now: Instant, out: &mut impl FnMut(Event)) {
         let Some(mut stream) = self.open.remove(&id) else { return };
-        self.kept -= stream.request.kept() + stream.response.kept();
+        // After a panic of ours the count may be off; what is open is reported all the same.
+        self.kept = self.kept.saturating_sub(stream.request.kept() + stream.response.kept());
         let call = match stream.call.take() {
             Some(call) => call,
-            None => {
-                let request =
-                    if stream.method.kind == Kind::Other { Request::Skipped } else { Request::Undecoded };
-                stream.call(self.conn, &self.peer, id, request)
-            }
+            // The message may be whole although the client did not say so yet: the runtime may have acted on it.
+            None => stream.call(self.conn, &self.peer, id),
         };
         let (code, message) = match end {
             End::Complete => stream.answer.status(),
@@ -248,7 +236,12 @@ impl Streams {
 }
 
 impl Stream {
-    fn call(&mut self, conn: ConnId, peer: &Arc<Peer>, stream: u32, request: Request) -> Arc<Call> {
+    fn call(&mut self, conn: ConnId, peer: &Arc<Peer>, stream: u32) -> Arc<Call> {
+        let request = match (self.method.kind, self.request.whole()) {
+            (Kind::Other, _) => Request::Skipped,
+            (kind, Some(message)) => Request::decode(kind, message),
+            (_, None) => Request::Undecoded,
+        };
         Arc::new(Call {
             conn,
             stream,
@@ -274,6 +267,16 @@ impl Stream {
             Response::Skipped
         }
     }
+}
+
+/// Feeds messages and counts what they keep; above the bound they go without.
+fn feed(messages: &mut Messages, piece: &[u8], kept: &mut usize) {
+    let others = *kept - messages.kept();
+    messages.feed(piece);
+    if others + messages.kept() > MAX_KEPT {
+        messages.spoil();
+    }
+    *kept = others + messages.kept();
 }
 
 fn response_body(kind: Kind) -> Body {

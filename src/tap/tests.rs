@@ -1,1 +1,135 @@
+//! The tap as a whole: both directions of a connection in, the calls that it tells out.
 
+mod blindness;
+mod bodies;
+mod bounds;
+mod calls;
+mod chunking;
+mod framing;
+mod recordings;
+mod wire;
+
+use std::time::Duration;
+
+use wire::{From, Step};
+
+use super::{cri::Request, *};
+use crate::clock;
+
+/// What a tap told of a conversation.
+struct Told {
+    events: Vec<Event>,
+    tap: Tap,
+}
+
+impl Told {
+    /// One line an event.
+    fn lines(&self) -> Vec<String> {
+        self.events.iter().map(line).collect()
+    }
+}
+
+/// Shows a conversation to a tap, a step at a time; the connection stays.
+fn watch(steps: &[Step]) -> Told {
+    let mut told = Told { events: vec![], tap: tap() };
+    show(&mut told, steps);
+    told
+}
+
+/// Shows a conversation, and the end of its connection.
+fn watch_all(steps: &[Step]) -> Told {
+    let mut told = watch(steps);
+    let Told { events, tap } = &mut told;
+    tap.closed(clock::now(), |event| events.push(event));
+    told
+}
+
+fn show(told: &mut Told, steps: &[Step]) {
+    let Told { events, tap } = told;
+    for step in steps {
+        match step.from {
+            From::Client => tap.client_bytes(&step.bytes, clock::now(), |event| events.push(event)),
+            From::Runtime => tap.runtime_bytes(&step.bytes, clock::now(), |event| events.push(event)),
+        }
+    }
+}
+
+fn tap() -> Tap {
+    Tap::new(ConnId(1), Arc::new(Peer::default()))
+}
+
+fn kept(tap: &Tap) -> usize {
+    match &tap.state {
+        State::Sighted(sighted) => sighted.kept(),
+        State::Blind(_) => 0,
+    }
+}
+
+/// An event as a person would note it: stream, method, and what is particular to it.
+fn line(event: &Event) -> String {
+    match event {
+        Event::Begun(call) => {
+            let mut line = format!("{} {} begun {}", call.stream, call.method.name, asked(&call.request));
+            if !call.traceparent.is_empty() {
+                line += &format!(" trace {}", call.traceparent);
+            }
+            line
+        }
+        Event::Ended(ended) => {
+            let Ended { call, end, code, message, response_bytes, response, .. } = &**ended;
+            let (stream, name, end) = (call.stream, &call.method.name, end.as_str());
+            let code = code.map_or(String::new(), |code| format!(" {}", code.name()));
+            let message = if message.is_empty() { String::new() } else { format!(" {message:?}") };
+            format!(
+                "{stream} {name} {end}{code}{message} {}+{response_bytes} B {response:?}",
+                call.request_bytes
+            )
+        }
+        Event::Untracked(count) => format!("{count} untracked"),
+        Event::Blinded { reason, .. } => format!("blinded: {reason}"),
+        Event::Closed { .. } => "closed".to_owned(),
+    }
+}
+
+/// What was asked, the same in every run: maps are printed in no order.
+fn asked(request: &Request) -> String {
+    match request {
+        Request::RunPodSandbox(config) => {
+            let metadata = config.metadata.clone().unwrap_or_default();
+            let keys: std::collections::BTreeSet<_> =
+                config.labels.keys().chain(config.annotations.keys()).collect();
+            format!("{}/{} uid {}, {keys:?}", metadata.namespace, metadata.name, metadata.uid)
+        }
+        Request::CreateContainer(request) => {
+            let config = request.config.clone().unwrap_or_default();
+            let name = config.metadata.unwrap_or_default().name;
+            let image = config.image.unwrap_or_default().image;
+            let env: Vec<_> = config.envs.iter().map(|env| &*env.key).collect();
+            let command = [config.command, config.args].concat();
+            format!("in {}: {name}, image {image}, command {command:?}, env {env:?}", request.pod_sandbox_id)
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn calls_take_time() {
+    let mut events = vec![];
+    let mut tap = tap();
+    let start = clock::now();
+    let call = wire::conversation(|wire| {
+        wire.request(1, wire::VERSION, b"");
+        wire.answer(1, b"");
+    });
+    for (at, step) in call.iter().enumerate() {
+        let now = start + Duration::from_secs(at as u64);
+        match step.from {
+            From::Client => tap.client_bytes(&step.bytes, now, |event| events.push(event)),
+            From::Runtime => tap.runtime_bytes(&step.bytes, now, |event| events.push(event)),
+        }
+    }
+    let Some(Event::Ended(ended)) = events.pop() else { panic!("{events:?}") };
+    // Preface and two SETTINGS; request headers and message; answer's headers, message, trailers.
+    assert_eq!(ended.call.began - start, Duration::from_secs(3));
+    assert_eq!(ended.at - start, Duration::from_secs(7));
+}

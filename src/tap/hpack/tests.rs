@@ -1,12 +1,12 @@
 //! The decoder against RFC 7541's examples, against malformed blocks, and against other implementations.
 
-mod encoder;
+pub(in crate::tap) mod encoder;
 mod random;
 mod rfc7541;
 
 use super::*;
 
-type Fields = Vec<(Vec<u8>, Vec<u8>)>;
+pub(in crate::tap) type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Decodes a block, all texts too.
 fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Fields, HpackError> {

@@ -60,16 +60,13 @@ impl<'a> Text<'a> {
         Ok(Self { octets, is_coded })
     }
 
-    /// Like [`Text::decode`], but appends no more than `limit` octets; says whether that was all.
-    pub(super) fn decode_within(&self, limit: usize, into: &mut Vec<u8>) -> Result<bool, HpackError> {
+    /// Like [`Text::decode`], but appends no more than the first `limit` octets; says whether that was all.
+    pub(in crate::tap) fn decode_within(&self, limit: usize, into: &mut Vec<u8>) -> Result<bool, HpackError> {
         if self.is_coded {
             return huffman::decode_within(self.octets, limit, into);
         }
-        let fits = self.octets.len() <= limit;
-        if fits {
-            into.extend_from_slice(self.octets);
-        }
-        Ok(fits)
+        into.extend_from_slice(&self.octets[..self.octets.len().min(limit)]);
+        Ok(self.octets.len() <= limit)
     }
 }
 

@@ -2,48 +2,51 @@
 
 use std::collections::VecDeque;
 
-use super::{super::huffman, Fields};
+use super::{
+    super::{huffman, static_table::STATIC_TABLE},
+    Fields,
+};
 
 /// How to send one field.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Choice {
+pub(in crate::tap) struct Choice {
     /// Use the field's or the name's index where there is one.
-    pub(super) use_index: bool,
+    pub(in crate::tap) use_index: bool,
     /// 0: kept, 1: not indexed, else never indexed.
-    pub(super) form: u8,
-    pub(super) code_name: bool,
-    pub(super) code_value: bool,
+    pub(in crate::tap) form: u8,
+    pub(in crate::tap) code_name: bool,
+    pub(in crate::tap) code_value: bool,
 }
 
 /// Keeps a plain model of the dynamic table.
-pub(super) struct Encoder {
+pub(in crate::tap) struct Encoder {
     known: Fields,
     table: VecDeque<(Vec<u8>, Vec<u8>)>,
     capacity: usize,
 }
 
 impl Encoder {
-    /// `known` is the static table.
-    pub(super) fn new(known: Fields) -> Self {
+    pub(in crate::tap) fn new() -> Self {
+        let known = STATIC_TABLE.iter().map(|entry| super::texts(entry.field()).unwrap()).collect();
         Self { known, table: VecDeque::new(), capacity: 4096 }
     }
 
     /// The dynamic table, newest first.
-    pub(super) fn table(&self) -> Fields {
+    pub(in crate::tap) fn table(&self) -> Fields {
         self.table.iter().cloned().collect()
     }
 
-    pub(super) fn size(&self) -> usize {
+    pub(in crate::tap) fn size(&self) -> usize {
         self.table.iter().map(|(name, value)| name.len() + value.len() + 32).sum()
     }
 
-    pub(super) fn resize(&mut self, capacity: u32, block: &mut Vec<u8>) {
+    pub(in crate::tap) fn resize(&mut self, capacity: u32, block: &mut Vec<u8>) {
         integer(capacity, 5, 0x20, block);
         self.capacity = capacity as usize;
         self.evict();
     }
 
-    pub(super) fn field(&mut self, name: &[u8], value: &[u8], choice: Choice, block: &mut Vec<u8>) {
+    pub(in crate::tap) fn field(&mut self, name: &[u8], value: &[u8], choice: Choice, block: &mut Vec<u8>) {
         let whole = self.position(|field| field.0 == name && field.1 == value);
         if let Some(index) = whole.filter(|_| choice.use_index) {
             integer(index, 7, 0x80, block);
@@ -77,7 +80,7 @@ impl Encoder {
     }
 }
 
-pub(super) fn integer(value: u32, prefix: u32, first: u8, block: &mut Vec<u8>) {
+pub(in crate::tap) fn integer(value: u32, prefix: u32, first: u8, block: &mut Vec<u8>) {
     let mask = (1 << prefix) - 1;
     if value < mask {
         block.push(first | value as u8);
@@ -92,7 +95,7 @@ pub(super) fn integer(value: u32, prefix: u32, first: u8, block: &mut Vec<u8>) {
     block.push(rest as u8);
 }
 
-pub(super) fn huffman(plain: &[u8]) -> Vec<u8> {
+pub(in crate::tap) fn huffman(plain: &[u8]) -> Vec<u8> {
     let (coded, length) = huffman::encode::<16384>(plain);
     coded[..length].to_vec()
 }

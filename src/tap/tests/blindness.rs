@@ -1,0 +1,123 @@
+//! What makes a tap blind, and that it is silent from then on.
+
+use super::{wire::*, *};
+
+const NOT_HTTP2: &str = "the client does not speak HTTP/2";
+const FRAMING: &str = "the framing was lost";
+const COMPRESSION: &str = "the header compression was lost";
+
+/// A good call afterwards, to be silent about.
+fn good_call() -> Vec<Step> {
+    conversation(|wire| {
+        wire.request(1, VERSION, b"");
+        wire.answer(1, b"");
+    })
+}
+
+#[test]
+fn what_is_not_http2_blinds_once_and_is_silent_then() {
+    let frame = |kind, flags, stream, payload: &[u8]| {
+        let payload = payload.to_vec();
+        conversation(|wire| wire.frame(From::Runtime, kind, flags, stream, &payload))
+    };
+    let client = |bytes: &[u8]| vec![Step { from: From::Client, bytes: bytes.to_vec() }];
+    let rows: Vec<(&str, Vec<Step>, &str)> = vec![
+        ("HTTP/1", client(b"GET /info HTTP/1.1\r\nHost: x\r\n\r\n"), NOT_HTTP2),
+        ("an upgrade to HTTP/2", client(b"PRI * HTTP/1.1\r\n"), NOT_HTTP2),
+        ("TLS", client(&[0x16, 3, 1, 2, 0, 1, 0]), NOT_HTTP2),
+        ("no SETTINGS first", client(&[PREFACE, &[0, 0, 0, 6, 0, 0, 0, 0, 0]].concat()), FRAMING),
+        (
+            "HTTP/1 of the runtime",
+            vec![Step { from: From::Runtime, bytes: b"HTTP/1.1 400 B".to_vec() }],
+            FRAMING,
+        ),
+        ("a push", frame(PUSH_PROMISE, END_HEADERS, 1, &[0, 0, 0, 2]), FRAMING),
+        ("a header block of no fields", frame(HEADERS, END_HEADERS, 1, &[0x80]), COMPRESSION),
+        ("Huffman coding that is none", frame(HEADERS, END_HEADERS, 1, &[0x08, 0x81, 0xff]), COMPRESSION),
+        ("a table that was not agreed", frame(HEADERS, END_HEADERS, 1, &[0x3f, 0xe2, 0x1f]), COMPRESSION),
+    ];
+    for (rule, mut steps, reason) in rows {
+        steps.extend(good_call());
+        let told = watch_all(&steps);
+        assert_eq!(told.lines(), [format!("blinded: {reason}"), "closed".to_owned()], "{rule}");
+        assert_eq!(told.tap.blindness(), Some(reason), "{rule}");
+        assert_eq!((told.tap.open_calls(), told.tap.between_answers()), (0, None), "{rule}");
+        assert!(told.tap.open_methods().is_empty(), "{rule}");
+    }
+}
+
+#[test]
+fn open_calls_are_lost_with_sight() {
+    let told = watch(&conversation(|wire| {
+        wire.request(1, START, b"\x0a\x03app");
+        wire.head(3, VERSION, 0);
+        wire.frame(From::Runtime, HEADERS, END_HEADERS, 1, &[0xff]);
+        wire.answer(1, b"");
+    }));
+    assert_eq!(
+        told.lines(),
+        [
+            "1 StartContainer begun StartContainer(\"app\")",
+            "1 StartContainer lost 5+0 B Skipped",
+            "3 Version lost 0+0 B Skipped",
+            "blinded: the header compression was lost",
+        ]
+    );
+}
+
+#[test]
+fn a_table_above_64_kib_blinds_when_it_is_used() {
+    for from in [From::Client, From::Runtime] {
+        let told = watch(&conversation(|wire| {
+            for side in [From::Client, From::Runtime] {
+                wire.settings(side, &[(1, 65_537)]);
+            }
+            wire.request(1, VERSION, b"");
+            wire.answer(1, b"");
+            let update = wire.resize(from, 65_537);
+            wire.frame(from, HEADERS, END_HEADERS, 3, &update);
+        }));
+        let lines = told.lines();
+        assert_eq!(
+            lines[1..],
+            ["1 Version complete OK 0+0 B Skipped", "blinded: the header compression was lost"]
+        );
+    }
+}
+
+#[test]
+fn whoever_blinds_it_is_told_once() {
+    let mut told = watch(&conversation(|wire| wire.request(1, VERSION, b"")));
+    let Told { events, tap } = &mut told;
+    for _ in 0..2 {
+        tap.blind("the decoder panicked", clock::now(), |event| events.push(event));
+    }
+    assert_eq!(
+        told.lines(),
+        ["1 Version begun Skipped", "1 Version lost 0+0 B Skipped", "blinded: the decoder panicked"]
+    );
+}
+
+#[test]
+fn a_preface_cut_anywhere_is_the_same() {
+    for cut in 0..=PREFACE.len() {
+        let mut steps = good_call();
+        let tail = steps[0].bytes.split_off(cut);
+        steps.insert(1, Step { from: From::Client, bytes: tail });
+        assert_eq!(watch(&steps).lines().len(), 2, "cut at {cut}");
+
+        let mut bytes = PREFACE[..cut].to_vec();
+        bytes.push(b'!');
+        let told = watch(&[Step { from: From::Client, bytes }]);
+        let is_blind = told.tap.blindness() == Some(NOT_HTTP2);
+        assert_eq!(is_blind, cut < PREFACE.len(), "something else after {cut} bytes");
+    }
+}
+
+#[test]
+fn the_runtime_may_speak_first() {
+    let mut steps = good_call();
+    let settings = steps.remove(2);
+    steps.insert(0, settings);
+    assert_eq!(watch(&steps).lines().len(), 2);
+}

@@ -1,0 +1,231 @@
+//! Every bound, what happens there, and that nothing stays when calls are over.
+
+use super::{
+    frame::MAX_BLOCK,
+    streams::{MAX_KEPT, MAX_METHODS, MAX_STREAMS},
+    wire::*,
+    *,
+};
+
+/// What buffers may keep for the next frame or block, on one connection.
+const IDLE: usize = 20 * 1024;
+
+#[test]
+fn above_the_bound_on_streams_calls_pass_untracked() {
+    let last = 2 * MAX_STREAMS as u32 + 1;
+    let mut told = watch(&conversation(|wire| {
+        for stream in (1..=last).step_by(2) {
+            wire.headers(From::Client, stream, &[(":path", VERSION)], 0);
+        }
+        wire.data(From::Client, last, &framed(b"x"), END_STREAM);
+        wire.answer(last, b"");
+        wire.reset(From::Client, 1, CANCEL);
+        wire.request(last + 2, VERSION, b"");
+        wire.answer(last + 2, b"");
+    }));
+    assert_eq!(
+        told.lines(),
+        [
+            "1 untracked".to_owned(),
+            "1 Version cancelled 0+0 B Skipped".to_owned(),
+            format!("{} Version begun Skipped", last + 2),
+            format!("{} Version complete OK 0+0 B Skipped", last + 2),
+        ]
+    );
+    assert_eq!(told.tap.open_calls(), MAX_STREAMS - 1);
+    let Told { events, tap } = &mut told;
+    events.clear();
+    tap.closed(clock::now(), |event| events.push(event));
+    assert_eq!(events.len(), MAX_STREAMS);
+}
+
+#[test]
+fn above_the_bound_on_kept_bytes_calls_go_without_details() {
+    let size = 1 << 20;
+    let message = [&[0x0a, 0x80, 0x80, 0x40][..], &vec![b'c'; size]].concat();
+    // The request of the last one is over the bound by itself; the four before fit but for their field's head.
+    let path = |at: usize| [START, EXEC_SYNC][at % 2];
+    let mut told = watch(&conversation(|wire| {
+        wire.settings(From::Runtime, &[(5, 1 << 22)]);
+        for at in 0..5 {
+            wire.head(2 * at + 1, path(at as usize), 0);
+            wire.data(From::Client, 2 * at + 1, &framed(&message[..size])[..size], 0);
+        }
+    }));
+    assert!(kept(&told.tap) <= MAX_KEPT + IDLE, "{}", kept(&told.tap));
+    let Told { events, tap } = &mut told;
+    tap.closed(clock::now(), |event| events.push(event));
+    assert!(kept(tap) <= IDLE, "{}", kept(tap));
+
+    let told = watch(&conversation(|wire| {
+        wire.settings(From::Runtime, &[(5, 1 << 22)]);
+        for stream in [1, 3, 5, 7, 9] {
+            wire.head(stream, START, 0);
+            wire.data(From::Client, stream, &framed(&start(size - 1))[..size], 0);
+        }
+        for stream in [1, 3, 5, 7, 9] {
+            let rest = framed(&start(size - 1));
+            wire.data(From::Client, stream, &rest[size..], END_STREAM);
+        }
+    }));
+    let begun: Vec<_> = told
+        .events
+        .iter()
+        .map(|event| match event {
+            Event::Begun(call) => call.request.container().is_some(),
+            _ => panic!("{event:?}"),
+        })
+        .collect();
+    assert_eq!(begun, [true, true, true, true, false]);
+    assert!(kept(&told.tap) <= IDLE, "{}", kept(&told.tap));
+}
+
+/// A StartContainer request of that size.
+fn start(size: usize) -> Vec<u8> {
+    let mut message = vec![0x0a];
+    prost::encode_length_delimiter(size - 4, &mut message).unwrap();
+    message.resize(size, b'c');
+    message
+}
+
+#[test]
+fn nothing_is_kept_when_calls_are_over() {
+    type Row = (&'static str, fn(&mut Wire));
+    let rows: [Row; 8] = [
+        ("answered", |wire| {
+            wire.request(1, START, &start(5000));
+            wire.answer(1, b"");
+        }),
+        ("answered early", |wire| {
+            wire.head(1, START, 0);
+            wire.data(From::Client, 1, &framed(&start(5000))[..3000], 0);
+            wire.trailers(1, "13", "");
+        }),
+        ("a second message behind one that was kept", |wire| {
+            wire.head(1, START, 0);
+            wire.data(From::Client, 1, &framed(&start(5000)), 0);
+            wire.data(From::Client, 1, &framed(&start(5000)), END_STREAM);
+            wire.answer(1, b"");
+        }),
+        ("cancelled in its request", |wire| {
+            wire.head(1, START, 0);
+            wire.data(From::Client, 1, &framed(&start(5000))[..100], 0);
+            wire.reset(From::Client, 1, CANCEL);
+        }),
+        ("reset in its answer", |wire| {
+            wire.request(1, "/runtime.v1.RuntimeService/CreateContainer", b"");
+            wire.answer_head(1);
+            wire.data(From::Runtime, 1, &framed(&start(5000))[..4000], 0);
+            wire.reset(From::Runtime, 1, CANCEL);
+        }),
+        ("refused by a GOAWAY", |wire| {
+            wire.request(1, "/runtime.v1.RuntimeService/CreateContainer", &start(5000));
+            wire.go_away(From::Runtime, 0);
+        }),
+        ("a huge header block", |wire| {
+            let long = "x".repeat(10_000);
+            let mut fields = vec![("a", &*long); 30];
+            fields.push((":path", VERSION));
+            let block = wire.block(From::Client, &fields);
+            wire.settings(From::Runtime, &[(5, 1 << 19)]);
+            wire.frame(From::Client, HEADERS, END_STREAM, 1, &block[..5]);
+            wire.frame(From::Client, CONTINUATION, END_HEADERS, 1, &block[5..]);
+            wire.answer(1, b"");
+        }),
+        ("huge values", |wire| {
+            let long = "v".repeat(10_000);
+            for name in [":path", "user-agent", "traceparent"] {
+                wire.headers(From::Client, 1, &[(name, &long)], 0);
+            }
+            wire.headers(From::Runtime, 1, &[("grpc-status", "1"), ("grpc-message", &long)], END_STREAM);
+        }),
+    ];
+    for (rule, write) in rows {
+        for piece in [1, 100, usize::MAX] {
+            let steps: Vec<Step> = conversation(write)
+                .into_iter()
+                .flat_map(|Step { from, bytes }| {
+                    let pieces: Vec<_> = bytes.chunks(piece).map(<[u8]>::to_vec).collect();
+                    pieces.into_iter().map(move |bytes| Step { from, bytes })
+                })
+                .collect();
+            let mut told = watch(&steps);
+            assert_eq!(told.tap.open_calls(), 0, "{rule}");
+            assert!(told.events.iter().any(|event| matches!(event, Event::Ended(_))), "{rule}");
+            // The next frame gives room back that was used once.
+            show(&mut told, &[ping(From::Client), ping(From::Runtime)]);
+            assert!(kept(&told.tap) <= IDLE, "{rule}: {} bytes", kept(&told.tap));
+            let State::Sighted(sighted) = &told.tap.state else { panic!("{rule}: blind") };
+            assert_eq!(sighted.streams.kept(), 0, "{rule}");
+        }
+    }
+}
+
+fn ping(from: From) -> Step {
+    let mut wire = Wire::unopened();
+    wire.frame(from, 6, 0, 0, &[0; 8]);
+    wire.steps.remove(0)
+}
+
+#[test]
+fn above_the_bound_on_header_blocks_a_tap_is_blind() {
+    for (over, is_blind) in [(0, false), (1, true)] {
+        for piece in [1000, 16_384, MAX_BLOCK] {
+            let mut block = vec![0x00, 1, b'a', 0x7f];
+            let length = MAX_BLOCK + over - block.len() - 3 - 127;
+            block.extend([length as u8 & 0x7f | 0x80, (length >> 7) as u8 | 0x80, (length >> 14) as u8]);
+            block.resize(MAX_BLOCK + over, b'x');
+            let told = watch(&conversation(|wire| {
+                wire.settings(From::Runtime, &[(5, 1 << 21)]);
+                let pieces: Vec<_> = block.chunks(piece).collect();
+                for (at, part) in pieces.iter().enumerate() {
+                    let kind = if at == 0 { HEADERS } else { CONTINUATION };
+                    let flags = if at + 1 == pieces.len() { END_HEADERS } else { 0 };
+                    wire.frame(From::Client, kind, flags, 1, part);
+                }
+            }));
+            assert_eq!(told.tap.blindness().is_some(), is_blind, "{over} over in pieces of {piece}");
+        }
+    }
+}
+
+#[test]
+fn a_long_goaway_is_not_kept() {
+    let steps = conversation(|wire| {
+        wire.settings(From::Client, &[(5, 1 << 21)]);
+        wire.request(1, VERSION, b"");
+        wire.frame(From::Runtime, GOAWAY, 0, 0, &vec![0; 1 << 20]);
+    });
+    let mut told = Told { events: vec![], tap: tap() };
+    for step in &steps {
+        for bytes in step.bytes.chunks(1000) {
+            show(&mut told, &[Step { from: step.from, bytes: bytes.to_vec() }]);
+            assert!(kept(&told.tap) <= IDLE, "{}", kept(&told.tap));
+        }
+    }
+    assert_eq!(told.lines(), ["1 Version begun Skipped", "1 Version reset 0+0 B Skipped"]);
+}
+
+#[test]
+fn above_the_bound_on_methods_they_are_told_all_the_same() {
+    let told = watch(&conversation(|wire| {
+        for at in 0..2 * MAX_METHODS as u32 {
+            wire.head(2 * at + 1, &format!("/s/m{at}"), END_STREAM);
+        }
+        wire.head(9999, "/s/m1", END_STREAM);
+    }));
+    let names: Vec<_> = told.lines();
+    assert_eq!(names.len(), 2 * MAX_METHODS + 1);
+    assert!(names[700 / 2].contains(" m350 ") && names[2 * MAX_METHODS].contains(" m1 "), "{names:?}");
+}
+
+#[test]
+fn a_path_too_long_is_a_call_without_a_name() {
+    let told = watch(&conversation(|wire| {
+        wire.request(1, &format!("/x/{}", "y".repeat(2000)), b"");
+        wire.request(3, &format!("/x/{}", "y".repeat(1021)), b"");
+    }));
+    let lines = told.lines();
+    assert_eq!(lines[0], "1  begun Skipped");
+    assert_eq!(lines[1].len(), 1021 + "3  begun Skipped".len());
+}
