@@ -19,7 +19,7 @@ use tokio::{
     time::sleep_until,
 };
 
-use fact::{AskTheRuntime, Fact};
+use fact::Fact;
 use model::Model;
 use resync::Resync;
 
@@ -113,7 +113,7 @@ pub async fn run(
             answer = task.resync.next() => task.take_answer(answer),
             changed = link.changed(), if has_link => has_link = changed.is_ok(),
         }
-        task.resync.look_up(task.model.take_lookups());
+        task.resync.look_up(task.model.take_lookups(), clock::now());
         for change in task.model.take_changes() {
             if changes.send(change).await.is_err() {
                 return;
@@ -155,10 +155,12 @@ impl<F: FnMut(TracedCall)> Task<F> {
     fn take_call(&mut self, ended: Box<Ended>, now: Instant, wall: SystemTime) {
         // What a removal was about is known only before it, what a creation made only after.
         let before = self.whereabouts(&ended);
-        match Fact::of_ended(&ended) {
-            Ok(Some(fact)) => self.model.apply(fact, ended.at),
-            Ok(None) => {}
-            Err(AskTheRuntime) => self.resync.soon_and_later(now),
+        let lesson = Fact::of_ended(&ended);
+        if let Some(fact) = lesson.fact {
+            self.model.apply(fact, ended.at);
+        }
+        if lesson.asks {
+            self.resync.soon_and_later(now);
         }
         let (container, pod) = match before {
             (None, None) => self.whereabouts(&ended),
@@ -167,7 +169,7 @@ impl<F: FnMut(TracedCall)> Task<F> {
         let container_id = match &ended.response {
             Response::Container(id) => Some(id.clone()),
             Response::Skipped | Response::Undecoded | Response::Sandbox(_) | Response::Exec(_) => {
-                ended.call.request.container().cloned()
+                ended.call.request.container().map(|id| self.model.full_container(id.clone()))
             }
         };
         let at = wall - now.saturating_duration_since(ended.call.began);
@@ -180,7 +182,8 @@ impl<F: FnMut(TracedCall)> Task<F> {
             (Response::Container(id), Request::CreateContainer(_)) => Some(id),
             (_, request) => request.container(),
         };
-        if let Some((name, pod)) = container.and_then(|id| self.model.whereabouts(id)) {
+        let container = container.map(|id| self.model.full_container(id.clone()));
+        if let Some((name, pod)) = container.and_then(|id| self.model.whereabouts(&id)) {
             return (Some(name), Some(pod));
         }
         let sandbox = match &ended.response {
@@ -189,7 +192,7 @@ impl<F: FnMut(TracedCall)> Task<F> {
                 ended.call.request.sandbox()
             }
         };
-        (None, sandbox.and_then(|id| self.model.pod(&id).cloned()))
+        (None, sandbox.and_then(|id| self.model.pod(&self.model.full_sandbox(id)).cloned()))
     }
 
     fn take_answer(&mut self, answer: resync::Answer) {

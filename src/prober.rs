@@ -48,8 +48,12 @@ pub enum Input {
     ContainerGone(ContainerId),
     /// A client began to stop a container: its liveness and startup probes end before it does, as a kubelet's do.
     ContainerStopping(ContainerId),
+    /// That stop failed, or ended without an answer: if the container still runs, its probes go on.
+    ContainerStopFailed(ContainerId),
     /// A client began to stop a pod: likewise for all its containers.
     PodStopping(SandboxId),
+    /// That stop failed, or ended without an answer: likewise for all its containers.
+    PodStopFailed(SandboxId),
 }
 
 /// The operator's part of how probes run.

@@ -200,7 +200,9 @@ async fn plan_changes(mut changes: mpsc::Receiver<Change>, inputs: mpsc::Sender<
             }
             Change::ContainerGone(id) => Input::ContainerGone(id),
             Change::ContainerStopping(id) => Input::ContainerStopping(id),
+            Change::ContainerStopFailed(id) => Input::ContainerStopFailed(id),
             Change::PodStopping(id) => Input::PodStopping(id),
+            Change::PodStopFailed(id) => Input::PodStopFailed(id),
         };
         if inputs.send(input).await.is_err() {
             return;

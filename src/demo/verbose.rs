@@ -1,7 +1,7 @@
 //! Writes the `info` of verbose statuses as containerd does: one key, `info`, whose value is JSON. State in, text out.
 //! The JSON holds the values of environment variables, as containerd's does: it is for the caller alone, never logged.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Value, json};
 
@@ -25,6 +25,7 @@ pub(super) fn container(container: &Container, values: EnvValues) -> HashMap<Str
         "pid": container.run().map_or(0, |run| run.group.pid()),
         "removing": false,
         "config": container_config(&container.config, values),
+        "runtimeSpec": { "process": { "env": process_env(&container.config) } },
     }))
 }
 
@@ -71,6 +72,12 @@ fn container_config(config: &cri::ContainerConfig, values: EnvValues) -> Value {
     insert(&mut shown, "working_dir", &config.working_dir);
     insert(&mut shown, "log_path", &config.log_path);
     shown.into()
+}
+
+/// What the client set of the process's environment, always as text: the last of each name.
+fn process_env(config: &cri::ContainerConfig) -> Vec<String> {
+    let last: BTreeMap<_, _> = config.envs.iter().map(|env| (&env.key, &env.value)).collect();
+    last.into_iter().map(|(key, value)| format!("{key}={}", String::from_utf8_lossy(value))).collect()
 }
 
 fn insert(shown: &mut Map<String, Value>, key: &str, value: &str) {

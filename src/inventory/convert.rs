@@ -53,7 +53,8 @@ pub fn env(pairs: &[cri::KeyValue]) -> Env {
     pairs.iter().map(|pair| (pair.key.clone(), String::from_utf8_lossy(&pair.value).into_owned())).collect()
 }
 
-/// The environment in the verbose status of containerd (`info["info"]`, the container's config as it was created).
+/// The environment in a verbose status: of containerd as the client set it (`info["info"]`, the container's config), of
+/// a runtime that does not tell that, as the process got it. `None` where neither is told.
 pub fn env_of_info(info: &HashMap<String, String>) -> Option<Env> {
     #[derive(Deserialize)]
     struct Info {
@@ -82,31 +83,38 @@ pub fn env_of_info(info: &HashMap<String, String>) -> Option<Env> {
         env: Vec<String>,
     }
     let info: Info = serde_json::from_str(info.get("info")?).ok()?;
-    let pairs = info.config?.envs;
-    // Newer versions show the value in base64, for it is bytes there. What the process really got tells which it is.
-    let process: HashMap<String, String> = info
-        .spec
-        .and_then(|spec| spec.process)
-        .map(|process| {
-            process
-                .env
-                .iter()
-                .filter_map(|pair| pair.split_once('='))
-                .map(|(k, v)| (k.to_owned(), v.to_owned()))
-                .collect()
-        })
-        .unwrap_or_default();
-    let is_base64 = pairs.iter().any(|pair| process.get(&pair.key).is_some_and(|real| *real != pair.value))
-        && pairs.iter().all(|pair| base64(&pair.value).is_some());
-    Some(
-        pairs
-            .into_iter()
-            .map(|Pair { key, value }| {
-                let value = if is_base64 { base64(&value).unwrap_or(value) } else { value };
-                (key, value)
-            })
+    let process = info.spec.and_then(|spec| spec.process).map(|process| process.env);
+    let process = process.map(|env| {
+        env.iter()
+            .filter_map(|pair| pair.split_once('='))
+            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            .collect()
+    });
+    let Some(config) = info.config else { return process };
+    let shown: Env = config.envs.into_iter().map(|pair| (pair.key, pair.value)).collect();
+    Some(match &process {
+        Some(process) if is_base64(&shown, process) => shown
+            .iter()
+            .map(|(key, value)| (key.to_owned(), base64(value).unwrap_or_else(|| value.to_owned())))
             .collect(),
-    )
+        _ => shown,
+    })
+}
+
+/// Newer versions show values in base64, for they are bytes there. What the process really got tells which it is: no
+/// value is as shown, and one is as shown in base64.
+fn is_base64(shown: &Env, process: &Env) -> bool {
+    let last = |key: &str| (shown.get(key).unwrap_or_default().to_owned(), process.get(key));
+    let mut is_it = false;
+    for (key, _) in shown.iter() {
+        match last(key) {
+            (text, _) if text.is_empty() => {}
+            (text, Some(real)) if text == real => return false,
+            (text, Some(real)) => is_it |= base64(&text).is_some_and(|plain| plain == real),
+            (_, None) => {}
+        }
+    }
+    is_it
 }
 
 /// Go's JSON writes bytes in standard base64 with padding.
@@ -136,11 +144,24 @@ mod tests {
                 r#"{"config":{"envs":[{"key":"A","value":"Ymx1ZQ=="}]},"runtimeSpec":{"process":{"env":["PATH=/bin","A=blue"]}}}"#,
                 "blue",
             ),
+            (
+                "plain that looks like base64, twice",
+                r#"{"config":{"envs":[{"key":"A","value":"deep"},{"key":"A","value":"blue"}]},"runtimeSpec":{"process":{"env":["A=blue"]}}}"#,
+                "blue",
+            ),
+            (
+                "base64 beside an empty value and one that the process did not get",
+                r#"{"config":{"envs":[{"key":"E"},{"key":"X","value":"eA=="},{"key":"A","value":"Ymx1ZQ=="}]},"runtimeSpec":{"process":{"env":["E=","A=blue"]}}}"#,
+                "blue",
+            ),
+            ("only the process's own", r#"{"runtimeSpec":{"process":{"env":["A=blue"]}}}"#, "blue"),
         ];
         for (name, json, value) in rows {
             assert_eq!(env_of_info(&info(json)).unwrap().get("A"), Some(value), "{name}");
         }
-        assert_eq!(env_of_info(&info("not json")), None);
+        for nothing in ["not json", "{}", r#"{"config":null}"#] {
+            assert_eq!(env_of_info(&info(nothing)), None, "{nothing}");
+        }
     }
 
     #[test]

@@ -22,8 +22,12 @@ pub enum Fact {
     },
     /// A client began to stop a pod.
     SandboxStopping(SandboxId),
-    /// A pod was stopped.
+    /// A client's stop of a pod failed, or ended without an answer.
+    SandboxStopFailed(SandboxId),
+    /// A client stopped a pod, and all its containers with it.
     SandboxStopped(SandboxId),
+    /// A sandbox's own process ended; its containers may run on.
+    SandboxExited(SandboxId),
     /// A pod was removed.
     SandboxRemoved(SandboxId),
     /// A client made a container.
@@ -37,6 +41,10 @@ pub enum Fact {
     ContainerStarted(ContainerId),
     /// A client began to stop a container.
     ContainerStopping(ContainerId),
+    /// A client's stop of a container failed, or ended without an answer.
+    ContainerStopFailed(ContainerId),
+    /// A client stopped a container. One that was never started is as it was.
+    ContainerStopped(ContainerId),
     /// A container ended.
     ContainerExited {
         /// Which.
@@ -69,6 +77,8 @@ pub enum Lookup {
     Sandbox(SandboxId),
     /// A container's status.
     Container(ContainerId),
+    /// A container's status, a little later: just now the runtime could not tell all of it.
+    ContainerAgain(ContainerId),
     /// Whatever this is.
     Unexplained(String),
 }
@@ -83,37 +93,48 @@ impl Fact {
             Request::StopContainer(id) | Request::RemoveContainer(id) => {
                 Some(Self::ContainerStopping(id.clone()))
             }
-            Request::ExecSync { container, .. } => Some(Self::Mentioned(container.as_str().to_owned())),
+            Request::ExecSync { container, .. }
+            | Request::Exec { container, .. }
+            | Request::Attach(container) => Some(Self::Mentioned(container.as_str().to_owned())),
+            Request::PortForward(sandbox) => Some(Self::Mentioned(sandbox.as_str().to_owned())),
             Request::Skipped
             | Request::Undecoded
             | Request::RunPodSandbox(_)
             | Request::RestorePod
             | Request::CreateContainer(_)
-            | Request::StartContainer(_)
-            | Request::Exec { .. }
-            | Request::Attach(_)
-            | Request::PortForward(_) => None,
+            | Request::StartContainer(_) => None,
         }
     }
 
-    /// What the end of a call tells: a fact, or that only the runtime's lists can tell.
-    pub fn of_ended(ended: &Ended) -> Result<Option<Self>, AskTheRuntime> {
+    /// What the end of a call tells.
+    pub fn of_ended(ended: &Ended) -> Lesson {
         if !ended.call.method.kind.is_mutating() {
-            return Ok(None);
+            return Lesson { fact: None, asks: false };
         }
-        if ended.end != End::Complete {
-            return Err(AskTheRuntime);
+        if ended.end == End::Complete && ended.code == Some(Code::OK) {
+            let fact = Self::of_success(&ended.call.request, &ended.response);
+            return Lesson { asks: fact.is_none(), fact };
         }
-        if ended.code != Some(Code::OK) {
-            // A refusal changed nothing. DeadlineExceeded, Canceled and Unknown may have.
-            return match ended.code.map(Code::name) {
-                Some(
-                    "NotFound" | "AlreadyExists" | "InvalidArgument" | "Unimplemented" | "PermissionDenied",
-                ) => Ok(None),
-                _ => Err(AskTheRuntime),
-            };
-        }
-        Ok(Some(match (&ended.call.request, &ended.response) {
+        // A refusal changed nothing. DeadlineExceeded, Canceled and Unknown may have, as any call without an answer.
+        let is_refused = matches!(
+            ended.code.map(Code::name),
+            Some("NotFound" | "AlreadyExists" | "InvalidArgument" | "Unimplemented" | "PermissionDenied")
+        );
+        let fact = match &ended.call.request {
+            Request::StopPodSandbox(id) | Request::RemovePodSandbox(id) => {
+                Some(Self::SandboxStopFailed(id.clone()))
+            }
+            Request::StopContainer(id) | Request::RemoveContainer(id) => {
+                Some(Self::ContainerStopFailed(id.clone()))
+            }
+            _ => None,
+        };
+        Lesson { fact, asks: ended.end != End::Complete || !is_refused }
+    }
+
+    /// What the success of a mutating call tells; `None` where only the runtime can.
+    fn of_success(request: &Request, response: &Response) -> Option<Self> {
+        Some(match (request, response) {
             (Request::RunPodSandbox(config), Response::Sandbox(id)) => {
                 Self::SandboxRun { id: id.clone(), config: config.clone() }
             }
@@ -123,11 +144,11 @@ impl Fact {
             (Request::StopPodSandbox(id), _) => Self::SandboxStopped(id.clone()),
             (Request::RemovePodSandbox(id), _) => Self::SandboxRemoved(id.clone()),
             (Request::StartContainer(id), _) => Self::ContainerStarted(id.clone()),
-            (Request::StopContainer(id), _) => Self::ContainerExited { id: id.clone(), exit_code: None },
+            (Request::StopContainer(id), _) => Self::ContainerStopped(id.clone()),
             (Request::RemoveContainer(id), _) => Self::ContainerRemoved(id.clone()),
             // Undecoded, or a pod that came with containers of its own.
-            _ => return Err(AskTheRuntime),
-        }))
+            _ => return None,
+        })
     }
 
     /// What an event of the runtime tells. To it a sandbox is a container, too: what is not known as one is looked up.
@@ -136,16 +157,111 @@ impl Fact {
             RuntimeEvent::Created(id) => Self::Mentioned(id),
             RuntimeEvent::Started(id) if is_sandbox(&id) => Self::Mentioned(id),
             RuntimeEvent::Started(id) => Self::ContainerStarted(id.into()),
-            RuntimeEvent::Exited { id, .. } if is_sandbox(&id) => Self::SandboxStopped(id.into()),
-            RuntimeEvent::Exited { id, exit_code } => {
-                Self::ContainerExited { id: id.into(), exit_code: Some(exit_code) }
-            }
+            RuntimeEvent::Exited { id, .. } if is_sandbox(&id) => Self::SandboxExited(id.into()),
+            RuntimeEvent::Exited { id, exit_code } => Self::ContainerExited { id: id.into(), exit_code },
             RuntimeEvent::Deleted(id) if is_sandbox(&id) => Self::SandboxRemoved(id.into()),
             RuntimeEvent::Deleted(id) => Self::ContainerRemoved(id.into()),
         }
     }
 }
 
-/// A mutating call ended in a way that does not say what happened: the runtime's own lists do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AskTheRuntime;
+/// What the end of a call teaches.
+#[derive(Debug)]
+pub struct Lesson {
+    /// What is known of it.
+    pub fact: Option<Fact>,
+    /// Whether it ended in a way that does not say what happened: the runtime's own lists do.
+    pub asks: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        clock,
+        ids::ConnId,
+        peer::Peer,
+        tap::cri::{Method, Response},
+    };
+
+    fn ended(method: &str, request: Request, end: End, code: Option<u32>) -> Ended {
+        let now = clock::now();
+        let call = Call {
+            conn: ConnId(1),
+            stream: 1,
+            peer: Arc::new(Peer { pid: 1, uid: 0, comm: "test".into() }),
+            method: Arc::new(Method::from_path(&format!("/runtime.v1.RuntimeService/{method}"))),
+            began: now,
+            request_bytes: 0,
+            traceparent: "".into(),
+            user_agent: "".into(),
+            request,
+        };
+        Ended {
+            call: Arc::new(call),
+            at: now,
+            end,
+            code: code.map(Code),
+            message: "".into(),
+            response_bytes: 0,
+            response: Response::Skipped,
+        }
+    }
+
+    #[test]
+    fn only_an_end_that_leaves_a_doubt_asks_the_runtime() {
+        let stop = || Request::StopContainer("c".into());
+        let exec = || Request::ExecSync { container: "c".into(), command: vec![], timeout_seconds: 0 };
+        let rows = [
+            ("StopContainer", stop(), End::Complete, Some(0), "Some(ContainerStopped(\"c\"))", false),
+            ("StopContainer", stop(), End::Complete, Some(5), "Some(ContainerStopFailed(\"c\"))", false),
+            ("StopContainer", stop(), End::Complete, Some(4), "Some(ContainerStopFailed(\"c\"))", true),
+            ("StopContainer", stop(), End::Cancelled, None, "Some(ContainerStopFailed(\"c\"))", true),
+            ("StopContainer", stop(), End::Lost, None, "Some(ContainerStopFailed(\"c\"))", true),
+            ("StopContainer", Request::Undecoded, End::Complete, Some(0), "None", true),
+            ("StartContainer", Request::StartContainer("c".into()), End::Complete, Some(2), "None", true),
+            ("StartContainer", Request::StartContainer("c".into()), End::Complete, Some(5), "None", false),
+            ("RestorePod", Request::RestorePod, End::Complete, Some(0), "None", true),
+            (
+                "RemovePodSandbox",
+                Request::RemovePodSandbox("s".into()),
+                End::Reset,
+                None,
+                "Some(SandboxStopFailed(\"s\"))",
+                true,
+            ),
+            ("ExecSync", exec(), End::Cancelled, None, "None", false),
+            ("ListImages", Request::Skipped, End::Lost, None, "None", false),
+        ];
+        for (method, request, end, code, fact, asks) in rows {
+            let lesson = Fact::of_ended(&ended(method, request, end, code));
+            assert_eq!(
+                (format!("{:?}", lesson.fact).as_str(), lesson.asks),
+                (fact, asks),
+                "{method} {end:?} {code:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_event_of_a_sandbox_is_none_of_a_container() {
+        let is_sandbox = |id: &str| id == "s";
+        let rows = [
+            (RuntimeEvent::Created("x".into()), "Mentioned(\"x\")"),
+            (RuntimeEvent::Started("s".into()), "Mentioned(\"s\")"),
+            (RuntimeEvent::Started("c".into()), "ContainerStarted(\"c\")"),
+            (RuntimeEvent::Exited { id: "s".into(), exit_code: Some(0) }, "SandboxExited(\"s\")"),
+            (
+                RuntimeEvent::Exited { id: "c".into(), exit_code: Some(3) },
+                "ContainerExited { id: \"c\", exit_code: Some(3) }",
+            ),
+            (RuntimeEvent::Deleted("s".into()), "SandboxRemoved(\"s\")"),
+            (RuntimeEvent::Deleted("c".into()), "ContainerRemoved(\"c\")"),
+        ];
+        for (event, fact) in rows {
+            assert_eq!(format!("{:?}", Fact::of_event(event, is_sandbox)), fact);
+        }
+    }
+}

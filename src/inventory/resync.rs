@@ -1,13 +1,18 @@
 //! Asks the runtime: for everything now and then, and for single things where something is unclear. In: wishes and the
 //! state of the link; out: facts, each with the moment at which its question was sent. Decides nothing about them.
 
-use std::{
-    collections::{BTreeSet, VecDeque},
-    time::{Duration, Instant},
-};
+mod due;
+mod question;
+mod waiting;
+
+use std::time::{Duration, Instant};
 
 use tokio::{task::JoinSet, time::sleep_until};
-use tonic::{Code, Status};
+use tonic::Status;
+
+use due::Due;
+use question::Reply;
+use waiting::{Waiting, Wish};
 
 use super::fact::{Fact, Lookup};
 use crate::{
@@ -23,9 +28,6 @@ const WARY: Duration = Duration::from_secs(10);
 
 /// 1 s until a list that failed is asked for again.
 const RETRY: Duration = Duration::from_secs(1);
-
-/// 2 s: after a call that ended without an answer the runtime may still be at it.
-const LATER: Duration = Duration::from_secs(2);
 
 /// 8 statuses are asked for at once; the others wait their turn.
 const LOOKUPS: usize = 8;
@@ -46,10 +48,10 @@ pub struct Resync {
     generation: u64,
     is_up: bool,
     /// When the lists are next asked for.
-    due: BTreeSet<Instant>,
+    due: Due,
     is_listing: bool,
     period: Duration,
-    lookups: VecDeque<Lookup>,
+    waiting: Waiting,
     looking_up: usize,
     under_way: JoinSet<Done>,
 }
@@ -57,7 +59,7 @@ pub struct Resync {
 #[derive(Debug)]
 enum Done {
     Listed(Result<Vec<(Fact, Instant)>, Status>),
-    LookedUp(Vec<(Fact, Instant)>),
+    LookedUp(Wish, Reply),
 }
 
 impl Resync {
@@ -67,10 +69,10 @@ impl Resync {
             runtime,
             generation: 0,
             is_up: false,
-            due: BTreeSet::new(),
+            due: Due::default(),
             is_listing: false,
             period: CALM,
-            lookups: VecDeque::new(),
+            waiting: Waiting::default(),
             looking_up: 0,
             under_way: JoinSet::new(),
         }
@@ -81,7 +83,7 @@ impl Resync {
         let is_wary = has_blind || link.source == EventSource::Unsupported;
         let period = if is_wary { WARY } else { CALM };
         if period < self.period {
-            self.due.insert(now + period);
+            self.due.at(now + period);
         }
         self.period = period;
         if link.is_up && (!self.is_up || self.generation != link.generation) {
@@ -93,22 +95,20 @@ impl Resync {
 
     /// The lists are wanted now.
     pub fn soon(&mut self, now: Instant) {
-        self.due.insert(now);
+        self.due.at(now);
     }
 
     /// The lists are wanted now, and once more when whatever is under way has settled.
     pub fn soon_and_later(&mut self, now: Instant) {
-        self.due.insert(now);
-        self.due.insert(now + LATER);
+        self.due.at(now);
+        self.due.after(now);
     }
 
-    /// Single things are wanted.
-    pub fn look_up(&mut self, lookups: Vec<Lookup>) {
+    /// Single things are wanted. Those that find no room ask for the lists instead.
+    pub fn look_up(&mut self, lookups: Vec<Lookup>, now: Instant) {
         for lookup in lookups {
-            if lookup == Lookup::List {
-                self.due.insert(clock::now());
-            } else if !self.lookups.contains(&lookup) {
-                self.lookups.push_back(lookup);
+            if lookup == Lookup::List || !self.waiting.add(Wish::new(lookup), now) {
+                self.soon(now);
             }
         }
     }
@@ -116,12 +116,20 @@ impl Resync {
     /// Asks what is due and waits for the next answer. Safe to be dropped and called again.
     pub async fn next(&mut self) -> Answer {
         loop {
-            self.start_lookups();
-            let due = self.due.first().copied().filter(|_| self.is_up && !self.is_listing);
+            self.start_lookups(clock::now());
+            let list_at = self.due.next().filter(|_| self.is_up && !self.is_listing);
+            let lookup_at = self.waiting.next().filter(|_| self.is_up && self.looking_up < LOOKUPS);
+            let wake_at = [list_at, lookup_at].into_iter().flatten().min();
             tokio::select! {
-                () = async { sleep_until(due.unwrap_or_else(clock::now).into()).await }, if due.is_some() => self.start_list(),
+                () = async { sleep_until(wake_at.unwrap_or_else(clock::now).into()).await }, if wake_at.is_some() => {
+                    let now = clock::now();
+                    if list_at.is_some_and(|at| at <= now) {
+                        self.start_list(now);
+                    }
+                }
                 Some(done) = self.under_way.join_next() => {
-                    if let Some(answer) = self.finish(done.unwrap_or(Done::LookedUp(Vec::new()))) {
+                    // No task here panics or is aborted; were it so, its question would be asked again with the next list.
+                    if let Some(answer) = done.ok().and_then(|done| self.finish(done, clock::now())) {
                         return answer;
                     }
                 }
@@ -130,89 +138,55 @@ impl Resync {
         }
     }
 
-    fn start_list(&mut self) {
-        let now = clock::now();
-        self.due.retain(|due| *due > now);
+    fn start_list(&mut self, now: Instant) {
+        self.due.start(now);
         self.is_listing = true;
         let runtime = self.runtime.clone();
-        self.under_way.spawn(async move { Done::Listed(list(&runtime).await) });
+        self.under_way.spawn(async move { Done::Listed(question::list(&runtime).await) });
     }
 
-    fn start_lookups(&mut self) {
+    fn start_lookups(&mut self, now: Instant) {
         while self.is_up
             && self.looking_up < LOOKUPS
-            && let Some(lookup) = self.lookups.pop_front()
+            && let Some(wish) = self.waiting.take(now)
         {
             self.looking_up += 1;
             let runtime = self.runtime.clone();
-            self.under_way.spawn(async move { Done::LookedUp(look_up(&runtime, lookup).await) });
+            self.under_way.spawn(async move {
+                let reply = question::look_up(&runtime, &wish.lookup).await;
+                Done::LookedUp(wish, reply)
+            });
         }
     }
 
-    fn finish(&mut self, done: Done) -> Option<Answer> {
+    fn finish(&mut self, done: Done, now: Instant) -> Option<Answer> {
         match done {
-            Done::LookedUp(facts) => {
+            Done::LookedUp(wish, reply) => {
                 self.looking_up -= 1;
-                Some(Answer { facts, is_full: false })
+                match reply {
+                    Reply::Told(fact, sent) => {
+                        return Some(Answer { facts: vec![(fact, sent)], is_full: false });
+                    }
+                    Reply::Unknown => {
+                        if let Some(again) = wish.again() {
+                            self.waiting.add(again, now);
+                        }
+                    }
+                    Reply::Failed => {}
+                }
+                None
             }
             Done::Listed(Ok(facts)) => {
                 self.is_listing = false;
-                self.due.insert(clock::now() + self.period);
-                self.due = self.due.iter().copied().take(4).collect();
+                self.due.at(now + self.period);
                 Some(Answer { facts, is_full: true })
             }
             Done::Listed(Err(status)) => {
                 self.is_listing = false;
-                self.due.insert(clock::now() + RETRY);
+                self.due.at(now + RETRY);
                 tracing::debug!(error = status.message(), "lists are not to be had");
                 None
             }
         }
     }
-}
-
-async fn list(runtime: &Runtime) -> Result<Vec<(Fact, Instant)>, Status> {
-    let sent = clock::now();
-    let sandboxes = (Fact::SandboxesListed(runtime.sandboxes().await?), sent);
-    let sent = clock::now();
-    let containers = (Fact::ContainersListed(runtime.containers().await?), sent);
-    Ok(vec![sandboxes, containers])
-}
-
-/// Asks for one thing. An answer that cannot be had says nothing; the next list will ask again.
-async fn look_up(runtime: &Runtime, lookup: Lookup) -> Vec<(Fact, Instant)> {
-    let sent = clock::now();
-    let answer = match &lookup {
-        Lookup::List => return Vec::new(),
-        Lookup::Container(id) => container(runtime, id.as_str()).await,
-        Lookup::Sandbox(id) => sandbox(runtime, id.as_str()).await,
-        Lookup::Unexplained(id) => match container(runtime, id).await {
-            Err(status) if is_unknown(&status) => sandbox(runtime, id).await,
-            answer => answer,
-        },
-    };
-    let fact = match (answer, lookup) {
-        (Ok(fact), _) => fact,
-        (Err(status), Lookup::Container(id)) if is_unknown(&status) => Fact::NotFound(id.as_str().to_owned()),
-        (Err(status), Lookup::Sandbox(id)) if is_unknown(&status) => Fact::NotFound(id.as_str().to_owned()),
-        (Err(status), lookup) => {
-            tracing::debug!(?lookup, error = status.message(), "status is not to be had");
-            return Vec::new();
-        }
-    };
-    vec![(fact, sent)]
-}
-
-async fn container(runtime: &Runtime, id: &str) -> Result<Fact, Status> {
-    Ok(Fact::ContainerReported(Box::new(runtime.container_status(id).await?)))
-}
-
-async fn sandbox(runtime: &Runtime, id: &str) -> Result<Fact, Status> {
-    let answer = runtime.sandbox_status(id).await?;
-    Ok(answer.status.map_or(Fact::NotFound(id.to_owned()), |status| Fact::SandboxReported(Box::new(status))))
-}
-
-/// What runtimes say of an id that they do not know.
-fn is_unknown(status: &Status) -> bool {
-    status.code() == Code::NotFound || status.message().contains("not found")
 }

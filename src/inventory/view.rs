@@ -86,6 +86,11 @@ pub enum ContainerState {
 pub struct Env(Arc<[(String, String)]>);
 
 impl Env {
+    /// All pairs, as they were given.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+
     /// The last value given for a name, compared byte for byte.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())

@@ -87,19 +87,35 @@ impl Containers {
         self.by_id.get(id).map(|known| Place::of(&known.view))
     }
 
-    /// Notes that a container is being stopped.
-    pub(super) fn note_stopping(&mut self, id: &ContainerId) {
-        if let Some(known) = self.by_id.get_mut(id) {
-            known.stopping.get_or_insert(Stopping::Container);
-        }
+    /// Notes that a container is being stopped; tells where it stands, if it is known.
+    pub(super) fn note_stopping(&mut self, id: &ContainerId) -> Option<Place> {
+        let known = self.by_id.get_mut(id)?;
+        known.stopping.get_or_insert(Stopping::Container);
+        Some(Place::of(&known.view))
+    }
+
+    /// Notes that nobody stops a container any more, unless its pod is; tells where it stands, if it is known.
+    pub(super) fn note_stop_failed(&mut self, id: &ContainerId) -> Option<Place> {
+        let known = self.by_id.get_mut(id)?;
+        known.stopping = known.stopping.filter(|stopping| *stopping != Stopping::Container);
+        Some(Place::of(&known.view))
     }
 
     /// Notes that a pod is being stopped; tells where its containers stand.
     pub(super) fn note_pod_stopping(&mut self, sandbox: &SandboxId) -> Vec<Place> {
+        self.note_of_pod(sandbox, Some(Stopping::Pod))
+    }
+
+    /// Notes that nobody stops a pod any more; tells where its containers stand.
+    pub(super) fn note_pod_stop_failed(&mut self, sandbox: &SandboxId) -> Vec<Place> {
+        self.note_of_pod(sandbox, None)
+    }
+
+    fn note_of_pod(&mut self, sandbox: &SandboxId, stopping: Option<Stopping>) -> Vec<Place> {
         let of_pod = self.by_id.values_mut().filter(|known| known.view.pod.sandbox_id == *sandbox);
         of_pod
             .map(|known| {
-                known.stopping = Some(Stopping::Pod);
+                known.stopping = stopping;
                 Place::of(&known.view)
             })
             .collect()

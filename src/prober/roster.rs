@@ -87,15 +87,20 @@ impl Roster {
                 }
             }
             Input::ContainerStopping(id) => {
-                self.containers.note_stopping(&id);
-                if let Some(place) = self.containers.place(&id) {
-                    self.refresh(&place, now);
-                }
+                let place = self.containers.note_stopping(&id);
+                place.iter().for_each(|place| self.refresh(place, now));
+            }
+            Input::ContainerStopFailed(id) => {
+                let place = self.containers.note_stop_failed(&id);
+                place.iter().for_each(|place| self.refresh(place, now));
             }
             Input::PodStopping(sandbox) => {
-                for place in self.containers.note_pod_stopping(&sandbox) {
-                    self.refresh(&place, now);
-                }
+                let places = self.containers.note_pod_stopping(&sandbox);
+                places.iter().for_each(|place| self.refresh(place, now));
+            }
+            Input::PodStopFailed(sandbox) => {
+                let places = self.containers.note_pod_stop_failed(&sandbox);
+                places.iter().for_each(|place| self.refresh(place, now));
             }
         }
     }

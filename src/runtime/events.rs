@@ -14,7 +14,7 @@ use std::{
 
 use prost::Message;
 use tokio::{sync::mpsc, time::timeout};
-use tonic::Status;
+use tonic::{Response, Status, Streaming};
 
 use super::{Runtime, Version};
 use crate::proto::{
@@ -42,8 +42,8 @@ pub enum RuntimeEvent {
     Exited {
         /// Which.
         id: String,
-        /// With this code.
-        exit_code: i32,
+        /// With this code, where the runtime tells.
+        exit_code: Option<i32>,
     },
     /// It is no more.
     Deleted(String),
@@ -133,9 +133,9 @@ pub async fn read(
 ) -> Result<Infallible, Status> {
     match source {
         EventSource::Containerd => {
+            let mut client = runtime.containerd_events();
             let request = SubscribeRequest { filters: vec!["namespace==k8s.io".to_owned()] };
-            let mut stream = runtime.containerd_events().subscribe(request).await?.into_inner();
-            subscribed();
+            let mut stream = subscribe(client.subscribe(request), subscribed).await?;
             while let Some(envelope) = stream.message().await? {
                 let payload = envelope.event.map(|event| event.value).unwrap_or_default();
                 if let Some(event) = of_containerd(&envelope.topic, &payload) {
@@ -145,15 +145,7 @@ pub async fn read(
         }
         EventSource::Cri => {
             let mut client = runtime.client();
-            let mut subscription = pin!(client.get_container_events(GetEventsRequest {}));
-            // A runtime may send no header before its first event: after a while the subscription is taken as made.
-            let early = timeout(HEADER, &mut subscription).await;
-            subscribed();
-            let answer = match early {
-                Ok(answer) => answer,
-                Err(_) => subscription.await,
-            };
-            let mut stream = answer?.into_inner();
+            let mut stream = subscribe(client.get_container_events(GetEventsRequest {}), subscribed).await?;
             while let Some(event) = stream.message().await? {
                 queue.push(of_cri(&event));
             }
@@ -161,6 +153,21 @@ pub async fn read(
         EventSource::None | EventSource::Unsupported => return Err(Status::unimplemented("no events")),
     }
     Err(Status::unavailable("the event stream ended"))
+}
+
+/// A runtime may send no header before its first event: after a while the subscription is taken as made.
+async fn subscribe<T>(
+    answer: impl Future<Output = Result<Response<Streaming<T>>, Status>>,
+    subscribed: impl FnOnce(),
+) -> Result<Streaming<T>, Status> {
+    let mut answer = pin!(answer);
+    if let Ok(early) = timeout(HEADER, &mut answer).await {
+        let stream = early?.into_inner();
+        subscribed();
+        return Ok(stream);
+    }
+    subscribed();
+    Ok(answer.await?.into_inner())
 }
 
 fn of_containerd(topic: &str, payload: &[u8]) -> Option<RuntimeEvent> {
@@ -174,7 +181,7 @@ fn of_containerd(topic: &str, payload: &[u8]) -> Option<RuntimeEvent> {
             if exit.id != exit.container_id {
                 return None;
             }
-            RuntimeEvent::Exited { id: exit.container_id, exit_code: exit.exit_status as i32 }
+            RuntimeEvent::Exited { id: exit.container_id, exit_code: Some(exit.exit_status as i32) }
         }
         _ => return None,
     })
@@ -188,7 +195,7 @@ fn of_cri(event: &ContainerEventResponse) -> RuntimeEvent {
         ContainerEventType::ContainerDeletedEvent => RuntimeEvent::Deleted(id),
         ContainerEventType::ContainerStoppedEvent => {
             let status = event.containers_statuses.iter().find(|status| status.id == id);
-            RuntimeEvent::Exited { exit_code: status.map_or(0, |status| status.exit_code), id }
+            RuntimeEvent::Exited { exit_code: status.map(|status| status.exit_code), id }
         }
     }
 }
@@ -206,7 +213,7 @@ mod tests {
         assert_eq!(of_containerd("/tasks/exit", &exit("exec-1")), None);
         assert_eq!(
             of_containerd("/tasks/exit", &exit("c")),
-            Some(RuntimeEvent::Exited { id: "c".into(), exit_code: 3 })
+            Some(RuntimeEvent::Exited { id: "c".into(), exit_code: Some(3) })
         );
         assert_eq!(of_containerd("/tasks/exit", &[0xff]), None);
         assert_eq!(of_containerd("/images/create", &[]), None);

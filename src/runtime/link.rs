@@ -19,6 +19,9 @@ use crate::{clock, relay::gate::Gate};
 /// 50 ms to 250 ms between two questions while the runtime is away: a restart is seen as soon as it is over.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(250));
 
+/// 5 s: the longest pause before events are subscribed to again; a stream that lasted longer ended by chance.
+const CALM: Duration = Duration::from_secs(5);
+
 /// 10 s between two signs of life: a runtime that hangs still accepts.
 const PULSE: Duration = Duration::from_secs(10);
 
@@ -71,20 +74,30 @@ pub async fn keep(runtime: Runtime, gate: Gate, events: EventQueue, link: watch:
     }
 }
 
-/// Reads events for as long as there are any. Returns why there are no more; never for a runtime that has none.
+/// Reads events for as long as the runtime is there. Returns why it is not; never for a runtime that has no events.
 async fn read_events(
     runtime: &Runtime,
     source: EventSource,
     events: &EventQueue,
     link: &watch::Sender<Link>,
 ) -> String {
-    let Err(status) = events::read(runtime, source, events, || subscribed(link, source)).await;
-    if status.code() != Code::Unimplemented {
-        return status.message().to_owned();
+    let mut pause = BACKOFF.0;
+    loop {
+        let began = clock::now();
+        let Err(status) = events::read(runtime, source, events, || subscribed(link, source)).await;
+        if status.code() == Code::Unimplemented {
+            tracing::info!("runtime has no events: its lists are asked for every 10 s");
+            subscribed(link, EventSource::Unsupported);
+            return std::future::pending().await;
+        }
+        // A runtime may end the stream of one that read too slowly, and be well.
+        if runtime.version().await.is_err() {
+            return status.message().to_owned();
+        }
+        tracing::debug!(error = status.message(), "event stream ended: subscribing again");
+        pause = if clock::now() - began > CALM { BACKOFF.0 } else { (pause * 2).min(CALM) };
+        sleep(pause).await;
     }
-    tracing::info!("runtime has no events: its lists are asked for every 10 s");
-    subscribed(link, EventSource::Unsupported);
-    std::future::pending().await
 }
 
 /// Asks until the runtime answers.

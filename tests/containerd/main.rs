@@ -3,6 +3,7 @@
 //! Runs as root on Debian and Ubuntu, which `make test` equips; elsewhere each test says why not, and passes.
 
 #[path = "../support/mod.rs"]
+#[allow(dead_code)]
 mod support;
 
 /// The rig itself, without criprobe.

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     thread,
     time::Duration,
 };
@@ -37,28 +37,74 @@ const DRAIN_PATIENCE: Duration = Duration::from_secs(15);
 impl Daemon {
     /// Starts one in front of a runtime, and waits until it is ready: what ran before is known by then.
     pub(crate) async fn start(runtime: &Path) -> Result<Self> {
+        let mut daemon = Self::spawn(runtime, &[])?;
+        daemon.ready().await?;
+        Ok(daemon)
+    }
+
+    /// Starts one with these variables in its environment, and waits for nothing.
+    pub(crate) fn spawn(runtime: &Path, settings: &[(&str, &str)]) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("criprobe-").tempdir()?;
-        let url = |path: &Path| format!("unix://{}", path.display());
-        let process = Command::new(env!("CARGO_BIN_EXE_criprobe"))
-            .arg("serve")
-            .args(["--listen", &url(&dir.path().join("criprobe.sock"))])
-            .args(["--api", &url(&dir.path().join("api.sock"))])
-            .args(["--runtime", &url(runtime)])
-            .env("CRIPROBE_STATE", dir.path().join("state"))
-            .env("NO_COLOR", "1")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
+        let process = Self::command(dir.path(), runtime)
+            .envs(settings.iter().copied())
             .stderr(File::create(dir.path().join("log"))?)
             .spawn()?;
-        let mut daemon = Self { process, dir };
+        Ok(Self { process, dir })
+    }
+
+    /// The command that would start one with its sockets in this folder.
+    pub(crate) fn command(dir: &Path, runtime: &Path) -> Command {
+        let url = |path: &Path| format!("unix://{}", path.display());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_criprobe"));
+        command
+            .arg("serve")
+            .args(["--listen", &url(&dir.join("criprobe.sock"))])
+            .args(["--api", &url(&dir.join("api.sock"))])
+            .args(["--runtime", &url(runtime)])
+            .env("CRIPROBE_STATE", dir.join("state"))
+            .env("NO_COLOR", "1")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        command
+    }
+
+    /// Waits until it is ready.
+    pub(crate) async fn ready(&mut self) -> Result<()> {
         eventually("the daemon is ready", PATIENCE, async || {
-            if let Some(status) = daemon.process.try_wait()? {
-                bail!("criprobe serve ended with {status}: {}", daemon.log());
+            if let Some(status) = self.process.try_wait()? {
+                bail!("criprobe serve ended with {status}: {}", self.log());
             }
-            Ok(daemon.get("/readyz").await.ok().filter(|(status, _)| *status == StatusCode::OK))
+            Ok(self.get("/readyz").await.ok().filter(|(status, _)| *status == StatusCode::OK))
         })
         .await?;
-        Ok(daemon)
+        Ok(())
+    }
+
+    /// Asks it to end, as a service manager does.
+    pub(crate) fn terminate(&self) {
+        if let Some(pid) = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+
+    /// How it ended, once it has.
+    pub(crate) async fn ended(&mut self) -> Result<ExitStatus> {
+        eventually("the daemon ends", DRAIN_PATIENCE, async || Ok(self.process.try_wait()?)).await
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// The folder of its sockets.
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// What `/v1/status` says.
+    pub(crate) async fn status(&self) -> Result<Value> {
+        Ok(serde_json::from_str(&self.text("/v1/status").await?)?)
     }
 
     /// Where clients connect.
@@ -112,7 +158,8 @@ impl Daemon {
         self.lines("/v1/events").await
     }
 
-    async fn lines(&self, path: &str) -> Result<Vec<Value>> {
+    /// What a path that answers JSON a line answers.
+    pub(crate) async fn lines(&self, path: &str) -> Result<Vec<Value>> {
         let text = self.text(path).await?;
         text.lines().map(|line| serde_json::from_str(line).with_context(|| format!("parse {line}"))).collect()
     }
@@ -123,7 +170,8 @@ impl Daemon {
         Ok(text)
     }
 
-    async fn get(&self, path: &str) -> Result<(StatusCode, String)> {
+    /// What a path answers.
+    pub(crate) async fn get(&self, path: &str) -> Result<(StatusCode, String)> {
         let client: Client<UnixConnector, Full<Bytes>> = Client::unix();
         let url = hyperlocal::Uri::new(self.dir.path().join("api.sock"), path);
         let answer = client.get(url.into()).await.with_context(|| format!("ask for {path}"))?;
@@ -131,7 +179,8 @@ impl Daemon {
         Ok((status, String::from_utf8(answer.into_body().collect().await?.to_bytes().into())?))
     }
 
-    fn log(&self) -> String {
+    /// What it has logged.
+    pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 }
@@ -139,8 +188,8 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         let asked = clock::now();
-        if let Some(pid) = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw) {
-            let _ = kill_process(pid, Signal::TERM);
+        if !self.process.try_wait().is_ok_and(|status| status.is_some()) {
+            self.terminate();
         }
         while self.process.try_wait().is_ok_and(|status| status.is_none()) {
             if clock::now() - asked > DRAIN_PATIENCE {

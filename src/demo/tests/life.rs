@@ -297,6 +297,7 @@ async fn verbose_status_tells_config_pid_and_sandbox() {
                 "labels": { "tier": "front" },
                 "annotations": { "tier": "front" },
             },
+            "runtimeSpec": { "process": { "env": ["TOKEN=s3cret"] } },
         });
         assert_eq!(info, expected);
     }

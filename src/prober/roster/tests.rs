@@ -177,6 +177,37 @@ fn a_client_that_stops_a_container_ends_its_liveness() {
 }
 
 #[test]
+fn a_stop_that_failed_lets_liveness_go_on() {
+    let sandbox = SandboxId::from("web-sandbox");
+    let rows = [
+        (Input::ContainerStopping("c1".into()), Input::ContainerStopFailed("c1".into())),
+        (Input::PodStopping(sandbox.clone()), Input::PodStopFailed(sandbox.clone())),
+    ];
+    for (stopping, failed) in rows {
+        let mut rig = Rig::new(8);
+        rig.accept(input(container("web", "c1", 0), &[spec(Liveness)]));
+        assert_eq!(rig.started().len(), 1);
+        rig.finish(Liveness, AttemptResult::Success);
+        rig.accept(stopping);
+        rig.pass(10 * SECOND);
+        assert_eq!((rig.started(), rig.status(Liveness).phase), (vec![], Phase::Stopped));
+        rig.accept(failed);
+        assert_eq!(rig.status(Liveness).phase, Phase::Probing);
+        assert_eq!(rig.started(), [(Liveness, "c1".to_owned())]);
+    }
+}
+
+#[test]
+fn a_container_whose_stop_failed_still_ends_with_its_pod() {
+    let mut rig = Rig::new(8);
+    rig.accept(input(container("web", "c1", 0), &[spec(Liveness)]));
+    rig.accept(Input::ContainerStopping("c1".into()));
+    rig.accept(Input::PodStopping("web-sandbox".into()));
+    rig.accept(Input::ContainerStopFailed("c1".into()));
+    assert_eq!(rig.status(Liveness).phase, Phase::Stopped);
+}
+
+#[test]
 fn a_sandbox_that_is_not_ready_ends_liveness_for_as_long_as_it_is_not() {
     let mut rig = Rig::new(8);
     let is_ready = |is_ready| {

@@ -1,0 +1,275 @@
+//! What the model learns of containers. Pure.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::{Instant, SystemTime},
+};
+
+use super::{
+    super::{
+        convert,
+        fact::Lookup,
+        view::{ContainerState, ContainerView, Env},
+    },
+    Change, Model,
+};
+use crate::{
+    ids::{ContainerId, SandboxId},
+    proto::cri,
+};
+
+/// 5: how often a status is asked for again between two lists. A runtime tells of a start before its own status does.
+const ASKED_AGAIN: u8 = 5;
+
+/// One container.
+#[derive(Debug)]
+pub(super) struct Container {
+    pub(super) sandbox: SandboxId,
+    pub(super) name: Arc<str>,
+    pub(super) attempt: u32,
+    pub(super) image: Arc<str>,
+    pub(super) state: ContainerState,
+    pub(super) created_at: Option<SystemTime>,
+    pub(super) started_at: Option<SystemTime>,
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) annotations: BTreeMap<String, String>,
+    pub(super) env: Option<Env>,
+    /// Whether the runtime has told its status: an environment that is not known then will not be.
+    is_explained: bool,
+    /// The latest moment for which it is known to exist.
+    pub(super) seen: Instant,
+    state_as_of: Instant,
+    /// How often its status was asked for again since the last list.
+    asked_again: u8,
+    /// What was last told of it.
+    pub(super) told: Option<Arc<ContainerView>>,
+}
+
+impl Container {
+    /// Whether the runtime's status of it is still wanted.
+    pub(super) fn lacks_something(&self) -> bool {
+        let lacks_env = self.env.is_none() && !self.is_explained;
+        lacks_env
+            || match self.state {
+                ContainerState::Running => self.started_at.is_none(),
+                ContainerState::Exited { exit_code } => exit_code.is_none(),
+                ContainerState::Created | ContainerState::Unknown => false,
+            }
+    }
+
+    /// Takes in a state as of `at`. Says whether that was news: its life goes one way, and only an exit code may be
+    /// added. What the runtime could not tell for a while, it tells again later.
+    fn settle(&mut self, to: ContainerState, at: Instant) -> bool {
+        let is_news = match (self.state, to) {
+            (ContainerState::Exited { exit_code: None }, ContainerState::Exited { exit_code: Some(_) }) => {
+                true
+            }
+            (ContainerState::Exited { .. } | ContainerState::Unknown, ContainerState::Unknown) => false,
+            (_, ContainerState::Unknown) => self.state_as_of < at,
+            (ContainerState::Unknown, _) => self.state_as_of <= at,
+            (from, to) => rank(to) > rank(from),
+        };
+        if is_news {
+            self.state = to;
+            self.state_as_of = at.max(self.state_as_of);
+        }
+        is_news
+    }
+
+    /// As `settle`, for what the runtime itself reported for the moment `sent`. An end without an exit code may have
+    /// been concluded from a client's stop: a newer report that it runs takes it back.
+    fn settle_reported(&mut self, to: ContainerState, sent: Instant) {
+        let is_concluded =
+            self.state == ContainerState::Exited { exit_code: None } && self.state_as_of < sent;
+        if is_concluded && matches!(to, ContainerState::Created | ContainerState::Running) {
+            self.state = to;
+            self.state_as_of = sent;
+        }
+        self.settle(to, sent);
+    }
+}
+
+impl Model {
+    pub(super) fn container_created(
+        &mut self,
+        id: ContainerId,
+        request: cri::CreateContainerRequest,
+        at: Instant,
+    ) {
+        let Some(config) = request.config else { return self.mentioned(id.as_str(), at) };
+        let sandbox = self.full_sandbox(SandboxId::from(request.pod_sandbox_id));
+        if self.removed.is_since(id.as_str(), at) || self.removed.is_since(sandbox.as_str(), at) {
+            return;
+        }
+        if !self.containers.contains_key(&id) && self.containers_as_of.is_some_and(|as_of| as_of > at) {
+            return;
+        }
+        self.explain_sandbox(&sandbox);
+        let env = convert::env(&config.envs);
+        let metadata = config.metadata.unwrap_or_default();
+        let container = self.containers.entry(id.clone()).or_insert_with(|| Container {
+            sandbox,
+            name: metadata.name.into(),
+            attempt: metadata.attempt,
+            image: config.image.map(|image| image.image).unwrap_or_default().into(),
+            state: ContainerState::Created,
+            created_at: None,
+            started_at: None,
+            labels: config.labels.into_iter().collect(),
+            annotations: config.annotations.into_iter().collect(),
+            env: None,
+            is_explained: false,
+            seen: at,
+            state_as_of: at,
+            asked_again: 0,
+            told: None,
+        });
+        container.env.get_or_insert(env);
+        container.seen = container.seen.max(at);
+        self.dirty.insert(id);
+    }
+
+    /// A container's life went on. What a runtime reports besides is asked for.
+    pub(super) fn container_moved(&mut self, id: &ContainerId, to: ContainerState, at: Instant) {
+        let Some(container) = self.containers.get_mut(id) else {
+            return self.mentioned(id.as_str(), at);
+        };
+        container.seen = container.seen.max(at);
+        if !container.settle(to, at) {
+            return;
+        }
+        if container.lacks_something() {
+            self.lookups.insert(Lookup::Container(id.clone()));
+        }
+        self.dirty.insert(id.clone());
+        // A pod whose container starts is up, whatever was last seen of it.
+        let sandbox = container.sandbox.clone();
+        if to == ContainerState::Running
+            && self.sandboxes.get(&sandbox).is_some_and(|known| !known.view.is_ready)
+        {
+            self.lookups.insert(Lookup::Sandbox(sandbox));
+        }
+    }
+
+    /// A client stopped it, or its pod. If it ran it has ended, with which code only the runtime knows; one that was
+    /// never started has not ended, so that it may still be started.
+    pub(super) fn container_stopped(&mut self, id: &ContainerId, at: Instant) {
+        match self.containers.get(id).map(|container| (container.state, container.state_as_of)) {
+            None => self.mentioned(id.as_str(), at),
+            Some((ContainerState::Running, as_of)) if as_of < at => {
+                self.container_moved(id, ContainerState::Exited { exit_code: None }, at);
+            }
+            Some((ContainerState::Exited { exit_code: Some(_) }, _)) => {}
+            Some(_) => drop(self.lookups.insert(Lookup::Container(id.clone()))),
+        }
+    }
+
+    pub(super) fn container_removed(&mut self, id: &ContainerId, at: Instant) {
+        self.removed.note(id.as_str(), at);
+        self.dirty.remove(id);
+        if self.containers.remove(id).is_some_and(|container| container.told.is_some()) {
+            self.changes.push(Change::ContainerGone(id.clone()));
+        }
+    }
+
+    pub(super) fn containers_listed(&mut self, items: Vec<cri::Container>, sent: Instant) {
+        self.containers_as_of = self.containers_as_of.max(Some(sent));
+        let listed: BTreeSet<&str> = items.iter().map(|item| item.id.as_str()).collect();
+        let is_gone =
+            |id: &ContainerId, known: &Container| known.seen < sent && !listed.contains(id.as_str());
+        let gone: Vec<_> = self
+            .containers
+            .iter()
+            .filter(|(id, known)| is_gone(id, known))
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in gone {
+            self.container_removed(&id, sent);
+        }
+        for item in items {
+            self.container_listed(item, sent);
+        }
+    }
+
+    fn container_listed(&mut self, item: cri::Container, sent: Instant) {
+        let sandbox = SandboxId::from(item.pod_sandbox_id);
+        if self.removed.is_since(&item.id, sent) || self.removed.is_since(sandbox.as_str(), sent) {
+            return;
+        }
+        let id = ContainerId::from(item.id);
+        let state = convert::state(item.state, None);
+        self.explain_sandbox(&sandbox);
+        let container = self.containers.entry(id.clone()).or_insert_with(|| {
+            let metadata = item.metadata.unwrap_or_default();
+            Container {
+                sandbox: sandbox.clone(),
+                name: metadata.name.into(),
+                attempt: metadata.attempt,
+                image: item.image.map(|image| image.image).unwrap_or_default().into(),
+                state,
+                created_at: convert::time(item.created_at),
+                started_at: None,
+                labels: item.labels.into_iter().collect(),
+                annotations: item.annotations.into_iter().collect(),
+                env: None,
+                is_explained: false,
+                seen: sent,
+                state_as_of: sent,
+                asked_again: 0,
+                told: None,
+            }
+        });
+        container.seen = container.seen.max(sent);
+        container.settle_reported(state, sent);
+        // A client may have named it by a beginning that was not known yet.
+        container.sandbox = sandbox;
+        container.asked_again = 0;
+        if container.lacks_something() {
+            self.lookups.insert(Lookup::Container(id.clone()));
+        }
+        self.dirty.insert(id);
+    }
+
+    pub(super) fn container_reported(&mut self, answer: cri::ContainerStatusResponse, sent: Instant) {
+        let Some(status) = answer.status else { return };
+        let id = ContainerId::from(status.id);
+        if self.removed.is_since(id.as_str(), sent) {
+            return;
+        }
+        let Some(container) = self.containers.get_mut(&id) else {
+            // A status does not say which sandbox it belongs to in a field of its own; the list does.
+            self.lookups.insert(Lookup::List);
+            return;
+        };
+        container.seen = container.seen.max(sent);
+        container.created_at = convert::time(status.created_at).or(container.created_at);
+        container.started_at = convert::time(status.started_at).or(container.started_at);
+        container.is_explained = true;
+        if container.env.is_none() {
+            container.env = convert::env_of_info(&answer.info);
+        }
+        container.settle_reported(convert::state(status.state, Some(status.exit_code)), sent);
+        // What it still lacks, the runtime does not know yet: soon it will.
+        if container.lacks_something() && container.asked_again < ASKED_AGAIN {
+            container.asked_again += 1;
+            self.lookups.insert(Lookup::ContainerAgain(id.clone()));
+        }
+        self.dirty.insert(id);
+    }
+
+    pub(super) fn containers_of(&self, sandbox: &SandboxId) -> Vec<ContainerId> {
+        let of_it = self.containers.iter().filter(|(_, container)| container.sandbox == *sandbox);
+        of_it.map(|(id, _)| id.clone()).collect()
+    }
+}
+
+/// How far a container's life has gone.
+fn rank(state: ContainerState) -> u8 {
+    match state {
+        ContainerState::Unknown => 0,
+        ContainerState::Created => 1,
+        ContainerState::Running => 2,
+        ContainerState::Exited { .. } => 3,
+    }
+}

@@ -1,0 +1,68 @@
+//! What was removed lately: ids and moments in, whether a report is older than a removal out. Pure.
+
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+
+/// 2 min: how long a removal is remembered; longer than any list may be under way.
+const MEMORY: Duration = Duration::from_secs(120);
+
+/// 16,384 removals are remembered. Above that a list that is under way may bring one back, until the next list.
+const MOST: usize = 16_384;
+
+/// Ids of containers and sandboxes, and when each was seen to be removed.
+#[derive(Debug, Default)]
+pub(super) struct Removed(HashMap<String, Instant>);
+
+impl Removed {
+    /// Notes a removal; the latest counts.
+    pub(super) fn note(&mut self, id: &str, at: Instant) {
+        if let Some(known) = self.0.get_mut(id) {
+            *known = at.max(*known);
+        } else if self.0.len() < MOST {
+            self.0.insert(id.to_owned(), at);
+        }
+    }
+
+    /// Whether an id was removed at that moment or later: what is older says nothing any more.
+    pub(super) fn is_since(&self, id: &str, at: Instant) -> bool {
+        self.0.get(id).is_some_and(|removed_at| *removed_at >= at)
+    }
+
+    /// Forgets what no list that is under way can speak of.
+    pub(super) fn forget_before(&mut self, now: Instant) {
+        self.0.retain(|_, removed_at| now.saturating_duration_since(*removed_at) < MEMORY);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_removal_counts_until_it_is_forgotten() {
+        let start = crate::clock::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut removed = Removed::default();
+        removed.note("a", at(10));
+        removed.note("a", at(5));
+        let rows = [(9, true), (10, true), (11, false)];
+        for (sent, is_since) in rows {
+            assert_eq!(removed.is_since("a", at(sent)), is_since, "{sent}");
+        }
+        removed.forget_before(at(129));
+        assert!(removed.is_since("a", at(9)));
+        removed.forget_before(at(131));
+        assert!(!removed.is_since("a", at(9)));
+    }
+
+    #[test]
+    fn no_more_are_remembered_than_the_bound() {
+        let now = crate::clock::now();
+        let mut removed = Removed::default();
+        (0..=MOST).for_each(|number| removed.note(&number.to_string(), now));
+        assert!(removed.is_since("0", now));
+        assert!(!removed.is_since(&MOST.to_string(), now));
+    }
+}

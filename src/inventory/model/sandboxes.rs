@@ -1,0 +1,184 @@
+//! What the model learns of sandboxes. Pure.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Instant,
+};
+
+use super::{
+    super::{
+        convert,
+        fact::Lookup,
+        view::{PodNetwork, PodView},
+    },
+    Model,
+};
+use crate::{
+    ids::{PodUid, SandboxId},
+    proto::cri,
+};
+
+/// One sandbox.
+#[derive(Debug)]
+pub(super) struct Sandbox {
+    pub(super) view: Arc<PodView>,
+    /// The latest moment for which it is known to exist.
+    pub(super) seen: Instant,
+    state_as_of: Instant,
+}
+
+impl Sandbox {
+    /// Whether it is up, and nobody has said where it is reached.
+    pub(super) fn lacks_address(&self) -> bool {
+        self.view.is_ready && self.view.network == PodNetwork::Unknown
+    }
+}
+
+impl Model {
+    pub(super) fn sandbox_run(&mut self, id: SandboxId, config: cri::PodSandboxConfig, at: Instant) {
+        if !self.sandboxes.contains_key(&id) && self.sandboxes_as_of.is_some_and(|as_of| as_of > at) {
+            return;
+        }
+        let options = config
+            .linux
+            .as_ref()
+            .and_then(|linux| linux.security_context.as_ref()?.namespace_options.as_ref());
+        let is_host = options.is_some_and(|options| options.network == cri::NamespaceMode::Node as i32);
+        let network = if is_host { PodNetwork::Host } else { PodNetwork::Unknown };
+        let view = pod_view(id.clone(), config.metadata, true, network, config.labels, config.annotations);
+        self.put_sandbox(view, at);
+        self.ask_for_address(id);
+    }
+
+    /// A client stopped it, and the runtime its containers with it.
+    pub(super) fn sandbox_stopped(&mut self, id: &SandboxId, at: Instant) {
+        if !self.sandboxes.contains_key(id) {
+            return self.mentioned(id.as_str(), at);
+        }
+        self.sandbox_exited(id, at);
+        for container in self.containers_of(id) {
+            self.container_stopped(&container, at);
+        }
+    }
+
+    /// Its own process ended. Its containers may run on.
+    pub(super) fn sandbox_exited(&mut self, id: &SandboxId, at: Instant) {
+        let Some(sandbox) = self.sandboxes.get_mut(id) else { return };
+        if sandbox.state_as_of > at {
+            return;
+        }
+        sandbox.state_as_of = at;
+        if sandbox.view.is_ready {
+            Arc::make_mut(&mut sandbox.view).is_ready = false;
+            self.dirty.extend(self.containers_of(id));
+        }
+    }
+
+    pub(super) fn sandbox_removed(&mut self, id: &SandboxId, at: Instant) {
+        self.removed.note(id.as_str(), at);
+        self.sandboxes.remove(id);
+        for container in self.containers_of(id) {
+            self.container_removed(&container, at);
+        }
+    }
+
+    pub(super) fn sandboxes_listed(&mut self, items: Vec<cri::PodSandbox>, sent: Instant) {
+        self.removed.forget_before(sent);
+        self.sandboxes_as_of = self.sandboxes_as_of.max(Some(sent));
+        let listed: BTreeSet<&str> = items.iter().map(|item| item.id.as_str()).collect();
+        let is_gone =
+            |id: &SandboxId, sandbox: &Sandbox| sandbox.seen < sent && !listed.contains(id.as_str());
+        let gone: Vec<_> = self
+            .sandboxes
+            .iter()
+            .filter(|(id, sandbox)| is_gone(id, sandbox))
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in gone {
+            self.sandbox_removed(&id, sent);
+        }
+        for item in items {
+            let is_ready = item.state == cri::PodSandboxState::SandboxReady as i32;
+            let id = SandboxId::from(item.id);
+            let network = PodNetwork::Unknown;
+            let view = pod_view(id.clone(), item.metadata, is_ready, network, item.labels, item.annotations);
+            self.put_sandbox(view, sent);
+            // No list says where a pod is reached.
+            self.ask_for_address(id);
+        }
+    }
+
+    /// An address that the runtime does not have now is asked for again with the next list, not at once.
+    pub(super) fn sandbox_reported(&mut self, status: cri::PodSandboxStatus, sent: Instant) {
+        let network = convert::network(&status);
+        let is_ready = status.state == cri::PodSandboxState::SandboxReady as i32;
+        let id = SandboxId::from(status.id);
+        if !self.sandboxes.contains_key(&id) && self.sandboxes_as_of.is_some_and(|as_of| as_of > sent) {
+            return self.mentioned(id.as_str(), sent);
+        }
+        self.put_sandbox(
+            pod_view(id, status.metadata, is_ready, network, status.labels, status.annotations),
+            sent,
+        );
+    }
+
+    /// Nobody has told of a container's sandbox yet.
+    pub(super) fn explain_sandbox(&mut self, id: &SandboxId) {
+        if !self.sandboxes.contains_key(id) {
+            self.lookups.insert(Lookup::Sandbox(id.clone()));
+        }
+    }
+
+    /// Adds or refreshes a sandbox; its network is kept where the new report knows less, its state where it is older.
+    fn put_sandbox(&mut self, mut view: PodView, at: Instant) {
+        if self.removed.is_since(view.sandbox_id.as_str(), at) {
+            return;
+        }
+        let id = view.sandbox_id.clone();
+        let (mut seen, mut state_as_of) = (at, at);
+        let known = self.sandboxes.get(&id);
+        if let Some(known) = known {
+            if view.network == PodNetwork::Unknown {
+                view.network = known.view.network.clone();
+            }
+            if known.state_as_of > at {
+                view.is_ready = known.view.is_ready;
+                state_as_of = known.state_as_of;
+            }
+            seen = seen.max(known.seen);
+        }
+        if known.is_none_or(|known| *known.view != view) {
+            self.dirty.extend(self.containers_of(&id));
+        }
+        self.sandboxes.insert(id, Sandbox { view: Arc::new(view), seen, state_as_of });
+    }
+
+    fn ask_for_address(&mut self, id: SandboxId) {
+        if self.sandboxes.get(&id).is_some_and(Sandbox::lacks_address) {
+            self.lookups.insert(Lookup::Sandbox(id));
+        }
+    }
+}
+
+fn pod_view(
+    sandbox_id: SandboxId,
+    metadata: Option<cri::PodSandboxMetadata>,
+    is_ready: bool,
+    network: PodNetwork,
+    labels: HashMap<String, String>,
+    annotations: HashMap<String, String>,
+) -> PodView {
+    let metadata = metadata.unwrap_or_default();
+    PodView {
+        sandbox_id,
+        uid: PodUid::from(metadata.uid),
+        name: metadata.name.into(),
+        namespace: metadata.namespace.into(),
+        attempt: metadata.attempt,
+        is_ready,
+        network,
+        labels: labels.into_iter().collect(),
+        annotations: annotations.into_iter().collect(),
+    }
+}

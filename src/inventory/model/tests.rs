@@ -1,0 +1,166 @@
+//! The rules of the model, each as a short story, and then any story at all.
+
+mod scenarios;
+mod simulation;
+
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+
+use super::*;
+use crate::proto::cri;
+
+/// A model, and moments to tell it of.
+struct Rig {
+    model: Model,
+    start: Instant,
+}
+
+impl Rig {
+    fn new() -> Self {
+        Self { model: Model::default(), start: crate::clock::now() }
+    }
+
+    /// As many milliseconds after the start.
+    fn at(&self, millis: u64) -> Instant {
+        self.start + Duration::from_millis(millis)
+    }
+
+    fn apply(&mut self, at: u64, fact: Fact) {
+        self.model.apply(fact, self.at(at));
+    }
+
+    /// What is to be asked, in words: `container c`.
+    fn lookups(&mut self) -> Vec<String> {
+        let lookups = self.model.take_lookups();
+        lookups
+            .iter()
+            .map(|lookup| match lookup {
+                Lookup::List => "list".to_owned(),
+                Lookup::Sandbox(id) => format!("sandbox {id}"),
+                Lookup::Container(id) => format!("container {id}"),
+                Lookup::ContainerAgain(id) => format!("again {id}"),
+                Lookup::Unexplained(id) => format!("what is {id}"),
+            })
+            .collect()
+    }
+
+    /// What changed, in words: `c running`, `c gone`.
+    fn changes(&mut self) -> Vec<String> {
+        let changes = self.model.take_changes();
+        changes
+            .iter()
+            .map(|change| match change {
+                Change::Container(view) => format!("{} {}", view.id, word(view.state)),
+                Change::ContainerGone(id) => format!("{id} gone"),
+                Change::ContainerStopping(id) => format!("{id} stopping"),
+                Change::ContainerStopFailed(id) => format!("{id} stop failed"),
+                Change::PodStopping(id) => format!("pod {id} stopping"),
+                Change::PodStopFailed(id) => format!("pod {id} stop failed"),
+            })
+            .collect()
+    }
+
+    /// What there is, in words, whether it was told or not.
+    fn containers(&self) -> Vec<String> {
+        let mut all: Vec<_> =
+            self.model.containers.iter().map(|(id, known)| format!("{id} {}", word(known.state))).collect();
+        all.sort();
+        all
+    }
+}
+
+fn word(state: ContainerState) -> String {
+    match state {
+        ContainerState::Created => "created".to_owned(),
+        ContainerState::Running => "running".to_owned(),
+        ContainerState::Exited { exit_code: Some(code) } => format!("exited {code}"),
+        ContainerState::Exited { exit_code: None } => "exited".to_owned(),
+        ContainerState::Unknown => "unknown".to_owned(),
+    }
+}
+
+fn metadata(id: &str) -> Option<cri::PodSandboxMetadata> {
+    Some(cri::PodSandboxMetadata {
+        name: id.into(),
+        uid: format!("uid-{id}"),
+        namespace: "default".into(),
+        attempt: 0,
+    })
+}
+
+fn run(id: &str) -> Fact {
+    let config = cri::PodSandboxConfig { metadata: metadata(id), ..Default::default() };
+    Fact::SandboxRun { id: id.into(), config: Box::new(config) }
+}
+
+fn create(id: &str, sandbox: &str) -> Fact {
+    let request = cri::CreateContainerRequest {
+        pod_sandbox_id: sandbox.into(),
+        config: Some(cri::ContainerConfig {
+            metadata: Some(cri::ContainerMetadata { name: "app".into(), attempt: 0 }),
+            ..Default::default()
+        }),
+        sandbox_config: None,
+    };
+    Fact::ContainerCreated { id: id.into(), request: Box::new(request) }
+}
+
+fn started(id: &str) -> Fact {
+    Fact::ContainerStarted(id.into())
+}
+
+fn exited(id: &str, code: i32) -> Fact {
+    Fact::ContainerExited { id: id.into(), exit_code: Some(code) }
+}
+
+fn item(id: &str, sandbox: &str, state: cri::ContainerState) -> cri::Container {
+    cri::Container {
+        id: id.into(),
+        pod_sandbox_id: sandbox.into(),
+        metadata: Some(cri::ContainerMetadata { name: "app".into(), attempt: 0 }),
+        state: state.into(),
+        created_at: 1,
+        ..Default::default()
+    }
+}
+
+fn containers<const N: usize>(items: [(&str, &str, cri::ContainerState); N]) -> Fact {
+    Fact::ContainersListed(items.map(|(id, sandbox, state)| item(id, sandbox, state)).into())
+}
+
+fn sandbox_item(id: &str, is_ready: bool) -> cri::PodSandbox {
+    let state =
+        if is_ready { cri::PodSandboxState::SandboxReady } else { cri::PodSandboxState::SandboxNotready };
+    cri::PodSandbox { id: id.into(), metadata: metadata(id), state: state.into(), ..Default::default() }
+}
+
+fn sandboxes<const N: usize>(ids: [&str; N]) -> Fact {
+    Fact::SandboxesListed(ids.map(|id| sandbox_item(id, true)).into())
+}
+
+/// A sandbox's status with this address.
+fn pod(id: &str, ip: &str) -> Fact {
+    Fact::SandboxReported(Box::new(cri::PodSandboxStatus {
+        id: id.into(),
+        metadata: metadata(id),
+        network: Some(cri::PodSandboxNetworkStatus { ip: ip.into(), additional_ips: vec![] }),
+        ..Default::default()
+    }))
+}
+
+/// A container's verbose status.
+fn status(id: &str, state: cri::ContainerState, started_at: i64, exit_code: i32) -> Fact {
+    Fact::ContainerReported(Box::new(cri::ContainerStatusResponse {
+        status: Some(cri::ContainerStatus {
+            id: id.into(),
+            state: state.into(),
+            created_at: 1,
+            started_at,
+            exit_code,
+            ..Default::default()
+        }),
+        info: HashMap::from([("info".to_owned(), r#"{"config":{"envs":[]}}"#.to_owned())]),
+    }))
+}

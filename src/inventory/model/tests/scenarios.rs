@@ -1,0 +1,473 @@
+//! One story a test: what was learnt in what order, and what came of it.
+
+use cri::ContainerState::{ContainerCreated, ContainerExited, ContainerRunning, ContainerUnknown};
+
+use super::{super::super::view::PodNetwork, *};
+
+/// A running container `c` in the pod `s`, all of it told at 0, nothing left to ask.
+fn running() -> Rig {
+    let mut rig = Rig::new();
+    rig.apply(0, sandboxes(["s"]));
+    rig.apply(0, containers([("c", "s", ContainerRunning)]));
+    rig.apply(0, pod("s", "10.0.0.1"));
+    rig.apply(0, status("c", ContainerRunning, 5, 0));
+    assert_eq!(rig.changes(), ["c running"]);
+    rig.lookups();
+    rig
+}
+
+#[test]
+fn a_list_sent_before_a_creation_was_seen_does_not_remove_it() {
+    let mut rig = Rig::new();
+    rig.apply(10, run("s"));
+    rig.apply(20, create("c", "s"));
+    rig.apply(5, sandboxes([]));
+    rig.apply(15, containers([]));
+    assert_eq!(rig.changes(), ["c created"]);
+    rig.apply(20, containers([]));
+    assert_eq!(rig.containers(), ["c created"], "a list of the same moment says nothing either");
+}
+
+#[test]
+fn a_list_sent_after_the_last_sight_of_a_container_removes_it() {
+    let mut rig = running();
+    rig.apply(10, containers([]));
+    assert_eq!(rig.changes(), ["c gone"]);
+}
+
+#[test]
+fn whatever_was_seen_of_a_container_protects_it_from_older_lists() {
+    let sights: [fn() -> Fact; 4] = [
+        || started("c"),
+        || exited("c", 0),
+        || status("c", ContainerRunning, 5, 0),
+        || containers([("c", "s", ContainerRunning)]),
+    ];
+    for sight in sights {
+        let mut rig = running();
+        rig.apply(20, sight());
+        rig.apply(15, containers([]));
+        assert_eq!(rig.containers().len(), 1, "{:?}", sight());
+    }
+}
+
+#[test]
+fn a_list_sent_before_a_removal_was_seen_does_not_bring_it_back() {
+    let mut rig = running();
+    rig.apply(20, Fact::ContainerRemoved("c".into()));
+    rig.apply(30, Fact::SandboxRemoved("s".into()));
+    rig.apply(10, sandboxes(["s"]));
+    rig.apply(10, containers([("c", "s", ContainerRunning)]));
+    rig.apply(10, status("c", ContainerRunning, 5, 0));
+    rig.apply(10, pod("s", "10.0.0.1"));
+    assert_eq!((rig.changes(), rig.containers()), (vec!["c gone".to_owned()], vec![]));
+    assert!(rig.model.sandboxes.is_empty());
+    assert_eq!(rig.lookups(), [""; 0]);
+}
+
+#[test]
+fn an_older_removal_does_not_forget_a_newer_one() {
+    let mut rig = running();
+    rig.apply(30, Fact::ContainerRemoved("c".into()));
+    rig.apply(10, Fact::NotFound("c".into()));
+    rig.apply(5, Fact::ContainerRemoved("c".into()));
+    rig.apply(20, containers([("c", "s", ContainerRunning)]));
+    assert_eq!(rig.containers(), [""; 0]);
+}
+
+#[test]
+fn a_removal_that_is_seen_before_the_creation_wins() {
+    let mut rig = Rig::new();
+    rig.apply(0, run("s"));
+    rig.apply(20, Fact::ContainerRemoved("c".into()));
+    rig.apply(10, create("c", "s"));
+    rig.apply(20, Fact::SandboxRemoved("s".into()));
+    rig.apply(15, create("d", "s"));
+    rig.apply(15, containers([("e", "s", ContainerRunning)]));
+    assert_eq!((rig.changes(), rig.containers()), (vec![], vec![]));
+}
+
+#[test]
+fn what_is_older_than_the_last_list_and_was_not_on_it_is_gone_or_asked_for() {
+    let mut rig = Rig::new();
+    rig.apply(20, sandboxes([]));
+    rig.apply(20, containers([]));
+    rig.apply(10, run("s"));
+    rig.apply(10, create("c", "s"));
+    assert_eq!((rig.model.census(), rig.lookups()), (Census::default(), vec![]));
+    rig.apply(10, pod("t", "10.0.0.1"));
+    assert_eq!(rig.lookups(), ["what is t"], "it may have come after the list was made");
+    rig.apply(30, pod("t", "10.0.0.1"));
+    assert_eq!(rig.model.census().pods, 1);
+}
+
+#[test]
+fn a_containers_life_goes_one_way() {
+    let reports: [fn() -> Fact; 5] = [
+        || create("c", "s"),
+        || started("c"),
+        || containers([("c", "s", ContainerCreated)]),
+        || containers([("c", "s", ContainerRunning)]),
+        || status("c", ContainerRunning, 5, 0),
+    ];
+    for report in reports {
+        for at in [10, 30] {
+            let mut rig = running();
+            rig.apply(20, exited("c", 3));
+            rig.apply(at, report());
+            assert_eq!(rig.containers(), ["c exited 3"], "{:?} at {at}", report());
+        }
+    }
+}
+
+#[test]
+fn an_exit_code_that_comes_later_completes_what_was_told() {
+    let mut rig = running();
+    rig.apply(20, Fact::ContainerStopped("c".into()));
+    assert_eq!((rig.changes(), rig.lookups()), (vec!["c exited".to_owned()], vec!["container c".to_owned()]));
+    rig.apply(25, status("c", ContainerExited, 5, 137));
+    assert_eq!((rig.changes(), rig.lookups()), (vec!["c exited 137".to_owned()], vec![]));
+}
+
+#[test]
+fn what_the_runtime_could_not_tell_it_tells_again() {
+    let mut rig = running();
+    rig.apply(20, containers([("c", "s", ContainerUnknown)]));
+    assert_eq!(rig.changes(), ["c unknown"]);
+    rig.apply(10, containers([("c", "s", ContainerRunning)]));
+    assert_eq!(rig.containers(), ["c unknown"], "an older list knows no better");
+    rig.apply(30, containers([("c", "s", ContainerRunning)]));
+    assert_eq!(rig.changes(), ["c running"]);
+    rig.apply(35, exited("c", 0));
+    rig.apply(40, containers([("c", "s", ContainerUnknown)]));
+    assert_eq!(rig.containers(), ["c exited 0"]);
+}
+
+#[test]
+fn an_id_that_nobody_explained_is_looked_up() {
+    let facts: [fn() -> Fact; 7] = [
+        || Fact::Mentioned("c".into()),
+        || started("c"),
+        || exited("c", 0),
+        || Fact::ContainerStopped("c".into()),
+        || Fact::SandboxStopped("c".into()),
+        || Fact::ContainerExited { id: "c".into(), exit_code: None },
+        || Fact::ContainerCreated { id: "c".into(), request: Box::default() },
+    ];
+    for fact in facts {
+        let mut rig = Rig::new();
+        rig.apply(0, fact());
+        assert_eq!(rig.lookups(), ["what is c"], "{:?}", fact());
+        rig.apply(1, status("c", ContainerRunning, 5, 0));
+        assert_eq!(rig.lookups(), ["list"], "only the list tells its sandbox");
+    }
+}
+
+#[test]
+fn what_is_known_or_removed_is_not_looked_up() {
+    let mut rig = running();
+    rig.apply(20, Fact::ContainerRemoved("x".into()));
+    for id in ["c", "s", "x", ""] {
+        rig.apply(10, Fact::Mentioned(id.into()));
+    }
+    assert_eq!(rig.lookups(), [""; 0]);
+}
+
+#[test]
+fn a_container_is_told_when_its_pod_is_known_whichever_comes_first() {
+    let mut rig = Rig::new();
+    rig.apply(10, create("c", "s"));
+    assert_eq!((rig.changes(), rig.lookups()), (vec![], vec!["sandbox s".to_owned()]));
+    rig.apply(11, pod("s", "10.0.0.1"));
+    assert_eq!(rig.changes(), ["c created"]);
+    let pod = rig.model.whereabouts(&"c".into()).unwrap().1;
+    assert_eq!((&*pod.name, pod.uid.as_str()), ("s", "uid-s"));
+}
+
+#[test]
+fn a_pod_that_could_not_be_looked_up_is_asked_for_with_the_next_list() {
+    let mut rig = Rig::new();
+    rig.apply(10, containers([("c", "s", ContainerCreated)]));
+    rig.lookups();
+    rig.apply(20, containers([("c", "s", ContainerCreated)]));
+    assert_eq!(rig.lookups(), ["sandbox s", "container c"]);
+}
+
+#[test]
+fn stopping_a_pod_ends_its_containers_that_ran_and_leaves_those_that_did_not() {
+    let mut rig = running();
+    rig.apply(5, create("d", "s"));
+    rig.apply(20, Fact::SandboxStopping("s".into()));
+    rig.apply(30, Fact::SandboxStopped("s".into()));
+    assert_eq!(rig.changes(), ["d created", "pod s stopping", "c exited", "d created"]);
+    assert_eq!(rig.lookups(), ["container c", "container d"]);
+    assert!(!rig.model.pod(&"s".into()).unwrap().is_ready);
+    rig.apply(40, Fact::SandboxRemoved("s".into()));
+    assert_eq!((rig.changes().len(), rig.model.census()), (2, Census::default()));
+}
+
+#[test]
+fn stopping_a_container_that_never_ran_does_not_keep_it_from_being_started() {
+    let mut rig = Rig::new();
+    rig.apply(0, run("s"));
+    rig.apply(1, create("c", "s"));
+    rig.apply(2, Fact::ContainerStopped("c".into()));
+    assert_eq!(rig.containers(), ["c created"]);
+    rig.apply(3, started("c"));
+    assert_eq!(rig.containers(), ["c running"]);
+}
+
+#[test]
+fn an_end_that_was_only_concluded_from_a_stop_is_taken_back_by_a_newer_report() {
+    let mut rig = running();
+    rig.apply(20, Fact::ContainerStopped("c".into()));
+    rig.apply(15, containers([("c", "s", ContainerRunning)]));
+    rig.apply(15, status("c", ContainerRunning, 5, 0));
+    rig.apply(30, started("c"));
+    assert_eq!(rig.containers(), ["c exited"]);
+    rig.apply(25, status("c", ContainerRunning, 5, 0));
+    assert_eq!(rig.containers(), ["c running"]);
+    rig.apply(20, Fact::ContainerStopped("c".into()));
+    assert_eq!(rig.containers(), ["c running"], "a stop says nothing of what was seen since");
+}
+
+#[test]
+fn a_pod_whose_own_process_died_is_not_ready_and_its_containers_run_on() {
+    let mut rig = running();
+    rig.apply(20, Fact::SandboxExited("s".into()));
+    assert_eq!(
+        (rig.changes(), rig.containers()),
+        (vec!["c running".to_owned()], vec!["c running".to_owned()])
+    );
+    rig.apply(10, sandboxes(["s"]));
+    assert!(!rig.model.pod(&"s".into()).unwrap().is_ready, "an older list does not raise it");
+    rig.apply(30, exited("c", 0));
+    assert_eq!(rig.changes(), ["c exited 0"]);
+}
+
+#[test]
+fn a_list_without_its_pod_removes_a_container_with_it() {
+    let mut rig = running();
+    rig.apply(20, sandboxes([]));
+    assert_eq!(rig.changes(), ["c gone"]);
+    rig.apply(15, containers([("c", "s", ContainerRunning)]));
+    assert_eq!(rig.containers(), [""; 0]);
+}
+
+#[test]
+fn a_view_is_told_only_when_it_changed() {
+    let mut rig = running();
+    for at in [10, 20, 30] {
+        rig.apply(at, sandboxes(["s"]));
+        rig.apply(at, containers([("c", "s", ContainerRunning)]));
+        rig.apply(at, status("c", ContainerRunning, 5, 0));
+        rig.apply(at, pod("s", "10.0.0.1"));
+        assert_eq!((rig.changes(), rig.lookups()), (vec![], vec![]));
+    }
+    rig.apply(40, pod("s", "10.0.0.2"));
+    assert_eq!(rig.changes(), ["c running"]);
+}
+
+#[test]
+fn a_container_is_told_to_run_only_when_its_start_and_environment_are_known() {
+    let mut rig = Rig::new();
+    rig.apply(0, pod("s", "10.0.0.1"));
+    rig.apply(10, create("c", "s"));
+    assert_eq!(rig.changes(), ["c created"]);
+    rig.apply(20, started("c"));
+    assert_eq!((rig.changes(), rig.lookups()), (vec![], vec!["container c".to_owned()]));
+    rig.apply(21, status("c", ContainerRunning, 20, 0));
+    assert_eq!(rig.changes(), ["c running"]);
+}
+
+#[test]
+fn a_runtime_that_does_not_tell_the_environment_keeps_no_container_untold() {
+    let mut rig = Rig::new();
+    rig.apply(0, sandboxes(["s"]));
+    rig.apply(0, containers([("c", "s", ContainerRunning)]));
+    let Fact::ContainerReported(mut answer) = status("c", ContainerRunning, 5, 0) else { unreachable!() };
+    answer.info.clear();
+    rig.apply(1, Fact::ContainerReported(answer));
+    let Some(Change::Container(view)) = rig.model.take_changes().pop() else { panic!("not told") };
+    assert_eq!((view.state, view.env.clone()), (ContainerState::Running, None));
+}
+
+#[test]
+fn a_status_that_was_not_to_be_had_is_asked_for_with_each_list() {
+    let mut rig = Rig::new();
+    rig.apply(0, pod("s", "10.0.0.1"));
+    for at in [10, 20, 30] {
+        rig.apply(at, containers([("c", "s", ContainerRunning)]));
+        assert_eq!((rig.changes(), rig.lookups()), (vec![], vec!["container c".to_owned()]));
+    }
+    rig.apply(31, status("c", ContainerRunning, 20, 0));
+    assert_eq!(rig.changes(), ["c running"]);
+    rig.apply(40, Fact::ContainerStopped("c".into()));
+    rig.lookups();
+    rig.apply(50, containers([("c", "s", ContainerExited)]));
+    assert_eq!(rig.lookups(), ["container c"], "its exit code is still wanted");
+}
+
+#[test]
+fn a_status_that_lags_behind_a_start_is_asked_for_again_five_times_until_the_next_list() {
+    let mut rig = Rig::new();
+    rig.apply(0, pod("s", "10.0.0.1"));
+    rig.apply(10, create("c", "s"));
+    rig.apply(20, started("c"));
+    assert_eq!(rig.lookups(), ["container c"]);
+    for again in 0..5 {
+        rig.apply(21 + again, status("c", ContainerCreated, 0, 0));
+        assert_eq!(rig.lookups(), ["again c"]);
+    }
+    rig.apply(27, status("c", ContainerCreated, 0, 0));
+    assert_eq!((rig.lookups(), rig.containers()), (vec![], vec!["c running".to_owned()]));
+    rig.apply(30, containers([("c", "s", ContainerRunning)]));
+    assert_eq!(rig.lookups(), ["container c"]);
+}
+
+#[test]
+fn an_adopted_container_is_told_with_its_pod_start_and_environment() {
+    let mut rig = Rig::new();
+    rig.apply(0, sandboxes(["s"]));
+    rig.apply(0, containers([("c", "s", ContainerRunning)]));
+    assert_eq!(
+        (rig.changes(), rig.lookups()),
+        (vec![], vec!["sandbox s".to_owned(), "container c".to_owned()])
+    );
+    rig.apply(1, pod("s", "10.0.0.1"));
+    rig.apply(1, status("c", ContainerRunning, 5, 0));
+    let [Change::Container(view)] = &rig.model.take_changes()[..] else { panic!("not told once") };
+    assert!(view.started_at.is_some() && view.created_at.is_some() && view.env.is_some());
+    assert_eq!(view.pod.network, PodNetwork::Pod(vec!["10.0.0.1".parse().unwrap()]));
+}
+
+#[test]
+fn two_sandboxes_of_one_pod_are_two() {
+    let mut rig = Rig::new();
+    for (id, attempt) in [("s0", 0), ("s1", 1)] {
+        let metadata =
+            cri::PodSandboxMetadata { name: "web".into(), uid: "u".into(), namespace: "d".into(), attempt };
+        let config = cri::PodSandboxConfig { metadata: Some(metadata), ..Default::default() };
+        rig.apply(0, Fact::SandboxRun { id: id.into(), config: Box::new(config) });
+    }
+    rig.apply(1, create("c0", "s0"));
+    rig.apply(2, create("c1", "s1"));
+    rig.changes();
+    rig.apply(3, Fact::SandboxRemoved("s0".into()));
+    assert_eq!(
+        (rig.changes(), rig.containers()),
+        (vec!["c0 gone".to_owned()], vec!["c1 created".to_owned()])
+    );
+    assert_eq!(rig.model.whereabouts(&"c1".into()).unwrap().1.attempt, 1);
+}
+
+#[test]
+fn a_pod_in_the_nodes_network_has_no_address_to_ask_for() {
+    let mut rig = Rig::new();
+    let options = cri::NamespaceOption { network: cri::NamespaceMode::Node.into(), ..Default::default() };
+    let context = cri::LinuxSandboxSecurityContext { namespace_options: Some(options) };
+    let linux = cri::LinuxPodSandboxConfig { security_context: Some(context), ..Default::default() };
+    let config = cri::PodSandboxConfig { metadata: metadata("s"), linux: Some(linux), ..Default::default() };
+    rig.apply(0, Fact::SandboxRun { id: "s".into(), config: Box::new(config) });
+    rig.apply(1, sandboxes(["s"]));
+    assert_eq!(rig.lookups(), [""; 0]);
+    assert_eq!(rig.model.pod(&"s".into()).unwrap().network, PodNetwork::Host);
+}
+
+#[test]
+fn a_pod_without_an_address_is_asked_for_with_each_list_and_not_in_between() {
+    let mut rig = Rig::new();
+    rig.apply(0, run("s"));
+    assert_eq!(rig.lookups(), ["sandbox s"]);
+    rig.apply(1, pod("s", ""));
+    assert_eq!(rig.lookups(), [""; 0]);
+    rig.apply(10, sandboxes(["s"]));
+    assert_eq!(rig.lookups(), ["sandbox s"]);
+    rig.apply(11, pod("s", "10.0.0.1"));
+    rig.apply(20, sandboxes(["s"]));
+    assert_eq!(rig.lookups(), [""; 0]);
+    let known = rig.model.pod(&"s".into()).unwrap();
+    assert_eq!(
+        known.network,
+        PodNetwork::Pod(vec!["10.0.0.1".parse().unwrap()]),
+        "a list takes no address away"
+    );
+}
+
+#[test]
+fn a_pod_that_was_seen_half_made_is_looked_at_again_when_something_of_it_starts() {
+    let half_made = || Fact::SandboxesListed(vec![sandbox_item("s", false)]);
+    let mut rig = Rig::new();
+    rig.apply(0, half_made());
+    rig.apply(1, Fact::Mentioned("s".into()));
+    assert_eq!(rig.lookups(), ["sandbox s"]);
+    rig.apply(2, create("c", "s"));
+    rig.apply(3, started("c"));
+    assert_eq!(rig.lookups(), ["sandbox s", "container c"]);
+}
+
+#[test]
+fn what_is_told_keeps_its_order() {
+    let mut rig = Rig::new();
+    rig.apply(0, run("s"));
+    rig.apply(1, create("c", "s"));
+    rig.apply(2, Fact::ContainerStopping("c".into()));
+    rig.apply(3, Fact::ContainerStopFailed("c".into()));
+    rig.apply(4, Fact::SandboxStopping("s".into()));
+    rig.apply(5, Fact::SandboxStopFailed("s".into()));
+    rig.apply(6, Fact::ContainerRemoved("c".into()));
+    assert_eq!(
+        rig.changes(),
+        ["c created", "c stopping", "c stop failed", "pod s stopping", "pod s stop failed", "c gone"]
+    );
+}
+
+#[test]
+fn what_was_never_told_is_not_told_to_be_gone() {
+    let mut rig = Rig::new();
+    rig.apply(0, containers([("c", "s", ContainerRunning)]));
+    rig.apply(1, Fact::ContainerRemoved("c".into()));
+    assert_eq!(rig.changes(), [""; 0]);
+}
+
+#[test]
+fn clients_may_name_things_by_the_unique_beginning_of_their_ids() {
+    let mut rig = Rig::new();
+    rig.apply(0, sandboxes(["abc123"]));
+    rig.apply(0, containers([("cde456", "abc123", ContainerCreated), ("cxx", "abc123", ContainerCreated)]));
+    rig.lookups();
+    rig.changes();
+    rig.apply(1, create("new", "abc"));
+    rig.apply(2, started("cd"));
+    rig.apply(3, Fact::ContainerStopping("cde".into()));
+    rig.apply(4, Fact::Mentioned("cde4".into()));
+    assert_eq!(rig.changes(), ["cxx created", "new created", "cde456 stopping"][1..]);
+    assert_eq!(rig.lookups(), ["container cde456"]);
+    rig.apply(5, Fact::Mentioned("c".into()));
+    assert_eq!(rig.lookups(), ["what is c"], "the beginning of two is nobody's name");
+    rig.apply(6, Fact::ContainerRemoved("cde".into()));
+    rig.apply(7, Fact::SandboxStopped("a".into()));
+    assert_eq!(rig.containers(), ["cxx created", "new created"]);
+    assert!(!rig.model.pod(&"abc123".into()).unwrap().is_ready);
+}
+
+#[test]
+fn a_list_mends_a_sandbox_that_was_named_by_a_beginning_unknown_then() {
+    let mut rig = Rig::new();
+    rig.apply(0, create("c", "ab"));
+    rig.apply(1, pod("abc", "10.0.0.1"));
+    assert_eq!(rig.changes(), [""; 0]);
+    rig.apply(2, containers([("c", "abc", ContainerCreated)]));
+    assert_eq!(rig.changes(), ["c created"]);
+}
+
+#[test]
+fn what_the_runtime_does_not_find_is_gone_unless_it_was_seen_since() {
+    let mut rig = running();
+    rig.apply(20, exited("c", 0));
+    rig.apply(15, Fact::NotFound("c".into()));
+    assert_eq!(rig.containers(), ["c exited 0"]);
+    rig.apply(25, Fact::NotFound("c".into()));
+    rig.apply(25, Fact::NotFound("s".into()));
+    assert_eq!(rig.model.census(), Census::default());
+}

@@ -1,0 +1,520 @@
+//! Any story at all: a runtime whose truth is known, calls through the relay and past it, and everything that tells of
+//! them late, out of order, or not at all. In the end the model holds exactly the truth.
+//!
+//! What is kept as in life: taps tell in order, events tell in order with the moment of their arrival, one list is
+//! under way at a time, and ids are never used twice.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use proptest::{prelude::*, sample::Index};
+
+use super::{super::super::view::PodNetwork, *};
+
+/// One step of a story. The indices choose among what there is at that moment.
+#[derive(Clone, Debug)]
+enum Step {
+    RunPod {
+        relayed: bool,
+    },
+    KillPause(Index),
+    StopPod {
+        of: Index,
+        relayed: bool,
+    },
+    RemovePod {
+        of: Index,
+        relayed: bool,
+    },
+    Create {
+        of: Index,
+        relayed: bool,
+    },
+    Start {
+        of: Index,
+        relayed: bool,
+    },
+    Exit {
+        of: Index,
+        code: i32,
+    },
+    Stop {
+        of: Index,
+        relayed: bool,
+    },
+    Remove {
+        of: Index,
+        relayed: bool,
+    },
+    /// The oldest observation of a tap arrives.
+    TapArrives,
+    /// The oldest event arrives, or is lost.
+    EventArrives {
+        is_lost: bool,
+    },
+    SendList,
+    AnswerList,
+    ListArrives {
+        is_lost: bool,
+    },
+    /// The model's wishes are sent.
+    SendLookups,
+    AnswerLookup(Index),
+    LookupArrives {
+        which: Index,
+        is_lost: bool,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct TrueContainer {
+    sandbox: String,
+    state: ContainerState,
+}
+
+/// A lookup under way.
+#[derive(Debug)]
+struct Asked {
+    lookup: Lookup,
+    sent: Instant,
+    answer: Option<Option<Fact>>,
+}
+
+/// The lists under way: sent, and, once the runtime handled them, what they say.
+#[derive(Debug)]
+struct List {
+    sent: Instant,
+    answer: Option<[Fact; 2]>,
+}
+
+struct World {
+    rig: Rig,
+    tick: u64,
+    pods: BTreeMap<String, bool>,
+    containers: BTreeMap<String, TrueContainer>,
+    made: u32,
+    taps: VecDeque<(Fact, Instant)>,
+    events: VecDeque<Fact>,
+    list: Option<List>,
+    asked: Vec<Asked>,
+    /// What a consumer of the changes knows.
+    told: BTreeMap<String, (ContainerState, bool)>,
+    /// Containers whose removal was observed: they never come back.
+    buried: BTreeSet<String>,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            rig: Rig::new(),
+            tick: 0,
+            pods: BTreeMap::new(),
+            containers: BTreeMap::new(),
+            made: 0,
+            taps: VecDeque::new(),
+            events: VecDeque::new(),
+            list: None,
+            asked: Vec::new(),
+            told: BTreeMap::new(),
+            buried: BTreeSet::new(),
+        }
+    }
+
+    fn now(&self) -> Instant {
+        self.rig.at(self.tick)
+    }
+
+    fn fresh(&mut self, kind: &str) -> String {
+        self.made += 1;
+        // No id is the beginning of another one.
+        format!("{kind}{}.", self.made)
+    }
+
+    fn step(&mut self, step: &Step) {
+        self.tick += 1;
+        match *step {
+            Step::RunPod { relayed } => {
+                let id = self.fresh("s");
+                self.pods.insert(id.clone(), true);
+                self.relay(relayed, run(&id));
+                self.events.extend([Fact::Mentioned(id.clone()), Fact::Mentioned(id)]);
+            }
+            Step::KillPause(of) => {
+                if let Some(id) = pick(&self.pods, of)
+                    && self.pods.insert(id.clone(), false) == Some(true)
+                {
+                    self.events.push_back(Fact::SandboxExited(id.as_str().into()));
+                }
+            }
+            Step::StopPod { of, relayed } => {
+                if let Some(id) = pick(&self.pods, of) {
+                    self.relay(relayed, Fact::SandboxStopping(id.as_str().into()));
+                    self.stop_pod(&id);
+                    self.tick += 1;
+                    self.relay(relayed, Fact::SandboxStopped(id.as_str().into()));
+                }
+            }
+            Step::RemovePod { of, relayed } => {
+                if let Some(id) = pick(&self.pods, of) {
+                    self.stop_pod(&id);
+                    let its: Vec<_> = self.containers_of(&id);
+                    its.iter().for_each(|container| self.remove(container));
+                    self.pods.remove(&id);
+                    self.events.push_back(Fact::SandboxRemoved(id.as_str().into()));
+                    self.tick += 1;
+                    self.relay(relayed, Fact::SandboxRemoved(id.as_str().into()));
+                }
+            }
+            Step::Create { of, relayed } => {
+                if let Some(sandbox) = pick(&self.pods, of).filter(|id| self.pods[id]) {
+                    let id = self.fresh("c");
+                    let state = ContainerState::Created;
+                    self.containers.insert(id.clone(), TrueContainer { sandbox: sandbox.clone(), state });
+                    self.events.push_back(Fact::Mentioned(id.clone()));
+                    self.tick += 1;
+                    self.relay(relayed, create(&id, &sandbox));
+                }
+            }
+            Step::Start { of, relayed } => {
+                if let Some(id) = pick(&self.containers, of)
+                    && self.state(&id) == ContainerState::Created
+                    && self.pods[&self.containers[&id].sandbox]
+                {
+                    self.set(&id, ContainerState::Running);
+                    self.events.push_back(started(&id));
+                    self.relay(relayed, started(&id));
+                }
+            }
+            Step::Exit { of, code } => {
+                if let Some(id) = pick(&self.containers, of) {
+                    self.end(&id, code);
+                }
+            }
+            Step::Stop { of, relayed } => {
+                if let Some(id) = pick(&self.containers, of) {
+                    self.relay(relayed, Fact::ContainerStopping(id.as_str().into()));
+                    self.end(&id, 137);
+                    self.tick += 1;
+                    self.relay(relayed, Fact::ContainerStopped(id.as_str().into()));
+                }
+            }
+            Step::Remove { of, relayed } => {
+                if let Some(id) = pick(&self.containers, of) {
+                    self.end(&id, 137);
+                    self.remove(&id);
+                    self.tick += 1;
+                    self.relay(relayed, Fact::ContainerRemoved(id.as_str().into()));
+                }
+            }
+            Step::TapArrives => {
+                if let Some((fact, at)) = self.taps.pop_front() {
+                    self.learn(fact, at);
+                }
+            }
+            Step::EventArrives { is_lost } => {
+                if let Some(fact) = self.events.pop_front().filter(|_| !is_lost) {
+                    self.learn(self.as_known(fact), self.now());
+                }
+            }
+            Step::SendList => {
+                if self.list.is_none() {
+                    self.list = Some(List { sent: self.now(), answer: None });
+                }
+            }
+            Step::AnswerList => {
+                let answer = [self.sandboxes_now(), self.containers_now()];
+                if let Some(list) = &mut self.list {
+                    list.answer.get_or_insert(answer);
+                }
+            }
+            Step::ListArrives { is_lost } => {
+                if self.list.as_ref().is_some_and(|list| is_lost || list.answer.is_some())
+                    && let Some(list) = self.list.take()
+                {
+                    for fact in list.answer.into_iter().flatten().filter(|_| !is_lost) {
+                        self.learn(fact, list.sent);
+                    }
+                }
+            }
+            Step::SendLookups => {
+                let sent = self.now();
+                let lookups = self.rig.model.take_lookups();
+                self.asked.extend(lookups.into_iter().map(|lookup| Asked { lookup, sent, answer: None }));
+            }
+            Step::AnswerLookup(which) => {
+                if !self.asked.is_empty() {
+                    let index = which.index(self.asked.len());
+                    let answer = self.answer(&self.asked[index].lookup);
+                    self.asked[index].answer.get_or_insert(answer);
+                }
+            }
+            Step::LookupArrives { which, is_lost } => {
+                if !self.asked.is_empty() {
+                    let index = which.index(self.asked.len());
+                    if self.asked[index].answer.is_some() {
+                        let Asked { sent, answer, .. } = self.asked.swap_remove(index);
+                        if let Some(fact) = answer.flatten().filter(|_| !is_lost) {
+                            self.learn(fact, sent);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lets the model learn something, and sees that it breaks no rule.
+    fn learn(&mut self, fact: Fact, at: Instant) {
+        let text = format!("{fact:?} as of {:?}", at - self.rig.start);
+        let known = |world: &Self| -> BTreeMap<String, ContainerState> {
+            world.rig.model.containers.iter().map(|(id, known)| (id.to_string(), known.state)).collect()
+        };
+        let before = known(self);
+        let sandboxes_before: Vec<_> = self.rig.model.sandboxes.keys().cloned().collect();
+        if let Fact::ContainerRemoved(id) = &fact {
+            self.buried.insert(id.to_string());
+        }
+        self.rig.model.apply(fact, at);
+        let after = known(self);
+        for (id, state) in &before {
+            if self.containers.contains_key(id) {
+                let now = after.get(id).unwrap_or_else(|| panic!("{id} exists and was removed by {text}"));
+                assert!(!is_back(*state, *now), "{id} went from {state:?} to {now:?} by {text}");
+            }
+        }
+        for id in sandboxes_before.iter().filter(|id| self.pods.contains_key(id.as_str())) {
+            assert!(self.rig.model.sandboxes.contains_key(id), "{id} exists and was removed by {text}");
+        }
+        for id in after.keys() {
+            assert!(!self.buried.contains(id), "{id} was seen to be removed and came back by {text}");
+        }
+        self.hear();
+    }
+
+    /// What a consumer makes of the changes.
+    fn hear(&mut self) {
+        for change in self.rig.model.take_changes() {
+            match change {
+                Change::Container(view) => {
+                    if let Some((before, _)) = self.told.get(view.id.as_str()) {
+                        assert!(!is_back(*before, view.state), "{} was told to go back", view.id);
+                    }
+                    assert!(view.state != ContainerState::Running || view.started_at.is_some());
+                    self.told.insert(view.id.to_string(), (view.state, view.pod.is_ready));
+                }
+                Change::ContainerGone(id) => {
+                    assert!(self.told.remove(id.as_str()).is_some(), "{id} is gone and was never told");
+                }
+                Change::ContainerStopping(_)
+                | Change::ContainerStopFailed(_)
+                | Change::PodStopping(_)
+                | Change::PodStopFailed(_) => {}
+            }
+        }
+    }
+
+    /// Everything that is under way arrives, and then the runtime is asked until nothing is left to ask.
+    fn settle(&mut self) {
+        while !self.taps.is_empty() || !self.events.is_empty() {
+            self.step(&Step::TapArrives);
+            self.step(&Step::EventArrives { is_lost: false });
+        }
+        for is_lost in [true, false] {
+            self.step(&Step::SendList);
+            self.step(&Step::AnswerList);
+            self.step(&Step::ListArrives { is_lost });
+        }
+        for _ in 0..20 {
+            self.step(&Step::SendLookups);
+            let wants_list = self.asked.iter().any(|asked| asked.lookup == Lookup::List);
+            for asked in std::mem::take(&mut self.asked) {
+                let answer = asked.answer.unwrap_or_else(|| self.answer(&asked.lookup));
+                if let Some(fact) = answer {
+                    self.learn(fact, asked.sent);
+                }
+            }
+            if wants_list {
+                self.step(&Step::SendList);
+                self.step(&Step::AnswerList);
+                self.step(&Step::ListArrives { is_lost: false });
+            }
+        }
+        assert_eq!(self.rig.lookups(), [""; 0], "something is asked for ever");
+    }
+
+    /// The model, its census and its consumer hold the truth.
+    fn check(&self) {
+        let truth: BTreeMap<_, _> = self
+            .containers
+            .iter()
+            .map(|(id, one)| (id.clone(), (one.state, self.pods[&one.sandbox])))
+            .collect();
+        assert_eq!(self.told, truth, "what was told is not the truth");
+        let pods: BTreeMap<_, _> = self
+            .rig
+            .model
+            .sandboxes
+            .iter()
+            .map(|(id, known)| (id.to_string(), known.view.is_ready))
+            .collect();
+        assert_eq!(pods, self.pods);
+        for (id, sandbox) in &self.rig.model.sandboxes {
+            assert!(!sandbox.lacks_address(), "{id} has no address");
+        }
+        assert_eq!(self.rig.model.containers.len(), self.containers.len());
+    }
+
+    fn relay(&mut self, relayed: bool, fact: Fact) {
+        if relayed {
+            self.taps.push_back((fact, self.now()));
+        }
+    }
+
+    /// An event is of a sandbox where the model knows one by that id, as in life.
+    fn as_known(&self, fact: Fact) -> Fact {
+        let is_sandbox = |id: &str| self.rig.model.is_sandbox(id);
+        match fact {
+            Fact::SandboxExited(id) if !is_sandbox(id.as_str()) => exited(id.as_str(), 0),
+            Fact::SandboxRemoved(id) if !is_sandbox(id.as_str()) => {
+                Fact::ContainerRemoved(id.as_str().into())
+            }
+            fact => fact,
+        }
+    }
+
+    fn state(&self, id: &str) -> ContainerState {
+        self.containers[id].state
+    }
+
+    fn set(&mut self, id: &str, state: ContainerState) {
+        self.containers.get_mut(id).unwrap().state = state;
+    }
+
+    fn end(&mut self, id: &str, code: i32) {
+        if self.state(id) == ContainerState::Running {
+            self.set(id, ContainerState::Exited { exit_code: Some(code) });
+            self.events.push_back(exited(id, code));
+        }
+    }
+
+    fn remove(&mut self, id: &str) {
+        self.containers.remove(id);
+        self.events.push_back(Fact::ContainerRemoved(id.into()));
+    }
+
+    fn containers_of(&self, sandbox: &str) -> Vec<String> {
+        let of_it = self.containers.iter().filter(|(_, one)| one.sandbox == sandbox);
+        of_it.map(|(id, _)| id.clone()).collect()
+    }
+
+    fn stop_pod(&mut self, id: &str) {
+        for container in self.containers_of(id) {
+            self.end(&container, 137);
+        }
+        if self.pods.insert(id.to_owned(), false) == Some(true) {
+            self.events.push_back(Fact::SandboxExited(id.into()));
+        }
+    }
+
+    fn sandboxes_now(&self) -> Fact {
+        Fact::SandboxesListed(self.pods.iter().map(|(id, is_ready)| sandbox_item(id, *is_ready)).collect())
+    }
+
+    fn containers_now(&self) -> Fact {
+        let items = self.containers.iter().map(|(id, one)| item(id, &one.sandbox, listed(one.state)));
+        Fact::ContainersListed(items.collect())
+    }
+
+    /// What the runtime says now; nothing where the answer is a list, or of no use.
+    fn answer(&self, lookup: &Lookup) -> Option<Fact> {
+        let sandbox = |id: &str| {
+            let is_ready = *self.pods.get(id)?;
+            let Fact::SandboxReported(mut status) = pod(id, if is_ready { "10.0.0.1" } else { "" }) else {
+                return None;
+            };
+            status.state = sandbox_item(id, is_ready).state;
+            Some(Fact::SandboxReported(status))
+        };
+        let container = |id: &str| {
+            let state = self.containers.get(id)?.state;
+            let (started_at, exit_code) = match state {
+                ContainerState::Created | ContainerState::Unknown => (0, 0),
+                ContainerState::Running => (5, 0),
+                ContainerState::Exited { exit_code } => (5, exit_code.unwrap_or_default()),
+            };
+            Some(status(id, listed(state), started_at, exit_code))
+        };
+        match lookup {
+            Lookup::List => None,
+            Lookup::Sandbox(id) => sandbox(id.as_str()).or(Some(Fact::NotFound(id.to_string()))),
+            Lookup::Container(id) | Lookup::ContainerAgain(id) => {
+                container(id.as_str()).or(Some(Fact::NotFound(id.to_string())))
+            }
+            Lookup::Unexplained(id) => container(id).or_else(|| sandbox(id)),
+        }
+    }
+}
+
+fn pick<T>(all: &BTreeMap<String, T>, index: Index) -> Option<String> {
+    (!all.is_empty()).then(|| all.keys().nth(index.index(all.len())).unwrap().clone())
+}
+
+fn listed(state: ContainerState) -> cri::ContainerState {
+    match state {
+        ContainerState::Created => cri::ContainerState::ContainerCreated,
+        ContainerState::Running => cri::ContainerState::ContainerRunning,
+        ContainerState::Exited { .. } => cri::ContainerState::ContainerExited,
+        ContainerState::Unknown => cri::ContainerState::ContainerUnknown,
+    }
+}
+
+/// Whether a life went back. An end that was only concluded may be taken back.
+fn is_back(before: ContainerState, now: ContainerState) -> bool {
+    order(now) < order(before) && before != ContainerState::Exited { exit_code: None }
+}
+
+fn order(state: ContainerState) -> u8 {
+    match state {
+        ContainerState::Unknown | ContainerState::Created => 0,
+        ContainerState::Running => 1,
+        ContainerState::Exited { exit_code: None } => 2,
+        ContainerState::Exited { exit_code: Some(_) } => 3,
+    }
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let of = any::<Index>;
+    let relayed = any::<bool>;
+    let step = prop_oneof![
+        2 => relayed().prop_map(|relayed| Step::RunPod { relayed }),
+        1 => of().prop_map(Step::KillPause),
+        1 => (of(), relayed()).prop_map(|(of, relayed)| Step::StopPod { of, relayed }),
+        1 => (of(), relayed()).prop_map(|(of, relayed)| Step::RemovePod { of, relayed }),
+        4 => (of(), relayed()).prop_map(|(of, relayed)| Step::Create { of, relayed }),
+        4 => (of(), relayed()).prop_map(|(of, relayed)| Step::Start { of, relayed }),
+        2 => (of(), 0..4).prop_map(|(of, code)| Step::Exit { of, code }),
+        1 => (of(), relayed()).prop_map(|(of, relayed)| Step::Stop { of, relayed }),
+        2 => (of(), relayed()).prop_map(|(of, relayed)| Step::Remove { of, relayed }),
+        8 => Just(Step::TapArrives),
+        8 => prop::bool::weighted(0.2).prop_map(|is_lost| Step::EventArrives { is_lost }),
+        3 => Just(Step::SendList),
+        3 => Just(Step::AnswerList),
+        3 => prop::bool::weighted(0.2).prop_map(|is_lost| Step::ListArrives { is_lost }),
+        4 => Just(Step::SendLookups),
+        6 => of().prop_map(Step::AnswerLookup),
+        6 => (of(), prop::bool::weighted(0.2))
+            .prop_map(|(which, is_lost)| Step::LookupArrives { which, is_lost }),
+    ];
+    prop::collection::vec(step, 0..120)
+}
+
+proptest! {
+    #[test]
+    fn whatever_came_late_or_not_at_all_a_last_complete_list_leaves_exactly_the_truth(steps in steps()) {
+        let mut world = World::new();
+        steps.iter().for_each(|step| world.step(step));
+        world.settle();
+        world.check();
+        for sandbox in world.rig.model.sandboxes.values() {
+            prop_assert!(sandbox.view.network != PodNetwork::Host);
+        }
+    }
+}

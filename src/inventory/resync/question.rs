@@ -1,0 +1,73 @@
+//! The questions themselves: a runtime and what is wanted in; facts with the moment of their question out.
+
+use std::time::Instant;
+
+use tonic::{Code, Status};
+
+use super::super::fact::{Fact, Lookup};
+use crate::{clock, runtime::Runtime};
+
+/// What came of a lookup.
+#[derive(Debug)]
+pub(super) enum Reply {
+    /// This, as of when the question was sent.
+    Told(Fact, Instant),
+    /// The runtime knows nothing of that name, or not yet.
+    Unknown,
+    /// No answer was to be had; the next list asks again.
+    Failed,
+}
+
+/// Both complete lists, sandboxes first: a container that is listed has its sandbox there, or it is looked up.
+///
+/// # Errors
+/// What the runtime, or the connection to it, said.
+pub(super) async fn list(runtime: &Runtime) -> Result<Vec<(Fact, Instant)>, Status> {
+    let sent = clock::now();
+    let sandboxes = (Fact::SandboxesListed(runtime.sandboxes().await?), sent);
+    let sent = clock::now();
+    let containers = (Fact::ContainersListed(runtime.containers().await?), sent);
+    Ok(vec![sandboxes, containers])
+}
+
+/// One thing.
+pub(super) async fn look_up(runtime: &Runtime, lookup: &Lookup) -> Reply {
+    let sent = clock::now();
+    let answer = match lookup {
+        Lookup::List => return Reply::Failed,
+        Lookup::Container(id) | Lookup::ContainerAgain(id) => container(runtime, id.as_str()).await,
+        Lookup::Sandbox(id) => sandbox(runtime, id.as_str()).await,
+        Lookup::Unexplained(id) => match container(runtime, id).await {
+            Err(status) if is_unknown(&status) => sandbox(runtime, id).await,
+            answer => answer,
+        },
+    };
+    match (answer, lookup) {
+        (Ok(fact), _) => Reply::Told(fact, sent),
+        (Err(status), Lookup::Container(id) | Lookup::ContainerAgain(id)) if is_unknown(&status) => {
+            Reply::Told(Fact::NotFound(id.to_string()), sent)
+        }
+        (Err(status), Lookup::Sandbox(id)) if is_unknown(&status) => {
+            Reply::Told(Fact::NotFound(id.to_string()), sent)
+        }
+        (Err(status), Lookup::Unexplained(_)) if is_unknown(&status) => Reply::Unknown,
+        (Err(status), lookup) => {
+            tracing::debug!(?lookup, error = status.message(), "status is not to be had");
+            Reply::Failed
+        }
+    }
+}
+
+async fn container(runtime: &Runtime, id: &str) -> Result<Fact, Status> {
+    Ok(Fact::ContainerReported(Box::new(runtime.container_status(id).await?)))
+}
+
+async fn sandbox(runtime: &Runtime, id: &str) -> Result<Fact, Status> {
+    let answer = runtime.sandbox_status(id).await?;
+    Ok(answer.status.map_or(Fact::NotFound(id.to_owned()), |status| Fact::SandboxReported(Box::new(status))))
+}
+
+/// What runtimes say of an id that they do not know.
+fn is_unknown(status: &Status) -> bool {
+    status.code() == Code::NotFound || status.message().contains("not found")
+}

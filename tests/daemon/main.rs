@@ -1,0 +1,27 @@
+//! criprobe as its users run it, in front of the embedded runtime: the binary, real sockets, real processes, and faults
+//! of the runtime on request. Needs no root and no containerd.
+
+#[path = "../support/mod.rs"]
+#[allow(dead_code)]
+mod support;
+
+/// The embedded runtime and a daemon in front of it.
+mod rig;
+
+/// From an annotation to a verdict.
+mod probes;
+
+/// What criprobe knows of pods and containers, however they came and went.
+mod inventory;
+
+/// The runtime goes away, comes back, hangs, and breaks off.
+mod outages;
+
+/// Calls of clients, as they are recorded and told.
+mod trace;
+
+/// Many clients, many calls, large answers.
+mod load;
+
+/// How the process starts, refuses to start, and ends.
+mod process;

@@ -1,0 +1,248 @@
+//! Annotations become probes, and probes become verdicts.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use criprobe::{
+    demo::{EnvValues, FaultKind},
+    proto::cri as pb,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    rig::{EAGER, LAZY, LIVENESS, READINESS, Rig, STARTUP, give_up, run, runtime},
+    support::{
+        PATIENCE,
+        cri::{self, Container},
+        eventually, stays,
+    },
+};
+
+const WATCH_FILE: &str =
+    r#"{"exec": {"command": ["cat", "healthy"]}, "period": "100ms", "failureThreshold": 3}"#;
+const HEALTHY: [&str; 3] = ["sh", "-c", "echo fine >healthy; sleep 100000"];
+
+fn stands(probe: &Value, state: &str, phase: &str) -> bool {
+    probe["state"] == state && probe["phase"] == phase
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_made_through_the_relay_fails_after_exactly_its_threshold_is_held_and_a_new_container_lifts_it()
+-> Result<()> {
+    let mut rig = Rig::start().await?;
+    let (pod, id) = rig.run("verdicts", &[(LIVENESS, WATCH_FILE)], &HEALTHY).await?;
+    let good = rig
+        .becomes(&pod, "liveness", "succeeds", |probe| {
+            stands(probe, "success", "probing") && probe["last"]["result"] == "success"
+        })
+        .await?;
+    assert_eq!(good["id"], "default/verdicts/app/liveness");
+    assert_eq!((&good["containerId"], &good["sandboxId"]), (&json!(id.as_str()), &json!(pod.id.as_str())));
+    assert_eq!([&good["source"], &good["handler"], &good["onFailure"]], ["annotation", "exec", "report"]);
+    assert_eq!((&good["periodSeconds"], &good["attempt"]), (&json!(0.1), &json!(0)));
+    assert_eq!((&good["last"]["exitCode"], &good["last"]["output"]), (&json!(0), &json!("fine\n")));
+
+    cri::exec(&mut rig.client, &id, &["rm", "healthy"]).await?;
+    let bad = rig.becomes(&pod, "liveness", "fails", |probe| stands(probe, "failure", "held")).await?;
+    assert_eq!(bad["counts"]["failure"], 3);
+    assert_eq!(bad["reason"], "liveness failed; waits for a new container");
+    stays("a verdict that fell is held", Duration::from_secs(1), async || {
+        let now = rig.daemon.probe(&pod, "app", "liveness").await?.unwrap_or_default();
+        Ok(now["counts"] == bad["counts"] && stands(&now, "failure", "held"))
+    })
+    .await?;
+
+    let mut next = cri::creation(&pod, &Container::shell(&HEALTHY));
+    if let Some(metadata) = next.config.as_mut().and_then(|config| config.metadata.as_mut()) {
+        metadata.attempt = 1;
+    }
+    let container_id = rig.client.create_container(next).await?.into_inner().container_id;
+    rig.client.start_container(pb::StartContainerRequest { container_id: container_id.clone() }).await?;
+    let lifted = rig
+        .becomes(&pod, "liveness", "recovers", |probe| {
+            probe["containerId"] == container_id && stands(probe, "success", "probing")
+        })
+        .await?;
+    assert_eq!((&lifted["attempt"], &lifted["counts"]["failure"]), (&json!(1), &json!(0)));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_probes_of_a_removed_pod_go() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    let (pod, _) = rig.run("removed", &[(LIVENESS, EAGER)], &HEALTHY).await?;
+    rig.last(&pod, "liveness", "success").await?;
+    let pod_sandbox_id = pod.id.to_string();
+    rig.client.stop_pod_sandbox(pb::StopPodSandboxRequest { pod_sandbox_id: pod_sandbox_id.clone() }).await?;
+    rig.becomes(&pod, "liveness", "stops", |probe| probe["phase"] == "stopped").await?;
+    rig.client.remove_pod_sandbox(pb::RemovePodSandboxRequest { pod_sandbox_id }).await?;
+    eventually("its probes are gone", PATIENCE, async || {
+        Ok(rig.daemon.probes().await?.is_empty().then_some(()))
+    })
+    .await?;
+    rig.counts(0, PATIENCE).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_containers_annotation_beats_the_pods() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    let pod = cri::run_pod(&mut rig.client, "shadowed", &[(LIVENESS, LAZY)]).await?;
+    let container = Container { annotations: &[(LIVENESS, EAGER)], ..Container::IDLE };
+    cri::run_container(&mut rig.client, &pod, &container).await?;
+    let probe = rig.last(&pod, "liveness", "success").await?;
+    assert_eq!((&probe["periodSeconds"], &probe["shadowed"]), (&json!(0.1), &json!(["pod annotation"])));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_annotation_costs_its_own_probe_and_no_other() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    let bad = r#"{"exec": {"command": ["true"]}, "periodSeconds": "soon"}"#;
+    let http = r#"{"httpGet": {"port": 80}}"#;
+    let annotations = [(LIVENESS, EAGER), (READINESS, bad), (STARTUP, http)];
+    let (pod, _) = rig.run("bad", &annotations, &HEALTHY).await?;
+    rig.last(&pod, "liveness", "success").await?;
+    let reason = async |kind: &str| -> Result<String> {
+        let probe = rig.becomes(&pod, kind, "is invalid", |probe| probe["phase"] == "invalid").await?;
+        assert_eq!(probe["state"], "unknown");
+        Ok(probe["reason"].as_str().unwrap_or_default().to_owned())
+    };
+    assert!(reason("readiness").await?.contains("periodSeconds"));
+    assert_eq!(reason("startup").await?, "httpGet probes are not supported by this version of criprobe");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grpc_probe_is_listed_as_not_supported() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    let (pod, _) = rig.run("grpc", &[(LIVENESS, "grpc: {port: 5000}")], &HEALTHY).await?;
+    let probe = rig.becomes(&pod, "liveness", "is invalid", |probe| probe["phase"] == "invalid").await?;
+    assert_eq!((&probe["handler"], &probe["source"]), (&json!("grpc"), &json!("annotation")));
+    assert_eq!(probe["reason"], "grpc probes are not supported by this version of criprobe");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_may_turn_its_probes_off() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    let (_, _) = rig.run("off", &[(LIVENESS, EAGER), ("criprobe.dev/probes", "off")], &HEALTHY).await?;
+    let (on, _) = rig.run("on", &[(LIVENESS, EAGER)], &HEALTHY).await?;
+    rig.last(&on, "liveness", "success").await?;
+    assert_eq!(rig.daemon.probes().await?.len(), 1);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_environment_of_an_adopted_container_is_expanded_however_the_runtime_shows_it() -> Result<()> {
+    let probe = r#"{"exec": {"command": ["test", "$(FIRST)-$(SECOND)-$(NONE)", "=", "deep-two-$(NONE)"]}}"#;
+    for env_values in [EnvValues::Plain, EnvValues::Base64] {
+        let (runtime, dir) = runtime(env_values)?;
+        let mut past = cri::connect(runtime.socket()).await?;
+        let pod = cri::run_pod(&mut past, "expansion", &[(LIVENESS, probe)]).await?;
+        let container = Container { env: &[("FIRST", "deep"), ("SECOND", "two")], ..Container::IDLE };
+        cri::run_container(&mut past, &pod, &container).await?;
+
+        let rig = Rig::before(runtime, dir, &[]).await?;
+        let judged = rig.becomes(&pod, "liveness", "is judged", |probe| !probe["last"].is_null()).await?;
+        assert_eq!(judged["last"]["result"], "success", "{env_values:?}: {judged}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn startup_releases_the_others() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    let startup =
+        r#"{"exec": {"command": ["test", "-e", "up"]}, "period": "100ms", "failureThreshold": 1000}"#;
+    let (pod, id) = rig.run("gate", &[(STARTUP, startup), (LIVENESS, EAGER)], &HEALTHY).await?;
+    rig.last(&pod, "startup", "failure").await?;
+    let gated = rig.daemon.probe(&pod, "app", "liveness").await?.unwrap_or_default();
+    assert_eq!((&gated["phase"], &gated["last"]), (&json!("waiting"), &Value::Null));
+    cri::exec(&mut rig.client, &id, &["touch", "up"]).await?;
+    rig.last(&pod, "liveness", "success").await?;
+    let startup = rig.daemon.probe(&pod, "app", "startup").await?.unwrap_or_default();
+    assert!(stands(&startup, "success", "held"), "{startup}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hanging_exec_is_cancelled_after_its_grace_is_an_error_and_holds_nobody_up() -> Result<()> {
+    let mut rig = Rig::with(&[("CRIPROBE_PROBER_EXEC_GRACE", "300ms")]).await?;
+    rig.always("ExecSync", FaultKind::Hang);
+    let slow =
+        r#"{"exec": {"command": ["true"]}, "periodSeconds": 1, "timeoutSeconds": 1, "failureThreshold": 1}"#;
+    let (hung, _) = rig.run("hung", &[(LIVENESS, slow)], &HEALTHY).await?;
+    eventually("the runtime was asked", PATIENCE, async || {
+        Ok((rig.faults().count("ExecSync") > 0).then_some(()))
+    })
+    .await?;
+    rig.faults().clear();
+    let (other, _) = run(&mut rig.client, "other", &[(LIVENESS, EAGER)], &HEALTHY).await?;
+    rig.last(&other, "liveness", "success").await?;
+    let before = rig.daemon.probe(&hung, "app", "liveness").await?.unwrap_or_default();
+    assert!(before["last"].is_null(), "the other probe had to wait for the hung one: {before}");
+
+    let error = rig.last(&hung, "liveness", "error").await?;
+    assert_eq!(
+        (&error["last"]["output"], &error["state"]),
+        (&json!("runtime did not answer"), &json!("success"))
+    );
+    let took = error["last"]["durationSeconds"].as_f64().unwrap_or_default();
+    assert!((1.3..3.0).contains(&took), "{error}");
+    assert_eq!(error["counts"], json!({"success": 0, "warning": 0, "failure": 0, "error": 1}));
+    assert_eq!(error["periodSeconds"], 2.0, "it is spaced out: {error}");
+    let recovered = rig.last(&hung, "liveness", "success").await?;
+    assert_eq!(recovered["periodSeconds"], 1.0);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_that_fails_lets_liveness_go_on() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    let (pod, id) = rig.run("stubborn", &[(LIVENESS, EAGER)], &HEALTHY).await?;
+    rig.last(&pod, "liveness", "success").await?;
+    rig.once("StopContainer", FaultKind::Delay(Duration::from_millis(500)));
+    let request = pb::StopContainerRequest { container_id: id.to_string(), timeout: 0 };
+    let mut client = rig.client.clone();
+    let stopping = give_up(client.stop_container(request), Duration::from_millis(300));
+    let (gave_up, stopped) = tokio::join!(
+        stopping,
+        rig.becomes(&pod, "liveness", "is stopped", |probe| probe["phase"] == "stopped")
+    );
+    assert!(gave_up && stopped.is_ok());
+    rig.becomes(&pod, "liveness", "goes on", |probe| stands(probe, "success", "probing")).await?;
+
+    let internal = FaultKind::Code(tonic::Code::Internal, "no".into());
+    rig.once("StopPodSandbox", internal);
+    let request = pb::StopPodSandboxRequest { pod_sandbox_id: pod.id.to_string() };
+    assert!(rig.client.stop_pod_sandbox(request).await.is_err());
+    let before = rig.daemon.probe(&pod, "app", "liveness").await?.unwrap_or_default();
+    let count = before["counts"]["success"].as_u64();
+    rig.becomes(&pod, "liveness", "goes on", |probe| {
+        stands(probe, "success", "probing") && probe["counts"]["success"].as_u64() > count
+    })
+    .await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failing_attempt_is_an_event_in_the_kubelets_words() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    let probe = r#"{"exec": {"command": ["cat", "nowhere"]}, "period": "100ms", "failureThreshold": 2}"#;
+    let (pod, id) = rig.run("events", &[(LIVENESS, probe)], &HEALTHY).await?;
+    rig.becomes(&pod, "liveness", "fails", |probe| stands(probe, "failure", "held")).await?;
+    let events = rig.daemon.events().await?;
+    let of = |reason: &str| events.iter().filter(|event| event["reason"] == reason).collect::<Vec<_>>();
+    assert_eq!(of("Unhealthy").len(), 2, "{events:?}");
+    let event = of("Unhealthy")[0];
+    assert!(
+        event["message"].as_str().is_some_and(|text| text.starts_with("Liveness probe failed: cat: ")),
+        "{event}"
+    );
+    assert_eq!([&event["type"], &event["probe"], &event["pod"]], ["Warning", "liveness", "events"]);
+    assert_eq!(event["containerId"], id.as_str());
+    assert_eq!(of("VerdictChanged").len(), 1, "{events:?}");
+    assert_eq!(rig.daemon.lines("/v1/events?last=1").await?.len(), 1);
+    assert_eq!(rig.daemon.lines("/v1/events?pod=nobody").await?.len(), 0);
+    Ok(())
+}

@@ -1,0 +1,182 @@
+//! How the process starts, refuses to start, and ends.
+
+use std::{
+    fs,
+    os::unix::{fs::PermissionsExt as _, net::UnixListener},
+    path::Path,
+    process::Command,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use criprobe::demo::{EnvValues, FaultKind};
+
+use crate::{
+    rig::{Rig, runtime},
+    support::{PATIENCE, cri, daemon::Daemon, eventually},
+};
+
+/// The daemon on these sockets.
+fn serve(listen: &Path, api: &Path, runtime: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_criprobe"));
+    command.arg("serve").arg("--listen").arg(listen).arg("--api").arg(api).arg("--runtime").arg(runtime);
+    command
+}
+
+/// Runs a command that must end by itself: its exit code and what it said.
+fn refused(command: &mut Command) -> Result<(i32, String)> {
+    let output = command.output()?;
+    Ok((output.status.code().context("ended by a signal")?, String::from_utf8(output.stderr)?))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sigterm_lets_the_call_in_flight_end_removes_the_sockets_and_exits_with_0() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    let (_, id) = rig.run("drained", &[], &["sleep", "100000"]).await?;
+    let (mut client, idle) = (rig.client.clone(), rig.daemon.client().await?);
+    let call =
+        tokio::spawn(async move { cri::exec(&mut client, &id, &["sh", "-c", "sleep 1; echo done"]).await });
+    eventually("the call is in flight", PATIENCE, async || {
+        Ok((rig.daemon.status().await?["calls"]["inFlight"] == 1).then_some(()))
+    })
+    .await?;
+    rig.daemon.terminate();
+    let answer = call.await??;
+    assert_eq!(answer.stdout, b"done\n");
+    let status = rig.daemon.ended().await?;
+    assert_eq!(status.code(), Some(0), "{}", rig.daemon.log());
+    for socket in ["criprobe.sock", "api.sock"] {
+        assert!(!rig.daemon.dir().join(socket).exists(), "{socket} was left");
+    }
+    drop(idle);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_does_not_end_is_cut_after_ten_seconds_and_logged() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    rig.always("Status", FaultKind::Hang);
+    let mut client = rig.client.clone();
+    let call =
+        tokio::spawn(async move { client.status(criprobe::proto::cri::StatusRequest::default()).await });
+    eventually("the call is in flight", PATIENCE, async || {
+        Ok((rig.daemon.status().await?["calls"]["inFlight"] == 1).then_some(()))
+    })
+    .await?;
+    let asked = criprobe::clock::now();
+    rig.daemon.terminate();
+    let status = rig.daemon.ended().await?;
+    let took = criprobe::clock::now() - asked;
+    assert_eq!(status.code(), Some(0));
+    assert!((Duration::from_secs(9)..Duration::from_secs(13)).contains(&took), "{took:?}");
+    assert!(call.await?.is_err());
+    let log = rig.daemon.log();
+    assert!(log.contains("cut calls that did not end in time") && log.contains("Status"), "{log}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_socket_has_the_mode_of_the_runtimes() -> Result<()> {
+    let (runtime, dir) = runtime(EnvValues::default())?;
+    fs::set_permissions(runtime.socket(), fs::Permissions::from_mode(0o660))?;
+    let rig = Rig::before(runtime, dir, &[]).await?;
+    let mode = |path: &Path| anyhow::Ok(fs::metadata(path)?.permissions().mode() & 0o777);
+    assert_eq!(mode(&rig.socket())?, 0o660);
+    assert_eq!(mode(&rig.daemon.dir().join("api.sock"))?, 0o600);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_instance_is_refused_naming_the_firsts_pid_and_harms_it_not() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    let (code, said) = refused(&mut Daemon::command(rig.daemon.dir(), rig.runtime.socket()))?;
+    assert_eq!(code, 1, "{said}");
+    let expected = format!(
+        "criprobe: {} is in use by pid {} (criprobe): stop it first, or choose another socket",
+        rig.socket().display(),
+        rig.daemon.pid()
+    );
+    assert_eq!(said.trim_end(), expected);
+    cri::version(&mut rig.client).await?;
+    cri::version(&mut rig.daemon.client().await?).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stale_socket_file_is_replaced() -> Result<()> {
+    let (runtime, _dir) = runtime(EnvValues::default())?;
+    let first = {
+        let mut daemon = Daemon::start(runtime.socket()).await?;
+        let stale = daemon.dir().join("stale.sock");
+        drop(UnixListener::bind(&stale)?);
+        let mut second = serve(&stale, &daemon.dir().join("api2.sock"), runtime.socket()).spawn()?;
+        let served = eventually("it serves", PATIENCE, async || {
+            if let Some(status) = second.try_wait()? {
+                anyhow::bail!("ended with {status}");
+            }
+            Ok(cri::connect(&stale).await.ok())
+        })
+        .await;
+        second.kill()?;
+        second.wait()?;
+        cri::version(&mut served?).await.err();
+        daemon.terminate();
+        daemon.ended().await?
+    };
+    assert_eq!(first.code(), Some(0));
+    Ok(())
+}
+
+#[test]
+fn a_socket_that_cannot_be_ours_is_one_line_and_1() -> Result<()> {
+    let dir = tempfile::Builder::new().prefix("criprobe-").tempdir()?;
+    let path = |name: &str| dir.path().join(name);
+    fs::write(path("file"), "precious")?;
+    fs::create_dir(path("folder"))?;
+    let runtime = UnixListener::bind(path("rt.sock"))?;
+    std::os::unix::fs::symlink(path("rt.sock"), path("alias.sock"))?;
+    for (name, told) in [
+        ("file", "exists and is no socket: remove it, or choose another path"),
+        ("folder", "exists and is no socket: remove it, or choose another path"),
+        ("alias.sock", "is the runtime's own socket: criprobe needs a socket of its own"),
+        ("file/below", "cannot make the socket"),
+    ] {
+        let (code, said) = refused(&mut serve(&path(name), &path("api.sock"), &path("rt.sock")))?;
+        ensure!(code == 1 && said.lines().count() == 1, "{name}: {code}: {said}");
+        ensure!(said.starts_with("criprobe: ") && said.contains(told), "{name}: {said}");
+    }
+    drop(runtime);
+    assert_eq!(fs::read_to_string(path("file"))?, "precious");
+    Ok(())
+}
+
+#[test]
+fn wrong_flags_urls_and_files_are_told_in_words_with_their_exit_codes() -> Result<()> {
+    let dir = tempfile::Builder::new().prefix("criprobe-").tempdir()?;
+    let config = dir.path().join("config.yaml");
+    fs::write(&config, "prober: {workers: none}\nlissten: x\n")?;
+    let (config, absent) = (config.display().to_string(), dir.path().join("absent").display().to_string());
+    let long = format!("unix:///{}", "x".repeat(120));
+    let rows: [(&[&str], i32, usize, &str); 9] = [
+        (&["--listen", "tcp://1.2.3.4:5"], 2, 1, "--listen"),
+        (&["--runtime", "relative.sock"], 2, 1, "--runtime"),
+        (&["--listen", &long], 2, 1, "at most 107"),
+        (&["--listne", "/x"], 2, 1, "--listne"),
+        (&["--log-level", "loud"], 2, 1, "loud"),
+        (&["surplus"], 2, 1, "surplus"),
+        (&["--config", &config], 78, 2, "config.yaml:1:"),
+        (&["--config", &absent], 78, 1, "cannot read the configuration"),
+        (&["--listen", "unix:///run/a.sock", "--runtime", "unix:///run/a.sock"], 2, 1, "/run/a.sock"),
+    ];
+    for (args, code, lines, told) in rows {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_criprobe"));
+        let (ended, said) = refused(command.arg("serve").args(args))?;
+        ensure!(ended == code, "{args:?}: {ended} instead of {code}: {said}");
+        ensure!(said.lines().count() == lines && said.contains(told), "{args:?}: {said}");
+        ensure!(said.lines().all(|line| line.starts_with("criprobe: ")), "{args:?}: {said}");
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_criprobe"));
+    let (ended, said) = refused(command.arg("serve").env("CRIPROBE_PROBER_WORKERS", "0"))?;
+    ensure!(ended == 78 && said.contains("CRIPROBE_PROBER_WORKERS"), "{ended}: {said}");
+    Ok(())
+}
