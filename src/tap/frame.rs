@@ -209,15 +209,24 @@ impl FrameReader {
     }
 
     fn take_head(&mut self, input: &mut &[u8]) -> Result<(), FrameError> {
-        let count = input.len().min(9 - self.head_len);
-        self.head[self.head_len..self.head_len + count].copy_from_slice(&input[..count]);
-        self.head_len += count;
-        *input = &input[count..];
-        if self.head_len < 9 {
-            return Ok(());
-        }
-        self.head_len = 0;
-        let [a, b, c, kind, flags, s0, s1, s2, s3] = self.head;
+        let head = match input.split_first_chunk().filter(|_| self.head_len == 0) {
+            Some((head, rest)) => {
+                *input = rest;
+                *head
+            }
+            None => {
+                let count = input.len().min(9 - self.head_len);
+                self.head[self.head_len..self.head_len + count].copy_from_slice(&input[..count]);
+                self.head_len += count;
+                *input = &input[count..];
+                if self.head_len < 9 {
+                    return Ok(());
+                }
+                self.head_len = 0;
+                self.head
+            }
+        };
+        let [a, b, c, kind, flags, s0, s1, s2, s3] = head;
         let length = u32::from_be_bytes([0, a, b, c]);
         let head = Head { kind, flags, stream: u32::from_be_bytes([s0 & 0x7f, s1, s2, s3]) };
         self.check(head, length)?;

@@ -11,15 +11,20 @@ const MAX_VALUE: usize = 1024;
 /// 3 KiB: what a message of [`MAX_MESSAGE`] bytes takes at most, every byte of it percent-encoded; no more is decoded.
 const MAX_ENCODED: usize = 3 * MAX_MESSAGE;
 
-/// What a request's header block says.
-#[derive(Clone, Copy, Debug, Default)]
+/// What a request's header block says, as it came; [`text`] makes text of it.
+#[derive(Clone, Copy, Default)]
 pub struct RequestHeader<'a> {
     /// `:path`.
-    pub path: &'a str,
+    pub path: &'a [u8],
     /// `traceparent`.
-    pub traceparent: &'a str,
+    pub traceparent: &'a [u8],
     /// `user-agent`.
-    pub user_agent: &'a str,
+    pub user_agent: &'a [u8],
+}
+
+/// A value as text; empty where it is none.
+pub fn text(value: &[u8]) -> &str {
+    std::str::from_utf8(value).unwrap_or_default()
 }
 
 /// Buffers for the fields of one request block, used again for the next; [`MAX_VALUE`] bytes each.
@@ -61,9 +66,9 @@ impl RequestFields {
         })?;
         outcome?;
         Ok(RequestHeader {
-            path: path.as_str(),
-            traceparent: traceparent.as_str(),
-            user_agent: user_agent.as_str(),
+            path: &path.bytes,
+            traceparent: &traceparent.bytes,
+            user_agent: &user_agent.bytes,
         })
     }
 
@@ -93,10 +98,6 @@ impl Value {
         }
         Ok(())
     }
-
-    fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.bytes).unwrap_or_default()
-    }
 }
 
 /// What an answer's header blocks say, put together.
@@ -125,15 +126,11 @@ impl ResponseHeader {
             if !is_new {
                 return;
             }
-            scratch.clear();
-            if let Err(error) = field.value.decode_within(MAX_ENCODED, scratch) {
-                outcome = Err(error);
-                return;
-            }
-            match field.name {
-                Name::Status => header.http_status = number(scratch),
-                Name::GrpcStatus => header.grpc_status = number(scratch),
-                _ => header.grpc_message = message(scratch),
+            match field.value.get_within(MAX_ENCODED, scratch) {
+                Ok(value) if field.name == Name::Status => header.http_status = number(value),
+                Ok(value) if field.name == Name::GrpcStatus => header.grpc_status = number(value),
+                Ok(value) => header.grpc_message = message(value),
+                Err(error) => outcome = Err(error),
             }
         })?;
         outcome.map(|()| header)
@@ -166,6 +163,9 @@ fn number(digits: &[u8]) -> Option<u32> {
 
 /// Undoes the percent-encoding of `grpc-message`.
 fn message(encoded: &[u8]) -> Box<str> {
+    if encoded.is_empty() {
+        return Box::default();
+    }
     let decoded: Vec<u8> = percent_encoding::percent_decode(encoded).take(MAX_MESSAGE).collect();
     let mut text = String::from_utf8_lossy(&decoded).into_owned();
     // What was no UTF-8 grew by its replacement.

@@ -14,7 +14,7 @@ use super::{
     call::{Call, Code, End, Ended, Event},
     cri::{Kind, Method, Request, Response},
     exec::ExecMeter,
-    header::{RequestHeader, ResponseHeader},
+    header::{RequestHeader, ResponseHeader, text},
     message::{Body, Messages},
 };
 use crate::{ids::ConnId, peer::Peer};
@@ -37,7 +37,7 @@ pub struct Streams {
     /// The highest stream that the client opened.
     highest: u32,
     kept: usize,
-    methods: HashMap<Box<str>, Arc<Method>>,
+    methods: HashMap<Box<[u8]>, Arc<Method>>,
     user_agent: Arc<str>,
 }
 
@@ -106,8 +106,8 @@ impl Streams {
                 return;
             }
             let method = self.method(header.path);
-            if *header.user_agent != *self.user_agent {
-                self.user_agent = header.user_agent.into();
+            if header.user_agent != self.user_agent.as_bytes() {
+                self.user_agent = text(header.user_agent).into();
             }
             let stream = Stream {
                 request: Messages::new(if method.kind.keeps_request() {
@@ -118,7 +118,7 @@ impl Streams {
                 response: Messages::new(response_body(method.kind)),
                 method,
                 began: now,
-                traceparent: header.traceparent.into(),
+                traceparent: text(header.traceparent).into(),
                 user_agent: Arc::clone(&self.user_agent),
                 call: None,
                 answer: ResponseHeader::default(),
@@ -193,11 +193,11 @@ impl Streams {
         }
     }
 
-    fn method(&mut self, path: &str) -> Arc<Method> {
+    fn method(&mut self, path: &[u8]) -> Arc<Method> {
         if let Some(method) = self.methods.get(path) {
             return Arc::clone(method);
         }
-        let method = Arc::new(Method::from_path(path));
+        let method = Arc::new(Method::from_path(text(path)));
         if self.methods.len() < MAX_METHODS {
             self.methods.insert(path.into(), Arc::clone(&method));
         }

@@ -33,12 +33,24 @@ impl<'a> Text<'a> {
     where
         'a: 'b,
     {
+        self.get_within(usize::MAX, scratch)
+    }
+
+    /// Like [`Text::get`], but no more than the first `limit` octets.
+    pub(in crate::tap) fn get_within<'b>(
+        &self,
+        limit: usize,
+        scratch: &'b mut Vec<u8>,
+    ) -> Result<&'b [u8], HpackError>
+    where
+        'a: 'b,
+    {
         if self.is_coded {
             scratch.clear();
-            self.decode(scratch)?;
+            self.decode_within(limit, scratch)?;
             Ok(scratch)
         } else {
-            Ok(self.octets)
+            Ok(&self.octets[..self.octets.len().min(limit)])
         }
     }
 
