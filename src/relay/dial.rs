@@ -3,6 +3,7 @@
 
 use std::{io, pin::pin, time::Duration};
 
+use rustix::io::Errno;
 use tokio::{
     net::UnixStream,
     time::{sleep, timeout},
@@ -19,6 +20,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// 10 ms: the pause before a dial is tried again that found the runtime's backlog full.
 const BACKLOG_PAUSE: Duration = Duration::from_millis(10);
 
+/// 100 ms: the pause before a dial is tried again that found no file descriptor.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
+
 /// A connection to the runtime; `None` when the client is to be let go.
 pub async fn dial(shared: &Shared, client: &UnixStream) -> Option<UnixStream> {
     let mut phase = shared.phase.clone();
@@ -33,7 +37,7 @@ pub async fn dial(shared: &Shared, client: &UnixStream) -> Option<UnixStream> {
         } => None,
     };
     if dialled.is_none() && !is_gone(client) {
-        tracing::warn!(runtime = %shared.runtime.display(), "let a client go: the runtime is away");
+        tracing::warn!(runtime = %shared.runtime.display(), "let a client go: the runtime was not to be reached");
     }
     dialled
 }
@@ -44,6 +48,8 @@ async fn connect(shared: &Shared) -> UnixStream {
         match UnixStream::connect(&shared.runtime).await {
             Ok(runtime) => return runtime,
             Err(busy) if busy.kind() == io::ErrorKind::WouldBlock => sleep(BACKLOG_PAUSE).await,
+            // That is our own trouble: the runtime is well, and those that are connected to it go on.
+            Err(error) if is_shortage(&error) => sleep(SHORTAGE_PAUSE).await,
             Err(error) => {
                 if shared.gate.found_away() {
                     tracing::warn!(runtime = %shared.runtime.display(), %error, "runtime is away: connections wait");
@@ -51,6 +57,12 @@ async fn connect(shared: &Shared) -> UnixStream {
             }
         }
     }
+}
+
+/// Whether the machine or the process ran out of something, most likely of file descriptors.
+fn is_shortage(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM))
 }
 
 async fn has_left(client: &UnixStream) {
