@@ -3,7 +3,6 @@
 
 use std::{io, pin::pin, time::Duration};
 
-use rustix::io::Errno;
 use tokio::{
     net::UnixStream,
     time::{sleep, timeout},
@@ -37,7 +36,7 @@ pub async fn dial(shared: &Shared, client: &UnixStream) -> Option<UnixStream> {
         } => None,
     };
     if dialled.is_none() && !is_gone(client) {
-        tracing::warn!(runtime = %shared.runtime.display(), "let a client go: the runtime was not to be reached");
+        tracing::warn!(runtime = %shared.runtime.display(), "let a client go: the runtime is away");
     }
     dialled
 }
@@ -59,14 +58,15 @@ async fn connect(shared: &Shared) -> UnixStream {
     }
 }
 
-/// Whether the machine or the process ran out of something, most likely of file descriptors.
-fn is_shortage(error: &io::Error) -> bool {
-    let errno = Errno::from_io_error(error);
-    matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM))
-}
-
 async fn has_left(client: &UnixStream) {
     while !is_gone(client) {
         sleep(LOOK).await;
     }
+}
+
+/// Whether the machine or the process ran out of something, most likely of file descriptors.
+fn is_shortage(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM))
 }
