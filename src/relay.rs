@@ -154,6 +154,8 @@ async fn accept(
         Err(error) => return tracing::error!(%error, "cannot accept"),
     };
     let mut phase = shared.phase.clone();
+    // A shortage is told once, however long it lasts.
+    let mut has_told = false;
     for worker in workers.iter().cycle() {
         let accepted = tokio::select! {
             () = async { drop(phase.wait_for(|phase| *phase == Phase::Closing).await) } => return,
@@ -161,9 +163,14 @@ async fn accept(
         };
         match accepted.and_then(|(stream, _)| stream.into_std()) {
             // A thread that is gone has panicked; the drain reports it.
-            Ok(stream) => drop(worker.send(stream).await),
+            Ok(stream) => {
+                has_told = false;
+                drop(worker.send(stream).await);
+            }
             Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection: trying again");
+                if !std::mem::replace(&mut has_told, true) {
+                    tracing::warn!(%error, "cannot accept a connection: trying again");
+                }
                 sleep(ACCEPT_PAUSE).await;
             }
         }

@@ -23,7 +23,7 @@ use crate::{
 /// 30 s between two lists where events and taps tell everything.
 const CALM: Duration = Duration::from_secs(30);
 
-/// 10 s between two lists while something is not seen: a blind connection, a runtime without events.
+/// 10 s between two lists while something is not seen: a blind connection, a runtime without events, or none now.
 const WARY: Duration = Duration::from_secs(10);
 
 /// 1 s until a list that failed is asked for again.
@@ -80,7 +80,7 @@ impl Resync {
 
     /// Takes note of the link: a new generation asks for the lists at once.
     pub fn follow(&mut self, link: &Link, has_blind: bool, now: Instant) {
-        let is_wary = has_blind || link.source == EventSource::Unsupported;
+        let is_wary = has_blind || matches!(link.source, EventSource::None | EventSource::Unsupported);
         let period = if is_wary { WARY } else { CALM };
         if period < self.period {
             self.due.at(now + period);

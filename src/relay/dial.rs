@@ -19,6 +19,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// 10 ms: the pause before a dial is tried again that found the runtime's backlog full.
 const BACKLOG_PAUSE: Duration = Duration::from_millis(10);
 
+/// 100 ms: the pause before a dial is tried again that found no file descriptor.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
+
 /// A connection to the runtime; `None` when the client is to be let go.
 pub async fn dial(shared: &Shared, client: &Socket) -> Option<Socket> {
     let mut phase = shared.phase.clone();
@@ -45,6 +48,8 @@ async fn connect(shared: &Shared) -> Socket {
         match connected.and_then(Socket::new) {
             Ok(runtime) => return runtime,
             Err(busy) if busy.kind() == io::ErrorKind::WouldBlock => sleep(BACKLOG_PAUSE).await,
+            // That is our own trouble: the runtime is well, and those that are connected to it go on.
+            Err(error) if is_shortage(&error) => sleep(SHORTAGE_PAUSE).await,
             Err(error) => {
                 if shared.gate.found_away() {
                     tracing::warn!(runtime = %shared.runtime.display(), %error, "runtime is away: connections wait");
@@ -58,4 +63,11 @@ async fn has_left(client: &Socket) {
     while !client.is_gone() {
         sleep(LOOK).await;
     }
+}
+
+/// Whether the machine or the process ran out of something, most likely of file descriptors.
+fn is_shortage(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM))
 }

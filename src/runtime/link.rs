@@ -95,6 +95,7 @@ async fn read_events(
             return status.message().to_owned();
         }
         tracing::debug!(error = status.message(), "event stream ended: subscribing again");
+        link.send_modify(|link| link.source = EventSource::None);
         pause = if clock::now() - began > CALM { BACKOFF.0 } else { (pause * 2).min(CALM) };
         sleep(pause).await;
     }

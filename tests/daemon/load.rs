@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use criprobe::{demo::FaultKind, proto::cri as pb};
-use tokio::task::JoinSet;
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use tokio::{net::UnixStream, task::JoinSet};
 
 use crate::{
     rig::{EAGER, LIVENESS, Rig},
@@ -70,6 +71,32 @@ async fn five_hundred_calls_at_once_on_one_connection_are_all_answered_and_recor
     .await?;
     let status = rig.daemon.status().await?;
     assert_eq!((&status["gaps"], &status["connections"]["total"]), (&0.into(), &1.into()), "{status}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_file_descriptors_new_connections_wait_and_old_ones_go_on() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    let (pod, _) = rig.run("short-of", &[(LIVENESS, EAGER)], &["sleep", "100000"]).await?;
+    rig.last(&pod, "liveness", "success").await?;
+    let pid = i32::try_from(rig.daemon.pid()).ok().and_then(Pid::from_raw);
+    let few = Rlimit { current: Some(64), maximum: Some(64) };
+    prlimit(pid, Resource::Nofile, few)?;
+    let mut crowd = Vec::new();
+    for _ in 0..100 {
+        crowd.push(UnixStream::connect(rig.socket()).await?);
+    }
+    eventually("the shortage is told", PATIENCE, async || {
+        Ok(rig.daemon.log().contains("cannot accept a connection: trying again").then_some(()))
+    })
+    .await?;
+    cri::version(&mut rig.client).await?;
+    drop(crowd);
+    cri::version(&mut rig.daemon.client().await?).await?;
+    rig.last(&pod, "liveness", "success").await?;
+    let log = rig.daemon.log();
+    assert!(!log.contains("runtime is away") && !log.contains("runtime was lost"), "the runtime was well");
+    assert!(log.matches("cannot accept a connection").count() < 50, "the shortage floods the log");
     Ok(())
 }
 

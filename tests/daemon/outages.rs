@@ -139,3 +139,29 @@ async fn a_runtime_without_answers_to_version_is_told_and_clients_go_on() -> Res
     })
     .await
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_that_are_refused_for_a_while_are_subscribed_to_again() -> Result<()> {
+    let (runtime, dir) = crate::rig::runtime(criprobe::demo::EnvValues::default())?;
+    let refuse = FaultKind::Code(tonic::Code::Internal, "not now".into());
+    runtime.faults().add(criprobe::demo::Fault {
+        method: "GetContainerEvents".into(),
+        times: Some(2),
+        kind: refuse,
+    });
+    let mut rig = Rig::before(runtime, dir, &[]).await?;
+    let began = criprobe::clock::now();
+    eventually("events are read", PATIENCE, async || {
+        Ok((rig.daemon.status().await?["runtime"]["eventSource"] == "cri").then_some(()))
+    })
+    .await?;
+    assert!(criprobe::clock::now() - began < Duration::from_secs(2));
+    assert!(!rig.daemon.log().contains("runtime was lost"), "a refusal is no loss");
+    let (pod, _) = crate::rig::run(&mut rig.past, "told", &[(LIVENESS, EAGER)], &["sleep", "100000"]).await?;
+    rig.daemon
+        .probe_becomes((&pod, "app", "liveness"), "is found by events", Duration::from_secs(3), |probe| {
+            probe["last"]["result"] == "success"
+        })
+        .await?;
+    Ok(())
+}

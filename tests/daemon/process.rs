@@ -87,6 +87,42 @@ async fn the_socket_has_the_mode_of_the_runtimes() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_runtimes_socket_that_comes_later_lends_its_mode_then() -> Result<()> {
+    let (mut runtime, _dir) = runtime(EnvValues::default())?;
+    runtime.stop_serving().await;
+    let mut daemon = Daemon::spawn(runtime.socket(), &[])?;
+    let mode = |daemon: &Daemon| anyhow::Ok(fs::metadata(daemon.socket())?.permissions().mode() & 0o777);
+    eventually("the socket is there", PATIENCE, async || Ok(daemon.socket().exists().then_some(()))).await?;
+    assert_eq!(mode(&daemon)?, 0o600);
+    runtime.serve_again(Duration::from_millis(300))?;
+    fs::set_permissions(runtime.socket(), fs::Permissions::from_mode(0o660))?;
+    daemon.ready().await?;
+    eventually("it has the runtime's mode", PATIENCE, async || Ok((mode(&daemon)? == 0o660).then_some(())))
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_kill_the_next_one_takes_its_place_and_adopts_what_runs() -> Result<()> {
+    let (runtime, _dir) = runtime(EnvValues::default())?;
+    let dir = tempfile::Builder::new().prefix("criprobe-").tempdir()?;
+    let mut first = Daemon::command(dir.path(), runtime.socket()).spawn()?;
+    let socket = dir.path().join("criprobe.sock");
+    let mut client = eventually("it serves", PATIENCE, async || Ok(cri::connect(&socket).await.ok())).await?;
+    cri::run_pod(&mut client, "kept", &[]).await?;
+    first.kill()?;
+    first.wait()?;
+    let mut second = Daemon::command(dir.path(), runtime.socket()).spawn()?;
+    let answer = eventually("the next one serves", PATIENCE, async || {
+        let Ok(mut client) = cri::connect(&socket).await else { return Ok(None) };
+        Ok(cri::version(&mut client).await.ok())
+    })
+    .await;
+    second.kill()?;
+    second.wait()?;
+    answer.map(drop)
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_second_instance_is_refused_naming_the_firsts_pid_and_harms_it_not() -> Result<()> {
     let mut rig = Rig::start().await?;
     let (code, said) = refused(&mut Daemon::command(rig.daemon.dir(), rig.runtime.socket()))?;

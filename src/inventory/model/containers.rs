@@ -136,11 +136,13 @@ impl Model {
             return self.mentioned(id.as_str(), at);
         };
         container.seen = container.seen.max(at);
-        if !container.settle(to, at) {
-            return;
-        }
-        if container.lacks_something() {
+        let is_news = container.settle(to, at);
+        // The runtime's event may come before its status knows of it: whoever says so again asks again.
+        if container.lacks_something() && rank(container.state) == rank(to) {
             self.lookups.insert(Lookup::Container(id.clone()));
+        }
+        if !is_news {
+            return;
         }
         self.dirty.insert(id.clone());
         // A pod whose container starts is up, whatever was last seen of it.

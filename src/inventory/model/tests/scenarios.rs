@@ -321,6 +321,8 @@ fn a_status_that_lags_behind_a_start_is_asked_for_again_five_times_until_the_nex
     }
     rig.apply(27, status("c", ContainerCreated, 0, 0));
     assert_eq!((rig.lookups(), rig.containers()), (vec![], vec!["c running".to_owned()]));
+    rig.apply(28, started("c"));
+    assert_eq!(rig.lookups(), ["container c"], "whoever says so again asks again");
     rig.apply(30, containers([("c", "s", ContainerRunning)]));
     assert_eq!(rig.lookups(), ["container c"]);
 }
