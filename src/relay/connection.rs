@@ -220,7 +220,7 @@ impl Link<'_> {
             tracing::warn!("runtime ended a connection: new ones wait until it answers");
         }
         watch(&mut self.tap, self.shared, self.connection, |tap, now, out| {
-            tap.closed(now, |event| out.push(event))
+            tap.closed(now, |event| out.push(event));
         });
         tracing::debug!(
             conn = self.connection.id.0,
