@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""Makes inputs for the fuzz targets of the recordings under tests/data/recordings: `fuzz/seeds.py`, then
+`cargo +nightly fuzz run tap` (or `hpack`). They go where cargo-fuzz looks for them, fuzz/corpus/TARGET."""
+
+import pathlib
+
+FUZZ = pathlib.Path(__file__).resolve().parent
+PREFACE = 24
+
+
+def chunks(recording):
+    rest = recording[recording.index(b"\n\n") + 2 :]
+    while rest:
+        end = 5 + int.from_bytes(rest[1:5], "big")
+        yield rest[:1], rest[5:end]
+        rest = rest[end:]
+
+
+def script(recording):
+    """The format of fuzz_targets/tap.rs."""
+    for side, chunk in chunks(recording):
+        for at in range(0, len(chunk), 255):
+            piece = chunk[at : at + 255]
+            yield bytes([side == b"R", len(piece)]) + piece
+
+
+def header_blocks(recording, wanted):
+    """The format of fuzz_targets/hpack.rs."""
+    rest = b"".join(chunk for side, chunk in chunks(recording) if side == wanted)[PREFACE if wanted == b"C" else 0 :]
+    while len(rest) >= 9:
+        end = 9 + int.from_bytes(rest[:3], "big")
+        if rest[3] == 1 and end - 9 < 256:
+            yield bytes([end - 9]) + rest[9:end]
+        rest = rest[end:]
+
+
+for path in FUZZ.parent.glob("tests/data/recordings/*.rec"):
+    recording = path.read_bytes()
+    seeds = {f"tap/{path.stem}": script(recording)}
+    seeds |= {f"hpack/{path.stem}-{side.decode()}": header_blocks(recording, side) for side in (b"C", b"R")}
+    for name, parts in seeds.items():
+        seed = FUZZ / "corpus" / name
+        seed.parent.mkdir(parents=True, exist_ok=True)
+        seed.write_bytes(b"".join(parts))
