@@ -62,7 +62,7 @@ async fn run(config: Config, files: Vec<String>) -> anyhow::Result<()> {
 
 /// The threads of everything but the relay, which has its own.
 fn background() -> anyhow::Result<Runtime> {
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(2);
+    let threads = thread::available_parallelism().map_or(1, |cores| cores.get() / 2).clamp(1, 2);
     Builder::new_multi_thread()
         .worker_threads(threads)
         .thread_name("background")

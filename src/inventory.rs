@@ -38,6 +38,9 @@ use crate::{
 /// 5 ms between two batches: under load one wake-up serves many calls, and the relay's threads are left alone.
 const BREATH: Duration = Duration::from_millis(5);
 
+/// 1 s: how long the name of a container that commands run in need not be looked at again.
+const NAMED: Duration = Duration::from_secs(1);
+
 /// What the task works with.
 #[derive(Debug)]
 pub struct Sources {
@@ -89,8 +92,13 @@ pub async fn run(
     on_call: impl FnMut(TracedCall),
 ) {
     let Sources { mut observations, connections, runtime, mut link, mut events } = sources;
-    let mut task =
-        Task { model: Model::default(), resync: Resync::new(runtime), health: Health::default(), on_call };
+    let mut task = Task {
+        named: None,
+        model: Model::default(),
+        resync: Resync::new(runtime),
+        health: Health::default(),
+        on_call,
+    };
     let mut batch = Vec::new();
     let mut next_batch_at = clock::now();
     let mut has_link = true;
@@ -125,6 +133,8 @@ pub async fn run(
 }
 
 struct Task<F> {
+    /// The container that a command was last seen to run in, and when that was first seen.
+    named: Option<(ContainerId, Instant)>,
     model: Model,
     resync: Resync,
     health: Health,
@@ -141,7 +151,9 @@ impl<F: FnMut(TracedCall)> Task<F> {
         for event in batch.drain(..) {
             match event {
                 Event::Begun(call) => {
-                    if let Some(fact) = Fact::of_begun(&call) {
+                    if !self.was_just_named(&call.request, now)
+                        && let Some(fact) = Fact::of_begun(&call)
+                    {
                         self.model.apply(fact, call.began);
                     }
                 }
@@ -152,7 +164,24 @@ impl<F: FnMut(TracedCall)> Task<F> {
         }
     }
 
+    /// Whether a command runs where the last one ran, too: then all that its container's name could teach was learnt,
+    /// and a name that the runtime does not know is not asked for again with each.
+    fn was_just_named(&mut self, request: &Request, now: Instant) -> bool {
+        let Request::ExecSync { container, .. } = request else { return false };
+        match &self.named {
+            Some((last, at)) if last == container && now.saturating_duration_since(*at) < NAMED => true,
+            _ => {
+                self.named = Some((container.clone(), now));
+                false
+            }
+        }
+    }
+
     fn take_call(&mut self, ended: Box<Ended>, now: Instant, wall: SystemTime) {
+        let at = wall - now.saturating_duration_since(ended.call.began);
+        if matches!(ended.call.request, Request::Skipped) {
+            return (self.on_call)(TracedCall { at, ended, pod: None, container: None, container_id: None });
+        }
         // What a removal was about is known only before it, what a creation made only after.
         let before = self.whereabouts(&ended);
         let lesson = Fact::of_ended(&ended);
@@ -163,7 +192,7 @@ impl<F: FnMut(TracedCall)> Task<F> {
             self.resync.soon_and_later(now);
         }
         let (container, pod) = match before {
-            (None, None) => self.whereabouts(&ended),
+            (None, None) if ended.call.method.kind.is_mutating() => self.whereabouts(&ended),
             known => known,
         };
         let container_id = match &ended.response {
@@ -172,7 +201,6 @@ impl<F: FnMut(TracedCall)> Task<F> {
                 ended.call.request.container().map(|id| self.model.full_container(id.clone()))
             }
         };
-        let at = wall - now.saturating_duration_since(ended.call.began);
         (self.on_call)(TracedCall { at, ended, pod, container, container_id });
     }
 

@@ -92,10 +92,14 @@ impl Link<'_> {
                 pending::<()>().await;
             }
         });
-        let mut has_changed = false;
+        let (mut is_waiting, mut has_changed) = (false, false);
         let mut look: Option<Interval> = None;
         poll_fn(|cx| {
-            has_changed = has_changed || changed.as_mut().poll(cx).is_ready();
+            // Polled once to be woken for it, and again only when there is something to hear: this is the hot path.
+            if !has_changed && (!is_waiting || *self.shared.phase.borrow() != born) {
+                has_changed = changed.as_mut().poll(cx).is_ready();
+                is_waiting = true;
+            }
             loop {
                 if self.poll_bytes(cx, &mut client, &mut runtime).is_ready() {
                     return Poll::Ready(());
