@@ -26,12 +26,12 @@ use anyhow::{Context, Result};
 use call::Call;
 use clap::Parser;
 use figures::{Figure, absolute, relative};
-use footprint::footprint;
+use footprint::{Footprint, footprint};
 use measure::{Load, measure};
 use middle::{Middle, Places, Via};
 use report::Report;
 use results::Results;
-use tap_cost::tap_cost;
+use tap_cost::{TapCost, tap_cost};
 
 /// Compares criprobe with other ways from a client to a runtime.
 #[derive(Parser)]
@@ -49,6 +49,12 @@ struct Arguments {
     /// Only these ways
     #[arg(long, value_name = "WAY", value_delimiter = ',')]
     via: Vec<Via>,
+    /// Only these calls; memory, size and start are left out then
+    #[arg(long, value_name = "CALL", value_delimiter = ',', value_parser = call)]
+    call: Vec<Call>,
+    /// Only these loads, as CONNECTIONSxIN_FLIGHT; memory, size and start are left out then
+    #[arg(long, value_name = "LOAD", value_delimiter = ',', value_parser = load)]
+    load: Vec<Load>,
     /// Also writes the result as Markdown
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
@@ -92,14 +98,17 @@ fn run(arguments: &Arguments) -> Result<bool> {
 
     let mut left_out = Vec::new();
     let middles = start(&places, &arguments.via, &mut left_out);
-    let results = compare(&middles, rounds as usize, duration, &mut left_out);
+    let calls = wanted_of(Call::MEASURED, &arguments.call);
+    let loads = wanted_of(Load::ALL, &arguments.load);
+    let plan: Vec<(Call, Load)> =
+        calls.iter().flat_map(|&call| loads.iter().map(move |&load| (call, load))).collect();
+    let results = compare(&middles, rounds as usize, &plan, duration, &mut left_out);
     let ways: Vec<(Via, String)> =
         middles.iter().map(|middle| (middle.via, middle.version.clone())).collect();
     drop(middles);
 
-    eprintln!("memory, size and start of criprobe");
-    let footprint = note(footprint(&places, if arguments.quick { 3 } else { 9 }), "footprint", &mut left_out);
-    let tap = note(tap_cost(&places), "the tap's own cost", &mut left_out);
+    let is_partial = !arguments.call.is_empty() || !arguments.load.is_empty();
+    let (footprint, tap) = if is_partial { (None, None) } else { alone(&places, arguments.quick, &mut left_out) };
     let mut figures = relative(&results);
     figures.extend(absolute(footprint.as_ref(), tap.as_ref()));
 
@@ -108,8 +117,9 @@ fn run(arguments: &Arguments) -> Result<bool> {
         middle::SETTINGS
     );
     // What was not measured of a comparator is its affair, what was not measured of criprobe is a failure.
-    let wanted = rounds as usize * Call::MEASURED.len() * Load::ALL.len();
-    let is_whole = results.count(Via::Criprobe) == wanted && footprint.is_some() && tap.is_some();
+    let wanted = rounds as usize * plan.len();
+    let is_whole =
+        results.count(Via::Criprobe) == wanted && (is_partial || footprint.is_some() && tap.is_some());
     let is_good = is_whole && !figures.iter().any(Figure::is_missed);
     let report = Report { machine: machine::describe(), settings, ways, left_out, results, figures };
     print!("{}", report.text());
@@ -128,23 +138,53 @@ fn start(places: &Places, wanted: &[Via], left_out: &mut Vec<String>) -> Vec<Mid
 
 /// Measures everything in turn, `rounds` times. Ways follow each other at once, so that all see the same machine;
 /// which one begins changes.
-fn compare(middles: &[Middle], rounds: usize, duration: Duration, left_out: &mut Vec<String>) -> Results {
+fn compare(
+    middles: &[Middle],
+    rounds: usize,
+    plan: &[(Call, Load)],
+    duration: Duration,
+    left_out: &mut Vec<String>,
+) -> Results {
     let mut results = Results::default();
     for round in 0..rounds {
-        for call in Call::MEASURED {
-            for load in Load::ALL {
-                eprintln!("round {} of {rounds}: {call:?}, {load}", round + 1);
-                for turn in 0..middles.len() {
-                    let middle = &middles[(round + turn) % middles.len()];
-                    let what = format!("{}, {call:?}, {load}, round {}", middle.via.name(), round + 1);
-                    if let Some(sample) = note(measure(middle, call, load, duration), &what, left_out) {
-                        results.add(round, call, load, middle.via, sample);
-                    }
+        for &(call, load) in plan {
+            eprintln!("round {} of {rounds}: {call:?}, {load}", round + 1);
+            for turn in 0..middles.len() {
+                let middle = &middles[(round + turn) % middles.len()];
+                let what = format!("{}, {call:?}, {load}, round {}", middle.via.name(), round + 1);
+                if let Some(sample) = note(measure(middle, call, load, duration), &what, left_out) {
+                    results.add(round, call, load, middle.via, sample);
                 }
             }
         }
     }
     results
+}
+
+/// Measures what needs no comparison.
+fn alone(
+    places: &Places,
+    is_quick: bool,
+    left_out: &mut Vec<String>,
+) -> (Option<Footprint>, Option<TapCost>) {
+    eprintln!("memory, size and start of criprobe");
+    let footprint = note(footprint(places, if is_quick { 3 } else { 9 }), "footprint", left_out);
+    (footprint, note(tap_cost(places), "the tap's own cost", left_out))
+}
+
+/// Those that were asked for, in the order of all; all where none was.
+fn wanted_of<T: Copy + PartialEq, const N: usize>(all: [T; N], wanted: &[T]) -> Vec<T> {
+    all.into_iter().filter(|one| wanted.is_empty() || wanted.contains(one)).collect()
+}
+
+fn call(name: &str) -> Result<Call, String> {
+    let named = Call::MEASURED.into_iter().find(|call| format!("{call:?}").eq_ignore_ascii_case(name));
+    named.ok_or_else(|| format!("one of {:?}", Call::MEASURED))
+}
+
+fn load(text: &str) -> Result<Load, String> {
+    let named = Load::ALL.into_iter().find(|load| load.to_string().replace(' ', "") == text);
+    named.ok_or_else(|| "one of 1x1, 1x32, 8x8".to_owned())
 }
 
 /// Keeps what went well; of the rest it keeps why not.
