@@ -75,7 +75,7 @@ pub struct TracedCall {
     /// When it began.
     pub at: SystemTime,
     /// The call and its end.
-    pub ended: Box<Ended>,
+    pub ended: Ended,
     /// The pod.
     pub pod: Option<Arc<view::PodView>>,
     /// The container's name.
@@ -134,7 +134,7 @@ pub async fn run(
 
 struct Task<F> {
     /// The container that a command was last seen to run in, and when that was first seen.
-    named: Option<(ContainerId, Instant)>,
+    named: Option<(Box<str>, Instant)>,
     model: Model,
     resync: Resync,
     health: Health,
@@ -167,17 +167,18 @@ impl<F: FnMut(TracedCall)> Task<F> {
     /// Whether a command runs where the last one ran, too: then all that its container's name could teach was learnt,
     /// and a name that the runtime does not know is not asked for again with each.
     fn was_just_named(&mut self, request: &Request, now: Instant) -> bool {
-        let Request::ExecSync { container, .. } = request else { return false };
+        let Request::ExecSync(command) = request else { return false };
+        let container = command.container();
         match &self.named {
-            Some((last, at)) if last == container && now.saturating_duration_since(*at) < NAMED => true,
+            Some((last, at)) if **last == *container && now.saturating_duration_since(*at) < NAMED => true,
             _ => {
-                self.named = Some((container.clone(), now));
+                self.named = Some((container.into(), now));
                 false
             }
         }
     }
 
-    fn take_call(&mut self, ended: Box<Ended>, now: Instant, wall: SystemTime) {
+    fn take_call(&mut self, ended: Ended, now: Instant, wall: SystemTime) {
         let at = wall - now.saturating_duration_since(ended.call.began);
         if matches!(ended.call.request, Request::Skipped) {
             return (self.on_call)(TracedCall { at, ended, pod: None, container: None, container_id: None });
@@ -198,7 +199,7 @@ impl<F: FnMut(TracedCall)> Task<F> {
         let container_id = match &ended.response {
             Response::Container(id) => Some(id.clone()),
             Response::Skipped | Response::Undecoded | Response::Sandbox(_) | Response::Exec(_) => {
-                ended.call.request.container().map(|id| self.model.full_container(id.clone()))
+                ended.call.request.container().map(|id| self.model.full_container(id))
             }
         };
         (self.on_call)(TracedCall { at, ended, pod, container, container_id });
@@ -207,10 +208,10 @@ impl<F: FnMut(TracedCall)> Task<F> {
     /// The container's name and the pod that a call was about.
     fn whereabouts(&self, ended: &Ended) -> (Option<Arc<str>>, Option<Arc<view::PodView>>) {
         let container = match (&ended.response, &ended.call.request) {
-            (Response::Container(id), Request::CreateContainer(_)) => Some(id),
+            (Response::Container(id), Request::CreateContainer(_)) => Some(id.as_str()),
             (_, request) => request.container(),
         };
-        let container = container.map(|id| self.model.full_container(id.clone()));
+        let container = container.map(|id| self.model.full_container(id));
         if let Some((name, pod)) = container.and_then(|id| self.model.whereabouts(&id)) {
             return (Some(name), Some(pod));
         }
@@ -220,7 +221,7 @@ impl<F: FnMut(TracedCall)> Task<F> {
                 ended.call.request.sandbox()
             }
         };
-        (None, sandbox.and_then(|id| self.model.pod(&self.model.full_sandbox(id)).cloned()))
+        (None, sandbox.and_then(|id| self.model.pod(&self.model.full_sandbox(id.as_str())).cloned()))
     }
 
     fn take_answer(&mut self, answer: resync::Answer) {

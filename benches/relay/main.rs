@@ -108,7 +108,8 @@ fn run(arguments: &Arguments) -> Result<bool> {
     drop(middles);
 
     let is_partial = !arguments.call.is_empty() || !arguments.load.is_empty();
-    let (footprint, tap) = if is_partial { (None, None) } else { alone(&places, arguments.quick, &mut left_out) };
+    let (footprint, tap) =
+        if is_partial { (None, None) } else { alone(&places, arguments.quick, &mut left_out) };
     let mut figures = relative(&results);
     figures.extend(absolute(footprint.as_ref(), tap.as_ref()));
 

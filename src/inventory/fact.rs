@@ -1,5 +1,7 @@
 //! What the inventory learns, from wherever it learns it. In: calls that passed, the runtime's events; out: facts.
 
+use std::sync::Arc;
+
 use crate::{
     ids::{ContainerId, SandboxId},
     proto::cri,
@@ -18,7 +20,7 @@ pub enum Fact {
         /// The id that the runtime gave it.
         id: SandboxId,
         /// What was asked for.
-        config: Box<cri::PodSandboxConfig>,
+        config: Arc<cri::PodSandboxConfig>,
     },
     /// A client began to stop a pod.
     SandboxStopping(SandboxId),
@@ -35,7 +37,7 @@ pub enum Fact {
         /// The id that the runtime gave it.
         id: ContainerId,
         /// What was asked for.
-        request: Box<cri::CreateContainerRequest>,
+        request: Arc<cri::CreateContainerRequest>,
     },
     /// A container runs.
     ContainerStarted(ContainerId),
@@ -93,9 +95,10 @@ impl Fact {
             Request::StopContainer(id) | Request::RemoveContainer(id) => {
                 Some(Self::ContainerStopping(id.clone()))
             }
-            Request::ExecSync { container, .. }
-            | Request::Exec { container, .. }
-            | Request::Attach(container) => Some(Self::Mentioned(container.as_str().to_owned())),
+            Request::ExecSync(command) | Request::Exec(command) => {
+                Some(Self::Mentioned(command.container().to_owned()))
+            }
+            Request::Attach(container) => Some(Self::Mentioned(container.as_str().to_owned())),
             Request::PortForward(sandbox) => Some(Self::Mentioned(sandbox.as_str().to_owned())),
             Request::Skipped
             | Request::Undecoded
@@ -176,14 +179,12 @@ pub struct Lesson {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::{
         clock,
         ids::ConnId,
         peer::Peer,
-        tap::cri::{Method, Response},
+        tap::cri::{self, Method, Response},
     };
 
     fn ended(method: &str, request: Request, end: End, code: Option<u32>) -> Ended {
@@ -195,12 +196,12 @@ mod tests {
             method: Arc::new(Method::from_path(&format!("/runtime.v1.RuntimeService/{method}"))),
             began: now,
             request_bytes: 0,
-            traceparent: "".into(),
+            traceparent: None,
             user_agent: "".into(),
             request,
         };
         Ended {
-            call: Arc::new(call),
+            call,
             at: now,
             end,
             code: code.map(Code),
@@ -213,7 +214,7 @@ mod tests {
     #[test]
     fn only_an_end_that_leaves_a_doubt_asks_the_runtime() {
         let stop = || Request::StopContainer("c".into());
-        let exec = || Request::ExecSync { container: "c".into(), command: vec![], timeout_seconds: 0 };
+        let exec = || Request::decode(cri::Kind::ExecSync, b"\x0a\x01c");
         let rows = [
             ("StopContainer", stop(), End::Complete, Some(0), "Some(ContainerStopped(\"c\"))", false),
             ("StopContainer", stop(), End::Complete, Some(5), "Some(ContainerStopFailed(\"c\"))", false),

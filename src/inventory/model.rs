@@ -67,23 +67,29 @@ impl Model {
     /// Takes in a fact that was observed at `at`; for answers of the runtime that is when the question was sent.
     pub fn apply(&mut self, fact: Fact, at: Instant) {
         match fact {
-            Fact::SandboxRun { id, config } => self.sandbox_run(id, *config, at),
-            Fact::SandboxStopping(id) => self.tell(Change::PodStopping(self.full_sandbox(id))),
-            Fact::SandboxStopFailed(id) => self.tell(Change::PodStopFailed(self.full_sandbox(id))),
-            Fact::SandboxStopped(id) => self.sandbox_stopped(&self.full_sandbox(id), at),
+            Fact::SandboxRun { id, config } => self.sandbox_run(id, Arc::unwrap_or_clone(config), at),
+            Fact::SandboxStopping(id) => self.tell(Change::PodStopping(self.full_sandbox(id.as_str()))),
+            Fact::SandboxStopFailed(id) => self.tell(Change::PodStopFailed(self.full_sandbox(id.as_str()))),
+            Fact::SandboxStopped(id) => self.sandbox_stopped(&self.full_sandbox(id.as_str()), at),
             Fact::SandboxExited(id) => self.sandbox_exited(&id, at),
-            Fact::SandboxRemoved(id) => self.sandbox_removed(&self.full_sandbox(id), at),
-            Fact::ContainerCreated { id, request } => self.container_created(id, *request, at),
-            Fact::ContainerStarted(id) => {
-                self.container_moved(&self.full_container(id), ContainerState::Running, at);
+            Fact::SandboxRemoved(id) => self.sandbox_removed(&self.full_sandbox(id.as_str()), at),
+            Fact::ContainerCreated { id, request } => {
+                self.container_created(id, Arc::unwrap_or_clone(request), at);
             }
-            Fact::ContainerStopping(id) => self.tell(Change::ContainerStopping(self.full_container(id))),
-            Fact::ContainerStopFailed(id) => self.tell(Change::ContainerStopFailed(self.full_container(id))),
-            Fact::ContainerStopped(id) => self.container_stopped(&self.full_container(id), at),
+            Fact::ContainerStarted(id) => {
+                self.container_moved(&self.full_container(id.as_str()), ContainerState::Running, at);
+            }
+            Fact::ContainerStopping(id) => {
+                self.tell(Change::ContainerStopping(self.full_container(id.as_str())));
+            }
+            Fact::ContainerStopFailed(id) => {
+                self.tell(Change::ContainerStopFailed(self.full_container(id.as_str())));
+            }
+            Fact::ContainerStopped(id) => self.container_stopped(&self.full_container(id.as_str()), at),
             Fact::ContainerExited { id, exit_code } => {
                 self.container_moved(&id, ContainerState::Exited { exit_code }, at);
             }
-            Fact::ContainerRemoved(id) => self.container_removed(&self.full_container(id), at),
+            Fact::ContainerRemoved(id) => self.container_removed(&self.full_container(id.as_str()), at),
             Fact::Mentioned(id) => self.mentioned(&id, at),
             Fact::SandboxesListed(items) => self.sandboxes_listed(items, at),
             Fact::ContainersListed(items) => self.containers_listed(items, at),
@@ -105,12 +111,12 @@ impl Model {
     }
 
     /// The container that a client named: runtimes take the unique beginning of an id for all of it.
-    pub fn full_container(&self, named: ContainerId) -> ContainerId {
+    pub fn full_container(&self, named: &str) -> ContainerId {
         full(&self.containers, named)
     }
 
     /// The sandbox that a client named: runtimes take the unique beginning of an id for all of it.
-    pub fn full_sandbox(&self, named: SandboxId) -> SandboxId {
+    pub fn full_sandbox(&self, named: &str) -> SandboxId {
         full(&self.sandboxes, named)
     }
 
@@ -150,8 +156,8 @@ impl Model {
             }
             return;
         }
-        let is_known = self.containers.contains_key(self.full_container(id.into()).as_str())
-            || self.sandboxes.contains_key(self.full_sandbox(id.into()).as_str());
+        let is_known = self.containers.contains_key(self.full_container(id).as_str())
+            || self.sandboxes.contains_key(self.full_sandbox(id).as_str());
         if !is_known && !id.is_empty() && !self.removed.is_since(id, at) {
             self.lookups.insert(Lookup::Unexplained(id.to_owned()));
         }
@@ -224,18 +230,20 @@ pub struct Census {
 }
 
 /// The known id that begins with what was named, if there is one and only one; else what was named.
-fn full<I, T>(known: &HashMap<I, T>, named: I) -> I
+fn full<I, T>(known: &HashMap<I, T>, named: &str) -> I
 where
-    I: Clone + Eq + std::hash::Hash + Borrow<str>,
+    I: Clone + Eq + std::hash::Hash + Borrow<str> + for<'a> From<&'a str>,
 {
-    let text: &str = named.borrow();
-    if known.contains_key(text) || text.is_empty() {
-        return named;
+    if let Some((id, _)) = known.get_key_value(named) {
+        return id.clone();
     }
-    let mut like_it = known.keys().filter(|id| Borrow::<str>::borrow(*id).starts_with(text));
+    if named.is_empty() {
+        return named.into();
+    }
+    let mut like_it = known.keys().filter(|id| Borrow::<str>::borrow(*id).starts_with(named));
     match (like_it.next(), like_it.next()) {
         (Some(id), None) => id.clone(),
-        (None, _) | (Some(_), Some(_)) => named,
+        (None, _) | (Some(_), Some(_)) => named.into(),
     }
 }
 

@@ -59,8 +59,8 @@ impl From<tap::End> for End {
 
 impl From<&TracedCall> for CallView {
     fn from(traced: &TracedCall) -> Self {
-        let ended = &*traced.ended;
-        let call = &*ended.call;
+        let ended = &traced.ended;
+        let call = &ended.call;
         let (namespace, pod) = pod_names(traced);
         Self {
             at: traced.at.into(),
@@ -78,7 +78,7 @@ impl From<&TracedCall> for CallView {
             container: container_name(traced),
             container_id: traced.container_id.as_ref().map(ToString::to_string).unwrap_or_default(),
             exec: exec(ended),
-            traceparent: call.traceparent.to_string(),
+            traceparent: call.traceparent.as_deref().unwrap_or_default().to_owned(),
         }
     }
 }
@@ -100,7 +100,7 @@ impl Shown for CallView {
 pub fn for_journal(call: TracedCall) -> Arc<dyn Shown> {
     match &call.ended.call.request {
         Request::Skipped => Arc::new(call),
-        Request::ExecSync { .. } if call.ended.call.request.weight() <= MAX_COMMAND => Arc::new(call),
+        Request::ExecSync(command) if command.weight() <= MAX_COMMAND => Arc::new(call),
         _ => Arc::new(CallView::from(&call)),
     }
 }
@@ -135,7 +135,7 @@ fn container_name(traced: &TracedCall) -> String {
 
 fn exec(ended: &tap::Ended) -> Option<ExecView> {
     match (&ended.call.request, &ended.response) {
-        (Request::ExecSync { command, timeout_seconds, .. }, response) => {
+        (Request::ExecSync(command), response) => {
             let result = match response {
                 Response::Exec(result) => Some(result),
                 Response::Skipped | Response::Undecoded | Response::Sandbox(_) | Response::Container(_) => {
@@ -143,22 +143,22 @@ fn exec(ended: &tap::Ended) -> Option<ExecView> {
                 }
             };
             Some(ExecView {
-                command: shown(command),
-                timeout_seconds: Some(*timeout_seconds),
+                command: shown(command.arguments()),
+                timeout_seconds: Some(command.timeout_seconds()),
                 exit_code: result.map(|result| result.exit_code),
                 stdout_bytes: result.map(|result| result.stdout_bytes),
                 stderr_bytes: result.map(|result| result.stderr_bytes),
             })
         }
-        (Request::Exec { command, .. }, _) => {
-            Some(ExecView { command: shown(command), ..ExecView::default() })
+        (Request::Exec(command), _) => {
+            Some(ExecView { command: shown(command.arguments()), ..ExecView::default() })
         }
         _ => None,
     }
 }
 
 /// A command cut to [`MAX_COMMAND`] bytes, at a character.
-fn shown(command: &[String]) -> Vec<String> {
+fn shown<'a>(command: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut room = MAX_COMMAND;
     let mut shown = Vec::new();
     for argument in command {
@@ -167,7 +167,7 @@ fn shown(command: &[String]) -> Vec<String> {
             break;
         }
         room -= argument.len() + 1;
-        shown.push(argument.clone());
+        shown.push(argument.to_owned());
     }
     shown
 }
@@ -274,9 +274,9 @@ mod tests {
     #[test]
     fn a_long_command_is_cut_at_a_character() {
         let long = "ü".repeat(3000);
-        let cut = shown(&["sh".to_owned(), "-c".to_owned(), long, "never shown".to_owned()]);
+        let cut = shown(["sh", "-c", &long, "never shown"].into_iter());
         assert_eq!(cut.len(), 3);
         assert!(cut[2].ends_with("ü…") && cut[2].len() <= MAX_COMMAND + 3);
-        assert_eq!(shown(&["true".to_owned()]), ["true"]);
+        assert_eq!(shown(["true"].into_iter()), ["true"]);
     }
 }

@@ -5,8 +5,9 @@ use std::{sync::Arc, time::Instant};
 use super::cri::{Method, Request, Response};
 use crate::{ids::ConnId, peer::Peer};
 
-/// One call, from the moment on when its request was whole. Shared by the two reports of it.
-#[derive(Debug)]
+/// One call, from the moment on when its request was whole. Cheap to clone: it is told twice, and calls come by the
+/// hundred thousand, so that nothing of it stands in memory of its own but what few calls have.
+#[derive(Clone, Debug)]
 pub struct Call {
     /// The connection that it came on.
     pub conn: ConnId,
@@ -20,8 +21,8 @@ pub struct Call {
     pub began: Instant,
     /// Size of the request's messages, without their five-byte heads.
     pub request_bytes: u64,
-    /// The W3C trace context that the caller sent; empty without.
-    pub traceparent: Box<str>,
+    /// The W3C trace context that the caller sent.
+    pub traceparent: Option<Arc<str>>,
     /// What the caller says it is; empty when it does not.
     pub user_agent: Arc<str>,
     /// What was asked, where that is of use.
@@ -57,7 +58,7 @@ impl End {
 #[derive(Debug)]
 pub struct Ended {
     /// The call.
-    pub call: Arc<Call>,
+    pub call: Call,
     /// When its last byte was passed on.
     pub at: Instant,
     /// How.
@@ -115,9 +116,9 @@ impl Code {
 #[derive(Debug)]
 pub enum Event {
     /// A request is whole.
-    Begun(Arc<Call>),
+    Begun(Call),
     /// A call ended.
-    Ended(Box<Ended>),
+    Ended(Ended),
     /// More streams were open than are followed: this many calls passed unseen.
     Untracked(u64),
     /// Nothing more is understood of this connection; its bytes go on.
@@ -137,7 +138,7 @@ pub enum Event {
 impl Event {
     /// Roughly how many bytes it holds, for the bound of the queue that it stands in.
     pub fn weight(&self) -> usize {
-        const FIXED: usize = 320;
+        const FIXED: usize = size_of::<Event>();
         match self {
             Self::Begun(call) => FIXED + call.request.weight(),
             Self::Ended(ended) => FIXED + ended.message.len(),

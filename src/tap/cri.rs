@@ -1,9 +1,13 @@
 //! Which calls matter, and what their messages say. In: a path, the bytes of a message; out: plain values.
 //! Never does IO, never logs, and never keeps what may be secret beyond what the probes need.
 
+mod command;
+
 use std::{fmt, sync::Arc};
 
 use prost::Message;
+
+pub use self::command::Command;
 
 use crate::{
     ids::{ContainerId, SandboxId},
@@ -98,15 +102,15 @@ impl Kind {
     }
 }
 
-/// What a request asked.
-#[derive(Debug)]
+/// What a request asked. Cheap to clone.
+#[derive(Clone, Debug)]
 pub enum Request {
     /// Not of interest.
     Skipped,
     /// Of interest, but compressed, malformed, incomplete or over the bound.
     Undecoded,
     /// A pod is to be run.
-    RunPodSandbox(Box<cri::PodSandboxConfig>),
+    RunPodSandbox(Arc<cri::PodSandboxConfig>),
     /// A pod is to be stopped.
     StopPodSandbox(SandboxId),
     /// A pod is to be removed.
@@ -114,7 +118,7 @@ pub enum Request {
     /// A pod is to be restored from a checkpoint.
     RestorePod,
     /// A container is to be made.
-    CreateContainer(Box<cri::CreateContainerRequest>),
+    CreateContainer(Arc<cri::CreateContainerRequest>),
     /// A container is to be started.
     StartContainer(ContainerId),
     /// A container is to be stopped.
@@ -122,21 +126,9 @@ pub enum Request {
     /// A container is to be removed.
     RemoveContainer(ContainerId),
     /// A command is to be run, and its output answered.
-    ExecSync {
-        /// Where.
-        container: ContainerId,
-        /// What.
-        command: Vec<String>,
-        /// Whole seconds; 0 is none.
-        timeout_seconds: i64,
-    },
+    ExecSync(Command),
     /// A command is to be run on a stream of the runtime's own.
-    Exec {
-        /// Where.
-        container: ContainerId,
-        /// What.
-        command: Vec<String>,
-    },
+    Exec(Command),
     /// A stream to a container's main process.
     Attach(ContainerId),
     /// Streams to a pod's ports.
@@ -154,7 +146,7 @@ impl Request {
             Kind::Other => Self::Skipped,
             Kind::RestorePod => Self::RestorePod,
             Kind::RunPodSandbox => match cri::RunPodSandboxRequest::decode(message)?.config {
-                Some(config) => Self::RunPodSandbox(Box::new(config)),
+                Some(config) => Self::RunPodSandbox(Arc::new(config)),
                 None => Self::Undecoded,
             },
             Kind::StopPodSandbox => {
@@ -164,7 +156,7 @@ impl Request {
                 Self::RemovePodSandbox(cri::RemovePodSandboxRequest::decode(message)?.pod_sandbox_id.into())
             }
             Kind::CreateContainer => {
-                Self::CreateContainer(Box::new(cri::CreateContainerRequest::decode(message)?))
+                Self::CreateContainer(Arc::new(cri::CreateContainerRequest::decode(message)?))
             }
             Kind::StartContainer => {
                 Self::StartContainer(cri::StartContainerRequest::decode(message)?.container_id.into())
@@ -175,18 +167,8 @@ impl Request {
             Kind::RemoveContainer => {
                 Self::RemoveContainer(cri::RemoveContainerRequest::decode(message)?.container_id.into())
             }
-            Kind::ExecSync => {
-                let request = cri::ExecSyncRequest::decode(message)?;
-                Self::ExecSync {
-                    container: request.container_id.into(),
-                    command: request.cmd,
-                    timeout_seconds: request.timeout,
-                }
-            }
-            Kind::Exec => {
-                let request = cri::ExecRequest::decode(message)?;
-                Self::Exec { container: request.container_id.into(), command: request.cmd }
-            }
+            Kind::ExecSync => Command::read(message).map_or(Self::Undecoded, Self::ExecSync),
+            Kind::Exec => Command::read(message).map_or(Self::Undecoded, Self::Exec),
             Kind::Attach => Self::Attach(cri::AttachRequest::decode(message)?.container_id.into()),
             Kind::PortForward => {
                 Self::PortForward(cri::PortForwardRequest::decode(message)?.pod_sandbox_id.into())
@@ -194,14 +176,14 @@ impl Request {
         })
     }
 
-    /// The container that it is about.
-    pub fn container(&self) -> Option<&ContainerId> {
+    /// The container that it is about, as the client named it.
+    pub fn container(&self) -> Option<&str> {
         match self {
             Self::StartContainer(id)
             | Self::StopContainer(id)
             | Self::RemoveContainer(id)
-            | Self::Attach(id) => Some(id),
-            Self::ExecSync { container, .. } | Self::Exec { container, .. } => Some(container),
+            | Self::Attach(id) => Some(id.as_str()),
+            Self::ExecSync(command) | Self::Exec(command) => Some(command.container()),
             Self::Skipped
             | Self::Undecoded
             | Self::RunPodSandbox(_)
@@ -225,8 +207,8 @@ impl Request {
             | Self::StartContainer(_)
             | Self::StopContainer(_)
             | Self::RemoveContainer(_)
-            | Self::ExecSync { .. }
-            | Self::Exec { .. }
+            | Self::ExecSync(_)
+            | Self::Exec(_)
             | Self::Attach(_) => None,
         }
     }
@@ -236,9 +218,7 @@ impl Request {
         match self {
             Self::RunPodSandbox(config) => config.encoded_len(),
             Self::CreateContainer(request) => request.encoded_len(),
-            Self::ExecSync { command, .. } | Self::Exec { command, .. } => {
-                command.iter().map(|arg| arg.len() + 24).sum()
-            }
+            Self::ExecSync(command) | Self::Exec(command) => command.weight(),
             Self::Skipped
             | Self::Undecoded
             | Self::RestorePod

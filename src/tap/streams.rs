@@ -33,11 +33,14 @@ pub const MAX_METHODS: usize = 256;
 pub struct Streams {
     conn: ConnId,
     peer: Arc<Peer>,
-    open: BTreeMap<u32, Stream>,
+    /// Boxed, so that the tree moves pointers when streams come and go.
+    open: BTreeMap<u32, Box<Stream>>,
     /// The highest stream that the client opened.
     highest: u32,
     kept: usize,
-    methods: HashMap<Box<[u8]>, Arc<Method>>,
+    methods: HashMap<Arc<[u8]>, Arc<Method>>,
+    /// The path of the last call: most often that of the next one, too.
+    last_method: Option<(Arc<[u8]>, Arc<Method>)>,
     user_agent: Arc<str>,
 }
 
@@ -46,12 +49,12 @@ pub struct Streams {
 struct Stream {
     method: Arc<Method>,
     began: Instant,
-    traceparent: Box<str>,
+    traceparent: Option<Arc<str>>,
     user_agent: Arc<str>,
     request: Messages,
     response: Messages,
     /// Made when the request is whole.
-    call: Option<Arc<Call>>,
+    call: Option<Call>,
     answer: ResponseHeader,
 }
 
@@ -65,6 +68,7 @@ impl Streams {
             highest: 0,
             kept: 0,
             methods: HashMap::new(),
+            last_method: None,
             user_agent: Arc::default(),
         }
     }
@@ -118,12 +122,12 @@ impl Streams {
                 response: Messages::new(response_body(method.kind)),
                 method,
                 began: now,
-                traceparent: text(header.traceparent).into(),
+                traceparent: Some(text(header.traceparent)).filter(|text| !text.is_empty()).map(Arc::from),
                 user_agent: Arc::clone(&self.user_agent),
                 call: None,
                 answer: ResponseHeader::default(),
             };
-            self.open.insert(id, stream);
+            self.open.insert(id, Box::new(stream));
         }
         if is_end {
             self.request_whole(id, out);
@@ -194,13 +198,19 @@ impl Streams {
     }
 
     fn method(&mut self, path: &[u8]) -> Arc<Method> {
-        if let Some(method) = self.methods.get(path) {
+        if let Some((_, method)) = self.last_method.as_ref().filter(|(last, _)| **last == *path) {
             return Arc::clone(method);
         }
-        let method = Arc::new(Method::from_path(text(path)));
-        if self.methods.len() < MAX_METHODS {
-            self.methods.insert(path.into(), Arc::clone(&method));
-        }
+        let known =
+            self.methods.get_key_value(path).map(|(path, method)| (Arc::clone(path), Arc::clone(method)));
+        let (path, method) = known.unwrap_or_else(|| {
+            let (path, method) = (Arc::<[u8]>::from(path), Arc::new(Method::from_path(text(path))));
+            if self.methods.len() < MAX_METHODS {
+                self.methods.insert(Arc::clone(&path), Arc::clone(&method));
+            }
+            (path, method)
+        });
+        self.last_method = Some((path, Arc::clone(&method)));
         method
     }
 
@@ -212,7 +222,7 @@ impl Streams {
         let call = stream.call(self.conn, &self.peer, id);
         self.kept -= stream.request.kept();
         stream.request.spoil();
-        stream.call = Some(Arc::clone(&call));
+        stream.call = Some(call.clone());
         out(Event::Begun(call));
     }
 
@@ -231,28 +241,28 @@ impl Streams {
         };
         let response = if code == Some(Code::OK) { stream.response() } else { Response::Skipped };
         let response_bytes = stream.response.bytes;
-        out(Event::Ended(Box::new(Ended { call, at: now, end, code, message, response_bytes, response })));
+        out(Event::Ended(Ended { call, at: now, end, code, message, response_bytes, response }));
     }
 }
 
 impl Stream {
-    fn call(&mut self, conn: ConnId, peer: &Arc<Peer>, stream: u32) -> Arc<Call> {
+    fn call(&mut self, conn: ConnId, peer: &Arc<Peer>, stream: u32) -> Call {
         let request = match (self.method.kind, self.request.whole()) {
             (Kind::Other, _) => Request::Skipped,
             (kind, Some(message)) => Request::decode(kind, message),
             (_, None) => Request::Undecoded,
         };
-        Arc::new(Call {
+        Call {
             conn,
             stream,
             peer: Arc::clone(peer),
             method: Arc::clone(&self.method),
             began: self.began,
             request_bytes: self.request.bytes,
-            traceparent: std::mem::take(&mut self.traceparent),
+            traceparent: self.traceparent.take(),
             user_agent: Arc::clone(&self.user_agent),
             request,
-        })
+        }
     }
 
     fn response(&self) -> Response {

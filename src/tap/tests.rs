@@ -70,13 +70,13 @@ fn line(event: &Event) -> String {
     match event {
         Event::Begun(call) => {
             let mut line = format!("{} {} begun {}", call.stream, call.method.name, asked(&call.request));
-            if !call.traceparent.is_empty() {
-                line += &format!(" trace {}", call.traceparent);
+            if let Some(trace) = &call.traceparent {
+                line += &format!(" trace {trace}");
             }
             line
         }
         Event::Ended(ended) => {
-            let Ended { call, end, code, message, response_bytes, response, .. } = &**ended;
+            let Ended { call, end, code, message, response_bytes, response, .. } = ended;
             let (stream, name, end) = (call.stream, &call.method.name, end.as_str());
             let code = code.map_or(String::new(), |code| format!(" {}", code.name()));
             let message = if message.is_empty() { String::new() } else { format!(" {message:?}") };

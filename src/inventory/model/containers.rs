@@ -98,7 +98,7 @@ impl Model {
         at: Instant,
     ) {
         let Some(config) = request.config else { return self.mentioned(id.as_str(), at) };
-        let sandbox = self.full_sandbox(SandboxId::from(request.pod_sandbox_id));
+        let sandbox = self.full_sandbox(&request.pod_sandbox_id);
         if self.removed.is_since(id.as_str(), at) || self.removed.is_since(sandbox.as_str(), at) {
             return;
         }

@@ -92,7 +92,7 @@ fn metadata(id: &str) -> Option<cri::PodSandboxMetadata> {
 
 fn run(id: &str) -> Fact {
     let config = cri::PodSandboxConfig { metadata: metadata(id), ..Default::default() };
-    Fact::SandboxRun { id: id.into(), config: Box::new(config) }
+    Fact::SandboxRun { id: id.into(), config: Arc::new(config) }
 }
 
 fn create(id: &str, sandbox: &str) -> Fact {
@@ -104,7 +104,7 @@ fn create(id: &str, sandbox: &str) -> Fact {
         }),
         sandbox_config: None,
     };
-    Fact::ContainerCreated { id: id.into(), request: Box::new(request) }
+    Fact::ContainerCreated { id: id.into(), request: Arc::new(request) }
 }
 
 fn started(id: &str) -> Fact {

@@ -152,7 +152,7 @@ fn an_id_that_nobody_explained_is_looked_up() {
         || Fact::ContainerStopped("c".into()),
         || Fact::SandboxStopped("c".into()),
         || Fact::ContainerExited { id: "c".into(), exit_code: None },
-        || Fact::ContainerCreated { id: "c".into(), request: Box::default() },
+        || Fact::ContainerCreated { id: "c".into(), request: Arc::default() },
     ];
     for fact in facts {
         let mut rig = Rig::new();
@@ -350,7 +350,7 @@ fn two_sandboxes_of_one_pod_are_two() {
         let metadata =
             cri::PodSandboxMetadata { name: "web".into(), uid: "u".into(), namespace: "d".into(), attempt };
         let config = cri::PodSandboxConfig { metadata: Some(metadata), ..Default::default() };
-        rig.apply(0, Fact::SandboxRun { id: id.into(), config: Box::new(config) });
+        rig.apply(0, Fact::SandboxRun { id: id.into(), config: Arc::new(config) });
     }
     rig.apply(1, create("c0", "s0"));
     rig.apply(2, create("c1", "s1"));
@@ -370,7 +370,7 @@ fn a_pod_in_the_nodes_network_has_no_address_to_ask_for() {
     let context = cri::LinuxSandboxSecurityContext { namespace_options: Some(options) };
     let linux = cri::LinuxPodSandboxConfig { security_context: Some(context), ..Default::default() };
     let config = cri::PodSandboxConfig { metadata: metadata("s"), linux: Some(linux), ..Default::default() };
-    rig.apply(0, Fact::SandboxRun { id: "s".into(), config: Box::new(config) });
+    rig.apply(0, Fact::SandboxRun { id: "s".into(), config: Arc::new(config) });
     rig.apply(1, sandboxes(["s"]));
     assert_eq!(rig.lookups(), [""; 0]);
     assert_eq!(rig.model.pod(&"s".into()).unwrap().network, PodNetwork::Host);
