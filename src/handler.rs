@@ -1,6 +1,7 @@
 //! The handlers of a probe: a target and a limit in, an outcome out. They know no pods, no schedule, no thresholds,
 //! and never try twice.
 
+pub mod dial;
 pub mod exec;
 pub mod go;
 pub mod tcp;

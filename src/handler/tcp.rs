@@ -3,13 +3,13 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use tokio::{net::TcpStream, time};
+use tokio::time;
 
-use super::{Outcome, go};
+use super::{Outcome, dial, go};
 
 /// Connects and closes. Texts are those of Go's dialler: `dial tcp 10.0.0.1:80: connect: connection refused`.
 pub async fn attempt(address: SocketAddr, timeout: Duration) -> Outcome {
-    match time::timeout(timeout, TcpStream::connect(address)).await {
+    match time::timeout(timeout, dial::connect(address)).await {
         Ok(Ok(_connection)) => Outcome::success(),
         Ok(Err(error)) => {
             Outcome::failure(format!("dial tcp {address}: connect: {}", go::system_error(&error)))
@@ -70,7 +70,7 @@ mod tests {
             if outcome.judgement == Judgement::Failure || held.len() > 8 {
                 break outcome;
             }
-            held.push(time::timeout(Duration::from_millis(100), TcpStream::connect(address)).await);
+            held.push(time::timeout(Duration::from_millis(100), dial::connect(address)).await);
         };
         assert_eq!(text(&outcome), format!("dial tcp {address}: i/o timeout"));
     }

@@ -1,0 +1,97 @@
+//! Opens the connections of network probes. In: an address; out: a connection that was made as the kubelet makes it,
+//! and that never blocks a thread when it is dropped.
+
+use std::{
+    io,
+    net::{SocketAddr, TcpStream as StdStream},
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpSocket, TcpStream},
+};
+
+/// 1 s: the kubelet's SO_LINGER on probe connections (prober.md 7.3 and 8).
+const LINGER: Duration = Duration::from_secs(1);
+
+/// A TCP connection of a probe.
+#[derive(Debug)]
+pub struct Connection(TcpStream);
+
+/// Connects. Waits for as long as the kernel tries: the caller has the limit.
+///
+/// # Errors
+/// What the kernel said.
+pub async fn connect(address: SocketAddr) -> io::Result<Connection> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    socket.set_linger(Some(LINGER))?;
+    let socket = TcpSocket::from_std_stream(StdStream::from(socket));
+    Ok(Connection(socket.connect(address).await?))
+}
+
+impl Connection {
+    /// Sends what is small at once, as Go's connections do.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn set_no_delay(&self) -> io::Result<()> {
+        self.0.set_nodelay(true)
+    }
+}
+
+impl Drop for Connection {
+    /// Closing a socket that lingers waits up to that second for a peer that went silent, even where it is
+    /// non-blocking. Without it the kernel sends the same bytes in the background.
+    fn drop(&mut self) {
+        // It can only fail for what is no socket; then there is nothing to wait for either.
+        let _ = SockRef::from(&self.0).set_linger(None);
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, into)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::clock;
+
+    #[tokio::test]
+    async fn a_connection_lingers_and_its_end_waits_for_nobody() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connection = connect(listener.local_addr().unwrap()).await.unwrap();
+        assert_eq!(SockRef::from(&connection.0).linger().unwrap(), Some(LINGER));
+        // The peer reads nothing, so that what was sent cannot be acknowledged to its end.
+        while connection.0.try_write(&[0; 65536]).is_ok() {}
+        let began = clock::now();
+        drop(connection);
+        assert!(clock::now() - began < LINGER / 2);
+    }
+}
