@@ -4,22 +4,30 @@
 //! place, so that nobody can connect at a moment when its mode is still wrong.
 
 use std::{
-    fs::{self, DirBuilder, File, Metadata, Permissions},
+    fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions, TryLockError},
     io,
     os::unix::{
-        fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt, chown},
+        fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown},
         net::{UnixListener, UnixStream},
     },
     path::{Path, PathBuf},
-    process,
+    process, thread,
+    time::Duration,
 };
 
+use rustix::fs::OFlags;
 use thiserror::Error;
 
 use crate::peer::Peer;
 
 /// 107 bytes: what `sockaddr_un` holds beside its closing zero. A longer path cannot be bound or connected to.
 pub const MAX_PATH: usize = 107;
+
+/// 2 s: how long another instance that starts at the same socket is waited for; it needs milliseconds.
+const TURN: Duration = Duration::from_secs(2);
+
+/// 20 ms between two looks whether it has its socket.
+const TURN_LOOK: Duration = Duration::from_millis(20);
 
 /// Who may connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,8 +82,11 @@ pub enum ListenError {
     /// The runtime's own socket was given as ours.
     #[error("{0} is the runtime's own socket: criprobe needs a socket of its own")]
     IsRuntime(PathBuf),
+    /// Another instance has been starting at this socket for [`TURN`].
+    #[error("{0} is locked by another process that starts here: end it first, or choose another socket")]
+    Locked(PathBuf),
     /// The file system refused.
-    #[error("cannot make the socket {path}: {source}")]
+    #[error("cannot make the socket {path}{}", advice(source))]
     Io {
         /// The socket.
         path: PathBuf,
@@ -132,14 +143,67 @@ pub fn bind(path: &Path, access: Access, runtime: Option<&Path>) -> Result<Bound
     let io_error = |source| ListenError::Io { path: path.to_owned(), source };
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("/"));
     DirBuilder::new().mode(0o755).recursive(true).create(parent).map_err(io_error)?;
-    // Two instances that start at once take turns here; the lock goes with the file at the end.
-    let turn = File::open(parent).map_err(io_error)?;
-    turn.lock().map_err(io_error)?;
+    let _turn = Turn::take(parent, path)?;
     check_vacant(path, runtime)?;
     let listener = bind_hidden(parent, path, access).map_err(io_error)?;
     let meta = fs::symlink_metadata(path).map_err(io_error)?;
     let file = SocketFile { path: path.to_owned(), identity: identity(&meta) };
+    // A link that led nowhere before may lead to us now.
+    if runtime.is_some_and(|runtime| is_same_file(path, runtime)) {
+        file.unlink();
+        return Err(ListenError::IsRuntime(path.to_owned()));
+    }
     Ok(Bound { listener, file })
+}
+
+/// What to do about a refusal of the file system.
+fn advice(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => " (run as root, or choose other places with --listen and --api)",
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+            " (part of that path is no folder: choose another one)"
+        }
+        _ => "",
+    }
+}
+
+/// Two instances that start at once take turns, by a lock on a file that only their user can open: the folder itself
+/// may be open to everyone, and so to anyone's lock.
+struct Turn {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Turn {
+    fn take(parent: &Path, socket: &Path) -> Result<Self, ListenError> {
+        let io_error = |source| ListenError::Io { path: socket.to_owned(), source };
+        let name = socket.file_name().unwrap_or_default().to_string_lossy();
+        let path = parent.join(format!(".{name}.lock"));
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits() as i32);
+        for _ in 0..TURN.as_millis() / TURN_LOOK.as_millis() {
+            let lock = options.open(&path).map_err(io_error)?;
+            match lock.try_lock() {
+                // Whoever had it last has removed its file: the lock is worth something only on the one that stands there.
+                Ok(()) if is_open_at(&lock, &path) => return Ok(Self { path, _lock: lock }),
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => thread::sleep(TURN_LOOK),
+                Err(TryLockError::Error(error)) => return Err(io_error(error)),
+            }
+        }
+        Err(ListenError::Locked(path))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        // One that cannot be removed harms nobody: the lock goes with the file's end.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn is_open_at(file: &File, path: &Path) -> bool {
+    matches!((file.metadata(), fs::symlink_metadata(path)), (Ok(a), Ok(b)) if identity(&a) == identity(&b))
 }
 
 /// Whether the path may be taken: nothing there, or a socket on which nobody listens.
@@ -263,6 +327,46 @@ mod tests {
         std::os::unix::fs::symlink(&runtime, &alias).unwrap();
         assert!(matches!(bind(&alias, Access::PRIVATE, Some(&runtime)), Err(ListenError::IsRuntime(_))));
         assert!(matches!(bind(&runtime, Access::PRIVATE, Some(&runtime)), Err(ListenError::IsRuntime(_))));
+    }
+
+    #[test]
+    fn a_runtime_that_is_a_link_to_what_is_bound_is_refused() {
+        let dir = scratch();
+        let path = dir.path().join("s");
+        let runtime = dir.path().join("runtime.sock");
+        std::os::unix::fs::symlink(&path, &runtime).unwrap();
+        assert!(matches!(bind(&path, Access::PRIVATE, Some(&runtime)), Err(ListenError::IsRuntime(_))));
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_lock_on_the_folder_keeps_nobody_out() {
+        let dir = scratch();
+        let everyones = File::open(dir.path()).unwrap();
+        everyones.lock().unwrap();
+        assert!(bind(&dir.path().join("s"), Access::PRIVATE, None).is_ok());
+    }
+
+    #[test]
+    fn an_instance_that_starts_for_ever_is_given_up_on() {
+        let dir = scratch();
+        let path = dir.path().join("s");
+        let turn = Turn::take(dir.path(), &path).unwrap();
+        assert!(matches!(bind(&path, Access::PRIVATE, None), Err(ListenError::Locked(_))));
+        drop(turn);
+        assert!(bind(&path, Access::PRIVATE, None).is_ok());
+    }
+
+    #[test]
+    fn of_many_that_start_at_once_one_gets_the_socket() {
+        let dir = scratch();
+        let path = dir.path().join("s");
+        let bound: Vec<_> = thread::scope(|scope| {
+            let starts: Vec<_> = (0..8).map(|_| scope.spawn(|| bind(&path, Access::PRIVATE, None))).collect();
+            starts.into_iter().map(|start| start.join().unwrap()).collect()
+        });
+        assert_eq!(bound.iter().filter(|bound| bound.is_ok()).count(), 1, "{bound:?}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{fmt, fs, io, os::fd::AsFd};
 
-use rustix::net::sockopt::socket_peercred;
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 
 /// The process that opened a connection. The command is as it was then: a pid may be reused later.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -21,9 +21,10 @@ impl Peer {
     /// # Errors
     /// When the kernel does not answer for this socket.
     pub fn of(socket: impl AsFd) -> io::Result<Self> {
-        let credentials = socket_peercred(socket)?;
-        let pid = credentials.pid.as_raw_pid();
-        Ok(Self { pid, uid: credentials.uid.as_raw(), comm: comm(pid) })
+        // rustix reads the same, but into a pid that cannot be 0.
+        let credentials = getsockopt(&socket, PeerCredentials)?;
+        let pid = credentials.pid();
+        Ok(Self { pid, uid: credentials.uid(), comm: comm(pid) })
     }
 }
 
