@@ -50,6 +50,8 @@ struct Sighted {
     streams: Streams,
     fields: RequestFields,
     scratch: Vec<u8>,
+    /// The runtime sent a GOAWAY.
+    has_goodbye: bool,
 }
 
 #[derive(Debug, Default)]
@@ -88,6 +90,7 @@ impl Tap {
             streams: Streams::new(conn, peer),
             fields: RequestFields::default(),
             scratch: Vec::new(),
+            has_goodbye: false,
         };
         Self { conn, state: State::Sighted(Box::new(sighted)) }
     }
@@ -119,11 +122,25 @@ impl Tap {
     }
 
     /// Gives up: nothing more of this connection is looked at.
-    pub fn blind(&mut self, reason: &'static str, now: Instant, mut out: impl FnMut(Event)) {
+    fn blind(&mut self, reason: &'static str, now: Instant, mut out: impl FnMut(Event)) {
         if let State::Sighted(sighted) = &mut self.state {
             sighted.streams.lost(now, &mut out);
             self.state = State::Blind(reason);
             out(Event::Blinded { conn: self.conn, reason });
+        }
+    }
+
+    /// Gives up without a look at what is open: after a panic of ours nothing in here is to be relied on.
+    pub fn abandon(&mut self, reason: &'static str, mut out: impl FnMut(Event)) {
+        self.state = State::Blind(reason);
+        out(Event::Blinded { conn: self.conn, reason });
+    }
+
+    /// Whether the runtime spoke and then ended the connection in the middle of things, without a GOAWAY.
+    pub fn is_ended_without_word(&self) -> bool {
+        match &self.state {
+            State::Sighted(sighted) => sighted.runtime.frames.has_begun() && !sighted.has_goodbye,
+            State::Blind(_) => false,
         }
     }
 
@@ -220,7 +237,7 @@ impl Sighted {
         now: Instant,
         out: &mut impl FnMut(Event),
     ) -> Result<(), Lost> {
-        let Self { client, runtime, streams, scratch, .. } = self;
+        let Self { client, runtime, streams, scratch, has_goodbye, .. } = self;
         while let Some(frame) = runtime.frames.next(&mut bytes)? {
             match frame {
                 Frame::Data { stream, piece, is_end } => {
@@ -232,7 +249,10 @@ impl Sighted {
                 }
                 Frame::Settings(payload) => client.announced(payload),
                 Frame::Reset { stream } => streams.reset(stream, End::Reset, now, out),
-                Frame::GoAway { last_stream } => streams.go_away(last_stream, now, out),
+                Frame::GoAway { last_stream } => {
+                    *has_goodbye = true;
+                    streams.go_away(last_stream, now, out);
+                }
             }
         }
         Ok(())

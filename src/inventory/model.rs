@@ -120,10 +120,13 @@ impl Model {
         full(&self.sandboxes, named)
     }
 
-    /// A container's name and pod, as soon as both are known.
+    /// A container's name and pod, as soon as both are known, and for a while after it is gone.
     pub fn whereabouts(&self, id: &ContainerId) -> Option<(Arc<str>, Arc<PodView>)> {
-        let container = self.containers.get(id)?;
-        Some((Arc::clone(&container.name), Arc::clone(self.pod(&container.sandbox)?)))
+        if let Some(container) = self.containers.get(id) {
+            return Some((Arc::clone(&container.name), Arc::clone(self.pod(&container.sandbox)?)));
+        }
+        let was = self.removed.was(id.as_str())?;
+        Some((was.container.clone()?, was.pod.clone()?))
     }
 
     /// Whether an id is a sandbox's.
@@ -131,9 +134,12 @@ impl Model {
         self.sandboxes.contains_key(id)
     }
 
-    /// A pod by its sandbox's id.
+    /// A pod by its sandbox's id, also for a while after it is gone.
     pub fn pod(&self, id: &SandboxId) -> Option<&Arc<PodView>> {
-        Some(&self.sandboxes.get(id)?.view)
+        match self.sandboxes.get(id) {
+            Some(sandbox) => Some(&sandbox.view),
+            None => self.removed.was(id.as_str())?.pod.as_ref(),
+        }
     }
 
     /// How much there is of everything.

@@ -46,17 +46,21 @@ thread_local! {
 }
 
 /// Relays one connection until it is over.
-pub async fn relay(shared: &Shared, connection: &Connection, client: Socket) {
+///
+/// `born` is the phase in which it was accepted.
+pub async fn relay(shared: &Shared, connection: &Connection, born: Phase, client: Socket) {
     let mut link = Link {
         shared,
         connection,
         tap: Tap::new(connection.id, Arc::clone(&connection.peer)),
         up: Pump::default(),
         down: Pump::default(),
-        born: *shared.phase.borrow(),
+        born,
         announced: None,
         moved_at: clock::now(),
-        moved: 0,
+        moved: (0, 0),
+        owes_answer: false,
+        is_cut: false,
         calls: 0,
     };
     if let Some(runtime) = super::dial::dial(shared, &client).await {
@@ -79,7 +83,11 @@ struct Link<'a> {
     announced: Option<Instant>,
     /// For blind connections: when bytes last moved.
     moved_at: Instant,
-    moved: u64,
+    moved: (u64, u64),
+    /// For blind connections: what moved last was the client's, so that it most likely waits for an answer.
+    owes_answer: bool,
+    /// We ended it.
+    is_cut: bool,
     calls: usize,
 }
 
@@ -176,7 +184,8 @@ impl Link<'_> {
         }
         let now = clock::now();
         if self.tap.blindness().is_some() {
-            return self.is_quiet(now) || phase == Phase::Closing;
+            self.is_cut = (self.is_quiet(now) && !self.owes_answer) || phase == Phase::Closing;
+            return self.is_cut;
         }
         let boundary =
             self.tap.between_answers().filter(|_| self.down.is_flushed() && self.down.finished().is_none());
@@ -198,8 +207,9 @@ impl Link<'_> {
     }
 
     fn is_quiet(&mut self, now: Instant) -> bool {
-        let moved = self.up.bytes + self.down.bytes;
+        let moved = (self.up.bytes, self.down.bytes);
         if moved != self.moved {
+            self.owes_answer = moved.1 == self.moved.1;
             self.moved = moved;
             self.moved_at = now;
         }
@@ -208,6 +218,13 @@ impl Link<'_> {
 
     fn close(mut self) {
         let phase = *self.shared.phase.borrow();
+        if self.tap.blindness().is_some() && self.is_cut && self.owes_answer {
+            tracing::warn!(
+                conn = self.connection.id.0,
+                peer = %self.connection.peer,
+                "cut a blind connection that may have waited for an answer"
+            );
+        }
         if self.calls > 0 && phase != Phase::Serving {
             tracing::warn!(
                 conn = self.connection.id.0,
@@ -216,12 +233,14 @@ impl Link<'_> {
                 "cut calls that did not end in time"
             );
         }
-        // A runtime that ends a connection which its client still uses is on its way out, or has restarted.
+        // A runtime that ends a connection which its client still uses may be on its way out, or has restarted. One
+        // that says goodbye to this client, or does not speak its language, is well.
         if self.down.finished() == Some(Finished::Ended)
             && self.up.finished().is_none()
-            && self.shared.gate.found_away()
+            && self.tap.is_ended_without_word()
+            && self.shared.gate.doubted()
         {
-            tracing::warn!("runtime ended a connection: new ones wait until it answers");
+            tracing::debug!(conn = self.connection.id.0, "runtime ended a connection: is it well?");
         }
         watch(&mut self.tap, self.shared, self.connection, |tap, now, out| {
             tap.closed(now, |event| out.push(event));
@@ -247,7 +266,7 @@ fn watch(
     let was_sighted = tap.blindness().is_none();
     EVENTS.with_borrow_mut(|events| {
         if catch_unwind(AssertUnwindSafe(|| look(tap, now, events))).is_err() {
-            tap.blind("the decoder panicked", now, |event| events.push(event));
+            tap.abandon("the decoder panicked", |event| events.push(event));
         }
         shared.output.send(events);
     });

@@ -1,7 +1,7 @@
 //! Connects to the runtime for a client that was accepted: at once, or when the runtime is back. Never longer than
 //! 20 s, and not for a client that has left.
 
-use std::{io, pin::pin, time::Duration};
+use std::{io, os::unix::net::UnixStream as StdStream, pin::pin, process, time::Duration};
 
 use tokio::{
     net::UnixStream,
@@ -9,6 +9,7 @@ use tokio::{
 };
 
 use super::{Phase, Shared, socket::Socket};
+use crate::peer::Peer;
 
 /// 20 s: how long an accepted connection waits for the runtime. A kubelet leaves after 5 s and tries again.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -21,6 +22,9 @@ const BACKLOG_PAUSE: Duration = Duration::from_millis(10);
 
 /// 100 ms: the pause before a dial is tried again that found no file descriptor.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
+
+/// 50 ms: the pause before a dial is tried again that was refused.
+const REFUSAL_PAUSE: Duration = Duration::from_millis(50);
 
 /// A connection to the runtime; `None` when the client is to be let go.
 pub async fn dial(shared: &Shared, client: &Socket) -> Option<Socket> {
@@ -45,7 +49,7 @@ async fn connect(shared: &Shared) -> Socket {
     loop {
         shared.gate.there().await;
         let connected = UnixStream::connect(&shared.runtime).await.and_then(UnixStream::into_std);
-        match connected.and_then(Socket::new) {
+        match connected.and_then(|runtime| Socket::new(not_ourselves(shared, runtime)?)) {
             Ok(runtime) => return runtime,
             Err(busy) if busy.kind() == io::ErrorKind::WouldBlock => sleep(BACKLOG_PAUSE).await,
             // That is our own trouble: the runtime is well, and those that are connected to it go on.
@@ -54,9 +58,22 @@ async fn connect(shared: &Shared) -> Socket {
                 if shared.gate.found_away() {
                     tracing::warn!(runtime = %shared.runtime.display(), %error, "runtime is away: connections wait");
                 }
+                // Should it answer at once, then not where we dial: the file of its socket may be gone.
+                sleep(REFUSAL_PAUSE).await;
             }
         }
     }
+}
+
+/// Refuses a runtime that is our own listener: a link that somebody made since the start leads back to us.
+fn not_ourselves(shared: &Shared, runtime: StdStream) -> io::Result<StdStream> {
+    // A socket keeps the name under which it was bound, and ours had our pid in it.
+    let has_our_name =
+        runtime.peer_addr()?.as_pathname().is_some_and(|name| Some(name) == shared.bound.as_deref());
+    if has_our_name && Peer::of(&runtime)?.pid == process::id() as i32 {
+        return Err(io::Error::other("the runtime's socket leads back to criprobe itself: set --runtime"));
+    }
+    Ok(runtime)
 }
 
 async fn has_left(client: &Socket) {

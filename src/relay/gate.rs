@@ -8,7 +8,10 @@ use tokio::sync::watch;
 pub enum Presence {
     /// It answered when it was last tried, or was never tried.
     There,
-    /// A dial failed, or it ended a connection: it must answer a Version call before anyone is dialled for again.
+    /// It ended a connection that its client still used: a Version call will tell whether it is well. Nobody else is
+    /// dialled for meanwhile, which takes a millisecond where it is.
+    Doubted,
+    /// It could not be dialled: it must answer a Version call before anyone is dialled for again.
     Away,
 }
 
@@ -33,9 +36,31 @@ impl Gate {
         self.change(Presence::Away)
     }
 
+    /// It ended a connection for a reason that only it knows. Says whether that was news.
+    pub fn doubted(&self) -> bool {
+        self.0.send_if_modified(|presence| match presence {
+            Presence::There => {
+                *presence = Presence::Doubted;
+                true
+            }
+            Presence::Doubted | Presence::Away => false,
+        })
+    }
+
     /// The runtime answered a Version call. Says whether that was news.
     pub fn answered(&self) -> bool {
         self.change(Presence::There)
+    }
+
+    /// The runtime answered a Version call, and so no doubt is left. Where it was found away meanwhile it stays so.
+    pub fn settled(&self) {
+        self.0.send_if_modified(|presence| match presence {
+            Presence::Doubted => {
+                *presence = Presence::There;
+                true
+            }
+            Presence::There | Presence::Away => false,
+        });
     }
 
     /// Returns once the runtime is there.
@@ -46,6 +71,11 @@ impl Gate {
     /// Returns once the runtime was found away.
     pub async fn away(&self) {
         self.reaches(Presence::Away).await;
+    }
+
+    /// Returns once there is a doubt that a Version call can settle.
+    pub async fn in_doubt(&self) {
+        self.reaches(Presence::Doubted).await;
     }
 
     fn change(&self, to: Presence) -> bool {

@@ -16,6 +16,9 @@ pub const MAX_EVENTS: usize = 65_536;
 /// 32 MiB of events. What comes above is dropped, counted, and mended by a resync.
 pub const MAX_BYTES: usize = 32 * 1024 * 1024;
 
+/// 1,024 events: room that is kept however quiet it is.
+const MIN_ROOM: usize = 1_024;
+
 /// The sending side; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Output(Arc<Shared>);
@@ -82,7 +85,10 @@ impl Observations {
     /// Waits for events and puts all of them into the emptied `batch`, whose room the queue uses next. Returns how
     /// many were dropped since the last call: where that is not 0 there is a gap before these.
     pub async fn next_batch(&mut self, batch: &mut Vec<Event>) -> u64 {
+        let was_full = batch.len();
         batch.clear();
+        // After a burst the room goes back, little by little.
+        batch.shrink_to(was_full.max(MIN_ROOM));
         loop {
             let filled = self.shared.filled.notified();
             {

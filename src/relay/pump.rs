@@ -18,6 +18,9 @@ pub enum Finished {
     Refused,
 }
 
+/// 16 reads, 1 MiB at most: then it is the turn of the other direction, and of the other connections of the thread.
+const ROUNDS: usize = 16;
+
 /// One direction. Holds bytes only while the side that we write to is slow.
 #[derive(Debug, Default)]
 pub struct Pump {
@@ -66,7 +69,7 @@ impl Pump {
         if let Some(finished) = self.finished {
             return Poll::Ready(finished);
         }
-        loop {
+        for _ in 0..ROUNDS {
             if ready!(self.poll_flush(cx, &mut to, &mut seen)).is_err() {
                 return self.finish(Finished::Refused);
             }
@@ -85,6 +88,8 @@ impl Pump {
                 Ok(()) | Err(_) => self.has_ended = true,
             }
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     /// Writes as much as the socket takes now and keeps the rest.

@@ -364,12 +364,60 @@ fn a_client_that_leaves_while_it_waits_is_forgotten() {
 }
 
 #[test]
-fn a_runtime_that_ends_a_connection_is_away_until_it_answers() {
+fn only_a_runtime_that_ends_a_connection_without_a_word_is_doubted() {
+    let goodbye = frame(7, 0, 0, &[0; 8]);
+    let rows: [(&str, Vec<u8>, Vec<u8>, gate::Presence); 4] = [
+        ("in the middle of things", preface(), SETTINGS.to_vec(), gate::Presence::Doubted),
+        ("after a goodbye", preface(), [SETTINGS.to_vec(), goodbye].concat(), gate::Presence::There),
+        ("before it said anything", preface(), vec![], gate::Presence::There),
+        (
+            "of a client that is not understood",
+            b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+            b"HTTP/1.1 400\r\n\r\n".to_vec(),
+            gate::Presence::There,
+        ),
+    ];
+    for (rule, asked, answered, presence) in rows {
+        let rig = Rig::new(16);
+        let (mut client, mut runtime) = rig.pair();
+        client.write_all(&asked).unwrap();
+        runtime.read_exact(&mut vec![0; asked.len()]).unwrap();
+        runtime.write_all(&answered).unwrap();
+        drop(runtime);
+        let mut received = Vec::new();
+        client.read_to_end(&mut received).unwrap();
+        assert_eq!(received, answered, "{rule}");
+        eventually("the connection is over", || rig.registry.count() == 0);
+        assert_eq!(rig.gate.presence(), presence, "{rule}");
+    }
+}
+
+#[test]
+fn a_doubt_holds_new_connections_until_it_is_settled() {
     let rig = Rig::new(16);
-    let (mut client, runtime) = rig.pair();
-    drop(runtime);
-    assert_eq!(client.read(&mut [0; 8]).unwrap(), 0);
-    eventually("the gate is shut", || rig.gate.presence() == gate::Presence::Away);
+    assert!(rig.gate.doubted());
+    rig.runtime.set_nonblocking(true).unwrap();
+    let _client = rig.connect();
+    thread::sleep(Duration::from_millis(100));
+    assert!(rig.runtime.accept().is_err(), "nobody is dialled for");
+    rig.gate.settled();
+    eventually("the connection is dialled", || rig.runtime.accept().is_ok());
+    rig.gate.found_away();
+    assert!(!rig.gate.doubted(), "what is away is not doubted");
+    rig.gate.settled();
+    assert_eq!(rig.gate.presence(), gate::Presence::Away, "and a settled doubt does not bring it back");
+}
+
+#[test]
+fn a_runtime_that_turns_out_to_be_ourselves_is_never_dialled_again_and_again() {
+    let rig = Rig::new(16);
+    std::fs::remove_file(&rig.runtime_path).unwrap();
+    std::os::unix::fs::symlink(&rig.path, &rig.runtime_path).unwrap();
+    let _client = rig.connect();
+    eventually("it is found away", || rig.gate.presence() == gate::Presence::Away);
+    // The client's, and the one that found out, which nobody is dialled for.
+    eventually("that is all", || rig.registry.count() == 1);
+    assert!(rig.registry.total() <= 2, "{}", rig.registry.total());
 }
 
 #[test]
@@ -443,7 +491,6 @@ fn a_stuck_client_harms_only_itself() {
         let mut flooding = flooding;
         flooding.set_write_timeout(Some(Duration::from_millis(400))).unwrap();
         while flooding.write_all(&[1; 65_536]).is_ok() {}
-        // Open until all is seen: a runtime that ends a connection counts as away, and nobody is dialled for.
         flooding
     });
     for _ in 0..20 {
@@ -452,8 +499,6 @@ fn a_stuck_client_harms_only_itself() {
         client.write_all(b"ping").unwrap();
         runtime.read_exact(&mut [0; 4]).unwrap();
         assert!(clock::now() - started < Duration::from_millis(200));
-        // The client first: a runtime that ends a connection which is still used counts as away.
-        drop(client);
     }
     drop(flood.join().unwrap());
 }

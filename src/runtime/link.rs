@@ -65,7 +65,7 @@ pub async fn keep(runtime: Runtime, gate: Gate, events: EventQueue, link: watch:
         gate.answered();
         let trouble = tokio::select! {
             trouble = read_events(&runtime, source, &events, &link) => trouble,
-            trouble = pulse(&runtime, &link) => trouble,
+            trouble = pulse(&runtime, &gate, &link) => trouble,
             () = gate.away() => "it ended a connection".to_owned(),
         };
         tracing::warn!(trouble, "runtime was lost");
@@ -122,15 +122,24 @@ async fn answer(runtime: &Runtime, gate: &Gate, link: &watch::Sender<Link>) -> V
     }
 }
 
-/// Asks for a sign of life every now and then. Returns when the connection is lost; one that only hangs is told.
-async fn pulse(runtime: &Runtime, link: &watch::Sender<Link>) -> String {
+/// Asks for a sign of life every now and then, and at once when the relay doubts. Returns when the connection is lost;
+/// one that only hangs is told.
+async fn pulse(runtime: &Runtime, gate: &Gate, link: &watch::Sender<Link>) -> String {
     let mut pulse = interval(PULSE);
     loop {
-        pulse.tick().await;
+        tokio::select! {
+            _ = pulse.tick() => {}
+            () = gate.in_doubt() => {}
+        }
         match runtime.version().await {
-            Ok(version) => set_up(link, version),
-            Err(status) if status.code() == Code::Unavailable => return status.message().to_owned(),
-            Err(status) => set_down(link, format!("no answer to Version: {}", status.message())),
+            Ok(version) => {
+                set_up(link, version);
+                gate.settled();
+            }
+            Err(status) if matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled) => {
+                set_down(link, format!("no answer to Version: {}", status.message()));
+            }
+            Err(status) => return status.message().to_owned(),
         }
     }
 }

@@ -135,10 +135,33 @@ pub enum Request {
     PortForward(SandboxId),
 }
 
+/// 256 bytes: the longest id that is taken for one; runtimes give out 64. A longer one costs its call the details, so
+/// that ids weigh next to nothing wherever they are kept.
+const MAX_ID: usize = 256;
+
 impl Request {
     /// Decodes the message of a request.
     pub fn decode(kind: Kind, message: &[u8]) -> Self {
-        Self::try_decode(kind, message).unwrap_or(Self::Undecoded)
+        let request = Self::try_decode(kind, message).unwrap_or(Self::Undecoded);
+        let has_endless_id = request.id().is_some_and(|id| id.len() > MAX_ID);
+        if has_endless_id { Self::Undecoded } else { request }
+    }
+
+    /// The one id that it names first.
+    fn id(&self) -> Option<&str> {
+        match self {
+            Self::StopPodSandbox(id) | Self::RemovePodSandbox(id) | Self::PortForward(id) => {
+                Some(id.as_str())
+            }
+            Self::CreateContainer(request) => Some(&request.pod_sandbox_id),
+            Self::StartContainer(_)
+            | Self::StopContainer(_)
+            | Self::RemoveContainer(_)
+            | Self::Attach(_)
+            | Self::ExecSync(_)
+            | Self::Exec(_) => self.container(),
+            Self::Skipped | Self::Undecoded | Self::RunPodSandbox(_) | Self::RestorePod => None,
+        }
     }
 
     fn try_decode(kind: Kind, message: &[u8]) -> Result<Self, prost::DecodeError> {
@@ -219,16 +242,14 @@ impl Request {
             Self::RunPodSandbox(config) => config.encoded_len(),
             Self::CreateContainer(request) => request.encoded_len(),
             Self::ExecSync(command) | Self::Exec(command) => command.weight(),
-            Self::Skipped
-            | Self::Undecoded
-            | Self::RestorePod
-            | Self::StopPodSandbox(_)
+            Self::StopPodSandbox(_)
             | Self::RemovePodSandbox(_)
             | Self::StartContainer(_)
             | Self::StopContainer(_)
             | Self::RemoveContainer(_)
             | Self::Attach(_)
-            | Self::PortForward(_) => 64,
+            | Self::PortForward(_) => MAX_ID,
+            Self::Skipped | Self::Undecoded | Self::RestorePod => 0,
         }
     }
 }

@@ -132,6 +132,11 @@ impl FrameReader {
         self.has_begun && self.head_len == 0 && self.current.is_none() && self.block.is_none()
     }
 
+    /// Whether a first frame came that a connection may begin with.
+    pub fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
     /// Takes bytes off the front of `input` up to the end of the next frame, or of the next piece of DATA. `None` when
     /// all were taken.
     ///

@@ -51,12 +51,7 @@ impl RequestFields {
                 Name::Path => &mut *path,
                 Name::Traceparent => &mut *traceparent,
                 Name::UserAgent => &mut *user_agent,
-                Name::Status
-                | Name::GrpcStatus
-                | Name::GrpcMessage
-                | Name::GrpcEncoding
-                | Name::ContentType
-                | Name::Other => {
+                Name::Status | Name::GrpcStatus | Name::GrpcMessage | Name::Other => {
                     return;
                 }
             };
@@ -121,7 +116,7 @@ impl ResponseHeader {
                 Name::Status => header.http_status.is_none(),
                 Name::GrpcStatus => header.grpc_status.is_none(),
                 Name::GrpcMessage => header.grpc_message.is_empty(),
-                _ => false,
+                Name::Path | Name::Traceparent | Name::UserAgent | Name::Other => false,
             };
             if !is_new {
                 return;

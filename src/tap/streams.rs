@@ -55,6 +55,8 @@ struct Stream {
     response: Messages,
     /// Made when the request is whole.
     call: Option<Call>,
+    /// Bytes that it holds.
+    held: usize,
     answer: ResponseHeader,
 }
 
@@ -125,6 +127,7 @@ impl Streams {
                 traceparent: Some(text(header.traceparent)).filter(|text| !text.is_empty()).map(Arc::from),
                 user_agent: Arc::clone(&self.user_agent),
                 call: None,
+                held: 0,
                 answer: ResponseHeader::default(),
             };
             self.open.insert(id, Box::new(stream));
@@ -219,9 +222,16 @@ impl Streams {
         if stream.call.is_some() {
             return;
         }
-        let call = stream.call(self.conn, &self.peer, id);
+        let mut call = stream.call(self.conn, &self.peer, id);
         self.kept -= stream.request.kept();
         stream.request.spoil();
+        // What was asked is held until the call ends.
+        stream.held = call.request.weight();
+        if self.kept + stream.held > MAX_KEPT {
+            call.request = Request::Undecoded;
+            stream.held = 0;
+        }
+        self.kept += stream.held;
         stream.call = Some(call.clone());
         out(Event::Begun(call));
     }
@@ -229,7 +239,7 @@ impl Streams {
     fn end(&mut self, id: u32, end: End, now: Instant, out: &mut impl FnMut(Event)) {
         let Some(mut stream) = self.open.remove(&id) else { return };
         // After a panic of ours the count may be off; what is open is reported all the same.
-        self.kept = self.kept.saturating_sub(stream.request.kept() + stream.response.kept());
+        self.kept = self.kept.saturating_sub(stream.held + stream.request.kept() + stream.response.kept());
         let call = match stream.call.take() {
             Some(call) => call,
             // The message may be whole although the client did not say so yet: the runtime may have acted on it.

@@ -13,6 +13,7 @@ use super::{
         view::{ContainerState, ContainerView, Env},
     },
     Change, Model,
+    removed::Was,
 };
 use crate::{
     ids::{ContainerId, SandboxId},
@@ -168,9 +169,14 @@ impl Model {
     }
 
     pub(super) fn container_removed(&mut self, id: &ContainerId, at: Instant) {
-        self.removed.note(id.as_str(), at);
         self.dirty.remove(id);
-        if self.containers.remove(id).is_some_and(|container| container.told.is_some()) {
+        let container = self.containers.remove(id);
+        let was = container.as_ref().map_or_else(Was::default, |container| Was {
+            container: Some(Arc::clone(&container.name)),
+            pod: self.pod(&container.sandbox).cloned(),
+        });
+        self.removed.note(id.as_str(), at, was);
+        if container.is_some_and(|container| container.told.is_some()) {
             self.changes.push(Change::ContainerGone(id.clone()));
         }
     }

@@ -1,9 +1,12 @@
-//! What was removed lately: ids and moments in, whether a report is older than a removal out. Pure.
+//! What was removed lately: ids and moments in, whether a report is older than a removal out, and what it was. Pure.
 
 use std::{
     collections::HashMap,
+    sync::Arc,
     time::{Duration, Instant},
 };
+
+use crate::inventory::view::PodView;
 
 /// 2 min: how long a removal is remembered; longer than any list may be under way.
 const MEMORY: Duration = Duration::from_secs(120);
@@ -13,26 +16,46 @@ const MOST: usize = 16_384;
 
 /// Ids of containers and sandboxes, and when each was seen to be removed.
 #[derive(Debug, Default)]
-pub(super) struct Removed(HashMap<String, Instant>);
+pub(super) struct Removed(HashMap<String, Removal>);
+
+#[derive(Debug)]
+struct Removal {
+    at: Instant,
+    was: Was,
+}
+
+/// What had an id: calls about it may still end.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Was {
+    /// The name of a container; `None` of a sandbox.
+    pub(super) container: Option<Arc<str>>,
+    /// The pod, where it was known.
+    pub(super) pod: Option<Arc<PodView>>,
+}
 
 impl Removed {
     /// Notes a removal; the latest counts.
-    pub(super) fn note(&mut self, id: &str, at: Instant) {
+    pub(super) fn note(&mut self, id: &str, at: Instant, was: Was) {
         if let Some(known) = self.0.get_mut(id) {
-            *known = at.max(*known);
+            known.at = at.max(known.at);
         } else if self.0.len() < MOST {
-            self.0.insert(id.to_owned(), at);
+            self.0.insert(id.to_owned(), Removal { at, was });
         }
+    }
+
+    /// What had an id.
+    pub(super) fn was(&self, id: &str) -> Option<&Was> {
+        self.0.get(id).map(|removal| &removal.was)
     }
 
     /// Whether an id was removed at that moment or later: what is older says nothing any more.
     pub(super) fn is_since(&self, id: &str, at: Instant) -> bool {
-        self.0.get(id).is_some_and(|removed_at| *removed_at >= at)
+        self.0.get(id).is_some_and(|removal| removal.at >= at)
     }
 
     /// Forgets what no list that is under way can speak of.
     pub(super) fn forget_before(&mut self, now: Instant) {
-        self.0.retain(|_, removed_at| now.saturating_duration_since(*removed_at) < MEMORY);
+        self.0.retain(|_, removal| now.saturating_duration_since(removal.at) < MEMORY);
     }
 }
 
@@ -45,8 +68,8 @@ mod tests {
         let start = crate::clock::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut removed = Removed::default();
-        removed.note("a", at(10));
-        removed.note("a", at(5));
+        removed.note("a", at(10), Was::default());
+        removed.note("a", at(5), Was::default());
         let rows = [(9, true), (10, true), (11, false)];
         for (sent, is_since) in rows {
             assert_eq!(removed.is_since("a", at(sent)), is_since, "{sent}");
@@ -61,7 +84,7 @@ mod tests {
     fn no_more_are_remembered_than_the_bound() {
         let now = crate::clock::now();
         let mut removed = Removed::default();
-        (0..=MOST).for_each(|number| removed.note(&number.to_string(), now));
+        (0..=MOST).for_each(|number| removed.note(&number.to_string(), now, Was::default()));
         assert!(removed.is_since("0", now));
         assert!(!removed.is_since(&MOST.to_string(), now));
     }

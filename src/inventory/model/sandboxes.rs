@@ -13,6 +13,7 @@ use super::{
         view::{PodNetwork, PodView},
     },
     Model,
+    removed::Was,
 };
 use crate::{
     ids::{PodUid, SandboxId},
@@ -76,11 +77,11 @@ impl Model {
     }
 
     pub(super) fn sandbox_removed(&mut self, id: &SandboxId, at: Instant) {
-        self.removed.note(id.as_str(), at);
-        self.sandboxes.remove(id);
         for container in self.containers_of(id) {
             self.container_removed(&container, at);
         }
+        let was = Was { container: None, pod: self.sandboxes.remove(id).map(|sandbox| sandbox.view) };
+        self.removed.note(id.as_str(), at, was);
     }
 
     pub(super) fn sandboxes_listed(&mut self, items: Vec<cri::PodSandbox>, sent: Instant) {

@@ -13,14 +13,10 @@ pub enum Name {
     GrpcStatus,
     /// `grpc-message`: why it did, percent-encoded.
     GrpcMessage,
-    /// `grpc-encoding`: how messages are compressed.
-    GrpcEncoding,
     /// `traceparent`: the caller's trace (W3C Trace Context).
     Traceparent,
     /// `user-agent`: what the caller says it is.
     UserAgent,
-    /// `content-type`: `application/grpc` for a call.
-    ContentType,
     /// Any other.
     Other,
 }
@@ -43,15 +39,13 @@ impl Known {
     }
 }
 
-static KNOWN: [Known; 8] = [
+static KNOWN: [Known; 6] = [
     Known::new(Name::Path, b":path"),
     Known::new(Name::Status, b":status"),
     Known::new(Name::GrpcStatus, b"grpc-status"),
     Known::new(Name::GrpcMessage, b"grpc-message"),
-    Known::new(Name::GrpcEncoding, b"grpc-encoding"),
     Known::new(Name::Traceparent, b"traceparent"),
     Known::new(Name::UserAgent, b"user-agent"),
-    Known::new(Name::ContentType, b"content-type"),
 ];
 
 impl Name {

@@ -56,7 +56,7 @@ pub(super) static STATIC_TABLE: [StaticEntry; 61] = [
     other("content-length", ""),
     other("content-location", ""),
     other("content-range", ""),
-    entry(Name::ContentType, "content-type", ""),
+    entry(Name::Other, "content-type", ""),
     other("cookie", ""),
     other("date", ""),
     other("etag", ""),

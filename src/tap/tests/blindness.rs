@@ -90,12 +90,22 @@ fn whoever_blinds_it_is_told_once() {
     let mut told = watch(&conversation(|wire| wire.request(1, VERSION, b"")));
     let Told { events, tap } = &mut told;
     for _ in 0..2 {
-        tap.blind("the decoder panicked", clock::now(), |event| events.push(event));
+        tap.blind("the framing was lost", clock::now(), |event| events.push(event));
     }
     assert_eq!(
         told.lines(),
-        ["1 Version begun Skipped", "1 Version lost 0+0 B Skipped", "blinded: the decoder panicked"]
+        ["1 Version begun Skipped", "1 Version lost 0+0 B Skipped", "blinded: the framing was lost"]
     );
+}
+
+#[test]
+fn after_a_panic_nothing_that_was_open_is_looked_at_again() {
+    let mut told = watch(&conversation(|wire| wire.request(1, VERSION, b"")));
+    let Told { events, tap } = &mut told;
+    tap.abandon("the decoder panicked", |event| events.push(event));
+    tap.closed(clock::now(), |event| events.push(event));
+    assert_eq!(told.lines(), ["1 Version begun Skipped", "blinded: the decoder panicked", "closed"]);
+    assert_eq!(told.tap.open_calls(), 0);
 }
 
 #[test]

@@ -80,12 +80,53 @@ fn above_the_bound_on_kept_bytes_calls_go_without_details() {
     assert!(kept(&told.tap) <= IDLE, "{}", kept(&told.tap));
 }
 
-/// A StartContainer request of that size.
+/// A StartContainer request of that size, by a field that we do not know.
 fn start(size: usize) -> Vec<u8> {
-    let mut message = vec![0x0a];
-    prost::encode_length_delimiter(size - 4, &mut message).unwrap();
+    let mut message = b"\x0a\x01c\x7a".to_vec();
+    prost::encode_length_delimiter(size - message.len() - 3, &mut message).unwrap();
     message.resize(size, b'c');
     message
+}
+
+#[test]
+fn above_the_bound_on_kept_bytes_open_commands_go_without_details() {
+    let size = 1 << 20;
+    let command = |number: u8| {
+        let mut message = vec![0x0a, 1, b'0' + number, 0x12];
+        prost::encode_length_delimiter(size - message.len() - 3, &mut message).unwrap();
+        message.resize(size, b'x');
+        message
+    };
+    let told = watch(&conversation(|wire| {
+        wire.settings(From::Runtime, &[(5, 1 << 22)]);
+        for number in 0..6 {
+            wire.request(2 * u32::from(number) + 1, EXEC_SYNC, &command(number));
+            // The first ends, and makes room for the last.
+            if number == 4 {
+                wire.answer(1, b"");
+            }
+        }
+    }));
+    let begun = told.events.iter().filter_map(|event| match event {
+        Event::Begun(call) => Some(call.request.container().is_some()),
+        _ => None,
+    });
+    assert_eq!(begun.collect::<Vec<_>>(), [true, true, true, true, false, true]);
+    assert!(kept(&told.tap) <= MAX_KEPT + IDLE, "{}", kept(&told.tap));
+}
+
+#[test]
+fn an_id_of_endless_length_is_none() {
+    for (length, is_read) in [(256, true), (257, false)] {
+        let mut message = vec![0x0a];
+        prost::encode_length_delimiter(length, &mut message).unwrap();
+        message.resize(message.len() + length, b'c');
+        for method in ["StopPodSandbox", "RemoveContainer", "StartContainer", "ExecSync", "Attach"] {
+            let path = format!("/runtime.v1.RuntimeService/{method}");
+            let told = watch(&conversation(|wire| wire.request(1, &path, &message)));
+            assert_eq!(told.lines()[0].ends_with("Undecoded"), !is_read, "{method} {length}");
+        }
+    }
 }
 
 #[test]

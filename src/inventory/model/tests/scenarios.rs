@@ -52,6 +52,25 @@ fn whatever_was_seen_of_a_container_protects_it_from_older_lists() {
 }
 
 #[test]
+fn what_is_gone_keeps_its_name_for_calls_about_it() {
+    let names = |rig: &Rig| {
+        let (container, pod) = rig.model.whereabouts(&"c".into()).unwrap();
+        (container.to_string(), pod.name.to_string(), rig.model.pod(&"s".into()).unwrap().name.to_string())
+    };
+    for gone in [Fact::SandboxRemoved("s".into()), Fact::ContainerRemoved("c".into())] {
+        let mut rig = running();
+        let before = names(&rig);
+        rig.apply(20, gone);
+        rig.apply(30, Fact::SandboxRemoved("s".into()));
+        assert_eq!(names(&rig), before);
+        // Two minutes later.
+        rig.apply(150_031, sandboxes([]));
+        assert_eq!(rig.model.whereabouts(&"c".into()), None);
+        assert_eq!(rig.model.pod(&"s".into()), None);
+    }
+}
+
+#[test]
 fn a_list_sent_before_a_removal_was_seen_does_not_bring_it_back() {
     let mut rig = running();
     rig.apply(20, Fact::ContainerRemoved("c".into()));
