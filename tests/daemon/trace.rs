@@ -151,6 +151,37 @@ async fn the_status_tells_runtime_connections_calls_inventory_and_probes() -> Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_pod_is_recorded_with_its_names() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    let (pod, id) = rig.run("ending", &[], &["sleep", "100000"]).await?;
+    let container_id = id.to_string();
+    let pod_sandbox_id = pod.id.to_string();
+    let stop = pb::StopContainerRequest { container_id: container_id.clone(), timeout: 0 };
+    rig.client.stop_container(stop).await?;
+    rig.client.remove_container(pb::RemoveContainerRequest { container_id }).await?;
+    rig.client.stop_pod_sandbox(pb::StopPodSandboxRequest { pod_sandbox_id: pod_sandbox_id.clone() }).await?;
+    rig.client.remove_pod_sandbox(pb::RemovePodSandboxRequest { pod_sandbox_id }).await?;
+    let rows = [
+        ("StopContainer", "app"),
+        ("RemoveContainer", "app"),
+        ("StopPodSandbox", ""),
+        ("RemovePodSandbox", ""),
+    ];
+    for (method, container) in rows {
+        let call = eventually(&format!("{method} is recorded"), PATIENCE, async || {
+            Ok(rig.daemon.calls(1_000).await?.into_iter().find(|call| call["method"] == method))
+        })
+        .await?;
+        assert_eq!(
+            [&call["namespace"], &call["pod"], &call["container"]],
+            ["default", "ending", container],
+            "{method}"
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_is_not_understood_is_a_gap_that_the_runtime_is_asked_to_fill() -> Result<()> {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let rig = Rig::start().await?;
@@ -160,10 +191,12 @@ async fn a_connection_that_is_not_understood_is_a_gap_that_the_runtime_is_asked_
     // The runtime speaks HTTP/2 only: what it says to that comes through, and then its end.
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await?;
-    eventually("the gap is counted, and the runtime asked", PATIENCE, async || {
+    let after = eventually("the gap is counted, and the runtime asked", PATIENCE, async || {
         let after = rig.daemon.status().await?;
         let resyncs = after["inventory"]["resyncs"].as_u64();
-        Ok((after["gaps"] == 1 && resyncs > before["inventory"]["resyncs"].as_u64()).then_some(()))
+        Ok((after["gaps"] == 1 && resyncs > before["inventory"]["resyncs"].as_u64()).then_some(after))
     })
-    .await
+    .await?;
+    assert_eq!(after["runtime"], before["runtime"], "the runtime is none the worse for it");
+    Ok(())
 }
