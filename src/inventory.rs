@@ -35,8 +35,8 @@ use crate::{
     },
 };
 
-/// 5 ms between two batches: under load one wake-up serves many calls, and the relay's threads are left alone.
-const BREATH: Duration = Duration::from_millis(5);
+/// 1 ms between two batches: under load one wake-up serves many calls, and no batch takes long enough to be in the way.
+const BREATH: Duration = Duration::from_millis(1);
 
 /// 1 s: how long the name of a container that commands run in need not be looked at again.
 const NAMED: Duration = Duration::from_secs(1);
@@ -184,7 +184,8 @@ impl<F: FnMut(TracedCall)> Task<F> {
             return (self.on_call)(TracedCall { at, ended, pod: None, container: None, container_id: None });
         }
         // What a removal was about is known only before it, what a creation made only after.
-        let before = self.whereabouts(&ended);
+        let named = ended.call.request.container().map(|id| self.model.full_container(id));
+        let before = self.whereabouts(&ended, named.as_ref());
         let lesson = Fact::of_ended(&ended);
         if let Some(fact) = lesson.fact {
             self.model.apply(fact, ended.at);
@@ -193,26 +194,27 @@ impl<F: FnMut(TracedCall)> Task<F> {
             self.resync.soon_and_later(now);
         }
         let (container, pod) = match before {
-            (None, None) if ended.call.method.kind.is_mutating() => self.whereabouts(&ended),
+            (None, None) if ended.call.method.kind.is_mutating() => self.whereabouts(&ended, named.as_ref()),
             known => known,
         };
         let container_id = match &ended.response {
             Response::Container(id) => Some(id.clone()),
-            Response::Skipped | Response::Undecoded | Response::Sandbox(_) | Response::Exec(_) => {
-                ended.call.request.container().map(|id| self.model.full_container(id))
-            }
+            Response::Skipped | Response::Undecoded | Response::Sandbox(_) | Response::Exec(_) => named,
         };
         (self.on_call)(TracedCall { at, ended, pod, container, container_id });
     }
 
-    /// The container's name and the pod that a call was about.
-    fn whereabouts(&self, ended: &Ended) -> (Option<Arc<str>>, Option<Arc<view::PodView>>) {
-        let container = match (&ended.response, &ended.call.request) {
-            (Response::Container(id), Request::CreateContainer(_)) => Some(id.as_str()),
-            (_, request) => request.container(),
+    /// The container's name and the pod that a call was about; `named` is the container that its request named.
+    fn whereabouts(
+        &self,
+        ended: &Ended,
+        named: Option<&ContainerId>,
+    ) -> (Option<Arc<str>>, Option<Arc<view::PodView>>) {
+        let container = match &ended.response {
+            Response::Container(id) => Some(id),
+            Response::Skipped | Response::Undecoded | Response::Sandbox(_) | Response::Exec(_) => named,
         };
-        let container = container.map(|id| self.model.full_container(id));
-        if let Some((name, pod)) = container.and_then(|id| self.model.whereabouts(&id)) {
+        if let Some((name, pod)) = container.and_then(|id| self.model.whereabouts(id)) {
             return (Some(name), Some(pod));
         }
         let sandbox = match &ended.response {

@@ -85,10 +85,12 @@ impl Observations {
     /// Waits for events and puts all of them into the emptied `batch`, whose room the queue uses next. Returns how
     /// many were dropped since the last call: where that is not 0 there is a gap before these.
     pub async fn next_batch(&mut self, batch: &mut Vec<Event>) -> u64 {
-        let was_full = batch.len();
+        // After a burst the room goes back, step by step; at a steady pace it stays.
+        if batch.capacity() > MIN_ROOM && batch.len() < batch.capacity() / 8 {
+            batch.clear();
+            batch.shrink_to(batch.capacity() / 2);
+        }
         batch.clear();
-        // After a burst the room goes back, little by little.
-        batch.shrink_to(was_full.max(MIN_ROOM));
         loop {
             let filled = self.shared.filled.notified();
             {
@@ -125,6 +127,25 @@ mod tests {
         output.send(&mut vec![Event::Untracked(1)]);
         assert_eq!(observations.next_batch(&mut batch).await, 0);
         assert_eq!((batch.len(), output.dropped()), (1, 3));
+    }
+
+    #[tokio::test]
+    async fn the_room_of_a_burst_is_given_back() {
+        let (output, mut observations) = channel(MAX_EVENTS);
+        let mut batch = vec![];
+        let burst = |count| (1..=count).map(|conn| Event::Closed { conn: ConnId(conn) }).collect::<Vec<_>>();
+        for _ in 0..2 {
+            output.send(&mut burst(50_000));
+            observations.next_batch(&mut batch).await;
+        }
+        for _ in 0..40 {
+            output.send(&mut burst(1));
+            observations.next_batch(&mut batch).await;
+        }
+        assert!(batch.capacity() <= MIN_ROOM, "{}", batch.capacity());
+        output.send(&mut burst(1));
+        observations.next_batch(&mut batch).await;
+        assert!(batch.capacity() <= MIN_ROOM, "{}", batch.capacity());
     }
 
     #[tokio::test]
