@@ -11,9 +11,9 @@ use std::{
 };
 
 use hyper_util::rt::TokioIo;
-use tokio::net::UnixStream;
+use tokio::{net::UnixStream, time::timeout};
 use tonic::{
-    Request, Status,
+    Request, Response, Status,
     transport::{Channel, Endpoint, Uri},
 };
 
@@ -71,8 +71,8 @@ impl Runtime {
     /// # Errors
     /// What the runtime, or the connection to it, said.
     pub async fn version(&self) -> Result<Version, Status> {
-        let request = limited(cri::VersionRequest::default(), QUICK);
-        let answer = self.client().version(request).await?.into_inner();
+        let (request, mut client) = (cri::VersionRequest::default(), self.client());
+        let answer = within(QUICK, request, |request| client.version(request)).await?;
         Ok(Version { name: answer.runtime_name, version: answer.runtime_version })
     }
 
@@ -81,8 +81,8 @@ impl Runtime {
     /// # Errors
     /// What the runtime, or the connection to it, said.
     pub async fn sandboxes(&self) -> Result<Vec<cri::PodSandbox>, Status> {
-        let request = limited(cri::ListPodSandboxRequest::default(), LONG);
-        Ok(self.client().list_pod_sandbox(request).await?.into_inner().items)
+        let (request, mut client) = (cri::ListPodSandboxRequest::default(), self.client());
+        Ok(within(LONG, request, |request| client.list_pod_sandbox(request)).await?.items)
     }
 
     /// All containers.
@@ -90,8 +90,8 @@ impl Runtime {
     /// # Errors
     /// What the runtime, or the connection to it, said.
     pub async fn containers(&self) -> Result<Vec<cri::Container>, Status> {
-        let request = limited(cri::ListContainersRequest::default(), LONG);
-        Ok(self.client().list_containers(request).await?.into_inner().containers)
+        let (request, mut client) = (cri::ListContainersRequest::default(), self.client());
+        Ok(within(LONG, request, |request| client.list_containers(request)).await?.containers)
     }
 
     /// One sandbox.
@@ -99,9 +99,9 @@ impl Runtime {
     /// # Errors
     /// What the runtime, or the connection to it, said; NotFound where there is none.
     pub async fn sandbox_status(&self, id: &str) -> Result<cri::PodSandboxStatusResponse, Status> {
-        let request =
-            limited(cri::PodSandboxStatusRequest { pod_sandbox_id: id.to_owned(), verbose: false }, QUICK);
-        Ok(self.client().pod_sandbox_status(request).await?.into_inner())
+        let request = cri::PodSandboxStatusRequest { pod_sandbox_id: id.to_owned(), verbose: false };
+        let mut client = self.client();
+        within(QUICK, request, |request| client.pod_sandbox_status(request)).await
     }
 
     /// One container, with all that the runtime knows of it.
@@ -109,9 +109,9 @@ impl Runtime {
     /// # Errors
     /// What the runtime, or the connection to it, said; NotFound where there is none.
     pub async fn container_status(&self, id: &str) -> Result<cri::ContainerStatusResponse, Status> {
-        let request =
-            limited(cri::ContainerStatusRequest { container_id: id.to_owned(), verbose: true }, QUICK);
-        Ok(self.client().container_status(request).await?.into_inner())
+        let request = cri::ContainerStatusRequest { container_id: id.to_owned(), verbose: true };
+        let mut client = self.client();
+        within(QUICK, request, |request| client.container_status(request)).await
     }
 }
 
@@ -129,8 +129,19 @@ pub fn channel(socket: PathBuf) -> Channel {
         .connect_with_connector_lazy(connector)
 }
 
-fn limited<T>(message: T, limit: Duration) -> Request<T> {
+/// Makes a call that has a limit from its first byte to its last. The runtime learns the limit, too; tonic itself would
+/// keep it only until the answer begins.
+async fn within<Q, A, F>(limit: Duration, message: Q, call: impl FnOnce(Request<Q>) -> F) -> Result<A, Status>
+where
+    F: Future<Output = Result<Response<A>, Status>>,
+{
     let mut request = Request::new(message);
     request.set_timeout(limit);
-    request
+    match timeout(limit, call(request)).await {
+        Ok(answer) => answer.map(Response::into_inner),
+        Err(_elapsed) => Err(Status::deadline_exceeded(format!("no answer within {} s", limit.as_secs()))),
+    }
 }
+
+#[cfg(test)]
+mod tests;
