@@ -70,6 +70,7 @@ pub async fn keep(runtime: Runtime, gate: Gate, events: EventQueue, link: watch:
         };
         tracing::warn!(trouble, "runtime was lost");
         set_down(&link, trouble);
+        link.send_modify(|link| link.source = EventSource::None);
         gate.found_away();
     }
 }
@@ -162,9 +163,11 @@ fn set_down(link: &watch::Sender<Link>, trouble: String) {
         if link.is_up {
             link.is_up = false;
             link.since = clock::wall();
-            link.source = EventSource::None;
         }
         link.trouble = trouble;
         is_news
     });
 }
+
+#[cfg(test)]
+mod tests;
