@@ -37,6 +37,7 @@ const LONG: Duration = Duration::from_secs(30);
 /// A handle to the runtime; cheap to clone. It connects when it is first asked, and again when the runtime is back.
 #[derive(Clone, Debug)]
 pub struct Runtime {
+    socket: PathBuf,
     channel: Channel,
 }
 
@@ -52,7 +53,7 @@ pub struct Version {
 impl Runtime {
     /// A handle to the runtime that listens, or will listen, on `socket`.
     pub fn new(socket: &Path) -> Self {
-        Self { channel: channel(socket.to_owned()) }
+        Self { socket: socket.to_owned(), channel: channel(socket.to_owned()) }
     }
 
     /// A client for calls that have rules of their own, such as ExecSync.
@@ -74,6 +75,15 @@ impl Runtime {
         let (request, mut client) = (cri::VersionRequest::default(), self.client());
         let answer = within(QUICK, request, |request| client.version(request)).await?;
         Ok(Version { name: answer.runtime_name, version: answer.runtime_version })
+    }
+
+    /// Asks who it is over a connection that is made for this question, as a client's would be: one that is open already
+    /// lives on when the socket's file is gone.
+    ///
+    /// # Errors
+    /// What the runtime, or the connection to it, said.
+    pub async fn version_afresh(&self) -> Result<Version, Status> {
+        Self::new(&self.socket).version().await
     }
 
     /// All sandboxes.

@@ -34,7 +34,8 @@ fn stalling() -> Runtime {
         let near = near.lock().unwrap().take().map(TokioIo::new);
         async move { near.ok_or(io::Error::from(io::ErrorKind::ConnectionRefused)) }
     });
-    Runtime { channel: Endpoint::from_static("http://runtime").connect_with_connector_lazy(connector) }
+    let channel = Endpoint::from_static("http://runtime").connect_with_connector_lazy(connector);
+    Runtime { socket: PathBuf::new(), channel }
 }
 
 #[tokio::test(start_paused = true)]
