@@ -193,7 +193,7 @@ fn names_of_interest_are_known_in_every_form() {
         let mut raw = Vec::new();
         Decoder::new()
             .decode(&[0x80 | at], |field| {
-                raw.push((field.name, field.raw_name.get(&mut Vec::new()).unwrap().to_vec()))
+                raw.push((field.name, field.raw_name.get(&mut Vec::new()).unwrap().to_vec()));
             })
             .unwrap();
         let (name, raw_name) = raw.pop().unwrap();
