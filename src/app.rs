@@ -5,6 +5,7 @@ mod daemon;
 mod demo;
 mod logging;
 mod reporter;
+mod tasks;
 
 use std::{env, thread};
 
@@ -17,13 +18,15 @@ use tokio::{
 pub use self::{
     daemon::{Daemon, StartError},
     demo::demo,
+    tasks::TaskEnded,
 };
 use crate::{
     cli::{Exit, ServeArgs},
     config::{self, Config, Overrides, key::Key},
 };
 
-/// `criprobe serve`: runs the daemon until SIGTERM or SIGINT.
+/// `criprobe serve`: runs the daemon until SIGTERM or SIGINT, or until a part of it fails that the rest cannot do
+/// without: then it drains and fails, so that the service manager starts it anew.
 pub fn serve(args: ServeArgs) -> Exit {
     let file = args.config.clone();
     let overrides = Overrides::from_environment(|name| env::var(name).ok())
@@ -50,10 +53,15 @@ pub fn serve(args: ServeArgs) -> Exit {
 async fn run(config: Config, files: Vec<String>) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
-    let daemon = Daemon::start(config, files)?;
+    let mut daemon = Daemon::start(config, files)?;
     let name = tokio::select! {
         _ = terminate.recv() => "SIGTERM",
         _ = interrupt.recv() => "SIGINT",
+        ended = daemon.failed() => {
+            tracing::error!(error = %ended, "a part of the daemon is gone: draining, to be started anew");
+            daemon.drain().await;
+            return Err(ended.into());
+        }
     };
     tracing::info!(signal = name, "draining");
     daemon.drain().await;

@@ -11,9 +11,9 @@ use std::{
 };
 
 use hyper_util::rt::TokioIo;
-use tokio::net::UnixStream;
+use tokio::{net::UnixStream, time::timeout};
 use tonic::{
-    Request, Status,
+    Request, Response, Status,
     transport::{Channel, Endpoint, Uri},
 };
 
@@ -37,6 +37,7 @@ const LONG: Duration = Duration::from_secs(30);
 /// A handle to the runtime; cheap to clone. It connects when it is first asked, and again when the runtime is back.
 #[derive(Clone, Debug)]
 pub struct Runtime {
+    socket: PathBuf,
     channel: Channel,
 }
 
@@ -52,7 +53,7 @@ pub struct Version {
 impl Runtime {
     /// A handle to the runtime that listens, or will listen, on `socket`.
     pub fn new(socket: &Path) -> Self {
-        Self { channel: channel(socket.to_owned()) }
+        Self { socket: socket.to_owned(), channel: channel(socket.to_owned()) }
     }
 
     /// A client for calls that have rules of their own, such as ExecSync.
@@ -71,9 +72,18 @@ impl Runtime {
     /// # Errors
     /// What the runtime, or the connection to it, said.
     pub async fn version(&self) -> Result<Version, Status> {
-        let request = limited(cri::VersionRequest::default(), QUICK);
-        let answer = self.client().version(request).await?.into_inner();
+        let (request, mut client) = (cri::VersionRequest::default(), self.client());
+        let answer = within(QUICK, request, |request| client.version(request)).await?;
         Ok(Version { name: answer.runtime_name, version: answer.runtime_version })
+    }
+
+    /// Asks who it is over a connection that is made for this question, as a client's would be: one that is open already
+    /// lives on when the socket's file is gone.
+    ///
+    /// # Errors
+    /// What the runtime, or the connection to it, said.
+    pub async fn version_afresh(&self) -> Result<Version, Status> {
+        Self::new(&self.socket).version().await
     }
 
     /// All sandboxes.
@@ -81,8 +91,8 @@ impl Runtime {
     /// # Errors
     /// What the runtime, or the connection to it, said.
     pub async fn sandboxes(&self) -> Result<Vec<cri::PodSandbox>, Status> {
-        let request = limited(cri::ListPodSandboxRequest::default(), LONG);
-        Ok(self.client().list_pod_sandbox(request).await?.into_inner().items)
+        let (request, mut client) = (cri::ListPodSandboxRequest::default(), self.client());
+        Ok(within(LONG, request, |request| client.list_pod_sandbox(request)).await?.items)
     }
 
     /// All containers.
@@ -90,8 +100,8 @@ impl Runtime {
     /// # Errors
     /// What the runtime, or the connection to it, said.
     pub async fn containers(&self) -> Result<Vec<cri::Container>, Status> {
-        let request = limited(cri::ListContainersRequest::default(), LONG);
-        Ok(self.client().list_containers(request).await?.into_inner().containers)
+        let (request, mut client) = (cri::ListContainersRequest::default(), self.client());
+        Ok(within(LONG, request, |request| client.list_containers(request)).await?.containers)
     }
 
     /// One sandbox.
@@ -99,9 +109,9 @@ impl Runtime {
     /// # Errors
     /// What the runtime, or the connection to it, said; NotFound where there is none.
     pub async fn sandbox_status(&self, id: &str) -> Result<cri::PodSandboxStatusResponse, Status> {
-        let request =
-            limited(cri::PodSandboxStatusRequest { pod_sandbox_id: id.to_owned(), verbose: false }, QUICK);
-        Ok(self.client().pod_sandbox_status(request).await?.into_inner())
+        let request = cri::PodSandboxStatusRequest { pod_sandbox_id: id.to_owned(), verbose: false };
+        let mut client = self.client();
+        within(QUICK, request, |request| client.pod_sandbox_status(request)).await
     }
 
     /// One container, with all that the runtime knows of it.
@@ -109,9 +119,9 @@ impl Runtime {
     /// # Errors
     /// What the runtime, or the connection to it, said; NotFound where there is none.
     pub async fn container_status(&self, id: &str) -> Result<cri::ContainerStatusResponse, Status> {
-        let request =
-            limited(cri::ContainerStatusRequest { container_id: id.to_owned(), verbose: true }, QUICK);
-        Ok(self.client().container_status(request).await?.into_inner())
+        let request = cri::ContainerStatusRequest { container_id: id.to_owned(), verbose: true };
+        let mut client = self.client();
+        within(QUICK, request, |request| client.container_status(request)).await
     }
 }
 
@@ -129,8 +139,19 @@ pub fn channel(socket: PathBuf) -> Channel {
         .connect_with_connector_lazy(connector)
 }
 
-fn limited<T>(message: T, limit: Duration) -> Request<T> {
+/// Makes a call that has a limit from its first byte to its last. The runtime learns the limit, too; tonic itself would
+/// keep it only until the answer begins.
+async fn within<Q, A, F>(limit: Duration, message: Q, call: impl FnOnce(Request<Q>) -> F) -> Result<A, Status>
+where
+    F: Future<Output = Result<Response<A>, Status>>,
+{
     let mut request = Request::new(message);
     request.set_timeout(limit);
-    request
+    match timeout(limit, call(request)).await {
+        Ok(answer) => answer.map(Response::into_inner),
+        Err(_elapsed) => Err(Status::deadline_exceeded(format!("no answer within {} s", limit.as_secs()))),
+    }
 }
+
+#[cfg(test)]
+mod tests;

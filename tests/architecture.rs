@@ -31,7 +31,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("spec", &["document", "duration", "ids", "inventory::view"]),
     ("results", &["ids", "inventory::view"]),
     // An outcome ends in a result; that one word is all that a handler takes from there.
-    ("handler", &["ids", "proto", "results::AttemptResult"]),
+    ("handler", &["duration", "ids", "proto", "results::AttemptResult"]),
     ("prober", &["clock", "handler", "ids", "inventory::view", "proto", "results", "spec"]),
     // What people see.
     (

@@ -17,11 +17,13 @@ use thiserror::Error;
 use tokio::{
     net::UnixListener,
     sync::{mpsc, watch},
-    task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
 
-use super::reporter::Reporter;
+use super::{
+    reporter::Reporter,
+    tasks::{TaskEnded, Tasks},
+};
 use crate::{
     clock,
     config::Config,
@@ -72,7 +74,7 @@ pub struct Daemon {
     api_socket: SocketFile,
     sources: Sources,
     stop: CancellationToken,
-    tasks: JoinSet<()>,
+    tasks: Tasks,
 }
 
 impl Daemon {
@@ -103,15 +105,16 @@ impl Daemon {
         )?;
         tracing::info!(listen = %config.listen.display(), runtime = %config.runtime.display(), "relaying");
 
-        let mut tasks = JoinSet::new();
+        let mut tasks = Tasks::default();
         let stop = CancellationToken::new();
         let runtime = Runtime::new(&config.runtime);
         let (event_queue, events) = events::queue();
         let link = watch::Sender::new(Link::default());
         let link_now = link.subscribe();
-        tasks.spawn(link::keep(runtime.clone(), gate, event_queue, link));
+        tasks.spawn("link", link::keep(runtime.clone(), gate, event_queue, link));
         if lent.is_none() {
-            tasks.spawn(borrow_access(link_now.clone(), config.runtime.clone(), socket.file.clone()));
+            let lender = borrow_access(link_now.clone(), config.runtime.clone(), socket.file.clone());
+            tasks.spawn_once("access", lender);
         }
 
         let trace = Journal::new(CALLS_KEPT);
@@ -134,10 +137,10 @@ impl Daemon {
             link: link_now.clone(),
             events,
         };
-        tasks.spawn(inventory::run(sources, change_sender, health, record));
+        tasks.spawn("inventory", inventory::run(sources, change_sender, health, record));
 
         let (input_sender, inputs) = mpsc::channel(CHANGES);
-        tasks.spawn(plan_changes(changes, input_sender));
+        tasks.spawn("plan", plan_changes(changes, input_sender));
         let journal = Journal::new(EVENTS_KEPT);
         let (prober_questions, queries) = mpsc::channel(QUESTIONS);
         let channels = Channels { inputs, queries, stop: stop.clone() };
@@ -145,12 +148,8 @@ impl Daemon {
             let journal = journal.clone();
             move |event: ProbeEvent| report(&journal, event)
         };
-        tasks.spawn(prober::run(
-            prober_settings(&config, started_at),
-            channels,
-            runtime.client(),
-            report_event,
-        ));
+        let settings = prober_settings(&config, started_at);
+        tasks.spawn("prober", prober::run(settings, channels, runtime.client(), report_event));
 
         let (status, status_questions) = mpsc::channel(QUESTIONS);
         let (probes, probe_questions) = mpsc::channel(QUESTIONS);
@@ -165,10 +164,10 @@ impl Daemon {
             prober: prober_questions,
             config,
         };
-        tasks.spawn(reporter.run(status_questions, probe_questions));
+        tasks.spawn("reporter", reporter.run(status_questions, probe_questions));
         let api_listener = UnixListener::from_std(api_socket.listener)?;
         let sources = Sources { status, probes, trace, events: journal };
-        tasks.spawn(api::serve(api_listener, sources.clone(), stop.clone().cancelled_owned()));
+        tasks.spawn("api", api::serve(api_listener, sources.clone(), stop.clone().cancelled_owned()));
         Ok(Self { relay, socket: socket.file, api_socket: api_socket.file, sources, stop, tasks })
     }
 
@@ -177,9 +176,14 @@ impl Daemon {
         &self.sources
     }
 
+    /// Returns when a background task is gone that the rest cannot do without. Safe to be dropped and called again.
+    pub async fn failed(&mut self) -> TaskEnded {
+        self.tasks.failed().await
+    }
+
     /// Ends everything: calls in flight first, then the rest, then the sockets' files.
     pub async fn drain(self) {
-        let Self { relay, socket, api_socket, stop, mut tasks, sources: _ } = self;
+        let Self { relay, socket, api_socket, stop, tasks, sources: _ } = self;
         relay.drain().await;
         if !socket.unlink() {
             tracing::warn!(path = %socket.path.display(), "left the socket file: it is no longer ours");

@@ -62,7 +62,7 @@ async fn run(runtime: Option<PathBuf>, dir: Option<PathBuf>, limit: Option<Durat
     };
     let runtime = runtime.unwrap_or_else(|| folder.path.join("runtime.sock"));
     let config = config(&folder.path, &runtime)?;
-    let daemon = Daemon::start(config.clone(), Vec::new())?;
+    let mut daemon = Daemon::start(config.clone(), Vec::new())?;
 
     let shown = async {
         let stage = set_up(&config, embedded.is_some()).await?;
@@ -78,6 +78,7 @@ async fn run(runtime: Option<PathBuf>, dir: Option<PathBuf>, limit: Option<Durat
             () = async { sleep(limit.unwrap_or_default()).await }, if limit.is_some() => {}
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
+            ended = daemon.failed() => return stage.clear().await.and(Err(ended.into())),
         }
         stage.clear().await
     }

@@ -13,9 +13,9 @@ use crate::{
     proto::cri::{ExecSyncRequest, runtime_service_client::RuntimeServiceClient},
 };
 
-/// 34 MiB: the runtime caps each of the two streams at 16 MiB, and we keep 10 KiB of them. A larger answer is an
-/// error.
-const ANSWER_LIMIT: usize = 34 << 20;
+/// 16 MiB: what the kubelet accepts of one answer (prober.md 6.2). A larger one is an error, as it is there; of a
+/// smaller one 10 KiB are kept.
+const ANSWER_LIMIT: usize = 16 << 20;
 
 /// Runs commands through the runtime.
 #[derive(Clone, Debug)]
@@ -36,8 +36,8 @@ impl Exec {
     /// rounded up and kept by us. Both are failures that name the command as it was `defined`.
     ///
     /// # Errors
-    /// [`Fault::Runtime`] for every other status of the runtime's; [`Fault::Unanswered`] when it is silent past the
-    /// grace.
+    /// [`Fault::Runtime`] for every other status of the runtime's, and for an answer above 16 MiB;
+    /// [`Fault::Unanswered`] when it is silent past the grace.
     pub async fn attempt(
         &self,
         container: &ContainerId,

@@ -2,36 +2,11 @@
 
 use std::{io, time::Duration};
 
+use crate::duration::GoDuration;
+
 /// A duration as Go's `Duration.String`: `1s`, `1m30s`, `1.5s`, `250ms`.
 pub fn duration(of: Duration) -> String {
-    let nanos = of.as_nanos();
-    let below_a_second = [("ns", 1u128), ("\u{b5}s", 1_000), ("ms", 1_000_000)];
-    if nanos == 0 {
-        return "0s".to_owned();
-    }
-    if nanos < 1_000_000_000 {
-        let (unit, size) =
-            below_a_second.into_iter().rev().find(|(_, size)| nanos >= *size).unwrap_or(("ns", 1));
-        return format!("{}{unit}", decimal(nanos, size));
-    }
-    let minutes = of.as_secs() / 60;
-    let seconds = decimal(nanos - u128::from(minutes) * 60_000_000_000, 1_000_000_000);
-    match (minutes / 60, minutes % 60) {
-        (0, 0) => format!("{seconds}s"),
-        (0, minutes) => format!("{minutes}m{seconds}s"),
-        (hours, minutes) => format!("{hours}h{minutes}m{seconds}s"),
-    }
-}
-
-/// `amount / size`, a power of ten, without trailing zeros.
-fn decimal(amount: u128, size: u128) -> String {
-    let (whole, rest) = (amount / size, amount % size);
-    if rest == 0 {
-        return whole.to_string();
-    }
-    let digits = size.ilog10() as usize;
-    let fraction = format!("{rest:0digits$}");
-    format!("{whole}.{}", fraction.trim_end_matches('0'))
+    GoDuration(of).to_string()
 }
 
 /// A gRPC code as Go names it.
@@ -54,26 +29,6 @@ pub fn system_error(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations_print_as_in_go() {
-        let rows = [
-            (Duration::ZERO, "0s"),
-            (Duration::from_nanos(7), "7ns"),
-            (Duration::from_micros(1), "1\u{b5}s"),
-            (Duration::from_millis(250), "250ms"),
-            (Duration::from_micros(1500), "1.5ms"),
-            (Duration::from_secs(1), "1s"),
-            (Duration::from_millis(1500), "1.5s"),
-            (Duration::from_secs(60), "1m0s"),
-            (Duration::from_secs(90), "1m30s"),
-            (Duration::from_secs(3600), "1h0m0s"),
-            (Duration::from_millis(7_384_005), "2h3m4.005s"),
-        ];
-        for (duration, text) in rows {
-            assert_eq!(super::duration(duration), text);
-        }
-    }
 
     #[test]
     fn codes_and_system_errors_print_as_in_go() {

@@ -7,7 +7,10 @@ mod waiting;
 
 use std::time::{Duration, Instant};
 
-use tokio::{task::JoinSet, time::sleep_until};
+use tokio::{
+    task::{Id, JoinSet},
+    time::sleep_until,
+};
 use tonic::Status;
 
 use due::Due;
@@ -29,6 +32,9 @@ const WARY: Duration = Duration::from_secs(10);
 /// 1 s until a list that failed is asked for again.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// 3 lists in a row that failed are worth a warning: one or two are those of a runtime that is restarted.
+const WORTH_A_WARNING: u32 = 3;
+
 /// 8 statuses are asked for at once; the others wait their turn.
 const LOOKUPS: usize = 8;
 
@@ -49,7 +55,10 @@ pub struct Resync {
     is_up: bool,
     /// When the lists are next asked for.
     due: Due,
-    is_listing: bool,
+    /// The task that asks for the lists, if they are being asked for.
+    listing: Option<Id>,
+    /// How many lists in a row failed.
+    failures: u32,
     period: Duration,
     waiting: Waiting,
     looking_up: usize,
@@ -70,7 +79,8 @@ impl Resync {
             generation: 0,
             is_up: false,
             due: Due::default(),
-            is_listing: false,
+            listing: None,
+            failures: 0,
             period: CALM,
             waiting: Waiting::default(),
             looking_up: 0,
@@ -117,7 +127,7 @@ impl Resync {
     pub async fn next(&mut self) -> Answer {
         loop {
             self.start_lookups(clock::now());
-            let list_at = self.due.next().filter(|_| self.is_up && !self.is_listing);
+            let list_at = self.due.next().filter(|_| self.is_up && self.listing.is_none());
             let lookup_at = self.waiting.next().filter(|_| self.is_up && self.looking_up < LOOKUPS);
             let wake_at = [list_at, lookup_at].into_iter().flatten().min();
             tokio::select! {
@@ -127,12 +137,14 @@ impl Resync {
                         self.start_list(now);
                     }
                 }
-                Some(done) = self.under_way.join_next() => {
-                    // No task here panics or is aborted; were it so, its question would be asked again with the next list.
-                    if let Some(answer) = done.ok().and_then(|done| self.finish(done, clock::now())) {
-                        return answer;
+                Some(done) = self.under_way.join_next() => match done {
+                    Ok(done) => {
+                        if let Some(answer) = self.finish(done, clock::now()) {
+                            return answer;
+                        }
                     }
-                }
+                    Err(panicked) => self.give_up(panicked.id(), clock::now()),
+                },
                 else => std::future::pending().await,
             }
         }
@@ -140,9 +152,9 @@ impl Resync {
 
     fn start_list(&mut self, now: Instant) {
         self.due.start(now);
-        self.is_listing = true;
         let runtime = self.runtime.clone();
-        self.under_way.spawn(async move { Done::Listed(question::list(&runtime).await) });
+        let task = self.under_way.spawn(async move { Done::Listed(question::list(&runtime).await) });
+        self.listing = Some(task.id());
     }
 
     fn start_lookups(&mut self, now: Instant) {
@@ -177,16 +189,92 @@ impl Resync {
                 None
             }
             Done::Listed(Ok(facts)) => {
-                self.is_listing = false;
+                self.listing = None;
+                if self.failures >= WORTH_A_WARNING {
+                    tracing::info!(failures = self.failures, "runtime's lists are to be had again");
+                }
+                self.failures = 0;
                 self.due.at(now + self.period);
                 Some(Answer { facts, is_full: true })
             }
             Done::Listed(Err(status)) => {
-                self.is_listing = false;
-                self.due.at(now + RETRY);
-                tracing::debug!(error = status.message(), "lists are not to be had");
+                self.list_failed(status.message(), now);
                 None
             }
         }
+    }
+
+    /// A question whose task panicked has no answer. The lists are asked for again; a single thing is with them.
+    fn give_up(&mut self, task: Id, now: Instant) {
+        if self.listing == Some(task) {
+            self.list_failed("asking panicked", now);
+        } else {
+            self.looking_up -= 1;
+            self.soon(now);
+        }
+    }
+
+    /// Lists that are not to be had time and again are told once, until they are: the inventory then lives on what
+    /// passes by alone.
+    fn list_failed(&mut self, error: &str, now: Instant) {
+        self.listing = None;
+        self.failures = self.failures.saturating_add(1);
+        self.due.at(now + RETRY);
+        if self.failures == WORTH_A_WARNING {
+            tracing::warn!(error, "runtime's lists are not to be had: asking every second");
+        } else {
+            tracing::debug!(error, "runtime's lists are not to be had");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{future::pending, path::Path};
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// A resync whose questions nobody asks but the test.
+    fn resync() -> Resync {
+        Resync::new(Runtime::new(Path::new("/nonexistent")))
+    }
+
+    async fn wait(resync: &mut Resync) -> Option<Answer> {
+        timeout(Duration::from_millis(500), resync.next()).await.ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_panicked_is_asked_for_again() {
+        let mut resync = resync();
+        let task = resync.under_way.spawn(async { panic!("this panic belongs to the test") });
+        resync.listing = Some(task.id());
+        assert!(wait(&mut resync).await.is_none());
+        assert_eq!((resync.listing, resync.failures), (None, 1));
+        assert!(resync.due.next().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lookup_that_panicked_leaves_its_place_to_the_next_and_the_list_running() {
+        let mut resync = resync();
+        resync.under_way.spawn(async { panic!("this panic belongs to the test") });
+        resync.looking_up = 1;
+        resync.listing = Some(resync.under_way.spawn(pending()).id());
+        assert!(wait(&mut resync).await.is_none());
+        assert_eq!((resync.looking_up, resync.listing.is_some()), (0, true));
+        assert!(resync.due.next().is_some(), "the list tells what the lookup did not");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_spell_of_failures_ends_with_the_first_list() {
+        let mut resync = resync();
+        let failed = || Done::Listed(Err(Status::out_of_range("too large")));
+        for failures in 1..=5 {
+            assert!(resync.finish(failed(), clock::now()).is_none());
+            assert_eq!(resync.failures, failures);
+        }
+        assert!(resync.finish(Done::Listed(Ok(vec![])), clock::now()).is_some_and(|answer| answer.is_full));
+        assert_eq!(resync.failures, 0);
     }
 }

@@ -87,7 +87,8 @@ impl Handlers {
         }
     }
 
-    /// Where to dial. A pod whose address is not known is never dialled at the node's own loopback instead.
+    /// Where to dial. A pod whose address is not known is never dialled at the node's own loopback instead; and what is
+    /// in the node's network reaches no port of the node's that its container does not declare.
     fn address(&self, host: Option<&str>, port: &PortRef, view: &ContainerView) -> Result<SocketAddr, Fault> {
         let target = |text: String| Fault::Target(text);
         let declared = DeclaredPorts::read(&view.annotations);
@@ -97,6 +98,12 @@ impl Handlers {
         }
         let ip = match &view.pod.network {
             PodNetwork::Pod(addresses) => addresses.first().copied(),
+            PodNetwork::Host if !declared.declares(port) => {
+                return Err(target(format!(
+                    "port {port} is not among the ports of the container: a pod in the node's network is probed at \
+                     ports only that its container declares"
+                )));
+            }
             PodNetwork::Host => {
                 let unset = "the pod is in the node's network, and the node's address is not known: set prober.nodeIP";
                 Some(self.node_ip.ok_or_else(|| target(unset.to_owned()))?)

@@ -6,7 +6,7 @@ use std::{collections::HashMap, sync::Arc};
 use super::worker::event::Stopping;
 use crate::{
     ids::{ContainerId, PodUid, ProbeKey, ProbeKind, SandboxId},
-    inventory::view::ContainerView,
+    inventory::view::{ContainerState, ContainerView},
     spec::plan::Planned,
 };
 
@@ -42,7 +42,15 @@ pub(super) struct Known {
     /// As it was told last.
     pub(super) view: Arc<ContainerView>,
     probes: Vec<Arc<Planned>>,
-    stopping: Option<Stopping>,
+    stops: Stops,
+}
+
+/// The stops that clients began and that have not failed. A kubelet whose stop took too long begins another one, so
+/// they are counted; one that succeeded is left standing, as what it stopped runs no more.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stops {
+    of_container: u32,
+    of_pod: u32,
 }
 
 impl Known {
@@ -53,7 +61,11 @@ impl Known {
 
     /// Whether somebody stops it, as far as CRI tells.
     pub(super) fn stopping(&self) -> Option<Stopping> {
-        self.stopping.or((!self.view.pod.is_ready).then_some(Stopping::Pod))
+        if self.stops.of_pod > 0 || !self.view.pod.is_ready {
+            Some(Stopping::Pod)
+        } else {
+            (self.stops.of_container > 0).then_some(Stopping::Container)
+        }
     }
 }
 
@@ -61,9 +73,16 @@ impl Containers {
     /// Adds or updates one.
     pub(super) fn upsert(&mut self, view: Arc<ContainerView>, probes: Vec<Planned>) {
         let (id, place) = (view.id.clone(), Place::of(&view));
-        let stopping = self.by_id.get(&id).and_then(|known| known.stopping);
+        let mut stops = Stops::default();
+        if let Some(former) = self.by_id.get(&id) {
+            stops = former.stops;
+            // A stop before the start changes nothing: the container starts all the same.
+            if (former.view.state, view.state) == (ContainerState::Created, ContainerState::Running) {
+                stops.of_container = 0;
+            }
+        }
         let probes = probes.into_iter().map(Arc::new).collect();
-        self.by_id.insert(id.clone(), Known { view, probes, stopping });
+        self.by_id.insert(id.clone(), Known { view, probes, stops });
         let ids = self.by_place.entry(place).or_default();
         if !ids.contains(&id) {
             ids.push(id);
@@ -87,35 +106,35 @@ impl Containers {
         self.by_id.get(id).map(|known| Place::of(&known.view))
     }
 
-    /// Notes that a container is being stopped; tells where it stands, if it is known.
+    /// Notes that a stop of a container began; tells where it stands, if it is known.
     pub(super) fn note_stopping(&mut self, id: &ContainerId) -> Option<Place> {
         let known = self.by_id.get_mut(id)?;
-        known.stopping.get_or_insert(Stopping::Container);
+        known.stops.of_container = known.stops.of_container.saturating_add(1);
         Some(Place::of(&known.view))
     }
 
-    /// Notes that nobody stops a container any more, unless its pod is; tells where it stands, if it is known.
+    /// Notes that a stop of a container failed; tells where it stands, if it is known.
     pub(super) fn note_stop_failed(&mut self, id: &ContainerId) -> Option<Place> {
         let known = self.by_id.get_mut(id)?;
-        known.stopping = known.stopping.filter(|stopping| *stopping != Stopping::Container);
+        known.stops.of_container = known.stops.of_container.saturating_sub(1);
         Some(Place::of(&known.view))
     }
 
-    /// Notes that a pod is being stopped; tells where its containers stand.
+    /// Notes that a stop of a pod began; tells where its containers stand.
     pub(super) fn note_pod_stopping(&mut self, sandbox: &SandboxId) -> Vec<Place> {
-        self.note_of_pod(sandbox, Some(Stopping::Pod))
+        self.note_of_pod(sandbox, |stops| stops.of_pod = stops.of_pod.saturating_add(1))
     }
 
-    /// Notes that nobody stops a pod any more; tells where its containers stand.
+    /// Notes that a stop of a pod failed; tells where its containers stand.
     pub(super) fn note_pod_stop_failed(&mut self, sandbox: &SandboxId) -> Vec<Place> {
-        self.note_of_pod(sandbox, None)
+        self.note_of_pod(sandbox, |stops| stops.of_pod = stops.of_pod.saturating_sub(1))
     }
 
-    fn note_of_pod(&mut self, sandbox: &SandboxId, stopping: Option<Stopping>) -> Vec<Place> {
+    fn note_of_pod(&mut self, sandbox: &SandboxId, note: impl Fn(&mut Stops)) -> Vec<Place> {
         let of_pod = self.by_id.values_mut().filter(|known| known.view.pod.sandbox_id == *sandbox);
         of_pod
             .map(|known| {
-                known.stopping = stopping;
+                note(&mut known.stops);
                 Place::of(&known.view)
             })
             .collect()

@@ -10,7 +10,8 @@
 //!    ^                                                 |
 //!    +------- another container <------- Held <--------+ a verdict that ends its work
 //!
-//! any --a client began to stop it--> Stopped --another container--> Waiting
+//! any --a client began to stop it--> Stopped --it does not run any more, or another container--> Waiting
+//!                                       +-----that failed--> where it was
 //! ```
 
 pub mod event;
@@ -169,9 +170,15 @@ impl Worker {
     pub fn block(&self, now: Instant) -> Option<Block> {
         // Step 3: a container is known, and step 4, another one, was taken when it was seen.
         let Some(target) = &self.target else { return Some(Block::NoContainer) };
-        // StopLivenessAndStartup: the kubelet's worker exits here, and with it every further step.
-        if let Some(stopping) = self.stopping {
-            return Some(Block::Stopping(stopping));
+        // StopLivenessAndStartup: when its pod ends, the kubelet's worker exits, and with it every further step. A stop
+        // of the container alone may be the beginning of that, and stands in the way for as long as there is something
+        // to stop.
+        match self.stopping {
+            Some(stopping @ Stopping::Pod) => return Some(Block::Stopping(stopping)),
+            Some(stopping @ Stopping::Container) if self.is_running() => {
+                return Some(Block::Stopping(stopping));
+            }
+            Some(Stopping::Container) | None => {}
         }
         // Step 5: before the look at the container's state, so a held worker does not care whether it still runs.
         if self.is_held {
@@ -220,7 +227,7 @@ impl Worker {
             }
             self.may_spread |= is_first_run;
             self.seed(now);
-        } else if !is_running && !self.is_held && self.stopping.is_none() {
+        } else if !is_running && !self.is_held {
             self.fall(now, actions);
         }
     }
@@ -239,7 +246,8 @@ impl Worker {
         }
     }
 
-    /// Step 6: a container that does not run is a failure, of whatever type. It is news only of one that did run.
+    /// Step 6: a container that does not run is a failure, of whatever type and whoever stopped it. It is news only of
+    /// one that did run.
     fn fall(&mut self, now: Moment, actions: &mut Vec<Action>) {
         let is_changed = self.results.set(Verdict::Failure, now.wall);
         if let Some(target) = self.target.as_ref().filter(|target| is_changed && target.has_run) {

@@ -8,7 +8,7 @@ use tokio::{
     sync::watch,
     time::{interval, sleep},
 };
-use tonic::Code;
+use tonic::{Code, Status};
 
 use super::{
     Runtime, Version,
@@ -57,20 +57,30 @@ impl Default for Link {
 
 /// Keeps the link until it is dropped.
 pub async fn keep(runtime: Runtime, gate: Gate, events: EventQueue, link: watch::Sender<Link>) {
+    let mut pause = BACKOFF.0;
     loop {
         let version = answer(&runtime, &gate, &link).await;
         tracing::info!(runtime = version.name, version = version.version, "runtime answers");
         let source = EventSource::of(&version);
         set_up(&link, version);
         gate.answered();
+        let began = clock::now();
         let trouble = tokio::select! {
             trouble = read_events(&runtime, source, &events, &link) => trouble,
             trouble = pulse(&runtime, &gate, &link) => trouble,
-            () = gate.away() => "it ended a connection".to_owned(),
+            () = gate.away() => "a connection to it was refused".to_owned(),
         };
         tracing::warn!(trouble, "runtime was lost");
         set_down(&link, trouble);
+        link.send_modify(|link| link.source = EventSource::None);
         gate.found_away();
+        // Whoever finds it away as soon as it has answered is not believed again at once, or the two would never rest.
+        if clock::now() - began > BACKOFF.1 {
+            pause = BACKOFF.0;
+        } else {
+            sleep(pause).await;
+            pause = (pause * 2).min(BACKOFF.1);
+        }
     }
 }
 
@@ -102,10 +112,13 @@ async fn read_events(
 }
 
 /// Asks until the runtime answers.
+///
+/// It has to take a new connection, as a client's would be, and ours has to be of use again. One of ours that hangs
+/// keeps nobody else waiting.
 async fn answer(runtime: &Runtime, gate: &Gate, link: &watch::Sender<Link>) -> Version {
     let mut pause = BACKOFF.0;
     loop {
-        match runtime.version().await {
+        match ask(runtime).await {
             Ok(version) => return version,
             Err(status) => {
                 if gate.found_away() {
@@ -119,6 +132,14 @@ async fn answer(runtime: &Runtime, gate: &Gate, link: &watch::Sender<Link>) -> V
                 pause = (pause * 2).min(BACKOFF.1);
             }
         }
+    }
+}
+
+async fn ask(runtime: &Runtime) -> Result<Version, Status> {
+    let version = runtime.version_afresh().await?;
+    match runtime.version().await {
+        Err(status) if status.code() == Code::Unavailable => Err(status),
+        Ok(_) | Err(_) => Ok(version),
     }
 }
 
@@ -171,9 +192,11 @@ fn set_down(link: &watch::Sender<Link>, trouble: String) {
         if link.is_up {
             link.is_up = false;
             link.since = clock::wall();
-            link.source = EventSource::None;
         }
         link.trouble = trouble;
         is_news
     });
 }
+
+#[cfg(test)]
+mod tests;

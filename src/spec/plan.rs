@@ -1,7 +1,7 @@
 //! Decides which probes one container has: its facts in, definitions and their sources out, valid or not.
 //! Depends on nothing but the container's and its pod's annotations; the same facts always give the same plan.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, panic};
 
 use super::{Handler, ProbeSpec, annotation, raw::RawProbe, validate::validate};
 use crate::{
@@ -86,8 +86,18 @@ fn plan_one(container: &ContainerView, kind: ProbeKind) -> Option<Planned> {
     Some(Planned {
         kind,
         source,
-        spec: define(kind, text),
+        spec: guarded(|| define(kind, text)),
         shadowed: written.map(|(source, _)| source.in_full().to_owned()).collect(),
+    })
+}
+
+/// An annotation is any pod author's text, and parsers are not all ours: a panic costs this definition and no other.
+fn guarded(
+    define: impl FnOnce() -> Result<ProbeSpec, Invalid> + panic::UnwindSafe,
+) -> Result<ProbeSpec, Invalid> {
+    panic::catch_unwind(define).unwrap_or_else(|_| {
+        let reason = "reading the definition failed by an error of criprobe's own: its log shows where";
+        Err(Invalid { reason: reason.to_owned(), handler: None })
     })
 }
 

@@ -58,6 +58,11 @@ impl DeclaredPorts {
         };
         u16::try_from(number).ok().filter(|port| *port != 0).ok_or(PortError::OutOfRange(number))
     }
+
+    /// Whether a port is one of them, whatever its name and protocol.
+    pub fn declares(&self, port: u16) -> bool {
+        self.0.iter().any(|declared| declared.container_port == i64::from(port))
+    }
 }
 
 #[cfg(test)]

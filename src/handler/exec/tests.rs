@@ -110,6 +110,15 @@ async fn ten_kibibytes_are_kept() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_above_what_the_kubelet_accepts_is_an_error() {
+    let answers = |size| Runtime::Answers { exit_code: 0, stdout: "", stderr: "b".repeat(size) };
+    let outcome = attempt(answers((16 << 20) - 100), SECOND).await.unwrap();
+    assert_eq!(outcome.judgement, Judgement::Success);
+    let fault = attempt(answers(16 << 20), SECOND).await.unwrap_err();
+    assert!(matches!(fault, Fault::Runtime { .. }), "{fault}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_runtimes_timeout_is_a_failure_that_shows_the_command_as_defined() {
     assert_eq!(
         attempt(Runtime::Refuses(Code::DeadlineExceeded), SECOND).await,

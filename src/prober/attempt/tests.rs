@@ -32,6 +32,13 @@ fn view(network: PodNetwork) -> ContainerView {
     }
 }
 
+/// With one port declared, as the kubelet writes it.
+fn declaring(port: u16, mut view: ContainerView) -> ContainerView {
+    let ports = format!(r#"[{{"containerPort":{port},"protocol":"TCP"}}]"#);
+    view.annotations.insert("io.kubernetes.container.ports".to_owned(), ports);
+    view
+}
+
 fn text(tried: &Tried) -> &str {
     std::str::from_utf8(&tried.output).unwrap()
 }
@@ -88,7 +95,8 @@ async fn a_command_with_variables_is_not_run_before_they_are_known() {
 #[tokio::test]
 async fn a_pod_is_dialled_at_its_own_address_or_at_the_nodes_or_not_at_all() {
     let listener = TcpListener::bind((LOCALHOST, 0)).unwrap();
-    let port = PortRef::Number(listener.local_addr().unwrap().port());
+    let number = listener.local_addr().unwrap().port();
+    let port = PortRef::Number(number);
     let (success, error) = (AttemptResult::Success, AttemptResult::Error);
     let rows = [
         ("its own", PodNetwork::Pod(vec![LOCALHOST]), None, success),
@@ -99,8 +107,23 @@ async fn a_pod_is_dialled_at_its_own_address_or_at_the_nodes_or_not_at_all() {
     for (name, network, node_ip, result) in rows {
         let handlers = Handlers { exec: exec(Runtime::Hangs).0, node_ip };
         let spec = ProbeSpec { timeout: Duration::from_secs(5), ..tcp_spec(None, port.clone()) };
-        let tried = handlers.attempt(&spec, &view(network)).await;
+        let tried = handlers.attempt(&spec, &declaring(number, view(network))).await;
         assert_eq!(tried.result, result, "{name}: {}", text(&tried));
+    }
+}
+
+#[tokio::test]
+async fn a_pod_in_the_nodes_network_aims_at_no_port_that_its_container_does_not_declare() {
+    let listener = TcpListener::bind((LOCALHOST, 0)).unwrap();
+    let number = listener.local_addr().unwrap().port();
+    let handlers = Handlers { exec: exec(Runtime::Hangs).0, node_ip: Some(LOCALHOST) };
+    let other = declaring(number ^ 1, view(PodNetwork::Host));
+    for port in [PortRef::Number(number), PortRef::Name(number.to_string())] {
+        for view in [&view(PodNetwork::Host), &other] {
+            let tried = handlers.attempt(&tcp_spec(None, port.clone()), view).await;
+            assert_eq!(tried.result, AttemptResult::Error, "{port:?}");
+            assert!(text(&tried).starts_with(&format!("port {number} is not among")), "{}", text(&tried));
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use super::*;
 use crate::{
     ids::{ContainerId, SandboxId},
+    inventory::view::ContainerState,
     prober::{
         fixtures::{container, planned, spec, tried},
         status::Phase,
@@ -205,6 +206,69 @@ fn a_container_whose_stop_failed_still_ends_with_its_pod() {
     rig.accept(Input::PodStopping("web-sandbox".into()));
     rig.accept(Input::ContainerStopFailed("c1".into()));
     assert_eq!(rig.status(Liveness).phase, Phase::Stopped);
+}
+
+#[test]
+fn every_stop_counts_until_it_fails_itself() {
+    let (begun, failed) =
+        (|| Input::ContainerStopping("c1".into()), || Input::ContainerStopFailed("c1".into()));
+    let pod_begun = || Input::PodStopping("web-sandbox".into());
+    let pod_failed = || Input::PodStopFailed("web-sandbox".into());
+    let rows = [
+        ("the first of two stops failed", vec![begun(), begun(), failed()], Phase::Stopped),
+        ("both failed", vec![begun(), begun(), failed(), failed()], Phase::Probing),
+        ("the pod's failed, not the container's", vec![begun(), pod_begun(), pod_failed()], Phase::Stopped),
+        ("the container's failed, not the pod's", vec![begun(), pod_begun(), failed()], Phase::Stopped),
+        ("the first of two of the pod failed", vec![pod_begun(), pod_begun(), pod_failed()], Phase::Stopped),
+        ("a failure whose beginning went unseen", vec![failed(), pod_failed()], Phase::Probing),
+    ];
+    for (name, inputs, phase) in rows {
+        let mut rig = Rig::new(8);
+        rig.accept(input(container("web", "c1", 0), &[spec(Liveness)]));
+        inputs.into_iter().for_each(|input| rig.accept(input));
+        assert_eq!(rig.status(Liveness).phase, phase, "{name}");
+    }
+}
+
+#[test]
+fn a_container_that_was_stopped_before_its_start_is_probed_like_any_other() {
+    let mut rig = Rig::new(8);
+    let in_state = |state| {
+        let view = ContainerView { state, ..container("web", "c1", 0) };
+        input(view, &[spec(Startup), spec(Liveness)])
+    };
+    rig.accept(in_state(ContainerState::Created));
+    rig.accept(Input::ContainerStopping("c1".into()));
+    rig.accept(in_state(ContainerState::Running));
+    assert_eq!(rig.started(), [(Startup, "c1".to_owned())]);
+}
+
+#[test]
+fn what_a_client_stopped_is_a_failure_that_waits_also_when_the_stop_failed_late() {
+    let rows = [
+        (Input::ContainerStopping("c1".into()), Input::ContainerStopFailed("c1".into()), Phase::Waiting),
+        (
+            Input::PodStopping("web-sandbox".into()),
+            Input::PodStopFailed("web-sandbox".into()),
+            Phase::Stopped,
+        ),
+    ];
+    for (stopping, failed, phase) in rows {
+        let mut rig = Rig::new(8);
+        rig.accept(input(container("web", "c1", 0), &[spec(Liveness)]));
+        rig.accept(stopping);
+        assert_eq!(
+            (rig.status(Liveness).state, rig.status(Liveness).phase),
+            (Verdict::Success, Phase::Stopped)
+        );
+        let exited = ContainerState::Exited { exit_code: Some(137) };
+        rig.accept(input(ContainerView { state: exited, ..container("web", "c1", 0) }, &[spec(Liveness)]));
+        assert_eq!((rig.status(Liveness).state, rig.status(Liveness).phase), (Verdict::Failure, phase));
+        rig.accept(failed);
+        let status = rig.status(Liveness);
+        assert_eq!((status.state, status.phase), (Verdict::Failure, Phase::Waiting));
+        assert_eq!(status.reason, "the container exited with code 137");
+    }
 }
 
 #[test]

@@ -191,7 +191,9 @@ fn names_of_interest_are_known_in_every_form() {
     for at in 1..=61 {
         let mut raw = Vec::new();
         Decoder::new()
-            .decode(&[0x80 | at], |field| raw.push((field.name, field.raw_name.as_plain().unwrap().to_vec())))
+            .decode(&[0x80 | at], |field| {
+                raw.push((field.name, field.raw_name.get(&mut Vec::new()).unwrap().to_vec()));
+            })
             .unwrap();
         let (name, raw_name) = raw.pop().unwrap();
         assert_eq!(name, Name::of(Text::plain(&raw_name)), "static entry {at}");

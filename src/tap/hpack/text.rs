@@ -12,11 +12,6 @@ pub struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    /// The octets, if they came without Huffman coding.
-    pub fn as_plain(&self) -> Option<&'a [u8]> {
-        (!self.is_coded).then_some(self.octets)
-    }
-
     /// Appends the octets to `into`, Huffman coding undone: at most 8/5 of what came.
     ///
     /// # Errors

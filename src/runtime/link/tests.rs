@@ -1,0 +1,88 @@
+//! The link to an embedded runtime that misbehaves.
+
+use tokio::time::timeout;
+
+use super::*;
+use crate::demo::{EmbeddedRuntime, Options};
+
+fn there() -> Link {
+    Link { source: EventSource::Containerd, is_up: true, ..Link::default() }
+}
+
+#[test]
+fn one_slow_answer_costs_no_subscription() {
+    let link = watch::Sender::new(there());
+    let generation = link.borrow().generation;
+    set_down(&link, "no answer to Version".to_owned());
+    assert_eq!((link.borrow().is_up, link.borrow().source), (false, EventSource::Containerd));
+    set_up(&link, Version::default());
+    assert_eq!((link.borrow().is_up, link.borrow().source), (true, EventSource::Containerd));
+    assert!(link.borrow().generation > generation, "what passed meanwhile may be unknown");
+}
+
+/// A link to an embedded runtime that answered.
+struct Rig {
+    dir: tempfile::TempDir,
+    runtime: EmbeddedRuntime,
+    gate: Gate,
+    link: watch::Receiver<Link>,
+    keeper: tokio::task::JoinHandle<()>,
+}
+
+impl Rig {
+    async fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("runtime.sock");
+        let runtime = EmbeddedRuntime::start(Options::new(&socket, dir.path().join("containers"))).unwrap();
+        let (gate, link) = (Gate::default(), watch::Sender::new(Link::default()));
+        let mut link_now = link.subscribe();
+        let keeper = tokio::spawn(keep(Runtime::new(&socket), gate.clone(), events::queue().0, link));
+        timeout(Duration::from_secs(10), link_now.wait_for(|link| link.is_up)).await.unwrap().unwrap();
+        Self { dir, runtime, gate, link: link_now, keeper }
+    }
+
+    async fn end(self) {
+        self.keeper.abort();
+        self.runtime.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn an_open_connection_of_ours_is_no_sign_that_clients_find_the_runtime() {
+    let rig = Rig::new().await;
+    std::fs::remove_file(rig.dir.path().join("runtime.sock")).unwrap();
+    rig.gate.found_away();
+    let opened = timeout(Duration::from_millis(500), rig.gate.there()).await;
+    assert!(opened.is_err(), "nobody can be dialled");
+    assert!(!rig.link.borrow().is_up);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn whoever_contradicts_each_answer_gets_the_next_ones_later_and_later() {
+    let rig = Rig::new().await;
+    let mut opened = 0;
+    let contradict = async {
+        loop {
+            rig.gate.found_away();
+            rig.gate.there().await;
+            opened += 1;
+        }
+    };
+    assert!(timeout(Duration::from_secs(1), contradict).await.is_err());
+    assert!(opened <= 8, "50, 100, 200, 250 ms apart, not {opened} times a second");
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_runtime_that_is_back_is_found_with_our_own_connection_too() {
+    let mut rig = Rig::new().await;
+    rig.runtime.stop_serving().await;
+    timeout(Duration::from_secs(10), rig.gate.away()).await.unwrap();
+    rig.runtime.serve_again(Duration::ZERO).unwrap();
+    timeout(Duration::from_secs(10), rig.gate.there()).await.unwrap();
+    rig.link.wait_for(|link| link.is_up).await.unwrap();
+    let version = Runtime::new(&rig.dir.path().join("runtime.sock")).version().await.unwrap();
+    assert_eq!(rig.link.borrow().version, version);
+    rig.end().await;
+}
