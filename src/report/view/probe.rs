@@ -40,7 +40,7 @@ pub struct ProbeView {
     pub state: State,
     /// Why it is in this phase or state, in words; empty where that says enough.
     pub reason: String,
-    /// Since when `state` and `phase` are what they are.
+    /// Since when `state` is what it is.
     pub since: Time,
     /// From one attempt to the next; null where the definition is wrong.
     pub period_seconds: Option<Seconds>,
