@@ -129,7 +129,8 @@ pub(crate) fn line(call: &CallView, screen: Screen, is_wide: bool) -> String {
     let (verdict, paint) = verdict(call);
     let mut line = Row::new(screen, is_wide);
     line.column(at, 0, Paint::Faint);
-    line.column(verdict, if screen.width < 80 { 9 } else { 16 }, paint);
+    let is_narrow = !is_wide && screen.width < 80;
+    line.column(verdict, if is_narrow { 9 } else { 16 }, paint);
     line.column(&call.method, 16, Paint::Plain);
     line.column(&format!("{:>6}", measured(call.duration_seconds.0)), 0, Paint::Plain);
     line.column(&format!("{}[{}]", call.peer.comm, call.peer.pid), 12, Paint::Plain);
