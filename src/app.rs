@@ -4,17 +4,21 @@
 mod daemon;
 mod demo;
 mod logging;
+mod registration;
 mod reporter;
 mod tasks;
+mod told;
 
 use std::{env, thread};
 
 use anyhow::Context;
+use nix::unistd::Group;
 use tokio::{
     runtime::{Builder, Runtime},
     signal::unix::{SignalKind, signal},
 };
 
+use self::told::told;
 pub use self::{
     daemon::{Daemon, StartError},
     demo::demo,
@@ -23,19 +27,21 @@ pub use self::{
 use crate::{
     cli::{Exit, ServeArgs},
     config::{self, Config, Overrides, key::Key},
+    listen::ListenError,
 };
 
 /// `criprobe serve`: runs the daemon until SIGTERM or SIGINT, or until a part of it fails that the rest cannot do
 /// without: then it drains and fails, so that the service manager starts it anew.
 pub fn serve(args: ServeArgs) -> Exit {
     let file = args.config.clone();
+    let is_by_flag = args.listen.is_some() || args.runtime.is_some();
     let overrides = Overrides::from_environment(|name| env::var(name).ok())
         .flag(Key::Listen, args.listen)
         .flag(Key::Runtime, args.runtime)
         .flag(Key::ApiListen, args.api)
         .flag(Key::LogFormat, args.log_format)
         .flag(Key::LogLevel, args.log_level);
-    let config = match config::load(file.as_deref(), &overrides) {
+    let config = match config::load(file.as_deref(), &overrides, &group_id) {
         Ok(config) => config,
         Err(errors) => {
             let exit = if errors.are_usage() { Exit::Usage } else { Exit::Configuration };
@@ -46,21 +52,40 @@ pub fn serve(args: ServeArgs) -> Exit {
     let files = config::files(file.as_deref());
     match background().and_then(|runtime| runtime.block_on(run(config, files))) {
         Ok(()) => Exit::Fine,
-        Err(error) => Exit::Failed.because(&format!("{error:#}")),
+        Err(error) if is_runtime_itself(&error) && is_by_flag => Exit::Usage.because(&told(&error)),
+        Err(error) if is_runtime_itself(&error) => Exit::Configuration.because(&told(&error)),
+        Err(error) => Exit::Failed.because(&told(&error)),
     }
+}
+
+/// The id of a group of this machine.
+fn group_id(name: &str) -> Result<Option<u32>, String> {
+    let group = Group::from_name(name).map_err(|error| format!("cannot look up groups: {error}"))?;
+    Ok(group.map(|group| group.gid.as_raw()))
+}
+
+/// Two names for one file: only binding finds out, but it is the same mistake as two equal names.
+fn is_runtime_itself(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(StartError::Listen(ListenError::IsRuntime(_))))
 }
 
 async fn run(config: Config, files: Vec<String>) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    let mut hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
     let mut daemon = Daemon::start(config, files)?;
-    let name = tokio::select! {
-        _ = terminate.recv() => "SIGTERM",
-        _ = interrupt.recv() => "SIGINT",
-        ended = daemon.failed() => {
-            tracing::error!(error = %ended, "a part of the daemon is gone: draining, to be started anew");
-            daemon.drain().await;
-            return Err(ended.into());
+    let name = loop {
+        tokio::select! {
+            _ = terminate.recv() => break "SIGTERM",
+            _ = interrupt.recv() => break "SIGINT",
+            _ = hangup.recv() => {
+                tracing::info!(signal = "SIGHUP", "ignored: reload is not supported yet, restart to change settings");
+            }
+            ended = daemon.failed() => {
+                tracing::error!(error = %ended, "a part of the daemon is gone: draining, to be started anew");
+                daemon.drain().await;
+                return Err(ended.into());
+            }
         }
     };
     tracing::info!(signal = name, "draining");

@@ -10,6 +10,7 @@ pub(crate) mod events;
 mod exit;
 mod format;
 pub(crate) mod probes;
+mod reason;
 pub(crate) mod screen;
 mod select;
 mod serve;
@@ -20,7 +21,7 @@ pub(crate) mod trace;
 mod version;
 pub(crate) mod watch;
 
-use std::{ffi::OsString, process::ExitCode};
+use std::{env, ffi::OsString, process::ExitCode};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, error::ErrorKind};
 
@@ -54,7 +55,7 @@ pub struct Request {
 
 /// Watches pods come up, probes them, and shows every call that passes to the container runtime.
 #[derive(Debug, Parser)]
-#[command(name = "criprobe", version, disable_help_subcommand = true, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "criprobe", version, after_help = EXAMPLES, max_term_width = 100)]
 struct Cli {
     #[command(flatten)]
     common: Common,
@@ -70,19 +71,20 @@ Start here:
   criprobe probes -w                    watch the probes
   criprobe trace --method 'Exec*'       watch who runs what in which container
 
-'criprobe VERB --help' tells more of each. Exit: 0 fine, 1 a probe is failing or the daemon failed,
+'criprobe help VERB' tells more of each. Exit: 0 fine, 1 a probe is failing or the daemon failed,
 2 usage, 3 daemon not reachable, 78 bad configuration.";
 
-/// What every verb takes, before or after it.
+/// What every verb takes that asks a daemon, before or after it. `serve` takes `--api`, too: there it listens.
 #[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "Options of every verb")]
+#[command(next_help_heading = "Options of every verb that asks a daemon")]
 struct Common {
-    /// The daemon's API socket; a bare path is taken, too [default: unix:///run/criprobe/api.sock]
-    #[arg(long, global = true, value_name = "URL", env = "CRIPROBE_API", hide_env_values = true)]
+    /// The daemon's API socket, for serve its own; a bare path is taken, too [env: CRIPROBE_API] [default:
+    /// unix:///run/criprobe/api.sock]
+    #[arg(long, global = true, value_name = "URL")]
     api: Option<String>,
-    /// How to print
-    #[arg(short, long, global = true, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
-    output: Format,
+    /// How to print [default: table]
+    #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
+    output: Option<Format>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -121,16 +123,54 @@ struct Context {
 /// # Errors
 /// The exit code, when all is said already: help was printed, or one line on what is wrong.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, ExitCode> {
+    read(arguments.into_iter().collect()).map_err(|refused| refused.tell().into())
+}
+
+/// Why arguments are no command.
+enum Refused {
+    /// Help was asked for, or should have been.
+    Help(clap::Error),
+    /// They are wrong: one line.
+    Usage(String),
+}
+
+fn read(arguments: Vec<OsString>) -> Result<Command, Refused> {
+    let help = help_for(&arguments);
+    let refused = |reason: &str| Err(Refused::Usage(format!("{reason}; see '{help}'")));
     let matches = Cli::command().try_get_matches_from(arguments);
     match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
+        Ok(Cli { verb: Verb::Serve(_), common: Common { output: Some(_), .. } }) => {
+            refused("-o is for verbs that print records: 'serve' logs, choose its form with --log-format")
+        }
+        Ok(Cli { verb: Verb::Demo(_), common: Common { output: Some(_), .. } }) => {
+            refused("-o is for verbs that print records: ask the demo's daemon from another terminal")
+        }
+        Ok(Cli { verb: Verb::Demo(_), common: Common { api: Some(_), .. } }) => {
+            refused("the demo makes an API socket of its own: choose its folder with --dir")
+        }
         Ok(Cli { verb: Verb::Serve(mut arguments), common }) => {
-            arguments.api = common.api.filter(|api| !api.is_empty());
+            arguments.api = common.api;
             Ok(Command::Serve(arguments))
         }
         Ok(Cli { verb: Verb::Demo(arguments), .. }) => Ok(Command::Demo(arguments)),
         Ok(Cli { verb: Verb::Question(verb), common }) => Ok(Command::Ask(Request { verb, common })),
-        Err(error) => Err(refuse(&error).into()),
+        Err(error) => match error.kind() {
+            ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Err(Refused::Help(error)),
+            _ => refused(&one_line(&error.render().to_string())),
+        },
     }
+}
+
+/// Where to read on: the help of the verb that stands among the arguments, if there is one.
+fn help_for(arguments: &[OsString]) -> String {
+    let command = Cli::command();
+    let verb = arguments.iter().skip(1).filter_map(|word| word.to_str()).find(|word| {
+        let mut verbs = command.get_subcommands();
+        verbs.any(|verb| verb.get_name() == *word)
+    });
+    verb.map_or_else(|| "criprobe --help".to_owned(), |verb| format!("criprobe {verb} --help"))
 }
 
 impl Request {
@@ -145,11 +185,11 @@ impl Request {
     }
 
     async fn ask(self) -> Result<Exit, Error> {
-        let endpoint = self.common.api.as_deref().filter(|api| !api.is_empty());
-        let endpoint = endpoint.map_or_else(|| Ok(Endpoint::default()), str::parse).map_err(Error::Usage)?;
+        let endpoint = Endpoint::choose(self.common.api.as_deref(), env::var("CRIPROBE_API").ok().as_deref());
+        let endpoint = endpoint.map_err(Error::Usage)?;
         let context = Context {
             client: Client::new(endpoint),
-            format: self.common.output,
+            format: self.common.output.unwrap_or(Format::Table),
             screen: Screen::of_stdout(),
         };
         match self.verb {
@@ -162,38 +202,30 @@ impl Request {
     }
 }
 
-/// Prints help where it was asked for; else one line on what is wrong with the arguments, and where to read on.
-fn refuse(error: &clap::Error) -> Exit {
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // Nobody reads it: nothing to do about that.
-            let _ = error.print();
-            Exit::Fine
+impl Refused {
+    /// Prints help where it was asked for; else one line on what is wrong, and where to read on.
+    fn tell(&self) -> Exit {
+        match self {
+            Self::Usage(reason) => Error::Usage(reason.clone()).tell(),
+            Self::Help(help) => {
+                // Nobody reads it: nothing to do about that.
+                let _ = help.print();
+                match help.kind() {
+                    ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Fine,
+                    _ => Exit::Usage,
+                }
+            }
         }
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let _ = error.print();
-            Exit::Usage
-        }
-        _ => Error::Usage(one_line(&error.render().to_string())).tell(),
     }
 }
 
-/// clap's paragraphs as one line: what is wrong, its hints, and where help is.
+/// clap's paragraphs as one line: what is wrong, and its hints.
 fn one_line(rendered: &str) -> String {
     let mut line = String::new();
-    let mut help = "criprobe --help".to_owned();
-    for part in rendered.lines().map(str::trim).filter(|part| !part.is_empty()) {
-        if let Some(usage) = part.strip_prefix("Usage: ") {
-            let mut words =
-                usage.split(' ').take_while(|word| word.starts_with(|c: char| c.is_ascii_lowercase()));
-            if let (Some(program), Some(verb)) = (words.next(), words.next()) {
-                help = format!("{program} {verb} --help");
-            }
-            break;
-        }
-        if part.starts_with("For more information") {
-            break;
-        }
+    let parts = rendered.lines().map(str::trim).filter(|part| !part.is_empty());
+    for part in
+        parts.take_while(|part| !part.starts_with("Usage: ") && !part.starts_with("For more information"))
+    {
         let part = part.strip_prefix("error: ").unwrap_or(part);
         match line.chars().last() {
             None => {}
@@ -202,7 +234,7 @@ fn one_line(rendered: &str) -> String {
         }
         line.push_str(part.strip_prefix("tip: ").unwrap_or(part));
     }
-    format!("{line}; see '{help}'")
+    line
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The configuration of the daemon: file, environment and flags in; one typed, valid [`Config`] or every error out.
-//! Reads the file, and nothing else; never looks at sockets, groups or addresses of the machine.
+//! Reads the file, and nothing else; never looks at sockets or addresses of the machine. Groups are looked up by whoever
+//! calls.
 //!
 //! A flag stands over the environment, that over the file, that over the default.
 
@@ -50,8 +51,8 @@ pub struct Config {
 pub struct ApiConfig {
     /// Its socket; another one than those of the relay.
     pub listen: PathBuf,
-    /// The group that may use it beside root; `None` for root alone.
-    pub group: Option<String>,
+    /// The id of the group that may use it beside root; `None` for root alone.
+    pub group: Option<u32>,
 }
 
 /// How probes are run.
@@ -135,11 +136,15 @@ pub enum Origin {
     Flag(&'static str),
 }
 
-/// Reads the file that is named, or else [`DEFAULT_FILE`] if it exists, and resolves it with what stands above it.
+/// Looks up the id of a group by its name; `Ok(None)` where there is none, or else why that cannot be told.
+pub type Groups<'a> = &'a dyn Fn(&str) -> Result<Option<u32>, String>;
+
+/// Reads the file that is named, or else [`DEFAULT_FILE`] if it exists, and resolves it with what stands above it and
+/// with the machine's groups.
 ///
 /// # Errors
 /// Everything that is wrong at once: a file that cannot be read, keys that are unknown, values that are out of bounds.
-pub fn load(file: Option<&Path>, overrides: &Overrides) -> Result<Config, ConfigErrors> {
+pub fn load(file: Option<&Path>, overrides: &Overrides, groups: Groups<'_>) -> Result<Config, ConfigErrors> {
     let path = file.unwrap_or(Path::new(DEFAULT_FILE));
     let raw = match read(path) {
         Ok(text) => Raw::read(&text, path),
@@ -149,16 +154,16 @@ pub fn load(file: Option<&Path>, overrides: &Overrides) -> Result<Config, Config
             return Err(ConfigError { origin: Origin::File(path.into(), None), reason }.into());
         }
     };
-    resolve::resolve(raw, overrides)
+    resolve::resolve(raw, overrides, groups)
 }
 
-/// Reads at most one byte more than is allowed; the bound itself is kept by [`Raw::read`].
 /// The files that [`load`] reads, for people.
 pub fn files(file: Option<&Path>) -> Vec<String> {
     let path = file.unwrap_or(Path::new(DEFAULT_FILE));
     if path.exists() { vec![path.display().to_string()] } else { Vec::new() }
 }
 
+/// Reads at most one byte more than is allowed; the bound itself is kept by [`Raw::read`].
 fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     fs::File::open(path)?.take(MAX_FILE as u64 + 1).read_to_string(&mut text)?;

@@ -165,6 +165,7 @@ fn reason(error: &Error) -> String {
         | Error::AliasReplayStackDepthExceeded { .. } => {
             format!("too deeply nested, or too many values, anchors or aliases (at most {MAX_DEPTH} levels)")
         }
+        Error::RecursiveReferencesRequireWeakTypes { .. } => "an alias stands within its own anchor".into(),
         Error::AliasError { error, .. } => reason(error),
         other => fault::one_line(&DefaultMessageFormatter.format_message(other)),
     }

@@ -238,9 +238,9 @@ pub struct AttemptRecord {
     pub output: String,
 }
 
-/// 256 bytes: what is remembered of an attempt's output (issue 3's history keeps as much for each of 32 attempts).
-/// The rest is cut off.
-pub const OUTPUT_KEPT: usize = 256;
+/// 10 KiB: what is remembered of the last attempt's output, as the kubelet keeps it (prober.md 6.2). The rest is cut
+/// off.
+pub const OUTPUT_KEPT: usize = 10_240;
 
 /// The beginning of an output as text: cut before the character that would exceed [`OUTPUT_KEPT`] bytes of input,
 /// bytes that are no UTF-8 replaced.
@@ -305,10 +305,10 @@ mod tests {
     #[test]
     fn an_excerpt_is_cut_between_characters() {
         assert_eq!(excerpt(b"all of it"), "all of it");
-        assert_eq!(excerpt(&[b'a'; 300]), "a".repeat(256));
-        let text = format!("{}\u{20ac} and more", "a".repeat(255));
-        assert_eq!(excerpt(text.as_bytes()), "a".repeat(255));
+        assert_eq!(excerpt(&[b'a'; OUTPUT_KEPT + 44]), "a".repeat(OUTPUT_KEPT));
+        let text = format!("{}\u{20ac} and more", "a".repeat(OUTPUT_KEPT - 1));
+        assert_eq!(excerpt(text.as_bytes()), "a".repeat(OUTPUT_KEPT - 1));
         assert_eq!(excerpt(b"\xff\x1b[31m"), "\u{fffd}\u{1b}[31m");
-        assert!(!excerpt(&[0x80; 300]).is_empty());
+        assert!(!excerpt(&[0x80; 2 * OUTPUT_KEPT]).is_empty());
     }
 }

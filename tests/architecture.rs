@@ -38,6 +38,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         "report",
         &[
             "clock",
+            "document::suggest",
+            "duration",
             "ids",
             "inventory::TracedCall",
             "peer",
@@ -47,7 +49,18 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "tap",
         ],
     ),
-    ("cli", &["clock", "config::socket", "ids", "report::filter", "report::printable", "report::view"]),
+    (
+        "cli",
+        &[
+            "clock",
+            "config::socket",
+            "duration",
+            "ids",
+            "report::filter",
+            "report::printable",
+            "report::view",
+        ],
+    ),
     ("demo", &["clock", "ids", "proto"]),
     ("app", &["*"]),
 ];

@@ -151,10 +151,20 @@ fn wrong_arguments_end_with_2_and_one_line() {
     for (arguments, says) in [
         ("probs", "a similar subcommand exists: 'probes'"),
         ("probes --colour", "unexpected argument '--colour' found"),
-        ("probes --type alive", "one of startup, readiness, liveness, observed-N"),
+        ("probes --type alive", "not a type: write one of startup, readiness, liveness"),
         ("status -o xml", "invalid value 'xml'"),
-        ("--api http://localhost status", "the API is on a Unix socket, not at http://"),
-        ("--api unix://api.sock status", "the path is not absolute; write unix:///api.sock"),
+        (
+            "--api http://localhost status",
+            "--api: \"http://localhost\" is not a Unix socket: write unix:///PATH",
+        ),
+        ("--api api.sock status", "--api: \"api.sock\" is not an absolute path: write unix:///PATH"),
+        ("--api= status", "--api: empty: write unix:///PATH"),
+        (
+            "trace --slower 5",
+            "the unit is missing: write a duration such as 250ms, 5s or 1m30s; see 'criprobe trace --help'",
+        ),
+        ("serve -o json", "choose its form with --log-format; see 'criprobe serve --help'"),
+        ("demo --api /a.sock", "choose its folder with --dir; see 'criprobe demo --help'"),
     ] {
         let output = criprobe(Path::new("/nowhere"), arguments).output().unwrap();
         let stderr = text(&output.stderr);
@@ -170,7 +180,9 @@ fn wrong_arguments_end_with_2_and_one_line() {
 
 #[test]
 fn help_and_version_end_with_0_and_no_verb_with_2() {
-    for (arguments, code) in [("--help", 0), ("trace --help", 0), ("--version", 0), ("", 2)] {
+    for (arguments, code) in
+        [("--help", 0), ("trace --help", 0), ("help trace", 0), ("--version", 0), ("", 2)]
+    {
         let output = criprobe(Path::new("/nowhere"), arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{arguments}");
         assert_eq!(output.stdout.is_empty(), code != 0, "{arguments}");
@@ -226,10 +238,13 @@ fn what_the_daemon_tells_is_printed_in_every_format() {
         ("-o json probes -n other", "[]"),
         (
             "trace --last 5",
-            "10:00:00.000Z OK        ExecSync           27ms kubelet[812] default/web/app cat",
+            "10:00:00.000Z OK               ExecSync           27ms kubelet[812] default/web/app cat",
         ),
         ("trace --last 5 -o yaml", "---\nat: "),
-        ("events", "Warning Unhealthy default/web/app/liveness Liveness probe failed: gone"),
+        (
+            "events",
+            "10:00:00.000Z Warning Unhealthy      default/web/app/liveness\n  └ Liveness probe failed: gone\n",
+        ),
         ("events -o json", r#"{"at":"2026-11-20T10:00:00.000Z","type":"Warning","reason":"Unhealthy","#),
         ("version", "daemon   0.1.0, pid 7"),
     ] {

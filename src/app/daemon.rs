@@ -6,13 +6,12 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
     time::SystemTime,
 };
 
-use nix::unistd::Group;
 use thiserror::Error;
 use tokio::{
     net::UnixListener,
@@ -21,13 +20,14 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    registration::{self, Registration, What},
     reporter::Reporter,
     tasks::{TaskEnded, Tasks},
 };
 use crate::{
     clock,
     config::Config,
-    inventory::{self, Change, Health, TracedCall},
+    inventory::{self, Change, Health, TracedCall, view::ContainerView},
     listen::{self, Access, ListenError, SocketFile},
     prober::{self, Channels, Input, ProberSettings},
     relay::{Relay, gate::Gate, output, registry::Registry},
@@ -58,11 +58,8 @@ pub enum StartError {
     /// A socket could not be made.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// The group is unknown.
-    #[error("api.group: there is no group {0:?} on this machine")]
-    Group(String),
     /// The kernel refused something that it never refuses.
-    #[error("cannot start: {0}")]
+    #[error("cannot start")]
     Io(#[from] io::Error),
 }
 
@@ -73,6 +70,7 @@ pub struct Daemon {
     socket: SocketFile,
     api_socket: SocketFile,
     sources: Sources,
+    is_draining: Arc<AtomicBool>,
     stop: CancellationToken,
     tasks: Tasks,
 }
@@ -81,10 +79,10 @@ impl Daemon {
     /// Starts everything; the clients' socket accepts when this returns. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// A socket cannot be made, a group does not exist.
+    /// A socket cannot be made.
     pub fn start(config: Config, files: Vec<String>) -> Result<Self, StartError> {
         let started_at = clock::wall();
-        let api_access = api_access(&config)?;
+        let api_access = api_access(&config);
         let lent = Access::like(&config.runtime);
         let socket = listen::bind(&config.listen, lent.unwrap_or(Access::PRIVATE), Some(&config.runtime))?;
         let api_socket =
@@ -140,8 +138,8 @@ impl Daemon {
         tasks.spawn("inventory", inventory::run(sources, change_sender, health, record));
 
         let (input_sender, inputs) = mpsc::channel(CHANGES);
-        tasks.spawn("plan", plan_changes(changes, input_sender));
         let journal = Journal::new(EVENTS_KEPT);
+        tasks.spawn("plan", plan_changes(changes, input_sender, journal.clone()));
         let (prober_questions, queries) = mpsc::channel(QUESTIONS);
         let channels = Channels { inputs, queries, stop: stop.clone() };
         let report_event = {
@@ -153,7 +151,9 @@ impl Daemon {
 
         let (status, status_questions) = mpsc::channel(QUESTIONS);
         let (probes, probe_questions) = mpsc::channel(QUESTIONS);
+        let is_draining = Arc::new(AtomicBool::new(false));
         let reporter = Reporter {
+            is_draining: is_draining.clone(),
             files,
             started_at,
             registry,
@@ -168,7 +168,15 @@ impl Daemon {
         let api_listener = UnixListener::from_std(api_socket.listener)?;
         let sources = Sources { status, probes, trace, events: journal };
         tasks.spawn("api", api::serve(api_listener, sources.clone(), stop.clone().cancelled_owned()));
-        Ok(Self { relay, socket: socket.file, api_socket: api_socket.file, sources, stop, tasks })
+        Ok(Self {
+            relay,
+            socket: socket.file,
+            api_socket: api_socket.file,
+            sources,
+            is_draining,
+            stop,
+            tasks,
+        })
     }
 
     /// What it can be asked.
@@ -183,7 +191,8 @@ impl Daemon {
 
     /// Ends everything: calls in flight first, then the rest, then the sockets' files.
     pub async fn drain(self) {
-        let Self { relay, socket, api_socket, stop, tasks, sources: _ } = self;
+        let Self { relay, socket, api_socket, is_draining, stop, tasks, sources: _ } = self;
+        is_draining.store(true, Ordering::Relaxed);
         relay.drain().await;
         if !socket.unlink() {
             tracing::warn!(path = %socket.path.display(), "left the socket file: it is no longer ours");
@@ -194,15 +203,26 @@ impl Daemon {
     }
 }
 
-/// Plans the probes of each container that changed, and hands both to the prober.
-async fn plan_changes(mut changes: mpsc::Receiver<Change>, inputs: mpsc::Sender<Input>) {
+/// Plans the probes of each container that changed, and hands both to the prober. Tells what is wrong with them.
+async fn plan_changes(
+    mut changes: mpsc::Receiver<Change>,
+    inputs: mpsc::Sender<Input>,
+    journal: Journal<EventView>,
+) {
+    let mut registration = Registration::default();
     while let Some(change) = changes.recv().await {
         let input = match change {
             Change::Container(view) => {
                 let probes = plan(&view);
+                for finding in registration.news(&view, &probes) {
+                    tell(&journal, &view, &finding.what);
+                }
                 Input::Container { view, probes }
             }
-            Change::ContainerGone(id) => Input::ContainerGone(id),
+            Change::ContainerGone(id) => {
+                registration.forget(&id);
+                Input::ContainerGone(id)
+            }
             Change::ContainerStopping(id) => Input::ContainerStopping(id),
             Change::ContainerStopFailed(id) => Input::ContainerStopFailed(id),
             Change::PodStopping(id) => Input::PodStopping(id),
@@ -211,6 +231,19 @@ async fn plan_changes(mut changes: mpsc::Receiver<Change>, inputs: mpsc::Sender<
         if inputs.send(input).await.is_err() {
             return;
         }
+    }
+}
+
+/// Logs what is wrong with an annotation; a definition that cannot be used is an event, too.
+fn tell(journal: &Journal<EventView>, view: &ContainerView, what: &What) {
+    let (namespace, pod) = (&*view.pod.namespace, &*view.pod.name);
+    match what {
+        What::Invalid { kind, reason, .. } => {
+            let container = &*view.name;
+            tracing::warn!(namespace, pod, container, probe.type = kind.as_str(), reason, "probe is invalid");
+            journal.push(registration::event(view, *kind, reason));
+        }
+        What::Note(note) => tracing::warn!(namespace, pod, note, "annotation is not understood"),
     }
 }
 
@@ -261,11 +294,6 @@ fn default_address() -> Option<IpAddr> {
 }
 
 /// Who may use the API: root, or root and a group.
-fn api_access(config: &Config) -> Result<Access, StartError> {
-    let Some(name) = &config.api.group else { return Ok(Access::PRIVATE) };
-    match Group::from_name(name) {
-        Ok(Some(group)) => Ok(Access { mode: 0o660, uid: None, gid: Some(group.gid.as_raw()) }),
-        Ok(None) => Err(StartError::Group(name.clone())),
-        Err(error) => Err(StartError::Io(error.into())),
-    }
+fn api_access(config: &Config) -> Access {
+    config.api.group.map_or(Access::PRIVATE, |gid| Access { mode: 0o660, uid: None, gid: Some(gid) })
 }

@@ -2,11 +2,12 @@
 //! look at what it sees. Leaves nothing behind.
 
 mod client;
+mod folder;
 mod show;
 
 use std::{
-    env, fs,
-    os::unix::fs::DirBuilderExt,
+    io,
+    os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process,
     time::Duration,
@@ -18,7 +19,11 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{Daemon, background, logging};
+use self::folder::{Folder, FolderError};
+use super::{
+    Daemon, background, logging,
+    told::{is_reader_gone, told},
+};
 use crate::{
     cli::{DemoArgs, Exit},
     config::{
@@ -45,13 +50,20 @@ pub fn demo(args: DemoArgs) -> Exit {
     });
     match ran {
         Ok(()) => Exit::Fine,
-        Err(error) => Exit::Failed.because(&format!("{error:#}")),
+        // As with every verb: a reader that has left is no error.
+        Err(error) if is_reader_gone(&error) => Exit::Fine,
+        Err(error) if error.downcast_ref().is_some_and(FolderError::is_usage) => Exit::Usage.because(&error),
+        Err(error) => Exit::Failed.because(&told(&error)),
     }
 }
 
 async fn run(runtime: Option<PathBuf>, dir: Option<PathBuf>, limit: Option<Duration>) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    let mut hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
+    if let Some(runtime) = &runtime {
+        UnixStream::connect(runtime).map_err(|error| no_runtime(runtime, error))?;
+    }
     let folder = Folder::make(dir)?;
     let embedded = match runtime {
         Some(_) => None,
@@ -70,17 +82,20 @@ async fn run(runtime: Option<PathBuf>, dir: Option<PathBuf>, limit: Option<Durat
             sources: daemon.sources().clone(),
             config: &config,
             is_embedded: embedded.is_some(),
+            pods: stage.pods(),
             limit,
         };
-        tokio::select! {
-            shown = show.run() => shown?,
-            () = stage.act() => {}
-            () = async { sleep(limit.unwrap_or_default()).await }, if limit.is_some() => {}
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-            ended = daemon.failed() => return stage.clear().await.and(Err(ended.into())),
-        }
-        stage.clear().await
+        let shown = tokio::select! {
+            shown = show.run() => shown,
+            () = stage.act() => Ok(()),
+            () = async { sleep(limit.unwrap_or_default()).await }, if limit.is_some() => Ok(()),
+            _ = terminate.recv() => Ok(()),
+            _ = interrupt.recv() => Ok(()),
+            _ = hangup.recv() => Ok(()),
+            ended = daemon.failed() => Err(ended.into()),
+        };
+        let cleared = stage.clear().await;
+        shown.and(cleared)
     }
     .await;
     daemon.drain().await;
@@ -88,6 +103,20 @@ async fn run(runtime: Option<PathBuf>, dir: Option<PathBuf>, limit: Option<Durat
         embedded.shutdown().await;
     }
     shown
+}
+
+/// Why a runtime that was named is not there, and what to do.
+fn no_runtime(runtime: &Path, error: io::Error) -> anyhow::Error {
+    let path = runtime.display();
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            anyhow!("there is no socket {path}: start the runtime, or name another one")
+        }
+        io::ErrorKind::ConnectionRefused => {
+            anyhow!("nobody listens on {path}: start the runtime, or name another one")
+        }
+        _ => anyhow::Error::from(error).context(format!("cannot reach the runtime at {path}")),
+    }
 }
 
 /// Makes the pods through the relay's own socket, as any client would.
@@ -110,35 +139,6 @@ fn config(folder: &Path, runtime: &Path) -> anyhow::Result<Config> {
         .flag(Key::ApiListen, url(&folder.join("api.sock")))
         .flag(Key::State, url(&folder.join("state")))
         .flag(Key::Runtime, url(runtime));
-    resolve(Raw::default(), &overrides).map_err(|errors| anyhow!("cannot use {}: {errors}", folder.display()))
-}
-
-/// A folder for the demo; removed at the end if we made it.
-struct Folder {
-    path: PathBuf,
-    is_ours: bool,
-}
-
-impl Folder {
-    fn make(dir: Option<PathBuf>) -> anyhow::Result<Self> {
-        let path = dir.unwrap_or_else(|| env::temp_dir().join(format!("criprobe-demo-{}", process::id())));
-        let path = std::path::absolute(&path)?;
-        let is_ours = !path.exists();
-        fs::DirBuilder::new()
-            .mode(0o700)
-            .recursive(true)
-            .create(&path)
-            .with_context(|| format!("cannot make the folder {}", path.display()))?;
-        Ok(Self { path, is_ours })
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if self.is_ours
-            && let Err(error) = fs::remove_dir_all(&self.path)
-        {
-            tracing::error!(%error, path = %self.path.display(), "cannot remove the demo's folder");
-        }
-    }
+    resolve(Raw::default(), &overrides, &|_| Ok(None))
+        .map_err(|errors| anyhow!("cannot use {}: {errors}", folder.display()))
 }

@@ -5,7 +5,7 @@ use std::{
     process,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::SystemTime,
 };
@@ -34,6 +34,8 @@ const MAX_BLIND: usize = 100;
 /// Whom to ask.
 pub(super) struct Reporter {
     pub(super) config: Config,
+    /// Set when the end begins.
+    pub(super) is_draining: Arc<AtomicBool>,
     pub(super) files: Vec<String>,
     pub(super) started_at: SystemTime,
     pub(super) registry: Registry,
@@ -77,6 +79,7 @@ impl Reporter {
             pid: process::id(),
             started_at: self.started_at.into(),
             uptime_seconds: Seconds(now.duration_since(self.started_at).unwrap_or_default()),
+            draining: self.is_draining.load(Ordering::Relaxed),
             listen: url(&self.config.listen),
             api: url(&self.config.api.listen),
             runtime: self.runtime(),
@@ -111,7 +114,7 @@ impl Reporter {
             version: link.version.version.clone(),
             state: if link.is_up { RuntimeState::Ok } else { RuntimeState::Away },
             since: link.since.into(),
-            reason: link.trouble.clone(),
+            reason: trouble(&link.trouble, &self.config.runtime),
             event_source: link.source.as_str().to_owned(),
         }
     }
@@ -131,6 +134,32 @@ fn views(mut known: Vec<ProbeStatus>) -> Vec<ProbeView> {
     known.iter().map(ProbeView::from).collect()
 }
 
+/// Why the runtime does not answer: what the system says of its socket in words, anything else as it is.
+fn trouble(told: &str, socket: &Path) -> String {
+    let socket = socket.display();
+    match told {
+        _ if told.contains("(os error 2)") => format!("the runtime's socket {socket} is not there"),
+        _ if told.contains("(os error 111)") => format!("nobody listens on the runtime's socket {socket}"),
+        _ if told.contains("(os error 13)") => format!("criprobe may not open the runtime's socket {socket}"),
+        _ => told.to_owned(),
+    }
+}
+
 fn url(path: &Path) -> String {
     format!("unix://{}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_the_runtimes_socket_is_told_in_words() {
+        let told =
+            |kind: i32| trouble(&std::io::Error::from_raw_os_error(kind).to_string(), Path::new("/r.sock"));
+        assert_eq!(told(2), "the runtime's socket /r.sock is not there");
+        assert_eq!(told(111), "nobody listens on the runtime's socket /r.sock");
+        assert_eq!(told(13), "criprobe may not open the runtime's socket /r.sock");
+        assert_eq!(trouble("it ended a connection", Path::new("/r.sock")), "it ended a connection");
+    }
 }

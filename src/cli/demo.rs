@@ -2,6 +2,8 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use crate::report::filter::duration;
+
 /// Flags of the demo.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -10,7 +12,7 @@ pub struct DemoArgs {
     #[arg(long, value_name = "URL")]
     pub runtime: Option<String>,
     /// End by itself after this time: 20s, 5m [default: until Ctrl-C]
-    #[arg(long = "for", value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
     pub duration: Option<Duration>,
     /// Keep sockets and containers here [default: a temporary folder, removed at the end]
     #[arg(long, value_name = "DIR")]

@@ -1,17 +1,30 @@
-//! Where the daemon's API is: a URL or a path, as people write it.
+//! Where the daemon's API is: a URL or a path, as people write it, in the words and within the bounds of `api.listen`.
 
-use std::{fmt, path::PathBuf, str::FromStr};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use crate::config::socket;
 
 /// A Unix socket's path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Endpoint(PathBuf);
 
-/// 107 bytes: the longest path of a socket (`sun_path` of unix(7), less its final zero).
-const MAX_PATH: usize = 107;
-
 impl Endpoint {
+    /// What the flag says, else what the variable says, else the default. An empty variable says nothing.
+    ///
+    /// # Errors
+    /// Who named no socket, why not, and what to write instead.
+    pub(super) fn choose(flag: Option<&str>, variable: Option<&str>) -> Result<Self, String> {
+        let said = flag.map(|text| ("--api", text));
+        let variable = variable.filter(|text| !text.is_empty()).map(|text| ("CRIPROBE_API", text));
+        let Some((who, text)) = said.or(variable) else { return Ok(Self::default()) };
+        socket::parse(text).map(Self).map_err(|error| format!("{who}: {error}"))
+    }
+
     /// The socket's path.
-    pub(super) fn path(&self) -> &std::path::Path {
+    pub(super) fn path(&self) -> &Path {
         &self.0
     }
 }
@@ -19,35 +32,6 @@ impl Endpoint {
 impl Default for Endpoint {
     fn default() -> Self {
         Self(PathBuf::from("/run/criprobe/api.sock"))
-    }
-}
-
-impl FromStr for Endpoint {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let path = match text.split_once("://") {
-            Some(("unix", path)) => path,
-            Some((scheme, _)) => {
-                return Err(format!(
-                    "--api {text}: the API is on a Unix socket, not at {scheme}://; write unix:///run/criprobe/api.sock"
-                ));
-            }
-            None => text.strip_prefix("unix:").unwrap_or(text),
-        };
-        if path.is_empty() || path.contains('\0') {
-            return Err(format!("--api {text}: no path; write unix:///run/criprobe/api.sock"));
-        }
-        if path.len() > MAX_PATH {
-            return Err(format!(
-                "--api {text}: the path has {} bytes, and a socket's at most {MAX_PATH}; use a shorter one",
-                path.len()
-            ));
-        }
-        if text.contains("://") && !path.starts_with('/') {
-            return Err(format!("--api {text}: the path is not absolute; write unix:///{path}"));
-        }
-        Ok(Self(PathBuf::from(path)))
     }
 }
 
@@ -61,30 +45,30 @@ impl fmt::Display for Endpoint {
 mod tests {
     use super::*;
 
+    fn chosen(flag: Option<&str>, variable: Option<&str>) -> String {
+        Endpoint::choose(flag, variable).map_or_else(|error| error, |endpoint| endpoint.to_string())
+    }
+
     #[test]
-    fn urls_and_bare_paths_name_a_socket() {
-        for (text, path) in [
-            ("unix:///run/criprobe/api.sock", "/run/criprobe/api.sock"),
-            ("unix:/run/api.sock", "/run/api.sock"),
-            ("/run/api.sock", "/run/api.sock"),
-            ("api.sock", "api.sock"),
+    fn a_flag_stands_over_the_variable_and_that_over_the_default() {
+        for (flag, variable, expected) in [
+            (None, None, "unix:///run/criprobe/api.sock"),
+            (None, Some(""), "unix:///run/criprobe/api.sock"),
+            (None, Some("/run/b.sock"), "unix:///run/b.sock"),
+            (Some("unix:///run/a.sock"), Some("/run/b.sock"), "unix:///run/a.sock"),
         ] {
-            assert_eq!(text.parse::<Endpoint>().unwrap().path().to_str(), Some(path), "{text}");
+            assert_eq!(chosen(flag, variable), expected);
         }
     }
 
     #[test]
-    fn what_names_no_socket_is_refused_with_what_to_write() {
-        let long = format!("/{}", "x".repeat(MAX_PATH));
-        for (text, reason) in [
-            ("http://localhost:1", "not at http://; write unix:///run/criprobe/api.sock"),
-            ("unix://", "no path"),
-            ("", "no path"),
-            ("unix://run/api.sock", "not absolute; write unix:///run/api.sock"),
-            (long.as_str(), "has 108 bytes, and a socket's at most 107"),
+    fn what_names_no_socket_is_refused_as_the_daemon_refuses_it() {
+        for (flag, variable, expected) in [
+            (Some(""), Some("/run/b.sock"), "--api: empty: write unix:///PATH"),
+            (Some("api.sock"), None, "--api: \"api.sock\" is not an absolute path: write unix:///PATH"),
+            (None, Some("tcp://x"), "CRIPROBE_API: \"tcp://x\" is not a Unix socket: write unix:///PATH"),
         ] {
-            let error = text.parse::<Endpoint>().unwrap_err();
-            assert!(error.contains(reason), "{text}: {error}");
+            assert_eq!(chosen(flag, variable), expected);
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::{
     Context, Error, Exit,
     format::Format,
+    reason::plain,
     screen::{Paint, Screen},
     select::Select,
     trace::{Row, tell},
@@ -10,7 +11,8 @@ use super::{
 use crate::{
     clock,
     report::{
-        filter::EventFilter,
+        filter::{EventFilter, count},
+        printable::printable,
         view::{EventType, EventView},
     },
 };
@@ -22,7 +24,7 @@ pub(super) struct EventsArgs {
     #[command(flatten)]
     select: Select,
     /// Only the newest N of those that are kept
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
     last: Option<usize>,
     /// After those that are kept, stay and print new ones
     #[arg(short, long)]
@@ -41,32 +43,36 @@ impl EventsArgs {
         let last = self.last.or(Some(usize::MAX));
         let filter = EventFilter { namespace, pod, container, last, follow: self.follow };
         let path = format!("/v1/events{}", filter.to_query());
-        tell(context, &path, self.follow, |event, screen| line(event, screen, context.format == Format::Wide))
-            .await
+        tell(context, &path, (self.follow, "no events"), |event, screen| {
+            line(event, screen, context.format == Format::Wide)
+        })
+        .await
     }
 }
 
-/// One event as a line; cut to the screen's width unless it `is_wide`.
+/// One event: what it is about, and its message below, whole. A line of it may be wider than the screen.
 pub(crate) fn line(event: &EventView, screen: Screen, is_wide: bool) -> String {
     let paint = match event.kind {
         EventType::Normal => Paint::Plain,
         EventType::Warning => Paint::Doubtful,
     };
     let mut line = Row::new(screen, is_wide);
-    line.column(&clock::rfc3339(event.at.0), 0, Paint::Faint);
+    let at = clock::rfc3339(event.at.0);
+    let at = if is_wide { &*at } else { at.split_once('T').map_or(&*at, |(_, time)| time) };
+    line.column(at, 0, Paint::Faint);
     line.column(event.kind.as_str(), 7, paint);
-    line.column(&event.reason, 9, paint);
+    line.column(&event.reason, 14, paint);
     let mut about = format!("{}/{}", event.namespace, event.pod);
     for part in [&event.container, &event.probe].into_iter().filter(|part| !part.is_empty()) {
         about = format!("{about}/{part}");
     }
     line.column(&about, 0, Paint::Plain);
-    line.column(event.message.trim_end(), 0, Paint::Plain);
     if is_wide {
         line.column(&event.pod_uid, 0, Paint::Faint);
         line.column(&event.container_id, 0, Paint::Faint);
     }
-    line.finish()
+    let message = plain(event.message.trim_end());
+    format!("{}\n  └ {}", line.finish(), printable(&message))
 }
 
 #[cfg(test)]
@@ -84,9 +90,7 @@ mod tests {
             ..sample::event()
         };
         let lines = [sample::event(), normal].map(|event| {
-            let cut = line(&event, Screen::plain(90), false);
-            assert!(crate::cli::screen::width_of(&cut) <= 90);
-            cut + "\n" + &line(&event, Screen::plain(90), true) + "\n"
+            line(&event, Screen::plain(90), false) + "\n" + &line(&event, Screen::plain(90), true) + "\n"
         });
         insta::assert_snapshot!("events", lines.concat());
     }

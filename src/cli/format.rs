@@ -7,7 +7,7 @@ use crate::report::printable::is_steering;
 /// How to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Format {
-    /// For people, as wide as the terminal (100 columns elsewhere)
+    /// For people, as wide as the terminal; uncut elsewhere
     Table,
     /// For people, all of it, uncut
     Wide,

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use super::{
     Context, Error, Exit,
     format::{self, Format},
+    reason::plain,
     screen::{Paint, print},
     select::Select,
     span::{age, configured, measured},
@@ -14,8 +15,8 @@ use super::{
 use crate::{
     clock,
     report::{
-        filter::{Glob, ProbeFilter},
-        view::{Attempt, Outcome, Phase, ProbeView, State},
+        filter::{Glob, ProbeFilter, kind},
+        view::{Attempt, Outcome, Phase, ProbeView, Run, State},
     },
 };
 
@@ -25,13 +26,13 @@ use crate::{
 pub(crate) struct ProbesArgs {
     #[command(flatten)]
     select: Select,
-    /// Only of this type: startup, readiness, liveness, observed-N
+    /// Only of this type: startup, readiness, liveness
     #[arg(long = "type", value_name = "TYPE", value_parser = kind)]
     kind: Option<Glob>,
     /// Stay, and show changes: redrawn in place on a terminal, a line each elsewhere
     #[arg(short, long)]
     watch: bool,
-    /// Exit 1 if any of them is failing
+    /// Exit 1 if any of them is failing; one that waits, has stopped or is invalid is not
     #[arg(long, conflicts_with = "watch")]
     check: bool,
 }
@@ -45,7 +46,7 @@ Examples:
 
 STATE is the verdict after thresholds. PHASE is what the probe is doing: waiting (no running
 container, start delay, startup gate), probing, held (a verdict fell; waits for a new container),
-paused, invalid, stopped. RUN counts results of one kind in a row, LAST is the newest attempt,
+invalid, stopped. RUN counts results of one kind in a row, LAST is the newest attempt,
 AGE is since the last change. A narrow terminal shows fewer columns, -o wide shows more.";
 
 /// 60 columns of an output, even where nothing else is cut.
@@ -65,14 +66,24 @@ impl ProbesArgs {
     }
 }
 
-/// Names those that are failing, where somebody asked whether any is.
+/// Names those that are failing, where somebody asked whether any is, and those that cannot be.
 fn check(probes: &[ProbeView]) -> Exit {
     let failing: Vec<_> = probes.iter().filter(|probe| probe.is_failing()).map(|probe| &*probe.id).collect();
-    if failing.is_empty() {
-        return Exit::Fine;
+    let invalid: Vec<_> =
+        probes.iter().filter(|probe| probe.phase == Phase::Invalid).map(|probe| &*probe.id).collect();
+    let mut exit = Exit::Fine;
+    if !invalid.is_empty() {
+        exit = exit.because(&named("invalid", &invalid));
     }
-    let verb = if failing.len() == 1 { "probe is" } else { "probes are" };
-    Exit::Failed.because(&format_args!("{} {verb} failing: {}", failing.len(), failing.join(", ")))
+    if !failing.is_empty() {
+        exit = Exit::Failed.because(&named("failing", &failing));
+    }
+    exit
+}
+
+fn named(what: &str, ids: &[&str]) -> String {
+    let verb = if ids.len() == 1 { "probe is" } else { "probes are" };
+    format!("{} {verb} {what}: {}", ids.len(), ids.join(", "))
 }
 
 fn render(probes: &[ProbeView], context: &Context, now: SystemTime) -> String {
@@ -123,13 +134,13 @@ fn wide(probes: &[ProbeView], now: SystemTime) -> Table {
         let counts = &probe.counts;
         row.extend([
             Cell::from(&*probe.source),
-            configured(probe.period_seconds.0).into(),
+            probe.period_seconds.map(|period| configured(period.0)).unwrap_or_default().into(),
             (&*probe.on_failure).into(),
             probe.attempt.to_string().into(),
             probe.container_id.chars().take(13).collect::<String>().into(),
             format!("{}/{}/{}/{}", counts.success, counts.warning, counts.failure, counts.error).into(),
-            (&*probe.reason).into(),
-            super::screen::fit(last_output(probe), OUTPUT_WIDTH).into(),
+            plain(&probe.reason).into(),
+            super::screen::fit(&last_output(probe), OUTPUT_WIDTH).into(),
         ]);
         table.row(row);
     }
@@ -137,10 +148,10 @@ fn wide(probes: &[ProbeView], now: SystemTime) -> Table {
 }
 
 fn cells(probe: &ProbeView, now: SystemTime) -> Vec<Cell> {
-    let run = match (probe.run.count, probe.run.result == probe.state) {
-        (0, _) => String::new(),
-        (count, true) => count.to_string(),
-        (count, false) => format!("{} {count}", probe.run.result.as_str()),
+    let run = match probe.run {
+        None | Some(Run { count: 0, .. }) => String::new(),
+        Some(Run { count, result }) if result == probe.state => count.to_string(),
+        Some(Run { count, result }) => format!("{} {count}", result.as_str()),
     };
     vec![
         format!("{}/{}", probe.namespace, probe.pod).into(),
@@ -164,27 +175,31 @@ fn last(last: &Attempt) -> Cell {
     Cell::new(&format!("{} {}", last.result.as_str(), measured(last.duration_seconds.0)), paint)
 }
 
-/// Whether the row alone leaves a person wondering: a bad verdict, a wrong definition, an attempt that went wrong.
+/// Whether the row alone leaves a person wondering: a bad verdict, a wrong definition, no work, an attempt that went
+/// wrong.
 fn needs_explaining(probe: &ProbeView) -> bool {
     let is_bad = probe.state == State::Failure
-        || probe.phase == Phase::Invalid
+        || matches!(probe.phase, Phase::Invalid | Phase::Waiting | Phase::Stopped)
         || probe.last.as_ref().is_some_and(|last| last.result != Outcome::Success);
     is_bad && !explanation(probe).is_empty()
 }
 
 /// The reason, and what the last attempt said.
 fn explanation(probe: &ProbeView) -> String {
-    let output = last_output(probe);
-    match (&*probe.reason, output) {
-        (reason, "") => reason.to_owned(),
-        ("", output) => output.to_owned(),
+    let reason = plain(&probe.reason);
+    // What an attempt said when it went well explains nothing.
+    let is_telling = probe.last.as_ref().is_some_and(|last| last.result != Outcome::Success);
+    let output = if is_telling { last_output(probe) } else { String::new() };
+    match (&*reason, &*output) {
+        (_, "") => reason,
+        ("", _) => output,
         (reason, output) if reason.contains(output) => reason.to_owned(),
         (reason, output) => format!("{reason}: {output}"),
     }
 }
 
-fn last_output(probe: &ProbeView) -> &str {
-    probe.last.as_ref().map_or("", |last| last.output.trim())
+fn last_output(probe: &ProbeView) -> String {
+    probe.last.as_ref().map(|last| plain(last.output.trim())).unwrap_or_default()
 }
 
 pub(super) fn state_paint(state: State) -> Paint {
@@ -204,17 +219,6 @@ fn phase_paint(phase: Phase) -> Paint {
     }
 }
 
-/// The type of a probe, as it can be asked for.
-fn kind(text: &str) -> Result<Glob, String> {
-    let is_known = text.parse::<crate::ids::ProbeKind>().is_ok();
-    let observed = text.strip_prefix("observed-").or_else(|| text.strip_prefix("observed"));
-    let is_observed = observed.is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '*'));
-    if is_known || is_observed {
-        return Ok(text.into());
-    }
-    Err("one of startup, readiness, liveness, observed-N".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,7 +230,7 @@ mod tests {
     fn probes() -> Vec<ProbeView> {
         let mut erring = sample::named_probe("default", "web", "app", "startup");
         erring.handler = "tcpSocket".to_owned();
-        erring.run = Run { result: State::Failure, count: 2 };
+        erring.run = Some(Run { result: State::Failure, count: 2 });
         erring.last = Some(Attempt {
             result: Outcome::Error,
             exit_code: None,
@@ -272,15 +276,17 @@ mod tests {
         assert_eq!(check(&[]), Exit::Fine);
         assert_eq!(check(&[sample::probe(), sample::invalid_probe()]), Exit::Fine);
         assert_eq!(check(&probes()), Exit::Failed);
+        for phase in [Phase::Waiting, Phase::Stopped] {
+            let probe = ProbeView { phase, ..sample::failing_probe() };
+            assert_eq!(check(&[probe]), Exit::Fine, "there is nothing that could fail");
+        }
     }
 
     #[test]
-    fn types_are_those_that_there_are() {
-        for text in ["startup", "readiness", "liveness", "observed-1", "observed-*", "observed*"] {
-            assert!(kind(text).is_ok(), "{text}");
-        }
-        for text in ["", "livenes", "Liveness", "observed-x"] {
-            assert!(kind(text).is_err(), "{text}");
-        }
+    fn why_a_probe_does_nothing_is_always_told() {
+        let reason = "the startup probe has not succeeded yet".to_owned();
+        let waiting = ProbeView { phase: Phase::Waiting, reason, ..sample::probe() };
+        let lines = table(&[waiting], sample::at(125_000).0).render(Screen::plain(100), Some(100));
+        assert_eq!(lines[2], "  └ the startup probe has not succeeded yet");
     }
 }

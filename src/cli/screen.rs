@@ -12,7 +12,7 @@ use crate::report::printable::printable;
 /// What we print on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Screen {
-    /// Columns that a line may take.
+    /// Columns that a line may take; no bound where there is no terminal: what reads on can cut by itself.
     pub(crate) width: usize,
     /// Lines that fit, on a terminal whose cursor can be moved; elsewhere nothing can be redrawn.
     pub(crate) height: Option<usize>,
@@ -20,7 +20,7 @@ pub(crate) struct Screen {
     pub(crate) is_coloured: bool,
 }
 
-/// 100 columns where the terminal's width is not known, or there is no terminal.
+/// 100 columns where the terminal's width is not known.
 const WIDTH: usize = 100;
 
 /// 40 columns: below that a table tells nothing, and a narrower terminal wraps.
@@ -58,7 +58,7 @@ impl Screen {
         let given = var("COLUMNS").and_then(|columns| columns.parse().ok());
         let columns = given.or(size.map(|(columns, _)| columns)).filter(|&columns| columns > 0);
         Self {
-            width: columns.unwrap_or(WIDTH).max(MIN_WIDTH),
+            width: columns.unwrap_or(if is_terminal { WIDTH } else { usize::MAX }).max(MIN_WIDTH),
             height: size.map(|(_, lines)| lines).filter(|&lines| is_capable && lines > 1),
             is_coloured: is_capable && var("NO_COLOR").is_none(),
         }
@@ -142,13 +142,14 @@ mod tests {
     fn the_terminal_and_the_environment_decide() {
         let terminal = Some((80, 24));
         for (size, is_terminal, vars, expected) in [
-            (None, false, &[][..], (100, None, false)),
+            (None, false, &[][..], (usize::MAX, None, false)),
+            (None, true, &[], (100, None, true)),
             (terminal, true, &[], (80, Some(24), true)),
             (terminal, true, &[("NO_COLOR", "1")], (80, Some(24), false)),
             (terminal, true, &[("TERM", "dumb")], (80, None, false)),
             (terminal, true, &[("COLUMNS", "60")], (60, Some(24), true)),
             (None, false, &[("COLUMNS", "132")], (132, None, false)),
-            (None, false, &[("COLUMNS", "many")], (100, None, false)),
+            (None, false, &[("COLUMNS", "many")], (usize::MAX, None, false)),
             (Some((0, 0)), true, &[], (100, None, true)),
             (Some((5, 9)), true, &[], (40, Some(9), true)),
         ] {

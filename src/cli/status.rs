@@ -70,7 +70,8 @@ fn text(status: &StatusView, screen: Screen, now: SystemTime, limit: Option<usiz
 }
 
 fn version(status: &StatusView) -> String {
-    format!("{}, pid {}, up {}", status.version, status.pid, coarse(status.uptime_seconds.0))
+    let draining = if status.draining { ", draining" } else { "" };
+    format!("{}, pid {}, up {}{draining}", status.version, status.pid, coarse(status.uptime_seconds.0))
 }
 
 fn runtime(status: &StatusView, now: SystemTime) -> (&'static str, String, Paint) {
@@ -111,7 +112,14 @@ fn connections(
 fn inventory(status: &StatusView, now: SystemTime) -> String {
     let inventory = &status.inventory;
     let listed = match inventory.last_resync_at {
-        Some(at) => format!("listed {} ago, {} times", age(at.0, now), inventory.resyncs),
+        Some(at) => {
+            let times = if inventory.resyncs == 1 {
+                "once".to_owned()
+            } else {
+                format!("{} times", inventory.resyncs)
+            };
+            format!("listed {} ago, {times}", age(at.0, now))
+        }
         None => "not listed yet".to_owned(),
     };
     let (pods, containers, running) = (inventory.pods, inventory.containers, inventory.running);
@@ -150,10 +158,13 @@ mod tests {
         let now = sample::at(125_000).0;
         insta::assert_snapshot!("status", text(&sample::status(), Screen::plain(100), now, Some(100)));
         let mut away = sample::status();
+        away.draining = true;
         away.runtime.state = RuntimeState::Away;
         away.runtime.reason = "connect: no such file".to_owned();
         away.runtime.name = String::new();
         away.connections.blind = vec![away.connections.blind[0].clone(); 12];
+        away.inventory.resyncs = 1;
+        assert!(inventory(&away, now).ends_with("listed 1m5s ago, once"));
         away.inventory.last_resync_at = None;
         away.probes = ProbesView::default();
         away.config = ConfigView { files: Vec::new(), ..away.config };

@@ -1,12 +1,16 @@
 //! `criprobe trace`: calls as they end, a line each.
 
-use std::time::Duration;
+use std::{
+    io::{self, IsTerminal, Write},
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
     Context, Error, Exit,
     format::{self, Format},
+    reason::plain,
     screen::{Paint, Screen, fit, print, width_of},
     select::{Select, glob},
     span::measured,
@@ -14,7 +18,7 @@ use super::{
 use crate::{
     clock,
     report::{
-        filter::{CallFilter, Glob},
+        filter::{CallFilter, Glob, count, duration},
         view::{CallView, End, Missed},
     },
 };
@@ -23,7 +27,7 @@ use crate::{
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct TraceArgs {
-    /// Only of these methods: ExecSync, 'Exec*'
+    /// Only of these methods, in any case: ExecSync, 'exec*'
     #[arg(long, value_name = "GLOB", value_parser = glob)]
     method: Option<Glob>,
     #[command(flatten)]
@@ -32,10 +36,10 @@ pub(crate) struct TraceArgs {
     #[arg(long)]
     failed: bool,
     /// Only those that took longer: 250ms, 2s
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
     slower: Option<Duration>,
     /// Print the newest N of those that are kept (1,000 are), and end
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
     last: Option<usize>,
     /// Stay, and print calls as they end; so it is without --last
     #[arg(short, long)]
@@ -66,8 +70,10 @@ impl TraceArgs {
             follow: self.follow || self.last.is_none(),
         };
         let path = format!("/v1/trace{}", filter.to_query());
-        tell(context, &path, filter.follow, |call, screen| line(call, screen, context.format == Format::Wide))
-            .await
+        tell(context, &path, (filter.follow, "no calls"), |call, screen| {
+            line(call, screen, context.format == Format::Wide)
+        })
+        .await
     }
 }
 
@@ -79,16 +85,19 @@ enum Record<T> {
     View(T),
 }
 
-/// Prints a stream of views, each as `line` puts it, or as machines want it. One that `follow`s ends with Ctrl-C.
+/// Prints a stream of views, each as `line` puts it, or as machines want it. One that follows ends with Ctrl-C; of one
+/// that ends by itself without a record, a person is told `nothing`.
 pub(super) async fn tell<T: Serialize + DeserializeOwned>(
     context: &Context,
     path: &str,
-    follow: bool,
+    (follow, nothing): (bool, &str),
     line: impl Fn(&T, Screen) -> String,
 ) -> Result<Exit, Error> {
     let told = async {
         let mut lines = context.client.lines(path).await?;
+        let mut is_empty = true;
         while let Some(record) = lines.next::<Record<T>>().await? {
+            is_empty = false;
             print(&match (context.format, &record) {
                 (Format::Json, record) => format::json_line(record),
                 (Format::Yaml, record) => format::yaml_document(record),
@@ -97,6 +106,10 @@ pub(super) async fn tell<T: Serialize + DeserializeOwned>(
                     format!("-- {missed} records are missing here: they came faster than they were read --\n")
                 }
             })?;
+        }
+        if is_empty && !follow && io::stdout().is_terminal() {
+            // Nobody hears it: the empty output says it, too.
+            let _ = writeln!(io::stderr(), "criprobe: {nothing} that are kept match");
         }
         if follow { Err(Error::Ended(context.client.endpoint().clone())) } else { Ok(Exit::Fine) }
     };
@@ -116,7 +129,8 @@ pub(crate) fn line(call: &CallView, screen: Screen, is_wide: bool) -> String {
     let (verdict, paint) = verdict(call);
     let mut line = Row::new(screen, is_wide);
     line.column(at, 0, Paint::Faint);
-    line.column(verdict, 9, paint);
+    let is_narrow = !is_wide && screen.width < 80;
+    line.column(verdict, if is_narrow { 9 } else { 16 }, paint);
     line.column(&call.method, 16, Paint::Plain);
     line.column(&format!("{:>6}", measured(call.duration_seconds.0)), 0, Paint::Plain);
     line.column(&format!("{}[{}]", call.peer.comm, call.peer.pid), 12, Paint::Plain);
@@ -132,7 +146,7 @@ pub(crate) fn line(call: &CallView, screen: Screen, is_wide: bool) -> String {
         line.column(&command(&exec.command), 0, Paint::Plain);
     }
     if !call.message.is_empty() {
-        line.column(&call.message, 0, Paint::Bad);
+        line.column(&format!("— {}", plain(&call.message)), 0, Paint::Bad);
     }
     if is_wide {
         line.column(&format!("{}+{} bytes", call.request_bytes, call.response_bytes), 0, Paint::Faint);

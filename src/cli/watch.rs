@@ -6,11 +6,12 @@ use super::{
     Context, Error, Exit,
     format::{self, Format},
     probes::table,
+    reason::plain,
     screen::{Screen, fit, print},
 };
 use crate::{
     clock,
-    report::view::{ProbeView, Time},
+    report::view::{Outcome, ProbeView, Time},
 };
 
 /// 1 s between one look and the next.
@@ -94,13 +95,13 @@ pub(crate) struct Change<'a> {
 }
 
 impl Known {
-    /// Tells of each probe whose state, phase or reason is not what it was, and remembers.
+    /// Tells of each probe whose state, phase or last result is not what it was, and remembers.
     pub(crate) fn changes(&mut self, probes: &[ProbeView], tell: impl Fn(&Change<'_>) -> String) -> String {
         let mut told = String::new();
         for probe in probes {
             let before = self.0.get(&probe.key);
             if before.is_none_or(|before| {
-                (before.state, before.phase, &before.reason) != (probe.state, probe.phase, &probe.reason)
+                (before.state, before.phase, result(before)) != (probe.state, probe.phase, result(probe))
             }) {
                 told.push_str(&tell(&Change { id: &probe.id, before, probe: Some(probe) }));
             }
@@ -117,15 +118,23 @@ impl Known {
 }
 
 impl Change<'_> {
-    /// `TIME ID STATE PHASE: REASON`, with what it was before in the middle.
+    /// `TIME ID STATE PHASE, last RESULT: REASON`, with what it was before in the middle.
     pub(crate) fn line(&self, now: Time) -> String {
         let at = clock::rfc3339(now.0);
-        let stand = |probe: &ProbeView| format!("{} {}", probe.state.as_str(), probe.phase.as_str());
+        let stand = |probe: &ProbeView| {
+            let last = result(probe).map(|last| format!(", last {}", last.as_str())).unwrap_or_default();
+            format!("{} {}{last}", probe.state.as_str(), probe.phase.as_str())
+        };
         let Some(probe) = self.probe else { return format!("{at} {} gone", self.id) };
         let before = self.before.map(|before| stand(before) + " -> ").unwrap_or_default();
-        let reason = if probe.reason.is_empty() { String::new() } else { format!(": {}", probe.reason) };
+        let reason =
+            if probe.reason.is_empty() { String::new() } else { format!(": {}", plain(&probe.reason)) };
         format!("{at} {} {before}{}{reason}", self.id, stand(probe))
     }
+}
+
+fn result(probe: &ProbeView) -> Option<Outcome> {
+    probe.last.as_ref().map(|last| last.result)
 }
 
 #[cfg(test)]
@@ -145,13 +154,13 @@ mod tests {
             ..first.clone()
         };
         let told = known.changes(std::slice::from_ref(&first), line);
-        assert_eq!(told, "2026-11-20T10:00:00.000Z default/web/app/liveness success probing\n");
-        let counted = ProbeView { attempt: 7, ..first };
+        assert_eq!(told, "2026-11-20T10:00:00.000Z default/web/app/liveness success probing, last success\n");
+        let counted = ProbeView { attempt: 7, reason: "spaced out".to_owned(), ..first };
         assert_eq!(known.changes(&[counted], line), "");
         let told = known.changes(&[failed], line);
         assert_eq!(
             told,
-            "2026-11-20T10:00:00.000Z default/web/app/liveness success probing -> failure held: 3 attempts failed\n"
+            "2026-11-20T10:00:00.000Z default/web/app/liveness success probing, last success -> failure held, last success: 3 attempts failed\n"
         );
         assert_eq!(known.changes(&[], line), "2026-11-20T10:00:00.000Z default/web/app/liveness gone\n");
         assert_eq!(known.changes(&[], line), "");

@@ -10,6 +10,9 @@ use crate::document::{
     fields::{self, Field, Fields, Written},
 };
 
+/// How a socket is written.
+const SOCKET: &str = "write unix:///PATH";
+
 /// What a file says; nothing by default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Raw {
@@ -60,19 +63,19 @@ impl Raw {
 /// Every setting that is written with the right type.
 fn settings(top: &mut Fields<'_>) -> Vec<(Key, Written<String>)> {
     let mut found = vec![
-        (Key::Listen, top.text("listen")),
-        (Key::Runtime, top.text("runtime")),
+        (Key::Listen, top.text_of_form("listen", SOCKET)),
+        (Key::Runtime, top.text_of_form("runtime", SOCKET)),
         (Key::State, top.text("state")),
     ];
     top.map("api", |api| {
-        found.push((Key::ApiListen, api.text("listen")));
+        found.push((Key::ApiListen, api.text_of_form("listen", SOCKET)));
         found.push((Key::ApiGroup, api.text("group")));
         api.not_supported(&["http", "page"]);
     });
     top.map("prober", |prober| {
         found.push((Key::Workers, number(&prober.integer("workers"))));
         found.push((Key::ExecWorkers, number(&prober.integer("execWorkers"))));
-        found.push((Key::ExecGrace, prober.text("execGrace")));
+        found.push((Key::ExecGrace, prober.duration("execGrace")));
         found.push((Key::NodeIp, prober.text("nodeIP")));
         prober.not_supported(&["maxPerPod", "maxPerNode", "minPeriod", "allowHosts"]);
     });

@@ -4,7 +4,7 @@
 use std::{net::IpAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use super::{
-    ApiConfig, Config, ConfigError, ConfigErrors, LogConfig, LogFormat, LogLevel, Origin, Overrides,
+    ApiConfig, Config, ConfigError, ConfigErrors, Groups, LogConfig, LogFormat, LogLevel, Origin, Overrides,
     ProberConfig, key::Key, raw::Raw, socket,
 };
 use crate::{
@@ -25,13 +25,13 @@ const MAX_EXEC_GRACE: Duration = Duration::from_secs(600);
 ///
 /// # Errors
 /// Everything that is wrong at once.
-pub fn resolve(raw: Raw, overrides: &Overrides) -> Result<Config, ConfigErrors> {
+pub fn resolve(raw: Raw, overrides: &Overrides, groups: Groups<'_>) -> Result<Config, ConfigErrors> {
     let mut resolver = Resolver { raw: &raw, overrides, errors: Vec::new() };
     let listen = resolver.value(Key::Listen, socket);
     let runtime = resolver.value(Key::Runtime, socket);
     let state = resolver.value(Key::State, folder);
     let api_listen = resolver.value(Key::ApiListen, socket);
-    let group = resolver.value(Key::ApiGroup, group);
+    let group = resolver.value(Key::ApiGroup, |name| group(name, groups));
     let workers = resolver.value(Key::Workers, workers);
     let exec_workers = resolver.value(Key::ExecWorkers, self::workers);
     let exec_grace = resolver.value(Key::ExecGrace, exec_grace);
@@ -105,8 +105,14 @@ impl Resolver<'_> {
             return;
         }
         let (blamed, against) = if one.origin >= other.origin { (one, other_key) } else { (other, one.key) };
-        let reason =
-            format!("{} is the socket of {} already: name another", one.value.display(), against.path());
+        let path = one.value.display();
+        let reason = match [one.key, other_key] {
+            // The same words as where two paths turn out to be one file when it is bound.
+            [Key::Listen, Key::Runtime] => {
+                format!("{path} is the runtime's own socket: criprobe needs a socket of its own")
+            }
+            _ => format!("{path} is the socket of {} already: name another", against.path()),
+        };
         self.report(blamed.key, blamed.origin.clone(), &reason);
     }
 
@@ -145,11 +151,15 @@ fn folder(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-fn group(text: &str) -> Result<Option<String>, String> {
+fn group(text: &str, groups: Groups<'_>) -> Result<Option<u32>, String> {
     if text.contains(|c: char| c.is_control() || c.is_whitespace() || matches!(c, ':' | ',' | '/')) {
         return Err(format!("{} is not the name of a group", quoted(text)));
     }
-    Ok((!text.is_empty()).then(|| text.to_owned()))
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let missing = || format!("there is no group {} on this machine: make it, or name another", quoted(text));
+    groups(text)?.map_or_else(|| Err(missing()), |id| Ok(Some(id)))
 }
 
 fn workers(text: &str) -> Result<NonZeroUsize, String> {

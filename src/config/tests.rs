@@ -7,8 +7,13 @@ use proptest::prelude::*;
 use super::*;
 
 fn resolved(text: &str, overrides: &Overrides) -> Result<Config, String> {
-    resolve::resolve(Raw::read(text, Path::new("config.yaml")), overrides)
+    resolve::resolve(Raw::read(text, Path::new("config.yaml")), overrides, &groups)
         .map_err(|errors| errors.to_string())
+}
+
+/// A machine with one group.
+fn groups(name: &str) -> Result<Option<u32>, String> {
+    Ok((name == "adm").then_some(4))
 }
 
 fn told(text: &str) -> String {
@@ -74,7 +79,7 @@ log: {format: json, level: debug}
         listen: "/tmp/l.sock".into(),
         runtime: "/tmp/r.sock".into(),
         state: "/tmp/state".into(),
-        api: ApiConfig { listen: "/tmp/a.sock".into(), group: Some("adm".into()) },
+        api: ApiConfig { listen: "/tmp/a.sock".into(), group: Some(4) },
         prober: ProberConfig {
             workers: NonZeroUsize::new(8).unwrap(),
             exec_workers: NonZeroUsize::new(4).unwrap(),
@@ -128,7 +133,7 @@ log: {format: yaml, level: loud}
     config.yaml:6:3: api.http: not supported by this version of criprobe
     config.yaml:8:12: prober.workers: must be at least 1, not 0
     config.yaml:9:16: prober.execWorkers: Invalid value: "4": must be a whole number: write it without quotes
-    config.yaml:10:14: prober.execGrace: Invalid value: 5: must be a string: put it in quotes
+    config.yaml:10:14: prober.execGrace: Invalid value: 5: write a duration such as 250ms, 5s or 1m30s
     config.yaml:11:11: prober.nodeIP: "localhost" is not an IP address
     config.yaml:12:3: prober.maxPerPod: not supported by this version of criprobe
     config.yaml:13:1: rules: not supported by this version of criprobe
@@ -147,6 +152,16 @@ fn values_out_of_bounds_are_told_with_the_bound() {
     insta::assert_snapshot!(told("prober: {execGrace: '5'}"), @r#"config.yaml:1:21: prober.execGrace: "5": the unit is missing: write a duration such as 250ms, 5s or 1m30s"#);
     insta::assert_snapshot!(told("prober: {nodeIP: 0.0.0.0}"), @"config.yaml:1:18: prober.nodeIP: 0.0.0.0 is not the address of a node");
     insta::assert_snapshot!(told("state: var"), @r#"config.yaml:1:8: state: "var" is not an absolute path"#);
+}
+
+#[test]
+fn a_group_that_is_not_there_is_told_with_its_place_and_all_else() {
+    insta::assert_snapshot!(told("listen: 5\napi: {group: nobodies}\n"), @r#"
+    config.yaml:1:9: listen: Invalid value: 5: write unix:///PATH
+    config.yaml:2:14: api.group: there is no group "nobodies" on this machine: make it, or name another
+    "#);
+    let variable = environment(&[("CRIPROBE_API_GROUP", "nobodies")]);
+    insta::assert_snapshot!(resolved("", &variable).unwrap_err(), @r#"CRIPROBE_API_GROUP: there is no group "nobodies" on this machine: make it, or name another"#);
 }
 
 #[test]
@@ -173,9 +188,9 @@ fn errors_of_flags_and_variables_are_told_by_their_name() {
 
 #[test]
 fn no_two_sockets_are_the_same() {
-    insta::assert_snapshot!(told_of_flags(&[(Key::Listen, "/run/containerd//containerd.sock")]), @"--listen: /run/containerd//containerd.sock is the socket of runtime already: name another");
-    insta::assert_snapshot!(told_of_flags(&[(Key::Runtime, "/run/criprobe/criprobe.sock")]), @"--runtime: /run/criprobe/criprobe.sock is the socket of listen already: name another");
-    insta::assert_snapshot!(told("listen: /tmp/x\nruntime: /tmp/./x\n"), @"config.yaml:2:10: runtime: /tmp/x is the socket of listen already: name another");
+    insta::assert_snapshot!(told_of_flags(&[(Key::Listen, "/run/containerd//containerd.sock")]), @"--listen: /run/containerd//containerd.sock is the runtime's own socket: criprobe needs a socket of its own");
+    insta::assert_snapshot!(told_of_flags(&[(Key::Runtime, "/run/criprobe/criprobe.sock")]), @"--runtime: /run/criprobe/criprobe.sock is the runtime's own socket: criprobe needs a socket of its own");
+    insta::assert_snapshot!(told("listen: /tmp/x\nruntime: /tmp/./x\n"), @"config.yaml:2:10: runtime: /tmp/x is the runtime's own socket: criprobe needs a socket of its own");
     insta::assert_snapshot!(told("api: {listen: /run/criprobe/criprobe.sock}"), @"config.yaml:1:15: api.listen: /run/criprobe/criprobe.sock is the socket of listen already: name another");
     insta::assert_snapshot!(told("api: {listen: /run/containerd/containerd.sock}"), @"config.yaml:1:15: api.listen: /run/containerd/containerd.sock is the socket of runtime already: name another");
 }
@@ -183,7 +198,7 @@ fn no_two_sockets_are_the_same() {
 #[test]
 fn a_named_file_must_be_readable() {
     let folder = tempfile::tempdir().unwrap();
-    let load = |path: &Path| match load(Some(path), &Overrides::default()) {
+    let load = |path: &Path| match load(Some(path), &Overrides::default(), &groups) {
         Ok(config) => format!("ok {:?}", config.log.level),
         Err(errors) => errors.to_string().replace(&folder.path().display().to_string(), "DIR"),
     };

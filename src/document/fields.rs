@@ -99,6 +99,22 @@ impl<'a> Fields<'a> {
         self.take(name, |node, path, errors| text(node, path, errors).map(String::from))
     }
 
+    /// A string that is written in a form of its own; `hint` says which, to those who wrote a number.
+    pub fn text_of_form(&mut self, name: &'static str, hint: &str) -> Field<String> {
+        self.take(name, |node, path, errors| match &node.value {
+            Value::Text(text) => Some(text.clone()),
+            _ => {
+                errors.push(wrong(path, node, hint));
+                None
+            }
+        })
+    }
+
+    /// The text of a duration, not yet read as one.
+    pub fn duration(&mut self, name: &'static str) -> Field<String> {
+        self.text_of_form(name, "write a duration such as 250ms, 5s or 1m30s")
+    }
+
     /// A whole number.
     pub fn integer(&mut self, name: &'static str) -> Field<i64> {
         self.take(name, |node, path, errors| match &node.value {

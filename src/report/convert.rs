@@ -225,9 +225,9 @@ impl From<&ProbeStatus> for ProbeView {
             state: probe.state.into(),
             reason: probe.reason.clone(),
             since: probe.since.into(),
-            period_seconds: Seconds(probe.period.unwrap_or_default()),
+            period_seconds: probe.period.map(Seconds),
             next_at: probe.next_at.map(Into::into),
-            run: Run { result: probe.run.verdict.into(), count: probe.run.count.into() },
+            run: run(probe),
             counts: Counts {
                 success: probe.counts.success,
                 warning: probe.counts.warning,
@@ -245,6 +245,13 @@ impl From<&ProbeStatus> for ProbeView {
             shadowed: probe.shadowed.clone(),
         }
     }
+}
+
+/// A run that a verdict ended has no length, but came from results; one that has not begun came from none.
+fn run(probe: &ProbeStatus) -> Option<Run> {
+    let results = probe.counts.success + probe.counts.warning + probe.counts.failure;
+    (probe.run.count > 0 || results > 0)
+        .then(|| Run { result: probe.run.verdict.into(), count: probe.run.count.into() })
 }
 
 impl From<ProbeEvent> for EventView {

@@ -3,14 +3,17 @@
 use std::{fmt::Write as _, time::Duration};
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::{Deserialize, Deserializer, de};
 
 pub use super::glob::Glob;
 use super::view::{CallView, EventView, ProbeView};
+use crate::{
+    document::suggest,
+    duration::{self, GoDuration},
+    ids::ProbeKind,
+};
 
 /// Parameters of `GET /v1/probes`.
-#[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ProbeFilter {
     /// The pod's namespace.
     pub namespace: Option<Glob>,
@@ -19,15 +22,13 @@ pub struct ProbeFilter {
     /// The container's name.
     pub container: Option<Glob>,
     /// The probe's type.
-    #[serde(rename = "type")]
     pub kind: Option<Glob>,
 }
 
 /// Parameters of `GET /v1/trace`.
-#[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct CallFilter {
-    /// The method, `Exec*`; with its service where the pattern holds a slash.
+    /// The method, `Exec*`, in any case; with its service where the pattern holds a slash.
     pub method: Option<Glob>,
     /// The pod's namespace.
     pub namespace: Option<Glob>,
@@ -36,21 +37,17 @@ pub struct CallFilter {
     /// The container's name.
     pub container: Option<Glob>,
     /// Only those that did not end well.
-    #[serde(default)]
     pub failed: bool,
     /// Only those that took longer: `250ms`, `1s`.
-    #[serde(default, deserialize_with = "duration")]
     pub slower: Option<Duration>,
     /// The newest of those that are kept.
     pub last: Option<usize>,
     /// Stay, and tell of those that come.
-    #[serde(default)]
     pub follow: bool,
 }
 
 /// Parameters of `GET /v1/events`.
-#[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct EventFilter {
     /// The pod's namespace.
     pub namespace: Option<Glob>,
@@ -61,7 +58,6 @@ pub struct EventFilter {
     /// The newest of those that are kept.
     pub last: Option<usize>,
     /// Stay, and tell of those that come.
-    #[serde(default)]
     pub follow: bool,
 }
 
@@ -87,8 +83,9 @@ impl CallFilter {
     /// Whether a call is wanted.
     pub fn admits(&self, call: &CallView) -> bool {
         let method = self.method.as_ref().is_none_or(|glob| {
-            glob.matches(&call.method)
-                || (glob.as_str().contains('/') && glob.matches(&format!("{}/{}", call.service, call.method)))
+            glob.matches_in_any_case(&call.method)
+                || (glob.as_str().contains('/')
+                    && glob.matches_in_any_case(&format!("{}/{}", call.service, call.method)))
         });
         method
             && fits(self.namespace.as_ref(), &call.namespace)
@@ -105,7 +102,7 @@ impl CallFilter {
         query.names(self.namespace.as_ref(), self.pod.as_ref(), self.container.as_ref());
         query.flag("failed", self.failed);
         if let Some(slower) = self.slower {
-            query.add("slower", &humantime::format_duration(slower).to_string());
+            query.add("slower", &GoDuration(slower).to_string());
         }
         query.window(self.last, self.follow);
         query.0
@@ -134,12 +131,122 @@ fn fits(glob: Option<&Glob>, name: &str) -> bool {
     glob.is_none_or(|glob| glob.matches(name))
 }
 
-/// A duration as people write it.
-fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    let text = String::deserialize(from)?;
-    humantime::parse_duration(&text)
-        .map(Some)
-        .map_err(|error| de::Error::custom(format_args!("{text:?} is no duration, such as 250ms: {error}")))
+/// Query parameters that are read one by one.
+pub trait Parameters: Default {
+    /// All names.
+    const NAMES: &'static [&'static str];
+
+    /// Takes one; `name` is one of [`Self::NAMES`].
+    ///
+    /// # Errors
+    /// What is wrong with the value, and what to write instead.
+    fn take(&mut self, name: &str, value: &str) -> Result<(), String>;
+
+    /// Reads them from the decoded pairs of a query.
+    ///
+    /// # Errors
+    /// In words: an unknown name, one that stands twice, a value that cannot be.
+    fn read(pairs: &[(String, String)]) -> Result<Self, String> {
+        let mut read = Self::default();
+        for (index, (name, value)) in pairs.iter().enumerate() {
+            if !Self::NAMES.contains(&name.as_str()) {
+                return Err(match suggest::nearest(name, Self::NAMES) {
+                    Some(meant) => format!("unknown parameter {name:?}: did you mean {meant:?}?"),
+                    None => format!("unknown parameter {name:?}: known are {}", Self::NAMES.join(", ")),
+                });
+            }
+            if pairs[..index].iter().any(|(before, _)| before == name) {
+                return Err(format!("{name} is given twice"));
+            }
+            read.take(name, value).map_err(|reason| format!("{name}: {value:?}: {reason}"))?;
+        }
+        Ok(read)
+    }
+}
+
+impl Parameters for ProbeFilter {
+    const NAMES: &'static [&'static str] = &["namespace", "pod", "container", "type"];
+
+    fn take(&mut self, name: &str, value: &str) -> Result<(), String> {
+        match name {
+            "namespace" => self.namespace = Some(value.into()),
+            "pod" => self.pod = Some(value.into()),
+            "container" => self.container = Some(value.into()),
+            _ => self.kind = Some(kind(value)?),
+        }
+        Ok(())
+    }
+}
+
+impl Parameters for CallFilter {
+    const NAMES: &'static [&'static str] =
+        &["method", "namespace", "pod", "container", "failed", "slower", "last", "follow"];
+
+    fn take(&mut self, name: &str, value: &str) -> Result<(), String> {
+        match name {
+            "method" => self.method = Some(value.into()),
+            "namespace" => self.namespace = Some(value.into()),
+            "pod" => self.pod = Some(value.into()),
+            "container" => self.container = Some(value.into()),
+            "failed" => self.failed = flag(value)?,
+            "slower" => self.slower = Some(duration(value)?),
+            "last" => self.last = Some(count(value)?),
+            _ => self.follow = flag(value)?,
+        }
+        Ok(())
+    }
+}
+
+impl Parameters for EventFilter {
+    const NAMES: &'static [&'static str] = &["namespace", "pod", "container", "last", "follow"];
+
+    fn take(&mut self, name: &str, value: &str) -> Result<(), String> {
+        match name {
+            "namespace" => self.namespace = Some(value.into()),
+            "pod" => self.pod = Some(value.into()),
+            "container" => self.container = Some(value.into()),
+            "last" => self.last = Some(count(value)?),
+            _ => self.follow = flag(value)?,
+        }
+        Ok(())
+    }
+}
+
+/// A duration as people write it, in the configuration too: `250ms`, `1m30s`.
+///
+/// # Errors
+/// What is wrong, and what to write instead.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    duration::parse(text).map_err(|error| error.to_string())
+}
+
+/// A number of things.
+///
+/// # Errors
+/// What to write instead.
+pub fn count(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| "not a number: write a whole number such as 20".to_owned())
+}
+
+/// The type of a probe.
+///
+/// # Errors
+/// Those that there are.
+pub fn kind(text: &str) -> Result<Glob, String> {
+    match text.parse::<ProbeKind>() {
+        Ok(kind) => Ok(kind.as_str().into()),
+        Err(_) => {
+            Err(format!("not a type: write one of {}", ProbeKind::ALL.map(ProbeKind::as_str).join(", ")))
+        }
+    }
+}
+
+fn flag(text: &str) -> Result<bool, String> {
+    match text {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err("write true or false".to_owned()),
+    }
 }
 
 /// The query of a URL, as it grows.
@@ -186,9 +293,10 @@ mod tests {
     use super::*;
     use crate::report::view::{End, ExecView, Seconds, sample};
 
-    fn parsed<T: de::DeserializeOwned>(query: &str) -> Result<T, String> {
+    fn parsed<T: Parameters>(query: &str) -> Result<T, String> {
         let uri = format!("http://x/{query}").parse().unwrap();
-        Extracted::try_from_uri(&uri).map(|Extracted(filter)| filter).map_err(|error| error.to_string())
+        let Extracted(pairs) = Extracted::<Vec<(String, String)>>::try_from_uri(&uri).unwrap();
+        T::read(&pairs)
     }
 
     #[test]
@@ -214,13 +322,25 @@ mod tests {
 
     #[test]
     fn unknown_and_wrong_parameters_are_refused() {
-        for query in ["?namespce=x", "?last=-1", "?last=many", "?failed=perhaps", "?slower=soon"] {
-            assert!(parsed::<CallFilter>(query).is_err(), "{query}");
+        for (query, told) in [
+            ("?namespce=x", r#"unknown parameter "namespce": did you mean "namespace"?"#),
+            (
+                "?x=1",
+                r#"unknown parameter "x": known are method, namespace, pod, container, failed, slower, last, follow"#,
+            ),
+            ("?pod=a&pod=b", "pod is given twice"),
+            ("?last=-1", r#"last: "-1": not a number: write a whole number such as 20"#),
+            ("?last=many", r#"last: "many": not a number: write a whole number such as 20"#),
+            ("?failed=perhaps", r#"failed: "perhaps": write true or false"#),
+            ("?follow", r#"follow: "": write true or false"#),
+            ("?slower=5", r#"slower: "5": the unit is missing: write a duration such as 250ms, 5s or 1m30s"#),
+            ("?slower=soon", r#"slower: "soon": not a duration: write one such as 250ms, 5s or 1m30s"#),
+        ] {
+            assert_eq!(parsed::<CallFilter>(query).unwrap_err(), told);
         }
-        assert!(
-            parsed::<CallFilter>("?slower=soon")
-                .unwrap_err()
-                .contains("\"soon\" is no duration, such as 250ms")
+        assert_eq!(
+            parsed::<ProbeFilter>("?type=zzz").unwrap_err(),
+            r#"type: "zzz": not a type: write one of startup, readiness, liveness"#
         );
     }
 
@@ -235,6 +355,8 @@ mod tests {
             ("", &plain, true),
             ("?method=Exec*", &plain, true),
             ("?method=List*", &plain, false),
+            ("?method=execsync", &plain, true),
+            ("?method=RUNTIME.*/exec*", &plain, true),
             ("?method=runtime.v1.*/ExecSync", &plain, true),
             ("?namespace=default&pod=w*&container=app", &plain, true),
             ("?namespace=kube-system", &plain, false),

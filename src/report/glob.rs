@@ -1,10 +1,7 @@
 //! Patterns as people write them for names: `*` is any text, `?` any one character, all else is itself.
 
-use serde::{Deserialize, Serialize};
-
 /// A pattern.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glob(String);
 
 impl From<&str> for Glob {
@@ -17,6 +14,11 @@ impl Glob {
     /// The pattern as written.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Whether all of `text` fits, whatever the case of its letters: for names that no two things share but for case.
+    pub fn matches_in_any_case(&self, text: &str) -> bool {
+        Self(self.0.to_lowercase()).matches(&text.to_lowercase())
     }
 
     /// Whether all of `text` fits. Takes at most the product of both lengths.
@@ -74,10 +76,16 @@ mod tests {
             ("?", "ü", true),
             ("*ü", "xü", true),
             ("**", "x", true),
-            ("exec*", "ExecSync", false),
         ] {
             assert_eq!(Glob::from(pattern).matches(text), fits, "{pattern:?} on {text:?}");
         }
+    }
+
+    #[test]
+    fn case_matters_only_where_it_shall() {
+        assert!(!Glob::from("exec*").matches("ExecSync"));
+        assert!(Glob::from("exec*").matches_in_any_case("ExecSync"));
+        assert!(!Glob::from("exec").matches_in_any_case("ExecSync"));
     }
 
     /// The definition, written down without regard to cost.

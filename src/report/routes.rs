@@ -6,17 +6,17 @@ use axum::{
     Json, Router,
     body::Body,
     extract::{FromRequestParts, Path, Query, RawQuery, State, rejection::PathRejection},
-    http::{Method, StatusCode, Uri, request::Parts},
+    http::{Method, StatusCode, Uri, header::CONTENT_TYPE, request::Parts},
+    middleware::map_response,
     response::{IntoResponse, Response},
     routing::get,
 };
-use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 use tower_http::{catch_panic::CatchPanicLayer, limit::RequestBodyLimitLayer, timeout::TimeoutLayer};
 
 use super::{
     Shown, Sources, Unanswered, ask,
-    filter::{CallFilter, EventFilter, ProbeFilter},
+    filter::{CallFilter, EventFilter, Parameters, ProbeFilter},
     lines::{self, Window},
     view::{ErrorView, ProbeView, StatusView},
 };
@@ -26,6 +26,10 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// 64 KiB of a request's body; a longer one is answered 413.
 const MAX_BODY: usize = 64 * 1024;
+
+/// What a path is told whose percent-encoded bytes are no text.
+const PATH_IS_NO_TEXT: &str =
+    "the path is not UTF-8: write /v1/probes/NAMESPACE/POD/CONTAINER/TYPE, names percent-encoded";
 
 /// What every handler can reach.
 #[derive(Clone)]
@@ -56,6 +60,7 @@ pub(super) fn router(sources: Sources, drained: CancellationToken) -> Router {
             )
         })
         .layer(RequestBodyLimitLayer::new(MAX_BODY))
+        .layer(map_response(in_our_words))
         .layer(CatchPanicLayer::custom(panicked))
         .with_state(Shared { sources, drained })
 }
@@ -80,7 +85,7 @@ async fn probe(
     path: Result<Path<[String; 4]>, PathRejection>,
 ) -> Result<Json<ProbeView>, Refusal> {
     let Path([namespace, pod, container, kind]) =
-        path.map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error.body_text()))?;
+        path.map_err(|_| Refusal::new(StatusCode::BAD_REQUEST, PATH_IS_NO_TEXT.to_owned()))?;
     let probes = ask(&shared.sources.probes, "prober").await?;
     let is_wanted = |probe: &ProbeView| {
         probe.namespace == namespace && probe.pod == pod && probe.container == container && probe.kind == kind
@@ -160,13 +165,14 @@ fn type_rank(kind: &str) -> usize {
 /// Query parameters; wrong ones are refused with a reason.
 struct Params<T>(T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
+impl<T: Parameters, S: Send + Sync> FromRequestParts<S> for Params<T> {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
-        Query::try_from_uri(&parts.uri)
-            .map(|Query(params)| Self(params))
-            .map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error.body_text()))
+        let refused = |reason: String| Refusal::new(StatusCode::BAD_REQUEST, reason);
+        let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri)
+            .map_err(|_| refused("the query is not of the form NAME=VALUE&NAME=VALUE".to_owned()))?;
+        T::read(&pairs).map(Self).map_err(refused)
     }
 }
 
@@ -191,6 +197,21 @@ impl From<Unanswered> for Refusal {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         (self.code, Json(self.view)).into_response()
+    }
+}
+
+/// The layers that keep the bounds answer without words, or in others' words: they get ours.
+async fn in_our_words(response: Response) -> Response {
+    let code = response.status();
+    let has_words = response.headers().contains_key(CONTENT_TYPE);
+    match code {
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            Refusal::new(code, format!("the body is longer than {MAX_BODY} bytes")).into_response()
+        }
+        StatusCode::SERVICE_UNAVAILABLE if !has_words => {
+            Refusal::new(code, format!("no answer within {ANSWER_TIMEOUT:?}")).into_response()
+        }
+        _ => response,
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
 /// 16 KiB: the longest annotation that is read. A longer one makes its probe invalid.
 pub const MAX_ANNOTATION: usize = 16 << 10;
 
-/// Turns a pod's probes off where its value is [`OFF`].
+/// Turns a pod's probes off where its value is [`OFF`], in any case.
 const SWITCH: &str = "criprobe.dev/probes";
 const OFF: &str = "off";
 const ON: &str = "on";
@@ -38,7 +38,7 @@ pub fn probe<'a>(
 
 /// Whether the pod with these annotations wants no probes.
 pub fn are_off(annotations: &BTreeMap<String, String>) -> bool {
-    annotations.get(SWITCH).is_some_and(|value| value == OFF)
+    annotations.get(SWITCH).is_some_and(|value| value.eq_ignore_ascii_case(OFF))
 }
 
 /// What is written under our domain and means nothing to us: one line each, for the operator to see. Such keys
@@ -55,7 +55,7 @@ fn note(key: &str, value: &str) -> Option<String> {
     };
     match kind {
         None if key != SWITCH => Some(format!("annotation {}: unknown; known is {SWITCH}", quoted(key))),
-        None if value != OFF && value != ON => {
+        None if ![OFF, ON].iter().any(|known| value.eq_ignore_ascii_case(known)) => {
             Some(format!("annotation {SWITCH}: unknown value {}: write \"off\" or \"on\"", quoted(value)))
         }
         None => None,
@@ -111,7 +111,9 @@ mod tests {
 
     #[test]
     fn only_off_turns_probes_off() {
-        for (value, off) in [("off", true), ("on", false), ("Off", false), ("false", false), ("", false)] {
+        for (value, off) in
+            [("off", true), ("on", false), ("Off", true), ("OFF", true), ("false", false), ("", false)]
+        {
             assert_eq!(are_off(&map(&[("criprobe.dev/probes", value)])), off, "{value}");
         }
         assert!(!are_off(&BTreeMap::new()));
@@ -123,6 +125,7 @@ mod tests {
             ("liveness.criprobe.dev/app", "x", None),
             ("criprobe.dev/probes", "off", None),
             ("criprobe.dev/probes", "on", None),
+            ("criprobe.dev/probes", "On", None),
             ("example.org/probes", "x", None),
             ("notcriprobe.dev/probes", "x", None),
             ("criprobe.dev", "x", None),

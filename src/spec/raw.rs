@@ -114,9 +114,9 @@ impl RawProbe {
             success_threshold: probe.integer("successThreshold"),
             failure_threshold: probe.integer("failureThreshold"),
             termination_grace_period_seconds: probe.integer("terminationGracePeriodSeconds"),
-            initial_delay: probe.text("initialDelay"),
-            timeout: probe.text("timeout"),
-            period: probe.text("period"),
+            initial_delay: probe.duration("initialDelay"),
+            timeout: probe.duration("timeout"),
+            period: probe.duration("period"),
             on_failure: probe.text("onFailure"),
         })
     }
@@ -176,7 +176,7 @@ mod tests {
             ),
             ("{periodSeconds: 10s}", r#"periodSeconds: Invalid value: "10s": must be a whole number"#),
             ("{periodSeconds: 1.5}", "periodSeconds: Invalid value: 1.5: must be a whole number"),
-            ("{period: 10}", "period: Invalid value: 10: must be a string: put it in quotes"),
+            ("{period: 10}", "period: Invalid value: 10: write a duration such as 250ms, 5s or 1m30s"),
             (
                 "{tcpSocket: {port: [80]}}",
                 "tcpSocket.port: Invalid value: a list: must be a whole number or a string",

@@ -109,6 +109,12 @@ async fn a_bad_annotation_costs_its_own_probe_and_no_other() -> Result<()> {
     };
     assert!(reason("readiness").await?.contains("periodSeconds"));
     assert_eq!(reason("startup").await?, "httpGet probes are not supported by this version of criprobe");
+    let told = rig.daemon.events().await?;
+    let told: Vec<_> = told.iter().filter(|event| event["reason"] == "InvalidProbe").collect();
+    assert_eq!(told.len(), 2, "one event each: {told:?}");
+    assert_eq!(rig.daemon.log().matches("probe is invalid").count(), 2, "one line each");
+    let probe = rig.daemon.probe(&pod, "app", "readiness").await?.unwrap_or_default();
+    assert_eq!((&probe["run"], &probe["periodSeconds"]), (&json!(null), &json!(null)));
     Ok(())
 }
 

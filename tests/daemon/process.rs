@@ -76,6 +76,46 @@ async fn a_call_that_does_not_end_is_cut_after_ten_seconds_and_logged() -> Resul
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn sighup_is_told_and_ends_nothing_and_a_drain_shows_in_the_status() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    rig.daemon.signal(rustix::process::Signal::HUP);
+    eventually("it is logged", PATIENCE, async || {
+        Ok(rig.daemon.log().contains("reload is not supported yet").then_some(()))
+    })
+    .await?;
+    assert_eq!(rig.daemon.status().await?["draining"], false);
+    rig.always("Status", FaultKind::Hang);
+    let mut client = rig.client.clone();
+    let call =
+        tokio::spawn(async move { client.status(criprobe::proto::cri::StatusRequest::default()).await });
+    eventually("the call is in flight", PATIENCE, async || {
+        Ok((rig.daemon.status().await?["calls"]["inFlight"] == 1).then_some(()))
+    })
+    .await?;
+    rig.daemon.terminate();
+    eventually("it drains", PATIENCE, async || {
+        Ok((rig.daemon.status().await?["draining"] == true).then_some(()))
+    })
+    .await?;
+    call.abort();
+    assert_eq!(rig.daemon.ended().await?.code(), Some(0));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runtime_that_is_not_there_is_told_in_words() -> Result<()> {
+    let dir = tempfile::Builder::new().prefix("criprobe-").tempdir()?;
+    let socket = dir.path().join("rt.sock");
+    let daemon = Daemon::spawn(&socket, &[])?;
+    let told = format!("the runtime's socket {} is not there", socket.display());
+    eventually("the status tells why", PATIENCE, async || {
+        let Ok(status) = daemon.status().await else { return Ok(None) };
+        Ok((status["runtime"]["reason"] == told.as_str()).then_some(()))
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_socket_has_the_mode_of_the_runtimes() -> Result<()> {
     let (runtime, dir) = runtime(EnvValues::default())?;
     fs::set_permissions(runtime.socket(), fs::Permissions::from_mode(0o660))?;
@@ -164,21 +204,22 @@ async fn a_stale_socket_file_is_replaced() -> Result<()> {
 }
 
 #[test]
-fn a_socket_that_cannot_be_ours_is_one_line_and_1() -> Result<()> {
+fn a_socket_that_cannot_be_ours_is_one_line() -> Result<()> {
     let dir = tempfile::Builder::new().prefix("criprobe-").tempdir()?;
     let path = |name: &str| dir.path().join(name);
     fs::write(path("file"), "precious")?;
     fs::create_dir(path("folder"))?;
     let runtime = UnixListener::bind(path("rt.sock"))?;
     std::os::unix::fs::symlink(path("rt.sock"), path("alias.sock"))?;
-    for (name, told) in [
-        ("file", "exists and is no socket: remove it, or choose another path"),
-        ("folder", "exists and is no socket: remove it, or choose another path"),
-        ("alias.sock", "is the runtime's own socket: criprobe needs a socket of its own"),
-        ("file/below", "cannot make the socket"),
+    for (name, exit, told) in [
+        ("file", 1, "exists and is no socket: remove it, or choose another path"),
+        ("folder", 1, "exists and is no socket: remove it, or choose another path"),
+        ("alias.sock", 2, "is the runtime's own socket: criprobe needs a socket of its own"),
+        ("file/below", 1, "cannot make the socket"),
+        ("rt.sock", 2, "is the runtime's own socket: criprobe needs a socket of its own"),
     ] {
         let (code, said) = refused(&mut serve(&path(name), &path("api.sock"), &path("rt.sock")))?;
-        ensure!(code == 1 && said.lines().count() == 1, "{name}: {code}: {said}");
+        ensure!(code == exit && said.lines().count() == 1, "{name}: {code}: {said}");
         ensure!(said.starts_with("criprobe: ") && said.contains(told), "{name}: {said}");
     }
     drop(runtime);

@@ -37,6 +37,11 @@ impl Stage {
         Self { channel, pods }
     }
 
+    /// The pods.
+    pub(super) fn pods(&self) -> &DemoPods {
+        &self.pods
+    }
+
     /// Runs a command in one pod after the other, as an agent on the node would.
     pub(super) async fn act(&self) {
         let mut client = RuntimeServiceClient::new(self.channel.clone());

@@ -14,6 +14,7 @@ use crate::{
     },
     clock,
     config::Config,
+    demo::pods::DemoPods,
     report::{
         Sources, ask,
         journal::Entry,
@@ -31,6 +32,8 @@ pub(super) struct Show<'a> {
     pub(super) sources: Sources,
     pub(super) config: &'a Config,
     pub(super) is_embedded: bool,
+    /// Only they are shown: a runtime that others use has more.
+    pub(super) pods: &'a DemoPods,
     pub(super) limit: Option<Duration>,
 }
 
@@ -58,8 +61,9 @@ impl Show<'_> {
     }
 
     async fn frame(&self, screen: Screen) -> anyhow::Result<Vec<String>> {
-        let probes = self.probes().await?;
+        let (probes, others) = self.probes().await?;
         let mut lines = probes::table(&probes, clock::wall()).render(screen, Some(screen.width));
+        lines.extend(warning(others).map(|warning| fit(&warning, screen.width)));
         lines.push(String::new());
         lines.push(
             "Calls through the relay, the newest last (ours to the runtime are not among them):".to_owned(),
@@ -79,22 +83,37 @@ impl Show<'_> {
             print(&(trace::line(&call.view(), screen, false) + "\n"))?;
         }
         let mut looks = interval(LOOK);
+        let mut has_warned = false;
         loop {
             let line = tokio::select! {
                 _ = looks.tick() => {
-                    let probes = self.probes().await?;
+                    let (probes, others) = self.probes().await?;
+                    let warning = warning(others).filter(|_| !has_warned).map(|warning| warning + "\n");
+                    has_warned |= warning.is_some();
                     let now = Time(clock::wall());
-                    known.changes(&probes, |change| fit(&change.line(now), screen.width) + "\n")
+                    let changes = known.changes(&probes, |change| fit(&change.line(now), screen.width) + "\n");
+                    warning.unwrap_or_default() + &changes
                 }
                 Some(Entry::Record(call)) = calls.next() => trace::line(&call.view(), screen, false) + "\n",
-                Some(Entry::Record(event)) = happened.next() => events::line(&event, screen, false) + "\n",
+                Some(Entry::Record(event)) = happened.next() => {
+                    if self.is_ours(&event.container_id) { events::line(&event, screen, false) + "\n" } else { continue }
+                }
             };
             print(&line)?;
         }
     }
 
-    async fn probes(&self) -> anyhow::Result<Vec<ProbeView>> {
-        Ok(ask(&self.sources.probes, "prober").await?)
+    /// The demo's own probes, and how many others there are.
+    async fn probes(&self) -> anyhow::Result<(Vec<ProbeView>, usize)> {
+        let mut probes = ask(&self.sources.probes, "prober").await?;
+        let all = probes.len();
+        probes.retain(|probe| self.is_ours(&probe.container_id));
+        let others = all - probes.len();
+        Ok((probes, others))
+    }
+
+    fn is_ours(&self, container: &str) -> bool {
+        self.pods.iter().any(|pod| pod.container_id.as_ref().is_some_and(|id| id.as_str() == container))
     }
 
     fn headline(&self) -> String {
@@ -119,6 +138,14 @@ impl Show<'_> {
              crictl --runtime-endpoint {listen} ps\n"
         )
     }
+}
+
+/// What to say of probes that run, but are not shown.
+fn warning(others: usize) -> Option<String> {
+    let (probes, they) = if others == 1 { ("probe", "it is") } else { ("probes", "they are") };
+    (others > 0).then(|| {
+        format!("Warning: other pods of this runtime ask for {others} {probes} by annotations; {they} run, but not shown.")
+    })
 }
 
 fn url(path: &Path) -> String {

@@ -200,8 +200,10 @@ async fn wrong_questions_are_refused_with_a_reason_in_json() {
         ("GET", "/", 404, "nothing is at /"),
         ("GET", "/v1/pods", 404, "nothing is at /v1/pods"),
         ("POST", "/v1/status", 405, "/v1/status cannot be asked with POST"),
-        ("GET", "/v1/probes?podd=x", 400, "unknown field `podd`"),
-        ("GET", "/v1/trace?slower=soon", 400, "is no duration"),
+        ("GET", "/v1/probes?podd=x", 400, "did you mean \"pod\"?"),
+        ("GET", "/v1/probes?type=zzz", 400, "startup, readiness, liveness"),
+        ("GET", "/v1/probes/%FF/web/app/liveness", 400, "the path is not UTF-8"),
+        ("GET", "/v1/trace?slower=soon", 400, "not a duration: write one such as 250ms"),
         ("GET", "/v1/trace?last=-1", 400, "last"),
         ("GET", "/v1/events?follow=perhaps", 400, "follow"),
     ] {
@@ -212,6 +214,22 @@ async fn wrong_questions_are_refused_with_a_reason_in_json() {
         let error = serde_json::from_slice::<crate::report::view::ErrorView>(&body).unwrap().error;
         assert!(error.contains(reason), "{path}: {error}");
     }
+    api.drained().await;
+}
+
+#[tokio::test]
+async fn a_body_over_the_bound_is_refused_with_a_reason_in_json() {
+    let api = Api::start(sample::status(), Vec::new());
+    let mut stream = UnixStream::connect(&api.socket).await.unwrap();
+    stream.write_all(b"POST /v1/status HTTP/1.1\r\nhost: x\r\ncontent-length: 65537\r\n\r\n").await.unwrap();
+    let mut answer = vec![0; 4_096];
+    let length = tokio::time::timeout(DEADLINE, stream.read(&mut answer)).await.unwrap().unwrap();
+    let answer = String::from_utf8_lossy(&answer[..length]).into_owned();
+    assert!(
+        answer.starts_with("HTTP/1.1 413 ") && answer.contains("content-type: application/json"),
+        "{answer}"
+    );
+    assert!(answer.ends_with(r#"{"error":"the body is longer than 65536 bytes"}"#), "{answer}");
     api.drained().await;
 }
 

@@ -40,14 +40,14 @@ pub struct ProbeView {
     pub state: State,
     /// Why it is in this phase or state, in words; empty where that says enough.
     pub reason: String,
-    /// Since when `state` and `phase` are what they are.
+    /// Since when `state` is what it is.
     pub since: Time,
-    /// From one attempt to the next.
-    pub period_seconds: Seconds,
+    /// From one attempt to the next; null where the definition is wrong.
+    pub period_seconds: Option<Seconds>,
     /// When the next attempt is due; null when none is.
     pub next_at: Option<Time>,
-    /// Results of the same kind in a row, up to now.
-    pub run: Run,
+    /// Results of the same kind in a row, up to now; null before the first of a container.
+    pub run: Option<Run>,
     /// All attempts at the current container, by outcome.
     pub counts: Counts,
     /// The newest attempt; null before the first.
@@ -107,7 +107,7 @@ pub enum Outcome {
 pub struct Run {
     /// Which.
     pub result: State,
-    /// How many; 0 before the first.
+    /// How many; 0 while a verdict is held, which ended the run.
     pub count: u64,
 }
 
@@ -179,9 +179,10 @@ impl Outcome {
 }
 
 impl ProbeView {
-    /// Whether its verdict is failure. One with a wrong definition has no verdict, and so is not failing.
+    /// Whether its verdict is failure, and says something of a container that runs. One with a wrong definition has no
+    /// verdict; one that waits or has stopped fails only for want of a container that could be asked.
     pub fn is_failing(&self) -> bool {
-        self.state == State::Failure
+        self.state == State::Failure && !matches!(self.phase, Phase::Waiting | Phase::Stopped)
     }
 }
 

@@ -28,9 +28,9 @@ pub(crate) fn probe() -> ProbeView {
         state: State::Success,
         reason: String::new(),
         since: at(0),
-        period_seconds: Seconds(Duration::from_secs(10)),
+        period_seconds: Some(Seconds(Duration::from_secs(10))),
         next_at: Some(at(120_000)),
-        run: Run { result: State::Success, count: 12 },
+        run: Some(Run { result: State::Success, count: 12 }),
         counts: Counts { success: 12, ..Counts::default() },
         last: Some(Attempt {
             at: at(110_000),
@@ -65,7 +65,7 @@ pub(crate) fn failing_probe() -> ProbeView {
         state: State::Failure,
         reason: "3 attempts failed; waits for a new container".to_owned(),
         next_at: None,
-        run: Run { result: State::Failure, count: 3 },
+        run: Some(Run { result: State::Failure, count: 3 }),
         counts: Counts { success: 12, failure: 3, ..Counts::default() },
         last: Some(Attempt {
             at: at(110_000),
@@ -87,7 +87,8 @@ pub(crate) fn invalid_probe() -> ProbeView {
         container_id: String::new(),
         reason: "unknown field \"tcpSockets\"".to_owned(),
         next_at: None,
-        run: Run { result: State::Unknown, count: 0 },
+        period_seconds: None,
+        run: None,
         counts: Counts::default(),
         last: None,
         ..named_probe("kube-system", "dns-7c9f6b8d9c-x2x2x", "resolver", "startup")
@@ -161,6 +162,7 @@ pub(crate) fn status() -> StatusView {
         pid: 4_711,
         started_at: at(0),
         uptime_seconds: Seconds(Duration::from_secs(93_784)),
+        draining: false,
         listen: "unix:///run/criprobe/criprobe.sock".to_owned(),
         api: "unix:///run/criprobe/api.sock".to_owned(),
         runtime: RuntimeView {

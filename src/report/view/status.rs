@@ -18,6 +18,9 @@ pub struct StatusView {
     pub started_at: Time,
     /// How long it has been up.
     pub uptime_seconds: Seconds,
+    /// Whether it is ending: calls in flight may still end.
+    #[serde(default)]
+    pub draining: bool,
     /// Where clients reach it: `unix:///run/criprobe/criprobe.sock`.
     pub listen: String,
     /// Where its API is.
