@@ -86,7 +86,7 @@ pub enum ListenError {
     #[error("{0} is locked by another process that starts here: end it first, or choose another socket")]
     Locked(PathBuf),
     /// The file system refused.
-    #[error("cannot make the socket {path}{}", advice(source))]
+    #[error("cannot make the socket {path}")]
     Io {
         /// The socket.
         path: PathBuf,
@@ -154,17 +154,6 @@ pub fn bind(path: &Path, access: Access, runtime: Option<&Path>) -> Result<Bound
         return Err(ListenError::IsRuntime(path.to_owned()));
     }
     Ok(Bound { listener, file })
-}
-
-/// What to do about a refusal of the file system.
-fn advice(source: &io::Error) -> &'static str {
-    match source.kind() {
-        io::ErrorKind::PermissionDenied => " (run as root, or choose other places with --listen and --api)",
-        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
-            " (part of that path is no folder: choose another one)"
-        }
-        _ => "",
-    }
 }
 
 /// Two instances that start at once take turns, by a lock on a file that only their user can open: the folder itself

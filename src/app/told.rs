@@ -29,7 +29,9 @@ fn advice(kind: io::ErrorKind) -> Option<&'static str> {
     match kind {
         io::ErrorKind::PermissionDenied => Some("run it as root, or choose a path that you may write to"),
         io::ErrorKind::ReadOnlyFilesystem => Some("choose a path on a file system that can be written to"),
-        io::ErrorKind::NotADirectory => Some("a file stands where a folder should be: choose another path"),
+        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
+            Some("a file stands where a folder should be: choose another path")
+        }
         io::ErrorKind::StorageFull => Some("free some space, or choose another path"),
         // What has no advice speaks for itself.
         _ => None,
