@@ -82,7 +82,7 @@ pub enum ListenError {
     /// The runtime's own socket was given as ours.
     #[error("{0} is the runtime's own socket: criprobe needs a socket of its own")]
     IsRuntime(PathBuf),
-    /// Another instance has been starting at this socket for [`TURN`].
+    /// Another instance has been starting at this socket for 2 s.
     #[error("{0} is locked by another process that starts here: end it first, or choose another socket")]
     Locked(PathBuf),
     /// The file system refused.
