@@ -12,7 +12,7 @@ fn spec(kind: ProbeKind, success_threshold: u32, failure_threshold: u32) -> Prob
 }
 
 fn seen(id: &str, state: ContainerState) -> Event {
-    Event::Seen(Seen { id: id.into(), state, started_at: None })
+    Event::Seen(Seen { id: id.into(), state, created_at: None, started_at: None })
 }
 
 const EXITED: ContainerState = ContainerState::Exited { exit_code: Some(1) };
@@ -159,7 +159,12 @@ fn the_initial_verdict_depends_on_the_type_and_on_who_was_there_first() {
         let mut rig = Rig::new(spec(kind, 1, 1));
         assert_eq!(rig.verdict(), '.', "before any container");
         let started_at = age.map(|age| rig.now.wall - age);
-        rig.on(Event::Seen(Seen { id: "c1".into(), state: ContainerState::Running, started_at }));
+        rig.on(Event::Seen(Seen {
+            id: "c1".into(),
+            state: ContainerState::Running,
+            created_at: None,
+            started_at,
+        }));
         assert_eq!(rig.verdict(), verdict, "{name} {kind} {age:?}");
     }
 }
@@ -170,7 +175,12 @@ fn a_start_time_that_is_told_late_still_adopts_and_shortens_the_delay() {
     rig.on(seen("c1", ContainerState::Running));
     assert_eq!((rig.verdict(), rig.worker.deadline()), ('S', Some(rig.now.at + 60 * SECOND)));
     let started_at = Some(rig.now.wall - 300 * SECOND);
-    rig.on(Event::Seen(Seen { id: "c1".into(), state: ContainerState::Running, started_at }));
+    rig.on(Event::Seen(Seen {
+        id: "c1".into(),
+        state: ContainerState::Running,
+        created_at: None,
+        started_at,
+    }));
     assert_eq!((rig.verdict(), rig.worker.deadline()), ('.', Some(rig.now.at)));
 }
 
