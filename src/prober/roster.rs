@@ -325,7 +325,7 @@ impl Roster {
         for place in places {
             for kind in ProbeKind::ALL {
                 let key = place.key(kind);
-                if !self.entries.get(&key).is_some_and(|entry| entry.refusal.is_some()) {
+                if self.entries.get(&key).is_none_or(|entry| entry.refusal.is_none()) {
                     continue;
                 }
                 if self.quota.has_room(&key.pod) {
