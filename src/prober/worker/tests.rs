@@ -1,5 +1,7 @@
 //! The kubelet's samples (prober-vectors.md L, M, N, Q) as tables, and properties over any order of events.
 
+mod model;
+
 use proptest::prelude::*;
 use serde::Deserialize;
 
@@ -376,6 +378,9 @@ enum Happening {
     Seen(u8, ContainerState),
     Started(bool),
     Stopping(bool),
+    Paused(bool),
+    Triggered,
+    Spread(u32),
     Due,
     SlotFreed,
     Finished(Option<AttemptResult>),
@@ -399,6 +404,9 @@ fn happening() -> impl Strategy<Value = Happening> {
         2 => (0u8..3, state).prop_map(|(id, state)| Happening::Seen(id, state)),
         1 => any::<bool>().prop_map(Happening::Started),
         1 => any::<bool>().prop_map(Happening::Stopping),
+        1 => any::<bool>().prop_map(Happening::Paused),
+        1 => Just(Happening::Triggered),
+        1 => (0u32..10).prop_map(Happening::Spread),
         6 => Just(Happening::Due),
         6 => Just(Happening::SlotFreed),
         6 => prop::option::weighted(0.95, result).prop_map(Happening::Finished),
@@ -425,6 +433,9 @@ proptest! {
                 Happening::Seen(id, state) => seen(&format!("c{id}"), state),
                 Happening::Started(is_started) => Event::Started(is_started),
                 Happening::Stopping(is_stopping) => Event::Stopping(is_stopping.then_some(Stopping::Pod)),
+                Happening::Paused(is_paused) => Event::Paused(is_paused),
+                Happening::Triggered => Event::Triggered,
+                Happening::Spread(seconds) => Event::Spread(seconds * SECOND),
                 Happening::Due => Event::Due,
                 Happening::SlotFreed => Event::SlotFreed,
                 Happening::Finished(_) if !in_flight => continue,
@@ -449,13 +460,14 @@ proptest! {
                 }
             }
             let after = rig.worker.results().verdict();
-            if let Some(verdict) = result.and_then(AttemptResult::verdict) {
+            if let Some(verdict) = result.and_then(AttemptResult::verdict).filter(|_| !rig.worker.is_paused) {
                 results.push(verdict);
             }
             if after != before {
                 prop_assert!(is_finished || is_seen, "a verdict out of nothing");
             }
             if is_finished && after != before {
+                prop_assert!(!rig.worker.is_paused, "a verdict in spite of a pause");
                 let verdict = result.and_then(AttemptResult::verdict);
                 prop_assert!(verdict.is_some(), "an error changed a verdict");
                 let threshold = if verdict == Some(Verdict::Success) { success } else { failure } as usize;
