@@ -21,10 +21,16 @@ use crate::{clock, proto::cri::ExecSyncResponse};
 /// What the server does with the request that it is given.
 #[derive(Clone)]
 pub(crate) enum Runtime {
-    Answers { exit_code: i32, stdout: &'static str, stderr: String },
+    Answers {
+        exit_code: i32,
+        stdout: &'static str,
+        stderr: String,
+    },
     Refuses(Code),
     RefusesOnceThenFails,
     Hangs,
+    /// Counts those that were cancelled.
+    HangsUntilCancelled(Arc<AtomicU32>),
     ExitsWithTheTimeout,
 }
 
@@ -44,7 +50,20 @@ async fn answer(
         Runtime::RefusesOnceThenFails if asked == 1 => Err(Status::unavailable("not now")),
         Runtime::RefusesOnceThenFails => response(1, "", ""),
         Runtime::Hangs => std::future::pending().await,
+        Runtime::HangsUntilCancelled(counter) => {
+            let _guard = Cancelled(counter);
+            std::future::pending().await
+        }
         Runtime::ExitsWithTheTimeout => response(i32::try_from(request.timeout).unwrap(), "", ""),
+    }
+}
+
+/// Counts when it is dropped.
+struct Cancelled(Arc<AtomicU32>);
+
+impl Drop for Cancelled {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -158,4 +177,19 @@ async fn one_attempt_asks_once() {
     let outcome = exec.attempt(&ContainerId::from("c1"), &[], vec![], SECOND).await;
     assert!(outcome.is_err());
     assert_eq!(asked.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_given_up_is_cancelled_at_the_runtime() {
+    for (timeout, limit) in [(Duration::from_millis(250), 250), (SECOND, 6000)] {
+        let cancelled = Arc::new(AtomicU32::new(0));
+        let (exec, _) = exec(Runtime::HangsUntilCancelled(cancelled.clone()));
+        let began = clock::now();
+        let _ = exec.attempt(&ContainerId::from("c1"), &[], vec![], timeout).await;
+        let deadline = began + Duration::from_millis(limit) + SECOND;
+        while cancelled.load(Ordering::Relaxed) == 0 {
+            assert!(clock::now() < deadline, "the runtime still runs it");
+            time::sleep(Duration::from_millis(1)).await;
+        }
+    }
 }

@@ -468,3 +468,37 @@ fn a_process_that_stood_still_makes_no_burst() {
     rig.now = Moment { wall: rig.now.wall - 48 * 3600 * SECOND, ..rig.now };
     assert!(run(&mut rig, 1).iter().sum::<usize>() >= 10, "in neither direction");
 }
+
+#[test]
+fn an_exec_that_the_runtime_does_not_answer_frees_its_place_is_spaced_out_and_says_so() {
+    let now = Moment::now();
+    let settings = ProberSettings { exec_workers: 1, ..ProberSettings::default() };
+    let mut rig = Rig { roster: Roster::new(&settings, now), now };
+    let exec = ProbeSpec { handler: Handler::Exec { command: vec!["true".into()] }, ..spec(Liveness) };
+    for pod in ["web", "other"] {
+        rig.accept(input(container(pod, pod, 0), std::slice::from_ref(&exec)));
+    }
+    assert_eq!(rig.started(), [(Liveness, "web".to_owned())]);
+    rig.pass(6 * SECOND);
+    let silence =
+        Tried { is_unanswered: true, output: "runtime did not answer".into(), ..tried(AttemptResult::Error) };
+    rig.roster.finish(&key("web", Liveness), Some(silence), rig.now);
+    assert_eq!(rig.started(), [(Liveness, "other".to_owned())], "its place is free at once");
+    let of_web = |rig: &Rig| {
+        rig.roster.statuses(rig.now).into_iter().find(|status| status.pod.as_ref() == "web").unwrap()
+    };
+    let status = of_web(&rig);
+    assert_eq!(status.reason, "runtime did not answer: spaced out to every 20s");
+    assert_eq!(
+        (status.state, status.phase, status.period),
+        (Verdict::Success, Phase::Probing, Some(20 * SECOND))
+    );
+    assert_eq!(status.next_at, Some(rig.now.wall + 14 * SECOND), "20 s after it began");
+    rig.accept(Input::ContainerGone("other".into()));
+    rig.roster.finish(&key("other", Liveness), None, rig.now);
+    rig.pass(14 * SECOND);
+    assert_eq!(rig.started(), [(Liveness, "web".to_owned())]);
+    rig.finish(Liveness, AttemptResult::Failure);
+    let status = of_web(&rig);
+    assert_eq!((status.reason.as_str(), status.period), ("", Some(10 * SECOND)), "until one returns");
+}

@@ -163,8 +163,6 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
-
     #[test]
     fn it_decides_as_the_table_does(
         kind in prop::sample::select(ProbeKind::ALL.as_slice()),
