@@ -13,6 +13,7 @@ mod pool;
 mod quota;
 mod roster;
 mod schedule;
+pub mod standing;
 pub mod status;
 pub mod task;
 mod timing;
@@ -37,6 +38,7 @@ use crate::{
 };
 
 pub use command::{Command, Refusal};
+pub use standing::Standing;
 pub use status::ProbeStatus;
 pub use task::{Channels, run};
 

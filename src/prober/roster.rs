@@ -17,6 +17,7 @@ use super::{
     pool::{Lane, Pool},
     quota::Quota,
     schedule::Schedule,
+    standing,
     status::{self, ProbeStatus},
     worker::{
         Worker,
@@ -351,7 +352,7 @@ impl Roster {
     fn is_started(&self, key: &ProbeKey) -> bool {
         let startup = ProbeKey { kind: ProbeKind::Startup, ..key.clone() };
         let worker = self.entries.get(&startup).and_then(|entry| entry.worker.as_ref());
-        worker.is_none_or(|worker| worker.results().verdict() == Some(Verdict::Success))
+        standing::allows(worker.map(|worker| worker.results().verdict().unwrap_or(Verdict::Unknown)))
     }
 
     /// Tells a worker, and does what it wants done.

@@ -27,11 +27,19 @@ pub(crate) enum Runtime {
         stderr: String,
     },
     Refuses(Code),
-    RefusesOnceThenFails,
     Hangs,
     /// Counts those that were cancelled.
     HangsUntilCancelled(Arc<AtomicU32>),
     ExitsWithTheTimeout,
+    /// The nth call gets the nth reply, or the last.
+    Follows(Arc<[Reply]>),
+}
+
+/// One reply; `$timeout` in it becomes the timeout that was asked for.
+#[derive(Clone)]
+pub(crate) enum Reply {
+    Answer { exit_code: i32, stdout: String, stderr: String },
+    Refusal(Code),
 }
 
 async fn answer(
@@ -47,12 +55,20 @@ async fn answer(
     match runtime {
         Runtime::Answers { exit_code, stdout, stderr } => response(exit_code, stdout, &stderr),
         Runtime::Refuses(code) => Err(Status::new(code, "in its own words")),
-        Runtime::RefusesOnceThenFails if asked == 1 => Err(Status::unavailable("not now")),
-        Runtime::RefusesOnceThenFails => response(1, "", ""),
         Runtime::Hangs => std::future::pending().await,
         Runtime::HangsUntilCancelled(counter) => {
             let _guard = Cancelled(counter);
             std::future::pending().await
+        }
+        Runtime::Follows(replies) => {
+            let nth = usize::try_from(asked).unwrap().min(replies.len()) - 1;
+            match &replies[nth] {
+                Reply::Answer { exit_code, stdout, stderr } => {
+                    let stdout = stdout.replace("$timeout", &request.timeout.to_string());
+                    response(*exit_code, &stdout, stderr)
+                }
+                Reply::Refusal(code) => Err(Status::new(*code, "in its own words")),
+            }
         }
         Runtime::ExitsWithTheTimeout => response(i32::try_from(request.timeout).unwrap(), "", ""),
     }
