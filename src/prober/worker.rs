@@ -358,11 +358,14 @@ impl Worker {
         actions: &mut Vec<Action>,
     ) {
         let output = String::from_utf8_lossy(&tried.output);
+        // Section 5: what each result tells; every failing attempt does, also below its threshold.
         let notice = match tried.result {
             AttemptResult::Success => None,
             AttemptResult::Warning => Some(Notice::Warned { output: output.clone().into_owned() }),
             AttemptResult::Failure => Some(Notice::Failed { output: output.clone().into_owned() }),
-            AttemptResult::Error => Some(Notice::Errored { error: output.clone().into_owned() }),
+            AttemptResult::Error => {
+                Some(Notice::Errored { state: tried.error_state, error: output.clone().into_owned() })
+            }
         };
         self.error = (tried.result == AttemptResult::Error).then(|| excerpt(&tried.output));
         let record = AttemptRecord {
@@ -378,9 +381,9 @@ impl Worker {
 
         // Step 11: an error is thrown away; it does not even break a run. Neither does what a pause overtook.
         let Some(verdict) = tried.result.verdict().filter(|_| !self.is_paused) else { return };
-        // Step 13.
+        // Step 12, metrics, is the results' part. Step 13: equal results prolong the run, others begin one.
         let run = self.results.prolong_run(verdict);
-        // Step 14.
+        // Step 14: below its threshold a run changes nothing.
         let threshold = match verdict {
             Verdict::Success => self.spec.success_threshold,
             Verdict::Failure | Verdict::Unknown => self.spec.failure_threshold,

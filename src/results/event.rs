@@ -88,6 +88,8 @@ pub enum Notice {
     },
     /// An attempt could not be made.
     Errored {
+        /// `unknown`, or `failure` where it was the container that made it impossible.
+        state: &'static str,
         /// Why.
         error: String,
     },
@@ -130,8 +132,8 @@ impl Notice {
         let title = kind.title();
         match self {
             Self::Failed { output } => format!("{title} probe failed: {output}"),
-            Self::Errored { error } => {
-                format!("{title} probe errored and resulted in unknown state: {error}")
+            Self::Errored { state, error } => {
+                format!("{title} probe errored and resulted in {state} state: {error}")
             }
             Self::Warned { output } => format!("{title} probe warning: {output}"),
             Self::VerdictChanged { to, after } => {
@@ -177,7 +179,8 @@ mod tests {
             let text = row.text;
             let notice = match &row.notice.split(' ').collect::<Vec<_>>()[..] {
                 ["failed"] => Notice::Failed { output: text },
-                ["errored"] => Notice::Errored { error: text },
+                ["errored"] => Notice::Errored { state: "unknown", error: text },
+                ["errored", "failure"] => Notice::Errored { state: "failure", error: text },
                 ["warned"] => Notice::Warned { output: text },
                 ["turned", "failure", after] => {
                     Notice::VerdictChanged { to: Verdict::Failure, after: after.parse().unwrap() }

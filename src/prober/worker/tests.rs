@@ -362,7 +362,10 @@ fn the_journal_is_told_of_failures_errors_and_turns() {
     assert_eq!(rig.attempt(AttemptResult::Success), []);
     assert_eq!(rig.attempt(AttemptResult::Warning), [tell(Notice::Warned { output: output() })]);
     assert_eq!(rig.attempt(AttemptResult::Failure), [tell(Notice::Failed { output: output() })]);
-    assert_eq!(rig.attempt(AttemptResult::Error), [tell(Notice::Errored { error: output() })]);
+    assert_eq!(
+        rig.attempt(AttemptResult::Error),
+        [tell(Notice::Errored { state: "unknown", error: output() })]
+    );
     assert_eq!(
         rig.attempt(AttemptResult::Failure),
         [tell(Notice::Failed { output: output() }), turned(Verdict::Failure, 2)]
