@@ -64,6 +64,10 @@ pub struct ProberConfig {
     pub exec_workers: NonZeroUsize,
     /// How long past its timeout an exec may stay unanswered before it is cancelled.
     pub exec_grace: Duration,
+    /// How many probes one pod may have; further ones are invalid.
+    pub max_per_pod: NonZeroUsize,
+    /// How many probes all pods may have; further ones are invalid.
+    pub max_per_node: NonZeroUsize,
     /// Where host-network pods are probed; `None` for the source address of the default route.
     pub node_ip: Option<IpAddr>,
 }

@@ -83,4 +83,11 @@ impl Fault {
     pub fn is_worth_another_try(&self) -> bool {
         !matches!(self, Self::Unanswered)
     }
+
+    /// The state that the kubelet's event names beside an error (prober.md 5): that of its low-level result.
+    pub fn state(&self) -> &'static str {
+        match self {
+            Self::Runtime { .. } | Self::Unanswered | Self::Target(_) => "unknown",
+        }
+    }
 }

@@ -6,10 +6,14 @@
 //! what a worker's attempt does.
 
 pub mod attempt;
+pub mod command;
 mod containers;
+mod pauses;
 mod pool;
+mod quota;
 mod roster;
 mod schedule;
+pub mod standing;
 pub mod status;
 pub mod task;
 mod timing;
@@ -24,18 +28,22 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use tokio::sync::oneshot;
+
 use crate::{
     clock,
-    ids::{ContainerId, SandboxId},
+    ids::{ContainerId, ProbeKey, SandboxId},
     inventory::view::ContainerView,
     spec::plan::Planned,
 };
 
+pub use command::{Command, Refusal};
+pub use standing::Standing;
 pub use status::ProbeStatus;
 pub use task::{Channels, run};
 
-/// What the inventory and the plan tell the prober.
-#[derive(Clone, Debug)]
+/// What the inventory and the plan tell the prober, and what operators want of it.
+#[derive(Debug)]
 pub enum Input {
     /// A container was made or changed, and these are the probes planned for it. May be said any number of times.
     Container {
@@ -54,6 +62,15 @@ pub enum Input {
     PodStopping(SandboxId),
     /// That stop failed, or ended without an answer: likewise for all its containers.
     PodStopFailed(SandboxId),
+    /// An operator wants something of one probe.
+    Command {
+        /// Of which.
+        key: ProbeKey,
+        /// What.
+        command: Command,
+        /// Told whether it was done.
+        answer: oneshot::Sender<Result<(), Refusal>>,
+    },
 }
 
 /// The operator's part of how probes run.
@@ -65,6 +82,10 @@ pub struct ProberSettings {
     pub exec_workers: usize,
     /// How long after its timeout an exec attempt is given up, if the runtime is still silent.
     pub exec_grace: Duration,
+    /// Probes of one pod at most; what is planned beyond that is listed as invalid.
+    pub max_per_pod: usize,
+    /// Probes of all pods at most; likewise.
+    pub max_per_node: usize,
     /// Where pods in the node's own network are reached.
     pub node_ip: Option<IpAddr>,
     /// Spreads probes that would come due together.
@@ -73,7 +94,15 @@ pub struct ProberSettings {
 
 impl Default for ProberSettings {
     fn default() -> Self {
-        Self { workers: 64, exec_workers: 16, exec_grace: Duration::from_secs(5), node_ip: None, seed: 0 }
+        Self {
+            workers: 64,
+            exec_workers: 16,
+            exec_grace: Duration::from_secs(5),
+            max_per_pod: 32,
+            max_per_node: 5000,
+            node_ip: None,
+            seed: 0,
+        }
     }
 }
 

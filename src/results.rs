@@ -260,24 +260,42 @@ pub fn excerpt(output: &[u8]) -> String {
 mod tests {
     use std::time::UNIX_EPOCH;
 
+    use serde::Deserialize;
+
     use super::*;
+
+    /// One row of `tests/data/prober/results.json`: what is done to an untouched one, and what that tells.
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Row {
+        id: String,
+        rule: String,
+        ops: Vec<String>,
+    }
+
+    fn verdict(name: &str) -> Verdict {
+        let all = [Verdict::Success, Verdict::Failure, Verdict::Unknown];
+        all.into_iter().find(|verdict| verdict.as_str() == name).expect("a verdict")
+    }
 
     #[test]
     fn a_verdict_is_told_only_when_it_changes() {
-        let (set, other) = (Verdict::Success, Verdict::Failure);
-        let mut results = Results::new(UNIX_EPOCH);
-        assert_eq!(results.verdict(), None);
-        assert!(results.set(set, UNIX_EPOCH), "L02, L04: the first one is a change");
-        assert_eq!(results.verdict(), Some(set), "L02: what was set is found");
-        assert!(!results.set(set, UNIX_EPOCH), "L06: the same again is none");
-        assert!(results.set(other, UNIX_EPOCH), "L08: another one is a change");
-        results.remove(UNIX_EPOCH);
-        assert_eq!(results.verdict(), None, "L12: removing leaves no entry");
-        assert!(results.set(other, UNIX_EPOCH), "after a removal the same one is a change again");
-        assert!(
-            Results::new(UNIX_EPOCH).set(Verdict::Unknown, UNIX_EPOCH),
-            "L10: an absent verdict differs from unknown"
-        );
+        let rows: Vec<Row> = serde_json::from_str(include_str!("../tests/data/prober/results.json")).unwrap();
+        for Row { id, rule, ops } in rows {
+            let mut results = Results::new(UNIX_EPOCH);
+            for op in ops {
+                let told = format!("{id}: {rule}: {op}");
+                match op.split([' ', ':']).filter(|word| !word.is_empty()).collect::<Vec<_>>()[..] {
+                    ["set", name, "changed"] => assert!(results.set(verdict(name), UNIX_EPOCH), "{told}"),
+                    ["set", name, "same"] => assert!(!results.set(verdict(name), UNIX_EPOCH), "{told}"),
+                    ["get", "none"] => assert_eq!(results.verdict(), None, "{told}"),
+                    ["get", name] => assert_eq!(results.verdict(), Some(verdict(name)), "{told}"),
+                    ["remove"] => results.remove(UNIX_EPOCH),
+                    ["container"] => results.start_container(UNIX_EPOCH),
+                    _ => panic!("no such step: {told}"),
+                }
+            }
+        }
     }
 
     #[test]

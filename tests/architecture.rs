@@ -92,7 +92,10 @@ const PURE: &[&str] = &[
     "prober/containers.rs",
     "prober/pool.rs",
     "prober/roster.rs",
+    "prober/pauses.rs",
+    "prober/quota.rs",
     "prober/schedule.rs",
+    "prober/standing.rs",
     "prober/timing.rs",
     "prober/worker",
 ];

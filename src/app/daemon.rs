@@ -277,6 +277,8 @@ fn prober_settings(config: &Config, started_at: SystemTime) -> ProberSettings {
         workers: config.prober.workers.get(),
         exec_workers: config.prober.exec_workers.get(),
         exec_grace: config.prober.exec_grace,
+        max_per_pod: config.prober.max_per_pod.get(),
+        max_per_node: config.prober.max_per_node.get(),
         node_ip: config.prober.node_ip.or_else(default_address),
         seed: since_epoch.as_nanos() as u64,
     }

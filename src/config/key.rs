@@ -19,6 +19,10 @@ pub enum Key {
     ExecWorkers,
     /// How long past its timeout an exec may stay unanswered.
     ExecGrace,
+    /// How many probes one pod may have.
+    MaxPerPod,
+    /// How many probes all pods may have.
+    MaxPerNode,
     /// Where host-network pods are probed.
     NodeIp,
     /// The form of a line in the log.
@@ -29,7 +33,7 @@ pub enum Key {
 
 impl Key {
     /// All of them, in the order of the file.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Listen,
         Self::Runtime,
         Self::State,
@@ -38,6 +42,8 @@ impl Key {
         Self::Workers,
         Self::ExecWorkers,
         Self::ExecGrace,
+        Self::MaxPerPod,
+        Self::MaxPerNode,
         Self::NodeIp,
         Self::LogFormat,
         Self::LogLevel,
@@ -69,6 +75,8 @@ impl Key {
             Self::Workers => "64",
             Self::ExecWorkers => "16",
             Self::ExecGrace => "5s",
+            Self::MaxPerPod => "32",
+            Self::MaxPerNode => "5000",
             Self::LogFormat => "text",
             Self::LogLevel => "info",
         }
@@ -86,6 +94,10 @@ impl Key {
                 ("prober.execWorkers", "CRIPROBE_PROBER_EXEC_WORKERS", "--prober-exec-workers")
             }
             Self::ExecGrace => ("prober.execGrace", "CRIPROBE_PROBER_EXEC_GRACE", "--prober-exec-grace"),
+            Self::MaxPerPod => ("prober.maxPerPod", "CRIPROBE_PROBER_MAX_PER_POD", "--prober-max-per-pod"),
+            Self::MaxPerNode => {
+                ("prober.maxPerNode", "CRIPROBE_PROBER_MAX_PER_NODE", "--prober-max-per-node")
+            }
             Self::NodeIp => ("prober.nodeIP", "CRIPROBE_PROBER_NODE_IP", "--prober-node-ip"),
             Self::LogFormat => ("log.format", "CRIPROBE_LOG_FORMAT", "--log-format"),
             Self::LogLevel => ("log.level", "CRIPROBE_LOG_LEVEL", "--log-level"),

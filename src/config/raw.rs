@@ -76,8 +76,10 @@ fn settings(top: &mut Fields<'_>) -> Vec<(Key, Written<String>)> {
         found.push((Key::Workers, number(&prober.integer("workers"))));
         found.push((Key::ExecWorkers, number(&prober.integer("execWorkers"))));
         found.push((Key::ExecGrace, prober.duration("execGrace")));
+        found.push((Key::MaxPerPod, number(&prober.integer("maxPerPod"))));
+        found.push((Key::MaxPerNode, number(&prober.integer("maxPerNode"))));
         found.push((Key::NodeIp, prober.text("nodeIP")));
-        prober.not_supported(&["maxPerPod", "maxPerNode", "minPeriod", "allowHosts"]);
+        prober.not_supported(&["minPeriod", "allowHosts"]);
     });
     top.map("log", |log| {
         found.push((Key::LogFormat, log.text("format")));

@@ -15,6 +15,9 @@ use crate::{
 /// The most attempts that may be in flight, of any sort; more are an error.
 const MAX_WORKERS: usize = 1024;
 
+/// The most probes that a limit may let in; more is an error.
+const MAX_PROBES: usize = 100_000;
+
 /// The least that a slow runtime must be granted to answer past a timeout; less is an error.
 const MIN_EXEC_GRACE: Duration = Duration::from_millis(100);
 
@@ -35,6 +38,8 @@ pub fn resolve(raw: Raw, overrides: &Overrides, groups: Groups<'_>) -> Result<Co
     let workers = resolver.value(Key::Workers, workers);
     let exec_workers = resolver.value(Key::ExecWorkers, self::workers);
     let exec_grace = resolver.value(Key::ExecGrace, exec_grace);
+    let max_per_pod = resolver.value(Key::MaxPerPod, probes);
+    let max_per_node = resolver.value(Key::MaxPerNode, probes);
     let node_ip = resolver.value(Key::NodeIp, node_ip);
     let format = resolver.value(Key::LogFormat, log_format);
     let level = resolver.value(Key::LogLevel, log_level);
@@ -57,6 +62,8 @@ pub fn resolve(raw: Raw, overrides: &Overrides, groups: Groups<'_>) -> Result<Co
                 workers: workers?.value,
                 exec_workers: exec_workers?,
                 exec_grace: exec_grace?.value,
+                max_per_pod: max_per_pod?.value,
+                max_per_node: max_per_node?.value,
                 node_ip: node_ip?.value,
             },
             log: LogConfig { format: format?.value, level: level?.value },
@@ -163,12 +170,18 @@ fn group(text: &str, groups: Groups<'_>) -> Result<Option<u32>, String> {
 }
 
 fn workers(text: &str) -> Result<NonZeroUsize, String> {
+    count(text, MAX_WORKERS)
+}
+
+fn probes(text: &str) -> Result<NonZeroUsize, String> {
+    count(text, MAX_PROBES)
+}
+
+fn count(text: &str, most: usize) -> Result<NonZeroUsize, String> {
     let number: i64 = text.parse().map_err(|_| format!("{} is not a whole number", quoted(text)))?;
     match usize::try_from(number).ok().and_then(NonZeroUsize::new) {
         None => Err(format!("must be at least 1, not {number}")),
-        Some(number) if number.get() > MAX_WORKERS => {
-            Err(format!("must be at most {MAX_WORKERS}, not {number}"))
-        }
+        Some(number) if number.get() > most => Err(format!("must be at most {most}, not {number}")),
         Some(number) => Ok(number),
     }
 }

@@ -41,6 +41,8 @@ fn defaults() -> Config {
             workers: NonZeroUsize::new(64).unwrap(),
             exec_workers: NonZeroUsize::new(16).unwrap(),
             exec_grace: Duration::from_secs(5),
+            max_per_pod: NonZeroUsize::new(32).unwrap(),
+            max_per_node: NonZeroUsize::new(5000).unwrap(),
             node_ip: None,
         },
         log: LogConfig { format: LogFormat::Text, level: LogLevel::Info },
@@ -72,7 +74,7 @@ listen: /tmp/l.sock
 runtime: unix:///tmp/r.sock
 state: /tmp/state
 api: {listen: /tmp/a.sock, group: adm}
-prober: {workers: 8, execWorkers: 4, execGrace: 1m30s, nodeIP: "2001:db8::1"}
+prober: {workers: 8, execWorkers: 4, execGrace: 1m30s, maxPerPod: 1, maxPerNode: 100000, nodeIP: "2001:db8::1"}
 log: {format: json, level: debug}
 "#;
     let expected = Config {
@@ -84,6 +86,8 @@ log: {format: json, level: debug}
             workers: NonZeroUsize::new(8).unwrap(),
             exec_workers: NonZeroUsize::new(4).unwrap(),
             exec_grace: Duration::from_secs(90),
+            max_per_pod: NonZeroUsize::new(1).unwrap(),
+            max_per_node: NonZeroUsize::new(100_000).unwrap(),
             node_ip: Some("2001:db8::1".parse().unwrap()),
         },
         log: LogConfig { format: LogFormat::Json, level: LogLevel::Debug },
@@ -121,7 +125,8 @@ prober:
   execWorkers: "4"
   execGrace: 5
   nodeIP: localhost
-  maxPerPod: 3
+  maxPerPod: 0
+  minPeriod: 1s
 rules: []
 log: {format: yaml, level: loud}
 "#;
@@ -135,10 +140,11 @@ log: {format: yaml, level: loud}
     config.yaml:9:16: prober.execWorkers: Invalid value: "4": must be a whole number: write it without quotes
     config.yaml:10:14: prober.execGrace: Invalid value: 5: write a duration such as 250ms, 5s or 1m30s
     config.yaml:11:11: prober.nodeIP: "localhost" is not an IP address
-    config.yaml:12:3: prober.maxPerPod: not supported by this version of criprobe
-    config.yaml:13:1: rules: not supported by this version of criprobe
-    config.yaml:14:15: log.format: "yaml" is not a log format: one of text, json
-    config.yaml:14:28: log.level: "loud" is not a log level: one of error, warn, info, debug, trace
+    config.yaml:12:14: prober.maxPerPod: must be at least 1, not 0
+    config.yaml:13:3: prober.minPeriod: not supported by this version of criprobe
+    config.yaml:14:1: rules: not supported by this version of criprobe
+    config.yaml:15:15: log.format: "yaml" is not a log format: one of text, json
+    config.yaml:15:28: log.level: "loud" is not a log level: one of error, warn, info, debug, trace
     "#);
 }
 
@@ -147,6 +153,7 @@ fn values_out_of_bounds_are_told_with_the_bound() {
     insta::assert_snapshot!(told("prober: {workers: 1025}"), @"config.yaml:1:19: prober.workers: must be at most 1024, not 1025");
     insta::assert_snapshot!(told("prober: {workers: -1}"), @"config.yaml:1:19: prober.workers: must be at least 1, not -1");
     insta::assert_snapshot!(told("prober: {execWorkers: 65}"), @"config.yaml:1:23: prober.execWorkers: must be at most 64, the number of prober.workers");
+    insta::assert_snapshot!(told("prober: {maxPerNode: 100001}"), @"config.yaml:1:22: prober.maxPerNode: must be at most 100000, not 100001");
     insta::assert_snapshot!(told("prober: {execGrace: 99ms}"), @"config.yaml:1:21: prober.execGrace: must be at least 100ms, not 99ms");
     insta::assert_snapshot!(told("prober: {execGrace: 1h}"), @"config.yaml:1:21: prober.execGrace: must be at most 10m0s, not 1h0m0s");
     insta::assert_snapshot!(told("prober: {execGrace: '5'}"), @r#"config.yaml:1:21: prober.execGrace: "5": the unit is missing: write a duration such as 250ms, 5s or 1m30s"#);

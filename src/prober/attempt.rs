@@ -42,6 +42,8 @@ pub struct Tried {
     pub output: Bytes,
     /// Of the command, where there was one and it ended.
     pub exit_code: Option<i32>,
+    /// Of an error, the state that its event names: `unknown` or `failure`.
+    pub error_state: &'static str,
     /// Whether it ended because the runtime was silent.
     pub is_unanswered: bool,
 }
@@ -62,6 +64,7 @@ impl Handlers {
     /// Makes one attempt.
     pub async fn attempt(&self, spec: &ProbeSpec, view: &ContainerView) -> Tried {
         let mut tries = 1;
+        // Section 5: only an error leads to another try, at once; any result ends it, a failure too.
         loop {
             match self.once(spec, view).await {
                 Err(fault) if fault.is_worth_another_try() && tries < TRIES => tries += 1,
@@ -133,12 +136,14 @@ impl From<Result<Outcome, Fault>> for Tried {
                 result: outcome.judgement.into(),
                 output: outcome.output,
                 exit_code: outcome.exit_code,
+                error_state: "",
                 is_unanswered: false,
             },
             Err(fault) => Self {
                 result: AttemptResult::Error,
                 output: fault.to_string().into(),
                 exit_code: None,
+                error_state: fault.state(),
                 is_unanswered: fault == Fault::Unanswered,
             },
         }

@@ -147,6 +147,8 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::ids::ProbeKind;
 
@@ -220,5 +222,48 @@ mod tests {
         assert!(!pool.is_crowded(Lane::Dial));
         pool.enqueue(key("a", "3"), Lane::Dial);
         assert!(pool.is_crowded(Lane::Dial));
+    }
+
+    proptest! {
+        #[test]
+        fn no_pod_that_waits_sees_another_one_served_twice(
+            steps in prop::collection::vec(prop_oneof![
+                2 => (0u8..4, 0u8..8).prop_map(Some),
+                1 => Just(None),
+            ], 1..300),
+            workers in 1usize..4,
+        ) {
+            let mut pool = Pool::new(workers, workers);
+            let mut in_flight = VecDeque::new();
+            // How often each pod that waits saw each other one served, since it waits or was served itself.
+            let mut seen: HashMap<PodUid, HashMap<PodUid, u32>> = HashMap::new();
+            for step in steps {
+                match step {
+                    Some((pod, container)) => {
+                        let key = key(&pod.to_string(), &container.to_string());
+                        if pool.is_in_flight(&key) {
+                            continue;
+                        }
+                        seen.entry(key.pod.clone()).or_default();
+                        pool.enqueue(key, Lane::Dial);
+                    }
+                    None => in_flight.pop_front().iter().for_each(|key| pool.finish(key)),
+                }
+                while let Some(key) = pool.start() {
+                    prop_assert!(!in_flight.contains(&key), "twice in flight");
+                    for (pod, others) in seen.iter_mut().filter(|(pod, _)| **pod != key.pod) {
+                        let served = others.entry(key.pod.clone()).or_default();
+                        *served += 1;
+                        prop_assert!(*served <= 1, "{} waits while {} is served again", pod, key.pod);
+                    }
+                    match pool.dial.pods.contains_key(&key.pod) {
+                        true => drop(seen.insert(key.pod.clone(), HashMap::new())),
+                        false => drop(seen.remove(&key.pod)),
+                    }
+                    in_flight.push_back(key);
+                }
+                prop_assert!(in_flight.len() <= workers);
+            }
+        }
     }
 }

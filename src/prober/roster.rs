@@ -2,7 +2,7 @@
 //! never reads a clock: `task` is the loop around it.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
     time::{Duration, Instant, SystemTime},
@@ -11,10 +11,14 @@ use std::{
 use super::{
     Input, Moment, ProberSettings,
     attempt::{Job, Tried},
+    command::{Command, Refusal},
     containers::{Containers, Place},
+    pauses::Pauses,
     pool::{Lane, Pool},
+    quota::Quota,
     schedule::Schedule,
-    status::ProbeStatus,
+    standing,
+    status::{self, ProbeStatus},
     worker::{
         Worker,
         event::{Action, Event, Seen},
@@ -24,8 +28,14 @@ use crate::{
     ids::{ProbeKey, ProbeKind},
     inventory::view::ContainerView,
     results::{Verdict, event::ProbeEvent},
-    spec::{Handler, ProbeSpec, plan::Planned},
+    spec::{
+        Handler, ProbeSpec,
+        plan::{Invalid, Planned},
+    },
 };
+
+/// 1 s: a probe that is looked at later than this after it was due tells of a process that stood still.
+const STOOD_STILL: Duration = Duration::from_secs(1);
 
 /// The prober without its loop.
 #[derive(Debug)]
@@ -36,6 +46,10 @@ pub(super) struct Roster {
     entries: HashMap<ProbeKey, Entry>,
     schedule: Schedule,
     pool: Pool,
+    quota: Quota,
+    /// Where probes are that the quota refused.
+    refused: HashSet<Place>,
+    pauses: Pauses,
     /// What is to be started now; taken by `advance`.
     jobs: Vec<Job>,
     /// What is to be told; taken by `take_events`.
@@ -50,8 +64,10 @@ struct Entry {
     view: Arc<ContainerView>,
     /// When it came to be.
     since: SystemTime,
-    /// None if its definition is invalid.
+    /// None if it cannot run: its definition is invalid, or one too many.
     worker: Option<Worker>,
+    /// Why a valid definition is one too many.
+    refusal: Option<Invalid>,
 }
 
 impl Roster {
@@ -64,6 +80,9 @@ impl Roster {
             entries: HashMap::new(),
             schedule: Schedule::default(),
             pool: Pool::new(settings.workers, settings.exec_workers),
+            quota: Quota::new(settings.max_per_pod, settings.max_per_node),
+            refused: HashSet::new(),
+            pauses: Pauses::default(),
             jobs: Vec::new(),
             events: Vec::new(),
         }
@@ -102,7 +121,64 @@ impl Roster {
                 let places = self.containers.note_pod_stop_failed(&sandbox);
                 places.iter().for_each(|place| self.refresh(place, now));
             }
+            Input::Command { key, command, answer } => {
+                // Whoever asked may have left meanwhile.
+                let _ = answer.send(self.command(&key, command, now));
+            }
         }
+        self.admit(now);
+    }
+
+    /// Does what an operator wants of one probe.
+    fn command(&mut self, key: &ProbeKey, command: Command, now: Moment) -> Result<(), Refusal> {
+        match command {
+            Command::Pause => self.pause(key, now),
+            Command::Resume => self.resume(key, now),
+            Command::Trigger => self.trigger(key, now),
+        }
+    }
+
+    /// Makes no more attempts of a probe until it is resumed, also on containers to come. One in flight ends, and
+    /// changes nothing.
+    ///
+    /// # Errors
+    /// There is no such probe, or it cannot run.
+    pub(super) fn pause(&mut self, key: &ProbeKey, now: Moment) -> Result<(), Refusal> {
+        self.able(key)?;
+        self.pauses.insert(key);
+        self.tell(key, Event::Paused(true), now);
+        Ok(())
+    }
+
+    /// Ends a pause; the next attempt is due at once.
+    ///
+    /// # Errors
+    /// There is no such probe, or it cannot run.
+    pub(super) fn resume(&mut self, key: &ProbeKey, now: Moment) -> Result<(), Refusal> {
+        self.able(key)?;
+        self.pauses.remove(key);
+        self.tell(key, Event::Paused(false), now);
+        Ok(())
+    }
+
+    /// Makes the next attempt due now, or as soon as the one in flight ended; the beat counts from it.
+    ///
+    /// # Errors
+    /// There is no such probe, it cannot run, or something stands in the way of an attempt.
+    pub(super) fn trigger(&mut self, key: &ProbeKey, now: Moment) -> Result<(), Refusal> {
+        if let Some(block) = self.able(key)?.block(now.at) {
+            let (_, reason) = status::blocked(block, self.able(key)?);
+            return Err(Refusal::NotNow(reason));
+        }
+        self.tell(key, Event::Triggered, now);
+        Ok(())
+    }
+
+    fn able(&self, key: &ProbeKey) -> Result<&Worker, Refusal> {
+        let entry = self.entries.get(key).ok_or(Refusal::Unknown)?;
+        entry.worker.as_ref().ok_or_else(|| {
+            Refusal::Invalid(entry.invalid().map(|invalid| invalid.reason.clone()).unwrap_or_default())
+        })
     }
 
     /// Takes in the end of an attempt; with nothing to tell if it panicked.
@@ -116,7 +192,7 @@ impl Roster {
         while let Some(key) = self.schedule.take_due(now.at) {
             let worker = self.entries.get(&key).and_then(|entry| entry.worker.as_ref());
             let event = match worker {
-                Some(worker) if worker.may_spread() && self.pool.is_crowded(lane(worker.spec())) => {
+                Some(worker) if self.is_to_be_spread(worker, now) => {
                     Event::Spread(self.offset(&key, worker.spec().period))
                 }
                 Some(_) | None => Event::Due,
@@ -150,7 +226,7 @@ impl Roster {
             .iter()
             .map(|(key, entry)| match &entry.worker {
                 Some(worker) => ProbeStatus::of(key, &entry.view, &entry.planned, worker, now),
-                None => ProbeStatus::invalid(key, &entry.view, &entry.planned, entry.since),
+                None => ProbeStatus::invalid(key, &entry.view, &entry.planned, entry.invalid(), entry.since),
             })
             .collect();
         statuses.sort_by(|a, b| {
@@ -182,7 +258,12 @@ impl Roster {
                 self.tell(&key, Event::Started(is_started), now);
             }
             let view = &known.view;
-            let seen = Seen { id: view.id.clone(), state: view.state, started_at: view.started_at };
+            let seen = Seen {
+                id: view.id.clone(),
+                state: view.state,
+                created_at: view.created_at,
+                started_at: view.started_at,
+            };
             self.tell(&key, Event::Seen(seen), now);
             self.tell(&key, Event::Stopping(known.stopping()), now);
         }
@@ -202,19 +283,68 @@ impl Roster {
                 return;
             }
         }
-        let is_busy = self.pool.is_in_flight(key);
-        let worker = planned.spec.as_ref().ok().map(|spec| {
-            let spec = Arc::new(spec.clone());
-            Worker::new(spec, self.began, is_busy, now)
-        });
-        self.schedule.set(key, None);
-        let entry = Entry { planned: planned.clone(), view: view.clone(), since: now.wall, worker };
+        self.take_out(key);
+        let (mut worker, mut refusal) = (None, None);
+        if let Ok(spec) = &planned.spec {
+            match self.quota.admit(&key.pod) {
+                Ok(()) => {
+                    let is_busy = self.pool.is_in_flight(key);
+                    worker = Some(Worker::new(Arc::new(spec.clone()), self.began, is_busy, now));
+                }
+                Err(reason) => {
+                    refusal =
+                        Some(Invalid { reason: reason.to_string(), handler: Some(spec.handler.name()) });
+                    self.refused.insert(Place::of(view));
+                }
+            }
+        }
+        let entry = Entry { planned: planned.clone(), view: view.clone(), since: now.wall, worker, refusal };
         self.entries.insert(key.clone(), entry);
+        if self.pauses.enter(key) {
+            self.tell(key, Event::Paused(true), now);
+        }
     }
 
     fn remove(&mut self, key: &ProbeKey) {
-        self.entries.remove(key);
+        self.take_out(key);
+        self.pauses.leave(key);
+    }
+
+    fn take_out(&mut self, key: &ProbeKey) {
+        if self.entries.remove(key).is_some_and(|entry| entry.worker.is_some()) {
+            self.quota.release(&key.pod);
+        }
         self.schedule.set(key, None);
+    }
+
+    /// Lets probes in that the quota refused, if it has room again.
+    fn admit(&mut self, now: Moment) {
+        if !self.quota.take_released() || self.refused.is_empty() {
+            return;
+        }
+        let places: Vec<_> = self.refused.drain().collect();
+        for place in places {
+            for kind in ProbeKind::ALL {
+                let key = place.key(kind);
+                if self.entries.get(&key).is_none_or(|entry| entry.refusal.is_none()) {
+                    continue;
+                }
+                if self.quota.has_room(&key.pod) {
+                    self.take_out(&key);
+                } else {
+                    self.refused.insert(place.clone());
+                }
+            }
+            self.refresh(&place, now);
+        }
+    }
+
+    /// Whether an attempt that is due is put off to some time within its period: one of a container that was there
+    /// before us; and the first of a container, or one that the whole process was late for, if too many come at once.
+    fn is_to_be_spread(&self, worker: &Worker, now: Moment) -> bool {
+        let late = worker.next().map_or(Duration::ZERO, |due| now.at.saturating_duration_since(due));
+        let may_spread = worker.may_spread() || late > STOOD_STILL;
+        worker.wants_jitter(now) || (may_spread && self.pool.is_crowded(lane(worker.spec())))
     }
 
     /// Whether the container of a probe counts as started: its startup probe succeeded, or it has none that runs
@@ -222,7 +352,7 @@ impl Roster {
     fn is_started(&self, key: &ProbeKey) -> bool {
         let startup = ProbeKey { kind: ProbeKind::Startup, ..key.clone() };
         let worker = self.entries.get(&startup).and_then(|entry| entry.worker.as_ref());
-        worker.is_none_or(|worker| worker.results().verdict() == Some(Verdict::Success))
+        standing::allows(worker.map(|worker| worker.results().verdict().unwrap_or(Verdict::Unknown)))
     }
 
     /// Tells a worker, and does what it wants done.
@@ -261,8 +391,15 @@ impl Roster {
     fn offset(&self, key: &ProbeKey, period: Duration) -> Duration {
         let mut hasher = DefaultHasher::new();
         (self.seed, key).hash(&mut hasher);
-        let share = f64::from(u32::try_from(hasher.finish() >> 32).unwrap_or_default()) / f64::from(u32::MAX);
+        let share = f64::from(u32::try_from(hasher.finish() >> 32).unwrap_or_default()) / 2f64.powi(32);
         period.mul_f64(share)
+    }
+}
+
+impl Entry {
+    /// Why it cannot run, if it cannot.
+    fn invalid(&self) -> Option<&Invalid> {
+        self.planned.spec.as_ref().err().or(self.refusal.as_ref())
     }
 }
 

@@ -18,7 +18,10 @@ use crate::{
     ids::{ContainerId, ProbeKey, ProbeKind, SandboxId},
     inventory::view::{ContainerState, ContainerView},
     results::{AttemptRecord, Counts, Run, Verdict},
-    spec::{OnFailure, ProbeSpec, plan::Planned},
+    spec::{
+        OnFailure, ProbeSpec,
+        plan::{Invalid, Planned},
+    },
 };
 
 /// One probe.
@@ -77,19 +80,22 @@ pub enum Phase {
     Probing,
     /// A verdict fell; waits for a new container.
     Held,
-    /// The definition cannot run.
+    /// An operator wants no attempts for now.
+    Paused,
+    /// The definition cannot run, or is one too many.
     Invalid,
     /// The container is being stopped.
     Stopped,
 }
 
 impl Phase {
-    /// `waiting`, `probing`, `held`, `invalid`, `stopped`.
+    /// `waiting`, `probing`, `held`, `paused`, `invalid`, `stopped`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
             Self::Probing => "probing",
             Self::Held => "held",
+            Self::Paused => "paused",
             Self::Invalid => "invalid",
             Self::Stopped => "stopped",
         }
@@ -123,18 +129,18 @@ impl ProbeStatus {
             counts: results.counts(),
             last: results.last().cloned(),
             on_failure: spec.on_failure,
-            ..Self::invalid(key, view, planned, now.wall)
+            ..Self::invalid(key, view, planned, None, now.wall)
         }
     }
 
-    /// Of a probe whose definition cannot run, since it came to be.
+    /// Of a probe that cannot run, since it came to be, and why.
     pub(super) fn invalid(
         key: &ProbeKey,
         view: &ContainerView,
         planned: &Planned,
+        invalid: Option<&Invalid>,
         since: SystemTime,
     ) -> Self {
-        let invalid = planned.spec.as_ref().err();
         Self {
             key: key.clone(),
             namespace: view.pod.namespace.clone(),
@@ -169,10 +175,12 @@ fn probing(worker: &Worker) -> String {
     error.to_owned()
 }
 
-fn blocked(block: Block, worker: &Worker) -> (Phase, String) {
+/// The phase of a probe that something stands in the way of, and what.
+pub(super) fn blocked(block: Block, worker: &Worker) -> (Phase, String) {
     let spec = worker.spec();
     let (phase, reason) = match block {
         Block::NoContainer => (Phase::Waiting, "there is no container".to_owned()),
+        Block::Paused => (Phase::Paused, "paused by an operator".to_owned()),
         Block::Stopping(Stopping::Container) => (Phase::Stopped, "the container is being stopped".to_owned()),
         Block::Stopping(Stopping::Pod) => (Phase::Stopped, "the pod is being stopped".to_owned()),
         Block::Held => (Phase::Held, held(worker)),

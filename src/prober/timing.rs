@@ -16,8 +16,8 @@ pub(super) fn probe_from(delay: Duration, started_at: Option<SystemTime>, now: M
     // Cut towards zero, a start less than a second ahead is none seconds ahead.
     let tolerance = if delay.is_zero() { Duration::from_secs(1) } else { Duration::ZERO };
     match (start + delay).duration_since(now.wall) {
-        Ok(ahead) if ahead >= tolerance && !ahead.is_zero() => now.at + ahead,
-        Ok(_) | Err(_) => now.at,
+        Ok(ahead) => now.at + ahead.saturating_sub(tolerance),
+        Err(_) => now.at,
     }
 }
 
@@ -30,29 +30,35 @@ pub(super) fn tick_after(due: Instant, period: Duration, now: Instant) -> Instan
 
 #[cfg(test)]
 mod tests {
+    use serde::Deserialize;
+
     use super::*;
     use crate::clock;
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    /// One row of `tests/data/prober/delay.json`: milliseconds past a whole second.
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields, rename_all = "camelCase")]
+    struct Row {
+        id: String,
+        rule: String,
+        delay_ms: u64,
+        started_ms: u64,
+        now_ms: u64,
+        wait_ms: u64,
+    }
+
     #[test]
     fn the_start_delay_is_counted_as_the_kubelet_counts() {
-        // The start of the container, the delay, now (milliseconds past a whole second): when it is probed.
-        let rows = [
-            ("M14: exactly at the delay", 10_000, 0, 10_000, 0),
-            ("X12: a start is cut to whole seconds", 10_000, 900, 10_000, 0),
-            ("X12: so the delay may be short by almost a second", 10_000, 900, 9_999, 1),
-            ("a delay that is not whole is exact", 1_500, 900, 2_000, 400),
-            ("no delay", 0, 0, 0, 0),
-            ("a start less than a second ahead does not wait", 0, 900, 0, 0),
-            ("M10: long ago", 10_000, 0, 100_000, 0),
-        ];
-        for (name, delay, start, now, wait) in rows {
+        let rows: Vec<Row> =
+            serde_json::from_str(include_str!("../../tests/data/prober/delay.json")).unwrap();
+        for Row { id, rule, delay_ms, started_ms, now_ms, wait_ms } in rows {
             let whole = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-            let at = Moment { at: clock::now(), wall: whole + Duration::from_millis(now) };
-            let delay = Duration::from_millis(delay);
-            let from = probe_from(delay, Some(whole + Duration::from_millis(start)), at);
-            assert_eq!(from - at.at, Duration::from_millis(wait), "{name}");
+            let past = |ms| whole + Duration::from_millis(ms);
+            let at = Moment { at: clock::now(), wall: past(now_ms) };
+            let from = probe_from(Duration::from_millis(delay_ms), Some(past(started_ms)), at);
+            assert_eq!(from - at.at, Duration::from_millis(wait_ms), "{id}: {rule}");
         }
         let at = Moment::now();
         let ahead = probe_from(Duration::ZERO, Some(at.wall + 100 * SECOND), at);

@@ -12,6 +12,7 @@
 //!
 //! any --a client began to stop it--> Stopped --it does not run any more, or another container--> Waiting
 //!                                       +-----that failed--> where it was
+//! any --an operator's pause--> Paused --resume--> as if it had never been
 //! ```
 
 pub mod event;
@@ -50,11 +51,15 @@ pub struct Worker {
     target: Option<Target>,
     stopping: Option<Stopping>,
     is_held: bool,
+    /// Whether an operator wants no attempts.
+    is_paused: bool,
     is_started: bool,
     /// When the next attempt is due; none while a check stands in the way.
     next: Option<Instant>,
     /// Whether that is the first attempt of a container that was there with many others.
     may_spread: bool,
+    /// Whether an operator wants another attempt as soon as the one in flight ended.
+    is_triggered: bool,
     is_queued: bool,
     flight: Option<Flight>,
     /// Why the last attempt was an error, if it was.
@@ -67,6 +72,8 @@ pub struct Worker {
 struct Target {
     seen: Seen,
     has_run: bool,
+    /// When it began to run, as far as it can be told.
+    runs_since: Option<SystemTime>,
     /// The end of the start delay, as far as it can be told.
     probe_from: Instant,
 }
@@ -91,9 +98,11 @@ impl Worker {
             target: None,
             stopping: None,
             is_held: false,
+            is_paused: false,
             is_started,
             next: None,
             may_spread: false,
+            is_triggered: false,
             is_queued: false,
             flight: is_busy.then_some(Flight::Foreign),
             error: None,
@@ -115,6 +124,11 @@ impl Worker {
             // (prober.md 2, StopLivenessAndStartup).
             Event::Stopping(_) if self.spec.kind == ProbeKind::Readiness => {}
             Event::Stopping(stopping) => self.stopping = stopping,
+            Event::Paused(is_paused) => {
+                self.is_paused = is_paused;
+                self.is_triggered &= !is_paused;
+            }
+            Event::Triggered => self.trigger(now),
             Event::Due => self.enqueue(now, &mut actions),
             Event::Spread(by) => {
                 self.may_spread = false;
@@ -135,6 +149,20 @@ impl Worker {
     /// Whether its next attempt may be spread with [`Event::Spread`]: the first one of a container, once.
     pub fn may_spread(&self) -> bool {
         self.may_spread
+    }
+
+    /// Whether its next attempt is to be spread, however few are due: the kubelet's jitter for workers that begin
+    /// within their first period after it did (prober.md 3.1), here only for containers that ran before we did.
+    pub fn wants_jitter(&self, now: Moment) -> bool {
+        let age = now.wall.duration_since(self.began).unwrap_or_default();
+        let ran_before =
+            self.target.as_ref().and_then(|target| target.runs_since).is_some_and(|at| at < self.began);
+        self.may_spread && ran_before && self.spec.period > age
+    }
+
+    /// Whether an operator paused it.
+    pub fn is_paused(&self) -> bool {
+        self.is_paused
     }
 
     /// Its definition.
@@ -170,6 +198,10 @@ impl Worker {
     pub fn block(&self, now: Instant) -> Option<Block> {
         // Step 3: a container is known, and step 4, another one, was taken when it was seen.
         let Some(target) = &self.target else { return Some(Block::NoContainer) };
+        // Ours: an operator's pause. What is known of the container goes on, attempts do not.
+        if self.is_paused {
+            return Some(Block::Paused);
+        }
         // StopLivenessAndStartup: when its pod ends, the kubelet's worker exits, and with it every further step. A stop
         // of the container alone may be the beginning of that, and stands in the way for as long as there is something
         // to stop.
@@ -209,20 +241,26 @@ impl Worker {
             self.is_held = false;
             self.stopping = None;
             self.next = None;
-            self.target = Some(Target { seen: seen.clone(), has_run: false, probe_from: now.at });
+            // A container that ran already when we met it was started soon after it was made; its start is told later.
+            let runs_since = seen.created_at.filter(|_| seen.state == ContainerState::Running);
+            self.target = Some(Target { seen: seen.clone(), has_run: false, runs_since, probe_from: now.at });
         }
         let Some(target) = &mut self.target else { return };
         let is_running = seen.state == ContainerState::Running;
         let is_first_run = is_running && !target.has_run;
         let is_better_known = is_running && target.seen.started_at.is_none() && seen.started_at.is_some();
         let is_fresh = is_first_run || (is_better_known && self.results.counts().total() == 0);
+        let was_delayed = now.at < target.probe_from;
         target.has_run |= is_running;
+        target.runs_since = seen.started_at.or(target.runs_since);
         if is_fresh || is_better_known {
+            // Step 8: the delay counts from the start of the container, not from the success of startup.
             target.probe_from = probe_from(self.spec.initial_delay, seen.started_at, now);
         }
         target.seen = seen;
         if is_fresh {
-            if !self.is_queued && self.flight.is_none() {
+            // A start that is told late may end the delay, but does not bring a spread attempt forward.
+            if (is_first_run || was_delayed) && !self.is_queued && self.flight.is_none() {
                 self.next = None;
             }
             self.may_spread |= is_first_run;
@@ -236,9 +274,9 @@ impl Worker {
     /// before we began. Done when it is first seen running, not when it is first seen, as the kubelet's workers
     /// practically never meet one that is only created.
     fn seed(&mut self, now: Moment) {
-        let started_at = self.target.as_ref().and_then(|target| target.seen.started_at);
+        let runs_since = self.target.as_ref().and_then(|target| target.runs_since);
         let is_adopted =
-            started_at.is_some_and(|at| self.began.duration_since(at).is_ok_and(|age| age > ADOPTED_BEFORE));
+            runs_since.is_some_and(|at| self.began.duration_since(at).is_ok_and(|age| age > ADOPTED_BEFORE));
         if is_adopted {
             self.results.remove(now.wall);
         } else {
@@ -265,6 +303,19 @@ impl Worker {
         };
     }
 
+    /// The kubelet's manual trigger (prober.md 3.3): one more attempt now, and the beat counts from it. One that is in
+    /// flight is not disturbed, one that waits for its place is that attempt, and nothing is triggered past a check.
+    fn trigger(&mut self, now: Moment) {
+        if self.is_queued || self.block(now.at).is_some() {
+            return;
+        }
+        self.may_spread = false;
+        self.is_triggered = self.flight.is_some();
+        if !self.is_triggered {
+            self.next = Some(now.at);
+        }
+    }
+
     fn enqueue(&mut self, now: Moment, actions: &mut Vec<Action>) {
         let is_due = self.deadline().is_some_and(|deadline| deadline <= now.at);
         if is_due && self.block(now.at).is_none() {
@@ -288,6 +339,7 @@ impl Worker {
     }
 
     fn finish(&mut self, tried: Option<Tried>, now: Moment, actions: &mut Vec<Action>) {
+        let is_triggered = std::mem::take(&mut self.is_triggered);
         let Some(Flight::Own { container, began, lag }) = self.flight.take() else { return };
         let is_current = self.target.as_ref().is_some_and(|target| target.seen.id == container);
         // An attempt that panicked changes nothing (prober.md 3.6).
@@ -299,7 +351,8 @@ impl Worker {
         // those that passed meanwhile are dropped, not caught up.
         if let Some(next) = self.next.filter(|_| is_current) {
             let due = next.checked_sub(self.spec.period).unwrap_or(next);
-            self.next = Some(tick_after(due, self.spacing(), now.at));
+            let tick = tick_after(due, self.spacing(), now.at);
+            self.next = Some(if is_triggered { now.at } else { tick });
         }
     }
 
@@ -313,11 +366,14 @@ impl Worker {
         actions: &mut Vec<Action>,
     ) {
         let output = String::from_utf8_lossy(&tried.output);
+        // Section 5: what each result tells; every failing attempt does, also below its threshold.
         let notice = match tried.result {
             AttemptResult::Success => None,
             AttemptResult::Warning => Some(Notice::Warned { output: output.clone().into_owned() }),
             AttemptResult::Failure => Some(Notice::Failed { output: output.clone().into_owned() }),
-            AttemptResult::Error => Some(Notice::Errored { error: output.clone().into_owned() }),
+            AttemptResult::Error => {
+                Some(Notice::Errored { state: tried.error_state, error: output.clone().into_owned() })
+            }
         };
         self.error = (tried.result == AttemptResult::Error).then(|| excerpt(&tried.output));
         let record = AttemptRecord {
@@ -331,11 +387,11 @@ impl Worker {
         self.results.record(record, is_current);
         actions.extend(notice.map(|notice| Action::Tell(container.clone(), notice)));
 
-        // Step 11: an error is thrown away; it does not even break a run.
-        let Some(verdict) = tried.result.verdict() else { return };
-        // Step 13.
+        // Step 11: an error is thrown away; it does not even break a run. Neither does what a pause overtook.
+        let Some(verdict) = tried.result.verdict().filter(|_| !self.is_paused) else { return };
+        // Step 12, metrics, is the results' part. Step 13: equal results prolong the run, others begin one.
         let run = self.results.prolong_run(verdict);
-        // Step 14.
+        // Step 14: below its threshold a run changes nothing.
         let threshold = match verdict {
             Verdict::Success => self.spec.success_threshold,
             Verdict::Failure | Verdict::Unknown => self.spec.failure_threshold,

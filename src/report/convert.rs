@@ -188,6 +188,7 @@ impl From<status::Phase> for Phase {
             status::Phase::Waiting => Self::Waiting,
             status::Phase::Probing => Self::Probing,
             status::Phase::Held => Self::Held,
+            status::Phase::Paused => Self::Paused,
             status::Phase::Invalid => Self::Invalid,
             status::Phase::Stopped => Self::Stopped,
         }

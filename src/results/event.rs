@@ -88,6 +88,8 @@ pub enum Notice {
     },
     /// An attempt could not be made.
     Errored {
+        /// `unknown`, or `failure` where it was the container that made it impossible.
+        state: &'static str,
         /// Why.
         error: String,
     },
@@ -130,8 +132,8 @@ impl Notice {
         let title = kind.title();
         match self {
             Self::Failed { output } => format!("{title} probe failed: {output}"),
-            Self::Errored { error } => {
-                format!("{title} probe errored and resulted in unknown state: {error}")
+            Self::Errored { state, error } => {
+                format!("{title} probe errored and resulted in {state} state: {error}")
             }
             Self::Warned { output } => format!("{title} probe warning: {output}"),
             Self::VerdictChanged { to, after } => {
@@ -150,52 +152,47 @@ impl Notice {
 
 #[cfg(test)]
 mod tests {
+    use serde::Deserialize;
+
     use super::*;
+
+    /// One row of `tests/data/prober/events.json`.
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Row {
+        id: String,
+        rule: String,
+        kind: ProbeKind,
+        notice: String,
+        #[serde(default)]
+        text: String,
+        reason: String,
+        severity: String,
+        message: String,
+    }
 
     #[test]
     fn messages_are_the_kubelets_where_it_has_one() {
-        let text = |text: &str| text.to_owned();
-        let rows = [
-            (
-                Notice::Failed { output: text("cat: no such file") },
-                ("Unhealthy", Severity::Warning, "Liveness probe failed: cat: no such file"),
-            ),
-            (
-                Notice::Errored { error: text("boom") },
-                (
-                    "Unhealthy",
-                    Severity::Warning,
-                    "Liveness probe errored and resulted in unknown state: boom",
-                ),
-            ),
-            (
-                Notice::Warned { output: text("moved") },
-                ("ProbeWarning", Severity::Warning, "Liveness probe warning: moved"),
-            ),
-            (
-                Notice::VerdictChanged { to: Verdict::Failure, after: 3 },
-                (
-                    "VerdictChanged",
-                    Severity::Warning,
-                    "liveness of app is now failure after 3 failures in a row",
-                ),
-            ),
-            (
-                Notice::VerdictChanged { to: Verdict::Success, after: 1 },
-                ("VerdictChanged", Severity::Normal, "liveness of app is now success after 1 success"),
-            ),
-            (
-                Notice::NotRunning,
-                (
-                    "VerdictChanged",
-                    Severity::Normal,
-                    "liveness of app is now failure: the container is not running",
-                ),
-            ),
-        ];
-        for (notice, expected) in rows {
-            let message = notice.message(ProbeKind::Liveness, "app");
-            assert_eq!((notice.reason(), notice.severity(), message.as_str()), expected);
+        let rows: Vec<Row> =
+            serde_json::from_str(include_str!("../../tests/data/prober/events.json")).unwrap();
+        for row in rows {
+            let text = row.text;
+            let notice = match &row.notice.split(' ').collect::<Vec<_>>()[..] {
+                ["failed"] => Notice::Failed { output: text },
+                ["errored"] => Notice::Errored { state: "unknown", error: text },
+                ["errored", "failure"] => Notice::Errored { state: "failure", error: text },
+                ["warned"] => Notice::Warned { output: text },
+                ["turned", "failure", after] => {
+                    Notice::VerdictChanged { to: Verdict::Failure, after: after.parse().unwrap() }
+                }
+                ["turned", "success", after] => {
+                    Notice::VerdictChanged { to: Verdict::Success, after: after.parse().unwrap() }
+                }
+                ["not", "running"] => Notice::NotRunning,
+                other => panic!("no such notice: {other:?}"),
+            };
+            let told = (notice.reason(), notice.severity().as_str(), notice.message(row.kind, "app"));
+            assert_eq!(told, (&*row.reason, &*row.severity, row.message), "{}: {}", row.id, row.rule);
         }
     }
 }

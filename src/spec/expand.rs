@@ -97,8 +97,9 @@ mod tests {
 
     use super::*;
 
-    /// One line of `tests/data/expand.jsonl`.
+    /// One line of `tests/data/prober/expand.jsonl`.
     #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
     struct Vector {
         id: String,
         command: Vec<String>,
@@ -108,7 +109,7 @@ mod tests {
 
     #[test]
     fn commands_expand_as_the_vectors_say() {
-        for line in include_str!("../../tests/data/expand.jsonl").lines() {
+        for line in include_str!("../../tests/data/prober/expand.jsonl").lines() {
             let vector: Vector = serde_json::from_str(line).unwrap();
             let env: Env = vector.env.into_iter().collect();
             assert_eq!(expand(&vector.command, &env), Ok(vector.argv), "{}", vector.id);

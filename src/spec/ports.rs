@@ -82,39 +82,44 @@ mod tests {
         DeclaredPorts::read(&BTreeMap::from([(PORTS_ANNOTATION.to_owned(), text.to_owned())]))
     }
 
-    #[test]
-    fn a_port_resolves_as_the_vectors_say() {
-        let name = |text: &str| PortRef::Name(text.into());
-        let out = |number| Err(PortError::OutOfRange(number));
-        let none = |text: &str| Err(PortError::Undeclared(text.into()));
-        let found: &[_] = &[("found", 93)];
-        for (id, port, ports, expected) in [
-            ("C04", name("foo"), &[("bar", 9000)][..], none("foo")),
-            ("C06", name("foo"), &[("foo", 8080), ("bar", 9000)], Ok(8080)),
-            ("C10", name("-1"), found, out(-1)),
-            ("C12", name("found"), found, Ok(93)),
-            ("C14", name("118"), found, Ok(118)),
-            ("C16", PortRef::Number(1), &[], Ok(1)),
-            ("C20", name(" 80"), &[], none(" 80")),
-            ("C22", name("080"), &[], Ok(80)),
-            ("C24", name("foo"), &[("foo", 70000)], out(70000)),
-            ("C26", name("Found"), found, none("Found")),
-            ("a name may be declared twice: the first counts", name("a"), &[("a", 1), ("a", 2)], Ok(1)),
-            ("a sign is part of a number", name("+80"), &[], Ok(80)),
-            ("an empty name is an unnamed port's", name(""), &[("x", 1), ("", 2)], Ok(2)),
-            ("a name of digits is a name first", name("80"), &[("80", 81)], Ok(81)),
-            ("66666 as text", name("66666"), &[], out(66666)),
-            ("zero", PortRef::Number(0), &[], out(0)),
-        ] {
-            assert_eq!(declared(ports).resolve(&port), expected, "{id}");
-        }
-        assert_eq!(PortError::OutOfRange(66666).to_string(), "invalid port number: 66666");
+    /// One row of `tests/data/prober/ports.json`: the declared ports by name, or as the kubelet writes them.
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Row {
+        id: String,
+        rule: String,
+        port: serde_json::Value,
+        #[serde(default)]
+        ports: BTreeMap<String, i64>,
+        annotation: Option<String>,
+        resolved: Option<u16>,
+        error: Option<String>,
     }
 
     #[test]
-    fn the_kubelets_annotation_is_read() {
-        let x06 = r#"[{"name":"http","hostPort":80,"containerPort":8080,"protocol":"TCP"},{"name":"https","hostPort":443,"containerPort":6443,"protocol":"TCP"}]"#;
-        assert_eq!(annotated(x06), declared(&[("http", 8080), ("https", 6443)]));
+    fn a_port_resolves_as_the_vectors_say() {
+        let rows: Vec<Row> =
+            serde_json::from_str(include_str!("../../tests/data/prober/ports.json")).unwrap();
+        for Row { id, rule, port, ports, annotation, resolved, error } in rows {
+            let port = match port {
+                serde_json::Value::String(name) => PortRef::Name(name),
+                number => PortRef::Number(serde_json::from_value(number).unwrap()),
+            };
+            let pairs: Vec<_> = ports.iter().map(|(name, port)| (name.as_str(), *port)).collect();
+            let declared = annotation.map_or_else(|| declared(&pairs), |text| annotated(&text));
+            let found = declared.resolve(&port).map_err(|error| error.to_string());
+            assert_eq!(found, resolved.ok_or(error.unwrap_or_default()), "{id}: {rule}");
+        }
+        assert_eq!(
+            declared(&[("a", 1), ("a", 2)]).resolve(&PortRef::Name("a".into())),
+            Ok(1),
+            "a name may be declared twice: the first counts"
+        );
+        assert_eq!(declared(&[]).resolve(&PortRef::Number(0)), Err(PortError::OutOfRange(0)));
+    }
+
+    #[test]
+    fn an_unnamed_port_is_read() {
         assert_eq!(annotated(r#"[{"containerPort":1}]"#), declared(&[("", 1)]));
     }
 

@@ -20,6 +20,9 @@ const LIVENESS: &str = "liveness.criprobe.dev/app";
 /// A probe that passes at once and then rests for longer than any test: what it shows later, it was told.
 const LAZY: &str = r#"{"exec": {"command": ["true"]}, "periodSeconds": 300}"#;
 
+/// One that is tried soon also where it is adopted: an adopted probe begins at some time within its first period.
+const EAGER: &str = r#"{"exec": {"command": ["true"]}, "periodSeconds": 1}"#;
+
 /// How soon what happens past the relay has to show, where the runtime has events.
 const SOON: Duration = Duration::from_secs(1);
 
@@ -27,7 +30,7 @@ const SOON: Duration = Duration::from_secs(1);
 async fn a_container_made_before_criprobe_started_is_adopted() -> Result<()> {
     let Some(lab) = Lab::shared()? else { return Ok(()) };
     let mut runtime = lab.client().await?;
-    let pod = cri::run_pod(&mut runtime, "adopted", &[(LIVENESS, LAZY)]).await?;
+    let pod = cri::run_pod(&mut runtime, "adopted", &[(LIVENESS, EAGER)]).await?;
     let id = cri::run_container(&mut runtime, &pod, &Container::IDLE).await?;
 
     let daemon = Daemon::start(&lab.socket()).await?;

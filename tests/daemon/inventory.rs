@@ -12,7 +12,7 @@ use criprobe::{
 use tonic::Code;
 
 use crate::{
-    rig::{LAZY, LIVENESS, Rig, SOON, UNTIL_GO, give_up, run, runtime},
+    rig::{EAGER, LAZY, LIVENESS, Rig, SOON, UNTIL_GO, give_up, run, runtime},
     support::{
         PATIENCE,
         cri::{self, Container},
@@ -25,7 +25,7 @@ use crate::{
 async fn a_container_made_before_criprobe_started_is_adopted() -> Result<()> {
     let (runtime, dir) = runtime(EnvValues::default())?;
     let mut past = cri::connect(runtime.socket()).await?;
-    let (pod, id) = run(&mut past, "adopted", &[(LIVENESS, LAZY)], &["sleep", "100000"]).await?;
+    let (pod, id) = run(&mut past, "adopted", &[(LIVENESS, EAGER)], &["sleep", "100000"]).await?;
     let rig = Rig::before(runtime, dir, &[]).await?;
     let probe = rig.last(&pod, "liveness", "success").await?;
     assert_eq!(probe["containerId"], id.as_str());
@@ -182,7 +182,7 @@ async fn a_client_may_name_a_container_by_the_beginning_of_its_id() -> Result<()
 async fn a_status_that_could_not_be_had_is_asked_for_again() -> Result<()> {
     let (runtime, dir) = runtime(EnvValues::default())?;
     let mut past = cri::connect(runtime.socket()).await?;
-    let (pod, _) = run(&mut past, "refused", &[(LIVENESS, LAZY)], &["sleep", "100000"]).await?;
+    let (pod, _) = run(&mut past, "refused", &[(LIVENESS, EAGER)], &["sleep", "100000"]).await?;
     let refuse = FaultKind::Code(Code::Internal, "not now".into());
     runtime.faults().add(criprobe::demo::Fault::always("ContainerStatus", refuse));
     let rig = Rig::before(runtime, dir, &[]).await?;

@@ -140,7 +140,7 @@ async fn a_pod_may_turn_its_probes_off() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_environment_of_an_adopted_container_is_expanded_however_the_runtime_shows_it() -> Result<()> {
-    let probe = r#"{"exec": {"command": ["test", "$(FIRST)-$(SECOND)-$(NONE)", "=", "deep-two-$(NONE)"]}}"#;
+    let probe = r#"{"exec": {"command": ["test", "$(FIRST)-$(SECOND)-$(NONE)", "=", "deep-two-$(NONE)"]}, "period": "200ms"}"#;
     for env_values in [EnvValues::Plain, EnvValues::Base64] {
         let (runtime, dir) = runtime(env_values)?;
         let mut past = cri::connect(runtime.socket()).await?;

@@ -21,11 +21,25 @@ use crate::{clock, proto::cri::ExecSyncResponse};
 /// What the server does with the request that it is given.
 #[derive(Clone)]
 pub(crate) enum Runtime {
-    Answers { exit_code: i32, stdout: &'static str, stderr: String },
+    Answers {
+        exit_code: i32,
+        stdout: &'static str,
+        stderr: String,
+    },
     Refuses(Code),
-    RefusesOnceThenFails,
     Hangs,
+    /// Counts those that were cancelled.
+    HangsUntilCancelled(Arc<AtomicU32>),
     ExitsWithTheTimeout,
+    /// The nth call gets the nth reply, or the last.
+    Follows(Arc<[Reply]>),
+}
+
+/// One reply; `$timeout` in it becomes the timeout that was asked for.
+#[derive(Clone)]
+pub(crate) enum Reply {
+    Answer { exit_code: i32, stdout: String, stderr: String },
+    Refusal(Code),
 }
 
 async fn answer(
@@ -41,10 +55,31 @@ async fn answer(
     match runtime {
         Runtime::Answers { exit_code, stdout, stderr } => response(exit_code, stdout, &stderr),
         Runtime::Refuses(code) => Err(Status::new(code, "in its own words")),
-        Runtime::RefusesOnceThenFails if asked == 1 => Err(Status::unavailable("not now")),
-        Runtime::RefusesOnceThenFails => response(1, "", ""),
         Runtime::Hangs => std::future::pending().await,
+        Runtime::HangsUntilCancelled(counter) => {
+            let _guard = Cancelled(counter);
+            std::future::pending().await
+        }
+        Runtime::Follows(replies) => {
+            let nth = usize::try_from(asked).unwrap().min(replies.len()) - 1;
+            match &replies[nth] {
+                Reply::Answer { exit_code, stdout, stderr } => {
+                    let stdout = stdout.replace("$timeout", &request.timeout.to_string());
+                    response(*exit_code, &stdout, stderr)
+                }
+                Reply::Refusal(code) => Err(Status::new(*code, "in its own words")),
+            }
+        }
         Runtime::ExitsWithTheTimeout => response(i32::try_from(request.timeout).unwrap(), "", ""),
+    }
+}
+
+/// Counts when it is dropped.
+struct Cancelled(Arc<AtomicU32>);
+
+impl Drop for Cancelled {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -167,4 +202,19 @@ async fn one_attempt_asks_once() {
     let outcome = exec.attempt(&ContainerId::from("c1"), &[], vec![], SECOND).await;
     assert!(outcome.is_err());
     assert_eq!(asked.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_given_up_is_cancelled_at_the_runtime() {
+    for (timeout, limit) in [(Duration::from_millis(250), 250), (SECOND, 6000)] {
+        let cancelled = Arc::new(AtomicU32::new(0));
+        let (exec, _) = exec(Runtime::HangsUntilCancelled(cancelled.clone()));
+        let began = clock::now();
+        let _ = exec.attempt(&ContainerId::from("c1"), &[], vec![], timeout).await;
+        let deadline = began + Duration::from_millis(limit) + SECOND;
+        while cancelled.load(Ordering::Relaxed) == 0 {
+            assert!(clock::now() < deadline, "the runtime still runs it");
+            time::sleep(Duration::from_millis(1)).await;
+        }
+    }
 }

@@ -2,12 +2,19 @@
 
 use std::{net::TcpListener, sync::atomic::Ordering, time::Duration};
 
+use serde::Deserialize;
+
 use super::*;
 use crate::{
     clock,
-    handler::exec::tests::{Runtime, exec},
+    handler::exec::tests::{Reply, Runtime, exec},
     ids::ProbeKind,
-    prober::fixtures::{container, spec},
+    prober::{
+        Input, Moment,
+        fixtures::{container, planned, spec},
+        roster::Roster,
+    },
+    results::Verdict,
 };
 
 const LOCALHOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
@@ -43,30 +50,194 @@ fn text(tried: &Tried) -> &str {
     std::str::from_utf8(&tried.output).unwrap()
 }
 
+/// One row of `tests/data/prober/exec.json` and `retries.json`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct ExecRow {
+    id: String,
+    rule: String,
+    #[serde(default = "all_kinds")]
+    kinds: Vec<ProbeKind>,
+    #[serde(default = "true_command")]
+    command: Vec<String>,
+    #[serde(default = "a_second")]
+    timeout_ms: u64,
+    answers: Vec<ExecAnswer>,
+    result: String,
+    /// How often the runtime was asked.
+    asked: u32,
+    output: Option<String>,
+    output_times: Option<(String, usize)>,
+    /// Everything that is told; `{type}` and `{Type}` stand for the probe's.
+    events: Option<Vec<String>>,
+    /// How much of the output the first event carries.
+    event_output_bytes: Option<usize>,
+    /// `initial`: the verdict is still that of the beginning.
+    state: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", untagged)]
+enum ExecAnswer {
+    #[serde(rename_all = "camelCase")]
+    Answer {
+        exit_code: i32,
+        stdout: String,
+        stderr: String,
+        stdout_times: Option<(String, usize)>,
+    },
+    Refusal {
+        code: String,
+    },
+}
+
+fn all_kinds() -> Vec<ProbeKind> {
+    ProbeKind::ALL.to_vec()
+}
+
+fn true_command() -> Vec<String> {
+    vec!["true".to_owned()]
+}
+
+fn a_second() -> u64 {
+    1000
+}
+
+impl From<ExecAnswer> for Reply {
+    fn from(answer: ExecAnswer) -> Self {
+        match answer {
+            ExecAnswer::Answer { exit_code, stdout, stderr, stdout_times } => {
+                let stdout = stdout_times.map_or(stdout, |(text, times)| text.repeat(times));
+                Self::Answer { exit_code, stdout, stderr }
+            }
+            ExecAnswer::Refusal { code } => {
+                let codes = (0..17).map(tonic::Code::from);
+                Self::Refusal(codes.into_iter().find(|known| format!("{known:?}") == code).expect("a code"))
+            }
+        }
+    }
+}
+
+async fn play(rows: &str) {
+    let rows: Vec<ExecRow> = serde_json::from_str(rows).unwrap();
+    for row in rows {
+        let replies: Arc<[Reply]> = row.answers.into_iter().map(Reply::from).collect();
+        for kind in row.kinds {
+            let told = format!("{} {kind}: {}", row.id, row.rule);
+            let (exec, counter) = exec(Runtime::Follows(replies.clone()));
+            let handlers = Handlers { exec, node_ip: None };
+            let command: Vec<_> = row.command.iter().map(String::as_str).collect();
+            let timeout = Duration::from_millis(row.timeout_ms);
+            let spec = ProbeSpec { kind, timeout, ..exec_spec(&command) };
+
+            let now = Moment::now();
+            let mut roster = Roster::new(&ProberSettings::default(), now);
+            let view = Arc::new(container("web", "c1", 0));
+            roster.accept(Input::Container { view, probes: vec![planned(spec)] }, now);
+            let [job] = &roster.advance(now)[..] else { panic!("{told}: one attempt") };
+            let tried = handlers.attempt(&job.spec, &job.view).await;
+
+            assert_eq!(tried.result.as_str(), row.result, "{told}");
+            assert_eq!(counter.load(Ordering::Relaxed), row.asked, "{told}: how often it was asked");
+            let output = row.output_times.as_ref().map(|(text, times)| text.repeat(*times));
+            if let Some(output) = output.or_else(|| row.output.clone()) {
+                assert_eq!(text(&tried), output, "{told}");
+            }
+            roster.finish(&job.key, Some(tried), now);
+            let events: Vec<_> = roster.take_events().into_iter().map(|event| event.message).collect();
+            if let Some(expected) = &row.events {
+                let filled =
+                    |event: &String| event.replace("{Type}", kind.title()).replace("{type}", kind.as_str());
+                assert_eq!(events, expected.iter().map(filled).collect::<Vec<_>>(), "{told}");
+            }
+            if let Some(bytes) = row.event_output_bytes {
+                assert_eq!(events[0].len(), kind.title().len() + " probe failed: ".len() + bytes, "{told}");
+            }
+            if let Some(state) = &row.state {
+                assert_eq!(state, "initial", "{told}");
+                assert_eq!(roster.statuses(now)[0].state, Verdict::initial(kind), "{told}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_runtime_answers_is_judged_as_the_kubelet_judges() {
+    play(include_str!("../../../tests/data/prober/exec.json")).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn only_an_error_is_tried_again_and_three_times_at_most() {
-    let rows = [
-        (
-            "K04",
-            Runtime::Answers { exit_code: 0, stdout: "", stderr: String::new() },
-            AttemptResult::Success,
-            1,
-        ),
-        (
-            "K06",
-            Runtime::Answers { exit_code: 1, stdout: "", stderr: String::new() },
-            AttemptResult::Failure,
-            1,
-        ),
-        ("J10", Runtime::Refuses(tonic::Code::DeadlineExceeded), AttemptResult::Failure, 1),
-        ("K10", Runtime::RefusesOnceThenFails, AttemptResult::Failure, 2),
-        ("K12", Runtime::Refuses(tonic::Code::NotFound), AttemptResult::Error, 3),
-    ];
-    for (name, runtime, result, asked) in rows {
-        let (exec, counter) = exec(runtime);
-        let handlers = Handlers { exec, node_ip: None };
-        let tried = handlers.attempt(&exec_spec(&["true"]), &container("web", "c1", 0)).await;
-        assert_eq!((tried.result, counter.load(Ordering::Relaxed)), (result, asked), "{name}");
+    play(include_str!("../../../tests/data/prober/retries.json")).await;
+}
+
+/// One row of `tests/data/prober/tcp.json`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct TcpRow {
+    id: String,
+    rule: String,
+    peer: String,
+    timeout_ms: u64,
+    result: String,
+    output: String,
+}
+
+/// A peer that behaves so, for as long as what keeps it is kept.
+async fn peer(name: &str) -> (SocketAddr, Box<dyn std::any::Any>) {
+    let bind = |ip: &str| TcpListener::bind(format!("{ip}:0")).unwrap();
+    match name {
+        "closed" => (bind("127.0.0.1").local_addr().unwrap(), Box::new(())),
+        "closed on ::1" => ("[::1]:1".parse().unwrap(), Box::new(())),
+        // Nobody asks it, so nobody is told.
+        "answers 500" | "named" => {
+            let listener = bind("127.0.0.1");
+            (listener.local_addr().unwrap(), Box::new(listener))
+        }
+        // A listener whose backlog is full drops further SYNs: the kernel's own silent peer.
+        "silent" => {
+            let socket = tokio::net::TcpSocket::new_v4().unwrap();
+            socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+            let listener = socket.listen(1).unwrap();
+            let address = listener.local_addr().unwrap();
+            let mut held = Vec::new();
+            let patience = Duration::from_millis(100);
+            while let Ok(Ok(stream)) =
+                tokio::time::timeout(patience, tokio::net::TcpStream::connect(address)).await
+            {
+                held.push(stream);
+                assert!(held.len() < 16, "the backlog never fills");
+            }
+            (address, Box::new((listener, held)))
+        }
+        other => panic!("no such peer: {other}"),
+    }
+}
+
+#[tokio::test]
+async fn a_connection_is_judged_as_the_kubelet_judges() {
+    let rows: Vec<TcpRow> =
+        serde_json::from_str(include_str!("../../../tests/data/prober/tcp.json")).unwrap();
+    for row in rows {
+        let (address, _kept) = peer(&row.peer).await;
+        let port = match &*row.peer {
+            "named" => PortRef::Name("missing".to_owned()),
+            _ => PortRef::Number(address.port()),
+        };
+        let handlers = Handlers { exec: exec(Runtime::Hangs).0, node_ip: None };
+        let spec = ProbeSpec { timeout: Duration::from_millis(row.timeout_ms), ..tcp_spec(None, port) };
+        let tried = handlers.attempt(&spec, &view(PodNetwork::Pod(vec![address.ip()]))).await;
+        let output = row
+            .output
+            .replace("{address}", &address.to_string())
+            .replace("{port}", &address.port().to_string());
+        assert_eq!(
+            (tried.result.as_str(), text(&tried)),
+            (&*row.result, &*output),
+            "{}: {}",
+            row.id,
+            row.rule
+        );
     }
 }
 

@@ -346,3 +346,288 @@ fn the_fourth_failure_of_three_is_never_attempted() {
         ]
     );
 }
+
+fn key(pod: &str, kind: ProbeKind) -> ProbeKey {
+    ProbeKey { pod: pod.into(), container: "app".into(), kind }
+}
+
+#[test]
+fn a_paused_probe_keeps_its_verdict_makes_no_attempts_and_goes_on_when_it_is_resumed() {
+    let mut rig = Rig::new(8);
+    let liveness = key("web", Liveness);
+    let at_once = ProbeSpec { failure_threshold: 1, ..spec(Liveness) };
+    rig.accept(input(container("web", "c1", 0), std::slice::from_ref(&at_once)));
+    assert_eq!(rig.started().len(), 1);
+    assert_eq!(rig.roster.pause(&liveness, rig.now), Ok(()));
+    rig.finish(Liveness, AttemptResult::Failure);
+    let status = rig.status(Liveness);
+    assert_eq!((status.phase, status.reason.as_str()), (Phase::Paused, "paused by an operator"));
+    assert_eq!(
+        (status.state, status.next_at),
+        (Verdict::Success, None),
+        "what was in flight changes nothing"
+    );
+    assert_eq!(status.counts.failure, 1, "but it is shown");
+    rig.pass(100 * SECOND);
+    assert_eq!(rig.started(), []);
+    assert_eq!(rig.roster.pause(&liveness, rig.now), Ok(()), "twice is once");
+    assert_eq!(
+        rig.roster.trigger(&liveness, rig.now),
+        Err(Refusal::NotNow("paused by an operator".to_owned()))
+    );
+
+    rig.accept(Input::ContainerGone("c1".into()));
+    assert_eq!(rig.roster.resume(&liveness, rig.now), Err(Refusal::Unknown));
+    rig.accept(input(container("web", "c2", 1), std::slice::from_ref(&at_once)));
+    assert_eq!((rig.started(), rig.status(Liveness).phase), (vec![], Phase::Paused), "it binds to the key");
+    rig.accept(input(container("web", "c2", 1), &[ProbeSpec { period: SECOND, ..at_once }]));
+    assert_eq!(rig.status(Liveness).phase, Phase::Paused, "also with another definition");
+    assert_eq!(rig.roster.resume(&liveness, rig.now), Ok(()));
+    assert_eq!(rig.started(), [(Liveness, "c2".to_owned())]);
+    rig.finish(Liveness, AttemptResult::Failure);
+    assert_eq!(rig.status(Liveness).state, Verdict::Failure);
+}
+
+#[test]
+fn a_trigger_makes_an_attempt_due_now_and_the_beat_counts_from_it() {
+    let mut rig = Rig::new(8);
+    let readiness = key("web", Readiness);
+    rig.accept(input(container("web", "c1", 0), &[spec(Readiness)]));
+    assert_eq!(rig.started().len(), 1);
+    rig.finish(Readiness, AttemptResult::Failure);
+    rig.pass(4 * SECOND);
+    assert_eq!(rig.started(), []);
+    assert_eq!(rig.roster.trigger(&readiness, rig.now), Ok(()));
+    assert_eq!(rig.roster.trigger(&readiness, rig.now), Ok(()), "one that waits already is that attempt");
+    assert_eq!(rig.started().len(), 1);
+    rig.finish(Readiness, AttemptResult::Failure);
+    rig.pass(9 * SECOND);
+    assert_eq!(rig.started(), [], "the beat was reset");
+    rig.pass(SECOND);
+    assert_eq!(rig.started().len(), 1);
+    assert_eq!(rig.roster.trigger(&readiness, rig.now), Ok(()));
+    assert_eq!(rig.started(), [], "never two attempts at once");
+    rig.finish(Readiness, AttemptResult::Failure);
+    assert_eq!(rig.started().len(), 1, "at once after the one that was in flight");
+}
+
+#[test]
+fn a_command_that_cannot_be_done_says_why() {
+    let mut rig = Rig::new(8);
+    let invalid = Invalid { reason: "no handler".to_owned(), handler: None };
+    let startup =
+        Planned { kind: Startup, source: Source::PodAnnotation, spec: Err(invalid), shadowed: vec![] };
+    let delayed = ProbeSpec { initial_delay: 5 * SECOND, ..spec(Liveness) };
+    let probes = vec![startup, planned(delayed)];
+    rig.accept(Input::Container { view: Arc::new(container("web", "c1", 0)), probes });
+    let now = rig.now;
+    assert_eq!(rig.roster.pause(&key("web", Startup), now), Err(Refusal::Invalid("no handler".to_owned())));
+    assert_eq!(rig.roster.pause(&key("web", Readiness), now), Err(Refusal::Unknown));
+    let refused = rig.roster.trigger(&key("web", Liveness), now).map_err(|refusal| refusal.to_string());
+    assert_eq!(refused, Err("there is nothing to try now: start delay of 5s".to_owned()));
+}
+
+#[test]
+fn probes_beyond_the_limits_are_invalid_until_there_is_room() {
+    let now = Moment::now();
+    let settings = ProberSettings { max_per_pod: 2, max_per_node: 3, ..ProberSettings::default() };
+    let mut rig = Rig { roster: Roster::new(&settings, now), now };
+    let specs = ProbeKind::ALL.map(spec);
+    rig.accept(input(container("web", "c1", 0), &specs));
+    let status = rig.status(Liveness);
+    assert_eq!((status.phase, status.handler), (Phase::Invalid, Some("tcpSocket")));
+    assert_eq!(status.reason, "the pod has 2 probes already, which is prober.maxPerPod");
+    rig.accept(input(container("b", "b1", 0), &specs));
+    let of_b = |rig: &Rig| -> Vec<_> {
+        let statuses = rig.roster.statuses(rig.now).into_iter().filter(|status| status.pod.as_ref() == "b");
+        statuses.map(|status| (status.key.kind, status.reason)).collect()
+    };
+    let no_room = "the node has 3 probes already, which is prober.maxPerNode";
+    assert_eq!(of_b(&rig)[1..], [Readiness, Liveness].map(|kind| (kind, no_room.to_owned())));
+    rig.accept(input(container("b", "b1", 0), &specs));
+    assert_eq!(of_b(&rig)[2].1, no_room, "told again, it is one too many still");
+
+    rig.accept(Input::ContainerGone("c1".into()));
+    assert_eq!(of_b(&rig)[1].0, Readiness);
+    assert_eq!(of_b(&rig)[1].1, "the startup probe has not succeeded yet", "there is room again");
+    assert_eq!(of_b(&rig)[2].1, "the pod has 2 probes already, which is prober.maxPerPod");
+    rig.accept(input(container("b", "b1", 0), &specs[..2]));
+    rig.accept(input(container("b", "b1", 0), &specs[..1]));
+    rig.accept(input(container("b", "b1", 0), &specs[1..]));
+    assert!(of_b(&rig).iter().all(|(_, reason)| reason.is_empty()), "{:?}", of_b(&rig));
+}
+
+#[test]
+fn containers_that_ran_before_us_are_probed_within_a_period_and_not_all_at_once() {
+    let mut rig = Rig::new(1000);
+    let began = rig.now.wall;
+    let adopted = |pod: usize, started_at| {
+        let view = container(&format!("pod{pod}"), &format!("c{pod}"), 0);
+        let view = ContainerView { created_at: Some(began - 300 * SECOND), started_at, ..view };
+        input(view, &[spec(Liveness)])
+    };
+    for pod in 0..200 {
+        rig.accept(adopted(pod, None));
+    }
+    assert_eq!(rig.started(), [], "also before the start is told");
+    for pod in 0..200 {
+        rig.accept(adopted(pod, Some(began - 299 * SECOND)));
+    }
+    assert_eq!(rig.started(), [], "and telling it brings nothing forward");
+    let statuses = rig.roster.statuses(rig.now);
+    let waits = statuses.iter().map(|status| status.next_at.unwrap().duration_since(began).unwrap());
+    let early = waits.clone().filter(|wait| *wait < 5 * SECOND).count();
+    assert!((70..=130).contains(&early), "{early} of 200 in the first half");
+    assert!(waits.clone().all(|wait| wait < 10 * SECOND));
+    rig.pass(10 * SECOND);
+    assert_eq!(rig.started().len(), 200);
+
+    rig.accept(adopted(900, Some(began - 299 * SECOND)));
+    assert_eq!(
+        rig.started(),
+        [(Liveness, "c900".to_owned())],
+        "no jitter after the first period (prober.md 3.1)"
+    );
+    let mut rig = Rig::new(1000);
+    let view = ContainerView { started_at: Some(rig.now.wall + SECOND), ..container("web", "new", 0) };
+    rig.pass(2 * SECOND);
+    rig.accept(input(view, &[spec(Liveness)]));
+    assert_eq!(rig.started(), [(Liveness, "new".to_owned())], "no jitter for one that began after us");
+}
+
+#[test]
+fn a_process_that_stood_still_makes_no_burst() {
+    let mut rig = Rig::new(8);
+    for pod in 0..400 {
+        rig.accept(input(container(&format!("pod{pod}"), &format!("c{pod}"), 0), &[spec(Liveness)]));
+    }
+    let run = |rig: &mut Rig, seconds: u64| -> Vec<usize> {
+        let each = (0..seconds * 10).map(|_| {
+            let mut made = 0;
+            loop {
+                let jobs = rig.roster.advance(rig.now);
+                made += jobs.len();
+                if jobs.is_empty() {
+                    break;
+                }
+                jobs.iter().for_each(|job| {
+                    rig.roster.finish(&job.key, Some(tried(AttemptResult::Success)), rig.now);
+                });
+            }
+            rig.pass(SECOND / 10);
+            made
+        });
+        each.collect()
+    };
+    run(&mut rig, 20);
+    let before: usize = run(&mut rig, 10).iter().sum();
+    assert_eq!(before, 400);
+    rig.pass(3600 * SECOND);
+    let after = run(&mut rig, 10);
+    assert!(after.iter().sum::<usize>() <= 480, "an hour of ticks is dropped: {after:?}");
+    assert!(after.iter().all(|made| *made <= 40), "and nobody is hit by all at once: {after:?}");
+    let wall_steps = Moment { wall: rig.now.wall + 24 * 3600 * SECOND, ..rig.now };
+    rig.now = wall_steps;
+    assert!(run(&mut rig, 1).iter().sum::<usize>() <= 80, "a step of the wall clock moves nothing");
+    rig.now = Moment { wall: rig.now.wall - 48 * 3600 * SECOND, ..rig.now };
+    assert!(run(&mut rig, 1).iter().sum::<usize>() >= 10, "in neither direction");
+}
+
+#[test]
+fn an_exec_that_the_runtime_does_not_answer_frees_its_place_is_spaced_out_and_says_so() {
+    let now = Moment::now();
+    let settings = ProberSettings { exec_workers: 1, ..ProberSettings::default() };
+    let mut rig = Rig { roster: Roster::new(&settings, now), now };
+    let exec = ProbeSpec { handler: Handler::Exec { command: vec!["true".into()] }, ..spec(Liveness) };
+    for pod in ["web", "other"] {
+        rig.accept(input(container(pod, pod, 0), std::slice::from_ref(&exec)));
+    }
+    assert_eq!(rig.started(), [(Liveness, "web".to_owned())]);
+    rig.pass(6 * SECOND);
+    let silence =
+        Tried { is_unanswered: true, output: "runtime did not answer".into(), ..tried(AttemptResult::Error) };
+    rig.roster.finish(&key("web", Liveness), Some(silence), rig.now);
+    assert_eq!(rig.started(), [(Liveness, "other".to_owned())], "its place is free at once");
+    let of_web = |rig: &Rig| {
+        rig.roster.statuses(rig.now).into_iter().find(|status| status.pod.as_ref() == "web").unwrap()
+    };
+    let status = of_web(&rig);
+    assert_eq!(status.reason, "runtime did not answer: spaced out to every 20s");
+    assert_eq!(
+        (status.state, status.phase, status.period),
+        (Verdict::Success, Phase::Probing, Some(20 * SECOND))
+    );
+    assert_eq!(status.next_at, Some(rig.now.wall + 14 * SECOND), "20 s after it began");
+    rig.accept(Input::ContainerGone("other".into()));
+    rig.roster.finish(&key("other", Liveness), None, rig.now);
+    rig.pass(14 * SECOND);
+    assert_eq!(rig.started(), [(Liveness, "web".to_owned())]);
+    rig.finish(Liveness, AttemptResult::Failure);
+    let status = of_web(&rig);
+    assert_eq!((status.reason.as_str(), status.period), ("", Some(10 * SECOND)), "until one returns");
+}
+
+/// One row of `tests/data/prober/membership.json`.
+///
+/// Steps: `see NAME: TYPES` a running container of pod web with these probes, invalid ones with a `!`;
+/// `see NAME again: TYPES` another one that replaces it; `gone NAME`, `stop pod`; `start` what is due;
+/// `TYPE succeeds` an attempt in flight. Then these probes are there, as `NAME/TYPE PHASE [VERDICT]`, and no others.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    id: String,
+    rule: String,
+    r#do: Vec<String>,
+    probes: Vec<String>,
+}
+
+fn see(rig: &mut Rig, name: &str, attempt: u32, kinds: &str) {
+    let view = ContainerView { name: name.into(), ..container("web", &format!("{name}-{attempt}"), attempt) };
+    let plan = |kind: &str| {
+        let valid = planned(spec(kind.trim_end_matches('!').parse().unwrap()));
+        let invalid = Invalid { reason: "bad".to_owned(), handler: None };
+        let is_valid = !kind.ends_with('!');
+        Planned {
+            spec: valid.spec.clone().and_then(|spec| if is_valid { Ok(spec) } else { Err(invalid) }),
+            ..valid
+        }
+    };
+    let probes = kinds.split(' ').filter(|kind| !kind.is_empty()).map(plan).collect();
+    rig.accept(Input::Container { view: Arc::new(view), probes });
+}
+
+#[test]
+fn probes_come_and_go_with_their_containers() {
+    let rows: Vec<Row> =
+        serde_json::from_str(include_str!("../../../tests/data/prober/membership.json")).unwrap();
+    for row in rows {
+        let mut rig = Rig::new(8);
+        let mut in_flight = Vec::new();
+        for step in &row.r#do {
+            match step.split_once(':').map_or((&**step, ""), |(what, kinds)| (what, kinds.trim())) {
+                (what, kinds) if what.starts_with("see ") => match what[4..].strip_suffix(" again") {
+                    Some(name) => see(&mut rig, name, 1, kinds),
+                    None => see(&mut rig, &what[4..], 0, kinds),
+                },
+                ("stop pod", "") => rig.accept(Input::PodStopping("web-sandbox".into())),
+                ("start", "") => in_flight.extend(rig.roster.advance(rig.now)),
+                (what, "") => match (what.strip_prefix("gone "), what.strip_suffix(" succeeds")) {
+                    (Some(name), _) => rig.accept(Input::ContainerGone(format!("{name}-0").into())),
+                    (None, Some(kind)) => {
+                        let at = in_flight.iter().position(|job| job.key.kind.as_str() == kind);
+                        let key = in_flight.remove(at.expect("in flight")).key;
+                        rig.roster.finish(&key, Some(tried(AttemptResult::Success)), rig.now);
+                    }
+                    (None, None) => panic!("no such step: {what}"),
+                },
+                (what, _) => panic!("no such step: {what}"),
+            }
+        }
+        let told = rig.roster.statuses(rig.now).into_iter().zip(&row.probes).map(|(status, expected)| {
+            let probe = format!("{}/{} {}", status.key.container, status.key.kind, status.phase.as_str());
+            if expected.split(' ').count() > 2 { format!("{probe} {}", status.state) } else { probe }
+        });
+        assert_eq!(told.collect::<Vec<_>>(), row.probes, "{}: {}", row.id, row.rule);
+        assert_eq!(rig.roster.statuses(rig.now).len(), row.probes.len(), "{}: {}", row.id, row.rule);
+    }
+}

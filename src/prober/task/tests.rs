@@ -8,7 +8,9 @@ use std::{
 
 use super::*;
 use crate::{
+    clock,
     ids::ProbeKind,
+    inventory::view::{ContainerView, PodNetwork, PodView},
     prober::fixtures::{container, planned, spec, tried},
     results::{AttemptResult, Verdict},
     spec::{Handler, PortRef, ProbeSpec},
@@ -114,6 +116,36 @@ async fn attempts_keep_the_beat_of_the_period() {
     let statuses = rig.statuses().await;
     assert_eq!((statuses[0].state, statuses[0].counts.success), (Verdict::Success, 7));
     assert!(statuses[0].next_at.is_some());
+}
+
+/// With time as it is, and connections that are real.
+#[tokio::test]
+async fn a_period_below_a_second_is_kept_within_a_tenth() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (inputs, input_end) = mpsc::channel(1);
+    let (_queries, queries) = mpsc::channel(1);
+    let channels = Channels { inputs: input_end, queries, stop: CancellationToken::new() };
+    let nowhere = tonic::transport::Endpoint::from_static("http://runtime").connect_lazy();
+    let settings = settings(64, 16);
+    let task = tokio::spawn(run(settings, channels, RuntimeServiceClient::new(nowhere), |_| ()));
+    let handler = Handler::TcpSocket { host: None, port: PortRef::Number(address.port()) };
+    let period = Duration::from_millis(250);
+    let spec = ProbeSpec { handler, period, ..spec(ProbeKind::Readiness) };
+    let view = container("p", "c", 0);
+    let network = PodNetwork::Pod(vec![address.ip()]);
+    let pod = Arc::new(PodView { network, ..(*view.pod).clone() });
+    let view = Arc::new(ContainerView { pod, ..view });
+    inputs.send(Input::Container { view, probes: vec![planned(spec)] }).await.unwrap();
+    let accept = async || time::timeout(10 * SECOND, listener.accept()).await.unwrap().unwrap();
+    drop(accept().await);
+    let first = clock::now();
+    for _ in 0..8 {
+        drop(accept().await);
+    }
+    let mean = (clock::now() - first) / 8;
+    assert!((225..=275).contains(&mean.as_millis()), "every {mean:?}");
+    task.abort();
 }
 
 #[tokio::test(start_paused = true)]

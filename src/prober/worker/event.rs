@@ -15,6 +15,10 @@ pub enum Event {
     Started(bool),
     /// Whether somebody stops the container or its pod.
     Stopping(Option<Stopping>),
+    /// Whether an operator wants no attempts for now.
+    Paused(bool),
+    /// An operator wants an attempt now.
+    Triggered,
     /// The deadline came.
     Due,
     /// The deadline came among too many others: make it so much later.
@@ -43,6 +47,8 @@ pub struct Seen {
     pub id: ContainerId,
     /// Where it is in its life.
     pub state: ContainerState,
+    /// When it was made, if that is known.
+    pub created_at: Option<SystemTime>,
     /// When its process was started, if that is known.
     pub started_at: Option<SystemTime>,
 }
@@ -61,6 +67,8 @@ pub enum Stopping {
 pub enum Block {
     /// There is no container.
     NoContainer,
+    /// An operator paused the probe.
+    Paused,
     /// A client stops it.
     Stopping(Stopping),
     /// A verdict fell that ends the work on this container.

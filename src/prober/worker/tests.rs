@@ -1,6 +1,9 @@
 //! The kubelet's samples (prober-vectors.md L, M, N, Q) as tables, and properties over any order of events.
 
+mod model;
+
 use proptest::prelude::*;
+use serde::Deserialize;
 
 use super::*;
 use crate::prober::fixtures::{self, tried};
@@ -12,7 +15,7 @@ fn spec(kind: ProbeKind, success_threshold: u32, failure_threshold: u32) -> Prob
 }
 
 fn seen(id: &str, state: ContainerState) -> Event {
-    Event::Seen(Seen { id: id.into(), state, started_at: None })
+    Event::Seen(Seen { id: id.into(), state, created_at: None, started_at: None })
 }
 
 const EXITED: ContainerState = ContainerState::Exited { exit_code: Some(1) };
@@ -21,12 +24,21 @@ const EXITED: ContainerState = ContainerState::Exited { exit_code: Some(1) };
 struct Rig {
     worker: Worker,
     now: Moment,
+    /// Counts the containers of the name.
+    containers: u32,
+    /// What is known of the start of the first of them.
+    started_at: Option<SystemTime>,
 }
 
 impl Rig {
     fn new(spec: ProbeSpec) -> Self {
         let now = Moment::now();
-        Self { worker: Worker::new(Arc::new(spec), now.wall, false, now), now }
+        Self {
+            worker: Worker::new(Arc::new(spec), now.wall, false, now),
+            now,
+            containers: 1,
+            started_at: None,
+        }
     }
 
     fn running(spec: ProbeSpec) -> Self {
@@ -57,6 +69,57 @@ impl Rig {
         self.on(Event::Finished(Some(tried(result))))
     }
 
+    fn step(&mut self, what: &str) {
+        let see = |rig: &mut Self, state| {
+            let id = ContainerId::from(format!("c{}", rig.containers));
+            let started_at = rig.started_at.filter(|_| rig.containers == 1);
+            drop(rig.on(Event::Seen(Seen { id, state, created_at: None, started_at })));
+        };
+        match what {
+            "s" => drop(self.attempt(AttemptResult::Success)),
+            "f" => drop(self.attempt(AttemptResult::Failure)),
+            "w" => drop(self.attempt(AttemptResult::Warning)),
+            "e" => drop(self.attempt(AttemptResult::Error)),
+            "p" => {
+                assert!(self.start());
+                self.on(Event::Finished(None));
+            }
+            "-" => assert_eq!(self.worker.deadline(), None, "no attempt is due"),
+            "made" => see(self, ContainerState::Created),
+            "run" => see(self, ContainerState::Running),
+            "exit" => see(self, EXITED),
+            "lost" => see(self, ContainerState::Unknown),
+            "new" => {
+                self.containers += 1;
+                see(self, ContainerState::Running);
+            }
+            "gate" => drop(self.on(Event::Started(false))),
+            "open" => drop(self.on(Event::Started(true))),
+            other => {
+                let seconds = |number: &str| number.parse::<u32>().expect("a number of seconds") * SECOND;
+                match (other.strip_prefix('@'), other.strip_prefix("wait")) {
+                    (Some(due), _) => {
+                        assert_eq!(self.worker.deadline(), Some(self.now.at + seconds(due)));
+                    }
+                    (None, Some(time)) => self.pass(seconds(time)),
+                    (None, None) => panic!("no such step: {other}"),
+                }
+            }
+        }
+    }
+
+    fn expect(&self, expected: &str, told: &str) {
+        let Some(verdict) = expected.chars().next() else { return };
+        assert_eq!(self.verdict(), verdict, "{told}");
+        let run = expected[1..].trim_end_matches('!');
+        if !run.is_empty() {
+            assert_eq!(self.worker.results().run().count.to_string(), run, "{told}: the run");
+        }
+        if expected.ends_with('!') {
+            assert_eq!(self.block(), Some(Block::Held), "{told}");
+        }
+    }
+
     fn verdict(&self) -> char {
         match self.worker.results().verdict() {
             Some(Verdict::Success) => 'S',
@@ -71,97 +134,85 @@ impl Rig {
     }
 }
 
-/// Plays steps: `s f w e` an attempt with that result, `p` one that panics, `-` no attempt is to be made,
-/// `x` the container exits, `n` another one runs. Returns the verdict after each.
-fn play(rig: &mut Rig, steps: &str) -> String {
-    let mut containers = 1;
-    let step = |step| {
-        match step {
-            's' => drop(rig.attempt(AttemptResult::Success)),
-            'f' => drop(rig.attempt(AttemptResult::Failure)),
-            'w' => drop(rig.attempt(AttemptResult::Warning)),
-            'e' => drop(rig.attempt(AttemptResult::Error)),
-            'p' => {
-                assert!(rig.start());
-                rig.on(Event::Finished(None));
-            }
-            '-' => assert_eq!(rig.worker.deadline(), None, "no attempt is due"),
-            'x' => drop(rig.on(seen(&format!("c{containers}"), EXITED))),
-            'n' => {
-                containers += 1;
-                rig.on(seen(&format!("c{containers}"), ContainerState::Running));
-            }
-            other => panic!("no such step: {other}"),
-        }
-        rig.verdict()
-    };
-    steps.chars().map(step).collect()
+/// One row of `tests/data/prober/*.json`: the kubelet's rules as sequences.
+///
+/// Steps are `what:expected`, with nothing to expect where the colon is missing. What: `s f w e` an attempt with that
+/// result, `p` one that panics, `-` none is to be made, `@N` the next is due in N seconds, `waitN` that time passes;
+/// `made run exit lost` the container's state, `new` another one runs, `gate open` what startup says. Expected: the
+/// verdict (`S F U`, `.` for none), the length of the run if it stands there, `!` if the probe is held.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    id: String,
+    rule: String,
+    kinds: Vec<ProbeKind>,
+    #[serde(default = "one")]
+    success: u32,
+    #[serde(default = "three")]
+    failure: u32,
+    /// Seconds of start delay.
+    #[serde(default)]
+    delay: u32,
+    /// How many seconds before us the container started; after us if it is negative.
+    age: Option<i64>,
+    steps: String,
 }
 
-#[test]
-fn sequences_lead_to_the_kubelets_verdicts() {
-    use ProbeKind::{Liveness, Readiness, Startup};
-    let rows = [
-        ("N02", Readiness, 3, 1, "sssfsssf", "FFSFFFSF"),
-        ("N04 N08", Startup, 1, 3, "fff-", "UUFF"),
-        ("N06", Startup, 1, 1, "f-ns-", "FFUSS"),
-        ("N10", Startup, 1, 2, "fs-", "USS"),
-        ("N12", Readiness, 1, 3, "sffsff", "SSSSSS"),
-        ("N14", Liveness, 1, 3, "eeeeeeee", "SSSSSSSS"),
-        ("N16", Startup, 1, 1, "eeee", "UUUU"),
-        ("N18", Liveness, 1, 3, "fff-nfff", "SSFFSSSF"),
-        ("N20", Readiness, 3, 1, "ssns", "FFFS"),
-        ("N22", Liveness, 1, 1, "f-x-", "FFFF"),
-        ("N24", Readiness, 2, 1, "ww", "FS"),
-        ("errors do not break a run", Liveness, 1, 3, "fefef", "SSSSF"),
-        ("a panic changes nothing (M20)", Liveness, 1, 2, "fpf", "SSF"),
-        ("a run outlives its container", Liveness, 1, 3, "ffxnf", "SSFSF"),
-        ("M06", Liveness, 1, 1, "x-", "FF"),
-        ("M06", Readiness, 1, 1, "x-", "FF"),
-        ("M06", Startup, 1, 1, "x-", "FF"),
-        ("success ends the work of startup only", Liveness, 1, 1, "ss", "SS"),
-    ];
-    for (name, kind, success, failure, steps, expected) in rows {
-        let mut rig = Rig::running(spec(kind, success, failure));
-        assert_eq!(play(&mut rig, steps), expected, "{name}: {kind} {success}/{failure} {steps}");
+fn one() -> u32 {
+    1
+}
+
+fn three() -> u32 {
+    3
+}
+
+/// Plays every row of a file; each for every type that it names.
+fn play(rows: &str) {
+    let rows: Vec<Row> = serde_json::from_str(rows).unwrap();
+    assert!(!rows.is_empty());
+    for row in rows {
+        assert!(!row.kinds.is_empty(), "{row:?} is consumed");
+        for kind in &row.kinds {
+            let spec = spec(*kind, row.success, row.failure);
+            let mut rig = Rig::new(ProbeSpec { initial_delay: row.delay * SECOND, ..spec });
+            let began = rig.now.wall;
+            rig.started_at = row.age.map(|age| match u64::try_from(age) {
+                Ok(age) => began - Duration::from_secs(age),
+                Err(_) => began + Duration::from_secs(age.unsigned_abs()),
+            });
+            for (index, step) in row.steps.split(' ').enumerate() {
+                let (what, expected) = step.split_once(':').unwrap_or((step, ""));
+                rig.step(what);
+                let told = format!("{} {kind}: {}: step {index} {step}", row.id, row.rule);
+                rig.expect(expected, &told);
+            }
+        }
     }
 }
 
 #[test]
-fn the_run_is_reset_by_a_verdict_that_ends_the_work_and_by_nothing_else() {
-    let mut rig = Rig::running(spec(ProbeKind::Startup, 1, 3));
-    let run = |rig: &Rig| rig.worker.results().run().count;
-    let runs: Vec<u32> = (0..3)
-        .map(|_| {
-            rig.attempt(AttemptResult::Failure);
-            run(&rig)
-        })
-        .collect();
-    assert_eq!(runs, [1, 2, 0], "N04");
-    let mut rig = Rig::running(spec(ProbeKind::Readiness, 1, 1));
-    play(&mut rig, "ssnx");
-    assert_eq!(run(&rig), 2, "N20: another container keeps it");
+fn a_verdict_needs_a_run_of_its_threshold() {
+    play(include_str!("../../../tests/data/prober/runs.json"));
+}
+
+#[test]
+fn a_verdict_that_ends_the_work_holds_the_probe() {
+    play(include_str!("../../../tests/data/prober/hold.json"));
+}
+
+#[test]
+fn errors_change_nothing() {
+    play(include_str!("../../../tests/data/prober/errors.json"));
+}
+
+#[test]
+fn the_state_of_the_container_and_the_startup_gate_stand_before_each_attempt() {
+    play(include_str!("../../../tests/data/prober/state.json"));
 }
 
 #[test]
 fn the_initial_verdict_depends_on_the_type_and_on_who_was_there_first() {
-    let five_minutes = 300 * SECOND;
-    let rows = [
-        ("Q10", ProbeKind::Liveness, None, 'S'),
-        ("Q10", ProbeKind::Readiness, None, 'F'),
-        ("Q12", ProbeKind::Startup, None, 'U'),
-        ("Q08", ProbeKind::Liveness, Some(five_minutes), '.'),
-        ("Q08", ProbeKind::Readiness, Some(five_minutes), '.'),
-        ("Q08", ProbeKind::Startup, Some(five_minutes), '.'),
-        ("Q16", ProbeKind::Liveness, Some(9 * SECOND), 'S'),
-    ];
-    for (name, kind, age, verdict) in rows {
-        let mut rig = Rig::new(spec(kind, 1, 1));
-        assert_eq!(rig.verdict(), '.', "before any container");
-        let started_at = age.map(|age| rig.now.wall - age);
-        rig.on(Event::Seen(Seen { id: "c1".into(), state: ContainerState::Running, started_at }));
-        assert_eq!(rig.verdict(), verdict, "{name} {kind} {age:?}");
-    }
+    play(include_str!("../../../tests/data/prober/seed.json"));
 }
 
 #[test]
@@ -170,7 +221,12 @@ fn a_start_time_that_is_told_late_still_adopts_and_shortens_the_delay() {
     rig.on(seen("c1", ContainerState::Running));
     assert_eq!((rig.verdict(), rig.worker.deadline()), ('S', Some(rig.now.at + 60 * SECOND)));
     let started_at = Some(rig.now.wall - 300 * SECOND);
-    rig.on(Event::Seen(Seen { id: "c1".into(), state: ContainerState::Running, started_at }));
+    rig.on(Event::Seen(Seen {
+        id: "c1".into(),
+        state: ContainerState::Running,
+        created_at: None,
+        started_at,
+    }));
     assert_eq!((rig.verdict(), rig.worker.deadline()), ('.', Some(rig.now.at)));
 }
 
@@ -307,7 +363,10 @@ fn the_journal_is_told_of_failures_errors_and_turns() {
     assert_eq!(rig.attempt(AttemptResult::Success), []);
     assert_eq!(rig.attempt(AttemptResult::Warning), [tell(Notice::Warned { output: output() })]);
     assert_eq!(rig.attempt(AttemptResult::Failure), [tell(Notice::Failed { output: output() })]);
-    assert_eq!(rig.attempt(AttemptResult::Error), [tell(Notice::Errored { error: output() })]);
+    assert_eq!(
+        rig.attempt(AttemptResult::Error),
+        [tell(Notice::Errored { state: "unknown", error: output() })]
+    );
     assert_eq!(
         rig.attempt(AttemptResult::Failure),
         [tell(Notice::Failed { output: output() }), turned(Verdict::Failure, 2)]
@@ -323,6 +382,9 @@ enum Happening {
     Seen(u8, ContainerState),
     Started(bool),
     Stopping(bool),
+    Paused(bool),
+    Triggered,
+    Spread(u32),
     Due,
     SlotFreed,
     Finished(Option<AttemptResult>),
@@ -346,6 +408,9 @@ fn happening() -> impl Strategy<Value = Happening> {
         2 => (0u8..3, state).prop_map(|(id, state)| Happening::Seen(id, state)),
         1 => any::<bool>().prop_map(Happening::Started),
         1 => any::<bool>().prop_map(Happening::Stopping),
+        1 => any::<bool>().prop_map(Happening::Paused),
+        1 => Just(Happening::Triggered),
+        1 => (0u32..10).prop_map(Happening::Spread),
         6 => Just(Happening::Due),
         6 => Just(Happening::SlotFreed),
         6 => prop::option::weighted(0.95, result).prop_map(Happening::Finished),
@@ -372,6 +437,9 @@ proptest! {
                 Happening::Seen(id, state) => seen(&format!("c{id}"), state),
                 Happening::Started(is_started) => Event::Started(is_started),
                 Happening::Stopping(is_stopping) => Event::Stopping(is_stopping.then_some(Stopping::Pod)),
+                Happening::Paused(is_paused) => Event::Paused(is_paused),
+                Happening::Triggered => Event::Triggered,
+                Happening::Spread(seconds) => Event::Spread(seconds * SECOND),
                 Happening::Due => Event::Due,
                 Happening::SlotFreed => Event::SlotFreed,
                 Happening::Finished(_) if !in_flight => continue,
@@ -396,13 +464,14 @@ proptest! {
                 }
             }
             let after = rig.worker.results().verdict();
-            if let Some(verdict) = result.and_then(AttemptResult::verdict) {
+            if let Some(verdict) = result.and_then(AttemptResult::verdict).filter(|_| !rig.worker.is_paused) {
                 results.push(verdict);
             }
             if after != before {
                 prop_assert!(is_finished || is_seen, "a verdict out of nothing");
             }
             if is_finished && after != before {
+                prop_assert!(!rig.worker.is_paused, "a verdict in spite of a pause");
                 let verdict = result.and_then(AttemptResult::verdict);
                 prop_assert!(verdict.is_some(), "an error changed a verdict");
                 let threshold = if verdict == Some(Verdict::Success) { success } else { failure } as usize;

@@ -9,8 +9,9 @@ use crate::{
     spec::{Handler, HttpGet, PortRef, Scheme},
 };
 
-/// One line of `tests/data/validation.jsonl`; no errors mean that the probe is valid.
+/// One line of `tests/data/prober/validation.jsonl`; no errors mean that the probe is valid.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Vector {
     id: String,
     kind: ProbeKind,
@@ -32,7 +33,7 @@ fn spec(text: &str, kind: ProbeKind) -> ProbeSpec {
 
 #[test]
 fn probes_are_valid_or_not_as_the_vectors_say() {
-    for line in include_str!("../../../tests/data/validation.jsonl").lines() {
+    for line in include_str!("../../../tests/data/prober/validation.jsonl").lines() {
         let vector: Vector = serde_json::from_str(line).unwrap();
         let node = parse(&vector.probe.to_string(), 1 << 14).unwrap();
         let errors = checked(&node, vector.kind).map_or_else(|errors| errors, |_| Vec::new());
@@ -42,45 +43,51 @@ fn probes_are_valid_or_not_as_the_vectors_say() {
     }
 }
 
-#[test]
-fn what_is_not_written_has_kubernetes_defaults() {
-    let defaults = ProbeSpec {
-        kind: ProbeKind::Liveness,
-        handler: Handler::Exec { command: vec!["true".into()] },
-        initial_delay: Duration::ZERO,
-        timeout: Duration::from_secs(1),
-        period: Duration::from_secs(10),
-        success_threshold: 1,
-        failure_threshold: 3,
-        termination_grace: None,
-        on_failure: OnFailure::Report,
-    };
-    assert_eq!(spec("{exec: {command: ['true']}}", ProbeKind::Liveness), defaults);
-    let zeros = "{exec: {command: ['true']}, initialDelaySeconds: 0, timeoutSeconds: 0, periodSeconds: 0,
-        successThreshold: 0, failureThreshold: 0}";
-    assert_eq!(spec(zeros, ProbeKind::Liveness), defaults, "zero is the default, as V02 and V04 say");
-    let nulls =
-        "{exec: {command: ['true']}, timeoutSeconds: null, httpGet: null, terminationGracePeriodSeconds: ~}";
-    assert_eq!(spec(nulls, ProbeKind::Liveness), defaults);
+/// One row of `tests/data/prober/defaults.json`: what is expected of those fields that are named.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Defaults {
+    id: String,
+    rule: String,
+    kind: ProbeKind,
+    probe: serde_json::Value,
+    expect: std::collections::BTreeMap<String, serde_json::Value>,
 }
 
 #[test]
-fn handlers_have_kubernetes_defaults() {
-    let http = |text: &str| match spec(text, ProbeKind::Readiness).handler {
-        Handler::HttpGet(http) => http,
-        other => panic!("{other:?}"),
-    };
-    let v06 = HttpGet {
-        scheme: Scheme::Http,
-        host: None,
-        port: PortRef::Number(80),
-        path: "/".into(),
-        headers: vec![],
-    };
-    assert_eq!(http("{httpGet: {port: 80}}"), v06);
-    assert_eq!(http(r#"{"httpGet": {"port": 80, "host": "", "path": "", "scheme": ""}}"#), v06);
-    let v08 = Handler::Grpc { port: 80, service: String::new() };
-    assert_eq!(spec("{grpc: {port: 80}}", ProbeKind::Readiness).handler, v08);
+fn what_is_not_written_has_kubernetes_defaults() {
+    let rows: Vec<Defaults> =
+        serde_json::from_str(include_str!("../../../tests/data/prober/defaults.json")).unwrap();
+    for Defaults { id, rule, kind, probe, expect } in rows {
+        let spec = spec(&probe.to_string(), kind);
+        assert!(!expect.is_empty(), "{id}: {rule}");
+        for (field, expected) in expect {
+            let found = match (field.as_str(), &spec.handler) {
+                ("initialDelayMs", _) => serde_json::json!(spec.initial_delay.as_millis()),
+                ("timeoutMs", _) => serde_json::json!(spec.timeout.as_millis()),
+                ("periodMs", _) => serde_json::json!(spec.period.as_millis()),
+                ("success", _) => serde_json::json!(spec.success_threshold),
+                ("failure", _) => serde_json::json!(spec.failure_threshold),
+                ("path", Handler::HttpGet(http)) => serde_json::json!(http.path),
+                ("scheme", Handler::HttpGet(http)) => match http.scheme {
+                    Scheme::Http => serde_json::json!("HTTP"),
+                    Scheme::Https => serde_json::json!("HTTPS"),
+                },
+                ("service", Handler::Grpc { service, .. }) => serde_json::json!(service),
+                other => panic!("{id}: no such field: {other:?}"),
+            };
+            assert_eq!(found, expected, "{id}: {rule}: {field}");
+        }
+    }
+}
+
+#[test]
+fn null_and_empty_are_as_if_they_were_not_written() {
+    let nulls =
+        "{exec: {command: ['true']}, timeoutSeconds: null, httpGet: null, terminationGracePeriodSeconds: ~}";
+    assert_eq!(spec(nulls, ProbeKind::Liveness), spec("{exec: {command: ['true']}}", ProbeKind::Liveness));
+    let empty = r#"{"httpGet": {"port": 80, "host": "", "path": "", "scheme": ""}}"#;
+    assert_eq!(spec(empty, ProbeKind::Liveness), spec("{httpGet: {port: 80}}", ProbeKind::Liveness));
 }
 
 #[test]

@@ -1,0 +1,26 @@
+//! What operators may want of one probe, and why it may be refused. Only shapes: the roster does it.
+
+/// What is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Command {
+    /// No attempts until it is resumed; the verdict stays. Binds to the key, so it outlives the container.
+    Pause,
+    /// Attempts again; the first is due at once.
+    Resume,
+    /// One attempt now, instead of at the next tick.
+    Trigger,
+}
+
+/// Why nothing was done. All are the operator's to mend.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Nothing has this key.
+    #[error("there is no such probe")]
+    Unknown,
+    /// It cannot run at all.
+    #[error("the probe is invalid: {0}")]
+    Invalid(String),
+    /// It cannot be attempted now.
+    #[error("there is nothing to try now: {0}")]
+    NotNow(String),
+}

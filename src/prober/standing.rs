@@ -1,0 +1,109 @@
+//! Whether a container has started and is ready: its state and its probes in, what the kubelet writes into a pod's
+//! status out (prober.md 2, UpdatePodStatus). Pure.
+
+use super::status::{Phase, ProbeStatus};
+use crate::{ids::ProbeKind, inventory::view::ContainerState, results::Verdict};
+
+/// What the kubelet tells of one container beside its state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Standing {
+    /// Its startup probe succeeded, or it has none and runs.
+    pub is_started: bool,
+    /// It has started, and its readiness probe says success, or it has none.
+    pub is_ready: bool,
+}
+
+impl Standing {
+    /// That of a container, by all probes that look at it; those of others must not be among them. An invalid probe
+    /// has no say, as if it were not there.
+    pub fn of(state: ContainerState, probes: &[ProbeStatus]) -> Self {
+        if state != ContainerState::Running {
+            return Self::default();
+        }
+        let verdict = |kind| {
+            let able = probes.iter().find(|probe| probe.key.kind == kind && probe.phase != Phase::Invalid);
+            able.map(|probe| probe.state)
+        };
+        let is_started = allows(verdict(ProbeKind::Startup));
+        Self { is_started, is_ready: is_started && allows(verdict(ProbeKind::Readiness)) }
+    }
+}
+
+/// Whether a probe that may not be there lets the container pass: there is none, or its verdict is success.
+pub(super) fn allows(verdict: Option<Verdict>) -> bool {
+    verdict.is_none_or(|verdict| verdict == Verdict::Success)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::SystemTime};
+
+    use serde::Deserialize;
+
+    use super::*;
+    use crate::{
+        ids::ProbeKey,
+        prober::{
+            Moment,
+            fixtures::{container, planned, spec},
+            worker::Worker,
+        },
+    };
+
+    /// One row of `tests/data/prober/standing.json`: what each probe found, `none` where there is no verdict yet.
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields, rename_all = "camelCase")]
+    struct Row {
+        id: String,
+        rule: String,
+        #[serde(default = "running")]
+        state: String,
+        startup: Option<String>,
+        readiness: Option<String>,
+        liveness: Option<String>,
+        is_started: bool,
+        is_ready: bool,
+    }
+
+    fn running() -> String {
+        "running".to_owned()
+    }
+
+    fn status(kind: ProbeKind, found: &str) -> ProbeStatus {
+        let (now, view, planned) = (Moment::now(), container("web", "c1", 0), planned(spec(kind)));
+        let key = ProbeKey { pod: "web".into(), container: "app".into(), kind };
+        let worker = Worker::new(Arc::new(spec(kind)), SystemTime::UNIX_EPOCH, false, now);
+        let status = ProbeStatus::of(&key, &view, &planned, &worker, now);
+        let state = match found {
+            "success" => Verdict::Success,
+            "failure" => Verdict::Failure,
+            "unknown" | "none" | "invalid" => Verdict::Unknown,
+            other => panic!("no such verdict: {other}"),
+        };
+        let phase = if found == "invalid" { Phase::Invalid } else { Phase::Probing };
+        ProbeStatus { state, phase, ..status }
+    }
+
+    #[test]
+    fn a_container_stands_as_the_kubelet_writes_it() {
+        let rows: Vec<Row> =
+            serde_json::from_str(include_str!("../../tests/data/prober/standing.json")).unwrap();
+        for row in rows {
+            let found = [
+                (ProbeKind::Startup, row.startup),
+                (ProbeKind::Readiness, row.readiness),
+                (ProbeKind::Liveness, row.liveness),
+            ];
+            let probes: Vec<_> =
+                found.into_iter().filter_map(|(kind, found)| Some(status(kind, &found?))).collect();
+            let state = match &*row.state {
+                "running" => ContainerState::Running,
+                "created" => ContainerState::Created,
+                "exited" => ContainerState::Exited { exit_code: Some(0) },
+                other => panic!("no such state: {other}"),
+            };
+            let expected = Standing { is_started: row.is_started, is_ready: row.is_ready };
+            assert_eq!(Standing::of(state, &probes), expected, "{}: {}", row.id, row.rule);
+        }
+    }
+}
