@@ -41,6 +41,14 @@ impl Connection {
     pub fn set_no_delay(&self) -> io::Result<()> {
         self.0.set_nodelay(true)
     }
+
+    /// Our end and the peer's.
+    ///
+    /// # Errors
+    /// What the kernel said: a connection that is gone may have none.
+    pub fn ends(&self) -> io::Result<(SocketAddr, SocketAddr)> {
+        Ok((self.0.local_addr()?, self.0.peer_addr()?))
+    }
 }
 
 impl Drop for Connection {

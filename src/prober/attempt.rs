@@ -11,12 +11,12 @@ use tonic::transport::Channel;
 
 use super::ProberSettings;
 use crate::{
-    handler::{Fault, Outcome, exec::Exec, tcp},
+    handler::{Fault, Outcome, exec::Exec, http, tcp},
     ids::ProbeKey,
     inventory::view::{ContainerView, Env, PodNetwork},
     proto::cri::runtime_service_client::RuntimeServiceClient,
     results::AttemptResult,
-    spec::{Handler, PortRef, ProbeSpec, expand::expand, ports::DeclaredPorts},
+    spec::{Handler, PortRef, ProbeSpec, Scheme, expand::expand, ports::DeclaredPorts},
 };
 
 /// 3: how often an attempt is tried while it is an error, back to back (prober.md 5). Any result ends it.
@@ -81,7 +81,19 @@ impl Handlers {
                 let address = self.address(host.as_deref(), port, view)?;
                 Ok(tcp::attempt(address, spec.timeout).await)
             }
-            Handler::HttpGet(_) | Handler::Grpc { .. } => {
+            Handler::HttpGet(asked) => {
+                let address = self.address(asked.host.as_deref(), &asked.port, view)?;
+                let target = http::Target {
+                    is_secure: asked.scheme == Scheme::Https,
+                    host: &address.ip().to_string(),
+                    address: Some(address.ip()),
+                    port: address.port(),
+                    path: &asked.path,
+                    headers: &asked.headers,
+                };
+                http::attempt(&target, spec.timeout).await
+            }
+            Handler::Grpc { .. } => {
                 Err(Fault::Target(format!("{} probes are not supported yet", spec.handler.name())))
             }
         }
