@@ -42,10 +42,9 @@ pub async fn connect(target: &Target<'_>, url: &Url) -> Result<Connection, Strin
 /// An error of an established connection: `read tcp 10.0.0.2:40000->10.0.0.1:80: read: connection reset by peer`.
 pub fn broken(connection: &Connection, operation: &str, error: &io::Error) -> String {
     let error = go::system_error(error);
-    match connection.ends() {
-        Ok((local, peer)) => format!("{operation} tcp {local}->{peer}: {operation}: {error}"),
-        Err(_) => format!("{operation} tcp: {operation}: {error}"),
-    }
+    let (local, peer) = connection.ends();
+    let local = local.map(|local| local.to_string()).unwrap_or_default();
+    format!("{operation} tcp {local}->{peer}: {operation}: {error}")
 }
 
 async fn dial(address: SocketAddr) -> Result<Connection, String> {
