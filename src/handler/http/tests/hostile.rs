@@ -161,3 +161,10 @@ proptest! {
         prop_assert_eq!(whole, split);
     }
 }
+
+#[test]
+fn an_attempt_itself_takes_less_than_16_kib() {
+    let target = at("h", "127.0.0.1:1".parse().unwrap());
+    let size = size_of_val(&attempt(&target, LIMIT));
+    assert!(size < 16 << 10, "{size} bytes are moved for each attempt");
+}
