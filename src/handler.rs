@@ -4,6 +4,7 @@
 pub mod dial;
 pub mod exec;
 pub mod go;
+pub mod http;
 pub mod tcp;
 
 use bytes::Bytes;
@@ -22,19 +23,25 @@ pub struct Outcome {
     pub output: Bytes,
     /// Of the command, where there was one and it ended.
     pub exit_code: Option<i32>,
+    /// Of the HTTP answer, where there was one that was judged.
+    pub status: Option<u16>,
 }
 
 impl Outcome {
     /// A success with nothing to say.
     pub fn success() -> Self {
-        Self { judgement: Judgement::Success, output: Bytes::new(), exit_code: None }
+        Self::of(Judgement::Success, Bytes::new())
     }
 
     /// A failure for a reason that we put into words.
     pub fn failure(text: String) -> Self {
-        let mut output = Bytes::from(text);
+        Self::of(Judgement::Failure, text.into())
+    }
+
+    /// A judgement with what was said, cut to [`OUTPUT_LIMIT`], and without exit code and status.
+    pub fn of(judgement: Judgement, mut output: Bytes) -> Self {
         output.truncate(OUTPUT_LIMIT);
-        Self { judgement: Judgement::Failure, output, exit_code: None }
+        Self { judgement, output, exit_code: None, status: None }
     }
 }
 
@@ -76,6 +83,9 @@ pub enum Fault {
     /// The target could not be told: no address, no such port, no allowance.
     #[error("{0}")]
     Target(String),
+    /// The server answered, and the body of its answer could not be read.
+    #[error("{0}")]
+    Body(String),
 }
 
 impl Fault {
@@ -88,6 +98,7 @@ impl Fault {
     pub fn state(&self) -> &'static str {
         match self {
             Self::Runtime { .. } | Self::Unanswered | Self::Target(_) => "unknown",
+            Self::Body(_) => "failure",
         }
     }
 }

@@ -20,7 +20,7 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// A TCP connection of a probe.
 #[derive(Debug)]
-pub struct Connection(TcpStream);
+pub struct Connection(TcpStream, SocketAddr);
 
 /// Connects. Waits for as long as the kernel tries: the caller has the limit.
 ///
@@ -30,7 +30,7 @@ pub async fn connect(address: SocketAddr) -> io::Result<Connection> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     socket.set_linger(Some(LINGER))?;
     let socket = TcpSocket::from_std_stream(StdStream::from(socket));
-    Ok(Connection(socket.connect(address).await?))
+    Ok(Connection(socket.connect(address).await?, address))
 }
 
 impl Connection {
@@ -40,6 +40,11 @@ impl Connection {
     /// What the kernel said.
     pub fn set_no_delay(&self) -> io::Result<()> {
         self.0.set_nodelay(true)
+    }
+
+    /// Our end, if the kernel still knows it, and the peer's, which it forgets when the peer resets the connection.
+    pub fn ends(&self) -> (Option<SocketAddr>, SocketAddr) {
+        (self.0.local_addr().ok(), self.1)
     }
 }
 

@@ -61,7 +61,7 @@ impl Exec {
                 let answer = answer.into_inner();
                 let judgement = if answer.exit_code == 0 { Judgement::Success } else { Judgement::Failure };
                 let output = joined(&answer.stdout, &answer.stderr);
-                Ok(Outcome { judgement, output, exit_code: Some(answer.exit_code) })
+                Ok(Outcome { exit_code: Some(answer.exit_code), ..Outcome::of(judgement, output) })
             }
             Ok(Err(status)) if status.code() == Code::DeadlineExceeded => Ok(timed_out()),
             Ok(Err(status)) => {

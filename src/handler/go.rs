@@ -26,6 +26,46 @@ pub fn system_error(error: &io::Error) -> String {
     letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
 }
 
+/// A text in quotes, as Go's `%q` prints it: what cannot be printed is escaped, and so is what is no UTF-8.
+pub fn quoted(text: &[u8]) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for chunk in text.utf8_chunks() {
+        chunk.valid().chars().for_each(|letter| quote(letter, &mut quoted));
+        for byte in chunk.invalid() {
+            quoted.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+fn quote(letter: char, into: &mut String) {
+    let named = [
+        ('\u{7}', 'a'),
+        ('\u{8}', 'b'),
+        ('\u{c}', 'f'),
+        ('\n', 'n'),
+        ('\r', 'r'),
+        ('\t', 't'),
+        ('\u{b}', 'v'),
+    ];
+    let code = u32::from(letter);
+    if let Some((_, name)) = named.iter().find(|(named, _)| *named == letter) {
+        into.extend(['\\', *name]);
+    } else if matches!(letter, '"' | '\\') {
+        into.extend(['\\', letter]);
+    } else if letter.is_ascii_control() {
+        into.push_str(&format!("\\x{code:02x}"));
+    } else if letter == ' ' || !letter.is_control() && !letter.is_whitespace() {
+        into.push(letter);
+    } else if code > 0xffff {
+        into.push_str(&format!("\\U{code:08x}"));
+    } else {
+        into.push_str(&format!("\\u{code:04x}"));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -36,5 +76,20 @@ mod tests {
         assert_eq!(code(tonic::Code::Cancelled), "Canceled");
         let refused = io::Error::from_raw_os_error(rustix::io::Errno::CONNREFUSED.raw_os_error());
         assert_eq!(system_error(&refused), "connection refused");
+    }
+
+    #[test]
+    fn texts_are_quoted_as_by_gos_percent_q() {
+        let rows: [(&[u8], &str); 6] = [
+            (b"a b", r#""a b""#),
+            (b"\"\\", r#""\"\\""#),
+            (b"\x00\x07\n\x7f", r#""\x00\a\n\x7f""#),
+            (b"\x15\x03\x01\xff", r#""\x15\x03\x01\xff""#),
+            ("ü\u{85}\u{a0}".as_bytes(), r#""ü\u0085\u00a0""#),
+            (b"", r#""""#),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(quoted(text), expected);
+        }
     }
 }

@@ -11,12 +11,12 @@ use tonic::transport::Channel;
 
 use super::ProberSettings;
 use crate::{
-    handler::{Fault, Outcome, exec::Exec, tcp},
+    handler::{Fault, Outcome, exec::Exec, http, tcp},
     ids::ProbeKey,
     inventory::view::{ContainerView, Env, PodNetwork},
     proto::cri::runtime_service_client::RuntimeServiceClient,
     results::AttemptResult,
-    spec::{Handler, PortRef, ProbeSpec, expand::expand, ports::DeclaredPorts},
+    spec::{Handler, PortRef, ProbeSpec, Scheme, expand::expand, ports::DeclaredPorts},
 };
 
 /// 3: how often an attempt is tried while it is an error, back to back (prober.md 5). Any result ends it.
@@ -42,6 +42,8 @@ pub struct Tried {
     pub output: Bytes,
     /// Of the command, where there was one and it ended.
     pub exit_code: Option<i32>,
+    /// Of the HTTP response, where there was one.
+    pub status: Option<u16>,
     /// Of an error, the state that its event names: `unknown` or `failure`.
     pub error_state: &'static str,
     /// Whether it ended because the runtime was silent.
@@ -84,7 +86,19 @@ impl Handlers {
                 let address = self.address(host.as_deref(), port, view)?;
                 Ok(tcp::attempt(address, spec.timeout).await)
             }
-            Handler::HttpGet(_) | Handler::Grpc { .. } => {
+            Handler::HttpGet(asked) => {
+                let address = self.address(asked.host.as_deref(), &asked.port, view)?;
+                let target = http::Target {
+                    is_secure: asked.scheme == Scheme::Https,
+                    host: &address.ip().to_string(),
+                    address: Some(address.ip()),
+                    port: address.port(),
+                    path: &asked.path,
+                    headers: &asked.headers,
+                };
+                http::attempt(&target, spec.timeout).await
+            }
+            Handler::Grpc { .. } => {
                 Err(Fault::Target(format!("{} probes are not supported yet", spec.handler.name())))
             }
         }
@@ -136,6 +150,7 @@ impl From<Result<Outcome, Fault>> for Tried {
                 result: outcome.judgement.into(),
                 output: outcome.output,
                 exit_code: outcome.exit_code,
+                status: outcome.status,
                 error_state: "",
                 is_unanswered: false,
             },
@@ -143,6 +158,7 @@ impl From<Result<Outcome, Fault>> for Tried {
                 result: AttemptResult::Error,
                 output: fault.to_string().into(),
                 exit_code: None,
+                status: None,
                 error_state: fault.state(),
                 is_unanswered: fault == Fault::Unanswered,
             },

@@ -62,5 +62,12 @@ pub(super) fn container(pod: &str, id: &str, attempt: u32) -> ContainerView {
 
 /// The end of an attempt that said `out`.
 pub(super) fn tried(result: AttemptResult) -> Tried {
-    Tried { result, output: "out".into(), exit_code: None, error_state: "unknown", is_unanswered: false }
+    Tried {
+        result,
+        output: "out".into(),
+        exit_code: None,
+        status: None,
+        error_state: "unknown",
+        is_unanswered: false,
+    }
 }

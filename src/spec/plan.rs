@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fmt, panic};
 
-use super::{Handler, ProbeSpec, annotation, raw::RawProbe, validate::validate};
+use super::{Handler, HttpGet, ProbeSpec, annotation, raw::RawProbe, validate::validate};
 use crate::{
     document::{self, Value, fault},
     ids::ProbeKind,
@@ -128,7 +128,11 @@ fn refusal(handler: &Handler) -> Option<String> {
         Handler::TcpSocket { host: Some(_), .. } => {
             Some("tcpSocket.host: Forbidden: another host than the pod needs the operator's allowance".into())
         }
-        Handler::HttpGet(_) | Handler::Grpc { .. } => {
+        Handler::HttpGet(HttpGet { host: None, .. }) => None,
+        Handler::HttpGet(HttpGet { host: Some(_), .. }) => {
+            Some("httpGet.host: Forbidden: another host than the pod needs the operator's allowance".into())
+        }
+        Handler::Grpc { .. } => {
             Some(format!("{} probes are not supported by this version of criprobe", handler.name()))
         }
     }

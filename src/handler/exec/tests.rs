@@ -131,7 +131,7 @@ async fn the_exit_code_judges() {
         let runtime = Runtime::Answers { exit_code, stdout: "out ", stderr: "err".to_owned() };
         let outcome = attempt(runtime, SECOND).await.unwrap();
         let expected =
-            Outcome { judgement, output: Bytes::from_static(b"out err"), exit_code: Some(exit_code) };
+            Outcome { exit_code: Some(exit_code), ..Outcome::of(judgement, Bytes::from_static(b"out err")) };
         assert_eq!(outcome, expected);
     }
 }

@@ -1,6 +1,11 @@
 //! Tries, targets and refusals, against a small gRPC server and a real listener.
 
-use std::{net::TcpListener, sync::atomic::Ordering, time::Duration};
+use std::{
+    io::{Read, Write},
+    net::TcpListener,
+    sync::atomic::Ordering,
+    time::Duration,
+};
 
 use serde::Deserialize;
 
@@ -15,6 +20,7 @@ use crate::{
         roster::Roster,
     },
     results::Verdict,
+    spec::HttpGet,
 };
 
 const LOCALHOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
@@ -29,6 +35,12 @@ fn tcp_spec(host: Option<&str>, port: PortRef) -> ProbeSpec {
         handler: Handler::TcpSocket { host: host.map(str::to_owned), port },
         ..spec(ProbeKind::Liveness)
     }
+}
+
+fn http_spec(host: Option<&str>, port: PortRef) -> ProbeSpec {
+    let (host, path) = (host.map(str::to_owned), "/live".to_owned());
+    let handler = Handler::HttpGet(HttpGet { scheme: Scheme::Http, host, port, path, headers: Vec::new() });
+    ProbeSpec { handler, ..spec(ProbeKind::Liveness) }
 }
 
 fn view(network: PodNetwork) -> ContainerView {
@@ -299,14 +311,46 @@ async fn a_pod_in_the_nodes_network_aims_at_no_port_that_its_container_does_not_
 }
 
 #[tokio::test]
+async fn a_server_is_asked_at_the_pods_address_and_its_stalling_body_is_an_error_three_times() {
+    let listener = TcpListener::bind((LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = std::thread::spawn(move || {
+        let ends: [&[u8]; 4] = [b"ok", b"", b"", b""];
+        ends.map(|body| {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 4096];
+            let length = stream.read(&mut request).unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n").unwrap();
+            stream.write_all(body).unwrap();
+            String::from_utf8_lossy(&request[..length]).into_owned()
+        })
+    });
+    let spec = http_spec(None, PortRef::Number(address.port()));
+    let spec = ProbeSpec { timeout: Duration::from_secs(5), ..spec };
+    let handlers = Handlers { exec: exec(Runtime::Hangs).0, node_ip: None };
+    let view = view(PodNetwork::Pod(vec![LOCALHOST]));
+    let tried = handlers.attempt(&spec, &view).await;
+    assert_eq!((tried.result, text(&tried)), (AttemptResult::Success, "ok"));
+    let tried = handlers.attempt(&spec, &view).await;
+    assert_eq!((tried.result, text(&tried)), (AttemptResult::Error, "unexpected EOF"), "K14");
+    let requests = server.join().unwrap();
+    assert!(
+        requests[0]
+            .starts_with(&format!("GET /live HTTP/1.1\r\nHost: {address}\r\nUser-Agent: kube-probe/1.36"))
+    );
+}
+
+#[tokio::test]
 async fn what_cannot_be_dialled_is_an_error_that_says_why() {
     let handlers = Handlers { exec: exec(Runtime::Hangs).0, node_ip: None };
     let rows = [
         (tcp_spec(None, PortRef::Name("http".to_owned())), "the container declares no port named \"http\""),
         (tcp_spec(Some("::1"), PortRef::Number(80)), "host \"::1\" is not one that the operator allows"),
+        (http_spec(None, PortRef::Name("http".to_owned())), "the container declares no port named \"http\""),
+        (http_spec(Some("::1"), PortRef::Number(80)), "host \"::1\" is not one that the operator allows"),
     ];
     for (spec, reason) in rows {
         let tried = handlers.attempt(&spec, &view(PodNetwork::Pod(vec![LOCALHOST]))).await;
-        assert_eq!((tried.result, text(&tried)), (AttemptResult::Error, reason), "H10");
+        assert_eq!((tried.result, text(&tried)), (AttemptResult::Error, reason), "F30, H10");
     }
 }

@@ -1,0 +1,116 @@
+//! One request and its answer over a connection of its own, in HTTP/1.1 or, where a server of TLS chose so, HTTP/2.
+//! Judges nothing and has no limit of time: the caller has one.
+
+use std::io;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+
+use super::{
+    Target,
+    connect::{broken, connect},
+    head::{Framing, Head},
+    http2::Http2,
+    redirect::DRAINED,
+    request::Request,
+    source::Source,
+    tls::{self, Secured},
+    wire,
+};
+use crate::handler::dial::Connection;
+
+/// An answer up to the end of its head.
+#[derive(Debug)]
+pub struct Answer {
+    /// Three digits.
+    pub status: u16,
+    /// Where to instead; empty without one.
+    pub location: Vec<u8>,
+    body: Body,
+}
+
+#[derive(Debug)]
+enum Body {
+    Plain(Source<Connection>, Framing),
+    Secured(Box<Source<Secured>>, Framing),
+    Http2(Box<Http2>),
+}
+
+/// Asks, on a new connection.
+///
+/// # Errors
+/// In the words of Go's client, without the URL.
+pub async fn ask(target: &Target<'_>, request: &Request) -> Result<Answer, String> {
+    request.check()?;
+    let connection = connect(target, &request.url).await?;
+    if !request.is_secure() {
+        let mut source = Source::new(connection, |connection, error| broken(connection, "read", error));
+        let head =
+            exchange(&mut source, request, |connection, error| broken(connection, "write", error)).await?;
+        return Ok(Answer {
+            status: head.status,
+            location: head.location,
+            body: Body::Plain(source, head.framing),
+        });
+    }
+    let host = String::from_utf8_lossy(request.url.hostname());
+    let secured = tls::secure(connection, &host).await?;
+    if tls::chose_http2(&secured) {
+        let (http2, status, location) = Http2::ask(secured, wire::http2(request)?).await?;
+        return Ok(Answer { status, location, body: Body::Http2(Box::new(http2)) });
+    }
+    let mut source = Source::new(secured, tls::read_error);
+    let head = exchange(&mut source, request, tls::read_error).await?;
+    let body = Body::Secured(Box::new(source), head.framing);
+    Ok(Answer { status: head.status, location: head.location, body })
+}
+
+/// Sends the request and reads the head. A server may answer and close before it has read all: its answer counts.
+async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
+    source: &mut Source<S>,
+    request: &Request,
+    describe: fn(&S, &io::Error) -> String,
+) -> Result<Head, String> {
+    let stream = source.stream();
+    let bytes = wire::http1(request);
+    let written = async {
+        stream.write_all(&bytes).await?;
+        stream.flush().await
+    };
+    let unwritten = written.await.err().map(|error| describe(source.stream(), &error));
+    source.head().await.map_err(|error| unwritten.unwrap_or(error))
+}
+
+impl Answer {
+    /// Reads the body, at most `limit` bytes of it, and ends the connection.
+    ///
+    /// # Errors
+    /// In the words of Go's client, when the body ends too early or is not framed as it should be.
+    pub async fn read(self, limit: usize) -> Result<Bytes, String> {
+        match self.body {
+            Body::Plain(mut source, framing) => source.body(framing, limit).await,
+            Body::Secured(mut source, framing) => {
+                let body = source.body(framing, limit).await;
+                // Says goodbye if that takes no time.
+                let _ = source.stream().shutdown().now_or_never();
+                body
+            }
+            Body::Http2(mut http2) => http2.body(limit).await,
+        }
+    }
+
+    /// Reads what Go's client reads of a redirect's body before it goes on: a little, and nothing of a long one. What
+    /// goes wrong with it does not matter.
+    pub async fn drain(self) {
+        let is_long = match &self.body {
+            Body::Plain(_, framing) | Body::Secured(_, framing) => {
+                matches!(framing, Framing::Length(length) if *length > DRAINED as u64)
+            }
+            Body::Http2(http2) => http2.length().is_some_and(|length| length > DRAINED as u64),
+        };
+        if !is_long {
+            let _ = self.read(DRAINED).await;
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! What follows an answer: the answer itself, another request, or the end of patience (prober.md 7.4). Pure.
+
+use super::{request::Request, url::Url};
+use crate::handler::go;
+
+/// 10: how many requests a probe sends; a redirect after the last is a failure.
+const MAX_REQUESTS: usize = 10;
+
+/// 2 KiB: how much of a redirect's body Go's client reads before it goes on.
+pub const DRAINED: usize = 2 << 10;
+
+/// What follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// The answer is judged as it is.
+    Judge,
+    /// That is asked instead.
+    Follow(Box<Request>),
+    /// The probe failed, with that text.
+    Fail(String),
+}
+
+/// Decides. `first` is the probe's own request, `last` the one that was answered, `sent` how many were, the last one
+/// included.
+pub fn next(first: &Request, last: &Request, sent: usize, status: u16, location: &[u8]) -> Next {
+    if !matches!(status, 301 | 302 | 303 | 307 | 308) || location.is_empty() {
+        return Next::Judge;
+    }
+    let reference = match Url::parse(location) {
+        Ok(reference) => reference,
+        Err(error) => {
+            let error = format!("failed to parse Location header {}: {error}", go::quoted(location));
+            return Next::Fail(told(&last.url.redacted(), &error));
+        }
+    };
+    let keeps_host = reference.scheme.is_empty() && last.host.as_bytes() != last.url.host;
+    let url = last.url.join(reference);
+    if url.hostname() != first.url.hostname() {
+        return Next::Judge;
+    }
+    if sent >= MAX_REQUESTS {
+        return Next::Fail(told(location, &format!("stopped after {MAX_REQUESTS} redirects")));
+    }
+    let mut headers = first.headers.clone();
+    if headers.first("Referer").is_empty() && !(last.is_secure() && url.scheme == "http") {
+        headers.set("Referer", String::from_utf8_lossy(&last.url.without_user()).into_owned());
+    }
+    let host = if keeps_host { last.host.clone() } else { String::new() };
+    Next::Follow(Box::new(Request { url, host, headers }))
+}
+
+/// An error as Go's client tells it: `Get "http://10.0.0.1:80/": EOF`.
+pub fn told(url: &[u8], error: &str) -> String {
+    format!("Get {}: {error}", go::quoted(url))
+}

@@ -1,0 +1,228 @@
+//! TLS as a probe wants it: any certificate will do. In: a connection; out: the stream over it, or why not, in Go's
+//! words. TLS 1.2 at least; HTTP/2 is offered, HTTP/1.1 too.
+
+use std::{
+    io,
+    net::Ipv4Addr,
+    pin::Pin,
+    sync::{Arc, LazyLock},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time,
+};
+use tokio_rustls::{
+    TlsConnector,
+    client::TlsStream,
+    rustls::{
+        AlertDescription, ClientConfig, DigitallySignedStruct, Error, SignatureScheme,
+        client::{
+            Resumption,
+            danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+        },
+        crypto::ring,
+        pki_types::{CertificateDer, ServerName, UnixTime},
+        version::{TLS12, TLS13},
+    },
+};
+
+use super::connect::broken;
+use crate::handler::dial::Connection;
+
+/// 10 s: what a handshake may take of a longer timeout (prober.md 7.3).
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
+
+static CONFIG: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| Arc::new(config()));
+
+/// A stream over TLS.
+pub type Secured = TlsStream<Sniffed>;
+
+/// Greets the server. `host` becomes the server's name, unless it is an address.
+///
+/// # Errors
+/// In Go's words.
+pub async fn secure(connection: Connection, host: &str) -> Result<Secured, String> {
+    let sniffed = Sniffed { connection, first: [0; 5], seen: 0 };
+    let connector = TlsConnector::from(Arc::clone(&CONFIG));
+    let handshake = connector.connect(server_name(host), sniffed).into_fallible();
+    match time::timeout(HANDSHAKE_LIMIT, handshake).await {
+        Ok(Ok(stream)) => Ok(stream),
+        Ok(Err((error, sniffed))) => Err(told(&error, &sniffed)),
+        Err(_elapsed) => Err("net/http: TLS handshake timeout".to_owned()),
+    }
+}
+
+/// Whether the server chose HTTP/2.
+pub fn chose_http2(stream: &Secured) -> bool {
+    stream.get_ref().1.alpn_protocol() == Some(b"h2")
+}
+
+/// An error of an established stream.
+pub fn read_error(stream: &Secured, error: &io::Error) -> String {
+    told(error, stream.get_ref().0)
+}
+
+/// An address as a name is what makes rustls send no name.
+fn server_name(host: &str) -> ServerName<'static> {
+    let name = ServerName::try_from(host.trim_end_matches('.').to_owned());
+    name.unwrap_or_else(|_| ServerName::IpAddress(Ipv4Addr::UNSPECIFIED.into()))
+}
+
+fn config() -> ClientConfig {
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_protocol_versions(&[&TLS13, &TLS12])
+        .expect("ring's cipher suites serve both versions")
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnyCertificate))
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.resumption = Resumption::disabled();
+    config
+}
+
+/// Takes any certificate, also one that webpki cannot read (X.509 v1), and so any signature made with it: who accepts
+/// every key learns nothing from its signature.
+#[derive(Debug)]
+struct AnyCertificate;
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    /// Those that Go's client offers, in its order.
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![
+            SignatureScheme::RSA_PSS_SHA256,
+            SignatureScheme::ECDSA_NISTP256_SHA256,
+            SignatureScheme::ED25519,
+            SignatureScheme::RSA_PSS_SHA384,
+            SignatureScheme::RSA_PSS_SHA512,
+            SignatureScheme::RSA_PKCS1_SHA256,
+            SignatureScheme::RSA_PKCS1_SHA384,
+            SignatureScheme::RSA_PKCS1_SHA512,
+            SignatureScheme::ECDSA_NISTP384_SHA384,
+            SignatureScheme::ECDSA_NISTP521_SHA512,
+        ]
+    }
+}
+
+/// A connection that remembers how its peer began: one that speaks plain HTTP is told from one that speaks bad TLS.
+#[derive(Debug)]
+pub struct Sniffed {
+    connection: Connection,
+    first: [u8; 5],
+    seen: usize,
+}
+
+impl AsyncRead for Sniffed {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let before = into.filled().len();
+        let polled = Pin::new(&mut this.connection).poll_read(cx, into);
+        for byte in &into.filled()[before..] {
+            if let Some(place) = this.first.get_mut(this.seen) {
+                *place = *byte;
+                this.seen += 1;
+            }
+        }
+        polled
+    }
+}
+
+impl AsyncWrite for Sniffed {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.connection).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.connection).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.connection).poll_shutdown(cx)
+    }
+}
+
+/// Why a stream broke, in Go's words where it has some for it.
+fn told(error: &io::Error, sniffed: &Sniffed) -> String {
+    if sniffed.first == *b"HTTP/" {
+        return "http: server gave HTTP response to HTTPS client".to_owned();
+    }
+    if sniffed.seen == sniffed.first.len() && !begins_a_handshake(sniffed.first) {
+        return "tls: first record does not look like a TLS handshake".to_owned();
+    }
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
+        Some(Error::AlertReceived(alert)) => format!("remote error: tls: {}", alert_text(*alert)),
+        Some(other) => format!("tls: {other}"),
+        None if error.kind() == io::ErrorKind::UnexpectedEof => "EOF".to_owned(),
+        None => broken(&sniffed.connection, "read", error),
+    }
+}
+
+/// The first record is a handshake or an alert, of a version that exists.
+fn begins_a_handshake(first: [u8; 5]) -> bool {
+    matches!(first[0], 21 | 22) && first[1] < 0x10
+}
+
+/// An alert as Go names it: mostly its name in RFC 8446 in words.
+fn alert_text(alert: AlertDescription) -> String {
+    let own = match alert {
+        AlertDescription::BadRecordMac => "bad record MAC",
+        AlertDescription::CertificateExpired => "expired certificate",
+        AlertDescription::CertificateRevoked => "revoked certificate",
+        AlertDescription::CertificateUnknown => "unknown certificate",
+        AlertDescription::DecodeError => "error decoding message",
+        AlertDescription::DecryptError => "error decrypting message",
+        AlertDescription::InsufficientSecurity => "insufficient security level",
+        AlertDescription::ProtocolVersion => "protocol version not supported",
+        AlertDescription::UnknownCA => "unknown certificate authority",
+        AlertDescription::UnknownPSKIdentity => "unknown PSK identity",
+        AlertDescription::UnrecognisedName => "unrecognized name",
+        AlertDescription::Unknown(number) => return format!("alert({number})"),
+        _ => "",
+    };
+    if !own.is_empty() {
+        return own.to_owned();
+    }
+    let mut text = String::new();
+    for letter in format!("{alert:?}").chars() {
+        if letter.is_ascii_uppercase() && !text.is_empty() {
+            text.push(' ');
+        }
+        text.push(letter.to_ascii_lowercase());
+    }
+    text
+}
