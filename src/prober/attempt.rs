@@ -11,7 +11,7 @@ use tonic::transport::Channel;
 
 use super::ProberSettings;
 use crate::{
-    handler::{Fault, Outcome, exec::Exec, tcp},
+    handler::{Fault, Outcome, exec::Exec, grpc, tcp},
     ids::ProbeKey,
     inventory::view::{ContainerView, Env, PodNetwork},
     proto::cri::runtime_service_client::RuntimeServiceClient,
@@ -81,7 +81,11 @@ impl Handlers {
                 let address = self.address(host.as_deref(), port, view)?;
                 Ok(tcp::attempt(address, spec.timeout).await)
             }
-            Handler::HttpGet(_) | Handler::Grpc { .. } => {
+            Handler::Grpc { port, service } => {
+                let address = self.address(None, &PortRef::Number(*port), view)?;
+                Ok(grpc::attempt(address, service, spec.timeout).await)
+            }
+            Handler::HttpGet(_) => {
                 Err(Fault::Target(format!("{} probes are not supported yet", spec.handler.name())))
             }
         }

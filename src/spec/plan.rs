@@ -114,11 +114,11 @@ fn define(kind: ProbeKind, text: &str) -> Result<ProbeSpec, Invalid> {
 /// Why this version does not run a handler that is valid in itself.
 fn refusal(handler: &Handler) -> Option<String> {
     match handler {
-        Handler::Exec { .. } | Handler::TcpSocket { host: None, .. } => None,
+        Handler::Exec { .. } | Handler::TcpSocket { host: None, .. } | Handler::Grpc { .. } => None,
         Handler::TcpSocket { host: Some(_), .. } => {
             Some("tcpSocket.host: Forbidden: another host than the pod needs the operator's allowance".into())
         }
-        Handler::HttpGet(_) | Handler::Grpc { .. } => {
+        Handler::HttpGet(_) => {
             Some(format!("{} probes are not supported by this version of criprobe", handler.name()))
         }
     }
