@@ -249,19 +249,20 @@ mod tests {
 
     #[test]
     fn a_server_that_speaks_no_grpc_is_told_by_its_http_status() {
-        let rows: [(u16, &[(&str, &str)], &str); 4] = [
-            (
-                404,
-                &[("content-type", "text/html")],
-                "Unimplemented desc = unexpected HTTP status code received from server: 404 (Not Found); transport: received unexpected content-type \"text/html\"",
-            ),
-            (503, &[("content-type", "application/grpc")], "Unavailable desc = unexpected HTTP status code"),
-            (200, &[], "Unknown desc = malformed header: missing HTTP content-type"),
-            (200, &[("content-type", "application/grpcx")], "Unknown desc = transport: received unexpected"),
+        const HTML: &[(&str, &str)] = &[("content-type", "text/html")];
+        const GRPC: &[(&str, &str)] = &[("content-type", "application/grpc")];
+        const GRPCX: &[(&str, &str)] = &[("content-type", "application/grpcx")];
+        let unexpected = "unexpected HTTP status code received from server";
+        let kind = "transport: received unexpected content-type";
+        let rows = [
+            (404, HTML, format!("Unimplemented desc = {unexpected}: 404 (Not Found); {kind} \"text/html\"")),
+            (503, GRPC, format!("Unavailable desc = {unexpected}: 503 (Service Unavailable)")),
+            (200, &[], "Unknown desc = malformed header: missing HTTP content-type".to_owned()),
+            (200, GRPCX, format!("Unknown desc = {kind} \"application/grpcx\"")),
         ];
         for (status, first, text) in rows {
             let error = judged(status, first, b"", &[]).unwrap_err();
-            assert!(error.starts_with(&format!("rpc error: code = {text}")), "{error}");
+            assert_eq!(error, format!("rpc error: code = {text}"));
         }
     }
 
