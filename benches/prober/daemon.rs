@@ -65,7 +65,9 @@ impl Daemon {
             if at_work == probes as u64 && !status["inventory"]["lastResyncAt"].is_null() {
                 return Ok(());
             }
-            if clock::now() > deadline {
+            let has_invalid =
+                status["probes"]["phases"]["invalid"].as_u64().is_some_and(|invalid| invalid > 0);
+            if has_invalid || clock::now() > deadline {
                 bail!("{probes} probes should be at work, there are: {}", status["probes"]);
             }
             thread::sleep(Duration::from_millis(200));

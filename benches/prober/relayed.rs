@@ -61,7 +61,7 @@ pub(crate) fn while_resyncing<T>(socket: &Path, work: impl FnOnce() -> T) -> Res
                 let request = RemovePodSandboxRequest { pod_sandbox_id: "none".to_owned() };
                 // It is given up on purpose.
                 threads.block_on(async { drop(timeout(PATIENCE, client.remove_pod_sandbox(request)).await) });
-                thread::sleep(BEAT);
+                thread::sleep(BEAT - PATIENCE);
             }
         });
         let done = work();
