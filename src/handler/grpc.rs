@@ -12,27 +12,26 @@ mod preface;
 
 use std::{net::SocketAddr, time::Duration};
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{sleep, timeout_at};
 use tonic::Code;
 
 use self::answer::Refusal;
 use super::{Outcome, go};
-use crate::{clock, proto::health::health_check_response::ServingStatus};
+use crate::proto::health::health_check_response::ServingStatus;
 
 /// What the server is told of us. We speak gRPC ourselves, so our token stands where the kubelet names its library.
 pub const USER_AGENT: &str = concat!("kube-probe/1.36 criprobe/", env!("CARGO_PKG_VERSION"));
 
 /// Asks the server at `address` for the health of `service`; an empty one means the server as a whole.
 pub async fn attempt(address: SocketAddr, service: &str, timeout: Duration) -> Outcome {
-    let deadline = Instant::from_std(clock::now() + timeout);
+    let deadline = sleep(timeout).deadline();
     let within = go::duration(timeout);
     let Ok(mut connection) = timeout_at(deadline, connection::connect(address)).await else {
         return Outcome::failure(format!(
             "timeout: failed to connect service \"{address}\" within {within}: context deadline exceeded"
         ));
     };
-    let left = deadline.into_std().saturating_duration_since(clock::now());
-    match timeout_at(deadline, connection.check(address, service, left)).await {
+    match timeout_at(deadline, connection.check(address, service, timeout)).await {
         Ok(Ok(status)) if status == ServingStatus::Serving as i32 => {
             Outcome { output: "service healthy".into(), ..Outcome::success() }
         }

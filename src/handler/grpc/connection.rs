@@ -80,8 +80,8 @@ async fn connect_once(address: SocketAddr) -> Option<Connection> {
 }
 
 impl Connection {
-    /// Asks for the health of a service and returns the number of its status. The server is told how much time is
-    /// `left`; to keep it is the caller's.
+    /// Asks for the health of a service and returns the number of its status. The server is told that
+    /// the caller gives up within `timeout`, which is the caller's to keep; connecting has taken some of it already.
     ///
     /// # Errors
     /// The server's own status, or one that says how the call went wrong.
@@ -89,7 +89,7 @@ impl Connection {
         &mut self,
         address: SocketAddr,
         service: &str,
-        left: Duration,
+        timeout: Duration,
     ) -> Result<i32, Refusal> {
         let Self { requests, frames } = self;
         let drive = async {
@@ -99,7 +99,7 @@ impl Connection {
         };
         tokio::select! {
             biased;
-            answer = call(requests, address, service, left) => answer,
+            answer = call(requests, address, service, timeout) => answer,
             never = drive => never,
         }
     }
@@ -109,7 +109,7 @@ async fn call(
     requests: &mut SendRequest<Bytes>,
     address: SocketAddr,
     service: &str,
-    left: Duration,
+    timeout: Duration,
 ) -> Result<i32, Refusal> {
     let request = Request::builder()
         .method(Method::POST)
@@ -117,7 +117,7 @@ async fn call(
         .header(header::CONTENT_TYPE, "application/grpc")
         .header(header::USER_AGENT, USER_AGENT)
         .header(header::TE, "trailers")
-        .header("grpc-timeout", grpc_timeout(left))
+        .header("grpc-timeout", grpc_timeout(timeout))
         .body(())
         .expect("an address and constants make a valid request");
     let (response, mut upload) = requests.send_request(request, false).map_err(Refusal::of_transport)?;
@@ -144,11 +144,11 @@ fn framed(service: &str) -> Bytes {
 }
 
 /// A duration as the header says it: at most eight digits and a unit, the finest in which it fits.
-fn grpc_timeout(left: Duration) -> String {
-    let units = [("n", left.as_nanos()), ("u", left.as_micros()), ("m", left.as_millis())];
+fn grpc_timeout(timeout: Duration) -> String {
+    let units = [("n", timeout.as_nanos()), ("u", timeout.as_micros()), ("m", timeout.as_millis())];
     let fits = units.into_iter().find(|(_, amount)| *amount < 100_000_000);
     fits.map_or_else(
-        || format!("{}S", left.as_secs().min(99_999_999)),
+        || format!("{}S", timeout.as_secs().min(99_999_999)),
         |(unit, amount)| format!("{amount}{unit}"),
     )
 }

@@ -14,6 +14,7 @@ use tower::service_fn;
 
 use super::*;
 use crate::{
+    clock,
     handler::Judgement,
     proto::health::{
         HealthCheckRequest, HealthCheckResponse,
