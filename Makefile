@@ -5,7 +5,7 @@ SHELL := /bin/sh
 # rustup puts cargo there; a shell that is older than the installation does not look there yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-# Goes on to `demo`, `test` and `bench`, as in `make bench ARGS=--quick`.
+# Goes on to `demo`, `test`, `bench` and `bench-prober`, as in `make bench ARGS=--quick`.
 ARGS ?=
 # For `demo`: ends after this long, as in FOR=20s.
 FOR ?=
@@ -16,7 +16,7 @@ CRIPROBE = $(or $(CARGO_TARGET_DIR),target)/release/criprobe
 DEMO_ARGS = $(if $(FOR),--for $(FOR)) $(ARGS)
 SCRIPTS = tests/lab/containerd.sh tests/lab/demo.sh tests/lab/run-tests.sh
 
-.PHONY: help build demo test check bench toolchain
+.PHONY: help build demo test check bench bench-prober toolchain
 
 help:
 	@echo "make build                    the release binary, target/release/criprobe"
@@ -25,6 +25,7 @@ help:
 	@echo "make test                     all tests; as root on Debian or Ubuntu also those on a private containerd"
 	@echo "make check                    format, lints, docs and scripts"
 	@echo "make bench [ARGS=--quick]     criprobe beside socat, nginx and HAProxy"
+	@echo "make bench-prober             5,000 probes on one node: attempts, lag, CPU, memory; ARGS as for bench"
 
 build: toolchain
 	cargo build --release --locked
@@ -48,6 +49,9 @@ check: toolchain
 
 bench: build
 	cargo bench --locked --bench relay -- $(ARGS)
+
+bench-prober: build
+	cargo bench --locked --bench prober -- $(ARGS)
 
 toolchain:
 	@command -v cargo >/dev/null || { echo "make: cargo is not there: install Rust 1.91 or newer, https://rustup.rs" >&2; exit 1; }

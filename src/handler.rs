@@ -4,6 +4,7 @@
 pub mod dial;
 pub mod exec;
 pub mod go;
+pub mod grpc;
 pub mod http;
 pub mod tcp;
 

@@ -19,6 +19,12 @@ pub mod containerd {
     }
 }
 
+/// The gRPC health protocol.
+#[allow(missing_docs, clippy::all, unreachable_pub, rust_2018_idioms)]
+pub mod health {
+    tonic::include_proto!("grpc.health.v1");
+}
+
 /// Messages that may hold secrets print their name, and nothing that a person could misuse.
 macro_rules! reveal_only {
     ($($message:ident { $($field:ident),* }),* $(,)?) => {$(

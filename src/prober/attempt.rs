@@ -11,7 +11,7 @@ use tonic::transport::Channel;
 
 use super::ProberSettings;
 use crate::{
-    handler::{Fault, Outcome, exec::Exec, http, tcp},
+    handler::{Fault, Outcome, exec::Exec, grpc, http, tcp},
     ids::ProbeKey,
     inventory::view::{ContainerView, Env, PodNetwork},
     proto::cri::runtime_service_client::RuntimeServiceClient,
@@ -98,8 +98,9 @@ impl Handlers {
                 };
                 http::attempt(&target, spec.timeout).await
             }
-            Handler::Grpc { .. } => {
-                Err(Fault::Target(format!("{} probes are not supported yet", spec.handler.name())))
+            Handler::Grpc { port, service } => {
+                let address = self.address(None, &PortRef::Number(*port), view)?;
+                Ok(grpc::attempt(address, service, spec.timeout).await)
             }
         }
     }

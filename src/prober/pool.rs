@@ -11,6 +11,9 @@ pub(super) enum Lane {
     Exec,
     /// Opens a connection of our own: no further limit.
     Dial,
+    /// Opens one to a peer that was slow the last time: three quarters of the workers, so that peers that say nothing
+    /// leave places to those that answer at once, and delay only each other.
+    Slow,
 }
 
 /// A bounded number of attempts in flight, and those that wait for one of their places.
@@ -20,11 +23,14 @@ pub(super) enum Lane {
 pub(super) struct Pool {
     workers: usize,
     exec_workers: usize,
+    slow_workers: usize,
     /// By key, so that nothing is ever twice in flight.
     in_flight: HashMap<ProbeKey, Lane>,
     exec_in_flight: usize,
+    slow_in_flight: usize,
     exec: Queue,
     dial: Queue,
+    slow: Queue,
     last: Lane,
 }
 
@@ -34,10 +40,13 @@ impl Pool {
         Self {
             workers: workers.max(1),
             exec_workers: exec_workers.max(1),
+            slow_workers: (workers * 3 / 4).max(1),
             in_flight: HashMap::new(),
             exec_in_flight: 0,
+            slow_in_flight: 0,
             exec: Queue::default(),
             dial: Queue::default(),
+            slow: Queue::default(),
             last: Lane::Dial,
         }
     }
@@ -47,10 +56,11 @@ impl Pool {
         match lane {
             Lane::Exec => self.exec.push(key),
             Lane::Dial => self.dial.push(key),
+            Lane::Slow => self.slow.push(key),
         }
     }
 
-    /// Gives a free place to the key whose turn it is: the two lanes in turn, in each the pods in turn, in each the
+    /// Gives a free place to the key whose turn it is: the lanes in turn, in each the pods in turn, in each the
     /// first that came.
     pub(super) fn start(&mut self) -> Option<ProbeKey> {
         if self.in_flight.len() >= self.workers {
@@ -61,33 +71,40 @@ impl Pool {
             let key = match lane {
                 Lane::Exec => self.exec.pop(),
                 Lane::Dial => self.dial.pop(),
+                Lane::Slow => self.slow.pop(),
             }?;
-            // A probe whose definition changed from one lane to the other may wait in both; the second turn is void.
+            // A probe whose definition changed from one lane to another may wait in both; the second turn is void.
             if !self.in_flight.contains_key(&key) {
                 break (key, lane);
             }
         };
         self.last = lane;
         self.exec_in_flight += usize::from(lane == Lane::Exec);
+        self.slow_in_flight += usize::from(lane == Lane::Slow);
         self.in_flight.insert(key.clone(), lane);
         Some(key)
     }
 
     /// The lane whose turn it is, of those where something waits and may start.
     fn next_lane(&self) -> Option<Lane> {
-        let may_exec = self.exec_in_flight < self.exec_workers && !self.exec.is_empty();
-        let may_dial = !self.dial.is_empty();
-        match (may_exec, may_dial, self.last) {
-            (true, false, _) | (true, true, Lane::Dial) => Some(Lane::Exec),
-            (false, true, _) | (true, true, Lane::Exec) => Some(Lane::Dial),
-            (false, false, _) => None,
-        }
+        let turns = match self.last {
+            Lane::Exec => [Lane::Dial, Lane::Slow, Lane::Exec],
+            Lane::Dial => [Lane::Slow, Lane::Exec, Lane::Dial],
+            Lane::Slow => [Lane::Exec, Lane::Dial, Lane::Slow],
+        };
+        turns.into_iter().find(|lane| match lane {
+            Lane::Exec => self.exec_in_flight < self.exec_workers && !self.exec.is_empty(),
+            Lane::Dial => !self.dial.is_empty(),
+            Lane::Slow => self.slow_in_flight < self.slow_workers && !self.slow.is_empty(),
+        })
     }
 
     /// Gives a place back.
     pub(super) fn finish(&mut self, key: &ProbeKey) {
-        if self.in_flight.remove(key) == Some(Lane::Exec) {
-            self.exec_in_flight -= 1;
+        match self.in_flight.remove(key) {
+            Some(Lane::Exec) => self.exec_in_flight -= 1,
+            Some(Lane::Slow) => self.slow_in_flight -= 1,
+            Some(Lane::Dial) | None => {}
         }
     }
 
@@ -198,6 +215,25 @@ mod tests {
             pool.finish(&key);
         }
         assert_eq!(order, ["exec", "dial", "exec", "dial"]);
+    }
+
+    #[test]
+    fn slow_peers_leave_places_to_the_others() {
+        let mut pool = Pool::new(4, 1);
+        for container in ["1", "2", "3", "4"] {
+            pool.enqueue(key("slow", container), Lane::Slow);
+        }
+        assert_eq!(started(&mut pool), ["slow1", "slow2", "slow3"]);
+        pool.enqueue(key("dial", "1"), Lane::Dial);
+        pool.enqueue(key("dial", "2"), Lane::Dial);
+        assert_eq!(started(&mut pool), ["dial1"]);
+        pool.finish(&key("dial", "1"));
+        assert_eq!(started(&mut pool), ["dial2"]);
+        pool.finish(&key("slow", "1"));
+        assert_eq!(started(&mut pool), ["slow4"]);
+        let mut single = Pool::new(1, 1);
+        single.enqueue(key("slow", "1"), Lane::Slow);
+        assert_eq!(started(&mut single), ["slow1"], "a single worker serves all");
     }
 
     #[test]

@@ -37,6 +37,9 @@ use crate::{
 /// 1 s: a probe that is looked at later than this after it was due tells of a process that stood still.
 const STOOD_STILL: Duration = Duration::from_secs(1);
 
+/// 100 ms: a connection of our own whose attempt took longer counts as slow until one is faster.
+const SLOW: Duration = Duration::from_millis(100);
+
 /// The prober without its loop.
 #[derive(Debug)]
 pub(super) struct Roster {
@@ -363,7 +366,7 @@ impl Roster {
         self.schedule.set(key, worker.deadline());
         for action in actions {
             match action {
-                Action::Enqueue => self.pool.enqueue(key.clone(), lane(worker.spec())),
+                Action::Enqueue => self.pool.enqueue(key.clone(), next_lane(worker)),
                 Action::StartAttempt => {
                     let (spec, view) = (worker.spec().clone(), entry.view.clone());
                     self.jobs.push(Job { key: key.clone(), spec, view });
@@ -407,6 +410,15 @@ fn lane(spec: &ProbeSpec) -> Lane {
     match spec.handler {
         Handler::Exec { .. } => Lane::Exec,
         Handler::TcpSocket { .. } | Handler::HttpGet(_) | Handler::Grpc { .. } => Lane::Dial,
+    }
+}
+
+/// Where the next attempt of a probe waits: whose last one took long is kept apart.
+fn next_lane(worker: &Worker) -> Lane {
+    let was_slow = worker.results().last().is_some_and(|last| last.duration >= SLOW);
+    match lane(worker.spec()) {
+        Lane::Dial if was_slow => Lane::Slow,
+        lane => lane,
     }
 }
 

@@ -119,12 +119,14 @@ async fn a_bad_annotation_costs_its_own_probe_and_no_other() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_grpc_probe_is_listed_as_not_supported() -> Result<()> {
+async fn a_grpc_probe_asks_and_fails_where_nothing_listens() -> Result<()> {
     let mut rig = Rig::start().await?;
-    let (pod, _) = rig.run("grpc", &[(LIVENESS, "grpc: {port: 5000}")], &HEALTHY).await?;
-    let probe = rig.becomes(&pod, "liveness", "is invalid", |probe| probe["phase"] == "invalid").await?;
+    let probe = "{grpc: {port: 1}, timeout: 200ms, period: 500ms}";
+    let (pod, _) = rig.run("grpc", &[(LIVENESS, probe)], &HEALTHY).await?;
+    let probe = rig.last(&pod, "liveness", "failure").await?;
     assert_eq!((&probe["handler"], &probe["source"]), (&json!("grpc"), &json!("annotation")));
-    assert_eq!(probe["reason"], "grpc probes are not supported by this version of criprobe");
+    let output = probe["last"]["output"].as_str().unwrap_or_default();
+    assert!(output.starts_with("timeout: failed to connect service \""), "{output}");
     Ok(())
 }
 

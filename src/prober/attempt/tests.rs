@@ -43,6 +43,22 @@ fn http_spec(host: Option<&str>, port: PortRef) -> ProbeSpec {
     ProbeSpec { handler, ..spec(ProbeKind::Liveness) }
 }
 
+fn grpc_spec(port: u16) -> ProbeSpec {
+    ProbeSpec { handler: Handler::Grpc { port, service: String::new() }, ..spec(ProbeKind::Liveness) }
+}
+
+#[tokio::test]
+async fn whatever_goes_wrong_with_grpc_is_a_failure_and_not_tried_again() {
+    let listener = TcpListener::bind((LOCALHOST, 0)).unwrap();
+    let spec =
+        ProbeSpec { timeout: Duration::from_millis(200), ..grpc_spec(listener.local_addr().unwrap().port()) };
+    let handlers = Handlers { exec: exec(Runtime::Hangs).0, node_ip: None };
+    let began = clock::now();
+    let tried = handlers.attempt(&spec, &view(PodNetwork::Pod(vec![LOCALHOST]))).await;
+    assert_eq!(tried.result, AttemptResult::Failure, "I18");
+    assert!(clock::now() - began < 2 * spec.timeout);
+}
+
 fn view(network: PodNetwork) -> ContainerView {
     let view = container("web", "c1", 0);
     ContainerView {
@@ -345,12 +361,13 @@ async fn what_cannot_be_dialled_is_an_error_that_says_why() {
     let handlers = Handlers { exec: exec(Runtime::Hangs).0, node_ip: None };
     let rows = [
         (tcp_spec(None, PortRef::Name("http".to_owned())), "the container declares no port named \"http\""),
+        (grpc_spec(80), "the pod's address is not known"),
         (tcp_spec(Some("::1"), PortRef::Number(80)), "host \"::1\" is not one that the operator allows"),
         (http_spec(None, PortRef::Name("http".to_owned())), "the container declares no port named \"http\""),
         (http_spec(Some("::1"), PortRef::Number(80)), "host \"::1\" is not one that the operator allows"),
     ];
     for (spec, reason) in rows {
-        let tried = handlers.attempt(&spec, &view(PodNetwork::Pod(vec![LOCALHOST]))).await;
+        let tried = handlers.attempt(&spec, &view(PodNetwork::Unknown)).await;
         assert_eq!((tried.result, text(&tried)), (AttemptResult::Error, reason), "F30, H10");
     }
 }

@@ -127,7 +127,6 @@ fn the_reason_of_an_invalid_probe_is_one_line_for_people() {
     insta::assert_snapshot!(reason("cat /tmp/healthy"), @r#"Invalid value: "cat /tmp/healthy": must be a map of keys and values"#);
     insta::assert_snapshot!(reason("{exec: {command: [x]}, peroidSeconds: 5, successThreshold: 2}"), @r#"unknown key "peroidSeconds": did you mean "periodSeconds"?; successThreshold: Invalid value: 2: must be 1"#);
     insta::assert_snapshot!(reason("{httpGet: {port: 80, host: 10.0.0.1}}"), @"httpGet.host: Forbidden: another host than the pod needs the operator's allowance");
-    insta::assert_snapshot!(reason("{grpc: {port: 80}}"), @"grpc probes are not supported by this version of criprobe");
     insta::assert_snapshot!(reason("{httpGet: {port: 0}}"), @"httpGet.port: Invalid value: 0: must be between 1 and 65535, inclusive");
     insta::assert_snapshot!(reason("{tcpSocket: {port: 80, host: 10.0.0.1}}"), @"tcpSocket.host: Forbidden: another host than the pod needs the operator's allowance");
     insta::assert_snapshot!(reason(&" ".repeat(16 * 1024 + 1)), @"16385 bytes are too long: at most 16384 are read");

@@ -1,0 +1,109 @@
+//! Measures the prober as a user runs it: the criprobe binary in front of a made-up runtime, with probes of real
+//! listeners and real processes: `make bench-prober`.
+//!
+//! Flags in; tables on stdout, progress on stderr, and Markdown in a file if asked. Ends only what it started.
+
+mod beat;
+mod daemon;
+mod figure;
+mod node;
+mod relayed;
+mod runtime;
+mod scenario;
+mod targets;
+
+// The load driver of the relay's benchmark, of which one call at one load is used here.
+#[path = "../relay/call.rs"]
+#[allow(dead_code)]
+mod call;
+#[path = "../relay/client.rs"]
+#[allow(dead_code)]
+mod client;
+#[path = "../relay/header_block.rs"]
+mod header_block;
+#[path = "../relay/http2.rs"]
+#[allow(dead_code)]
+mod http2;
+#[path = "../relay/machine.rs"]
+mod machine;
+#[path = "../relay/process.rs"]
+#[allow(dead_code)]
+mod process;
+#[path = "../relay/table.rs"]
+mod table;
+
+use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use figure::{Figure, Limit};
+use scenario::{Scenario, Setting};
+use table::Table;
+
+/// Measures how criprobe probes a full node.
+#[derive(Parser)]
+#[command(name = "prober")]
+struct Arguments {
+    /// 10 s each instead of a minute
+    #[arg(long)]
+    quick: bool,
+    /// How long each is measured, in seconds
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(3..))]
+    seconds: Option<u64>,
+    /// Only these
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    only: Vec<Scenario>,
+    /// Also writes the result as Markdown
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Exits with 1 if a figure is missed or could not be measured
+    #[arg(long)]
+    check: bool,
+    /// The program under test
+    #[arg(long, value_name = "FILE", default_value = env!("CARGO_BIN_EXE_criprobe"))]
+    criprobe: PathBuf,
+    /// Given by cargo, means nothing
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(is_good) => ExitCode::from(u8::from(!is_good)),
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Says whether every figure that had to be reached was, as far as that was asked for.
+fn run(arguments: &Arguments) -> Result<bool> {
+    process::clean_up_when_interrupted()?;
+    let seconds = arguments.seconds.unwrap_or(if arguments.quick { 10 } else { 60 });
+    let setting = Setting { criprobe: &arguments.criprobe, window: Duration::from_secs(seconds) };
+    let head = format!("{}. criprobe {}, {seconds} s each", machine::describe(), env!("CARGO_PKG_VERSION"));
+    println!("{head}");
+    let (mut text, mut is_good) = (format!("{head}.\n"), true);
+    let is_wanted = |scenario: &Scenario| arguments.only.is_empty() || arguments.only.contains(scenario);
+    for scenario in Scenario::ALL.into_iter().filter(is_wanted) {
+        eprintln!("{}", scenario.title());
+        let figures = scenario.run(setting).unwrap_or_else(|error| vec![unmeasured(&error)]);
+        is_good &= !figures.iter().any(Figure::is_missed);
+        let table = Table {
+            title: scenario.title().to_owned(),
+            head: ["", "limit", "found", "verdict"],
+            rows: figures.iter().map(Figure::cells).collect(),
+        };
+        println!("\n{}", table.text());
+        text += &format!("\n{}", table.markdown());
+    }
+    if let Some(file) = &arguments.markdown {
+        fs::write(file, text).with_context(|| format!("write {}", file.display()))?;
+    }
+    Ok(is_good || !arguments.check)
+}
+
+fn unmeasured(error: &anyhow::Error) -> Figure {
+    Figure { name: format!("{error:#}"), limit: Limit::AtLeast(0.0), found: None, unit: "" }
+}

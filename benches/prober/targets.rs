@@ -1,0 +1,106 @@
+//! What the probes dial: listeners on loopback that note when each attempt came. Connections in, moments by probe out.
+//! A thread a listener, so that nothing of this bench delays what it notes.
+
+use std::{
+    io::{self, Read, Write},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use criprobe::clock;
+
+use crate::node::{Node, PROBES};
+
+/// 2 s: a client that sends no request by then is let go.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// 64 silent connections are held by a listener; of older ones the client has left seconds ago.
+const HELD: usize = 64;
+
+/// What a listener does with a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Treatment {
+    /// Accepts and closes it.
+    Close,
+    /// Answers one HTTP/1.1 request.
+    Answer,
+    /// Accepts it and never says anything.
+    Silence,
+}
+
+/// Listeners, one for each probe of a pod: the port tells the probe, the address the pod.
+pub(crate) struct Targets {
+    pub(crate) ports: Vec<u16>,
+    seen: Vec<Arc<Mutex<Seen>>>,
+}
+
+/// When each pod's probe came.
+type Seen = Vec<Vec<Instant>>;
+
+impl Targets {
+    /// Listens for all probes of as many pods, until the process ends.
+    pub(crate) fn listen(pods: usize, treatment: Treatment) -> io::Result<Self> {
+        let mut targets = Self { ports: Vec::new(), seen: Vec::new() };
+        for _ in 0..PROBES {
+            let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+            let seen = Arc::new(Mutex::new(vec![Vec::new(); pods]));
+            targets.ports.push(listener.local_addr()?.port());
+            targets.seen.push(seen.clone());
+            thread::Builder::new().name("target".into()).spawn(move || serve(&listener, treatment, &seen))?;
+        }
+        Ok(targets)
+    }
+
+    /// Takes what came so far, probe by probe.
+    pub(crate) fn take(&self) -> Vec<Vec<Instant>> {
+        let take = |seen: &Arc<Mutex<Seen>>| {
+            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let pods = seen.len();
+            std::mem::replace(&mut *seen, vec![Vec::new(); pods])
+        };
+        self.seen.iter().flat_map(take).collect()
+    }
+}
+
+fn serve(listener: &TcpListener, treatment: Treatment, seen: &Mutex<Seen>) {
+    let mut held = Vec::new();
+    loop {
+        let Ok((mut stream, _)) = listener.accept() else {
+            thread::sleep(Duration::from_millis(10));
+            continue;
+        };
+        note(&stream, clock::now(), seen);
+        match treatment {
+            Treatment::Close => {}
+            // A client that leaves early is its own affair.
+            Treatment::Answer => drop(answer(&mut stream)),
+            Treatment::Silence => held.push(stream),
+        }
+        if held.len() > HELD {
+            held.drain(..HELD / 2);
+        }
+    }
+}
+
+fn note(stream: &TcpStream, at: Instant, seen: &Mutex<Seen>) {
+    let Ok(SocketAddr::V4(address)) = stream.local_addr() else { return };
+    let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(times) = Node::pod(*address.ip()).and_then(|pod| seen.get_mut(pod)) {
+        times.push(at);
+    }
+}
+
+fn answer(stream: &mut TcpStream) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let (mut request, mut length) = ([0; 4096], 0);
+    while !request[..length].ends_with(b"\r\n\r\n") {
+        let count = stream.read(&mut request[length..])?;
+        if count == 0 {
+            return Ok(());
+        }
+        length += count;
+    }
+    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+}

@@ -1,0 +1,58 @@
+//! grpc: an address, a service and a limit in, an outcome out, by one Check of the gRPC health protocol over plaintext
+//! HTTP/2. Never an error: whatever goes wrong is a failure (prober.md 8).
+//!
+//! One deadline holds for connecting and asking together. Connecting is over when the server has shown that it speaks
+//! HTTP/2, and is tried again until the deadline: a closed port costs the whole timeout and is told as a timeout.
+//! The kubelet's text `error: failed to connect service at ...` therefore cannot occur here: it is for targets that
+//! cannot be dialled at all, and ours is an address.
+
+mod answer;
+mod connection;
+mod preface;
+
+use std::{net::SocketAddr, time::Duration};
+
+use tokio::time::{sleep, timeout_at};
+use tonic::Code;
+
+use self::answer::Refusal;
+use super::{Outcome, go};
+use crate::proto::health::health_check_response::ServingStatus;
+
+/// What the server is told of us. We speak gRPC ourselves, so our token stands where the kubelet names its library.
+pub const USER_AGENT: &str = concat!("kube-probe/1.36 criprobe/", env!("CARGO_PKG_VERSION"));
+
+/// Asks the server at `address` for the health of `service`; an empty one means the server as a whole.
+pub async fn attempt(address: SocketAddr, service: &str, timeout: Duration) -> Outcome {
+    let deadline = sleep(timeout).deadline();
+    let within = go::duration(timeout);
+    let Ok(mut connection) = timeout_at(deadline, connection::connect(address)).await else {
+        return Outcome::failure(format!(
+            "timeout: failed to connect service \"{address}\" within {within}: context deadline exceeded"
+        ));
+    };
+    match timeout_at(deadline, connection.check(address, service, timeout)).await {
+        Ok(Ok(status)) if status == ServingStatus::Serving as i32 => {
+            Outcome { output: "service healthy".into(), ..Outcome::success() }
+        }
+        Ok(Ok(status)) => {
+            Outcome::failure(format!("service unhealthy (responded with \"{}\")", name(status)))
+        }
+        Ok(Err(Refusal { code: Code::Unimplemented, message })) => Outcome::failure(format!(
+            "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): {message}"
+        )),
+        Err(_) | Ok(Err(Refusal { code: Code::DeadlineExceeded, .. })) => {
+            Outcome::failure(format!("timeout: health rpc did not complete within {within}"))
+        }
+        Ok(Err(refusal)) => Outcome::failure(format!("error: health rpc probe failed: {refusal}")),
+    }
+}
+
+/// A status as Go prints the enum: by name, or by number where it has none.
+fn name(status: i32) -> String {
+    ServingStatus::try_from(status)
+        .map_or_else(|_| status.to_string(), |status| status.as_str_name().to_owned())
+}
+
+#[cfg(test)]
+mod tests;
