@@ -9,7 +9,7 @@ mod reporter;
 mod tasks;
 mod told;
 
-use std::{env, thread};
+use std::env;
 
 use anyhow::Context;
 use nix::unistd::Group;
@@ -93,11 +93,13 @@ async fn run(config: Config, files: Vec<String>) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// 2: the threads of everything but the relay, so that a list of a thousand containers holds up no probe.
+const BACKGROUND_THREADS: usize = 2;
+
 /// The threads of everything but the relay, which has its own.
 fn background() -> anyhow::Result<Runtime> {
-    let threads = thread::available_parallelism().map_or(1, |cores| cores.get() / 2).clamp(1, 2);
     Builder::new_multi_thread()
-        .worker_threads(threads)
+        .worker_threads(BACKGROUND_THREADS)
         .thread_name("background")
         .enable_all()
         .build()
