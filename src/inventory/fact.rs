@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn only_an_end_that_leaves_a_doubt_asks_the_runtime() {
         let stop = || Request::StopContainer("c".into());
-        let exec = || Request::decode(cri::Kind::ExecSync, b"\x0a\x01c");
+        let exec = || Request::decode(cri::Kind::ExecSync, &b"\x0a\x01c".as_slice().into());
         let rows = [
             ("StopContainer", stop(), End::Complete, Some(0), "Some(ContainerStopped(\"c\"))", false),
             ("StopContainer", stop(), End::Complete, Some(5), "Some(ContainerStopFailed(\"c\"))", false),

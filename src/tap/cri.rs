@@ -141,7 +141,7 @@ const MAX_ID: usize = 256;
 
 impl Request {
     /// Decodes the message of a request.
-    pub fn decode(kind: Kind, message: &[u8]) -> Self {
+    pub fn decode(kind: Kind, message: &Arc<[u8]>) -> Self {
         let request = Self::try_decode(kind, message).unwrap_or(Self::Undecoded);
         let has_endless_id = request.id().is_some_and(|id| id.len() > MAX_ID);
         if has_endless_id { Self::Undecoded } else { request }
@@ -164,7 +164,8 @@ impl Request {
         }
     }
 
-    fn try_decode(kind: Kind, message: &[u8]) -> Result<Self, prost::DecodeError> {
+    fn try_decode(kind: Kind, shared: &Arc<[u8]>) -> Result<Self, prost::DecodeError> {
+        let message = &**shared;
         Ok(match kind {
             Kind::Other => Self::Skipped,
             Kind::RestorePod => Self::RestorePod,
@@ -190,8 +191,8 @@ impl Request {
             Kind::RemoveContainer => {
                 Self::RemoveContainer(cri::RemoveContainerRequest::decode(message)?.container_id.into())
             }
-            Kind::ExecSync => Command::read(message).map_or(Self::Undecoded, Self::ExecSync),
-            Kind::Exec => Command::read(message).map_or(Self::Undecoded, Self::Exec),
+            Kind::ExecSync => Command::read(shared).map_or(Self::Undecoded, Self::ExecSync),
+            Kind::Exec => Command::read(shared).map_or(Self::Undecoded, Self::Exec),
             Kind::Attach => Self::Attach(cri::AttachRequest::decode(message)?.container_id.into()),
             Kind::PortForward => {
                 Self::PortForward(cri::PortForwardRequest::decode(message)?.pod_sandbox_id.into())
@@ -337,7 +338,7 @@ mod tests {
 
     #[test]
     fn a_malformed_message_costs_only_its_details() {
-        assert!(matches!(Request::decode(Kind::ExecSync, &[0xff; 9]), Request::Undecoded));
+        assert!(matches!(Request::decode(Kind::ExecSync, &[0xff; 9].as_slice().into()), Request::Undecoded));
         assert_eq!(Response::decode(Kind::CreateContainer, &[0x0a, 0xff]), Response::Undecoded);
     }
 }

@@ -1,6 +1,8 @@
 //! Turns the DATA of one direction of a stream into gRPC messages: five bytes of head, then the body. In: bytes in
 //! pieces of any size; out: sizes, and the body of the first message where it is wanted.
 
+use std::sync::Arc;
+
 use super::{cri::ExecResult, exec::ExecMeter};
 
 /// 1 MiB: the largest message that is kept for decoding. A larger one is counted and costs its call the details.
@@ -12,11 +14,50 @@ pub enum Body {
     /// Their sizes are counted.
     Skip,
     /// The first one is kept whole.
-    Keep(Vec<u8>),
+    Keep(Kept),
     /// The first one is measured as an ExecSync answer.
     Measure(ExecMeter),
     /// Kept once, but it was compressed, over the bound, or more than one.
     Spoilt,
+}
+
+/// A message, as far as it came. Most come in one piece, which is copied once.
+#[derive(Debug)]
+pub enum Kept {
+    /// What came so far.
+    Part(Vec<u8>),
+    /// All of it; shared with whoever keeps it longer.
+    Whole(Arc<[u8]>),
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self::Part(Vec::new())
+    }
+}
+
+impl Kept {
+    fn len(&self) -> usize {
+        match self {
+            Self::Part(part) => part.len(),
+            Self::Whole(whole) => whole.len(),
+        }
+    }
+
+    /// Takes the next piece, behind which `left` bytes are still to come.
+    fn take(&mut self, piece: &[u8], left: usize) {
+        match self {
+            Self::Part(part) if part.is_empty() && left == 0 => *self = Self::Whole(piece.into()),
+            Self::Part(part) => {
+                part.reserve_exact(piece.len() + left);
+                part.extend_from_slice(piece);
+                if left == 0 {
+                    *self = Self::Whole(std::mem::take(part).into());
+                }
+            }
+            Self::Whole(_) => {}
+        }
+    }
 }
 
 /// The messages of one direction of one call.
@@ -77,9 +118,11 @@ impl Messages {
     }
 
     /// The one kept message, once it is whole.
-    pub fn whole(&self) -> Option<&[u8]> {
+    pub fn whole(&self) -> Option<Arc<[u8]>> {
         match &self.body {
-            Body::Keep(body) if self.is_whole() => Some(body),
+            Body::Keep(Kept::Whole(whole)) if self.is_whole() => Some(Arc::clone(whole)),
+            // One of no bytes has no piece.
+            Body::Keep(Kept::Part(part)) if self.is_whole() && part.is_empty() => Some(Arc::default()),
             Body::Keep(_) | Body::Skip | Body::Measure(_) | Body::Spoilt => None,
         }
     }
@@ -113,12 +156,7 @@ impl Messages {
 
     fn take_body(&mut self, piece: &[u8]) {
         match &mut self.body {
-            Body::Keep(body) => {
-                if body.is_empty() {
-                    body.reserve_exact(self.left as usize);
-                }
-                body.extend_from_slice(piece);
-            }
+            Body::Keep(body) => body.take(piece, self.left as usize - piece.len()),
             Body::Measure(meter) => meter.feed(piece),
             Body::Skip | Body::Spoilt => {}
         }
@@ -141,9 +179,10 @@ mod tests {
     proptest! {
         #[test]
         fn a_message_is_the_same_in_any_pieces(body in prop::collection::vec(any::<u8>(), 0..200), piece in 1usize..32) {
-            let mut messages = Messages::new(Body::Keep(Vec::new()));
+            let mut messages = Messages::new(Body::Keep(Kept::default()));
             framed(0, &body).chunks(piece).for_each(|piece| { messages.feed(piece); });
-            prop_assert_eq!(messages.whole(), Some(&*body));
+            let whole = messages.whole();
+            prop_assert_eq!(whole.as_deref(), Some(&*body));
             prop_assert_eq!(messages.bytes, body.len() as u64);
         }
     }
@@ -156,7 +195,7 @@ mod tests {
             ("over the bound", framed(0, &vec![7; MAX_KEPT + 1]), MAX_KEPT as u64 + 1),
         ];
         for (name, bytes, size) in rows {
-            let mut messages = Messages::new(Body::Keep(Vec::new()));
+            let mut messages = Messages::new(Body::Keep(Kept::default()));
             messages.feed(&bytes);
             assert_eq!(messages.whole(), None, "{name}");
             assert_eq!(messages.bytes, size, "{name}");
@@ -166,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_message_cut_short_is_not_whole() {
-        let mut messages = Messages::new(Body::Keep(Vec::new()));
+        let mut messages = Messages::new(Body::Keep(Kept::default()));
         messages.feed(&framed(0, b"hello")[..7]);
         assert_eq!(messages.whole(), None);
     }

@@ -15,7 +15,7 @@ use super::{
     cri::{Kind, Method, Request, Response},
     exec::ExecMeter,
     header::{RequestHeader, ResponseHeader, text},
-    message::{Body, Messages},
+    message::{Body, Kept, Messages},
 };
 use crate::{ids::ConnId, peer::Peer};
 
@@ -117,7 +117,7 @@ impl Streams {
             }
             let stream = Stream {
                 request: Messages::new(if method.kind.keeps_request() {
-                    Body::Keep(Vec::new())
+                    Body::Keep(Kept::default())
                 } else {
                     Body::Skip
                 }),
@@ -259,7 +259,7 @@ impl Stream {
     fn call(&mut self, conn: ConnId, peer: &Arc<Peer>, stream: u32) -> Call {
         let request = match (self.method.kind, self.request.whole()) {
             (Kind::Other, _) => Request::Skipped,
-            (kind, Some(message)) => Request::decode(kind, message),
+            (kind, Some(message)) => Request::decode(kind, &message),
             (_, None) => Request::Undecoded,
         };
         Call {
@@ -278,7 +278,7 @@ impl Stream {
     fn response(&self) -> Response {
         if self.method.kind.keeps_response() {
             match self.response.whole() {
-                Some(message) => Response::decode(self.method.kind, message),
+                Some(message) => Response::decode(self.method.kind, &message),
                 None => Response::Undecoded,
             }
         } else if self.method.kind == Kind::ExecSync {
@@ -303,7 +303,7 @@ fn response_body(kind: Kind) -> Body {
     if kind == Kind::ExecSync {
         Body::Measure(ExecMeter::default())
     } else if kind.keeps_response() {
-        Body::Keep(Vec::new())
+        Body::Keep(Kept::default())
     } else {
         Body::Skip
     }

@@ -25,7 +25,8 @@ const TIMEOUT: u64 = 3;
 
 impl Command {
     /// Reads a message; `None` if it is not one of those two. Above 4 GiB none is.
-    pub fn read(message: &[u8]) -> Option<Self> {
+    pub fn read(shared: &Arc<[u8]>) -> Option<Self> {
+        let message = &**shared;
         let (mut container, mut third) = (0..0, 0);
         let mut fields = Fields { message, at: 0 };
         while fields.at < message.len() {
@@ -42,7 +43,7 @@ impl Command {
                 Field { .. } => {}
             }
         }
-        Some(Self { message: message.into(), container, third })
+        Some(Self { message: Arc::clone(shared), container, third })
     }
 
     /// Where it is to be run, as the client named it.
@@ -159,7 +160,7 @@ mod tests {
     use crate::proto::cri::{ExecRequest, ExecSyncRequest};
 
     fn read(message: &[u8]) -> Option<ExecSyncRequest> {
-        let command = Command::read(message)?;
+        let command = Command::read(&message.into())?;
         Some(ExecSyncRequest {
             container_id: command.container().to_owned(),
             cmd: command.arguments().map(str::to_owned).collect(),
@@ -212,7 +213,7 @@ mod tests {
             stdin: true,
             ..ExecRequest::default()
         };
-        let command = Command::read(&request.encode_to_vec()).unwrap();
+        let command = Command::read(&request.encode_to_vec().into()).unwrap();
         assert_eq!(command.container(), "c1");
         assert_eq!(command.arguments().collect::<Vec<_>>(), ["sh", "-c"]);
     }
