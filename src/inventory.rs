@@ -31,7 +31,7 @@ use crate::{
     runtime::{Runtime, events::Events, link::Link},
     tap::{
         Ended, Event,
-        cri::{Request, Response},
+        cri::{Command, Request, Response},
     },
 };
 
@@ -93,7 +93,7 @@ pub async fn run(
 ) {
     let Sources { mut observations, connections, runtime, mut link, mut events } = sources;
     let mut task = Task {
-        named: None,
+        target: None,
         model: Model::default(),
         resync: Resync::new(runtime),
         health: Health::default(),
@@ -133,12 +133,38 @@ pub async fn run(
 }
 
 struct Task<F> {
-    /// The container that a command was last seen to run in, and when that was first seen.
-    named: Option<(Box<str>, Instant)>,
+    /// Where the last command ran: the next one most often runs there, too.
+    target: Option<Target>,
     model: Model,
     resync: Resync,
     health: Health,
     on_call: F,
+}
+
+/// A container that commands run in, as far as it is known.
+struct Target {
+    /// What the client called it.
+    asked: Box<[u8]>,
+    /// When that was looked at.
+    looked_at: Instant,
+    /// Of the model, then.
+    revision: u64,
+    container_id: ContainerId,
+    container: Option<Arc<str>>,
+    pod: Option<Arc<view::PodView>>,
+}
+
+impl Target {
+    fn of(command: &Command, model: &Model, now: Instant) -> Self {
+        let container_id = model.full_container(command.container());
+        let (container, pod) = model.whereabouts(&container_id).unzip();
+        let (asked, revision) = (command.container_bytes().into(), model.revision());
+        Self { asked, looked_at: now, revision, container_id, container, pod }
+    }
+
+    fn is_named_by(&self, command: &Command) -> bool {
+        *self.asked == *command.container_bytes()
+    }
 }
 
 impl<F: FnMut(TracedCall)> Task<F> {
@@ -168,20 +194,37 @@ impl<F: FnMut(TracedCall)> Task<F> {
     /// and a name that the runtime does not know is not asked for again with each.
     fn was_just_named(&mut self, request: &Request, now: Instant) -> bool {
         let Request::ExecSync(command) = request else { return false };
-        let container = command.container();
-        match &self.named {
-            Some((last, at)) if **last == *container && now.saturating_duration_since(*at) < NAMED => true,
-            _ => {
-                self.named = Some((container.into(), now));
-                false
-            }
+        let is_fresh = |target: &Target| now.saturating_duration_since(target.looked_at) < NAMED;
+        if self.target.as_ref().is_some_and(|target| target.is_named_by(command) && is_fresh(target)) {
+            return true;
         }
+        self.target = Some(Target::of(command, &self.model, now));
+        false
+    }
+
+    /// A command ended: it changed nothing that we know of, and many come from where the last one came from.
+    fn take_command(&mut self, at: SystemTime, ended: Ended, now: Instant) {
+        let Request::ExecSync(command) = &ended.call.request else { return };
+        let target = match self.target.take() {
+            Some(target) if !target.is_named_by(command) => Target::of(command, &self.model, now),
+            Some(target) if target.revision == self.model.revision() => target,
+            Some(Target { looked_at, .. }) => Target { looked_at, ..Target::of(command, &self.model, now) },
+            None => Target::of(command, &self.model, now),
+        };
+        let Target { container, pod, container_id, .. } = &target;
+        let (container, pod) = (container.clone(), pod.clone());
+        let container_id = Some(container_id.clone());
+        (self.on_call)(TracedCall { at, ended, pod, container, container_id });
+        self.target = Some(target);
     }
 
     fn take_call(&mut self, ended: Ended, now: Instant, wall: SystemTime) {
         let at = wall - now.saturating_duration_since(ended.call.began);
         if matches!(ended.call.request, Request::Skipped) {
             return (self.on_call)(TracedCall { at, ended, pod: None, container: None, container_id: None });
+        }
+        if matches!(ended.call.request, Request::ExecSync(_)) {
+            return self.take_command(at, ended, now);
         }
         // What a removal was about is known only before it, what a creation made only after.
         let named = ended.call.request.container().map(|id| self.model.full_container(id));

@@ -61,11 +61,13 @@ pub struct Model {
     changes: Vec<Change>,
     /// Containers of which there may be something to tell.
     dirty: BTreeSet<ContainerId>,
+    revision: u64,
 }
 
 impl Model {
     /// Takes in a fact that was observed at `at`; for answers of the runtime that is when the question was sent.
     pub fn apply(&mut self, fact: Fact, at: Instant) {
+        self.revision += 1;
         match fact {
             Fact::SandboxRun { id, config } => self.sandbox_run(id, Arc::unwrap_or_clone(config), at),
             Fact::SandboxStopping(id) => self.tell(Change::PodStopping(self.full_sandbox(id.as_str()))),
@@ -97,6 +99,11 @@ impl Model {
             Fact::ContainerReported(answer) => self.container_reported(*answer, at),
             Fact::NotFound(id) => self.not_found(&id, at),
         }
+    }
+
+    /// Counts the facts: what was read from here holds for as long as it stays the same.
+    pub fn revision(&self) -> u64 {
+        self.revision
     }
 
     /// What changed since this was last asked, in order.

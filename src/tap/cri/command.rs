@@ -48,8 +48,13 @@ impl Command {
 
     /// Where it is to be run, as the client named it.
     pub fn container(&self) -> &str {
+        text(self.container_bytes())
+    }
+
+    /// The same, for those who only compare it.
+    pub fn container_bytes(&self) -> &[u8] {
         let Range { start, end } = self.container;
-        text(&self.message[start as usize..end as usize])
+        &self.message[start as usize..end as usize]
     }
 
     /// What is to be run: the program and its arguments.
