@@ -20,7 +20,7 @@ use hpack::{Decoder, HpackError};
 use streams::Streams;
 use thiserror::Error;
 
-pub use self::call::{Call, Code, End, Ended, Event};
+pub use self::call::{Call, Code, End, Ended, Event, Origin};
 use crate::{ids::ConnId, peer::Peer};
 
 /// What an HTTP/2 client says first (RFC 9113, 3.4).

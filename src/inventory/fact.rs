@@ -183,21 +183,21 @@ mod tests {
     use crate::{
         clock,
         ids::ConnId,
-        peer::Peer,
-        tap::cri::{self, Method, Response},
+        tap::{
+            Origin,
+            cri::{self, Method, Response},
+        },
     };
 
     fn ended(method: &str, request: Request, end: End, code: Option<u32>) -> Ended {
         let now = clock::now();
         let call = Call {
-            conn: ConnId(1),
+            origin: Arc::new(Origin { conn: ConnId(1), peer: Arc::default(), user_agent: "".into() }),
             stream: 1,
-            peer: Arc::new(Peer { pid: 1, uid: 0, comm: "test".into() }),
             method: Arc::new(Method::from_path(&format!("/runtime.v1.RuntimeService/{method}"))),
             began: now,
             request_bytes: 0,
             traceparent: None,
-            user_agent: "".into(),
             request,
         };
         Ended {

@@ -70,7 +70,7 @@ impl From<&TracedCall> for CallView {
             code: ended.code.map(|code| code.name().to_owned()).unwrap_or_default(),
             message: ended.message.to_string(),
             end: ended.end.into(),
-            peer: (&*call.peer).into(),
+            peer: (&*call.origin.peer).into(),
             request_bytes: call.request_bytes,
             response_bytes: ended.response_bytes,
             namespace,
@@ -146,8 +146,8 @@ fn exec(ended: &tap::Ended) -> Option<ExecView> {
                 command: shown(command.arguments()),
                 timeout_seconds: Some(command.timeout_seconds()),
                 exit_code: result.map(|result| result.exit_code),
-                stdout_bytes: result.map(|result| result.stdout_bytes),
-                stderr_bytes: result.map(|result| result.stderr_bytes),
+                stdout_bytes: result.map(|result| result.stdout_bytes.into()),
+                stderr_bytes: result.map(|result| result.stderr_bytes.into()),
             })
         }
         (Request::Exec(command), _) => {

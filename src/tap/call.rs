@@ -9,12 +9,10 @@ use crate::{ids::ConnId, peer::Peer};
 /// hundred thousand, so that nothing of it stands in memory of its own but what few calls have.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// The connection that it came on.
-    pub conn: ConnId,
+    /// Where it came from.
+    pub origin: Arc<Origin>,
     /// Its stream there.
     pub stream: u32,
-    /// Who made it.
-    pub peer: Arc<Peer>,
     /// Service and method.
     pub method: Arc<Method>,
     /// When its first byte was passed on.
@@ -23,10 +21,19 @@ pub struct Call {
     pub request_bytes: u64,
     /// The W3C trace context that the caller sent.
     pub traceparent: Option<Arc<str>>,
-    /// What the caller says it is; empty when it does not.
-    pub user_agent: Arc<str>,
     /// What was asked, where that is of use.
     pub request: Request,
+}
+
+/// What the calls of one connection have in common.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// The connection.
+    pub conn: ConnId,
+    /// Who opened it.
+    pub peer: Arc<Peer>,
+    /// What the caller says it is, as it said last; empty when it does not.
+    pub user_agent: Box<str>,
 }
 
 /// How a call ended.

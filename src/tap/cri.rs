@@ -301,9 +301,9 @@ pub struct ExecResult {
     /// Its exit code.
     pub exit_code: i32,
     /// Length of its standard output.
-    pub stdout_bytes: u64,
+    pub stdout_bytes: u32,
     /// Length of its standard error.
-    pub stderr_bytes: u64,
+    pub stderr_bytes: u32,
 }
 
 impl fmt::Debug for ExecResult {

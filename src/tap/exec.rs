@@ -81,8 +81,8 @@ impl ExecMeter {
             }
             State::Length { field } => {
                 match field {
-                    1 => self.result.stdout_bytes = value,
-                    2 => self.result.stderr_bytes = value,
+                    1 => self.result.stdout_bytes = shorter(value),
+                    2 => self.result.stderr_bytes = shorter(value),
                     _ => {}
                 }
                 if value == 0 { State::Tag } else { State::Skip { left: value } }
@@ -90,6 +90,11 @@ impl ExecMeter {
             State::Skip { .. } | State::Lost => State::Lost,
         }
     }
+}
+
+/// A message has less than 4 GiB, and so has each field of one that is whole.
+fn shorter(length: u64) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -113,8 +118,8 @@ mod tests {
             bytes.chunks(piece).for_each(|piece| meter.feed(piece));
             prop_assert_eq!(meter.finish(), Some(ExecResult {
                 exit_code,
-                stdout_bytes: stdout.len() as u64,
-                stderr_bytes: stderr.len() as u64,
+                stdout_bytes: stdout.len() as u32,
+                stderr_bytes: stderr.len() as u32,
             }));
         }
 

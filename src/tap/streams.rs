@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    call::{Call, Code, End, Ended, Event},
+    call::{Call, Code, End, Ended, Event, Origin},
     cri::{Kind, Method, Request, Response},
     exec::ExecMeter,
     header::{RequestHeader, ResponseHeader, text},
@@ -31,8 +31,7 @@ pub const MAX_METHODS: usize = 256;
 /// The calls of one connection.
 #[derive(Debug)]
 pub struct Streams {
-    conn: ConnId,
-    peer: Arc<Peer>,
+    origin: Arc<Origin>,
     /// Boxed, so that the tree moves pointers when streams come and go.
     open: BTreeMap<u32, Box<Stream>>,
     /// The highest stream that the client opened.
@@ -41,7 +40,6 @@ pub struct Streams {
     methods: HashMap<Arc<[u8]>, Arc<Method>>,
     /// The path of the last call: most often that of the next one, too.
     last_method: Option<(Arc<[u8]>, Arc<Method>)>,
-    user_agent: Arc<str>,
 }
 
 /// One call on its way.
@@ -50,7 +48,7 @@ struct Stream {
     method: Arc<Method>,
     began: Instant,
     traceparent: Option<Arc<str>>,
-    user_agent: Arc<str>,
+    origin: Arc<Origin>,
     request: Messages,
     response: Messages,
     /// Made when the request is whole.
@@ -64,14 +62,12 @@ impl Streams {
     /// No call yet.
     pub fn new(conn: ConnId, peer: Arc<Peer>) -> Self {
         Self {
-            conn,
-            peer,
+            origin: Arc::new(Origin { conn, peer, user_agent: Box::default() }),
             open: BTreeMap::new(),
             highest: 0,
             kept: 0,
             methods: HashMap::new(),
             last_method: None,
-            user_agent: Arc::default(),
         }
     }
 
@@ -112,8 +108,9 @@ impl Streams {
                 return;
             }
             let method = self.method(header.path);
-            if header.user_agent != self.user_agent.as_bytes() {
-                self.user_agent = text(header.user_agent).into();
+            if header.user_agent != self.origin.user_agent.as_bytes() {
+                let user_agent = text(header.user_agent).into();
+                self.origin = Arc::new(Origin { user_agent, ..Origin::clone(&self.origin) });
             }
             let stream = Stream {
                 request: Messages::new(if method.kind.keeps_request() {
@@ -125,7 +122,7 @@ impl Streams {
                 method,
                 began: now,
                 traceparent: Some(text(header.traceparent)).filter(|text| !text.is_empty()).map(Arc::from),
-                user_agent: Arc::clone(&self.user_agent),
+                origin: Arc::clone(&self.origin),
                 call: None,
                 held: 0,
                 answer: ResponseHeader::default(),
@@ -222,7 +219,7 @@ impl Streams {
         if stream.call.is_some() {
             return;
         }
-        let mut call = stream.call(self.conn, &self.peer, id);
+        let mut call = stream.call(id);
         self.kept -= stream.request.kept();
         stream.request.spoil();
         // What was asked is held until the call ends.
@@ -243,7 +240,7 @@ impl Streams {
         let call = match stream.call.take() {
             Some(call) => call,
             // The message may be whole although the client did not say so yet: the runtime may have acted on it.
-            None => stream.call(self.conn, &self.peer, id),
+            None => stream.call(id),
         };
         let (code, message) = match end {
             End::Complete => stream.answer.status(),
@@ -256,21 +253,19 @@ impl Streams {
 }
 
 impl Stream {
-    fn call(&mut self, conn: ConnId, peer: &Arc<Peer>, stream: u32) -> Call {
+    fn call(&mut self, stream: u32) -> Call {
         let request = match (self.method.kind, self.request.whole()) {
             (Kind::Other, _) => Request::Skipped,
             (kind, Some(message)) => Request::decode(kind, &message),
             (_, None) => Request::Undecoded,
         };
         Call {
-            conn,
+            origin: Arc::clone(&self.origin),
             stream,
-            peer: Arc::clone(peer),
             method: Arc::clone(&self.method),
             began: self.began,
             request_bytes: self.request.bytes,
             traceparent: self.traceparent.take(),
-            user_agent: Arc::clone(&self.user_agent),
             request,
         }
     }

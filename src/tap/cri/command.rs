@@ -11,7 +11,6 @@ use std::{fmt, ops::Range, sync::Arc};
 pub struct Command {
     message: Arc<[u8]>,
     container: Range<u32>,
-    third: u64,
 }
 
 /// The wire types of protobuf that these messages use, and their fields.
@@ -27,7 +26,7 @@ impl Command {
     /// Reads a message; `None` if it is not one of those two. Above 4 GiB none is.
     pub fn read(shared: &Arc<[u8]>) -> Option<Self> {
         let message = &**shared;
-        let (mut container, mut third) = (0..0, 0);
+        let mut container = 0..0;
         let mut fields = Fields { message, at: 0 };
         while fields.at < message.len() {
             match fields.next()? {
@@ -39,11 +38,10 @@ impl Command {
                         container = u32::try_from(range.start).ok()?..u32::try_from(range.end).ok()?;
                     }
                 }
-                Field { number: TIMEOUT, value: Value::Number(number) } => third = number,
                 Field { .. } => {}
             }
         }
-        Some(Self { message: Arc::clone(shared), container, third })
+        Some(Self { message: Arc::clone(shared), container })
     }
 
     /// Where it is to be run, as the client named it.
@@ -72,8 +70,15 @@ impl Command {
 
     /// How long it may take, in whole seconds; 0 is without end. Of ExecSync only.
     pub fn timeout_seconds(&self) -> i64 {
+        let mut fields = Fields { message: &self.message, at: 0 };
+        let mut third = 0;
+        while let Some(field) = fields.next() {
+            if let Field { number: TIMEOUT, value: Value::Number(number) } = field {
+                third = number;
+            }
+        }
         // An int64 is sent as its two's complement.
-        self.third as i64
+        third as i64
     }
 
     /// How many bytes it holds.

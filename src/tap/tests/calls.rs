@@ -362,7 +362,7 @@ fn callers_are_told_apart() {
         .iter()
         .map(|event| match event {
             Event::Begun(call) => {
-                (&*call.user_agent, call.traceparent.as_ref().map_or(0, |trace| trace.len()))
+                (&*call.origin.user_agent, call.traceparent.as_ref().map_or(0, |trace| trace.len()))
             }
             _ => panic!("{event:?}"),
         })
