@@ -1,9 +1,9 @@
 //! The runtime service: gRPC requests in, answers out. Every method is here, and none does more than call the part of
 //! the runtime that knows how.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration, vec};
 
-use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::{Iter, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status};
 
 use super::{ISOLATES_NOTHING, RUNTIME_NAME, events::Event, node::Node, server::AnswerAtLeast};
@@ -15,9 +15,14 @@ pub(super) struct Runtime(pub(super) Arc<Node>);
 
 type Answer<T> = Result<Response<T>, Status>;
 
+/// A list that is told one by one.
+type OneByOne<T> = Iter<vec::IntoIter<Result<T, Status>>>;
+
 #[tonic::async_trait]
 impl RuntimeService for Runtime {
     type GetContainerEventsStream = ReceiverStream<Event>;
+    type StreamPodSandboxesStream = OneByOne<cri::StreamPodSandboxesResponse>;
+    type StreamContainersStream = OneByOne<cri::StreamContainersResponse>;
 
     async fn version(&self, _: Request<cri::VersionRequest>) -> Answer<cri::VersionResponse> {
         answer(cri::VersionResponse {
@@ -94,6 +99,15 @@ impl RuntimeService for Runtime {
         answer(self.0.list_pod_sandbox(&request.into_inner().filter.unwrap_or_default()))
     }
 
+    async fn stream_pod_sandboxes(
+        &self,
+        request: Request<cri::StreamPodSandboxesRequest>,
+    ) -> Answer<Self::StreamPodSandboxesStream> {
+        let list = self.0.list_pod_sandbox(&request.into_inner().filter.unwrap_or_default());
+        let one = |sandbox| cri::StreamPodSandboxesResponse { pod_sandbox: Some(sandbox) };
+        one_by_one(list.items.into_iter().map(one))
+    }
+
     async fn create_container(
         &self,
         request: Request<cri::CreateContainerRequest>,
@@ -142,6 +156,15 @@ impl RuntimeService for Runtime {
             image.annotations.insert("padding".to_owned(), "x".repeat(bytes));
         }
         answer(list)
+    }
+
+    async fn stream_containers(
+        &self,
+        request: Request<cri::StreamContainersRequest>,
+    ) -> Answer<Self::StreamContainersStream> {
+        let list = self.0.list_containers(&request.into_inner().filter.unwrap_or_default());
+        let one = |container| cri::StreamContainersResponse { container: Some(container) };
+        one_by_one(list.containers.into_iter().map(one))
     }
 
     async fn container_status(
@@ -216,6 +239,10 @@ impl RuntimeService for Runtime {
 
 fn answer<T>(message: T) -> Answer<T> {
     Ok(Response::new(message))
+}
+
+fn one_by_one<T>(messages: impl Iterator<Item = T>) -> Answer<OneByOne<T>> {
+    answer(tokio_stream::iter(messages.map(Ok).collect::<Vec<_>>()))
 }
 
 fn no_streams() -> Status {

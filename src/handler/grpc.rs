@@ -55,4 +55,4 @@ fn name(status: i32) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

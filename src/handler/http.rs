@@ -122,4 +122,4 @@ fn judged(status: u16, body: Bytes) -> Outcome {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

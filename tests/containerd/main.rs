@@ -12,6 +12,9 @@ mod rig;
 /// From an annotation to a verdict.
 mod probes;
 
+/// The kubelet's own end-to-end scenarios.
+mod scenarios;
+
 /// What criprobe knows of pods and containers, however they came and went.
 mod inventory;
 

@@ -11,6 +11,9 @@ mod rig;
 /// From an annotation to a verdict.
 mod probes;
 
+/// Periods and timeouts below a second.
+mod pace;
+
 /// What criprobe knows of pods and containers, however they came and went.
 mod inventory;
 

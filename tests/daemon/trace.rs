@@ -48,6 +48,39 @@ async fn an_exec_sync_is_recorded_with_exit_code_duration_command_pod_and_caller
     Ok(())
 }
 
+/// As a kubelet does from 1.36 on, of runtimes that are newer than containerd 1.6.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_that_is_taken_as_a_stream_is_relayed_and_recorded() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    for pod in ["one", "two"] {
+        rig.run(pod, &[(LIVENESS, EAGER)], &["sleep", "100000"]).await?;
+    }
+    let request = pb::StreamContainersRequest::default();
+    let mut stream = rig.client.stream_containers(request).await?.into_inner();
+    let mut streamed = Vec::new();
+    while let Some(message) = stream.message().await? {
+        streamed.extend(message.container);
+    }
+    let listed = rig.past.list_containers(pb::ListContainersRequest::default()).await?.into_inner();
+    assert_eq!((streamed.len(), streamed), (2, listed.containers));
+    let mut sandboxes = 0;
+    let request = pb::StreamPodSandboxesRequest::default();
+    let mut stream = rig.client.stream_pod_sandboxes(request).await?.into_inner();
+    while let Some(message) = stream.message().await? {
+        sandboxes += usize::from(message.pod_sandbox.is_some());
+    }
+    assert_eq!(sandboxes, 2);
+    for method in ["StreamContainers", "StreamPodSandboxes"] {
+        let call = eventually(&format!("{method} is recorded"), PATIENCE, async || {
+            Ok(rig.daemon.calls(1_000).await?.into_iter().find(|call| call["method"] == method))
+        })
+        .await?;
+        assert_eq!([&call["end"], &call["code"]], ["complete", "OK"]);
+    }
+    assert_eq!(rig.daemon.status().await?["gaps"], json!(0));
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_fails_is_cancelled_or_is_lost_is_recorded_so() -> Result<()> {
     let mut rig = Rig::start().await?;

@@ -4,7 +4,7 @@ mod answers;
 mod hostile;
 mod redirects;
 mod request;
-mod secure;
+pub(crate) mod secure;
 
 use std::{
     net::SocketAddr,

@@ -7,9 +7,13 @@ use serde::Deserialize;
 use super::*;
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Row {
     name: String,
     sends: String,
+    /// Only said: a newer Go.
+    #[serde(rename = "since")]
+    _since: Option<String>,
     #[serde(default)]
     holds: bool,
     failure: Option<String>,
@@ -50,21 +54,21 @@ fn the_status_judges_and_the_body_is_told() {
     let body = || Bytes::from_static(b"said");
     let redirected = "Probe terminated redirects, Response body: said";
     let rows = [
-        ("F06", 200, Judgement::Success, "said".to_owned()),
-        ("F10", 204, Judgement::Success, "said".to_owned()),
-        ("", 299, Judgement::Success, "said".to_owned()),
-        ("F12", 300, Judgement::Warning, redirected.to_owned()),
-        ("F14", 399, Judgement::Warning, redirected.to_owned()),
-        ("", 400, Judgement::Failure, "HTTP probe failed with statuscode: 400".to_owned()),
-        ("F16", 404, Judgement::Failure, "HTTP probe failed with statuscode: 404".to_owned()),
-        ("F18", 101, Judgement::Failure, "HTTP probe failed with statuscode: 101".to_owned()),
-        ("", 199, Judgement::Failure, "HTTP probe failed with statuscode: 199".to_owned()),
-        ("", 0, Judgement::Failure, "HTTP probe failed with statuscode: 0".to_owned()),
-        ("", 999, Judgement::Failure, "HTTP probe failed with statuscode: 999".to_owned()),
+        (200, Judgement::Success, "said".to_owned()),
+        (204, Judgement::Success, "said".to_owned()),
+        (299, Judgement::Success, "said".to_owned()),
+        (300, Judgement::Warning, redirected.to_owned()),
+        (399, Judgement::Warning, redirected.to_owned()),
+        (400, Judgement::Failure, "HTTP probe failed with statuscode: 400".to_owned()),
+        (404, Judgement::Failure, "HTTP probe failed with statuscode: 404".to_owned()),
+        (101, Judgement::Failure, "HTTP probe failed with statuscode: 101".to_owned()),
+        (199, Judgement::Failure, "HTTP probe failed with statuscode: 199".to_owned()),
+        (0, Judgement::Failure, "HTTP probe failed with statuscode: 0".to_owned()),
+        (999, Judgement::Failure, "HTTP probe failed with statuscode: 999".to_owned()),
     ];
-    for (id, status, judgement, output) in rows {
+    for (status, judgement, output) in rows {
         let expected = (Some(judgement), Some(status), output);
-        assert_eq!(seen(&Ok(judged(status, body()))), expected, "{id} {status}");
+        assert_eq!(seen(&Ok(judged(status, body()))), expected, "{status}");
     }
 }
 
@@ -73,8 +77,7 @@ async fn ten_kibibytes_of_a_body_are_read_and_what_follows_does_not_matter() {
     let head = "HTTP/1.1 200 OK\r\n";
     let long = "x".repeat(20_480);
     let rows = [
-        ("F06", format!("{head}Content-Length: 10239\r\n\r\n{}", &long[..10_239]), Then::Hold, 10_239),
-        ("F24", format!("{head}Content-Length: 20480\r\n\r\n{}", &long[..12_288]), Then::Hold, 10_240),
+        ("as long as said", format!("{head}Content-Length: 20480\r\n\r\n{long}"), Then::Hold, 10_240),
         ("chunks", format!("{head}Transfer-Encoding: chunked\r\n\r\n5000\r\n{long}"), Then::Hold, 10_240),
         ("until close", format!("{head}\r\n{long}"), Then::Hold, 10_240),
         ("endless", format!("{head}\r\n"), Then::Repeat(vec![b'x'; 4096], Duration::ZERO), 10_240),

@@ -20,7 +20,7 @@ async fn an_attempt_ends_at_its_timeout_whatever_the_server_does() {
     let awaiting = "(Client.Timeout exceeded while awaiting headers)";
     let reading = "(Client.Timeout or context cancellation while reading body)";
     let rows = [
-        ("F04: never answers", Reply::new("", Then::Hold), awaiting),
+        ("never answers", Reply::new("", Then::Hold), awaiting),
         (
             "a byte of the head now and then",
             Reply::new("HTTP/1.1 200 ", Then::Repeat(vec![b'x'], tick)),
@@ -29,7 +29,7 @@ async fn an_attempt_ends_at_its_timeout_whatever_the_server_does() {
         ("fields now and then", Reply::new(head, Then::Repeat(b"A: b\r\n".into(), tick)), awaiting),
         ("1xx now and then", Reply::new("", Then::Repeat(b"HTTP/1.1 100 C\r\n\r\n".into(), tick)), awaiting),
         (
-            "F22: a 500 whose body stalls",
+            "a 500 whose body stalls",
             Reply::new("HTTP/1.1 500 X\r\nContent-Length: 9\r\n\r\n", Then::Hold),
             reading,
         ),

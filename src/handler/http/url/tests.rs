@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::*;
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(deny_unknown_fields, untagged)]
 enum Row {
     Join {
         base: String,
