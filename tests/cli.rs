@@ -68,6 +68,7 @@ impl Daemon {
             probes: stage(move || shown.borrow().clone()),
             trace: trace.clone(),
             events: events.clone(),
+            operator: operator(mpsc::channel(1).0),
         };
         let listener = tokio::net::UnixListener::bind(dir.path().join("api.sock")).unwrap();
         runtime.spawn(api::serve(listener, sources, std::future::pending()));
@@ -278,7 +279,6 @@ fn a_stage_that_is_gone_ends_with_1() {
     let mut daemon = Daemon::start();
     let (probes, gone) = mpsc::channel(1);
     drop(gone);
-    let sources = Sources { status: nobody(), probes, trace: Journal::new(1), events: Journal::new(1) };
     let other = daemon.dir.path().join("other.sock");
     let runtime = daemon.runtime.as_mut().unwrap();
     let listener = {

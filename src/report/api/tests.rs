@@ -19,6 +19,10 @@ use crate::report::{
     journal::Journal,
     view::{CallView, Phase, ProbeView, RuntimeState, StatusView, sample},
 };
+use crate::{
+    prober::{Input, Operator, ProberSettings},
+    proto::cri::runtime_service_client::RuntimeServiceClient,
+};
 
 /// The longest that a test waits for anything.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -44,6 +48,7 @@ impl Api {
             probes: probes_query,
             trace: Journal::new(1_000),
             events: Journal::new(1_000),
+            operator: nobody(),
         })
     }
 
@@ -88,6 +93,17 @@ async fn answer<T: Clone>(mut questions: mpsc::Receiver<oneshot::Sender<T>>, ans
     while let Some(question) = questions.recv().await {
         let _ = question.send(answer.clone());
     }
+}
+
+/// An operator whose prober is gone.
+fn nobody() -> Operator {
+    operator(mpsc::channel(1).0)
+}
+
+/// An operator of this prober, before a runtime that is never there.
+fn operator(prober: mpsc::Sender<Input>) -> Operator {
+    let channel = tonic::transport::Endpoint::from_static("http://nowhere").connect_lazy();
+    Operator::new(prober, RuntimeServiceClient::new(channel), &ProberSettings::default())
 }
 
 /// Reads a stream line by line.
@@ -269,7 +285,8 @@ async fn a_stage_that_does_not_answer_costs_its_readers_an_answer_only() {
     let (status, mut stuck) = mpsc::channel(1);
     let (probes, gone) = mpsc::channel(1);
     drop(gone);
-    let api = Api::serve(Sources { status, probes, trace: Journal::new(1), events: Journal::new(1) });
+    let (trace, events) = (Journal::new(1), Journal::new(1));
+    let api = Api::serve(Sources { status, probes, trace, events, operator: nobody() });
     let (code, body) = api.get("/v1/probes").await;
     assert_eq!((code, body.as_str()), (503, r#"{"error":"prober does not run"}"#));
     let (late, livez) = tokio::join!(api.get("/v1/status"), api.get("/livez"));
