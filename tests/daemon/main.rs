@@ -11,6 +11,9 @@ mod rig;
 /// From an annotation to a verdict.
 mod probes;
 
+/// What operators do: pause, resume, trigger, run.
+mod acts;
+
 /// What criprobe knows of pods and containers, however they came and went.
 mod inventory;
 
