@@ -260,7 +260,13 @@ async fn runs_have_places_of_their_own_and_who_leaves_gives_his_back() -> Result
     let mut clients = JoinSet::new();
     for _ in 0..4 {
         let (api, long) = (rig.daemon.api(), long.to_string());
-        clients.spawn(async move { ask(&api, Method::POST, "/v1/run", &long).await });
+        // The question below may take a place for a moment: whoever finds none asks again.
+        clients.spawn(async move {
+            while matches!(
+                ask(&api, Method::POST, "/v1/run", &long).await,
+                Ok((StatusCode::TOO_MANY_REQUESTS, _))
+            ) {}
+        });
     }
     let quick = json!({"container": "default/busy/app", "tcpSocket": {"port": 1}});
     let becomes = async |wanted: StatusCode| {

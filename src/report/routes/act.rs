@@ -9,18 +9,14 @@ use crate::{
     report::{ask, lookup, view::ProbeView},
 };
 
-/// By the last part of their path.
-const COMMANDS: [(&str, Command); 3] =
-    [("pause", Command::Pause), ("resume", Command::Resume), ("trigger", Command::Trigger)];
-
 /// `POST /v1/probes/.../pause` and its like. Never on TCP.
 pub(super) fn routes() -> Router<Shared> {
     let probes = ["/v1/probes/{uid}/{container}/{type}", "/v1/probes/{namespace}/{pod}/{container}/{type}"];
     let mut routes = Router::new();
-    for (word, command) in COMMANDS {
+    for command in [Command::Pause, Command::Resume, Command::Trigger] {
         for probe in probes {
             let act = move |shared: State<Shared>, names: Names| act(shared, names, command);
-            routes = routes.route(&format!("{probe}/{word}"), post(act));
+            routes = routes.route(&format!("{probe}/{}", word(command)), post(act));
         }
     }
     routes
@@ -45,7 +41,8 @@ async fn act(
         pod = probe.pod,
         container = probe.container,
         probe.type = probe.kind,
-        "an operator {} a probe", done(command)
+        command = word(command),
+        "an operator commanded a probe"
     );
     let probes = ask(&sources.probes, "prober").await?;
     Ok(Json(lookup::probe(&[probe.pod_uid, probe.container, probe.kind], probes)?))
@@ -59,10 +56,11 @@ fn refused(probe: &ProbeView, refusal: &command::Refusal) -> Refusal {
     Refusal::new(code, format!("{}: {refusal}", probe.id))
 }
 
-fn done(command: Command) -> &'static str {
+/// The last part of its path.
+fn word(command: Command) -> &'static str {
     match command {
-        Command::Pause => "paused",
-        Command::Resume => "resumed",
-        Command::Trigger => "triggered",
+        Command::Pause => "pause",
+        Command::Resume => "resume",
+        Command::Trigger => "trigger",
     }
 }
