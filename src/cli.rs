@@ -9,8 +9,12 @@ mod error;
 pub(crate) mod events;
 mod exit;
 mod format;
+mod pause;
+mod probe_name;
 pub(crate) mod probes;
 mod reason;
+mod resume;
+mod run;
 pub(crate) mod screen;
 mod select;
 mod serve;
@@ -18,6 +22,8 @@ mod span;
 mod status;
 pub(crate) mod table;
 pub(crate) mod trace;
+mod trigger;
+mod url;
 mod version;
 pub(crate) mod watch;
 
@@ -70,6 +76,7 @@ Start here:
   crictl --runtime-endpoint unix:///run/criprobe/criprobe.sock pods
   criprobe probes -w                    watch the probes
   criprobe trace --method 'Exec*'       watch who runs what in which container
+  criprobe run default/web/app --http-get http://:8080/healthz
 
 'criprobe help VERB' tells more of each. Exit: 0 fine, 1 a probe is failing or the daemon failed,
 2 usage, 3 daemon not reachable, 78 bad configuration.";
@@ -107,6 +114,14 @@ enum Question {
     Trace(trace::TraceArgs),
     /// Show what happened: attempts that failed, verdicts
     Events(events::EventsArgs),
+    /// Try something on a container once, now, as a probe would; or try its own probe
+    Run(run::RunArgs),
+    /// Stop the attempts of a probe; its verdict stays
+    Pause(pause::PauseArgs),
+    /// Let a paused probe go on
+    Resume(resume::ResumeArgs),
+    /// Let a probe make its next attempt now
+    Trigger(trigger::TriggerArgs),
     /// Show this program's version, and the daemon's where it is reachable
     Version(version::VersionArgs),
 }
@@ -197,6 +212,10 @@ impl Request {
             Question::Probes(arguments) => arguments.run(&context).await,
             Question::Trace(arguments) => arguments.run(&context).await,
             Question::Events(arguments) => arguments.run(&context).await,
+            Question::Run(arguments) => arguments.run(&context).await,
+            Question::Pause(arguments) => arguments.run(&context).await,
+            Question::Resume(arguments) => arguments.run(&context).await,
+            Question::Trigger(arguments) => arguments.run(&context).await,
             Question::Version(arguments) => arguments.run(&context).await,
         }
     }

@@ -8,6 +8,7 @@
 pub mod attempt;
 pub mod command;
 mod containers;
+pub mod operator;
 mod pauses;
 mod pool;
 mod quota;
@@ -38,6 +39,7 @@ use crate::{
 };
 
 pub use command::{Command, Refusal};
+pub use operator::{Listed, Operator};
 pub use standing::Standing;
 pub use status::ProbeStatus;
 pub use task::{Channels, run};
@@ -62,6 +64,8 @@ pub enum Input {
     PodStopping(SandboxId),
     /// That stop failed, or ended without an answer: likewise for all its containers.
     PodStopFailed(SandboxId),
+    /// Somebody wants to know all containers that were told of and are not gone, with what is planned for them.
+    Containers(oneshot::Sender<Vec<Listed>>),
     /// An operator wants something of one probe.
     Command {
         /// Of which.

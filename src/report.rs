@@ -1,5 +1,5 @@
 //! What people and programs are told: snapshots are asked of the stages, journals are kept here, and both leave as
-//! JSON through the API. Changes nothing in any stage, and never slows one.
+//! JSON through the API. Changes nothing in any stage but what an operator asks for, and never slows one.
 
 pub mod api;
 pub mod convert;
@@ -7,6 +7,8 @@ pub mod filter;
 mod glob;
 pub mod journal;
 mod lines;
+mod lookup;
+mod nearest;
 pub mod printable;
 mod routes;
 pub mod view;
@@ -17,6 +19,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use journal::Journal;
 use view::{CallView, EventView, ProbeView, StatusView};
+
+use crate::prober::operator::Operator;
 
 /// Asks a stage's task for a snapshot: the task answers on the channel that it is sent.
 ///
@@ -37,6 +41,8 @@ pub struct Sources {
     pub trace: Journal<dyn Shown>,
     /// Events, as they happen.
     pub events: Journal<EventView>,
+    /// What changes something, or tries it.
+    pub operator: Operator,
 }
 
 /// A call that ended. Only when somebody reads of it is it turned into what is shown: most are never read.

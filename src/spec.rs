@@ -6,6 +6,7 @@ pub mod expand;
 pub mod plan;
 pub mod ports;
 pub mod raw;
+pub mod run;
 pub mod validate;
 
 use std::time::Duration;

@@ -42,10 +42,14 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "duration",
             "ids",
             "inventory::TracedCall",
+            "inventory::view",
             "peer",
+            "prober::command",
+            "prober::operator",
             "prober::status",
             "relay::registry",
             "results",
+            "spec",
             "tap",
         ],
     ),
@@ -106,6 +110,8 @@ const PURE: &[&str] = &[
     "prober/standing.rs",
     "prober/timing.rs",
     "prober/worker",
+    "report/lookup.rs",
+    "report/nearest.rs",
 ];
 
 /// 400 lines of code before its tests, without blank lines and comments: a longer file holds more than one concept.

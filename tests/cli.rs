@@ -11,10 +11,14 @@ use std::{
     time::Duration,
 };
 
-use criprobe::report::{
-    Query, Shown, Sources, api,
-    journal::Journal,
-    view::{CallView, EventView, ProbeView, StatusView},
+use criprobe::{
+    prober::{Command as ProbeCommand, Input, Operator, ProberSettings, Refusal},
+    proto::cri::runtime_service_client::RuntimeServiceClient,
+    report::{
+        Query, Shown, Sources, api,
+        journal::Journal,
+        view::{CallView, EventView, ProbeView, StatusView},
+    },
 };
 use tokio::{
     runtime::Runtime,
@@ -68,6 +72,7 @@ impl Daemon {
             probes: stage(move || shown.borrow().clone()),
             trace: trace.clone(),
             events: events.clone(),
+            operator: operator(prober()),
         };
         let listener = tokio::net::UnixListener::bind(dir.path().join("api.sock")).unwrap();
         runtime.spawn(api::serve(listener, sources, std::future::pending()));
@@ -163,6 +168,12 @@ fn wrong_arguments_end_with_2_and_one_line() {
             "trace --slower 5",
             "the unit is missing: write a duration such as 250ms, 5s or 1m30s; see 'criprobe trace --help'",
         ),
+        (
+            "pause web",
+            "write NAMESPACE/POD/CONTAINER/TYPE, or POD_UID/CONTAINER/TYPE; see 'criprobe pause --help'",
+        ),
+        ("run a/b/c", "required arguments were not provided"),
+        ("run a/b/c --http-get http://host/", "no host may be named, as the container's pod is asked"),
         ("serve -o json", "choose its form with --log-format; see 'criprobe serve --help'"),
         ("demo --api /a.sock", "choose its folder with --dir; see 'criprobe demo --help'"),
     ] {
@@ -208,7 +219,17 @@ fn a_daemon_out_of_reach_ends_with_3_and_one_line() {
         (&dead, "nobody listens there; is 'criprobe serve' running?"),
         (&foreign, "is that criprobe's API socket?"),
     ] {
-        for verb in ["status", "probes", "probes -w", "trace", "events"] {
+        for verb in [
+            "status",
+            "probes",
+            "probes -w",
+            "trace",
+            "events",
+            "pause a/b/c/liveness",
+            "resume a/b/c/liveness",
+            "trigger a/b/liveness",
+            "run a/b/c --tcp 80",
+        ] {
             let output = criprobe(socket, verb).output().unwrap();
             let stderr = text(&output.stderr);
             assert_eq!(output.status.code(), Some(3), "{verb}: {stderr}");
@@ -261,6 +282,39 @@ fn what_the_daemon_tells_is_printed_in_every_format() {
 }
 
 #[test]
+fn what_an_operator_wants_is_done_or_refused_with_an_exit_code_that_tells_whose_fault_it_is() {
+    let daemon = Daemon::start();
+    let done = daemon.run("pause default/web/app/liveness");
+    assert_eq!((done.status.code(), text(&done.stderr)), (Some(0), String::new()));
+    assert_eq!(text(&done.stdout), "default/web/app/liveness: probing, success\n");
+    let json = daemon.run("pause u/app/liveness -o json");
+    assert_eq!(serde_json::from_slice::<ProbeView>(&json.stdout).unwrap(), probe());
+    for (arguments, code, says) in [
+        (
+            "trigger default/web/app/liveness",
+            1,
+            "default/web/app/liveness: there is nothing to try now: paused by an operator",
+        ),
+        (
+            "resume default/wbe/app/liveness",
+            2,
+            "no probe default/wbe/app/liveness; did you mean default/web/app/liveness?",
+        ),
+        ("run default/web/app --probe liveness", 2, "no container default/web/app"),
+        (
+            "run default/web/app --grpc 0",
+            2,
+            "grpc.port: Invalid value: 0: must be between 1 and 65535, inclusive",
+        ),
+    ] {
+        let output = daemon.run(arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments}");
+        assert_eq!(text(&output.stderr), format!("criprobe: {says}\n"), "{arguments}");
+        assert_eq!(text(&output.stdout), "");
+    }
+}
+
+#[test]
 fn a_check_ends_with_1_and_names_what_is_failing() {
     let daemon = Daemon::start();
     assert_eq!(daemon.run("probes --check").status.code(), Some(0));
@@ -278,17 +332,48 @@ fn a_stage_that_is_gone_ends_with_1() {
     let mut daemon = Daemon::start();
     let (probes, gone) = mpsc::channel(1);
     drop(gone);
-    let sources = Sources { status: nobody(), probes, trace: Journal::new(1), events: Journal::new(1) };
     let other = daemon.dir.path().join("other.sock");
     let runtime = daemon.runtime.as_mut().unwrap();
     let listener = {
         let _entered = runtime.enter();
         tokio::net::UnixListener::bind(&other).unwrap()
     };
+    let (trace, events) = (Journal::new(1), Journal::new(1));
+    let sources = {
+        let _entered = runtime.enter();
+        Sources { status: nobody(), probes, trace, events, operator: operator(mpsc::channel(1).0) }
+    };
     runtime.spawn(api::serve(listener, sources, std::future::pending()));
     let output = criprobe(&other, "probes").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(text(&output.stderr), "criprobe: the daemon cannot tell: prober does not run\n");
+}
+
+/// A prober without containers, whose probes may be paused and do nothing else.
+fn prober() -> mpsc::Sender<Input> {
+    let (prober, mut inputs) = mpsc::channel(4);
+    tokio::spawn(async move {
+        while let Some(input) = inputs.recv().await {
+            match input {
+                Input::Command { command, answer, .. } => {
+                    let refusal = Refusal::NotNow("paused by an operator".to_owned());
+                    let done = if command == ProbeCommand::Pause { Ok(()) } else { Err(refusal) };
+                    let _ = answer.send(done);
+                }
+                Input::Containers(answer) => {
+                    let _ = answer.send(Vec::new());
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    });
+    prober
+}
+
+/// An operator of this prober, before a runtime that is never there.
+fn operator(prober: mpsc::Sender<Input>) -> Operator {
+    let channel = tonic::transport::Endpoint::from_static("http://nowhere").connect_lazy();
+    Operator::new(prober, RuntimeServiceClient::new(channel), &ProberSettings::default())
 }
 
 fn nobody<T>() -> Query<T> {

@@ -29,7 +29,7 @@ use crate::{
     config::Config,
     inventory::{self, Change, Health, TracedCall, view::ContainerView},
     listen::{self, Access, ListenError, SocketFile},
-    prober::{self, Channels, Input, ProberSettings},
+    prober::{self, Channels, Input, Operator, ProberSettings},
     relay::{Relay, gate::Gate, output, registry::Registry},
     report::{Sources, api, convert, journal::Journal, view::EventView},
     results::event::{ProbeEvent, Severity},
@@ -139,7 +139,7 @@ impl Daemon {
 
         let (input_sender, inputs) = mpsc::channel(CHANGES);
         let journal = Journal::new(EVENTS_KEPT);
-        tasks.spawn("plan", plan_changes(changes, input_sender, journal.clone()));
+        tasks.spawn("plan", plan_changes(changes, input_sender.clone(), journal.clone()));
         let (prober_questions, queries) = mpsc::channel(QUESTIONS);
         let channels = Channels { inputs, queries, stop: stop.clone() };
         let report_event = {
@@ -147,6 +147,7 @@ impl Daemon {
             move |event: ProbeEvent| report(&journal, event)
         };
         let settings = prober_settings(&config, started_at);
+        let operator = Operator::new(input_sender, runtime.client(), &settings);
         tasks.spawn("prober", prober::run(settings, channels, runtime.client(), report_event));
 
         let (status, status_questions) = mpsc::channel(QUESTIONS);
@@ -166,7 +167,7 @@ impl Daemon {
         };
         tasks.spawn("reporter", reporter.run(status_questions, probe_questions));
         let api_listener = UnixListener::from_std(api_socket.listener)?;
-        let sources = Sources { status, probes, trace, events: journal };
+        let sources = Sources { status, probes, trace, events: journal, operator };
         tasks.spawn("api", api::serve(api_listener, sources.clone(), stop.clone().cancelled_owned()));
         Ok(Self {
             relay,

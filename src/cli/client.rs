@@ -3,8 +3,8 @@
 use std::{error::Error as _, io, time::Duration};
 
 use bytes::{Bytes, BytesMut};
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper::{Response, StatusCode, Uri, body::Incoming};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::{Method, Request, Response, StatusCode, Uri, body::Incoming};
 use hyper_util::client::legacy;
 use hyperlocal::{UnixClientExt, UnixConnector};
 use serde::de::DeserializeOwned;
@@ -15,7 +15,7 @@ use crate::report::view::ErrorView;
 /// A client of one daemon.
 pub(super) struct Client {
     endpoint: Endpoint,
-    http: legacy::Client<UnixConnector, Empty<Bytes>>,
+    http: legacy::Client<UnixConnector, Full<Bytes>>,
 }
 
 /// 10 s for an answer, or for the head of a stream: the server answers within 5 s, or says that it cannot.
@@ -46,6 +46,30 @@ impl Client {
         serde_json::from_slice(&body).map_err(|error| self.foreign(&error.to_string()))
     }
 
+    /// Has something done, and gets a view of how it is then.
+    ///
+    /// # Errors
+    /// The daemon is not there, refuses, or answers something else.
+    pub(super) async fn post<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
+        let request = self.request(Method::POST, path, Bytes::new())?;
+        let body = self.in_time(async { self.whole(self.send(request).await?).await }).await?;
+        serde_json::from_slice(&body).map_err(|error| self.foreign(&error.to_string()))
+    }
+
+    /// Has something tried that may take its time, and gets a view of how it went. Dropped, it is given up.
+    ///
+    /// # Errors
+    /// The daemon is not there, refuses, or answers something else.
+    pub(super) async fn post_and_wait<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &serde_json::Value,
+    ) -> Result<T, Error> {
+        let request = self.request(Method::POST, path, body.to_string().into())?;
+        let body = self.whole(self.send(request).await?).await?;
+        serde_json::from_slice(&body).map_err(|error| self.foreign(&error.to_string()))
+    }
+
     /// Asks for a stream of views, one a line.
     ///
     /// # Errors
@@ -56,15 +80,30 @@ impl Client {
     }
 
     async fn open(&self, path: &str) -> Result<Response<Incoming>, Error> {
-        let uri = self.uri(path)?;
-        let response = self.http.get(uri).await.map_err(|error| self.unreachable(&error))?;
+        self.send(self.request(Method::GET, path, Bytes::new())?).await
+    }
+
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Error> {
+        let response = self.http.request(request).await.map_err(|error| self.unreachable(&error))?;
         let code = response.status();
         if code == StatusCode::OK {
             return Ok(response);
         }
         let body = self.whole(response).await?;
         let reason = serde_json::from_slice::<ErrorView>(&body).map(|view| view.error);
-        Err(Error::Refused(reason.unwrap_or_else(|_| format!("it answered {code}"))))
+        let reason = reason.unwrap_or_else(|_| format!("it answered {code}"));
+        Err(match code {
+            StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::PAYLOAD_TOO_LARGE => {
+                Error::Usage(reason)
+            }
+            StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS => Error::Declined(reason),
+            _ => Error::Refused(reason),
+        })
+    }
+
+    fn request(&self, method: Method, path: &str, body: Bytes) -> Result<Request<Full<Bytes>>, Error> {
+        let request = Request::builder().method(method).uri(self.uri(path)?).body(Full::new(body));
+        Ok(request.expect("a method and a whole URL make a request"))
     }
 
     async fn whole(&self, response: Response<Incoming>) -> Result<Bytes, Error> {

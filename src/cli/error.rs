@@ -7,7 +7,7 @@ use super::{Exit, endpoint::Endpoint};
 /// Why a verb could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    /// The user's: an argument.
+    /// The user's: an argument, as seen here or by the daemon.
     #[error("{0}")]
     Usage(String),
     /// Nobody answers, or somebody else does.
@@ -18,6 +18,9 @@ pub(super) enum Error {
         /// What came instead, and what to do.
         reason: String,
     },
+    /// It will not do that now; it said why.
+    #[error("{0}")]
+    Declined(String),
     /// It answered, but not with what was asked for.
     #[error("the daemon cannot tell: {0}")]
     Refused(String),
@@ -38,7 +41,7 @@ impl Error {
         let exit = match self {
             Self::Usage(_) => Exit::Usage,
             Self::Unreachable { .. } | Self::Ended(_) => Exit::Unreachable,
-            Self::Refused(_) | Self::Output(_) => Exit::Failed,
+            Self::Declined(_) | Self::Refused(_) | Self::Output(_) => Exit::Failed,
         };
         exit.because(self)
     }

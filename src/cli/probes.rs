@@ -46,8 +46,9 @@ Examples:
 
 STATE is the verdict after thresholds. PHASE is what the probe is doing: waiting (no running
 container, start delay, startup gate), probing, held (a verdict fell; waits for a new container),
-invalid, stopped. RUN counts results of one kind in a row, LAST is the newest attempt,
-AGE is since the last change. A narrow terminal shows fewer columns, -o wide shows more.";
+paused (by 'criprobe pause'), invalid, stopped. RUN counts results of one kind in a row, LAST is the
+newest attempt, AGE is since the last change. A narrow terminal shows fewer columns, -o wide shows
+more.";
 
 /// 60 columns of an output, even where nothing else is cut.
 const OUTPUT_WIDTH: usize = 60;
@@ -179,7 +180,7 @@ fn last(last: &Attempt) -> Cell {
 /// wrong.
 fn needs_explaining(probe: &ProbeView) -> bool {
     let is_bad = probe.state == State::Failure
-        || matches!(probe.phase, Phase::Invalid | Phase::Waiting | Phase::Stopped)
+        || matches!(probe.phase, Phase::Invalid | Phase::Waiting | Phase::Paused | Phase::Stopped)
         || probe.last.as_ref().is_some_and(|last| last.result != Outcome::Success);
     is_bad && !explanation(probe).is_empty()
 }
@@ -284,9 +285,13 @@ mod tests {
 
     #[test]
     fn why_a_probe_does_nothing_is_always_told() {
-        let reason = "the startup probe has not succeeded yet".to_owned();
-        let waiting = ProbeView { phase: Phase::Waiting, reason, ..sample::probe() };
-        let lines = table(&[waiting], sample::at(125_000).0).render(Screen::plain(100), Some(100));
-        assert_eq!(lines[2], "  └ the startup probe has not succeeded yet");
+        for (phase, reason) in [
+            (Phase::Waiting, "the startup probe has not succeeded yet"),
+            (Phase::Paused, "paused by an operator since 2026-11-20T10:00:00.000Z"),
+        ] {
+            let probe = ProbeView { phase, reason: reason.to_owned(), ..sample::probe() };
+            let lines = table(&[probe], sample::at(125_000).0).render(Screen::plain(100), Some(100));
+            assert_eq!(lines[2], format!("  └ {reason}"));
+        }
     }
 }

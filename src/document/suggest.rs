@@ -1,22 +1,30 @@
 //! Finds the known word that a mistyped one was meant to be. Never looks at long words.
 
-/// Longer words get no suggestion, so that the search is bounded.
-const MAX_WORD: usize = 40;
+/// 64 bytes, as long as the names of most pods: longer words are not looked at, so that the search is bounded.
+const MAX_WORD: usize = 64;
 
 /// The candidate that `word` differs from by case only, or by few typing errors: one for every three letters, three
 /// at most. The first of the nearest wins.
 pub fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
-    if word.len() > MAX_WORD {
+    candidates
+        .iter()
+        .filter_map(|candidate| Some((typing_errors(word, candidate)?, *candidate)))
+        .min_by_key(|(errors, _)| *errors)
+        .map(|(_, candidate)| candidate)
+}
+
+/// How many typing errors lead from one word to the other, case and joining signs aside; `None` where they are too
+/// many for the one to be meant by the other.
+pub fn typing_errors(word: &str, meant: &str) -> Option<usize> {
+    if word.len().max(meant.len()) > MAX_WORD {
         return None;
     }
     let allowed = (word.chars().count() / 3).min(3);
-    let wanted = plain(word);
-    candidates
-        .iter()
-        .map(|candidate| (distance(&wanted, &plain(candidate)), *candidate))
-        .filter(|(distance, _)| *distance <= allowed)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, candidate)| candidate)
+    let (word, meant) = (plain(word), plain(meant));
+    if word.len().abs_diff(meant.len()) > allowed {
+        return None;
+    }
+    Some(distance(&word, &meant)).filter(|errors| *errors <= allowed)
 }
 
 /// Lower case, without the signs that join words.

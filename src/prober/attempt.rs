@@ -48,13 +48,15 @@ pub struct Tried {
     pub error_state: &'static str,
     /// Whether it ended because the runtime was silent.
     pub is_unanswered: bool,
+    /// How many tries it took, from 1.
+    pub tries: u32,
 }
 
 /// What attempts are made with. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Handlers {
-    exec: Exec,
-    node_ip: Option<IpAddr>,
+    pub(super) exec: Exec,
+    pub(super) node_ip: Option<IpAddr>,
 }
 
 impl Handlers {
@@ -70,7 +72,7 @@ impl Handlers {
         loop {
             match self.once(spec, view).await {
                 Err(fault) if fault.is_worth_another_try() && tries < TRIES => tries += 1,
-                ended => return ended.into(),
+                ended => return Tried { tries, ..ended.into() },
             }
         }
     }
@@ -154,6 +156,7 @@ impl From<Result<Outcome, Fault>> for Tried {
                 status: outcome.status,
                 error_state: "",
                 is_unanswered: false,
+                tries: 1,
             },
             Err(fault) => Self {
                 result: AttemptResult::Error,
@@ -162,6 +165,7 @@ impl From<Result<Outcome, Fault>> for Tried {
                 status: None,
                 error_state: fault.state(),
                 is_unanswered: fault == Fault::Unanswered,
+                tries: 1,
             },
         }
     }

@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::worker::event::Stopping;
+use super::{operator::Listed, worker::event::Stopping};
 use crate::{
     ids::{ContainerId, PodUid, ProbeKey, ProbeKind, SandboxId},
     inventory::view::{ContainerState, ContainerView},
@@ -99,6 +99,12 @@ impl Containers {
                 self.by_place.remove(&place);
             }
         }
+    }
+
+    /// All of them, in no order.
+    pub(super) fn all(&self) -> Vec<Listed> {
+        let listed = |known: &Known| Listed { view: known.view.clone(), probes: known.probes.clone() };
+        self.by_id.values().map(listed).collect()
     }
 
     /// Where a container stands, if it is known.

@@ -63,6 +63,7 @@ pub(super) fn container(pod: &str, id: &str, attempt: u32) -> ContainerView {
 /// The end of an attempt that said `out`.
 pub(super) fn tried(result: AttemptResult) -> Tried {
     Tried {
+        tries: 1,
         result,
         output: "out".into(),
         exit_code: None,

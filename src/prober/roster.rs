@@ -124,6 +124,10 @@ impl Roster {
                 let places = self.containers.note_pod_stop_failed(&sandbox);
                 places.iter().for_each(|place| self.refresh(place, now));
             }
+            Input::Containers(answer) => {
+                // Whoever asked may have left meanwhile.
+                let _ = answer.send(self.containers.all());
+            }
             Input::Command { key, command, answer } => {
                 // Whoever asked may have left meanwhile.
                 let _ = answer.send(self.command(&key, command, now));
@@ -148,7 +152,7 @@ impl Roster {
     /// There is no such probe, or it cannot run.
     pub(super) fn pause(&mut self, key: &ProbeKey, now: Moment) -> Result<(), Refusal> {
         self.able(key)?;
-        self.pauses.insert(key);
+        self.pauses.insert(key, now.wall);
         self.tell(key, Event::Paused(true), now);
         Ok(())
     }
@@ -170,7 +174,7 @@ impl Roster {
     /// There is no such probe, it cannot run, or something stands in the way of an attempt.
     pub(super) fn trigger(&mut self, key: &ProbeKey, now: Moment) -> Result<(), Refusal> {
         if let Some(block) = self.able(key)?.block(now.at) {
-            let (_, reason) = status::blocked(block, self.able(key)?);
+            let (_, reason) = status::blocked(block, self.able(key)?, self.pauses.since(key));
             return Err(Refusal::NotNow(reason));
         }
         self.tell(key, Event::Triggered, now);
@@ -228,7 +232,9 @@ impl Roster {
             .entries
             .iter()
             .map(|(key, entry)| match &entry.worker {
-                Some(worker) => ProbeStatus::of(key, &entry.view, &entry.planned, worker, now),
+                Some(worker) => {
+                    ProbeStatus::of(key, &entry.view, &entry.planned, worker, self.pauses.since(key), now)
+                }
                 None => ProbeStatus::invalid(key, &entry.view, &entry.planned, entry.invalid(), entry.since),
             })
             .collect();

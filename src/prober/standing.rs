@@ -73,7 +73,7 @@ mod tests {
         let (now, view, planned) = (Moment::now(), container("web", "c1", 0), planned(spec(kind)));
         let key = ProbeKey { pod: "web".into(), container: "app".into(), kind };
         let worker = Worker::new(Arc::new(spec(kind)), SystemTime::UNIX_EPOCH, false, now);
-        let status = ProbeStatus::of(&key, &view, &planned, &worker, now);
+        let status = ProbeStatus::of(&key, &view, &planned, &worker, None, now);
         let state = match found {
             "success" => Verdict::Success,
             "failure" => Verdict::Failure,

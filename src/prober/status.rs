@@ -14,6 +14,7 @@ use super::{
     },
 };
 use crate::{
+    clock,
     handler::go,
     ids::{ContainerId, ProbeKey, ProbeKind, SandboxId},
     inventory::view::{ContainerState, ContainerView},
@@ -103,17 +104,18 @@ impl Phase {
 }
 
 impl ProbeStatus {
-    /// Of a probe whose definition is valid.
+    /// Of a probe whose definition is valid; `paused` since then, if it is.
     pub(super) fn of(
         key: &ProbeKey,
         view: &ContainerView,
         planned: &Planned,
         worker: &Worker,
+        paused: Option<SystemTime>,
         now: Moment,
     ) -> Self {
         let (phase, reason) = match worker.block(now.at) {
             None => (Phase::Probing, probing(worker)),
-            Some(block) => blocked(block, worker),
+            Some(block) => blocked(block, worker, paused),
         };
         let (spec, results) = (worker.spec(), worker.results());
         Self {
@@ -175,12 +177,12 @@ fn probing(worker: &Worker) -> String {
     error.to_owned()
 }
 
-/// The phase of a probe that something stands in the way of, and what.
-pub(super) fn blocked(block: Block, worker: &Worker) -> (Phase, String) {
+/// The phase of a probe that something stands in the way of, and what; `paused` since then, if it is.
+pub(super) fn blocked(block: Block, worker: &Worker, paused: Option<SystemTime>) -> (Phase, String) {
     let spec = worker.spec();
     let (phase, reason) = match block {
         Block::NoContainer => (Phase::Waiting, "there is no container".to_owned()),
-        Block::Paused => (Phase::Paused, "paused by an operator".to_owned()),
+        Block::Paused => (Phase::Paused, by_an_operator(paused)),
         Block::Stopping(Stopping::Container) => (Phase::Stopped, "the container is being stopped".to_owned()),
         Block::Stopping(Stopping::Pod) => (Phase::Stopped, "the pod is being stopped".to_owned()),
         Block::Held => (Phase::Held, held(worker)),
@@ -192,6 +194,11 @@ pub(super) fn blocked(block: Block, worker: &Worker) -> (Phase, String) {
     (phase, reason)
 }
 
+fn by_an_operator(paused: Option<SystemTime>) -> String {
+    let since = paused.map(|at| format!(" since {}", clock::rfc3339(at)));
+    format!("paused by an operator{}", since.unwrap_or_default())
+}
+
 fn held(worker: &Worker) -> String {
     let verdict = match worker.results().verdict() {
         Some(Verdict::Success) => "succeeded",
@@ -201,7 +208,8 @@ fn held(worker: &Worker) -> String {
     format!("{kind} {verdict}; waits for a new container")
 }
 
-fn not_running(state: ContainerState) -> String {
+/// Why nothing can be tried on a container in this state; of one that runs, that nobody knows.
+pub(super) fn not_running(state: ContainerState) -> String {
     match state {
         ContainerState::Created => "the container has not been started".to_owned(),
         ContainerState::Exited { exit_code: Some(code) } => format!("the container exited with code {code}"),

@@ -1,5 +1,5 @@
 //! Serves the API: HTTP/1.1 on a Unix socket that others bound. Connections in, answers out of [`Sources`].
-//! Who may open the socket may read; nothing here changes anything.
+//! Who may open the socket may read, and change what an operator may.
 
 use std::{future::Future, io, pin::pin, time::Duration};
 

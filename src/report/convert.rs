@@ -6,14 +6,17 @@ use std::sync::Arc;
 use super::{
     Shown,
     view::{
-        Attempt, BlindView, CallView, Counts, End, EventType, EventView, ExecView, Outcome, PeerView, Phase,
-        ProbeView, Run, Seconds, State, probe_id,
+        Attempt, BlindView, CallView, ContainerRef, Counts, End, EventType, EventView, ExecView, Outcome,
+        PeerView, Phase, ProbeView, Run, RunView, Seconds, State, joined, probe_id,
     },
 };
 use crate::{
-    inventory::TracedCall,
+    inventory::{TracedCall, view::ContainerView},
     peer::Peer,
-    prober::status::{self, ProbeStatus},
+    prober::{
+        operator::Made,
+        status::{self, ProbeStatus},
+    },
     relay::registry::Connection,
     results::{
         AttemptResult, Verdict,
@@ -253,6 +256,37 @@ fn run(probe: &ProbeStatus) -> Option<Run> {
     let results = probe.counts.success + probe.counts.warning + probe.counts.failure;
     (probe.run.count > 0 || results > 0)
         .then(|| Run { result: probe.run.verdict.into(), count: probe.run.count.into() })
+}
+
+impl From<&ContainerView> for ContainerRef {
+    fn from(container: &ContainerView) -> Self {
+        let pod = &container.pod;
+        Self {
+            id: joined([&*pod.namespace, &*pod.name, &*container.name]),
+            namespace: pod.namespace.to_string(),
+            pod: pod.name.to_string(),
+            pod_uid: pod.uid.to_string(),
+            sandbox_id: pod.sandbox_id.to_string(),
+            container: container.name.to_string(),
+            container_id: container.id.to_string(),
+            attempt: container.attempt,
+        }
+    }
+}
+
+/// What an attempt found that was made on a container with a handler of this name.
+pub(super) fn run_view(made: &Made, handler: &str, container: &ContainerView) -> RunView {
+    let tried = &made.tried;
+    RunView {
+        result: tried.result.into(),
+        duration_seconds: Seconds(made.duration),
+        exit_code: tried.exit_code,
+        status: tried.status,
+        output: String::from_utf8_lossy(&tried.output).into_owned(),
+        tries: tried.tries,
+        handler: handler.to_owned(),
+        container: container.into(),
+    }
 }
 
 impl From<ProbeEvent> for EventView {

@@ -1,11 +1,14 @@
 //! The routes of the API: a request in, a view or a stream of views out.
 
+mod act;
+mod run;
+
 use std::{any::Any, collections::HashMap, time::Duration};
 
 use axum::{
     Json, Router,
     body::Body,
-    extract::{FromRequestParts, Path, Query, RawQuery, State, rejection::PathRejection},
+    extract::{FromRequestParts, Path, Query, RawQuery, State},
     http::{Method, StatusCode, Uri, header::CONTENT_TYPE, request::Parts},
     middleware::map_response,
     response::{IntoResponse, Response},
@@ -15,11 +18,13 @@ use tokio_util::sync::CancellationToken;
 use tower_http::{catch_panic::CatchPanicLayer, limit::RequestBodyLimitLayer, timeout::TimeoutLayer};
 
 use super::{
-    Shown, Sources, Unanswered, ask,
+    PATIENCE, Shown, Sources, Unanswered, ask,
     filter::{CallFilter, EventFilter, Parameters, ProbeFilter},
     lines::{self, Window},
+    lookup::{self, NotFound},
     view::{ErrorView, ProbeView, StatusView},
 };
+use crate::prober::operator::Gone;
 
 /// 5 s for an answer that is no stream; its stages have 2 s of them. Then 503.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -45,11 +50,14 @@ pub(super) fn router(sources: Sources, drained: CancellationToken) -> Router {
     Router::new()
         .route("/v1/status", get(status))
         .route("/v1/probes", get(probes))
+        .route("/v1/probes/{uid}/{container}/{type}", get(probe))
         .route("/v1/probes/{namespace}/{pod}/{container}/{type}", get(probe))
         .route("/readyz", get(readyz))
+        .merge(act::routes())
         .layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, ANSWER_TIMEOUT))
         .route("/livez", get(async || "ok\n"))
         .merge(streams)
+        .merge(run::routes())
         .fallback(async |uri: Uri| {
             Refusal::new(StatusCode::NOT_FOUND, format!("nothing is at {}", uri.path()))
         })
@@ -79,22 +87,16 @@ async fn probes(
     Ok(Json(probes))
 }
 
-/// The probe of the newest sandbox of that name.
-async fn probe(
-    State(shared): State<Shared>,
-    path: Result<Path<[String; 4]>, PathRejection>,
-) -> Result<Json<ProbeView>, Refusal> {
-    let Path([namespace, pod, container, kind]) =
-        path.map_err(|_| Refusal::new(StatusCode::BAD_REQUEST, PATH_IS_NO_TEXT.to_owned()))?;
+/// The probe with this key, or that of the newest sandbox of that name.
+async fn probe(State(shared): State<Shared>, Names(names): Names) -> Result<Json<ProbeView>, Refusal> {
     let probes = ask(&shared.sources.probes, "prober").await?;
-    let is_wanted = |probe: &ProbeView| {
-        probe.namespace == namespace && probe.pod == pod && probe.container == container && probe.kind == kind
-    };
-    let newest = probes.into_iter().rev().find(is_wanted);
-    newest.map(Json).ok_or_else(|| {
-        let id = super::view::probe_id(&namespace, &pod, &container, &kind);
-        Refusal::new(StatusCode::NOT_FOUND, format!("no probe {id}"))
-    })
+    Ok(Json(lookup::probe(&names, probes)?))
+}
+
+/// What the prober answers an operator, if it does within [`PATIENCE`].
+async fn in_time<T>(answer: impl Future<Output = Result<T, Gone>>) -> Result<T, Refusal> {
+    let answer = tokio::time::timeout(PATIENCE, answer).await;
+    Ok(answer.map_err(|_| Unanswered::Late("prober"))?.map_err(|Gone| Unanswered::Stopped("prober"))?)
 }
 
 async fn trace(State(shared): State<Shared>, Params(filter): Params<CallFilter>) -> Response {
@@ -176,6 +178,20 @@ impl<T: Parameters, S: Send + Sync> FromRequestParts<S> for Params<T> {
     }
 }
 
+/// The names in a path, decoded.
+struct Names(Vec<String>);
+
+impl<S: Send + Sync> FromRequestParts<S> for Names {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let names = Path::<Vec<String>>::from_request_parts(parts, state).await;
+        let Path(names) =
+            names.map_err(|_| Refusal::new(StatusCode::BAD_REQUEST, PATH_IS_NO_TEXT.to_owned()))?;
+        Ok(Self(names))
+    }
+}
+
 /// An answer that is an error.
 struct Refusal {
     code: StatusCode,
@@ -191,6 +207,16 @@ impl Refusal {
 impl From<Unanswered> for Refusal {
     fn from(error: Unanswered) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+    }
+}
+
+impl From<NotFound> for Refusal {
+    fn from(error: NotFound) -> Self {
+        let code = match error {
+            NotFound::Malformed(_) => StatusCode::BAD_REQUEST,
+            NotFound::Unknown(_) => StatusCode::NOT_FOUND,
+        };
+        Self::new(code, error.to_string())
     }
 }
 

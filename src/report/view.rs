@@ -6,6 +6,7 @@
 mod call;
 mod event;
 mod probe;
+mod run;
 #[cfg(test)]
 pub(crate) mod sample;
 mod status;
@@ -15,7 +16,8 @@ use serde::{Deserialize, Serialize};
 
 pub use call::{CallView, End, ExecView, PeerView};
 pub use event::{EventType, EventView};
-pub use probe::{Attempt, Counts, Outcome, Phase, ProbeView, Run, State, probe_id};
+pub use probe::{Attempt, Counts, Outcome, Phase, ProbeView, Run, State, joined, probe_id};
+pub use run::{ContainerRef, RunView};
 pub use status::{
     BlindView, CallsView, ConfigView, ConnectionsView, InventoryView, ProbesView, RuntimeState, RuntimeView,
     StatusView,
@@ -52,6 +54,7 @@ mod tests {
         insta::assert_json_snapshot!("call_refused", sample::refused_call());
         insta::assert_json_snapshot!("event", sample::event());
         insta::assert_json_snapshot!("status", sample::status());
+        insta::assert_json_snapshot!("run", sample::run());
     }
 
     #[test]
@@ -69,6 +72,7 @@ mod tests {
         back(&sample::refused_call());
         back(&sample::event());
         back(&sample::status());
+        back(&sample::run());
     }
 
     #[test]

@@ -122,7 +122,7 @@ fn define(kind: ProbeKind, text: &str) -> Result<ProbeSpec, Invalid> {
 }
 
 /// Why a handler that is valid in itself is refused: it would reach where only the operator may send it.
-fn refusal(handler: &Handler) -> Option<String> {
+pub(super) fn refusal(handler: &Handler) -> Option<String> {
     match handler {
         Handler::Exec { .. } | Handler::TcpSocket { host: None, .. } | Handler::Grpc { .. } => None,
         Handler::TcpSocket { host: Some(_), .. } => {

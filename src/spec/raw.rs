@@ -100,14 +100,10 @@ impl RawProbe {
     pub fn read(node: &Node, path: &str, errors: &mut Vec<FieldError>) -> Option<Self> {
         fields::read(node, path, errors, |probe| Self {
             place: probe.place(),
-            exec: probe.map("exec", |exec| RawExec { command: exec.texts("command") }),
+            exec: probe.map("exec", exec),
             http_get: probe.map("httpGet", http_get),
-            tcp_socket: probe.map("tcpSocket", |socket| RawTcpSocket {
-                port: socket.number_or_text("port"),
-                host: socket.text("host"),
-            }),
-            grpc: probe
-                .map("grpc", |grpc| RawGrpc { port: grpc.integer("port"), service: grpc.text("service") }),
+            tcp_socket: probe.map("tcpSocket", tcp_socket),
+            grpc: probe.map("grpc", grpc),
             initial_delay_seconds: probe.integer("initialDelaySeconds"),
             timeout_seconds: probe.integer("timeoutSeconds"),
             period_seconds: probe.integer("periodSeconds"),
@@ -121,6 +117,27 @@ impl RawProbe {
         })
     }
 
+    /// Reads what one attempt needs, handler and timeout, out of a map that may hold other things; all else is absent.
+    pub fn read_attempt(attempt: &mut Fields<'_>) -> Self {
+        Self {
+            place: attempt.place(),
+            exec: attempt.map("exec", exec),
+            http_get: attempt.map("httpGet", http_get),
+            tcp_socket: attempt.map("tcpSocket", tcp_socket),
+            grpc: attempt.map("grpc", grpc),
+            timeout_seconds: attempt.integer("timeoutSeconds"),
+            timeout: attempt.duration("timeout"),
+            initial_delay_seconds: Field::Absent,
+            period_seconds: Field::Absent,
+            success_threshold: Field::Absent,
+            failure_threshold: Field::Absent,
+            termination_grace_period_seconds: Field::Absent,
+            initial_delay: Field::Absent,
+            period: Field::Absent,
+            on_failure: Field::Absent,
+        }
+    }
+
     /// The first handler that is written, well or badly, in Kubernetes' order: how an invalid probe is listed.
     pub fn handler(&self) -> Option<&'static str> {
         [
@@ -132,6 +149,18 @@ impl RawProbe {
         .into_iter()
         .find_map(|(is_absent, name)| (!is_absent).then_some(name))
     }
+}
+
+fn exec(exec: &mut Fields<'_>) -> RawExec {
+    RawExec { command: exec.texts("command") }
+}
+
+fn tcp_socket(socket: &mut Fields<'_>) -> RawTcpSocket {
+    RawTcpSocket { port: socket.number_or_text("port"), host: socket.text("host") }
+}
+
+fn grpc(grpc: &mut Fields<'_>) -> RawGrpc {
+    RawGrpc { port: grpc.integer("port"), service: grpc.text("service") }
 }
 
 fn http_get(http: &mut Fields<'_>) -> RawHttpGet {

@@ -65,6 +65,16 @@ pub fn validate(
     }
 }
 
+/// Checks the timeout alone; `None` where there is none, or Kubernetes' zero.
+/// Every rule that it breaks is added to `errors`.
+pub fn validate_timeout(raw: &RawProbe, path: &str, errors: &mut Vec<FieldError>) -> Option<Duration> {
+    let mut check = Check { path, place: raw.place, errors: std::mem::take(errors) };
+    let timeout = check.time(&TIMEOUT, &raw.timeout_seconds, &raw.timeout);
+    *errors = check.errors;
+    let is_given = raw.timeout.value().is_some() || raw.timeout_seconds.value().is_some_and(|s| *s != 0);
+    is_given.then_some(timeout)
+}
+
 /// A time that may be written in whole seconds, as Kubernetes has it, or as a duration of ours.
 struct Time {
     seconds: &'static str,

@@ -14,6 +14,9 @@ mod probes;
 /// Periods and timeouts below a second.
 mod pace;
 
+/// What operators do: pause, resume, trigger, run.
+mod acts;
+
 /// What criprobe knows of pods and containers, however they came and went.
 mod inventory;
 

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use bytes::Bytes;
 use criprobe::clock;
 use http_body_util::{BodyExt as _, Full};
-use hyper::StatusCode;
+use hyper::{Method, Request, StatusCode};
 use hyper_util::client::legacy::Client;
 use hyperlocal::{UnixClientExt as _, UnixConnector};
 use rustix::process::{Pid, Signal, kill_process};
@@ -177,17 +177,33 @@ impl Daemon {
 
     /// What a path answers.
     pub(crate) async fn get(&self, path: &str) -> Result<(StatusCode, String)> {
-        let client: Client<UnixConnector, Full<Bytes>> = Client::unix();
-        let url = hyperlocal::Uri::new(self.dir.path().join("api.sock"), path);
-        let answer = client.get(url.into()).await.with_context(|| format!("ask for {path}"))?;
-        let status = answer.status();
-        Ok((status, String::from_utf8(answer.into_body().collect().await?.to_bytes().into())?))
+        ask(&self.api(), Method::GET, path, "").await
+    }
+
+    /// What a path answers that is sent this body.
+    pub(crate) async fn post(&self, path: &str, body: &str) -> Result<(StatusCode, String)> {
+        ask(&self.api(), Method::POST, path, body).await
+    }
+
+    /// Where its API is.
+    pub(crate) fn api(&self) -> PathBuf {
+        self.dir.path().join("api.sock")
     }
 
     /// What it has logged.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
+}
+
+/// What a path of an API answers, asked on a connection of its own.
+pub(crate) async fn ask(api: &Path, method: Method, path: &str, body: &str) -> Result<(StatusCode, String)> {
+    let client: Client<UnixConnector, Full<Bytes>> = Client::unix();
+    let url: hyper::Uri = hyperlocal::Uri::new(api, path).into();
+    let request = Request::builder().method(method).uri(url).body(Bytes::from(body.to_owned()).into())?;
+    let answer = client.request(request).await.with_context(|| format!("ask for {path}"))?;
+    let status = answer.status();
+    Ok((status, String::from_utf8(answer.into_body().collect().await?.to_bytes().into())?))
 }
 
 impl Drop for Daemon {

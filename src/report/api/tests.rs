@@ -19,6 +19,11 @@ use crate::report::{
     journal::Journal,
     view::{CallView, Phase, ProbeView, RuntimeState, StatusView, sample},
 };
+use crate::{
+    ids::ProbeKey,
+    prober::{Command, Input, Operator, ProberSettings, Refusal},
+    proto::cri::runtime_service_client::RuntimeServiceClient,
+};
 
 /// The longest that a test waits for anything.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -44,7 +49,27 @@ impl Api {
             probes: probes_query,
             trace: Journal::new(1_000),
             events: Journal::new(1_000),
+            operator: nobody(),
         })
+    }
+
+    /// With a prober that answers commands so.
+    fn commanded(probes: Vec<ProbeView>, answer: fn(&ProbeKey, Command) -> Result<(), Refusal>) -> Self {
+        let (prober, mut inputs) = mpsc::channel(4);
+        tokio::spawn(async move {
+            while let Some(input) = inputs.recv().await {
+                match input {
+                    Input::Command { key, command, answer: to } => to.send(answer(&key, command)).unwrap(),
+                    Input::Containers(to) => to.send(Vec::new()).unwrap(),
+                    other => panic!("{other:?}"),
+                }
+            }
+        });
+        let (status, _) = mpsc::channel(1);
+        let (probes_query, questions) = mpsc::channel(4);
+        tokio::spawn(self::answer(questions, probes));
+        let (trace, events) = (Journal::new(1), Journal::new(1));
+        Self::serve(Sources { status, probes: probes_query, trace, events, operator: operator(prober) })
     }
 
     fn serve(sources: Sources) -> Self {
@@ -66,7 +91,18 @@ impl Api {
     }
 
     async fn get(&self, path: &str) -> (u16, String) {
-        let response = self.ask("GET", path).await;
+        Self::whole(self.ask("GET", path).await).await
+    }
+
+    async fn post(&self, path: &str, body: &str) -> (u16, String) {
+        let uri: hyper::Uri = Uri::new(&self.socket, path).into();
+        let body = axum::body::Body::from(body.to_owned());
+        let request = Request::builder().method("POST").uri(uri).body(body).unwrap();
+        let client: Client<UnixConnector, axum::body::Body> = Client::unix();
+        Self::whole(tokio::time::timeout(DEADLINE, client.request(request)).await.unwrap().unwrap()).await
+    }
+
+    async fn whole(response: Response<Incoming>) -> (u16, String) {
         let code = response.status().as_u16();
         let body = tokio::time::timeout(DEADLINE, response.into_body().collect()).await.unwrap().unwrap();
         (code, String::from_utf8(body.to_bytes().to_vec()).unwrap())
@@ -88,6 +124,17 @@ async fn answer<T: Clone>(mut questions: mpsc::Receiver<oneshot::Sender<T>>, ans
     while let Some(question) = questions.recv().await {
         let _ = question.send(answer.clone());
     }
+}
+
+/// An operator whose prober is gone.
+fn nobody() -> Operator {
+    operator(mpsc::channel(1).0)
+}
+
+/// An operator of this prober, before a runtime that is never there.
+fn operator(prober: mpsc::Sender<Input>) -> Operator {
+    let channel = tonic::transport::Endpoint::from_static("http://nowhere").connect_lazy();
+    Operator::new(prober, RuntimeServiceClient::new(channel), &ProberSettings::default())
 }
 
 /// Reads a stream line by line.
@@ -218,6 +265,102 @@ async fn wrong_questions_are_refused_with_a_reason_in_json() {
 }
 
 #[tokio::test]
+async fn commands_reach_the_probe_that_is_meant_and_refusals_come_back_with_their_code() {
+    let probes = vec![
+        sample::probe(),
+        sample::named_probe("a/b", "odd", "app", "liveness"),
+        sample::named_probe("default", "late", "app", "readiness"),
+        sample::named_probe("default", "bad", "app", "startup"),
+        sample::named_probe("default", "gone", "app", "startup"),
+        sample::named_probe("default", "web", "app", "observed-1"),
+    ];
+    let api = Api::commanded(probes, |key, command| match (key.pod.as_str(), command) {
+        ("uid-1" | "uid-odd", _) => Ok(()),
+        ("uid-late", Command::Trigger) => Err(Refusal::NotNow("start delay of 5s".to_owned())),
+        ("uid-bad", _) => Err(Refusal::Invalid("exec.command: Required value".to_owned())),
+        _ => Err(Refusal::Unknown),
+    });
+    for (path, code, told) in [
+        ("default/web/app/liveness/pause", 200, r#"{"id":"default/web/app/liveness","#),
+        ("default/web/app/liveness/resume", 200, r#"{"id":"default/web/app/liveness","#),
+        ("uid-1/app/liveness/trigger", 200, r#"{"id":"default/web/app/liveness","#),
+        ("a%2Fb/odd/app/liveness/pause", 200, r#"{"id":"a%2Fb/odd/app/liveness","#),
+        (
+            "default/late/app/readiness/trigger",
+            409,
+            "default/late/app/readiness: there is nothing to try now: start delay of 5s",
+        ),
+        (
+            "default/bad/app/startup/pause",
+            409,
+            "default/bad/app/startup: the probe is invalid: exec.command: Required value",
+        ),
+        ("default/gone/app/startup/pause", 404, "default/gone/app/startup: there is no such probe"),
+        ("default/web/app/observed-1/pause", 409, "a client's own probe"),
+        (
+            "default/wbe/app/liveness/pause",
+            404,
+            "no probe default/wbe/app/liveness; did you mean default/web/app/liveness?",
+        ),
+        ("uid-one/app/livenes/pause", 404, "no probe uid-one/app/livenes"),
+        ("%FF/web/app/liveness/pause", 400, "the path is not UTF-8"),
+        ("default/web/app/liveness/stop", 404, "nothing is at /v1/probes/default/web/app/liveness/stop"),
+    ] {
+        let (found, body) = api.post(&format!("/v1/probes/{path}"), "").await;
+        assert_eq!(found, code, "{path}: {body}");
+        assert!(body.contains(told), "{path}: {body}");
+    }
+    let (code, body) = api.get("/v1/probes/default/web/app/liveness/pause").await;
+    assert_eq!((code, body.contains("cannot be asked with GET")), (405, true), "{body}");
+    assert_eq!(api.get("/v1/probes/uid-late/app/readiness").await.0, 200, "by its key");
+    let (code, body) = api.get("/v1/probes/default/wbe/app/liveness").await;
+    assert_eq!((code, body.contains("did you mean default/web/app/liveness?")), (404, true), "{body}");
+    api.drained().await;
+}
+
+#[tokio::test]
+async fn a_run_that_cannot_be_is_refused_before_anything_is_tried() {
+    let api = Api::commanded(Vec::new(), |_, _| Ok(()));
+    for (body, code, told) in [
+        ("", 400, "must be a map of keys and values"),
+        ("{", 400, "not valid YAML or JSON"),
+        (
+            r#"{"container": "a/b/c"}"#,
+            400,
+            "must specify what to try: probe, exec, httpGet, tcpSocket or grpc",
+        ),
+        (
+            r#"{"container": "a/b/c", "tcpSocket": {"port": 0}, "timeout": "x"}"#,
+            400,
+            r#"{"error":"tcpSocket.port: Invalid value: 0: must be between 1 and 65535, inclusive; timeout: Invalid value: \"x\": not a duration"#,
+        ),
+        (r#"{"container": "a/b", "probe": "liveness"}"#, 400, "write NAMESPACE/POD/CONTAINER"),
+        (r#"{"container": "a/b/c", "probe": "liveness"}"#, 404, r#"{"error":"no container a/b/c"}"#),
+        (&"x".repeat(64 * 1024 + 1), 413, "the body is longer than 65536 bytes"),
+    ] {
+        let (found, answer) = api.post("/v1/run", body).await;
+        assert_eq!(found, code, "{answer}");
+        assert!(answer.contains(told), "{answer}");
+    }
+    let (code, body) = api.get("/v1/run").await;
+    assert_eq!((code, body.as_str()), (405, r#"{"error":"/v1/run cannot be asked with GET"}"#));
+    api.drained().await;
+}
+
+#[tokio::test]
+async fn a_prober_that_is_gone_is_told_to_operators() {
+    let api = Api::start(sample::status(), vec![sample::probe()]);
+    for (path, body) in [
+        ("/v1/probes/default/web/app/liveness/pause", ""),
+        ("/v1/run", r#"{"container": "a/b/c", "probe": "liveness"}"#),
+    ] {
+        let answer = api.post(path, body).await;
+        assert_eq!(answer, (503, r#"{"error":"prober does not run"}"#.to_owned()), "{path}");
+    }
+    api.drained().await;
+}
+
+#[tokio::test]
 async fn a_body_over_the_bound_is_refused_with_a_reason_in_json() {
     let api = Api::start(sample::status(), Vec::new());
     let mut stream = UnixStream::connect(&api.socket).await.unwrap();
@@ -269,7 +412,8 @@ async fn a_stage_that_does_not_answer_costs_its_readers_an_answer_only() {
     let (status, mut stuck) = mpsc::channel(1);
     let (probes, gone) = mpsc::channel(1);
     drop(gone);
-    let api = Api::serve(Sources { status, probes, trace: Journal::new(1), events: Journal::new(1) });
+    let (trace, events) = (Journal::new(1), Journal::new(1));
+    let api = Api::serve(Sources { status, probes, trace, events, operator: nobody() });
     let (code, body) = api.get("/v1/probes").await;
     assert_eq!((code, body.as_str()), (503, r#"{"error":"prober does not run"}"#));
     let (late, livez) = tokio::join!(api.get("/v1/status"), api.get("/livez"));

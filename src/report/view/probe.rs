@@ -191,8 +191,13 @@ const NOT_IN_NAMES: &AsciiSet = &CONTROLS.add(b'/').add(b'%');
 
 /// `NAMESPACE/POD/CONTAINER/TYPE`; a slash or a percent sign within a name is percent-encoded.
 pub fn probe_id(namespace: &str, pod: &str, container: &str, kind: &str) -> String {
-    let name = |name| utf8_percent_encode(name, NOT_IN_NAMES);
-    format!("{}/{}/{}/{}", name(namespace), name(pod), name(container), name(kind))
+    joined([namespace, pod, container, kind])
+}
+
+/// Names with slashes between them; a slash or a percent sign within a name is percent-encoded.
+pub fn joined<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names = names.into_iter().map(|name| utf8_percent_encode(name, NOT_IN_NAMES).to_string());
+    names.collect::<Vec<_>>().join("/")
 }
 
 #[cfg(test)]

@@ -207,3 +207,26 @@ pub(crate) fn status() -> StatusView {
         },
     }
 }
+
+/// A run that went well, of a command.
+pub(crate) fn run() -> RunView {
+    RunView {
+        result: Outcome::Success,
+        duration_seconds: Seconds(Duration::from_millis(31)),
+        exit_code: Some(0),
+        status: None,
+        output: "fine\n".to_owned(),
+        tries: 1,
+        handler: "exec".to_owned(),
+        container: ContainerRef {
+            id: joined(["default", "web", "app"]),
+            namespace: "default".to_owned(),
+            pod: "web".to_owned(),
+            pod_uid: "uid-1".to_owned(),
+            sandbox_id: "s1".to_owned(),
+            container: "app".to_owned(),
+            container_id: "c1".to_owned(),
+            attempt: 0,
+        },
+    }
+}

@@ -1,0 +1,247 @@
+//! `criprobe run`: one attempt on a container, now, and how it went. Changes nothing and is recorded nowhere.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{
+    Context, Error, Exit,
+    format::{self, Format},
+    reason::plain,
+    screen::{Paint, Screen, print},
+    span::measured,
+    url::ProbeUrl,
+};
+use crate::{
+    duration::GoDuration,
+    ids::ProbeKind,
+    report::{
+        filter::duration,
+        printable::printable,
+        view::{Outcome, RunView},
+    },
+};
+
+/// Flags of the verb.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES, override_usage = USAGE)]
+#[command(group(clap::ArgGroup::new("trial").required(true)))]
+pub(super) struct RunArgs {
+    /// NAMESPACE/POD/CONTAINER, or a container's id or its beginning; write %2F for a slash within a name
+    #[arg(value_name = "CONTAINER")]
+    container: String,
+    /// The container's own probe of this type: startup, readiness, liveness
+    #[arg(long, value_name = "TYPE", group = "trial")]
+    probe: Option<ProbeKind>,
+    /// The command after --
+    #[arg(long, group = "trial", requires = "command")]
+    exec: bool,
+    /// http://:8080/healthz, https://:8443/x, or /healthz for port 80; no host, as the pod is asked
+    #[arg(long, value_name = "URL", group = "trial")]
+    http_get: Option<ProbeUrl>,
+    /// A connection to this port: a number, or the name that the container declares
+    #[arg(long, value_name = "PORT", group = "trial")]
+    tcp: Option<String>,
+    /// The gRPC health service at this port
+    #[arg(long, value_name = "PORT", group = "trial", allow_negative_numbers = true)]
+    grpc: Option<i64>,
+    /// How long a try may take [default: 1s, of --probe its own]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    timeout: Option<Duration>,
+    /// A header of the request, 'NAME: VALUE'; any number of them
+    #[arg(long = "header", value_name = "HEADER", conflicts_with_all = ["probe", "exec", "tcp", "grpc"], value_parser = header)]
+    headers: Vec<(String, String)>,
+    /// The service to ask about; without it, the server as a whole
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["probe", "exec", "http_get", "tcp"])]
+    service: Option<String>,
+    /// The command and its arguments
+    #[arg(last = true, value_name = "CMD", conflicts_with_all = ["probe", "http_get", "tcp", "grpc"])]
+    command: Vec<String>,
+}
+
+const USAGE: &str = "criprobe run CONTAINER (--probe TYPE | --exec -- CMD... | --http-get URL | --tcp PORT | --grpc PORT) [OPTIONS]";
+
+const EXAMPLES: &str = "\
+Examples:
+  criprobe run default/web/app --probe liveness
+  criprobe run default/web/app --exec -- cat /tmp/healthy
+  criprobe run default/web/app --http-get http://:8080/healthz --header 'Host: shop.example'
+  criprobe run default/web/app --tcp 5432 --timeout 250ms
+  criprobe run 3f2a91 --grpc 9000 --service shop.Cart
+
+It is judged as a probe's attempt is: an error is tried three times. Nothing is recorded, no verdict
+changes. Exit: 0 success or warning, 1 failure or error, or it cannot be tried now, 2 usage,
+3 daemon not reachable.";
+
+impl RunArgs {
+    pub(super) async fn run(self, context: &Context) -> Result<Exit, Error> {
+        let ran: RunView = context.client.post_and_wait("/v1/run", &self.request()).await?;
+        print(&match context.format {
+            Format::Json => format::json(&ran),
+            Format::Yaml => format::yaml(&ran),
+            Format::Table | Format::Wide => text(&ran, context.screen),
+        })?;
+        Ok(match ran.result {
+            Outcome::Success | Outcome::Warning => Exit::Fine,
+            Outcome::Failure | Outcome::Error => Exit::Failed,
+        })
+    }
+
+    /// The body of `POST /v1/run`.
+    fn request(self) -> Value {
+        let mut request = json!({"container": self.container});
+        if let Some(kind) = self.probe {
+            request["probe"] = kind.as_str().into();
+        }
+        if self.exec {
+            request["exec"] = json!({"command": self.command});
+        }
+        if let Some(url) = self.http_get {
+            let headers: Vec<_> =
+                self.headers.into_iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
+            request["httpGet"] = json!({
+                "scheme": url.scheme, "port": port(&url.port), "path": url.path, "httpHeaders": headers,
+            });
+        }
+        if let Some(name) = self.tcp {
+            request["tcpSocket"] = json!({"port": port(&name)});
+        }
+        if let Some(port) = self.grpc {
+            request["grpc"] = json!({"port": port, "service": self.service.unwrap_or_default()});
+        }
+        if let Some(timeout) = self.timeout {
+            request["timeout"] = GoDuration(timeout).to_string().into();
+        }
+        request
+    }
+}
+
+/// A port as Kubernetes writes it: a number, or a name in quotes.
+fn port(text: &str) -> Value {
+    text.parse::<i64>().map_or_else(|_| text.into(), Into::into)
+}
+
+/// Name and value around the first colon; blanks before the value are dropped.
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("write 'NAME: VALUE'")?;
+    Ok((name.to_owned(), value.trim_start().to_owned()))
+}
+
+/// The result with what it rests on in a line, and below it the output, whole.
+fn text(ran: &RunView, screen: Screen) -> String {
+    let paint = match ran.result {
+        Outcome::Success => Paint::Good,
+        Outcome::Warning | Outcome::Error => Paint::Doubtful,
+        Outcome::Failure => Paint::Bad,
+    };
+    let mut line = format!(
+        "{} in {}: {} of {}",
+        screen.paint(ran.result.as_str(), paint),
+        measured(ran.duration_seconds.0),
+        ran.handler,
+        printable(&ran.container.id)
+    );
+    if let Some(code) = ran.exit_code {
+        line += &format!(", exit code {code}");
+    }
+    if let Some(status) = ran.status {
+        line += &format!(", status {status}");
+    }
+    if ran.tries > 1 {
+        line += &format!(", {} tries", ran.tries);
+    }
+    let output = plain(ran.output.trim_end());
+    std::iter::once(line.as_str().into())
+        .chain(output.lines().map(printable))
+        .map(|line| format!("{line}\n"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::report::view::sample;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        run: RunArgs,
+    }
+
+    fn request(line: &str) -> Result<Value, String> {
+        let words = line.split(' ').map(|word| word.replace('_', " "));
+        let parsed = Line::try_parse_from(["run".to_owned()].into_iter().chain(words));
+        parsed.map(|line| line.run.request()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn each_form_becomes_the_body_that_the_api_takes() {
+        for (line, body) in [
+            ("a/b/c --probe liveness", json!({"container": "a/b/c", "probe": "liveness"})),
+            ("c --exec -- cat -n /x", json!({"container": "c", "exec": {"command": ["cat", "-n", "/x"]}})),
+            (
+                "c --http-get https://:web/x --header Host:_h --header Accept: --timeout 250ms",
+                json!({"container": "c", "timeout": "250ms", "httpGet": {"scheme": "HTTPS", "port": "web", "path": "/x",
+                    "httpHeaders": [{"name": "Host", "value": "h"}, {"name": "Accept", "value": ""}]}}),
+            ),
+            (
+                "c --http-get /x",
+                json!({"container": "c",
+                    "httpGet": {"scheme": "HTTP", "port": 80, "path": "/x", "httpHeaders": []}}),
+            ),
+            ("c --tcp 5432", json!({"container": "c", "tcpSocket": {"port": 5432}})),
+            (
+                "c --tcp db --timeout 2s",
+                json!({"container": "c", "tcpSocket": {"port": "db"}, "timeout": "2s"}),
+            ),
+            ("c --grpc 9 --service s", json!({"container": "c", "grpc": {"port": 9, "service": "s"}})),
+            ("c --grpc -1", json!({"container": "c", "grpc": {"port": -1, "service": ""}})),
+        ] {
+            assert_eq!(request(line), Ok(body), "{line}");
+        }
+    }
+
+    #[test]
+    fn exactly_one_thing_is_tried_and_flags_stand_with_what_they_belong_to() {
+        for (line, told) in [
+            ("c", "required arguments were not provided"),
+            ("c --tcp 1 --grpc 2", "cannot be used with"),
+            ("c --probe live", "unknown probe type \"live\": one of startup, readiness, liveness"),
+            ("c --exec", "required arguments were not provided"),
+            ("c -- true", "required arguments were not provided"),
+            ("c --tcp 1 -- true", "cannot be used with"),
+            ("c --tcp 1 --header a:_b", "cannot be used with"),
+            ("c --exec --service x -- true", "cannot be used with"),
+            ("c --http-get /x --header a", "write 'NAME: VALUE'"),
+            ("c --http-get http://host/", "no host may be named"),
+            ("c --tcp 1 --timeout soon", "not a duration"),
+        ] {
+            let error = request(line).unwrap_err();
+            assert!(error.contains(told), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_it_found_looks_like_this() {
+        let status = RunView {
+            result: Outcome::Warning,
+            exit_code: None,
+            status: Some(302),
+            handler: "httpGet".to_owned(),
+            output: "Probe terminated redirects, Response body: \u{1b}[2J\nline 2\n".to_owned(),
+            ..sample::run()
+        };
+        let erred = RunView {
+            result: Outcome::Error,
+            exit_code: None,
+            tries: 3,
+            output: "rpc error: code = NotFound desc = no such container".to_owned(),
+            ..sample::run()
+        };
+        let silent = RunView { output: String::new(), ..sample::run() };
+        let shown = [sample::run(), status, erred, silent].map(|ran| text(&ran, Screen::plain(100)) + "\n");
+        insta::assert_snapshot!("run", shown.concat());
+    }
+}

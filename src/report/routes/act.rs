@@ -1,0 +1,66 @@
+//! The routes that change a probe: pause, resume, trigger. In: its names in the path; out: the probe as it is then.
+
+use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
+
+use super::{Names, Refusal, Shared, in_time};
+use crate::{
+    ids::ProbeKey,
+    prober::command::{self, Command},
+    report::{ask, lookup, view::ProbeView},
+};
+
+/// `POST /v1/probes/.../pause` and its like. Never on TCP.
+pub(super) fn routes() -> Router<Shared> {
+    let probes = ["/v1/probes/{uid}/{container}/{type}", "/v1/probes/{namespace}/{pod}/{container}/{type}"];
+    let mut routes = Router::new();
+    for command in [Command::Pause, Command::Resume, Command::Trigger] {
+        for probe in probes {
+            let act = move |shared: State<Shared>, names: Names| act(shared, names, command);
+            routes = routes.route(&format!("{probe}/{}", word(command)), post(act));
+        }
+    }
+    routes
+}
+
+async fn act(
+    State(shared): State<Shared>,
+    Names(names): Names,
+    command: Command,
+) -> Result<Json<ProbeView>, Refusal> {
+    let sources = &shared.sources;
+    let probe = lookup::probe(&names, ask(&sources.probes, "prober").await?)?;
+    let Ok(kind) = probe.kind.parse() else {
+        let reason = format!("{} is a client's own probe: criprobe only watches it", probe.id);
+        return Err(Refusal::new(StatusCode::CONFLICT, reason));
+    };
+    let key =
+        ProbeKey { pod: probe.pod_uid.as_str().into(), container: probe.container.as_str().into(), kind };
+    in_time(sources.operator.command(key, command)).await?.map_err(|refusal| refused(&probe, &refusal))?;
+    tracing::info!(
+        namespace = probe.namespace,
+        pod = probe.pod,
+        container = probe.container,
+        probe.type = probe.kind,
+        command = word(command),
+        "an operator commanded a probe"
+    );
+    let probes = ask(&sources.probes, "prober").await?;
+    Ok(Json(lookup::probe(&[probe.pod_uid, probe.container, probe.kind], probes)?))
+}
+
+fn refused(probe: &ProbeView, refusal: &command::Refusal) -> Refusal {
+    let code = match refusal {
+        command::Refusal::Unknown => StatusCode::NOT_FOUND,
+        command::Refusal::Invalid(_) | command::Refusal::NotNow(_) => StatusCode::CONFLICT,
+    };
+    Refusal::new(code, format!("{}: {refusal}", probe.id))
+}
+
+/// The last part of its path.
+fn word(command: Command) -> &'static str {
+    match command {
+        Command::Pause => "pause",
+        Command::Resume => "resume",
+        Command::Trigger => "trigger",
+    }
+}

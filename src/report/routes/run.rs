@@ -1,0 +1,87 @@
+//! `POST /v1/run`: a container and what to try on it in, how one attempt went out. Records nothing. A client that leaves
+//! cancels the attempt.
+
+use axum::{
+    Json, Router,
+    body::Bytes,
+    extract::{FromRequest, Request, State},
+    http::StatusCode,
+    routing::post,
+};
+
+use super::{ANSWER_TIMEOUT, MAX_BODY, Refusal, Shared, in_time};
+use crate::{
+    prober::operator::{Listed, NotMade},
+    report::{
+        convert::run_view,
+        lookup,
+        view::{ContainerRef, RunView, joined},
+    },
+    spec::{
+        ProbeSpec,
+        run::{self, Trial},
+    },
+};
+
+/// `POST /v1/run`. Never on TCP. It may take as long as its attempt: its timeout three times, and the grace of an exec.
+pub(super) fn routes() -> Router<Shared> {
+    Router::new().route("/v1/run", post(run))
+}
+
+async fn run(State(shared): State<Shared>, request: Request) -> Result<Json<RunView>, Refusal> {
+    let asked = run::read(&text(request).await?, MAX_BODY);
+    let asked = asked.map_err(|reason| Refusal::new(StatusCode::BAD_REQUEST, reason))?;
+    let operator = &shared.sources.operator;
+    let listed = lookup::container(&asked.container, in_time(operator.containers()).await?)?;
+    let spec = definition(asked.trial, &listed)?;
+    let made = tokio::select! {
+        biased;
+        () = shared.drained.cancelled() => {
+            return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the daemon ends".to_owned()));
+        }
+        made = operator.attempt(&spec, &listed.view) => made.map_err(|reason| not_made(&listed, &reason))?,
+    };
+    Ok(Json(run_view(&made, spec.handler.name(), &listed.view)))
+}
+
+/// The whole body, which came in time and is text.
+async fn text(request: Request) -> Result<String, Refusal> {
+    let body = tokio::time::timeout(ANSWER_TIMEOUT, Bytes::from_request(request, &())).await;
+    let late = || {
+        let reason = format!("the body did not come within {ANSWER_TIMEOUT:?}");
+        Refusal::new(StatusCode::REQUEST_TIMEOUT, reason)
+    };
+    let body = body.map_err(|_| late())?.map_err(|error| Refusal::new(error.status(), error.body_text()))?;
+    String::from_utf8(body.into())
+        .map_err(|_| Refusal::new(StatusCode::BAD_REQUEST, "the body is not UTF-8".to_owned()))
+}
+
+/// What is to be tried: as it was written, or as the container's own probe has it.
+fn definition(trial: Trial, listed: &Listed) -> Result<ProbeSpec, Refusal> {
+    let (kind, timeout) = match trial {
+        Trial::Own(spec) => return Ok(spec),
+        Trial::Probe { kind, timeout } => (kind, timeout),
+    };
+    let container = ContainerRef::from(&*listed.view);
+    let id = joined([&container.namespace, &container.pod, &container.container, kind.as_str()]);
+    let planned = listed.planned(kind).ok_or_else(|| {
+        let known: Vec<_> = listed.probes.iter().map(|planned| planned.kind.as_str()).collect();
+        let known = if known.is_empty() { "no probe".to_owned() } else { known.join(" and ") };
+        Refusal::new(StatusCode::NOT_FOUND, format!("no probe {id}: the container has {known}"))
+    })?;
+    let mut spec = planned.spec.clone().map_err(|invalid| {
+        Refusal::new(StatusCode::CONFLICT, format!("{id}: the probe is invalid: {invalid}"))
+    })?;
+    spec.timeout = timeout.unwrap_or(spec.timeout);
+    Ok(spec)
+}
+
+fn not_made(listed: &Listed, reason: &NotMade) -> Refusal {
+    match reason {
+        NotMade::Busy => Refusal::new(StatusCode::TOO_MANY_REQUESTS, reason.to_string()),
+        NotMade::NotRunning(_) => {
+            let id = ContainerRef::from(&*listed.view).id;
+            Refusal::new(StatusCode::CONFLICT, format!("nothing can be tried on {id}: {reason}"))
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! What one attempt at an operator's word is asked with: a JSON text in; a container's name and what to try on it out, or
+//! everything that is wrong. The definition is read and checked as that of a probe is, so it is told the same.
+
+use std::time::Duration;
+
+use super::{
+    ProbeSpec,
+    plan::refusal,
+    raw::RawProbe,
+    validate::{validate, validate_timeout},
+};
+use crate::{
+    document::{
+        self,
+        fault::{self, FieldError},
+        fields::{self, Field},
+    },
+    ids::ProbeKind,
+};
+
+/// One attempt as it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunRequest {
+    /// `NAMESPACE/POD/CONTAINER` or the beginning of an id, as it was written; never empty.
+    pub container: String,
+    /// What to try.
+    pub trial: Trial,
+}
+
+/// What to try.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trial {
+    /// The container's own probe.
+    Probe {
+        /// Of this type.
+        kind: ProbeKind,
+        /// Instead of the probe's own.
+        timeout: Option<Duration>,
+    },
+    /// A definition of its own. Thresholds and times but the timeout mean nothing to one attempt: they are defaults.
+    Own(ProbeSpec),
+}
+
+/// Reads a request of at most `limit` bytes.
+///
+/// # Errors
+/// Everything that is wrong, in one line for people.
+pub fn read(text: &str, limit: usize) -> Result<RunRequest, String> {
+    let node = document::parse(text, limit).map_err(|error| error.to_string())?;
+    let mut errors = Vec::new();
+    let raw = fields::read(&node, "", &mut errors, |request| Raw {
+        container: request.text("container"),
+        probe: request.text("probe"),
+        attempt: RawProbe::read_attempt(request),
+    });
+    let Some(raw) = raw else { return Err(fault::joined(&errors)) };
+    let container = container(&raw.container, &mut errors);
+    let trial = trial(&raw, errors).map_err(|errors| fault::joined(&errors))?;
+    let container = container.expect("that there is none is among the errors");
+    match &trial {
+        Trial::Own(spec) => refusal(&spec.handler).map_or(Ok(()), Err)?,
+        Trial::Probe { .. } => {}
+    }
+    Ok(RunRequest { container, trial })
+}
+
+/// The keys as they were found.
+struct Raw {
+    container: Field<String>,
+    probe: Field<String>,
+    attempt: RawProbe,
+}
+
+fn container(field: &Field<String>, errors: &mut Vec<FieldError>) -> Option<String> {
+    let name = field.value().filter(|name| !name.is_empty()).cloned();
+    if name.is_none() && !matches!(field, Field::Bad) {
+        let detail = "write NAMESPACE/POD/CONTAINER or a container's id";
+        errors.push(FieldError::required("container".to_owned(), field.place(), detail));
+    }
+    name
+}
+
+/// What to try, if nothing at all is wrong.
+fn trial(raw: &Raw, mut errors: Vec<FieldError>) -> Result<Trial, Vec<FieldError>> {
+    let kind = match (&raw.probe, raw.attempt.handler()) {
+        // The type decides nothing here: what depends on it is not among the keys.
+        (Field::Absent, Some(_)) => {
+            return validate(&raw.attempt, ProbeKind::Readiness, "", errors).map(Trial::Own);
+        }
+        (Field::Absent, None) => {
+            let detail = "must specify what to try: probe, exec, httpGet, tcpSocket or grpc";
+            errors.push(FieldError::required(String::new(), raw.attempt.place, detail));
+            None
+        }
+        (Field::Bad | Field::Given(_), handler) => {
+            errors.extend(handler.map(|handler| {
+                let detail = "may not be set together with probe";
+                FieldError::forbidden(handler.to_owned(), raw.probe.place(), detail)
+            }));
+            kind(&raw.probe, &mut errors)
+        }
+    };
+    let timeout = validate_timeout(&raw.attempt, "", &mut errors);
+    match kind {
+        Some(kind) if errors.is_empty() => Ok(Trial::Probe { kind, timeout }),
+        Some(_) | None => Err(errors),
+    }
+}
+
+fn kind(field: &Field<String>, errors: &mut Vec<FieldError>) -> Option<ProbeKind> {
+    let text = field.value()?;
+    let kind = text.parse().ok();
+    if kind.is_none() {
+        let known = ProbeKind::ALL.map(ProbeKind::as_str);
+        errors.push(FieldError::unsupported("probe".to_owned(), field.place(), text, &known));
+    }
+    kind
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::Handler;
+
+    fn read(text: &str) -> Result<RunRequest, String> {
+        super::read(text, 1 << 16)
+    }
+
+    #[test]
+    fn a_definition_is_that_of_a_probe_and_gets_its_defaults() {
+        let asked = read(r#"{"container": "a/b/c", "exec": {"command": ["true"]}}"#).unwrap();
+        let Trial::Own(spec) = asked.trial else { panic!("{asked:?}") };
+        assert_eq!((&*asked.container, spec.timeout), ("a/b/c", Duration::from_secs(1)));
+        assert_eq!(spec.handler, Handler::Exec { command: vec!["true".to_owned()] });
+        for (timeout, read_as) in [
+            (r#""timeout": "250ms""#, 250),
+            (r#""timeoutSeconds": 3"#, 3_000),
+            (r#""timeoutSeconds": 0"#, 1_000),
+        ] {
+            let text = format!(r#"{{"container": "c", "tcpSocket": {{"port": "web"}}, {timeout}}}"#);
+            let Trial::Own(spec) = read(&text).unwrap().trial else { panic!("{text}") };
+            assert_eq!(spec.timeout, Duration::from_millis(read_as), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_probe_keeps_its_timeout_unless_another_is_given() {
+        for (text, timeout) in [
+            (r#"{"container": "c", "probe": "liveness"}"#, None),
+            (r#"{"container": "c", "probe": "liveness", "timeoutSeconds": 0}"#, None),
+            (
+                r#"{"container": "c", "probe": "liveness", "timeout": "2500ms"}"#,
+                Some(Duration::from_millis(2500)),
+            ),
+            (r#"{"container": "c", "probe": "liveness", "timeoutSeconds": 2}"#, Some(Duration::from_secs(2))),
+        ] {
+            let trial = Trial::Probe { kind: ProbeKind::Liveness, timeout };
+            assert_eq!(read(text), Ok(RunRequest { container: "c".to_owned(), trial }), "{text}");
+        }
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_told_at_once_with_kubernetes_paths_and_words() {
+        for (text, told) in [
+            (
+                r#"{"httpGet": {"path": "/"}, "timeout": "0s", "command": []}"#,
+                "unknown key \"command\": known are container, probe, exec, httpGet, tcpSocket, grpc, timeoutSeconds, \
+                 timeout; container: Required value: write NAMESPACE/POD/CONTAINER or a container's id; httpGet.port: \
+                 Invalid value: 0: must be between 1 and 65535, inclusive; timeout: Invalid value: \"0s\": must be at least 1ms",
+            ),
+            (
+                r#"{"container": "", "timeoutSeconds": -1}"#,
+                "container: Required value: write NAMESPACE/POD/CONTAINER or a container's id; Required value: must \
+                 specify what to try: probe, exec, httpGet, tcpSocket or grpc; timeoutSeconds: Invalid value: -1: must \
+                 be greater than or equal to 0",
+            ),
+            (
+                r#"{"container": "c", "probe": "live", "exec": {"command": ["x"]}, "timeout": 5}"#,
+                "timeout: Invalid value: 5: write a duration such as 250ms, 5s or 1m30s; exec: Forbidden: may not be \
+                 set together with probe; probe: Unsupported value: \"live\": supported values: \"startup\", \
+                 \"readiness\", \"liveness\"",
+            ),
+            (
+                r#"{"container": "c", "probe": "liveness", "timeout": "1s", "timeoutSeconds": 1}"#,
+                "timeout: Forbidden: may not be set together with timeoutSeconds",
+            ),
+            (
+                r#"{"container": "c", "exec": {}, "grpc": {"port": 0}}"#,
+                "exec.command: Required value; grpc: Forbidden: may not specify more than 1 handler type",
+            ),
+            (
+                r#"{"container": "c", "httpGet": {"port": 80, "host": "10.0.0.1"}}"#,
+                "httpGet.host: Forbidden: another host than the pod needs the operator's allowance",
+            ),
+            (
+                r#"{"container": 5, "probe": 5}"#,
+                "container: Invalid value: 5: must be a string: put it in quotes; \
+              probe: Invalid value: 5: must be a string: put it in quotes",
+            ),
+            ("[]", "Invalid value: a list: must be a map of keys and values"),
+            ("", "Invalid value: null: must be a map of keys and values"),
+        ] {
+            assert_eq!(read(text).unwrap_err(), told, "{text}");
+        }
+        assert!(read("{").unwrap_err().starts_with("not valid YAML or JSON (line 1"));
+        assert!(super::read("{}", 1).unwrap_err().ends_with("at most 1 are read"));
+    }
+}
