@@ -46,6 +46,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "prober::status",
             "relay::registry",
             "results",
+            "spec",
             "tap",
         ],
     ),

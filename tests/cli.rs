@@ -66,6 +66,8 @@ impl Daemon {
         let sources = Sources {
             status: stage(move || status.clone()),
             probes: stage(move || shown.borrow().clone()),
+            probe: mpsc::channel(1).0,
+            pods: nobody(),
             trace: trace.clone(),
             events: events.clone(),
         };
@@ -278,7 +280,14 @@ fn a_stage_that_is_gone_ends_with_1() {
     let mut daemon = Daemon::start();
     let (probes, gone) = mpsc::channel(1);
     drop(gone);
-    let sources = Sources { status: nobody(), probes, trace: Journal::new(1), events: Journal::new(1) };
+    let sources = Sources {
+        status: nobody(),
+        probes,
+        probe: mpsc::channel(1).0,
+        pods: nobody(),
+        trace: Journal::new(1),
+        events: Journal::new(1),
+    };
     let other = daemon.dir.path().join("other.sock");
     let runtime = daemon.runtime.as_mut().unwrap();
     let listener = {

@@ -16,9 +16,11 @@ use tower_http::{catch_panic::CatchPanicLayer, limit::RequestBodyLimitLayer, tim
 
 use super::{
     Shown, Sources, Unanswered, ask,
-    filter::{CallFilter, EventFilter, Parameters, ProbeFilter},
+    filter::{CallFilter, EventFilter, Parameters, PodFilter, ProbeFilter},
     lines::{self, Window},
-    view::{ErrorView, ProbeView, StatusView},
+    look_up,
+    name::ProbeName,
+    view::{ErrorView, EventView, PodView, ProbeDetailView, ProbeView, StatusView},
 };
 
 /// 5 s for an answer that is no stream; its stages have 2 s of them. Then 503.
@@ -46,6 +48,8 @@ pub(super) fn router(sources: Sources, drained: CancellationToken) -> Router {
         .route("/v1/status", get(status))
         .route("/v1/probes", get(probes))
         .route("/v1/probes/{namespace}/{pod}/{container}/{type}", get(probe))
+        .route("/v1/probes/{pod_uid}/{container}/{type}", get(probe_of_key))
+        .route("/v1/pods", get(pods))
         .route("/readyz", get(readyz))
         .layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, ANSWER_TIMEOUT))
         .route("/livez", get(async || "ok\n"))
@@ -83,18 +87,44 @@ async fn probes(
 async fn probe(
     State(shared): State<Shared>,
     path: Result<Path<[String; 4]>, PathRejection>,
-) -> Result<Json<ProbeView>, Refusal> {
-    let Path([namespace, pod, container, kind]) =
-        path.map_err(|_| Refusal::new(StatusCode::BAD_REQUEST, PATH_IS_NO_TEXT.to_owned()))?;
-    let probes = ask(&shared.sources.probes, "prober").await?;
-    let is_wanted = |probe: &ProbeView| {
-        probe.namespace == namespace && probe.pod == pod && probe.container == container && probe.kind == kind
-    };
-    let newest = probes.into_iter().rev().find(is_wanted);
-    newest.map(Json).ok_or_else(|| {
-        let id = super::view::probe_id(&namespace, &pod, &container, &kind);
-        Refusal::new(StatusCode::NOT_FOUND, format!("no probe {id}"))
-    })
+) -> Result<Json<ProbeDetailView>, Refusal> {
+    let [namespace, pod, container, kind] = names(path)?;
+    detail(&shared.sources, ProbeName::Id { namespace, pod, container, kind }).await
+}
+
+/// The probe of that key.
+async fn probe_of_key(
+    State(shared): State<Shared>,
+    path: Result<Path<[String; 3]>, PathRejection>,
+) -> Result<Json<ProbeDetailView>, Refusal> {
+    let [pod_uid, container, kind] = names(path)?;
+    detail(&shared.sources, ProbeName::Key { pod_uid, container, kind }).await
+}
+
+fn names<const N: usize>(path: Result<Path<[String; N]>, PathRejection>) -> Result<[String; N], Refusal> {
+    let names = path.map(|Path(names)| names);
+    names.map_err(|_| Refusal::new(StatusCode::BAD_REQUEST, PATH_IS_NO_TEXT.to_owned()))
+}
+
+async fn detail(sources: &Sources, name: ProbeName) -> Result<Json<ProbeDetailView>, Refusal> {
+    let unknown = Refusal::new(StatusCode::NOT_FOUND, format!("no probe {name}"));
+    let mut detail = look_up(&sources.probe, name, "prober").await?.ok_or(unknown)?;
+    let probe = &detail.probe;
+    let kept = sources.events.last(usize::MAX);
+    let of_it = kept.iter().filter(|event| {
+        event.pod_uid == probe.pod_uid && event.container == probe.container && event.probe == probe.kind
+    });
+    detail.events = of_it.map(|event| EventView::clone(event)).collect();
+    Ok(Json(detail))
+}
+
+async fn pods(
+    State(shared): State<Shared>,
+    Params(filter): Params<PodFilter>,
+) -> Result<Json<Vec<PodView>>, Refusal> {
+    let mut pods = ask(&shared.sources.pods, "inventory").await?;
+    pods.retain(|pod| filter.admits(pod));
+    Ok(Json(pods))
 }
 
 async fn trace(State(shared): State<Shared>, Params(filter): Params<CallFilter>) -> Response {
