@@ -318,10 +318,10 @@ mod tests {
                 let told = format!("{id}: {rule}: {op}");
                 match op.split([' ', ':']).filter(|word| !word.is_empty()).collect::<Vec<_>>()[..] {
                     ["set", name, "changed"] => {
-                        assert!(results.set(verdict(name), Why::Started, UNIX_EPOCH), "{told}")
+                        assert!(results.set(verdict(name), Why::Started, UNIX_EPOCH), "{told}");
                     }
                     ["set", name, "same"] => {
-                        assert!(!results.set(verdict(name), Why::Started, UNIX_EPOCH), "{told}")
+                        assert!(!results.set(verdict(name), Why::Started, UNIX_EPOCH), "{told}");
                     }
                     ["get", "none"] => assert_eq!(results.verdict(), None, "{told}"),
                     ["get", name] => assert_eq!(results.verdict(), Some(verdict(name)), "{told}"),
