@@ -39,9 +39,9 @@ Examples:
   criprobe describe default/web/app/liveness -o json | jq .history
 
 The definition is shown with its defaults filled in. In the history a sign stands for an attempt,
-the oldest first: . or ✓ a success, ~ a warning, X or ✗ a failure, ? an error, which says nothing of the
-container. The newest 10 attempts, changes and events are shown, -o wide shows all that are kept:
-32 attempts with 256 bytes of what each said, 32 changes of the verdict.";
+the oldest first: . or ✓ a success, ~ a warning, X or ✗ a failure, ? an error, which says nothing
+of the container. The newest 10 attempts, changes and events are shown, -o wide shows all that are
+kept: 32 attempts with 256 bytes of what each said, 32 changes of the verdict.";
 
 /// 100 columns where nobody has said how wide a line may be: `-o wide` cuts nothing.
 const WIDTH: usize = 100;

@@ -73,7 +73,7 @@ const COLUMNS: [Column; 10] = [
     Column { name: "READY", tight: Tight::Stays },
     Column { name: "RESTARTS", tight: Tight::GoesLast },
     Column { name: "PROBES", tight: Tight::GoesLast },
-    Column { name: "AGE", tight: Tight::GoesLast },
+    Column { name: "AGE", tight: Tight::GoesFirst },
     Column { name: "IMAGE", tight: Tight::GoesFirst },
 ];
 

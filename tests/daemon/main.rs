@@ -11,6 +11,12 @@ mod rig;
 /// From an annotation to a verdict.
 mod probes;
 
+/// All of one probe: its definition, its history, its events.
+mod describe;
+
+/// Pods and their containers: running, started, ready.
+mod pods;
+
 /// What criprobe knows of pods and containers, however they came and went.
 mod inventory;
 

@@ -81,7 +81,8 @@ impl Page {
         let mut line = |name, value: &str, paint| self.value(&mut text, name, value, paint);
         line("probe", &probe.id, Paint::Plain);
         line("key", &probe.key, Paint::Plain);
-        line("container", &format!("{}, attempt {}", probe.container_id, probe.attempt), Paint::Plain);
+        let container = format!("{}, attempt {}", probe.container_id, probe.attempt);
+        line("container", if probe.container_id.is_empty() { "none" } else { &container }, Paint::Plain);
         line("source", &probe.source, Paint::Plain);
         if !probe.shadowed.is_empty() {
             line("shadows", &probe.shadowed.join(", "), Paint::Plain);
