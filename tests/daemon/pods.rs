@@ -70,7 +70,7 @@ async fn a_container_is_started_and_ready_as_its_probes_say_and_the_pod_with_it(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_container_with_probes_is_never_ready_before_they_are_known() -> Result<()> {
-    let mut rig = Rig::start().await?;
+    let rig = Rig::start().await?;
     let readiness = until("never");
     for n in 0..5 {
         let making = rig.client.clone();
