@@ -4,6 +4,7 @@
 mod daemon;
 mod demo;
 mod logging;
+mod pods;
 mod registration;
 mod reporter;
 mod tasks;

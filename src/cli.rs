@@ -4,12 +4,14 @@
 mod access;
 mod client;
 mod demo;
+mod describe;
 mod endpoint;
 mod error;
 pub(crate) mod events;
 mod exit;
 mod format;
 mod pause;
+mod pods;
 mod probe_name;
 pub(crate) mod probes;
 mod reason;
@@ -108,8 +110,12 @@ enum Verb {
 enum Question {
     /// Show how the daemon is: runtime, connections, inventory, probes, configuration
     Status(status::StatusArgs),
+    /// List pods with their containers: running, started, ready
+    Pods(pods::PodsArgs),
     /// List probes, or watch them
     Probes(probes::ProbesArgs),
+    /// Show all of one probe, or of one container's: definition, history, last output
+    Describe(describe::DescribeArgs),
     /// Show calls as they end, one line each
     Trace(trace::TraceArgs),
     /// Show what happened: attempts that failed, verdicts
@@ -209,7 +215,9 @@ impl Request {
         };
         match self.verb {
             Question::Status(arguments) => arguments.run(&context).await,
+            Question::Pods(arguments) => arguments.run(&context).await,
             Question::Probes(arguments) => arguments.run(&context).await,
+            Question::Describe(arguments) => arguments.run(&context).await,
             Question::Trace(arguments) => arguments.run(&context).await,
             Question::Events(arguments) => arguments.run(&context).await,
             Question::Run(arguments) => arguments.run(&context).await,

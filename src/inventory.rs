@@ -15,7 +15,7 @@ use std::{
 };
 
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{mpsc, oneshot, watch},
     time::sleep_until,
 };
 
@@ -54,6 +54,8 @@ pub struct Sources {
     pub link: watch::Receiver<Link>,
     /// What it tells by itself.
     pub events: Events,
+    /// Who wants to know all sandboxes.
+    pub queries: mpsc::Receiver<oneshot::Sender<Vec<Arc<view::PodView>>>>,
 }
 
 /// How the inventory is doing, for people.
@@ -91,7 +93,7 @@ pub async fn run(
     health: watch::Sender<Health>,
     on_call: impl FnMut(TracedCall),
 ) {
-    let Sources { mut observations, connections, runtime, mut link, mut events } = sources;
+    let Sources { mut observations, connections, runtime, mut link, mut events, mut queries } = sources;
     let mut task = Task {
         target: None,
         model: Model::default(),
@@ -119,6 +121,10 @@ pub async fn run(
                 }
             }
             answer = task.resync.next() => task.take_answer(answer),
+            Some(query) = queries.recv() => {
+                // Whoever asked may have left meanwhile.
+                let _ = query.send(task.model.pods());
+            }
             changed = link.changed(), if has_link => has_link = changed.is_ok(),
         }
         task.resync.look_up(task.model.take_lookups(), clock::now());

@@ -40,7 +40,7 @@ use crate::{
 
 pub use command::{Command, Refusal};
 pub use operator::{Listed, Operator};
-pub use standing::Standing;
+pub use standing::{ContainerStatus, Standing};
 pub use status::ProbeStatus;
 pub use task::{Channels, run};
 

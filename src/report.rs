@@ -3,11 +3,13 @@
 
 pub mod api;
 pub mod convert;
+mod detail;
 pub mod filter;
 mod glob;
 pub mod journal;
 mod lines;
 mod lookup;
+pub mod name;
 mod nearest;
 pub mod printable;
 mod routes;
@@ -18,7 +20,8 @@ use std::{fmt, time::Duration};
 use tokio::sync::{mpsc, oneshot};
 
 use journal::Journal;
-use view::{CallView, EventView, ProbeView, StatusView};
+use name::ProbeName;
+use view::{CallView, EventView, PodView, ProbeDetailView, ProbeView, StatusView};
 
 use crate::prober::operator::Operator;
 
@@ -26,6 +29,9 @@ use crate::prober::operator::Operator;
 ///
 /// Bounded. A stage that does not take the question and answer it within [`PATIENCE`] is given up on.
 pub type Query<T> = mpsc::Sender<oneshot::Sender<T>>;
+
+/// Asks a stage's task about one thing, as [`Query`] does about all of them.
+pub type Lookup<Q, T> = mpsc::Sender<(Q, oneshot::Sender<T>)>;
 
 /// 2 s: how long a stage may take to answer a question before the asker is told that it did not.
 pub const PATIENCE: Duration = Duration::from_secs(2);
@@ -37,6 +43,10 @@ pub struct Sources {
     pub status: Query<StatusView>,
     /// All probes; those of older sandboxes come before those of newer ones.
     pub probes: Query<Vec<ProbeView>>,
+    /// One probe in full, but for its events; `None` where there is no such probe.
+    pub probe: Lookup<ProbeName, Option<ProbeDetailView>>,
+    /// All pods, by namespace and name.
+    pub pods: Query<Vec<PodView>>,
     /// Calls, as they end.
     pub trace: Journal<dyn Shown>,
     /// Events, as they happen.
@@ -67,9 +77,25 @@ pub enum Unanswered {
 /// # Errors
 /// The stage is late or gone.
 pub async fn ask<T>(query: &Query<T>, stage: &'static str) -> Result<T, Unanswered> {
+    exchange(query, |answer| answer, stage).await
+}
+
+/// Asks about one thing; `stage` names whom, for the error.
+///
+/// # Errors
+/// The stage is late or gone.
+pub async fn look_up<Q, T>(lookup: &Lookup<Q, T>, what: Q, stage: &'static str) -> Result<T, Unanswered> {
+    exchange(lookup, |answer| (what, answer), stage).await
+}
+
+async fn exchange<M, T>(
+    stage_end: &mpsc::Sender<M>,
+    question: impl FnOnce(oneshot::Sender<T>) -> M,
+    stage: &'static str,
+) -> Result<T, Unanswered> {
     let exchange = async {
         let (answer, answered) = oneshot::channel();
-        query.send(answer).await.map_err(|_| Unanswered::Stopped(stage))?;
+        stage_end.send(question(answer)).await.map_err(|_| Unanswered::Stopped(stage))?;
         answered.await.map_err(|_| Unanswered::Stopped(stage))
     };
     tokio::time::timeout(PATIENCE, exchange).await.unwrap_or(Err(Unanswered::Late(stage)))

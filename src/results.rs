@@ -1,16 +1,19 @@
-//! What attempts add up to: results in; the verdict after thresholds, the run, the counts, the last attempt out.
-//! Pure: never does IO, never reads a clock, knows no schedule.
+//! What attempts add up to: results in; the verdict after thresholds, the run, the counts, the last attempt and the
+//! history out. Pure: never does IO, never reads a clock, knows no schedule.
 
 pub mod event;
+pub mod history;
 
-use std::{fmt, time::Duration, time::SystemTime};
+use std::{fmt, sync::Arc, time::Duration, time::SystemTime};
 
 use crate::ids::ProbeKind;
+use history::{History, Why};
 
 /// What one probe's attempts have shown so far.
 ///
 /// The verdict is one entry of the kubelet's results cache: it may be absent, which is not the same as unknown.
-/// Run and last attempt belong to the probe and outlive its containers; verdict and counts are the container's.
+/// Run, last attempt and history belong to the probe and outlive its containers; verdict and counts are the
+/// container's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Results {
     verdict: Option<Verdict>,
@@ -18,12 +21,21 @@ pub struct Results {
     run: Run,
     counts: Counts,
     last: Option<AttemptRecord>,
+    /// Shared with whoever shows it; copied when it goes on while it is shown.
+    history: Arc<History>,
 }
 
 impl Results {
     /// Those of a probe that was never attempted and has no container yet.
     pub fn new(at: SystemTime) -> Self {
-        Self { verdict: None, since: at, run: Run::default(), counts: Counts::default(), last: None }
+        Self {
+            verdict: None,
+            since: at,
+            run: Run::default(),
+            counts: Counts::default(),
+            last: None,
+            history: Arc::default(),
+        }
     }
 
     /// Starts on another container: its verdict is absent until it is set, its counts are zero. The run goes on
@@ -35,24 +47,31 @@ impl Results {
     }
 
     /// Sets the verdict and tells whether that changed it; an absent one differs from every other (prober.md 4).
-    pub fn set(&mut self, verdict: Verdict, at: SystemTime) -> bool {
+    pub fn set(&mut self, verdict: Verdict, why: Why, at: SystemTime) -> bool {
         let is_changed = self.verdict != Some(verdict);
         if is_changed {
             self.verdict = Some(verdict);
             self.since = at;
+            self.stands(why, at);
         }
         is_changed
     }
 
     /// Removes the verdict, which tells nobody; setting the same one later is a change again (prober.md 4).
-    pub fn remove(&mut self, at: SystemTime) {
+    pub fn remove(&mut self, why: Why, at: SystemTime) {
         if self.verdict.take().is_some() {
             self.since = at;
         }
+        self.stands(why, at);
     }
 
-    /// Keeps an attempt as the last one; counts it if it was one of the current container.
+    fn stands(&mut self, why: Why, at: SystemTime) {
+        Arc::make_mut(&mut self.history).stands(self.verdict, why, at);
+    }
+
+    /// Keeps an attempt as the last one and in the history; counts it if it was one of the current container.
     pub fn record(&mut self, attempt: AttemptRecord, is_of_current_container: bool) {
+        Arc::make_mut(&mut self.history).attempted(&attempt);
         if is_of_current_container {
             self.counts.add(attempt.result);
         }
@@ -97,6 +116,11 @@ impl Results {
     /// The last attempt, also one of a former container.
     pub fn last(&self) -> Option<&AttemptRecord> {
         self.last.as_ref()
+    }
+
+    /// The last attempts and changes of verdict, also those of former containers.
+    pub fn history(&self) -> &Arc<History> {
+        &self.history
     }
 }
 
@@ -234,6 +258,8 @@ pub struct AttemptRecord {
     pub lag: Duration,
     /// Of the command, where there was one and it ended.
     pub exit_code: Option<i32>,
+    /// Of the HTTP response, where there was one.
+    pub status: Option<u16>,
     /// The beginning of what it said, at most [`OUTPUT_KEPT`] bytes of it.
     pub output: String,
 }
@@ -254,6 +280,11 @@ pub fn excerpt(output: &[u8]) -> String {
         }
     }
     String::from_utf8_lossy(&output[..end]).into_owned()
+}
+
+/// The beginning of a text: at most so many bytes, cut at a character.
+fn beginning(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes)]
 }
 
 #[cfg(test)]
@@ -286,11 +317,15 @@ mod tests {
             for op in ops {
                 let told = format!("{id}: {rule}: {op}");
                 match op.split([' ', ':']).filter(|word| !word.is_empty()).collect::<Vec<_>>()[..] {
-                    ["set", name, "changed"] => assert!(results.set(verdict(name), UNIX_EPOCH), "{told}"),
-                    ["set", name, "same"] => assert!(!results.set(verdict(name), UNIX_EPOCH), "{told}"),
+                    ["set", name, "changed"] => {
+                        assert!(results.set(verdict(name), Why::Started, UNIX_EPOCH), "{told}");
+                    }
+                    ["set", name, "same"] => {
+                        assert!(!results.set(verdict(name), Why::Started, UNIX_EPOCH), "{told}");
+                    }
                     ["get", "none"] => assert_eq!(results.verdict(), None, "{told}"),
                     ["get", name] => assert_eq!(results.verdict(), Some(verdict(name)), "{told}"),
-                    ["remove"] => results.remove(UNIX_EPOCH),
+                    ["remove"] => results.remove(Why::Adopted, UNIX_EPOCH),
                     ["container"] => results.start_container(UNIX_EPOCH),
                     _ => panic!("no such step: {told}"),
                 }
@@ -302,10 +337,10 @@ mod tests {
     fn since_is_the_time_of_the_last_change() {
         let later = UNIX_EPOCH + Duration::from_secs(5);
         let mut results = Results::new(UNIX_EPOCH);
-        results.set(Verdict::Success, UNIX_EPOCH);
-        results.set(Verdict::Success, later);
+        results.set(Verdict::Success, Why::Results(1), UNIX_EPOCH);
+        results.set(Verdict::Success, Why::Results(1), later);
         assert_eq!(results.since(), UNIX_EPOCH);
-        results.set(Verdict::Failure, later);
+        results.set(Verdict::Failure, Why::Results(1), later);
         assert_eq!(results.since(), later);
     }
 

@@ -70,6 +70,8 @@ impl Daemon {
         let sources = Sources {
             status: stage(move || status.clone()),
             probes: stage(move || shown.borrow().clone()),
+            probe: mpsc::channel(1).0,
+            pods: nobody(),
             trace: trace.clone(),
             events: events.clone(),
             operator: operator(prober()),
@@ -341,7 +343,8 @@ fn a_stage_that_is_gone_ends_with_1() {
     let (trace, events) = (Journal::new(1), Journal::new(1));
     let sources = {
         let _entered = runtime.enter();
-        Sources { status: nobody(), probes, trace, events, operator: operator(mpsc::channel(1).0) }
+        let (probe, operator) = (mpsc::channel(1).0, operator(mpsc::channel(1).0));
+        Sources { status: nobody(), probes, probe, pods: nobody(), trace, events, operator }
     };
     runtime.spawn(api::serve(listener, sources, std::future::pending()));
     let output = criprobe(&other, "probes").output().unwrap();

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     registration::{self, Registration, What},
-    reporter::Reporter,
+    reporter::{Questions, Reporter},
     tasks::{TaskEnded, Tasks},
 };
 use crate::{
@@ -128,12 +128,14 @@ impl Daemon {
         let (change_sender, changes) = mpsc::channel(CHANGES);
         let health = watch::Sender::new(Health::default());
         let health_now = health.subscribe();
+        let (inventory_questions, inventory_queries) = mpsc::channel(QUESTIONS);
         let sources = inventory::Sources {
             observations,
             connections: registry.clone(),
             runtime: runtime.clone(),
             link: link_now.clone(),
             events,
+            queries: inventory_queries,
         };
         tasks.spawn("inventory", inventory::run(sources, change_sender, health, record));
 
@@ -141,7 +143,8 @@ impl Daemon {
         let journal = Journal::new(EVENTS_KEPT);
         tasks.spawn("plan", plan_changes(changes, input_sender.clone(), journal.clone()));
         let (prober_questions, queries) = mpsc::channel(QUESTIONS);
-        let channels = Channels { inputs, queries, stop: stop.clone() };
+        let (container_questions, containers) = mpsc::channel(QUESTIONS);
+        let channels = Channels { inputs, queries, containers, stop: stop.clone() };
         let report_event = {
             let journal = journal.clone();
             move |event: ProbeEvent| report(&journal, event)
@@ -150,8 +153,7 @@ impl Daemon {
         let operator = Operator::new(input_sender, runtime.client(), &settings);
         tasks.spawn("prober", prober::run(settings, channels, runtime.client(), report_event));
 
-        let (status, status_questions) = mpsc::channel(QUESTIONS);
-        let (probes, probe_questions) = mpsc::channel(QUESTIONS);
+        let (sources, questions) = Questions::channels(QUESTIONS, trace, journal, operator);
         let is_draining = Arc::new(AtomicBool::new(false));
         let reporter = Reporter {
             is_draining: is_draining.clone(),
@@ -163,11 +165,12 @@ impl Daemon {
             health: health_now,
             calls: calls_now,
             prober: prober_questions,
+            containers: container_questions,
+            inventory: inventory_questions,
             config,
         };
-        tasks.spawn("reporter", reporter.run(status_questions, probe_questions));
+        tasks.spawn("reporter", reporter.run(questions));
         let api_listener = UnixListener::from_std(api_socket.listener)?;
-        let sources = Sources { status, probes, trace, events: journal, operator };
         tasks.spawn("api", api::serve(api_listener, sources.clone(), stop.clone().cancelled_owned()));
         Ok(Self {
             relay,

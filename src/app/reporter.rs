@@ -12,17 +12,20 @@ use std::{
 
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::pods;
 use crate::{
     clock,
     config::Config,
-    inventory::Health,
-    prober::ProbeStatus,
+    inventory::{self, Health},
+    prober::{ContainerStatus, Operator, ProbeStatus},
     relay::{output::Output, registry::Registry},
     report::{
-        Query, ask,
+        Query, Shown, Sources, ask,
+        journal::Journal,
+        name::ProbeName,
         view::{
-            BlindView, CallsView, ConfigView, ConnectionsView, InventoryView, ProbeView, ProbesView,
-            RuntimeState, RuntimeView, Seconds, StatusView,
+            BlindView, CallsView, ConfigView, ConnectionsView, EventView, InventoryView, PodView,
+            ProbeDetailView, ProbeView, ProbesView, RuntimeState, RuntimeView, Seconds, StatusView,
         },
     },
     runtime::link::Link,
@@ -44,26 +47,60 @@ pub(super) struct Reporter {
     pub(super) health: watch::Receiver<Health>,
     pub(super) calls: Arc<AtomicU64>,
     pub(super) prober: Query<Vec<ProbeStatus>>,
+    pub(super) containers: Query<Vec<ContainerStatus>>,
+    pub(super) inventory: Query<Vec<Arc<inventory::view::PodView>>>,
+}
+
+/// Its ends of the API's questions.
+pub(super) struct Questions {
+    pub(super) status: mpsc::Receiver<oneshot::Sender<StatusView>>,
+    pub(super) probes: mpsc::Receiver<oneshot::Sender<Vec<ProbeView>>>,
+    pub(super) probe: mpsc::Receiver<(ProbeName, oneshot::Sender<Option<ProbeDetailView>>)>,
+    pub(super) pods: mpsc::Receiver<oneshot::Sender<Vec<PodView>>>,
+}
+
+impl Questions {
+    /// Both ends of all questions; so many of each kind may wait for an answer.
+    pub(super) fn channels(
+        waiting: usize,
+        trace: Journal<dyn Shown>,
+        events: Journal<EventView>,
+        operator: Operator,
+    ) -> (Sources, Self) {
+        let (status, status_end) = mpsc::channel(waiting);
+        let (probes, probes_end) = mpsc::channel(waiting);
+        let (probe, probe_end) = mpsc::channel(waiting);
+        let (pods, pods_end) = mpsc::channel(waiting);
+        let questions = Self { status: status_end, probes: probes_end, probe: probe_end, pods: pods_end };
+        (Sources { status, probes, probe, pods, trace, events, operator }, questions)
+    }
 }
 
 impl Reporter {
     /// Answers until nobody can ask any more.
-    pub(super) async fn run(
-        self,
-        mut status: mpsc::Receiver<oneshot::Sender<StatusView>>,
-        mut probes: mpsc::Receiver<oneshot::Sender<Vec<ProbeView>>>,
-    ) {
+    pub(super) async fn run(self, mut questions: Questions) {
         loop {
             tokio::select! {
-                Some(question) = status.recv() => {
+                Some(question) = questions.status.recv() => {
                     // A question that nobody waits for any more needs no answer; nor does one that nobody can answer.
                     if let Ok(known) = ask(&self.prober, "prober").await {
                         let _ = question.send(self.status(&known));
                     }
                 }
-                Some(question) = probes.recv() => {
+                Some(question) = questions.probes.recv() => {
                     if let Ok(known) = ask(&self.prober, "prober").await {
-                        let _ = question.send(views(known));
+                        let _ = question.send(by_age(known).iter().map(ProbeView::from).collect());
+                    }
+                }
+                Some((name, question)) = questions.probe.recv() => {
+                    if let Ok(known) = ask(&self.prober, "prober").await {
+                        let _ = question.send(newest(&by_age(known), &name).map(ProbeDetailView::from));
+                    }
+                }
+                Some(question) = questions.pods.recv() => {
+                    let asked = tokio::join!(ask(&self.inventory, "inventory"), ask(&self.containers, "prober"));
+                    if let (Ok(sandboxes), Ok(containers)) = asked {
+                        let _ = question.send(pods::views(sandboxes, containers));
                     }
                 }
                 else => return,
@@ -128,10 +165,14 @@ impl Reporter {
 }
 
 /// The probes, those of older pods before those of newer ones of the same name.
-fn views(mut known: Vec<ProbeStatus>) -> Vec<ProbeView> {
+fn by_age(mut known: Vec<ProbeStatus>) -> Vec<ProbeStatus> {
     // One that the runtime has not told the age of was made just now.
     known.sort_by_key(|probe| (probe.created_at.is_none(), probe.created_at));
-    known.iter().map(ProbeView::from).collect()
+    known
+}
+
+fn newest<'a>(by_age: &'a [ProbeStatus], name: &ProbeName) -> Option<&'a ProbeStatus> {
+    by_age.iter().rev().find(|probe| name.is_of(probe))
 }
 
 /// Why the runtime does not answer: what the system says of its socket in words, anything else as it is.

@@ -211,7 +211,7 @@ pub(super) fn state_paint(state: State) -> Paint {
     }
 }
 
-fn phase_paint(phase: Phase) -> Paint {
+pub(super) fn phase_paint(phase: Phase) -> Paint {
     match phase {
         Phase::Probing => Paint::Plain,
         Phase::Waiting | Phase::Stopped => Paint::Faint,

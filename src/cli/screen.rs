@@ -18,6 +18,8 @@ pub(crate) struct Screen {
     pub(crate) height: Option<usize>,
     /// Whether to colour.
     pub(crate) is_coloured: bool,
+    /// Whether signs beyond ASCII may stand for something: on a terminal in UTF-8, without `NO_COLOR`.
+    pub(crate) has_signs: bool,
 }
 
 /// 100 columns where the terminal's width is not known.
@@ -61,6 +63,7 @@ impl Screen {
             width: columns.unwrap_or(if is_terminal { WIDTH } else { usize::MAX }).max(MIN_WIDTH),
             height: size.map(|(_, lines)| lines).filter(|&lines| is_capable && lines > 1),
             is_coloured: is_capable && var("NO_COLOR").is_none(),
+            has_signs: is_capable && var("NO_COLOR").is_none() && is_utf8(&var),
         }
     }
 
@@ -79,6 +82,31 @@ impl Screen {
             text.to_owned()
         }
     }
+}
+
+/// Whether the locale's characters are UTF-8: the first variable that is set decides (locale(7)).
+fn is_utf8(var: impl Fn(&str) -> Option<String>) -> bool {
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(var).unwrap_or_default();
+    let locale = locale.to_ascii_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
+}
+
+/// The text as lines of at most `width` columns, none of it lost. Controls are escaped.
+pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut left = width;
+    for character in printable(text).chars() {
+        let columns = character.width().unwrap_or(0);
+        if columns > left && left < width {
+            lines.push(String::new());
+            left = width;
+        }
+        left = left.saturating_sub(columns);
+        if let Some(line) = lines.last_mut() {
+            line.push(character);
+        }
+    }
+    lines
 }
 
 /// The columns that a text takes.
@@ -122,7 +150,7 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
 impl Screen {
     /// No terminal, this wide.
     pub(crate) fn plain(width: usize) -> Self {
-        Self { width, height: None, is_coloured: false }
+        Self { width, height: None, is_coloured: false, has_signs: false }
     }
 }
 
@@ -155,6 +183,37 @@ mod tests {
         ] {
             let screen = screen(size, is_terminal, vars);
             assert_eq!((screen.width, screen.height, screen.is_coloured), expected, "{size:?} {vars:?}");
+        }
+    }
+
+    #[test]
+    fn signs_are_for_terminals_in_utf8() {
+        let terminal = Some((80, 24));
+        for (is_terminal, vars, has_signs) in [
+            (true, &[("LANG", "en_US.UTF-8")][..], true),
+            (true, &[("LC_ALL", "C.utf8"), ("LANG", "C")], true),
+            (true, &[("LC_ALL", "C"), ("LANG", "C.UTF-8")], false),
+            (true, &[], false),
+            (true, &[("LANG", "C.UTF-8"), ("NO_COLOR", "1")], false),
+            (true, &[("LANG", "C.UTF-8"), ("TERM", "dumb")], false),
+            (false, &[("LANG", "C.UTF-8")], false),
+        ] {
+            assert_eq!(screen(terminal, is_terminal, vars).has_signs, has_signs, "{vars:?}");
+        }
+    }
+
+    #[test]
+    fn a_wrapped_text_loses_nothing() {
+        for (text, width, lines) in [
+            ("", 5, &[""][..]),
+            ("short", 5, &["short"]),
+            ("longer", 5, &["longe", "r"]),
+            ("漢字漢", 5, &["漢字", "漢"]),
+            ("a\tb", 2, &["a\\", "tb"]),
+            ("漢", 1, &["漢"]),
+            ("ab", usize::MAX, &["ab"]),
+        ] {
+            assert_eq!(wrapped(text, width), lines, "{text:?}");
         }
     }
 

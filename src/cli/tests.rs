@@ -42,8 +42,8 @@ fn what_all_verbs_take_stands_before_or_after_them() {
 fn what_is_wrong_is_said_in_one_line_with_what_to_do() {
     for (arguments, line) in [
         (
-            "probs",
-            "unrecognized subcommand 'probs'; a similar subcommand exists: 'probes'; see 'criprobe --help'",
+            "evnts",
+            "unrecognized subcommand 'evnts'; a similar subcommand exists: 'events'; see 'criprobe --help'",
         ),
         ("probes --nmespace x", "see 'criprobe probes --help'"),
         (
@@ -76,6 +76,12 @@ fn what_is_wrong_is_said_in_one_line_with_what_to_do() {
             "not a duration: write one such as 250ms, 5s or 1m30s; see 'criprobe demo --help'",
         ),
         ("status extra", "unexpected argument 'extra' found"),
+        ("describe", "the following required arguments were not provided: <PROBE|CONTAINER>"),
+        (
+            "describe web/app",
+            "neither a probe nor a container: write NAMESPACE/POD/CONTAINER/TYPE, NAMESPACE/POD/CONTAINER, or the \
+             beginning of a container's id; see 'criprobe describe --help'",
+        ),
     ] {
         let error = parsed(arguments).unwrap_err();
         assert!(error.contains(line), "{arguments}: {error}");

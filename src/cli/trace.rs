@@ -177,7 +177,7 @@ fn target(call: &CallView) -> String {
 }
 
 /// A command as one would type it: words that a shell would split or expand stand in quotes.
-fn command(words: &[String]) -> String {
+pub(super) fn command(words: &[String]) -> String {
     let quoted = words.iter().map(|word| {
         let is_plain = |c: char| c.is_alphanumeric() || "-_./:=,+@%^".contains(c);
         if !word.is_empty() && word.chars().all(is_plain) {

@@ -149,6 +149,11 @@ impl Model {
         }
     }
 
+    /// All sandboxes, in no order.
+    pub fn pods(&self) -> Vec<Arc<PodView>> {
+        self.sandboxes.values().map(|sandbox| Arc::clone(&sandbox.view)).collect()
+    }
+
     /// How much there is of everything.
     pub fn census(&self) -> Census {
         let is_running = |container: &&Container| container.state == ContainerState::Running;

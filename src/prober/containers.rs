@@ -146,6 +146,11 @@ impl Containers {
             .collect()
     }
 
+    /// All of them, in no order.
+    pub(super) fn views(&self) -> impl Iterator<Item = &Arc<ContainerView>> {
+        self.by_id.values().map(|known| &known.view)
+    }
+
     /// The container of a place that is probed: of the newest sandbox, then of the newest attempt, then made last.
     pub(super) fn current(&self, place: &Place) -> Option<&Known> {
         let ids = self.by_place.get(place)?;

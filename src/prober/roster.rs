@@ -17,7 +17,7 @@ use super::{
     pool::{Lane, Pool},
     quota::Quota,
     schedule::Schedule,
-    standing,
+    standing::{self, ContainerStatus, Standing},
     status::{self, ProbeStatus},
     worker::{
         Worker,
@@ -228,16 +228,8 @@ impl Roster {
 
     /// All probes, by namespace, pod, container and type.
     pub(super) fn statuses(&self, now: Moment) -> Vec<ProbeStatus> {
-        let mut statuses: Vec<_> = self
-            .entries
-            .iter()
-            .map(|(key, entry)| match &entry.worker {
-                Some(worker) => {
-                    ProbeStatus::of(key, &entry.view, &entry.planned, worker, self.pauses.since(key), now)
-                }
-                None => ProbeStatus::invalid(key, &entry.view, &entry.planned, entry.invalid(), entry.since),
-            })
-            .collect();
+        let mut statuses: Vec<_> =
+            self.entries.iter().map(|(key, entry)| entry.status(key, self.pauses.since(key), now)).collect();
         statuses.sort_by(|a, b| {
             (&a.namespace, &a.pod, &a.key.container, &a.key).cmp(&(
                 &b.namespace,
@@ -247,6 +239,21 @@ impl Roster {
             ))
         });
         statuses
+    }
+
+    /// All containers that it was told of, in no order.
+    pub(super) fn containers(&self, now: Moment) -> Vec<ContainerStatus> {
+        let status = |view: &Arc<ContainerView>| {
+            let place = Place::of(view);
+            let of_it = ProbeKind::ALL.map(|kind| place.key(kind)).into_iter().filter_map(|key| {
+                let entry = self.entries.get(&key).filter(|entry| entry.view.id == view.id)?;
+                Some(entry.status(&key, self.pauses.since(&key), now))
+            });
+            let probes: Vec<_> = of_it.collect();
+            let standing = Standing::of(view.state, &probes);
+            ContainerStatus { view: view.clone(), standing, probes }
+        };
+        self.containers.views().map(status).collect()
     }
 
     /// Brings the probes of a place in line with its current container and what is planned for that.
@@ -406,6 +413,13 @@ impl Roster {
 }
 
 impl Entry {
+    fn status(&self, key: &ProbeKey, paused_since: Option<SystemTime>, now: Moment) -> ProbeStatus {
+        match &self.worker {
+            Some(worker) => ProbeStatus::of(key, &self.view, &self.planned, worker, paused_since, now),
+            None => ProbeStatus::invalid(key, &self.view, &self.planned, self.invalid(), self.since),
+        }
+    }
+
     /// Why it cannot run, if it cannot.
     fn invalid(&self) -> Option<&Invalid> {
         self.planned.spec.as_ref().err().or(self.refusal.as_ref())

@@ -1,8 +1,25 @@
 //! Whether a container has started and is ready: its state and its probes in, what the kubelet writes into a pod's
 //! status out (prober.md 2, UpdatePodStatus). Pure.
 
+use std::sync::Arc;
+
 use super::status::{Phase, ProbeStatus};
-use crate::{ids::ProbeKind, inventory::view::ContainerState, results::Verdict};
+use crate::{
+    ids::ProbeKind,
+    inventory::view::{ContainerState, ContainerView},
+    results::Verdict,
+};
+
+/// One container with its probes, as they were at one moment.
+#[derive(Clone, Debug)]
+pub struct ContainerStatus {
+    /// As the prober was told of it last.
+    pub view: Arc<ContainerView>,
+    /// How it stands.
+    pub standing: Standing,
+    /// Those that look at it; none where a newer container of its name has them.
+    pub probes: Vec<ProbeStatus>,
+}
 
 /// What the kubelet tells of one container beside its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -36,7 +53,7 @@ pub(super) fn allows(verdict: Option<Verdict>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::Arc, time::SystemTime};
+    use std::time::SystemTime;
 
     use serde::Deserialize;
 

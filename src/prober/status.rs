@@ -18,7 +18,7 @@ use crate::{
     handler::go,
     ids::{ContainerId, ProbeKey, ProbeKind, SandboxId},
     inventory::view::{ContainerState, ContainerView},
-    results::{AttemptRecord, Counts, Run, Verdict},
+    results::{AttemptRecord, Counts, Run, Verdict, history::History},
     spec::{
         OnFailure, ProbeSpec,
         plan::{Invalid, Planned},
@@ -66,6 +66,8 @@ pub struct ProbeStatus {
     pub counts: Counts,
     /// The last attempt.
     pub last: Option<AttemptRecord>,
+    /// The last attempts and changes of verdict.
+    pub history: Arc<History>,
     /// What a verdict of failure may do.
     pub on_failure: OnFailure,
     /// The definitions that this one beat.
@@ -130,6 +132,7 @@ impl ProbeStatus {
             run: results.run(),
             counts: results.counts(),
             last: results.last().cloned(),
+            history: results.history().clone(),
             on_failure: spec.on_failure,
             ..Self::invalid(key, view, planned, None, now.wall)
         }
@@ -163,6 +166,7 @@ impl ProbeStatus {
             run: Run::default(),
             counts: Counts::default(),
             last: None,
+            history: Arc::default(),
             on_failure: OnFailure::default(),
             shadowed: planned.shadowed.clone(),
         }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 
 use super::{
-    Input, Moment, ProbeStatus, ProberSettings,
+    ContainerStatus, Input, Moment, ProbeStatus, ProberSettings,
     attempt::{Handlers, Job, Tried},
     roster::Roster,
 };
@@ -32,6 +32,8 @@ pub struct Channels {
     pub inputs: mpsc::Receiver<Input>,
     /// Who wants to know all probes, sorted by namespace, pod, container and type.
     pub queries: mpsc::Receiver<oneshot::Sender<Vec<ProbeStatus>>>,
+    /// Who wants to know all containers, also those without probes, and how they stand.
+    pub containers: mpsc::Receiver<oneshot::Sender<Vec<ContainerStatus>>>,
     /// Ends the prober; attempts in flight are given up.
     pub stop: CancellationToken,
 }
@@ -73,6 +75,9 @@ async fn drive<A, F>(
             Some(query) = channels.queries.recv() => {
                 // Whoever asked may have left meanwhile.
                 let _ = query.send(roster.statuses(Moment::now()));
+            }
+            Some(query) = channels.containers.recv() => {
+                let _ = query.send(roster.containers(Moment::now()));
             }
             taken = channels.inputs.recv_many(&mut inputs, INPUTS_AT_ONCE) => {
                 if taken == 0 {

@@ -30,7 +30,7 @@ use super::{
 use crate::{
     ids::{ContainerId, ProbeKind},
     inventory::view::ContainerState,
-    results::{AttemptRecord, AttemptResult, Results, Verdict, event::Notice, excerpt},
+    results::{AttemptRecord, AttemptResult, Results, Verdict, event::Notice, excerpt, history::Why},
     spec::ProbeSpec,
 };
 use event::{Action, Block, Event, Seen, Stopping};
@@ -278,16 +278,16 @@ impl Worker {
         let is_adopted =
             runs_since.is_some_and(|at| self.began.duration_since(at).is_ok_and(|age| age > ADOPTED_BEFORE));
         if is_adopted {
-            self.results.remove(now.wall);
+            self.results.remove(Why::Adopted, now.wall);
         } else {
-            self.results.set(Verdict::initial(self.spec.kind), now.wall);
+            self.results.set(Verdict::initial(self.spec.kind), Why::Started, now.wall);
         }
     }
 
     /// Step 6: a container that does not run is a failure, of whatever type and whoever stopped it. It is news only of
     /// one that did run.
     fn fall(&mut self, now: Moment, actions: &mut Vec<Action>) {
-        let is_changed = self.results.set(Verdict::Failure, now.wall);
+        let is_changed = self.results.set(Verdict::Failure, Why::NotRunning, now.wall);
         if let Some(target) = self.target.as_ref().filter(|target| is_changed && target.has_run) {
             actions.push(Action::Tell(target.seen.id.clone(), Notice::NotRunning));
         }
@@ -382,6 +382,7 @@ impl Worker {
             duration: now.at.saturating_duration_since(began.at),
             lag,
             exit_code: tried.exit_code,
+            status: tried.status,
             output: excerpt(&tried.output),
         };
         self.results.record(record, is_current);
@@ -403,7 +404,7 @@ impl Worker {
         // ours has seen it already, so what comes late says nothing of a container that is replaced, ended, or
         // being stopped.
         let counts = is_current && self.stopping.is_none() && self.is_running();
-        if counts && self.results.set(verdict, now.wall) {
+        if counts && self.results.set(verdict, Why::Results(run), now.wall) {
             let notice = Notice::VerdictChanged { to: verdict, after: run };
             actions.push(Action::Tell(container.clone(), notice));
         }

@@ -7,7 +7,7 @@ use super::{
     Shown,
     view::{
         Attempt, BlindView, CallView, ContainerRef, Counts, End, EventType, EventView, ExecView, Outcome,
-        PeerView, Phase, ProbeView, Run, RunView, Seconds, State, joined, probe_id,
+        PeerView, Phase, ProbeView, Run, RunView, Seconds, State, joined, probe_id, probe_key,
     },
 };
 use crate::{
@@ -214,7 +214,7 @@ impl From<&ProbeStatus> for ProbeView {
         let kind = probe.key.kind.as_str();
         Self {
             id: probe_id(&probe.namespace, &probe.pod, &probe.key.container, kind),
-            key: probe.key.to_string(),
+            key: probe_key(probe.key.pod.as_str(), &probe.key.container, kind),
             namespace: probe.namespace.to_string(),
             pod: probe.pod.to_string(),
             pod_uid: probe.key.pod.to_string(),
@@ -243,6 +243,7 @@ impl From<&ProbeStatus> for ProbeView {
                 result: last.result.into(),
                 duration_seconds: Seconds(last.duration),
                 exit_code: last.exit_code,
+                status: last.status,
                 output: last.output.clone(),
             }),
             on_failure: probe.on_failure.as_str().to_owned(),

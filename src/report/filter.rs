@@ -5,7 +5,7 @@ use std::{fmt::Write as _, time::Duration};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 pub use super::glob::Glob;
-use super::view::{CallView, EventView, ProbeView};
+use super::view::{CallView, EventView, PodView, ProbeView};
 use crate::{
     document::suggest,
     duration::{self, GoDuration},
@@ -23,6 +23,15 @@ pub struct ProbeFilter {
     pub container: Option<Glob>,
     /// The probe's type.
     pub kind: Option<Glob>,
+}
+
+/// Parameters of `GET /v1/pods`.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct PodFilter {
+    /// The pod's namespace.
+    pub namespace: Option<Glob>,
+    /// The pod's name.
+    pub pod: Option<Glob>,
 }
 
 /// Parameters of `GET /v1/trace`.
@@ -75,6 +84,20 @@ impl ProbeFilter {
         let mut query = Query::default();
         query.names(self.namespace.as_ref(), self.pod.as_ref(), self.container.as_ref());
         query.glob("type", self.kind.as_ref());
+        query.0
+    }
+}
+
+impl PodFilter {
+    /// Whether a pod is wanted.
+    pub fn admits(&self, pod: &PodView) -> bool {
+        fits(self.namespace.as_ref(), &pod.namespace) && fits(self.pod.as_ref(), &pod.pod)
+    }
+
+    /// As the query of a URL; empty where nothing is asked for.
+    pub fn to_query(&self) -> String {
+        let mut query = Query::default();
+        query.names(self.namespace.as_ref(), self.pod.as_ref(), None);
         query.0
     }
 }
@@ -173,6 +196,18 @@ impl Parameters for ProbeFilter {
             "pod" => self.pod = Some(value.into()),
             "container" => self.container = Some(value.into()),
             _ => self.kind = Some(kind(value)?),
+        }
+        Ok(())
+    }
+}
+
+impl Parameters for PodFilter {
+    const NAMES: &'static [&'static str] = &["namespace", "pod"];
+
+    fn take(&mut self, name: &str, value: &str) -> Result<(), String> {
+        match name {
+            "namespace" => self.namespace = Some(value.into()),
+            _ => self.pod = Some(value.into()),
         }
         Ok(())
     }

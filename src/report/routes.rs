@@ -19,10 +19,12 @@ use tower_http::{catch_panic::CatchPanicLayer, limit::RequestBodyLimitLayer, tim
 
 use super::{
     PATIENCE, Shown, Sources, Unanswered, ask,
-    filter::{CallFilter, EventFilter, Parameters, ProbeFilter},
+    filter::{CallFilter, EventFilter, Parameters, PodFilter, ProbeFilter},
     lines::{self, Window},
+    look_up,
     lookup::{self, NotFound},
-    view::{ErrorView, ProbeView, StatusView},
+    name::ProbeName,
+    view::{ErrorView, EventView, PodView, ProbeDetailView, ProbeView, StatusView},
 };
 use crate::prober::operator::Gone;
 
@@ -52,6 +54,7 @@ pub(super) fn router(sources: Sources, drained: CancellationToken) -> Router {
         .route("/v1/probes", get(probes))
         .route("/v1/probes/{uid}/{container}/{type}", get(probe))
         .route("/v1/probes/{namespace}/{pod}/{container}/{type}", get(probe))
+        .route("/v1/pods", get(pods))
         .route("/readyz", get(readyz))
         .merge(act::routes())
         .layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, ANSWER_TIMEOUT))
@@ -87,10 +90,34 @@ async fn probes(
     Ok(Json(probes))
 }
 
-/// The probe with this key, or that of the newest sandbox of that name.
-async fn probe(State(shared): State<Shared>, Names(names): Names) -> Result<Json<ProbeView>, Refusal> {
-    let probes = ask(&shared.sources.probes, "prober").await?;
-    Ok(Json(lookup::probe(&names, probes)?))
+/// The probe with this key, or that of the newest sandbox of that name, in full.
+async fn probe(State(shared): State<Shared>, Names(names): Names) -> Result<Json<ProbeDetailView>, Refusal> {
+    let sources = &shared.sources;
+    let named = match ProbeName::of_parts(&names) {
+        Some(name) => look_up(&sources.probe, name, "prober").await?,
+        None => None,
+    };
+    let Some(mut detail) = named else {
+        // Nobody has that name, unless one has just come: then the list has it.
+        let probe = lookup::probe(&names, ask(&sources.probes, "prober").await?)?;
+        return Err(NotFound::Unknown(format!("no probe {}", probe.id)).into());
+    };
+    let probe = &detail.probe;
+    let kept = sources.events.last(usize::MAX);
+    let of_it = kept.iter().filter(|event| {
+        event.pod_uid == probe.pod_uid && event.container == probe.container && event.probe == probe.kind
+    });
+    detail.events = of_it.map(|event| EventView::clone(event)).collect();
+    Ok(Json(detail))
+}
+
+async fn pods(
+    State(shared): State<Shared>,
+    Params(filter): Params<PodFilter>,
+) -> Result<Json<Vec<PodView>>, Refusal> {
+    let mut pods = ask(&shared.sources.pods, "inventory").await?;
+    pods.retain(|pod| filter.admits(pod));
+    Ok(Json(pods))
 }
 
 /// What the prober answers an operator, if it does within [`PATIENCE`].

@@ -4,7 +4,9 @@
 //! Readers ignore fields that they do not know.
 
 mod call;
+mod detail;
 mod event;
+mod pod;
 mod probe;
 mod run;
 #[cfg(test)]
@@ -15,8 +17,10 @@ mod units;
 use serde::{Deserialize, Serialize};
 
 pub use call::{CallView, End, ExecView, PeerView};
+pub use detail::{ChangeView, DefinitionView, HandlerView, HeaderView, PortView, ProbeDetailView};
 pub use event::{EventType, EventView};
-pub use probe::{Attempt, Counts, Outcome, Phase, ProbeView, Run, State, joined, probe_id};
+pub use pod::{ContainerState, ContainerView, PodView};
+pub use probe::{Attempt, Counts, Outcome, Phase, ProbeView, Run, State, joined, probe_id, probe_key};
 pub use run::{ContainerRef, RunView};
 pub use status::{
     BlindView, CallsView, ConfigView, ConnectionsView, InventoryView, ProbesView, RuntimeState, RuntimeView,
@@ -50,6 +54,8 @@ mod tests {
     fn the_shapes_are_these() {
         insta::assert_json_snapshot!("probe", sample::probe());
         insta::assert_json_snapshot!("probe_invalid", sample::invalid_probe());
+        insta::assert_json_snapshot!("probe_detail", sample::detail());
+        insta::assert_json_snapshot!("pod", sample::pod());
         insta::assert_json_snapshot!("call", sample::call());
         insta::assert_json_snapshot!("call_refused", sample::refused_call());
         insta::assert_json_snapshot!("event", sample::event());
@@ -68,6 +74,13 @@ mod tests {
         back(&sample::probe());
         back(&sample::failing_probe());
         back(&sample::invalid_probe());
+        back(&sample::detail());
+        back(&sample::invalid_detail());
+        back(&sample::pod());
+        for handler in sample::handlers() {
+            let definition = sample::detail().definition.map(|plain| DefinitionView { handler, ..plain });
+            back(&definition.expect("the sample has one"));
+        }
         back(&sample::call());
         back(&sample::refused_call());
         back(&sample::event());

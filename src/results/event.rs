@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use super::Verdict;
+use super::{Verdict, history::Why};
 use crate::{
     ids::{ContainerId, PodUid, ProbeKind},
     inventory::view::ContainerView,
@@ -137,13 +137,7 @@ impl Notice {
             }
             Self::Warned { output } => format!("{title} probe warning: {output}"),
             Self::VerdictChanged { to, after } => {
-                let results = match (to, after) {
-                    (Verdict::Success, 1) => "success",
-                    (Verdict::Success, _) => "successes in a row",
-                    (_, 1) => "failure",
-                    (_, _) => "failures in a row",
-                };
-                format!("{kind} of {container} is now {to} after {after} {results}")
+                format!("{kind} of {container} is now {to} after {}", Why::Results(*after).in_words(*to))
             }
             Self::NotRunning => format!("{kind} of {container} is now failure: the container is not running"),
         }

@@ -17,6 +17,12 @@ mod pace;
 /// What operators do: pause, resume, trigger, run.
 mod acts;
 
+/// All of one probe: its definition, its history, its events.
+mod describe;
+
+/// Pods and their containers: running, started, ready.
+mod pods;
+
 /// What criprobe knows of pods and containers, however they came and went.
 mod inventory;
 

@@ -163,6 +163,23 @@ impl Daemon {
         self.lines("/v1/events").await
     }
 
+    /// What a path that answers JSON answers.
+    pub(crate) async fn json(&self, path: &str) -> Result<Value> {
+        Ok(serde_json::from_str(&self.text(path).await?)?)
+    }
+
+    /// What a verb prints that asks it, and whether that went well.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Result<(bool, String)> {
+        let output = Command::new(env!("CARGO_BIN_EXE_criprobe"))
+            .args(arguments)
+            .env("CRIPROBE_API", self.dir.path().join("api.sock"))
+            .env_remove("COLUMNS")
+            .stdin(Stdio::null())
+            .output()?;
+        let printed = if output.status.success() { output.stdout } else { output.stderr };
+        Ok((output.status.success(), String::from_utf8(printed)?))
+    }
+
     /// What a path that answers JSON a line answers.
     pub(crate) async fn lines(&self, path: &str) -> Result<Vec<Value>> {
         let text = self.text(path).await?;

@@ -73,7 +73,8 @@ impl Rig {
         let (inputs, input_end) = mpsc::channel(64);
         let (queries, query_end) = mpsc::channel(1);
         let stop = CancellationToken::new();
-        let channels = Channels { inputs: input_end, queries: query_end, stop: stop.clone() };
+        let (_, containers) = mpsc::channel(1);
+        let channels = Channels { inputs: input_end, queries: query_end, containers, stop: stop.clone() };
         let log = Arc::new(Mutex::new(Log::default()));
         let events = Arc::new(Mutex::new(Vec::new()));
         let (logged, told) = (log.clone(), events.clone());
@@ -125,7 +126,8 @@ async fn a_period_below_a_second_is_kept_within_a_tenth() {
     let address = listener.local_addr().unwrap();
     let (inputs, input_end) = mpsc::channel(1);
     let (_queries, queries) = mpsc::channel(1);
-    let channels = Channels { inputs: input_end, queries, stop: CancellationToken::new() };
+    let (_, containers) = mpsc::channel(1);
+    let channels = Channels { inputs: input_end, queries, containers, stop: CancellationToken::new() };
     let nowhere = tonic::transport::Endpoint::from_static("http://runtime").connect_lazy();
     let settings = settings(64, 16);
     let task = tokio::spawn(run(settings, channels, RuntimeServiceClient::new(nowhere), |_| ()));

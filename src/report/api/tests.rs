@@ -17,7 +17,11 @@ use super::*;
 use crate::report::{
     Shown,
     journal::Journal,
-    view::{CallView, Phase, ProbeView, RuntimeState, StatusView, sample},
+    name::ProbeName,
+    view::{
+        CallView, EventView, Phase, PodView, ProbeDetailView, ProbeView, RuntimeState, StatusView, probe_key,
+        sample,
+    },
 };
 use crate::{
     ids::ProbeKey,
@@ -33,6 +37,7 @@ struct Api {
     _dir: tempfile::TempDir,
     socket: PathBuf,
     trace: Journal<dyn Shown>,
+    events: Journal<EventView>,
     client: Client<UnixConnector, Empty<axum::body::Bytes>>,
     drain: Option<oneshot::Sender<()>>,
     served: JoinHandle<()>,
@@ -42,11 +47,17 @@ impl Api {
     fn start(status: StatusView, probes: Vec<ProbeView>) -> Self {
         let (status_query, status_questions) = mpsc::channel(4);
         let (probes_query, probes_questions) = mpsc::channel(4);
+        let (probe_query, probe_questions) = mpsc::channel(4);
+        let (pods_query, pods_questions) = mpsc::channel(4);
         tokio::spawn(answer(status_questions, status));
-        tokio::spawn(answer(probes_questions, probes));
+        tokio::spawn(answer(probes_questions, probes.clone()));
+        tokio::spawn(answer_by_name(probe_questions, probes));
+        tokio::spawn(answer(pods_questions, vec![sample::pod()]));
         Self::serve(Sources {
             status: status_query,
             probes: probes_query,
+            probe: probe_query,
+            pods: pods_query,
             trace: Journal::new(1_000),
             events: Journal::new(1_000),
             operator: nobody(),
@@ -69,19 +80,21 @@ impl Api {
         let (probes_query, questions) = mpsc::channel(4);
         tokio::spawn(self::answer(questions, probes));
         let (trace, events) = (Journal::new(1), Journal::new(1));
-        Self::serve(Sources { status, probes: probes_query, trace, events, operator: operator(prober) })
+        let (probe, pods) = (mpsc::channel(1).0, mpsc::channel(1).0);
+        let operator = operator(prober);
+        Self::serve(Sources { status, probes: probes_query, probe, pods, trace, events, operator })
     }
 
     fn serve(sources: Sources) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("api.sock");
         let listener = UnixListener::bind(&socket).unwrap();
-        let trace = sources.trace.clone();
+        let (trace, events) = (sources.trace.clone(), sources.events.clone());
         let (drain, drained) = oneshot::channel();
         let served = tokio::spawn(serve(listener, sources, async move {
             let _ = drained.await;
         }));
-        Self { _dir: dir, socket, trace, client: Client::unix(), drain: Some(drain), served }
+        Self { _dir: dir, socket, trace, events, client: Client::unix(), drain: Some(drain), served }
     }
 
     async fn ask(&self, method: &str, path: &str) -> Response<Incoming> {
@@ -135,6 +148,23 @@ fn nobody() -> Operator {
 fn operator(prober: mpsc::Sender<Input>) -> Operator {
     let channel = tonic::transport::Endpoint::from_static("http://nowhere").connect_lazy();
     Operator::new(prober, RuntimeServiceClient::new(channel), &ProberSettings::default())
+}
+
+/// The last of them that has the name, with all that the sample has.
+async fn answer_by_name(
+    mut questions: mpsc::Receiver<(ProbeName, oneshot::Sender<Option<ProbeDetailView>>)>,
+    probes: Vec<ProbeView>,
+) {
+    while let Some((name, question)) = questions.recv().await {
+        let name = name.to_string();
+        let named = probes.iter().rev().find(|probe| probe.id == name || probe.key == name);
+        let detail = named.map(|probe| ProbeDetailView {
+            probe: probe.clone(),
+            events: Vec::new(),
+            ..sample::detail()
+        });
+        let _ = question.send(detail);
+    }
 }
 
 /// Reads a stream line by line.
@@ -228,10 +258,13 @@ async fn probes_are_filtered_and_come_in_the_order_of_names_and_types() {
 
 #[tokio::test]
 async fn names_with_slashes_and_more_are_found_percent_encoded() {
-    let odd = sample::named_probe("a/b", "50% off", "ü?#&", "liveness");
+    let key = probe_key("uid-50% off", "ü?#&", "liveness");
+    let odd = ProbeView { key, ..sample::named_probe("a/b", "50% off", "ü?#&", "liveness") };
     let api = Api::start(sample::status(), vec![odd.clone()]);
     let (code, body) = api.get("/v1/probes/a%2Fb/50%25%20off/%C3%BC%3F%23%26/liveness").await;
-    assert_eq!((code, serde_json::from_str::<ProbeView>(&body).unwrap()), (200, odd));
+    assert_eq!((code, serde_json::from_str::<ProbeView>(&body).unwrap()), (200, odd.clone()));
+    let (code, body) = api.get("/v1/probes/uid-50%25%20off/%C3%BC%3F%23%26/liveness").await;
+    assert_eq!((code, serde_json::from_str::<ProbeDetailView>(&body).unwrap().probe.pod), (200, odd.pod));
     assert_eq!(api.ids("/v1/probes?namespace=a%2Fb&pod=50%25+off").await.len(), 1);
     let (code, body) = api.get("/v1/probes/a%2Fb/web/app/liveness").await;
     assert_eq!((code, body.as_str()), (404, r#"{"error":"no probe a%2Fb/web/app/liveness"}"#));
@@ -241,11 +274,49 @@ async fn names_with_slashes_and_more_are_found_percent_encoded() {
 }
 
 #[tokio::test]
+async fn one_probe_is_told_in_full_with_its_own_events() {
+    let api = Api::start(sample::status(), vec![sample::probe()]);
+    let mine = sample::event();
+    for event in [
+        EventView { pod_uid: "another".to_owned(), ..mine.clone() },
+        EventView { container: "another".to_owned(), ..mine.clone() },
+        EventView { probe: "readiness".to_owned(), ..mine.clone() },
+        mine.clone(),
+    ] {
+        api.events.push(event);
+    }
+    let expected = ProbeDetailView { probe: sample::probe(), events: vec![mine], ..sample::detail() };
+    for path in ["/v1/probes/default/web/app/liveness", "/v1/probes/uid-1/app/liveness"] {
+        let (code, body) = api.get(path).await;
+        assert_eq!(code, 200, "{path}: {body}");
+        assert_eq!(serde_json::from_str::<ProbeDetailView>(&body).unwrap(), expected, "{path}");
+    }
+    api.drained().await;
+}
+
+#[tokio::test]
+async fn pods_are_filtered_by_their_names() {
+    let api = Api::start(sample::status(), Vec::new());
+    for (query, pods) in
+        [("", 1), ("?namespace=default&pod=w*", 1), ("?pod=other", 0), ("?namespace=shop", 0)]
+    {
+        let (code, body) = api.get(&format!("/v1/pods{query}")).await;
+        assert_eq!(code, 200, "{query}: {body}");
+        let expected = vec![sample::pod(); pods];
+        assert_eq!(serde_json::from_str::<Vec<PodView>>(&body).unwrap(), expected, "{query}");
+    }
+    api.drained().await;
+}
+
+#[tokio::test]
 async fn wrong_questions_are_refused_with_a_reason_in_json() {
     let api = Api::start(sample::status(), Vec::new());
     for (method, path, code, reason) in [
         ("GET", "/", 404, "nothing is at /"),
-        ("GET", "/v1/pods", 404, "nothing is at /v1/pods"),
+        ("GET", "/v1/pod", 404, "nothing is at /v1/pod"),
+        ("GET", "/v1/pods?container=app", 400, "known are namespace, pod"),
+        ("GET", "/v1/probes/default/web/app/liveness", 404, "no probe default/web/app/liveness"),
+        ("GET", "/v1/probes/u%2F1/app/liveness", 404, "no probe u%2F1/app/liveness"),
         ("POST", "/v1/status", 405, "/v1/status cannot be asked with POST"),
         ("GET", "/v1/probes?podd=x", 400, "did you mean \"pod\"?"),
         ("GET", "/v1/probes?type=zzz", 400, "startup, readiness, liveness"),
@@ -412,8 +483,9 @@ async fn a_stage_that_does_not_answer_costs_its_readers_an_answer_only() {
     let (status, mut stuck) = mpsc::channel(1);
     let (probes, gone) = mpsc::channel(1);
     drop(gone);
+    let (probe, pods) = (mpsc::channel(1).0, mpsc::channel(1).0);
     let (trace, events) = (Journal::new(1), Journal::new(1));
-    let api = Api::serve(Sources { status, probes, trace, events, operator: nobody() });
+    let api = Api::serve(Sources { status, probes, probe, pods, trace, events, operator: nobody() });
     let (code, body) = api.get("/v1/probes").await;
     assert_eq!((code, body.as_str()), (503, r#"{"error":"prober does not run"}"#));
     let (late, livez) = tokio::join!(api.get("/v1/status"), api.get("/livez"));

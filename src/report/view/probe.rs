@@ -128,7 +128,7 @@ pub struct Counts {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Attempt {
-    /// When it ended.
+    /// When it began.
     pub at: Time,
     /// How it ended.
     pub result: Outcome,
@@ -137,7 +137,10 @@ pub struct Attempt {
     /// Of an exec that ended by itself; absent otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// What it said: up to 10 KiB.
+    /// Of an HTTP response; absent otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// What it said: up to 10 KiB of the newest attempt, 256 bytes of one in a history.
     pub output: String,
 }
 
@@ -200,6 +203,12 @@ pub fn joined<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     names.collect::<Vec<_>>().join("/")
 }
 
+/// `POD_UID/CONTAINER/TYPE`; a slash or a percent sign within a name is percent-encoded.
+pub fn probe_key(pod_uid: &str, container: &str, kind: &str) -> String {
+    let name = |name| utf8_percent_encode(name, NOT_IN_NAMES);
+    format!("{}/{}/{}", name(pod_uid), name(container), name(kind))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,6 +216,7 @@ mod tests {
     #[test]
     fn a_slash_within_a_name_does_not_split_an_id() {
         assert_eq!(probe_id("default", "web", "app", "liveness"), "default/web/app/liveness");
+        assert_eq!(probe_key("uid", "a/b", "liveness"), "uid/a%2Fb/liveness");
         assert_eq!(probe_id("a/b", "50%", "x\n", "liveness"), "a%2Fb/50%25/x%0A/liveness");
     }
 }

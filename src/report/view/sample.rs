@@ -37,6 +37,7 @@ pub(crate) fn probe() -> ProbeView {
             result: Outcome::Success,
             duration_seconds: Seconds(Duration::from_millis(31)),
             exit_code: Some(0),
+            status: None,
             output: String::new(),
         }),
         on_failure: "report".to_owned(),
@@ -72,6 +73,7 @@ pub(crate) fn failing_probe() -> ProbeView {
             result: Outcome::Failure,
             duration_seconds: Seconds(Duration::from_millis(1_031)),
             exit_code: Some(1),
+            status: None,
             output: "cat: /tmp/healthy: \u{1b}[31mno such file\u{1b}[0m\n".to_owned(),
         }),
         ..named_probe("default", "bad", "app", "readiness")
@@ -228,5 +230,116 @@ pub(crate) fn run() -> RunView {
             container_id: "c1".to_owned(),
             attempt: 0,
         },
+    }
+}
+
+/// All of the probe that fails: it went well for a while, and then did not.
+pub(crate) fn detail() -> ProbeDetailView {
+    let probe = failing_probe();
+    let last = probe.last.clone().expect("it was attempted");
+    let well = Attempt {
+        result: Outcome::Success,
+        duration_seconds: Seconds(Duration::from_millis(27)),
+        exit_code: Some(0),
+        output: String::new(),
+        ..last.clone()
+    };
+    let lost = Attempt {
+        result: Outcome::Error,
+        duration_seconds: Seconds(Duration::from_millis(6_012)),
+        exit_code: None,
+        output: "runtime did not answer".to_owned(),
+        ..last.clone()
+    };
+    let warned = Attempt { result: Outcome::Warning, output: "moved".to_owned(), ..well.clone() };
+    let ended = [&[well][..], &[warned, lost], &vec![last; 3]].concat();
+    let history =
+        (0_u64..).zip(ended).map(|(n, attempt)| Attempt { at: at(60_000 + 10_000 * n), ..attempt }).collect();
+    let change = |millis, from, to, why: &str| ChangeView { at: at(millis), from, to, why: why.to_owned() };
+    ProbeDetailView {
+        probe: ProbeView { shadowed: vec!["pod annotation".to_owned()], ..probe },
+        definition: Some(DefinitionView {
+            handler: handlers().swap_remove(0),
+            initial_delay_seconds: Seconds(Duration::ZERO),
+            timeout_seconds: Seconds(Duration::from_secs(1)),
+            period_seconds: Seconds(Duration::from_secs(10)),
+            success_threshold: 1,
+            failure_threshold: 3,
+            termination_grace_period_seconds: None,
+            on_failure: "report".to_owned(),
+        }),
+        history,
+        changes: vec![
+            change(0, State::Unknown, State::Success, "the container started"),
+            change(111_031, State::Success, State::Failure, "3 failures in a row"),
+        ],
+        events: vec![event()],
+    }
+}
+
+/// All of a probe whose definition is wrong.
+pub(crate) fn invalid_detail() -> ProbeDetailView {
+    ProbeDetailView {
+        probe: invalid_probe(),
+        definition: None,
+        history: Vec::new(),
+        changes: Vec::new(),
+        events: Vec::new(),
+    }
+}
+
+/// One of each handler.
+pub(crate) fn handlers() -> Vec<HandlerView> {
+    vec![
+        HandlerView::Exec { command: vec!["cat".to_owned(), "/tmp/$(FILE)".to_owned()] },
+        HandlerView::HttpGet {
+            path: "/healthz".to_owned(),
+            port: PortView::Name("http".to_owned()),
+            host: None,
+            scheme: "HTTPS".to_owned(),
+            http_headers: vec![HeaderView { name: "Accept".to_owned(), value: String::new() }],
+        },
+        HandlerView::TcpSocket { port: PortView::Number(80), host: Some("10.0.0.1".to_owned()) },
+        HandlerView::Grpc { port: 50_051, service: "cart".to_owned() },
+    ]
+}
+
+/// A pod that is not ready: one of its containers runs, the other has ended.
+pub(crate) fn pod() -> PodView {
+    let app = ContainerView {
+        container: "app".to_owned(),
+        container_id: "c1".repeat(32),
+        image: "registry.example/shop/web:1.2".to_owned(),
+        state: ContainerState::Running,
+        exit_code: None,
+        created_at: Some(at(0)),
+        started_at: Some(at(250)),
+        started: true,
+        ready: true,
+        restarts: 0,
+        probes: ProbesView::count([(State::Success, Phase::Probing), (State::Success, Phase::Held)]),
+    };
+    let log = ContainerView {
+        container: "log".to_owned(),
+        container_id: "c2".repeat(32),
+        image: "busybox:1.36".to_owned(),
+        state: ContainerState::Exited,
+        exit_code: Some(137),
+        started: false,
+        ready: false,
+        restarts: 3,
+        probes: ProbesView::default(),
+        ..app.clone()
+    };
+    PodView {
+        namespace: "default".to_owned(),
+        pod: "web".to_owned(),
+        pod_uid: "uid-1".to_owned(),
+        sandbox_id: "s1".to_owned(),
+        attempt: 0,
+        sandbox_ready: true,
+        ready: false,
+        reason: "containers with unready status: [log]".to_owned(),
+        containers: vec![app, log],
     }
 }

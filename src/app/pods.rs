@@ -1,0 +1,226 @@
+//! Puts pods together as the kubelet would show them: sandboxes of the inventory and containers of the prober in; a view
+//! a pod out. Pure. CRI does not tell init containers from others, nor how many containers a pod is meant to have.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::{
+    inventory::view::{self, ContainerState},
+    prober::ContainerStatus,
+    report::view::{ContainerState as State, ContainerView, PodView, ProbesView},
+};
+
+/// What the sandboxes of one pod share, and what views are sorted by: namespace, name, uid.
+type Identity = (Arc<str>, Arc<str>, Arc<str>);
+
+/// One pod as it is put together: its newest sandbox, and the newest container of each name in that.
+struct Pod {
+    sandbox: Arc<view::PodView>,
+    containers: BTreeMap<Arc<str>, ContainerStatus>,
+}
+
+/// A view a pod, by namespace, name and uid.
+pub(super) fn views(sandboxes: Vec<Arc<view::PodView>>, containers: Vec<ContainerStatus>) -> Vec<PodView> {
+    let mut pods: BTreeMap<Identity, Pod> = BTreeMap::new();
+    // One that was made between the two questions is known from its containers alone.
+    let of_containers: Vec<_> = containers.iter().map(|container| container.view.pod.clone()).collect();
+    for sandbox in sandboxes.into_iter().chain(of_containers) {
+        match pods.get_mut(&identity(&sandbox)) {
+            Some(pod) if pod.sandbox.attempt >= sandbox.attempt => {}
+            Some(pod) => pod.sandbox = sandbox,
+            None => {
+                pods.insert(identity(&sandbox), Pod { sandbox, containers: BTreeMap::new() });
+            }
+        }
+    }
+    for container in containers {
+        let Some(pod) = pods.get_mut(&identity(&container.view.pod)) else { continue };
+        if container.view.pod.sandbox_id != pod.sandbox.sandbox_id {
+            continue;
+        }
+        let name = container.view.name.clone();
+        let is_newest = pod.containers.get(&name).is_none_or(|known| age(known) < age(&container));
+        if is_newest {
+            pod.containers.insert(name, container);
+        }
+    }
+    pods.into_values().map(PodView::from).collect()
+}
+
+fn identity(pod: &view::PodView) -> Identity {
+    (pod.namespace.clone(), pod.name.clone(), pod.uid.as_str().into())
+}
+
+fn age(container: &ContainerStatus) -> impl PartialOrd + use<> {
+    (container.view.attempt, container.view.created_at, container.view.id.clone())
+}
+
+impl From<Pod> for PodView {
+    fn from(pod: Pod) -> Self {
+        let unready = unready(&pod);
+        Self {
+            namespace: pod.sandbox.namespace.to_string(),
+            pod: pod.sandbox.name.to_string(),
+            pod_uid: pod.sandbox.uid.to_string(),
+            sandbox_id: pod.sandbox.sandbox_id.to_string(),
+            attempt: pod.sandbox.attempt,
+            sandbox_ready: pod.sandbox.is_ready,
+            ready: unready.is_none(),
+            reason: unready.unwrap_or_default(),
+            containers: pod.containers.values().map(container).collect(),
+        }
+    }
+}
+
+/// Why a pod is not ready, in the kubelet's words where it has some (prober.md 4, readiness roll-up).
+///
+/// A container that ended well may be an init container that has done its work, so it is left out; but somebody has to be
+/// there who is ready.
+fn unready(pod: &Pod) -> Option<String> {
+    if !pod.sandbox.is_ready {
+        return Some("the sandbox is not ready".to_owned());
+    }
+    if pod.containers.is_empty() {
+        return Some("there are no containers".to_owned());
+    }
+    let counted = || {
+        let of_pod = pod.containers.values();
+        of_pod.filter(|container| container.view.state != ContainerState::Exited { exit_code: Some(0) })
+    };
+    if counted().next().is_none() {
+        return Some("all containers have exited".to_owned());
+    }
+    let names: Vec<_> = counted()
+        .filter(|container| !container.standing.is_ready)
+        .map(|container| &*container.view.name)
+        .collect();
+    (!names.is_empty()).then(|| format!("containers with unready status: [{}]", names.join(" ")))
+}
+
+fn container(known: &ContainerStatus) -> ContainerView {
+    let view = &known.view;
+    let (state, exit_code) = match view.state {
+        ContainerState::Created => (State::Created, None),
+        ContainerState::Running => (State::Running, None),
+        ContainerState::Exited { exit_code } => (State::Exited, exit_code),
+        ContainerState::Unknown => (State::Unknown, None),
+    };
+    ContainerView {
+        container: view.name.to_string(),
+        container_id: view.id.to_string(),
+        image: view.image.to_string(),
+        state,
+        exit_code,
+        created_at: view.created_at.map(Into::into),
+        started_at: view.started_at.map(Into::into),
+        started: known.standing.is_started,
+        ready: known.standing.is_ready,
+        restarts: view.attempt,
+        probes: ProbesView::count(known.probes.iter().map(|probe| (probe.state.into(), probe.phase.into()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        ids::{ContainerId, PodUid, SandboxId},
+        inventory::view::PodNetwork,
+        prober::Standing,
+    };
+
+    fn sandbox(uid: &str, attempt: u32, is_ready: bool) -> Arc<view::PodView> {
+        Arc::new(view::PodView {
+            sandbox_id: SandboxId::from(format!("{uid}-{attempt}")),
+            uid: PodUid::from(uid),
+            name: "web".into(),
+            namespace: "shop".into(),
+            attempt,
+            is_ready,
+            network: PodNetwork::Unknown,
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+        })
+    }
+
+    const RUNNING: ContainerState = ContainerState::Running;
+    const DONE: ContainerState = ContainerState::Exited { exit_code: Some(0) };
+    const BROKEN: ContainerState = ContainerState::Exited { exit_code: Some(1) };
+
+    fn container(
+        pod: &Arc<view::PodView>,
+        name: &str,
+        attempt: u32,
+        state: ContainerState,
+        is_ready: bool,
+    ) -> ContainerStatus {
+        ContainerStatus {
+            view: Arc::new(view::ContainerView {
+                id: ContainerId::from(format!("{}-{name}-{attempt}", pod.sandbox_id)),
+                name: name.into(),
+                attempt,
+                image: "image".into(),
+                state,
+                created_at: None,
+                started_at: None,
+                labels: BTreeMap::new(),
+                annotations: BTreeMap::new(),
+                env: None,
+                pod: pod.clone(),
+            }),
+            standing: Standing { is_started: state == RUNNING, is_ready },
+            probes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_pod_is_ready_when_all_that_counts_is() {
+        let (up, down) = (sandbox("u", 0, true), sandbox("u", 0, false));
+        for (pod, containers, reason) in [
+            (&up, &[("app", RUNNING, true)][..], ""),
+            (&up, &[("app", RUNNING, true), ("log", RUNNING, true)], ""),
+            (&up, &[("init", DONE, false), ("app", RUNNING, true)], ""),
+            (
+                &up,
+                &[("app", RUNNING, false), ("b", BROKEN, false), ("c", RUNNING, true)],
+                "containers with unready status: [app b]",
+            ),
+            (&up, &[("app", ContainerState::Created, false)], "containers with unready status: [app]"),
+            (
+                &up,
+                &[("app", ContainerState::Exited { exit_code: None }, false)],
+                "containers with unready status: [app]",
+            ),
+            (&up, &[("init", DONE, false)], "all containers have exited"),
+            (&up, &[], "there are no containers"),
+            (&down, &[("app", RUNNING, true)], "the sandbox is not ready"),
+        ] {
+            let of_pod = containers.iter().map(|&(name, state, ready)| container(pod, name, 0, state, ready));
+            let shown = views(vec![pod.clone()], of_pod.collect());
+            assert_eq!((shown.len(), shown[0].ready, &*shown[0].reason), (1, reason.is_empty(), reason));
+            assert_eq!(shown[0].containers.len(), containers.len());
+        }
+    }
+
+    #[test]
+    fn the_newest_sandbox_and_the_newest_container_of_a_name_are_the_pods() {
+        let (old, new) = (sandbox("u", 0, false), sandbox("u", 1, true));
+        let containers = vec![
+            container(&new, "app", 2, RUNNING, true),
+            container(&new, "app", 1, BROKEN, false),
+            container(&old, "app", 7, BROKEN, false),
+        ];
+        for sandboxes in [vec![old.clone(), new.clone()], vec![new.clone(), old.clone()], vec![]] {
+            let shown = views(sandboxes, containers.clone());
+            let [pod] = &shown[..] else { panic!("{shown:?}") };
+            assert_eq!((&*pod.sandbox_id, pod.attempt, pod.ready), ("u-1", 1, true));
+            assert_eq!((pod.containers.len(), pod.containers[0].restarts), (1, 2));
+        }
+    }
+
+    #[test]
+    fn pods_of_one_name_are_told_apart_by_their_uid() {
+        let shown = views(vec![sandbox("v", 0, true), sandbox("u", 3, true)], Vec::new());
+        let uids: Vec<_> = shown.iter().map(|pod| &*pod.pod_uid).collect();
+        assert_eq!(uids, ["u", "v"]);
+    }
+}

@@ -1,0 +1,49 @@
+//! A history in one line: attempts in, a sign each out. Where colours or signs are not wanted, letters do.
+
+use super::super::screen::{Paint, Screen};
+use crate::report::view::{Attempt, Outcome};
+
+/// A sign an attempt, in their order; each a column wide.
+pub(super) fn strip(attempts: &[Attempt], screen: Screen) -> String {
+    let sign =
+        |attempt: &Attempt| screen.paint(sign(attempt.result, screen.has_signs), paint(attempt.result));
+    attempts.iter().map(sign).collect()
+}
+
+fn sign(result: Outcome, has_signs: bool) -> &'static str {
+    match (result, has_signs) {
+        (Outcome::Success, true) => "\u{2713}",
+        (Outcome::Success, false) => ".",
+        (Outcome::Warning, _) => "~",
+        (Outcome::Failure, true) => "\u{2717}",
+        (Outcome::Failure, false) => "X",
+        (Outcome::Error, _) => "?",
+    }
+}
+
+/// The colour of a result.
+pub(super) fn paint(result: Outcome) -> Paint {
+    match result {
+        Outcome::Success => Paint::Good,
+        Outcome::Warning | Outcome::Error => Paint::Doubtful,
+        Outcome::Failure => Paint::Bad,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{cli::screen::width_of, report::view::sample};
+
+    #[test]
+    fn a_sign_stands_for_an_attempt() {
+        let history = sample::detail().history;
+        let plain = Screen::plain(80);
+        assert_eq!(strip(&history, plain), ".~?XXX");
+        let signs = strip(&history, Screen { has_signs: true, ..plain });
+        assert_eq!((&*signs, width_of(&signs)), ("\u{2713}~?\u{2717}\u{2717}\u{2717}", history.len()));
+        let coloured = strip(&history[..1], Screen { is_coloured: true, ..plain });
+        assert_eq!(coloured, "\u{1b}[32m.\u{1b}[0m");
+        assert_eq!(strip(&[], plain), "");
+    }
+}

@@ -1,0 +1,83 @@
+//! What people name to have it described: text in, the names of a probe or of a container out. Asks nobody.
+
+use std::str::FromStr;
+
+use percent_encoding::percent_decode_str;
+
+use crate::ids::ProbeKind;
+
+/// A probe, or a container. Names are decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// `NAMESPACE/POD/CONTAINER/TYPE`.
+    Probe([String; 4]),
+    /// `POD_UID/CONTAINER/TYPE` or `NAMESPACE/POD/CONTAINER`: which of them, only the daemon knows.
+    KeyOrContainer([String; 3]),
+    /// The beginning of a container's id.
+    ContainerId(String),
+}
+
+/// What to write, for those who wrote something else.
+const WRITE: &str =
+    "write NAMESPACE/POD/CONTAINER/TYPE, NAMESPACE/POD/CONTAINER, or the beginning of a container's id";
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts: Vec<String> = text
+            .split('/')
+            .map(|part| percent_decode_str(part).decode_utf8().map(String::from))
+            .collect::<Result<_, _>>()
+            .map_err(|_| format!("what is percent-encoded is not UTF-8: {WRITE}"))?;
+        if parts.iter().any(String::is_empty) {
+            return Err(format!("a name is missing: {WRITE}"));
+        }
+        match <[String; 4]>::try_from(parts) {
+            Ok(names) => Ok(Self::Probe(names)),
+            Err(parts) => match <[String; 3]>::try_from(parts) {
+                Ok(names) => Ok(Self::KeyOrContainer(names)),
+                Err(parts) => match <[String; 1]>::try_from(parts) {
+                    Ok([id]) => Ok(Self::ContainerId(id)),
+                    Err(_) => Err(format!("neither a probe nor a container: {WRITE}")),
+                },
+            },
+        }
+    }
+}
+
+/// Whether a name can be that of a probe's type.
+pub(super) fn is_type(name: &str) -> bool {
+    name.parse::<ProbeKind>().is_ok() || name.starts_with("observed-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_names_tells_what_is_meant() {
+        let names = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let four = |text| Target::Probe(names(text).try_into().unwrap());
+        let three = |text| Target::KeyOrContainer(names(text).try_into().unwrap());
+        for (text, target) in [
+            ("default/web/app/liveness", four("default web app liveness")),
+            ("a%2Fb/web/app/liveness", four("a/b web app liveness")),
+            ("uid/app/liveness", three("uid app liveness")),
+            ("default/web/app", three("default web app")),
+            ("0e2f11", Target::ContainerId("0e2f11".to_owned())),
+        ] {
+            assert_eq!(text.parse(), Ok(target), "{text}");
+        }
+        for (text, told) in [
+            ("", "a name is missing"),
+            ("default//app", "a name is missing"),
+            ("web/app", "neither a probe nor a container"),
+            ("a/b/c/d/e", "neither a probe nor a container"),
+            ("%ff/web/app", "is not UTF-8"),
+        ] {
+            let error = text.parse::<Target>().unwrap_err();
+            assert!(error.contains(told) && error.ends_with(WRITE), "{text}: {error}");
+        }
+    }
+}

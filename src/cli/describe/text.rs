@@ -1,0 +1,323 @@
+//! A description for people: views in, lines out. Escapes whatever would steer a terminal; no line is wider than the page.
+
+use std::time::SystemTime;
+
+use super::{
+    super::{
+        pods,
+        probes::{phase_paint, state_paint},
+        reason::plain,
+        screen::{Paint, Screen, wrapped},
+        span::{age, configured, measured},
+        table::{Cell, Column, Table, Tight},
+    },
+    definition, strip,
+};
+use crate::{
+    clock,
+    report::view::{
+        Attempt, ChangeView, ContainerView, EventType, EventView, Phase, PodView, ProbeDetailView, ProbeView,
+        Run, State, Time,
+    },
+};
+
+/// What is written on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Page {
+    pub(super) screen: Screen,
+    /// Whether all is shown, however long.
+    pub(super) is_whole: bool,
+    pub(super) now: SystemTime,
+}
+
+/// 10 rows of a table: the newest, unless the page is whole.
+const ROWS: usize = 10;
+
+/// 20 lines of an output: the first, unless the page is whole.
+const OUTPUT_LINES: usize = 20;
+
+/// 12 columns before each value.
+const INDENT: usize = 12;
+
+/// Two columns before each row of a table and each line of an output.
+const MARGIN: &str = "  ";
+
+impl Page {
+    /// A container, without its probes.
+    pub(super) fn container(self, pod: &PodView, container: &ContainerView) -> String {
+        let name = format!("{}/{}/{}", pod.namespace, pod.pod, container.container);
+        let since = container.started_at.map(|at| format!(", started {} ago", age(at.0, self.now)));
+        let yes = |is_so| if is_so { ("yes", Paint::Good) } else { ("no", Paint::Doubtful) };
+        let (started, ready, pod_ready) = (yes(container.started), yes(container.ready), yes(pod.ready));
+        let reason = if pod.reason.is_empty() { String::new() } else { format!(": {}", pod.reason) };
+        let probes = pods::probes(&container.probes);
+        let mut text = String::new();
+        self.value(&mut text, "container", &name, Paint::Plain);
+        self.value(&mut text, "id", &container.container_id, Paint::Plain);
+        self.value(&mut text, "image", &container.image, Paint::Plain);
+        let state = format!("{}{}", pods::state(container), since.unwrap_or_default());
+        self.value(&mut text, "state", &state, Paint::Plain);
+        self.value(&mut text, "started", started.0, started.1);
+        self.value(&mut text, "ready", ready.0, ready.1);
+        self.value(&mut text, "restarts", &container.restarts.to_string(), Paint::Plain);
+        self.value(&mut text, "pod ready", &format!("{}{reason}", pod_ready.0), pod_ready.1);
+        self.value(&mut text, "probes", if probes.is_empty() { "none" } else { &probes }, Paint::Plain);
+        text
+    }
+
+    /// A probe in full.
+    pub(super) fn probe(self, detail: &ProbeDetailView) -> String {
+        let mut text = self.head(detail);
+        self.strip(&mut text, &detail.history);
+        self.table(&mut text, "attempts", &detail.history, attempts);
+        self.table(&mut text, "changes of the verdict", &detail.changes, changes);
+        self.output(&mut text, detail.probe.last.as_ref());
+        self.table(&mut text, "events", &detail.events, events);
+        text
+    }
+
+    fn head(self, ProbeDetailView { probe, definition, .. }: &ProbeDetailView) -> String {
+        let mut text = String::new();
+        let mut line = |name, value: &str, paint| self.value(&mut text, name, value, paint);
+        line("probe", &probe.id, Paint::Plain);
+        line("key", &probe.key, Paint::Plain);
+        let container = format!("{}, attempt {}", probe.container_id, probe.attempt);
+        line("container", if probe.container_id.is_empty() { "none" } else { &container }, Paint::Plain);
+        line("source", &probe.source, Paint::Plain);
+        if !probe.shadowed.is_empty() {
+            line("shadows", &probe.shadowed.join(", "), Paint::Plain);
+        }
+        match definition {
+            Some(definition) => {
+                line("handler", &definition::handler(&definition.handler), Paint::Plain);
+                line("timing", &definition::timing(definition), Paint::Plain);
+                line("verdict", &definition::thresholds(definition), Paint::Plain);
+                line("on failure", &definition::on_failure(definition), Paint::Plain);
+            }
+            None => line(
+                "handler",
+                if probe.handler.is_empty() { "unknown" } else { &probe.handler },
+                Paint::Plain,
+            ),
+        }
+        let since = format!(
+            "{} for {}, since {}",
+            probe.state.as_str(),
+            age(probe.since.0, self.now),
+            time(probe.since)
+        );
+        line("state", &since, state_paint(probe.state));
+        let reason = plain(&probe.reason);
+        let phase = probe.phase.as_str();
+        let phase = if reason.is_empty() { phase.to_owned() } else { format!("{phase}: {reason}") };
+        line("phase", &phase, phase_paint(probe.phase));
+        line(
+            "next",
+            &self.next(probe, definition.as_ref().map(|defined| defined.period_seconds.0)),
+            Paint::Plain,
+        );
+        line("run", &run(probe), Paint::Plain);
+        let counts = probe.counts;
+        let counts = [
+            (counts.success, "success"),
+            (counts.warning, "warning"),
+            (counts.failure, "failure"),
+            (counts.error, "error"),
+        ];
+        line("counts", &counts.map(|(count, name)| format!("{count} {name}")).join(", "), Paint::Plain);
+        text
+    }
+
+    /// When the next attempt is due; where it is not, the phase says why.
+    fn next(self, probe: &ProbeView, defined: Option<std::time::Duration>) -> String {
+        let Some(at) = probe.next_at else {
+            return match probe.phase {
+                Phase::Invalid => "never".to_owned(),
+                _ => "not due".to_owned(),
+            };
+        };
+        let when = match at.0.duration_since(self.now) {
+            Ok(ahead) => format!("in {}", measured(ahead)),
+            Err(_) => "now".to_owned(),
+        };
+        let spaced = probe.period_seconds.map(|period| period.0).filter(|&period| Some(period) != defined);
+        let spaced = spaced.map(|period| format!(", then every {}", configured(period))).unwrap_or_default();
+        format!("{when}, at {}{spaced}", time(at))
+    }
+
+    /// `NAME  VALUE`; what is too wide goes on below.
+    fn value(self, text: &mut String, name: &str, value: &str, paint: Paint) {
+        let mut name = name;
+        for line in wrapped(value, self.screen.width.saturating_sub(INDENT)) {
+            let line = format!("{name:INDENT$}{}", self.screen.paint(&line, paint));
+            text.push_str(line.trim_end_matches(' '));
+            text.push('\n');
+            name = "";
+        }
+    }
+
+    /// The newest attempts that fit, a sign each.
+    fn strip(self, text: &mut String, history: &[Attempt]) {
+        if history.is_empty() {
+            return;
+        }
+        let room = self.screen.width.saturating_sub(INDENT);
+        let shown = &history[history.len().saturating_sub(room)..];
+        let strip = strip::strip(shown, self.screen);
+        let count = if shown.len() == 1 { "  1 attempt" } else { "  the oldest first" };
+        let count = if shown.len() + count.len() <= room { count } else { "" };
+        text.push_str(&format!("{:INDENT$}{strip}{}\n", "history", self.screen.paint(count, Paint::Faint)));
+    }
+
+    /// A headed table of the newest records; nothing where there are none.
+    fn table<T>(self, text: &mut String, title: &str, records: &[T], table: impl Fn(&[T], bool) -> Table) {
+        if records.is_empty() {
+            return;
+        }
+        let shown = if self.is_whole { records.len() } else { records.len().min(ROWS) };
+        let newest = &records[records.len() - shown..];
+        let of = if shown < records.len() {
+            format!(", the last {shown} of {}", records.len())
+        } else {
+            String::new()
+        };
+        text.push_str(&format!("\n{title}{of}\n"));
+        let width = self.screen.width.saturating_sub(MARGIN.len());
+        for line in table(newest, self.is_whole).render(self.screen, Some(width)) {
+            text.push_str(&format!("{MARGIN}{line}\n"));
+        }
+    }
+
+    fn output(self, text: &mut String, last: Option<&Attempt>) {
+        let Some(last) = last.filter(|last| !last.output.trim().is_empty()) else { return };
+        text.push_str(&format!("\nlast output, {}\n", last.result.as_str()));
+        let width = self.screen.width.saturating_sub(MARGIN.len());
+        let lines: Vec<_> =
+            last.output.trim_end().split('\n').flat_map(|line| wrapped(line, width)).collect();
+        let shown = if self.is_whole { lines.len() } else { lines.len().min(OUTPUT_LINES) };
+        for line in &lines[..shown] {
+            text.push_str(format!("{MARGIN}{line}").trim_end_matches(' '));
+            text.push('\n');
+        }
+        if shown < lines.len() {
+            text.push_str(&format!("{MARGIN}… {} more lines: -o wide\n", lines.len() - shown));
+        }
+    }
+}
+
+fn run(probe: &ProbeView) -> String {
+    match probe.run {
+        None => "none yet".to_owned(),
+        Some(Run { count: 0, .. }) => "ended by the verdict".to_owned(),
+        Some(Run { count: 1, result }) => format!("1 {}", result.as_str()),
+        Some(Run { count, result: State::Success }) => format!("{count} successes in a row"),
+        Some(Run { count, .. }) => format!("{count} failures in a row"),
+    }
+}
+
+fn attempts(attempts: &[Attempt], is_whole: bool) -> Table {
+    let mut table = table(["AT", "RESULT", "TOOK", "CODE", "OUTPUT"]);
+    for attempt in attempts {
+        let code = attempt.exit_code.map(|code| code.to_string());
+        let code = code.or_else(|| attempt.status.map(|status| status.to_string()));
+        table.row(vec![
+            moment(attempt.at, is_whole),
+            Cell::new(attempt.result.as_str(), strip::paint(attempt.result)),
+            measured(attempt.duration_seconds.0).into(),
+            code.unwrap_or_default().into(),
+            plain(attempt.output.trim()).into(),
+        ]);
+    }
+    table
+}
+
+fn changes(changes: &[ChangeView], is_whole: bool) -> Table {
+    let mut table = table(["AT", "FROM", "TO", "WHY"]);
+    for change in changes {
+        table.row(vec![
+            moment(change.at, is_whole),
+            Cell::new(change.from.as_str(), state_paint(change.from)),
+            Cell::new(change.to.as_str(), state_paint(change.to)),
+            (&*change.why).into(),
+        ]);
+    }
+    table
+}
+
+fn events(events: &[EventView], is_whole: bool) -> Table {
+    let mut table = table(["AT", "TYPE", "REASON", "MESSAGE"]);
+    for event in events {
+        let paint = match event.kind {
+            EventType::Normal => Paint::Plain,
+            EventType::Warning => Paint::Doubtful,
+        };
+        table.row(vec![
+            moment(event.at, is_whole),
+            Cell::new(event.kind.as_str(), paint),
+            (&*event.reason).into(),
+            plain(event.message.trim_end()).into(),
+        ]);
+    }
+    table
+}
+
+/// The last column gives way.
+fn table<const N: usize>(names: [&'static str; N]) -> Table {
+    let tight = |at| if at + 1 == N { Tight::Shrinks } else { Tight::Stays };
+    Table::new((0..N).map(|at| Column { name: names[at], tight: tight(at) }).collect())
+}
+
+/// The time of day, with the date where all is shown.
+fn moment(at: Time, is_whole: bool) -> Cell {
+    if is_whole { clock::rfc3339(at.0).into() } else { Cell::from(time(at)) }
+}
+
+fn time(at: Time) -> String {
+    let at = clock::rfc3339(at.0);
+    at.split_once('T').map_or(at.clone(), |(_, time)| time.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{cli::screen::width_of, report::view::sample};
+
+    fn page(width: usize, is_whole: bool) -> Page {
+        Page { screen: Screen::plain(width), is_whole, now: sample::at(125_000).0 }
+    }
+
+    fn long() -> ProbeDetailView {
+        let mut detail = sample::detail();
+        let attempt = Attempt { output: "x".repeat(256), ..detail.history[5].clone() };
+        detail.history = vec![attempt.clone(); 32];
+        detail.probe.last =
+            Some(Attempt { output: "漢 long line\t".repeat(300) + &"\n".repeat(30) + "end", ..attempt });
+        detail.probe.phase = Phase::Probing;
+        detail.probe.next_at = Some(sample::at(131_500));
+        detail.events = vec![sample::event(); 12];
+        detail
+    }
+
+    #[test]
+    fn it_looks_like_this() {
+        insta::assert_snapshot!("describe", page(100, false).probe(&sample::detail()));
+        insta::assert_snapshot!("describe_invalid", page(100, false).probe(&sample::invalid_detail()));
+        insta::assert_snapshot!("describe_long", page(100, false).probe(&long()));
+        insta::assert_snapshot!("describe_wide", page(usize::MAX, true).probe(&sample::detail()));
+        let pod = sample::pod();
+        insta::assert_snapshot!("describe_container", page(100, false).container(&pod, &pod.containers[1]));
+    }
+
+    #[test]
+    fn it_fits_and_holds_nothing_that_steers() {
+        let pod = sample::pod();
+        for width in 40..130 {
+            let page = page(width, false);
+            let all = [sample::detail(), long(), sample::invalid_detail()].map(|detail| page.probe(&detail));
+            for line in (all.concat() + &page.container(&pod, &pod.containers[0])).lines() {
+                assert!(width_of(line) <= width, "{width}: {line}");
+                assert!(!line.contains(['\u{1b}', '\t']), "{line}");
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Turns all that the prober knows of one probe into its view. In: its status; out: the JSON shape, without the events,
+//! which the journal has.
+
+use super::view::{
+    Attempt, ChangeView, DefinitionView, HandlerView, HeaderView, PortView, ProbeDetailView, Seconds,
+};
+use crate::{
+    prober::status::ProbeStatus,
+    results::history::{Change, PastAttempt},
+    spec::{Handler, PortRef, ProbeSpec, Scheme},
+};
+
+impl From<&ProbeStatus> for ProbeDetailView {
+    fn from(probe: &ProbeStatus) -> Self {
+        Self {
+            probe: probe.into(),
+            definition: probe.spec.as_deref().map(Into::into),
+            history: probe.history.attempts().map(Into::into).collect(),
+            changes: probe.history.changes().map(Into::into).collect(),
+            events: Vec::new(),
+        }
+    }
+}
+
+impl From<&ProbeSpec> for DefinitionView {
+    fn from(spec: &ProbeSpec) -> Self {
+        Self {
+            handler: (&spec.handler).into(),
+            initial_delay_seconds: Seconds(spec.initial_delay),
+            timeout_seconds: Seconds(spec.timeout),
+            period_seconds: Seconds(spec.period),
+            success_threshold: spec.success_threshold,
+            failure_threshold: spec.failure_threshold,
+            termination_grace_period_seconds: spec.termination_grace.map(Seconds),
+            on_failure: spec.on_failure.as_str().to_owned(),
+        }
+    }
+}
+
+impl From<&Handler> for HandlerView {
+    fn from(handler: &Handler) -> Self {
+        match handler {
+            Handler::Exec { command } => Self::Exec { command: command.clone() },
+            Handler::HttpGet(get) => Self::HttpGet {
+                path: get.path.clone(),
+                port: (&get.port).into(),
+                host: get.host.clone(),
+                scheme: match get.scheme {
+                    Scheme::Http => "HTTP",
+                    Scheme::Https => "HTTPS",
+                }
+                .to_owned(),
+                http_headers: get.headers.iter().map(header).collect(),
+            },
+            Handler::TcpSocket { host, port } => Self::TcpSocket { port: port.into(), host: host.clone() },
+            Handler::Grpc { port, service } => Self::Grpc { port: *port, service: service.clone() },
+        }
+    }
+}
+
+impl From<&PortRef> for PortView {
+    fn from(port: &PortRef) -> Self {
+        match port {
+            PortRef::Number(number) => Self::Number(*number),
+            PortRef::Name(name) => Self::Name(name.clone()),
+        }
+    }
+}
+
+fn header((name, value): &(String, String)) -> HeaderView {
+    HeaderView { name: name.clone(), value: value.clone() }
+}
+
+impl From<PastAttempt> for Attempt {
+    fn from(attempt: PastAttempt) -> Self {
+        Self {
+            at: attempt.at.into(),
+            result: attempt.result.into(),
+            duration_seconds: Seconds(attempt.duration),
+            exit_code: attempt.exit_code,
+            status: attempt.status,
+            output: attempt.output.to_string(),
+        }
+    }
+}
+
+impl From<&Change> for ChangeView {
+    fn from(change: &Change) -> Self {
+        Self {
+            at: change.at.into(),
+            from: change.from.into(),
+            to: change.to.into(),
+            why: change.why.in_words(change.to),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! One probe in full as the API shows it: what the list shows, its definition, its history, its events.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Attempt, EventView, ProbeView, Seconds, State, Time};
+
+/// One probe in full.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProbeDetailView {
+    /// What the list shows of it.
+    #[serde(flatten)]
+    pub probe: ProbeView,
+    /// Its definition, with all defaults; null where that is wrong, or one too many.
+    pub definition: Option<DefinitionView>,
+    /// The newest attempts, oldest first, up to 32; also those at former containers.
+    pub history: Vec<Attempt>,
+    /// The newest changes of the verdict, oldest first, up to 32.
+    pub changes: Vec<ChangeView>,
+    /// Those of its events that are kept, oldest first.
+    pub events: Vec<EventView>,
+}
+
+/// A definition: the keys of a Kubernetes `Probe` and ours, none left out. Durations are numbers of seconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DefinitionView {
+    /// What an attempt does.
+    #[serde(flatten)]
+    pub handler: HandlerView,
+    /// From the start of the container to the first attempt.
+    pub initial_delay_seconds: Seconds,
+    /// The limit of one attempt.
+    pub timeout_seconds: Seconds,
+    /// From one attempt to the next.
+    pub period_seconds: Seconds,
+    /// Successes in a row that make the verdict success.
+    pub success_threshold: u32,
+    /// Failures in a row that make the verdict failure.
+    pub failure_threshold: u32,
+    /// Overrides the pod's where a failure ends the container; null where it does not.
+    pub termination_grace_period_seconds: Option<Seconds>,
+    /// What a verdict of failure may do: `report`, `stop`, `restart`.
+    pub on_failure: String,
+}
+
+/// One of Kubernetes' four handlers, under its key there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum HandlerView {
+    /// A command in the container.
+    Exec {
+        /// As defined: `$(VAR)` is not expanded.
+        command: Vec<String>,
+    },
+    /// A request over HTTP.
+    #[serde(rename_all = "camelCase")]
+    HttpGet {
+        /// As defined.
+        path: String,
+        /// A number, or a name that the container declares.
+        port: PortView,
+        /// Instead of the pod's address; null where it is that.
+        host: Option<String>,
+        /// `HTTP`, `HTTPS`.
+        scheme: String,
+        /// In the order in which they are sent.
+        http_headers: Vec<HeaderView>,
+    },
+    /// A TCP connection.
+    TcpSocket {
+        /// A number, or a name that the container declares.
+        port: PortView,
+        /// Instead of the pod's address; null where it is that.
+        host: Option<String>,
+    },
+    /// A question to the gRPC health service.
+    Grpc {
+        /// Where to.
+        port: u16,
+        /// What is asked about; empty for the server as a whole.
+        service: String,
+    },
+}
+
+/// A port as a definition names it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum PortView {
+    /// By number.
+    Number(u16),
+    /// By name.
+    Name(String),
+}
+
+/// A header of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeaderView {
+    /// As defined.
+    pub name: String,
+    /// As defined.
+    pub value: String,
+}
+
+/// A change of the verdict.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangeView {
+    /// When.
+    pub at: Time,
+    /// What stood before.
+    pub from: State,
+    /// What stands since.
+    pub to: State,
+    /// Why, in words: `3 failures in a row`.
+    pub why: String,
+}

@@ -1,0 +1,83 @@
+//! One pod with its containers as the API shows it.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ProbesView, Time};
+
+/// One pod: its newest sandbox, and the newest container of each name in it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodView {
+    /// The pod's namespace.
+    pub namespace: String,
+    /// The pod's name.
+    pub pod: String,
+    /// The pod's uid.
+    pub pod_uid: String,
+    /// The sandbox's id.
+    pub sandbox_id: String,
+    /// Counts the sandboxes of this pod.
+    pub attempt: u32,
+    /// Whether the sandbox is up.
+    pub sandbox_ready: bool,
+    /// Whether the kubelet would write it down as ready, as far as CRI tells.
+    pub ready: bool,
+    /// Why it is not ready, in words; empty where it is.
+    pub reason: String,
+    /// By name.
+    pub containers: Vec<ContainerView>,
+}
+
+/// One container.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ContainerView {
+    /// Its name.
+    pub container: String,
+    /// The runtime's id of it.
+    pub container_id: String,
+    /// As the client named it.
+    pub image: String,
+    /// Where it is in its life.
+    pub state: ContainerState,
+    /// Of one that has exited, where the runtime has told; null otherwise.
+    pub exit_code: Option<i32>,
+    /// When it was made; null while that is not known.
+    pub created_at: Option<Time>,
+    /// When its process was started; null while that is not known.
+    pub started_at: Option<Time>,
+    /// Whether its startup probe has succeeded, or it has none and runs.
+    pub started: bool,
+    /// Whether it has started, and its readiness probe says success, or it has none.
+    pub ready: bool,
+    /// How many containers of its name came before it in this pod, as the client counts them.
+    pub restarts: u32,
+    /// Its probes by state and by phase.
+    pub probes: ProbesView,
+}
+
+/// Where a container is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ContainerState {
+    /// Made, not started.
+    Created,
+    /// Its process runs.
+    Running,
+    /// Its process ended.
+    Exited,
+    /// The runtime cannot tell.
+    Unknown,
+}
+
+impl ContainerState {
+    /// `created`, `running`, `exited`, `unknown`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Running => "running",
+            Self::Exited => "exited",
+            Self::Unknown => "unknown",
+        }
+    }
+}

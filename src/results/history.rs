@@ -1,0 +1,298 @@
+//! What is remembered of a probe beyond its last attempt: attempts and changes of verdict in; the newest of both out,
+//! oldest first. Pure. Stored small, as there may be 5,000 of them.
+
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use super::{AttemptRecord, AttemptResult, Verdict, beginning};
+
+/// The newest attempts and changes of verdict of one probe, also those on former containers.
+///
+/// Holds nothing before the first of them. Full of attempts that say nothing, or all the same, those of 5,000 probes
+/// take 8 MiB; full of attempts that each say something else, and as much as is kept, 55 MiB.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct History {
+    attempts: VecDeque<Stored>,
+    changes: VecDeque<Change>,
+}
+
+/// 32 attempts are kept; another one replaces the oldest.
+pub const ATTEMPTS_KEPT: usize = 32;
+
+/// 32 changes of verdict are kept; another one replaces the oldest.
+pub const CHANGES_KEPT: usize = 32;
+
+/// 256 bytes of what each attempt said are kept, cut at a character; of the last attempt there is more in its record.
+pub const SAID_KEPT: usize = 256;
+
+/// One attempt, as it is remembered when others came after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PastAttempt {
+    /// When it began, to the millisecond.
+    pub at: SystemTime,
+    /// How it ended.
+    pub result: AttemptResult,
+    /// How long it took, to the microsecond; at most 71 minutes, which no attempt takes.
+    pub duration: Duration,
+    /// Of the command, where there was one and it ended.
+    pub exit_code: Option<i32>,
+    /// Of the HTTP response, where there was one.
+    pub status: Option<u16>,
+    /// The beginning of what it said, at most [`SAID_KEPT`] bytes.
+    pub output: Arc<str>,
+}
+
+/// One change of verdict. An absent verdict counts as unknown here, as it does wherever it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// When.
+    pub at: SystemTime,
+    /// What stood before.
+    pub from: Verdict,
+    /// What stands since.
+    pub to: Verdict,
+    /// Why.
+    pub why: Why,
+}
+
+/// What made a verdict change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// So many equal results in a row.
+    Results(u32),
+    /// The container began to run: what its type starts with stands.
+    Started,
+    /// The container ran long before us: nothing is known of it.
+    Adopted,
+    /// The container does not run.
+    NotRunning,
+}
+
+/// An attempt in 40 bytes and what it said. Attempts that said the same share it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stored {
+    millis: u64,
+    output: Option<Arc<str>>,
+    micros: u32,
+    code: Code,
+    result: AttemptResult,
+}
+
+/// What an attempt ended with: never both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Code {
+    None,
+    Exit(i32),
+    Status(u16),
+}
+
+impl History {
+    /// The attempts, oldest first.
+    pub fn attempts(&self) -> impl ExactSizeIterator<Item = PastAttempt> {
+        self.attempts.iter().map(PastAttempt::from)
+    }
+
+    /// The changes of verdict, oldest first.
+    pub fn changes(&self) -> impl ExactSizeIterator<Item = &Change> {
+        self.changes.iter()
+    }
+
+    /// Keeps an attempt.
+    pub(super) fn attempted(&mut self, attempt: &AttemptRecord) {
+        let said = beginning(&attempt.output, SAID_KEPT);
+        let before = self.attempts.back().and_then(|before| before.output.as_ref());
+        let output = match before {
+            Some(before) if **before == *said => Some(Arc::clone(before)),
+            _ => (!said.is_empty()).then(|| said.into()),
+        };
+        let since_epoch = attempt.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        push(
+            &mut self.attempts,
+            ATTEMPTS_KEPT,
+            Stored {
+                millis: u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX),
+                output,
+                micros: u32::try_from(attempt.duration.as_micros()).unwrap_or(u32::MAX),
+                code: match (attempt.exit_code, attempt.status) {
+                    (Some(code), _) => Code::Exit(code),
+                    (None, Some(status)) => Code::Status(status),
+                    (None, None) => Code::None,
+                },
+                result: attempt.result,
+            },
+        );
+    }
+
+    /// Keeps what stands now, where that is not what stood.
+    pub(super) fn stands(&mut self, to: Option<Verdict>, why: Why, at: SystemTime) {
+        let from = self.changes.back().map_or(Verdict::Unknown, |last| last.to);
+        let to = to.unwrap_or(Verdict::Unknown);
+        if from != to {
+            push(&mut self.changes, CHANGES_KEPT, Change { at, from, to, why });
+        }
+    }
+}
+
+fn push<T>(kept: &mut VecDeque<T>, most: usize, item: T) {
+    if kept.len() >= most {
+        kept.pop_front();
+    }
+    kept.push_back(item);
+}
+
+impl From<&Stored> for PastAttempt {
+    fn from(stored: &Stored) -> Self {
+        let (exit_code, status) = match stored.code {
+            Code::None => (None, None),
+            Code::Exit(code) => (Some(code), None),
+            Code::Status(status) => (None, Some(status)),
+        };
+        Self {
+            at: SystemTime::UNIX_EPOCH + Duration::from_millis(stored.millis),
+            result: stored.result,
+            duration: Duration::from_micros(stored.micros.into()),
+            exit_code,
+            status,
+            output: stored.output.clone().unwrap_or_default(),
+        }
+    }
+}
+
+impl Why {
+    /// In words, of a verdict that it led to: `3 failures in a row`, `the container is not running`.
+    pub fn in_words(self, to: Verdict) -> String {
+        match (self, to) {
+            (Self::Results(1), Verdict::Success) => "1 success".to_owned(),
+            (Self::Results(1), Verdict::Failure | Verdict::Unknown) => "1 failure".to_owned(),
+            (Self::Results(count), Verdict::Success) => format!("{count} successes in a row"),
+            (Self::Results(count), Verdict::Failure | Verdict::Unknown) => {
+                format!("{count} failures in a row")
+            }
+            (Self::Started, _) => "the container started".to_owned(),
+            (Self::Adopted, _) => "the container ran before criprobe did".to_owned(),
+            (Self::NotRunning, _) => "the container is not running".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn attempt(output: &str) -> AttemptRecord {
+        AttemptRecord {
+            at: UNIX_EPOCH + Duration::from_millis(1_700_000_000_123),
+            result: AttemptResult::Failure,
+            duration: Duration::from_micros(31_004),
+            lag: Duration::ZERO,
+            exit_code: Some(-1),
+            status: None,
+            output: output.to_owned(),
+        }
+    }
+
+    fn after(attempts: impl IntoIterator<Item = AttemptRecord>) -> History {
+        let mut history = History::default();
+        attempts.into_iter().for_each(|attempt| history.attempted(&attempt));
+        history
+    }
+
+    #[test]
+    fn an_attempt_comes_back_as_it_went() {
+        let http = AttemptRecord { exit_code: None, status: Some(503), ..attempt("busy") };
+        let silent = AttemptRecord { exit_code: None, ..attempt("") };
+        let records = [attempt("no"), http, silent];
+        let history = after(records.clone());
+        for (kept, record) in history.attempts().zip(&records) {
+            let (was, is) =
+                ((record.at, record.result, record.duration), (kept.at, kept.result, kept.duration));
+            assert_eq!(is, was);
+            assert_eq!((kept.exit_code, kept.status), (record.exit_code, record.status));
+            assert_eq!(*kept.output, record.output);
+        }
+        assert_eq!(history.attempts().len(), 3);
+    }
+
+    #[test]
+    fn what_an_attempt_said_is_cut_between_characters() {
+        let said = |output: &str| after([attempt(output)]).attempts().next().unwrap().output;
+        let text = format!("{}\u{20ac}", "a".repeat(SAID_KEPT - 1));
+        assert_eq!(&*said(&text), "a".repeat(SAID_KEPT - 1));
+        assert_eq!(&*said(&"a".repeat(SAID_KEPT)), "a".repeat(SAID_KEPT));
+    }
+
+    #[test]
+    fn the_oldest_go_first() {
+        let history = after((0..100).map(|n| attempt(&n.to_string())));
+        let kept: Vec<_> = history.attempts().map(|attempt| attempt.output.to_string()).collect();
+        let newest: Vec<_> = (100 - ATTEMPTS_KEPT..100).map(|n| n.to_string()).collect();
+        assert_eq!(kept, newest);
+    }
+
+    #[test]
+    fn attempts_take_little_room() {
+        assert_eq!(size_of::<Stored>(), 40);
+        assert!(size_of::<Change>() <= 32);
+        assert_eq!(History::default().attempts.capacity() + History::default().changes.capacity(), 0);
+        let history = after(vec![attempt("the same"); 3]);
+        let outputs: Vec<_> = history.attempts.iter().filter_map(|stored| stored.output.as_ref()).collect();
+        assert!(Arc::ptr_eq(outputs[0], outputs[2]), "what was said before is not kept twice");
+        let mut full = after(vec![attempt(""); 100]);
+        for n in 0..100 {
+            full.stands(Some([Verdict::Success, Verdict::Failure][n % 2]), Why::Started, UNIX_EPOCH);
+        }
+        assert!(full.attempts.capacity() <= ATTEMPTS_KEPT && full.changes.capacity() <= CHANGES_KEPT);
+    }
+
+    #[test]
+    fn only_what_differs_from_what_stood_is_a_change() {
+        let mut history = History::default();
+        let (success, failure) = (Some(Verdict::Success), Some(Verdict::Failure));
+        for (to, why) in [
+            (None, Why::Adopted),
+            (Some(Verdict::Unknown), Why::Started),
+            (success, Why::Started),
+            (success, Why::Results(1)),
+            (failure, Why::NotRunning),
+            (None, Why::Adopted),
+            (failure, Why::Results(3)),
+        ] {
+            history.stands(to, why, UNIX_EPOCH);
+        }
+        let told: Vec<_> = history
+            .changes()
+            .map(|change| format!("{} to {}: {}", change.from, change.to, change.why.in_words(change.to)))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                "unknown to success: the container started",
+                "success to failure: the container is not running",
+                "failure to unknown: the container ran before criprobe did",
+                "unknown to failure: 3 failures in a row",
+            ]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn changes_make_a_chain_and_are_bounded(verdicts in prop::collection::vec(0_usize..4, 0..200)) {
+            let mut history = History::default();
+            for verdict in verdicts {
+                let to = [None, Some(Verdict::Success), Some(Verdict::Failure), Some(Verdict::Unknown)][verdict];
+                history.stands(to, Why::Started, UNIX_EPOCH);
+            }
+            let changes: Vec<_> = history.changes().collect();
+            prop_assert!(changes.len() <= CHANGES_KEPT);
+            prop_assert!(changes.iter().all(|change| change.from != change.to));
+            prop_assert!(changes.windows(2).all(|pair| pair[0].to == pair[1].from));
+        }
+    }
+}
