@@ -156,7 +156,7 @@ fn end(child: &mut Child) -> (Option<i32>, String) {
 #[test]
 fn wrong_arguments_end_with_2_and_one_line() {
     for (arguments, says) in [
-        ("probs", "a similar subcommand exists: 'probes'"),
+        ("evnts", "a similar subcommand exists: 'events'"),
         ("probes --colour", "unexpected argument '--colour' found"),
         ("probes --type alive", "not a type: write one of startup, readiness, liveness"),
         ("status -o xml", "invalid value 'xml'"),

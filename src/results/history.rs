@@ -12,7 +12,7 @@ use super::{AttemptRecord, AttemptResult, Verdict, beginning};
 /// The newest attempts and changes of verdict of one probe, also those on former containers.
 ///
 /// Holds nothing before the first of them. Full of attempts that say nothing, or all the same, those of 5,000 probes
-/// take 8 MiB; full of attempts that each say something else, and as much as is kept, 55 MiB.
+/// take 12 MiB; full of attempts that each say something else, and as much as is kept, 60 MiB.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct History {
     attempts: VecDeque<Stored>,
@@ -27,6 +27,9 @@ pub const CHANGES_KEPT: usize = 32;
 
 /// 256 bytes of what each attempt said are kept, cut at a character; of the last attempt there is more in its record.
 pub const SAID_KEPT: usize = 256;
+
+/// 4 attempts or changes before there is room for all.
+const FIRST_FEW: usize = 4;
 
 /// One attempt, as it is remembered when others came after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,9 +139,14 @@ impl History {
     }
 }
 
+/// Room is taken twice: for the first few, which is all that many probes ever have of changes, and then for all. Taken
+/// step by step, it would leave holes between those of thousands of probes.
 fn push<T>(kept: &mut VecDeque<T>, most: usize, item: T) {
     if kept.len() >= most {
         kept.pop_front();
+    }
+    if kept.len() == kept.capacity() {
+        kept.reserve_exact(if kept.is_empty() { FIRST_FEW } else { most - kept.len() });
     }
     kept.push_back(item);
 }
