@@ -78,9 +78,10 @@ impl Api {
         });
         let (status, _) = mpsc::channel(1);
         let (probes_query, questions) = mpsc::channel(4);
-        tokio::spawn(self::answer(questions, probes));
+        tokio::spawn(self::answer(questions, probes.clone()));
         let (trace, events) = (Journal::new(1), Journal::new(1));
-        let (probe, pods) = (mpsc::channel(1).0, mpsc::channel(1).0);
+        let ((probe, named), pods) = (mpsc::channel(4), mpsc::channel(1).0);
+        tokio::spawn(answer_by_name(named, probes));
         let operator = operator(prober);
         Self::serve(Sources { status, probes: probes_query, probe, pods, trace, events, operator })
     }
