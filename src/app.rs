@@ -6,10 +6,11 @@ mod demo;
 mod logging;
 mod registration;
 mod reporter;
+mod state;
 mod tasks;
 mod told;
 
-use std::{env, thread};
+use std::{env, thread, time::Duration};
 
 use anyhow::Context;
 use nix::unistd::Group;
@@ -29,6 +30,9 @@ use crate::{
     config::{self, Config, Overrides, key::Key},
     listen::ListenError,
 };
+
+/// 1 s: how long blocking calls that nobody waits for, to a disk that hangs above all, may hold up the end.
+const LEFT_OVER: Duration = Duration::from_secs(1);
 
 /// `criprobe serve`: runs the daemon until SIGTERM or SIGINT, or until a part of it fails that the rest cannot do
 /// without: then it drains and fails, so that the service manager starts it anew.
@@ -50,7 +54,12 @@ pub fn serve(args: ServeArgs) -> Exit {
     };
     logging::start(&config.log);
     let files = config::files(file.as_deref());
-    match background().and_then(|runtime| runtime.block_on(run(config, files))) {
+    let ran = background().and_then(|runtime| {
+        let ran = runtime.block_on(run(config, files));
+        runtime.shutdown_timeout(LEFT_OVER);
+        ran
+    });
+    match ran {
         Ok(()) => Exit::Fine,
         Err(error) if is_runtime_itself(&error) && is_by_flag => Exit::Usage.because(&told(&error)),
         Err(error) if is_runtime_itself(&error) => Exit::Configuration.because(&told(&error)),

@@ -11,7 +11,10 @@ mod containers;
 mod pauses;
 mod pool;
 mod quota;
+mod restoring;
 mod roster;
+pub mod saved;
+mod saving;
 mod schedule;
 pub mod standing;
 pub mod status;
@@ -38,6 +41,7 @@ use crate::{
 };
 
 pub use command::{Command, Refusal};
+pub use saved::Saved;
 pub use standing::Standing;
 pub use status::ProbeStatus;
 pub use task::{Channels, run};
@@ -62,6 +66,8 @@ pub enum Input {
     PodStopping(SandboxId),
     /// That stop failed, or ended without an answer: likewise for all its containers.
     PodStopFailed(SandboxId),
+    /// The runtime's containers were all told once: what was saved of others will soon be forgotten.
+    Listed,
     /// An operator wants something of one probe.
     Command {
         /// Of which.

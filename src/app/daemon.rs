@@ -9,19 +9,21 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use thiserror::Error;
 use tokio::{
     net::UnixListener,
-    sync::{mpsc, watch},
+    sync::{mpsc, oneshot, watch},
+    time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{
     registration::{self, Registration, What},
     reporter::Reporter,
+    state::Store,
     tasks::{TaskEnded, Tasks},
 };
 use crate::{
@@ -52,6 +54,10 @@ const EVENTS_KEPT: usize = 500;
 /// 4 threads relay at most: what a node's clients could use at once.
 const MAX_RELAY_THREADS: usize = 4;
 
+/// 3 s: how long the end waits for the state to be written. A disk that takes longer loses what happened since it was
+/// written last.
+const LAST_SAVE: Duration = Duration::from_secs(3);
+
 /// Why the daemon did not start.
 #[derive(Debug, Error)]
 pub enum StartError {
@@ -72,6 +78,8 @@ pub struct Daemon {
     sources: Sources,
     is_draining: Arc<AtomicBool>,
     stop: CancellationToken,
+    /// Closed when the state was written for the last time.
+    saved: oneshot::Receiver<()>,
     tasks: Tasks,
 }
 
@@ -139,15 +147,23 @@ impl Daemon {
 
         let (input_sender, inputs) = mpsc::channel(CHANGES);
         let journal = Journal::new(EVENTS_KEPT);
+        tasks.spawn_once("listed", tell_listed(health_now.clone(), input_sender.clone()));
         tasks.spawn("plan", plan_changes(changes, input_sender, journal.clone()));
         let (prober_questions, queries) = mpsc::channel(QUESTIONS);
-        let channels = Channels { inputs, queries, stop: stop.clone() };
+        let saves = watch::Sender::default();
+        let (store, (save_done, saved)) = (Store::new(&config.state), oneshot::channel());
+        tasks.spawn("state", store.clone().keep(saves.subscribe(), save_done));
+        let channels = Channels { inputs, queries, saves, stop: stop.clone() };
         let report_event = {
             let journal = journal.clone();
             move |event: ProbeEvent| report(&journal, event)
         };
         let settings = prober_settings(&config, started_at);
-        tasks.spawn("prober", prober::run(settings, channels, runtime.client(), report_event));
+        let (client, state, state_file, load) =
+            (runtime.client(), store.health(), store.path(), store.load());
+        tasks.spawn("prober", async move {
+            prober::run(settings, load.await, channels, client, report_event).await;
+        });
 
         let (status, status_questions) = mpsc::channel(QUESTIONS);
         let (probes, probe_questions) = mpsc::channel(QUESTIONS);
@@ -162,6 +178,8 @@ impl Daemon {
             health: health_now,
             calls: calls_now,
             prober: prober_questions,
+            state_file,
+            state,
             config,
         };
         tasks.spawn("reporter", reporter.run(status_questions, probe_questions));
@@ -175,6 +193,7 @@ impl Daemon {
             sources,
             is_draining,
             stop,
+            saved,
             tasks,
         })
     }
@@ -189,9 +208,9 @@ impl Daemon {
         self.tasks.failed().await
     }
 
-    /// Ends everything: calls in flight first, then the rest, then the sockets' files.
+    /// Ends everything: calls in flight first, then the sockets' files, then the rest; the state is written last.
     pub async fn drain(self) {
-        let Self { relay, socket, api_socket, is_draining, stop, tasks, sources: _ } = self;
+        let Self { relay, socket, api_socket, is_draining, stop, saved, tasks, sources: _ } = self;
         is_draining.store(true, Ordering::Relaxed);
         relay.drain().await;
         if !socket.unlink() {
@@ -199,7 +218,18 @@ impl Daemon {
         }
         api_socket.unlink();
         stop.cancel();
+        if timeout(LAST_SAVE, saved).await.is_err() {
+            tracing::warn!("the disk hangs: what happened since the state was last saved is lost");
+        }
         tasks.shutdown().await;
+    }
+}
+
+/// Tells the prober when the runtime was listed for the first time.
+async fn tell_listed(mut health: watch::Receiver<Health>, inputs: mpsc::Sender<Input>) {
+    if health.wait_for(|health| health.last_resync.is_some()).await.is_ok() {
+        // A prober that is gone needs to know no more.
+        let _ = inputs.send(Input::Listed).await;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Answers the questions of the API: asks each stage for what it knows and puts it together. Holds nothing itself.
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     process,
     sync::{
         Arc,
@@ -12,6 +12,7 @@ use std::{
 
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::state::StateHealth;
 use crate::{
     clock,
     config::Config,
@@ -22,7 +23,7 @@ use crate::{
         Query, ask,
         view::{
             BlindView, CallsView, ConfigView, ConnectionsView, InventoryView, ProbeView, ProbesView,
-            RuntimeState, RuntimeView, Seconds, StatusView,
+            RuntimeState, RuntimeView, Seconds, StateFileView, StatusView,
         },
     },
     runtime::link::Link,
@@ -44,6 +45,8 @@ pub(super) struct Reporter {
     pub(super) health: watch::Receiver<Health>,
     pub(super) calls: Arc<AtomicU64>,
     pub(super) prober: Query<Vec<ProbeStatus>>,
+    pub(super) state_file: PathBuf,
+    pub(super) state: watch::Receiver<StateHealth>,
 }
 
 impl Reporter {
@@ -97,6 +100,7 @@ impl Reporter {
                 resyncs: health.resyncs,
             },
             probes: ProbesView::count(probes.iter().map(|probe| (probe.state.into(), probe.phase.into()))),
+            state: self.state(),
             config: ConfigView {
                 files: self.files.clone(),
                 workers: self.config.prober.workers.get() as u32,
@@ -117,6 +121,12 @@ impl Reporter {
             reason: trouble(&link.trouble, &self.config.runtime),
             event_source: link.source.as_str().to_owned(),
         }
+    }
+
+    fn state(&self) -> StateFileView {
+        let StateHealth { saved_at, trouble } = self.state.borrow().clone();
+        let file = self.state_file.display().to_string();
+        StateFileView { file, saved_at: saved_at.map(Into::into), trouble }
     }
 
     fn connections(&self) -> ConnectionsView {

@@ -1,7 +1,10 @@
-//! Which probes are paused: keys in, whether one is paused out. A pause binds to the key, and so outlives the container
+//! Which probes are paused, and since when: keys in, whether one is paused out. A pause binds to the key, and so outlives the container
 //! and the probe itself. Pure.
 
-use std::collections::{HashSet, VecDeque};
+use std::{
+    collections::{HashMap, VecDeque},
+    time::SystemTime,
+};
 
 use crate::ids::ProbeKey;
 
@@ -9,17 +12,27 @@ use crate::ids::ProbeKey;
 /// whose probe went first is forgotten.
 const MAX_ABSENT: usize = 1024;
 
-/// The keys of all paused probes; those that are there, and the last that went.
+/// The keys of all paused probes, each with the time of its pause; those that are there, and the last that went.
 #[derive(Debug, Default)]
 pub(super) struct Pauses {
-    keys: HashSet<ProbeKey>,
+    keys: HashMap<ProbeKey, SystemTime>,
     absent: VecDeque<ProbeKey>,
 }
 
 impl Pauses {
-    /// Pauses a probe that is there.
-    pub(super) fn insert(&mut self, key: &ProbeKey) {
-        self.keys.insert(key.clone());
+    /// Pauses a probe that is there; one that is paused already stays so since then.
+    pub(super) fn insert(&mut self, key: &ProbeKey, now: SystemTime) {
+        self.keys.entry(key.clone()).or_insert(now);
+    }
+
+    /// Since when a probe is paused, if it is.
+    pub(super) fn since(&self, key: &ProbeKey) -> Option<SystemTime> {
+        self.keys.get(key).copied()
+    }
+
+    /// All of them, each with the time of its pause, in no order.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&ProbeKey, SystemTime)> {
+        self.keys.iter().map(|(key, since)| (key, *since))
     }
 
     /// Ends the pause of a probe that is there.
@@ -29,7 +42,7 @@ impl Pauses {
 
     /// Notes that a probe came to be, or came back; tells whether it is paused.
     pub(super) fn enter(&mut self, key: &ProbeKey) -> bool {
-        let is_paused = self.keys.contains(key);
+        let is_paused = self.keys.contains_key(key);
         if is_paused {
             self.absent.retain(|other| other != key);
         }
@@ -38,7 +51,7 @@ impl Pauses {
 
     /// Notes that a probe went.
     pub(super) fn leave(&mut self, key: &ProbeKey) {
-        if !self.keys.contains(key) || self.absent.contains(key) {
+        if !self.keys.contains_key(key) || self.absent.contains(key) {
             return;
         }
         self.absent.push_back(key.clone());
@@ -52,6 +65,8 @@ impl Pauses {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::ids::ProbeKind;
 
@@ -63,7 +78,7 @@ mod tests {
     fn a_pause_outlives_its_probe_and_the_oldest_of_too_many_is_forgotten() {
         let mut pauses = Pauses::default();
         for name in 0..=MAX_ABSENT {
-            pauses.insert(&key(name));
+            pauses.insert(&key(name), SystemTime::UNIX_EPOCH);
         }
         (0..MAX_ABSENT).for_each(|name| pauses.leave(&key(name)));
         pauses.leave(&key(5));
@@ -78,5 +93,16 @@ mod tests {
         pauses.remove(&key(1));
         assert!(!pauses.enter(&key(1)));
         assert!(pauses.absent.len() <= MAX_ABSENT && pauses.keys.len() <= MAX_ABSENT);
+    }
+    #[test]
+    fn a_second_pause_does_not_move_the_first() {
+        let (first, later) = (SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH + Duration::from_secs(1));
+        let mut pauses = Pauses::default();
+        pauses.insert(&key(1), first);
+        pauses.insert(&key(1), later);
+        assert_eq!((pauses.since(&key(1)), pauses.since(&key(2))), (Some(first), None));
+        pauses.remove(&key(1));
+        pauses.insert(&key(1), later);
+        assert_eq!(pauses.since(&key(1)), Some(later));
     }
 }

@@ -18,7 +18,7 @@ pub use event::{EventType, EventView};
 pub use probe::{Attempt, Counts, Outcome, Phase, ProbeView, Run, State, probe_id};
 pub use status::{
     BlindView, CallsView, ConfigView, ConnectionsView, InventoryView, ProbesView, RuntimeState, RuntimeView,
-    StatusView,
+    StateFileView, StatusView,
 };
 pub use units::{Seconds, Time};
 
