@@ -20,7 +20,8 @@ use crate::{
 const SLOW: &str = r#"{"exec": {"command": ["cat", "healthy"]}, "periodSeconds": 3, "failureThreshold": 3}"#;
 
 impl Rig {
-    /// Ends the daemon as a service manager does, lets something happen, and starts it again where it was.
+    /// Ends the daemon as a service manager does, lets something happen, starts it again where it was, and
+    /// waits for the first probe.
     async fn restart(
         &mut self,
         signal: Signal,
@@ -32,7 +33,10 @@ impl Rig {
         let runtime = self.runtime.socket().to_owned();
         self.daemon.start_again(&runtime, &[]).await?;
         self.client = self.daemon.client().await?;
-        Ok(())
+        eventually("its probes are there", PATIENCE, async || {
+            Ok((!self.daemon.probes().await?.is_empty()).then_some(()))
+        })
+        .await
     }
 
     fn state_file(&self) -> PathBuf {
@@ -115,7 +119,11 @@ async fn a_healthy_probe_that_only_goes_on_is_not_written_again_and_again() -> R
     rig.becomes(&pod, "liveness", "succeeds often", |probe| probe["counts"]["success"].as_u64() > Some(3))
         .await?;
     let saved_at = async || anyhow::Ok(rig.daemon.status().await?["state"]["savedAt"].clone());
-    eventually("it is saved", PATIENCE, async || Ok((!saved_at().await?.is_null()).then_some(()))).await?;
+    eventually("its success is saved", PATIENCE, async || {
+        let saved = rig.saved().unwrap_or_default();
+        Ok((saved["probes"][0]["stand"]["run"]["count"].as_u64() > Some(0)).then_some(()))
+    })
+    .await?;
     let first = saved_at().await?;
     stays("it is not saved", Duration::from_secs(3), async || Ok(saved_at().await? == first)).await
 }
@@ -137,7 +145,7 @@ async fn a_paused_probe_stays_paused_and_a_container_that_was_replaced_starts_an
         fs::write(rig.state_file(), saved.to_string())?;
         let container_id = id.to_string();
         rig.past.stop_container(pb::StopContainerRequest { container_id, timeout: 0 }).await?;
-        let mut next = cri::creation(&pod, &Container::shell(&["sleep", "100000"]));
+        let mut next = cri::creation(&pod, &Container::IDLE);
         if let Some(metadata) = next.config.as_mut().and_then(|config| config.metadata.as_mut()) {
             metadata.attempt = 1;
         }

@@ -93,7 +93,7 @@ impl Rig {
                 }
             };
             drive(&settings, Saved::default(), channels, attempt, move |event| {
-                told.lock().unwrap().push(event)
+                told.lock().unwrap().push(event);
             })
             .await;
         });

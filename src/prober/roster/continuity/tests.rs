@@ -88,6 +88,12 @@ impl Rig {
         None
     }
 
+    fn attempts(&mut self, results: &[AttemptResult]) {
+        for result in results {
+            self.attempt(*result);
+        }
+    }
+
     fn command(&mut self, kind: ProbeKind, command: Command) {
         let (answer, _) = tokio::sync::oneshot::channel();
         self.roster.accept(Input::Command { key: key(kind), command, answer }, self.now);
@@ -113,7 +119,9 @@ fn key(kind: ProbeKind) -> ProbeKey {
 #[test]
 fn a_run_goes_on_and_the_verdict_and_its_time_stay() {
     let mut rig = Rig::new(&[spec(Liveness)]);
-    [Success, Failure, Failure].map(|result| assert_eq!(rig.attempt(result), Some(Liveness)));
+    for result in [Success, Failure, Failure] {
+        assert_eq!(rig.attempt(result), Some(Liveness));
+    }
     let before = rig.status(Liveness);
     rig.roster.take_events();
     rig.restart();
@@ -145,7 +153,7 @@ fn a_container_that_has_started_lets_readiness_go_on_and_startup_rest() {
 fn what_was_replaced_meanwhile_starts_anew_in_whatever_order_the_two_are_met() {
     for former_is_met_first in [false, true] {
         let mut rig = Rig::new(&[spec(Liveness)]);
-        [Success, Failure, Failure].map(|result| rig.attempt(result));
+        rig.attempts(&[Success, Failure, Failure]);
         rig.away(|rig| {
             if former_is_met_first {
                 rig.view.state = ContainerState::Exited { exit_code: Some(1) };
@@ -167,7 +175,7 @@ fn a_former_container_that_is_met_first_costs_the_current_one_nothing() {
     let mut rig = Rig::new(&[spec(Liveness)]);
     rig.replace("c2");
     rig.show();
-    [Success, Failure, Failure].map(|result| rig.attempt(result));
+    rig.attempts(&[Success, Failure, Failure]);
     let current = rig.view.clone();
     rig.away(|rig| {
         rig.view = ContainerView {
