@@ -31,7 +31,7 @@ use crate::{
     config::Config,
     inventory::{self, Change, Health, TracedCall, view::ContainerView},
     listen::{self, Access, ListenError, SocketFile},
-    prober::{self, Channels, Input, ProberSettings},
+    prober::{self, Channels, Input, ProberSettings, Saved},
     relay::{Relay, gate::Gate, output, registry::Registry},
     report::{Sources, api, convert, journal::Journal, view::EventView},
     results::event::{ProbeEvent, Severity},
@@ -150,19 +150,24 @@ impl Daemon {
         tasks.spawn_once("listed", tell_listed(health_now.clone(), input_sender.clone()));
         tasks.spawn("plan", plan_changes(changes, input_sender, journal.clone()));
         let (prober_questions, queries) = mpsc::channel(QUESTIONS);
-        let saves = watch::Sender::default();
-        let (store, (save_done, saved)) = (Store::new(&config.state), oneshot::channel());
-        tasks.spawn("state", store.clone().keep(saves.subscribe(), save_done));
+        let (saves, (save_done, saved)) = (watch::Sender::default(), oneshot::channel());
+        let store = config.state.as_deref().map(Store::new);
+        if let Some(store) = store.clone() {
+            tasks.spawn("state", store.keep(saves.subscribe(), save_done));
+        }
         let channels = Channels { inputs, queries, saves, stop: stop.clone() };
         let report_event = {
             let journal = journal.clone();
             move |event: ProbeEvent| report(&journal, event)
         };
         let settings = prober_settings(&config, started_at);
-        let (client, state, state_file, load) =
-            (runtime.client(), store.health(), store.path(), store.load());
+        let (client, loading) = (runtime.client(), store.clone());
         tasks.spawn("prober", async move {
-            prober::run(settings, load.await, channels, client, report_event).await;
+            let restored = match loading {
+                Some(store) => store.load().await,
+                None => Saved::default(),
+            };
+            prober::run(settings, restored, channels, client, report_event).await;
         });
 
         let (status, status_questions) = mpsc::channel(QUESTIONS);
@@ -178,8 +183,7 @@ impl Daemon {
             health: health_now,
             calls: calls_now,
             prober: prober_questions,
-            state_file,
-            state,
+            store,
             config,
         };
         tasks.spawn("reporter", reporter.run(status_questions, probe_questions));

@@ -1,7 +1,7 @@
 //! Answers the questions of the API: asks each stage for what it knows and puts it together. Holds nothing itself.
 
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     process,
     sync::{
         Arc,
@@ -12,7 +12,7 @@ use std::{
 
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::state::StateHealth;
+use super::state::{StateHealth, Store};
 use crate::{
     clock,
     config::Config,
@@ -45,8 +45,7 @@ pub(super) struct Reporter {
     pub(super) health: watch::Receiver<Health>,
     pub(super) calls: Arc<AtomicU64>,
     pub(super) prober: Query<Vec<ProbeStatus>>,
-    pub(super) state_file: PathBuf,
-    pub(super) state: watch::Receiver<StateHealth>,
+    pub(super) store: Option<Arc<Store>>,
 }
 
 impl Reporter {
@@ -124,8 +123,9 @@ impl Reporter {
     }
 
     fn state(&self) -> StateFileView {
-        let StateHealth { saved_at, trouble } = self.state.borrow().clone();
-        let file = self.state_file.display().to_string();
+        let Some(store) = &self.store else { return StateFileView::default() };
+        let StateHealth { saved_at, trouble } = store.health().borrow().clone();
+        let file = store.path().display().to_string();
         StateFileView { file, saved_at: saved_at.map(Into::into), trouble }
     }
 

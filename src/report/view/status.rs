@@ -135,7 +135,7 @@ pub struct ProbesView {
     pub phases: BTreeMap<Phase, u64>,
 }
 
-/// The file that keeps verdicts, runs and pauses over a restart.
+/// The file that keeps verdicts, runs and pauses over a restart; all empty of a daemon that keeps none.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StateFileView {
