@@ -7,10 +7,11 @@ mod logging;
 mod pods;
 mod registration;
 mod reporter;
+mod state;
 mod tasks;
 mod told;
 
-use std::env;
+use std::{env, time::Duration};
 
 use anyhow::Context;
 use nix::unistd::Group;
@@ -30,6 +31,9 @@ use crate::{
     config::{self, Config, Overrides, key::Key},
     listen::ListenError,
 };
+
+/// 1 s: how long blocking calls that nobody waits for, to a disk that hangs above all, may hold up the end.
+const LEFT_OVER: Duration = Duration::from_secs(1);
 
 /// `criprobe serve`: runs the daemon until SIGTERM or SIGINT, or until a part of it fails that the rest cannot do
 /// without: then it drains and fails, so that the service manager starts it anew.
@@ -51,7 +55,12 @@ pub fn serve(args: ServeArgs) -> Exit {
     };
     logging::start(&config.log);
     let files = config::files(file.as_deref());
-    match background().and_then(|runtime| runtime.block_on(run(config, files))) {
+    let ran = background().and_then(|runtime| {
+        let ran = runtime.block_on(run(config, files));
+        runtime.shutdown_timeout(LEFT_OVER);
+        ran
+    });
+    match ran {
         Ok(()) => Exit::Fine,
         Err(error) if is_runtime_itself(&error) && is_by_flag => Exit::Usage.because(&told(&error)),
         Err(error) if is_runtime_itself(&error) => Exit::Configuration.because(&told(&error)),

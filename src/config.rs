@@ -36,8 +36,8 @@ pub struct Config {
     pub listen: PathBuf,
     /// The socket of the runtime; another one than `listen`.
     pub runtime: PathBuf,
-    /// The folder that keeps what outlives the daemon.
-    pub state: PathBuf,
+    /// The folder that keeps what outlives the daemon; `None` where nothing is to, which no file can ask for.
+    pub state: Option<PathBuf>,
     /// The API of the daemon.
     pub api: ApiConfig,
     /// How probes are run.

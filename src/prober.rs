@@ -12,7 +12,10 @@ pub mod operator;
 mod pauses;
 mod pool;
 mod quota;
+mod restoring;
 mod roster;
+pub mod saved;
+mod saving;
 mod schedule;
 pub mod standing;
 pub mod status;
@@ -40,6 +43,7 @@ use crate::{
 
 pub use command::{Command, Refusal};
 pub use operator::{Listed, Operator};
+pub use saved::Saved;
 pub use standing::{ContainerStatus, Standing};
 pub use status::ProbeStatus;
 pub use task::{Channels, run};
@@ -66,6 +70,8 @@ pub enum Input {
     PodStopFailed(SandboxId),
     /// Somebody wants to know all containers that were told of and are not gone, with what is planned for them.
     Containers(oneshot::Sender<Vec<Listed>>),
+    /// The runtime's containers were all told once: what was saved of others will soon be forgotten.
+    Listed,
     /// An operator wants something of one probe.
     Command {
         /// Of which.

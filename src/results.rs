@@ -38,6 +38,11 @@ impl Results {
         }
     }
 
+    /// Those of a probe that goes on after a restart: nothing but the last attempt is lost.
+    pub fn restored(verdict: Option<Verdict>, since: SystemTime, run: Run, counts: Counts) -> Self {
+        Self { verdict, since, run, counts, ..Self::new(since) }
+    }
+
     /// Starts on another container: its verdict is absent until it is set, its counts are zero. The run goes on
     /// (prober.md 3.7, step 4).
     pub fn start_container(&mut self, at: SystemTime) {

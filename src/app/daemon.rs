@@ -9,19 +9,21 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use thiserror::Error;
 use tokio::{
     net::UnixListener,
-    sync::{mpsc, watch},
+    sync::{mpsc, oneshot, watch},
+    time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{
     registration::{self, Registration, What},
     reporter::{Questions, Reporter},
+    state::Store,
     tasks::{TaskEnded, Tasks},
 };
 use crate::{
@@ -29,7 +31,7 @@ use crate::{
     config::Config,
     inventory::{self, Change, Health, TracedCall, view::ContainerView},
     listen::{self, Access, ListenError, SocketFile},
-    prober::{self, Channels, Input, Operator, ProberSettings},
+    prober::{self, Channels, Input, Operator, ProberSettings, Saved},
     relay::{Relay, gate::Gate, output, registry::Registry},
     report::{Sources, api, convert, journal::Journal, view::EventView},
     results::event::{ProbeEvent, Severity},
@@ -52,6 +54,10 @@ const EVENTS_KEPT: usize = 500;
 /// 4 threads relay at most: what a node's clients could use at once.
 const MAX_RELAY_THREADS: usize = 4;
 
+/// 3 s: how long the end waits for the state to be written. A disk that takes longer loses what happened since it was
+/// written last.
+const LAST_SAVE: Duration = Duration::from_secs(3);
+
 /// Why the daemon did not start.
 #[derive(Debug, Error)]
 pub enum StartError {
@@ -72,6 +78,8 @@ pub struct Daemon {
     sources: Sources,
     is_draining: Arc<AtomicBool>,
     stop: CancellationToken,
+    /// Closed when the state was written for the last time.
+    saved: oneshot::Receiver<()>,
     tasks: Tasks,
 }
 
@@ -141,17 +149,30 @@ impl Daemon {
 
         let (input_sender, inputs) = mpsc::channel(CHANGES);
         let journal = Journal::new(EVENTS_KEPT);
+        tasks.spawn_once("listed", tell_listed(health_now.clone(), input_sender.clone()));
         tasks.spawn("plan", plan_changes(changes, input_sender.clone(), journal.clone()));
         let (prober_questions, queries) = mpsc::channel(QUESTIONS);
         let (container_questions, containers) = mpsc::channel(QUESTIONS);
-        let channels = Channels { inputs, queries, containers, stop: stop.clone() };
+        let (saves, (save_done, saved)) = (watch::Sender::default(), oneshot::channel());
+        let store = config.state.as_deref().map(Store::new);
+        if let Some(store) = store.clone() {
+            tasks.spawn("state", store.keep(saves.subscribe(), save_done));
+        }
+        let channels = Channels { inputs, queries, containers, saves, stop: stop.clone() };
         let report_event = {
             let journal = journal.clone();
             move |event: ProbeEvent| report(&journal, event)
         };
         let settings = prober_settings(&config, started_at);
         let operator = Operator::new(input_sender, runtime.client(), &settings);
-        tasks.spawn("prober", prober::run(settings, channels, runtime.client(), report_event));
+        let (client, loading) = (runtime.client(), store.clone());
+        tasks.spawn("prober", async move {
+            let restored = match loading {
+                Some(store) => store.load().await,
+                None => Saved::default(),
+            };
+            prober::run(settings, restored, channels, client, report_event).await;
+        });
 
         let (sources, questions) = Questions::channels(QUESTIONS, trace, journal, operator);
         let is_draining = Arc::new(AtomicBool::new(false));
@@ -167,6 +188,7 @@ impl Daemon {
             prober: prober_questions,
             containers: container_questions,
             inventory: inventory_questions,
+            store,
             config,
         };
         tasks.spawn("reporter", reporter.run(questions));
@@ -179,6 +201,7 @@ impl Daemon {
             sources,
             is_draining,
             stop,
+            saved,
             tasks,
         })
     }
@@ -193,9 +216,9 @@ impl Daemon {
         self.tasks.failed().await
     }
 
-    /// Ends everything: calls in flight first, then the rest, then the sockets' files.
+    /// Ends everything: calls in flight first, then the sockets' files, then the rest; the state is written last.
     pub async fn drain(self) {
-        let Self { relay, socket, api_socket, is_draining, stop, tasks, sources: _ } = self;
+        let Self { relay, socket, api_socket, is_draining, stop, saved, tasks, sources: _ } = self;
         is_draining.store(true, Ordering::Relaxed);
         relay.drain().await;
         if !socket.unlink() {
@@ -203,7 +226,18 @@ impl Daemon {
         }
         api_socket.unlink();
         stop.cancel();
+        if timeout(LAST_SAVE, saved).await.is_err() {
+            tracing::warn!("the disk hangs: what happened since the state was last saved is lost");
+        }
         tasks.shutdown().await;
+    }
+}
+
+/// Tells the prober when the runtime was listed for the first time.
+async fn tell_listed(mut health: watch::Receiver<Health>, inputs: mpsc::Sender<Input>) {
+    if health.wait_for(|health| health.last_resync.is_some()).await.is_ok() {
+        // A prober that is gone needs to know no more.
+        let _ = inputs.send(Input::Listed).await;
     }
 }
 

@@ -131,14 +131,14 @@ async fn set_up(config: &Config, is_embedded: bool) -> anyhow::Result<client::St
     Ok(client::Stage::new(channel, pods))
 }
 
-/// A daemon with all its sockets in one folder.
+/// A daemon with all its sockets in one folder, and nothing that outlives it.
 fn config(folder: &Path, runtime: &Path) -> anyhow::Result<Config> {
     let url = |path: &Path| Some(path.display().to_string());
     let overrides = Overrides::default()
         .flag(Key::Listen, url(&folder.join("criprobe.sock")))
         .flag(Key::ApiListen, url(&folder.join("api.sock")))
-        .flag(Key::State, url(&folder.join("state")))
         .flag(Key::Runtime, url(runtime));
-    resolve(Raw::default(), &overrides, &|_| Ok(None))
-        .map_err(|errors| anyhow!("cannot use {}: {errors}", folder.display()))
+    let resolved = resolve(Raw::default(), &overrides, &|_| Ok(None))
+        .map_err(|errors| anyhow!("cannot use {}: {errors}", folder.display()))?;
+    Ok(Config { state: None, ..resolved })
 }

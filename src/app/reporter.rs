@@ -12,7 +12,10 @@ use std::{
 
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::pods;
+use super::{
+    pods,
+    state::{StateHealth, Store},
+};
 use crate::{
     clock,
     config::Config,
@@ -25,7 +28,8 @@ use crate::{
         name::ProbeName,
         view::{
             BlindView, CallsView, ConfigView, ConnectionsView, EventView, InventoryView, PodView,
-            ProbeDetailView, ProbeView, ProbesView, RuntimeState, RuntimeView, Seconds, StatusView,
+            ProbeDetailView, ProbeView, ProbesView, RuntimeState, RuntimeView, Seconds, StateFileView,
+            StatusView,
         },
     },
     runtime::link::Link,
@@ -49,6 +53,7 @@ pub(super) struct Reporter {
     pub(super) prober: Query<Vec<ProbeStatus>>,
     pub(super) containers: Query<Vec<ContainerStatus>>,
     pub(super) inventory: Query<Vec<Arc<inventory::view::PodView>>>,
+    pub(super) store: Option<Arc<Store>>,
 }
 
 /// Its ends of the API's questions.
@@ -134,6 +139,7 @@ impl Reporter {
                 resyncs: health.resyncs,
             },
             probes: ProbesView::count(probes.iter().map(|probe| (probe.state.into(), probe.phase.into()))),
+            state: self.state(),
             config: ConfigView {
                 files: self.files.clone(),
                 workers: self.config.prober.workers.get() as u32,
@@ -154,6 +160,13 @@ impl Reporter {
             reason: trouble(&link.trouble, &self.config.runtime),
             event_source: link.source.as_str().to_owned(),
         }
+    }
+
+    fn state(&self) -> StateFileView {
+        let Some(store) = &self.store else { return StateFileView::default() };
+        let StateHealth { saved_at, trouble } = store.health().borrow().clone();
+        let file = store.path().display().to_string();
+        StateFileView { file, saved_at: saved_at.map(Into::into), trouble }
     }
 
     fn connections(&self) -> ConnectionsView {

@@ -59,6 +59,7 @@ fn text(status: &StatusView, screen: Screen, now: SystemTime, limit: Option<usiz
     lines.push(("inventory", inventory(status, now), Paint::Plain));
     let worst = status.probes.states.keys().copied().find(|&state| state_paint(state) == Paint::Bad);
     lines.push(("probes", probes(&status.probes), worst.map_or(Paint::Plain, state_paint)));
+    lines.extend(state(status, now));
     lines.extend(config(status).map(|(name, value)| (name, value, Paint::Plain)));
 
     let indent = lines.iter().map(|(name, ..)| width_of(name)).max().unwrap_or_default() + 2;
@@ -136,6 +137,21 @@ fn probes(probes: &ProbesView) -> String {
     format!("{}: {}; {}", probes.total, join(states.collect()), join(phases.collect()))
 }
 
+/// The state file; none of a daemon that keeps none.
+fn state(status: &StatusView, now: SystemTime) -> Option<(&'static str, String, Paint)> {
+    let state = &status.state;
+    let saved = match state.saved_at {
+        Some(at) => format!("saved {} ago", age(at.0, now)),
+        None => "not saved since the start".to_owned(),
+    };
+    let (text, paint) = match &*state.trouble {
+        "" => (format!("{}, {saved}", state.file), Paint::Plain),
+        // It names the file, or its folder.
+        trouble => (format!("{trouble}; {saved}"), Paint::Doubtful),
+    };
+    (!state.file.is_empty()).then_some(("state", text, paint))
+}
+
 fn config(status: &StatusView) -> [(&'static str, String); 2] {
     let config = &status.config;
     let files = if config.files.is_empty() { "no file".to_owned() } else { config.files.join(", ") };
@@ -164,6 +180,8 @@ mod tests {
         away.runtime.name = String::new();
         away.connections.blind = vec![away.connections.blind[0].clone(); 12];
         away.inventory.resyncs = 1;
+        away.state.saved_at = None;
+        away.state.trouble = "cannot write in /var/lib/criprobe: Read-only file system".to_owned();
         assert!(inventory(&away, now).ends_with("listed 1m5s ago, once"));
         away.inventory.last_resync_at = None;
         away.probes = ProbesView::default();

@@ -56,7 +56,7 @@ pub fn resolve(raw: Raw, overrides: &Overrides, groups: Groups<'_>) -> Result<Co
         Some(Config {
             listen: listen?.value,
             runtime: runtime?.value,
-            state: state?.value,
+            state: Some(state?.value),
             api: ApiConfig { listen: api_listen?.value, group: group?.value },
             prober: ProberConfig {
                 workers: workers?.value,

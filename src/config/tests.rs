@@ -35,7 +35,7 @@ fn defaults() -> Config {
     Config {
         listen: "/run/criprobe/criprobe.sock".into(),
         runtime: "/run/containerd/containerd.sock".into(),
-        state: "/var/lib/criprobe".into(),
+        state: Some("/var/lib/criprobe".into()),
         api: ApiConfig { listen: "/run/criprobe/api.sock".into(), group: None },
         prober: ProberConfig {
             workers: NonZeroUsize::new(64).unwrap(),
@@ -80,7 +80,7 @@ log: {format: json, level: debug}
     let expected = Config {
         listen: "/tmp/l.sock".into(),
         runtime: "/tmp/r.sock".into(),
-        state: "/tmp/state".into(),
+        state: Some("/tmp/state".into()),
         api: ApiConfig { listen: "/tmp/a.sock".into(), group: Some(4) },
         prober: ProberConfig {
             workers: NonZeroUsize::new(8).unwrap(),

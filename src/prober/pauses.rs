@@ -30,6 +30,11 @@ impl Pauses {
         self.keys.get(key).copied()
     }
 
+    /// All of them, each with the time of its pause, in no order.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&ProbeKey, SystemTime)> {
+        self.keys.iter().map(|(key, since)| (key, *since))
+    }
+
     /// Ends the pause of a probe that is there.
     pub(super) fn remove(&mut self, key: &ProbeKey) {
         self.keys.remove(key);

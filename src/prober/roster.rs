@@ -1,6 +1,8 @@
 //! All probes and their turns: inputs, ends of attempts and the time in; attempts to make and events out. Never does IO,
 //! never reads a clock: `task` is the loop around it.
 
+mod continuity;
+
 use std::{
     collections::{HashMap, HashSet},
     hash::{DefaultHasher, Hash, Hasher},
@@ -16,6 +18,9 @@ use super::{
     pauses::Pauses,
     pool::{Lane, Pool},
     quota::Quota,
+    restoring::Restoring,
+    saved::Definition,
+    saving::{Saving, Urgency},
     schedule::Schedule,
     standing::{self, ContainerStatus, Standing},
     status::{self, ProbeStatus},
@@ -53,6 +58,8 @@ pub(super) struct Roster {
     /// Where probes are that the quota refused.
     refused: HashSet<Place>,
     pauses: Pauses,
+    restoring: Restoring,
+    saving: Saving,
     /// What is to be started now; taken by `advance`.
     jobs: Vec<Job>,
     /// What is to be told; taken by `take_events`.
@@ -63,6 +70,8 @@ pub(super) struct Roster {
 #[derive(Debug)]
 struct Entry {
     planned: Arc<Planned>,
+    /// What its definition is known by over restarts; none if that is invalid.
+    definition: Option<Definition>,
     /// The container that it looks at.
     view: Arc<ContainerView>,
     /// When it came to be.
@@ -86,6 +95,8 @@ impl Roster {
             quota: Quota::new(settings.max_per_pod, settings.max_per_node),
             refused: HashSet::new(),
             pauses: Pauses::default(),
+            restoring: Restoring::default(),
+            saving: Saving::default(),
             jobs: Vec::new(),
             events: Vec::new(),
         }
@@ -128,6 +139,7 @@ impl Roster {
                 // Whoever asked may have left meanwhile.
                 let _ = answer.send(self.containers.all());
             }
+            Input::Listed => self.restoring.listed(now.at),
             Input::Command { key, command, answer } => {
                 // Whoever asked may have left meanwhile.
                 let _ = answer.send(self.command(&key, command, now));
@@ -153,6 +165,7 @@ impl Roster {
     pub(super) fn pause(&mut self, key: &ProbeKey, now: Moment) -> Result<(), Refusal> {
         self.able(key)?;
         self.pauses.insert(key, now.wall);
+        self.saving.note(Urgency::Turn, now.at);
         self.tell(key, Event::Paused(true), now);
         Ok(())
     }
@@ -164,6 +177,7 @@ impl Roster {
     pub(super) fn resume(&mut self, key: &ProbeKey, now: Moment) -> Result<(), Refusal> {
         self.able(key)?;
         self.pauses.remove(key);
+        self.saving.note(Urgency::Turn, now.at);
         self.tell(key, Event::Paused(false), now);
         Ok(())
     }
@@ -265,7 +279,7 @@ impl Roster {
             let Some((known, planned)) =
                 current.as_ref().and_then(|known| known.planned(kind).map(|planned| (known, planned)))
             else {
-                self.remove(&key);
+                self.remove(&key, now);
                 continue;
             };
             self.enter(&key, planned, &known.view, now);
@@ -274,6 +288,7 @@ impl Roster {
                 self.tell(&key, Event::Started(is_started), now);
             }
             let view = &known.view;
+            self.restore_stand(&key, &view.id, now);
             let seen = Seen {
                 id: view.id.clone(),
                 state: view.state,
@@ -314,14 +329,20 @@ impl Roster {
                 }
             }
         }
-        let entry = Entry { planned: planned.clone(), view: view.clone(), since: now.wall, worker, refusal };
+        let definition = planned.spec.as_ref().ok().map(Definition::of);
+        let (planned, view) = (planned.clone(), view.clone());
+        let entry = Entry { planned, definition, view, since: now.wall, worker, refusal };
         self.entries.insert(key.clone(), entry);
+        self.restore_pause(key, now);
         if self.pauses.enter(key) {
             self.tell(key, Event::Paused(true), now);
         }
     }
 
-    fn remove(&mut self, key: &ProbeKey) {
+    fn remove(&mut self, key: &ProbeKey, now: Moment) {
+        if self.entries.contains_key(key) {
+            self.saving.note(Urgency::Progress, now.at);
+        }
         self.take_out(key);
         self.pauses.leave(key);
     }
@@ -375,7 +396,11 @@ impl Roster {
     fn tell(&mut self, key: &ProbeKey, event: Event, now: Moment) {
         let Some(entry) = self.entries.get_mut(key) else { return };
         let Some(worker) = entry.worker.as_mut() else { return };
+        let (before, has_ended) = (worker.mark(), matches!(event, Event::Finished(_)));
         let actions = worker.on(event, now);
+        if let Some(urgency) = Urgency::of(&before, &worker.mark(), has_ended) {
+            self.saving.note(urgency, now.at);
+        }
         self.schedule.set(key, worker.deadline());
         for action in actions {
             match action {

@@ -5,7 +5,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Instant};
 
 use futures_util::FutureExt;
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{mpsc, oneshot, watch},
     task::JoinSet,
     time,
 };
@@ -16,6 +16,7 @@ use super::{
     ContainerStatus, Input, Moment, ProbeStatus, ProberSettings,
     attempt::{Handlers, Job, Tried},
     roster::Roster,
+    saved::Saved,
 };
 use crate::{
     ids::ProbeKey, proto::cri::runtime_service_client::RuntimeServiceClient, results::event::ProbeEvent,
@@ -34,14 +35,17 @@ pub struct Channels {
     pub queries: mpsc::Receiver<oneshot::Sender<Vec<ProbeStatus>>>,
     /// Who wants to know all containers, also those without probes, and how they stand.
     pub containers: mpsc::Receiver<oneshot::Sender<Vec<ContainerStatus>>>,
+    /// Is sent what a restart is to survive, soon after it changed and once more at the end.
+    pub saves: watch::Sender<Arc<Saved>>,
     /// Ends the prober; attempts in flight are given up.
     pub stop: CancellationToken,
 }
 
-/// Probes until it is stopped; commands are run through `client`. `on_event` is called on the prober's task and must
-/// not block.
+/// Probes until it is stopped, and goes on from what was saved; commands are run through `client`. `on_event` is called
+/// on the prober's task and must not block.
 pub async fn run(
     settings: ProberSettings,
+    restored: Saved,
     channels: Channels,
     client: RuntimeServiceClient<Channel>,
     on_event: impl FnMut(ProbeEvent) + Send,
@@ -51,12 +55,13 @@ pub async fn run(
         let handlers = handlers.clone();
         async move { handlers.attempt(&job.spec, &job.view).await }
     };
-    drive(&settings, channels, attempt, on_event).await;
+    drive(&settings, restored, channels, attempt, on_event).await;
 }
 
 /// The loop, whatever an attempt does.
 async fn drive<A, F>(
     settings: &ProberSettings,
+    restored: Saved,
     mut channels: Channels,
     attempt: A,
     mut on_event: impl FnMut(ProbeEvent) + Send,
@@ -65,13 +70,14 @@ async fn drive<A, F>(
     F: Future<Output = Tried> + Send + 'static,
 {
     let mut roster = Roster::new(settings, Moment::now());
+    roster.restore(restored);
     let mut attempts: JoinSet<(ProbeKey, Option<Tried>)> = JoinSet::new();
     let mut inputs = Vec::new();
     loop {
         let mut finished = None;
         tokio::select! {
             biased;
-            () = channels.stop.cancelled() => return,
+            () = channels.stop.cancelled() => break,
             Some(query) = channels.queries.recv() => {
                 // Whoever asked may have left meanwhile.
                 let _ = query.send(roster.statuses(Moment::now()));
@@ -81,11 +87,12 @@ async fn drive<A, F>(
             }
             taken = channels.inputs.recv_many(&mut inputs, INPUTS_AT_ONCE) => {
                 if taken == 0 {
-                    return;
+                    break;
                 }
             }
             Some(ended) = attempts.join_next() => finished = ended.ok(),
             () = until(roster.deadline()) => {}
+            () = until(roster.save_deadline()) => {}
         }
         let now = Moment::now();
         let mut finished = finished.or_else(|| attempts.try_join_next().and_then(Result::ok));
@@ -105,6 +112,12 @@ async fn drive<A, F>(
             attempts.spawn(async move { (key, ended.await.ok()) });
         }
         roster.take_events().into_iter().for_each(&mut on_event);
+        if roster.save_deadline().is_some_and(|deadline| deadline <= now.at) {
+            channels.saves.send_replace(Arc::new(roster.save(now)));
+        }
+    }
+    if roster.save_deadline().is_some() {
+        channels.saves.send_replace(Arc::new(roster.save(Moment::now())));
     }
 }
 

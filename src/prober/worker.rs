@@ -25,12 +25,13 @@ use std::{
 use super::{
     Moment,
     attempt::Tried,
+    saved::{Definition, Stand},
     timing::{probe_from, tick_after},
 };
 use crate::{
     ids::{ContainerId, ProbeKind},
     inventory::view::ContainerState,
-    results::{AttemptRecord, AttemptResult, Results, Verdict, event::Notice, excerpt, history::Why},
+    results::{AttemptRecord, AttemptResult, Results, Run, Verdict, event::Notice, excerpt, history::Why},
     spec::ProbeSpec,
 };
 use event::{Action, Block, Event, Seen, Stopping};
@@ -49,6 +50,8 @@ pub struct Worker {
     began: SystemTime,
     results: Results,
     target: Option<Target>,
+    /// What is known from before a restart of ours of the container that is seen next.
+    stand: Option<Stand>,
     stopping: Option<Stopping>,
     is_held: bool,
     /// Whether an operator wants no attempts.
@@ -68,9 +71,27 @@ pub struct Worker {
     unanswered: u32,
 }
 
+/// What of a worker is worth saving, and where its run leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The container that it looks at.
+    pub container: Option<ContainerId>,
+    /// The verdict on it.
+    pub verdict: Option<Verdict>,
+    /// Whether that ended the work on it.
+    pub is_held: bool,
+    /// The results in a row.
+    pub run: Run,
+    /// How long such a run must get to be a verdict.
+    pub threshold: u32,
+}
+
 #[derive(Debug)]
 struct Target {
     seen: Seen,
+    /// Whether it is known from before a restart of ours. It ran then.
+    is_restored: bool,
+    /// Whether we have seen it run.
     has_run: bool,
     /// When it began to run, as far as it can be told.
     runs_since: Option<SystemTime>,
@@ -96,6 +117,7 @@ impl Worker {
             began,
             results: Results::new(now.wall),
             target: None,
+            stand: None,
             stopping: None,
             is_held: false,
             is_paused: false,
@@ -114,6 +136,7 @@ impl Worker {
     pub fn on(&mut self, event: Event, now: Moment) -> Vec<Action> {
         let mut actions = Vec::new();
         match event {
+            Event::Restored(stand) => self.stand = Some(stand),
             Event::Seen(seen) => self.look(seen, now, &mut actions),
             Event::Started(is_started) => {
                 // Those that a success of startup releases go on at once, however many they are.
@@ -163,6 +186,32 @@ impl Worker {
     /// Whether an operator paused it.
     pub fn is_paused(&self) -> bool {
         self.is_paused
+    }
+
+    /// Where it stands on its container, to be saved; none before that has run. `definition` is that of its spec.
+    pub fn stand(&self, definition: Definition) -> Option<Stand> {
+        let target = self.target.as_ref().filter(|target| target.has_run || target.is_restored)?;
+        Some(Stand {
+            container: target.seen.id.clone(),
+            definition,
+            verdict: self.results.verdict(),
+            since: self.results.since(),
+            run: self.results.run(),
+            counts: self.results.counts(),
+            is_held: self.is_held,
+        })
+    }
+
+    /// What of it is worth saving, to be compared with what it is later.
+    pub fn mark(&self) -> Mark {
+        let run = self.results.run();
+        Mark {
+            container: self.target.as_ref().map(|target| target.seen.id.clone()),
+            verdict: self.results.verdict(),
+            is_held: self.is_held,
+            run,
+            threshold: self.threshold(run.verdict),
+        }
     }
 
     /// Its definition.
@@ -237,13 +286,13 @@ impl Worker {
     fn look(&mut self, seen: Seen, now: Moment, actions: &mut Vec<Action>) {
         // Step 4: another container takes the verdict away and lifts the hold; the run goes on.
         if self.target.as_ref().is_none_or(|target| target.seen.id != seen.id) {
-            self.results.start_container(now.wall);
-            self.is_held = false;
+            let is_restored = self.take_up(&seen.id, now);
             self.stopping = None;
             self.next = None;
             // A container that ran already when we met it was started soon after it was made; its start is told later.
             let runs_since = seen.created_at.filter(|_| seen.state == ContainerState::Running);
-            self.target = Some(Target { seen: seen.clone(), has_run: false, runs_since, probe_from: now.at });
+            let (seen, has_run, probe_from) = (seen.clone(), false, now.at);
+            self.target = Some(Target { seen, is_restored, has_run, runs_since, probe_from });
         }
         let Some(target) = &mut self.target else { return };
         let is_running = seen.state == ContainerState::Running;
@@ -270,10 +319,35 @@ impl Worker {
         }
     }
 
+    /// Takes up the work on another container: goes on where it stood on this one before a restart of ours, and tells
+    /// whether it did; or begins.
+    fn take_up(&mut self, container: &ContainerId, now: Moment) -> bool {
+        let restored = self.stand.take().filter(|stand| stand.container == *container);
+        let is_restored = restored.is_some();
+        self.is_held = restored.as_ref().is_some_and(|stand| stand.is_held);
+        match restored {
+            Some(stand) => {
+                // A clock that was set back meanwhile must not make it stand since a time to come.
+                let since = stand.since.min(now.wall);
+                self.results = Results::restored(stand.verdict, since, stand.run, stand.counts);
+            }
+            // One that ran before our restart and never since was replaced while we were away: all begins anew, as it
+            // does where the former one is gone already.
+            None if self.target.as_ref().is_some_and(|target| target.is_restored && !target.has_run) => {
+                self.results = Results::new(now.wall);
+            }
+            None => self.results.start_container(now.wall),
+        }
+        is_restored
+    }
+
     /// Seeds the verdict of a container that runs (prober.md 3.8, gate off): by type, but not for one that ran long
-    /// before we began. Done when it is first seen running, not when it is first seen, as the kubelet's workers
-    /// practically never meet one that is only created.
+    /// before we began, and not for one whose verdict is known from before. Done when it is first seen running, not
+    /// when it is first seen, as the kubelet's workers practically never meet one that is only created.
     fn seed(&mut self, now: Moment) {
+        if self.target.as_ref().is_some_and(|target| target.is_restored) {
+            return;
+        }
         let runs_since = self.target.as_ref().and_then(|target| target.runs_since);
         let is_adopted =
             runs_since.is_some_and(|at| self.began.duration_since(at).is_ok_and(|age| age > ADOPTED_BEFORE));
@@ -288,7 +362,8 @@ impl Worker {
     /// one that did run.
     fn fall(&mut self, now: Moment, actions: &mut Vec<Action>) {
         let is_changed = self.results.set(Verdict::Failure, Why::NotRunning, now.wall);
-        if let Some(target) = self.target.as_ref().filter(|target| is_changed && target.has_run) {
+        let has_run = |target: &&Target| target.has_run || target.is_restored;
+        if let Some(target) = self.target.as_ref().filter(|_| is_changed).filter(has_run) {
             actions.push(Action::Tell(target.seen.id.clone(), Notice::NotRunning));
         }
     }
@@ -393,11 +468,7 @@ impl Worker {
         // Step 12, metrics, is the results' part. Step 13: equal results prolong the run, others begin one.
         let run = self.results.prolong_run(verdict);
         // Step 14: below its threshold a run changes nothing.
-        let threshold = match verdict {
-            Verdict::Success => self.spec.success_threshold,
-            Verdict::Failure | Verdict::Unknown => self.spec.failure_threshold,
-        };
-        if run < threshold {
+        if run < self.threshold(verdict) {
             return;
         }
         // Step 15. The kubelet's worker sees nothing that happens while it probes, and sets the verdict of what was;
@@ -417,6 +488,14 @@ impl Worker {
         if ends_the_work {
             self.is_held |= counts;
             self.results.reset_run();
+        }
+    }
+
+    /// The length of a run that makes a verdict.
+    fn threshold(&self, verdict: Verdict) -> u32 {
+        match verdict {
+            Verdict::Success => self.spec.success_threshold,
+            Verdict::Failure | Verdict::Unknown => self.spec.failure_threshold,
         }
     }
 

@@ -24,7 +24,7 @@ pub use probe::{Attempt, Counts, Outcome, Phase, ProbeView, Run, State, joined, 
 pub use run::{ContainerRef, RunView};
 pub use status::{
     BlindView, CallsView, ConfigView, ConnectionsView, InventoryView, ProbesView, RuntimeState, RuntimeView,
-    StatusView,
+    StateFileView, StatusView,
 };
 pub use units::{Seconds, Time};
 

@@ -29,6 +29,9 @@ mod inventory;
 /// The runtime goes away, comes back, hangs, and breaks off.
 mod outages;
 
+/// What outlives a restart of criprobe, and what the state file may be like.
+mod continuity;
+
 /// Calls of clients, as they are recorded and told.
 mod trace;
 

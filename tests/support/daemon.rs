@@ -52,6 +52,16 @@ impl Daemon {
         Ok(Self { process, dir })
     }
 
+    /// Starts it again where it was, once it has ended, and waits until it is ready. Its log begins anew.
+    pub(crate) async fn start_again(&mut self, runtime: &Path, settings: &[(&str, &str)]) -> Result<()> {
+        self.ended().await?;
+        self.process = Self::command(self.dir.path(), runtime)
+            .envs(settings.iter().copied())
+            .stderr(File::create(self.dir.path().join("log"))?)
+            .spawn()?;
+        self.ready().await
+    }
+
     /// The command that would start one with its sockets in this folder.
     pub(crate) fn command(dir: &Path, runtime: &Path) -> Command {
         let url = |path: &Path| format!("unix://{}", path.display());
@@ -110,6 +120,11 @@ impl Daemon {
     /// What `/v1/status` says.
     pub(crate) async fn status(&self) -> Result<Value> {
         Ok(serde_json::from_str(&self.text("/v1/status").await?)?)
+    }
+
+    /// The folder that keeps its state.
+    pub(crate) fn state(&self) -> PathBuf {
+        self.dir.path().join("state")
     }
 
     /// Where clients connect.

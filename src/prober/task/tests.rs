@@ -74,7 +74,13 @@ impl Rig {
         let (queries, query_end) = mpsc::channel(1);
         let stop = CancellationToken::new();
         let (_, containers) = mpsc::channel(1);
-        let channels = Channels { inputs: input_end, queries: query_end, containers, stop: stop.clone() };
+        let channels = Channels {
+            inputs: input_end,
+            queries: query_end,
+            containers,
+            saves: watch::Sender::default(),
+            stop: stop.clone(),
+        };
         let log = Arc::new(Mutex::new(Log::default()));
         let events = Arc::new(Mutex::new(Vec::new()));
         let (logged, told) = (log.clone(), events.clone());
@@ -88,7 +94,10 @@ impl Rig {
                     tried(result(&job.key))
                 }
             };
-            drive(&settings, channels, attempt, move |event| told.lock().unwrap().push(event)).await;
+            drive(&settings, Saved::default(), channels, attempt, move |event| {
+                told.lock().unwrap().push(event);
+            })
+            .await;
         });
         Self { inputs, queries, stop, log, events, task }
     }
@@ -127,10 +136,17 @@ async fn a_period_below_a_second_is_kept_within_a_tenth() {
     let (inputs, input_end) = mpsc::channel(1);
     let (_queries, queries) = mpsc::channel(1);
     let (_, containers) = mpsc::channel(1);
-    let channels = Channels { inputs: input_end, queries, containers, stop: CancellationToken::new() };
+    let channels = Channels {
+        inputs: input_end,
+        queries,
+        containers,
+        saves: watch::Sender::default(),
+        stop: CancellationToken::new(),
+    };
     let nowhere = tonic::transport::Endpoint::from_static("http://runtime").connect_lazy();
     let settings = settings(64, 16);
-    let task = tokio::spawn(run(settings, channels, RuntimeServiceClient::new(nowhere), |_| ()));
+    let task =
+        tokio::spawn(run(settings, Saved::default(), channels, RuntimeServiceClient::new(nowhere), |_| ()));
     let handler = Handler::TcpSocket { host: None, port: PortRef::Number(address.port()) };
     let period = Duration::from_millis(250);
     let spec = ProbeSpec { handler, period, ..spec(ProbeKind::Readiness) };

@@ -201,6 +201,11 @@ pub(crate) fn status() -> StatusView {
             (State::Failure, Phase::Held),
             (State::Unknown, Phase::Invalid),
         ]),
+        state: StateFileView {
+            file: "/var/lib/criprobe/probes.json".to_owned(),
+            saved_at: Some(at(120_000)),
+            trouble: String::new(),
+        },
         config: ConfigView {
             files: vec!["/etc/criprobe/config.yaml".to_owned()],
             workers: 64,

@@ -37,6 +37,9 @@ pub struct StatusView {
     pub inventory: InventoryView,
     /// How the probes stand.
     pub probes: ProbesView,
+    /// What outlives the daemon.
+    #[serde(default)]
+    pub state: StateFileView,
     /// The configuration in force.
     pub config: ConfigView,
 }
@@ -130,6 +133,18 @@ pub struct ProbesView {
     pub states: BTreeMap<State, u64>,
     /// By what they are doing.
     pub phases: BTreeMap<Phase, u64>,
+}
+
+/// The file that keeps verdicts, runs and pauses over a restart; all empty of a daemon that keeps none.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StateFileView {
+    /// Where it is: `/var/lib/criprobe/probes.json`.
+    pub file: String,
+    /// When it was last written; null if it was not since the start.
+    pub saved_at: Option<Time>,
+    /// Why it cannot be read or written, in words; empty if it can.
+    pub trouble: String,
 }
 
 /// The configuration in force, as far as it explains what one sees.

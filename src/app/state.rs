@@ -1,0 +1,192 @@
+//! Keeps what outlives the daemon: the prober's state in, a file out, and at the next start back in. Trouble is told
+//! once and changes nothing else: the state is never needed. Blocking calls stay on threads that nobody waits for but
+//! the two tasks here.
+
+mod file;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use tokio::{
+    sync::{oneshot, watch},
+    task::{JoinError, spawn_blocking},
+    time::{sleep, timeout},
+};
+
+use self::file::{StateError, StateFile};
+use super::told::told;
+use crate::{clock, prober::Saved};
+
+/// 5 s: how long the file is waited for at the start. After that the prober begins without it.
+const LOAD: Duration = Duration::from_secs(5);
+
+/// 10 s: how long after a failure the same is tried again, if nothing new is to be saved.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// What a restart is left without.
+const LOST: &str = "state cannot be saved: a restart of criprobe would lose verdicts and pauses";
+
+/// The file, and how it is.
+#[derive(Debug)]
+pub(super) struct Store {
+    file: StateFile,
+    health: watch::Sender<StateHealth>,
+}
+
+/// How the file is.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub(super) struct StateHealth {
+    /// When it was last written; none if it was not since the start.
+    pub(super) saved_at: Option<SystemTime>,
+    /// Why it cannot be used; empty if it can, or once it was written again.
+    pub(super) trouble: String,
+}
+
+impl Store {
+    /// That of a folder. Touches nothing yet.
+    pub(super) fn new(folder: &Path) -> Arc<Self> {
+        Arc::new(Self { file: StateFile::new(folder), health: watch::Sender::default() })
+    }
+
+    /// The file.
+    pub(super) fn path(&self) -> PathBuf {
+        self.file.path()
+    }
+
+    /// How it is, from now on.
+    pub(super) fn health(&self) -> watch::Receiver<StateHealth> {
+        self.health.subscribe()
+    }
+
+    /// What was saved before; nothing where there is no file, or none that can be used. Makes the folder.
+    pub(super) async fn load(self: Arc<Self>) -> Saved {
+        let store = self.clone();
+        let reading = spawn_blocking(move || (store.file.prepare(), store.file.load()));
+        let (prepared, loaded) = match timeout(LOAD, reading).await {
+            Ok(Ok((prepared, loaded))) => (words(Ok(prepared)), loaded),
+            Ok(Err(panic)) => (words(Err(panic)), Ok(Saved::default())),
+            Err(_) => (format!("no answer within {} s", LOAD.as_secs()), Ok(Saved::default())),
+        };
+        self.note(prepared, LOST);
+        match loaded {
+            Ok(saved) => {
+                let (path, probes) = (self.path(), saved.probes.len());
+                tracing::debug!(path = %path.display(), probes, "state was read");
+                saved
+            }
+            Err(error) => {
+                self.note(words(Ok(Err(error))), "state was not read: probes begin anew");
+                Saved::default()
+            }
+        }
+    }
+
+    /// Writes what is to be saved, the newest of it, until nobody saves any more. `_done` is dropped when all is written.
+    pub(super) async fn keep(
+        self: Arc<Self>,
+        mut saves: watch::Receiver<Arc<Saved>>,
+        _done: oneshot::Sender<()>,
+    ) {
+        let mut is_written = true;
+        loop {
+            tokio::select! {
+                saved = saves.changed() => if saved.is_err() { return },
+                () = sleep(RETRY), if !is_written => {}
+            }
+            let saved = saves.borrow_and_update().clone();
+            is_written = self.write(saved).await;
+        }
+    }
+
+    /// Writes the file; tells whether it is written.
+    async fn write(self: &Arc<Self>, saved: Arc<Saved>) -> bool {
+        let store = self.clone();
+        let trouble = words(spawn_blocking(move || store.file.save(&saved.to_json())).await);
+        if !trouble.is_empty() {
+            self.note(trouble, LOST);
+            return false;
+        }
+        let now = StateHealth { saved_at: Some(clock::wall()), trouble };
+        let before = self.health.send_replace(now);
+        if before.saved_at.is_some() && !before.trouble.is_empty() {
+            tracing::info!(path = %self.path().display(), "state is saved again");
+        }
+        true
+    }
+
+    /// Tells of trouble, if there is any and it was not told just before.
+    fn note(&self, trouble: String, message: &str) {
+        let told = self.health.borrow().trouble == trouble;
+        if told || trouble.is_empty() {
+            return;
+        }
+        tracing::warn!(path = %self.path().display(), trouble, "{message}");
+        self.health.send_modify(|health| health.trouble = trouble);
+    }
+}
+
+/// What went wrong, in words; nothing if nothing did.
+fn words(ended: Result<Result<(), StateError>, JoinError>) -> String {
+    match ended {
+        Ok(Ok(())) => String::new(),
+        Ok(Err(error)) => told(&error.into()),
+        Err(panic) => panic.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::{
+        ids::{ProbeKey, ProbeKind},
+        prober::saved::SavedProbe,
+    };
+
+    fn saved(pod: &str) -> Arc<Saved> {
+        let key = ProbeKey { pod: pod.into(), container: "app".into(), kind: ProbeKind::Liveness };
+        let probe = SavedProbe { key, paused_since: Some(SystemTime::UNIX_EPOCH), stand: None };
+        Arc::new(Saved { probes: vec![probe] })
+    }
+
+    #[tokio::test]
+    async fn the_last_save_is_written_before_the_end_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::new(dir.path());
+        assert_eq!(store.clone().load().await, Saved::default());
+        let (saves, (done, ended)) = (watch::Sender::default(), oneshot::channel());
+        let keeping = tokio::spawn(store.clone().keep(saves.subscribe(), done));
+        for pod in ["a", "b", "c"] {
+            saves.send_replace(saved(pod));
+        }
+        drop(saves);
+        assert!(ended.await.is_err(), "it is dropped, never sent");
+        assert_eq!(store.clone().load().await, *saved("c"));
+        assert!(store.health().borrow().saved_at.is_some());
+        keeping.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_could_not_be_written_is_tried_again_though_nothing_new_comes() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("state");
+        fs::write(&folder, "in the way").unwrap();
+        let store = Store::new(&folder);
+        let mut health = store.health();
+        assert_eq!(store.clone().load().await, Saved::default());
+        let trouble = health.borrow_and_update().trouble.clone();
+        assert!(trouble.starts_with("cannot use the folder "), "{trouble}");
+        let (saves, (done, _ended)) = (watch::Sender::default(), oneshot::channel());
+        tokio::spawn(store.clone().keep(saves.subscribe(), done));
+        saves.send_replace(saved("a"));
+        sleep(RETRY / 2).await;
+        assert!(!health.has_changed().unwrap(), "the same trouble is no news");
+        fs::remove_file(&folder).unwrap();
+        health.wait_for(|health| health.trouble.is_empty() && health.saved_at.is_some()).await.unwrap();
+        assert_eq!(store.load().await, *saved("a"));
+    }
+}

@@ -1,0 +1,249 @@
+//! The state's file: bytes to a disk and back, safely for root in whatever folder. Blocks; never logs, never decides.
+//!
+//! A file that is no plain file, or that others own or may write, is not read. A new one is written beside the old one,
+//! where no name that anybody prepared is followed, and takes its place when it is on the disk: there is always a whole
+//! one.
+
+use std::{
+    fs::{DirBuilder, File},
+    io::{self, Read, Write},
+    os::{
+        fd::OwnedFd,
+        unix::fs::{DirBuilderExt, MetadataExt},
+    },
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::{Access, AtFlags, Mode, OFlags, accessat, fsync, open, openat, renameat, unlinkat},
+    io::Errno,
+    process::geteuid,
+};
+use thiserror::Error;
+
+use crate::prober::{
+    Saved,
+    saved::{MAX_BYTES, SavedError},
+};
+
+const NAME: &str = "probes.json";
+
+/// Where the next one is written. Left over only by a crash, and then replaced.
+const NEXT: &str = ".probes.json.next";
+
+/// The bits by which others than the owner may write.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+/// A file in a folder that may not be there.
+#[derive(Debug)]
+pub(super) struct StateFile {
+    folder: PathBuf,
+}
+
+/// Why the state cannot be used or kept.
+#[derive(Debug, Error)]
+pub(super) enum StateError {
+    #[error("cannot use the folder {0}")]
+    Folder(PathBuf, #[source] io::Error),
+    #[error("cannot write in {0}")]
+    Write(PathBuf, #[source] io::Error),
+    #[error("cannot read {0}")]
+    Read(PathBuf, #[source] io::Error),
+    #[error("{0} is no plain file")]
+    NotAFile(PathBuf),
+    #[error("{0} belongs to, or may be written by, another user")]
+    NotOurs(PathBuf),
+    #[error("cannot use {0}")]
+    Content(PathBuf, #[source] SavedError),
+}
+
+impl StateFile {
+    /// That of a folder. Touches nothing yet.
+    pub(super) fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_owned() }
+    }
+
+    /// The file.
+    pub(super) fn path(&self) -> PathBuf {
+        self.folder.join(NAME)
+    }
+
+    /// Makes the folder (0700) if only itself is missing, and sees whether it can be written in.
+    pub(super) fn prepare(&self) -> Result<(), StateError> {
+        let folder = self.open_or_make()?;
+        let wanted = Access::WRITE_OK | Access::EXEC_OK;
+        accessat(&folder, ".", wanted, AtFlags::EACCESS).map_err(|errno| self.write_error(errno))
+    }
+
+    /// What was saved; nothing if there is no file.
+    pub(super) fn load(&self) -> Result<Saved, StateError> {
+        let path = self.path();
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match open(&path, flags, Mode::empty()) {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT) => return Ok(Saved::default()),
+            // What NOFOLLOW makes of a link.
+            Err(Errno::LOOP) => return Err(StateError::NotAFile(path)),
+            Err(Errno::NOTDIR) => return Err(StateError::Folder(self.folder.clone(), Errno::NOTDIR.into())),
+            Err(errno) => return Err(StateError::Read(path, errno.into())),
+        };
+        let text = self.read(file)?;
+        Saved::from_json(&text).map_err(|error| StateError::Content(path, error))
+    }
+
+    /// Puts this in the file's place, whole and on the disk when it returns.
+    pub(super) fn save(&self, text: &[u8]) -> Result<(), StateError> {
+        let folder = self.open_or_make()?;
+        self.replace(&folder, text).map_err(|error| {
+            // A half of it is of no use; if it cannot be removed, the next one replaces it.
+            let _ = unlinkat(&folder, NEXT, AtFlags::empty());
+            StateError::Write(self.folder.clone(), error)
+        })
+    }
+
+    fn replace(&self, folder: &OwnedFd, text: &[u8]) -> io::Result<()> {
+        match unlinkat(folder, NEXT, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut next = File::from(openat(folder, NEXT, flags, Mode::RUSR | Mode::WUSR)?);
+        next.write_all(text)?;
+        next.sync_all()?;
+        renameat(folder, NEXT, folder, NAME)?;
+        Ok(fsync(folder)?)
+    }
+
+    fn read(&self, file: File) -> Result<Vec<u8>, StateError> {
+        let path = self.path();
+        let meta = match file.metadata() {
+            Ok(meta) => meta,
+            Err(error) => return Err(StateError::Read(path, error)),
+        };
+        if !meta.is_file() {
+            return Err(StateError::NotAFile(path));
+        }
+        if meta.uid() != geteuid().as_raw() || meta.mode() & WRITABLE_BY_OTHERS != 0 {
+            return Err(StateError::NotOurs(path));
+        }
+        let mut text = Vec::new();
+        // One byte more tells that it is too large.
+        match file.take(MAX_BYTES as u64 + 1).read_to_end(&mut text) {
+            Ok(_) => Ok(text),
+            Err(error) => Err(StateError::Read(path, error)),
+        }
+    }
+
+    fn open_or_make(&self) -> Result<OwnedFd, StateError> {
+        let error = |error: io::Error| StateError::Folder(self.folder.clone(), error);
+        match DirBuilder::new().mode(0o700).create(&self.folder) {
+            Ok(()) => {}
+            Err(exists) if exists.kind() == io::ErrorKind::AlreadyExists => {}
+            // It may be there all the same, where nothing can be made: opening it tells.
+            Err(refused) if self.folder.is_dir() => drop(refused),
+            Err(refused) => return Err(error(refused)),
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        open(&self.folder, flags, Mode::empty()).map_err(|errno| error(errno.into()))
+    }
+
+    fn write_error(&self, errno: Errno) -> StateError {
+        StateError::Write(self.folder.clone(), errno.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::{self, Permissions},
+        os::unix::fs::{PermissionsExt, symlink},
+    };
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const EMPTY: &[u8] = b"{\"version\":1,\"probes\":[]}";
+
+    fn folder() -> (TempDir, StateFile) {
+        let dir = tempfile::tempdir().unwrap();
+        let file = StateFile::new(&dir.path().join("state"));
+        (dir, file)
+    }
+
+    #[test]
+    fn no_file_is_no_state_and_what_is_saved_is_loaded() {
+        let (_dir, file) = folder();
+        assert_eq!(file.load().unwrap(), Saved::default(), "not even a folder");
+        file.prepare().unwrap();
+        assert_eq!(file.load().unwrap(), Saved::default());
+        file.save(b"{\"version\":1,\"probes\":[{\"pod\":\"p\",\"container\":\"c\",\"type\":\"startup\"}]}")
+            .unwrap();
+        assert_eq!(file.load().unwrap().probes.len(), 1);
+        file.save(EMPTY).unwrap();
+        assert_eq!(file.load().unwrap().probes.len(), 0);
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        assert_eq!((mode(&file.folder), mode(&file.path())), (0o700, 0o600));
+        assert_eq!(fs::read_dir(&file.folder).unwrap().count(), 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn what_stands_in_the_way_of_the_next_one_is_replaced_and_never_followed() {
+        let (dir, file) = folder();
+        file.prepare().unwrap();
+        let precious = dir.path().join("precious");
+        fs::write(&precious, "keep").unwrap();
+        for name in [NEXT, NAME] {
+            symlink(&precious, file.folder.join(name)).unwrap();
+            file.save(EMPTY).unwrap();
+            assert!(fs::symlink_metadata(file.path()).unwrap().is_file(), "{name}");
+            assert_eq!(fs::read_to_string(&precious).unwrap(), "keep", "{name}");
+            fs::remove_file(file.path()).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_file_that_may_not_be_ours_is_not_read() {
+        let (dir, file) = folder();
+        let path = file.path();
+        let refused = || file.load().map_err(|error| error.to_string()).unwrap_err();
+        file.save(EMPTY).unwrap();
+        for mode in [0o620, 0o602] {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            assert!(refused().contains("another user"), "{}", refused());
+        }
+        let elsewhere = dir.path().join("elsewhere");
+        fs::rename(&path, &elsewhere).unwrap();
+        symlink(&elsewhere, &path).unwrap();
+        assert!(refused().ends_with("is no plain file"), "{}", refused());
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert!(refused().ends_with("is no plain file"), "{}", refused());
+    }
+
+    #[test]
+    fn what_is_no_state_is_an_error_that_names_the_file() {
+        let (_dir, file) = folder();
+        file.save(b"{").unwrap();
+        assert!(matches!(file.load(), Err(StateError::Content(..))));
+        fs::write(file.path(), vec![b' '; MAX_BYTES + 1]).unwrap();
+        assert!(matches!(file.load(), Err(StateError::Content(_, SavedError::TooLarge))));
+    }
+
+    #[test]
+    fn a_folder_without_a_parent_is_not_made_and_a_file_is_no_folder() {
+        let (dir, _) = folder();
+        let orphan = StateFile::new(&dir.path().join("a/b"));
+        assert!(matches!(orphan.prepare(), Err(StateError::Folder(..))));
+        assert!(matches!(orphan.save(EMPTY), Err(StateError::Folder(..))));
+        let plain = dir.path().join("plain");
+        fs::write(&plain, "").unwrap();
+        let file = StateFile::new(&plain);
+        let told: Vec<_> =
+            [file.prepare().unwrap_err(), file.load().map(drop).unwrap_err(), file.save(EMPTY).unwrap_err()]
+                .map(|error| format!("{error:?}"))
+                .into();
+        assert!(matches!(file.load(), Err(StateError::Folder(..))), "{told:?}");
+        assert!(told.iter().all(|text| *text == told[0]), "one trouble is told once: {told:?}");
+    }
+}

@@ -1,0 +1,320 @@
+//! Probes over a restart, through the text that they are saved as.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    ids::ProbeKind,
+    inventory::view::{ContainerState, ContainerView},
+    prober::{
+        Command, Input, ProbeStatus, ProberSettings,
+        fixtures::{container, planned, spec, tried},
+        status::Phase,
+    },
+    results::{AttemptResult, Run, Verdict},
+    spec::ProbeSpec,
+};
+
+use AttemptResult::{Error, Failure, Success, Warning};
+use ProbeKind::{Liveness, Readiness, Startup};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// One container `app` of the pod `web` with its probes, and a clock that only the test moves.
+struct Rig {
+    roster: Roster,
+    now: Moment,
+    view: ContainerView,
+    specs: Vec<ProbeSpec>,
+}
+
+impl Rig {
+    fn new(specs: &[ProbeSpec]) -> Self {
+        let now = Moment::now();
+        let view = ContainerView { started_at: Some(now.wall), ..container("web", "c1", 0) };
+        let roster = Roster::new(&ProberSettings::default(), now);
+        let mut rig = Self { roster, now, view, specs: specs.to_vec() };
+        rig.show();
+        rig
+    }
+
+    /// Tells the roster of the container as it is.
+    fn show(&mut self) {
+        let probes = self.specs.iter().cloned().map(planned).collect();
+        self.roster.accept(Input::Container { view: Arc::new(self.view.clone()), probes }, self.now);
+    }
+
+    /// Another roster, which was told nothing but what this one had saved.
+    fn restart(&mut self) {
+        self.away(|_| ());
+    }
+
+    /// The same, with something that happens meanwhile.
+    fn away(&mut self, meanwhile: impl FnOnce(&mut Self)) {
+        let text = self.roster.save(self.now).to_json();
+        self.pass(20 * SECOND);
+        meanwhile(self);
+        self.roster = Roster::new(&ProberSettings::default(), self.now);
+        self.roster.restore(Saved::from_json(&text).unwrap());
+        self.show();
+        self.roster.accept(Input::Listed, self.now);
+    }
+
+    fn replace(&mut self, id: &str) {
+        self.view =
+            ContainerView { started_at: Some(self.now.wall), ..container("web", id, self.view.attempt + 1) };
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now = Moment { at: self.now.at + time, wall: self.now.wall + time };
+    }
+
+    /// The next attempt of whatever probe, should one come within its period and the spreading over it.
+    fn attempt(&mut self, result: AttemptResult) -> Option<ProbeKind> {
+        for _ in 0..30 {
+            let jobs = self.roster.advance(self.now);
+            if let [job] = &jobs[..] {
+                self.roster.finish(&job.key, Some(tried(result)), self.now);
+                return Some(job.key.kind);
+            }
+            assert!(jobs.is_empty(), "one at a time");
+            self.pass(SECOND);
+        }
+        None
+    }
+
+    fn attempts(&mut self, results: &[AttemptResult]) {
+        for result in results {
+            self.attempt(*result);
+        }
+    }
+
+    fn command(&mut self, kind: ProbeKind, command: Command) {
+        let (answer, _) = tokio::sync::oneshot::channel();
+        self.roster.accept(Input::Command { key: key(kind), command, answer }, self.now);
+    }
+
+    fn status(&self, kind: ProbeKind) -> ProbeStatus {
+        self.roster.statuses(self.now).into_iter().find(|status| status.key.kind == kind).unwrap()
+    }
+
+    /// What a restart must not change, and what was told of it.
+    fn shown(&mut self, kind: ProbeKind) -> impl PartialEq + std::fmt::Debug + use<> {
+        let told: Vec<_> =
+            self.roster.take_events().into_iter().map(|event| (event.reason, event.message)).collect();
+        let status = self.status(kind);
+        (status.state, status.phase, status.run, status.counts, told)
+    }
+}
+
+fn key(kind: ProbeKind) -> ProbeKey {
+    ProbeKey { pod: "web".into(), container: "app".into(), kind }
+}
+
+#[test]
+fn a_run_goes_on_and_the_verdict_and_its_time_stay() {
+    let mut rig = Rig::new(&[spec(Liveness)]);
+    for result in [Success, Failure, Failure] {
+        assert_eq!(rig.attempt(result), Some(Liveness));
+    }
+    let before = rig.status(Liveness);
+    rig.roster.take_events();
+    rig.restart();
+    let after = rig.status(Liveness);
+    assert_eq!((after.state, after.since), (Verdict::Success, before.since));
+    assert_eq!((after.run, after.counts), (Run { verdict: Verdict::Failure, count: 2 }, before.counts));
+    assert!(rig.roster.take_events().is_empty(), "nothing happened");
+    rig.attempt(Failure);
+    assert_eq!((rig.status(Liveness).state, rig.status(Liveness).phase), (Verdict::Failure, Phase::Held));
+    rig.restart();
+    assert_eq!(rig.attempt(Success), None, "held over a restart, too");
+    assert_eq!(rig.status(Liveness).phase, Phase::Held);
+}
+
+#[test]
+fn a_container_that_has_started_lets_readiness_go_on_and_startup_rest() {
+    let mut rig = Rig::new(&[spec(Startup), spec(Readiness)]);
+    assert_eq!([rig.attempt(Success), rig.attempt(Success)], [Some(Startup), Some(Readiness)]);
+    rig.restart();
+    assert_eq!(rig.status(Startup).phase, Phase::Held);
+    assert_eq!(
+        (rig.status(Readiness).state, rig.status(Readiness).phase),
+        (Verdict::Success, Phase::Probing)
+    );
+    assert_eq!(rig.attempt(Success), Some(Readiness));
+}
+
+#[test]
+fn what_was_replaced_meanwhile_starts_anew_in_whatever_order_the_two_are_met() {
+    for former_is_met_first in [false, true] {
+        let mut rig = Rig::new(&[spec(Liveness)]);
+        rig.attempts(&[Success, Failure, Failure]);
+        rig.away(|rig| {
+            if former_is_met_first {
+                rig.view.state = ContainerState::Exited { exit_code: Some(1) };
+            } else {
+                rig.replace("c2");
+            }
+        });
+        if former_is_met_first {
+            rig.replace("c2");
+            rig.show();
+        }
+        let status = rig.status(Liveness);
+        assert_eq!((status.state, status.run.count, status.counts.total()), (Verdict::Success, 0, 0));
+    }
+}
+
+#[test]
+fn a_former_container_that_is_met_first_costs_the_current_one_nothing() {
+    let mut rig = Rig::new(&[spec(Liveness)]);
+    rig.replace("c2");
+    rig.show();
+    rig.attempts(&[Success, Failure, Failure]);
+    let current = rig.view.clone();
+    rig.away(|rig| {
+        rig.view = ContainerView {
+            state: ContainerState::Exited { exit_code: Some(1) },
+            ..container("web", "c1", 0)
+        };
+    });
+    assert_eq!(rig.roster.save(rig.now).probes[0].stand.as_ref().unwrap().container.as_str(), "c2");
+    rig.view = current;
+    rig.show();
+    let status = rig.status(Liveness);
+    assert_eq!((status.state, status.run.count), (Verdict::Success, 2));
+}
+
+#[test]
+fn a_probe_that_is_defined_otherwise_now_starts_anew() {
+    let mut rig = Rig::new(&[spec(Liveness)]);
+    rig.attempt(Failure);
+    rig.away(|rig| rig.specs[0].failure_threshold = 2);
+    assert_eq!((rig.status(Liveness).run.count, rig.status(Liveness).state), (0, Verdict::Unknown));
+}
+
+#[test]
+fn a_container_that_ended_meanwhile_is_news() {
+    let mut rig = Rig::new(&[spec(Readiness)]);
+    rig.attempt(Success);
+    rig.roster.take_events();
+    rig.away(|rig| rig.view.state = ContainerState::Exited { exit_code: Some(1) });
+    assert_eq!(rig.status(Readiness).state, Verdict::Failure);
+    let told: Vec<_> = rig.roster.take_events().into_iter().map(|event| event.reason).collect();
+    assert_eq!(told, ["VerdictChanged"]);
+}
+
+#[test]
+fn the_start_delay_still_counts_from_the_start() {
+    let mut rig = Rig::new(&[ProbeSpec { initial_delay: 60 * SECOND, ..spec(Liveness) }]);
+    rig.pass(10 * SECOND);
+    rig.restart();
+    assert_eq!(rig.attempt(Success), None, "20 s were away, 30 s have passed here");
+    let status = rig.status(Liveness);
+    assert_eq!((status.state, status.phase), (Verdict::Success, Phase::Probing), "its first verdict stays");
+}
+
+#[test]
+fn a_pause_binds_to_the_key_whatever_the_container() {
+    let mut rig = Rig::new(&[spec(Liveness)]);
+    rig.command(Liveness, Command::Pause);
+    rig.away(|rig| rig.replace("c2"));
+    assert_eq!(rig.status(Liveness).phase, Phase::Paused);
+    assert_eq!(rig.attempt(Success), None);
+    rig.restart();
+    rig.command(Liveness, Command::Resume);
+    rig.restart();
+    assert_eq!(rig.attempt(Success), Some(Liveness), "its end is kept, too");
+}
+
+#[test]
+fn what_never_shows_up_is_saved_again_until_it_is_forgotten() {
+    let mut rig = Rig::new(&[spec(Liveness), spec(Readiness)]);
+    rig.command(Readiness, Command::Pause);
+    rig.attempt(Success);
+    let saved = rig.roster.save(rig.now);
+    let mut later = Roster::new(&ProberSettings::default(), rig.now);
+    later.restore(saved.clone());
+    let sorted = |saved: &Saved| String::from_utf8(saved.to_json()).unwrap();
+    assert_eq!(sorted(&later.save(rig.now)), sorted(&saved));
+    later.accept(Input::Listed, rig.now);
+    rig.pass(299 * SECOND);
+    assert_eq!(later.save(rig.now).probes.len(), 2);
+    rig.pass(SECOND);
+    assert_eq!(later.save(rig.now).probes, []);
+}
+
+#[test]
+fn a_clock_that_was_set_back_makes_nothing_stand_since_a_time_to_come() {
+    let mut rig = Rig::new(&[spec(Liveness)]);
+    rig.attempt(Success);
+    rig.away(|rig| rig.now.wall = SystemTime::UNIX_EPOCH + SECOND);
+    assert_eq!(rig.status(Liveness).since, rig.now.wall);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Attempt(AttemptResult),
+    Command(Command),
+    Replaced,
+    Ended,
+}
+
+fn steps(lasting: bool) -> impl Strategy<Value = Vec<Step>> {
+    let result = prop_oneof![3 => Just(Success), 1 => Just(Warning), 4 => Just(Failure), 1 => Just(Error)];
+    let others = if lasting { 0 } else { 1 };
+    let step = prop_oneof![
+        12 => result.prop_map(Step::Attempt),
+        1 => Just(Step::Command(Command::Pause)),
+        2 => Just(Step::Command(Command::Resume)),
+        others => Just(Step::Replaced),
+        others => Just(Step::Ended),
+    ];
+    proptest::collection::vec(step, 0..12)
+}
+
+impl Rig {
+    fn step(&mut self, kind: ProbeKind, step: &Step) {
+        match step {
+            Step::Attempt(result) => drop(self.attempt(*result)),
+            Step::Command(command) => self.command(kind, *command),
+            Step::Replaced => {
+                self.replace(&format!("c{}", self.view.attempt + 2));
+                self.show();
+            }
+            Step::Ended => {
+                self.view.state = ContainerState::Exited { exit_code: Some(1) };
+                self.show();
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_probe_of_a_container_that_runs_on_goes_on_as_if_there_had_been_no_restart(
+        kind in prop_oneof![Just(Startup), Just(Readiness), Just(Liveness)],
+        successes in 1u32..4, failures in 1u32..4, before in steps(true), after in steps(false),
+    ) {
+        let success_threshold = if kind == Readiness { successes } else { 1 };
+        let spec = ProbeSpec { success_threshold, failure_threshold: failures, ..spec(kind) };
+        let (mut stayed, mut restarted) = (Rig::new(std::slice::from_ref(&spec)), Rig::new(&[spec]));
+        for step in &before {
+            stayed.step(kind, step);
+            restarted.step(kind, step);
+        }
+        prop_assert_eq!(stayed.shown(kind), restarted.shown(kind));
+        restarted.restart();
+        prop_assert_eq!(stayed.shown(kind), restarted.shown(kind), "at the restart");
+        for step in &after {
+            stayed.step(kind, step);
+            restarted.step(kind, step);
+            prop_assert_eq!(stayed.shown(kind), restarted.shown(kind), "{:?}", step);
+        }
+    }
+}

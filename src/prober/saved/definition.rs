@@ -1,0 +1,101 @@
+//! A definition as a number: the same one over restarts and versions for the same definition. What a definition says,
+//! secrets in its command among it, cannot be read from it. Pure.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::spec::ProbeSpec;
+
+/// Tells whether a probe was defined as it is now. Written as 16 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Definition(u64);
+
+impl Definition {
+    /// That of a definition: FNV-1a, 64 bits, over all that it says. A key that Kubernetes or we add later must change
+    /// nothing where it is not used, or each probe starts anew with that version.
+    pub fn of(spec: &ProbeSpec) -> Self {
+        let ProbeSpec {
+            kind,
+            handler,
+            initial_delay,
+            timeout,
+            period,
+            success_threshold,
+            failure_threshold,
+            termination_grace,
+            on_failure,
+        } = spec;
+        let text = format!(
+            "{kind} {handler:?} {initial_delay:?} {timeout:?} {period:?} {success_threshold} {failure_threshold} \
+             {termination_grace:?} {}",
+            on_failure.as_str()
+        );
+        let digest = text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        });
+        Self(digest)
+    }
+}
+
+impl fmt::Display for Definition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl Serialize for Definition {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Definition {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        u64::from_str_radix(&text, 16).map(Self).map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        ids::ProbeKind,
+        prober::fixtures::spec,
+        spec::{Handler, OnFailure},
+    };
+
+    #[test]
+    fn the_same_definition_keeps_its_number_over_versions() {
+        assert_eq!(Definition::of(&spec(ProbeKind::Liveness)).to_string(), "d66c45478d90ad6c");
+    }
+
+    #[test]
+    fn whatever_is_defined_otherwise_is_another_definition() {
+        let base = || spec(ProbeKind::Liveness);
+        let second = Duration::from_secs(17);
+        let exec =
+            |command: &[&str]| Handler::Exec { command: command.iter().map(ToString::to_string).collect() };
+        let others = [
+            base(),
+            spec(ProbeKind::Readiness),
+            ProbeSpec { handler: exec(&["a b"]), ..base() },
+            ProbeSpec { handler: exec(&["a", "b"]), ..base() },
+            ProbeSpec { initial_delay: second, ..base() },
+            ProbeSpec { timeout: second, ..base() },
+            ProbeSpec { period: second, ..base() },
+            ProbeSpec { success_threshold: 17, ..base() },
+            ProbeSpec { failure_threshold: 17, ..base() },
+            ProbeSpec { termination_grace: Some(second), ..base() },
+            ProbeSpec { on_failure: OnFailure::Stop, ..base() },
+        ];
+        for (at, one) in others.iter().enumerate() {
+            for other in &others[at + 1..] {
+                assert_ne!(Definition::of(one), Definition::of(other), "{one:?} and {other:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! What is saved as text and back: JSON with a version, a probe a line. Pure: bytes in, a state or an error out, whatever
+//! the bytes are. Fields that it does not know are passed over.
+
+use std::{fmt, sync::Arc, time::SystemTime};
+
+use jiff::Timestamp;
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{self, SeqAccess, Visitor},
+};
+use thiserror::Error;
+
+use super::{Definition, MAX_BYTES, MAX_PROBES, Saved, SavedProbe, Stand};
+use crate::{
+    ids::{ContainerId, PodUid, ProbeKey, ProbeKind},
+    results::{Counts, Run, Verdict},
+};
+
+/// 1: what we write, and all that we can read.
+const VERSION: u64 = 1;
+
+/// 2^53: the largest count that is taken, as JSON's numbers are exact up to there. A larger one becomes this one.
+const MAX_COUNT: u64 = 1 << 53;
+
+const HEAD: &[u8] = b"{\"version\":1,\"probes\":[";
+const TAIL: &[u8] = b"\n]}\n";
+
+/// Why a text cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum SavedError {
+    /// It is longer than [`MAX_BYTES`].
+    #[error("it is larger than {} MiB", MAX_BYTES >> 20)]
+    TooLarge,
+    /// Another version wrote it.
+    #[error("it is of version {0}, only {VERSION} can be read")]
+    Version(u64),
+    /// It is no state at all, or has more than [`MAX_PROBES`] probes. What it says instead is not repeated.
+    #[error("it is damaged at line {line}, column {column}")]
+    Damaged {
+        /// From 1.
+        line: usize,
+        /// From 1.
+        column: usize,
+    },
+}
+
+impl From<serde_json::Error> for SavedError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Damaged { line: error.line(), column: error.column() }
+    }
+}
+
+impl Saved {
+    /// Reads a text.
+    ///
+    /// # Errors
+    /// It is too large, of another version, or damaged.
+    pub fn from_json(text: &[u8]) -> Result<Self, SavedError> {
+        if text.len() > MAX_BYTES {
+            return Err(SavedError::TooLarge);
+        }
+        let Versioned { version } = serde_json::from_slice(text)?;
+        if version != VERSION {
+            return Err(SavedError::Version(version));
+        }
+        let Document { probes } = serde_json::from_slice(text)?;
+        Ok(Self { probes })
+    }
+
+    /// As text; the same for the same probes in whatever order. Leaves out what exceeds the bounds.
+    pub fn to_json(&self) -> Vec<u8> {
+        let mut order: Vec<_> = self.probes.iter().collect();
+        order.sort_by(|a, b| (a.paused_since.is_none(), &a.key).cmp(&(b.paused_since.is_none(), &b.key)));
+        let mut text = HEAD.to_vec();
+        let mut separator: &[u8] = b"\n";
+        for probe in order.into_iter().take(MAX_PROBES) {
+            let line =
+                serde_json::to_vec(&Line::from(probe)).expect("names, numbers and times can be written");
+            if text.len() + separator.len() + line.len() + TAIL.len() > MAX_BYTES {
+                break;
+            }
+            text.extend_from_slice(separator);
+            text.extend_from_slice(&line);
+            separator = b",\n";
+        }
+        text.extend_from_slice(TAIL);
+        text
+    }
+}
+
+#[derive(Deserialize)]
+struct Versioned {
+    version: u64,
+}
+
+#[derive(Deserialize)]
+struct Document {
+    #[serde(deserialize_with = "bounded")]
+    probes: Vec<SavedProbe>,
+}
+
+/// One probe as it is written.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Line {
+    pod: PodUid,
+    container: Arc<str>,
+    #[serde(rename = "type")]
+    kind: ProbeKind,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    paused_since: Option<Time>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stand: Option<StandLine>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StandLine {
+    container_id: ContainerId,
+    definition: Definition,
+    state: Option<State>,
+    since: Time,
+    run: RunLine,
+    counts: CountsLine,
+    held: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct RunLine {
+    result: RunResult,
+    count: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct CountsLine {
+    success: u64,
+    warning: u64,
+    failure: u64,
+    error: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Success,
+    Failure,
+    Unknown,
+}
+
+/// A run is never of anything else.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum RunResult {
+    Success,
+    Failure,
+}
+
+/// RFC 3339 in UTC, to the nanosecond.
+struct Time(SystemTime);
+
+impl From<&SavedProbe> for Line {
+    fn from(SavedProbe { key, paused_since, stand }: &SavedProbe) -> Self {
+        Self {
+            pod: key.pod.clone(),
+            container: key.container.clone(),
+            kind: key.kind,
+            paused_since: paused_since.map(Time),
+            stand: stand.as_ref().map(StandLine::from),
+        }
+    }
+}
+
+impl From<Line> for SavedProbe {
+    fn from(Line { pod, container, kind, paused_since, stand }: Line) -> Self {
+        Self {
+            key: ProbeKey { pod, container, kind },
+            paused_since: paused_since.map(|Time(at)| at),
+            stand: stand.map(Stand::from),
+        }
+    }
+}
+
+impl From<&Stand> for StandLine {
+    fn from(stand: &Stand) -> Self {
+        let Counts { success, warning, failure, error } = stand.counts;
+        Self {
+            container_id: stand.container.clone(),
+            definition: stand.definition,
+            state: stand.verdict.map(|verdict| match verdict {
+                Verdict::Success => State::Success,
+                Verdict::Failure => State::Failure,
+                Verdict::Unknown => State::Unknown,
+            }),
+            since: Time(stand.since),
+            run: RunLine {
+                result: match stand.run.verdict {
+                    Verdict::Success => RunResult::Success,
+                    Verdict::Failure | Verdict::Unknown => RunResult::Failure,
+                },
+                count: stand.run.count,
+            },
+            counts: CountsLine { success, warning, failure, error },
+            held: stand.is_held,
+        }
+    }
+}
+
+impl From<StandLine> for Stand {
+    fn from(line: StandLine) -> Self {
+        let CountsLine { success, warning, failure, error } = line.counts;
+        let Time(since) = line.since;
+        Self {
+            container: line.container_id,
+            definition: line.definition,
+            verdict: line.state.map(|state| match state {
+                State::Success => Verdict::Success,
+                State::Failure => Verdict::Failure,
+                State::Unknown => Verdict::Unknown,
+            }),
+            since,
+            run: Run {
+                verdict: match line.run.result {
+                    RunResult::Success => Verdict::Success,
+                    RunResult::Failure => Verdict::Failure,
+                },
+                count: line.run.count,
+            },
+            counts: Counts {
+                success: success.min(MAX_COUNT),
+                warning: warning.min(MAX_COUNT),
+                failure: failure.min(MAX_COUNT),
+                error: error.min(MAX_COUNT),
+            },
+            is_held: line.held,
+        }
+    }
+}
+
+impl Serialize for Time {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // A time that no calendar has is as good as none.
+        serializer.collect_str(&Timestamp::try_from(self.0).unwrap_or(Timestamp::UNIX_EPOCH))
+    }
+}
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let at: Timestamp = text.parse().map_err(de::Error::custom)?;
+        Ok(Self(at.into()))
+    }
+}
+
+/// Reads probes, and fails at the first beyond [`MAX_PROBES`] instead of keeping it.
+fn bounded<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<SavedProbe>, D::Error> {
+    struct Probes;
+
+    impl<'de> Visitor<'de> for Probes {
+        type Value = Vec<SavedProbe>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("probes")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+            let mut probes = Vec::new();
+            while let Some(line) = seq.next_element::<Line>()? {
+                if probes.len() == MAX_PROBES {
+                    return Err(de::Error::custom("too many probes"));
+                }
+                probes.push(line.into());
+            }
+            Ok(probes)
+        }
+    }
+
+    deserializer.deserialize_seq(Probes)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+//! When the state is to be saved: what changed in, the next time out. Pure. What matters is saved within a second, what
+//! could be found out again within ten, and mere numbers within minutes: a probe that only goes on costs no disk.
+
+use std::time::{Duration, Instant};
+
+use super::worker::Mark;
+
+/// 1 s: from one save to the next, at least.
+const SPACING: Duration = Duration::from_secs(1);
+
+/// How soon a change is to be saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Urgency {
+    /// Within 5 minutes: counts, and runs past their threshold.
+    Numbers,
+    /// Within 10 s: a run on its way to a verdict, a probe that went.
+    Progress,
+    /// Within a second: a verdict, a hold, a pause, another container.
+    Turn,
+}
+
+/// The changes that are not saved yet.
+#[derive(Debug, Default)]
+pub(super) struct Saving {
+    due: Option<Instant>,
+    /// When the last save was taken.
+    last: Option<Instant>,
+}
+
+impl Urgency {
+    /// That of what happened to a worker, if anything did. `has_ended`: an attempt, which is counted whatever it found.
+    pub(super) fn of(before: &Mark, after: &Mark, has_ended: bool) -> Option<Self> {
+        if (&before.container, before.verdict, before.is_held)
+            != (&after.container, after.verdict, after.is_held)
+        {
+            return Some(Self::Turn);
+        }
+        if before.run != after.run {
+            // Past its threshold a run changes nothing by getting longer.
+            return Some(if after.run.count <= after.threshold { Self::Progress } else { Self::Numbers });
+        }
+        has_ended.then_some(Self::Numbers)
+    }
+
+    fn patience(self) -> Duration {
+        match self {
+            Self::Numbers => Duration::from_secs(300),
+            Self::Progress => Duration::from_secs(10),
+            Self::Turn => Duration::ZERO,
+        }
+    }
+}
+
+impl Saving {
+    /// Notes a change.
+    pub(super) fn note(&mut self, urgency: Urgency, now: Instant) {
+        let wanted = now + urgency.patience();
+        let allowed = self.last.map_or(wanted, |last| wanted.max(last + SPACING));
+        self.due = Some(self.due.map_or(allowed, |due| due.min(allowed)));
+    }
+
+    /// When to save next; none while nothing changed.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Notes that all that changed is being saved.
+    pub(super) fn take(&mut self, now: Instant) {
+        self.due = None;
+        self.last = Some(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        clock,
+        results::{Run, Verdict},
+    };
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn mark(verdict: Verdict, run: Verdict, count: u32) -> Mark {
+        Mark {
+            container: Some("c1".into()),
+            verdict: Some(verdict),
+            is_held: false,
+            run: Run { verdict: run, count },
+            threshold: 3,
+        }
+    }
+
+    #[test]
+    fn what_matters_is_saved_soon_and_what_only_goes_on_is_not() {
+        use Verdict::{Failure, Success};
+        let before = mark(Success, Success, 4);
+        let after = |mark: &Mark, has_ended| Urgency::of(&before, mark, has_ended);
+        assert_eq!(after(&before, false), None, "nothing happened");
+        assert_eq!(after(&before, true), Some(Urgency::Numbers), "an error");
+        assert_eq!(after(&mark(Success, Success, 5), true), Some(Urgency::Numbers), "a run goes on");
+        assert_eq!(after(&mark(Success, Failure, 1), true), Some(Urgency::Progress), "a run begins");
+        assert_eq!(after(&mark(Failure, Failure, 3), true), Some(Urgency::Turn), "a verdict falls");
+        assert_eq!(after(&Mark { is_held: true, ..before.clone() }, true), Some(Urgency::Turn), "a hold");
+        let replaced = Mark { container: Some("c2".into()), ..before.clone() };
+        assert_eq!(after(&replaced, false), Some(Urgency::Turn), "another container");
+    }
+
+    #[test]
+    fn it_is_saved_once_a_second_at_most_and_the_more_urgent_change_decides() {
+        let began = clock::now();
+        let mut saving = Saving::default();
+        assert_eq!(saving.deadline(), None);
+        saving.note(Urgency::Numbers, began);
+        assert_eq!(saving.deadline(), Some(began + 300 * SECOND));
+        saving.note(Urgency::Progress, began + SECOND);
+        assert_eq!(saving.deadline(), Some(began + 11 * SECOND));
+        saving.note(Urgency::Numbers, began + 2 * SECOND);
+        assert_eq!(saving.deadline(), Some(began + 11 * SECOND), "what was due first stays due");
+        saving.note(Urgency::Turn, began + 3 * SECOND);
+        assert_eq!(saving.deadline(), Some(began + 3 * SECOND), "at once");
+        saving.take(began + 3 * SECOND);
+        assert_eq!(saving.deadline(), None);
+        saving.note(Urgency::Turn, began + 3 * SECOND + SECOND / 10);
+        assert_eq!(saving.deadline(), Some(began + 4 * SECOND), "a second after the last");
+    }
+}
