@@ -20,6 +20,7 @@ use crate::{
 fn serve(listen: &Path, api: &Path, runtime: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_criprobe"));
     command.arg("serve").arg("--listen").arg(listen).arg("--api").arg(api).arg("--runtime").arg(runtime);
+    command.env("CRIPROBE_STATE", listen.with_extension("state"));
     command
 }
 
