@@ -244,6 +244,7 @@ impl From<&ProbeStatus> for ProbeView {
                 duration_seconds: Seconds(last.duration),
                 exit_code: last.exit_code,
                 status: last.status,
+                lag_seconds: Some(Seconds(last.lag)),
                 output: last.output.clone(),
             }),
             on_failure: probe.on_failure.as_str().to_owned(),

@@ -79,6 +79,7 @@ impl From<PastAttempt> for Attempt {
             duration_seconds: Seconds(attempt.duration),
             exit_code: attempt.exit_code,
             status: attempt.status,
+            lag_seconds: None,
             output: attempt.output.to_string(),
         }
     }

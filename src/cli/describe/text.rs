@@ -125,6 +125,13 @@ impl Page {
             (counts.error, "error"),
         ];
         line("counts", &counts.map(|(count, name)| format!("{count} {name}")).join(", "), Paint::Plain);
+        if let Some(lag) = probe.last.as_ref().and_then(|last| last.lag_seconds) {
+            line(
+                "lag",
+                &format!("the last attempt began {} after it was due", measured(lag.0)),
+                Paint::Plain,
+            );
+        }
         text
     }
 

@@ -23,7 +23,7 @@ impl Roster {
     /// What a restart is to survive: where the probes stand, what is paused, and what was saved before and is still
     /// waited for.
     pub(in crate::prober) fn save(&mut self, now: Moment) -> Saved {
-        self.saving.take(now.at);
+        self.saving.take(self.entries.len(), now.at);
         self.restoring.forget_late(now.at);
         let (stands, paused) = self.restoring.rest();
         let mut probes: Vec<SavedProbe> = Vec::with_capacity(self.entries.len() + stands.len());

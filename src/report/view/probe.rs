@@ -140,6 +140,9 @@ pub struct Attempt {
     /// Of an HTTP response; absent otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
+    /// How long after it was due it began: the wait for a place among the workers. Of the newest attempt only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag_seconds: Option<Seconds>,
     /// What it said: up to 10 KiB of the newest attempt, 256 bytes of one in a history.
     pub output: String,
 }

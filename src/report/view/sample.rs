@@ -38,6 +38,7 @@ pub(crate) fn probe() -> ProbeView {
             duration_seconds: Seconds(Duration::from_millis(31)),
             exit_code: Some(0),
             status: None,
+            lag_seconds: None,
             output: String::new(),
         }),
         on_failure: "report".to_owned(),
@@ -74,6 +75,7 @@ pub(crate) fn failing_probe() -> ProbeView {
             duration_seconds: Seconds(Duration::from_millis(1_031)),
             exit_code: Some(1),
             status: None,
+            lag_seconds: Some(Seconds(Duration::from_micros(400))),
             output: "cat: /tmp/healthy: \u{1b}[31mno such file\u{1b}[0m\n".to_owned(),
         }),
         ..named_probe("default", "bad", "app", "readiness")
@@ -243,6 +245,7 @@ pub(crate) fn detail() -> ProbeDetailView {
     let probe = failing_probe();
     let last = probe.last.clone().expect("it was attempted");
     let well = Attempt {
+        lag_seconds: None,
         result: Outcome::Success,
         duration_seconds: Seconds(Duration::from_millis(27)),
         exit_code: Some(0),
@@ -253,11 +256,13 @@ pub(crate) fn detail() -> ProbeDetailView {
         result: Outcome::Error,
         duration_seconds: Seconds(Duration::from_millis(6_012)),
         exit_code: None,
+        lag_seconds: None,
         output: "runtime did not answer".to_owned(),
         ..last.clone()
     };
     let warned = Attempt { result: Outcome::Warning, output: "moved".to_owned(), ..well.clone() };
-    let ended = [&[well][..], &[warned, lost], &vec![last; 3]].concat();
+    let past = Attempt { lag_seconds: None, ..last };
+    let ended = [&[well][..], &[warned, lost], &vec![past; 3]].concat();
     let history =
         (0_u64..).zip(ended).map(|(n, attempt)| Attempt { at: at(60_000 + 10_000 * n), ..attempt }).collect();
     let change = |millis, from, to, why: &str| ChangeView { at: at(millis), from, to, why: why.to_owned() };
