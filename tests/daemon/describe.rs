@@ -50,7 +50,10 @@ async fn a_probe_is_told_with_its_definition_its_history_and_its_events() -> Res
     let attempts =
         counts["success"].as_u64().unwrap_or_default() + counts["failure"].as_u64().unwrap_or_default();
     assert_eq!(history.len() as u64, attempts.min(32));
-    assert_eq!(history.last(), Some(&detail["last"]), "a short output is whole in the history, too");
+    let mut last = detail["last"].clone();
+    let lag = last.as_object_mut().and_then(|last| last.remove("lagSeconds"));
+    assert!(lag.is_some_and(|lag| lag.as_f64() < Some(5.0)), "of the last one it is told how late it began");
+    assert_eq!(history.last(), Some(&last), "a short output is whole in the history, too");
     assert_eq!(history[0]["exitCode"], 0);
     let changes = detail["changes"].as_array().cloned().unwrap_or_default();
     let [.., up, down] = &changes[..] else { panic!("{changes:?}") };
