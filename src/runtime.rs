@@ -4,6 +4,7 @@
 
 pub mod events;
 pub mod link;
+pub mod lists;
 
 use std::{
     path::{Path, PathBuf},
@@ -90,18 +91,16 @@ impl Runtime {
     ///
     /// # Errors
     /// What the runtime, or the connection to it, said.
-    pub async fn sandboxes(&self) -> Result<Vec<cri::PodSandbox>, Status> {
-        let (request, mut client) = (cri::ListPodSandboxRequest::default(), self.client());
-        Ok(within(LONG, request, |request| client.list_pod_sandbox(request)).await?.items)
+    pub async fn sandboxes(&self) -> Result<Vec<lists::SandboxItem>, Status> {
+        lists::sandboxes(self.channel.clone()).await
     }
 
     /// All containers.
     ///
     /// # Errors
     /// What the runtime, or the connection to it, said.
-    pub async fn containers(&self) -> Result<Vec<cri::Container>, Status> {
-        let (request, mut client) = (cri::ListContainersRequest::default(), self.client());
-        Ok(within(LONG, request, |request| client.list_containers(request)).await?.containers)
+    pub async fn containers(&self) -> Result<Vec<lists::ContainerItem>, Status> {
+        lists::containers(self.channel.clone()).await
     }
 
     /// One sandbox.

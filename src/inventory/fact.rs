@@ -5,7 +5,10 @@ use std::sync::Arc;
 use crate::{
     ids::{ContainerId, SandboxId},
     proto::cri,
-    runtime::events::RuntimeEvent,
+    runtime::{
+        events::RuntimeEvent,
+        lists::{ContainerItem, SandboxItem},
+    },
     tap::{
         Call, Code, End, Ended,
         cri::{Request, Response},
@@ -59,9 +62,9 @@ pub enum Fact {
     /// An id was named; of what, nobody said.
     Mentioned(String),
     /// All sandboxes there were when the list was asked for.
-    SandboxesListed(Vec<cri::PodSandbox>),
+    SandboxesListed(Vec<SandboxItem>),
     /// All containers there were when the list was asked for.
-    ContainersListed(Vec<cri::Container>),
+    ContainersListed(Vec<ContainerItem>),
     /// A sandbox as it was when the runtime was asked.
     SandboxReported(Box<cri::PodSandboxStatus>),
     /// A container as it was when the runtime was asked.

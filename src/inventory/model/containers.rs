@@ -1,7 +1,7 @@
 //! What the model learns of containers. Pure.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::Arc,
     time::{Instant, SystemTime},
 };
@@ -18,6 +18,7 @@ use super::{
 use crate::{
     ids::{ContainerId, SandboxId},
     proto::cri,
+    runtime::lists::ContainerItem,
 };
 
 /// 5: how often a status is asked for again between two lists. A runtime tells of a start before its own status does.
@@ -80,14 +81,15 @@ impl Container {
 
     /// As `settle`, for what the runtime itself reported for the moment `sent`. An end without an exit code may have
     /// been concluded from a client's stop: a newer report that it runs takes it back.
-    fn settle_reported(&mut self, to: ContainerState, sent: Instant) {
+    fn settle_reported(&mut self, to: ContainerState, sent: Instant) -> bool {
         let is_concluded =
             self.state == ContainerState::Exited { exit_code: None } && self.state_as_of < sent;
         if is_concluded && matches!(to, ContainerState::Created | ContainerState::Running) {
             self.state = to;
             self.state_as_of = sent;
+            return true;
         }
-        self.settle(to, sent);
+        self.settle(to, sent)
     }
 }
 
@@ -181,61 +183,70 @@ impl Model {
         }
     }
 
-    pub(super) fn containers_listed(&mut self, items: Vec<cri::Container>, sent: Instant) {
+    pub(super) fn containers_listed(&mut self, items: Vec<ContainerItem>, sent: Instant) {
         self.containers_as_of = self.containers_as_of.max(Some(sent));
-        let listed: BTreeSet<&str> = items.iter().map(|item| item.id.as_str()).collect();
-        let is_gone =
-            |id: &ContainerId, known: &Container| known.seen < sent && !listed.contains(id.as_str());
-        let gone: Vec<_> = self
-            .containers
-            .iter()
-            .filter(|(id, known)| is_gone(id, known))
-            .map(|(id, _)| id.clone())
-            .collect();
-        for id in gone {
-            self.container_removed(&id, sent);
-        }
         for item in items {
-            self.container_listed(item, sent);
+            self.container_listed(&item, sent);
+        }
+        // Whatever was listed was seen at `sent` at the latest.
+        let gone = self.containers.iter().filter(|(_, known)| known.seen < sent);
+        for id in gone.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
+            self.container_removed(&id, sent);
         }
     }
 
-    fn container_listed(&mut self, item: cri::Container, sent: Instant) {
-        let sandbox = SandboxId::from(item.pod_sandbox_id);
-        if self.removed.is_since(&item.id, sent) || self.removed.is_since(sandbox.as_str(), sent) {
+    fn container_listed(&mut self, item: &ContainerItem, sent: Instant) {
+        let sandbox = item.brief.pod_sandbox_id.as_str();
+        if self.removed.is_since(&item.brief.id, sent) || self.removed.is_since(sandbox, sent) {
             return;
         }
-        let id = ContainerId::from(item.id);
-        let state = convert::state(item.state, None);
-        self.explain_sandbox(&sandbox);
-        let container = self.containers.entry(id.clone()).or_insert_with(|| {
-            let metadata = item.metadata.unwrap_or_default();
-            Container {
-                sandbox: sandbox.clone(),
-                name: metadata.name.into(),
-                attempt: metadata.attempt,
-                image: item.image.map(|image| image.image).unwrap_or_default().into(),
-                state,
-                created_at: convert::time(item.created_at),
-                started_at: None,
-                labels: item.labels.into_iter().collect(),
-                annotations: item.annotations.into_iter().collect(),
-                env: None,
-                is_explained: false,
-                seen: sent,
-                state_as_of: sent,
-                asked_again: 0,
-                told: None,
-            }
-        });
+        if !self.sandboxes.contains_key(sandbox) {
+            self.explain_sandbox(&sandbox.into());
+        }
+        let state = convert::state(item.brief.state, None);
+        let Some(container) = self.containers.get_mut(item.brief.id.as_str()) else {
+            return self.add_listed(item, state, sent);
+        };
         container.seen = container.seen.max(sent);
-        container.settle_reported(state, sent);
-        // A client may have named it by a beginning that was not known yet.
-        container.sandbox = sandbox;
+        let mut is_news = container.settle_reported(state, sent);
+        if container.sandbox.as_str() != sandbox {
+            // A client may have named it by a beginning that was not known yet.
+            container.sandbox = sandbox.into();
+            is_news = true;
+        }
         container.asked_again = 0;
         if container.lacks_something() {
-            self.lookups.insert(Lookup::Container(id.clone()));
+            self.lookups.insert(Lookup::Container(item.brief.id.as_str().into()));
         }
+        if is_news {
+            self.dirty.insert(item.brief.id.as_str().into());
+        }
+    }
+
+    /// A container that nobody has told of yet. What a list says of it, but for its state, never changes.
+    fn add_listed(&mut self, item: &ContainerItem, state: ContainerState, sent: Instant) {
+        let Ok(whole) = item.whole() else { return self.mentioned(&item.brief.id, sent) };
+        let id = ContainerId::from(whole.id);
+        let metadata = whole.metadata.unwrap_or_default();
+        let container = Container {
+            sandbox: whole.pod_sandbox_id.into(),
+            name: metadata.name.into(),
+            attempt: metadata.attempt,
+            image: whole.image.map(|image| image.image).unwrap_or_default().into(),
+            state,
+            created_at: convert::time(whole.created_at),
+            started_at: None,
+            labels: whole.labels.into_iter().collect(),
+            annotations: whole.annotations.into_iter().collect(),
+            env: None,
+            is_explained: false,
+            seen: sent,
+            state_as_of: sent,
+            asked_again: 0,
+            told: None,
+        };
+        self.containers.insert(id.clone(), container);
+        self.lookups.insert(Lookup::Container(id.clone()));
         self.dirty.insert(id);
     }
 

@@ -1,10 +1,6 @@
 //! What the model learns of sandboxes. Pure.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::Arc,
-    time::Instant,
-};
+use std::{collections::HashMap, sync::Arc, time::Instant};
 
 use super::{
     super::{
@@ -18,6 +14,7 @@ use super::{
 use crate::{
     ids::{PodUid, SandboxId},
     proto::cri,
+    runtime::lists::SandboxItem,
 };
 
 /// One sandbox.
@@ -84,29 +81,47 @@ impl Model {
         self.removed.note(id.as_str(), at, was);
     }
 
-    pub(super) fn sandboxes_listed(&mut self, items: Vec<cri::PodSandbox>, sent: Instant) {
+    pub(super) fn sandboxes_listed(&mut self, items: Vec<SandboxItem>, sent: Instant) {
         self.removed.forget_before(sent);
         self.sandboxes_as_of = self.sandboxes_as_of.max(Some(sent));
-        let listed: BTreeSet<&str> = items.iter().map(|item| item.id.as_str()).collect();
-        let is_gone =
-            |id: &SandboxId, sandbox: &Sandbox| sandbox.seen < sent && !listed.contains(id.as_str());
-        let gone: Vec<_> = self
-            .sandboxes
-            .iter()
-            .filter(|(id, sandbox)| is_gone(id, sandbox))
-            .map(|(id, _)| id.clone())
-            .collect();
-        for id in gone {
+        for item in items {
+            self.sandbox_listed(&item, sent);
+        }
+        // Whatever was listed was seen at `sent` at the latest.
+        let gone = self.sandboxes.iter().filter(|(_, known)| known.seen < sent);
+        for id in gone.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
             self.sandbox_removed(&id, sent);
         }
-        for item in items {
-            let is_ready = item.state == cri::PodSandboxState::SandboxReady as i32;
-            let id = SandboxId::from(item.id);
-            let network = PodNetwork::Unknown;
-            let view = pod_view(id.clone(), item.metadata, is_ready, network, item.labels, item.annotations);
-            self.put_sandbox(view, sent);
-            // No list says where a pod is reached.
-            self.ask_for_address(id);
+    }
+
+    /// What a list says of a sandbox, but for its state, never changes.
+    fn sandbox_listed(&mut self, item: &SandboxItem, sent: Instant) {
+        let id = item.brief.id.as_str();
+        if self.removed.is_since(id, sent) {
+            return;
+        }
+        let is_ready = item.brief.state == cri::PodSandboxState::SandboxReady as i32;
+        match self.sandboxes.get_mut(id) {
+            Some(known) => {
+                known.seen = known.seen.max(sent);
+                if known.state_as_of <= sent {
+                    known.state_as_of = sent;
+                    if known.view.is_ready != is_ready {
+                        Arc::make_mut(&mut known.view).is_ready = is_ready;
+                        self.dirty.extend(self.containers_of(&id.into()));
+                    }
+                }
+            }
+            None => {
+                let Ok(whole) = item.whole() else { return self.mentioned(id, sent) };
+                let (id, network) = (SandboxId::from(whole.id), PodNetwork::Unknown);
+                let view = pod_view(id, whole.metadata, is_ready, network, whole.labels, whole.annotations);
+                self.put_sandbox(view, sent);
+            }
+        }
+        // No list says where a pod is reached.
+        if self.sandboxes.get(id).is_some_and(Sandbox::lacks_address) {
+            self.lookups.insert(Lookup::Sandbox(id.into()));
         }
     }
 

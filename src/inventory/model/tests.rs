@@ -127,7 +127,7 @@ fn item(id: &str, sandbox: &str, state: cri::ContainerState) -> cri::Container {
 }
 
 fn containers<const N: usize>(items: [(&str, &str, cri::ContainerState); N]) -> Fact {
-    Fact::ContainersListed(items.map(|(id, sandbox, state)| item(id, sandbox, state)).into())
+    Fact::ContainersListed(items.map(|(id, sandbox, state)| item(id, sandbox, state).into()).into())
 }
 
 fn sandbox_item(id: &str, is_ready: bool) -> cri::PodSandbox {
@@ -137,7 +137,7 @@ fn sandbox_item(id: &str, is_ready: bool) -> cri::PodSandbox {
 }
 
 fn sandboxes<const N: usize>(ids: [&str; N]) -> Fact {
-    Fact::SandboxesListed(ids.map(|id| sandbox_item(id, true)).into())
+    Fact::SandboxesListed(ids.map(|id| sandbox_item(id, true).into()).into())
 }
 
 /// A sandbox's status with this address.

@@ -417,7 +417,7 @@ fn a_pod_without_an_address_is_asked_for_with_each_list_and_not_in_between() {
 
 #[test]
 fn a_pod_that_was_seen_half_made_is_looked_at_again_when_something_of_it_starts() {
-    let half_made = || Fact::SandboxesListed(vec![sandbox_item("s", false)]);
+    let half_made = || Fact::SandboxesListed(vec![sandbox_item("s", false).into()]);
     let mut rig = Rig::new();
     rig.apply(0, half_made());
     rig.apply(1, Fact::Mentioned("s".into()));

@@ -415,11 +415,13 @@ impl World {
     }
 
     fn sandboxes_now(&self) -> Fact {
-        Fact::SandboxesListed(self.pods.iter().map(|(id, is_ready)| sandbox_item(id, *is_ready)).collect())
+        Fact::SandboxesListed(
+            self.pods.iter().map(|(id, is_ready)| sandbox_item(id, *is_ready).into()).collect(),
+        )
     }
 
     fn containers_now(&self) -> Fact {
-        let items = self.containers.iter().map(|(id, one)| item(id, &one.sandbox, listed(one.state)));
+        let items = self.containers.iter().map(|(id, one)| item(id, &one.sandbox, listed(one.state)).into());
         Fact::ContainersListed(items.collect())
     }
 

@@ -1,0 +1,164 @@
+//! The complete lists, read no further than needed: of each item what changes during its life, the rest as the bytes
+//! that the runtime wrote. Most items of most lists are known already, so that the rest is seldom read.
+
+use std::marker::PhantomData;
+
+use bytes::Bytes;
+use prost::{DecodeError, Message};
+use tonic::{Request, Response, Status, client::Grpc, codegen::http::uri::PathAndQuery, transport::Channel};
+use tonic_prost::ProstCodec;
+
+use super::{LONG, MAX_MESSAGE, within};
+use crate::proto::cri;
+
+/// An answer of ListContainers or ListPodSandbox: the items are field 1 of both.
+#[derive(Clone, PartialEq, Message)]
+struct Answer {
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    items: Vec<Bytes>,
+}
+
+/// Of a `PodSandbox`, what may change.
+#[derive(Clone, PartialEq, Message)]
+pub struct SandboxBrief {
+    /// Its id.
+    #[prost(string, tag = "1")]
+    pub id: String,
+    /// A `PodSandboxState`.
+    #[prost(int32, tag = "3")]
+    pub state: i32,
+}
+
+/// Of a `Container`, what may change, and whose it is.
+#[derive(Clone, PartialEq, Message)]
+pub struct ContainerBrief {
+    /// Its id.
+    #[prost(string, tag = "1")]
+    pub id: String,
+    /// The id of its sandbox.
+    #[prost(string, tag = "2")]
+    pub pod_sandbox_id: String,
+    /// A `ContainerState`.
+    #[prost(int32, tag = "6")]
+    pub state: i32,
+}
+
+/// One item of a list: `B` of it is read, all of it is a `W`.
+#[derive(Clone, Debug)]
+pub struct Item<B, W> {
+    /// What was read.
+    pub brief: B,
+    bytes: Bytes,
+    whole: PhantomData<fn() -> W>,
+}
+
+/// A sandbox of a list.
+pub type SandboxItem = Item<SandboxBrief, cri::PodSandbox>;
+
+/// A container of a list.
+pub type ContainerItem = Item<ContainerBrief, cri::Container>;
+
+impl<B: Message + Default, W: Message + Default> Item<B, W> {
+    /// Reads the brief of an item that was received.
+    fn read(bytes: Bytes) -> Result<Self, DecodeError> {
+        Ok(Self { brief: B::decode(bytes.clone())?, bytes, whole: PhantomData })
+    }
+
+    /// Reads all of it.
+    ///
+    /// # Errors
+    /// A field that the brief does not have is not as it must be.
+    pub fn whole(&self) -> Result<W, DecodeError> {
+        W::decode(self.bytes.clone())
+    }
+}
+
+/// An item as a list would have it.
+impl<B: Message + Default, W: Message + Default> From<W> for Item<B, W> {
+    fn from(whole: W) -> Self {
+        Self::read(whole.encode_to_vec().into()).expect("the brief is a part of the whole")
+    }
+}
+
+/// All sandboxes.
+///
+/// # Errors
+/// What the runtime, or the connection to it, said.
+pub(super) async fn sandboxes(channel: Channel) -> Result<Vec<SandboxItem>, Status> {
+    let path = PathAndQuery::from_static("/runtime.v1.RuntimeService/ListPodSandbox");
+    list(channel, path, cri::ListPodSandboxRequest::default()).await
+}
+
+/// All containers.
+///
+/// # Errors
+/// What the runtime, or the connection to it, said.
+pub(super) async fn containers(channel: Channel) -> Result<Vec<ContainerItem>, Status> {
+    let path = PathAndQuery::from_static("/runtime.v1.RuntimeService/ListContainers");
+    list(channel, path, cri::ListContainersRequest::default()).await
+}
+
+async fn list<Q, B, W>(channel: Channel, path: PathAndQuery, request: Q) -> Result<Vec<Item<B, W>>, Status>
+where
+    Q: Message + Default + 'static,
+    B: Message + Default,
+    W: Message + Default,
+{
+    let mut client = Grpc::new(channel).max_decoding_message_size(MAX_MESSAGE);
+    let call = |request: Request<Q>| async move {
+        client.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
+        let answer: Response<Answer> =
+            client.unary(request, path, ProstCodec::<Q, Answer>::default()).await?;
+        Ok(answer)
+    };
+    let items = within(LONG, request, call).await?.items;
+    let read = items.into_iter().map(Item::read).collect::<Result<Vec<_>, _>>();
+    read.map_err(|error| Status::internal(format!("an item of the list cannot be read: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_brief_is_what_the_whole_says() {
+        let whole = cri::Container {
+            id: "c".into(),
+            pod_sandbox_id: "s".into(),
+            metadata: Some(cri::ContainerMetadata { name: "app".into(), attempt: 3 }),
+            state: cri::ContainerState::ContainerExited as i32,
+            created_at: 7,
+            labels: [("tier".to_owned(), "front".to_owned())].into(),
+            ..Default::default()
+        };
+        let item = ContainerItem::from(whole.clone());
+        let brief = ContainerBrief { id: "c".into(), pod_sandbox_id: "s".into(), state: 2 };
+        assert_eq!((item.brief.clone(), item.whole().unwrap()), (brief, whole));
+        let whole = cri::PodSandbox { id: "s".into(), state: 1, created_at: 7, ..Default::default() };
+        let item = SandboxItem::from(whole.clone());
+        assert_eq!(
+            (item.brief.clone(), item.whole().unwrap()),
+            (SandboxBrief { id: "s".into(), state: 1 }, whole)
+        );
+    }
+
+    #[test]
+    fn both_answers_have_their_items_where_we_look() {
+        let container = cri::Container { id: "c".into(), ..Default::default() };
+        let containers = cri::ListContainersResponse { containers: vec![container] }.encode_to_vec();
+        let sandbox = cri::PodSandbox { id: "s".into(), ..Default::default() };
+        let sandboxes = cri::ListPodSandboxResponse { items: vec![sandbox] }.encode_to_vec();
+        for (answer, id) in [(containers, "c"), (sandboxes, "s")] {
+            let items = Answer::decode(answer.as_slice()).unwrap().items;
+            assert_eq!(SandboxItem::read(items[0].clone()).unwrap().brief.id, id);
+        }
+    }
+
+    #[test]
+    fn what_is_no_item_is_an_error() {
+        assert!(SandboxItem::read(Bytes::from_static(b"\x0a\x05ab")).is_err());
+        // The brief does not look into the metadata, which is field 2.
+        let item = SandboxItem::read(Bytes::from_static(b"\x0a\x01s\x12\x02\x0a\x05")).unwrap();
+        assert!(item.whole().is_err());
+    }
+}
