@@ -1,5 +1,6 @@
 //! What the probes dial: listeners on loopback that note when each attempt came. Connections in, moments by probe out.
-//! A thread a listener, so that nothing of this bench delays what it notes.
+//! A thread a listener, so that nothing of this bench delays what it notes. They run when nobody else wants to: what pods
+//! do with a connection is not criprobe's doing, and must not be in the way of what is measured.
 
 use std::{
     io::{self, Read, Write},
@@ -10,6 +11,10 @@ use std::{
 };
 
 use criprobe::clock;
+use thread_priority::{
+    NormalThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy, set_thread_priority_and_policy,
+    thread_native_id,
+};
 
 use crate::node::{Node, PROBES};
 
@@ -65,6 +70,9 @@ impl Targets {
 }
 
 fn serve(listener: &TcpListener, treatment: Treatment, seen: &Mutex<Seen>) {
+    let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
+    set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle)
+        .expect("Linux lets each thread give way");
     let mut held = Vec::new();
     loop {
         let Ok((mut stream, _)) = listener.accept() else {
