@@ -80,6 +80,9 @@ fn what_an_operator_wants_is_done_or_refused_with_an_exit_code_that_tells_whose_
 fn a_check_ends_with_1_and_names_what_is_failing() {
     let daemon = Daemon::start();
     assert_eq!(daemon.run("probes --check").status.code(), Some(0));
+    let nothing = daemon.run("probes --check --pod wbe");
+    assert_eq!(nothing.status.code(), Some(0));
+    assert_eq!(text(&nothing.stderr), "criprobe: nothing was checked: there is no such probe\n");
     daemon.probes.send_replace(vec![failing()]);
     let output = daemon.run("probes --check");
     assert_eq!(output.status.code(), Some(1));
