@@ -62,7 +62,6 @@ fn what_an_operator_wants_is_done_or_refused_with_an_exit_code_that_tells_whose_
         ("run default/web/app --probe liveness", 2, "no container default/web/app"),
         ("describe default/wbe/app", 2, "no container default/wbe/app; did you mean default/web/app?"),
         ("describe web", 2, "no container has an id that begins with \"web\"; did you mean default/web/app?"),
-        ("describe web/app/liveness", 2, "no probe web/app/liveness; did you mean default/web/app/liveness?"),
         (
             "run default/web/app --grpc 0",
             2,

@@ -14,6 +14,7 @@ use criprobe::{
     proto::cri::StatusRequest,
 };
 use hyper::Method;
+use serde_json::json;
 use tokio::task::JoinHandle;
 
 use crate::{
@@ -118,17 +119,25 @@ async fn sighup_is_told_and_ends_nothing_and_a_drain_shows_in_the_status() -> Re
 async fn answers_under_way_at_the_end_are_given_and_streams_end_whole() -> Result<()> {
     let mut rig = Rig::start().await?;
     let (_, id) = rig.run("tried", &[], &["sleep", "100000"]).await?;
-    let request = format!(
-        r#"{{"container": "{}", "exec": {{"command": ["sleep", "100000"]}}, "timeout": "1m"}}"#,
-        id.as_str()
-    );
-    let api = rig.daemon.api();
-    let asked = tokio::spawn(async move { ask(&api, Method::POST, "/v1/run", &request).await });
     let api = rig.daemon.api();
     let follower =
         tokio::spawn(async move { ask(&api, Method::GET, "/v1/trace?follow=true&last=1", "").await });
-    eventually("the command runs", PATIENCE, async || Ok((rig.faults().count("ExecSync") > 0).then_some(())))
-        .await?;
+    let request = |command: &str| {
+        let container = id.as_str();
+        json!({"container": container, "exec": {"command": [command, "100000"]}, "timeout": "1m"}).to_string()
+    };
+    eventually("the prober knows it", PATIENCE, async || {
+        Ok((rig.daemon.post("/v1/run", &request("true")).await?.0 == 200).then_some(()))
+    })
+    .await?;
+    let (api, request) = (rig.daemon.api(), request("sleep"));
+    let asked = tokio::spawn(async move { ask(&api, Method::POST, "/v1/run", &request).await });
+    eventually(
+        "the command runs",
+        PATIENCE,
+        async || Ok((rig.faults().count("ExecSync") == 2).then_some(())),
+    )
+    .await?;
     rig.daemon.terminate();
     let (code, body) = asked.await??;
     assert_eq!((code.as_u16(), &*body), (503, r#"{"error":"the daemon ends"}"#));
