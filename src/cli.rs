@@ -83,12 +83,12 @@ Start here:
 'criprobe help VERB' tells more of each. Exit: 0 fine, 1 a probe is failing or the daemon failed,
 2 usage, 3 daemon not reachable, 78 bad configuration.";
 
-/// What every verb takes that asks a daemon, before or after it. `serve` takes `--api`, too: there it listens.
+/// What every verb takes that asks a daemon, before or after it. `serve` takes `--api`, too: there it listens. What a
+/// verb refuses of these, [`command`] hides.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Options of every verb that asks a daemon")]
 struct Common {
-    /// The daemon's API socket, for serve its own; a bare path is taken, too [env: CRIPROBE_API] [default:
-    /// unix:///run/criprobe/api.sock]
+    /// The daemon's API socket; a bare path is taken, too [env: CRIPROBE_API] [default: unix:///run/criprobe/api.sock]
     #[arg(long, global = true, value_name = "URL")]
     api: Option<String>,
     /// How to print [default: table]
@@ -155,10 +155,27 @@ enum Refused {
     Usage(String),
 }
 
+/// All verbs and flags. Those that ask no daemon show no flag in their help that they refuse: they are told why there.
+fn command() -> clap::Command {
+    let cli = Cli::command();
+    let common = |id: &str| {
+        let flag = cli.get_arguments().find(|flag| flag.get_id() == id);
+        flag.cloned().expect("all verbs have --api and -o")
+    };
+    let hidden = |id| common(id).hide(true);
+    let api = common("api").help_heading(None).help(serve::API);
+    let serve_only = [api, hidden("output")];
+    let demo_only = [hidden("api"), hidden("output")];
+    cli.mut_subcommand("serve", |serve| serve.args(serve_only))
+        .mut_subcommand("demo", |demo| demo.args(demo_only))
+}
+
 fn read(arguments: Vec<OsString>) -> Result<Command, Refused> {
     let help = help_for(&arguments);
     let refused = |reason: &str| Err(Refused::Usage(format!("{reason}; see '{help}'")));
-    let matches = Cli::command().try_get_matches_from(arguments);
+    let has = |word: &str| arguments.iter().any(|argument| argument == word);
+    let lacks_dashes = has("--exec") && !has("--");
+    let matches = command().try_get_matches_from(arguments);
     match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(Cli { verb: Verb::Serve(_), common: Common { output: Some(_), .. } }) => {
             refused("-o is for verbs that print records: 'serve' logs, choose its form with --log-format")
@@ -179,6 +196,9 @@ fn read(arguments: Vec<OsString>) -> Result<Command, Refused> {
             ErrorKind::DisplayHelp
             | ErrorKind::DisplayVersion
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Err(Refused::Help(error)),
+            ErrorKind::UnknownArgument if lacks_dashes => {
+                refused("a command stands after two dashes: criprobe run CONTAINER --exec -- CMD...")
+            }
             _ => refused(&one_line(&error.render().to_string())),
         },
     }
@@ -186,7 +206,7 @@ fn read(arguments: Vec<OsString>) -> Result<Command, Refused> {
 
 /// Where to read on: the help of the verb that stands among the arguments, if there is one.
 fn help_for(arguments: &[OsString]) -> String {
-    let command = Cli::command();
+    let command = command();
     let verb = arguments.iter().skip(1).filter_map(|word| word.to_str()).find(|word| {
         let mut verbs = command.get_subcommands();
         verbs.any(|verb| verb.get_name() == *word)

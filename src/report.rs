@@ -8,7 +8,7 @@ pub mod filter;
 mod glob;
 pub mod journal;
 mod lines;
-mod lookup;
+pub(crate) mod lookup;
 pub mod name;
 mod nearest;
 pub mod printable;

@@ -38,9 +38,10 @@ impl Results {
         }
     }
 
-    /// Those of a probe that goes on after a restart: nothing but the last attempt is lost.
+    /// Those of a probe that goes on after a restart: nothing is lost but its last attempt and its history.
     pub fn restored(verdict: Option<Verdict>, since: SystemTime, run: Run, counts: Counts) -> Self {
-        Self { verdict, since, run, counts, ..Self::new(since) }
+        let history = Arc::new(History::restored(verdict));
+        Self { verdict, since, run, counts, history, ..Self::new(since) }
     }
 
     /// Starts on another container: its verdict is absent until it is set, its counts are zero. The run goes on

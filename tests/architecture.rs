@@ -61,6 +61,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "duration",
             "ids",
             "report::filter",
+            "report::lookup",
             "report::printable",
             "report::view",
         ],

@@ -77,6 +77,11 @@ pub struct Daemon {
     api_socket: SocketFile,
     sources: Sources,
     is_draining: Arc<AtomicBool>,
+    /// Ends the API's task.
+    stop_api: CancellationToken,
+    /// Closed when the API's task has ended.
+    answered: oneshot::Receiver<()>,
+    /// Ends the prober's task, and with that the state's.
     stop: CancellationToken,
     /// Closed when the state was written for the last time.
     saved: oneshot::Receiver<()>,
@@ -165,10 +170,13 @@ impl Daemon {
         };
         let settings = prober_settings(&config, started_at);
         let operator = Operator::new(input_sender, runtime.client(), &settings);
-        let (client, loading) = (runtime.client(), store.clone());
+        let (client, loading, stopped) = (runtime.client(), store.clone(), stop.clone());
         tasks.spawn("prober", async move {
             let restored = match loading {
-                Some(store) => store.load().await,
+                Some(store) => tokio::select! {
+                    restored = store.load() => restored,
+                    () = stopped.cancelled() => return,
+                },
                 None => Saved::default(),
             };
             prober::run(settings, restored, channels, client, report_event).await;
@@ -193,13 +201,21 @@ impl Daemon {
         };
         tasks.spawn("reporter", reporter.run(questions));
         let api_listener = UnixListener::from_std(api_socket.listener)?;
-        tasks.spawn("api", api::serve(api_listener, sources.clone(), stop.clone().cancelled_owned()));
+        let (stop_api, (answer_done, answered)) = (CancellationToken::new(), oneshot::channel::<()>());
+        let api = api::serve(api_listener, sources.clone(), stop_api.clone().cancelled_owned());
+        tasks.spawn("api", async move {
+            // Dropped when the task ends, however it does.
+            let _done = answer_done;
+            api.await;
+        });
         Ok(Self {
             relay,
             socket: socket.file,
             api_socket: api_socket.file,
             sources,
             is_draining,
+            stop_api,
+            answered,
             stop,
             saved,
             tasks,
@@ -216,15 +232,30 @@ impl Daemon {
         self.tasks.failed().await
     }
 
-    /// Ends everything: calls in flight first, then the sockets' files, then the rest; the state is written last.
+    /// Ends everything: calls in flight first, then the sockets' files, the API's answers under way, and the rest; the
+    /// state is written last.
     pub async fn drain(self) {
-        let Self { relay, socket, api_socket, is_draining, stop, saved, tasks, sources: _ } = self;
+        let Self {
+            relay,
+            socket,
+            api_socket,
+            is_draining,
+            stop_api,
+            answered,
+            stop,
+            saved,
+            tasks,
+            sources: _,
+        } = self;
         is_draining.store(true, Ordering::Relaxed);
         relay.drain().await;
         if !socket.unlink() {
             tracing::warn!(path = %socket.path.display(), "left the socket file: it is no longer ours");
         }
         api_socket.unlink();
+        stop_api.cancel();
+        // Its task bounds that. While it answers, those whom it asks have to be there.
+        let _ = answered.await;
         stop.cancel();
         if timeout(LAST_SAVE, saved).await.is_err() {
             tracing::warn!("the disk hangs: what happened since the state was last saved is lost");

@@ -6,7 +6,10 @@ mod file;
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, SystemTime},
 };
 
@@ -20,8 +23,12 @@ use self::file::{StateError, StateFile};
 use super::told::told;
 use crate::{clock, prober::Saved};
 
-/// 5 s: how long the file is waited for at the start. After that the prober begins without it.
+/// 5 s: how long the file is waited for at the start. After that the prober begins without it. It is longer than a
+/// daemon that ends may take to write it for the last time, when its socket is free already and its folder is not.
 const LOAD: Duration = Duration::from_secs(5);
+
+/// 50 ms: how soon a folder that another daemon uses is looked at again at the start.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// 10 s: how long after a failure the same is tried again, if nothing new is to be saved.
 const RETRY: Duration = Duration::from_secs(10);
@@ -34,6 +41,9 @@ const LOST: &str = "state cannot be saved: a restart of criprobe would lose verd
 pub(super) struct Store {
     file: StateFile,
     health: watch::Sender<StateHealth>,
+    /// Set where another daemon had the folder at our start: then it is left to that one for good. Taken over while that
+    /// one restarts, it would lose what it has saved.
+    is_anothers: AtomicBool,
 }
 
 /// How the file is.
@@ -48,7 +58,11 @@ pub(super) struct StateHealth {
 impl Store {
     /// That of a folder. Touches nothing yet.
     pub(super) fn new(folder: &Path) -> Arc<Self> {
-        Arc::new(Self { file: StateFile::new(folder), health: watch::Sender::default() })
+        Arc::new(Self {
+            file: StateFile::new(folder),
+            health: watch::Sender::default(),
+            is_anothers: AtomicBool::new(false),
+        })
     }
 
     /// The file.
@@ -61,13 +75,32 @@ impl Store {
         self.health.subscribe()
     }
 
-    /// What was saved before; nothing where there is no file, or none that can be used. Makes the folder.
+    /// What was saved before; nothing where there is no file, none that can be used, or another daemon uses it. Makes
+    /// the folder.
     pub(super) async fn load(self: Arc<Self>) -> Saved {
-        let store = self.clone();
-        let reading = spawn_blocking(move || (store.file.prepare(), store.file.load()));
-        let (prepared, loaded) = match timeout(LOAD, reading).await {
+        let mut in_use = String::new();
+        let reading = async {
+            loop {
+                let store = self.clone();
+                let read = spawn_blocking(move || match store.file.prepare() {
+                    Err(error @ StateError::InUse(_)) => (Err(error), Ok(Saved::default())),
+                    prepared => (prepared, store.file.load()),
+                });
+                match read.await {
+                    Ok((Err(error @ StateError::InUse(_)), _)) => in_use = words(Ok(Err(error))),
+                    read => return read,
+                }
+                sleep(LOOK_AGAIN).await;
+            }
+        };
+        let read = timeout(LOAD, reading).await;
+        let (prepared, loaded) = match read {
             Ok(Ok((prepared, loaded))) => (words(Ok(prepared)), loaded),
             Ok(Err(panic)) => (words(Err(panic)), Ok(Saved::default())),
+            Err(_) if !in_use.is_empty() => {
+                self.is_anothers.store(true, Ordering::Relaxed);
+                (in_use, Ok(Saved::default()))
+            }
             Err(_) => (format!("no answer within {} s", LOAD.as_secs()), Ok(Saved::default())),
         };
         self.note(prepared, LOST);
@@ -101,8 +134,11 @@ impl Store {
         }
     }
 
-    /// Writes the file; tells whether it is written.
+    /// Writes the file; tells whether nothing is left to be done.
     async fn write(self: &Arc<Self>, saved: Arc<Saved>) -> bool {
+        if self.is_anothers.load(Ordering::Relaxed) {
+            return true;
+        }
         let store = self.clone();
         let trouble = words(spawn_blocking(move || store.file.save(&saved.to_json())).await);
         if !trouble.is_empty() {
@@ -168,6 +204,28 @@ mod tests {
         assert_eq!(store.clone().load().await, *saved("c"));
         assert!(store.health().borrow().saved_at.is_some());
         keeping.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_a_daemon_still_uses_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Store::new(dir.path());
+        assert_eq!(first.clone().load().await, Saved::default());
+        let second = Store::new(dir.path());
+        let loading = tokio::spawn(second.clone().load());
+        sleep(2 * LOOK_AGAIN).await;
+        assert!(first.write(saved("a")).await, "the last save of one that ends");
+        assert!(!loading.is_finished());
+        drop(first);
+        assert_eq!(loading.await.unwrap(), *saved("a"));
+        assert_eq!(*second.health().borrow(), StateHealth::default());
+        let third = Store::new(dir.path());
+        assert_eq!(third.clone().load().await, Saved::default(), "it is used on");
+        let trouble = third.health().borrow().trouble.clone();
+        assert!(trouble.starts_with("another criprobe keeps its state in "), "{trouble}");
+        drop(second);
+        assert!(third.write(saved("c")).await);
+        assert_eq!(Store::new(dir.path()).load().await, *saved("a"), "it is left alone for good");
     }
 
     #[tokio::test(start_paused = true)]

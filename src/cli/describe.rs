@@ -15,8 +15,9 @@ use super::{
 use crate::{
     clock,
     report::{
-        filter::{PodFilter, ProbeFilter},
-        view::{ContainerView, PodView, ProbeDetailView, ProbeView},
+        filter::ProbeFilter,
+        lookup::{self, NotFound},
+        view::{ContainerView, PodView, ProbeDetailView, ProbeView, joined},
     },
 };
 use target::Target;
@@ -43,9 +44,6 @@ the oldest first: . or ✓ a success, ~ a warning, X or ✗ a failure, ? an erro
 of the container. The newest 10 attempts, changes and events are shown, -o wide shows all that are
 kept: 32 attempts with 256 bytes of what each said, 32 changes of the verdict.";
 
-/// 100 columns where nobody has said how wide a line may be: `-o wide` cuts nothing.
-const WIDTH: usize = 100;
-
 impl DescribeArgs {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, Error> {
         let found = find(self.target, context).await?;
@@ -55,11 +53,7 @@ impl DescribeArgs {
             (Format::Json, Found::Container(_, _, probes)) => format::json(probes),
             (Format::Yaml, Found::Probe(probe)) => format::yaml(probe),
             (Format::Yaml, Found::Container(_, _, probes)) => format::yaml(probes),
-            (Format::Table, found) => {
-                let width = context.screen.width;
-                let width = if width == usize::MAX { WIDTH } else { width };
-                found.text(text::Page { screen: Screen { width, ..context.screen }, is_whole: false, now })
-            }
+            (Format::Table, found) => found.text(text::Page { screen: context.screen, is_whole: false, now }),
             (Format::Wide, found) => {
                 let screen = Screen { width: usize::MAX, ..context.screen };
                 found.text(text::Page { screen, is_whole: true, now })
@@ -91,14 +85,17 @@ impl Found {
 async fn find(target: Target, context: &Context) -> Result<Found, Error> {
     let (pod, container) = match target {
         Target::Probe(names) => return Ok(Found::Probe(Box::new(probe(&names, context).await?))),
-        Target::ContainerId(id) => container_of_id(&id, context).await?,
-        Target::KeyOrContainer(names) => match container_of_names(&names, context).await? {
-            Some(found) => found,
-            None if target::is_type(&names[2]) => {
-                return Ok(Found::Probe(Box::new(probe(&names, context).await?)));
+        Target::ContainerId(id) => container(&joined([&*id]), context).await?.map_err(Error::from)?,
+        Target::KeyOrContainer(names) => {
+            let written = joined(names.iter().map(String::as_str));
+            match container(&written, context).await? {
+                Ok(found) => found,
+                Err(_) if target::is_type(&names[2]) => {
+                    return Ok(Found::Probe(Box::new(probe(&names, context).await?)));
+                }
+                Err(unknown) => return Err(unknown.into()),
             }
-            None => return Err(Error::Refused(format!("no container {}", names.join("/")))),
-        },
+        }
     };
     let filter = ProbeFilter {
         namespace: Some((&*pod.namespace).into()),
@@ -119,34 +116,19 @@ async fn probe(names: &[impl AsRef<str>], context: &Context) -> Result<ProbeDeta
     context.client.get(&format!("/v1/probes/{}", names.collect::<Vec<_>>().join("/"))).await
 }
 
-/// The newest container of these names.
-async fn container_of_names(
-    [namespace, pod, container]: &[String; 3],
+/// The container that is written so, or why there is none.
+async fn container(
+    written: &str,
     context: &Context,
-) -> Result<Option<(PodView, ContainerView)>, Error> {
-    let filter = PodFilter { namespace: Some((&**namespace).into()), pod: Some((&**pod).into()) };
-    let pods: Vec<PodView> = context.client.get(&format!("/v1/pods{}", filter.to_query())).await?;
-    let named = pods.into_iter().filter(|known| known.namespace == *namespace && known.pod == *pod);
-    let named = named.filter_map(|pod| {
-        let found = pod.containers.iter().find(|known| known.container == *container)?.clone();
-        Some((pod, found))
-    });
-    Ok(named.max_by_key(|(_, container)| (container.created_at.is_none(), container.created_at)))
-}
-
-/// The one container whose id begins so.
-async fn container_of_id(id: &str, context: &Context) -> Result<(PodView, ContainerView), Error> {
+) -> Result<Result<(PodView, ContainerView), NotFound>, Error> {
     let pods: Vec<PodView> = context.client.get("/v1/pods").await?;
     let all = pods.iter().flat_map(|pod| pod.containers.iter().map(move |container| (pod, container)));
-    let begins: Vec<_> = all.filter(|(_, container)| container.container_id.starts_with(id)).collect();
-    match begins[..] {
-        [(pod, container)] => Ok((pod.clone(), container.clone())),
-        [] => Err(Error::Refused(format!("no container has an id that begins with {id}"))),
-        _ => {
-            let count = begins.len();
-            Err(Error::Refused(format!(
-                "{count} containers have an id that begins with {id}: write more of it"
-            )))
-        }
+    let found = lookup::container(written, all.collect());
+    Ok(found.map(|(pod, container)| (pod.clone(), container.clone())))
+}
+
+impl From<NotFound> for Error {
+    fn from(error: NotFound) -> Self {
+        Self::Usage(error.to_string())
     }
 }

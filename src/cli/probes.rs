@@ -32,7 +32,7 @@ pub(crate) struct ProbesArgs {
     /// Stay, and show changes: redrawn in place on a terminal, a line each elsewhere
     #[arg(short, long)]
     watch: bool,
-    /// Exit 1 if any of them is failing; one that waits, has stopped or is invalid is not
+    /// Exit 1 if any of them is failing; one that waits, has stopped or is invalid is not, nor is none at all
     #[arg(long, conflicts_with = "watch")]
     check: bool,
 }
@@ -67,12 +67,16 @@ impl ProbesArgs {
     }
 }
 
-/// Names those that are failing, where somebody asked whether any is, and those that cannot be.
+/// Names those that are failing, where somebody asked whether any is, and those that cannot be. Nothing at all is no
+/// failure, but may be a mistyped name.
 fn check(probes: &[ProbeView]) -> Exit {
     let failing: Vec<_> = probes.iter().filter(|probe| probe.is_failing()).map(|probe| &*probe.id).collect();
     let invalid: Vec<_> =
         probes.iter().filter(|probe| probe.phase == Phase::Invalid).map(|probe| &*probe.id).collect();
     let mut exit = Exit::Fine;
+    if probes.is_empty() {
+        exit = exit.because(&"nothing was checked: there is no such probe");
+    }
     if !invalid.is_empty() {
         exit = exit.because(&named("invalid", &invalid));
     }

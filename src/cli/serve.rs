@@ -26,6 +26,10 @@ pub struct ServeArgs {
     pub log_level: Option<String>,
 }
 
+/// What `--api` means here, where it is not where the daemon is looked for.
+pub(super) const API: &str =
+    "Where the API is, for the other verbs [env: CRIPROBE_API] [default: unix:///run/criprobe/api.sock]";
+
 const EXAMPLES: &str = "\
 Examples:
   criprobe serve
@@ -36,4 +40,4 @@ Every setting can also stand in the configuration file, or in the environment: C
 CRIPROBE_RUNTIME, CRIPROBE_API, CRIPROBE_LOG_FORMAT, CRIPROBE_LOG_LEVEL, CRIPROBE_PROBER_WORKERS, ...
 
 Then point clients at it: kubelet --container-runtime-endpoint=unix:///run/criprobe/criprobe.sock,
-or crictl --runtime-endpoint unix:///run/criprobe/criprobe.sock. Here --api says where to listen.";
+or crictl --runtime-endpoint unix:///run/criprobe/criprobe.sock.";

@@ -2,10 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-/// A measured time with three digits or so: `0.4ms`, `27ms`, `1.03s`, `12.5s`, `2m05s`.
+/// A measured time with three digits or so: `0.4ms`, `27ms`, `1.03s`, `12.5s`, `2m05s`; `<0.1ms` where it is hardly any.
 pub(super) fn measured(duration: Duration) -> String {
     let millis = duration.as_secs_f64() * 1_000.0;
     match millis {
+        ..0.05 => "<0.1ms".to_owned(),
         ..9.95 => format!("{millis:.1}ms"),
         ..999.5 => format!("{millis:.0}ms"),
         ..9_995.0 => format!("{:.2}s", millis / 1_000.0),
@@ -51,7 +52,9 @@ mod tests {
     #[test]
     fn measured_times_keep_what_matters() {
         for (micros, text) in [
-            (0, "0.0ms"),
+            (0, "<0.1ms"),
+            (49, "<0.1ms"),
+            (50, "0.1ms"),
             (430, "0.4ms"),
             (9_960, "10ms"),
             (27_400, "27ms"),

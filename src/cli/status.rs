@@ -59,7 +59,7 @@ fn text(status: &StatusView, screen: Screen, now: SystemTime, limit: Option<usiz
     lines.push(("inventory", inventory(status, now), Paint::Plain));
     let worst = status.probes.states.keys().copied().find(|&state| state_paint(state) == Paint::Bad);
     lines.push(("probes", probes(&status.probes), worst.map_or(Paint::Plain, state_paint)));
-    lines.extend(state(status, now));
+    lines.push(state(status, now));
     lines.extend(config(status).map(|(name, value)| (name, value, Paint::Plain)));
 
     let indent = lines.iter().map(|(name, ..)| width_of(name)).max().unwrap_or_default() + 2;
@@ -137,9 +137,12 @@ fn probes(probes: &ProbesView) -> String {
     format!("{}: {}; {}", probes.total, join(states.collect()), join(phases.collect()))
 }
 
-/// The state file; none of a daemon that keeps none.
-fn state(status: &StatusView, now: SystemTime) -> Option<(&'static str, String, Paint)> {
+/// The state file.
+fn state(status: &StatusView, now: SystemTime) -> (&'static str, String, Paint) {
     let state = &status.state;
+    if state.file.is_empty() {
+        return ("state", "kept nowhere: a restart begins anew".to_owned(), Paint::Plain);
+    }
     let saved = match state.saved_at {
         Some(at) => format!("saved {} ago", age(at.0, now)),
         None => "not saved since the start".to_owned(),
@@ -149,7 +152,7 @@ fn state(status: &StatusView, now: SystemTime) -> Option<(&'static str, String, 
         // It names the file, or its folder.
         trouble => (format!("{trouble}; {saved}"), Paint::Doubtful),
     };
-    (!state.file.is_empty()).then_some(("state", text, paint))
+    ("state", text, paint)
 }
 
 fn config(status: &StatusView) -> [(&'static str, String); 2] {
@@ -167,7 +170,7 @@ fn config(status: &StatusView) -> [(&'static str, String); 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::view::{ConfigView, ConnectionsView, sample};
+    use crate::report::view::{ConfigView, ConnectionsView, StateFileView, sample};
 
     #[test]
     fn it_looks_like_this() {
@@ -188,6 +191,8 @@ mod tests {
         away.config = ConfigView { files: Vec::new(), ..away.config };
         insta::assert_snapshot!("status_away", text(&away, Screen::plain(60), now, Some(60)));
         away.connections = ConnectionsView::default();
+        away.state = StateFileView::default();
+        assert!(text(&away, Screen::plain(60), now, None).contains("kept nowhere: a restart begins anew\n"));
         for line in text(&away, Screen::plain(40), now, Some(40)).lines() {
             assert!(width_of(line) <= 40, "{line}");
         }

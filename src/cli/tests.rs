@@ -14,12 +14,12 @@ fn parsed(arguments: &str) -> Result<Command, String> {
 
 #[test]
 fn the_definition_holds_together() {
-    Cli::command().debug_assert();
+    command().debug_assert();
 }
 
 #[test]
 fn help_teaches() {
-    let mut command = Cli::command().term_width(100);
+    let mut command = command().term_width(100);
     command.build();
     let verbs = command
         .get_subcommands_mut()
@@ -75,6 +75,13 @@ fn what_is_wrong_is_said_in_one_line_with_what_to_do() {
             "demo --for ever",
             "not a duration: write one such as 250ms, 5s or 1m30s; see 'criprobe demo --help'",
         ),
+        ("serve -o json", "'serve' logs, choose its form with --log-format; see 'criprobe serve --help'"),
+        ("-o json demo", "ask the demo's daemon from another terminal; see 'criprobe demo --help'"),
+        ("demo --api /x", "choose its folder with --dir; see 'criprobe demo --help'"),
+        (
+            "run a/b/c --exec cat /x",
+            "a command stands after two dashes: criprobe run CONTAINER --exec -- CMD...; see 'criprobe run --help'",
+        ),
         ("status extra", "unexpected argument 'extra' found"),
         ("describe", "the following required arguments were not provided: <PROBE|CONTAINER>"),
         (
@@ -105,6 +112,8 @@ fn flags_of_the_daemon_are_handed_on_as_they_are() {
     };
     assert_eq!(serve, expected);
     let Ok(Command::Serve(serve)) = parsed("--api /a serve") else { panic!() };
+    assert_eq!(serve.api, text("/a"));
+    let Ok(Command::Serve(serve)) = parsed("serve --api /a") else { panic!() };
     assert_eq!(serve.api, text("/a"));
     let Ok(Command::Demo(demo)) = parsed("demo --for 20s --dir d") else { panic!() };
     assert_eq!((demo.duration, demo.dir), (Some(std::time::Duration::from_secs(20)), Some("d".into())));

@@ -2,10 +2,7 @@
 //! for what only that knows; makes the attempts in the asker's task, so that one who leaves cancels it. Never takes a
 //! place of the probes' workers, and records nothing.
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{sync::Arc, time::Duration};
 
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tonic::transport::Channel;
@@ -121,13 +118,6 @@ impl Listed {
     /// What is planned of a type.
     pub fn planned(&self, kind: ProbeKind) -> Option<&Planned> {
         self.probes.iter().find(|planned| planned.kind == kind).map(|planned| &**planned)
-    }
-
-    /// Orders containers of one name of one pod name: the newest last. One whose age the runtime has not told was made
-    /// just now.
-    pub fn age(&self) -> (bool, Option<SystemTime>, u32) {
-        let view = &self.view;
-        (view.created_at.is_none(), view.created_at, view.attempt)
     }
 }
 

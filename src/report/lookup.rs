@@ -1,25 +1,67 @@
 //! Finds the probe or the container that somebody named: a name and all that there are in, the one that is meant out, or
 //! why there is none, with the nearest. Pure.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::SystemTime};
 
 use percent_encoding::percent_decode_str;
 
 use super::{
-    nearest::{did_you_mean, nearest},
-    view::{ProbeView, joined},
+    nearest::{MOST, did_you_mean, nearest},
+    view::{ContainerView, PodView, ProbeView, joined},
 };
 use crate::prober::operator::Listed;
 
 /// Why nothing was found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum NotFound {
+pub(crate) enum NotFound {
     /// It cannot be a name of such a thing, or is that of several.
     #[error("{0}")]
     Malformed(String),
     /// Nothing has this name.
     #[error("{0}")]
     Unknown(String),
+}
+
+/// A container that can be named.
+pub(crate) trait Container {
+    /// Namespace, pod and container.
+    fn names(&self) -> [&str; 3];
+    /// The runtime's id.
+    fn id(&self) -> &str;
+    /// Orders containers of one name of one pod name: the newest last. One whose age the runtime has not told was made
+    /// just now.
+    fn age(&self) -> (bool, Option<SystemTime>, u32);
+}
+
+impl Container for Listed {
+    fn names(&self) -> [&str; 3] {
+        [&self.view.pod.namespace, &self.view.pod.name, &self.view.name]
+    }
+
+    fn id(&self) -> &str {
+        self.view.id.as_str()
+    }
+
+    fn age(&self) -> (bool, Option<SystemTime>, u32) {
+        (self.view.created_at.is_none(), self.view.created_at, self.view.attempt)
+    }
+}
+
+/// A pod and one of its containers, as the API shows them.
+impl Container for (&PodView, &ContainerView) {
+    fn names(&self) -> [&str; 3] {
+        let (pod, container) = self;
+        [&pod.namespace, &pod.pod, &container.container]
+    }
+
+    fn id(&self) -> &str {
+        &self.1.container_id
+    }
+
+    fn age(&self) -> (bool, Option<SystemTime>, u32) {
+        let created_at = self.1.created_at.map(|at| at.0);
+        (created_at.is_none(), created_at, self.1.restarts)
+    }
 }
 
 /// How a container is written, for those who wrote it otherwise.
@@ -38,7 +80,12 @@ pub(super) fn probe(names: &[String], mut probes: Vec<ProbeView>) -> Result<Prob
         [uid, container, kind] => {
             let wanted = [uid, container, kind];
             let at = probes.iter().rposition(|probe| key(probe) == wanted);
-            (at, nearest(wanted, 0, probes.iter().map(key)).into_iter().map(joined).collect())
+            // Who leaves out the namespace has written what looks like a key.
+            let mut full: Vec<_> = probes.iter().map(id).filter(|id| id[1..] == wanted).map(joined).collect();
+            full.dedup();
+            full.truncate(MOST);
+            let near = nearest(wanted, 0, probes.iter().map(key)).into_iter().map(joined);
+            (at, if full.is_empty() { near.collect() } else { full })
         }
         _ => (None, Vec::new()),
     };
@@ -50,33 +97,38 @@ pub(super) fn probe(names: &[String], mut probes: Vec<ProbeView>) -> Result<Prob
 
 /// The container that is written so: `NAMESPACE/POD/CONTAINER`, names percent-encoded where they hold a slash, then the
 /// newest one of that name; or an id, or the beginning of one id only.
-pub(super) fn container(written: &str, mut containers: Vec<Listed>) -> Result<Listed, NotFound> {
-    containers.sort_by(|a, b| (names(a), a.age(), &a.view.id).cmp(&(names(b), b.age(), &b.view.id)));
+pub(crate) fn container<C: Container>(written: &str, mut containers: Vec<C>) -> Result<C, NotFound> {
+    containers.sort_by(|a, b| (a.names(), a.age(), a.id()).cmp(&(b.names(), b.age(), b.id())));
     let parts: Vec<_> = written.split('/').map(|part| percent_decode_str(part).decode_utf8()).collect();
     let at = match &parts[..] {
         [Ok(_)] => by_container_id(written, &containers),
         [Ok(namespace), Ok(pod), Ok(name)] => by_names([namespace, pod, name], &containers),
-        _ => Err(NotFound::Malformed(format!("{} names no container: {CONTAINER}", shown(written)))),
+        [Ok(pod), Ok(name)] => Err(unnamed(written, |names| names[1..] == [&**pod, &**name], &containers)),
+        _ => Err(unnamed(written, |_| false, &containers)),
     }?;
     Ok(containers.swap_remove(at))
 }
 
-fn by_names(wanted: [&Cow<'_, str>; 3], containers: &[Listed]) -> Result<usize, NotFound> {
+fn by_names<C: Container>(wanted: [&Cow<'_, str>; 3], containers: &[C]) -> Result<usize, NotFound> {
     let wanted = wanted.map(|name| &**name);
-    containers.iter().rposition(|listed| names(listed) == wanted).ok_or_else(|| {
-        let near = nearest(wanted, 1, containers.iter().map(names));
+    containers.iter().rposition(|container| container.names() == wanted).ok_or_else(|| {
+        let near = nearest(wanted, 1, containers.iter().map(C::names));
         let near: Vec<_> = near.into_iter().map(joined).collect();
         NotFound::Unknown(format!("no container {}{}", joined(wanted), did_you_mean(&near)))
     })
 }
 
-fn by_container_id(written: &str, containers: &[Listed]) -> Result<usize, NotFound> {
+fn by_container_id<C: Container>(written: &str, containers: &[C]) -> Result<usize, NotFound> {
     let begins: Vec<_> =
-        (0..containers.len()).filter(|&at| containers[at].view.id.as_str().starts_with(written)).collect();
-    let exact = begins.iter().find(|&&at| containers[at].view.id.as_str() == written);
+        (0..containers.len()).filter(|&at| containers[at].id().starts_with(written)).collect();
+    let exact = begins.iter().find(|&&at| containers[at].id() == written);
     match (exact, &begins[..]) {
         (Some(&at), _) | (None, &[at]) => Ok(at),
-        (None, []) => Err(NotFound::Unknown(unknown_id(written, containers))),
+        (None, []) => {
+            let hint = meant(|names| names[1..].contains(&written), containers);
+            let written = shown(written);
+            Err(NotFound::Unknown(format!("no container has an id that begins with {written}{hint}")))
+        }
         (None, several) => Err(NotFound::Malformed(format!(
             "{} containers have an id that begins with {written}: write more of it",
             several.len()
@@ -84,17 +136,17 @@ fn by_container_id(written: &str, containers: &[Listed]) -> Result<usize, NotFou
     }
 }
 
-/// Who writes the name of a pod or of a container alone is told how to write it in full.
-fn unknown_id(written: &str, containers: &[Listed]) -> String {
-    let named = containers.iter().map(names).filter(|names| names[1..].contains(&written));
-    let mut full: Vec<_> = named.map(joined).collect();
+fn unnamed<C: Container>(written: &str, is_meant: impl Fn([&str; 3]) -> bool, containers: &[C]) -> NotFound {
+    NotFound::Malformed(format!("{} names no container{}", shown(written), meant(is_meant, containers)))
+}
+
+/// Who writes only a part of a name is told how to write it in full.
+fn meant<C: Container>(is_meant: impl Fn([&str; 3]) -> bool, containers: &[C]) -> String {
+    let mut full: Vec<_> =
+        containers.iter().map(C::names).filter(|&names| is_meant(names)).map(joined).collect();
     full.dedup();
-    let most = full.len().min(3);
-    let hint = match &full[..most] {
-        [] => format!(": {CONTAINER}"),
-        some => did_you_mean(some),
-    };
-    format!("no container has an id that begins with {}{hint}", shown(written))
+    full.truncate(MOST);
+    if full.is_empty() { format!(": {CONTAINER}") } else { did_you_mean(&full) }
 }
 
 /// In quotes, and not much of it.
@@ -103,11 +155,6 @@ fn shown(written: &str) -> String {
         None => format!("{written:?}"),
         Some((end, _)) => format!("{:?}...", &written[..end]),
     }
-}
-
-/// Namespace, pod and container.
-fn names(listed: &Listed) -> [&str; 3] {
-    [&listed.view.pod.namespace, &listed.view.pod.name, &listed.view.name]
 }
 
 fn id(probe: &ProbeView) -> [&str; 4] {
@@ -128,7 +175,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        inventory::view::{ContainerState, ContainerView, PodNetwork, PodView},
+        inventory::view::{self, ContainerState, PodNetwork},
         report::view::sample,
     };
 
@@ -164,6 +211,7 @@ mod tests {
                 "a/c 50% x readiness",
                 Err("no probe a%2Fc/50%25/x/readiness; did you mean a%2Fb/50%25/x/readiness?"),
             ),
+            ("web app liveness", Err("no probe web/app/liveness; did you mean default/web/app/liveness?")),
             ("other db app liveness", Err("no probe other/db/app/liveness")),
             ("app liveness", Err("no probe app/liveness")),
         ] {
@@ -172,7 +220,7 @@ mod tests {
     }
 
     fn listed(id: &str, namespace: &str, pod: &str, uid: &str, made: Option<u64>) -> Listed {
-        let pod = PodView {
+        let pod = view::PodView {
             sandbox_id: "s".into(),
             uid: uid.into(),
             name: pod.into(),
@@ -183,7 +231,7 @@ mod tests {
             labels: BTreeMap::new(),
             annotations: BTreeMap::new(),
         };
-        let view = ContainerView {
+        let view = view::ContainerView {
             id: id.into(),
             name: "app".into(),
             attempt: 0,
@@ -227,10 +275,11 @@ mod tests {
                      id or its beginning",
                 ),
             ),
+            ("web/app", Err("\"web/app\" names no container; did you mean default/web/app?")),
             (
-                "web/app",
+                "wbe/app",
                 Err(
-                    "\"web/app\" names no container: write NAMESPACE/POD/CONTAINER, or a container's id or its beginning",
+                    "\"wbe/app\" names no container: write NAMESPACE/POD/CONTAINER, or a container's id or its beginning",
                 ),
             ),
             (

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::document::suggest::typing_errors;
 
 /// 3 are named at most, where several are equally near.
-const MOST: usize = 3;
+pub(super) const MOST: usize = 3;
 
 /// The paths nearest to `wanted`, none twice, in the order of the candidates.
 ///

@@ -138,8 +138,8 @@ async fn events(State(shared): State<Shared>, Params(filter): Params<EventFilter
     lines::respond(&shared.sources.events, Clone::clone, window, shared.drained)
 }
 
-/// 200 when the runtime answers and its pods and containers are known; otherwise 503 and the first reason why not.
-/// `?verbose` lists each check.
+/// 200 when the runtime answers, its pods and containers are known, and the daemon does not end; otherwise 503 and the
+/// first reason why not. `?verbose` lists each check.
 async fn readyz(State(shared): State<Shared>, RawQuery(query): RawQuery) -> Response {
     let checks = match ask(&shared.sources.status, "status").await {
         Ok(status) => Vec::from(status.checks()),

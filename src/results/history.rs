@@ -17,6 +17,8 @@ use super::{AttemptRecord, AttemptResult, Verdict, beginning};
 pub struct History {
     attempts: VecDeque<Stored>,
     changes: VecDeque<Change>,
+    /// What stood before the first of the changes: only after a restart of ours is it known.
+    stood: Option<Verdict>,
 }
 
 /// 32 attempts are kept; another one replaces the oldest.
@@ -93,6 +95,11 @@ enum Code {
 }
 
 impl History {
+    /// That of a probe whose verdict was known before anything is remembered of it.
+    pub(super) fn restored(stood: Option<Verdict>) -> Self {
+        Self { stood, ..Self::default() }
+    }
+
     /// The attempts, oldest first.
     pub fn attempts(&self) -> impl ExactSizeIterator<Item = PastAttempt> {
         self.attempts.iter().map(PastAttempt::from)
@@ -131,7 +138,7 @@ impl History {
 
     /// Keeps what stands now, where that is not what stood.
     pub(super) fn stands(&mut self, to: Option<Verdict>, why: Why, at: SystemTime) {
-        let from = self.changes.back().map_or(Verdict::Unknown, |last| last.to);
+        let from = self.changes.back().map(|last| last.to).or(self.stood).unwrap_or(Verdict::Unknown);
         let to = to.unwrap_or(Verdict::Unknown);
         if from != to {
             push(&mut self.changes, CHANGES_KEPT, Change { at, from, to, why });
@@ -257,6 +264,16 @@ mod tests {
             full.stands(Some([Verdict::Success, Verdict::Failure][n % 2]), Why::Started, UNIX_EPOCH);
         }
         assert!(full.attempts.capacity() <= ATTEMPTS_KEPT && full.changes.capacity() <= CHANGES_KEPT);
+    }
+
+    #[test]
+    fn what_stood_before_a_restart_is_where_the_first_change_comes_from() {
+        let mut history = History::restored(Some(Verdict::Success));
+        history.stands(Some(Verdict::Success), Why::Results(1), UNIX_EPOCH);
+        assert_eq!(history.changes().len(), 0);
+        history.stands(Some(Verdict::Failure), Why::NotRunning, UNIX_EPOCH);
+        let changes: Vec<_> = history.changes().map(|change| (change.from, change.to)).collect();
+        assert_eq!(changes, [(Verdict::Success, Verdict::Failure)]);
     }
 
     #[test]

@@ -9,11 +9,21 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use criprobe::demo::{EnvValues, FaultKind};
+use criprobe::{
+    demo::{EnvValues, FaultKind},
+    proto::cri::StatusRequest,
+};
+use hyper::Method;
+use serde_json::json;
+use tokio::task::JoinHandle;
 
 use crate::{
     rig::{Rig, runtime},
-    support::{PATIENCE, cri, daemon::Daemon, eventually},
+    support::{
+        PATIENCE, cri,
+        daemon::{Daemon, ask},
+        eventually,
+    },
 };
 
 /// The daemon on these sockets.
@@ -30,6 +40,23 @@ fn refused(command: &mut Command) -> Result<(i32, String)> {
     Ok((output.status.code().context("ended by a signal")?, String::from_utf8(output.stderr)?))
 }
 
+/// Waits until one call is under way.
+async fn in_flight(rig: &Rig) -> Result<()> {
+    eventually("the call is in flight", PATIENCE, async || {
+        Ok((rig.daemon.status().await?["calls"]["inFlight"] == 1).then_some(()))
+    })
+    .await
+}
+
+/// A call under way that never ends by itself; gives whether it was answered.
+async fn hang(rig: &Rig) -> Result<JoinHandle<bool>> {
+    rig.always("Status", FaultKind::Hang);
+    let mut client = rig.client.clone();
+    let call = tokio::spawn(async move { client.status(StatusRequest::default()).await.is_ok() });
+    in_flight(rig).await?;
+    Ok(call)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn sigterm_lets_the_call_in_flight_end_removes_the_sockets_and_exits_with_0() -> Result<()> {
     let mut rig = Rig::start().await?;
@@ -37,10 +64,7 @@ async fn sigterm_lets_the_call_in_flight_end_removes_the_sockets_and_exits_with_
     let (mut client, idle) = (rig.client.clone(), rig.daemon.client().await?);
     let call =
         tokio::spawn(async move { cri::exec(&mut client, &id, &["sh", "-c", "sleep 1; echo done"]).await });
-    eventually("the call is in flight", PATIENCE, async || {
-        Ok((rig.daemon.status().await?["calls"]["inFlight"] == 1).then_some(()))
-    })
-    .await?;
+    in_flight(&rig).await?;
     rig.daemon.terminate();
     let answer = call.await??;
     assert_eq!(answer.stdout, b"done\n");
@@ -56,21 +80,14 @@ async fn sigterm_lets_the_call_in_flight_end_removes_the_sockets_and_exits_with_
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_does_not_end_is_cut_after_ten_seconds_and_logged() -> Result<()> {
     let mut rig = Rig::start().await?;
-    rig.always("Status", FaultKind::Hang);
-    let mut client = rig.client.clone();
-    let call =
-        tokio::spawn(async move { client.status(criprobe::proto::cri::StatusRequest::default()).await });
-    eventually("the call is in flight", PATIENCE, async || {
-        Ok((rig.daemon.status().await?["calls"]["inFlight"] == 1).then_some(()))
-    })
-    .await?;
+    let call = hang(&rig).await?;
     let asked = criprobe::clock::now();
     rig.daemon.terminate();
     let status = rig.daemon.ended().await?;
     let took = criprobe::clock::now() - asked;
     assert_eq!(status.code(), Some(0));
     assert!((Duration::from_secs(9)..Duration::from_secs(13)).contains(&took), "{took:?}");
-    assert!(call.await?.is_err());
+    assert!(!call.await?);
     let log = rig.daemon.log();
     assert!(log.contains("cut calls that did not end in time") && log.contains("Status"), "{log}");
     Ok(())
@@ -85,20 +102,47 @@ async fn sighup_is_told_and_ends_nothing_and_a_drain_shows_in_the_status() -> Re
     })
     .await?;
     assert_eq!(rig.daemon.status().await?["draining"], false);
-    rig.always("Status", FaultKind::Hang);
-    let mut client = rig.client.clone();
-    let call =
-        tokio::spawn(async move { client.status(criprobe::proto::cri::StatusRequest::default()).await });
-    eventually("the call is in flight", PATIENCE, async || {
-        Ok((rig.daemon.status().await?["calls"]["inFlight"] == 1).then_some(()))
-    })
-    .await?;
+    let call = hang(&rig).await?;
     rig.daemon.terminate();
     eventually("it drains", PATIENCE, async || {
         Ok((rig.daemon.status().await?["draining"] == true).then_some(()))
     })
     .await?;
+    let (code, reason) = rig.daemon.get("/readyz").await?;
+    assert_eq!((code.as_u16(), &*reason), (503, "the daemon is draining: it ends soon\n"));
     call.abort();
+    assert_eq!(rig.daemon.ended().await?.code(), Some(0));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_under_way_at_the_end_are_given_and_streams_end_whole() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    let (_, id) = rig.run("tried", &[], &["sleep", "100000"]).await?;
+    let api = rig.daemon.api();
+    let follower =
+        tokio::spawn(async move { ask(&api, Method::GET, "/v1/trace?follow=true&last=1", "").await });
+    let request = |command: &str| {
+        let container = id.as_str();
+        json!({"container": container, "exec": {"command": [command, "100000"]}, "timeout": "1m"}).to_string()
+    };
+    eventually("the prober knows it", PATIENCE, async || {
+        Ok((rig.daemon.post("/v1/run", &request("true")).await?.0 == 200).then_some(()))
+    })
+    .await?;
+    let (api, request) = (rig.daemon.api(), request("sleep"));
+    let asked = tokio::spawn(async move { ask(&api, Method::POST, "/v1/run", &request).await });
+    eventually(
+        "the command runs",
+        PATIENCE,
+        async || Ok((rig.faults().count("ExecSync") == 2).then_some(())),
+    )
+    .await?;
+    rig.daemon.terminate();
+    let (code, body) = asked.await??;
+    assert_eq!((code.as_u16(), &*body), (503, r#"{"error":"the daemon ends"}"#));
+    let (code, lines) = follower.await??;
+    assert!(code.is_success() && lines.ends_with("}\n"), "{lines}");
     assert_eq!(rig.daemon.ended().await?.code(), Some(0));
     Ok(())
 }

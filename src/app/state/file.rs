@@ -2,7 +2,7 @@
 //!
 //! A file that is no plain file, or that others own or may write, is not read. A new one is written beside the old one,
 //! where no name that anybody prepared is followed, and takes its place when it is on the disk: there is always a whole
-//! one.
+//! one. Whoever holds the folder's lock has the file to itself.
 
 use std::{
     fs::{DirBuilder, File},
@@ -12,10 +12,14 @@ use std::{
         unix::fs::{DirBuilderExt, MetadataExt},
     },
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
 };
 
 use rustix::{
-    fs::{Access, AtFlags, Mode, OFlags, accessat, fsync, open, openat, renameat, unlinkat},
+    fs::{
+        Access, AtFlags, FlockOperation, Mode, OFlags, accessat, flock, fstat, fsync, open, openat, renameat,
+        unlinkat,
+    },
     io::Errno,
     process::geteuid,
 };
@@ -38,6 +42,8 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 #[derive(Debug)]
 pub(super) struct StateFile {
     folder: PathBuf,
+    /// The folder whose lock is held, open for as long as it is; none before it was first to be had.
+    locked: Mutex<Option<OwnedFd>>,
 }
 
 /// Why the state cannot be used or kept.
@@ -45,6 +51,10 @@ pub(super) struct StateFile {
 pub(super) enum StateError {
     #[error("cannot use the folder {0}")]
     Folder(PathBuf, #[source] io::Error),
+    #[error(
+        "another criprobe keeps its state in {0}: give this one a folder of its own (`state`, or CRIPROBE_STATE)"
+    )]
+    InUse(PathBuf),
     #[error("cannot write in {0}")]
     Write(PathBuf, #[source] io::Error),
     #[error("cannot read {0}")]
@@ -60,7 +70,7 @@ pub(super) enum StateError {
 impl StateFile {
     /// That of a folder. Touches nothing yet.
     pub(super) fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_owned() }
+        Self { folder: folder.to_owned(), locked: Mutex::default() }
     }
 
     /// The file.
@@ -68,9 +78,10 @@ impl StateFile {
         self.folder.join(NAME)
     }
 
-    /// Makes the folder (0700) if only itself is missing, and sees whether it can be written in.
+    /// Makes the folder (0700) if only itself is missing, takes its lock, and sees whether it can be written in.
     pub(super) fn prepare(&self) -> Result<(), StateError> {
         let folder = self.open_or_make()?;
+        self.lock(&folder)?;
         let wanted = Access::WRITE_OK | Access::EXEC_OK;
         accessat(&folder, ".", wanted, AtFlags::EACCESS).map_err(|errno| self.write_error(errno))
     }
@@ -94,11 +105,34 @@ impl StateFile {
     /// Puts this in the file's place, whole and on the disk when it returns.
     pub(super) fn save(&self, text: &[u8]) -> Result<(), StateError> {
         let folder = self.open_or_make()?;
+        self.lock(&folder)?;
         self.replace(&folder, text).map_err(|error| {
             // A half of it is of no use; if it cannot be removed, the next one replaces it.
             let _ = unlinkat(&folder, NEXT, AtFlags::empty());
             StateError::Write(self.folder.clone(), error)
         })
+    }
+
+    /// Takes the folder's lock, unless it is held already; never waits for it. The kernel gives it back when we end,
+    /// however we do. It is the folder's own, so that nothing more lies in there, and of the folder that the path names
+    /// now: one that was removed and made anew has a new one.
+    fn lock(&self, folder: &OwnedFd) -> Result<(), StateError> {
+        let mut locked = self.locked.lock().unwrap_or_else(PoisonError::into_inner);
+        let identity = |folder: &OwnedFd| fstat(folder).map(|stat| (stat.st_dev, stat.st_ino));
+        let now = identity(folder).map_err(|errno| self.folder_error(errno))?;
+        if locked.as_ref().is_some_and(|held| identity(held) == Ok(now)) {
+            return Ok(());
+        }
+        match flock(folder, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {
+                *locked =
+                    Some(folder.try_clone().map_err(|error| StateError::Folder(self.folder.clone(), error))?);
+                Ok(())
+            }
+            Err(Errno::WOULDBLOCK) => Err(StateError::InUse(self.folder.clone())),
+            // A file system without locks, as some on a network are: the state is kept there all the same.
+            Err(_) => Ok(()),
+        }
     }
 
     fn replace(&self, folder: &OwnedFd, text: &[u8]) -> io::Result<()> {
@@ -135,16 +169,19 @@ impl StateFile {
     }
 
     fn open_or_make(&self) -> Result<OwnedFd, StateError> {
-        let error = |error: io::Error| StateError::Folder(self.folder.clone(), error);
         match DirBuilder::new().mode(0o700).create(&self.folder) {
             Ok(()) => {}
             Err(exists) if exists.kind() == io::ErrorKind::AlreadyExists => {}
             // It may be there all the same, where nothing can be made: opening it tells.
             Err(refused) if self.folder.is_dir() => drop(refused),
-            Err(refused) => return Err(error(refused)),
+            Err(refused) => return Err(StateError::Folder(self.folder.clone(), refused)),
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        open(&self.folder, flags, Mode::empty()).map_err(|errno| error(errno.into()))
+        open(&self.folder, flags, Mode::empty()).map_err(|errno| self.folder_error(errno))
+    }
+
+    fn folder_error(&self, errno: Errno) -> StateError {
+        StateError::Folder(self.folder.clone(), errno.into())
     }
 
     fn write_error(&self, errno: Errno) -> StateError {
@@ -185,6 +222,28 @@ mod tests {
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
         assert_eq!((mode(&file.folder), mode(&file.path())), (0o700, 0o600));
         assert_eq!(fs::read_dir(&file.folder).unwrap().count(), 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn a_folder_is_one_daemons_and_the_next_ones_when_that_is_gone() {
+        let (dir, first) = folder();
+        first.prepare().unwrap();
+        first.prepare().unwrap();
+        let second = StateFile::new(&first.folder);
+        for refused in [second.prepare(), second.save(EMPTY)] {
+            let told = refused.unwrap_err().to_string();
+            assert!(told.starts_with("another criprobe keeps its state in "), "{told}");
+        }
+        assert!(!first.path().exists(), "nothing was written");
+        drop(first);
+        second.save(EMPTY).unwrap();
+        fs::rename(&second.folder, dir.path().join("moved")).unwrap();
+        let third = StateFile::new(&second.folder);
+        third.prepare().unwrap();
+        assert!(matches!(second.save(EMPTY), Err(StateError::InUse(_))), "another folder is there now");
+        drop(third);
+        second.save(EMPTY).unwrap();
+        assert!(matches!(StateFile::new(&second.folder).prepare(), Err(StateError::InUse(_))));
     }
 
     #[test]

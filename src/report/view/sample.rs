@@ -219,6 +219,7 @@ pub(crate) fn status() -> StatusView {
 
 /// A run that went well, of a command.
 pub(crate) fn run() -> RunView {
+    let ProbeView { namespace, pod, pod_uid, sandbox_id, container, container_id, attempt, .. } = probe();
     RunView {
         result: Outcome::Success,
         duration_seconds: Seconds(Duration::from_millis(31)),
@@ -228,14 +229,14 @@ pub(crate) fn run() -> RunView {
         tries: 1,
         handler: "exec".to_owned(),
         container: ContainerRef {
-            id: joined(["default", "web", "app"]),
-            namespace: "default".to_owned(),
-            pod: "web".to_owned(),
-            pod_uid: "uid-1".to_owned(),
-            sandbox_id: "s1".to_owned(),
-            container: "app".to_owned(),
-            container_id: "c1".to_owned(),
-            attempt: 0,
+            id: joined([&*namespace, &*pod, &*container]),
+            namespace,
+            pod,
+            pod_uid,
+            sandbox_id,
+            container,
+            container_id,
+            attempt,
         },
     }
 }

@@ -176,7 +176,9 @@ impl ProbesView {
 
 impl StatusView {
     /// What readiness depends on, each with the reason why it does not hold, if so.
-    pub fn checks(&self) -> [(&'static str, Result<(), String>); 2] {
+    pub fn checks(&self) -> [(&'static str, Result<(), String>); 3] {
+        let shutdown =
+            if self.draining { Err("the daemon is draining: it ends soon".to_owned()) } else { Ok(()) };
         let runtime = match self.runtime.state {
             RuntimeState::Ok => Ok(()),
             RuntimeState::Away if self.runtime.reason.is_empty() => Err("the runtime is away".to_owned()),
@@ -186,7 +188,7 @@ impl StatusView {
             Some(_) => Ok(()),
             None => Err("the runtime's pods and containers have not been listed yet".to_owned()),
         };
-        [("runtime", runtime), ("inventory", inventory)]
+        [("shutdown", shutdown), ("runtime", runtime), ("inventory", inventory)]
     }
 }
 

@@ -1,0 +1,99 @@
+//! What operators ask for: commands, runs, and their refusals.
+
+use super::*;
+
+#[tokio::test]
+async fn commands_reach_the_probe_that_is_meant_and_refusals_come_back_with_their_code() {
+    let probes = vec![
+        sample::probe(),
+        sample::named_probe("a/b", "odd", "app", "liveness"),
+        sample::named_probe("default", "late", "app", "readiness"),
+        sample::named_probe("default", "bad", "app", "startup"),
+        sample::named_probe("default", "gone", "app", "startup"),
+        sample::named_probe("default", "web", "app", "observed-1"),
+    ];
+    let api = Api::commanded(probes, |key, command| match (key.pod.as_str(), command) {
+        ("uid-1" | "uid-odd", _) => Ok(()),
+        ("uid-late", Command::Trigger) => Err(Refusal::NotNow("start delay of 5s".to_owned())),
+        ("uid-bad", _) => Err(Refusal::Invalid("exec.command: Required value".to_owned())),
+        _ => Err(Refusal::Unknown),
+    });
+    for (path, code, told) in [
+        ("default/web/app/liveness/pause", 200, r#"{"id":"default/web/app/liveness","#),
+        ("default/web/app/liveness/resume", 200, r#"{"id":"default/web/app/liveness","#),
+        ("uid-1/app/liveness/trigger", 200, r#"{"id":"default/web/app/liveness","#),
+        ("a%2Fb/odd/app/liveness/pause", 200, r#"{"id":"a%2Fb/odd/app/liveness","#),
+        (
+            "default/late/app/readiness/trigger",
+            409,
+            "default/late/app/readiness: there is nothing to try now: start delay of 5s",
+        ),
+        (
+            "default/bad/app/startup/pause",
+            409,
+            "default/bad/app/startup: the probe is invalid: exec.command: Required value",
+        ),
+        ("default/gone/app/startup/pause", 404, "default/gone/app/startup: there is no such probe"),
+        ("default/web/app/observed-1/pause", 409, "a client's own probe"),
+        (
+            "default/wbe/app/liveness/pause",
+            404,
+            "no probe default/wbe/app/liveness; did you mean default/web/app/liveness?",
+        ),
+        ("uid-one/app/livenes/pause", 404, "no probe uid-one/app/livenes"),
+        ("%FF/web/app/liveness/pause", 400, "the path is not UTF-8"),
+        ("default/web/app/liveness/stop", 404, "nothing is at /v1/probes/default/web/app/liveness/stop"),
+    ] {
+        let (found, body) = api.post(&format!("/v1/probes/{path}"), "").await;
+        assert_eq!(found, code, "{path}: {body}");
+        assert!(body.contains(told), "{path}: {body}");
+    }
+    let (code, body) = api.get("/v1/probes/default/web/app/liveness/pause").await;
+    assert_eq!((code, body.contains("cannot be asked with GET")), (405, true), "{body}");
+    assert_eq!(api.get("/v1/probes/uid-late/app/readiness").await.0, 200, "by its key");
+    let (code, body) = api.get("/v1/probes/default/wbe/app/liveness").await;
+    assert_eq!((code, body.contains("did you mean default/web/app/liveness?")), (404, true), "{body}");
+    api.drained().await;
+}
+
+#[tokio::test]
+async fn a_run_that_cannot_be_is_refused_before_anything_is_tried() {
+    let api = Api::commanded(Vec::new(), |_, _| Ok(()));
+    for (body, code, told) in [
+        ("", 400, "must be a map of keys and values"),
+        ("{", 400, "not valid YAML or JSON"),
+        (
+            r#"{"container": "a/b/c"}"#,
+            400,
+            "must specify what to try: probe, exec, httpGet, tcpSocket or grpc",
+        ),
+        (
+            r#"{"container": "a/b/c", "tcpSocket": {"port": 0}, "timeout": "x"}"#,
+            400,
+            r#"{"error":"tcpSocket.port: Invalid value: 0: must be between 1 and 65535, inclusive; timeout: Invalid value: \"x\": not a duration"#,
+        ),
+        (r#"{"container": "a/b", "probe": "liveness"}"#, 400, "write NAMESPACE/POD/CONTAINER"),
+        (r#"{"container": "a/b/c", "probe": "liveness"}"#, 404, r#"{"error":"no container a/b/c"}"#),
+        (&"x".repeat(64 * 1024 + 1), 413, "the body is longer than 65536 bytes"),
+    ] {
+        let (found, answer) = api.post("/v1/run", body).await;
+        assert_eq!(found, code, "{answer}");
+        assert!(answer.contains(told), "{answer}");
+    }
+    let (code, body) = api.get("/v1/run").await;
+    assert_eq!((code, body.as_str()), (405, r#"{"error":"/v1/run cannot be asked with GET"}"#));
+    api.drained().await;
+}
+
+#[tokio::test]
+async fn a_prober_that_is_gone_is_told_to_operators() {
+    let api = Api::start(sample::status(), vec![sample::probe()]);
+    for (path, body) in [
+        ("/v1/probes/default/web/app/liveness/pause", ""),
+        ("/v1/run", r#"{"container": "a/b/c", "probe": "liveness"}"#),
+    ] {
+        let answer = api.post(path, body).await;
+        assert_eq!(answer, (503, r#"{"error":"prober does not run"}"#.to_owned()), "{path}");
+    }
+    api.drained().await;
+}

@@ -1,0 +1,47 @@
+//! Clients that send too much, break off or stand still: each costs itself only.
+
+use super::*;
+
+#[tokio::test]
+async fn a_body_over_the_bound_is_refused_with_a_reason_in_json() {
+    let api = Api::start(sample::status(), Vec::new());
+    let mut stream = UnixStream::connect(&api.socket).await.unwrap();
+    stream.write_all(b"POST /v1/status HTTP/1.1\r\nhost: x\r\ncontent-length: 65537\r\n\r\n").await.unwrap();
+    let mut answer = vec![0; 4_096];
+    let length = tokio::time::timeout(DEADLINE, stream.read(&mut answer)).await.unwrap().unwrap();
+    let answer = String::from_utf8_lossy(&answer[..length]).into_owned();
+    assert!(
+        answer.starts_with("HTTP/1.1 413 ") && answer.contains("content-type: application/json"),
+        "{answer}"
+    );
+    assert!(answer.ends_with(r#"{"error":"the body is longer than 65536 bytes"}"#), "{answer}");
+    api.drained().await;
+}
+
+#[tokio::test]
+async fn a_client_that_breaks_off_or_talks_nonsense_harms_itself_only() {
+    let api = Api::start(sample::status(), vec![sample::probe()]);
+    for bytes in [&b"GET /v1/st"[..], b"\x16\x03\x01\x02\x00", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b""] {
+        let mut stream = UnixStream::connect(&api.socket).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut rest = Vec::new();
+        tokio::time::timeout(DEADLINE, stream.read_to_end(&mut rest)).await.unwrap().unwrap();
+    }
+    let mut endless = UnixStream::connect(&api.socket).await.unwrap();
+    let head = format!("GET /v1/status HTTP/1.1\r\nhost: x\r\nx: {}", "y".repeat(2 * MAX_HEAD));
+    let _ = endless.write_all(head.as_bytes()).await;
+    let mut answer = Vec::new();
+    let _ = tokio::time::timeout(DEADLINE, endless.read_to_end(&mut answer)).await.unwrap();
+    assert_eq!(api.get("/v1/status").await.0, 200);
+    api.drained().await;
+}
+
+#[tokio::test]
+async fn a_drain_does_not_wait_for_ever_for_a_reader_that_stands_still() {
+    let api = Api::start(sample::status(), vec![ProbeView { phase: Phase::Held, ..sample::probe() }; 20_000]);
+    let mut still = UnixStream::connect(&api.socket).await.unwrap();
+    still.write_all(b"GET /v1/probes HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    still.readable().await.unwrap();
+    api.drained().await;
+}

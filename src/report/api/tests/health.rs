@@ -1,0 +1,59 @@
+//! Readiness, and stages that do not answer.
+
+use super::*;
+
+#[tokio::test]
+async fn readiness_follows_the_runtime_the_first_list_and_the_drain() {
+    let ready = sample::status();
+    let mut away = sample::status();
+    away.runtime.state = RuntimeState::Away;
+    away.runtime.reason = "connection refused".to_owned();
+    let mut unlisted = sample::status();
+    unlisted.inventory.last_resync_at = None;
+    let mut draining = sample::status();
+    draining.draining = true;
+    for (status, code, text, verbose) in [
+        (ready, 200, "ok\n", "[+] shutdown ok\n[+] runtime ok\n[+] inventory ok\n"),
+        (
+            draining,
+            503,
+            "the daemon is draining: it ends soon\n",
+            "[-] shutdown failed: the daemon is draining: it ends soon\n[+] runtime ok\n[+] inventory ok\n",
+        ),
+        (
+            away,
+            503,
+            "the runtime is away: connection refused\n",
+            "[+] shutdown ok\n[-] runtime failed: the runtime is away: connection refused\n[+] inventory ok\n",
+        ),
+        (
+            unlisted,
+            503,
+            "the runtime's pods and containers have not been listed yet\n",
+            "[+] shutdown ok\n[+] runtime ok\n[-] inventory failed: the runtime's pods and containers have not been listed yet\n",
+        ),
+    ] {
+        let api = Api::start(status, Vec::new());
+        assert_eq!(api.get("/livez").await, (200, "ok\n".to_owned()));
+        assert_eq!(api.get("/readyz").await, (code, text.to_owned()));
+        assert_eq!(api.get("/readyz?verbose").await, (code, verbose.to_owned()));
+        api.drained().await;
+    }
+}
+
+#[tokio::test]
+async fn a_stage_that_does_not_answer_costs_its_readers_an_answer_only() {
+    let (status, mut stuck) = mpsc::channel(1);
+    let (probes, gone) = mpsc::channel(1);
+    drop(gone);
+    let (probe, pods) = (mpsc::channel(1).0, mpsc::channel(1).0);
+    let (trace, events) = (Journal::new(1), Journal::new(1));
+    let api = Api::serve(Sources { status, probes, probe, pods, trace, events, operator: nobody() });
+    let (code, body) = api.get("/v1/probes").await;
+    assert_eq!((code, body.as_str()), (503, r#"{"error":"prober does not run"}"#));
+    let (late, livez) = tokio::join!(api.get("/v1/status"), api.get("/livez"));
+    assert_eq!(late, (503, r#"{"error":"status did not answer within 2s"}"#.to_owned()));
+    assert_eq!(livez.0, 200);
+    stuck.close();
+    api.drained().await;
+}

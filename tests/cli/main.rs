@@ -1,0 +1,194 @@
+//! The program as people run it: arguments and a daemon in, text and exit codes out. The daemon here is the real API
+//! over stages that answer what they were given.
+#![allow(clippy::unwrap_used)]
+
+mod answers;
+mod arguments;
+mod streams;
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    os::unix::net::UnixListener,
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use criprobe::{
+    prober::{Command as ProbeCommand, Input, Operator, ProberSettings, Refusal},
+    proto::cri::runtime_service_client::RuntimeServiceClient,
+    report::{
+        Query, Shown, Sources, api,
+        journal::Journal,
+        view::{CallView, EventView, PodView, ProbeView, StatusView},
+    },
+};
+use tokio::{
+    runtime::Runtime,
+    sync::{mpsc, oneshot, watch},
+};
+
+const STATUS: &str = r#"{"version":"0.1.0","pid":7,"startedAt":"2026-11-20T10:00:00.000Z","uptimeSeconds":1.0,
+ "listen":"unix:///l","api":"unix:///a","runtime":{"endpoint":"unix:///r","name":"containerd","version":"2.0.1",
+ "state":"ok","since":"2026-11-20T10:00:00.000Z","reason":"","eventSource":"containerd"},
+ "connections":{"open":1,"total":2,"blind":[]},"calls":{"inFlight":0,"total":3},"gaps":0,
+ "inventory":{"pods":1,"containers":1,"running":1,"lastResyncAt":null,"resyncs":0},
+ "probes":{"total":0,"states":{},"phases":{}},"config":{"files":[],"workers":64,"execWorkers":16,
+ "execGraceSeconds":5.0,"minPeriodSeconds":0.1,"maxPerPod":32,"maxPerNode":5000}}"#;
+
+const PROBE: &str = r#"{"id":"default/web/app/liveness","key":"u/app/liveness","namespace":"default","pod":"web",
+ "podUid":"u","sandboxId":"s","container":"app","containerId":"c","attempt":0,"type":"liveness","handler":"exec",
+ "source":"annotation","phase":"probing","state":"success","reason":"","since":"2026-11-20T10:00:00.000Z",
+ "periodSeconds":10.0,"nextAt":null,"run":{"result":"success","count":1},
+ "counts":{"success":1,"warning":0,"failure":0,"error":0},"last":null,"onFailure":"report","shadowed":[]}"#;
+
+const CALL: &str = r#"{"at":"2026-11-20T10:00:00.000Z","durationSeconds":0.027,"service":"runtime.v1.RuntimeService",
+ "method":"ExecSync","code":"OK","message":"","end":"complete","peer":{"pid":812,"uid":0,"comm":"kubelet"},
+ "requestBytes":91,"responseBytes":12,"namespace":"default","pod":"web","container":"app","containerId":"c",
+ "exec":{"command":["cat","/tmp/healthy"],"timeoutSeconds":1,"exitCode":0,"stdoutBytes":0,"stderrBytes":0},
+ "traceparent":""}"#;
+
+const EVENT: &str = r#"{"at":"2026-11-20T10:00:00.000Z","type":"Warning","reason":"Unhealthy",
+ "message":"Liveness probe failed: gone","namespace":"default","pod":"web","podUid":"u","container":"app",
+ "containerId":"c","probe":"liveness"}"#;
+
+const POD: &str = r#"{"namespace":"default","pod":"web","podUid":"u","sandboxId":"s","attempt":0,"sandboxReady":true,
+ "ready":true,"reason":"","containers":[{"container":"app","containerId":"c0ffee","image":"busybox","state":"running",
+ "exitCode":null,"createdAt":null,"startedAt":null,"started":true,"ready":true,"restarts":0,
+ "probes":{"total":0,"states":{},"phases":{}}}]}"#;
+
+/// A daemon's API on a socket in a folder of its own.
+struct Daemon {
+    dir: tempfile::TempDir,
+    /// Taken to end the daemon.
+    runtime: Option<Runtime>,
+    probes: watch::Sender<Vec<ProbeView>>,
+    trace: Journal<dyn Shown>,
+    events: Journal<EventView>,
+}
+
+impl Daemon {
+    fn start() -> Self {
+        let runtime = Runtime::new().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let _entered = runtime.enter();
+        let status: StatusView = serde_json::from_str(STATUS).unwrap();
+        let (probes, shown) = watch::channel(vec![probe()]);
+        let (trace, events) = (Journal::new(1_000), Journal::new(1_000));
+        let sources = Sources {
+            status: stage(move || status.clone()),
+            probes: stage(move || shown.borrow().clone()),
+            probe: mpsc::channel(1).0,
+            pods: stage(|| vec![serde_json::from_str::<PodView>(POD).unwrap()]),
+            trace: trace.clone(),
+            events: events.clone(),
+            operator: operator(prober()),
+        };
+        let listener = tokio::net::UnixListener::bind(dir.path().join("api.sock")).unwrap();
+        runtime.spawn(api::serve(listener, sources, std::future::pending()));
+        Self { dir, runtime: Some(runtime), probes, trace, events }
+    }
+
+    fn push(&self, call: CallView) {
+        let call: Arc<dyn Shown> = Arc::new(call);
+        self.trace.push(call);
+    }
+
+    fn run(&self, arguments: &str) -> Output {
+        criprobe(&self.dir.path().join("api.sock"), arguments).output().unwrap()
+    }
+
+    /// Starts a verb that stays, with its output piped to us.
+    fn follow(&self, arguments: &str) -> (Child, BufReader<std::process::ChildStdout>) {
+        let mut command = criprobe(&self.dir.path().join("api.sock"), arguments);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        (child, lines)
+    }
+}
+
+/// A stage's task, and the channel to ask it on.
+fn stage<T: Send + 'static>(answer: impl Fn() -> T + Send + 'static) -> Query<T> {
+    let (query, mut questions) = mpsc::channel::<oneshot::Sender<T>>(4);
+    tokio::spawn(async move {
+        while let Some(question) = questions.recv().await {
+            let _ = question.send(answer());
+        }
+    });
+    query
+}
+
+fn criprobe(api: &Path, arguments: &str) -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("criprobe"));
+    command.args(arguments.split(' ').filter(|word| !word.is_empty()));
+    command.env_clear().env("CRIPROBE_API", api).stdin(Stdio::null());
+    command
+}
+
+fn probe() -> ProbeView {
+    serde_json::from_str(PROBE).unwrap()
+}
+
+fn failing() -> ProbeView {
+    serde_json::from_str(&PROBE.replace(r#""state":"success""#, r#""state":"failure""#)).unwrap()
+}
+
+fn call() -> CallView {
+    serde_json::from_str(CALL).unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn line(lines: &mut impl BufRead) -> String {
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    line
+}
+
+/// Sends Ctrl-C, and waits for the end: exit code and standard error.
+fn interrupt(mut child: Child) -> (Option<i32>, String) {
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    end(&mut child)
+}
+
+fn end(child: &mut Child) -> (Option<i32>, String) {
+    let code = child.wait().unwrap().code();
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    (code, stderr)
+}
+
+/// A prober without containers, whose probes may be paused and do nothing else.
+fn prober() -> mpsc::Sender<Input> {
+    let (prober, mut inputs) = mpsc::channel(4);
+    tokio::spawn(async move {
+        while let Some(input) = inputs.recv().await {
+            match input {
+                Input::Command { command, answer, .. } => {
+                    let refusal = Refusal::NotNow("paused by an operator".to_owned());
+                    let done = if command == ProbeCommand::Pause { Ok(()) } else { Err(refusal) };
+                    let _ = answer.send(done);
+                }
+                Input::Containers(answer) => {
+                    let _ = answer.send(Vec::new());
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    });
+    prober
+}
+
+/// An operator of this prober, before a runtime that is never there.
+fn operator(prober: mpsc::Sender<Input>) -> Operator {
+    let channel = tonic::transport::Endpoint::from_static("http://nowhere").connect_lazy();
+    Operator::new(prober, RuntimeServiceClient::new(channel), &ProberSettings::default())
+}
+
+fn nobody<T>() -> Query<T> {
+    mpsc::channel(1).0
+}
