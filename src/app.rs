@@ -4,6 +4,7 @@
 mod daemon;
 mod demo;
 mod logging;
+mod planning;
 mod pods;
 mod registration;
 mod reporter;

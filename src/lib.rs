@@ -9,6 +9,7 @@ pub mod config;
 pub mod demo;
 pub mod document;
 pub mod duration;
+pub mod glob;
 pub mod handler;
 pub mod ids;
 pub mod inventory;

@@ -5,7 +5,6 @@ pub mod api;
 pub mod convert;
 mod detail;
 pub mod filter;
-mod glob;
 pub mod journal;
 mod lines;
 pub(crate) mod lookup;

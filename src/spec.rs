@@ -4,8 +4,11 @@
 pub mod annotation;
 pub mod expand;
 pub mod plan;
+pub mod planner;
+pub mod policy;
 pub mod ports;
 pub mod raw;
+pub mod rule;
 pub mod run;
 pub mod validate;
 

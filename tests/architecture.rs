@@ -18,6 +18,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("proto", &[]),
     ("duration", &[]),
     ("document", &[]),
+    ("glob", &[]),
     ("config", &["document", "duration"]),
     ("peer", &[]),
     ("listen", &["peer"]),
@@ -28,7 +29,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("runtime", &["clock", "proto", "relay::gate"]),
     ("inventory", &["clock", "ids", "proto", "relay::output", "relay::registry", "runtime", "tap"]),
     // Probes.
-    ("spec", &["document", "duration", "ids", "inventory::view"]),
+    ("spec", &["document", "duration", "glob", "ids", "inventory::view"]),
     ("results", &["ids", "inventory::view"]),
     // An outcome ends in a result; that one word is all that a handler takes from there.
     ("handler", &["duration", "ids", "proto", "results::AttemptResult"]),
@@ -40,6 +41,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "clock",
             "document::suggest",
             "duration",
+            "glob",
             "ids",
             "inventory::TracedCall",
             "inventory::view",

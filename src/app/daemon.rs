@@ -21,7 +21,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    registration::{self, Registration, What},
+    planning,
     reporter::{Questions, Reporter},
     state::Store,
     tasks::{TaskEnded, Tasks},
@@ -29,14 +29,14 @@ use super::{
 use crate::{
     clock,
     config::Config,
-    inventory::{self, Change, Health, TracedCall, view::ContainerView},
+    inventory::{self, Health, TracedCall},
     listen::{self, Access, ListenError, SocketFile},
     prober::{self, Channels, Input, Operator, ProberSettings, Saved},
     relay::{Relay, gate::Gate, output, registry::Registry},
     report::{Sources, api, convert, journal::Journal, view::EventView},
     results::event::{ProbeEvent, Severity},
     runtime::{Runtime, events, link, link::Link},
-    spec::plan::plan,
+    spec::policy::Policy,
 };
 
 /// 1,024 changes may be on their way to the prober; above that the inventory waits, and the taps' queue takes it.
@@ -155,7 +155,9 @@ impl Daemon {
         let (input_sender, inputs) = mpsc::channel(CHANGES);
         let journal = Journal::new(EVENTS_KEPT);
         tasks.spawn_once("listed", tell_listed(health_now.clone(), input_sender.clone()));
-        tasks.spawn("plan", plan_changes(changes, input_sender.clone(), journal.clone()));
+        let policy = watch::Sender::new(Arc::new(Policy::default()));
+        tasks
+            .spawn("plan", planning::run(changes, policy.subscribe(), input_sender.clone(), journal.clone()));
         let (prober_questions, queries) = mpsc::channel(QUESTIONS);
         let (container_questions, containers) = mpsc::channel(QUESTIONS);
         let (saves, (save_done, saved)) = (watch::Sender::default(), oneshot::channel());
@@ -269,50 +271,6 @@ async fn tell_listed(mut health: watch::Receiver<Health>, inputs: mpsc::Sender<I
     if health.wait_for(|health| health.last_resync.is_some()).await.is_ok() {
         // A prober that is gone needs to know no more.
         let _ = inputs.send(Input::Listed).await;
-    }
-}
-
-/// Plans the probes of each container that changed, and hands both to the prober. Tells what is wrong with them.
-async fn plan_changes(
-    mut changes: mpsc::Receiver<Change>,
-    inputs: mpsc::Sender<Input>,
-    journal: Journal<EventView>,
-) {
-    let mut registration = Registration::default();
-    while let Some(change) = changes.recv().await {
-        let input = match change {
-            Change::Container(view) => {
-                let probes = plan(&view);
-                for finding in registration.news(&view, &probes) {
-                    tell(&journal, &view, &finding.what);
-                }
-                Input::Container { view, probes }
-            }
-            Change::ContainerGone(id) => {
-                registration.forget(&id);
-                Input::ContainerGone(id)
-            }
-            Change::ContainerStopping(id) => Input::ContainerStopping(id),
-            Change::ContainerStopFailed(id) => Input::ContainerStopFailed(id),
-            Change::PodStopping(id) => Input::PodStopping(id),
-            Change::PodStopFailed(id) => Input::PodStopFailed(id),
-        };
-        if inputs.send(input).await.is_err() {
-            return;
-        }
-    }
-}
-
-/// Logs what is wrong with an annotation; a definition that cannot be used is an event, too.
-fn tell(journal: &Journal<EventView>, view: &ContainerView, what: &What) {
-    let (namespace, pod) = (&*view.pod.namespace, &*view.pod.name);
-    match what {
-        What::Invalid { kind, reason, .. } => {
-            let container = &*view.name;
-            tracing::warn!(namespace, pod, container, probe.type = kind.as_str(), reason, "probe is invalid");
-            journal.push(registration::event(view, *kind, reason));
-        }
-        What::Note(note) => tracing::warn!(namespace, pod, note, "annotation is not understood"),
     }
 }
 

@@ -97,7 +97,7 @@ mod tests {
     use crate::{
         ids::SandboxId,
         inventory::view::{ContainerState, PodNetwork, PodView},
-        spec::plan::plan,
+        spec::{plan::plan, policy::Policy},
     };
 
     fn container(id: &str, annotations: &[(&str, &str)]) -> ContainerView {
@@ -139,7 +139,7 @@ mod tests {
         let mut registration = Registration::default();
         let told = |id: &str, registration: &mut Registration| -> Vec<String> {
             let view = container(id, &annotations);
-            let news = registration.news(&view, &plan(&view)).into_iter();
+            let news = registration.news(&view, &plan(&view, &Policy::default(), None)).into_iter();
             news.map(|finding| match finding.what {
                 What::Invalid { kind, reason, .. } => event(&view, kind, &reason).message,
                 What::Note(note) => note,

@@ -4,7 +4,8 @@ use std::{fmt::Write as _, time::Duration};
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-pub use super::glob::Glob;
+pub use crate::glob::Glob;
+
 use super::view::{CallView, EventView, PodView, ProbeView};
 use crate::{
     document::suggest,

@@ -1,9 +1,15 @@
-//! Decides which probes one container has: its facts in, definitions and their sources out, valid or not.
-//! Depends on nothing but the container's and its pod's annotations; the same facts always give the same plan.
+//! Decides which probes one container has: its facts, its image's HEALTHCHECK and the operator's policy in;
+//! definitions and their sources out, valid or not. The same facts always give the same plan.
 
-use std::{collections::BTreeMap, fmt, panic};
+use std::{collections::BTreeMap, fmt, panic, sync::Arc};
 
-use super::{Handler, HttpGet, ProbeSpec, annotation, raw::RawProbe, validate::validate};
+use super::{
+    ProbeSpec, annotation,
+    policy::{Limits, Policy},
+    raw::RawProbe,
+    rule::Rule,
+    validate::validate,
+};
 use crate::{
     document::{self, Value, fault},
     ids::ProbeKind,
@@ -25,13 +31,19 @@ pub struct Planned {
 
 /// Where a definition comes from; a better source comes before a lesser one.
 ///
-/// Prints what reports show as the source: `annotation`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Prints what reports show as the source: `annotation`, `rule:NAME`, `healthcheck`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
+    /// A rule of the operator's that no pod outranks.
+    EnforcedRule(Arc<str>),
     /// An annotation of the container itself.
     ContainerAnnotation,
     /// An annotation of its pod.
     PodAnnotation,
+    /// A rule of the operator's.
+    Rule(Arc<str>),
+    /// The HEALTHCHECK of its image.
+    Healthcheck,
 }
 
 /// Why a definition cannot be used.
@@ -44,58 +56,160 @@ pub struct Invalid {
     pub handler: Option<&'static str>,
 }
 
+/// What the HEALTHCHECK of an image asks for: a liveness probe that only reports, or why it cannot be used.
+pub type Healthcheck = Result<ProbeSpec, Invalid>;
+
 /// The probes of a container, in the kubelet's order: startup, readiness, liveness. The best source wins, also where
-/// its definition is invalid. None at all where the pod turned its probes off.
-pub fn plan(container: &ContainerView) -> Vec<Planned> {
-    if annotation::are_off(&container.pod.annotations) {
-        return Vec::new();
-    }
-    ProbeKind::ALL.into_iter().filter_map(|kind| plan_one(container, kind)).collect()
+/// its definition is invalid. A pod that turned its probes off keeps those of enforced rules.
+pub fn plan(container: &ContainerView, policy: &Policy, healthcheck: Option<&Healthcheck>) -> Vec<Planned> {
+    let facts = Facts::of(container, policy, healthcheck);
+    ProbeKind::ALL.into_iter().filter_map(|kind| facts.plan(kind)).collect()
 }
 
 impl Source {
     /// In full, to tell it from the others: `pod annotation`.
-    pub fn in_full(self) -> &'static str {
+    pub fn in_full(&self) -> String {
         match self {
-            Self::ContainerAnnotation => "container annotation",
-            Self::PodAnnotation => "pod annotation",
-        }
-    }
-
-    fn annotations(self, container: &ContainerView) -> &BTreeMap<String, String> {
-        match self {
-            Self::ContainerAnnotation => &container.annotations,
-            Self::PodAnnotation => &container.pod.annotations,
+            Self::EnforcedRule(name) => format!("enforced rule:{name}"),
+            Self::ContainerAnnotation => "container annotation".to_owned(),
+            Self::PodAnnotation => "pod annotation".to_owned(),
+            Self::Rule(_) | Self::Healthcheck => self.to_string(),
         }
     }
 }
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::ContainerAnnotation | Self::PodAnnotation => "annotation",
-        })
+        match self {
+            Self::ContainerAnnotation | Self::PodAnnotation => f.pad("annotation"),
+            Self::EnforcedRule(name) | Self::Rule(name) => f.pad(&format!("rule:{name}")),
+            Self::Healthcheck => f.pad("healthcheck"),
+        }
     }
 }
 
-fn plan_one(container: &ContainerView, kind: ProbeKind) -> Option<Planned> {
-    let mut written = [Source::ContainerAnnotation, Source::PodAnnotation].into_iter().filter_map(|source| {
-        annotation::probe(source.annotations(container), kind, &container.name).map(|text| (source, text))
-    });
-    let (source, text) = written.next()?;
-    Some(Planned {
-        kind,
-        source,
-        spec: guarded(|| define(kind, text)),
-        shadowed: written.map(|(source, _)| source.in_full().to_owned()).collect(),
-    })
+/// All that decides, for all types.
+struct Facts<'a> {
+    container: &'a ContainerView,
+    limits: &'a Limits,
+    /// Those that fit, in their order.
+    rules: Vec<&'a Rule>,
+    /// Whether annotations of this pod count.
+    is_honoured: bool,
+    /// Whether the pod wants no probes but those that are enforced.
+    is_off: bool,
+    healthcheck: Option<&'a Healthcheck>,
+}
+
+/// One definition, not yet read.
+struct Candidate<'a> {
+    source: Source,
+    written: Written<'a>,
+}
+
+/// A definition as it was found.
+#[derive(Clone, Copy)]
+enum Written<'a> {
+    /// The text of an annotation.
+    Text(&'a str),
+    /// That of a rule: valid, and the operator's own.
+    Rule(&'a ProbeSpec),
+    /// That of an image.
+    Image(&'a Healthcheck),
+}
+
+impl<'a> Facts<'a> {
+    fn of(container: &'a ContainerView, policy: &'a Policy, healthcheck: Option<&'a Healthcheck>) -> Self {
+        let namespace = &container.pod.namespace;
+        let is_honoured = policy.honours_annotations(namespace);
+        Self {
+            container,
+            limits: &policy.limits,
+            rules: policy.rules.iter().filter(|rule| rule.matcher.fits(container)).collect(),
+            is_honoured,
+            is_off: is_honoured && annotation::are_off(&container.pod.annotations),
+            healthcheck: healthcheck.filter(|_| policy.honours_healthchecks(namespace)),
+        }
+    }
+
+    fn plan(&self, kind: ProbeKind) -> Option<Planned> {
+        let mut candidates = self.candidates(kind).into_iter();
+        let Some(best) = candidates.next() else { return self.dishonoured(kind) };
+        let shadowed = candidates.map(|one| one.source.in_full()).chain(self.passed_over(kind));
+        Some(Planned {
+            kind,
+            spec: guarded(|| self.define(kind, best.written)),
+            source: best.source,
+            shadowed: shadowed.collect(),
+        })
+    }
+
+    /// All that count, the best first.
+    fn candidates(&self, kind: ProbeKind) -> Vec<Candidate<'a>> {
+        let mut found = Vec::new();
+        found.extend(self.ruled(kind, true));
+        if !self.is_off {
+            if self.is_honoured {
+                found.extend(self.annotated(kind));
+            }
+            found.extend(self.ruled(kind, false));
+            let healthcheck = self.healthcheck.filter(|_| kind == ProbeKind::Liveness);
+            found.extend(
+                healthcheck
+                    .map(|image| Candidate { source: Source::Healthcheck, written: Written::Image(image) }),
+            );
+        }
+        found
+    }
+
+    fn ruled(&self, kind: ProbeKind, is_enforced: bool) -> impl Iterator<Item = Candidate<'a>> {
+        self.rules.iter().filter(move |rule| rule.is_enforced == is_enforced).filter_map(move |rule| {
+            let name = rule.name.clone();
+            let source = if is_enforced { Source::EnforcedRule(name) } else { Source::Rule(name) };
+            Some(Candidate { source, written: Written::Rule(rule.probe(kind)?) })
+        })
+    }
+
+    fn annotated(&self, kind: ProbeKind) -> impl Iterator<Item = Candidate<'a>> {
+        let of = |source, annotations: &'a BTreeMap<String, String>| {
+            let text = annotation::probe(annotations, kind, &self.container.name)?;
+            Some(Candidate { source, written: Written::Text(text) })
+        };
+        let own = of(Source::ContainerAnnotation, &self.container.annotations);
+        own.into_iter().chain(of(Source::PodAnnotation, &self.container.pod.annotations))
+    }
+
+    /// The sources of annotations that do not count here, and so shadow nothing.
+    fn passed_over(&self, kind: ProbeKind) -> impl Iterator<Item = String> {
+        let written = (!self.is_honoured).then(|| self.annotated(kind)).into_iter().flatten();
+        written.map(|one| format!("{} (not honoured)", one.source.in_full()))
+    }
+
+    /// An annotation that does not count, where nothing else does: its author is told why nothing happens.
+    fn dishonoured(&self, kind: ProbeKind) -> Option<Planned> {
+        let source = (!self.is_honoured).then(|| self.annotated(kind).next())??.source;
+        let namespace = fault::quoted(&self.container.pod.namespace);
+        let reason =
+            format!("annotations of namespace {namespace} are not honoured (annotations.namespaces)");
+        Some(Planned { kind, source, spec: Err(Invalid { reason, handler: None }), shadowed: Vec::new() })
+    }
+
+    fn define(&self, kind: ProbeKind, written: Written<'_>) -> Result<ProbeSpec, Invalid> {
+        let spec = match written {
+            Written::Rule(spec) => return Ok(spec.clone()),
+            Written::Image(healthcheck) => healthcheck.clone()?,
+            Written::Text(text) => define(kind, text)?,
+        };
+        match self.limits.refusal(&spec) {
+            None => Ok(spec),
+            Some(reason) => Err(Invalid { reason, handler: Some(spec.handler.name()) }),
+        }
+    }
 }
 
 /// An annotation is any pod author's text, and parsers are not all ours: a panic costs this definition and no other.
-fn guarded(
-    define: impl FnOnce() -> Result<ProbeSpec, Invalid> + panic::UnwindSafe,
-) -> Result<ProbeSpec, Invalid> {
-    panic::catch_unwind(define).unwrap_or_else(|_| {
+fn guarded(define: impl FnOnce() -> Result<ProbeSpec, Invalid>) -> Result<ProbeSpec, Invalid> {
+    panic::catch_unwind(panic::AssertUnwindSafe(define)).unwrap_or_else(|_| {
         let reason = "reading the definition failed by an error of criprobe's own: its log shows where";
         Err(Invalid { reason: reason.to_owned(), handler: None })
     })
@@ -113,26 +227,7 @@ fn define(kind: ProbeKind, text: &str) -> Result<ProbeSpec, Invalid> {
     let Some(raw) = RawProbe::read(&node, "", &mut errors) else {
         return Err(invalid(fault::joined(&errors), None));
     };
-    let spec =
-        validate(&raw, kind, "", errors).map_err(|errors| invalid(fault::joined(&errors), raw.handler()))?;
-    match refusal(&spec.handler) {
-        None => Ok(spec),
-        Some(reason) => Err(invalid(reason, raw.handler())),
-    }
-}
-
-/// Why a handler that is valid in itself is refused: it would reach where only the operator may send it.
-pub(super) fn refusal(handler: &Handler) -> Option<String> {
-    match handler {
-        Handler::Exec { .. } | Handler::TcpSocket { host: None, .. } | Handler::Grpc { .. } => None,
-        Handler::TcpSocket { host: Some(_), .. } => {
-            Some("tcpSocket.host: Forbidden: another host than the pod needs the operator's allowance".into())
-        }
-        Handler::HttpGet(HttpGet { host: None, .. }) => None,
-        Handler::HttpGet(HttpGet { host: Some(_), .. }) => {
-            Some("httpGet.host: Forbidden: another host than the pod needs the operator's allowance".into())
-        }
-    }
+    validate(&raw, kind, "", errors).map_err(|errors| invalid(fault::joined(&errors), raw.handler()))
 }
 
 #[cfg(test)]

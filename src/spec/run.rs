@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{
     ProbeSpec,
-    plan::refusal,
+    policy::Limits,
     raw::RawProbe,
     validate::{validate, validate_timeout},
 };
@@ -58,7 +58,7 @@ pub fn read(text: &str, limit: usize) -> Result<RunRequest, String> {
     let trial = trial(&raw, errors).map_err(|errors| fault::joined(&errors))?;
     let container = container.expect("that there is none is among the errors");
     match &trial {
-        Trial::Own(spec) => refusal(&spec.handler).map_or(Ok(()), Err)?,
+        Trial::Own(spec) => Limits::default().refusal(spec).map_or(Ok(()), Err)?,
         Trial::Probe { .. } => {}
     }
     Ok(RunRequest { container, trial })
@@ -190,7 +190,7 @@ mod tests {
             ),
             (
                 r#"{"container": "c", "httpGet": {"port": 80, "host": "10.0.0.1"}}"#,
-                "httpGet.host: Forbidden: another host than the pod needs the operator's allowance",
+                "httpGet.host: Forbidden: another host than the pod needs the operator's allowance (prober.allowHosts)",
             ),
             (
                 r#"{"container": 5, "probe": 5}"#,

@@ -241,7 +241,7 @@ async fn a_run_without_a_container_that_runs_or_a_valid_definition_says_so() -> 
         (
             json!({"container": "default/stays/app", "httpGet": {"port": 80, "host": "10.0.0.1"}}),
             StatusCode::BAD_REQUEST,
-            "httpGet.host: Forbidden: another host than the pod needs the operator's allowance",
+            "httpGet.host: Forbidden: another host than the pod needs the operator's allowance (prober.allowHosts)",
         ),
     ] {
         let (found, answer) = run(&rig, request.clone()).await?;

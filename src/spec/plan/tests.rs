@@ -39,11 +39,16 @@ fn container(pod: &[(&str, &str)], own: &[(&str, &str)]) -> ContainerView {
     }
 }
 
+/// With no rules, and no HEALTHCHECK.
+fn plan_by_default(container: &ContainerView) -> Vec<Planned> {
+    plan(container, &Policy::default(), None)
+}
+
 const TRUE: &str = "{exec: {command: ['true']}}";
 
 /// Type, source, handler or reason, and what it shadows, one line a probe.
 fn told(container: &ContainerView) -> Vec<String> {
-    plan(container)
+    plan_by_default(container)
         .into_iter()
         .map(|planned| {
             let spec = match &planned.spec {
@@ -57,7 +62,7 @@ fn told(container: &ContainerView) -> Vec<String> {
 }
 
 fn reason(value: &str) -> String {
-    let planned = plan(&container(&[("liveness.criprobe.dev/app", value)], &[])).remove(0);
+    let planned = plan_by_default(&container(&[("liveness.criprobe.dev/app", value)], &[])).remove(0);
     planned.spec.unwrap_err().reason
 }
 
@@ -80,8 +85,11 @@ fn probes_come_in_the_kubelets_order() {
 
 #[test]
 fn a_container_without_annotations_of_its_name_has_no_probes() {
-    assert_eq!(plan(&container(&[], &[])), []);
-    assert_eq!(plan(&container(&[("liveness.criprobe.dev/other", TRUE)], &[("app", "liveness")])), []);
+    assert_eq!(plan_by_default(&container(&[], &[])), []);
+    assert_eq!(
+        plan_by_default(&container(&[("liveness.criprobe.dev/other", TRUE)], &[("app", "liveness")])),
+        []
+    );
 }
 
 #[test]
@@ -96,7 +104,7 @@ fn the_containers_annotation_outranks_the_pods_even_where_it_is_bad() {
             "liveness from container annotation: invalid exec: exec.command: Required value shadows [pod annotation]"
         ]
     );
-    assert_eq!(plan(&good)[0].source.to_string(), "annotation");
+    assert_eq!(plan_by_default(&good)[0].source.to_string(), "annotation");
 }
 
 #[test]
@@ -115,9 +123,13 @@ fn a_bad_probe_harms_no_other() {
 fn the_switch_on_the_pod_turns_all_annotations_off() {
     let pod = |value| [("criprobe.dev/probes", value), ("liveness.criprobe.dev/app", TRUE)];
     let own = [("readiness.criprobe.dev/app", TRUE)];
-    assert_eq!(plan(&container(&pod("off"), &own)), []);
-    assert_eq!(plan(&container(&pod("on"), &own)).len(), 2);
-    assert_eq!(plan(&container(&[], &[own[0], ("criprobe.dev/probes", "off")])).len(), 1, "only on the pod");
+    assert_eq!(plan_by_default(&container(&pod("off"), &own)), []);
+    assert_eq!(plan_by_default(&container(&pod("on"), &own)).len(), 2);
+    assert_eq!(
+        plan_by_default(&container(&[], &[own[0], ("criprobe.dev/probes", "off")])).len(),
+        1,
+        "only on the pod"
+    );
 }
 
 #[test]
@@ -126,9 +138,9 @@ fn the_reason_of_an_invalid_probe_is_one_line_for_people() {
     insta::assert_snapshot!(reason("{exec: {command: [x]"), @"not valid YAML or JSON (line 1, column 8): unclosed bracket '{'");
     insta::assert_snapshot!(reason("cat /tmp/healthy"), @r#"Invalid value: "cat /tmp/healthy": must be a map of keys and values"#);
     insta::assert_snapshot!(reason("{exec: {command: [x]}, peroidSeconds: 5, successThreshold: 2}"), @r#"unknown key "peroidSeconds": did you mean "periodSeconds"?; successThreshold: Invalid value: 2: must be 1"#);
-    insta::assert_snapshot!(reason("{httpGet: {port: 80, host: 10.0.0.1}}"), @"httpGet.host: Forbidden: another host than the pod needs the operator's allowance");
+    insta::assert_snapshot!(reason("{httpGet: {port: 80, host: 10.0.0.1}}"), @"httpGet.host: Forbidden: another host than the pod needs the operator's allowance (prober.allowHosts)");
     insta::assert_snapshot!(reason("{httpGet: {port: 0}}"), @"httpGet.port: Invalid value: 0: must be between 1 and 65535, inclusive");
-    insta::assert_snapshot!(reason("{tcpSocket: {port: 80, host: 10.0.0.1}}"), @"tcpSocket.host: Forbidden: another host than the pod needs the operator's allowance");
+    insta::assert_snapshot!(reason("{tcpSocket: {port: 80, host: 10.0.0.1}}"), @"tcpSocket.host: Forbidden: another host than the pod needs the operator's allowance (prober.allowHosts)");
     insta::assert_snapshot!(reason(&" ".repeat(16 * 1024 + 1)), @"16385 bytes are too long: at most 16384 are read");
 }
 
@@ -137,7 +149,7 @@ fn an_annotation_of_just_16_kib_is_read() {
     let mut value = TRUE.to_owned();
     value.push_str(&" ".repeat(annotation::MAX_ANNOTATION - TRUE.len()));
     assert_eq!(told(&container(&[("startup.criprobe.dev/app", &value)], &[])).len(), 1);
-    assert!(plan(&container(&[("startup.criprobe.dev/app", &value)], &[]))[0].spec.is_ok());
+    assert!(plan_by_default(&container(&[("startup.criprobe.dev/app", &value)], &[]))[0].spec.is_ok());
 }
 
 proptest! {
@@ -145,7 +157,7 @@ proptest! {
     fn any_annotation_gives_one_probe_that_is_valid_or_has_a_reason_in_one_line(
         value in prop_oneof![any::<String>(), "[-{}\\[\\],:a-z0-9 \"\\n]{0,80}"],
     ) {
-        let plan = plan(&container(&[("liveness.criprobe.dev/app", &value)], &[]));
+        let plan = plan_by_default(&container(&[("liveness.criprobe.dev/app", &value)], &[]));
         prop_assert_eq!(plan.len(), 1);
         if let Err(invalid) = &plan[0].spec {
             prop_assert!(!invalid.reason.is_empty());

@@ -1,0 +1,90 @@
+//! The task around the planner: the inventory's changes and the operator's decisions in, what is to be probed out, to the
+//! prober. Tells what is wrong with definitions, in the log and as events.
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, watch};
+
+use super::registration::{self, Registration, What};
+use crate::{
+    inventory::{Change, view::ContainerView},
+    prober::Input,
+    report::{journal::Journal, view::EventView},
+    spec::{
+        planner::{Plan, Planner},
+        policy::Policy,
+    },
+};
+
+/// Plans until no changes come any more, or the prober is gone.
+pub(super) async fn run(
+    mut changes: mpsc::Receiver<Change>,
+    mut policies: watch::Receiver<Arc<Policy>>,
+    inputs: mpsc::Sender<Input>,
+    journal: Journal<EventView>,
+) {
+    let mut planner = Planner::new(policies.borrow_and_update().clone());
+    let mut registration = Registration::default();
+    let mut may_change = true;
+    loop {
+        let next = tokio::select! {
+            change = changes.recv() => match change {
+                Some(change) => of_change(change, &mut planner, &mut registration, &journal),
+                None => return,
+            },
+            changed = policies.changed(), if may_change => {
+                may_change = changed.is_ok();
+                let policy = policies.borrow_and_update().clone();
+                let plans = planner.on_policy(policy);
+                plans.into_iter().map(|plan| planned(plan, &mut registration, &journal)).collect()
+            }
+        };
+        for input in next {
+            if inputs.send(input).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn of_change(
+    change: Change,
+    planner: &mut Planner,
+    registration: &mut Registration,
+    journal: &Journal<EventView>,
+) -> Vec<Input> {
+    let input = match change {
+        Change::Container(view) => planned(planner.on_container(view), registration, journal),
+        Change::ContainerGone(id) => {
+            planner.on_gone(&id);
+            registration.forget(&id);
+            Input::ContainerGone(id)
+        }
+        Change::ContainerStopping(id) => Input::ContainerStopping(id),
+        Change::ContainerStopFailed(id) => Input::ContainerStopFailed(id),
+        Change::PodStopping(id) => Input::PodStopping(id),
+        Change::PodStopFailed(id) => Input::PodStopFailed(id),
+    };
+    vec![input]
+}
+
+fn planned(plan: Plan, registration: &mut Registration, journal: &Journal<EventView>) -> Input {
+    let Plan { view, probes } = plan;
+    for finding in registration.news(&view, &probes) {
+        tell(journal, &view, &finding.what);
+    }
+    Input::Container { view, probes }
+}
+
+/// Logs what is wrong with an annotation; a definition that cannot be used is an event, too.
+fn tell(journal: &Journal<EventView>, view: &ContainerView, what: &What) {
+    let (namespace, pod) = (&*view.pod.namespace, &*view.pod.name);
+    match what {
+        What::Invalid { kind, reason, .. } => {
+            let container = &*view.name;
+            tracing::warn!(namespace, pod, container, probe.type = kind.as_str(), reason, "probe is invalid");
+            journal.push(registration::event(view, *kind, reason));
+        }
+        What::Note(note) => tracing::warn!(namespace, pod, note, "annotation is not understood"),
+    }
+}
