@@ -15,6 +15,7 @@ use super::{
     attempt::{Job, Tried},
     command::{Command, Refusal},
     containers::{Containers, Place},
+    outputs::Outputs,
     pauses::Pauses,
     pool::{Lane, Pool},
     quota::Quota,
@@ -48,7 +49,7 @@ const SLOW: Duration = Duration::from_millis(100);
 /// The prober without its loop.
 #[derive(Debug)]
 pub(super) struct Roster {
-    began: SystemTime,
+    began: Moment,
     seed: u64,
     containers: Containers,
     entries: HashMap<ProbeKey, Entry>,
@@ -60,6 +61,7 @@ pub(super) struct Roster {
     pauses: Pauses,
     restoring: Restoring,
     saving: Saving,
+    outputs: Outputs,
     /// What is to be started now; taken by `advance`.
     jobs: Vec<Job>,
     /// What is to be told; taken by `take_events`.
@@ -86,7 +88,7 @@ impl Roster {
     /// Without any probe yet.
     pub(super) fn new(settings: &ProberSettings, now: Moment) -> Self {
         Self {
-            began: now.wall,
+            began: now,
             seed: settings.seed,
             containers: Containers::default(),
             entries: HashMap::new(),
@@ -97,6 +99,7 @@ impl Roster {
             pauses: Pauses::default(),
             restoring: Restoring::default(),
             saving: Saving::default(),
+            outputs: Outputs::default(),
             jobs: Vec::new(),
             events: Vec::new(),
         }
@@ -206,6 +209,18 @@ impl Roster {
     pub(super) fn finish(&mut self, key: &ProbeKey, tried: Option<Tried>, now: Moment) {
         self.pool.finish(key);
         self.tell(key, Event::Finished(tried), now);
+        self.forget(key);
+    }
+
+    /// Forgets what attempts said where all together said too much: of the probe that spoke last, and if that is not
+    /// enough of all. Those that speak after that are the only ones above their share, so it is enough.
+    fn forget(&mut self, last: &ProbeKey) {
+        let Some(share) = self.outputs.share(self.entries.len()) else { return };
+        let of_last = self.entries.get_mut(last);
+        of_last.into_iter().for_each(|entry| entry.forget(share, &mut self.outputs));
+        if self.outputs.share(self.entries.len()).is_some() {
+            self.entries.values_mut().for_each(|entry| entry.forget(share, &mut self.outputs));
+        }
     }
 
     /// Lets what is due run as far as there is place; returns what is to be started.
@@ -348,8 +363,9 @@ impl Roster {
     }
 
     fn take_out(&mut self, key: &ProbeKey) {
-        if self.entries.remove(key).is_some_and(|entry| entry.worker.is_some()) {
+        if let Some(worker) = self.entries.remove(key).and_then(|entry| entry.worker) {
             self.quota.release(&key.pod);
+            self.outputs.changed(worker.results().said(), 0);
         }
         self.schedule.set(key, None);
     }
@@ -397,7 +413,9 @@ impl Roster {
         let Some(entry) = self.entries.get_mut(key) else { return };
         let Some(worker) = entry.worker.as_mut() else { return };
         let (before, has_ended) = (worker.mark(), matches!(event, Event::Finished(_)));
+        let said = worker.results().said();
         let actions = worker.on(event, now);
+        self.outputs.changed(said, worker.results().said());
         if let Some(urgency) = Urgency::of(&before, &worker.mark(), has_ended) {
             self.saving.note(urgency, now.at);
         }
@@ -438,6 +456,15 @@ impl Roster {
 }
 
 impl Entry {
+    /// Forgets what attempts said beyond a share.
+    fn forget(&mut self, share: usize, outputs: &mut Outputs) {
+        if let Some(worker) = &mut self.worker {
+            let before = worker.results().said();
+            worker.forget(share);
+            outputs.changed(before, worker.results().said());
+        }
+    }
+
     fn status(&self, key: &ProbeKey, paused_since: Option<SystemTime>, now: Moment) -> ProbeStatus {
         match &self.worker {
             Some(worker) => ProbeStatus::of(key, &self.view, &self.planned, worker, paused_since, now),
