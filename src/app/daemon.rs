@@ -164,14 +164,14 @@ impl Daemon {
             move |event: ProbeEvent| report(&journal, event)
         };
         let settings = prober_settings(&config, started_at);
-        let operator = Operator::new(input_sender, runtime.client(), &settings);
-        let (client, loading) = (runtime.client(), store.clone());
+        let operator = Operator::new(input_sender, runtime.channel(), &settings);
+        let (commands, loading) = (runtime.channel(), store.clone());
         tasks.spawn("prober", async move {
             let restored = match loading {
                 Some(store) => store.load().await,
                 None => Saved::default(),
             };
-            prober::run(settings, restored, channels, client, report_event).await;
+            prober::run(settings, restored, channels, commands, report_event).await;
         });
 
         let (sources, questions) = Questions::channels(QUESTIONS, trace, journal, operator);
