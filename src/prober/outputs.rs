@@ -5,6 +5,10 @@
 /// of it: the beginning of its last output, and of the outputs in its history the newest.
 const MOST: usize = 6 << 20;
 
+/// 512 bytes: the least share, as the beginning of one output is never forgotten. Of more than 12,288 probes, which an
+/// operator may allow, all together take more than [`MOST`].
+const LEAST: usize = 512;
+
 /// Counts what all probes remember.
 #[derive(Debug, Default)]
 pub(super) struct Outputs {
@@ -19,7 +23,8 @@ impl Outputs {
 
     /// What each of so many probes may keep, in bytes; none while there is room for all.
     pub(super) fn share(&self, probes: usize) -> Option<usize> {
-        (self.total > MOST).then(|| MOST / probes.max(1))
+        let most = MOST.max(probes.saturating_mul(LEAST));
+        (self.total > most).then(|| most / probes.max(1))
     }
 }
 
@@ -34,6 +39,7 @@ mod tests {
         assert_eq!(outputs.share(5_000), None);
         outputs.changed(10, 11);
         assert_eq!((outputs.share(5_000), outputs.share(0)), (Some(1_258), Some(MOST)));
+        assert_eq!(outputs.share(20_000), None, "each may keep a little");
         outputs.changed(1, 0);
         assert_eq!(outputs.share(5_000), None);
     }
