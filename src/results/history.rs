@@ -12,8 +12,8 @@ use super::{AttemptRecord, AttemptResult, Verdict, beginning};
 /// The newest attempts and changes of verdict of one probe, also those on former containers.
 ///
 /// Holds nothing before the first of them. Full of attempts that say nothing, or all the same, those of 5,000 probes
-/// take 12 MiB. What attempts say comes on top: whoever owns the histories bounds that by [`Self::said`] and
-/// [`Self::forget`], as it would be 48 MiB more where each says something else, and as much as is kept.
+/// take 12 MiB. What attempts say comes on top: whoever owns the histories bounds that by `said` and
+/// `forget`, as it would be 48 MiB more where each says something else, and as much as is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct History {
     attempts: VecDeque<Stored>,
