@@ -2,6 +2,7 @@
 //! never reads a clock: `task` is the loop around it.
 
 mod continuity;
+mod memory;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -210,17 +211,6 @@ impl Roster {
         self.pool.finish(key);
         self.tell(key, Event::Finished(tried), now);
         self.forget(key);
-    }
-
-    /// Forgets what attempts said where all together said too much: of the probe that spoke last, and if that is not
-    /// enough of all. Those that speak after that are the only ones above their share, so it is enough.
-    fn forget(&mut self, last: &ProbeKey) {
-        let Some(share) = self.outputs.share(self.entries.len()) else { return };
-        let of_last = self.entries.get_mut(last);
-        of_last.into_iter().for_each(|entry| entry.forget(share, &mut self.outputs));
-        if self.outputs.share(self.entries.len()).is_some() {
-            self.entries.values_mut().for_each(|entry| entry.forget(share, &mut self.outputs));
-        }
     }
 
     /// Lets what is due run as far as there is place; returns what is to be started.
@@ -456,15 +446,6 @@ impl Roster {
 }
 
 impl Entry {
-    /// Forgets what attempts said beyond a share.
-    fn forget(&mut self, share: usize, outputs: &mut Outputs) {
-        if let Some(worker) = &mut self.worker {
-            let before = worker.results().said();
-            worker.forget(share);
-            outputs.changed(before, worker.results().said());
-        }
-    }
-
     fn status(&self, key: &ProbeKey, paused_since: Option<SystemTime>, now: Moment) -> ProbeStatus {
         match &self.worker {
             Some(worker) => ProbeStatus::of(key, &self.view, &self.planned, worker, paused_since, now),
