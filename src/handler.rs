@@ -7,6 +7,7 @@ pub mod go;
 pub mod grpc;
 pub mod http;
 pub mod tcp;
+mod watched;
 
 use bytes::Bytes;
 
@@ -41,7 +42,10 @@ impl Outcome {
 
     /// A judgement with what was said, cut to [`OUTPUT_LIMIT`], and without exit code and status.
     pub fn of(judgement: Judgement, mut output: Bytes) -> Self {
-        output.truncate(OUTPUT_LIMIT);
+        if output.len() > OUTPUT_LIMIT {
+            // A copy, so that what is cut off is let go.
+            output = Bytes::copy_from_slice(&output[..OUTPUT_LIMIT]);
+        }
         Self { judgement, output, exit_code: None, status: None }
     }
 }

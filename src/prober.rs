@@ -9,6 +9,7 @@ pub mod attempt;
 pub mod command;
 mod containers;
 pub mod operator;
+mod outputs;
 mod pauses;
 mod pool;
 mod quota;

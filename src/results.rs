@@ -7,7 +7,7 @@ pub mod history;
 use std::{fmt, sync::Arc, time::Duration, time::SystemTime};
 
 use crate::ids::ProbeKind;
-use history::{History, Why};
+use history::{History, SAID_KEPT, Why, text_size};
 
 /// What one probe's attempts have shown so far.
 ///
@@ -76,12 +76,35 @@ impl Results {
     }
 
     /// Keeps an attempt as the last one and in the history; counts it if it was one of the current container.
-    pub fn record(&mut self, attempt: AttemptRecord, is_of_current_container: bool) {
-        Arc::make_mut(&mut self.history).attempted(&attempt);
+    pub fn record(&mut self, mut attempt: AttemptRecord, is_of_current_container: bool) {
+        let kept = Arc::make_mut(&mut self.history).attempted(&attempt);
+        if let Some(same) = kept.filter(|kept| *kept == attempt.output) {
+            attempt.output = same;
+        }
         if is_of_current_container {
             self.counts.add(attempt.result);
         }
         self.last = Some(attempt);
+    }
+
+    /// What remembered outputs take, in bytes: that of the last attempt and those in the history.
+    pub fn said(&self) -> usize {
+        let longer = self.last.as_ref().filter(|last| last.output.len() > SAID_KEPT);
+        self.history.said() + longer.map_or(0, |last| text_size(&last.output))
+    }
+
+    /// Forgets outputs until they take `most` bytes, or nothing is left but the beginning of the last one: first what
+    /// exceeds that beginning, then the outputs in the history, the oldest first.
+    pub fn forget(&mut self, most: usize) {
+        if self.said() <= most {
+            return;
+        }
+        if let Some(last) = self.last.as_mut().filter(|last| last.output.len() > SAID_KEPT) {
+            last.output = self.history.attempts().last().map(|kept| kept.output).unwrap_or_default();
+        }
+        if self.history.said() > most {
+            Arc::make_mut(&mut self.history).forget(most);
+        }
     }
 
     /// Prolongs the run by one, or starts another (prober.md 3.7, step 13); tells how long it is now.
@@ -267,7 +290,7 @@ pub struct AttemptRecord {
     /// Of the HTTP response, where there was one.
     pub status: Option<u16>,
     /// The beginning of what it said, at most [`OUTPUT_KEPT`] bytes of it.
-    pub output: String,
+    pub output: Arc<str>,
 }
 
 /// 10 KiB: what is remembered of the last attempt's output, as the kubelet keeps it (prober.md 6.2). The rest is cut
@@ -359,6 +382,33 @@ mod tests {
         assert_eq!(lengths, [1, 2, 1, 2]);
         results.reset_run();
         assert_eq!(results.prolong_run(Verdict::Failure), 1);
+    }
+
+    #[test]
+    fn outputs_that_take_too_much_are_forgotten_down_to_the_beginning_of_the_last_one() {
+        let attempt = |output: String| AttemptRecord {
+            at: UNIX_EPOCH,
+            result: AttemptResult::Failure,
+            duration: Duration::ZERO,
+            lag: Duration::ZERO,
+            exit_code: None,
+            status: None,
+            output: output.into(),
+        };
+        let mut results = Results::new(UNIX_EPOCH);
+        results.record(attempt("a".repeat(100)), true);
+        results.record(attempt("b".repeat(OUTPUT_KEPT)), true);
+        let (first, last, beginning) = (100 + 32, OUTPUT_KEPT + 32, SAID_KEPT + 32);
+        let size = |results: &Results| (results.said(), results.last().map_or(0, |last| last.output.len()));
+        assert_eq!(size(&results), (first + last + beginning, OUTPUT_KEPT));
+        results.forget(first + last + beginning);
+        assert_eq!(size(&results).1, OUTPUT_KEPT, "there is room");
+        results.forget(first + beginning);
+        assert_eq!(size(&results), (first + beginning, SAID_KEPT));
+        results.forget(0);
+        assert_eq!(size(&results), (beginning, SAID_KEPT));
+        results.record(attempt("c".to_owned()), true);
+        assert_eq!(size(&results), (beginning + 1 + 32, 1), "a short one is kept once");
     }
 
     #[test]

@@ -57,8 +57,12 @@ impl Runtime {
         Self { socket: socket.to_owned(), channel: channel(socket.to_owned()) }
     }
 
-    /// A client for calls that have rules of their own, such as ExecSync.
-    pub fn client(&self) -> RuntimeServiceClient<Channel> {
+    /// The way to it, for calls that have rules of their own, such as ExecSync.
+    pub fn channel(&self) -> Channel {
+        self.channel.clone()
+    }
+
+    fn client(&self) -> RuntimeServiceClient<Channel> {
         RuntimeServiceClient::new(self.channel.clone())
             .max_decoding_message_size(MAX_MESSAGE)
             .max_encoding_message_size(MAX_MESSAGE)

@@ -33,7 +33,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("results", &["ids", "inventory::view"]),
     // An outcome ends in a result; that one word is all that a handler takes from there.
     ("handler", &["duration", "ids", "proto", "results::AttemptResult"]),
-    ("prober", &["clock", "handler", "ids", "inventory::view", "proto", "results", "spec"]),
+    ("prober", &["clock", "handler", "ids", "inventory::view", "results", "spec"]),
     // What people see.
     (
         "report",

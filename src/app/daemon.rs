@@ -171,8 +171,8 @@ impl Daemon {
             move |event: ProbeEvent| report(&journal, event)
         };
         let settings = prober_settings(&config, started_at);
-        let operator = Operator::new(input_sender, runtime.client(), &settings);
-        let (client, loading, stopped) = (runtime.client(), store.clone(), stop.clone());
+        let operator = Operator::new(input_sender, runtime.channel(), &settings);
+        let (commands, loading, stopped) = (runtime.channel(), store.clone(), stop.clone());
         tasks.spawn("prober", async move {
             let restored = match loading {
                 Some(store) => tokio::select! {
@@ -181,7 +181,7 @@ impl Daemon {
                 },
                 None => Saved::default(),
             };
-            prober::run(settings, restored, channels, client, report_event).await;
+            prober::run(settings, restored, channels, commands, report_event).await;
         });
 
         let (sources, questions) = Questions::channels(QUESTIONS, trace, journal, operator);

@@ -2,6 +2,7 @@
 
 use std::{io, time::Duration};
 
+use super::OUTPUT_LIMIT;
 use crate::duration::GoDuration;
 
 /// A duration as Go's `Duration.String`: `1s`, `1m30s`, `1.5s`, `250ms`.
@@ -26,8 +27,10 @@ pub fn system_error(error: &io::Error) -> String {
     letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
 }
 
-/// A text in quotes, as Go's `%q` prints it: what cannot be printed is escaped, and so is what is no UTF-8.
+/// A text in quotes, as Go's `%q` prints it: what cannot be printed is escaped, and so is what is no UTF-8. Of a text
+/// that is longer than any output only so much is read: escapes would make four times as much of it, to be cut off.
 pub fn quoted(text: &[u8]) -> String {
+    let text = &text[..text.len().min(OUTPUT_LIMIT)];
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for chunk in text.utf8_chunks() {

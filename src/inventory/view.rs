@@ -59,7 +59,7 @@ pub struct ContainerView {
     pub labels: BTreeMap<String, String>,
     /// As the runtime has them.
     pub annotations: BTreeMap<String, String>,
-    /// Its environment as the client set it, last duplicate last; `None` until the runtime has told.
+    /// Its environment as the client set it; `None` until the runtime has told.
     pub env: Option<Env>,
     /// The pod it belongs to.
     pub pod: Arc<PodView>,
@@ -81,25 +81,32 @@ pub enum ContainerState {
     Unknown,
 }
 
-/// A container's environment. Holds secrets: prints its size only.
+/// A container's environment, one value a name, sorted by name: a lookup is quick however many there are. Holds secrets:
+/// prints its size only.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Env(Arc<[(String, String)]>);
 
 impl Env {
-    /// All pairs, as they were given.
+    /// All pairs, in the order of their names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
     /// The last value given for a name, compared byte for byte.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+        let at = self.0.binary_search_by(|(key, _)| key.as_str().cmp(name)).ok()?;
+        Some(&self.0[at].1)
     }
 }
 
 impl FromIterator<(String, String)> for Env {
     fn from_iter<T: IntoIterator<Item = (String, String)>>(pairs: T) -> Self {
-        Self(pairs.into_iter().collect())
+        let mut pairs: Vec<_> = pairs.into_iter().collect();
+        // Sorting keeps the order of equal names, so that the last value given comes first of them and is kept.
+        pairs.reverse();
+        pairs.sort_by(|(a, _), (b, _)| a.cmp(b));
+        pairs.dedup_by(|(a, _), (b, _)| a == b);
+        Self(pairs.into())
     }
 }
 

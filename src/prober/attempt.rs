@@ -14,7 +14,6 @@ use crate::{
     handler::{Fault, Outcome, exec::Exec, grpc, http, tcp},
     ids::ProbeKey,
     inventory::view::{ContainerView, Env, PodNetwork},
-    proto::cri::runtime_service_client::RuntimeServiceClient,
     results::AttemptResult,
     spec::{Handler, PortRef, ProbeSpec, Scheme, expand::expand, ports::DeclaredPorts},
 };
@@ -60,9 +59,9 @@ pub struct Handlers {
 }
 
 impl Handlers {
-    /// Those that the settings ask for; commands are run through `client`.
-    pub fn new(client: RuntimeServiceClient<Channel>, settings: &ProberSettings) -> Self {
-        Self { exec: Exec::new(client, settings.exec_grace), node_ip: settings.node_ip }
+    /// Those that the settings ask for; commands are run through `runtime`.
+    pub fn new(runtime: Channel, settings: &ProberSettings) -> Self {
+        Self { exec: Exec::new(runtime, settings.exec_grace), node_ip: settings.node_ip }
     }
 
     /// Makes one attempt.
@@ -111,7 +110,11 @@ impl Handlers {
     /// in the node's network reaches no port of the node's that its container does not declare.
     fn address(&self, host: Option<&str>, port: &PortRef, view: &ContainerView) -> Result<SocketAddr, Fault> {
         let target = |text: String| Fault::Target(text);
-        let declared = DeclaredPorts::read(&view.annotations);
+        // A number of a pod with an address of its own needs none of them, and reading them takes its time.
+        let declared = match (port, &view.pod.network) {
+            (PortRef::Number(_), PodNetwork::Pod(_) | PodNetwork::Unknown) => DeclaredPorts::default(),
+            (PortRef::Name(_), _) | (_, PodNetwork::Host) => DeclaredPorts::read(&view.annotations),
+        };
         let port = declared.resolve(port).map_err(|error| target(error.to_string()))?;
         if let Some(host) = host {
             return Err(target(format!("host {host:?} is not one that the operator allows")));

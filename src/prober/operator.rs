@@ -16,7 +16,6 @@ use crate::{
     clock,
     ids::{ProbeKey, ProbeKind},
     inventory::view::{ContainerState, ContainerView},
-    proto::cri::runtime_service_client::RuntimeServiceClient,
     spec::{ProbeSpec, plan::Planned},
 };
 
@@ -66,13 +65,9 @@ pub enum NotMade {
 pub struct Gone;
 
 impl Operator {
-    /// Over the prober's own inputs; commands are run through `client`.
-    pub fn new(
-        inputs: mpsc::Sender<Input>,
-        client: RuntimeServiceClient<Channel>,
-        settings: &ProberSettings,
-    ) -> Self {
-        let handlers = Handlers::new(client, settings);
+    /// Over the prober's own inputs; commands are run through `runtime`.
+    pub fn new(inputs: mpsc::Sender<Input>, runtime: Channel, settings: &ProberSettings) -> Self {
+        let handlers = Handlers::new(runtime, settings);
         Self { inputs, handlers, places: Arc::new(Semaphore::new(ATTEMPTS_AT_ONCE)) }
     }
 

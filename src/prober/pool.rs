@@ -11,8 +11,9 @@ pub(super) enum Lane {
     Exec,
     /// Opens a connection of our own: no further limit.
     Dial,
-    /// Opens one to a peer that was slow the last time: three quarters of the workers, so that peers that say nothing
-    /// leave places to those that answer at once, and delay only each other.
+    /// Opens one to a peer that was slow the last time: three quarters of the workers that exec leaves, so that peers
+    /// that say nothing leave places to those that answer at once, and delay only each other; also while as many
+    /// commands as may do not end.
     Slow,
 }
 
@@ -37,10 +38,11 @@ pub(super) struct Pool {
 impl Pool {
     /// At least one place each, whatever is asked for.
     pub(super) fn new(workers: usize, exec_workers: usize) -> Self {
+        let (workers, exec_workers) = (workers.max(1), exec_workers.max(1));
         Self {
-            workers: workers.max(1),
-            exec_workers: exec_workers.max(1),
-            slow_workers: (workers * 3 / 4).max(1),
+            workers,
+            exec_workers,
+            slow_workers: (workers.saturating_sub(exec_workers) * 3 / 4).max(1),
             in_flight: HashMap::new(),
             exec_in_flight: 0,
             slow_in_flight: 0,
@@ -219,11 +221,13 @@ mod tests {
 
     #[test]
     fn slow_peers_leave_places_to_the_others() {
-        let mut pool = Pool::new(4, 1);
+        let mut pool = Pool::new(5, 1);
         for container in ["1", "2", "3", "4"] {
             pool.enqueue(key("slow", container), Lane::Slow);
         }
         assert_eq!(started(&mut pool), ["slow1", "slow2", "slow3"]);
+        pool.enqueue(key("exec", "1"), Lane::Exec);
+        assert_eq!(started(&mut pool), ["exec1"], "also beside commands that do not end");
         pool.enqueue(key("dial", "1"), Lane::Dial);
         pool.enqueue(key("dial", "2"), Lane::Dial);
         assert_eq!(started(&mut pool), ["dial1"]);

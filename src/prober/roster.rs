@@ -2,6 +2,7 @@
 //! never reads a clock: `task` is the loop around it.
 
 mod continuity;
+mod memory;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -15,6 +16,7 @@ use super::{
     attempt::{Job, Tried},
     command::{Command, Refusal},
     containers::{Containers, Place},
+    outputs::Outputs,
     pauses::Pauses,
     pool::{Lane, Pool},
     quota::Quota,
@@ -48,7 +50,7 @@ const SLOW: Duration = Duration::from_millis(100);
 /// The prober without its loop.
 #[derive(Debug)]
 pub(super) struct Roster {
-    began: SystemTime,
+    began: Moment,
     seed: u64,
     containers: Containers,
     entries: HashMap<ProbeKey, Entry>,
@@ -60,6 +62,7 @@ pub(super) struct Roster {
     pauses: Pauses,
     restoring: Restoring,
     saving: Saving,
+    outputs: Outputs,
     /// What is to be started now; taken by `advance`.
     jobs: Vec<Job>,
     /// What is to be told; taken by `take_events`.
@@ -86,7 +89,7 @@ impl Roster {
     /// Without any probe yet.
     pub(super) fn new(settings: &ProberSettings, now: Moment) -> Self {
         Self {
-            began: now.wall,
+            began: now,
             seed: settings.seed,
             containers: Containers::default(),
             entries: HashMap::new(),
@@ -97,6 +100,7 @@ impl Roster {
             pauses: Pauses::default(),
             restoring: Restoring::default(),
             saving: Saving::default(),
+            outputs: Outputs::default(),
             jobs: Vec::new(),
             events: Vec::new(),
         }
@@ -206,6 +210,7 @@ impl Roster {
     pub(super) fn finish(&mut self, key: &ProbeKey, tried: Option<Tried>, now: Moment) {
         self.pool.finish(key);
         self.tell(key, Event::Finished(tried), now);
+        self.forget(key);
     }
 
     /// Lets what is due run as far as there is place; returns what is to be started.
@@ -348,8 +353,9 @@ impl Roster {
     }
 
     fn take_out(&mut self, key: &ProbeKey) {
-        if self.entries.remove(key).is_some_and(|entry| entry.worker.is_some()) {
+        if let Some(worker) = self.entries.remove(key).and_then(|entry| entry.worker) {
             self.quota.release(&key.pod);
+            self.outputs.changed(worker.results().said(), 0);
         }
         self.schedule.set(key, None);
     }
@@ -397,7 +403,9 @@ impl Roster {
         let Some(entry) = self.entries.get_mut(key) else { return };
         let Some(worker) = entry.worker.as_mut() else { return };
         let (before, has_ended) = (worker.mark(), matches!(event, Event::Finished(_)));
+        let said = worker.results().said();
         let actions = worker.on(event, now);
+        self.outputs.changed(said, worker.results().said());
         if let Some(urgency) = Urgency::of(&before, &worker.mark(), has_ended) {
             self.saving.note(urgency, now.at);
         }

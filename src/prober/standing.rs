@@ -53,8 +53,6 @@ pub(super) fn allows(verdict: Option<Verdict>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::SystemTime;
-
     use serde::Deserialize;
 
     use super::*;
@@ -89,7 +87,7 @@ mod tests {
     fn status(kind: ProbeKind, found: &str) -> ProbeStatus {
         let (now, view, planned) = (Moment::now(), container("web", "c1", 0), planned(spec(kind)));
         let key = ProbeKey { pod: "web".into(), container: "app".into(), kind };
-        let worker = Worker::new(Arc::new(spec(kind)), SystemTime::UNIX_EPOCH, false, now);
+        let worker = Worker::new(Arc::new(spec(kind)), now, false, now);
         let status = ProbeStatus::of(&key, &view, &planned, &worker, None, now);
         let state = match found {
             "success" => Verdict::Success,

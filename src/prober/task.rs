@@ -18,9 +18,7 @@ use super::{
     roster::Roster,
     saved::Saved,
 };
-use crate::{
-    ids::ProbeKey, proto::cri::runtime_service_client::RuntimeServiceClient, results::event::ProbeEvent,
-};
+use crate::{ids::ProbeKey, results::event::ProbeEvent};
 
 /// How many inputs are taken at once, before due probes are looked at again: those told together come due together,
 /// and are spread.
@@ -41,16 +39,16 @@ pub struct Channels {
     pub stop: CancellationToken,
 }
 
-/// Probes until it is stopped, and goes on from what was saved; commands are run through `client`. `on_event` is called
+/// Probes until it is stopped, and goes on from what was saved; commands are run through `runtime`. `on_event` is called
 /// on the prober's task and must not block.
 pub async fn run(
     settings: ProberSettings,
     restored: Saved,
     channels: Channels,
-    client: RuntimeServiceClient<Channel>,
+    runtime: Channel,
     on_event: impl FnMut(ProbeEvent) + Send,
 ) {
-    let handlers = Arc::new(Handlers::new(client, &settings));
+    let handlers = Arc::new(Handlers::new(runtime, &settings));
     let attempt = move |job: Job| {
         let handlers = handlers.clone();
         async move { handlers.attempt(&job.spec, &job.view).await }

@@ -47,7 +47,7 @@ const ADOPTED_BEFORE: Duration = Duration::from_secs(10);
 pub struct Worker {
     spec: Arc<ProbeSpec>,
     /// When we began: containers much older are adopted.
-    began: SystemTime,
+    began: Moment,
     results: Results,
     target: Option<Target>,
     /// What is known from before a restart of ours of the container that is seen next.
@@ -65,8 +65,6 @@ pub struct Worker {
     is_triggered: bool,
     is_queued: bool,
     flight: Option<Flight>,
-    /// Why the last attempt was an error, if it was.
-    error: Option<String>,
     /// Attempts in a row that the runtime did not answer.
     unanswered: u32,
 }
@@ -110,7 +108,7 @@ enum Flight {
 
 impl Worker {
     /// A probe that has seen no container yet. `is_busy`: an attempt of another worker of this key is still in flight.
-    pub fn new(spec: Arc<ProbeSpec>, began: SystemTime, is_busy: bool, now: Moment) -> Self {
+    pub fn new(spec: Arc<ProbeSpec>, began: Moment, is_busy: bool, now: Moment) -> Self {
         let is_started = spec.kind != ProbeKind::Startup;
         Self {
             spec,
@@ -127,7 +125,6 @@ impl Worker {
             is_triggered: false,
             is_queued: false,
             flight: is_busy.then_some(Flight::Foreign),
-            error: None,
             unanswered: 0,
         }
     }
@@ -177,9 +174,10 @@ impl Worker {
     /// Whether its next attempt is to be spread, however few are due: the kubelet's jitter for workers that begin
     /// within their first period after it did (prober.md 3.1), here only for containers that ran before we did.
     pub fn wants_jitter(&self, now: Moment) -> bool {
-        let age = now.wall.duration_since(self.began).unwrap_or_default();
+        let age = now.at.saturating_duration_since(self.began.at);
+        let began = now.wall_of(self.began.at);
         let ran_before =
-            self.target.as_ref().and_then(|target| target.runs_since).is_some_and(|at| at < self.began);
+            self.target.as_ref().and_then(|target| target.runs_since).is_some_and(|at| at < began);
         self.may_spread && ran_before && self.spec.period > age
     }
 
@@ -231,7 +229,13 @@ impl Worker {
 
     /// Why the last attempt was an error, if it was.
     pub fn error(&self) -> Option<&str> {
-        self.error.as_deref()
+        let last = self.results.last().filter(|last| last.result == AttemptResult::Error);
+        last.map(|last| &*last.output)
+    }
+
+    /// Forgets outputs of attempts until they take so many bytes, see [`Results::forget`].
+    pub fn forget(&mut self, most: usize) {
+        self.results.forget(most);
     }
 
     /// The period, or what it is spaced out to while the runtime does not answer: twice as long each time, up to
@@ -349,8 +353,10 @@ impl Worker {
             return;
         }
         let runs_since = self.target.as_ref().and_then(|target| target.runs_since);
+        // By today's clock: one that was set back since we began must not make us adopt what starts now.
+        let began = now.wall_of(self.began.at);
         let is_adopted =
-            runs_since.is_some_and(|at| self.began.duration_since(at).is_ok_and(|age| age > ADOPTED_BEFORE));
+            runs_since.is_some_and(|at| began.duration_since(at).is_ok_and(|age| age > ADOPTED_BEFORE));
         if is_adopted {
             self.results.remove(Why::Adopted, now.wall);
         } else {
@@ -450,7 +456,6 @@ impl Worker {
                 Some(Notice::Errored { state: tried.error_state, error: output.clone().into_owned() })
             }
         };
-        self.error = (tried.result == AttemptResult::Error).then(|| excerpt(&tried.output));
         let record = AttemptRecord {
             at: began.wall,
             result: tried.result,
@@ -458,7 +463,7 @@ impl Worker {
             lag,
             exit_code: tried.exit_code,
             status: tried.status,
-            output: excerpt(&tried.output),
+            output: excerpt(&tried.output).into(),
         };
         self.results.record(record, is_current);
         actions.extend(notice.map(|notice| Action::Tell(container.clone(), notice)));

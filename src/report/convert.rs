@@ -245,7 +245,7 @@ impl From<&ProbeStatus> for ProbeView {
                 exit_code: last.exit_code,
                 status: last.status,
                 lag_seconds: Some(Seconds(last.lag)),
-                output: last.output.clone(),
+                output: last.output.to_string(),
             }),
             on_failure: probe.on_failure.as_str().to_owned(),
             shadowed: probe.shadowed.clone(),

@@ -3,7 +3,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::Arc,
+    sync::{Arc, LazyLock},
     time::{Duration, SystemTime},
 };
 
@@ -12,13 +12,16 @@ use super::{AttemptRecord, AttemptResult, Verdict, beginning};
 /// The newest attempts and changes of verdict of one probe, also those on former containers.
 ///
 /// Holds nothing before the first of them. Full of attempts that say nothing, or all the same, those of 5,000 probes
-/// take 12 MiB; full of attempts that each say something else, and as much as is kept, 60 MiB.
+/// take 12 MiB. What attempts say comes on top: whoever owns the histories bounds that by `said` and
+/// `forget`, as it would be 48 MiB more where each says something else, and as much as is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct History {
     attempts: VecDeque<Stored>,
     changes: VecDeque<Change>,
     /// What stood before the first of the changes: only after a restart of ours is it known.
     stood: Option<Verdict>,
+    /// What the texts take, each counted once.
+    said: usize,
 }
 
 /// 32 attempts are kept; another one replaces the oldest.
@@ -29,6 +32,12 @@ pub const CHANGES_KEPT: usize = 32;
 
 /// 256 bytes of what each attempt said are kept, cut at a character; of the last attempt there is more in its record.
 pub const SAID_KEPT: usize = 256;
+
+/// 32 bytes: what a text takes beside its own, the counts of its owners and the allocator's share.
+const TEXT_OVERHEAD: usize = 32;
+
+/// Stands where an attempt said something that had to be forgotten.
+static FORGOTTEN: LazyLock<Arc<str>> = LazyLock::new(|| "\u{2026}".into());
 
 /// 4 attempts or changes before there is room for all.
 const FIRST_FEW: usize = 4;
@@ -46,7 +55,7 @@ pub struct PastAttempt {
     pub exit_code: Option<i32>,
     /// Of the HTTP response, where there was one.
     pub status: Option<u16>,
-    /// The beginning of what it said, at most [`SAID_KEPT`] bytes.
+    /// The beginning of what it said, at most [`SAID_KEPT`] bytes; an ellipsis alone where that was forgotten.
     pub output: Arc<str>,
 }
 
@@ -110,21 +119,16 @@ impl History {
         self.changes.iter()
     }
 
-    /// Keeps an attempt.
-    pub(super) fn attempted(&mut self, attempt: &AttemptRecord) {
-        let said = beginning(&attempt.output, SAID_KEPT);
-        let before = self.attempts.back().and_then(|before| before.output.as_ref());
-        let output = match before {
-            Some(before) if **before == *said => Some(Arc::clone(before)),
-            _ => (!said.is_empty()).then(|| said.into()),
-        };
+    /// Keeps an attempt. Returns what is kept of its output, if there is any.
+    pub(super) fn attempted(&mut self, attempt: &AttemptRecord) -> Option<Arc<str>> {
+        let output = self.text(&attempt.output);
         let since_epoch = attempt.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        push(
+        let oldest = push(
             &mut self.attempts,
             ATTEMPTS_KEPT,
             Stored {
                 millis: u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX),
-                output,
+                output: output.clone(),
                 micros: u32::try_from(attempt.duration.as_micros()).unwrap_or(u32::MAX),
                 code: match (attempt.exit_code, attempt.status) {
                     (Some(code), _) => Code::Exit(code),
@@ -134,6 +138,51 @@ impl History {
                 result: attempt.result,
             },
         );
+        self.release(oldest.and_then(|oldest| oldest.output));
+        output
+    }
+
+    /// What the texts of all attempts take, in bytes.
+    pub(super) fn said(&self) -> usize {
+        self.said
+    }
+
+    /// Forgets texts, those of the oldest attempts first and never that of the newest, until they take `most` bytes.
+    pub(super) fn forget(&mut self, most: usize) {
+        for at in 1..self.attempts.len() {
+            if self.said <= most {
+                return;
+            }
+            let output = &mut self.attempts[at - 1].output;
+            if output.is_some() {
+                let text = output.replace(Arc::clone(&FORGOTTEN));
+                self.release(text);
+            }
+        }
+    }
+
+    /// What is kept of a text: that of an earlier attempt if it is the same, the text itself if it is short.
+    fn text(&mut self, said: &Arc<str>) -> Option<Arc<str>> {
+        let beginning = beginning(said, SAID_KEPT);
+        if beginning.is_empty() {
+            return None;
+        }
+        let mut earlier = self.attempts.iter().rev().filter_map(|stored| stored.output.as_ref());
+        if let Some(same) = earlier.find(|text| ***text == *beginning) {
+            return Some(Arc::clone(same));
+        }
+        let text = if beginning.len() == said.len() { Arc::clone(said) } else { beginning.into() };
+        self.said += text_size(&text);
+        Some(text)
+    }
+
+    /// Counts a text off that an attempt had, unless another one still has it.
+    fn release(&mut self, text: Option<Arc<str>>) {
+        let Some(text) = text.filter(|text| !Arc::ptr_eq(text, &FORGOTTEN)) else { return };
+        let mut others = self.attempts.iter().filter_map(|stored| stored.output.as_ref());
+        if !others.any(|other| Arc::ptr_eq(other, &text)) {
+            self.said -= text_size(&text);
+        }
     }
 
     /// Keeps what stands now, where that is not what stood.
@@ -146,16 +195,22 @@ impl History {
     }
 }
 
+/// What a text of that size takes.
+pub(super) fn text_size(text: &str) -> usize {
+    text.len() + TEXT_OVERHEAD
+}
+
+/// Adds one; returns the oldest where that has to go for it.
+///
 /// Room is taken twice: for the first few, which is all that many probes ever have of changes, and then for all. Taken
 /// step by step, it would leave holes between those of thousands of probes.
-fn push<T>(kept: &mut VecDeque<T>, most: usize, item: T) {
-    if kept.len() >= most {
-        kept.pop_front();
-    }
+fn push<T>(kept: &mut VecDeque<T>, most: usize, item: T) -> Option<T> {
+    let oldest = if kept.len() >= most { kept.pop_front() } else { None };
     if kept.len() == kept.capacity() {
         kept.reserve_exact(if kept.is_empty() { FIRST_FEW } else { most - kept.len() });
     }
     kept.push_back(item);
+    oldest
 }
 
 impl From<&Stored> for PastAttempt {
@@ -209,13 +264,13 @@ mod tests {
             lag: Duration::ZERO,
             exit_code: Some(-1),
             status: None,
-            output: output.to_owned(),
+            output: output.into(),
         }
     }
 
     fn after(attempts: impl IntoIterator<Item = AttemptRecord>) -> History {
         let mut history = History::default();
-        attempts.into_iter().for_each(|attempt| history.attempted(&attempt));
+        attempts.into_iter().for_each(|attempt| drop(history.attempted(&attempt)));
         history
     }
 
@@ -230,7 +285,7 @@ mod tests {
                 ((record.at, record.result, record.duration), (kept.at, kept.result, kept.duration));
             assert_eq!(is, was);
             assert_eq!((kept.exit_code, kept.status), (record.exit_code, record.status));
-            assert_eq!(*kept.output, record.output);
+            assert_eq!(kept.output, record.output);
         }
         assert_eq!(history.attempts().len(), 3);
     }
@@ -256,7 +311,7 @@ mod tests {
         assert_eq!(size_of::<Stored>(), 40);
         assert!(size_of::<Change>() <= 32);
         assert_eq!(History::default().attempts.capacity() + History::default().changes.capacity(), 0);
-        let history = after(vec![attempt("the same"); 3]);
+        let history = after(["the same", "else", "the same"].map(attempt));
         let outputs: Vec<_> = history.attempts.iter().filter_map(|stored| stored.output.as_ref()).collect();
         assert!(Arc::ptr_eq(outputs[0], outputs[2]), "what was said before is not kept twice");
         let mut full = after(vec![attempt(""); 100]);
@@ -274,6 +329,21 @@ mod tests {
         history.stands(Some(Verdict::Failure), Why::NotRunning, UNIX_EPOCH);
         let changes: Vec<_> = history.changes().map(|change| (change.from, change.to)).collect();
         assert_eq!(changes, [(Verdict::Success, Verdict::Failure)]);
+    }
+
+    #[test]
+    fn what_must_be_forgotten_is_that_of_the_oldest_and_never_of_the_newest() {
+        let mut history = after(["a", "b", "", "a", "c"].map(attempt));
+        let said = |history: &History| -> Vec<_> { history.attempts().map(|kept| kept.output).collect() };
+        let one = text_size("a");
+        assert_eq!(history.said(), 3 * one, "each counts once");
+        history.forget(3 * one);
+        assert_eq!(said(&history).join(" "), "a b  a c", "there is room");
+        history.forget(2 * one);
+        assert_eq!(said(&history).join(" "), "\u{2026} \u{2026}  a c", "what another has frees nothing");
+        history.forget(0);
+        assert_eq!(said(&history).join(" "), "\u{2026} \u{2026}  \u{2026} c");
+        assert_eq!(history.said(), one);
     }
 
     #[test]
@@ -307,6 +377,28 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_the_texts_take_is_counted_right(
+            steps in prop::collection::vec((0_usize..6, prop::option::weighted(0.1, 0_usize..200)), 0..200),
+        ) {
+            let texts = ["", "a", "b", "\u{2026}", "a longer one", &"x".repeat(300)];
+            let mut history = History::default();
+            for (text, forget) in steps {
+                history.attempted(&attempt(texts[text]));
+                if let Some(most) = forget {
+                    history.forget(most);
+                }
+                let mut distinct: Vec<&Arc<str>> = Vec::new();
+                for text in history.attempts.iter().filter_map(|stored| stored.output.as_ref()) {
+                    let is_known = distinct.iter().any(|known| Arc::ptr_eq(known, text));
+                    if !is_known && !Arc::ptr_eq(text, &FORGOTTEN) {
+                        distinct.push(text);
+                    }
+                }
+                prop_assert_eq!(history.said(), distinct.into_iter().map(|text| text_size(text)).sum::<usize>());
+            }
+        }
+
         #[test]
         fn changes_make_a_chain_and_are_bounded(verdicts in prop::collection::vec(0_usize..4, 0..200)) {
             let mut history = History::default();

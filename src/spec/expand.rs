@@ -32,10 +32,12 @@ pub fn expand(command: &[String], env: &Env) -> Result<Vec<String>, TooLong> {
 fn expand_one(text: &str, env: &Env, room: usize) -> Result<String, TooLong> {
     let mut expanded = String::new();
     let mut rest = text;
+    let last_close = text.rfind(')');
     while let Some(dollar) = rest.find('$') {
         let (before, from) = rest.split_at(dollar);
         push(&mut expanded, before, room)?;
-        let (token, after) = next_token(from);
+        let at = text.len() - from.len();
+        let (token, after) = next_token(from, last_close.is_some_and(|close| close > at));
         push(&mut expanded, token.text(env), room)?;
         rest = after;
     }
@@ -68,13 +70,14 @@ impl<'a> Token<'a> {
     }
 }
 
-/// Splits off the token at the start of `text`, which is a dollar.
-fn next_token(text: &str) -> (Token<'_>, &str) {
+/// Splits off the token at the start of `text`, which is a dollar. `is_closed`: whether there is a `)` behind it; looked
+/// for once, as looking at each of thousands of open `$(` would take a time of its own.
+fn next_token(text: &str, is_closed: bool) -> (Token<'_>, &str) {
     let after_dollar = &text[1..];
     match after_dollar.chars().next() {
         None => (Token::Literal(text), ""),
         Some('$') => (Token::Literal("$"), &after_dollar[1..]),
-        Some('(') => match after_dollar.find(')') {
+        Some('(') => match is_closed.then(|| after_dollar.find(')')).flatten() {
             Some(end) => {
                 let (written, rest) = text.split_at(end + 2);
                 (Token::Reference { name: &after_dollar[1..end], written }, rest)
@@ -114,6 +117,17 @@ mod tests {
             let env: Env = vector.env.into_iter().collect();
             assert_eq!(expand(&vector.command, &env), Ok(vector.argv), "{}", vector.id);
         }
+    }
+
+    #[test]
+    fn a_command_of_open_references_is_read_once_and_a_variable_is_found_among_many() {
+        let open = "$(".repeat(MAX_COMMAND / 4);
+        let variables = (0..100_000).map(|n| (format!("V{n}"), n.to_string()));
+        let env: Env = variables.chain([("V7".to_owned(), "last".to_owned())]).collect();
+        let used = "$(V7)".repeat(100_000);
+        // Each of them would take minutes if it were read again from every dollar.
+        assert_eq!(expand_one(&open, &env, MAX_COMMAND).as_deref(), Ok(&*open));
+        assert_eq!(expand_one(&used, &env, MAX_COMMAND).as_deref(), Ok(&*"last".repeat(100_000)));
     }
 
     #[test]

@@ -17,7 +17,6 @@ use std::{
 
 use criprobe::{
     prober::{Command as ProbeCommand, Input, Operator, ProberSettings, Refusal},
-    proto::cri::runtime_service_client::RuntimeServiceClient,
     report::{
         Query, Shown, Sources, api,
         journal::Journal,
@@ -186,7 +185,7 @@ fn prober() -> mpsc::Sender<Input> {
 /// An operator of this prober, before a runtime that is never there.
 fn operator(prober: mpsc::Sender<Input>) -> Operator {
     let channel = tonic::transport::Endpoint::from_static("http://nowhere").connect_lazy();
-    Operator::new(prober, RuntimeServiceClient::new(channel), &ProberSettings::default())
+    Operator::new(prober, channel, &ProberSettings::default())
 }
 
 fn nobody<T>() -> Query<T> {

@@ -27,6 +27,8 @@ pub(crate) enum Runtime {
         stderr: String,
     },
     Refuses(Code),
+    /// With the words that it was asked to run.
+    NamesTheCommand,
     Hangs,
     /// Counts those that were cancelled.
     HangsUntilCancelled(Arc<AtomicU32>),
@@ -55,6 +57,7 @@ async fn answer(
     match runtime {
         Runtime::Answers { exit_code, stdout, stderr } => response(exit_code, stdout, &stderr),
         Runtime::Refuses(code) => Err(Status::new(code, "in its own words")),
+        Runtime::NamesTheCommand => Err(Status::internal(format!("exec: {:?}: no such file", request.cmd))),
         Runtime::Hangs => std::future::pending().await,
         Runtime::HangsUntilCancelled(counter) => {
             let _guard = Cancelled(counter);
@@ -109,7 +112,7 @@ pub(crate) fn exec(runtime: Runtime) -> (Exec, Arc<AtomicU32>) {
             let near = near.take().map(TokioIo::new);
             async move { near.ok_or(std::io::Error::from(std::io::ErrorKind::ConnectionRefused)) }
         }));
-    (Exec::new(RuntimeServiceClient::new(channel), Duration::from_secs(5)), asked)
+    (Exec::new(channel, Duration::from_secs(5)), asked)
 }
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -168,6 +171,24 @@ async fn every_other_status_is_an_error() {
         let expected = Fault::Runtime { code: format!("{code:?}"), message };
         assert_eq!(attempt(Runtime::Refuses(code), SECOND).await, Err(expected));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runtime_that_names_the_command_tells_no_secret() {
+    let told = attempt(Runtime::NamesTheCommand, SECOND).await.unwrap_err().to_string();
+    assert!(told.ends_with(r#"exec: ["sh", "-c", "echo $(SECRET)"]: no such file"#), "{told}");
+    let rows: [(&str, &str, &str); 5] = [
+        ("a", "exec: \"a\": b", "exec: \"$(X)\": b"),
+        ("two\nlines", r#"exec: "two\nlines": b"#, r#"exec: "$(X)": b"#),
+        ("X", "exec: \"X\": b", "exec: \"$(X)\": b"),
+        ("", "exec: \"\": b", "exec: \"\": b"),
+        ("$(X)", "exec: \"$(X)\": b", "exec: \"$(X)\": b"),
+    ];
+    for (value, said, told) in rows {
+        let secrets = secrets(&["$(X)".to_owned()], &[value.to_owned()]);
+        assert_eq!(as_defined(said, &secrets), told, "{value:?}");
+    }
+    assert_eq!(as_defined(&"x".repeat(1 << 20), &[]).len(), OUTPUT_LIMIT);
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,9 +21,12 @@ use tokio::time::{sleep, timeout};
 use super::{
     USER_AGENT,
     answer::{Answer, Refusal},
-    preface::Watched,
+    preface::Preface,
 };
-use crate::{handler::dial, proto::health::HealthCheckRequest};
+use crate::{
+    handler::{dial, watched::Watched},
+    proto::health::HealthCheckRequest,
+};
 
 /// 1 s, then 1.6 times the last pause, at most 120 s: Go's pauses between two tries to connect, without its jitter.
 const PAUSE: (Duration, f64, Duration) = (Duration::from_secs(1), 1.6, Duration::from_secs(120));
@@ -40,7 +43,7 @@ const WINDOW: u32 = 65_535;
 /// A connection over which the server has shown that it speaks HTTP/2.
 pub(super) struct Connection {
     requests: SendRequest<Bytes>,
-    frames: client::Connection<Watched<dial::Connection>, Bytes>,
+    frames: client::Connection<Watched<Preface>, Bytes>,
 }
 
 /// Connects, again and again. Ends only when it succeeds: the caller has the limit.
@@ -59,13 +62,14 @@ pub(super) async fn connect(address: SocketAddr) -> Connection {
 async fn connect_once(address: SocketAddr) -> Option<Connection> {
     let connection = dial::connect(address).await.ok()?;
     connection.set_no_delay().ok()?;
-    let (watched, shown) = Watched::new(connection);
+    let preface = Preface::default();
+    let shown = preface.shown();
     let (requests, mut frames) = client::Builder::new()
         .enable_push(false)
         .max_header_list_size(HEADERS)
         .initial_window_size(WINDOW)
         .initial_connection_window_size(WINDOW)
-        .handshake(watched)
+        .handshake(Watched::new(connection, preface))
         .await
         .ok()?;
     let speaks = poll_fn(|cx| {

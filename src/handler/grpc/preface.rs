@@ -1,14 +1,8 @@
-//! Watches for the server's half of the HTTP/2 preface: a connection in, the same bytes out, and whether the first frame
-//! was SETTINGS. Never changes a byte.
+//! Looks for the server's half of the HTTP/2 preface: what it sends in; whether the first frame was SETTINGS out.
 
-use std::{
-    io,
-    pin::Pin,
-    sync::{Arc, OnceLock},
-    task::{Context, Poll},
-};
+use std::sync::{Arc, OnceLock};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use crate::handler::watched::Watch;
 
 /// The header of a frame: three octets of length, type, flags, four of the stream (RFC 9113, 4.1).
 const HEADER: usize = 9;
@@ -25,19 +19,17 @@ const LONGEST: usize = 16_384;
 /// Whether the server has shown its preface; false once it has shown something else.
 pub(super) type Shown = Arc<OnceLock<bool>>;
 
-/// A connection whose first frame is looked at.
-#[derive(Debug)]
-pub(super) struct Watched<C> {
-    connection: C,
+/// Looks at the first frame.
+#[derive(Debug, Default)]
+pub(super) struct Preface {
     first: First,
     shown: Shown,
 }
 
-impl<C> Watched<C> {
-    /// Watches `connection`, of which nothing has been read yet.
-    pub(super) fn new(connection: C) -> (Self, Shown) {
-        let shown = Shown::default();
-        (Self { connection, first: First::default(), shown: shown.clone() }, shown)
+impl Preface {
+    /// Where it will be told.
+    pub(super) fn shown(&self) -> Shown {
+        self.shown.clone()
     }
 }
 
@@ -68,35 +60,13 @@ impl First {
     }
 }
 
-impl<C: AsyncRead + Unpin> AsyncRead for Watched<C> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = into.filled().len();
-        let polled = Pin::new(&mut self.connection).poll_read(cx, into);
-        if self.shown.get().is_none() {
-            let verdict = into.filled().get(before..).and_then(|octets| self.first.take(octets));
-            verdict.into_iter().for_each(|verdict| {
-                self.shown.get_or_init(|| verdict);
-            });
+impl Watch for Preface {
+    fn on_read(&mut self, octets: &[u8]) {
+        if self.shown.get().is_none()
+            && let Some(verdict) = self.first.take(octets)
+        {
+            self.shown.get_or_init(|| verdict);
         }
-        polled
-    }
-}
-
-impl<C: AsyncWrite + Unpin> AsyncWrite for Watched<C> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.connection).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.connection).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.connection).poll_shutdown(cx)
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::headers::{canonical, is_token};
-use crate::handler::go;
+use crate::handler::{OUTPUT_LIMIT, go};
 
 /// The fields that are kept.
 const KEPT: &[&str] =
@@ -33,7 +33,7 @@ impl Fields {
                 return Ok(false);
             }
             None if is_continued => {
-                return Err(format!("malformed MIME header initial line: {}", String::from_utf8_lossy(line)));
+                return Err(format!("malformed MIME header initial line: {}", shown(line)));
             }
             Some(_) | None => self.close_line()?,
         }
@@ -55,7 +55,7 @@ impl Fields {
 
     fn close_line(&mut self) -> Result<(), String> {
         let Some(line) = self.open.take() else { return Ok(()) };
-        let malformed = || format!("malformed MIME header line: {}", String::from_utf8_lossy(&line));
+        let malformed = || format!("malformed MIME header line: {}", shown(&line));
         let colon = line.iter().position(|byte| *byte == b':').ok_or_else(malformed)?;
         let name = str::from_utf8(&line[..colon]).map_err(|_| malformed())?;
         let value = line[colon + 1..].trim_ascii();
@@ -70,4 +70,9 @@ impl Fields {
         }
         Ok(())
     }
+}
+
+/// The beginning of a line, as much as an output may hold.
+fn shown(line: &[u8]) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(&line[..line.len().min(OUTPUT_LIMIT)])
 }

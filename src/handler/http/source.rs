@@ -10,9 +10,9 @@ use super::{
     head::{Framing, Head, HeadReader},
 };
 
-/// 1 MiB: what all heads of one answer may hold together, those of 1xx included; more is a failure. Go's client takes
+/// 256 KiB: what all heads of one answer may hold together, those of 1xx included; more is a failure. Go's client takes
 /// 10 MiB (prober.md 7.3), which would let 64 workers hold 640 MiB for servers that mean no good.
-pub const MAX_HEAD: usize = 1 << 20;
+pub const MAX_HEAD: usize = 256 << 10;
 
 /// 8 KiB: what is asked of the connection at once.
 const READ: usize = 8 << 10;

@@ -4,16 +4,11 @@
 use std::{
     io,
     net::Ipv4Addr,
-    pin::Pin,
     sync::{Arc, LazyLock},
-    task::{Context, Poll},
     time::Duration,
 };
 
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    time,
-};
+use tokio::time;
 use tokio_rustls::{
     TlsConnector,
     client::TlsStream,
@@ -30,7 +25,10 @@ use tokio_rustls::{
 };
 
 use super::connect::broken;
-use crate::handler::dial::Connection;
+use crate::handler::{
+    dial::Connection,
+    watched::{Watch, Watched},
+};
 
 /// 10 s: what a handshake may take of a longer timeout (prober.md 7.3).
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
@@ -38,19 +36,19 @@ const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 static CONFIG: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| Arc::new(config()));
 
 /// A stream over TLS.
-pub type Secured = TlsStream<Sniffed>;
+pub type Secured = TlsStream<Watched<Beginning>>;
 
 /// Greets the server. `host` becomes the server's name, unless it is an address.
 ///
 /// # Errors
 /// In Go's words.
 pub async fn secure(connection: Connection, host: &str) -> Result<Secured, String> {
-    let sniffed = Sniffed { connection, first: [0; 5], seen: 0 };
+    let watched = Watched::new(connection, Beginning::default());
     let connector = TlsConnector::from(Arc::clone(&CONFIG));
-    let handshake = connector.connect(server_name(host), sniffed).into_fallible();
+    let handshake = connector.connect(server_name(host), watched).into_fallible();
     match time::timeout(HANDSHAKE_LIMIT, handshake).await {
         Ok(Ok(stream)) => Ok(stream),
-        Ok(Err((error, sniffed))) => Err(told(&error, &sniffed)),
+        Ok(Err((error, watched))) => Err(told(&error, &watched)),
         Err(_elapsed) => Err("net/http: TLS handshake timeout".to_owned()),
     }
 }
@@ -135,60 +133,36 @@ impl ServerCertVerifier for AnyCertificate {
     }
 }
 
-/// A connection that remembers how its peer began: one that speaks plain HTTP is told from one that speaks bad TLS.
-#[derive(Debug)]
-pub struct Sniffed {
-    connection: Connection,
+/// How a peer began: one that speaks plain HTTP is told from one that speaks bad TLS.
+#[derive(Debug, Default)]
+pub struct Beginning {
     first: [u8; 5],
     seen: usize,
 }
 
-impl AsyncRead for Sniffed {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let this = &mut *self;
-        let before = into.filled().len();
-        let polled = Pin::new(&mut this.connection).poll_read(cx, into);
-        for byte in &into.filled()[before..] {
-            if let Some(place) = this.first.get_mut(this.seen) {
-                *place = *byte;
-                this.seen += 1;
-            }
+impl Watch for Beginning {
+    fn on_read(&mut self, octets: &[u8]) {
+        for (place, octet) in self.first.iter_mut().skip(self.seen).zip(octets) {
+            *place = *octet;
+            self.seen += 1;
         }
-        polled
-    }
-}
-
-impl AsyncWrite for Sniffed {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.connection).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.connection).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.connection).poll_shutdown(cx)
     }
 }
 
 /// Why a stream broke, in Go's words where it has some for it.
-fn told(error: &io::Error, sniffed: &Sniffed) -> String {
-    if sniffed.first == *b"HTTP/" {
+fn told(error: &io::Error, watched: &Watched<Beginning>) -> String {
+    let Beginning { first, seen } = watched.watch();
+    if first == b"HTTP/" {
         return "http: server gave HTTP response to HTTPS client".to_owned();
     }
-    if sniffed.seen == sniffed.first.len() && !begins_a_handshake(sniffed.first) {
+    if *seen == first.len() && !begins_a_handshake(*first) {
         return "tls: first record does not look like a TLS handshake".to_owned();
     }
     match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
         Some(Error::AlertReceived(alert)) => format!("remote error: tls: {}", alert_text(*alert)),
         Some(other) => format!("tls: {other}"),
         None if error.kind() == io::ErrorKind::UnexpectedEof => "EOF".to_owned(),
-        None => broken(&sniffed.connection, "read", error),
+        None => broken(watched.connection(), "read", error),
     }
 }
 

@@ -145,8 +145,7 @@ async fn a_period_below_a_second_is_kept_within_a_tenth() {
     };
     let nowhere = tonic::transport::Endpoint::from_static("http://runtime").connect_lazy();
     let settings = settings(64, 16);
-    let task =
-        tokio::spawn(run(settings, Saved::default(), channels, RuntimeServiceClient::new(nowhere), |_| ()));
+    let task = tokio::spawn(run(settings, Saved::default(), channels, nowhere, |_| ()));
     let handler = Handler::TcpSocket { host: None, port: PortRef::Number(address.port()) };
     let period = Duration::from_millis(250);
     let spec = ProbeSpec { handler, period, ..spec(ProbeKind::Readiness) };

@@ -1,6 +1,8 @@
-//! The kubelet's samples (prober-vectors.md L, M, N, Q) as tables, and properties over any order of events.
+//! The kubelet's samples (prober-vectors.md L, M, N, Q) as tables, and what they do not sample.
 
 mod model;
+mod pace;
+mod properties;
 
 use proptest::prelude::*;
 use serde::Deserialize;
@@ -33,12 +35,7 @@ struct Rig {
 impl Rig {
     fn new(spec: ProbeSpec) -> Self {
         let now = Moment::now();
-        Self {
-            worker: Worker::new(Arc::new(spec), now.wall, false, now),
-            now,
-            containers: 1,
-            started_at: None,
-        }
+        Self { worker: Worker::new(Arc::new(spec), now, false, now), now, containers: 1, started_at: None }
     }
 
     fn running(spec: ProbeSpec) -> Self {
@@ -231,6 +228,24 @@ fn a_start_time_that_is_told_late_still_adopts_and_shortens_the_delay() {
 }
 
 #[test]
+fn a_clock_that_is_set_makes_a_container_that_starts_now_neither_adopted_nor_put_off() {
+    let hour = Duration::from_secs(3600);
+    for is_set_back in [true, false] {
+        let mut rig = Rig::new(spec(ProbeKind::Liveness, 1, 1));
+        rig.pass(60 * SECOND);
+        rig.now.wall = if is_set_back { rig.now.wall - hour } else { rig.now.wall + hour };
+        let (state, at) = (ContainerState::Running, Some(rig.now.wall - SECOND));
+        rig.on(Event::Seen(Seen { id: "c1".into(), state, created_at: at, started_at: at }));
+        assert_eq!(
+            (rig.verdict(), rig.worker.deadline()),
+            ('S', Some(rig.now.at)),
+            "set back: {is_set_back}"
+        );
+        assert!(!rig.worker.wants_jitter(rig.now), "set back: {is_set_back}");
+    }
+}
+
+#[test]
 fn the_first_attempt_comes_when_the_container_is_seen_running() {
     let mut rig = Rig::new(spec(ProbeKind::Readiness, 1, 1));
     assert_eq!((rig.block(), rig.worker.deadline()), (Some(Block::NoContainer), None), "M04");
@@ -271,48 +286,6 @@ fn the_startup_gate_holds_the_others_back_and_releases_them_at_once() {
 }
 
 #[test]
-fn ticks_that_passed_are_dropped_and_keep_their_beat() {
-    let rows = [(0, 10), (3, 10), (10, 10), (11, 20), (95, 100), (100, 100)];
-    for (took, next) in rows {
-        let mut rig = Rig::running(spec(ProbeKind::Liveness, 1, 3));
-        let began = rig.now.at;
-        assert!(rig.start());
-        rig.pass(took * SECOND);
-        rig.on(Event::Finished(Some(tried(AttemptResult::Success))));
-        assert_eq!(rig.worker.deadline().map(|at| (at - began).as_secs()), Some(next), "took {took} s");
-    }
-}
-
-#[test]
-fn the_wait_for_a_place_is_lag_and_does_not_move_the_beat() {
-    let mut rig = Rig::running(spec(ProbeKind::Liveness, 1, 3));
-    let due = rig.now.at;
-    rig.on(Event::Due);
-    assert_eq!(rig.worker.deadline(), None, "while it waits nothing is due");
-    rig.pass(4 * SECOND);
-    assert_eq!(rig.on(Event::SlotFreed), [Action::StartAttempt]);
-    rig.on(Event::Finished(Some(tried(AttemptResult::Success))));
-    assert_eq!(rig.worker.results().last().map(|last| last.lag), Some(4 * SECOND));
-    assert_eq!(rig.worker.deadline(), Some(due + 10 * SECOND));
-}
-
-#[test]
-fn a_probe_whose_runtime_does_not_answer_is_spaced_out() {
-    let mut rig = Rig::running(spec(ProbeKind::Liveness, 1, 1));
-    let unanswered = Tried { is_unanswered: true, ..tried(AttemptResult::Error) };
-    let mut waits = Vec::new();
-    for _ in 0..7 {
-        assert!(rig.start());
-        let due = rig.now.at;
-        rig.on(Event::Finished(Some(unanswered.clone())));
-        waits.push(rig.worker.deadline().map(|at| (at - due).as_secs()).unwrap());
-    }
-    assert_eq!(waits, [20, 40, 80, 160, 300, 300, 300]);
-    rig.attempt(AttemptResult::Failure);
-    assert_eq!(rig.worker.spacing(), 10 * SECOND, "until one returns, however it ends");
-}
-
-#[test]
 fn liveness_and_startup_end_when_a_client_stops_the_container_and_readiness_does_not() {
     for kind in ProbeKind::ALL {
         let mut rig = Rig::running(spec(kind, 1, 1));
@@ -346,7 +319,7 @@ fn what_comes_late_says_nothing_of_another_container() {
 #[test]
 fn an_attempt_of_a_former_worker_says_nothing_but_is_waited_for() {
     let now = Moment::now();
-    let mut worker = Worker::new(Arc::new(spec(ProbeKind::Liveness, 1, 1)), now.wall, true, now);
+    let mut worker = Worker::new(Arc::new(spec(ProbeKind::Liveness, 1, 1)), now, true, now);
     worker.on(seen("c1", ContainerState::Running), now);
     assert_eq!(worker.deadline(), None);
     let told = worker.on(Event::Finished(Some(tried(AttemptResult::Failure))), now);
@@ -374,122 +347,4 @@ fn the_journal_is_told_of_failures_errors_and_turns() {
     rig.attempt(AttemptResult::Success);
     assert_eq!(rig.on(seen("c1", EXITED)), [tell(Notice::NotRunning)]);
     assert_eq!(rig.on(seen("c1", EXITED)), []);
-}
-
-/// What may happen to a worker, in any order, sensible or not.
-#[derive(Clone, Debug)]
-enum Happening {
-    Seen(u8, ContainerState),
-    Started(bool),
-    Stopping(bool),
-    Paused(bool),
-    Triggered,
-    Spread(u32),
-    Due,
-    SlotFreed,
-    Finished(Option<AttemptResult>),
-    Passed(u32),
-}
-
-fn happening() -> impl Strategy<Value = Happening> {
-    let state = prop_oneof![
-        1 => Just(ContainerState::Created),
-        6 => Just(ContainerState::Running),
-        1 => Just(EXITED),
-        1 => Just(ContainerState::Unknown),
-    ];
-    let result = prop_oneof![
-        Just(AttemptResult::Success),
-        Just(AttemptResult::Warning),
-        Just(AttemptResult::Failure),
-        Just(AttemptResult::Error),
-    ];
-    prop_oneof![
-        2 => (0u8..3, state).prop_map(|(id, state)| Happening::Seen(id, state)),
-        1 => any::<bool>().prop_map(Happening::Started),
-        1 => any::<bool>().prop_map(Happening::Stopping),
-        1 => any::<bool>().prop_map(Happening::Paused),
-        1 => Just(Happening::Triggered),
-        1 => (0u32..10).prop_map(Happening::Spread),
-        6 => Just(Happening::Due),
-        6 => Just(Happening::SlotFreed),
-        6 => prop::option::weighted(0.95, result).prop_map(Happening::Finished),
-        4 => (0u32..15).prop_map(Happening::Passed),
-    ]
-}
-
-proptest! {
-    #[test]
-    fn any_order_of_events_keeps_the_rules(
-        kind in prop::sample::select(ProbeKind::ALL.as_slice()),
-        (success, failure) in (1u32..4, 1u32..4),
-        delay in 0u32..3,
-        happenings in prop::collection::vec(happening(), 1..200),
-    ) {
-        let mut rig = Rig::new(ProbeSpec { initial_delay: delay * SECOND, ..spec(kind, success, failure) });
-        let mut in_flight = false;
-        // The results that count, since a verdict ended the work last.
-        let mut results: Vec<Verdict> = Vec::new();
-        for happening in happenings {
-            let before = rig.worker.results().verdict();
-            let mut result = None;
-            let event = match happening {
-                Happening::Seen(id, state) => seen(&format!("c{id}"), state),
-                Happening::Started(is_started) => Event::Started(is_started),
-                Happening::Stopping(is_stopping) => Event::Stopping(is_stopping.then_some(Stopping::Pod)),
-                Happening::Paused(is_paused) => Event::Paused(is_paused),
-                Happening::Triggered => Event::Triggered,
-                Happening::Spread(seconds) => Event::Spread(seconds * SECOND),
-                Happening::Due => Event::Due,
-                Happening::SlotFreed => Event::SlotFreed,
-                Happening::Finished(_) if !in_flight => continue,
-                Happening::Finished(ended) => {
-                    in_flight = false;
-                    result = ended;
-                    Event::Finished(ended.map(tried))
-                }
-                Happening::Passed(seconds) => {
-                    rig.pass(seconds * SECOND);
-                    continue;
-                }
-            };
-            let is_finished = matches!(event, Event::Finished(_));
-            let is_seen = matches!(event, Event::Seen(_));
-            let actions = rig.on(event);
-            for action in &actions {
-                if *action == Action::StartAttempt {
-                    prop_assert!(!in_flight, "two attempts at once");
-                    prop_assert_eq!(rig.block(), None, "an attempt in spite of a check");
-                    in_flight = true;
-                }
-            }
-            let after = rig.worker.results().verdict();
-            if let Some(verdict) = result.and_then(AttemptResult::verdict).filter(|_| !rig.worker.is_paused) {
-                results.push(verdict);
-            }
-            if after != before {
-                prop_assert!(is_finished || is_seen, "a verdict out of nothing");
-            }
-            if is_finished && after != before {
-                prop_assert!(!rig.worker.is_paused, "a verdict in spite of a pause");
-                let verdict = result.and_then(AttemptResult::verdict);
-                prop_assert!(verdict.is_some(), "an error changed a verdict");
-                let threshold = if verdict == Some(Verdict::Success) { success } else { failure } as usize;
-                prop_assert_eq!(after, verdict);
-                prop_assert!(results.len() >= threshold, "a verdict before its threshold");
-                prop_assert!(results.iter().rev().take(threshold).all(|one| Some(*one) == verdict));
-            }
-            if rig.worker.results().run().count == 0 {
-                results.clear();
-            }
-            let is_idle = !in_flight && !rig.worker.is_queued;
-            let deadline = rig.worker.deadline();
-            prop_assert!(is_idle || deadline.is_none(), "due while it is at work");
-            match rig.block() {
-                None => prop_assert_eq!(deadline.is_some(), is_idle),
-                Some(Block::Delayed(until)) => prop_assert_eq!(deadline, is_idle.then_some(until)),
-                Some(_) => prop_assert_eq!(deadline, None),
-            }
-        }
-    }
 }

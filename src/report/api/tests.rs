@@ -32,7 +32,6 @@ use crate::report::{
 use crate::{
     ids::ProbeKey,
     prober::{Command, Input, Operator, ProberSettings, Refusal},
-    proto::cri::runtime_service_client::RuntimeServiceClient,
 };
 
 /// The longest that a test waits for anything.
@@ -154,7 +153,7 @@ fn nobody() -> Operator {
 /// An operator of this prober, before a runtime that is never there.
 fn operator(prober: mpsc::Sender<Input>) -> Operator {
     let channel = tonic::transport::Endpoint::from_static("http://nowhere").connect_lazy();
-    Operator::new(prober, RuntimeServiceClient::new(channel), &ProberSettings::default())
+    Operator::new(prober, channel, &ProberSettings::default())
 }
 
 /// The last of them that has the name, with all that the sample has.

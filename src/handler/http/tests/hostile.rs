@@ -75,6 +75,26 @@ async fn an_endless_head_is_a_failure_at_its_bound() {
 }
 
 #[tokio::test]
+async fn a_long_line_that_is_none_is_told_no_longer_than_an_output() {
+    let long = vec![0xff; MAX_HEAD / 2];
+    let rows: [(&str, &[u8]); 4] = [
+        ("status line", b""),
+        ("field without colon", b"HTTP/1.1 200 OK\r\n"),
+        ("field with a bad name", b"HTTP/1.1 200 OK\r\n:"),
+        ("Content-Length", b"HTTP/1.1 200 OK\r\nContent-Length: 1"),
+    ];
+    for (name, begin) in rows {
+        let reply = Reply::new([begin, &long, b"\r\n\r\n"].concat(), Then::Close);
+        let server = Server::new(move |_| reply.clone()).await;
+        let outcome = server.probe("/", &[]).await.unwrap();
+        assert_eq!((outcome.judgement, outcome.output.len()), (Judgement::Failure, OUTPUT_LIMIT), "{name}");
+        assert!(outcome.output.starts_with(b"Get \"http://"), "{name}");
+        let output = Vec::from(outcome.output);
+        assert!(output.capacity() < 4 * OUTPUT_LIMIT, "{name}: {} bytes are held", output.capacity());
+    }
+}
+
+#[tokio::test]
 async fn framing_without_data_and_endless_trailers_are_errors() {
     let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     let extended = format!("1;{}\r\na\r\n", "x".repeat(1000));

@@ -121,6 +121,13 @@ async fn http2(stream: TlsStream<TcpStream>) {
                 continue;
             }
             "/long" => vec![b'x'; 20_480].into(),
+            "/early" => {
+                let early = http::Response::builder().status(http::StatusCode::EARLY_HINTS).body(()).unwrap();
+                for _ in 0..5_000 {
+                    answer.send_informational(early.clone()).unwrap();
+                }
+                "at last".into()
+            }
             "/moved" => {
                 *head.status_mut() = http::StatusCode::FOUND;
                 head.headers_mut().insert("location", "/".parse().unwrap());
@@ -200,6 +207,7 @@ async fn answers_in_http2_are_judged_as_others() {
         attempt(&Target { is_secure: true, path, ..at("127.0.0.1", server.address) }, LIMIT).await
     };
     assert_eq!(ask("/long").await.unwrap().output.len(), OUTPUT_LIMIT);
+    assert_eq!(text(&ask("/early").await.unwrap()), "at last", "a flood of 1xx is passed over");
     assert_eq!(ask("/moved").await.unwrap().judgement, Judgement::Success);
     let reset = ask("/reset").await.unwrap();
     let url = format!("Get \"https://{}/reset\"", server.address);

@@ -178,7 +178,7 @@ proptest! {
         let whole = SystemTime::UNIX_EPOCH + 1_700_000_000 * SECOND;
         let mut rig = Rig::new(spec.clone());
         rig.now.wall = whole;
-        rig.worker = Worker::new(Arc::new(spec.clone()), whole, false, rig.now);
+        rig.worker = Worker::new(Arc::new(spec.clone()), rig.now, false, rig.now);
         let wall = |second: i64| {
             let whole = whole + Duration::from_secs(u64::try_from(second.max(0)).unwrap());
             whole - Duration::from_secs(u64::try_from((-second).max(0)).unwrap())

@@ -1,0 +1,28 @@
+//! The roster's memory of what attempts said: the probe whose attempt ended last in; what exceeds the bound on all of
+//! them is forgotten. Pure, as all of the roster.
+
+use super::{Entry, Outputs, ProbeKey, Roster};
+
+impl Roster {
+    /// Forgets what attempts said where all together said too much: of the probe that spoke last, and if that is not
+    /// enough of all. Those that speak after that are the only ones above their share, so it is enough.
+    pub(super) fn forget(&mut self, last: &ProbeKey) {
+        let Some(share) = self.outputs.share(self.entries.len()) else { return };
+        let of_last = self.entries.get_mut(last);
+        of_last.into_iter().for_each(|entry| entry.forget(share, &mut self.outputs));
+        if self.outputs.share(self.entries.len()).is_some() {
+            self.entries.values_mut().for_each(|entry| entry.forget(share, &mut self.outputs));
+        }
+    }
+}
+
+impl Entry {
+    /// Forgets what attempts said beyond a share.
+    fn forget(&mut self, share: usize, outputs: &mut Outputs) {
+        if let Some(worker) = &mut self.worker {
+            let before = worker.results().said();
+            worker.forget(share);
+            outputs.changed(before, worker.results().said());
+        }
+    }
+}

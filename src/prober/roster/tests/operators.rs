@@ -1,0 +1,78 @@
+//! Pauses, triggers, and why they may be refused.
+
+use super::*;
+
+#[test]
+fn a_paused_probe_keeps_its_verdict_makes_no_attempts_and_goes_on_when_it_is_resumed() {
+    let mut rig = Rig::new(8);
+    let liveness = key("web", Liveness);
+    let at_once = ProbeSpec { failure_threshold: 1, ..spec(Liveness) };
+    rig.accept(input(container("web", "c1", 0), std::slice::from_ref(&at_once)));
+    assert_eq!(rig.started().len(), 1);
+    assert_eq!(rig.roster.pause(&liveness, rig.now), Ok(()));
+    rig.finish(Liveness, AttemptResult::Failure);
+    let status = rig.status(Liveness);
+    let reason = format!("paused by an operator since {}", crate::clock::rfc3339(rig.now.wall));
+    assert_eq!((status.phase, &status.reason), (Phase::Paused, &reason));
+    assert_eq!(
+        (status.state, status.next_at),
+        (Verdict::Success, None),
+        "what was in flight changes nothing"
+    );
+    assert_eq!(status.counts.failure, 1, "but it is shown");
+    rig.pass(100 * SECOND);
+    assert_eq!(rig.started(), []);
+    assert_eq!(rig.roster.pause(&liveness, rig.now), Ok(()), "twice is once");
+    assert_eq!(rig.roster.trigger(&liveness, rig.now), Err(Refusal::NotNow(reason.clone())));
+
+    rig.accept(Input::ContainerGone("c1".into()));
+    assert_eq!(rig.roster.resume(&liveness, rig.now), Err(Refusal::Unknown));
+    rig.accept(input(container("web", "c2", 1), std::slice::from_ref(&at_once)));
+    assert_eq!((rig.started(), rig.status(Liveness).phase), (vec![], Phase::Paused), "it binds to the key");
+    rig.accept(input(container("web", "c2", 1), &[ProbeSpec { period: SECOND, ..at_once }]));
+    let status = rig.status(Liveness);
+    assert_eq!((status.phase, status.reason), (Phase::Paused, reason), "also with another definition");
+    assert_eq!(rig.roster.resume(&liveness, rig.now), Ok(()));
+    assert_eq!(rig.started(), [(Liveness, "c2".to_owned())]);
+    rig.finish(Liveness, AttemptResult::Failure);
+    assert_eq!(rig.status(Liveness).state, Verdict::Failure);
+}
+
+#[test]
+fn a_trigger_makes_an_attempt_due_now_and_the_beat_counts_from_it() {
+    let mut rig = Rig::new(8);
+    let readiness = key("web", Readiness);
+    rig.accept(input(container("web", "c1", 0), &[spec(Readiness)]));
+    assert_eq!(rig.started().len(), 1);
+    rig.finish(Readiness, AttemptResult::Failure);
+    rig.pass(4 * SECOND);
+    assert_eq!(rig.started(), []);
+    assert_eq!(rig.roster.trigger(&readiness, rig.now), Ok(()));
+    assert_eq!(rig.roster.trigger(&readiness, rig.now), Ok(()), "one that waits already is that attempt");
+    assert_eq!(rig.started().len(), 1);
+    rig.finish(Readiness, AttemptResult::Failure);
+    rig.pass(9 * SECOND);
+    assert_eq!(rig.started(), [], "the beat was reset");
+    rig.pass(SECOND);
+    assert_eq!(rig.started().len(), 1);
+    assert_eq!(rig.roster.trigger(&readiness, rig.now), Ok(()));
+    assert_eq!(rig.started(), [], "never two attempts at once");
+    rig.finish(Readiness, AttemptResult::Failure);
+    assert_eq!(rig.started().len(), 1, "at once after the one that was in flight");
+}
+
+#[test]
+fn a_command_that_cannot_be_done_says_why() {
+    let mut rig = Rig::new(8);
+    let invalid = Invalid { reason: "no handler".to_owned(), handler: None };
+    let startup =
+        Planned { kind: Startup, source: Source::PodAnnotation, spec: Err(invalid), shadowed: vec![] };
+    let delayed = ProbeSpec { initial_delay: 5 * SECOND, ..spec(Liveness) };
+    let probes = vec![startup, planned(delayed)];
+    rig.accept(Input::Container { view: Arc::new(container("web", "c1", 0)), probes });
+    let now = rig.now;
+    assert_eq!(rig.roster.pause(&key("web", Startup), now), Err(Refusal::Invalid("no handler".to_owned())));
+    assert_eq!(rig.roster.pause(&key("web", Readiness), now), Err(Refusal::Unknown));
+    let refused = rig.roster.trigger(&key("web", Liveness), now).map_err(|refusal| refusal.to_string());
+    assert_eq!(refused, Err("there is nothing to try now: start delay of 5s".to_owned()));
+}

@@ -1,0 +1,149 @@
+//! Many probes at once, and a process that stood still: what is put off, and for how long.
+
+use super::*;
+
+#[test]
+fn one_more_probe_while_all_places_are_taken_waits_its_turn_and_is_not_put_off() {
+    let mut rig = Rig::new(2);
+    for pod in ["web", "b"] {
+        rig.accept(input(container(pod, pod, 0), &[spec(Liveness)]));
+    }
+    assert_eq!(rig.started().len(), 2);
+    rig.accept(input(container("c", "c", 0), &[spec(Liveness)]));
+    assert_eq!(rig.started(), []);
+    rig.finish(Liveness, AttemptResult::Success);
+    assert_eq!(rig.started(), [(Liveness, "c".to_owned())]);
+}
+
+#[test]
+fn what_does_not_fit_the_pool_is_spread_over_the_period_the_same_way_each_time() {
+    let firsts = || {
+        let mut rig = Rig::new(4);
+        let began = rig.now.at;
+        for pod in 0..200 {
+            rig.accept(input(container(&format!("pod{pod}"), &format!("c{pod}"), 0), &[spec(Liveness)]));
+        }
+        assert_eq!(rig.started().len(), 4, "as many as there is place for start at once");
+        let mut due = Vec::new();
+        while let Some(key) = rig.roster.schedule.take_due(began + 10 * SECOND) {
+            let next = rig.roster.entries[&key].worker.as_ref().and_then(Worker::next);
+            due.push(next.unwrap() - began);
+        }
+        due
+    };
+    let due = firsts();
+    assert_eq!(due.len(), 196);
+    let in_the_first_half = due.iter().filter(|due| **due < 5 * SECOND).count();
+    assert!((70..=126).contains(&in_the_first_half), "{in_the_first_half}");
+    assert_eq!(due, firsts());
+}
+
+#[test]
+fn containers_that_ran_before_us_are_probed_within_a_period_and_not_all_at_once() {
+    let mut rig = Rig::new(1000);
+    let began = rig.now.wall;
+    let adopted = |pod: usize, started_at| {
+        let view = container(&format!("pod{pod}"), &format!("c{pod}"), 0);
+        let view = ContainerView { created_at: Some(began - 300 * SECOND), started_at, ..view };
+        input(view, &[spec(Liveness)])
+    };
+    for pod in 0..200 {
+        rig.accept(adopted(pod, None));
+    }
+    assert_eq!(rig.started(), [], "also before the start is told");
+    for pod in 0..200 {
+        rig.accept(adopted(pod, Some(began - 299 * SECOND)));
+    }
+    assert_eq!(rig.started(), [], "and telling it brings nothing forward");
+    let statuses = rig.roster.statuses(rig.now);
+    let waits = statuses.iter().map(|status| status.next_at.unwrap().duration_since(began).unwrap());
+    let early = waits.clone().filter(|wait| *wait < 5 * SECOND).count();
+    assert!((70..=130).contains(&early), "{early} of 200 in the first half");
+    assert!(waits.clone().all(|wait| wait < 10 * SECOND));
+    rig.pass(10 * SECOND);
+    assert_eq!(rig.started().len(), 200);
+
+    rig.accept(adopted(900, Some(began - 299 * SECOND)));
+    assert_eq!(
+        rig.started(),
+        [(Liveness, "c900".to_owned())],
+        "no jitter after the first period (prober.md 3.1)"
+    );
+    let mut rig = Rig::new(1000);
+    let view = ContainerView { started_at: Some(rig.now.wall + SECOND), ..container("web", "new", 0) };
+    rig.pass(2 * SECOND);
+    rig.accept(input(view, &[spec(Liveness)]));
+    assert_eq!(rig.started(), [(Liveness, "new".to_owned())], "no jitter for one that began after us");
+}
+
+#[test]
+fn a_process_that_stood_still_makes_no_burst() {
+    let mut rig = Rig::new(8);
+    for pod in 0..400 {
+        rig.accept(input(container(&format!("pod{pod}"), &format!("c{pod}"), 0), &[spec(Liveness)]));
+    }
+    let run = |rig: &mut Rig, seconds: u64| -> Vec<usize> {
+        let each = (0..seconds * 10).map(|_| {
+            let mut made = 0;
+            loop {
+                let jobs = rig.roster.advance(rig.now);
+                made += jobs.len();
+                if jobs.is_empty() {
+                    break;
+                }
+                jobs.iter().for_each(|job| {
+                    rig.roster.finish(&job.key, Some(tried(AttemptResult::Success)), rig.now);
+                });
+            }
+            rig.pass(SECOND / 10);
+            made
+        });
+        each.collect()
+    };
+    run(&mut rig, 20);
+    let before: usize = run(&mut rig, 10).iter().sum();
+    assert_eq!(before, 400);
+    rig.pass(3600 * SECOND);
+    let after = run(&mut rig, 10);
+    assert!(after.iter().sum::<usize>() <= 480, "an hour of ticks is dropped: {after:?}");
+    assert!(after.iter().all(|made| *made <= 40), "and nobody is hit by all at once: {after:?}");
+    let wall_steps = Moment { wall: rig.now.wall + 24 * 3600 * SECOND, ..rig.now };
+    rig.now = wall_steps;
+    assert!(run(&mut rig, 1).iter().sum::<usize>() <= 80, "a step of the wall clock moves nothing");
+    rig.now = Moment { wall: rig.now.wall - 48 * 3600 * SECOND, ..rig.now };
+    assert!(run(&mut rig, 1).iter().sum::<usize>() >= 10, "in neither direction");
+}
+
+#[test]
+fn an_exec_that_the_runtime_does_not_answer_frees_its_place_is_spaced_out_and_says_so() {
+    let now = Moment::now();
+    let settings = ProberSettings { exec_workers: 1, ..ProberSettings::default() };
+    let mut rig = Rig { roster: Roster::new(&settings, now), now };
+    let exec = ProbeSpec { handler: Handler::Exec { command: vec!["true".into()] }, ..spec(Liveness) };
+    for pod in ["web", "other"] {
+        rig.accept(input(container(pod, pod, 0), std::slice::from_ref(&exec)));
+    }
+    assert_eq!(rig.started(), [(Liveness, "web".to_owned())]);
+    rig.pass(6 * SECOND);
+    let silence =
+        Tried { is_unanswered: true, output: "runtime did not answer".into(), ..tried(AttemptResult::Error) };
+    rig.roster.finish(&key("web", Liveness), Some(silence), rig.now);
+    assert_eq!(rig.started(), [(Liveness, "other".to_owned())], "its place is free at once");
+    let of_web = |rig: &Rig| {
+        rig.roster.statuses(rig.now).into_iter().find(|status| status.pod.as_ref() == "web").unwrap()
+    };
+    let status = of_web(&rig);
+    assert_eq!(status.reason, "runtime did not answer: spaced out to every 20s");
+    assert_eq!(
+        (status.state, status.phase, status.period),
+        (Verdict::Success, Phase::Probing, Some(20 * SECOND))
+    );
+    assert_eq!(status.next_at, Some(rig.now.wall + 14 * SECOND), "20 s after it began");
+    rig.accept(Input::ContainerGone("other".into()));
+    rig.roster.finish(&key("other", Liveness), None, rig.now);
+    rig.pass(14 * SECOND);
+    assert_eq!(rig.started(), [(Liveness, "web".to_owned())]);
+    rig.finish(Liveness, AttemptResult::Failure);
+    let status = of_web(&rig);
+    assert_eq!((status.reason.as_str(), status.period), ("", Some(10 * SECOND)), "until one returns");
+}

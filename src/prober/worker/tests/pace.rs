@@ -1,0 +1,45 @@
+//! When the next attempt is due.
+
+use super::*;
+
+#[test]
+fn ticks_that_passed_are_dropped_and_keep_their_beat() {
+    let rows = [(0, 10), (3, 10), (10, 10), (11, 20), (95, 100), (100, 100)];
+    for (took, next) in rows {
+        let mut rig = Rig::running(spec(ProbeKind::Liveness, 1, 3));
+        let began = rig.now.at;
+        assert!(rig.start());
+        rig.pass(took * SECOND);
+        rig.on(Event::Finished(Some(tried(AttemptResult::Success))));
+        assert_eq!(rig.worker.deadline().map(|at| (at - began).as_secs()), Some(next), "took {took} s");
+    }
+}
+
+#[test]
+fn the_wait_for_a_place_is_lag_and_does_not_move_the_beat() {
+    let mut rig = Rig::running(spec(ProbeKind::Liveness, 1, 3));
+    let due = rig.now.at;
+    rig.on(Event::Due);
+    assert_eq!(rig.worker.deadline(), None, "while it waits nothing is due");
+    rig.pass(4 * SECOND);
+    assert_eq!(rig.on(Event::SlotFreed), [Action::StartAttempt]);
+    rig.on(Event::Finished(Some(tried(AttemptResult::Success))));
+    assert_eq!(rig.worker.results().last().map(|last| last.lag), Some(4 * SECOND));
+    assert_eq!(rig.worker.deadline(), Some(due + 10 * SECOND));
+}
+
+#[test]
+fn a_probe_whose_runtime_does_not_answer_is_spaced_out() {
+    let mut rig = Rig::running(spec(ProbeKind::Liveness, 1, 1));
+    let unanswered = Tried { is_unanswered: true, ..tried(AttemptResult::Error) };
+    let mut waits = Vec::new();
+    for _ in 0..7 {
+        assert!(rig.start());
+        let due = rig.now.at;
+        rig.on(Event::Finished(Some(unanswered.clone())));
+        waits.push(rig.worker.deadline().map(|at| (at - due).as_secs()).unwrap());
+    }
+    assert_eq!(waits, [20, 40, 80, 160, 300, 300, 300]);
+    rig.attempt(AttemptResult::Failure);
+    assert_eq!(rig.worker.spacing(), 10 * SECOND, "until one returns, however it ends");
+}

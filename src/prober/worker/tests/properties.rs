@@ -1,0 +1,121 @@
+//! Any order of events, sensible or not, ends in a legal state.
+
+use super::*;
+
+/// What may happen to a worker, in any order, sensible or not.
+#[derive(Clone, Debug)]
+enum Happening {
+    Seen(u8, ContainerState),
+    Started(bool),
+    Stopping(bool),
+    Paused(bool),
+    Triggered,
+    Spread(u32),
+    Due,
+    SlotFreed,
+    Finished(Option<AttemptResult>),
+    Passed(u32),
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    let state = prop_oneof![
+        1 => Just(ContainerState::Created),
+        6 => Just(ContainerState::Running),
+        1 => Just(EXITED),
+        1 => Just(ContainerState::Unknown),
+    ];
+    let result = prop_oneof![
+        Just(AttemptResult::Success),
+        Just(AttemptResult::Warning),
+        Just(AttemptResult::Failure),
+        Just(AttemptResult::Error),
+    ];
+    prop_oneof![
+        2 => (0u8..3, state).prop_map(|(id, state)| Happening::Seen(id, state)),
+        1 => any::<bool>().prop_map(Happening::Started),
+        1 => any::<bool>().prop_map(Happening::Stopping),
+        1 => any::<bool>().prop_map(Happening::Paused),
+        1 => Just(Happening::Triggered),
+        1 => (0u32..10).prop_map(Happening::Spread),
+        6 => Just(Happening::Due),
+        6 => Just(Happening::SlotFreed),
+        6 => prop::option::weighted(0.95, result).prop_map(Happening::Finished),
+        4 => (0u32..15).prop_map(Happening::Passed),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn any_order_of_events_keeps_the_rules(
+        kind in prop::sample::select(ProbeKind::ALL.as_slice()),
+        (success, failure) in (1u32..4, 1u32..4),
+        delay in 0u32..3,
+        happenings in prop::collection::vec(happening(), 1..200),
+    ) {
+        let mut rig = Rig::new(ProbeSpec { initial_delay: delay * SECOND, ..spec(kind, success, failure) });
+        let mut in_flight = false;
+        // The results that count, since a verdict ended the work last.
+        let mut results: Vec<Verdict> = Vec::new();
+        for happening in happenings {
+            let before = rig.worker.results().verdict();
+            let mut result = None;
+            let event = match happening {
+                Happening::Seen(id, state) => seen(&format!("c{id}"), state),
+                Happening::Started(is_started) => Event::Started(is_started),
+                Happening::Stopping(is_stopping) => Event::Stopping(is_stopping.then_some(Stopping::Pod)),
+                Happening::Paused(is_paused) => Event::Paused(is_paused),
+                Happening::Triggered => Event::Triggered,
+                Happening::Spread(seconds) => Event::Spread(seconds * SECOND),
+                Happening::Due => Event::Due,
+                Happening::SlotFreed => Event::SlotFreed,
+                Happening::Finished(_) if !in_flight => continue,
+                Happening::Finished(ended) => {
+                    in_flight = false;
+                    result = ended;
+                    Event::Finished(ended.map(tried))
+                }
+                Happening::Passed(seconds) => {
+                    rig.pass(seconds * SECOND);
+                    continue;
+                }
+            };
+            let is_finished = matches!(event, Event::Finished(_));
+            let is_seen = matches!(event, Event::Seen(_));
+            let actions = rig.on(event);
+            for action in &actions {
+                if *action == Action::StartAttempt {
+                    prop_assert!(!in_flight, "two attempts at once");
+                    prop_assert_eq!(rig.block(), None, "an attempt in spite of a check");
+                    in_flight = true;
+                }
+            }
+            let after = rig.worker.results().verdict();
+            if let Some(verdict) = result.and_then(AttemptResult::verdict).filter(|_| !rig.worker.is_paused) {
+                results.push(verdict);
+            }
+            if after != before {
+                prop_assert!(is_finished || is_seen, "a verdict out of nothing");
+            }
+            if is_finished && after != before {
+                prop_assert!(!rig.worker.is_paused, "a verdict in spite of a pause");
+                let verdict = result.and_then(AttemptResult::verdict);
+                prop_assert!(verdict.is_some(), "an error changed a verdict");
+                let threshold = if verdict == Some(Verdict::Success) { success } else { failure } as usize;
+                prop_assert_eq!(after, verdict);
+                prop_assert!(results.len() >= threshold, "a verdict before its threshold");
+                prop_assert!(results.iter().rev().take(threshold).all(|one| Some(*one) == verdict));
+            }
+            if rig.worker.results().run().count == 0 {
+                results.clear();
+            }
+            let is_idle = !in_flight && !rig.worker.is_queued;
+            let deadline = rig.worker.deadline();
+            prop_assert!(is_idle || deadline.is_none(), "due while it is at work");
+            match rig.block() {
+                None => prop_assert_eq!(deadline.is_some(), is_idle),
+                Some(Block::Delayed(until)) => prop_assert_eq!(deadline, is_idle.then_some(until)),
+                Some(_) => prop_assert_eq!(deadline, None),
+            }
+        }
+    }
+}
