@@ -11,6 +11,7 @@ mod lines;
 mod lookup;
 pub mod name;
 mod nearest;
+pub mod observed;
 pub mod printable;
 mod routes;
 pub mod view;

@@ -21,6 +21,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    manifests,
     registration::{self, Registration, What},
     reporter::{Questions, Reporter},
     state::Store,
@@ -31,12 +32,14 @@ use crate::{
     config::Config,
     inventory::{self, Change, Health, TracedCall, view::ContainerView},
     listen::{self, Access, ListenError, SocketFile},
+    observed::Observed,
     prober::{self, Channels, Input, Operator, ProberSettings, Saved},
     relay::{Relay, gate::Gate, output, registry::Registry},
     report::{Sources, api, convert, journal::Journal, view::EventView},
     results::event::{ProbeEvent, Severity},
     runtime::{Runtime, events, link, link::Link},
     spec::plan::plan,
+    tap::Call,
 };
 
 /// 1,024 changes may be on their way to the prober; above that the inventory waits, and the taps' queue takes it.
@@ -126,9 +129,16 @@ impl Daemon {
         let trace = Journal::new(CALLS_KEPT);
         let calls = Arc::new(AtomicU64::new(0));
         let calls_now = Arc::clone(&calls);
+        let observed = Observed::default();
+        tasks.spawn("manifests", manifests::read(observed.clone(), manifests::FOLDER.into()));
+        let begun = {
+            let observed = observed.clone();
+            move |call: &Call| observed.begun(call)
+        };
         let record = {
-            let trace = trace.clone();
+            let (trace, observed) = (trace.clone(), observed.clone());
             move |call: TracedCall| {
+                observed.ended(&call);
                 trace.push(convert::for_journal(call));
                 calls.fetch_add(1, Ordering::Relaxed);
             }
@@ -145,12 +155,12 @@ impl Daemon {
             events,
             queries: inventory_queries,
         };
-        tasks.spawn("inventory", inventory::run(sources, change_sender, health, record));
+        tasks.spawn("inventory", inventory::run(sources, change_sender, health, begun, record));
 
         let (input_sender, inputs) = mpsc::channel(CHANGES);
         let journal = Journal::new(EVENTS_KEPT);
         tasks.spawn_once("listed", tell_listed(health_now.clone(), input_sender.clone()));
-        tasks.spawn("plan", plan_changes(changes, input_sender.clone(), journal.clone()));
+        tasks.spawn("plan", plan_changes(changes, observed.clone(), input_sender.clone(), journal.clone()));
         let (prober_questions, queries) = mpsc::channel(QUESTIONS);
         let (container_questions, containers) = mpsc::channel(QUESTIONS);
         let (saves, (save_done, saved)) = (watch::Sender::default(), oneshot::channel());
@@ -188,6 +198,7 @@ impl Daemon {
             prober: prober_questions,
             containers: container_questions,
             inventory: inventory_questions,
+            observed,
             store,
             config,
         };
@@ -244,11 +255,13 @@ async fn tell_listed(mut health: watch::Receiver<Health>, inputs: mpsc::Sender<I
 /// Plans the probes of each container that changed, and hands both to the prober. Tells what is wrong with them.
 async fn plan_changes(
     mut changes: mpsc::Receiver<Change>,
+    observed: Observed,
     inputs: mpsc::Sender<Input>,
     journal: Journal<EventView>,
 ) {
     let mut registration = Registration::default();
     while let Some(change) = changes.recv().await {
+        observed.changed(&change);
         let input = match change {
             Change::Container(view) => {
                 let probes = plan(&view);
