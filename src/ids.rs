@@ -149,7 +149,9 @@ impl FromStr for ProbeType {
         let number = text.strip_prefix(Self::OBSERVED).and_then(|number| number.parse().ok());
         match number {
             // As it is printed: no sign, no leading zero.
-            Some(number) if number > 0 && Self::Observed(number).to_string() == text => Ok(Self::Observed(number)),
+            Some(number) if number > 0 && Self::Observed(number).to_string() == text => {
+                Ok(Self::Observed(number))
+            }
             _ => text.parse().map(Self::Kind).map_err(|error: String| format!("{error}, observed-N")),
         }
     }
@@ -181,8 +183,11 @@ mod tests {
         for text in ["startup", "readiness", "liveness", "observed-1", "observed-4294967295"] {
             assert_eq!(text.parse::<ProbeType>().map(|kind| kind.to_string()), Ok(text.to_owned()));
         }
-        for text in ["", "observed", "observed-", "observed-0", "observed-01", "observed-+1", "observed-4294967296"] {
-            let told = format!("unknown probe type {text:?}: one of startup, readiness, liveness, observed-N");
+        for text in
+            ["", "observed", "observed-", "observed-0", "observed-01", "observed-+1", "observed-4294967296"]
+        {
+            let told =
+                format!("unknown probe type {text:?}: one of startup, readiness, liveness, observed-N");
             assert_eq!(text.parse::<ProbeType>(), Err(told));
         }
     }

@@ -94,8 +94,12 @@ fn judged(ended: &Ended, is_timeout: bool) -> (AttemptResult, Option<i32>, Strin
             0 => silent(AttemptResult::Success, 0),
             code => silent(AttemptResult::Failure, code),
         },
-        (End::Complete, Some(Code::OK), _) => (AttemptResult::Error, None, "its answer cannot be read".to_owned()),
-        (End::Complete, Some(DEADLINE_EXCEEDED), _) => (AttemptResult::Failure, None, ended.message.to_string()),
+        (End::Complete, Some(Code::OK), _) => {
+            (AttemptResult::Error, None, "its answer cannot be read".to_owned())
+        }
+        (End::Complete, Some(DEADLINE_EXCEEDED), _) => {
+            (AttemptResult::Failure, None, ended.message.to_string())
+        }
         (End::Complete, code, _) => {
             let name = code.unwrap_or(Code::UNKNOWN).name();
             let said = format!("rpc error: code = {name} desc = {}", ended.message);

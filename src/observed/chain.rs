@@ -33,8 +33,8 @@ const REACH: f64 = 0.2;
 /// A chain whose intervals deviate by more than 20 % is none.
 const MOST_UNEVEN: f64 = 0.2;
 
-/// A probe rests between two attempts for a tenth of its period at least; what begins as soon as the last one ended
-/// is a script at work.
+/// A tenth of the time nothing may be under way, at least: where a call begins as soon as the last one ended, a script
+/// is at work.
 const LEAST_REST: f64 = 0.1;
 
 /// One call, in seconds from any fixed moment.
@@ -113,7 +113,7 @@ fn is_rhythm(beats: &[Beat], chain: &VecDeque<usize>, are_all: bool) -> bool {
     let crowd = (last - first + 1) as f64 / chain.len() as f64;
     let chance = crowd.powi(2) * (3.0 * uneven * crowd).powi(returns as i32 - 1);
     let bound = if are_all && chain.len() == beats.len() { CHANCE_OF_ALL } else { CHANCE };
-    uneven <= MOST_UNEVEN && chance <= bound && !is_interleaved(&begins, period) && rests(beats, chain, period)
+    uneven <= MOST_UNEVEN && chance <= bound && !is_interleaved(&begins, period) && rests(beats, chain)
 }
 
 /// Whether this looks like two or three slower rhythms that stand evenly between each other: every second, or every
@@ -127,10 +127,15 @@ fn is_interleaved(begins: &[f64], period: f64) -> bool {
     each > 0.01 * period && (2..=3).any(|lag| begins.len() >= 2 * lag && 4.0 * spread(lag) < each)
 }
 
-fn rests(beats: &[Beat], chain: &VecDeque<usize>, period: f64) -> bool {
-    let pairs = || chain.iter().zip(chain.iter().skip(1)).map(|(&from, &to)| (beats[from], beats[to]));
-    let rest: f64 = pairs().map(|(from, to)| to.began - from.ended).sum();
-    rest >= LEAST_REST * period * (chain.len() - 1) as f64 || pairs().all(|(from, _)| from.is_timeout)
+fn rests(beats: &[Beat], chain: &VecDeque<usize>) -> bool {
+    let (first, last) = (chain[0], chain[chain.len() - 1]);
+    let (mut busy, mut until) = (0.0, beats[first].began);
+    for beat in &beats[first..last] {
+        busy += (beat.ended - beat.began.max(until)).max(0.0);
+        until = beat.ended.max(until);
+    }
+    let span = beats[last].began - beats[first].began;
+    busy <= (1.0 - LEAST_REST) * span || chain.iter().all(|&at| beats[at].is_timeout)
 }
 
 #[cfg(test)]

@@ -43,7 +43,12 @@ impl Start {
 
     /// A call that began then and took that long; `end` is `exit N`, `deadline`, `error NAME`, `cancelled`, `reset`,
     /// `lost` or `unreadable`.
-    pub(super) fn call(self, (began, took, end): (f64, f64, &str), command: &Command, comm: &str) -> TracedCall {
+    pub(super) fn call(
+        self,
+        (began, took, end): (f64, f64, &str),
+        command: &Command,
+        comm: &str,
+    ) -> TracedCall {
         let result = |exit_code| Response::Exec(ExecResult { exit_code, ..ExecResult::default() });
         let (end, code, response) = match end.split_once(' ').unwrap_or((end, "")) {
             ("exit", code) => (End::Complete, Some(Code::OK), result(code.parse().unwrap())),
@@ -77,7 +82,8 @@ impl Start {
 
 pub(super) fn begun(began: Instant, command: &Command, comm: &str) -> Call {
     // Another connection each time, and another process: neither says who calls.
-    let peer = Peer { pid: began.elapsed().subsec_nanos().cast_signed().max(1), uid: 0, comm: comm.to_owned() };
+    let peer =
+        Peer { pid: began.elapsed().subsec_nanos().cast_signed().max(1), uid: 0, comm: comm.to_owned() };
     let origin = Origin { conn: crate::ids::ConnId(1), peer: Arc::new(peer), user_agent: "".into() };
     Call {
         origin: Arc::new(origin),

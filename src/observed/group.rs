@@ -2,7 +2,8 @@
 //! and what their attempts found, out. Pure: never does IO, never reads a clock.
 //!
 //! A call is the next try of an attempt that erred, or the next attempt of a known rhythm, or a stray. A stray stays
-//! for a while: enough of them may be a rhythm that is not known yet, or one that began anew.
+//! for a while: enough of them may be a rhythm that is not known yet, or one that began anew. Calls are taken in the
+//! order in which they began: one that ended waits for those that began before it.
 
 use std::{
     collections::VecDeque,
@@ -42,6 +43,11 @@ const DENSEST: f64 = 0.025;
 /// under way for longer is taken for one whose end was missed.
 const OVERDUE: Duration = Duration::from_secs(120);
 
+/// 8 calls under way are known, and 16 that ended wait for them. With more of either the oldest is not waited for, or
+/// waits no longer.
+const MOST_UNDER_WAY: usize = 8;
+const MOST_WAITING: usize = 16;
+
 /// 1 hour: likewise for a call without a timeout.
 const UNLIMITED: Duration = Duration::from_secs(3600);
 
@@ -59,8 +65,10 @@ pub(super) struct Group {
     pub(super) calls: u64,
     /// When the newest call began.
     pub(super) called_at: Instant,
-    /// When the call began that is under way; the newest, if there are several.
-    under_way: Option<Instant>,
+    /// When the calls began that are under way, in any order.
+    under_way: Vec<Instant>,
+    /// Calls that ended before one that began earlier did, in order of their begin.
+    waiting: VecDeque<Attempt>,
     /// When the strays were last searched, and how many came since.
     searched_at: Option<Instant>,
     unsearched: usize,
@@ -76,7 +84,8 @@ impl Group {
             strays: VecDeque::new(),
             calls: 0,
             called_at: call.began,
-            under_way: None,
+            under_way: Vec::new(),
+            waiting: VecDeque::new(),
             searched_at: None,
             unsearched: 0,
         }
@@ -89,71 +98,104 @@ impl Group {
 
     /// A call began.
     pub(super) fn begun(&mut self, at: Instant) {
-        self.under_way = Some(at);
+        if self.under_way.len() >= MOST_UNDER_WAY {
+            self.under_way.remove(0);
+        }
+        self.under_way.push(at);
     }
 
-    /// A call ended. Gives the attempts of a rhythm that it made known, at least four.
-    pub(super) fn ended(&mut self, call: Attempt) -> Option<Vec<Attempt>> {
-        self.expire(call.began);
+    /// A call ended; [`found`](Self::found) tells what that makes known.
+    pub(super) fn ended(&mut self, call: Attempt) {
         self.calls += 1;
         self.called_at = self.called_at.max(call.began);
-        if self.under_way == Some(call.began) {
-            self.under_way = None;
+        if let Some(at) = self.under_way.iter().position(|&began| began == call.began) {
+            self.under_way.swap_remove(at);
         }
-        match self.follow(call) {
-            Followed::Taken => None,
-            Followed::Slowed(at) => Some(self.probes.remove(at).into_sparse()),
-            Followed::Stray(call) => self.search(call),
+        let patience = self.patience();
+        self.under_way.retain(|&began| call.ended.saturating_duration_since(began) < patience);
+        let at = self.waiting.partition_point(|other| other.began <= call.began);
+        self.waiting.insert(at, call);
+    }
+
+    /// Takes the calls whose turn has come, until they make a rhythm known: its attempts, at least four.
+    pub(super) fn found(&mut self) -> Option<Vec<Attempt>> {
+        loop {
+            let next = self.waiting.front()?;
+            let is_next = self.under_way.iter().all(|&began| next.began <= began);
+            if !is_next && self.waiting.len() <= MOST_WAITING {
+                return None;
+            }
+            let call = self.waiting.pop_front()?;
+            self.expire(call.began);
+            if let Some(stray) = self.follow(call)
+                && let Some(attempts) = self.search(stray)
+            {
+                return Some(attempts);
+            }
         }
     }
 
     /// Forgets the rhythms that are over.
     pub(super) fn expire(&mut self, now: Instant) {
-        let limit = u64::try_from(self.command.timeout_seconds()).unwrap_or(0);
-        let patience = if limit == 0 { UNLIMITED } else { Duration::from_secs(limit).saturating_add(OVERDUE) };
-        let under_way = self.under_way.filter(|&began| now.saturating_duration_since(began) < patience);
-        self.probes.retain(|probe| {
-            let over_at = probe.rhythm.over_at();
-            over_at >= now || under_way.is_some_and(|began| (probe.rhythm.began()..=over_at).contains(&began))
-        });
+        let patience = self.patience();
+        let under_way = |probe: &Probe| {
+            let is_its = |began| (probe.rhythm.began()..=probe.rhythm.over_at()).contains(&began);
+            let waiting = self.waiting.iter().map(|call| call.began);
+            let mut calls = self.under_way.iter().copied().chain(waiting).filter(|&began| is_its(began));
+            calls.any(|began| now.saturating_duration_since(began) < patience)
+        };
+        let is_over: Vec<bool> =
+            self.probes.iter().map(|probe| probe.rhythm.over_at() < now && !under_way(probe)).collect();
+        let mut is_over = is_over.into_iter();
+        self.probes.retain(|_| !is_over.next().unwrap_or(false));
     }
 
-    fn follow(&mut self, call: Attempt) -> Followed {
+    /// How long a call may be under way.
+    fn patience(&self) -> Duration {
+        match u64::try_from(self.command.timeout_seconds()).unwrap_or(0) {
+            0 => UNLIMITED,
+            limit => Duration::from_secs(limit).saturating_add(OVERDUE),
+        }
+    }
+
+    /// Gives the call to the rhythm that it belongs to; gives it back if it belongs to none.
+    fn follow(&mut self, call: Attempt) -> Option<Attempt> {
         let retried = |probe: &Probe, within| probe.may_be_tried_again(call.began, within);
         let at_once = |probe: &Probe| retried(probe, AT_ONCE.min(probe.rhythm.period() / 4));
         if let Some(probe) = self.probes.iter_mut().find(|probe| at_once(probe)) {
             probe.tried_again(call);
-            return Followed::Taken;
+            return None;
         }
-        let fits = self.probes.iter().enumerate();
-        let fits = fits.filter_map(|(at, probe)| probe.rhythm.fit(call.began).map(|(fit, strain)| (at, fit, strain)));
-        if let Some((at, fit, _)) = fits.min_by(|(.., a), (.., b)| a.total_cmp(b)) {
-            let is_slowed = self.probes[at].attempted(fit, call);
-            return if is_slowed { Followed::Slowed(at) } else { Followed::Taken };
+        let fits = self.probes.iter_mut();
+        let fits =
+            fits.filter_map(|probe| probe.rhythm.fit(call.began).map(|(fit, strain)| (probe, fit, strain)));
+        if let Some((probe, fit, _)) = fits.min_by(|(.., a), (.., b)| a.total_cmp(b)) {
+            probe.attempted(fit, call);
+            return None;
         }
         if let Some(probe) = self.probes.iter_mut().find(|probe| retried(probe, TRIED_AGAIN_WITHIN)) {
             probe.tried_again(call);
-            return Followed::Taken;
+            return None;
         }
         self.follow_anew(call)
     }
 
-    /// A kubelet begins a readiness probe's period anew when it triggers it: the trigger was a stray, and the first
-    /// return to that shows whose it was.
-    fn follow_anew(&mut self, call: Attempt) -> Followed {
+    /// A rhythm may leave out ticks, or begin anew, as a kubelet's does for a readiness probe that it triggers: the call
+    /// after that was a stray, and the first return to it shows whose it was.
+    fn follow_anew(&mut self, call: Attempt) -> Option<Attempt> {
         for probe in self.probes.iter_mut().filter(|probe| probe.rhythm.has_missed(call.began)) {
             let rhythm = &probe.rhythm;
-            let began = |stray: &Attempt| {
-                stray.began > rhythm.began() && rhythm.is_return(stray.began, call.began)
-            };
-            if let Some(at) = self.strays.iter().rposition(began) {
-                let trigger = self.strays.remove(at).expect("it was just found there");
-                probe.shifted(trigger);
+            let is_first =
+                |stray: &Attempt| stray.began > rhythm.began() && rhythm.is_return(stray.began, call.began);
+            if let Some(first) =
+                self.strays.iter().rposition(is_first).and_then(|first| self.strays.remove(first))
+            {
+                probe.shifted(first);
                 probe.shifted(call);
-                return Followed::Taken;
+                return None;
             }
         }
-        Followed::Stray(call)
+        Some(call)
     }
 
     fn search(&mut self, call: Attempt) -> Option<Vec<Attempt>> {
@@ -188,7 +230,8 @@ impl Group {
             Some(chain) => (0..calls.len()).map(|at| chain.iter().position(|&call| call == at)).collect(),
             None => {
                 let tries = tries(&self.strays);
-                let ends_of = |tries: &Vec<usize>| (&self.strays[tries[0]], &self.strays[tries[tries.len() - 1]]);
+                let ends_of =
+                    |tries: &Vec<usize>| (&self.strays[tries[0]], &self.strays[tries[tries.len() - 1]]);
                 let attempts = self.beats(tries.iter().map(ends_of));
                 let chain = chain::find(&attempts, ends, are_all)?;
                 let owner = |at| chain.iter().position(|&attempt| tries[attempt].contains(&at));
@@ -218,16 +261,6 @@ impl Group {
         };
         attempts.map(beat).collect()
     }
-}
-
-/// What became of a call.
-enum Followed {
-    /// It belongs to a known rhythm.
-    Taken,
-    /// It does, and this rhythm has been another, slower one for some time.
-    Slowed(usize),
-    /// It belongs to none.
-    Stray(Attempt),
 }
 
 /// The calls as attempts: where one erred, those that began soon after it are its further tries, at most two.

@@ -75,7 +75,12 @@ impl Intended {
     }
 
     /// The type of the one probe that runs this command with this timeout and about this period; none if several do.
-    pub(super) fn likely(&self, view: &ContainerView, command: &Command, period: Duration) -> Option<ProbeKind> {
+    pub(super) fn likely(
+        &self,
+        view: &ContainerView,
+        command: &Command,
+        period: Duration,
+    ) -> Option<ProbeKind> {
         let Self::Known(probes) = self else { return None };
         let mut fitting = probes.iter().filter(|probe| {
             let written = probe.period_seconds as f64;
@@ -90,7 +95,8 @@ impl Intended {
 /// Whether a command is the written one, after its variables were expanded.
 fn runs(written: &[String], view: &ContainerView, command: &Command) -> bool {
     let env = view.env.clone().unwrap_or_default();
-    command.arguments().eq(written) || expand(written, &env).is_ok_and(|written| command.arguments().eq(&written))
+    command.arguments().eq(written)
+        || expand(written, &env).is_ok_and(|written| command.arguments().eq(&written))
 }
 
 /// The exec probes of one container in a pod, or in anything that has a pod's template.

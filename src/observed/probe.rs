@@ -8,9 +8,6 @@ use super::{
 };
 use crate::results::{Results, history::Why};
 
-/// 4 attempts in a row that each left out ticks are those of a slower rhythm.
-const SPARSE: usize = 4;
-
 /// A client's own probe.
 #[derive(Debug)]
 pub(super) struct Probe {
@@ -20,8 +17,6 @@ pub(super) struct Probe {
     results: Results,
     /// The last attempt, while it may be tried again: only then is it told what it found.
     open: Option<Attempt>,
-    /// The newest attempts, if each of them left out ticks.
-    sparse: Vec<Attempt>,
 }
 
 impl Probe {
@@ -30,32 +25,21 @@ impl Probe {
         let times: Vec<_> = attempts.iter().map(|attempt| (attempt.began, attempt.ended)).collect();
         let rhythm = Rhythm::of(&times)?;
         let results = Results::new(attempts.first()?.at);
-        let mut probe = Self { number, rhythm, results, open: None, sparse: Vec::new() };
+        let mut probe = Self { number, rhythm, results, open: None };
         attempts.into_iter().for_each(|attempt| probe.take(attempt));
         Some(probe)
     }
 
-    /// The next attempt was made, and fits so. Tells whether its rhythm has been a slower one for some time.
-    pub(super) fn attempted(&mut self, fit: Fit, attempt: Attempt) -> bool {
-        match fit {
-            Fit::Tick(2..) => self.sparse.push(attempt.clone()),
-            Fit::Tick(_) | Fit::Late | Fit::Rested => self.sparse.clear(),
-        }
+    /// The next attempt was made, and fits so.
+    pub(super) fn attempted(&mut self, fit: Fit, attempt: Attempt) {
         self.rhythm.advance(fit, attempt.began, attempt.ended);
         self.take(attempt);
-        self.sparse.len() >= SPARSE
     }
 
     /// An attempt was made that began its rhythm anew.
     pub(super) fn shifted(&mut self, attempt: Attempt) {
-        self.sparse.clear();
         self.rhythm.shift(attempt.began, attempt.ended);
         self.take(attempt);
-    }
-
-    /// The attempts that were too sparse.
-    pub(super) fn into_sparse(self) -> Vec<Attempt> {
-        self.sparse
     }
 
     /// Whether a call that began then is another try of its last attempt.

@@ -6,9 +6,16 @@
 
 use std::time::{Duration, Instant};
 
-/// How far from where it is expected an attempt may begin: 20 % of the period. Twice the jitter that a loaded node
-/// shows, and less than what tells three rhythms of one period apart.
+/// How late an attempt may begin: 20 % of the period. Twice the jitter that a loaded node shows.
 const REACH: f64 = 0.2;
+
+/// How early or late one may begin before it is out of the ordinary: 5 % of the period, or 3 % and three times what is
+/// usual. One that comes earlier than that may be another rhythm's, whose own call is still to come.
+const ORDINARY: f64 = 0.05;
+const MARGIN: f64 = 0.03;
+
+/// 50 ms: no period is taken for shorter, whatever its attempts do.
+const SHORTEST: f64 = 0.05;
 
 /// 5 periods without an attempt end a rhythm.
 const MISSED: f64 = 5.0;
@@ -25,9 +32,10 @@ pub(super) struct Rhythm {
     tick: Instant,
     began: Instant,
     ended: Instant,
-    /// How long an attempt takes as a rule, and how long the client then rests; seconds.
-    takes: f64,
+    /// How long the client rests between two attempts as a rule; seconds.
     rests: f64,
+    /// By which share of the period attempts begin early or late as a rule.
+    jitter: f64,
     /// Whether the last attempt began at its tick.
     is_on_time: bool,
 }
@@ -35,8 +43,8 @@ pub(super) struct Rhythm {
 /// How a call fits a rhythm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Fit {
-    /// It began at so many-th next tick.
-    Tick(u32),
+    /// It began at the next tick.
+    Tick,
     /// It began when a slow attempt had ended, for a tick that came meanwhile.
     Late,
     /// It began after the usual rest, as the attempt before took unusually long, or short.
@@ -55,9 +63,12 @@ impl Rhythm {
         let (&(first, _), &(began, ended)) = (attempts.first()?, attempts.last()?);
         let returns = attempts.len().checked_sub(1).filter(|&returns| returns > 0)? as f64;
         let period = seconds(first, began) / returns;
-        let takes = attempts.iter().map(|&(began, ended)| seconds(began, ended)).sum::<f64>() / (returns + 1.0);
-        let rests = (period - takes).max(0.0);
-        (period > 0.0).then_some(Self { period, tick: began, began, ended, takes, rests, is_on_time: true })
+        let takes = attempts.iter().map(|&(began, ended)| seconds(began, ended)).sum::<f64>();
+        let rests = (period - takes / (returns + 1.0)).max(0.0);
+        let spans = attempts.windows(2).map(|pair| seconds(pair[0].0, pair[1].0));
+        let jitter = spans.map(|span| (span - period).abs()).sum::<f64>() / returns / period;
+        let is_on_time = true;
+        (period > 0.0).then_some(Self { period, tick: began, began, ended, rests, jitter, is_on_time })
     }
 
     /// From one attempt to the next, to three digits: it is measured, not told.
@@ -81,22 +92,22 @@ impl Rhythm {
         self.began
     }
 
-    /// Whether a call that began then is the next attempt, and how well it fits: 0 is best.
+    /// Whether a call that began then is the next attempt, and how well it fits: 0 is best. One that leaves out a tick
+    /// is not: it may belong elsewhere.
     pub(super) fn fit(&self, began: Instant) -> Option<(Fit, f64)> {
         let ahead = seconds(self.tick, began) / self.period;
-        let (nearest, strain) = (ahead.round(), (ahead - ahead.round()).abs());
-        let is_tick = nearest >= 1.0 && strain <= REACH;
+        let late = ahead - 1.0;
+        let (is_tick, strain) = ((-self.ordinary()..=REACH).contains(&late), late.abs());
         let (took, rested) = (seconds(self.began, self.ended), seconds(self.ended, began));
         let was_slow = took > (1.0 - REACH) * self.period;
         if was_slow && (0.0..=AT_ONCE.max(REACH * self.period)).contains(&rested) {
             return Some((Fit::Late, if is_tick { strain } else { 1.0 }));
         }
         if is_tick {
-            return Some((Fit::Tick(nearest as u32), strain));
+            return Some((Fit::Tick, strain));
         }
-        let is_unusual = (took - self.takes).abs() > REACH * self.period;
-        let strain = (rested - self.rests).abs();
-        (is_unusual && strain <= REACH * self.rests).then_some((Fit::Rested, 1.0))
+        let strain = (rested - self.rests).abs() / self.period;
+        (strain <= self.ordinary()).then_some((Fit::Rested, 1.0))
     }
 
     /// Whether its tick passed without an attempt before that moment.
@@ -104,24 +115,29 @@ impl Rhythm {
         seconds(self.tick, at) > (1.0 + REACH) * self.period
     }
 
-    /// Whether a call returned after one period, within half of what is tolerated otherwise.
+    /// Whether a call returned after one period, about as exactly as attempts do.
     pub(super) fn is_return(&self, from: Instant, to: Instant) -> bool {
-        (seconds(from, to) - self.period).abs() <= REACH / 2.0 * self.period
+        (seconds(from, to) - self.period).abs() <= self.ordinary() * self.period
     }
 
     /// An attempt was made, which fits so.
     pub(super) fn advance(&mut self, fit: Fit, began: Instant, ended: Instant) {
         let step = seconds(self.began, began);
         match fit {
-            Fit::Tick(ticks) => {
+            Fit::Tick => {
                 if self.is_on_time {
-                    self.period += (step / f64::from(ticks) - self.period) / 8.0;
+                    self.period += (step - self.period) / 8.0;
                     self.learn(began);
                 }
-                // Halfway between where it was expected and where it came: one that came late by chance moves the
-                // next ones little, and a client that drifts is followed.
-                let expected = self.tick + Duration::from_secs_f64(self.period * f64::from(ticks));
-                self.tick = expected.min(began) + Duration::from_secs_f64(seconds(expected, began).abs() / 2.0);
+                // Halfway between where it was expected and where it came, and not far: one that came late by chance
+                // moves the next ones little, and a client that drifts is followed.
+                let expected = self.next();
+                let late = seconds(expected, began);
+                self.jitter += ((late / self.period).abs() - self.jitter) / 8.0;
+                let most = self.ordinary() * self.period;
+                let moved = late.clamp(-most, most) / 2.0;
+                self.tick = expected + Duration::from_secs_f64(moved.max(0.0))
+                    - Duration::from_secs_f64((-moved).max(0.0));
                 self.is_on_time = true;
             }
             Fit::Late => {
@@ -130,12 +146,13 @@ impl Rhythm {
                 self.is_on_time = false;
             }
             Fit::Rested => {
-                self.period += (step - self.period) / 4.0;
+                self.period += (step - self.period) / 8.0;
                 self.learn(began);
                 self.tick = began;
                 self.is_on_time = true;
             }
         }
+        self.period = self.period.max(SHORTEST);
         (self.began, self.ended) = (began, ended);
     }
 
@@ -149,8 +166,11 @@ impl Rhythm {
         self.ended = self.ended.max(ended);
     }
 
+    fn ordinary(&self) -> f64 {
+        (MARGIN + 3.0 * self.jitter).clamp(ORDINARY, REACH)
+    }
+
     fn learn(&mut self, began: Instant) {
-        self.takes += (seconds(self.began, self.ended) - self.takes) / 4.0;
         self.rests += (seconds(self.ended, began).max(0.0) - self.rests) / 4.0;
     }
 }

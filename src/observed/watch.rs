@@ -7,9 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{
-    attempt::Attempt, chain, group::Group, likely::Intended, probe::Probe, status::ObservedStatus,
-};
+use super::{attempt::Attempt, chain, group::Group, likely::Intended, probe::Probe, status::ObservedStatus};
 use crate::{
     ids::{ContainerId, PodUid},
     inventory::{
@@ -72,7 +70,9 @@ impl Watch {
     /// A container came, changed, or went.
     pub(super) fn changed(&mut self, change: &Change) {
         match change {
-            Change::Container(view) if matches!(view.state, ContainerState::Exited { .. }) => self.forget(&view.id),
+            Change::Container(view) if matches!(view.state, ContainerState::Exited { .. }) => {
+                self.forget(&view.id)
+            }
             Change::Container(view) => {
                 if let Some(watched) = self.containers.get_mut(&view.id) {
                     watched.view = Arc::clone(view);
@@ -102,7 +102,9 @@ impl Watch {
     /// A call ended. Tells whether a probe was found whose meaning a manifest would tell.
     pub(super) fn ended(&mut self, traced: &TracedCall) -> bool {
         let call = &traced.ended.call;
-        let (Request::ExecSync(command), Some(id)) = (&call.request, &traced.container_id) else { return false };
+        let (Request::ExecSync(command), Some(id)) = (&call.request, &traced.container_id) else {
+            return false;
+        };
         let Some(attempt) = Attempt::of(traced) else { return false };
         self.sweep(call.began);
         let is_full = self.groups >= MOST_GROUPS_IN_ALL;
@@ -111,10 +113,14 @@ impl Watch {
         let group = watched.group(call, command).or_else(|| watched.add(call, command, is_full));
         self.groups += watched.groups.len() - before;
         let Some(group) = group else { return false };
-        let Some(attempts) = watched.groups[group].ended(attempt) else { return false };
-        watched.found(group, attempts);
-        watched.intended.read(&watched.view);
-        watched.intended.is_awaited()
+        watched.groups[group].ended(attempt);
+        let mut is_news = false;
+        while let Some(attempts) = watched.groups[group].found() {
+            watched.found(group, attempts);
+            watched.intended.read(&watched.view);
+            is_news = true;
+        }
+        is_news && watched.intended.is_awaited()
     }
 
     /// The observed probes as they are now, in no order.
@@ -195,7 +201,8 @@ impl Watched {
 
     /// A rhythm was found: its probe has the lowest number that is free.
     fn found(&mut self, group: usize, attempts: Vec<Attempt>) {
-        let taken = |number| self.groups.iter().flat_map(|group| &group.probes).any(|probe| probe.number == number);
+        let taken =
+            |number| self.groups.iter().flat_map(|group| &group.probes).any(|probe| probe.number == number);
         let number = (1..).find(|&number| !taken(number)).expect("few numbers are taken");
         self.groups[group].probes.extend(Probe::new(number, attempts));
     }

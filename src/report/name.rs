@@ -88,7 +88,9 @@ impl ProbeName {
 impl fmt::Display for ProbeName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&match self {
-            Self::Id { namespace, pod, container, kind } => probe_id(namespace, pod, container, &kind.to_string()),
+            Self::Id { namespace, pod, container, kind } => {
+                probe_id(namespace, pod, container, &kind.to_string())
+            }
             Self::Key { pod_uid, container, kind } => probe_key(pod_uid, container, &kind.to_string()),
         })
     }

@@ -17,7 +17,9 @@ mod units;
 use serde::{Deserialize, Serialize};
 
 pub use call::{CallView, End, ExecView, PeerView};
-pub use detail::{ChangeView, ClientView, DefinitionView, HandlerView, HeaderView, PortView, ProbeDetailView};
+pub use detail::{
+    ChangeView, ClientView, DefinitionView, HandlerView, HeaderView, PortView, ProbeDetailView,
+};
 pub use event::{EventType, EventView};
 pub use pod::{ContainerState, ContainerView, PodView};
 pub use probe::{Attempt, Counts, Outcome, Phase, ProbeView, Run, State, joined, probe_id, probe_key};

@@ -45,12 +45,12 @@ fn id_of(pod: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_loop_of_calls_at_a_second_becomes_an_observed_probe_within_five_and_its_failing_is_seen() -> Result<()> {
+async fn a_loop_of_calls_at_a_second_becomes_an_observed_probe_within_five_and_its_failing_is_seen()
+-> Result<()> {
     let mut rig = Rig::start().await?;
     let written = r#"{"spec": {"containers": [{"name": "app", "readinessProbe":
         {"exec": {"command": ["test", "!", "-e", "bad"]}, "periodSeconds": 1, "timeoutSeconds": 10}}]}}"#;
-    let annotations =
-        [("kubectl.kubernetes.io/last-applied-configuration", written), (LIVENESS, EAGER)];
+    let annotations = [("kubectl.kubernetes.io/last-applied-configuration", written), (LIVENESS, EAGER)];
     let (pod, id) = rig.run("looped", &annotations, &["sleep", "100000"]).await?;
     let began = clock::now();
     let client = every(Duration::from_secs(1), rig.client.clone(), &id, &["test", "!", "-e", "bad"]);
@@ -59,11 +59,17 @@ async fn a_loop_of_calls_at_a_second_becomes_an_observed_probe_within_five_and_i
     assert!(took < Duration::from_secs(5), "{took:?}");
     assert_eq!(probe["id"], id_of("looped"));
     assert_eq!(probe["key"], format!("{}/app/observed-1", pod.uid));
-    assert_eq!([&probe["type"], &probe["handler"], &probe["likelyType"]], ["observed-1", "exec", "readiness"]);
+    assert_eq!(
+        [&probe["type"], &probe["handler"], &probe["likelyType"]],
+        ["observed-1", "exec", "readiness"]
+    );
     assert_eq!([&probe["phase"], &probe["state"], &probe["onFailure"]], ["probing", "success", "report"]);
     assert!(probe["periodSeconds"].as_f64().is_some_and(|period| (period - 1.0).abs() < 0.1), "{probe}");
     assert!(probe["counts"]["success"].as_u64().is_some_and(|count| count >= 4), "{probe}");
-    assert_eq!([&probe["last"]["result"], &probe["shadowed"]], [&Value::from("success"), &Value::Array(vec![])]);
+    assert_eq!(
+        [&probe["last"]["result"], &probe["shadowed"]],
+        [&Value::from("success"), &Value::Array(vec![])]
+    );
 
     cri::exec(&mut rig.past, &id, &["touch", "bad"]).await?;
     let probe = one(&rig.daemon, "it fails", |probe| probe["state"] == "failure").await?;
@@ -97,10 +103,12 @@ async fn a_probe_goes_after_five_missed_periods_and_with_its_container() -> Resu
     let period = Duration::from_millis(200);
     let client = every(period, rig.client.clone(), &id, &["true"]);
     one(&rig.daemon, "the loop is a probe", |_| true).await?;
-    stays("it stays while the loop does", 6 * period, async || Ok(observed(&rig.daemon).await?.len() == 1)).await?;
+    stays("it stays while the loop does", 6 * period, async || Ok(observed(&rig.daemon).await?.len() == 1))
+        .await?;
     client.abort();
     let left = clock::now();
-    eventually("it is gone", PATIENCE, async || Ok(observed(&rig.daemon).await?.is_empty().then_some(()))).await?;
+    eventually("it is gone", PATIENCE, async || Ok(observed(&rig.daemon).await?.is_empty().then_some(())))
+        .await?;
     assert!(clock::now() - left > 3 * period, "sooner than five periods after the last call");
 
     let client = every(period, rig.client.clone(), &id, &["true"]);
@@ -144,7 +152,8 @@ async fn what_only_its_client_runs_is_not_commanded() -> Result<()> {
     for verb in ["pause", "resume", "trigger"] {
         let (code, body) = rig.daemon.post(&format!("/v1/probes/{name}/{verb}"), "").await?;
         assert_eq!((code.as_u16(), body.contains(told)), (400, true), "{verb}: {body}");
-        let (code, body) = rig.daemon.post(&format!("/v1/probes/{}/app/observed-1/{verb}", pod.uid), "").await?;
+        let (code, body) =
+            rig.daemon.post(&format!("/v1/probes/{}/app/observed-1/{verb}", pod.uid), "").await?;
         assert_eq!((code.as_u16(), body.contains(told)), (400, true), "{verb}: {body}");
     }
     let body = r#"{"container": "default/watched/app", "probe": "observed-1"}"#;

@@ -104,7 +104,7 @@ impl Page {
                     timeout if timeout.is_zero() => "without a timeout".to_owned(),
                     timeout => format!("timeout {}", configured(timeout)),
                 };
-                let client = format!("{}, user {}: runs it, {timeout}", client.comm, client.uid);
+                let client = format!("{}, user {}; {timeout}", client.comm, client.uid);
                 line("client", &client, Paint::Plain);
             }
             (None, None) => line(

@@ -37,7 +37,10 @@ fn only_an_error_is_tried_again_and_twice_at_most_and_soon() {
     assert!(may(&erred, 0.4));
     let mut healed = erred.clone();
     healed.tried_again(attempt(0.4, "exit 0"));
-    assert_eq!((healed.result, healed.record().duration), (AttemptResult::Success, Duration::from_millis(500)));
+    assert_eq!(
+        (healed.result, healed.record().duration),
+        (AttemptResult::Success, Duration::from_millis(500))
+    );
     erred.tried_again(attempt(0.4, "error NotFound"));
     assert!(!may(&erred, 0.6), "three tries are all");
 }

@@ -71,7 +71,10 @@ fn a_manifest_names_its_pod() {
     let names = |text| names(text).map(|(name, namespace)| format!("{namespace}/{name}"));
     assert_eq!(names("metadata: {name: etcd, namespace: kube-system}").as_deref(), Some("kube-system/etcd"));
     assert_eq!(names("metadata: {name: etcd}").as_deref(), Some("default/etcd"));
-    assert_eq!([names("kind: Pod"), names("metadata: {name: 5}"), names("{"), names("")], [const { None }; 4]);
+    assert_eq!(
+        [names("kind: Pod"), names("metadata: {name: 5}"), names("{"), names("")],
+        [const { None }; 4]
+    );
 }
 
 proptest! {

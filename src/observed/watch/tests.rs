@@ -54,7 +54,8 @@ fn a_probe_shows_who_runs_what_and_what_it_found() {
     let last = results.last().unwrap();
     assert_eq!((last.exit_code, &*last.output, last.duration), (None, "it said why", Duration::from_secs(3)));
     assert_eq!((results.history().attempts().len(), results.history().changes().len()), (6, 2));
-    assert_eq!(watch.probes(start.after(91.0)).pop().map(|probe| probe.next_in.as_secs()), Some(8), "long overdue");
+    let overdue = watch.probes(start.after(91.0)).pop().unwrap().next_in;
+    assert!((overdue.as_secs_f64() - 9.0).abs() < 0.01, "{overdue:?}");
 }
 
 #[test]
@@ -94,7 +95,8 @@ fn five_missed_periods_end_a_probe_and_its_number_is_free_again() {
     feed(&mut watch, start, &b, &steady(123.0, 4));
     feed(&mut watch, start, &a, &steady(121.0, 4));
     assert_eq!(numbers(&mut watch, start.after(154.0)), [1, 2]);
-    let anew = watch.probes(start.after(154.0)).into_iter().find(|probe| probe.kind == ProbeType::Observed(1));
+    let anew =
+        watch.probes(start.after(154.0)).into_iter().find(|probe| probe.kind == ProbeType::Observed(1));
     assert_eq!(anew.unwrap().results.counts().success, 4, "it is another one, with a history of its own");
 }
 
@@ -130,7 +132,10 @@ fn a_probe_goes_with_its_container_and_another_one_starts_anew() {
     watch.changed(&Change::ContainerGone("c1".into()));
     feed(&mut watch, start, &next, &steady(50.0, 4));
     let probe = watch.probes(start.after(81.0)).pop().unwrap();
-    assert_eq!((probe.container.attempt, probe.kind, probe.results.counts().success), (1, ProbeType::Observed(1), 4));
+    assert_eq!(
+        (probe.container.attempt, probe.kind, probe.results.counts().success),
+        (1, ProbeType::Observed(1), 4)
+    );
 }
 
 #[test]
@@ -147,7 +152,8 @@ fn a_rhythm_that_has_become_slower_is_another_probe() {
 
 #[test]
 fn the_written_pod_tells_what_a_probe_is() {
-    let written = r#"{"spec": {"containers": [{"name": "app", "livenessProbe": {"exec": {"command": ["cat"]}}}]}}"#;
+    let written =
+        r#"{"spec": {"containers": [{"name": "app", "livenessProbe": {"exec": {"command": ["cat"]}}}]}}"#;
     let annotation = ("kubectl.kubernetes.io/last-applied-configuration", written);
     let (start, cat) = (Start::now(), command("c1", &["cat"], 1));
     let mut applied = Watch::default();
@@ -156,14 +162,16 @@ fn the_written_pod_tells_what_a_probe_is() {
     assert_eq!(applied.probes(start.after(31.0))[0].likely, Some(ProbeKind::Liveness));
 
     let mut static_pod = Watch::default();
-    static_pod.changed(&Change::Container(Arc::new(container("c1", &[("kubernetes.io/config.source", "file")]))));
-    let asked: Vec<bool> = steady(0.0, 4)
-        .into_iter()
-        .map(|call| static_pod.ended(&start.call(call, &cat, "kubelet")))
-        .collect();
+    static_pod
+        .changed(&Change::Container(Arc::new(container("c1", &[("kubernetes.io/config.source", "file")]))));
+    let asked: Vec<bool> =
+        steady(0.0, 4).into_iter().map(|call| static_pod.ended(&start.call(call, &cat, "kubelet"))).collect();
     assert_eq!(asked, [false, false, false, true], "only when there is something to name");
     let awaited = static_pod.awaited();
-    assert_eq!(awaited.iter().map(|pod| (&*pod.namespace, &*pod.name)).collect::<Vec<_>>(), [("shop", "web")]);
+    assert_eq!(
+        awaited.iter().map(|pod| (&*pod.namespace, &*pod.name)).collect::<Vec<_>>(),
+        [("shop", "web")]
+    );
     assert_eq!(static_pod.probes(start.after(31.0))[0].likely, None);
     static_pod.learn(&awaited[0].uid, Some(written));
     assert_eq!(static_pod.probes(start.after(31.0))[0].likely, Some(ProbeKind::Liveness));
@@ -205,7 +213,8 @@ fn there_is_room_for_so_many_commands_in_all() {
 
 /// Calls with any times, durations and ends.
 fn any_calls() -> impl Strategy<Value = Vec<Row>> {
-    let end = prop::sample::select(vec!["exit 0", "exit 1", "deadline", "error NotFound", "cancelled", "lost"]);
+    let end =
+        prop::sample::select(vec!["exit 0", "exit 1", "deadline", "error NotFound", "cancelled", "lost"]);
     let took = prop_oneof![Just(0.0), 0.0_f64..0.1, 0.0_f64..20.0];
     let wait = prop_oneof![Just(0.0), Just(1.0), 0.0_f64..0.2, 0.0_f64..20.0];
     prop::collection::vec((wait, took, end), 0..200).prop_map(|rows| {
@@ -221,8 +230,11 @@ fn any_calls() -> impl Strategy<Value = Vec<Row>> {
 
 /// Three workers with one command, each with a period, a phase and durations of its own.
 fn workers() -> impl Strategy<Value = Vec<(f64, f64, f64)>> {
-    (Just([2.0, 5.0, 11.0]), prop::array::uniform3((0.0_f64..1.0, 0.01_f64..0.9)))
-        .prop_map(|(periods, rest)| periods.into_iter().zip(rest).map(|(p, (phase, took))| (p, phase * p, took)).collect())
+    (Just([2.0, 5.0, 11.0]), prop::array::uniform3((0.0_f64..1.0, 0.01_f64..0.9))).prop_map(
+        |(periods, rest)| {
+            periods.into_iter().zip(rest).map(|(p, (phase, took))| (p, phase * p, took)).collect()
+        },
+    )
 }
 
 proptest! {
@@ -246,27 +258,35 @@ proptest! {
 
     /// A call is told when it ends: one that began earlier may be told later.
     #[test]
-    fn the_order_in_which_calls_end_does_not_matter(workers in workers()) {
+    fn the_order_in_which_calls_end_does_not_matter(
+        workers in workers(),
+        delays in prop::collection::vec(0.0_f64..0.9, 60),
+    ) {
         let (start, cat) = (Start::now(), command("c1", &["cat"], 5));
-        let observe = |takes: &dyn Fn(f64) -> f64| {
-            let mut calls: Vec<Row> = workers
-                .iter()
-                .flat_map(|&(period, phase, took)| {
-                    (0..(60.0 / period) as u32).map(move |n| (phase + f64::from(n) * period, took, "exit 0"))
-                })
-                .map(|(began, took, end)| (began, takes(took), end))
-                .collect();
-            calls.sort_by(|a, b| (a.0 + a.1).total_cmp(&(b.0 + b.1)));
+        let calls = workers.iter().flat_map(|&(period, phase, took)| {
+            (0..(60.0 / period) as u32).map(move |n| (phase + f64::from(n) * period, took, "exit 0"))
+        });
+        let calls: Vec<Row> = calls.collect();
+        let observe = |delay: &dyn Fn(usize) -> f64| {
             let mut watch = watch("c1");
-            feed(&mut watch, start, &cat, &calls);
-            let probes = watch.probes(start.after(60.0));
-            let mut found: Vec<_> =
-                probes.iter().map(|probe| (probe.period.as_millis() / 100, probe.results.counts().success)).collect();
-            found.sort_unstable();
+            let told = calls.iter().enumerate().map(|(at, call)| (call.0 + delay(at), Some(*call)));
+            let mut events: Vec<_> = calls.iter().map(|call| (call.0, None)).chain(told).collect();
+            events.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+            for (at, call) in events {
+                match call {
+                    None => watch.begun(&begun(start.after(at), &cat, "kubelet")),
+                    Some(call) => {
+                        watch.ended(&start.call(call, &cat, "kubelet"));
+                    }
+                }
+            }
+            let probes = watch.probes(start.after(61.0)).into_iter();
+            let mut found: Vec<_> = probes.map(|probe| (probe.kind, probe.period, probe.results)).collect();
+            found.sort_by_key(|(kind, ..)| *kind);
             found
         };
         let in_order = observe(&|_| 0.0);
-        prop_assert_eq!(in_order.len(), 3, "{:?}", in_order);
-        prop_assert_eq!(observe(&|took| took), in_order);
+        prop_assert!(in_order.len() >= 2, "{:?}", in_order);
+        prop_assert_eq!(observe(&|at| delays[at % delays.len()]), in_order);
     }
 }

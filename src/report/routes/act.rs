@@ -30,7 +30,8 @@ async fn act(
     let sources = &shared.sources;
     let probe = lookup::probe(&names, ask(&sources.probes, "prober").await?)?;
     let Ok(kind) = probe.kind.parse() else {
-        let reason = format!("{} is a client's own probe: its client runs it, criprobe only watches", probe.id);
+        let reason =
+            format!("{} is a client's own probe: its client runs it, criprobe only watches", probe.id);
         return Err(Refusal::new(StatusCode::BAD_REQUEST, reason));
     };
     let key =
