@@ -71,7 +71,7 @@ impl Watch {
     pub(super) fn changed(&mut self, change: &Change) {
         match change {
             Change::Container(view) if matches!(view.state, ContainerState::Exited { .. }) => {
-                self.forget(&view.id)
+                self.forget(&view.id);
             }
             Change::Container(view) => {
                 if let Some(watched) = self.containers.get_mut(&view.id) {
