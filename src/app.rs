@@ -4,6 +4,7 @@
 mod daemon;
 mod demo;
 mod logging;
+mod manifests;
 mod planning;
 mod pods;
 mod registration;

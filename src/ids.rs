@@ -119,6 +119,44 @@ impl FromStr for ProbeKind {
     }
 }
 
+/// What a probe is listed as: one of the three types, or a client's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ProbeType {
+    /// One of ours.
+    Kind(ProbeKind),
+    /// One that a client runs; numbered within its container, from 1.
+    Observed(u32),
+}
+
+impl ProbeType {
+    /// How the name of a client's own begins.
+    const OBSERVED: &'static str = "observed-";
+}
+
+impl fmt::Display for ProbeType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kind(kind) => kind.fmt(f),
+            Self::Observed(number) => f.pad(&format!("{}{number}", Self::OBSERVED)),
+        }
+    }
+}
+
+impl FromStr for ProbeType {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let number = text.strip_prefix(Self::OBSERVED).and_then(|number| number.parse().ok());
+        match number {
+            // As it is printed: no sign, no leading zero.
+            Some(number) if number > 0 && Self::Observed(number).to_string() == text => {
+                Ok(Self::Observed(number))
+            }
+            _ => text.parse().map(Self::Kind).map_err(|error: String| format!("{error}, observed-N")),
+        }
+    }
+}
+
 /// What identifies a probe for as long as its pod lives: `POD_UID/CONTAINER/TYPE`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProbeKey {
@@ -133,5 +171,24 @@ pub struct ProbeKey {
 impl fmt::Display for ProbeKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{}", self.pod, self.container, self.kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_reads_as_it_prints_and_nothing_else_does() {
+        for text in ["startup", "readiness", "liveness", "observed-1", "observed-4294967295"] {
+            assert_eq!(text.parse::<ProbeType>().map(|kind| kind.to_string()), Ok(text.to_owned()));
+        }
+        for text in
+            ["", "observed", "observed-", "observed-0", "observed-01", "observed-+1", "observed-4294967296"]
+        {
+            let told =
+                format!("unknown probe type {text:?}: one of startup, readiness, liveness, observed-N");
+            assert_eq!(text.parse::<ProbeType>(), Err(told));
+        }
     }
 }

@@ -30,7 +30,7 @@ use crate::{
     relay::{output::Observations, registry::Registry},
     runtime::{Runtime, events::Events, link::Link},
     tap::{
-        Ended, Event,
+        Call, Ended, Event,
         cri::{Command, Request, Response},
     },
 };
@@ -86,11 +86,12 @@ pub struct TracedCall {
     pub container_id: Option<ContainerId>,
 }
 
-/// Keeps the inventory until nobody wants its changes any more.
+/// Keeps the inventory until nobody wants its changes any more. Tells of commands that begin, and of all calls that end.
 pub async fn run(
     sources: Sources,
     changes: mpsc::Sender<Change>,
     health: watch::Sender<Health>,
+    on_command: impl FnMut(&Call),
     on_call: impl FnMut(TracedCall),
 ) {
     let Sources { mut observations, connections, runtime, mut link, mut events, mut queries } = sources;
@@ -100,6 +101,7 @@ pub async fn run(
         model: Model::default(),
         resync: Resync::new(runtime),
         health: Health::default(),
+        on_command,
         on_call,
     };
     let mut batch = Vec::new();
@@ -139,7 +141,7 @@ pub async fn run(
     }
 }
 
-struct Task<F> {
+struct Task<B, F> {
     /// Of the model, when its things were last counted.
     counted: Option<u64>,
     /// Where the last command ran: the next one most often runs there, too.
@@ -147,6 +149,7 @@ struct Task<F> {
     model: Model,
     resync: Resync,
     health: Health,
+    on_command: B,
     on_call: F,
 }
 
@@ -176,7 +179,7 @@ impl Target {
     }
 }
 
-impl<F: FnMut(TracedCall)> Task<F> {
+impl<B: FnMut(&Call), F: FnMut(TracedCall)> Task<B, F> {
     fn take_observations(&mut self, dropped: u64, batch: &mut Vec<Event>) {
         let now = clock::now();
         let wall = clock::wall();
@@ -186,6 +189,9 @@ impl<F: FnMut(TracedCall)> Task<F> {
         for event in batch.drain(..) {
             match event {
                 Event::Begun(call) => {
+                    if matches!(call.request, Request::ExecSync(_)) {
+                        (self.on_command)(&call);
+                    }
                     if !self.was_just_named(&call.request, now)
                         && let Some(fact) = Fact::of_begun(&call)
                     {

@@ -14,6 +14,7 @@ pub mod handler;
 pub mod ids;
 pub mod inventory;
 pub mod listen;
+pub mod observed;
 pub mod peer;
 pub mod prober;
 pub mod proto;

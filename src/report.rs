@@ -10,6 +10,7 @@ mod lines;
 pub(crate) mod lookup;
 pub mod name;
 mod nearest;
+pub mod observed;
 pub mod printable;
 mod routes;
 pub mod view;

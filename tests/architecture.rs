@@ -34,6 +34,22 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     // An outcome ends in a result; that one word is all that a handler takes from there.
     ("handler", &["duration", "ids", "proto", "results::AttemptResult"]),
     ("prober", &["clock", "handler", "ids", "inventory::view", "results", "spec"]),
+    // What clients probe. Changes and calls come from the inventory; a written pod is read as our documents are.
+    (
+        "observed",
+        &[
+            "clock",
+            "document",
+            "ids",
+            "inventory::Change",
+            "inventory::TracedCall",
+            "inventory::view",
+            "peer",
+            "results",
+            "spec::expand",
+            "tap",
+        ],
+    ),
     // What people see.
     (
         "report",
@@ -45,6 +61,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "ids",
             "inventory::TracedCall",
             "inventory::view",
+            "observed::ObservedStatus",
             "peer",
             "prober::command",
             "prober::operator",
@@ -104,6 +121,7 @@ const PURE: &[&str] = &[
     "inventory/fact.rs",
     "inventory/model",
     "inventory/view.rs",
+    "observed/",
     "prober/containers.rs",
     "prober/pool.rs",
     "prober/pauses.rs",

@@ -21,7 +21,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    planning,
+    manifests, planning,
     reporter::{Questions, Reporter},
     state::Store,
     tasks::{TaskEnded, Tasks},
@@ -31,12 +31,14 @@ use crate::{
     config::Config,
     inventory::{self, Health, TracedCall},
     listen::{self, Access, ListenError, SocketFile},
+    observed::Observed,
     prober::{self, Channels, Input, Operator, ProberSettings, Saved},
     relay::{Relay, gate::Gate, output, registry::Registry},
     report::{Sources, api, convert, journal::Journal, view::EventView},
     results::event::{ProbeEvent, Severity},
     runtime::{Runtime, events, link, link::Link},
     spec::policy::Policy,
+    tap::Call,
 };
 
 /// 1,024 changes may be on their way to the prober; above that the inventory waits, and the taps' queue takes it.
@@ -131,9 +133,16 @@ impl Daemon {
         let trace = Journal::new(CALLS_KEPT);
         let calls = Arc::new(AtomicU64::new(0));
         let calls_now = Arc::clone(&calls);
+        let observed = Observed::default();
+        tasks.spawn("manifests", manifests::read(observed.clone(), manifests::FOLDER.into()));
+        let begun = {
+            let observed = observed.clone();
+            move |call: &Call| observed.begun(call)
+        };
         let record = {
-            let trace = trace.clone();
+            let (trace, observed) = (trace.clone(), observed.clone());
             move |call: TracedCall| {
+                observed.ended(&call);
                 trace.push(convert::for_journal(call));
                 calls.fetch_add(1, Ordering::Relaxed);
             }
@@ -150,14 +159,22 @@ impl Daemon {
             events,
             queries: inventory_queries,
         };
-        tasks.spawn("inventory", inventory::run(sources, change_sender, health, record));
+        tasks.spawn("inventory", inventory::run(sources, change_sender, health, begun, record));
 
         let (input_sender, inputs) = mpsc::channel(CHANGES);
         let journal = Journal::new(EVENTS_KEPT);
         tasks.spawn_once("listed", tell_listed(health_now.clone(), input_sender.clone()));
         let policy = watch::Sender::new(Arc::new(Policy::default()));
-        tasks
-            .spawn("plan", planning::run(changes, policy.subscribe(), input_sender.clone(), journal.clone()));
+        tasks.spawn(
+            "plan",
+            planning::run(
+                changes,
+                policy.subscribe(),
+                observed.clone(),
+                input_sender.clone(),
+                journal.clone(),
+            ),
+        );
         let (prober_questions, queries) = mpsc::channel(QUESTIONS);
         let (container_questions, containers) = mpsc::channel(QUESTIONS);
         let (saves, (save_done, saved)) = (watch::Sender::default(), oneshot::channel());
@@ -198,6 +215,7 @@ impl Daemon {
             prober: prober_questions,
             containers: container_questions,
             inventory: inventory_questions,
+            observed,
             store,
             config,
         };

@@ -8,6 +8,7 @@ use tokio::sync::{mpsc, watch};
 use super::registration::{self, Registration, What};
 use crate::{
     inventory::{Change, view::ContainerView},
+    observed::Observed,
     prober::Input,
     report::{journal::Journal, view::EventView},
     spec::{
@@ -20,6 +21,7 @@ use crate::{
 pub(super) async fn run(
     mut changes: mpsc::Receiver<Change>,
     mut policies: watch::Receiver<Arc<Policy>>,
+    observed: Observed,
     inputs: mpsc::Sender<Input>,
     journal: Journal<EventView>,
 ) {
@@ -29,7 +31,10 @@ pub(super) async fn run(
     loop {
         let next = tokio::select! {
             change = changes.recv() => match change {
-                Some(change) => of_change(change, &mut planner, &mut registration, &journal),
+                Some(change) => {
+                    observed.changed(&change);
+                    of_change(change, &mut planner, &mut registration, &journal)
+                }
                 None => return,
             },
             changed = policies.changed(), if may_change => {

@@ -19,13 +19,16 @@ use super::{
 use crate::{
     clock,
     config::Config,
+    ids::ProbeType,
     inventory::{self, Health},
+    observed::Observed,
     prober::{ContainerStatus, Operator, ProbeStatus},
     relay::{output::Output, registry::Registry},
     report::{
         Query, Shown, Sources, ask,
         journal::Journal,
         name::ProbeName,
+        observed,
         view::{
             BlindView, CallsView, ConfigView, ConnectionsView, EventView, InventoryView, PodView,
             ProbeDetailView, ProbeView, ProbesView, RuntimeState, RuntimeView, Seconds, StateFileView,
@@ -53,6 +56,7 @@ pub(super) struct Reporter {
     pub(super) prober: Query<Vec<ProbeStatus>>,
     pub(super) containers: Query<Vec<ContainerStatus>>,
     pub(super) inventory: Query<Vec<Arc<inventory::view::PodView>>>,
+    pub(super) observed: Observed,
     pub(super) store: Option<Arc<Store>>,
 }
 
@@ -94,11 +98,13 @@ impl Reporter {
                 }
                 Some(question) = questions.probes.recv() => {
                     if let Ok(known) = ask(&self.prober, "prober").await {
-                        let _ = question.send(by_age(known).iter().map(ProbeView::from).collect());
+                        let _ = question.send(self.all(&known));
                     }
                 }
                 Some((name, question)) = questions.probe.recv() => {
-                    if let Ok(known) = ask(&self.prober, "prober").await {
+                    if matches!(name.kind(), ProbeType::Observed(_)) {
+                        let _ = question.send(self.observed(&name));
+                    } else if let Ok(known) = ask(&self.prober, "prober").await {
                         let _ = question.send(newest(&by_age(known), &name).map(ProbeDetailView::from));
                     }
                 }
@@ -111,6 +117,23 @@ impl Reporter {
                 else => return,
             }
         }
+    }
+
+    /// All probes, ours and clients' own: those of older containers before those of newer ones.
+    fn all(&self, ours: &[ProbeStatus]) -> Vec<ProbeView> {
+        let wall = clock::wall();
+        let ours = ours.iter().map(|probe| (age(probe.created_at), ProbeView::from(probe)));
+        let observed = self.observed.probes().into_iter();
+        let observed = observed.map(|probe| (age(probe.container.created_at), observed::view(&probe, wall)));
+        let mut all: Vec<_> = ours.chain(observed).collect();
+        all.sort_by_key(|&(age, _)| age);
+        all.into_iter().map(|(_, view)| view).collect()
+    }
+
+    fn observed(&self, name: &ProbeName) -> Option<ProbeDetailView> {
+        let named = self.observed.probes().into_iter().filter(|probe| name.is_of_observed(probe));
+        let newest = named.max_by_key(|probe| age(probe.container.created_at));
+        newest.map(|probe| observed::detail(&probe, clock::wall()))
     }
 
     fn status(&self, probes: &[ProbeStatus]) -> StatusView {
@@ -138,7 +161,10 @@ impl Reporter {
                 last_resync_at: health.last_resync.map(Into::into),
                 resyncs: health.resyncs,
             },
-            probes: ProbesView::count(probes.iter().map(|probe| (probe.state.into(), probe.phase.into()))),
+            probes: ProbesView {
+                observed: self.observed.probes().len() as u64,
+                ..ProbesView::count(probes.iter().map(|probe| (probe.state.into(), probe.phase.into())))
+            },
             state: self.state(),
             config: ConfigView {
                 files: self.files.clone(),
@@ -179,9 +205,13 @@ impl Reporter {
 
 /// The probes, those of older pods before those of newer ones of the same name.
 fn by_age(mut known: Vec<ProbeStatus>) -> Vec<ProbeStatus> {
-    // One that the runtime has not told the age of was made just now.
-    known.sort_by_key(|probe| (probe.created_at.is_none(), probe.created_at));
+    known.sort_by_key(|probe| age(probe.created_at));
     known
+}
+
+/// Orders what was made at that time. What the runtime has not told the age of was made just now.
+fn age(created_at: Option<SystemTime>) -> (bool, Option<SystemTime>) {
+    (created_at.is_none(), created_at)
 }
 
 fn newest<'a>(by_age: &'a [ProbeStatus], name: &ProbeName) -> Option<&'a ProbeStatus> {

@@ -26,7 +26,7 @@ use crate::{
 pub(crate) struct ProbesArgs {
     #[command(flatten)]
     select: Select,
-    /// Only of this type: startup, readiness, liveness
+    /// Only of this type: startup, readiness, liveness, observed-N
     #[arg(long = "type", value_name = "TYPE", value_parser = kind)]
     kind: Option<Glob>,
     /// Stay, and show changes: redrawn in place on a terminal, a line each elsewhere
@@ -48,7 +48,10 @@ STATE is the verdict after thresholds. PHASE is what the probe is doing: waiting
 container, start delay, startup gate), probing, held (a verdict fell; waits for a new container),
 paused (by 'criprobe pause'), invalid, stopped. RUN counts results of one kind in a row, LAST is the
 newest attempt, AGE is since the last change. A narrow terminal shows fewer columns, -o wide shows
-more.";
+more.
+
+observed-N is a probe of a client's own, known by its rhythm: its client runs it, criprobe only
+watches. Its state is that of its last result, as the client's thresholds are not known.";
 
 /// 60 columns of an output, even where nothing else is cut.
 const OUTPUT_WIDTH: usize = 60;
@@ -161,7 +164,7 @@ fn cells(probe: &ProbeView, now: SystemTime) -> Vec<Cell> {
     vec![
         format!("{}/{}", probe.namespace, probe.pod).into(),
         (&*probe.container).into(),
-        (&*probe.kind).into(),
+        kind_of(probe).into(),
         (&*probe.handler).into(),
         Cell::new(probe.state.as_str(), state_paint(probe.state)),
         Cell::new(probe.phase.as_str(), phase_paint(probe.phase)),
@@ -169,6 +172,14 @@ fn cells(probe: &ProbeView, now: SystemTime) -> Vec<Cell> {
         probe.last.as_ref().map_or_else(|| "".into(), last),
         age(probe.since.0, now).into(),
     ]
+}
+
+/// `liveness`; of a client's own also what it seems to be: `observed-1 (liveness?)`.
+fn kind_of(probe: &ProbeView) -> String {
+    match &probe.likely_type {
+        Some(likely) => format!("{} ({likely}?)", probe.kind),
+        None => probe.kind.clone(),
+    }
 }
 
 fn last(last: &Attempt) -> Cell {

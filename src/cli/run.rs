@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     duration::GoDuration,
-    ids::ProbeKind,
+    ids::{ProbeKind, ProbeType},
     report::{
         filter::duration,
         printable::printable,
@@ -31,7 +31,7 @@ pub(super) struct RunArgs {
     #[arg(value_name = "CONTAINER")]
     container: String,
     /// The container's own probe of this type: startup, readiness, liveness
-    #[arg(long, value_name = "TYPE", group = "trial")]
+    #[arg(long, value_name = "TYPE", group = "trial", value_parser = kind)]
     probe: Option<ProbeKind>,
     /// The command after --
     #[arg(long, group = "trial", requires = "command")]
@@ -113,6 +113,16 @@ impl RunArgs {
             request["timeout"] = GoDuration(timeout).to_string().into();
         }
         request
+    }
+}
+
+/// The type of a probe that we could run.
+fn kind(text: &str) -> Result<ProbeKind, String> {
+    match text.parse() {
+        Ok(ProbeType::Observed(_)) => {
+            Err("it is a client's own probe: its client runs it, criprobe only watches".to_owned())
+        }
+        Ok(ProbeType::Kind(_)) | Err(_) => text.parse(),
     }
 }
 
@@ -209,6 +219,7 @@ mod tests {
             ("c", "required arguments were not provided"),
             ("c --tcp 1 --grpc 2", "cannot be used with"),
             ("c --probe live", "unknown probe type \"live\": one of startup, readiness, liveness"),
+            ("c --probe observed-1", "it is a client's own probe: its client runs it, criprobe only watches"),
             ("c --exec", "required arguments were not provided"),
             ("c -- true", "required arguments were not provided"),
             ("c --tcp 1 -- true", "cannot be used with"),

@@ -128,13 +128,17 @@ fn inventory(status: &StatusView, now: SystemTime) -> String {
 }
 
 fn probes(probes: &ProbesView) -> String {
+    let observed = match probes.observed {
+        0 => String::new(),
+        count => format!("; {count} of clients observed"),
+    };
     if probes.total == 0 {
-        return "none".to_owned();
+        return format!("none{observed}");
     }
     let states = probes.states.iter().map(|(state, count)| format!("{count} {}", state.as_str()));
     let phases = probes.phases.iter().map(|(phase, count)| format!("{count} {}", phase.as_str()));
     let join = |counts: Vec<String>| counts.join(", ");
-    format!("{}: {}; {}", probes.total, join(states.collect()), join(phases.collect()))
+    format!("{}: {}; {}{observed}", probes.total, join(states.collect()), join(phases.collect()))
 }
 
 /// The state file.
@@ -187,7 +191,7 @@ mod tests {
         away.state.trouble = "cannot write in /var/lib/criprobe: Read-only file system".to_owned();
         assert!(inventory(&away, now).ends_with("listed 1m5s ago, once"));
         away.inventory.last_resync_at = None;
-        away.probes = ProbesView::default();
+        away.probes = ProbesView { observed: 2, ..ProbesView::default() };
         away.config = ConfigView { files: Vec::new(), ..away.config };
         insta::assert_snapshot!("status_away", text(&away, Screen::plain(60), now, Some(60)));
         away.connections = ConnectionsView::default();

@@ -48,7 +48,7 @@ fn what_is_wrong_is_said_in_one_line_with_what_to_do() {
         ("probes --nmespace x", "see 'criprobe probes --help'"),
         (
             "probes --type livenes",
-            "not a type: write one of startup, readiness, liveness; see 'criprobe probes --help'",
+            "not a type: write one of startup, readiness, liveness, observed-N; see 'criprobe probes --help'",
         ),
         ("probes -o xml", "[possible values: table, wide, json, yaml]"),
         (

@@ -19,7 +19,7 @@ use crate::{
     },
     relay::registry::Connection,
     results::{
-        AttemptResult, Verdict,
+        self, AttemptResult, Verdict,
         event::{ProbeEvent, Severity},
     },
     tap::{
@@ -223,6 +223,7 @@ impl From<&ProbeStatus> for ProbeView {
             container_id: probe.container_id.to_string(),
             attempt: probe.attempt,
             kind: kind.to_owned(),
+            likely_type: None,
             handler: probe.handler.unwrap_or_default().to_owned(),
             source: probe.source.clone(),
             phase: probe.phase.into(),
@@ -232,12 +233,7 @@ impl From<&ProbeStatus> for ProbeView {
             period_seconds: probe.period.map(Seconds),
             next_at: probe.next_at.map(Into::into),
             run: run(probe),
-            counts: Counts {
-                success: probe.counts.success,
-                warning: probe.counts.warning,
-                failure: probe.counts.failure,
-                error: probe.counts.error,
-            },
+            counts: probe.counts.into(),
             last: probe.last.as_ref().map(|last| Attempt {
                 at: last.at.into(),
                 result: last.result.into(),
@@ -250,6 +246,13 @@ impl From<&ProbeStatus> for ProbeView {
             on_failure: probe.on_failure.as_str().to_owned(),
             shadowed: probe.shadowed.clone(),
         }
+    }
+}
+
+impl From<results::Counts> for Counts {
+    fn from(counts: results::Counts) -> Self {
+        let results::Counts { success, warning, failure, error } = counts;
+        Self { success, warning, failure, error }
     }
 }
 

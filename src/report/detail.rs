@@ -14,6 +14,7 @@ impl From<&ProbeStatus> for ProbeDetailView {
     fn from(probe: &ProbeStatus) -> Self {
         Self {
             probe: probe.into(),
+            client: None,
             definition: probe.spec.as_deref().map(Into::into),
             history: probe.history.attempts().map(Into::into).collect(),
             changes: probe.history.changes().map(Into::into).collect(),

@@ -10,7 +10,7 @@ use super::view::{CallView, EventView, PodView, ProbeView};
 use crate::{
     document::suggest,
     duration::{self, GoDuration},
-    ids::ProbeKind,
+    ids::{ProbeKind, ProbeType},
 };
 
 /// Parameters of `GET /v1/probes`.
@@ -269,10 +269,11 @@ pub fn count(text: &str) -> Result<usize, String> {
 /// # Errors
 /// Those that there are.
 pub fn kind(text: &str) -> Result<Glob, String> {
-    match text.parse::<ProbeKind>() {
-        Ok(kind) => Ok(kind.as_str().into()),
+    match text.parse::<ProbeType>() {
+        Ok(kind) => Ok((&*kind.to_string()).into()),
         Err(_) => {
-            Err(format!("not a type: write one of {}", ProbeKind::ALL.map(ProbeKind::as_str).join(", ")))
+            let known = ProbeKind::ALL.map(ProbeKind::as_str).join(", ");
+            Err(format!("not a type: write one of {known}, observed-N"))
         }
     }
 }
@@ -376,7 +377,7 @@ mod tests {
         }
         assert_eq!(
             parsed::<ProbeFilter>("?type=zzz").unwrap_err(),
-            r#"type: "zzz": not a type: write one of startup, readiness, liveness"#
+            r#"type: "zzz": not a type: write one of startup, readiness, liveness, observed-N"#
         );
     }
 

@@ -3,7 +3,12 @@
 use std::{fmt, mem::take};
 
 use super::view::{probe_id, probe_key};
-use crate::prober::status::ProbeStatus;
+use crate::{
+    ids::{ProbeKey, ProbeType},
+    inventory::view::ContainerView,
+    observed::ObservedStatus,
+    prober::status::ProbeStatus,
+};
 
 /// A name of a probe; its parts are decoded.
 ///
@@ -19,7 +24,7 @@ pub enum ProbeName {
         /// The container's name.
         container: String,
         /// The probe's type.
-        kind: String,
+        kind: ProbeType,
     },
     /// `POD_UID/CONTAINER/TYPE`: one probe and no other.
     Key {
@@ -28,45 +33,65 @@ pub enum ProbeName {
         /// The container's name.
         container: String,
         /// The probe's type.
-        kind: String,
+        kind: ProbeType,
     },
 }
 
 impl ProbeName {
-    /// Takes the parts of a path: four of an id, three of a key.
+    /// Takes the parts of a path: four of an id, three of a key. None where the last of them is no type.
     pub fn of_parts(parts: &[String]) -> Option<Self> {
         Some(match parts.to_vec().as_mut_slice() {
             [namespace, pod, container, kind] => Self::Id {
                 namespace: take(namespace),
                 pod: take(pod),
                 container: take(container),
-                kind: take(kind),
+                kind: kind.parse().ok()?,
             },
             [pod_uid, container, kind] => {
-                Self::Key { pod_uid: take(pod_uid), container: take(container), kind: take(kind) }
+                Self::Key { pod_uid: take(pod_uid), container: take(container), kind: kind.parse().ok()? }
             }
             _ => return None,
         })
     }
 
-    /// Whether a probe has this name.
+    /// The type of what it names.
+    pub fn kind(&self) -> ProbeType {
+        match self {
+            Self::Id { kind, .. } | Self::Key { kind, .. } => *kind,
+        }
+    }
+
+    /// Whether a probe of ours has this name.
     pub fn is_of(&self, probe: &ProbeStatus) -> bool {
-        let (container, kind) = match self {
-            Self::Id { container, kind, .. } | Self::Key { container, kind, .. } => (container, kind),
-        };
-        let is_there = match self {
-            Self::Id { namespace, pod, .. } => *probe.namespace == **namespace && *probe.pod == **pod,
-            Self::Key { pod_uid, .. } => probe.key.pod.as_str() == pod_uid,
-        };
-        is_there && *probe.key.container == **container && probe.key.kind.as_str() == kind
+        let ProbeKey { pod: uid, container, kind } = &probe.key;
+        self.is(ProbeType::Kind(*kind), (&probe.namespace, &probe.pod), uid.as_str(), container)
+    }
+
+    /// Whether a client's own probe has this name.
+    pub fn is_of_observed(&self, probe: &ObservedStatus) -> bool {
+        let ContainerView { name, pod, .. } = &*probe.container;
+        self.is(probe.kind, (&pod.namespace, &pod.name), pod.uid.as_str(), name)
+    }
+
+    fn is(&self, its_kind: ProbeType, its_pod: (&str, &str), its_uid: &str, its_container: &str) -> bool {
+        match self {
+            Self::Id { namespace, pod, container, kind } => {
+                (&**namespace, &**pod) == its_pod && container == its_container && *kind == its_kind
+            }
+            Self::Key { pod_uid, container, kind } => {
+                pod_uid == its_uid && container == its_container && *kind == its_kind
+            }
+        }
     }
 }
 
 impl fmt::Display for ProbeName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&match self {
-            Self::Id { namespace, pod, container, kind } => probe_id(namespace, pod, container, kind),
-            Self::Key { pod_uid, container, kind } => probe_key(pod_uid, container, kind),
+            Self::Id { namespace, pod, container, kind } => {
+                probe_id(namespace, pod, container, &kind.to_string())
+            }
+            Self::Key { pod_uid, container, kind } => probe_key(pod_uid, container, &kind.to_string()),
         })
     }
 }

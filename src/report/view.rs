@@ -17,7 +17,9 @@ mod units;
 use serde::{Deserialize, Serialize};
 
 pub use call::{CallView, End, ExecView, PeerView};
-pub use detail::{ChangeView, DefinitionView, HandlerView, HeaderView, PortView, ProbeDetailView};
+pub use detail::{
+    ChangeView, ClientView, DefinitionView, HandlerView, HeaderView, PortView, ProbeDetailView,
+};
 pub use event::{EventType, EventView};
 pub use pod::{ContainerState, ContainerView, PodView};
 pub use probe::{Attempt, Counts, Outcome, Phase, ProbeView, Run, State, joined, probe_id, probe_key};
@@ -55,6 +57,7 @@ mod tests {
         insta::assert_json_snapshot!("probe", sample::probe());
         insta::assert_json_snapshot!("probe_invalid", sample::invalid_probe());
         insta::assert_json_snapshot!("probe_detail", sample::detail());
+        insta::assert_json_snapshot!("probe_observed", sample::observed_detail());
         insta::assert_json_snapshot!("pod", sample::pod());
         insta::assert_json_snapshot!("call", sample::call());
         insta::assert_json_snapshot!("call_refused", sample::refused_call());

@@ -12,10 +12,10 @@ use super::{
 use crate::{
     document::{
         self,
-        fault::{self, FieldError},
+        fault::{self, FieldError, quoted},
         fields::{self, Field},
     },
-    ids::ProbeKind,
+    ids::{ProbeKind, ProbeType},
 };
 
 /// One attempt as it was asked for.
@@ -109,12 +109,18 @@ fn trial(raw: &Raw, mut errors: Vec<FieldError>) -> Result<Trial, Vec<FieldError
 
 fn kind(field: &Field<String>, errors: &mut Vec<FieldError>) -> Option<ProbeKind> {
     let text = field.value()?;
-    let kind = text.parse().ok();
-    if kind.is_none() {
-        let known = ProbeKind::ALL.map(ProbeKind::as_str);
-        errors.push(FieldError::unsupported("probe".to_owned(), field.place(), text, &known));
+    match text.parse() {
+        Ok(ProbeType::Kind(kind)) => return Some(kind),
+        Ok(ProbeType::Observed(_)) => {
+            let detail = "it is a client's own probe: its client runs it, criprobe only watches";
+            errors.push(FieldError::invalid("probe".to_owned(), field.place(), quoted(text), detail));
+        }
+        Err(_) => {
+            let known = ProbeKind::ALL.map(ProbeKind::as_str);
+            errors.push(FieldError::unsupported("probe".to_owned(), field.place(), text, &known));
+        }
     }
-    kind
+    None
 }
 
 #[cfg(test)]
@@ -179,6 +185,11 @@ mod tests {
                 "timeout: Invalid value: 5: write a duration such as 250ms, 5s or 1m30s; exec: Forbidden: may not be \
                  set together with probe; probe: Unsupported value: \"live\": supported values: \"startup\", \
                  \"readiness\", \"liveness\"",
+            ),
+            (
+                r#"{"container": "c", "probe": "observed-1"}"#,
+                "probe: Invalid value: \"observed-1\": it is a client's own probe: its client runs it, criprobe only \
+                 watches",
             ),
             (
                 r#"{"container": "c", "probe": "liveness", "timeout": "1s", "timeoutSeconds": 1}"#,

@@ -12,6 +12,9 @@ mod rig;
 /// From an annotation to a verdict.
 mod probes;
 
+/// Clients' own probes, known by their rhythm.
+mod observed;
+
 /// The kubelet's own end-to-end scenarios.
 mod scenarios;
 

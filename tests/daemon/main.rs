@@ -35,6 +35,9 @@ mod continuity;
 /// Calls of clients, as they are recorded and told.
 mod trace;
 
+/// Clients' own probes, known by their rhythm.
+mod observed;
+
 /// Many clients, many calls, large answers.
 mod load;
 

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use percent_encoding::percent_decode_str;
 
-use crate::ids::ProbeKind;
+use crate::ids::ProbeType;
 
 /// A probe, or a container. Names are decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl FromStr for Target {
 
 /// Whether a name can be that of a probe's type.
 pub(super) fn is_type(name: &str) -> bool {
-    name.parse::<ProbeKind>().is_ok() || name.starts_with("observed-")
+    name.parse::<ProbeType>().is_ok()
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use super::{
         screen::{Paint, Screen, wrapped},
         span::{age, configured, measured},
         table::{Cell, Column, Table, Tight},
+        trace::command,
     },
     definition, strip,
 };
@@ -76,7 +77,7 @@ impl Page {
         text
     }
 
-    fn head(self, ProbeDetailView { probe, definition, .. }: &ProbeDetailView) -> String {
+    fn head(self, ProbeDetailView { probe, client, definition, .. }: &ProbeDetailView) -> String {
         let mut text = String::new();
         let mut line = |name, value: &str, paint| self.value(&mut text, name, value, paint);
         line("probe", &probe.id, Paint::Plain);
@@ -87,14 +88,26 @@ impl Page {
         if !probe.shadowed.is_empty() {
             line("shadows", &probe.shadowed.join(", "), Paint::Plain);
         }
-        match definition {
-            Some(definition) => {
+        if let Some(likely) = &probe.likely_type {
+            line("likely", &format!("the pod's {likely} probe"), Paint::Plain);
+        }
+        match (definition, client) {
+            (Some(definition), _) => {
                 line("handler", &definition::handler(&definition.handler), Paint::Plain);
                 line("timing", &definition::timing(definition), Paint::Plain);
                 line("verdict", &definition::thresholds(definition), Paint::Plain);
                 line("on failure", &definition::on_failure(definition), Paint::Plain);
             }
-            None => line(
+            (None, Some(client)) => {
+                line("handler", &format!("exec {}", command(&client.command)), Paint::Plain);
+                let timeout = match client.timeout_seconds.0 {
+                    timeout if timeout.is_zero() => "without a timeout".to_owned(),
+                    timeout => format!("timeout {}", configured(timeout)),
+                };
+                let client = format!("{}, user {}; {timeout}", client.comm, client.uid);
+                line("client", &client, Paint::Plain);
+            }
+            (None, None) => line(
                 "handler",
                 if probe.handler.is_empty() { "unknown" } else { &probe.handler },
                 Paint::Plain,
@@ -309,6 +322,7 @@ mod tests {
     fn it_looks_like_this() {
         insta::assert_snapshot!("describe", page(100, false).probe(&sample::detail()));
         insta::assert_snapshot!("describe_invalid", page(100, false).probe(&sample::invalid_detail()));
+        insta::assert_snapshot!("describe_observed", page(100, false).probe(&sample::observed_detail()));
         insta::assert_snapshot!("describe_long", page(100, false).probe(&long()));
         insta::assert_snapshot!("describe_wide", page(usize::MAX, true).probe(&sample::detail()));
         let pod = sample::pod();

@@ -30,8 +30,9 @@ async fn act(
     let sources = &shared.sources;
     let probe = lookup::probe(&names, ask(&sources.probes, "prober").await?)?;
     let Ok(kind) = probe.kind.parse() else {
-        let reason = format!("{} is a client's own probe: criprobe only watches it", probe.id);
-        return Err(Refusal::new(StatusCode::CONFLICT, reason));
+        let reason =
+            format!("{} is a client's own probe: its client runs it, criprobe only watches", probe.id);
+        return Err(Refusal::new(StatusCode::BAD_REQUEST, reason));
     };
     let key =
         ProbeKey { pod: probe.pod_uid.as_str().into(), container: probe.container.as_str().into(), kind };

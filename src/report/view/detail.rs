@@ -10,7 +10,10 @@ pub struct ProbeDetailView {
     /// What the list shows of it.
     #[serde(flatten)]
     pub probe: ProbeView,
-    /// Its definition, with all defaults; null where that is wrong, or one too many.
+    /// Who makes its attempts, and how, of a client's own; absent of all others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<ClientView>,
+    /// Its definition, with all defaults; null where that is wrong, or one too many, or a client's.
     pub definition: Option<DefinitionView>,
     /// The newest attempts, oldest first, up to 32; also those at former containers.
     pub history: Vec<Attempt>,
@@ -18,6 +21,20 @@ pub struct ProbeDetailView {
     pub changes: Vec<ChangeView>,
     /// Those of its events that are kept, oldest first.
     pub events: Vec<EventView>,
+}
+
+/// The client whose probe is observed, and what it runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClientView {
+    /// The kernel's name of its process, 15 bytes: it stays when the client restarts, its pid does not.
+    pub comm: String,
+    /// Its user.
+    pub uid: u32,
+    /// What it has run.
+    pub command: Vec<String>,
+    /// How long that may take; 0 is without end.
+    pub timeout_seconds: Seconds,
 }
 
 /// A definition: the keys of a Kubernetes `Probe` and ours, none left out. Durations are numbers of seconds.

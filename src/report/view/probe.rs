@@ -30,6 +30,9 @@ pub struct ProbeView {
     /// `startup`, `readiness`, `liveness`, or `observed-N`.
     #[serde(rename = "type")]
     pub kind: String,
+    /// `startup`, `readiness`, `liveness`: what a client's own probe is in its pod, where that can be known; else absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub likely_type: Option<String>,
     /// `exec`, `httpGet`, `tcpSocket`, `grpc`; empty where a definition is too broken to tell.
     pub handler: String,
     /// Where the definition came from: `annotation`, `rule:NAME`, `healthcheck`, `observed`.

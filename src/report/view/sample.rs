@@ -22,6 +22,7 @@ pub(crate) fn probe() -> ProbeView {
         container_id: "c1".to_owned(),
         attempt: 0,
         kind: "liveness".to_owned(),
+        likely_type: None,
         handler: "exec".to_owned(),
         source: "annotation".to_owned(),
         phase: Phase::Probing,
@@ -79,6 +80,33 @@ pub(crate) fn failing_probe() -> ProbeView {
             output: "cat: /tmp/healthy: \u{1b}[31mno such file\u{1b}[0m\n".to_owned(),
         }),
         ..named_probe("default", "bad", "app", "readiness")
+    }
+}
+
+/// A client's own probe.
+pub(crate) fn observed_probe() -> ProbeView {
+    ProbeView {
+        source: "observed".to_owned(),
+        likely_type: Some("readiness".to_owned()),
+        period_seconds: Some(Seconds(Duration::from_millis(9_990))),
+        ..named_probe("default", "web", "app", "observed-1")
+    }
+}
+
+/// All of a client's own probe.
+pub(crate) fn observed_detail() -> ProbeDetailView {
+    ProbeDetailView {
+        client: Some(ClientView {
+            comm: "kubelet".to_owned(),
+            uid: 0,
+            command: vec!["cat".to_owned(), "/tmp/a b".to_owned()],
+            timeout_seconds: Seconds(Duration::from_secs(1)),
+        }),
+        changes: Vec::new(),
+        events: Vec::new(),
+        history: observed_probe().last.into_iter().collect(),
+        definition: None,
+        probe: observed_probe(),
     }
 }
 
@@ -268,6 +296,7 @@ pub(crate) fn detail() -> ProbeDetailView {
         (0_u64..).zip(ended).map(|(n, attempt)| Attempt { at: at(60_000 + 10_000 * n), ..attempt }).collect();
     let change = |millis, from, to, why: &str| ChangeView { at: at(millis), from, to, why: why.to_owned() };
     ProbeDetailView {
+        client: None,
         probe: ProbeView { shadowed: vec!["pod annotation".to_owned()], ..probe },
         definition: Some(DefinitionView {
             handler: handlers().swap_remove(0),
@@ -292,6 +321,7 @@ pub(crate) fn detail() -> ProbeDetailView {
 pub(crate) fn invalid_detail() -> ProbeDetailView {
     ProbeDetailView {
         probe: invalid_probe(),
+        client: None,
         definition: None,
         history: Vec::new(),
         changes: Vec::new(),

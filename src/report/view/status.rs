@@ -127,12 +127,15 @@ pub struct InventoryView {
 /// How the probes stand. A state or phase that no probe is in may be left out.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ProbesView {
-    /// All of them.
+    /// All of ours.
     pub total: u64,
     /// By verdict.
     pub states: BTreeMap<State, u64>,
     /// By what they are doing.
     pub phases: BTreeMap<Phase, u64>,
+    /// Clients' own, which the other numbers leave out; absent where there are none.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub observed: u64,
 }
 
 /// The file that keeps verdicts, runs and pauses over a restart; all empty of a daemon that keeps none.
@@ -159,6 +162,10 @@ pub struct ConfigView {
     pub exec_workers: u32,
     /// From the timeout of an exec to its cancellation.
     pub exec_grace_seconds: Seconds,
+}
+
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 impl ProbesView {

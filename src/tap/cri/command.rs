@@ -87,6 +87,15 @@ impl Command {
     }
 }
 
+/// Equal if they came in the same bytes, as all do that one client sends.
+impl PartialEq for Command {
+    fn eq(&self, other: &Self) -> bool {
+        self.message == other.message
+    }
+}
+
+impl Eq for Command {}
+
 impl fmt::Debug for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let arguments: Vec<_> = self.arguments().collect();

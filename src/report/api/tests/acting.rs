@@ -34,7 +34,11 @@ async fn commands_reach_the_probe_that_is_meant_and_refusals_come_back_with_thei
             "default/bad/app/startup: the probe is invalid: exec.command: Required value",
         ),
         ("default/gone/app/startup/pause", 404, "default/gone/app/startup: there is no such probe"),
-        ("default/web/app/observed-1/pause", 409, "a client's own probe"),
+        (
+            "default/web/app/observed-1/pause",
+            400,
+            "a client's own probe: its client runs it, criprobe only watches",
+        ),
         (
             "default/wbe/app/liveness/pause",
             404,

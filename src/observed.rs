@@ -1,0 +1,93 @@
+//! The exec probes that clients run on their own, known by their rhythm: each ExecSync as it begins and ends, and the
+//! containers that come and go, in; observed probes with their history out. Runs nothing.
+//!
+//! ```text
+//! call --> group (caller, command, timeout; of one container)
+//!            |-- a try of an attempt that erred -----------+
+//!            |-- the next attempt of a known rhythm -------+--> probe: rhythm, results
+//!            `-- a stray --> strays --> chain: three regular returns or more make a probe
+//! ```
+//!
+//! A probe goes when its container goes, or after five periods without an attempt. A call costs a look into a table;
+//! only strays are searched.
+
+mod attempt;
+mod chain;
+mod group;
+mod likely;
+mod probe;
+mod rhythm;
+mod status;
+mod watch;
+
+#[cfg(test)]
+mod fixtures;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+pub use self::{
+    likely::{LONGEST_MANIFEST, names},
+    status::ObservedStatus,
+    watch::StaticPod,
+};
+use crate::{
+    clock,
+    ids::PodUid,
+    inventory::{Change, TracedCall},
+    tap::{Call, cri::Request},
+};
+use watch::Watch;
+
+/// A handle on what is observed; clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    /// Held for one call, about a microsecond; or for one report of all probes.
+    watch: Arc<Mutex<Watch>>,
+    awaits_manifests: Arc<Notify>,
+}
+
+impl Observed {
+    /// A container came, changed, or went.
+    pub fn changed(&self, change: &Change) {
+        self.watch().changed(change);
+    }
+
+    /// A call began.
+    pub fn begun(&self, call: &Call) {
+        self.watch().begun(call);
+    }
+
+    /// A call ended.
+    pub fn ended(&self, call: &TracedCall) {
+        if matches!(call.ended.call.request, Request::ExecSync(_)) && self.watch().ended(call) {
+            self.awaits_manifests.notify_one();
+        }
+    }
+
+    /// All observed probes as they are now, in no order.
+    pub fn probes(&self) -> Vec<ObservedStatus> {
+        self.watch().probes(clock::now())
+    }
+
+    /// The static pods with observed probes whose manifests are not known; waits until there is one.
+    pub async fn static_pods(&self) -> Vec<StaticPod> {
+        loop {
+            let awaited = self.watch().awaited();
+            if !awaited.is_empty() {
+                return awaited;
+            }
+            self.awaits_manifests.notified().await;
+        }
+    }
+
+    /// What the manifest of a static pod says; none if it cannot be found or read. It is not asked for again.
+    pub fn learn(&self, pod: &PodUid, manifest: Option<&str>) {
+        self.watch().learn(pod, manifest);
+    }
+
+    fn watch(&self) -> MutexGuard<'_, Watch> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

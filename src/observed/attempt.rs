@@ -1,0 +1,118 @@
+//! What one call of a client tells of its probe: a recorded call in, an attempt with the kubelet's judgement out.
+//! Pure.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::{
+    inventory::TracedCall,
+    results::{AttemptRecord, AttemptResult, history::SAID_KEPT},
+    tap::{
+        Code, End, Ended,
+        cri::{Request, Response},
+    },
+};
+
+/// What a call is told of that the runtime did not carry out in time.
+const DEADLINE_EXCEEDED: Code = Code(4);
+
+/// 3 tries: as often a kubelet makes an attempt that errs (`maxProbeRetries`).
+const TRIES: u32 = 3;
+
+/// 1 s: how soon after one try that erred the next one begins, at the latest.
+pub(super) const TRIED_AGAIN_WITHIN: Duration = Duration::from_secs(1);
+
+/// An attempt: one call, or the up to three that a client makes where they err.
+#[derive(Clone, Debug)]
+pub(super) struct Attempt {
+    /// When it began, on both clocks.
+    pub(super) began: Instant,
+    pub(super) at: SystemTime,
+    /// When its last try ended.
+    pub(super) ended: Instant,
+    /// As the last try ended.
+    pub(super) result: AttemptResult,
+    exit_code: Option<i32>,
+    /// Why it erred, or failed without an exit code; at most [`SAID_KEPT`] bytes. What a command prints is not kept.
+    said: Box<str>,
+    /// Whether a try took as long as it may.
+    pub(super) is_timeout: bool,
+    tries: u32,
+}
+
+impl Attempt {
+    /// Of a command that ended; none of any other call.
+    pub(super) fn of(call: &TracedCall) -> Option<Self> {
+        let ended = &call.ended;
+        let Request::ExecSync(command) = &ended.call.request else { return None };
+        let limit = u64::try_from(command.timeout_seconds()).unwrap_or(0);
+        let (began, took) = (ended.call.began, ended.at.saturating_duration_since(ended.call.began));
+        let is_timeout = limit > 0 && took >= Duration::from_secs(limit);
+        let (result, exit_code, said) = judged(ended, is_timeout);
+        let said = said[..said.floor_char_boundary(SAID_KEPT)].into();
+        Some(Self { began, at: call.at, ended: ended.at, result, exit_code, said, is_timeout, tries: 1 })
+    }
+
+    /// Whether a call that began then may be another try of this attempt.
+    pub(super) fn may_be_tried_again(&self, began: Instant, within: Duration) -> bool {
+        self.is_open()
+            && began >= self.ended
+            && began.saturating_duration_since(self.ended) <= within.min(TRIED_AGAIN_WITHIN)
+    }
+
+    /// Whether another try may come at all.
+    pub(super) fn is_open(&self) -> bool {
+        self.result == AttemptResult::Error && self.tries < TRIES
+    }
+
+    /// Adds a try: what the last one says, holds.
+    pub(super) fn tried_again(&mut self, next: Self) {
+        let tries = self.tries + next.tries;
+        let is_timeout = self.is_timeout || next.is_timeout;
+        *self = Self { began: self.began, at: self.at, tries, is_timeout, ..next };
+    }
+
+    /// As it is remembered.
+    pub(super) fn record(&self) -> AttemptRecord {
+        AttemptRecord {
+            at: self.at,
+            result: self.result,
+            duration: self.ended.saturating_duration_since(self.began),
+            lag: Duration::ZERO,
+            exit_code: self.exit_code,
+            status: None,
+            output: self.said.clone().into(),
+        }
+    }
+}
+
+/// As the kubelet judges an exec (prober.md 6.3): an exit code is a verdict, so is a deadline that passed; every other
+/// status is an error. A client that gives up when the timeout has passed met its own deadline.
+fn judged(ended: &Ended, is_timeout: bool) -> (AttemptResult, Option<i32>, String) {
+    let silent = |result, exit_code| (result, Some(exit_code), String::new());
+    match (ended.end, ended.code, &ended.response) {
+        (End::Complete, Some(Code::OK), Response::Exec(result)) => match result.exit_code {
+            0 => silent(AttemptResult::Success, 0),
+            code => silent(AttemptResult::Failure, code),
+        },
+        (End::Complete, Some(Code::OK), _) => {
+            (AttemptResult::Error, None, "its answer cannot be read".to_owned())
+        }
+        (End::Complete, Some(DEADLINE_EXCEEDED), _) => {
+            (AttemptResult::Failure, None, ended.message.to_string())
+        }
+        (End::Complete, code, _) => {
+            let name = code.unwrap_or(Code::UNKNOWN).name();
+            let said = format!("rpc error: code = {name} desc = {}", ended.message);
+            (AttemptResult::Error, None, said)
+        }
+        (End::Cancelled, ..) if is_timeout => {
+            (AttemptResult::Failure, None, "the client gave up after the timeout".to_owned())
+        }
+        (End::Cancelled, ..) => (AttemptResult::Error, None, "the client took the call back".to_owned()),
+        (End::Reset, ..) => (AttemptResult::Error, None, "the runtime broke the call off".to_owned()),
+        (End::Lost, ..) => (AttemptResult::Error, None, "a connection went away under the call".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

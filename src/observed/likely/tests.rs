@@ -1,0 +1,88 @@
+//! What a written pod says of a client's calls.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::observed::fixtures::{command, container};
+
+const POD: &str = r#"{"spec": {"initContainers": [{"name": "app", "x": 1}, {"name": "proxy",
+    "startupProbe": {"exec": {"command": ["ready"]}}}],
+  "containers": [{"name": "web", "livenessProbe": {"exec": {"command": ["other"]}}},
+    {"name": "main", "startupProbe": {"exec": {"command": ["a", "$(B)"]}, "periodSeconds": 2},
+     "readinessProbe": {"exec": {"command": ["a", "$(B)"]}, "timeoutSeconds": 3},
+     "livenessProbe": {"exec": {"command": ["a", "$(B)"]}}},
+    {"name": "twice", "readinessProbe": {"exec": {"command": ["c"]}}, "livenessProbe": {"exec": {"command": ["c"]}}},
+    {"name": "web2", "readinessProbe": {"httpGet": {"port": 1}}, "livenessProbe": {"exec": {"command": "no list"}}}]}}"#;
+
+fn likely(text: &str, name: &str, words: &[&str], timeout: i64, period: f64) -> Option<ProbeKind> {
+    let mut view = container("c1", &[(LAST_APPLIED, text)]);
+    view.name = name.into();
+    view.env = Some([("B".to_owned(), "b c".to_owned())].into_iter().collect());
+    let mut intended = Intended::default();
+    intended.read(&view);
+    intended.likely(&view, &command("c1", words, timeout), Duration::from_secs_f64(period))
+}
+
+#[test]
+fn a_probe_of_the_same_command_timeout_and_period_is_likely_it() {
+    let (startup, readiness, liveness) =
+        (Some(ProbeKind::Startup), Some(ProbeKind::Readiness), Some(ProbeKind::Liveness));
+    for (rule, name, words, timeout, period, kind) in [
+        ("with all defaults", "web", &["other"][..], 1, 10.0, liveness),
+        ("of a sidecar", "proxy", &["ready"], 1, 10.0, startup),
+        ("expanded; by its period", "main", &["a", "b c"], 1, 2.0, startup),
+        ("not expanded", "main", &["a", "$(B)"], 1, 2.0, startup),
+        ("by its timeout", "main", &["a", "b c"], 3, 10.0, readiness),
+        ("by both", "main", &["a", "b c"], 1, 10.4, liveness),
+        ("another period", "main", &["a", "b c"], 1, 5.0, None),
+        ("another timeout", "main", &["a", "b c"], 2, 10.0, None),
+        ("another command", "main", &["a"], 1, 10.0, None),
+        ("several fit", "twice", &["c"], 1, 10.0, None),
+        ("no exec", "web2", &["c"], 1, 10.0, None),
+        ("no such container", "nobody", &["c"], 1, 10.0, None),
+    ] {
+        assert_eq!(likely(POD, name, words, timeout, period), kind, "{rule}");
+        let template = format!(r#"{{"spec": {{"replicas": 1, "template": {POD}}}}}"#);
+        let job = format!(r#"{{"spec": {{"jobTemplate": {template}}}}}"#);
+        assert_eq!(likely(&template, name, words, timeout, period), kind, "{rule}, in a template");
+        assert_eq!(likely(&job, name, words, timeout, period), kind, "{rule}, in a job's template");
+    }
+}
+
+#[test]
+fn a_static_pods_manifest_is_waited_for_and_asked_for_once() {
+    let view = container("c1", &[(SOURCE, "file")]);
+    let mut intended = Intended::default();
+    intended.read(&view);
+    assert!(intended.is_awaited());
+    let ready = command("c1", &["ready"], 1);
+    assert_eq!(intended.likely(&view, &ready, Duration::from_secs(10)), None);
+    intended.learn("proxy", Some(POD));
+    assert_eq!(intended.likely(&view, &ready, Duration::from_secs(10)), Some(ProbeKind::Startup));
+    intended.learn("proxy", None);
+    assert!(intended.likely(&view, &ready, Duration::from_secs(10)).is_some(), "what is known stays");
+    let mut nothing = Intended::default();
+    nothing.read(&container("c1", &[]));
+    assert!(!nothing.is_awaited());
+}
+
+#[test]
+fn a_manifest_names_its_pod() {
+    let names = |text| names(text).map(|(name, namespace)| format!("{namespace}/{name}"));
+    assert_eq!(names("metadata: {name: etcd, namespace: kube-system}").as_deref(), Some("kube-system/etcd"));
+    assert_eq!(names("metadata: {name: etcd}").as_deref(), Some("default/etcd"));
+    assert_eq!(
+        [names("kind: Pod"), names("metadata: {name: 5}"), names("{"), names("")],
+        [const { None }; 4]
+    );
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_survived(text: String, cut in 0..POD.len()) {
+        for text in [&text, &POD[..cut]] {
+            let _ = likely(text, "main", &["a"], 1, 10.0);
+            let _ = names(text);
+        }
+    }
+}

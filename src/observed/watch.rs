@@ -1,0 +1,212 @@
+//! What clients probe on this node: containers that come and go, and calls that begin and end, in; observed probes out.
+//! Pure: never does IO, never reads a clock, never logs.
+
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{attempt::Attempt, chain, group::Group, likely::Intended, probe::Probe, status::ObservedStatus};
+use crate::{
+    ids::{ContainerId, PodUid},
+    inventory::{
+        Change, TracedCall,
+        view::{ContainerState, ContainerView},
+    },
+    tap::{
+        Call,
+        cri::{Command, Request},
+    },
+};
+
+/// 32 commands of a container are followed. One more replaces the one that was not called for longest, of those that
+/// no rhythm was found in, and of these one that was called only once; if there is none it is not followed.
+const MOST_GROUPS: usize = 32;
+
+/// 2,048 commands are followed in all, in 1 MiB; in 50 MiB where all are as long, as often called and as erring as
+/// they can be. One more is not followed until an older one falls silent, unless its own container has one to replace.
+const MOST_GROUPS_IN_ALL: usize = 2048;
+
+/// 4 KiB: a command with longer arguments is not followed.
+const LONGEST_COMMAND: usize = 4096;
+
+/// 20 min: a command without a rhythm that was not called for that long is forgotten; the slowest rhythm returned
+/// twice meanwhile.
+const SILENT: Duration = Duration::from_secs(2 * chain::LONGEST as u64);
+
+/// 1 min from one search for silent commands to the next.
+const SWEPT_EVERY: Duration = Duration::from_secs(60);
+
+/// All that clients do.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    containers: HashMap<ContainerId, Watched>,
+    /// The groups of all containers.
+    groups: usize,
+    swept_at: Option<Instant>,
+}
+
+/// A container that has not exited.
+#[derive(Debug)]
+struct Watched {
+    view: Arc<ContainerView>,
+    groups: Vec<Group>,
+    intended: Intended,
+}
+
+/// A static pod whose manifest would tell what its observed probes are.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct StaticPod {
+    /// Its uid.
+    pub uid: PodUid,
+    /// Its namespace.
+    pub namespace: Arc<str>,
+    /// Its name: that of its manifest, with the node's after it.
+    pub name: Arc<str>,
+}
+
+impl Watch {
+    /// A container came, changed, or went.
+    pub(super) fn changed(&mut self, change: &Change) {
+        match change {
+            Change::Container(view) if matches!(view.state, ContainerState::Exited { .. }) => {
+                self.forget(&view.id);
+            }
+            Change::Container(view) => {
+                if let Some(watched) = self.containers.get_mut(&view.id) {
+                    watched.view = Arc::clone(view);
+                } else {
+                    let watched =
+                        Watched { view: Arc::clone(view), groups: Vec::new(), intended: Intended::default() };
+                    self.containers.insert(view.id.clone(), watched);
+                }
+            }
+            Change::ContainerGone(id) => self.forget(id),
+            Change::ContainerStopping(_)
+            | Change::ContainerStopFailed(_)
+            | Change::PodStopping(_)
+            | Change::PodStopFailed(_) => {}
+        }
+    }
+
+    /// A call began.
+    pub(super) fn begun(&mut self, call: &Call) {
+        let Request::ExecSync(command) = &call.request else { return };
+        let Some(watched) = self.containers.get_mut(command.container()) else { return };
+        if let Some(group) = watched.group(call, command) {
+            watched.groups[group].begun(call.began);
+        }
+    }
+
+    /// A call ended. Tells whether a probe was found whose meaning a manifest would tell.
+    pub(super) fn ended(&mut self, traced: &TracedCall) -> bool {
+        let call = &traced.ended.call;
+        let (Request::ExecSync(command), Some(id)) = (&call.request, &traced.container_id) else {
+            return false;
+        };
+        let Some(attempt) = Attempt::of(traced) else { return false };
+        self.sweep(call.began);
+        let is_full = self.groups >= MOST_GROUPS_IN_ALL;
+        let Some(watched) = self.containers.get_mut(id) else { return false };
+        let before = watched.groups.len();
+        let group = watched.group(call, command).or_else(|| watched.add(call, command, is_full));
+        self.groups += watched.groups.len() - before;
+        let Some(group) = group else { return false };
+        watched.groups[group].ended(attempt);
+        let mut is_news = false;
+        while let Some(attempts) = watched.groups[group].found() {
+            watched.found(group, attempts);
+            watched.intended.read(&watched.view);
+            is_news = true;
+        }
+        is_news && watched.intended.is_awaited()
+    }
+
+    /// The observed probes as they are now, in no order.
+    pub(super) fn probes(&mut self, now: Instant) -> Vec<ObservedStatus> {
+        let mut found = Vec::new();
+        for watched in self.containers.values_mut() {
+            for group in &mut watched.groups {
+                group.expire(now);
+                let (comm, uid, command) = (&group.comm, group.uid, &group.command);
+                for probe in &mut group.probes {
+                    let likely = watched.intended.likely(&watched.view, command, probe.rhythm.period());
+                    found.push(ObservedStatus::of(&watched.view, (comm, uid), command, probe, likely, now));
+                }
+            }
+        }
+        found
+    }
+
+    /// The static pods whose manifests are wanted.
+    pub(super) fn awaited(&self) -> Vec<StaticPod> {
+        let awaiting = self.containers.values().filter(|watched| watched.intended.is_awaited());
+        let mut pods: Vec<_> = awaiting
+            .map(|Watched { view, .. }| StaticPod {
+                uid: view.pod.uid.clone(),
+                namespace: view.pod.namespace.clone(),
+                name: view.pod.name.clone(),
+            })
+            .collect();
+        pods.sort_by(|a, b| a.uid.cmp(&b.uid));
+        pods.dedup();
+        pods
+    }
+
+    /// What the manifest of a static pod says; none if it cannot be found or read.
+    pub(super) fn learn(&mut self, pod: &PodUid, manifest: Option<&str>) {
+        for watched in self.containers.values_mut().filter(|watched| watched.view.pod.uid == *pod) {
+            watched.intended.learn(&watched.view.name, manifest);
+        }
+    }
+
+    fn forget(&mut self, id: &ContainerId) {
+        self.groups -= self.containers.remove(id).map_or(0, |watched| watched.groups.len());
+    }
+
+    fn sweep(&mut self, now: Instant) {
+        if self.swept_at.is_some_and(|before| now.saturating_duration_since(before) < SWEPT_EVERY) {
+            return;
+        }
+        self.swept_at = Some(now);
+        for watched in self.containers.values_mut() {
+            watched.groups.retain_mut(|group| {
+                group.expire(now);
+                !group.probes.is_empty() || now.saturating_duration_since(group.called_at) <= SILENT
+            });
+        }
+        self.groups = self.containers.values().map(|watched| watched.groups.len()).sum();
+    }
+}
+
+impl Watched {
+    fn group(&self, call: &Call, command: &Command) -> Option<usize> {
+        self.groups.iter().position(|group| group.is_of(&call.origin.peer, command))
+    }
+
+    /// Makes room for a command that was not called before, where there may be some.
+    fn add(&mut self, call: &Call, command: &Command, is_full: bool) -> Option<usize> {
+        if command.weight() > LONGEST_COMMAND {
+            return None;
+        }
+        if is_full || self.groups.len() >= MOST_GROUPS {
+            let idle = self.groups.iter().enumerate().filter(|(_, group)| group.probes.is_empty());
+            let (oldest, _) = idle.min_by_key(|(_, group)| (group.calls > 1, group.called_at))?;
+            self.groups.swap_remove(oldest);
+        }
+        self.groups.push(Group::new(call, command));
+        Some(self.groups.len() - 1)
+    }
+
+    /// A rhythm was found: its probe has the lowest number that is free.
+    fn found(&mut self, group: usize, attempts: Vec<Attempt>) {
+        let taken =
+            |number| self.groups.iter().flat_map(|group| &group.probes).any(|probe| probe.number == number);
+        let number = (1..).find(|&number| !taken(number)).expect("few numbers are taken");
+        self.groups[group].probes.extend(Probe::new(number, attempts));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+//! Turns clients' own probes into views. In: what is observed, and the time; out: the JSON shapes.
+
+use std::time::SystemTime;
+
+use super::view::{
+    Attempt, ClientView, Phase, ProbeDetailView, ProbeView, Run, Seconds, State, probe_id, probe_key,
+};
+use crate::{
+    observed::ObservedStatus,
+    results::{AttemptRecord, Verdict},
+};
+
+/// As it is listed among the others.
+pub fn view(probe: &ObservedStatus, now: SystemTime) -> ProbeView {
+    let (container, results) = (&*probe.container, &probe.results);
+    let pod = &*container.pod;
+    let kind = probe.kind.to_string();
+    let run = results.run();
+    ProbeView {
+        id: probe_id(&pod.namespace, &pod.name, &container.name, &kind),
+        key: probe_key(pod.uid.as_str(), &container.name, &kind),
+        namespace: pod.namespace.to_string(),
+        pod: pod.name.to_string(),
+        pod_uid: pod.uid.to_string(),
+        sandbox_id: pod.sandbox_id.to_string(),
+        container: container.name.to_string(),
+        container_id: container.id.to_string(),
+        attempt: container.attempt,
+        kind,
+        likely_type: probe.likely.map(|kind| kind.to_string()),
+        handler: "exec".to_owned(),
+        source: "observed".to_owned(),
+        phase: Phase::Probing,
+        state: results.verdict().unwrap_or(Verdict::Unknown).into(),
+        reason: probe.reason().to_owned(),
+        since: results.since().into(),
+        period_seconds: Some(Seconds(probe.period)),
+        next_at: Some((now + probe.next_in).into()),
+        run: (run.count > 0).then(|| Run { result: State::from(run.verdict), count: run.count.into() }),
+        counts: results.counts().into(),
+        last: results.last().map(attempt),
+        on_failure: "report".to_owned(),
+        shadowed: Vec::new(),
+    }
+}
+
+/// All of it: its definition is the client's, and only what it runs is known.
+pub fn detail(probe: &ObservedStatus, now: SystemTime) -> ProbeDetailView {
+    let history = probe.results.history();
+    ProbeDetailView {
+        probe: view(probe, now),
+        client: Some(ClientView {
+            comm: probe.comm.to_string(),
+            uid: probe.uid,
+            command: probe.command.clone(),
+            timeout_seconds: Seconds(probe.timeout),
+        }),
+        definition: None,
+        history: history.attempts().map(Into::into).collect(),
+        changes: history.changes().map(Into::into).collect(),
+        events: Vec::new(),
+    }
+}
+
+/// Nobody knows when the client meant to begin it: it has no lag.
+fn attempt(last: &AttemptRecord) -> Attempt {
+    Attempt {
+        at: last.at.into(),
+        result: last.result.into(),
+        duration_seconds: Seconds(last.duration),
+        exit_code: last.exit_code,
+        status: None,
+        lag_seconds: None,
+        output: last.output.to_string(),
+    }
+}
