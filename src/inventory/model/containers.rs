@@ -16,7 +16,7 @@ use super::{
     removed::Was,
 };
 use crate::{
-    ids::{ContainerId, SandboxId},
+    ids::{ContainerId, ImageRef, SandboxId},
     proto::cri,
 };
 
@@ -30,6 +30,8 @@ pub(super) struct Container {
     pub(super) name: Arc<str>,
     pub(super) attempt: u32,
     pub(super) image: Arc<str>,
+    /// Empty until the runtime has told. The first that it tells stays: of one image, list and status may tell another.
+    pub(super) image_ref: ImageRef,
     pub(super) state: ContainerState,
     pub(super) created_at: Option<SystemTime>,
     pub(super) started_at: Option<SystemTime>,
@@ -78,6 +80,13 @@ impl Container {
         is_news
     }
 
+    /// Takes in what the runtime calls its image: runtimes before cri-api 0.28 tell no id beside the reference.
+    fn learn_image(&mut self, id: String, reference: String) {
+        if self.image_ref.is_empty() {
+            self.image_ref = if id.is_empty() { reference.into() } else { id.into() };
+        }
+    }
+
     /// As `settle`, for what the runtime itself reported for the moment `sent`. An end without an exit code may have
     /// been concluded from a client's stop: a newer report that it runs takes it back.
     fn settle_reported(&mut self, to: ContainerState, sent: Instant) {
@@ -114,6 +123,7 @@ impl Model {
             name: metadata.name.into(),
             attempt: metadata.attempt,
             image: config.image.map(|image| image.image).unwrap_or_default().into(),
+            image_ref: ImageRef::default(),
             state: ContainerState::Created,
             created_at: None,
             started_at: None,
@@ -215,6 +225,7 @@ impl Model {
                 name: metadata.name.into(),
                 attempt: metadata.attempt,
                 image: item.image.map(|image| image.image).unwrap_or_default().into(),
+                image_ref: ImageRef::default(),
                 state,
                 created_at: convert::time(item.created_at),
                 started_at: None,
@@ -233,6 +244,7 @@ impl Model {
         // A client may have named it by a beginning that was not known yet.
         container.sandbox = sandbox;
         container.asked_again = 0;
+        container.learn_image(item.image_id, item.image_ref);
         if container.lacks_something() {
             self.lookups.insert(Lookup::Container(id.clone()));
         }
@@ -254,6 +266,7 @@ impl Model {
         container.created_at = convert::time(status.created_at).or(container.created_at);
         container.started_at = convert::time(status.started_at).or(container.started_at);
         container.is_explained = true;
+        container.learn_image(status.image_id, status.image_ref);
         if container.env.is_none() {
             container.env = convert::env_of_info(&answer.info);
         }
