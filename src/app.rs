@@ -3,6 +3,7 @@
 
 mod daemon;
 mod demo;
+mod images;
 mod logging;
 mod planning;
 mod pods;

@@ -21,6 +21,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    images::Images,
     planning,
     reporter::{Questions, Reporter},
     state::Store,
@@ -151,8 +152,14 @@ impl Daemon {
         let journal = Journal::new(EVENTS_KEPT);
         tasks.spawn_once("listed", tell_listed(health_now.clone(), input_sender.clone()));
         let policy = watch::Sender::new(Arc::new(Policy::default()));
-        tasks
-            .spawn("plan", planning::run(changes, policy.subscribe(), input_sender.clone(), journal.clone()));
+        let planning = planning::run(
+            changes,
+            policy.subscribe(),
+            Images::new(runtime.clone()),
+            input_sender.clone(),
+            journal.clone(),
+        );
+        tasks.spawn("plan", planning);
         let (prober_questions, queries) = mpsc::channel(QUESTIONS);
         let (container_questions, containers) = mpsc::channel(QUESTIONS);
         let (saves, (save_done, saved)) = (watch::Sender::default(), oneshot::channel());

@@ -12,6 +12,9 @@ mod rig;
 /// From an annotation to a verdict.
 mod probes;
 
+/// From an image's HEALTHCHECK to a verdict.
+mod healthcheck;
+
 /// The kubelet's own end-to-end scenarios.
 mod scenarios;
 
