@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     clock,
-    config::Config,
+    config::{Config, Loaded},
     inventory::{self, Health, TracedCall},
     listen::{self, Access, ListenError, SocketFile},
     prober::{self, Channels, Input, Operator, ProberSettings, Saved},
@@ -37,7 +37,6 @@ use crate::{
     report::{Sources, api, convert, journal::Journal, view::EventView},
     results::event::{ProbeEvent, Severity},
     runtime::{Runtime, events, link, link::Link},
-    spec::policy::Policy,
 };
 
 /// 1,024 changes may be on their way to the prober; above that the inventory waits, and the taps' queue takes it.
@@ -89,9 +88,10 @@ impl Daemon {
     ///
     /// # Errors
     /// A socket cannot be made.
-    pub fn start(config: Config, files: Vec<String>) -> Result<Self, StartError> {
+    pub fn start(loaded: Loaded) -> Result<Self, StartError> {
         let started_at = clock::wall();
-        let api_access = api_access(&config);
+        let config = &loaded.config;
+        let api_access = api_access(config);
         let lent = Access::like(&config.runtime);
         let socket = listen::bind(&config.listen, lent.unwrap_or(Access::PRIVATE), Some(&config.runtime))?;
         let api_socket =
@@ -151,7 +151,7 @@ impl Daemon {
         let (input_sender, inputs) = mpsc::channel(CHANGES);
         let journal = Journal::new(EVENTS_KEPT);
         tasks.spawn_once("listed", tell_listed(health_now.clone(), input_sender.clone()));
-        let policy = watch::Sender::new(Arc::new(Policy::default()));
+        let policy = watch::Sender::new(Arc::new(config.policy.clone()));
         let planning = planning::run(
             changes,
             policy.subscribe(),
@@ -172,7 +172,7 @@ impl Daemon {
             let journal = journal.clone();
             move |event: ProbeEvent| report(&journal, event)
         };
-        let settings = prober_settings(&config, started_at);
+        let settings = prober_settings(config, started_at);
         let operator = Operator::new(input_sender, runtime.client(), &settings);
         let (client, loading) = (runtime.client(), store.clone());
         tasks.spawn("prober", async move {
@@ -187,7 +187,6 @@ impl Daemon {
         let is_draining = Arc::new(AtomicBool::new(false));
         let reporter = Reporter {
             is_draining: is_draining.clone(),
-            files,
             started_at,
             registry,
             output: taps,
@@ -198,7 +197,7 @@ impl Daemon {
             containers: container_questions,
             inventory: inventory_questions,
             store,
-            config,
+            loaded,
         };
         tasks.spawn("reporter", reporter.run(questions));
         let api_listener = UnixListener::from_std(api_socket.listener)?;
