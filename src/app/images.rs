@@ -66,7 +66,7 @@ enum Step {
     /// By which id the runtime knows the image.
     Identified(Result<String, ImageError>),
     /// What the image of this id has.
-    Read(String, Result<Option<Healthcheck>, ImageError>),
+    Read(String, Result<Option<Arc<Healthcheck>>, ImageError>),
 }
 
 impl Images {
@@ -145,7 +145,6 @@ impl Images {
                 }
             },
             Ok((_, Step::Read(id, Ok(healthcheck)))) => {
-                let healthcheck = healthcheck.map(Arc::new);
                 self.kept.put(id, healthcheck.clone());
                 return Some(Answer { image, healthcheck });
             }
@@ -183,8 +182,8 @@ impl Images {
 
 async fn read(runtime: Runtime, id: String) -> Step {
     let found = match runtime.image_config(&id, healthcheck::MAX_CONFIG).await {
-        Ok(config) => Ok(healthcheck::read(&config)),
-        Err(ImageError::TooLong(_)) => Ok(Some(healthcheck::too_long())),
+        Ok(config) => Ok(healthcheck::read(&config).map(Arc::new)),
+        Err(ImageError::TooLong(_)) => Ok(Some(Arc::new(healthcheck::too_long()))),
         Err(error) => Err(error),
     };
     Step::Read(id, found)

@@ -4,7 +4,7 @@
 use std::vec;
 
 use tokio_stream::Iter;
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, metadata::MetadataValue};
 
 use super::images::Images;
 use crate::proto::containerd::content::{ReadContentRequest, ReadContentResponse, content_server::Content};
@@ -17,7 +17,7 @@ impl Content for Images {
     type ReadStream = Iter<vec::IntoIter<Result<ReadContentResponse, Status>>>;
 
     async fn read(&self, request: Request<ReadContentRequest>) -> Result<Response<Self::ReadStream>, Status> {
-        let namespace = request.metadata().get("containerd-namespace").map(|name| name.as_bytes());
+        let namespace = request.metadata().get("containerd-namespace").map(MetadataValue::as_bytes);
         let digest = request.get_ref().digest.clone();
         match namespace {
             None => return Err(Status::failed_precondition("namespace is required: failed precondition")),

@@ -469,10 +469,10 @@ proptest! {
                 }
             }
             let after = rig.worker.results().verdict();
-            if let Some(verdict) = result.and_then(AttemptResult::verdict).filter(|_| !rig.worker.is_paused) {
-                if !is_forgiven || verdict == Verdict::Success {
-                    results.push(verdict);
-                }
+            if let Some(verdict) = result.and_then(AttemptResult::verdict).filter(|_| !rig.worker.is_paused)
+                && (!is_forgiven || verdict == Verdict::Success)
+            {
+                results.push(verdict);
             }
             if after != before {
                 prop_assert!(is_finished || is_seen, "a verdict out of nothing");

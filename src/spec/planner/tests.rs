@@ -9,7 +9,7 @@ use crate::{
     glob::Glob,
     ids::{PodUid, SandboxId},
     inventory::view::{ContainerState, PodNetwork, PodView},
-    spec::{annotation, healthcheck, plan::Source},
+    spec::{healthcheck, plan::Source},
 };
 
 /// A container of this image in this namespace; its pod may have turned probes off.
@@ -94,11 +94,6 @@ fn of_an_image_that_no_container_needs_nothing_is_kept() {
     assert_eq!(wanted(&mut planner), ["a"], "and is asked for again");
     planner.on_container(container("c3", "b", "shop", false));
     assert_eq!((wanted(&mut planner), planner.wants(&"a".into())), (vec!["b".to_owned()], false));
-}
-
-#[test]
-fn the_switch_of_a_pod_is_known_to_the_planner_as_to_the_plan() {
-    assert!(annotation::are_off(&container("c", "a", "n", true).pod.annotations));
 }
 
 /// What may happen, in any order.
