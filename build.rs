@@ -16,8 +16,13 @@ const NO_DEBUG: [&str; 7] = [
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let files =
-        ["proto/cri.proto", "proto/containerd.proto", "proto/containerd_events.proto", "proto/health.proto"];
+    let files = [
+        "proto/cri.proto",
+        "proto/containerd.proto",
+        "proto/containerd_content.proto",
+        "proto/containerd_events.proto",
+        "proto/health.proto",
+    ];
     for file in files {
         println!("cargo::rerun-if-changed={file}");
     }

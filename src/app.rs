@@ -3,6 +3,7 @@
 
 mod daemon;
 mod demo;
+mod images;
 mod logging;
 mod manifests;
 mod planning;
@@ -30,7 +31,7 @@ pub use self::{
 };
 use crate::{
     cli::{Exit, ServeArgs},
-    config::{self, Config, Overrides, key::Key},
+    config::{self, Loaded, Overrides, key::Key},
     listen::ListenError,
 };
 
@@ -40,7 +41,6 @@ const LEFT_OVER: Duration = Duration::from_secs(1);
 /// `criprobe serve`: runs the daemon until SIGTERM or SIGINT, or until a part of it fails that the rest cannot do
 /// without: then it drains and fails, so that the service manager starts it anew.
 pub fn serve(args: ServeArgs) -> Exit {
-    let file = args.config.clone();
     let is_by_flag = args.listen.is_some() || args.runtime.is_some();
     let overrides = Overrides::from_environment(|name| env::var(name).ok())
         .flag(Key::Listen, args.listen)
@@ -48,17 +48,19 @@ pub fn serve(args: ServeArgs) -> Exit {
         .flag(Key::ApiListen, args.api)
         .flag(Key::LogFormat, args.log_format)
         .flag(Key::LogLevel, args.log_level);
-    let config = match config::load(file.as_deref(), &overrides, &group_id) {
-        Ok(config) => config,
+    let loaded = match config::load(args.config.as_deref(), &overrides, &group_id) {
+        Ok(loaded) => loaded,
         Err(errors) => {
             let exit = if errors.are_usage() { Exit::Usage } else { Exit::Configuration };
             return errors.iter().fold(exit, Exit::because);
         }
     };
-    logging::start(&config.log);
-    let files = config::files(file.as_deref());
+    logging::start(&loaded.config.log);
+    for note in &loaded.notes {
+        tracing::warn!(note, "a file beside the configuration is passed over");
+    }
     let ran = background().and_then(|runtime| {
-        let ran = runtime.block_on(run(config, files));
+        let ran = runtime.block_on(run(loaded));
         runtime.shutdown_timeout(LEFT_OVER);
         ran
     });
@@ -81,11 +83,11 @@ fn is_runtime_itself(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(StartError::Listen(ListenError::IsRuntime(_))))
 }
 
-async fn run(config: Config, files: Vec<String>) -> anyhow::Result<()> {
+async fn run(loaded: Loaded) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
     let mut hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
-    let mut daemon = Daemon::start(config, files)?;
+    let mut daemon = Daemon::start(loaded)?;
     let name = loop {
         tokio::select! {
             _ = terminate.recv() => break "SIGTERM",

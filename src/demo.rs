@@ -9,7 +9,7 @@
 //! process die, by whatever signal, a shell beside it (`guard`) kills the processes and removes their folders.
 //!
 //! ```text
-//! server (socket, faults) -> service, images -> sandboxes, containers, exec, usage -> node (state, tasks) -> process
+//! server (socket, faults) -> service, images, content -> sandboxes, containers, exec, usage -> node (state, tasks) -> process
 //! ```
 
 use std::{
@@ -24,6 +24,7 @@ use std::{
 
 mod connection;
 mod containers;
+mod content;
 mod events;
 mod exec;
 mod faults;
@@ -116,6 +117,12 @@ impl EmbeddedRuntime {
     /// Where it listens.
     pub fn socket(&self) -> &Path {
         &self.socket
+    }
+
+    /// Adds an image with this config, as its registry would have it, or gives it another one. It has the id that
+    /// containers of an image of this name tell, whatever the config.
+    pub fn add_image(&self, name: &str, config: &[u8]) {
+        self.images.add(name, config);
     }
 
     /// A handle to ask for faults and to see the calls that came.

@@ -62,6 +62,10 @@ id! {
     /// The uid that the client gave a pod.
     PodUid
 }
+id! {
+    /// An image as the runtime knows that of a container: its id, or a name with a digest. One image may have several.
+    ImageRef
+}
 
 /// Numbers the connections of one run of the daemon, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize)]

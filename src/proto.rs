@@ -8,10 +8,15 @@ pub mod cri {
     tonic::include_proto!("runtime.v1");
 }
 
-/// containerd's own event service.
+/// containerd's own services: its events, and what is below.
 #[allow(missing_docs, clippy::all, unreachable_pub, rust_2018_idioms)]
 pub mod containerd {
     tonic::include_proto!("containerd.services.events.v1");
+
+    /// Its content store.
+    pub mod content {
+        tonic::include_proto!("containerd.services.content.v1");
+    }
 
     /// Payloads of the events.
     pub mod events {

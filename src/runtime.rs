@@ -3,6 +3,7 @@
 //! In: questions; out: the runtime's answers as generated messages. Keeps no state but the connection.
 
 pub mod events;
+pub mod image;
 pub mod link;
 pub mod lists;
 

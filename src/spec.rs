@@ -3,6 +3,7 @@
 
 pub mod annotation;
 pub mod expand;
+pub mod healthcheck;
 pub mod plan;
 pub mod planner;
 pub mod policy;
@@ -37,6 +38,20 @@ pub struct ProbeSpec {
     pub termination_grace: Option<Duration>,
     /// What a verdict of failure may do, where acting is enabled.
     pub on_failure: OnFailure,
+    /// The time in which failures are forgiven. Kubernetes has none.
+    pub start: Option<StartPeriod>,
+    /// Whether a command is run as it is written, `$(VAR)` and `$$` included. In Kubernetes it is not.
+    pub is_literal: bool,
+}
+
+/// From the start of a container: until its first success, and for `length` at most, failures do not count, and
+/// attempts come at an interval of their own. Docker's `--start-period` and `--start-interval`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StartPeriod {
+    /// More than nothing.
+    pub length: Duration,
+    /// From one attempt to the next meanwhile; at least 100 ms.
+    pub interval: Duration,
 }
 
 /// What one attempt does: exactly one of Kubernetes' four handlers.
@@ -44,7 +59,7 @@ pub struct ProbeSpec {
 pub enum Handler {
     /// Runs a command in the container.
     Exec {
-        /// At least one element; `$(VAR)` not yet expanded.
+        /// At least one element, as written; see [`ProbeSpec::is_literal`].
         command: Vec<String>,
     },
     /// Asks over HTTP.

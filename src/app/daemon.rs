@@ -21,6 +21,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    images::Images,
     manifests, planning,
     reporter::{Questions, Reporter},
     state::Store,
@@ -28,7 +29,7 @@ use super::{
 };
 use crate::{
     clock,
-    config::Config,
+    config::{Config, Loaded},
     inventory::{self, Health, TracedCall},
     listen::{self, Access, ListenError, SocketFile},
     observed::Observed,
@@ -37,7 +38,6 @@ use crate::{
     report::{Sources, api, convert, journal::Journal, view::EventView},
     results::event::{ProbeEvent, Severity},
     runtime::{Runtime, events, link, link::Link},
-    spec::policy::Policy,
     tap::Call,
 };
 
@@ -95,9 +95,10 @@ impl Daemon {
     ///
     /// # Errors
     /// A socket cannot be made.
-    pub fn start(config: Config, files: Vec<String>) -> Result<Self, StartError> {
+    pub fn start(loaded: Loaded) -> Result<Self, StartError> {
         let started_at = clock::wall();
-        let api_access = api_access(&config);
+        let config = &loaded.config;
+        let api_access = api_access(config);
         let lent = Access::like(&config.runtime);
         let socket = listen::bind(&config.listen, lent.unwrap_or(Access::PRIVATE), Some(&config.runtime))?;
         let api_socket =
@@ -164,17 +165,16 @@ impl Daemon {
         let (input_sender, inputs) = mpsc::channel(CHANGES);
         let journal = Journal::new(EVENTS_KEPT);
         tasks.spawn_once("listed", tell_listed(health_now.clone(), input_sender.clone()));
-        let policy = watch::Sender::new(Arc::new(Policy::default()));
-        tasks.spawn(
-            "plan",
-            planning::run(
-                changes,
-                policy.subscribe(),
-                observed.clone(),
-                input_sender.clone(),
-                journal.clone(),
-            ),
+        let policy = watch::Sender::new(Arc::new(config.policy.clone()));
+        let planning = planning::run(
+            changes,
+            policy.subscribe(),
+            observed.clone(),
+            Images::new(runtime.clone()),
+            input_sender.clone(),
+            journal.clone(),
         );
+        tasks.spawn("plan", planning);
         let (prober_questions, queries) = mpsc::channel(QUESTIONS);
         let (container_questions, containers) = mpsc::channel(QUESTIONS);
         let (saves, (save_done, saved)) = (watch::Sender::default(), oneshot::channel());
@@ -187,7 +187,7 @@ impl Daemon {
             let journal = journal.clone();
             move |event: ProbeEvent| report(&journal, event)
         };
-        let settings = prober_settings(&config, started_at);
+        let settings = prober_settings(config, started_at);
         let operator = Operator::new(input_sender, runtime.channel(), &settings);
         let (commands, loading, stopped) = (runtime.channel(), store.clone(), stop.clone());
         tasks.spawn("prober", async move {
@@ -205,7 +205,6 @@ impl Daemon {
         let is_draining = Arc::new(AtomicBool::new(false));
         let reporter = Reporter {
             is_draining: is_draining.clone(),
-            files,
             started_at,
             registry,
             output: taps,
@@ -217,7 +216,7 @@ impl Daemon {
             inventory: inventory_questions,
             observed,
             store,
-            config,
+            loaded,
         };
         tasks.spawn("reporter", reporter.run(questions));
         let api_listener = UnixListener::from_std(api_socket.listener)?;

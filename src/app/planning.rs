@@ -1,11 +1,14 @@
-//! The task around the planner: the inventory's changes and the operator's decisions in, what is to be probed out, to the
-//! prober. Tells what is wrong with definitions, in the log and as events.
+//! The task around the planner: the inventory's changes, the operator's decisions and what images have in, what is to be
+//! probed out, to the prober. Tells what is wrong with definitions, in the log and as events. Never waits for an image.
 
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
 
-use super::registration::{self, Registration, What};
+use super::{
+    images::{Answer, Images},
+    registration::{self, Registration, What},
+};
 use crate::{
     inventory::{Change, view::ContainerView},
     observed::Observed,
@@ -22,6 +25,7 @@ pub(super) async fn run(
     mut changes: mpsc::Receiver<Change>,
     mut policies: watch::Receiver<Arc<Policy>>,
     observed: Observed,
+    mut images: Images,
     inputs: mpsc::Sender<Input>,
     journal: Journal<EventView>,
 ) {
@@ -43,7 +47,13 @@ pub(super) async fn run(
                 let plans = planner.on_policy(policy);
                 plans.into_iter().map(|plan| planned(plan, &mut registration, &journal)).collect()
             }
+            Answer { image, healthcheck } = images.next() => {
+                let plans = planner.on_image(&image, healthcheck);
+                plans.into_iter().map(|plan| planned(plan, &mut registration, &journal)).collect()
+            }
         };
+        planner.take_wanted().into_iter().for_each(|image| images.want(image));
+        images.retain(|image| planner.wants(image));
         for input in next {
             if inputs.send(input).await.is_err() {
                 return;

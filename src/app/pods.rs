@@ -159,6 +159,7 @@ mod tests {
                 name: name.into(),
                 attempt,
                 image: "image".into(),
+                image_ref: "sha256:1".into(),
                 state,
                 created_at: None,
                 started_at: None,

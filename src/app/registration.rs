@@ -109,6 +109,7 @@ mod tests {
             name: "app".into(),
             attempt: 0,
             image: "x".into(),
+            image_ref: "sha256:1".into(),
             state: ContainerState::Running,
             created_at: None,
             started_at: None,

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     clock,
-    config::Config,
+    config::Loaded,
     ids::ProbeType,
     inventory::{self, Health},
     observed::Observed,
@@ -43,10 +43,10 @@ const MAX_BLIND: usize = 100;
 
 /// Whom to ask.
 pub(super) struct Reporter {
-    pub(super) config: Config,
+    /// The configuration in force.
+    pub(super) loaded: Loaded,
     /// Set when the end begins.
     pub(super) is_draining: Arc<AtomicBool>,
-    pub(super) files: Vec<String>,
     pub(super) started_at: SystemTime,
     pub(super) registry: Registry,
     pub(super) output: Output,
@@ -145,8 +145,8 @@ impl Reporter {
             started_at: self.started_at.into(),
             uptime_seconds: Seconds(now.duration_since(self.started_at).unwrap_or_default()),
             draining: self.is_draining.load(Ordering::Relaxed),
-            listen: url(&self.config.listen),
-            api: url(&self.config.api.listen),
+            listen: url(&self.loaded.config.listen),
+            api: url(&self.loaded.config.api.listen),
             runtime: self.runtime(),
             connections: self.connections(),
             calls: CallsView {
@@ -167,10 +167,10 @@ impl Reporter {
             },
             state: self.state(),
             config: ConfigView {
-                files: self.files.clone(),
-                workers: self.config.prober.workers.get() as u32,
-                exec_workers: self.config.prober.exec_workers.get() as u32,
-                exec_grace_seconds: Seconds(self.config.prober.exec_grace),
+                files: self.loaded.files.iter().map(|file| file.display().to_string()).collect(),
+                workers: self.loaded.config.prober.workers.get() as u32,
+                exec_workers: self.loaded.config.prober.exec_workers.get() as u32,
+                exec_grace_seconds: Seconds(self.loaded.config.prober.exec_grace),
             },
         }
     }
@@ -178,12 +178,12 @@ impl Reporter {
     fn runtime(&self) -> RuntimeView {
         let link = self.link.borrow();
         RuntimeView {
-            endpoint: url(&self.config.runtime),
+            endpoint: url(&self.loaded.config.runtime),
             name: link.version.name.clone(),
             version: link.version.version.clone(),
             state: if link.is_up { RuntimeState::Ok } else { RuntimeState::Away },
             since: link.since.into(),
-            reason: trouble(&link.trouble, &self.config.runtime),
+            reason: trouble(&link.trouble, &self.loaded.config.runtime),
             event_source: link.source.as_str().to_owned(),
         }
     }

@@ -1,4 +1,5 @@
-//! The image service: names only. Nothing is ever fetched, and credentials that come along are never looked at.
+//! The image service: names, and the configs that a test gives. Nothing is ever fetched, and credentials that come along
+//! are never looked at.
 
 use std::{
     collections::BTreeMap,
@@ -15,17 +16,40 @@ use crate::proto::cri::{self, image_service_server::ImageService};
 /// 4,096 images: the next pull is answered ResourceExhausted.
 const MAX_IMAGES: usize = 4096;
 
+/// The config of an image that was pulled: there is no content.
+const PULLED: &[u8] = br#"{"config": {}}"#;
+
 /// The images that were pulled, by name.
 #[derive(Clone)]
 pub(super) struct Images {
     pulled: Arc<Mutex<BTreeMap<String, cri::Image>>>,
+    /// By the image's id, of those that were added with one.
+    configs: Arc<Mutex<BTreeMap<String, Vec<u8>>>>,
     folder: PathBuf,
 }
 
 impl Images {
     /// No images; `folder` is what ImageFsInfo names.
     pub(super) fn new(folder: PathBuf) -> Self {
-        Self { pulled: Arc::default(), folder }
+        Self { pulled: Arc::default(), configs: Arc::default(), folder }
+    }
+
+    /// Adds an image with a config, or gives it another one.
+    pub(super) fn add(&self, name: &str, config: &[u8]) {
+        self.configs().insert(reference(name), config.to_vec());
+        let image = image(&tagged(name));
+        self.pulled().insert(tagged(name), image);
+    }
+
+    /// The config of an image: of one that was pulled, next to nothing.
+    pub(super) fn config(&self, id: &str) -> Option<Vec<u8>> {
+        let config = self.configs().get(id).cloned();
+        let is_pulled = self.pulled().values().any(|image| image.id == id);
+        config.or_else(|| is_pulled.then(|| PULLED.to_vec()))
+    }
+
+    fn configs(&self) -> MutexGuard<'_, BTreeMap<String, Vec<u8>>> {
+        self.configs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn pulled(&self) -> MutexGuard<'_, BTreeMap<String, cri::Image>> {
@@ -50,6 +74,14 @@ fn tagged(name: &str) -> String {
         true => name.to_owned(),
         false => format!("{name}:latest"),
     }
+}
+
+/// The image of this name, which has a tag or a digest.
+fn image(name: &str) -> cri::Image {
+    let names = vec![name.to_owned()];
+    let (repo_tags, repo_digests) = if name.contains('@') { (vec![], names) } else { (names, vec![]) };
+    let spec = Some(cri::ImageSpec { image: name.to_owned(), ..Default::default() });
+    cri::Image { id: reference(name), repo_tags, repo_digests, size: 1, spec, ..Default::default() }
 }
 
 fn is_named(image: &cri::Image, text: &str) -> bool {
@@ -89,20 +121,15 @@ impl ImageService for Images {
         request: Request<cri::PullImageRequest>,
     ) -> Result<Response<cri::PullImageResponse>, Status> {
         let name = tagged(&named(request.into_inner().image)?);
-        let id = reference(&name);
-        let is_digest = name.contains('@');
-        let names = vec![name.clone()];
-        let (repo_tags, repo_digests) = if is_digest { (vec![], names) } else { (names, vec![]) };
-        let spec = Some(cri::ImageSpec { image: name.clone(), ..Default::default() });
-        let image =
-            cri::Image { id: id.clone(), repo_tags, repo_digests, size: 1, spec, ..Default::default() };
+        let image = image(&name);
+        let image_ref = image.id.clone();
         let mut pulled = self.pulled();
         if pulled.len() >= MAX_IMAGES && !pulled.contains_key(&name) {
             let message = format!("the embedded runtime holds {MAX_IMAGES} images at most");
             return Err(Status::resource_exhausted(message));
         }
         pulled.insert(name, image);
-        Ok(Response::new(cri::PullImageResponse { image_ref: id }))
+        Ok(Response::new(cri::PullImageResponse { image_ref }))
     }
 
     async fn remove_image(

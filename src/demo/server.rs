@@ -1,4 +1,4 @@
-//! Listens on a Unix socket and serves both CRI services there, with the faults that tests ask for in front.
+//! Listens on a Unix socket and serves both CRI services and the content store there, with the faults that tests ask for in front.
 //! Requests in, answers out; knows methods by name only, never what they do.
 
 use std::{
@@ -30,7 +30,10 @@ use super::{
 };
 use crate::{
     clock,
-    proto::cri::{image_service_server::ImageServiceServer, runtime_service_server::RuntimeServiceServer},
+    proto::{
+        containerd::content::content_server::ContentServer,
+        cri::{image_service_server::ImageServiceServer, runtime_service_server::RuntimeServiceServer},
+    },
 };
 
 /// 16 MiB: what kubelet, crictl and containerd take as one message; a longer request is refused.
@@ -71,6 +74,7 @@ impl Serving {
         let end = CancellationToken::new();
         let gate = Gate {
             runtime: RuntimeServiceServer::new(runtime).max_decoding_message_size(MAX_MESSAGE),
+            content: ContentServer::new(images.clone()),
             images: ImageServiceServer::new(images).max_decoding_message_size(MAX_MESSAGE),
             faults,
             open_at,
@@ -136,11 +140,12 @@ async fn next_stream(listener: &UnixListener) -> UnixStream {
     }
 }
 
-/// Stands before both services: notes each call, and does to it what its fault says.
+/// Stands before all services: notes each call, and does to it what its fault says.
 #[derive(Clone)]
 struct Gate {
     runtime: RuntimeServiceServer<Runtime>,
     images: ImageServiceServer<Images>,
+    content: ContentServer<Images>,
     faults: Faults,
     open_at: Instant,
 }
@@ -185,6 +190,8 @@ impl Gate {
             self.runtime.call(request).await
         } else if service == ImageServiceServer::<Images>::NAME {
             self.images.call(request).await
+        } else if service == ContentServer::<Images>::NAME {
+            self.content.call(request).await
         } else {
             Ok(Status::unimplemented(format!("unknown service {service}")).into_http())
         };

@@ -223,6 +223,7 @@ impl Model {
             name: Arc::clone(&container.name),
             attempt: container.attempt,
             image: Arc::clone(&container.image),
+            image_ref: container.image_ref.clone(),
             state: container.state,
             created_at: container.created_at,
             started_at: container.started_at,

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc, time::SystemTime};
 
-use crate::ids::{ContainerId, PodUid, SandboxId};
+use crate::ids::{ContainerId, ImageRef, PodUid, SandboxId};
 
 /// One pod sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +49,8 @@ pub struct ContainerView {
     pub attempt: u32,
     /// As the client named it.
     pub image: Arc<str>,
+    /// As the runtime knows it, its id where it tells that; empty until it has told.
+    pub image_ref: ImageRef,
     /// Where it is in its life.
     pub state: ContainerState,
     /// When it was made.

@@ -110,6 +110,7 @@ pub(super) fn container(id: &str, annotations: &[(&str, &str)]) -> ContainerView
         name: "app".into(),
         attempt: 0,
         image: "x".into(),
+        image_ref: "sha256:1".into(),
         state: ContainerState::Running,
         created_at: None,
         started_at: None,

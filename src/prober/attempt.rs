@@ -80,7 +80,8 @@ impl Handlers {
     async fn once(&self, spec: &ProbeSpec, view: &ContainerView) -> Result<Outcome, Fault> {
         match &spec.handler {
             Handler::Exec { command } => {
-                let expanded = expanded(command, view.env.as_ref())?;
+                let expanded =
+                    if spec.is_literal { command.clone() } else { expanded(command, view.env.as_ref())? };
                 self.exec.attempt(&view.id, command, expanded, spec.timeout).await
             }
             Handler::TcpSocket { host, port } => {

@@ -25,6 +25,8 @@ pub(super) fn spec(kind: ProbeKind) -> ProbeSpec {
         failure_threshold: 3,
         termination_grace: None,
         on_failure: OnFailure::Report,
+        start: None,
+        is_literal: false,
     }
 }
 
@@ -40,6 +42,7 @@ pub(super) fn container(pod: &str, id: &str, attempt: u32) -> ContainerView {
         name: "app".into(),
         attempt,
         image: "image".into(),
+        image_ref: "sha256:1".into(),
         state: ContainerState::Running,
         created_at: None,
         started_at: None,

@@ -219,7 +219,7 @@ impl Roster {
             let worker = self.entries.get(&key).and_then(|entry| entry.worker.as_ref());
             let event = match worker {
                 Some(worker) if self.is_to_be_spread(worker, now) => {
-                    Event::Spread(self.offset(&key, worker.spec().period))
+                    Event::Spread(self.offset(&key, worker.beat(now.at)))
                 }
                 Some(_) | None => Event::Due,
             };
@@ -436,12 +436,12 @@ impl Roster {
         }
     }
 
-    /// A share of the period, the same for the same seed and key.
-    fn offset(&self, key: &ProbeKey, period: Duration) -> Duration {
+    /// A share of the time from one attempt to the next, the same for the same seed and key.
+    fn offset(&self, key: &ProbeKey, beat: Duration) -> Duration {
         let mut hasher = DefaultHasher::new();
         (self.seed, key).hash(&mut hasher);
         let share = f64::from(u32::try_from(hasher.finish() >> 32).unwrap_or_default()) / 2f64.powi(32);
-        period.mul_f64(share)
+        beat.mul_f64(share)
     }
 }
 

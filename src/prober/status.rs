@@ -116,7 +116,7 @@ impl ProbeStatus {
         now: Moment,
     ) -> Self {
         let (phase, reason) = match worker.block(now.at) {
-            None => (Phase::Probing, probing(worker)),
+            None => (Phase::Probing, probing(worker, now)),
             Some(block) => blocked(block, worker, paused),
         };
         let (spec, results) = (worker.spec(), worker.results());
@@ -127,7 +127,7 @@ impl ProbeStatus {
             state: results.verdict().unwrap_or(Verdict::Unknown),
             reason,
             since: results.since(),
-            period: Some(worker.spacing()),
+            period: Some(worker.spacing(now.at)),
             next_at: worker.next().map(|next| now.wall_of(next.max(now.at))),
             run: results.run(),
             counts: results.counts(),
@@ -173,12 +173,19 @@ impl ProbeStatus {
     }
 }
 
-fn probing(worker: &Worker) -> String {
+fn probing(worker: &Worker, now: Moment) -> String {
     let error = worker.error().unwrap_or_default();
-    if worker.spacing() > worker.spec().period {
-        return format!("{error}: spaced out to every {}", go::duration(worker.spacing()));
+    let spacing = worker.spacing(now.at);
+    if spacing > worker.beat(now.at) {
+        return format!("{error}: spaced out to every {}", go::duration(spacing));
     }
-    error.to_owned()
+    match worker.spec().start.filter(|_| error.is_empty() && worker.is_starting(now.at)) {
+        Some(start) => {
+            let length = go::duration(start.length);
+            format!("start period of {length}: failures do not count before the first success")
+        }
+        None => error.to_owned(),
+    }
 }
 
 /// The phase of a probe that something stands in the way of, and what; `paused` since then, if it is.

@@ -21,6 +21,12 @@ pub(super) fn probe_from(delay: Duration, started_at: Option<SystemTime>, now: M
     }
 }
 
+/// The end of the start period. A start that is not known yet, or ahead of the clock, counts from now.
+pub(super) fn start_until(length: Duration, started_at: Option<SystemTime>, now: Moment) -> Instant {
+    let age = started_at.and_then(|at| now.wall.duration_since(at).ok()).unwrap_or_default();
+    now.at + length.saturating_sub(age)
+}
+
 /// The first of the ticks `due + n * period`, n at least 1, that is not past.
 pub(super) fn tick_after(due: Instant, period: Duration, now: Instant) -> Instant {
     let late = now.saturating_duration_since(due).as_nanos();
@@ -64,5 +70,20 @@ mod tests {
         let ahead = probe_from(Duration::ZERO, Some(at.wall + 100 * SECOND), at);
         assert!(ahead - at.at > 98 * SECOND, "a start far ahead blocks even without a delay");
         assert_eq!(probe_from(SECOND, None, at), at.at + SECOND, "an unknown start counts from now");
+    }
+
+    #[test]
+    fn the_start_period_is_counted_from_the_start_and_never_longer_than_it_is() {
+        let now = Moment::now();
+        for (started_at, left) in [
+            (None, 30),
+            (Some(now.wall), 30),
+            (Some(now.wall - 12 * SECOND), 18),
+            (Some(now.wall - 30 * SECOND), 0),
+            (Some(now.wall - 300 * SECOND), 0),
+            (Some(now.wall + 300 * SECOND), 30),
+        ] {
+            assert_eq!(start_until(30 * SECOND, started_at, now), now.at + left * SECOND, "{started_at:?}");
+        }
     }
 }

@@ -26,7 +26,7 @@ use super::{
     Moment,
     attempt::Tried,
     saved::{Definition, Stand},
-    timing::{probe_from, tick_after},
+    timing::{probe_from, start_until, tick_after},
 };
 use crate::{
     ids::{ContainerId, ProbeKind},
@@ -95,15 +95,28 @@ struct Target {
     runs_since: Option<SystemTime>,
     /// The end of the start delay, as far as it can be told.
     probe_from: Instant,
+    /// The end of the start period, as far as it can be told; none where there is none, or it does not run yet.
+    start_until: Option<Instant>,
 }
 
 /// The attempt in flight.
 #[derive(Debug)]
 enum Flight {
     /// Our own.
-    Own { container: ContainerId, began: Moment, lag: Duration },
+    Own(Attempt),
     /// One of a worker that had this key before us: it says nothing to us, but there may be no second one.
     Foreign,
+}
+
+#[derive(Debug)]
+struct Attempt {
+    container: ContainerId,
+    began: Moment,
+    lag: Duration,
+    /// Whether it began in the start period, before the first success.
+    is_forgiven: bool,
+    /// From when it was due to the next one, as it was planned.
+    beat: Duration,
 }
 
 impl Worker {
@@ -178,7 +191,7 @@ impl Worker {
         let began = now.wall_of(self.began.at);
         let ran_before =
             self.target.as_ref().and_then(|target| target.runs_since).is_some_and(|at| at < began);
-        self.may_spread && ran_before && self.spec.period > age
+        self.may_spread && ran_before && self.beat(now.at) > age
     }
 
     /// Whether an operator paused it.
@@ -238,10 +251,22 @@ impl Worker {
         self.results.forget(most);
     }
 
-    /// The period, or what it is spaced out to while the runtime does not answer: twice as long each time, up to
+    /// Whether failures of attempts that begin now are forgiven: it is in its start period, and has not succeeded yet.
+    pub fn is_starting(&self, now: Instant) -> bool {
+        let counts = self.results.counts();
+        let until = self.target.as_ref().and_then(|target| target.start_until);
+        until.is_some_and(|until| now < until) && counts.success + counts.warning == 0
+    }
+
+    /// From one attempt to the next: the period; while it starts, the interval for that.
+    pub fn beat(&self, now: Instant) -> Duration {
+        self.spec.start.filter(|_| self.is_starting(now)).map_or(self.spec.period, |start| start.interval)
+    }
+
+    /// The beat, or what it is spaced out to while the runtime does not answer: twice as long each time, up to
     /// 5 minutes.
-    pub fn spacing(&self) -> Duration {
-        let period = self.spec.period;
+    pub fn spacing(&self, now: Instant) -> Duration {
+        let period = self.beat(now);
         let spaced = period.saturating_mul(2u32.saturating_pow(self.unanswered));
         spaced.min(LONGEST_SPACING.max(period))
     }
@@ -295,8 +320,8 @@ impl Worker {
             self.next = None;
             // A container that ran already when we met it was started soon after it was made; its start is told later.
             let runs_since = seen.created_at.filter(|_| seen.state == ContainerState::Running);
-            let (seen, has_run, probe_from) = (seen.clone(), false, now.at);
-            self.target = Some(Target { seen, is_restored, has_run, runs_since, probe_from });
+            let (seen, has_run, probe_from, start_until) = (seen.clone(), false, now.at, None);
+            self.target = Some(Target { seen, is_restored, has_run, runs_since, probe_from, start_until });
         }
         let Some(target) = &mut self.target else { return };
         let is_running = seen.state == ContainerState::Running;
@@ -309,6 +334,8 @@ impl Worker {
         if is_fresh || is_better_known {
             // Step 8: the delay counts from the start of the container, not from the success of startup.
             target.probe_from = probe_from(self.spec.initial_delay, seen.started_at, now);
+            // So does the start period, also over a restart of ours.
+            target.start_until = self.spec.start.map(|start| start_until(start.length, seen.started_at, now));
         }
         target.seen = seen;
         if is_fresh {
@@ -414,25 +441,27 @@ impl Worker {
         let (Some(target), Some(due), None) = (&self.target, self.next, self.block(now.at)) else { return };
         self.may_spread = false;
         let lag = now.at.saturating_duration_since(due);
-        self.flight = Some(Flight::Own { container: target.seen.id.clone(), began: now, lag });
-        self.next = Some(due + self.spec.period);
+        let (container, beat) = (target.seen.id.clone(), self.beat(now.at));
+        let is_forgiven = self.is_starting(now.at);
+        self.flight = Some(Flight::Own(Attempt { container, began: now, lag, is_forgiven, beat }));
+        self.next = Some(due + beat);
         actions.push(Action::StartAttempt);
     }
 
     fn finish(&mut self, tried: Option<Tried>, now: Moment, actions: &mut Vec<Action>) {
         let is_triggered = std::mem::take(&mut self.is_triggered);
-        let Some(Flight::Own { container, began, lag }) = self.flight.take() else { return };
-        let is_current = self.target.as_ref().is_some_and(|target| target.seen.id == container);
+        let Some(Flight::Own(attempt)) = self.flight.take() else { return };
+        let is_current = self.target.as_ref().is_some_and(|target| target.seen.id == attempt.container);
         // An attempt that panicked changes nothing (prober.md 3.6).
         if let Some(tried) = tried {
             self.unanswered = if tried.is_unanswered { self.unanswered.saturating_add(1) } else { 0 };
-            self.settle(&tried, &container, is_current, (began, lag), now, actions);
+            self.settle(&tried, &attempt, is_current, now, actions);
         }
         // Another container has its own first attempt; the same one has its next at the next tick that is to come:
         // those that passed meanwhile are dropped, not caught up.
         if let Some(next) = self.next.filter(|_| is_current) {
-            let due = next.checked_sub(self.spec.period).unwrap_or(next);
-            let tick = tick_after(due, self.spacing(), now.at);
+            let due = next.checked_sub(attempt.beat).unwrap_or(next);
+            let tick = tick_after(due, self.spacing(now.at), now.at);
             self.next = Some(if is_triggered { now.at } else { tick });
         }
     }
@@ -440,9 +469,8 @@ impl Worker {
     fn settle(
         &mut self,
         tried: &Tried,
-        container: &ContainerId,
+        Attempt { container, began, lag, is_forgiven, .. }: &Attempt,
         is_current: bool,
-        (began, lag): (Moment, Duration),
         now: Moment,
         actions: &mut Vec<Action>,
     ) {
@@ -460,7 +488,7 @@ impl Worker {
             at: began.wall,
             result: tried.result,
             duration: now.at.saturating_duration_since(began.at),
-            lag,
+            lag: *lag,
             exit_code: tried.exit_code,
             status: tried.status,
             output: excerpt(&tried.output).into(),
@@ -470,6 +498,10 @@ impl Worker {
 
         // Step 11: an error is thrown away; it does not even break a run. Neither does what a pause overtook.
         let Some(verdict) = tried.result.verdict().filter(|_| !self.is_paused) else { return };
+        // Ours, and Docker's: a failure while it starts is told, and does not count.
+        if *is_forgiven && verdict == Verdict::Failure {
+            return;
+        }
         // Step 12, metrics, is the results' part. Step 13: equal results prolong the run, others begin one.
         let run = self.results.prolong_run(verdict);
         // Step 14: below its threshold a run changes nothing.

@@ -34,6 +34,8 @@ impl From<&ProbeSpec> for DefinitionView {
             failure_threshold: spec.failure_threshold,
             termination_grace_period_seconds: spec.termination_grace.map(Seconds),
             on_failure: spec.on_failure.as_str().to_owned(),
+            start_period_seconds: spec.start.map(|start| Seconds(start.length)),
+            start_interval_seconds: spec.start.map(|start| Seconds(start.interval)),
         }
     }
 }

@@ -236,6 +236,7 @@ mod tests {
             name: "app".into(),
             attempt: 0,
             image: "x".into(),
+            image_ref: "sha256:1".into(),
             state: ContainerState::Running,
             created_at: made.map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)),
             started_at: None,

@@ -66,6 +66,16 @@ pub fn plan(container: &ContainerView, policy: &Policy, healthcheck: Option<&Hea
     ProbeKind::ALL.into_iter().filter_map(|kind| facts.plan(kind)).collect()
 }
 
+/// Whether the HEALTHCHECK of its image says anything of a container: the operator lets it, and the pod too.
+pub fn heeds_healthcheck(container: &ContainerView, policy: &Policy) -> bool {
+    policy.honours_healthchecks(&container.pod.namespace) && !is_off(container, policy)
+}
+
+/// Whether the pod wants no probes but those that are enforced, and is heard.
+fn is_off(container: &ContainerView, policy: &Policy) -> bool {
+    policy.honours_annotations(&container.pod.namespace) && annotation::are_off(&container.pod.annotations)
+}
+
 impl Source {
     /// In full, to tell it from the others: `pod annotation`.
     pub fn in_full(&self) -> String {
@@ -127,8 +137,8 @@ impl<'a> Facts<'a> {
             limits: &policy.limits,
             rules: policy.rules.iter().filter(|rule| rule.matcher.fits(container)).collect(),
             is_honoured,
-            is_off: is_honoured && annotation::are_off(&container.pod.annotations),
-            healthcheck: healthcheck.filter(|_| policy.honours_healthchecks(namespace)),
+            is_off: is_off(container, policy),
+            healthcheck: healthcheck.filter(|_| heeds_healthcheck(container, policy)),
         }
     }
 

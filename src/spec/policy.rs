@@ -62,9 +62,15 @@ impl Policy {
 impl Limits {
     /// Why a definition that is valid in itself is refused, in Kubernetes' words; `None` where it keeps all limits.
     pub fn refusal(&self, spec: &ProbeSpec) -> Option<String> {
-        if spec.period < self.min_period {
+        let is_too_short = |time: Duration| time < self.min_period;
+        let field = match spec.start {
+            _ if is_too_short(spec.period) => Some("period"),
+            Some(start) if is_too_short(start.interval) => Some("start interval"),
+            Some(_) | None => None,
+        };
+        if let Some(field) = field {
             let least = GoDuration(self.min_period);
-            return Some(format!("period: Forbidden: the operator's least is {least} (prober.minPeriod)"));
+            return Some(format!("{field}: Forbidden: the operator's least is {least} (prober.minPeriod)"));
         }
         let (field, host) = match &spec.handler {
             Handler::Exec { .. } | Handler::Grpc { .. } => return None,
@@ -91,8 +97,8 @@ impl Limits {
     }
 }
 
-/// Addresses that lead back to the node itself, or to nobody in particular.
-fn is_never_allowed(address: IpAddr) -> bool {
+/// Whether an address leads back to the node itself, or to nobody in particular. Rules may name them, nobody else.
+pub fn is_never_allowed(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => {
             v4.is_loopback()

@@ -60,6 +60,8 @@ pub fn validate(
             failure_threshold,
             termination_grace,
             on_failure,
+            start: None,
+            is_literal: false,
         }),
         _ => Err(errors),
     }

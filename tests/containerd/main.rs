@@ -15,6 +15,9 @@ mod probes;
 /// Clients' own probes, known by their rhythm.
 mod observed;
 
+/// From an image's HEALTHCHECK to a verdict.
+mod healthcheck;
+
 /// The kubelet's own end-to-end scenarios.
 mod scenarios;
 

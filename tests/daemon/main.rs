@@ -11,6 +11,9 @@ mod rig;
 /// From an annotation to a verdict.
 mod probes;
 
+/// From an image's HEALTHCHECK to a verdict, and runtimes that have no such thing.
+mod healthcheck;
+
 /// Periods and timeouts below a second.
 mod pace;
 

@@ -6,6 +6,7 @@
 #   containerd.sh up DIR [OWNER]   starts one in DIR and prints its URL; with OWNER, it goes when the process of that id ends
 #   containerd.sh stop DIR         ends containerd alone: containers run on
 #   containerd.sh start DIR        starts it again on the same state
+#   containerd.sh image DIR NAME HEALTHCHECK  adds an image like busybox:1 in Docker's format, with this JSON as HEALTHCHECK
 #   containerd.sh down DIR         ends and removes everything: containers, shims, mounts, network, cgroups, DIR
 #
 # Rigs coexist, with each other and with a containerd of the machine: root, state, sockets, CNI and runc's state lie in
@@ -264,6 +265,7 @@ build_images() {
     tar -C "$root" --owner=0 --group=0 --numeric-owner -cf "$DIR/oci/file" .
     store_blob "$DIR/oci/file"
     layer=$digest layer_size=$size manifests=
+    echo "$layer" >"$DIR/layer"
     store_image localhost/busybox:1 '["/bin/sh"]'
     store_image localhost/pause:1 '["/bin/sleep", "2147483647"]'
     echo '{"imageLayoutVersion": "1.0.0"}' >"$DIR/oci/oci-layout"
@@ -271,6 +273,26 @@ build_images() {
     tar -C "$DIR/oci" -cf "$DIR/images.tar" oci-layout index.json blobs
     rm -rf "$DIR/oci" "$root"
 }
+
+# Adds an image called $1 with the HEALTHCHECK $2: an archive as `docker save` writes it, on the layer that is there.
+add_image() {
+    work=$(mktemp -d -p "$DIR")
+    layer=$(cat "$DIR/layer")
+    CTR content get "sha256:$layer" >"$work/layer.tar"
+    cat >"$work/config.json" <<END
+{"architecture": "$(architecture)", "os": "linux", "created": "2026-01-01T00:00:00Z", "docker_version": "20.10.24",
+ "config": {"Env": ["PATH=/bin"], "Cmd": ["/bin/sh"], "WorkingDir": "/", "Healthcheck": $2},
+ "rootfs": {"type": "layers", "diff_ids": ["sha256:$layer"]}}
+END
+    echo "[{\"Config\": \"config.json\", \"RepoTags\": [\"$1\"], \"Layers\": [\"layer.tar\"]}]" >"$work/manifest.json"
+    tar -C "$work" -cf "$work/image.tar" manifest.json config.json layer.tar
+    CTR images import "$work/image.tar" >/dev/null
+    rm -rf "$work"
+    eventually knows_image "$1" || die "containerd does not know $1, see $DIR/containerd.log"
+}
+
+# Whether the CRI part of containerd has taken this image over.
+knows_image() { CTR images ls "name==$1" | grep -q 'io.cri-containerd.image=managed'; }
 
 # Whether the CRI part of containerd has taken both images over: it marks those that it knows.
 knows_images() { [ "$(CTR images ls | grep -c '^localhost/.*io.cri-containerd.image=managed')" -ge 2 ]; }
@@ -366,6 +388,7 @@ case ${1:-}:$# in
     up:2 | up:3) shift; up "$@" ;;
     stop:2) open_rig "$2"; halt ;;
     start:2) open_rig "$2"; [ -n "$(running)" ] || launch ;;
+    image:4) open_rig "$2"; add_image "$3" "$4" ;;
     down:2) down "$2" ;;
     watch:3) watch "$2" "$3" ;;
     help:1 | --help:1 | -h:1) usage ;;

@@ -55,6 +55,11 @@ impl Lab {
         SHARED.as_ref().map(Option::as_ref).map_err(|error| anyhow::anyhow!("{error}"))
     }
 
+    /// Adds an image like that of the rig, in Docker's format, with this HEALTHCHECK.
+    pub(crate) fn add_image(&self, name: &str, healthcheck: &str) -> Result<()> {
+        script(["image", self.path(), name, healthcheck]).map(drop)
+    }
+
     /// Where containerd listens.
     pub(crate) fn socket(&self) -> PathBuf {
         self.dir.join("containerd.sock")

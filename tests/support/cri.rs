@@ -41,6 +41,8 @@ pub(crate) struct Pod {
 pub(crate) struct Container<'a> {
     /// Its name in the pod.
     pub(crate) name: &'a str,
+    /// Its image.
+    pub(crate) image: &'a str,
     /// What it runs.
     pub(crate) command: &'a [&'a str],
     /// Its annotations.
@@ -52,7 +54,7 @@ pub(crate) struct Container<'a> {
 impl<'a> Container<'a> {
     /// One that only lives, called `app`.
     pub(crate) const IDLE: Container<'static> =
-        Container { name: "app", command: &["sleep", "100000"], annotations: &[], env: &[] };
+        Container { name: "app", image: BUSYBOX, command: &["sleep", "100000"], annotations: &[], env: &[] };
 
     /// One that runs this line in a shell, called `app`.
     pub(crate) fn shell(command: &'a [&'a str; 3]) -> Self {
@@ -119,7 +121,7 @@ pub(crate) fn creation(pod: &Pod, container: &Container<'_>) -> pb::CreateContai
         pod_sandbox_id: pod.id.to_string(),
         config: Some(pb::ContainerConfig {
             metadata: Some(pb::ContainerMetadata { name: container.name.into(), attempt: 0 }),
-            image: Some(pb::ImageSpec { image: BUSYBOX.into(), ..Default::default() }),
+            image: Some(pb::ImageSpec { image: container.image.into(), ..Default::default() }),
             command: container.command.iter().map(ToString::to_string).collect(),
             envs: container.env.iter().map(env).collect(),
             labels,

@@ -45,6 +45,15 @@ pub(super) fn timing(definition: &DefinitionView) -> String {
     format!("every {period}, timeout {timeout}, {delay}")
 }
 
+/// How failures are forgiven while the container starts; none where they are not.
+pub(super) fn start(definition: &DefinitionView) -> Option<String> {
+    let length = configured(definition.start_period_seconds?.0);
+    let every =
+        definition.start_interval_seconds.map(|interval| format!("; every {}", configured(interval.0)));
+    let every = every.unwrap_or_default();
+    Some(format!("for {length} failures do not count before the first success{every} meanwhile"))
+}
+
 /// How many results in a row make a verdict.
 pub(super) fn thresholds(definition: &DefinitionView) -> String {
     let count =
@@ -63,8 +72,21 @@ pub(super) fn on_failure(definition: &DefinitionView) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use crate::report::view::sample;
+    use crate::report::view::{Seconds, sample};
+
+    #[test]
+    fn a_start_period_is_told_where_there_is_one() {
+        let plain = sample::detail().definition.expect("the sample has one");
+        assert_eq!(start(&plain), None);
+        let of = |seconds| Some(Seconds(Duration::from_secs(seconds)));
+        let definition =
+            DefinitionView { start_period_seconds: of(90), start_interval_seconds: of(5), ..plain };
+        let told = "for 1m30s failures do not count before the first success; every 5s meanwhile";
+        assert_eq!(start(&definition).as_deref(), Some(told));
+    }
 
     #[test]
     fn each_handler_is_told_in_words() {

@@ -95,6 +95,9 @@ impl Page {
             (Some(definition), _) => {
                 line("handler", &definition::handler(&definition.handler), Paint::Plain);
                 line("timing", &definition::timing(definition), Paint::Plain);
+                if let Some(start) = definition::start(definition) {
+                    line("starting", &start, Paint::Plain);
+                }
                 line("verdict", &definition::thresholds(definition), Paint::Plain);
                 line("on failure", &definition::on_failure(definition), Paint::Plain);
             }

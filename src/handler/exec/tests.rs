@@ -33,6 +33,8 @@ pub(crate) enum Runtime {
     /// Counts those that were cancelled.
     HangsUntilCancelled(Arc<AtomicU32>),
     ExitsWithTheTimeout,
+    /// Tells the command that it was given, a word a line.
+    TellsTheCommand,
     /// The nth call gets the nth reply, or the last.
     Follows(Arc<[Reply]>),
 }
@@ -73,6 +75,7 @@ async fn answer(
                 Reply::Refusal(code) => Err(Status::new(*code, "in its own words")),
             }
         }
+        Runtime::TellsTheCommand => response(0, &request.cmd.join("\n"), ""),
         Runtime::ExitsWithTheTimeout => response(i32::try_from(request.timeout).unwrap(), "", ""),
     }
 }

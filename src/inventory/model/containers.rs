@@ -16,7 +16,7 @@ use super::{
     removed::Was,
 };
 use crate::{
-    ids::{ContainerId, SandboxId},
+    ids::{ContainerId, ImageRef, SandboxId},
     proto::cri,
     runtime::lists::ContainerItem,
 };
@@ -31,6 +31,8 @@ pub(super) struct Container {
     pub(super) name: Arc<str>,
     pub(super) attempt: u32,
     pub(super) image: Arc<str>,
+    /// Empty until the runtime has told. The first that it tells stays: of one image, list and status may tell another.
+    pub(super) image_ref: ImageRef,
     pub(super) state: ContainerState,
     pub(super) created_at: Option<SystemTime>,
     pub(super) started_at: Option<SystemTime>,
@@ -79,6 +81,13 @@ impl Container {
         is_news
     }
 
+    /// Takes in what the runtime calls its image: runtimes before cri-api 0.28 tell no id beside the reference.
+    fn learn_image(&mut self, id: String, reference: String) {
+        if self.image_ref.is_empty() {
+            self.image_ref = if id.is_empty() { reference.into() } else { id.into() };
+        }
+    }
+
     /// As `settle`, for what the runtime itself reported for the moment `sent`. An end without an exit code may have
     /// been concluded from a client's stop: a newer report that it runs takes it back.
     fn settle_reported(&mut self, to: ContainerState, sent: Instant) -> bool {
@@ -116,6 +125,7 @@ impl Model {
             name: metadata.name.into(),
             attempt: metadata.attempt,
             image: config.image.map(|image| image.image).unwrap_or_default().into(),
+            image_ref: ImageRef::default(),
             state: ContainerState::Created,
             created_at: None,
             started_at: None,
@@ -214,6 +224,12 @@ impl Model {
             container.sandbox = sandbox.into();
             is_news = true;
         }
+        if container.image_ref.is_empty()
+            && let Ok(whole) = item.whole()
+        {
+            container.learn_image(whole.image_id, whole.image_ref);
+            is_news = true;
+        }
         container.asked_again = 0;
         if container.lacks_something() {
             self.lookups.insert(Lookup::Container(item.brief.id.as_str().into()));
@@ -228,11 +244,12 @@ impl Model {
         let Ok(whole) = item.whole() else { return self.mentioned(&item.brief.id, sent) };
         let id = ContainerId::from(whole.id);
         let metadata = whole.metadata.unwrap_or_default();
-        let container = Container {
+        let mut container = Container {
             sandbox: whole.pod_sandbox_id.into(),
             name: metadata.name.into(),
             attempt: metadata.attempt,
             image: whole.image.map(|image| image.image).unwrap_or_default().into(),
+            image_ref: ImageRef::default(),
             state,
             created_at: convert::time(whole.created_at),
             started_at: None,
@@ -245,6 +262,7 @@ impl Model {
             asked_again: 0,
             told: None,
         };
+        container.learn_image(whole.image_id, whole.image_ref);
         self.containers.insert(id.clone(), container);
         self.lookups.insert(Lookup::Container(id.clone()));
         self.dirty.insert(id);
@@ -265,6 +283,7 @@ impl Model {
         container.created_at = convert::time(status.created_at).or(container.created_at);
         container.started_at = convert::time(status.started_at).or(container.started_at);
         container.is_explained = true;
+        container.learn_image(status.image_id, status.image_ref);
         if container.env.is_none() {
             container.env = convert::env_of_info(&answer.info);
         }

@@ -362,3 +362,14 @@ async fn what_cannot_be_dialled_is_an_error_that_says_why() {
         assert_eq!((tried.result, text(&tried)), (AttemptResult::Error, reason), "F30, H10");
     }
 }
+
+#[tokio::test]
+async fn a_literal_command_is_run_as_it_is_written_whatever_is_known_of_the_environment() {
+    let command = ["sh", "-c", "test $$ = $(A) || echo $(B)"];
+    for env in [None, Some([("A".to_owned(), "1".to_owned())].into_iter().collect())] {
+        let handlers = Handlers { exec: exec(Runtime::TellsTheCommand).0, node_ip: None };
+        let spec = ProbeSpec { is_literal: true, ..exec_spec(&command) };
+        let view = ContainerView { env, ..container("web", "c1", 0) };
+        assert_eq!(text(&handlers.attempt(&spec, &view).await), command.join("\n"));
+    }
+}

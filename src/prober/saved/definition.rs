@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::spec::ProbeSpec;
+use crate::spec::{ProbeSpec, StartPeriod};
 
 /// Tells whether a probe was defined as it is now. Written as 16 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,12 +25,20 @@ impl Definition {
             failure_threshold,
             termination_grace,
             on_failure,
+            start,
+            is_literal,
         } = spec;
-        let text = format!(
+        let mut text = format!(
             "{kind} {handler:?} {initial_delay:?} {timeout:?} {period:?} {success_threshold} {failure_threshold} \
              {termination_grace:?} {}",
             on_failure.as_str()
         );
+        if let Some(StartPeriod { length, interval }) = start {
+            text.push_str(&format!(" start {length:?} {interval:?}"));
+        }
+        if *is_literal {
+            text.push_str(" literal");
+        }
         let digest = text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
         });
@@ -91,6 +99,9 @@ mod tests {
             ProbeSpec { failure_threshold: 17, ..base() },
             ProbeSpec { termination_grace: Some(second), ..base() },
             ProbeSpec { on_failure: OnFailure::Stop, ..base() },
+            ProbeSpec { start: Some(StartPeriod { length: second, interval: second }), ..base() },
+            ProbeSpec { start: Some(StartPeriod { length: second, interval: second / 2 }), ..base() },
+            ProbeSpec { is_literal: true, ..base() },
         ];
         for (at, one) in others.iter().enumerate() {
             for other in &others[at + 1..] {

@@ -3,6 +3,7 @@
 mod model;
 mod pace;
 mod properties;
+mod start;
 
 use proptest::prelude::*;
 use serde::Deserialize;

@@ -58,6 +58,10 @@ pub struct DefinitionView {
     pub termination_grace_period_seconds: Option<Seconds>,
     /// What a verdict of failure may do: `report`, `stop`, `restart`.
     pub on_failure: String,
+    /// How long after the container's start failures do not count, until its first success; null where they do.
+    pub start_period_seconds: Option<Seconds>,
+    /// From one attempt to the next meanwhile.
+    pub start_interval_seconds: Option<Seconds>,
 }
 
 /// One of Kubernetes' four handlers, under its key there.
@@ -66,7 +70,7 @@ pub struct DefinitionView {
 pub enum HandlerView {
     /// A command in the container.
     Exec {
-        /// As defined: `$(VAR)` is not expanded.
+        /// As defined: no `$(VAR)` is expanded.
         command: Vec<String>,
     },
     /// A request over HTTP.

@@ -307,6 +307,8 @@ pub(crate) fn detail() -> ProbeDetailView {
             failure_threshold: 3,
             termination_grace_period_seconds: None,
             on_failure: "report".to_owned(),
+            start_period_seconds: None,
+            start_interval_seconds: None,
         }),
         history,
         changes: vec![

@@ -1,11 +1,12 @@
 //! Plans of containers with annotations of all kinds: which probes result, and what is invalid and why.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::{
+    glob::Glob,
     ids::{ContainerId, PodUid, SandboxId},
     inventory::view::{ContainerState, PodNetwork, PodView},
 };
@@ -19,6 +20,7 @@ fn container(pod: &[(&str, &str)], own: &[(&str, &str)]) -> ContainerView {
         name: "app".into(),
         attempt: 0,
         image: "busybox".into(),
+        image_ref: "sha256:1".into(),
         state: ContainerState::Running,
         created_at: None,
         started_at: None,
@@ -130,6 +132,75 @@ fn the_switch_on_the_pod_turns_all_annotations_off() {
         1,
         "only on the pod"
     );
+}
+
+/// As `told`, of a container whose image has this HEALTHCHECK, where those count in these namespaces.
+fn with_healthcheck(
+    healthcheck: &str,
+    namespace: &str,
+    limits: Limits,
+    pod: &[(&str, &str)],
+) -> Vec<(String, Vec<String>)> {
+    let config = format!(r#"{{"config": {{"Healthcheck": {healthcheck}}}}}"#);
+    let healthcheck = super::super::healthcheck::read(config.as_bytes());
+    let policy = Policy { healthchecks: vec![Glob::from(namespace)], limits, ..Policy::default() };
+    let plan = plan(&container(pod, &[]), &policy, healthcheck.as_ref());
+    let told = plan.into_iter().map(|planned| {
+        let kind = planned.kind;
+        let spec = planned.spec.map_or_else(|invalid| invalid.reason, |spec| spec.handler.name().to_owned());
+        (format!("{kind} from {}: {spec}", planned.source), planned.shadowed)
+    });
+    told.collect()
+}
+
+#[test]
+fn a_healthcheck_is_a_liveness_probe_where_it_counts_and_nothing_outranks_it() {
+    const CHECK: &str = r#"{"Test": ["CMD", "x"], "StartPeriod": 60000000000, "StartInterval": 1000000000}"#;
+    let seconds = |seconds| Limits { min_period: Duration::from_secs(seconds), ..Limits::default() };
+    let (no, liveness) = (&[][..], &[("liveness.criprobe.dev/app", TRUE)][..]);
+    let shadowing = [("liveness from annotation: exec".to_owned(), vec!["healthcheck".to_owned()])];
+    for (healthcheck, namespace, min, pod, expected) in [
+        (CHECK, "default", 1, no, "liveness from healthcheck: exec"),
+        (CHECK, "*", 1, &[("readiness.criprobe.dev/other", TRUE)], "liveness from healthcheck: exec"),
+        (CHECK, "other", 1, no, ""),
+        (CHECK, "*", 1, &[("criprobe.dev/probes", "off")], ""),
+        (r#"{"Test": ["NONE"]}"#, "*", 1, no, ""),
+        (
+            CHECK,
+            "*",
+            2,
+            no,
+            "liveness from healthcheck: start interval: Forbidden: the operator's least is 2s (prober.minPeriod)",
+        ),
+        (
+            CHECK,
+            "*",
+            31,
+            no,
+            "liveness from healthcheck: period: Forbidden: the operator's least is 31s (prober.minPeriod)",
+        ),
+        (
+            r#"{"Test": ["CMD"]}"#,
+            "*",
+            1,
+            no,
+            "liveness from healthcheck: HEALTHCHECK.Test[1]: Required value: there is no command",
+        ),
+    ] {
+        let expected: Vec<_> = Some(expected)
+            .filter(|text| !text.is_empty())
+            .map(|text| (text.to_owned(), vec![]))
+            .into_iter()
+            .collect();
+        assert_eq!(
+            with_healthcheck(healthcheck, namespace, seconds(min), pod),
+            expected,
+            "{namespace} {min}"
+        );
+    }
+    assert_eq!(with_healthcheck(CHECK, "*", seconds(1), liveness), shadowing);
+    let other = [("readiness.criprobe.dev/app", TRUE)];
+    assert_eq!(with_healthcheck(CHECK, "*", seconds(1), &other).len(), 2, "of another type");
 }
 
 #[test]

@@ -122,6 +122,8 @@ fn everything_that_is_written_is_kept() {
         failure_threshold: 7,
         termination_grace: Some(Duration::from_secs(5)),
         on_failure: OnFailure::Restart,
+        start: None,
+        is_literal: false,
     };
     assert_eq!(spec(text, ProbeKind::Startup), expected);
 }

@@ -492,3 +492,28 @@ fn what_the_runtime_does_not_find_is_gone_unless_it_was_seen_since() {
     rig.apply(25, Fact::NotFound("s".into()));
     assert_eq!(rig.model.census(), Census::default());
 }
+
+#[test]
+fn an_image_is_what_the_runtime_told_first_and_its_id_where_it_tells_that() {
+    let named = |id: &str, image_id: &str, image_ref: &str| {
+        let item = item(id, "s", cri::ContainerState::ContainerCreated);
+        cri::Container { image_id: image_id.into(), image_ref: image_ref.into(), ..item }.into()
+    };
+    let mut rig = Rig::new();
+    rig.apply(0, run("s"));
+    rig.apply(1, create("c1", "s"));
+    let images = |rig: &mut Rig| -> Vec<_> {
+        let changes = rig.model.take_changes();
+        let told = changes.into_iter().filter_map(|change| match change {
+            Change::Container(view) => Some(format!("{} {}", view.id, view.image_ref)),
+            _ => None,
+        });
+        told.collect()
+    };
+    assert_eq!(images(&mut rig), ["c1 "], "a client's word for it is not the runtime's");
+    let first = vec![named("c1", "", "name@sha256:1"), named("c2", "sha256:2", "name@sha256:2")];
+    rig.apply(2, Fact::ContainersListed(first));
+    assert_eq!(images(&mut rig), ["c1 name@sha256:1", "c2 sha256:2"]);
+    rig.apply(3, Fact::ContainersListed(vec![named("c1", "sha256:1", ""), named("c2", "", "")]));
+    assert_eq!(images(&mut rig), [""; 0], "nor does it change");
+}

@@ -17,7 +17,7 @@ use crate::{
         status::Phase,
     },
     results::{AttemptResult, Run, Verdict},
-    spec::ProbeSpec,
+    spec::{ProbeSpec, StartPeriod},
 };
 
 use AttemptResult::{Error, Failure, Success, Warning};
@@ -114,6 +114,31 @@ impl Rig {
 
 fn key(kind: ProbeKind) -> ProbeKey {
     ProbeKey { pod: "web".into(), container: "app".into(), kind }
+}
+
+#[test]
+fn a_start_period_counts_from_the_containers_start_and_its_first_success_is_remembered() {
+    let start = Some(StartPeriod { length: 45 * SECOND, interval: 5 * SECOND });
+    let probe = ProbeSpec { start, failure_threshold: 1, ..spec(Liveness) };
+    let mut rig = Rig::new(std::slice::from_ref(&probe));
+    rig.attempts(&[Failure, Failure]);
+    rig.restart();
+    rig.attempt(Failure);
+    assert_eq!(rig.status(Liveness).state, Verdict::Success, "25 s and more after the start");
+    assert!(
+        rig.status(Liveness).reason.starts_with("start period of 45s"),
+        "{}",
+        rig.status(Liveness).reason
+    );
+    rig.pass(20 * SECOND);
+    rig.attempt(Failure);
+    assert_eq!(rig.status(Liveness).state, Verdict::Failure, "the restart did not prolong it");
+
+    let mut rig = Rig::new(&[probe]);
+    rig.attempt(Success);
+    rig.restart();
+    rig.attempt(Failure);
+    assert_eq!(rig.status(Liveness).state, Verdict::Failure, "it had succeeded before");
 }
 
 #[test]

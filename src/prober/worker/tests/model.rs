@@ -31,13 +31,38 @@ struct Model {
     last_result: Option<Verdict>,
     result_run: u32,
     cache: HashMap<u8, Verdict>,
+    /// Ours: whether this container had a success.
+    has_succeeded: bool,
+    /// When the next attempt is to be made, while nothing stood in its way since the last one.
+    next: Option<i64>,
 }
 
 impl Model {
-    /// One probe step; tells whether it called the prober.
+    /// One second; tells whether it called the prober.
     fn step(&mut self, spec: &ProbeSpec, world: World, result: AttemptResult) -> bool {
+        if self.is_blocked(spec, world) {
+            self.next = None;
+            return false;
+        }
+        if self.next.is_some_and(|next| world.now < next) {
+            return false;
+        }
+        self.probe(spec, world, result);
+        let start = spec.start.filter(|_| self.is_starting(spec, world));
+        let beat = start.map_or(spec.period, |start| start.interval);
+        self.next = Some(world.now + i64::try_from(beat.as_secs()).unwrap());
+        true
+    }
+
+    fn is_starting(&self, spec: &ProbeSpec, World { container, now, .. }: World) -> bool {
+        let (Some(start), Some(container)) = (spec.start, container) else { return false };
+        !self.has_succeeded && now - container.started_at < i64::try_from(start.length.as_secs()).unwrap()
+    }
+
+    /// The steps up to the call of the prober; tells whether one of them ends it.
+    fn is_blocked(&mut self, spec: &ProbeSpec, world: World) -> bool {
         // 1 and 2 do not exist in CRI. 3:
-        let Some(container) = world.container else { return false };
+        let Some(container) = world.container else { return true };
         // 4
         if self.remembered != Some(container.id) {
             if let Some(old) = self.remembered {
@@ -46,6 +71,8 @@ impl Model {
             self.remembered = Some(container.id);
             self.has_run = false;
             self.on_hold = false;
+            self.has_succeeded = false;
+            self.next = None;
         }
         // 3.8. Ours: only a container that runs is seeded.
         if !self.has_run && container.state == ContainerState::Running {
@@ -63,31 +90,40 @@ impl Model {
         }
         // 5
         if self.on_hold {
-            return false;
+            return true;
         }
         // 6; 3.9 needs a restart policy. 7 needs a deletion.
         if container.state != ContainerState::Running {
             self.cache.insert(container.id, Verdict::Failure);
-            return false;
+            return true;
         }
         // 8
         if world.now - container.started_at < i64::try_from(spec.initial_delay.as_secs()).unwrap() {
-            return false;
+            return true;
         }
         // 9
         if world.is_started && spec.kind == ProbeKind::Startup {
-            return false;
+            return true;
         }
         // 10
-        if !world.is_started && spec.kind != ProbeKind::Startup {
-            return false;
-        }
+        !world.is_started && spec.kind != ProbeKind::Startup
+    }
+
+    /// The call of the prober, and what it leads to.
+    fn probe(&mut self, spec: &ProbeSpec, world: World, result: AttemptResult) {
+        let Some(container) = world.container else { return };
+        let is_forgiven = self.is_starting(spec, world);
         // 11
         let result = match result {
-            AttemptResult::Error => return true,
+            AttemptResult::Error => return,
             AttemptResult::Success | AttemptResult::Warning => Verdict::Success,
             AttemptResult::Failure => Verdict::Failure,
         };
+        self.has_succeeded |= result == Verdict::Success;
+        // Ours.
+        if is_forgiven && result == Verdict::Failure {
+            return;
+        }
         // 13
         if self.last_result.unwrap_or(Verdict::Success) == result {
             self.result_run += 1;
@@ -97,10 +133,10 @@ impl Model {
         }
         // 14
         if result == Verdict::Failure && self.result_run < spec.failure_threshold {
-            return true;
+            return;
         }
         if result == Verdict::Success && self.result_run < spec.success_threshold {
-            return true;
+            return;
         }
         // 15
         self.cache.insert(container.id, result);
@@ -110,7 +146,6 @@ impl Model {
             self.on_hold = true;
             self.result_run = 0;
         }
-        true
     }
 }
 
@@ -167,13 +202,15 @@ proptest! {
     fn it_decides_as_the_table_does(
         kind in prop::sample::select(ProbeKind::ALL.as_slice()),
         (success, failure) in (1u32..4, 1u32..4),
-        delay in 0u32..4,
+        (delay, period) in (0u32..4, 1u32..4),
+        start in super::start::period(),
         seconds in prop::collection::vec((change(), prop::sample::select(&[
             AttemptResult::Success, AttemptResult::Success, AttemptResult::Success, AttemptResult::Warning,
             AttemptResult::Failure, AttemptResult::Failure, AttemptResult::Failure, AttemptResult::Error,
         ])), 1..120),
     ) {
-        let spec = ProbeSpec { initial_delay: delay * SECOND, period: SECOND, ..spec(kind, success, failure) };
+        let (initial_delay, period) = (delay * SECOND, period * SECOND);
+        let spec = ProbeSpec { initial_delay, period, start, ..spec(kind, success, failure) };
         // Containers of before our beginning are met in the first seconds.
         let whole = SystemTime::UNIX_EPOCH + 1_700_000_000 * SECOND;
         let mut rig = Rig::new(spec.clone());

@@ -41,5 +41,5 @@ fn a_probe_whose_runtime_does_not_answer_is_spaced_out() {
     }
     assert_eq!(waits, [20, 40, 80, 160, 300, 300, 300]);
     rig.attempt(AttemptResult::Failure);
-    assert_eq!(rig.worker.spacing(), 10 * SECOND, "until one returns, however it ends");
+    assert_eq!(rig.worker.spacing(rig.now.at), 10 * SECOND, "until one returns, however it ends");
 }

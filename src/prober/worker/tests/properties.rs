@@ -50,10 +50,13 @@ proptest! {
         kind in prop::sample::select(ProbeKind::ALL.as_slice()),
         (success, failure) in (1u32..4, 1u32..4),
         delay in 0u32..3,
+        start in start::period(),
         happenings in prop::collection::vec(happening(), 1..200),
     ) {
-        let mut rig = Rig::new(ProbeSpec { initial_delay: delay * SECOND, ..spec(kind, success, failure) });
+        let spec = spec(kind, success, failure);
+        let mut rig = Rig::new(ProbeSpec { initial_delay: delay * SECOND, start, ..spec });
         let mut in_flight = false;
+        let mut is_forgiven = false;
         // The results that count, since a verdict ended the work last.
         let mut results: Vec<Verdict> = Vec::new();
         for happening in happenings {
@@ -87,10 +90,13 @@ proptest! {
                     prop_assert!(!in_flight, "two attempts at once");
                     prop_assert_eq!(rig.block(), None, "an attempt in spite of a check");
                     in_flight = true;
+                    is_forgiven = rig.worker.is_starting(rig.now.at);
                 }
             }
             let after = rig.worker.results().verdict();
-            if let Some(verdict) = result.and_then(AttemptResult::verdict).filter(|_| !rig.worker.is_paused) {
+            if let Some(verdict) = result.and_then(AttemptResult::verdict).filter(|_| !rig.worker.is_paused)
+                && (!is_forgiven || verdict == Verdict::Success)
+            {
                 results.push(verdict);
             }
             if after != before {

@@ -1,0 +1,129 @@
+//! Images of an embedded runtime that misbehaves.
+
+use tokio::time::timeout;
+use tonic::Code;
+
+use super::*;
+use crate::demo::{EmbeddedRuntime, Fault, FaultKind, Options};
+
+const HEALTHCHECK: &[u8] = br#"{"config": {"Healthcheck": {"Test": ["CMD", "true"]}}}"#;
+
+/// A runtime whose images have a HEALTHCHECK, and who asks it.
+struct Rig {
+    runtime: EmbeddedRuntime,
+    images: Images,
+    _dir: tempfile::TempDir,
+}
+
+impl Rig {
+    fn with(names: &[String]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("runtime.sock");
+        let runtime = EmbeddedRuntime::start(Options::new(&socket, dir.path().join("containers"))).unwrap();
+        for name in names {
+            runtime.add_image(name, HEALTHCHECK);
+        }
+        let mut images = Images::new(Runtime::new(&socket));
+        names.iter().for_each(|name| images.want(name.as_str().into()));
+        Self { runtime, images, _dir: dir }
+    }
+
+    fn always(&self, method: &str, kind: FaultKind) {
+        self.runtime.faults().add(Fault::always(method, kind));
+    }
+
+    fn times(&self, method: &str, times: u32, code: Code) {
+        let kind = FaultKind::Code(code, "not now".to_owned());
+        self.runtime.faults().add(Fault { method: method.to_owned(), times: Some(times), kind });
+    }
+
+    async fn answer(&mut self) -> Answer {
+        timeout(Duration::from_secs(20), self.images.next()).await.expect("an answer comes")
+    }
+
+    /// Whether nothing comes for a while.
+    async fn is_silent(&mut self) -> bool {
+        timeout(Duration::from_millis(300), self.images.next()).await.is_err()
+    }
+
+    fn asked(&self) -> (usize, usize) {
+        let faults = self.runtime.faults();
+        (faults.count("ImageStatus"), faults.count("Read"))
+    }
+}
+
+fn names(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("image-{number}")).collect()
+}
+
+#[tokio::test]
+async fn what_was_read_of_an_image_is_not_read_again() {
+    let mut rig = Rig::with(&names(1));
+    let answer = rig.answer().await;
+    assert!(answer.healthcheck.as_deref().is_some_and(Result::is_ok), "{answer:?}");
+    rig.images.want("image-0:latest".into());
+    assert_eq!(rig.answer().await.healthcheck, answer.healthcheck);
+    assert_eq!(rig.asked(), (2, 1), "another name of the same image");
+    rig.runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_error_is_tried_again_and_keeps_no_other_waiting() {
+    let mut rig = Rig::with(&names(1));
+    rig.times("ImageStatus", 1, Code::Unavailable);
+    rig.times("Read", 1, Code::NotFound);
+    assert!(rig.is_silent().await);
+    rig.images.want("image-0".into());
+    rig.runtime.add_image("other", HEALTHCHECK);
+    rig.runtime.faults().clear();
+    rig.times("Read", 1, Code::Internal);
+    rig.images.want("other".into());
+    let (first, second) = (rig.answer().await, rig.answer().await);
+    assert!(first.image != second.image && first.healthcheck.is_some() && second.healthcheck.is_some());
+    rig.runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn no_more_than_four_are_asked_for_at_once_and_all_in_the_end() {
+    let mut rig = Rig::with(&names(20));
+    rig.always("ImageStatus", FaultKind::Hang);
+    assert!(rig.is_silent().await);
+    assert_eq!(rig.asked(), (AT_ONCE, 0));
+    rig.runtime.faults().clear();
+    let mut found = std::collections::BTreeSet::new();
+    while found.len() < 20 {
+        found.insert(rig.answer().await.image);
+    }
+    rig.runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_runtime_without_a_content_store_is_asked_no_more() {
+    let mut rig = Rig::with(&names(20));
+    rig.always("Read", FaultKind::Code(Code::Unimplemented, "unknown service".to_owned()));
+    assert!(rig.is_silent().await);
+    let asked = rig.asked();
+    rig.images.want("image-9".into());
+    assert!(rig.is_silent().await);
+    assert_eq!((rig.asked(), rig.images.waiting.len(), rig.images.has_no_store), (asked, 0, true));
+    rig.runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_nobody_wants_any_more_is_not_tried_again() {
+    let mut rig = Rig::with(&[]);
+    rig.images.want("unknown".into());
+    assert!(rig.is_silent().await);
+    assert_eq!(rig.images.waiting.len(), 1, "to be tried again");
+    rig.images.retain(|_| false);
+    assert_eq!(rig.images.due(), None);
+    rig.runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_config_that_is_too_long_is_a_healthcheck_that_cannot_be_used() {
+    let mut rig = Rig::with(&names(1));
+    rig.runtime.add_image("image-0", &vec![b' '; healthcheck::MAX_CONFIG + 1]);
+    assert_eq!(rig.answer().await.healthcheck.as_deref(), Some(&healthcheck::too_long()));
+    rig.runtime.shutdown().await;
+}

@@ -1,0 +1,139 @@
+//! What the runtime has of an image: a reference in, the config out as the registry had it, by way of containerd's own
+//! content store. Reads nothing of it, keeps nothing.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tonic::{Code, Request, Status, metadata::MetadataValue, transport::Channel};
+
+use super::{QUICK, Runtime, within};
+use crate::proto::{
+    containerd::content::{ReadContentRequest, content_client::ContentClient},
+    cri::{self, image_service_client::ImageServiceClient},
+};
+
+/// 10 s: the limit of reading a config, from the question to its last byte.
+const READING: Duration = Duration::from_secs(10);
+
+/// The namespace of containerd in which its CRI part lives.
+const NAMESPACE: &str = "k8s.io";
+
+/// Why nothing can be told of an image.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// The runtime does not have the service at all, as others than containerd.
+    #[error("the runtime has no content store")]
+    NoStore,
+    /// It knows no such image; perhaps not yet.
+    #[error("the runtime knows no such image")]
+    Unknown,
+    /// The config has more bytes than were asked for at most.
+    #[error("the config is longer than {0} bytes")]
+    TooLong(usize),
+    /// What the runtime, or the connection to it, said.
+    #[error("{}", .0.message())]
+    Call(Status),
+}
+
+impl From<Status> for ImageError {
+    fn from(status: Status) -> Self {
+        if status.code() == Code::Unimplemented { Self::NoStore } else { Self::Call(status) }
+    }
+}
+
+impl Runtime {
+    /// The id of an image that goes by this name, digest or id: with containerd, the digest of its config.
+    ///
+    /// # Errors
+    /// The runtime knows no such image, or did not answer.
+    pub async fn image_id(&self, image: &str) -> Result<String, ImageError> {
+        let spec = cri::ImageSpec { image: image.to_owned(), ..Default::default() };
+        let request = cri::ImageStatusRequest { image: Some(spec), verbose: false };
+        let mut client = ImageServiceClient::new(self.channel.clone());
+        let answer = within(QUICK, request, |request| client.image_status(request)).await?;
+        answer.image.map(|image| image.id).filter(|id| !id.is_empty()).ok_or(ImageError::Unknown)
+    }
+
+    /// The config of the image with this id, of `limit` bytes at most.
+    ///
+    /// # Errors
+    /// The runtime has no content store, or not this in it; it is longer; the runtime did not answer in time.
+    pub async fn image_config(&self, id: &str, limit: usize) -> Result<Vec<u8>, ImageError> {
+        let client = ContentClient::new(self.channel.clone());
+        match timeout(READING, read(client, id, limit)).await {
+            Ok(config) => config,
+            Err(_elapsed) => {
+                let message = format!("no whole answer within {} s", READING.as_secs());
+                Err(ImageError::Call(Status::deadline_exceeded(message)))
+            }
+        }
+    }
+}
+
+/// Reads until the end, or until there is more than enough: dropping the stream then ends it.
+async fn read(mut client: ContentClient<Channel>, id: &str, limit: usize) -> Result<Vec<u8>, ImageError> {
+    let mut request = Request::new(ReadContentRequest { digest: id.to_owned(), offset: 0, size: 0 });
+    request.set_timeout(READING);
+    request.metadata_mut().insert("containerd-namespace", MetadataValue::from_static(NAMESPACE));
+    let mut stream = client.read(request).await?.into_inner();
+    let mut config = Vec::new();
+    while let Some(piece) = stream.message().await? {
+        if config.len() + piece.data.len() > limit {
+            return Err(ImageError::TooLong(limit));
+        }
+        config.extend_from_slice(&piece.data);
+    }
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::{EmbeddedRuntime, Fault, FaultKind, Options};
+
+    const LIMIT: usize = 1 << 20;
+
+    /// What is found of an image called `web` that has this config, while something is wrong with the runtime.
+    async fn found(config: &[u8], fault: Option<Fault>) -> Result<Vec<u8>, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("runtime.sock");
+        let embedded = EmbeddedRuntime::start(Options::new(&socket, dir.path().join("containers"))).unwrap();
+        embedded.add_image("web", config);
+        fault.into_iter().for_each(|fault| embedded.faults().add(fault));
+        let runtime = Runtime::new(&socket);
+        let told = async {
+            let id = runtime.image_id("web").await?;
+            assert_eq!(runtime.image_id(&id).await?, id, "it goes by its id, too");
+            runtime.image_config(&id, LIMIT).await
+        }
+        .await;
+        assert!(matches!(runtime.image_id("other").await, Err(ImageError::Unknown | ImageError::NoStore)));
+        embedded.shutdown().await;
+        told.map_err(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn a_config_is_read_whole_up_to_the_limit() {
+        for length in [0, 1, 100_000, LIMIT] {
+            let config: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+            assert_eq!(found(&config, None).await, Ok(config), "{length} bytes");
+        }
+        let longer = found(&vec![0; LIMIT + 1], None).await;
+        assert_eq!(longer, Err("the config is longer than 1048576 bytes".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn a_runtime_without_a_content_store_is_told_from_one_that_fails() {
+        for (code, told) in [
+            (Code::Unimplemented, "the runtime has no content store"),
+            (Code::Unavailable, "not now"),
+            (Code::NotFound, "not now"),
+        ] {
+            let fault = Fault::always("Read", FaultKind::Code(code, "not now".to_owned()));
+            assert_eq!(found(b"x", Some(fault)).await, Err(told.to_owned()), "{code:?}");
+        }
+        let fault = FaultKind::Code(Code::Unimplemented, "unknown service".to_owned());
+        let found = found(b"x", Some(Fault::always("ImageStatus", fault))).await;
+        assert_eq!(found, Err("the runtime has no content store".to_owned()));
+    }
+}

@@ -1,0 +1,225 @@
+//! Reads the HEALTHCHECK of an image: its config as the registry has it in; out the liveness probe that it asks for, why
+//! that cannot be used, or nothing where it has none. Never fetches anything, never panics on bytes.
+//!
+//! Source: `Healthcheck` in the config of Docker's image format, and what dockerd makes of it. OCI's format has no such
+//! field; what Docker, BuildKit and Buildah write into either is the same.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::{
+    Handler, OnFailure, ProbeSpec, StartPeriod,
+    plan::{Healthcheck, Invalid},
+    validate::{MIN_PERIOD, MIN_TIMEOUT},
+};
+use crate::{
+    document::fault::{FieldError, joined, quoted},
+    duration::GoDuration,
+    ids::ProbeKind,
+};
+
+/// 1 MiB: the longest config that is read; usual ones hold some KiB. Of a longer one the HEALTHCHECK cannot be used.
+pub const MAX_CONFIG: usize = 1 << 20;
+
+/// 16 KiB: the longest command, all its words together, as in an annotation. A longer one cannot be used.
+const MAX_COMMAND: usize = 16 << 10;
+
+/// Docker's: from one attempt to the next.
+const INTERVAL: Duration = Duration::from_secs(30);
+
+/// Docker's: the limit of one attempt.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Docker's: from one attempt to the next in the start period.
+const START_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Docker's: failures in a row.
+const RETRIES: u32 = 3;
+
+/// What runs a `CMD-SHELL` where the image names no shell of its own.
+const SHELL: [&str; 2] = ["/bin/sh", "-c"];
+
+/// What Kubernetes' 32-bit seconds and thresholds hold; more is an error.
+const MAX_INT32: i64 = i32::MAX as i64;
+
+/// The HEALTHCHECK of the image with this config; `None` where it has none, or none any more (`NONE`).
+pub fn read(config: &[u8]) -> Option<Healthcheck> {
+    if config.len() > MAX_CONFIG {
+        return Some(too_long());
+    }
+    let config = match serde_json::from_slice::<Image>(config) {
+        Ok(image) => image.config?,
+        Err(error) => {
+            let place = format!("line {}, column {}", error.line(), error.column());
+            return Some(unusable(format!("the image's config cannot be read ({place})")));
+        }
+    };
+    match config.healthcheck? {
+        Value::Null => None,
+        Value::Object(fields) => {
+            let mut reader = Reader { fields: &fields, errors: Vec::new() };
+            let spec = reader.spec(config.shell.as_ref())?;
+            Some(if reader.errors.is_empty() { Ok(spec) } else { unusable(joined(&reader.errors)) })
+        }
+        other => {
+            let wrong = FieldError::invalid(HEALTHCHECK.to_owned(), None, shown(&other), "must be an object");
+            Some(unusable(wrong.to_string()))
+        }
+    }
+}
+
+/// What is told of an image whose config is longer than [`MAX_CONFIG`].
+pub fn too_long() -> Healthcheck {
+    unusable(format!("the image's config is longer than {MAX_CONFIG} bytes"))
+}
+
+/// How people know it.
+const HEALTHCHECK: &str = "HEALTHCHECK";
+
+/// Of an image's config what is needed. Whatever else is there is passed over.
+#[derive(Deserialize)]
+struct Image {
+    config: Option<Config>,
+}
+
+#[derive(Deserialize)]
+struct Config {
+    #[serde(rename = "Healthcheck")]
+    healthcheck: Option<Value>,
+    #[serde(rename = "Shell")]
+    shell: Option<Value>,
+}
+
+fn unusable(reason: String) -> Healthcheck {
+    Err(Invalid { reason, handler: Some("exec") })
+}
+
+struct Reader<'a> {
+    fields: &'a Map<String, Value>,
+    errors: Vec<FieldError>,
+}
+
+impl Reader<'_> {
+    /// All of it, or `None` where nothing is to be run. What is wrong is among the errors.
+    fn spec(&mut self, shell: Option<&Value>) -> Option<ProbeSpec> {
+        let command = self.command(shell)?;
+        let period = self.time("Interval", MIN_PERIOD).unwrap_or(INTERVAL);
+        let timeout = self.time("Timeout", MIN_TIMEOUT).unwrap_or(TIMEOUT);
+        let length = self.time("StartPeriod", Duration::ZERO);
+        let interval = self.time("StartInterval", MIN_PERIOD).unwrap_or(START_INTERVAL);
+        let start = length.map(|length| StartPeriod { length, interval });
+        Some(ProbeSpec {
+            kind: ProbeKind::Liveness,
+            handler: Handler::Exec { command },
+            // Docker waits before its first attempt as before all others, and who wrote the image counts on that.
+            initial_delay: start.map_or(period, |start| start.interval),
+            timeout,
+            period,
+            success_threshold: 1,
+            failure_threshold: self.count("Retries").unwrap_or(RETRIES),
+            termination_grace: None,
+            on_failure: OnFailure::Report,
+            start,
+            is_literal: true,
+        })
+    }
+
+    /// What to run; `None` where nothing is. A wrong one is empty, and among the errors.
+    fn command(&mut self, shell: Option<&Value>) -> Option<Vec<String>> {
+        let test = match self.fields.get("Test") {
+            None | Some(Value::Null) => return None,
+            Some(test) => words(test),
+        };
+        let Some(test) = test else {
+            let test = shown(&self.fields["Test"]);
+            self.wrong("Test", test, "must be a list of texts");
+            return Some(Vec::new());
+        };
+        let (&how, rest) = test.split_first()?;
+        let command = match how {
+            "NONE" => return None,
+            "CMD" => rest.to_vec(),
+            "CMD-SHELL" => {
+                let own = shell.and_then(words).filter(|own| !own.is_empty());
+                [own.unwrap_or(SHELL.to_vec()).as_slice(), rest].concat()
+            }
+            other => {
+                self.wrong("Test[0]", quoted(other), "must be NONE, CMD or CMD-SHELL");
+                return Some(Vec::new());
+            }
+        };
+        if rest.is_empty() {
+            let path = format!("{HEALTHCHECK}.Test[1]");
+            self.errors.push(FieldError::required(path, None, "there is no command"));
+        }
+        if command.iter().map(|word| word.len()).sum::<usize>() > MAX_COMMAND {
+            let path = format!("{HEALTHCHECK}.Test");
+            let detail = format!("the command is longer than {MAX_COMMAND} bytes");
+            self.errors.push(FieldError::forbidden(path, None, &detail));
+            return Some(Vec::new());
+        }
+        Some(command.into_iter().map(str::to_owned).collect())
+    }
+
+    /// Nanoseconds; `None` where they are zero, which stands for the default, or wrong, which is among the errors.
+    fn time(&mut self, name: &str, least: Duration) -> Option<Duration> {
+        let nanoseconds = self.number(name, "must be a whole number of nanoseconds")?;
+        let time = Duration::from_nanos(u64::try_from(nanoseconds).ok()?);
+        let detail = match time {
+            time if time < least => format!("must be at least {}", GoDuration(least)),
+            time if time.as_secs() > i32::MAX as u64 => format!("must be at most {MAX_INT32} seconds"),
+            time => return Some(time),
+        };
+        self.wrong(name, nanoseconds, &detail);
+        None
+    }
+
+    fn count(&mut self, name: &str) -> Option<u32> {
+        let count = self.number(name, "must be a whole number")?;
+        if count > MAX_INT32 {
+            self.wrong(name, count, &format!("must be less than or equal to {MAX_INT32}"));
+        }
+        u32::try_from(count).ok()
+    }
+
+    /// A number above zero; `None` where it is zero or missing, or wrong, which is among the errors.
+    fn number(&mut self, name: &str, detail: &str) -> Option<i64> {
+        let value = self.fields.get(name).filter(|value| !value.is_null())?;
+        match value.as_i64() {
+            Some(0) => None,
+            Some(number @ 1..) => Some(number),
+            Some(number) => {
+                self.wrong(name, number, "must be greater than or equal to 0");
+                None
+            }
+            None => {
+                self.wrong(name, shown(value), detail);
+                None
+            }
+        }
+    }
+
+    fn wrong(&mut self, name: &str, value: impl std::fmt::Display, detail: &str) {
+        self.errors.push(FieldError::invalid(format!("{HEALTHCHECK}.{name}"), None, value, detail));
+    }
+}
+
+/// A list of texts and nothing else.
+fn words(value: &Value) -> Option<Vec<&str>> {
+    value.as_array()?.iter().map(Value::as_str).collect()
+}
+
+/// A value as it may be shown: a long or nested one in a word.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => quoted(text),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+//! What is asked of images, and that it does not matter who speaks first.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    glob::Glob,
+    ids::{PodUid, SandboxId},
+    inventory::view::{ContainerState, PodNetwork, PodView},
+    spec::{healthcheck, plan::Source},
+};
+
+/// A container of this image in this namespace; its pod may have turned probes off.
+fn container(id: &str, image: &str, namespace: &str, is_off: bool) -> Arc<ContainerView> {
+    let switch = is_off.then(|| ("criprobe.dev/probes".to_owned(), "off".to_owned()));
+    Arc::new(ContainerView {
+        id: id.into(),
+        name: "app".into(),
+        attempt: 0,
+        image: "x".into(),
+        image_ref: image.into(),
+        state: ContainerState::Running,
+        created_at: None,
+        started_at: None,
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        env: None,
+        pod: Arc::new(PodView {
+            sandbox_id: SandboxId::from("s"),
+            uid: PodUid::from("u"),
+            name: "web".into(),
+            namespace: namespace.into(),
+            attempt: 0,
+            is_ready: true,
+            network: PodNetwork::Unknown,
+            labels: BTreeMap::new(),
+            annotations: switch.into_iter().collect(),
+        }),
+    })
+}
+
+/// HEALTHCHECKs count in these namespaces.
+fn honouring(namespaces: &[&str]) -> Arc<Policy> {
+    let healthchecks = namespaces.iter().map(|name| Glob::from(*name)).collect();
+    Arc::new(Policy { healthchecks, ..Policy::default() })
+}
+
+/// What an image has: `none` nothing, another one a probe of its own.
+fn of_image(image: &ImageRef) -> Option<Arc<Healthcheck>> {
+    let config = format!(r#"{{"config": {{"Healthcheck": {{"Test": ["CMD", "{image}"]}}}}}}"#);
+    healthcheck::read(config.as_bytes()).filter(|_| image.as_str() != "none").map(Arc::new)
+}
+
+fn wanted(planner: &mut Planner) -> Vec<String> {
+    planner.take_wanted().iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn an_image_is_asked_for_once_and_only_where_its_healthcheck_counts() {
+    let mut planner = Planner::new(honouring(&["shop"]));
+    for (id, image, namespace, is_off, asked) in [
+        ("c1", "a", "other", false, &[][..]),
+        ("c2", "a", "shop", true, &[]),
+        ("c3", "", "shop", false, &[]),
+        ("c4", "a", "shop", false, &["a"]),
+        ("c5", "a", "shop", false, &[]),
+        ("c6", "b", "shop", false, &["b"]),
+    ] {
+        planner.on_container(container(id, image, namespace, is_off));
+        assert_eq!(wanted(&mut planner), asked, "{id}");
+    }
+    let plans = planner.on_image(&"a".into(), of_image(&"a".into()));
+    let planned: Vec<_> = plans.iter().map(|plan| (plan.view.id.as_str(), &plan.probes[0].source)).collect();
+    assert_eq!(planned, [("c4", &Source::Healthcheck), ("c5", &Source::Healthcheck)]);
+    let plans = planner.on_policy(honouring(&["other"]));
+    let probed: Vec<_> =
+        plans.iter().filter(|plan| !plan.probes.is_empty()).map(|plan| plan.view.id.as_str()).collect();
+    assert_eq!((probed, wanted(&mut planner)), (vec!["c1"], vec![]), "what its image has is known");
+}
+
+#[test]
+fn of_an_image_that_no_container_needs_nothing_is_kept() {
+    let mut planner = Planner::new(honouring(&["*"]));
+    planner.on_container(container("c1", "a", "shop", false));
+    planner.on_container(container("c2", "a", "shop", false));
+    planner.on_gone(&"c1".into());
+    assert!(planner.wants(&"a".into()));
+    planner.on_gone(&"c2".into());
+    assert!(!planner.wants(&"a".into()) && planner.take_wanted().is_empty());
+    assert_eq!(planner.on_image(&"a".into(), of_image(&"a".into())), [], "it comes too late");
+    planner.on_container(container("c3", "a", "shop", false));
+    assert_eq!(wanted(&mut planner), ["a"], "and is asked for again");
+    planner.on_container(container("c3", "b", "shop", false));
+    assert_eq!((wanted(&mut planner), planner.wants(&"a".into())), (vec!["b".to_owned()], false));
+}
+
+/// What may happen, in any order.
+#[derive(Clone, Debug)]
+enum Happening {
+    Container(u8, &'static str, &'static str, bool),
+    Gone(u8),
+    Policy(Vec<&'static str>),
+    /// The runtime tells of one of the images that were asked for.
+    Answered(prop::sample::Index),
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    let image = prop::sample::select(&["", "none", "a", "b"][..]);
+    let namespace = prop::sample::select(&["shop", "other"][..]);
+    let policies = prop::collection::vec(prop::sample::select(&["shop", "other", "*"][..]), 0..2);
+    prop_oneof![
+        4 => (0u8..4, image, namespace, prop::bool::weighted(0.2))
+            .prop_map(|(id, image, namespace, is_off)| Happening::Container(id, image, namespace, is_off)),
+        1 => (0u8..4).prop_map(Happening::Gone),
+        2 => policies.prop_map(Happening::Policy),
+        4 => any::<prop::sample::Index>().prop_map(Happening::Answered),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn the_plans_do_not_depend_on_the_order_of_the_facts(happenings in prop::collection::vec(happening(), 0..60)) {
+        let mut planner = Planner::new(honouring(&["*"]));
+        let mut policy = honouring(&["*"]);
+        let (mut asked, mut told) = (Vec::<ImageRef>::new(), BTreeMap::<String, Plan>::new());
+        let mut steps = happenings.into_iter();
+        loop {
+            let happening = steps.next();
+            let is_over = happening.is_none();
+            let plans = match happening {
+                Some(Happening::Container(id, image, namespace, is_off)) => {
+                    vec![planner.on_container(container(&id.to_string(), image, namespace, is_off))]
+                }
+                Some(Happening::Gone(id)) => {
+                    let id = id.to_string();
+                    planner.on_gone(&id.as_str().into());
+                    told.remove(&id);
+                    vec![]
+                }
+                Some(Happening::Policy(namespaces)) => {
+                    policy = honouring(&namespaces);
+                    planner.on_policy(policy.clone())
+                }
+                Some(Happening::Answered(which)) if !asked.is_empty() => {
+                    let image = asked.swap_remove(which.index(asked.len()));
+                    planner.on_image(&image, of_image(&image))
+                }
+                Some(Happening::Answered(_)) => vec![],
+                None => asked.drain(..).flat_map(|image| planner.on_image(&image, of_image(&image))).collect(),
+            };
+            told.extend(plans.into_iter().map(|plan| (plan.view.id.to_string(), plan)));
+            asked.extend(planner.take_wanted());
+            if is_over {
+                break;
+            }
+        }
+        for plan in told.into_values() {
+            let healthcheck = of_image(&plan.view.image_ref).filter(|_| !plan.view.image_ref.is_empty());
+            prop_assert_eq!(&plan.probes, &super::plan(&plan.view, &policy, healthcheck.as_deref()));
+        }
+    }
+}
