@@ -2,6 +2,7 @@
 //! Pure: no IO, no clock, no logging.
 
 pub mod annotation;
+pub mod definition;
 pub mod expand;
 pub mod plan;
 pub mod planner;
