@@ -4,6 +4,7 @@
 //! Readers ignore fields that they do not know.
 
 mod call;
+mod check;
 mod detail;
 mod event;
 mod pod;
@@ -17,6 +18,10 @@ mod units;
 use serde::{Deserialize, Serialize};
 
 pub use call::{CallView, End, ExecView, PeerView};
+pub use check::{
+    Change, CheckView, CheckedContainer, CheckedDocument, CheckedFile, CheckedPod, CheckedProbe, CheckedRule,
+    Finding, Grade, Role, Taken,
+};
 pub use detail::{ChangeView, DefinitionView, HandlerView, HeaderView, PortView, ProbeDetailView};
 pub use event::{EventType, EventView};
 pub use pod::{ContainerState, ContainerView, PodView};
