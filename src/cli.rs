@@ -2,6 +2,7 @@
 //! started with is handed on as plain values.
 
 mod access;
+mod check;
 mod client;
 mod demo;
 mod describe;
@@ -33,12 +34,14 @@ use std::{env, ffi::OsString, process::ExitCode};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, error::ErrorKind};
 
+use check::CheckArgs;
 use client::Client;
 use endpoint::Endpoint;
 use error::Error;
 use format::Format;
 use screen::Screen;
 
+pub use check::Check;
 pub use demo::DemoArgs;
 pub use exit::Exit;
 pub use serve::ServeArgs;
@@ -50,6 +53,8 @@ pub enum Command {
     Serve(ServeArgs),
     /// Run the demo.
     Demo(DemoArgs),
+    /// Check files.
+    Check(Check),
     /// Ask a daemon.
     Ask(Request),
 }
@@ -79,9 +84,10 @@ Start here:
   criprobe probes -w                    watch the probes
   criprobe trace --method 'Exec*'       watch who runs what in which container
   criprobe run default/web/app --http-get http://:8080/healthz
+  criprobe check deploy/                see offline what probes manifests come to
 
-'criprobe help VERB' tells more of each. Exit: 0 fine, 1 a probe is failing or the daemon failed,
-2 usage, 3 daemon not reachable, 78 bad configuration.";
+'criprobe help VERB' tells more of each. Exit: 0 fine, 1 a probe is failing, a file is wrong, or the
+daemon failed, 2 usage, 3 daemon not reachable, 78 bad configuration.";
 
 /// What every verb takes that asks a daemon, before or after it. `serve` takes `--api`, too: there it listens.
 #[derive(Clone, Debug, clap::Args)]
@@ -102,6 +108,8 @@ enum Verb {
     Serve(ServeArgs),
     /// Show everything at once on an embedded runtime, or on a given one
     Demo(DemoArgs),
+    /// Check configurations, manifests and crictl's files: the probes that would result, and what is wrong
+    Check(CheckArgs),
     #[command(flatten)]
     Question(Question),
 }
@@ -168,6 +176,12 @@ fn read(arguments: Vec<OsString>) -> Result<Command, Refused> {
         }
         Ok(Cli { verb: Verb::Demo(_), common: Common { api: Some(_), .. } }) => {
             refused("the demo makes an API socket of its own: choose its folder with --dir")
+        }
+        Ok(Cli { verb: Verb::Check(_), common: Common { api: Some(_), .. } }) => {
+            refused("'check' asks no daemon: leave out --api")
+        }
+        Ok(Cli { verb: Verb::Check(arguments), common }) => {
+            Ok(Command::Check(Check { arguments, output: common.output }))
         }
         Ok(Cli { verb: Verb::Serve(mut arguments), common }) => {
             arguments.api = common.api;

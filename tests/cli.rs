@@ -2,6 +2,9 @@
 //! over stages that answer what they were given.
 #![allow(clippy::unwrap_used)]
 
+#[path = "cli/check.rs"]
+mod check;
+
 use std::{
     io::{BufRead, BufReader, Read},
     os::unix::net::UnixListener,
