@@ -63,6 +63,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         &[
             "check",
             "clock",
+            "config::example",
             "config::socket",
             "duration",
             "ids",

@@ -75,6 +75,7 @@ impl Daemon {
             probes: stage(move || shown.borrow().clone()),
             probe: mpsc::channel(1).0,
             pods: nobody(),
+            configuration: nobody(),
             trace: trace.clone(),
             events: events.clone(),
             operator: operator(prober()),
@@ -347,7 +348,16 @@ fn a_stage_that_is_gone_ends_with_1() {
     let sources = {
         let _entered = runtime.enter();
         let (probe, operator) = (mpsc::channel(1).0, operator(mpsc::channel(1).0));
-        Sources { status: nobody(), probes, probe, pods: nobody(), trace, events, operator }
+        Sources {
+            status: nobody(),
+            probes,
+            probe,
+            pods: nobody(),
+            configuration: nobody(),
+            trace,
+            events,
+            operator,
+        }
     };
     runtime.spawn(api::serve(listener, sources, std::future::pending()));
     let output = criprobe(&other, "probes").output().unwrap();

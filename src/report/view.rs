@@ -5,6 +5,7 @@
 
 mod call;
 mod check;
+mod configuration;
 mod detail;
 mod event;
 mod pod;
@@ -22,6 +23,7 @@ pub use check::{
     Change, CheckView, CheckedContainer, CheckedDocument, CheckedFile, CheckedPod, CheckedProbe, CheckedRule,
     Finding, Grade, Role, Taken,
 };
+pub use configuration::{ConfigurationView, MatchView, RuleView, SettingValue, SettingView};
 pub use detail::{ChangeView, DefinitionView, HandlerView, HeaderView, PortView, ProbeDetailView};
 pub use event::{EventType, EventView};
 pub use pod::{ContainerState, ContainerView, PodView};
