@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes inputs for the fuzz targets of the recordings under tests/data/recordings: `fuzz/seeds.py`, then
-`cargo +nightly fuzz run tap` (or `hpack`). They go where cargo-fuzz looks for them, fuzz/corpus/TARGET."""
+"""Makes inputs for the fuzz targets of the recordings and samples under tests/data: `fuzz/seeds.py`, then
+`cargo +nightly fuzz run tap` (or `hpack`, `manifest`). They go where cargo-fuzz looks for them, fuzz/corpus/TARGET."""
 
 import pathlib
 
@@ -42,3 +42,8 @@ for path in FUZZ.parent.glob("tests/data/recordings/*.rec"):
         seed = FUZZ / "corpus" / name
         seed.parent.mkdir(parents=True, exist_ok=True)
         seed.write_bytes(b"".join(parts))
+
+for path in FUZZ.parent.glob("tests/data/check/**/*.*"):
+    seed = FUZZ / "corpus" / "manifest" / path.name
+    seed.parent.mkdir(parents=True, exist_ok=True)
+    seed.write_bytes(path.read_bytes())

@@ -2,7 +2,9 @@
 //! started with is handed on as plain values.
 
 mod access;
+mod check;
 mod client;
+mod config;
 mod demo;
 mod describe;
 mod endpoint;
@@ -33,12 +35,14 @@ use std::{env, ffi::OsString, process::ExitCode};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, error::ErrorKind};
 
+use check::CheckArgs;
 use client::Client;
 use endpoint::Endpoint;
 use error::Error;
 use format::Format;
 use screen::Screen;
 
+pub use check::Check;
 pub use demo::DemoArgs;
 pub use exit::Exit;
 pub use serve::ServeArgs;
@@ -50,6 +54,8 @@ pub enum Command {
     Serve(ServeArgs),
     /// Run the demo.
     Demo(DemoArgs),
+    /// Check files.
+    Check(Check),
     /// Ask a daemon.
     Ask(Request),
 }
@@ -79,9 +85,10 @@ Start here:
   criprobe probes -w                    watch the probes
   criprobe trace --method 'Exec*'       watch who runs what in which container
   criprobe run default/web/app --http-get http://:8080/healthz
+  criprobe check deploy/                see offline what probes manifests come to
 
-'criprobe help VERB' tells more of each. Exit: 0 fine, 1 a probe is failing or the daemon failed,
-2 usage, 3 daemon not reachable, 78 bad configuration.";
+'criprobe help VERB' tells more of each. Exit: 0 fine, 1 a probe is failing, a file is wrong, or the
+daemon failed, 2 usage, 3 daemon not reachable, 78 bad configuration.";
 
 /// What every verb takes that asks a daemon, before or after it. `serve` takes `--api`, too: there it listens. What a
 /// verb refuses of these, [`command`] hides.
@@ -102,6 +109,8 @@ enum Verb {
     Serve(ServeArgs),
     /// Show everything at once on an embedded runtime, or on a given one
     Demo(DemoArgs),
+    /// Check configurations, manifests and crictl's files: the probes that would result, and what is wrong
+    Check(CheckArgs),
     #[command(flatten)]
     Question(Question),
 }
@@ -128,6 +137,8 @@ enum Question {
     Resume(resume::ResumeArgs),
     /// Let a probe make its next attempt now
     Trigger(trigger::TriggerArgs),
+    /// Show the configuration: the commented defaults, or what is in force and where it comes from
+    Config(config::ConfigArgs),
     /// Show this program's version, and the daemon's where it is reachable
     Version(version::VersionArgs),
 }
@@ -185,6 +196,12 @@ fn read(arguments: Vec<OsString>) -> Result<Command, Refused> {
         }
         Ok(Cli { verb: Verb::Demo(_), common: Common { api: Some(_), .. } }) => {
             refused("the demo makes an API socket of its own: choose its folder with --dir")
+        }
+        Ok(Cli { verb: Verb::Check(_), common: Common { api: Some(_), .. } }) => {
+            refused("'check' asks no daemon: leave out --api")
+        }
+        Ok(Cli { verb: Verb::Check(arguments), common }) => {
+            Ok(Command::Check(Check { arguments, output: common.output }))
         }
         Ok(Cli { verb: Verb::Serve(mut arguments), common }) => {
             arguments.api = common.api;
@@ -244,6 +261,7 @@ impl Request {
             Question::Pause(arguments) => arguments.run(&context).await,
             Question::Resume(arguments) => arguments.run(&context).await,
             Question::Trigger(arguments) => arguments.run(&context).await,
+            Question::Config(arguments) => arguments.run(&context).await,
             Question::Version(arguments) => arguments.run(&context).await,
         }
     }

@@ -5,6 +5,7 @@
 
 pub mod fault;
 pub mod fields;
+pub mod stream;
 pub mod suggest;
 
 use std::fmt;
@@ -14,7 +15,7 @@ use serde_saphyr::{
     DefaultMessageFormatter, DuplicateKeyPolicy, Error, Location, MessageFormatter, Options, Spanned,
 };
 
-/// How deep lists and maps may nest; a probe needs 5, the deepest part of a pod about 12. Deeper text is an error.
+/// How deep lists and maps may nest where nothing else is said; a probe needs 5, a rule 6. Deeper text is an error.
 const MAX_DEPTH: usize = 16;
 
 /// How many anchors, and how many aliases, a text may hold. More are an error.
@@ -23,8 +24,19 @@ const MAX_ANCHORS: usize = 100;
 /// How many values the aliases of a text may repeat in all. More are an error: this is what defuses alias bombs.
 const MAX_REPEATED: usize = 10_000;
 
-/// How many values a text may hold. More are an error.
+/// How many values a text may hold where nothing else is said. More are an error.
 const MAX_NODES: usize = 50_000;
+
+/// What a text must keep to be read. What breaks a bound is an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// How long it may be.
+    pub bytes: usize,
+    /// How deep lists and maps may nest.
+    pub depth: usize,
+    /// How many values it may hold.
+    pub nodes: usize,
+}
 
 /// Where something stands in its text, both from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -103,6 +115,43 @@ pub enum SyntaxError {
     },
 }
 
+impl Node {
+    /// The entries of a map; none of anything else.
+    pub fn entries(&self) -> &[Entry] {
+        match &self.value {
+            Value::Map(entries) => entries,
+            _ => &[],
+        }
+    }
+
+    /// The items of a list; none of anything else.
+    pub fn items(&self) -> &[Node] {
+        match &self.value {
+            Value::List(items) => items,
+            _ => &[],
+        }
+    }
+
+    /// The text, where it is one.
+    pub fn text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// What stands under a name of a map; null counts as nothing.
+    pub fn get(&self, name: &str) -> Option<&Node> {
+        let entry = self.entries().iter().find(|entry| entry.name == name)?;
+        Some(&entry.node).filter(|node| node.value != Value::Null)
+    }
+
+    /// What stands under names within names.
+    pub fn at(&self, names: &[&str]) -> Option<&Node> {
+        names.iter().try_fold(self, |node, name| node.get(name))
+    }
+}
+
 impl SyntaxError {
     /// Where reading stopped.
     pub fn place(&self) -> Option<Place> {
@@ -154,22 +203,31 @@ fn place_after(text: &[u8]) -> Place {
 /// When the text is longer than `limit` bytes, is malformed, names a key twice, holds a second document,
 /// or breaks a bound of this module.
 pub fn parse(text: &str, limit: usize) -> Result<Node, SyntaxError> {
-    if text.len() > limit {
-        return Err(SyntaxError::TooLong { size: text.len(), limit });
+    parse_within(text, &Bounds { bytes: limit, depth: MAX_DEPTH, nodes: MAX_NODES })
+}
+
+/// Reads one document within bounds of the caller's; all else is as in [`parse`].
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_within(text: &str, bounds: &Bounds) -> Result<Node, SyntaxError> {
+    if text.len() > bounds.bytes {
+        return Err(SyntaxError::TooLong { size: text.len(), limit: bounds.bytes });
     }
-    serde_saphyr::from_str_with_options::<Node>(text, options()).map_err(|error| {
+    serde_saphyr::from_str_with_options::<Node>(text, options(bounds)).map_err(|error| {
         let error = error.without_snippet();
-        SyntaxError::Malformed { place: error.location().and_then(known), reason: reason(error) }
+        let place = error.location().and_then(known);
+        SyntaxError::Malformed { place, reason: reason(error, bounds) }
     })
 }
 
-fn options() -> Options {
+fn options(bounds: &Bounds) -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
-            max_depth: MAX_DEPTH,
-            flow_nesting_limit: MAX_DEPTH,
-            max_nodes: MAX_NODES,
-            max_events: 4 * MAX_NODES,
+            max_depth: bounds.depth,
+            flow_nesting_limit: bounds.depth,
+            max_nodes: bounds.nodes,
+            max_events: bounds.nodes.saturating_mul(4),
             max_anchors: MAX_ANCHORS,
             max_aliases: MAX_ANCHORS,
             max_merge_keys: MAX_ANCHORS,
@@ -189,7 +247,7 @@ fn options() -> Options {
 }
 
 /// The parser's message where it is one for people; ours where it speaks of its own settings.
-fn reason(error: &Error) -> String {
+fn reason(error: &Error, bounds: &Bounds) -> String {
     match error {
         Error::DuplicateMappingKey { key: Some(key), .. } => format!("{key:?} is written twice"),
         Error::DuplicateMappingKey { key: None, .. } => "a key is written twice".into(),
@@ -198,11 +256,18 @@ fn reason(error: &Error) -> String {
         | Error::AliasReplayLimitExceeded { .. }
         | Error::AliasExpansionLimitExceeded { .. }
         | Error::AliasReplayStackDepthExceeded { .. } => {
-            format!("too deeply nested, or too many values, anchors or aliases (at most {MAX_DEPTH} levels)")
+            let depth = bounds.depth;
+            format!("too deeply nested, or too many values, anchors or aliases (at most {depth} levels)")
         }
         Error::RecursiveReferencesRequireWeakTypes { .. } => "an alias stands within its own anchor".into(),
-        Error::AliasError { error, .. } => reason(error),
-        other => fault::one_line(&DefaultMessageFormatter.format_message(other)),
+        Error::AliasError { error, .. } => reason(error, bounds),
+        other => match fault::one_line(&DefaultMessageFormatter.format_message(other)) {
+            // The scanner's own bound of flow lists, which comes before the budget's.
+            limit if limit.contains("recursion limit") => {
+                format!("too deeply nested (at most {} levels)", bounds.depth)
+            }
+            message => message,
+        },
     }
 }
 

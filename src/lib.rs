@@ -3,6 +3,7 @@
 //! `ARCHITECTURE.md` draws the picture of the stages and says which may use which.
 
 pub mod app;
+pub mod check;
 pub mod cli;
 pub mod clock;
 pub mod config;

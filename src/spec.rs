@@ -2,6 +2,7 @@
 //! Pure: no IO, no clock, no logging.
 
 pub mod annotation;
+pub mod definition;
 pub mod expand;
 pub mod healthcheck;
 pub mod plan;
@@ -42,6 +43,8 @@ pub struct ProbeSpec {
     pub start: Option<StartPeriod>,
     /// Whether a command is run as it is written, `$(VAR)` and `$$` included. In Kubernetes it is not.
     pub is_literal: bool,
+    /// Which ports of the node's own network its attempts may go to.
+    pub reach: Reach,
 }
 
 /// From the start of a container: until its first success, and for `length` at most, failures do not count, and
@@ -52,6 +55,16 @@ pub struct StartPeriod {
     pub length: Duration,
     /// From one attempt to the next meanwhile; at least 100 ms.
     pub interval: Duration,
+}
+
+/// Which ports an attempt may go to that is made on a pod in the node's own network: it could be any service's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Reach {
+    /// Those that the container declares: what a pod's author may ask for.
+    #[default]
+    Declared,
+    /// All: what the operator wrote in a rule.
+    Any,
 }
 
 /// What one attempt does: exactly one of Kubernetes' four handlers.

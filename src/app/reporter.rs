@@ -13,7 +13,7 @@ use std::{
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
-    pods,
+    configuration, pods,
     state::{StateHealth, Store},
 };
 use crate::{
@@ -30,9 +30,9 @@ use crate::{
         name::ProbeName,
         observed,
         view::{
-            BlindView, CallsView, ConfigView, ConnectionsView, EventView, InventoryView, PodView,
-            ProbeDetailView, ProbeView, ProbesView, RuntimeState, RuntimeView, Seconds, StateFileView,
-            StatusView,
+            BlindView, CallsView, ConfigView, ConfigurationView, ConnectionsView, EventView, InventoryView,
+            PodView, ProbeDetailView, ProbeView, ProbesView, RuntimeState, RuntimeView, Seconds,
+            StateFileView, StatusView,
         },
     },
     runtime::link::Link,
@@ -66,6 +66,7 @@ pub(super) struct Questions {
     pub(super) probes: mpsc::Receiver<oneshot::Sender<Vec<ProbeView>>>,
     pub(super) probe: mpsc::Receiver<(ProbeName, oneshot::Sender<Option<ProbeDetailView>>)>,
     pub(super) pods: mpsc::Receiver<oneshot::Sender<Vec<PodView>>>,
+    pub(super) configuration: mpsc::Receiver<oneshot::Sender<ConfigurationView>>,
 }
 
 impl Questions {
@@ -80,8 +81,15 @@ impl Questions {
         let (probes, probes_end) = mpsc::channel(waiting);
         let (probe, probe_end) = mpsc::channel(waiting);
         let (pods, pods_end) = mpsc::channel(waiting);
-        let questions = Self { status: status_end, probes: probes_end, probe: probe_end, pods: pods_end };
-        (Sources { status, probes, probe, pods, trace, events, operator }, questions)
+        let (configuration, configuration_end) = mpsc::channel(waiting);
+        let questions = Self {
+            status: status_end,
+            probes: probes_end,
+            probe: probe_end,
+            pods: pods_end,
+            configuration: configuration_end,
+        };
+        (Sources { status, probes, probe, pods, configuration, trace, events, operator }, questions)
     }
 }
 
@@ -113,6 +121,9 @@ impl Reporter {
                     if let (Ok(sandboxes), Ok(containers)) = asked {
                         let _ = question.send(pods::views(sandboxes, containers));
                     }
+                }
+                Some(question) = questions.configuration.recv() => {
+                    let _ = question.send(configuration::view(&self.loaded));
                 }
                 else => return,
             }

@@ -8,7 +8,7 @@ use crate::{
     inventory::view::{ContainerState, ContainerView, PodNetwork, PodView},
     results::AttemptResult,
     spec::{
-        Handler, OnFailure, PortRef, ProbeSpec,
+        Handler, OnFailure, PortRef, ProbeSpec, Reach,
         plan::{Planned, Source},
     },
 };
@@ -27,6 +27,7 @@ pub(super) fn spec(kind: ProbeKind) -> ProbeSpec {
         on_failure: OnFailure::Report,
         start: None,
         is_literal: false,
+        reach: Reach::Declared,
     }
 }
 

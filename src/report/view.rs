@@ -4,6 +4,8 @@
 //! Readers ignore fields that they do not know.
 
 mod call;
+mod check;
+mod configuration;
 mod detail;
 mod event;
 mod pod;
@@ -17,6 +19,11 @@ mod units;
 use serde::{Deserialize, Serialize};
 
 pub use call::{CallView, End, ExecView, PeerView};
+pub use check::{
+    Change, CheckView, CheckedContainer, CheckedDocument, CheckedFile, CheckedPod, CheckedProbe, CheckedRule,
+    Finding, Grade, Role, Taken,
+};
+pub use configuration::{ConfigurationView, MatchView, RuleView, SettingValue, SettingView};
 pub use detail::{
     ChangeView, ClientView, DefinitionView, HandlerView, HeaderView, PortView, ProbeDetailView,
 };

@@ -36,6 +36,22 @@ pub fn probe<'a>(
     annotations.get(&format!("{prefix}{container}")).map(String::as_str)
 }
 
+/// Which probe of which container a key asks for, if it is one of ours; the container's name may be empty.
+pub fn target(key: &str) -> Option<(ProbeKind, &str)> {
+    ProbeKind::ALL.into_iter().find_map(|kind| Some((kind, key.strip_prefix(prefix(kind))?)))
+}
+
+/// Whether a key turns a pod's probes on and off.
+pub fn is_switch(key: &str) -> bool {
+    key == SWITCH
+}
+
+/// Whether a key is under our domain, understood or not.
+pub fn is_ours(key: &str) -> bool {
+    let domain = key.split_once('/').and_then(|(before, _)| before.strip_suffix(DOMAIN));
+    domain.is_some_and(|kind| kind.is_empty() || kind.ends_with('.'))
+}
+
 /// Whether the pod with these annotations wants no probes.
 pub fn are_off(annotations: &BTreeMap<String, String>) -> bool {
     annotations.get(SWITCH).is_some_and(|value| value.eq_ignore_ascii_case(OFF))

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{
-    Handler, OnFailure, ProbeSpec, StartPeriod,
+    Handler, OnFailure, ProbeSpec, Reach, StartPeriod,
     plan::{Healthcheck, Invalid},
     validate::{MIN_PERIOD, MIN_TIMEOUT},
 };
@@ -123,6 +123,7 @@ impl Reader<'_> {
             on_failure: OnFailure::Report,
             start,
             is_literal: true,
+            reach: Reach::default(),
         })
     }
 

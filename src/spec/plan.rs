@@ -4,17 +4,11 @@
 use std::{collections::BTreeMap, fmt, panic, sync::Arc};
 
 use super::{
-    ProbeSpec, annotation,
+    ProbeSpec, Reach, annotation, definition,
     policy::{Limits, Policy},
-    raw::RawProbe,
     rule::Rule,
-    validate::validate,
 };
-use crate::{
-    document::{self, Value, fault},
-    ids::ProbeKind,
-    inventory::view::ContainerView,
-};
+use crate::{document::fault, ids::ProbeKind, inventory::view::ContainerView};
 
 /// A probe that a container is meant to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -206,7 +200,8 @@ impl<'a> Facts<'a> {
 
     fn define(&self, kind: ProbeKind, written: Written<'_>) -> Result<ProbeSpec, Invalid> {
         let spec = match written {
-            Written::Rule(spec) => return Ok(spec.clone()),
+            // The operator's own words: no limit holds, and any port may be meant.
+            Written::Rule(spec) => return Ok(ProbeSpec { reach: Reach::Any, ..spec.clone() }),
             Written::Image(healthcheck) => healthcheck.clone()?,
             Written::Text(text) => define(kind, text)?,
         };
@@ -226,18 +221,8 @@ fn guarded(define: impl FnOnce() -> Result<ProbeSpec, Invalid>) -> Result<ProbeS
 }
 
 fn define(kind: ProbeKind, text: &str) -> Result<ProbeSpec, Invalid> {
-    let invalid = |reason: String, handler| Invalid { reason, handler };
-    let node = document::parse(text, annotation::MAX_ANNOTATION)
-        .map_err(|error| invalid(error.to_string(), None))?;
-    if node.value == Value::Null {
-        let reason = "the annotation is empty: write a probe, such as {exec: {command: [cat, /tmp/healthy]}}";
-        return Err(invalid(reason.into(), None));
-    }
-    let mut errors = Vec::new();
-    let Some(raw) = RawProbe::read(&node, "", &mut errors) else {
-        return Err(invalid(fault::joined(&errors), None));
-    };
-    validate(&raw, kind, "", errors).map_err(|errors| invalid(fault::joined(&errors), raw.handler()))
+    definition::read(kind, text)
+        .map_err(|wrong| Invalid { reason: wrong.to_string(), handler: wrong.handler })
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ mod handler;
 
 use std::{fmt, time::Duration};
 
-use super::{OnFailure, ProbeSpec, raw::RawProbe};
+use super::{OnFailure, ProbeSpec, Reach, raw::RawProbe};
 use crate::{
     document::{
         Place,
@@ -62,6 +62,7 @@ pub fn validate(
             on_failure,
             start: None,
             is_literal: false,
+            reach: Reach::default(),
         }),
         _ => Err(errors),
     }

@@ -106,7 +106,16 @@ fn a_stage_that_is_gone_ends_with_1() {
     let sources = {
         let _entered = runtime.enter();
         let (probe, operator) = (mpsc::channel(1).0, operator(mpsc::channel(1).0));
-        Sources { status: nobody(), probes, probe, pods: nobody(), trace, events, operator }
+        Sources {
+            status: nobody(),
+            probes,
+            probe,
+            pods: nobody(),
+            configuration: nobody(),
+            trace,
+            events,
+            operator,
+        }
     };
     runtime.spawn(api::serve(listener, sources, std::future::pending()));
     let output = criprobe(&other, "probes").output().unwrap();

@@ -4,6 +4,7 @@
 
 mod answers;
 mod arguments;
+mod check;
 mod streams;
 
 use std::{
@@ -80,6 +81,7 @@ impl Daemon {
             probes: stage(move || shown.borrow().clone()),
             probe: mpsc::channel(1).0,
             pods: stage(|| vec![serde_json::from_str::<PodView>(POD).unwrap()]),
+            configuration: nobody(),
             trace: trace.clone(),
             events: events.clone(),
             operator: operator(prober()),

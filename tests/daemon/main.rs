@@ -14,6 +14,9 @@ mod probes;
 /// From an image's HEALTHCHECK to a verdict, and runtimes that have no such thing.
 mod healthcheck;
 
+/// From an operator's rule to a verdict, and what is in force.
+mod rules;
+
 /// Periods and timeouts below a second.
 mod pace;
 

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::spec::{ProbeSpec, StartPeriod};
+use crate::spec::{ProbeSpec, Reach, StartPeriod};
 
 /// Tells whether a probe was defined as it is now. Written as 16 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,10 +27,15 @@ impl Definition {
             on_failure,
             start,
             is_literal,
+            reach,
         } = spec;
+        let reach = match reach {
+            Reach::Declared => "",
+            Reach::Any => " any port",
+        };
         let mut text = format!(
             "{kind} {handler:?} {initial_delay:?} {timeout:?} {period:?} {success_threshold} {failure_threshold} \
-             {termination_grace:?} {}",
+             {termination_grace:?} {}{reach}",
             on_failure.as_str()
         );
         if let Some(StartPeriod { length, interval }) = start {
@@ -102,6 +107,7 @@ mod tests {
             ProbeSpec { start: Some(StartPeriod { length: second, interval: second }), ..base() },
             ProbeSpec { start: Some(StartPeriod { length: second, interval: second / 2 }), ..base() },
             ProbeSpec { is_literal: true, ..base() },
+            ProbeSpec { reach: Reach::Any, ..base() },
         ];
         for (at, one) in others.iter().enumerate() {
             for other in &others[at + 1..] {

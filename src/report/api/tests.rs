@@ -58,11 +58,14 @@ impl Api {
         tokio::spawn(answer(probes_questions, probes.clone()));
         tokio::spawn(answer_by_name(probe_questions, probes));
         tokio::spawn(answer(pods_questions, vec![sample::pod()]));
+        let (configuration_query, configuration_questions) = mpsc::channel(4);
+        tokio::spawn(answer(configuration_questions, sample::configuration()));
         Self::serve(Sources {
             status: status_query,
             probes: probes_query,
             probe: probe_query,
             pods: pods_query,
+            configuration: configuration_query,
             trace: Journal::new(1_000),
             events: Journal::new(1_000),
             operator: nobody(),
@@ -88,7 +91,17 @@ impl Api {
         let ((probe, named), pods) = (mpsc::channel(4), mpsc::channel(1).0);
         tokio::spawn(answer_by_name(named, probes));
         let operator = operator(prober);
-        Self::serve(Sources { status, probes: probes_query, probe, pods, trace, events, operator })
+        let configuration = mpsc::channel(1).0;
+        Self::serve(Sources {
+            status,
+            probes: probes_query,
+            probe,
+            pods,
+            configuration,
+            trace,
+            events,
+            operator,
+        })
     }
 
     fn serve(sources: Sources) -> Self {

@@ -56,6 +56,7 @@ fn what_is_not_given_or_zero_is_dockers_default() {
         on_failure: OnFailure::Report,
         start: None,
         is_literal: true,
+        reach: Reach::Declared,
     };
     let test = r#""Test": ["CMD", "curl", "-f", "http://localhost/"]"#;
     for rest in [

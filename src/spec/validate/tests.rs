@@ -124,6 +124,7 @@ fn everything_that_is_written_is_kept() {
         on_failure: OnFailure::Restart,
         start: None,
         is_literal: false,
+        reach: Reach::Declared,
     };
     assert_eq!(spec(text, ProbeKind::Startup), expected);
 }

@@ -48,7 +48,9 @@ async fn a_stage_that_does_not_answer_costs_its_readers_an_answer_only() {
     drop(gone);
     let (probe, pods) = (mpsc::channel(1).0, mpsc::channel(1).0);
     let (trace, events) = (Journal::new(1), Journal::new(1));
-    let api = Api::serve(Sources { status, probes, probe, pods, trace, events, operator: nobody() });
+    let configuration = mpsc::channel(1).0;
+    let api =
+        Api::serve(Sources { status, probes, probe, pods, configuration, trace, events, operator: nobody() });
     let (code, body) = api.get("/v1/probes").await;
     assert_eq!((code, body.as_str()), (503, r#"{"error":"prober does not run"}"#));
     let (late, livez) = tokio::join!(api.get("/v1/status"), api.get("/livez"));

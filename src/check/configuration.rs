@@ -1,0 +1,112 @@
+//! Checks configurations of criprobe, one by one or as the set that a node is to have. Texts in; findings, rules as
+//! views, and the operator's policy out.
+
+use std::path::Path;
+
+use super::{Input, findings::Findings, text};
+use crate::{
+    config::{ConfigErrors, Loaded, Origin, Overrides, raw::Raw, resolve},
+    report::view::{CheckedDocument, CheckedFile, CheckedProbe, CheckedRule, Taken},
+    spec::{ProbeSpec, policy::Policy, rule::Rule},
+};
+
+/// The configurations that a node is to have.
+pub(super) struct Rules {
+    /// What they come to; `None` where there are none, or something is wrong with them.
+    pub(super) policy: Option<Policy>,
+    /// Each of them.
+    pub(super) files: Vec<CheckedFile>,
+}
+
+/// Checks files that stand together, in their order.
+pub(super) fn rules(inputs: &[Input]) -> Rules {
+    if inputs.is_empty() {
+        return Rules { policy: None, files: Vec::new() };
+    }
+    let raws: Vec<_> = inputs.iter().map(raw).collect();
+    let mut findings: Vec<_> = inputs.iter().map(|_| Findings::default()).collect();
+    let (policy, mut rules) = match resolved(&raws) {
+        Ok(loaded) => {
+            let mut rules: Vec<_> = inputs.iter().map(|_| Vec::new()).collect();
+            for (rule, origin) in loaded.config.policy.rules.iter().zip(&loaded.rules) {
+                if let Origin::File(file, _) = origin {
+                    rules[file.rank].push(checked(rule));
+                }
+            }
+            (Some(loaded.config.policy), rules)
+        }
+        Err(errors) => {
+            tell(&errors, &mut findings);
+            (None, inputs.iter().map(|_| Vec::new()).collect())
+        }
+    };
+    let file = |((input, findings), rules): ((&Input, Findings), &mut Vec<CheckedRule>)| {
+        let (taken, rules) = (Taken::Configuration, std::mem::take(rules));
+        let document = CheckedDocument { line: 1, taken, name: String::new(), pods: Vec::new(), rules };
+        let (file, findings) = (input.name.clone(), findings.into_sorted());
+        CheckedFile { file, documents: vec![document], findings }
+    };
+    let files = inputs.iter().zip(findings).zip(&mut rules).map(file).collect();
+    Rules { policy, files }
+}
+
+/// Checks a file alone. Its rules, where nothing is wrong with it.
+pub(super) fn check(text: &str, name: &str, findings: &mut Findings) -> Vec<CheckedRule> {
+    match resolved(&[Raw::read(text, Path::new(name))]) {
+        Ok(loaded) => loaded.config.policy.rules.iter().map(checked).collect(),
+        Err(errors) => {
+            tell(&errors, std::slice::from_mut(findings));
+            Vec::new()
+        }
+    }
+}
+
+fn raw(input: &Input) -> Raw {
+    let path = Path::new(&input.name);
+    match text(&input.bytes) {
+        Ok(text) => Raw::read(text, path),
+        Err(error) => Raw::malformed(path, &error),
+    }
+}
+
+/// With the defaults for all that they do not say. Which groups there are is the node's affair.
+fn resolved(raws: &[Raw]) -> Result<Loaded, ConfigErrors> {
+    resolve::resolve(raws, &Overrides::default(), &|_| Ok(Some(0)))
+}
+
+fn tell(errors: &ConfigErrors, findings: &mut [Findings]) {
+    for error in errors.iter() {
+        let (rank, place) = match &error.origin {
+            Origin::File(file, place) => (file.rank, *place),
+            Origin::Default | Origin::Environment(_) | Origin::Flag(_) => (0, None),
+        };
+        if let Some(findings) = findings.get_mut(rank) {
+            findings.error(place, error.reason.clone());
+        }
+    }
+}
+
+fn checked(rule: &Rule) -> CheckedRule {
+    let source = format!("rule:{}", rule.name);
+    CheckedRule {
+        rule: rule.name.to_string(),
+        enforced: rule.is_enforced,
+        probes: rule.probes.iter().map(|spec| probe(spec, &source)).collect(),
+    }
+}
+
+fn probe(spec: &ProbeSpec, source: &str) -> CheckedProbe {
+    CheckedProbe {
+        kind: spec.kind.as_str().to_owned(),
+        source: source.to_owned(),
+        valid: true,
+        reason: String::new(),
+        handler: spec.handler.name().to_owned(),
+        definition: Some(spec.into()),
+        resolved_port: None,
+        line: None,
+        column: None,
+        shadowed: Vec::new(),
+        change: None,
+    }
+}

@@ -1,0 +1,93 @@
+//! Checks the probes in a manifest that the kubelet runs, by the rules of Kubernetes. Never mixes them with ours: what
+//! they come to is listed with the source `kubelet`.
+
+use super::{
+    annotations::{Prober, handler_field, port_fault, resolved},
+    findings::Findings,
+    pod::{Container, KUBELET_PROBES, Pod, join},
+};
+use crate::{
+    document::{
+        Node,
+        fault::{self, FieldError},
+        fields::Field,
+    },
+    ids::ProbeKind,
+    report::view::{CheckedProbe, Role},
+    spec::{ProbeSpec, raw::RawProbe, validate::validate},
+};
+
+/// The source of such a probe.
+pub(super) const SOURCE: &str = "kubelet";
+
+/// The kubelet's probes of a container; what is wrong with them is added to `findings`.
+pub(super) fn probes(container: &Container<'_>, pod: &Pod<'_>, findings: &mut Findings) -> Vec<CheckedProbe> {
+    container.kubelet.iter().map(|(kind, node)| probe(*kind, node, container, pod, findings)).collect()
+}
+
+fn probe(
+    kind: ProbeKind,
+    node: &Node,
+    container: &Container<'_>,
+    pod: &Pod<'_>,
+    findings: &mut Findings,
+) -> CheckedProbe {
+    let key = KUBELET_PROBES.iter().find(|(one, _)| *one == kind).map_or("", |(_, key)| key);
+    let path = join(&container.path, key);
+    let mut errors = Vec::new();
+    let raw = RawProbe::read(node, &path, &mut errors);
+    if container.role == Role::Init {
+        let detail = "may not be set for init containers without restartPolicy=Always";
+        errors.push(FieldError::forbidden(path.clone(), node.place, detail));
+    }
+    let handler = raw.as_ref().and_then(RawProbe::handler).unwrap_or_default();
+    let spec = match raw {
+        Some(raw) => {
+            errors.extend(ours(&raw, &path));
+            validate(&raw, kind, &path, errors)
+        }
+        None => Err(errors),
+    };
+    let spec = spec.and_then(|spec| match port_fault(&spec, container, pod, Prober::Kubelet) {
+        None => Ok(spec),
+        Some(reason) => Err(vec![FieldError {
+            path: path.clone(),
+            reason,
+            place: handler_field(node, "port").or(node.place),
+        }]),
+    });
+    if let Err(errors) = &spec {
+        findings.fields(errors, node.place);
+    }
+    CheckedProbe {
+        kind: kind.as_str().to_owned(),
+        source: SOURCE.to_owned(),
+        valid: spec.is_ok(),
+        reason: spec.as_ref().err().map(|errors| fault::joined(errors)).unwrap_or_default(),
+        handler: spec.as_ref().map_or(handler, |spec| spec.handler.name()).to_owned(),
+        resolved_port: spec.as_ref().ok().and_then(|spec: &ProbeSpec| resolved(spec, container)),
+        definition: spec.as_ref().ok().map(Into::into),
+        line: node.place.map(|place| place.line),
+        column: node.place.map(|place| place.column),
+        shadowed: Vec::new(),
+        change: None,
+    }
+}
+
+/// Keys of ours, which the kubelet does not know.
+fn ours(raw: &RawProbe, path: &str) -> Vec<FieldError> {
+    let key = |name, field: &Field<String>| {
+        let reason =
+            "Forbidden: a key of criprobe's: the kubelet knows it not; write it in an annotation".to_owned();
+        (!field.is_absent()).then(|| FieldError { path: join(path, name), reason, place: field.place() })
+    };
+    [
+        key("initialDelay", &raw.initial_delay),
+        key("timeout", &raw.timeout),
+        key("period", &raw.period),
+        key("onFailure", &raw.on_failure),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}

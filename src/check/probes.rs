@@ -1,0 +1,160 @@
+//! What a node would do with a pod: the plan of each of its containers, with the operator's rules and without. A pod and
+//! policies in, views out.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{
+    annotations::{self, Prober, Rulebook},
+    findings::Findings,
+    kubelet,
+    pod::{Container, Pod, with_ports},
+};
+use crate::{
+    document::fault::quoted,
+    inventory::view::{ContainerState, ContainerView, PodNetwork, PodView},
+    report::view::{Change, CheckedContainer, CheckedPod, CheckedProbe},
+    spec::{
+        annotation,
+        plan::{Planned, Source, plan},
+        policy::Policy,
+    },
+};
+
+/// Checks a pod and plans its containers. Where there are rules, `rulebook` has them, and `is_compared` asks for what
+/// would be without them, too.
+pub(super) fn check(
+    pod: &Pod<'_>,
+    rulebook: Rulebook<'_>,
+    is_compared: bool,
+    findings: &mut Findings,
+) -> CheckedPod {
+    annotations::of_pod(pod, rulebook, findings);
+    for container in pod.containers.iter().filter(|container| !container.is_elsewhere) {
+        annotations::of_container(container, pod, rulebook, findings);
+    }
+    let view = Arc::new(pod_view(pod));
+    let container =
+        |container| container_probes(container, pod, &view, rulebook.policy, is_compared, findings);
+    CheckedPod {
+        namespace: pod.namespace.clone(),
+        pod: pod.name.clone(),
+        path: pod.path.clone(),
+        containers: pod.containers.iter().map(container).collect(),
+    }
+}
+
+fn container_probes(
+    container: &Container<'_>,
+    pod: &Pod<'_>,
+    view: &Arc<PodView>,
+    policy: &Policy,
+    is_compared: bool,
+    findings: &mut Findings,
+) -> CheckedContainer {
+    let view = container_view(container, view);
+    let planned = |policy: &Policy| -> Vec<CheckedProbe> {
+        plan(&view, policy, None).iter().map(|one| checked(one, container, pod)).collect()
+    };
+    let mut ours = planned(policy);
+    let before = is_compared.then(|| planned(&Policy::default()));
+    if let Some(before) = &before {
+        for probe in &mut ours {
+            probe.change = Some(change(before, probe));
+        }
+    }
+    for probe in ours.iter().filter(|probe| !probe.valid && probe.source.starts_with("rule:")) {
+        let (name, kind, reason) = (quoted(&container.name), &probe.kind, &probe.reason);
+        findings.error(container.place, format!("{}: {kind} of {name}: {reason}", probe.source));
+    }
+    let mut probes = kubelet::probes(container, pod, findings);
+    probes.append(&mut ours);
+    CheckedContainer {
+        container: container.name.clone(),
+        role: container.role,
+        image: container.image.clone(),
+        line: container.place.filter(|_| !container.is_elsewhere).map(|place| place.line),
+        probes,
+        before,
+    }
+}
+
+fn checked(planned: &Planned, container: &Container<'_>, pod: &Pod<'_>) -> CheckedProbe {
+    let place = place(planned, container, pod);
+    let handler = match &planned.spec {
+        Ok(spec) => spec.handler.name(),
+        Err(invalid) => invalid.handler.unwrap_or_default(),
+    };
+    let spec = planned
+        .spec
+        .as_ref()
+        .map_err(|invalid| invalid.reason.clone())
+        .and_then(|spec| annotations::port_fault(spec, container, pod, Prober::Us).map_or(Ok(spec), Err));
+    CheckedProbe {
+        kind: planned.kind.as_str().to_owned(),
+        source: planned.source.to_string(),
+        valid: spec.is_ok(),
+        reason: spec.as_ref().err().cloned().unwrap_or_default(),
+        handler: handler.to_owned(),
+        resolved_port: spec.as_ref().ok().and_then(|spec| annotations::resolved(spec, container)),
+        definition: spec.ok().map(Into::into),
+        line: place.map(|place| place.line),
+        column: place.map(|place| place.column),
+        shadowed: planned.shadowed.clone(),
+        change: None,
+    }
+}
+
+/// Where the annotation stands that a probe comes from.
+fn place(planned: &Planned, container: &Container<'_>, pod: &Pod<'_>) -> Option<crate::document::Place> {
+    let among = match planned.source {
+        Source::ContainerAnnotation if container.is_elsewhere => return None,
+        Source::ContainerAnnotation => &container.annotations,
+        Source::PodAnnotation => &pod.annotations,
+        Source::EnforcedRule(_) | Source::Rule(_) | Source::Healthcheck => return None,
+    };
+    let is_it = |key: &str| annotation::target(key) == Some((planned.kind, container.name.as_str()));
+    among.iter().find(|one| is_it(one.key))?.place
+}
+
+/// What became of a probe by the rules, beside what there was before.
+fn change(before: &[CheckedProbe], after: &CheckedProbe) -> Change {
+    match before.iter().find(|one| one.kind == after.kind) {
+        None => Change::Added,
+        Some(one) if one.source != after.source => Change::Replaced,
+        Some(one) if one.valid && !after.valid => Change::Invalidated,
+        Some(_) => Change::Same,
+    }
+}
+
+fn pod_view(pod: &Pod<'_>) -> PodView {
+    let texts =
+        pod.annotations.iter().filter_map(|one| Some((one.key.to_owned(), one.value.text()?.to_owned())));
+    PodView {
+        sandbox_id: "".into(),
+        uid: "".into(),
+        name: pod.name.as_str().into(),
+        namespace: pod.namespace.as_str().into(),
+        attempt: 0,
+        is_ready: true,
+        network: if pod.is_host_network { PodNetwork::Host } else { PodNetwork::Unknown },
+        labels: pod.labels.clone(),
+        annotations: texts.collect(),
+    }
+}
+
+fn container_view(container: &Container<'_>, pod: &Arc<PodView>) -> ContainerView {
+    ContainerView {
+        id: "".into(),
+        name: container.name.as_str().into(),
+        attempt: 0,
+        image: container.image.as_str().into(),
+        image_ref: "".into(),
+        state: ContainerState::Created,
+        created_at: None,
+        started_at: None,
+        labels: BTreeMap::new(),
+        annotations: with_ports(container),
+        env: None,
+        pod: pod.clone(),
+    }
+}

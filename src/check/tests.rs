@@ -1,0 +1,228 @@
+//! Files as people write them: what is said of good ones, of wrong ones, and of those that are no good at all.
+
+mod bad_input;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::report::view::{CheckedProbe, Finding};
+
+fn input(name: &str, bytes: impl Into<Vec<u8>>) -> Input {
+    Input { name: name.to_owned(), bytes: bytes.into(), is_named: true }
+}
+
+fn sample(name: &str) -> Input {
+    let path = format!("{}/tests/data/check/{name}", env!("CARGO_MANIFEST_DIR"));
+    input(name, std::fs::read(path).unwrap())
+}
+
+/// As the command line writes them.
+fn findings(view: &CheckView) -> String {
+    let line = |file: &str, finding: &Finding| {
+        let Finding { severity, line, column, message } = finding;
+        let place = line.zip(*column).map(|(line, column)| format!(":{line}:{column}")).unwrap_or_default();
+        format!("{file}{place}: {}: {message}\n", severity.as_str())
+    };
+    let of = |file: &CheckedFile| file.findings.iter().map(|one| line(&file.file, one)).collect::<String>();
+    view.files.iter().map(of).collect()
+}
+
+fn told(text: &str) -> String {
+    findings(&check(&[input("x", text)], &[], "default"))
+}
+
+/// Each probe in a line: where, what, whence, and what became of it.
+fn probes(view: &CheckView) -> Vec<String> {
+    let mut lines = Vec::new();
+    for pod in view.files.iter().flat_map(|file| &file.documents).flat_map(|document| &document.pods) {
+        for container in &pod.containers {
+            let probe = |probe: &CheckedProbe| {
+                let CheckedProbe { kind, source, valid, shadowed, change, .. } = probe;
+                let valid = if *valid { "valid" } else { "invalid" };
+                let change = change.map(|change| format!(" {change:?}")).unwrap_or_default();
+                let name = format!("{}/{}/{}", pod.namespace, pod.pod, container.container);
+                format!("{name} {kind} {source} {valid} {shadowed:?}{change}")
+            };
+            lines.extend(container.probes.iter().map(probe));
+        }
+    }
+    lines
+}
+
+#[test]
+fn good_files_come_to_these_probes() {
+    insta::assert_json_snapshot!("deployment", check(&[sample("deployment.yaml")], &[], "default"));
+    insta::assert_json_snapshot!(
+        "crictl",
+        check(&[sample("pod.json"), sample("container.json")], &[], "default")
+    );
+}
+
+#[test]
+fn every_kind_that_makes_pods_is_found() {
+    let view = check(&[sample("kinds.yaml")], &[], "test");
+    let pod = |document: &CheckedDocument| {
+        let pods = document.pods.iter().map(|pod| {
+            let probes: usize = pod.containers.iter().map(|container| container.probes.len()).sum();
+            format!("{}/{} at {:?} with {probes}", pod.namespace, pod.pod, pod.path)
+        });
+        format!("{} {}: {}\n", document.line, document.name, pods.collect::<Vec<_>>().join(", "))
+    };
+    let told: String = view.files[0].documents.iter().map(pod).collect();
+    insta::assert_snapshot!("kinds", told + &findings(&view));
+}
+
+#[test]
+fn what_is_wrong_is_told_at_its_place() {
+    insta::assert_snapshot!("wrong", findings(&check(&[sample("wrong.yaml")], &[], "default")));
+    insta::assert_snapshot!("config_wrong", findings(&check(&[sample("config-wrong.yaml")], &[], "default")));
+    let alone = check(&[sample("pod.json")], &[], "default");
+    insta::assert_snapshot!("crictl_wrong", findings(&alone) + &probes(&alone).join("\n"));
+}
+
+#[test]
+fn rules_show_what_they_change() {
+    let rules = [sample("rules/10-shop.yaml")];
+    let view = check(&[sample("deployment.yaml")], &rules, "default");
+    insta::assert_snapshot!("rules", findings(&view) + &probes(&view).join("\n"));
+    let wrong = check(&[sample("deployment.yaml")], &[sample("config-wrong.yaml")], "default");
+    assert!(
+        wrong.errors > 0 && probes(&wrong) == probes(&check(&[sample("deployment.yaml")], &[], "default"))
+    );
+}
+
+#[test]
+fn a_container_is_found_with_the_pod_that_it_is_given_with() {
+    let pod = r#"{"metadata": {"name": "web", "namespace": "edge"},
+        "annotations": {"liveness.criprobe.dev/ap": "{\"exec\": {\"command\": [\"true\"]}}"}}"#;
+    let view = check(&[sample("container.json"), input("pod.json", pod)], &[], "default");
+    assert_eq!(
+        findings(&view),
+        "pod.json:2:25: error: annotation \"liveness.criprobe.dev/ap\": the pod has no container \"ap\": it has \
+         \"app\"\n"
+    );
+    assert_eq!(probes(&view), ["edge/web/app liveness annotation valid []"]);
+    let alone = check(&[sample("container.json")], &[], "other");
+    assert_eq!(probes(&alone), ["other//app liveness annotation valid []"]);
+    let two = check(&[input("a", pod), input("b", pod), sample("container.json")], &[], "other");
+    assert_eq!(findings(&two), "", "nobody knows whose it is");
+}
+
+#[test]
+fn what_depends_on_the_pod_is_told() {
+    let pod = |spec: &str, annotations: &str| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\n  annotations:\n    {annotations}\nspec:\n  {spec}\n"
+        )
+    };
+    let app = "containers: [{name: app, ports: [{name: http, containerPort: 80}]}]";
+    for (spec, annotations, says) in [
+        (app, "liveness.criprobe.dev/app: '{tcpSocket: {port: http}}'", ""),
+        (app, "liveness.criprobe.dev/app: '{tcpSocket: {port: 81}}'", ""),
+        (
+            app,
+            "liveness.criprobe.dev/app: '{tcpSocket: {port: htp}}'",
+            "x:6:52: error: liveness.criprobe.dev/app: tcpSocket.port: the container declares no port named \"htp\": \
+             did you mean \"http\"?\n",
+        ),
+        (
+            "hostNetwork: true\n  containers: [{name: app, ports: [{name: http, containerPort: 80}]}]",
+            "liveness.criprobe.dev/app: '{tcpSocket: {port: 81}}'",
+            "x:6:52: error: liveness.criprobe.dev/app: tcpSocket.port: port 81 is not among the ports of the \
+             container: a pod in the node's network is probed at ports only that its container declares, \
+             unless a rule says so\n",
+        ),
+        (
+            "containers: [{name: app}, {name: other, ports: [{name: http, containerPort: 80}]}]",
+            "liveness.criprobe.dev/app: '{tcpSocket: {port: http}}'",
+            "x:6:52: error: liveness.criprobe.dev/app: tcpSocket.port: the container declares no port named \"http\": \
+             container \"other\" does\n",
+        ),
+        (
+            app,
+            "liveness.criprobe.dev/app: {tcpSocket: {port: 80}}",
+            "x:6:32: error: annotation \"liveness.criprobe.dev/app\": it is YAML, not text: put a '|' behind the \
+             colon\n",
+        ),
+        (
+            app,
+            "criprobe.dev/probes: off",
+            "x:6:26: error: annotation \"criprobe.dev/probes\": kubectl takes it for a truth value: put it in \
+             quotes\n",
+        ),
+        (app, "criprobe.dev/probes: 'off'", ""),
+        (app, "criprobe.dev/probes: |-\n      off", ""),
+        (
+            "containers: [{name: app, ports: [{name: http, containerPort: '80'}]}]",
+            "a: b",
+            "x:8:64: error: spec.containers[0].ports[0].containerPort: Invalid value: \"80\": must be a whole number: \
+             write it without quotes\n",
+        ),
+        ("containers: []", "a: b", "x:8:3: error: spec.containers: Required value\n"),
+        (
+            "containers: [{image: x}]",
+            "a: b",
+            "x:8:16: error: spec.containers[0].name: Required value\nx:8:3: error: spec.containers: Required value\n",
+        ),
+    ] {
+        let mut said: Vec<_> = told(&pod(spec, annotations)).lines().map(str::to_owned).collect();
+        let mut says: Vec<_> = says.lines().collect();
+        said.sort();
+        says.sort_unstable();
+        assert_eq!(said, says, "{spec} {annotations}");
+    }
+}
+
+#[test]
+fn a_file_that_is_nothing_is_wrong_only_if_it_was_named() {
+    let values = "replicaCount: 1\nimage: {tag: x}\n";
+    assert!(told(values).contains("x:1:1: error: neither a manifest of Kubernetes"));
+    let found = Input { is_named: false, ..input("values.yaml", values) };
+    let view = check(&[found], &[], "default");
+    assert_eq!((findings(&view), view.files[0].documents[0].taken), (String::new(), Taken::Unknown));
+}
+
+/// Pieces that manifests are made of, to be put together at random.
+const PIECES: [&str; 24] = [
+    "apiVersion: v1\n",
+    "kind: Pod\n",
+    "kind: List\n",
+    "items:\n",
+    "- ",
+    "metadata:\n",
+    "  name: x\n",
+    "  annotations:\n",
+    "    liveness.criprobe.dev/x: ",
+    "|\n",
+    ">-\n",
+    "      exec: {command: [x]}\n",
+    "'{exec: ",
+    "\"{\\\"exec\\\": ",
+    "spec:\n",
+    "  containers:\n",
+    "  - name: x\n",
+    "    livenessProbe: ",
+    "{tcpSocket: {port: ",
+    "}}\n",
+    "---\n",
+    "&a ",
+    "*a\n",
+    "rules:\n",
+];
+
+proptest! {
+    #[test]
+    fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = check(&[input("x", bytes.clone())], &[input("y", bytes)], "default");
+    }
+
+    #[test]
+    fn no_pieces_of_manifests_panic(pieces in prop::collection::vec(prop::sample::select(&PIECES[..]), 0..30)) {
+        let text = pieces.concat();
+        let view = check(&[input("x", text.clone())], &[], "default");
+        for finding in &view.files[0].findings {
+            let lines = u32::try_from(text.split('\n').count()).unwrap();
+            prop_assert!(finding.line.is_none_or(|line| (1..=lines).contains(&line)), "{finding:?}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Finds and reads the files that are to be checked: names in, bytes out, never more than the bounds below.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use crate::check::{BOUNDS, Input};
+
+/// 10,000 files: the most that are checked at once. More are an error.
+const MAX_FILES: usize = 10_000;
+
+/// 64 MiB: the most that all files may hold together. More is an error.
+const MAX_TOTAL: usize = 64 << 20;
+
+/// 32 levels of folders: how deep they are looked through. What is deeper is an error.
+const MAX_FOLDERS: usize = 32;
+
+/// What the files of a folder are called that are checked.
+const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
+
+/// What is read as rules in a folder, as of `conf.d`.
+const RULES_EXTENSIONS: [&str; 1] = ["yaml"];
+
+/// The files, and why some could not be read.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) inputs: Vec<Input>,
+    pub(super) unreadable: Vec<String>,
+}
+
+/// Reads files, and those in and below folders in the order of their names; `-` is standard input. Hidden ones are passed
+/// over in folders, and links to folders are not followed there.
+///
+/// # Errors
+/// There are too many, or they hold too much.
+pub(super) fn find(names: &[PathBuf]) -> Result<Found, String> {
+    let mut finder = Finder { found: Found::default(), left: MAX_TOTAL };
+    for name in names {
+        if name.as_os_str() == "-" {
+            finder.add("-".to_owned(), true, Ok(io::stdin().lock()))?;
+        } else if name.is_dir() {
+            let before = finder.found.inputs.len() + finder.found.unreadable.len();
+            finder.folder(name, 0)?;
+            if finder.found.inputs.len() + finder.found.unreadable.len() == before {
+                let reason = format!("{}: no *.yaml, *.yml or *.json in it", name.display());
+                finder.found.unreadable.push(reason);
+            }
+        } else {
+            finder.add(name.display().to_string(), true, File::open(name))?;
+        }
+    }
+    Ok(finder.found)
+}
+
+/// Reads files of rules; of a folder the `*.yaml` that are in it.
+///
+/// # Errors
+/// One cannot be read: without it nothing could be told.
+pub(super) fn rules(names: &[PathBuf]) -> Result<Vec<Input>, String> {
+    let mut finder = Finder { found: Found::default(), left: MAX_TOTAL };
+    for name in names {
+        if name.is_dir() {
+            let entries = entries(name).map_err(|error| unreadable(name, &error))?;
+            let wanted = entries.iter().filter(|path| has_extension(path, &RULES_EXTENSIONS));
+            for path in wanted.filter(|path| !is_hidden(path) && path.is_file()) {
+                finder.add(path.display().to_string(), true, File::open(path))?;
+            }
+        } else {
+            finder.add(name.display().to_string(), true, File::open(name))?;
+        }
+    }
+    match finder.found.unreadable.first() {
+        Some(reason) => Err(format!("--rules: {reason}")),
+        None => Ok(finder.found.inputs),
+    }
+}
+
+struct Finder {
+    found: Found,
+    /// How many bytes may still be read.
+    left: usize,
+}
+
+impl Finder {
+    fn folder(&mut self, folder: &Path, depth: usize) -> Result<(), String> {
+        if depth > MAX_FOLDERS {
+            return Err(format!("{}: more than {MAX_FOLDERS} folders deep", folder.display()));
+        }
+        let entries = match entries(folder) {
+            Ok(entries) => entries,
+            Err(error) => {
+                self.found.unreadable.push(unreadable(folder, &error));
+                return Ok(());
+            }
+        };
+        for path in entries.iter().filter(|path| !is_hidden(path)) {
+            if path.is_dir() && !path.is_symlink() {
+                self.folder(path, depth + 1)?;
+            } else if path.is_file() && has_extension(path, &EXTENSIONS) {
+                self.add(path.display().to_string(), false, File::open(path))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, name: String, is_named: bool, file: io::Result<impl Read>) -> Result<(), String> {
+        if self.found.inputs.len() >= MAX_FILES {
+            return Err(format!("more than {MAX_FILES} files: check fewer at a time"));
+        }
+        let mut bytes = Vec::new();
+        // One byte more than is allowed shows that there are too many.
+        let read = file.and_then(|file| file.take(BOUNDS.bytes as u64 + 1).read_to_end(&mut bytes));
+        match read {
+            Err(error) => self.found.unreadable.push(unreadable(Path::new(&name), &error)),
+            Ok(size) => {
+                let left = self.left.checked_sub(size);
+                let too_much =
+                    || format!("more than {} MiB in all: check fewer files at a time", MAX_TOTAL >> 20);
+                self.left = left.ok_or_else(too_much)?;
+                self.found.inputs.push(Input { name, bytes, is_named });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is in a folder, in the order of the names.
+fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path()));
+    let mut paths = entries.collect::<io::Result<Vec<_>>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> String {
+    let reason = match error.kind() {
+        io::ErrorKind::NotFound => "there is no such file".to_owned(),
+        _ => error.to_string(),
+    };
+    format!("cannot read {}: {reason}", path.display())
+}
+
+fn is_hidden(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+}
+
+fn has_extension(path: &Path, extensions: &[&str]) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|extension| extensions.iter().any(|one| extension.eq_ignore_ascii_case(one)))
+}

@@ -1,0 +1,49 @@
+//! The text of an annotation becomes a [`ProbeSpec`], or everything that is wrong with it, with places in that text.
+
+use super::{ProbeSpec, annotation, raw::RawProbe, validate::validate};
+use crate::{
+    document::{
+        self, SyntaxError, Value,
+        fault::{self, FieldError},
+    },
+    ids::ProbeKind,
+};
+
+/// Why a text defines no probe; prints all of it in one line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{fault}")]
+pub struct Wrong {
+    /// What is wrong.
+    pub fault: Fault,
+    /// The handler as far as it could be told: `exec`, `httpGet`, `tcpSocket`, `grpc`.
+    pub handler: Option<&'static str>,
+}
+
+/// What is wrong with a text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// It cannot be read at all.
+    #[error("{0}")]
+    Syntax(SyntaxError),
+    /// It is no valid probe: at least one error.
+    #[error("{}", fault::joined(.0))]
+    Fields(Vec<FieldError>),
+}
+
+/// Reads a probe of that type.
+///
+/// # Errors
+/// Everything that is wrong at once.
+pub fn read(kind: ProbeKind, text: &str) -> Result<ProbeSpec, Wrong> {
+    let fields = |errors, handler| Wrong { fault: Fault::Fields(errors), handler };
+    let node = document::parse(text, annotation::MAX_ANNOTATION)
+        .map_err(|error| Wrong { fault: Fault::Syntax(error), handler: None })?;
+    if node.value == Value::Null {
+        let reason = "the annotation is empty: write a probe, such as {exec: {command: [cat, /tmp/healthy]}}";
+        let error = FieldError { path: String::new(), reason: reason.to_owned(), place: None };
+        return Err(fields(vec![error], None));
+    }
+    let mut errors = Vec::new();
+    let Some(raw) = RawProbe::read(&node, "", &mut errors) else { return Err(fields(errors, None)) };
+    validate(&raw, kind, "", errors).map_err(|errors| fields(errors, raw.handler()))
+}
