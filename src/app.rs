@@ -7,29 +7,34 @@ mod logging;
 mod planning;
 mod pods;
 mod registration;
+mod reload;
 mod reporter;
+mod settings;
+mod source;
 mod state;
 mod tasks;
 mod told;
 
-use std::{env, time::Duration};
+use std::{env, sync::Arc, time::Duration};
 
 use anyhow::Context;
-use nix::unistd::Group;
 use tokio::{
     runtime::{Builder, Runtime},
     signal::unix::{SignalKind, signal},
+    sync::Notify,
 };
 
 use self::told::told;
 pub use self::{
     daemon::{Daemon, StartError},
     demo::demo,
+    reload::Reloading,
+    source::{Loaded, Source},
     tasks::TaskEnded,
 };
 use crate::{
     cli::{Exit, ServeArgs},
-    config::{self, Config, Overrides, key::Key},
+    config::{Overrides, key::Key},
     listen::ListenError,
 };
 
@@ -39,7 +44,6 @@ const LEFT_OVER: Duration = Duration::from_secs(1);
 /// `criprobe serve`: runs the daemon until SIGTERM or SIGINT, or until a part of it fails that the rest cannot do
 /// without: then it drains and fails, so that the service manager starts it anew.
 pub fn serve(args: ServeArgs) -> Exit {
-    let file = args.config.clone();
     let is_by_flag = args.listen.is_some() || args.runtime.is_some();
     let overrides = Overrides::from_environment(|name| env::var(name).ok())
         .flag(Key::Listen, args.listen)
@@ -47,17 +51,18 @@ pub fn serve(args: ServeArgs) -> Exit {
         .flag(Key::ApiListen, args.api)
         .flag(Key::LogFormat, args.log_format)
         .flag(Key::LogLevel, args.log_level);
-    let config = match config::load(file.as_deref(), &overrides, &group_id) {
-        Ok(config) => config,
+    let source = Source::new(args.config, overrides);
+    let loaded = match source.load() {
+        Ok(loaded) => loaded,
         Err(errors) => {
             let exit = if errors.are_usage() { Exit::Usage } else { Exit::Configuration };
             return errors.iter().fold(exit, Exit::because);
         }
     };
-    logging::start(&config.log);
-    let files = config::files(file.as_deref());
+    let threshold = logging::start(&loaded.config.log);
+    let reloading = Reloading { source, threshold, requests: Arc::default() };
     let ran = background().and_then(|runtime| {
-        let ran = runtime.block_on(run(config, files));
+        let ran = runtime.block_on(run(loaded, reloading));
         runtime.shutdown_timeout(LEFT_OVER);
         ran
     });
@@ -69,28 +74,24 @@ pub fn serve(args: ServeArgs) -> Exit {
     }
 }
 
-/// The id of a group of this machine.
-fn group_id(name: &str) -> Result<Option<u32>, String> {
-    let group = Group::from_name(name).map_err(|error| format!("cannot look up groups: {error}"))?;
-    Ok(group.map(|group| group.gid.as_raw()))
-}
-
 /// Two names for one file: only binding finds out, but it is the same mistake as two equal names.
 fn is_runtime_itself(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(StartError::Listen(ListenError::IsRuntime(_))))
 }
 
-async fn run(config: Config, files: Vec<String>) -> anyhow::Result<()> {
+async fn run(loaded: Loaded, reloading: Reloading) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
     let mut hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
-    let mut daemon = Daemon::start(config, files)?;
+    let requests: Arc<Notify> = reloading.requests.clone();
+    let mut daemon = Daemon::start(loaded, Some(reloading))?;
     let name = loop {
         tokio::select! {
             _ = terminate.recv() => break "SIGTERM",
             _ = interrupt.recv() => break "SIGINT",
             _ = hangup.recv() => {
-                tracing::info!(signal = "SIGHUP", "ignored: reload is not supported yet, restart to change settings");
+                tracing::info!(signal = "SIGHUP", "reading the configuration again");
+                requests.notify_one();
             }
             ended = daemon.failed() => {
                 tracing::error!(error = %ended, "a part of the daemon is gone: draining, to be started anew");

@@ -4,6 +4,7 @@
 //!
 //! A flag stands over the environment, that over the file, that over the default.
 
+pub mod change;
 pub mod key;
 pub mod raw;
 pub mod resolve;

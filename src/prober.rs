@@ -83,8 +83,8 @@ pub enum Input {
     },
 }
 
-/// The operator's part of how probes run.
-#[derive(Clone, Debug)]
+/// The operator's part of how probes run. All of it but the seed may change while they do.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProberSettings {
     /// Attempts in flight at most; what comes due beyond that waits its turn.
     pub workers: usize,

@@ -17,6 +17,7 @@ use criprobe::{
     report::{
         Query, Shown, Sources, api,
         journal::Journal,
+        metrics::Metrics,
         view::{CallView, EventView, ProbeView, StatusView},
     },
 };
@@ -74,6 +75,7 @@ impl Daemon {
             pods: nobody(),
             trace: trace.clone(),
             events: events.clone(),
+            metrics: Metrics::new("0.1.0"),
             operator: operator(prober()),
         };
         let listener = tokio::net::UnixListener::bind(dir.path().join("api.sock")).unwrap();
@@ -344,7 +346,8 @@ fn a_stage_that_is_gone_ends_with_1() {
     let sources = {
         let _entered = runtime.enter();
         let (probe, operator) = (mpsc::channel(1).0, operator(mpsc::channel(1).0));
-        Sources { status: nobody(), probes, probe, pods: nobody(), trace, events, operator }
+        let metrics = Metrics::new("0.1.0");
+        Sources { status: nobody(), probes, probe, pods: nobody(), trace, events, metrics, operator }
     };
     runtime.spawn(api::serve(listener, sources, std::future::pending()));
     let output = criprobe(&other, "probes").output().unwrap();
@@ -376,7 +379,8 @@ fn prober() -> mpsc::Sender<Input> {
 /// An operator of this prober, before a runtime that is never there.
 fn operator(prober: mpsc::Sender<Input>) -> Operator {
     let channel = tonic::transport::Endpoint::from_static("http://nowhere").connect_lazy();
-    Operator::new(prober, RuntimeServiceClient::new(channel), &ProberSettings::default())
+    let settings = watch::channel(ProberSettings::default()).1;
+    Operator::new(prober, RuntimeServiceClient::new(channel), settings)
 }
 
 fn nobody<T>() -> Query<T> {

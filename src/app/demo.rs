@@ -22,6 +22,7 @@ use tokio::{
 use self::folder::{Folder, FolderError};
 use super::{
     Daemon, background, logging,
+    source::Loaded,
     told::{is_reader_gone, told},
 };
 use crate::{
@@ -74,7 +75,7 @@ async fn run(runtime: Option<PathBuf>, dir: Option<PathBuf>, limit: Option<Durat
     };
     let runtime = runtime.unwrap_or_else(|| folder.path.join("runtime.sock"));
     let config = config(&folder.path, &runtime)?;
-    let mut daemon = Daemon::start(config.clone(), Vec::new())?;
+    let mut daemon = Daemon::start(Loaded::of(config.clone()), None)?;
 
     let shown = async {
         let stage = set_up(&config, embedded.is_some()).await?;

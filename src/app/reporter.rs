@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
     pods,
+    reload::ConfigHealth,
     state::{StateHealth, Store},
 };
 use crate::{
@@ -25,6 +26,7 @@ use crate::{
     report::{
         Query, Shown, Sources, ask,
         journal::Journal,
+        metrics::Metrics,
         name::ProbeName,
         view::{
             BlindView, CallsView, ConfigView, ConnectionsView, EventView, InventoryView, PodView,
@@ -40,10 +42,12 @@ const MAX_BLIND: usize = 100;
 
 /// Whom to ask.
 pub(super) struct Reporter {
+    /// What the daemon was started with.
     pub(super) config: Config,
+    /// The configuration that is in force by now.
+    pub(super) configured: watch::Receiver<ConfigHealth>,
     /// Set when the end begins.
     pub(super) is_draining: Arc<AtomicBool>,
-    pub(super) files: Vec<String>,
     pub(super) started_at: SystemTime,
     pub(super) registry: Registry,
     pub(super) output: Output,
@@ -70,6 +74,7 @@ impl Questions {
         waiting: usize,
         trace: Journal<dyn Shown>,
         events: Journal<EventView>,
+        metrics: Metrics,
         operator: Operator,
     ) -> (Sources, Self) {
         let (status, status_end) = mpsc::channel(waiting);
@@ -77,7 +82,7 @@ impl Questions {
         let (probe, probe_end) = mpsc::channel(waiting);
         let (pods, pods_end) = mpsc::channel(waiting);
         let questions = Self { status: status_end, probes: probes_end, probe: probe_end, pods: pods_end };
-        (Sources { status, probes, probe, pods, trace, events, operator }, questions)
+        (Sources { status, probes, probe, pods, trace, events, metrics, operator }, questions)
     }
 }
 
@@ -140,12 +145,7 @@ impl Reporter {
             },
             probes: ProbesView::count(probes.iter().map(|probe| (probe.state.into(), probe.phase.into()))),
             state: self.state(),
-            config: ConfigView {
-                files: self.files.clone(),
-                workers: self.config.prober.workers.get() as u32,
-                exec_workers: self.config.prober.exec_workers.get() as u32,
-                exec_grace_seconds: Seconds(self.config.prober.exec_grace),
-            },
+            config: self.configuration(),
         }
     }
 
@@ -167,6 +167,20 @@ impl Reporter {
         let StateHealth { saved_at, trouble } = store.health().borrow().clone();
         let file = store.path().display().to_string();
         StateFileView { file, saved_at: saved_at.map(Into::into), trouble }
+    }
+
+    fn configuration(&self) -> ConfigView {
+        let health = self.configured.borrow();
+        let prober = &health.config.prober;
+        ConfigView {
+            files: health.files.clone(),
+            workers: prober.workers.get() as u32,
+            exec_workers: prober.exec_workers.get() as u32,
+            exec_grace_seconds: Seconds(prober.exec_grace),
+            loaded_at: Some(health.loaded_at.into()),
+            errors: health.errors.clone(),
+            needs_restart: health.needs_restart.clone(),
+        }
     }
 
     fn connections(&self) -> ConnectionsView {

@@ -41,7 +41,7 @@ impl Raw {
     }
 
     /// What the file says of a setting, and where.
-    pub(super) fn get(&self, key: Key) -> Option<(&str, Origin)> {
+    pub fn get(&self, key: Key) -> Option<(&str, Origin)> {
         let (_, written) = self.settings.iter().find(|(one, _)| *one == key)?;
         Some((&written.value, self.origin(written.place)))
     }

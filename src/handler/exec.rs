@@ -30,6 +30,12 @@ impl Exec {
         Self { client: client.max_decoding_message_size(ANSWER_LIMIT), grace }
     }
 
+    /// The same with another grace.
+    #[must_use]
+    pub fn with_grace(&self, grace: Duration) -> Self {
+        Self { client: self.client.clone(), grace }
+    }
+
     /// Runs a command and judges it by its exit code.
     ///
     /// Whole seconds of `timeout` are the runtime's to keep, and it answers DeadlineExceeded; other timeouts are sent

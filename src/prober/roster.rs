@@ -148,6 +148,22 @@ impl Roster {
         self.admit(now);
     }
 
+    /// Runs under other limits from now on: probes that are one too many by now stay until they go, those that were
+    /// one too many before are looked at again.
+    pub(super) fn set_limits(&mut self, settings: &ProberSettings, now: Moment) {
+        self.pool.resize(settings.workers, settings.exec_workers);
+        self.quota.set_limits(settings.max_per_pod, settings.max_per_node);
+        let places: Vec<_> = self.refused.drain().collect();
+        for place in places {
+            for key in ProbeKind::ALL.map(|kind| place.key(kind)) {
+                if self.entries.get(&key).is_some_and(|entry| entry.refusal.is_some()) {
+                    self.take_out(&key);
+                }
+            }
+            self.refresh(&place, now);
+        }
+    }
+
     /// Does what an operator wants of one probe.
     fn command(&mut self, key: &ProbeKey, command: Command, now: Moment) -> Result<(), Refusal> {
         match command {

@@ -9,7 +9,7 @@ use hyper_util::client::legacy::Client;
 use hyperlocal::{UnixClientExt, UnixConnector, Uri};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    sync::{mpsc, oneshot},
+    sync::{mpsc, oneshot, watch},
     task::JoinHandle,
 };
 
@@ -17,6 +17,7 @@ use super::*;
 use crate::report::{
     Shown,
     journal::Journal,
+    metrics::Metrics,
     name::ProbeName,
     view::{
         CallView, EventView, Phase, PodView, ProbeDetailView, ProbeView, RuntimeState, StatusView, probe_key,
@@ -60,6 +61,7 @@ impl Api {
             pods: pods_query,
             trace: Journal::new(1_000),
             events: Journal::new(1_000),
+            metrics: Metrics::new("0.1.0"),
             operator: nobody(),
         })
     }
@@ -82,8 +84,8 @@ impl Api {
         let (trace, events) = (Journal::new(1), Journal::new(1));
         let ((probe, named), pods) = (mpsc::channel(4), mpsc::channel(1).0);
         tokio::spawn(answer_by_name(named, probes));
-        let operator = operator(prober);
-        Self::serve(Sources { status, probes: probes_query, probe, pods, trace, events, operator })
+        let (metrics, operator) = (Metrics::new("0.1.0"), operator(prober));
+        Self::serve(Sources { status, probes: probes_query, probe, pods, trace, events, metrics, operator })
     }
 
     fn serve(sources: Sources) -> Self {
@@ -148,7 +150,8 @@ fn nobody() -> Operator {
 /// An operator of this prober, before a runtime that is never there.
 fn operator(prober: mpsc::Sender<Input>) -> Operator {
     let channel = tonic::transport::Endpoint::from_static("http://nowhere").connect_lazy();
-    Operator::new(prober, RuntimeServiceClient::new(channel), &ProberSettings::default())
+    let settings = watch::channel(ProberSettings::default()).1;
+    Operator::new(prober, RuntimeServiceClient::new(channel), settings)
 }
 
 /// The last of them that has the name, with all that the sample has.
@@ -456,19 +459,29 @@ async fn readiness_follows_the_runtime_and_the_first_list() {
     away.runtime.reason = "connection refused".to_owned();
     let mut unlisted = sample::status();
     unlisted.inventory.last_resync_at = None;
+    let mut doubtful = sample::status();
+    doubtful.config.errors = vec!["c.yaml:1:1: wrong".to_owned()];
     for (status, code, text, verbose) in [
-        (ready, 200, "ok\n", "[+] runtime ok\n[+] inventory ok\n"),
+        (ready, 200, "ok\n", "[+] runtime ok\n[+] inventory ok\n[+] config ok\n"),
         (
             away,
             503,
             "the runtime is away: connection refused\n",
-            "[-] runtime failed: the runtime is away: connection refused\n[+] inventory ok\n",
+            "[-] runtime failed: the runtime is away: connection refused\n[+] inventory ok\n[+] config ok\n",
         ),
         (
             unlisted,
             503,
             "the runtime's pods and containers have not been listed yet\n",
-            "[+] runtime ok\n[-] inventory failed: the runtime's pods and containers have not been listed yet\n",
+            "[+] runtime ok\n[-] inventory failed: the runtime's pods and containers have not been listed yet\n\
+             [+] config ok\n",
+        ),
+        (
+            doubtful,
+            200,
+            "ok\n",
+            "[+] runtime ok\n[+] inventory ok\n\
+             [!] config doubtful: c.yaml:1:1: wrong; the former configuration stays in force\n",
         ),
     ] {
         let api = Api::start(status, Vec::new());
@@ -486,7 +499,8 @@ async fn a_stage_that_does_not_answer_costs_its_readers_an_answer_only() {
     drop(gone);
     let (probe, pods) = (mpsc::channel(1).0, mpsc::channel(1).0);
     let (trace, events) = (Journal::new(1), Journal::new(1));
-    let api = Api::serve(Sources { status, probes, probe, pods, trace, events, operator: nobody() });
+    let (metrics, operator) = (Metrics::new("0.1.0"), nobody());
+    let api = Api::serve(Sources { status, probes, probe, pods, trace, events, metrics, operator });
     let (code, body) = api.get("/v1/probes").await;
     assert_eq!((code, body.as_str()), (503, r#"{"error":"prober does not run"}"#));
     let (late, livez) = tokio::join!(api.get("/v1/status"), api.get("/livez"));

@@ -1,0 +1,251 @@
+//! Which configuration is in force, and what is wrong with what was written since: readings in, what to apply and what
+//! to tell out. Pure: never reads, applies or logs. A reading with any error changes nothing that is in force.
+
+use std::{sync::Arc, time::SystemTime};
+
+use crate::{
+    app::source::Loaded,
+    config::{Config, ConfigErrors, Origin, change::needing_restart},
+};
+
+/// 100 errors are told and shown, the first in the order of their places; of the others, their number.
+pub(super) const MAX_ERRORS: usize = 100;
+
+/// What is in force since the start, and what came of the files since.
+#[derive(Debug)]
+pub(super) struct Current {
+    /// What the daemon was started with: what needs a restart stands as it did then.
+    started: Arc<Config>,
+    health: ConfigHealth,
+}
+
+/// The configuration as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigHealth {
+    /// The last good one: in force, but for what needs a restart.
+    pub config: Arc<Config>,
+    /// The files that it was read from, in order.
+    pub files: Vec<String>,
+    /// When it was read.
+    pub loaded_at: SystemTime,
+    /// What is wrong with what is written now, a line each; none where that is in force. At most [`MAX_ERRORS`] and a
+    /// line that counts the others.
+    pub errors: Vec<String>,
+    /// What differs from the start and cannot change before the next one: `listen: changed in FILE:1:9, needs a restart`.
+    pub needs_restart: Vec<String>,
+}
+
+/// Why the files were read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// The daemon has just started, and they may have changed since it read them.
+    Start,
+    /// Something changed.
+    Change,
+    /// An operator asked for it: to be answered, also where nothing is new.
+    Request,
+}
+
+/// What follows from a reading.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    /// To be put in force, as it differs from what is.
+    pub(super) apply: Option<Arc<Config>>,
+    /// To be told: none where it was told already.
+    pub(super) news: Option<News>,
+    /// Whether it was a reload, and a good one.
+    pub(super) counts_as: Option<bool>,
+}
+
+/// What came of a reading.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    /// It is in force.
+    Loaded {
+        /// Of it, what is not.
+        needs_restart: Vec<String>,
+    },
+    /// The former one stays in force.
+    Refused {
+        /// Everything that is wrong.
+        errors: Vec<String>,
+    },
+}
+
+impl Current {
+    /// Started with a good configuration.
+    pub(super) fn new(loaded: Loaded, at: SystemTime) -> Self {
+        let config = Arc::new(loaded.config);
+        let health = ConfigHealth {
+            config: config.clone(),
+            files: loaded.files,
+            loaded_at: at,
+            errors: Vec::new(),
+            needs_restart: Vec::new(),
+        };
+        Self { started: config, health }
+    }
+
+    /// As it is to be shown.
+    pub(super) fn health(&self) -> &ConfigHealth {
+        &self.health
+    }
+
+    /// Takes in what reading the files gave.
+    pub(super) fn on_read(
+        &mut self,
+        read: Result<Loaded, ConfigErrors>,
+        cause: Cause,
+        at: SystemTime,
+    ) -> Step {
+        let (apply, news) = match read {
+            Ok(loaded) => self.on_good(loaded, at),
+            Err(errors) => (None, self.on_bad(&errors)),
+        };
+        let is_good = self.health.errors.is_empty();
+        let news = news.or_else(|| (cause == Cause::Request).then(|| self.stand()));
+        let counts_as = (cause != Cause::Start || news.is_some()).then_some(is_good);
+        Step { apply, news, counts_as }
+    }
+
+    fn on_good(&mut self, loaded: Loaded, at: SystemTime) -> (Option<Arc<Config>>, Option<News>) {
+        let Loaded { config, files, origins } = loaded;
+        let needs_restart: Vec<_> = needing_restart(&self.started, &config)
+            .into_iter()
+            .map(|key| match origins.get(&key) {
+                None | Some(Origin::Default) => {
+                    format!("{}: changed to its default, needs a restart", key.path())
+                }
+                Some(origin) => format!("{}: changed in {origin}, needs a restart", key.path()),
+            })
+            .collect();
+        let former = &mut self.health;
+        let is_healed = !former.errors.is_empty();
+        let is_changed = *former.config != config;
+        let is_news = is_healed || is_changed || former.needs_restart != needs_restart;
+        let config = if is_changed { Arc::new(config) } else { former.config.clone() };
+        *former = ConfigHealth { config, files, loaded_at: at, errors: Vec::new(), needs_restart };
+        (is_changed.then(|| self.health.config.clone()), is_news.then(|| self.stand()))
+    }
+
+    fn on_bad(&mut self, errors: &ConfigErrors) -> Option<News> {
+        let mut lines: Vec<_> = errors.iter().take(MAX_ERRORS).map(ToString::to_string).collect();
+        let more = errors.iter().count().saturating_sub(MAX_ERRORS);
+        if more > 0 {
+            lines.push(format!("and {more} more errors"));
+        }
+        let is_news = self.health.errors != lines;
+        self.health.errors = lines;
+        is_news.then(|| self.stand())
+    }
+
+    fn stand(&self) -> News {
+        let ConfigHealth { errors, needs_restart, .. } = &self.health;
+        if errors.is_empty() {
+            News::Loaded { needs_restart: needs_restart.clone() }
+        } else {
+            News::Refused { errors: errors.clone() }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, path::Path, time::Duration};
+
+    use super::*;
+    use crate::config::{Overrides, key::Key, raw::Raw, resolve::resolve};
+
+    fn read(text: &str) -> Result<Loaded, ConfigErrors> {
+        let raw = Raw::read(text, Path::new("c.yaml"));
+        let origins = Key::ALL.into_iter().filter_map(|key| Some((key, raw.get(key)?.1)));
+        let origins: BTreeMap<_, _> = origins.collect();
+        let config = resolve(raw, &Overrides::default(), &|_| Ok(None))?;
+        Ok(Loaded { config, files: vec!["c.yaml".to_owned()], origins })
+    }
+
+    /// What a reading leads to, in a line.
+    fn told(step: &Step) -> String {
+        let applied = step.apply.as_ref().map(|config| format!("apply workers {}; ", config.prober.workers));
+        let news = match &step.news {
+            None => "nothing".to_owned(),
+            Some(News::Loaded { needs_restart }) if needs_restart.is_empty() => "loaded".to_owned(),
+            Some(News::Loaded { needs_restart }) => format!("loaded, but {}", needs_restart.join("; ")),
+            Some(News::Refused { errors }) => format!("refused: {}", errors.join("; ")),
+        };
+        let counts = step.counts_as.map_or("not counted", |good| if good { "good" } else { "bad" });
+        format!("{}{news}; {counts}", applied.unwrap_or_default())
+    }
+
+    #[test]
+    fn what_is_good_is_applied_what_is_bad_changes_nothing_and_each_is_told_once() {
+        use Cause::{Change, Request, Start};
+        let start = SystemTime::UNIX_EPOCH;
+        let mut current = Current::new(read("prober: {workers: 9}").unwrap(), start);
+        let restart = "listen: changed in c.yaml:1:9, needs a restart";
+        for (seconds, (cause, text, expected)) in (1..).zip([
+            (Start, "prober: {workers: 9}", "nothing; not counted".to_owned()),
+            (Change, "prober: {workers: 9} # touched", "nothing; good".to_owned()),
+            (Request, "prober: {workers: 9}", "loaded; good".to_owned()),
+            (Change, "prober: {workers: 8}", "apply workers 8; loaded; good".to_owned()),
+            (
+                Change,
+                "prober: {workers: 0}",
+                "refused: c.yaml:1:19: prober.workers: must be at least 1, not 0; bad".to_owned(),
+            ),
+            (Change, "prober: {workers: 0} # touched", "nothing; bad".to_owned()),
+            (
+                Request,
+                "prober: {workers: 0}",
+                "refused: c.yaml:1:19: prober.workers: must be at least 1, not 0; bad".to_owned(),
+            ),
+            (
+                Change,
+                "prober: {workers: -1}",
+                "refused: c.yaml:1:19: prober.workers: must be at least 1, not -1; bad".to_owned(),
+            ),
+            (Change, "prober: {workers: 8}", "loaded; good".to_owned()),
+            (
+                Change,
+                "listen: /tmp/x\nprober: {workers: 8}",
+                format!("apply workers 8; loaded, but {restart}; good"),
+            ),
+            (
+                Change,
+                "listen: /tmp/x\nprober: {workers: 7}",
+                format!("apply workers 7; loaded, but {restart}; good"),
+            ),
+            (Change, "listen: /tmp/x\nprober: {workers: 7} ", "nothing; good".to_owned()),
+            (Change, "prober: {workers: 7}", "apply workers 7; loaded; good".to_owned()),
+        ]) {
+            let at = start + Duration::from_secs(seconds);
+            let step = current.on_read(read(text), cause, at);
+            assert_eq!(told(&step), expected, "{seconds}: {cause:?} {text:?}");
+            let is_good = current.health().errors.is_empty();
+            assert_eq!(current.health().loaded_at == at, is_good, "{text:?}");
+            assert_eq!(
+                current.health().needs_restart.len(),
+                usize::from(text.contains("listen")),
+                "{text:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_setting_that_is_taken_out_again_needs_a_restart_too() {
+        let mut current = Current::new(read("log: {format: json}").unwrap(), SystemTime::UNIX_EPOCH);
+        let step = current.on_read(read(""), Cause::Change, SystemTime::UNIX_EPOCH);
+        let told = told(&step);
+        assert!(told.contains("but log.format: changed to its default, needs a restart"), "{told}");
+    }
+
+    #[test]
+    fn of_very_many_errors_the_first_are_told_and_the_others_counted() {
+        let text = (0..MAX_ERRORS + 5).map(|number| format!("key{number}: 1\n")).collect::<String>();
+        let mut current = Current::new(read("").unwrap(), SystemTime::UNIX_EPOCH);
+        current.on_read(read(&text), Cause::Change, SystemTime::UNIX_EPOCH);
+        let errors = &current.health().errors;
+        assert_eq!(errors.len(), MAX_ERRORS + 1);
+        assert_eq!(errors.last().map(String::as_str), Some("and 5 more errors"));
+    }
+}
