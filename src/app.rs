@@ -29,12 +29,12 @@ pub use self::{
     daemon::{Daemon, StartError},
     demo::demo,
     reload::Reloading,
-    source::{Loaded, Source},
+    source::Source,
     tasks::TaskEnded,
 };
 use crate::{
     cli::{Exit, ServeArgs},
-    config::{Overrides, key::Key},
+    config::{Loaded, Overrides, key::Key},
     listen::ListenError,
 };
 
@@ -60,6 +60,9 @@ pub fn serve(args: ServeArgs) -> Exit {
         }
     };
     let threshold = logging::start(&loaded.config.log);
+    for note in &loaded.notes {
+        tracing::warn!(note, "a file beside the configuration is passed over");
+    }
     let reloading = Reloading { source, threshold, requests: Arc::default() };
     let ran = background().and_then(|runtime| {
         let ran = runtime.block_on(run(loaded, reloading));

@@ -1,18 +1,20 @@
-//! The configuration of the daemon: file, environment and flags in; one typed, valid [`Config`] or every error out.
-//! Reads the file, and nothing else; never looks at sockets or addresses of the machine. Groups are looked up by whoever
+//! The configuration of the daemon: files, environment and flags in; one typed, valid [`Config`] or every error out.
+//! Reads the files, and nothing else; never looks at sockets or addresses of the machine. Groups are looked up by whoever
 //! calls.
 //!
-//! A flag stands over the environment, that over the file, that over the default.
+//! A flag stands over the environment, that over the files, a later one over an earlier one, these over the default.
 
 pub mod change;
+pub mod files;
 pub mod key;
+mod pattern;
 pub mod raw;
 pub mod resolve;
+pub mod rules;
 pub mod socket;
 
 use std::{
-    fmt, fs,
-    io::{self, Read},
+    fmt,
     net::IpAddr,
     num::NonZeroUsize,
     path::{Path, PathBuf},
@@ -20,15 +22,37 @@ use std::{
 };
 
 use key::Key;
-use raw::Raw;
 
-use crate::document::Place;
+use crate::{document::Place, spec::policy::Policy};
 
-/// The file that is read where no other is named; it need not exist.
-pub const DEFAULT_FILE: &str = "/etc/criprobe/config.yaml";
-
-/// 1 MiB: the longest configuration that is read. A longer one is an error.
+/// 1 MiB: the longest file that is read. A longer one is an error.
 pub const MAX_FILE: usize = 1 << 20;
+
+/// A configuration, and where it comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loaded {
+    /// What is to be done.
+    pub config: Config,
+    /// The files that were read, in their order.
+    pub files: Vec<PathBuf>,
+    /// What each setting was told to be, in the order of [`Key::ALL`].
+    pub settings: Vec<Setting>,
+    /// Where each rule of the policy stands, in their order.
+    pub rules: Vec<Origin>,
+    /// What was passed over that somebody may have meant to be read, one line each.
+    pub notes: Vec<String>,
+}
+
+/// What one setting was told to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Which one.
+    pub key: Key,
+    /// As it was written: one text, or the items of a list.
+    pub texts: Vec<String>,
+    /// By whom.
+    pub origin: Origin,
+}
 
 /// What the daemon is told to do. One that exists is valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +67,8 @@ pub struct Config {
     pub api: ApiConfig,
     /// How probes are run.
     pub prober: ProberConfig,
+    /// What is probed: rules, whose annotations and HEALTHCHECKs count, and their limits.
+    pub policy: Policy,
     /// What is logged, and how.
     pub log: LogConfig,
 }
@@ -134,45 +160,35 @@ pub enum Origin {
     /// Nobody said it.
     Default,
     /// A file, and a place in it where one can be told.
-    File(PathBuf, Option<Place>),
+    File(ConfigFile, Option<Place>),
     /// A variable of the environment.
     Environment(&'static str),
     /// A flag of the command line.
     Flag(&'static str),
 }
 
+/// One of the files; a later one stands over an earlier one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ConfigFile {
+    /// Its place among them, from 0.
+    pub rank: usize,
+    /// Its path.
+    pub path: PathBuf,
+}
+
 /// Looks up the id of a group by its name; `Ok(None)` where there is none, or else why that cannot be told.
 pub type Groups<'a> = &'a dyn Fn(&str) -> Result<Option<u32>, String>;
 
-/// Reads the file that is named, or else [`DEFAULT_FILE`] if it exists, and resolves it with what stands above it and
-/// with the machine's groups.
+/// Reads the file that is named, or else [`files::DEFAULT_FILE`] if it exists, then those of the folder `conf.d` beside
+/// it, and resolves them with what stands above them and with the machine's groups.
 ///
 /// # Errors
-/// Everything that is wrong at once: a file that cannot be read, keys that are unknown, values that are out of bounds.
-pub fn load(file: Option<&Path>, overrides: &Overrides, groups: Groups<'_>) -> Result<Config, ConfigErrors> {
-    let path = file.unwrap_or(Path::new(DEFAULT_FILE));
-    let raw = match read(path) {
-        Ok(text) => Raw::read(&text, path),
-        Err(error) if file.is_none() && error.kind() == io::ErrorKind::NotFound => Raw::default(),
-        Err(error) => {
-            let reason = format!("cannot read the configuration: {error}");
-            return Err(ConfigError { origin: Origin::File(path.into(), None), reason }.into());
-        }
-    };
-    resolve::resolve(raw, overrides, groups)
-}
-
-/// The files that [`load`] reads, for people.
-pub fn files(file: Option<&Path>) -> Vec<String> {
-    let path = file.unwrap_or(Path::new(DEFAULT_FILE));
-    if path.exists() { vec![path.display().to_string()] } else { Vec::new() }
-}
-
-/// Reads at most one byte more than is allowed; the bound itself is kept by [`Raw::read`].
-fn read(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    fs::File::open(path)?.take(MAX_FILE as u64 + 1).read_to_string(&mut text)?;
-    Ok(text)
+/// Everything that is wrong at once: a file that cannot be read, keys that are unknown, values that are out of bounds,
+/// rules that break a rule of Kubernetes' or ours.
+pub fn load(file: Option<&Path>, overrides: &Overrides, groups: Groups<'_>) -> Result<Loaded, ConfigErrors> {
+    let found = files::read(file);
+    let loaded = resolve::resolve(&found.raws, overrides, groups)?;
+    Ok(Loaded { notes: found.notes, ..loaded })
 }
 
 impl Overrides {
@@ -233,8 +249,8 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
-            Self::File(path, None) => write!(f, "{}", path.display()),
-            Self::File(path, Some(place)) => write!(f, "{}:{place}", path.display()),
+            Self::File(file, None) => write!(f, "{}", file.path.display()),
+            Self::File(file, Some(place)) => write!(f, "{}:{place}", file.path.display()),
             Self::Environment(name) | Self::Flag(name) => f.write_str(name),
         }
     }

@@ -85,6 +85,14 @@ pub enum SyntaxError {
         /// The bound it was held to.
         limit: usize,
     },
+    /// Its bytes are no text.
+    #[error("not UTF-8 text{}: {reason}", at(.place))]
+    NotText {
+        /// Where the first foreign byte stands.
+        place: Option<Place>,
+        /// One line.
+        reason: String,
+    },
     /// It is neither YAML nor JSON, or beyond a bound.
     #[error("not valid YAML or JSON{}: {reason}", at(.place))]
     Malformed {
@@ -100,7 +108,7 @@ impl SyntaxError {
     pub fn place(&self) -> Option<Place> {
         match self {
             Self::TooLong { .. } => None,
-            Self::Malformed { place, .. } => *place,
+            Self::NotText { place, .. } | Self::Malformed { place, .. } => *place,
         }
     }
 
@@ -108,8 +116,35 @@ impl SyntaxError {
     pub fn reason(&self) -> String {
         match self {
             Self::TooLong { .. } => self.to_string(),
+            Self::NotText { reason, .. } => format!("not UTF-8 text: {reason}"),
             Self::Malformed { reason, .. } => format!("not valid YAML or JSON: {reason}"),
         }
+    }
+}
+
+/// Takes a file's bytes for text.
+///
+/// # Errors
+/// They are not UTF-8: the place of the first byte that is not.
+pub fn decode(bytes: &[u8]) -> Result<&str, SyntaxError> {
+    let not_text = |place, reason: &str| SyntaxError::NotText { place, reason: reason.to_owned() };
+    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        return Err(not_text(Some(Place { line: 1, column: 1 }), "this looks like UTF-16: save it as UTF-8"));
+    }
+    std::str::from_utf8(bytes).map_err(|error| {
+        let (good, bad) = bytes.split_at(error.valid_up_to());
+        let reason = format!("the byte 0x{:02x} cannot stand here: save the file as UTF-8", bad[0]);
+        not_text(Some(place_after(good)), &reason)
+    })
+}
+
+/// The place that follows a text.
+fn place_after(text: &[u8]) -> Place {
+    let last = text.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+    let bounded = |count: usize| u32::try_from(count + 1).unwrap_or(u32::MAX);
+    Place {
+        line: bounded(text.iter().filter(|byte| **byte == b'\n').count()),
+        column: bounded(String::from_utf8_lossy(last).chars().count()),
     }
 }
 

@@ -19,7 +19,6 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("duration", &[]),
     ("document", &[]),
     ("glob", &[]),
-    ("config", &["document", "duration"]),
     ("peer", &[]),
     ("listen", &["peer"]),
     // The path of the bytes.
@@ -30,6 +29,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("inventory", &["clock", "ids", "proto", "relay::output", "relay::registry", "runtime", "tap"]),
     // Probes.
     ("spec", &["document", "duration", "glob", "ids", "inventory::view"]),
+    // Rules are written in the configuration, so it stands after what a rule is.
+    ("config", &["document", "duration", "glob", "ids", "spec"]),
     ("results", &["ids", "inventory::view"]),
     // An outcome ends in a result; that one word is all that a handler takes from there.
     ("handler", &["duration", "ids", "proto", "results::AttemptResult"]),
@@ -89,6 +90,12 @@ const PURE: &[&str] = &[
     "ids.rs",
     "duration.rs",
     "document",
+    "glob.rs",
+    "config/key.rs",
+    "config/pattern.rs",
+    "config/raw.rs",
+    "config/resolve.rs",
+    "config/rules",
     "tap",
     "spec",
     "results",

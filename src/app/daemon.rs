@@ -24,13 +24,12 @@ use super::{
     reload::{self, Outlets, Reloading},
     reporter::{Questions, Reporter},
     settings,
-    source::Loaded,
     state::Store,
     tasks::{TaskEnded, Tasks},
 };
 use crate::{
     clock,
-    config::Config,
+    config::{Config, Loaded},
     inventory::{self, Health, TracedCall},
     listen::{self, Access, ListenError, SocketFile},
     prober::{self, Channels, Input, Operator, Saved},
@@ -205,7 +204,7 @@ impl Daemon {
             containers: container_questions,
             inventory: inventory_questions,
             store,
-            config,
+            started: config,
         };
         tasks.spawn("reporter", reporter.run(questions));
         let api_listener = UnixListener::from_std(api_socket.listener)?;

@@ -22,14 +22,11 @@ use tokio::{
 use self::folder::{Folder, FolderError};
 use super::{
     Daemon, background, logging,
-    source::Loaded,
     told::{is_reader_gone, told},
 };
 use crate::{
     cli::{DemoArgs, Exit},
-    config::{
-        Config, LogConfig, LogFormat, LogLevel, Overrides, key::Key, raw::Raw, resolve::resolve, socket,
-    },
+    config::{Config, Loaded, LogConfig, LogFormat, LogLevel, Overrides, key::Key, resolve::resolve, socket},
     demo::{EmbeddedRuntime, Options, pods},
     runtime,
 };
@@ -74,8 +71,9 @@ async fn run(runtime: Option<PathBuf>, dir: Option<PathBuf>, limit: Option<Durat
         }
     };
     let runtime = runtime.unwrap_or_else(|| folder.path.join("runtime.sock"));
-    let config = config(&folder.path, &runtime)?;
-    let mut daemon = Daemon::start(Loaded::of(config.clone()), None)?;
+    let loaded = loaded(&folder.path, &runtime)?;
+    let config = loaded.config.clone();
+    let mut daemon = Daemon::start(loaded, None)?;
 
     let shown = async {
         let stage = set_up(&config, embedded.is_some()).await?;
@@ -133,13 +131,14 @@ async fn set_up(config: &Config, is_embedded: bool) -> anyhow::Result<client::St
 }
 
 /// A daemon with all its sockets in one folder, and nothing that outlives it.
-fn config(folder: &Path, runtime: &Path) -> anyhow::Result<Config> {
+fn loaded(folder: &Path, runtime: &Path) -> anyhow::Result<Loaded> {
     let url = |path: &Path| Some(path.display().to_string());
     let overrides = Overrides::default()
         .flag(Key::Listen, url(&folder.join("criprobe.sock")))
         .flag(Key::ApiListen, url(&folder.join("api.sock")))
         .flag(Key::Runtime, url(runtime));
-    let resolved = resolve(Raw::default(), &overrides, &|_| Ok(None))
+    let mut loaded = resolve(&[], &overrides, &|_| Ok(None))
         .map_err(|errors| anyhow!("cannot use {}: {errors}", folder.display()))?;
-    Ok(Config { state: None, ..resolved })
+    loaded.config.state = None;
+    Ok(loaded)
 }

@@ -24,14 +24,10 @@ use self::{
     debounce::Debounce,
     watch::Watch,
 };
-use super::{
-    logging::Threshold,
-    settings,
-    source::{Loaded, Source},
-};
+use super::{logging::Threshold, settings, source::Source};
 use crate::{
     clock,
-    config::{Config, LogLevel},
+    config::{Config, Loaded, LogLevel},
     prober::ProberSettings,
     report::{
         journal::Journal,
@@ -199,14 +195,14 @@ impl Task {
     fn tell(&self, news: &News, at: SystemTime) {
         let files = self.current.health().files.join(", ");
         let (kind, reason, message) = match news {
-            News::Loaded { needs_restart } => {
+            News::Loaded { warnings } => {
                 tracing::info!(files, "configuration is in force");
-                for setting in needs_restart {
-                    tracing::warn!("{setting}");
+                for warning in warnings {
+                    tracing::warn!("{warning}");
                 }
-                let kind = if needs_restart.is_empty() { EventType::Normal } else { EventType::Warning };
+                let kind = if warnings.is_empty() { EventType::Normal } else { EventType::Warning };
                 let lines = ["the configuration was read again and is in force"].into_iter();
-                let lines = lines.chain(needs_restart.iter().map(String::as_str));
+                let lines = lines.chain(warnings.iter().map(String::as_str));
                 (kind, "ConfigReloaded", lines.collect::<Vec<_>>().join("; "))
             }
             News::Refused { errors } => {

@@ -43,7 +43,7 @@ const MAX_BLIND: usize = 100;
 /// Whom to ask.
 pub(super) struct Reporter {
     /// What the daemon was started with.
-    pub(super) config: Config,
+    pub(super) started: Config,
     /// The configuration that is in force by now.
     pub(super) configured: watch::Receiver<ConfigHealth>,
     /// Set when the end begins.
@@ -127,8 +127,8 @@ impl Reporter {
             started_at: self.started_at.into(),
             uptime_seconds: Seconds(now.duration_since(self.started_at).unwrap_or_default()),
             draining: self.is_draining.load(Ordering::Relaxed),
-            listen: url(&self.config.listen),
-            api: url(&self.config.api.listen),
+            listen: url(&self.started.listen),
+            api: url(&self.started.api.listen),
             runtime: self.runtime(),
             connections: self.connections(),
             calls: CallsView {
@@ -152,12 +152,12 @@ impl Reporter {
     fn runtime(&self) -> RuntimeView {
         let link = self.link.borrow();
         RuntimeView {
-            endpoint: url(&self.config.runtime),
+            endpoint: url(&self.started.runtime),
             name: link.version.name.clone(),
             version: link.version.version.clone(),
             state: if link.is_up { RuntimeState::Ok } else { RuntimeState::Away },
             since: link.since.into(),
-            reason: trouble(&link.trouble, &self.config.runtime),
+            reason: trouble(&link.trouble, &self.started.runtime),
             event_source: link.source.as_str().to_owned(),
         }
     }

@@ -23,8 +23,8 @@ pub(super) fn prober(config: &Config, seed: u64) -> ProberSettings {
 }
 
 /// The planner's part.
-pub(super) fn policy(_config: &Config) -> Arc<Policy> {
-    Arc::default()
+pub(super) fn policy(config: &Config) -> Arc<Policy> {
+    Arc::new(config.policy.clone())
 }
 
 /// The source address of the default route. Connecting a UDP socket sends nothing; the addresses are those that

@@ -1,38 +1,17 @@
 //! Where the configuration comes from: what was said at the start, kept, so that the files can be read again under it.
 
-use std::{
-    collections::BTreeMap,
-    path::{self, Path, PathBuf},
-};
+use std::path::{self, Path, PathBuf};
 
 use nix::unistd::Group;
 
 use super::reload::Roots;
-use crate::config::{self, Config, ConfigErrors, Origin, Overrides, key::Key};
+use crate::config::{self, ConfigErrors, Loaded, Overrides, files};
 
 /// The file that was named, if any, and what stands above all files.
 #[derive(Clone, Debug)]
 pub struct Source {
     file: Option<PathBuf>,
     overrides: Overrides,
-}
-
-/// A configuration, and where it was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Loaded {
-    /// The configuration.
-    pub config: Config,
-    /// The files that were read, in order.
-    pub files: Vec<String>,
-    /// Who said what; a setting that nobody said may be left out.
-    pub origins: BTreeMap<Key, Origin>,
-}
-
-impl Loaded {
-    /// One that nobody wrote.
-    pub fn of(config: Config) -> Self {
-        Self { config, files: Vec::new(), origins: BTreeMap::new() }
-    }
 }
 
 impl Source {
@@ -43,10 +22,10 @@ impl Source {
 
     /// What is read, whether it exists or not.
     pub(super) fn roots(&self) -> Roots {
-        let file = self.file.as_deref().unwrap_or(Path::new(config::DEFAULT_FILE));
+        let file = self.file.as_deref().unwrap_or(Path::new(files::DEFAULT_FILE));
         // Only a working folder that is gone makes this fail, and then nothing is read from it either.
         let file = path::absolute(file).unwrap_or_else(|_| file.to_owned());
-        let folder = file.with_file_name("conf.d");
+        let folder = files::folder_beside(&file);
         Roots { file, folder }
     }
 
@@ -55,9 +34,7 @@ impl Source {
     /// # Errors
     /// Everything that is wrong at once.
     pub fn load(&self) -> Result<Loaded, ConfigErrors> {
-        let config = config::load(self.file.as_deref(), &self.overrides, &group_id)?;
-        let files = config::files(self.file.as_deref());
-        Ok(Loaded { config, files, origins: BTreeMap::new() })
+        config::load(self.file.as_deref(), &self.overrides, &group_id)
     }
 }
 

@@ -23,6 +23,11 @@ fn needs_restart(key: Key, running: &Config, written: &Config) -> bool {
         | Key::MaxPerPod
         | Key::MaxPerNode
         | Key::NodeIp
+        | Key::MinPeriod
+        | Key::AllowHosts
+        | Key::AnnotationNamespaces
+        | Key::HealthcheckEnabled
+        | Key::HealthcheckNamespaces
         | Key::LogLevel => false,
     }
 }
@@ -35,7 +40,10 @@ mod tests {
     use crate::config::{Overrides, raw::Raw, resolve::resolve};
 
     fn config(text: &str) -> Config {
-        resolve(Raw::read(text, Path::new("config.yaml")), &Overrides::default(), &|_| Ok(Some(4))).unwrap()
+        {
+            let raw = Raw::read(text, Path::new("config.yaml"));
+            resolve(&[raw], &Overrides::default(), &|_| Ok(Some(4))).unwrap().config
+        }
     }
 
     #[test]
@@ -52,6 +60,8 @@ mod tests {
             ("log: {format: json}\nlisten: /tmp/x", &[Key::Listen, Key::LogFormat]),
             ("prober: {workers: 3, execWorkers: 2, execGrace: 1s, maxPerPod: 2, maxPerNode: 9}", &[]),
             ("prober: {nodeIP: 10.0.0.1}\nlog: {level: trace}", &[]),
+            ("prober: {minPeriod: 2s, allowHosts: [10.0.0.0/8]}\nannotations: {namespaces: [shop]}", &[]),
+            ("healthcheck: {enabled: true, namespaces: [shop]}", &[]),
         ] {
             assert_eq!(needing_restart(&config(""), &config(text)), keys, "{text}");
         }

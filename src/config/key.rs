@@ -25,6 +25,16 @@ pub enum Key {
     MaxPerNode,
     /// Where host-network pods are probed.
     NodeIp,
+    /// The shortest period that annotations and HEALTHCHECKs may ask for.
+    MinPeriod,
+    /// Where their `host` may point to.
+    AllowHosts,
+    /// The namespaces whose annotations count.
+    AnnotationNamespaces,
+    /// Whether HEALTHCHECKs count.
+    HealthcheckEnabled,
+    /// The namespaces in which they do.
+    HealthcheckNamespaces,
     /// The form of a line in the log.
     LogFormat,
     /// How much is logged.
@@ -33,7 +43,7 @@ pub enum Key {
 
 impl Key {
     /// All of them, in the order of the file.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 18] = [
         Self::Listen,
         Self::Runtime,
         Self::State,
@@ -45,6 +55,11 @@ impl Key {
         Self::MaxPerPod,
         Self::MaxPerNode,
         Self::NodeIp,
+        Self::MinPeriod,
+        Self::AllowHosts,
+        Self::AnnotationNamespaces,
+        Self::HealthcheckEnabled,
+        Self::HealthcheckNamespaces,
         Self::LogFormat,
         Self::LogLevel,
     ];
@@ -64,6 +79,11 @@ impl Key {
         self.names().2
     }
 
+    /// Whether it is a list: one in the file, items between commas elsewhere.
+    pub fn is_list(self) -> bool {
+        matches!(self, Self::AllowHosts | Self::AnnotationNamespaces | Self::HealthcheckNamespaces)
+    }
+
     /// Its value where nobody says anything, as text.
     pub fn default(self) -> &'static str {
         match self {
@@ -71,12 +91,15 @@ impl Key {
             Self::Runtime => "unix:///run/containerd/containerd.sock",
             Self::State => "/var/lib/criprobe",
             Self::ApiListen => "unix:///run/criprobe/api.sock",
-            Self::ApiGroup | Self::NodeIp => "",
+            Self::ApiGroup | Self::NodeIp | Self::AllowHosts => "",
             Self::Workers => "64",
             Self::ExecWorkers => "16",
             Self::ExecGrace => "5s",
             Self::MaxPerPod => "32",
             Self::MaxPerNode => "5000",
+            Self::MinPeriod => "100ms",
+            Self::AnnotationNamespaces | Self::HealthcheckNamespaces => "*",
+            Self::HealthcheckEnabled => "false",
             Self::LogFormat => "text",
             Self::LogLevel => "info",
         }
@@ -99,6 +122,17 @@ impl Key {
                 ("prober.maxPerNode", "CRIPROBE_PROBER_MAX_PER_NODE", "--prober-max-per-node")
             }
             Self::NodeIp => ("prober.nodeIP", "CRIPROBE_PROBER_NODE_IP", "--prober-node-ip"),
+            Self::MinPeriod => ("prober.minPeriod", "CRIPROBE_PROBER_MIN_PERIOD", "--prober-min-period"),
+            Self::AllowHosts => ("prober.allowHosts", "CRIPROBE_PROBER_ALLOW_HOSTS", "--prober-allow-hosts"),
+            Self::AnnotationNamespaces => {
+                ("annotations.namespaces", "CRIPROBE_ANNOTATIONS_NAMESPACES", "--annotations-namespaces")
+            }
+            Self::HealthcheckEnabled => {
+                ("healthcheck.enabled", "CRIPROBE_HEALTHCHECK_ENABLED", "--healthcheck-enabled")
+            }
+            Self::HealthcheckNamespaces => {
+                ("healthcheck.namespaces", "CRIPROBE_HEALTHCHECK_NAMESPACES", "--healthcheck-namespaces")
+            }
             Self::LogFormat => ("log.format", "CRIPROBE_LOG_FORMAT", "--log-format"),
             Self::LogLevel => ("log.level", "CRIPROBE_LOG_LEVEL", "--log-level"),
         }

@@ -1,12 +1,15 @@
-//! A configuration file as it was written: the text of each setting with its place, and all that is wrong with the
-//! form of the file. Never judges a value; `resolve` does.
+//! A configuration file as it was written: the text of each setting with its place, its rules, and all that is wrong
+//! with the file taken alone. Never judges a setting's value; `resolve` does.
 
 use std::path::{Path, PathBuf};
 
-use super::{ConfigError, MAX_FILE, Origin, key::Key};
+use super::{
+    ConfigError, ConfigFile, MAX_FILE, Origin,
+    key::Key,
+    rules::{self, WrittenRule},
+};
 use crate::document::{
-    self, Place, Value,
-    fault::FieldError,
+    self, Place, SyntaxError, Value,
     fields::{self, Field, Fields, Written},
 };
 
@@ -16,91 +19,130 @@ const SOCKET: &str = "write unix:///PATH";
 /// What a file says; nothing by default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Raw {
-    file: PathBuf,
-    settings: Vec<(Key, Written<String>)>,
-    errors: Vec<ConfigError>,
+    path: PathBuf,
+    settings: Vec<WrittenSetting>,
+    rules: Vec<WrittenRule>,
+    faults: Vec<(Option<Place>, String)>,
+}
+
+/// What a file says of one setting.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct WrittenSetting {
+    pub(super) key: Key,
+    pub(super) place: Option<Place>,
+    /// One text; of a list its items, perhaps none.
+    pub(super) texts: Vec<Written<String>>,
 }
 
 impl Raw {
     /// Reads the text of a file; an empty one says nothing.
-    pub fn read(text: &str, file: &Path) -> Self {
-        let mut raw = Self { file: file.into(), settings: Vec::new(), errors: Vec::new() };
+    pub fn read(text: &str, path: &Path) -> Self {
+        let mut raw = Self { path: path.into(), ..Self::default() };
         match document::parse(text, MAX_FILE) {
             Ok(node) if node.value == Value::Null => {}
             Ok(node) => {
                 let mut errors = Vec::new();
-                fields::read(&node, "", &mut errors, |top| raw.settings = settings(top));
-                raw.errors = errors.into_iter().map(|error| raw.field_error(&error)).collect();
+                let mut rules = Vec::new();
+                fields::read(&node, "", &mut errors, |top| {
+                    raw.settings = settings(top);
+                    rules = rules::read(top);
+                    top.not_supported(&["trace", "act"]);
+                });
+                raw.rules = rules.into_iter().map(|rule| rule.check(&mut errors)).collect();
+                raw.faults = errors.iter().map(|error| (error.place, error.to_string())).collect();
             }
-            Err(error) => {
-                let origin = Origin::File(file.into(), error.place());
-                raw.errors.push(ConfigError { origin, reason: error.reason() });
-            }
+            Err(error) => raw = Self::malformed(path, &error),
         }
         raw
     }
 
-    /// What the file says of a setting, and where.
-    pub fn get(&self, key: Key) -> Option<(&str, Origin)> {
-        let (_, written) = self.settings.iter().find(|(one, _)| *one == key)?;
-        Some((&written.value, self.origin(written.place)))
+    /// A file that is neither YAML nor JSON.
+    pub fn malformed(path: &Path, error: &SyntaxError) -> Self {
+        Self { path: path.into(), faults: vec![(error.place(), error.reason())], ..Self::default() }
     }
 
-    /// What is wrong with its form.
-    pub(super) fn into_errors(self) -> Vec<ConfigError> {
-        self.errors
+    /// A file that could not even be read.
+    pub fn unreadable(path: &Path, reason: String) -> Self {
+        Self { path: path.into(), faults: vec![(None, reason)], ..Self::default() }
     }
 
-    fn origin(&self, place: Option<Place>) -> Origin {
-        Origin::File(self.file.clone(), place)
+    /// Which file it is.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
-    fn field_error(&self, error: &FieldError) -> ConfigError {
-        ConfigError { origin: self.origin(error.place), reason: error.to_string() }
+    /// What it says of a setting, where it says something.
+    pub(super) fn get(&self, key: Key) -> Option<&WrittenSetting> {
+        self.settings.iter().find(|setting| setting.key == key)
+    }
+
+    /// Its rules, in their order, the bad ones too.
+    pub(super) fn rules(&self) -> &[WrittenRule] {
+        &self.rules
+    }
+
+    /// What is wrong with it taken alone; `rank` is its place among the files.
+    pub(super) fn errors(&self, rank: usize) -> impl Iterator<Item = ConfigError> {
+        self.faults.iter().map(move |(place, reason)| ConfigError {
+            origin: self.origin(rank, *place),
+            reason: reason.clone(),
+        })
+    }
+
+    /// A place in it; `rank` is its own among the files.
+    pub(super) fn origin(&self, rank: usize, place: Option<Place>) -> Origin {
+        Origin::File(ConfigFile { rank, path: self.path.clone() }, place)
     }
 }
 
 /// Every setting that is written with the right type.
-fn settings(top: &mut Fields<'_>) -> Vec<(Key, Written<String>)> {
+fn settings(top: &mut Fields<'_>) -> Vec<WrittenSetting> {
     let mut found = vec![
-        (Key::Listen, top.text_of_form("listen", SOCKET)),
-        (Key::Runtime, top.text_of_form("runtime", SOCKET)),
-        (Key::State, top.text("state")),
+        one(Key::Listen, top.text_of_form("listen", SOCKET)),
+        one(Key::Runtime, top.text_of_form("runtime", SOCKET)),
+        one(Key::State, top.text("state")),
     ];
     top.map("api", |api| {
-        found.push((Key::ApiListen, api.text_of_form("listen", SOCKET)));
-        found.push((Key::ApiGroup, api.text("group")));
+        found.push(one(Key::ApiListen, api.text_of_form("listen", SOCKET)));
+        found.push(one(Key::ApiGroup, api.text("group")));
         api.not_supported(&["http", "page"]);
     });
     top.map("prober", |prober| {
-        found.push((Key::Workers, number(&prober.integer("workers"))));
-        found.push((Key::ExecWorkers, number(&prober.integer("execWorkers"))));
-        found.push((Key::ExecGrace, prober.duration("execGrace")));
-        found.push((Key::MaxPerPod, number(&prober.integer("maxPerPod"))));
-        found.push((Key::MaxPerNode, number(&prober.integer("maxPerNode"))));
-        found.push((Key::NodeIp, prober.text("nodeIP")));
-        prober.not_supported(&["minPeriod", "allowHosts"]);
+        found.push(one(Key::Workers, prober.integer("workers")));
+        found.push(one(Key::ExecWorkers, prober.integer("execWorkers")));
+        found.push(one(Key::ExecGrace, prober.duration("execGrace")));
+        found.push(one(Key::MaxPerPod, prober.integer("maxPerPod")));
+        found.push(one(Key::MaxPerNode, prober.integer("maxPerNode")));
+        found.push(one(Key::MinPeriod, prober.duration("minPeriod")));
+        found.push(one(Key::NodeIp, prober.text("nodeIP")));
+        found.push(many(Key::AllowHosts, prober.items("allowHosts")));
+    });
+    top.map("annotations", |annotations| {
+        found.push(many(Key::AnnotationNamespaces, annotations.items("namespaces")));
+    });
+    top.map("healthcheck", |healthcheck| {
+        found.push(one(Key::HealthcheckEnabled, healthcheck.boolean("enabled")));
+        found.push(many(Key::HealthcheckNamespaces, healthcheck.items("namespaces")));
     });
     top.map("log", |log| {
-        found.push((Key::LogFormat, log.text("format")));
-        found.push((Key::LogLevel, log.text("level")));
+        found.push(one(Key::LogFormat, log.text("format")));
+        found.push(one(Key::LogLevel, log.text("level")));
     });
-    top.not_supported(&["annotations", "healthcheck", "rules", "trace", "act"]);
-    found
-        .into_iter()
-        .filter_map(|(key, field)| match field {
-            Field::Given(written) => Some((key, written)),
-            Field::Absent | Field::Bad => None,
-        })
-        .collect()
+    found.into_iter().flatten().collect()
 }
 
-fn number(field: &Field<i64>) -> Field<String> {
+fn one<T: ToString>(key: Key, field: Field<T>) -> Option<WrittenSetting> {
     match field {
-        Field::Absent => Field::Absent,
-        Field::Bad => Field::Bad,
+        Field::Absent | Field::Bad => None,
         Field::Given(Written { value, place }) => {
-            Field::Given(Written { value: value.to_string(), place: *place })
+            Some(WrittenSetting { key, place, texts: vec![Written { value: value.to_string(), place }] })
         }
+    }
+}
+
+fn many(key: Key, field: Field<Vec<Written<String>>>) -> Option<WrittenSetting> {
+    match field {
+        Field::Absent | Field::Bad => None,
+        Field::Given(Written { value, place }) => Some(WrittenSetting { key, place, texts: value }),
     }
 }

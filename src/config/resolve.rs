@@ -1,15 +1,32 @@
 //! Chooses each setting's value by rank and checks it: what was written in, a valid [`Config`] or every error out.
 //! Never does IO.
 
-use std::{net::IpAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    net::IpAddr,
+    num::NonZeroUsize,
+    path::PathBuf,
+    time::Duration,
+};
 
 use super::{
-    ApiConfig, Config, ConfigError, ConfigErrors, Groups, LogConfig, LogFormat, LogLevel, Origin, Overrides,
-    ProberConfig, key::Key, raw::Raw, socket,
+    ApiConfig, Config, ConfigError, ConfigErrors, Groups, Loaded, LogConfig, LogFormat, LogLevel, Origin,
+    Overrides, ProberConfig, Setting,
+    key::Key,
+    pattern::{self, Of},
+    raw::Raw,
+    rules::MAX_RULES,
+    socket,
 };
 use crate::{
     document::fault::quoted,
     duration::{self, GoDuration},
+    glob::Glob,
+    spec::{
+        policy::{Limits, Policy},
+        rule::Rule,
+        validate::MIN_PERIOD,
+    },
 };
 
 /// The most attempts that may be in flight, of any sort; more are an error.
@@ -24,12 +41,19 @@ const MIN_EXEC_GRACE: Duration = Duration::from_millis(100);
 /// The most; more is an error, since a hung exec would hold its slot as long.
 const MAX_EXEC_GRACE: Duration = Duration::from_secs(600);
 
-/// Resolves a file with what stands above it. What a file says is checked for its form even where it is outranked.
+/// The longest period that others may be held to; more is an error.
+const MAX_MIN_PERIOD: Duration = Duration::from_secs(3600);
+
+/// 1,000 items of a list; more are an error.
+const MAX_ITEMS: usize = 1_000;
+
+/// Resolves files with what stands above them; of these, a later one stands over an earlier one. Rules keep the order of
+/// the files, and within a file their own. What a file says is checked for its form even where it is outranked.
 ///
 /// # Errors
 /// Everything that is wrong at once.
-pub fn resolve(raw: Raw, overrides: &Overrides, groups: Groups<'_>) -> Result<Config, ConfigErrors> {
-    let mut resolver = Resolver { raw: &raw, overrides, errors: Vec::new() };
+pub fn resolve(files: &[Raw], overrides: &Overrides, groups: Groups<'_>) -> Result<Loaded, ConfigErrors> {
+    let mut resolver = Resolver { files, overrides, settings: Vec::new(), errors: Vec::new() };
     let listen = resolver.value(Key::Listen, socket);
     let runtime = resolver.value(Key::Runtime, socket);
     let state = resolver.value(Key::State, folder);
@@ -41,16 +65,21 @@ pub fn resolve(raw: Raw, overrides: &Overrides, groups: Groups<'_>) -> Result<Co
     let max_per_pod = resolver.value(Key::MaxPerPod, probes);
     let max_per_node = resolver.value(Key::MaxPerNode, probes);
     let node_ip = resolver.value(Key::NodeIp, node_ip);
+    let min_period = resolver.value(Key::MinPeriod, min_period);
+    let allow_hosts = resolver.list(Key::AllowHosts, pattern::network);
+    let annotations = resolver.list(Key::AnnotationNamespaces, namespace);
+    let is_healthcheck = resolver.value(Key::HealthcheckEnabled, boolean);
+    let healthchecks = resolver.list(Key::HealthcheckNamespaces, namespace);
     let format = resolver.value(Key::LogFormat, log_format);
     let level = resolver.value(Key::LogLevel, log_level);
     resolver.sockets_differ(&listen, (Key::Runtime, &runtime));
     resolver.sockets_differ(&api_listen, (Key::Listen, &listen));
     resolver.sockets_differ(&api_listen, (Key::Runtime, &runtime));
     let exec_workers = resolver.exec_workers(&workers, exec_workers);
+    let (rules, rule_origins): (Vec<_>, Vec<_>) = resolver.rules().into_iter().unzip();
 
-    let Resolver { errors: mut faults, .. } = resolver;
-    let mut errors = raw.into_errors();
-    errors.append(&mut faults);
+    let Resolver { settings, mut errors, .. } = resolver;
+    errors.extend(files.iter().enumerate().flat_map(|(rank, file)| file.errors(rank)));
     errors.sort_by(|a, b| a.origin.cmp(&b.origin));
     let resolved = || {
         Some(Config {
@@ -66,18 +95,31 @@ pub fn resolve(raw: Raw, overrides: &Overrides, groups: Groups<'_>) -> Result<Co
                 max_per_node: max_per_node?.value,
                 node_ip: node_ip?.value,
             },
+            policy: Policy {
+                rules,
+                annotations: annotations?,
+                healthchecks: if is_healthcheck?.value { healthchecks? } else { Vec::new() },
+                limits: Limits { allow_hosts: allow_hosts?, min_period: min_period?.value },
+            },
             log: LogConfig { format: format?.value, level: level?.value },
         })
     };
     match resolved() {
-        Some(config) if errors.is_empty() => Ok(config),
+        Some(config) if errors.is_empty() => Ok(Loaded {
+            config,
+            files: files.iter().map(|file| file.path().to_owned()).collect(),
+            settings,
+            rules: rule_origins,
+            notes: Vec::new(),
+        }),
         Some(_) | None => Err(ConfigErrors(errors)),
     }
 }
 
 struct Resolver<'a> {
-    raw: &'a Raw,
+    files: &'a [Raw],
     overrides: &'a Overrides,
+    settings: Vec<Setting>,
     errors: Vec<ConfigError>,
 }
 
@@ -90,15 +132,93 @@ struct Said<T> {
 
 impl Resolver<'_> {
     fn value<T>(&mut self, key: Key, parse: impl Fn(&str) -> Result<T, String>) -> Option<Said<T>> {
-        let said = self.overrides.get(key).or_else(|| self.raw.get(key));
-        let (text, origin) = said.unwrap_or((key.default(), Origin::Default));
-        match parse(text) {
-            Ok(value) => Some(Said { key, value, origin }),
+        let (origin, texts) = self.said(key);
+        let (text, origin_of_text) = texts.into_iter().next().unwrap_or((String::new(), origin.clone()));
+        match parse(&text) {
+            Ok(value) => {
+                self.settings.push(Setting { key, texts: vec![text], origin: origin.clone() });
+                Some(Said { key, value, origin })
+            }
             Err(reason) => {
-                self.report(key, origin, &reason);
+                self.report(key, origin_of_text, &reason);
                 None
             }
         }
+    }
+
+    /// A list; each item that is wrong is reported.
+    fn list<T>(&mut self, key: Key, parse: impl Fn(&str) -> Result<T, String>) -> Option<Vec<T>> {
+        let (origin, texts) = self.said(key);
+        if texts.len() > MAX_ITEMS {
+            self.report(key, origin, &format!("{} items are too many: at most {MAX_ITEMS}", texts.len()));
+            return None;
+        }
+        let mut values = Vec::new();
+        for (text, origin) in &texts {
+            match parse(text) {
+                Ok(value) => values.push(value),
+                Err(reason) => self.report(key, origin.clone(), &reason),
+            }
+        }
+        let is_good = values.len() == texts.len();
+        let texts = texts.into_iter().map(|(text, _)| text).collect();
+        self.settings.push(Setting { key, texts, origin });
+        is_good.then_some(values)
+    }
+
+    /// What the mightiest says of a setting, and who that is: one text, or the items of a list.
+    fn said(&self, key: Key) -> (Origin, Vec<(String, Origin)>) {
+        let split = |text: &str, origin: Origin| {
+            let items: Vec<_> = match key.is_list() {
+                false => vec![text],
+                true => text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect(),
+            };
+            let items = items.into_iter().map(|item| (item.to_owned(), origin.clone())).collect();
+            (origin, items)
+        };
+        if let Some((text, origin)) = self.overrides.get(key) {
+            return split(text, origin);
+        }
+        let written = self.files.iter().enumerate().rev().find_map(|(rank, file)| {
+            let setting = file.get(key)?;
+            let texts = setting.texts.iter();
+            let texts = texts.map(|text| (text.value.clone(), file.origin(rank, text.place)));
+            Some((file.origin(rank, setting.place), texts.collect()))
+        });
+        written.unwrap_or_else(|| split(key.default(), Origin::Default))
+    }
+
+    /// The good rules of all files, and where they stand. No two have one name, and there are not too many.
+    fn rules(&mut self) -> Vec<(Rule, Origin)> {
+        let mut names: HashMap<&str, Origin> = HashMap::new();
+        let mut rules = Vec::new();
+        let written = self.files.iter().enumerate();
+        let written =
+            written.flat_map(|(rank, file)| file.rules().iter().map(move |rule| (rank, file, rule)));
+        for (number, (rank, file, written)) in written.enumerate() {
+            if number == MAX_RULES {
+                let reason =
+                    format!("{}: more than {MAX_RULES} rules in all: put some together", written.path);
+                self.errors.push(ConfigError { origin: file.origin(rank, written.place), reason });
+                break;
+            }
+            if let Some(name) = &written.name {
+                let origin = file.origin(rank, name.place);
+                match names.entry(&name.value) {
+                    Entry::Vacant(free) => drop(free.insert(origin)),
+                    Entry::Occupied(taken) => {
+                        let (name, other) = (quoted(&name.value), taken.get());
+                        let reason = format!(
+                            "{}.name: Duplicate value: {name}: the rule at {other} has this name",
+                            written.path
+                        );
+                        self.errors.push(ConfigError { origin, reason });
+                    }
+                }
+            }
+            rules.extend(written.rule.clone().map(|rule| (rule, file.origin(rank, written.place))));
+        }
+        rules
     }
 
     /// Blames the mightier of the two, which is never the default.
@@ -187,14 +307,34 @@ fn count(text: &str, most: usize) -> Result<NonZeroUsize, String> {
 }
 
 fn exec_grace(text: &str) -> Result<Duration, String> {
-    let grace = duration::parse(text).map_err(|error| format!("{}: {error}", quoted(text)))?;
-    if grace < MIN_EXEC_GRACE {
-        return Err(format!("must be at least {}, not {}", GoDuration(MIN_EXEC_GRACE), GoDuration(grace)));
+    time(text, MIN_EXEC_GRACE, MAX_EXEC_GRACE)
+}
+
+fn min_period(text: &str) -> Result<Duration, String> {
+    time(text, MIN_PERIOD, MAX_MIN_PERIOD)
+}
+
+fn time(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
+    let time = duration::parse(text).map_err(|error| format!("{}: {error}", quoted(text)))?;
+    if time < least {
+        return Err(format!("must be at least {}, not {}", GoDuration(least), GoDuration(time)));
     }
-    if grace > MAX_EXEC_GRACE {
-        return Err(format!("must be at most {}, not {}", GoDuration(MAX_EXEC_GRACE), GoDuration(grace)));
+    if time > most {
+        return Err(format!("must be at most {}, not {}", GoDuration(most), GoDuration(time)));
     }
-    Ok(grace)
+    Ok(time)
+}
+
+fn namespace(text: &str) -> Result<Glob, String> {
+    pattern::parse(text, Of::Name)
+}
+
+fn boolean(text: &str) -> Result<bool, String> {
+    match text {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        other => Err(format!("{} is neither true nor false", quoted(other))),
+    }
 }
 
 fn node_ip(text: &str) -> Result<Option<IpAddr>, String> {

@@ -1,14 +1,19 @@
 //! Configuration files, variables and flags: what wins, what is refused, and in which words.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs};
 
 use proptest::prelude::*;
 
-use super::*;
+use super::{raw::Raw, *};
+use crate::{glob::Glob, spec::policy::Limits};
 
 fn resolved(text: &str, overrides: &Overrides) -> Result<Config, String> {
-    resolve::resolve(Raw::read(text, Path::new("config.yaml")), overrides, &groups)
-        .map_err(|errors| errors.to_string())
+    loaded(&[("config.yaml", text)], overrides).map(|loaded| loaded.config)
+}
+
+fn loaded(files: &[(&str, &str)], overrides: &Overrides) -> Result<Loaded, String> {
+    let files: Vec<_> = files.iter().map(|(name, text)| Raw::read(text, Path::new(name))).collect();
+    resolve::resolve(&files, overrides, &groups).map_err(|errors| errors.to_string())
 }
 
 /// A machine with one group.
@@ -45,6 +50,7 @@ fn defaults() -> Config {
             max_per_node: NonZeroUsize::new(5000).unwrap(),
             node_ip: None,
         },
+        policy: Policy::default(),
         log: LogConfig { format: LogFormat::Text, level: LogLevel::Info },
     }
 }
@@ -62,7 +68,9 @@ fn the_packaged_example_names_every_setting_with_its_default() {
     assert_eq!(resolved(text, &Overrides::default()), Ok(defaults()));
     let raw = Raw::read(text, Path::new("config.yaml"));
     for key in Key::ALL {
-        assert_eq!(raw.get(key).map(|(text, _)| text), Some(key.default()), "{}", key.path());
+        let texts =
+            raw.get(key).map(|setting| setting.texts.iter().map(|text| &*text.value).collect::<Vec<_>>());
+        assert_eq!(texts.map(|texts| texts.join(",")).as_deref(), Some(key.default()), "{}", key.path());
         assert!(text.contains(key.variable()), "{} is told", key.variable());
     }
 }
@@ -74,7 +82,10 @@ listen: /tmp/l.sock
 runtime: unix:///tmp/r.sock
 state: /tmp/state
 api: {listen: /tmp/a.sock, group: adm}
-prober: {workers: 8, execWorkers: 4, execGrace: 1m30s, maxPerPod: 1, maxPerNode: 100000, nodeIP: "2001:db8::1"}
+prober: {workers: 8, execWorkers: 4, execGrace: 1m30s, maxPerPod: 1, maxPerNode: 100000, nodeIP: "2001:db8::1",
+  minPeriod: 1s, allowHosts: [10.0.0.0/8, "2001:db8::1"]}
+annotations: {namespaces: [shop-*, cart]}
+healthcheck: {enabled: true, namespaces: [default]}
 log: {format: json, level: debug}
 "#;
     let expected = Config {
@@ -89,6 +100,15 @@ log: {format: json, level: debug}
             max_per_pod: NonZeroUsize::new(1).unwrap(),
             max_per_node: NonZeroUsize::new(100_000).unwrap(),
             node_ip: Some("2001:db8::1".parse().unwrap()),
+        },
+        policy: Policy {
+            rules: Vec::new(),
+            annotations: vec![Glob::from("shop-*"), Glob::from("cart")],
+            healthchecks: vec![Glob::from("default")],
+            limits: Limits {
+                allow_hosts: vec!["10.0.0.0/8".parse().unwrap(), "2001:db8::1/128".parse().unwrap()],
+                min_period: Duration::from_secs(1),
+            },
         },
         log: LogConfig { format: LogFormat::Json, level: LogLevel::Debug },
     };
@@ -113,6 +133,44 @@ fn a_flag_stands_over_the_environment_and_that_over_the_file() {
 }
 
 #[test]
+fn a_later_file_stands_over_an_earlier_one_and_each_setting_knows_who_said_it() {
+    let files = [
+        ("config.yaml", "log: {level: error}\nprober: {workers: 3, allowHosts: [10.0.0.1]}\n"),
+        ("conf.d/a.yaml", "log: {level: warn}\n"),
+        ("conf.d/b.yaml", "prober:\n  allowHosts: [10.0.0.2]\n"),
+    ];
+    let environment = environment(&[("CRIPROBE_ANNOTATIONS_NAMESPACES", "shop-*, cart,")]);
+    let loaded = loaded(&files, &environment).unwrap();
+    let told = |key: Key| {
+        let setting = loaded.settings.iter().find(|setting| setting.key == key).unwrap();
+        format!("{} by {}", setting.texts.join("+"), setting.origin)
+    };
+    assert_eq!(told(Key::LogLevel), "warn by conf.d/a.yaml:1:14");
+    assert_eq!(told(Key::Workers), "3 by config.yaml:2:19");
+    assert_eq!(told(Key::AllowHosts), "10.0.0.2 by conf.d/b.yaml:2:15", "a list is replaced as a whole");
+    assert_eq!(told(Key::AnnotationNamespaces), "shop-*+cart by CRIPROBE_ANNOTATIONS_NAMESPACES");
+    assert_eq!(told(Key::NodeIp), " by default");
+    assert_eq!(loaded.config.policy.annotations, [Glob::from("shop-*"), Glob::from("cart")]);
+    assert_eq!(loaded.settings.iter().map(|setting| setting.key).collect::<Vec<_>>(), Key::ALL);
+    assert_eq!(loaded.files, ["config.yaml", "conf.d/a.yaml", "conf.d/b.yaml"].map(PathBuf::from));
+}
+
+#[test]
+fn errors_of_several_files_are_told_in_the_files_order() {
+    let files = [
+        ("config.yaml", "log: {level: x}\nlisten: 5\n"),
+        ("conf.d/a.yaml", "log: {levle: x}\n{"),
+        ("conf.d/b.yaml", "x: 1"),
+    ];
+    insta::assert_snapshot!(loaded(&files, &Overrides::default()).unwrap_err(), @r#"
+    config.yaml:1:14: log.level: "x" is not a log level: one of error, warn, info, debug, trace
+    config.yaml:2:9: listen: Invalid value: 5: write unix:///PATH
+    conf.d/a.yaml:2:1: not valid YAML or JSON: unclosed bracket '{'
+    conf.d/b.yaml:1:1: unknown key "x": known are listen, runtime, state, api, prober, annotations, healthcheck, log, rules, trace, act
+    "#);
+}
+
+#[test]
 fn every_error_of_a_file_is_told_with_its_place() {
     let text = r#"listen: tcp://127.0.0.1:80
 runtme: /tmp/r
@@ -126,8 +184,12 @@ prober:
   execGrace: 5
   nodeIP: localhost
   maxPerPod: 0
-  minPeriod: 1s
-rules: []
+  minPeriod: 1ms
+  allowHosts: [127.0.0.1, 10.0.0.0/8, x]
+rules: {}
+annotations: {namespaces: "*"}
+healthcheck: {enabled: yes, namespaces: [a b]}
+trace: {}
 log: {format: yaml, level: loud}
 "#;
     insta::assert_snapshot!(told(text), @r#"
@@ -141,10 +203,16 @@ log: {format: yaml, level: loud}
     config.yaml:10:14: prober.execGrace: Invalid value: 5: write a duration such as 250ms, 5s or 1m30s
     config.yaml:11:11: prober.nodeIP: "localhost" is not an IP address
     config.yaml:12:14: prober.maxPerPod: must be at least 1, not 0
-    config.yaml:13:3: prober.minPeriod: not supported by this version of criprobe
-    config.yaml:14:1: rules: not supported by this version of criprobe
-    config.yaml:15:15: log.format: "yaml" is not a log format: one of text, json
-    config.yaml:15:28: log.level: "loud" is not a log level: one of error, warn, info, debug, trace
+    config.yaml:13:14: prober.minPeriod: must be at least 100ms, not 1ms
+    config.yaml:14:16: prober.allowHosts: 127.0.0.1/32 allows nothing: loopback, link-local, multicast and unspecified addresses are for rules alone
+    config.yaml:14:39: prober.allowHosts: "x" is no network: write one such as 10.0.0.0/8, or an address
+    config.yaml:15:8: rules: Invalid value: a map: must be a list of maps
+    config.yaml:16:27: annotations.namespaces: Invalid value: "*": must be a list of strings
+    config.yaml:17:24: healthcheck.enabled: Invalid value: "yes": must be true or false, as in YAML 1.2
+    config.yaml:17:42: healthcheck.namespaces: "a b" matches nothing: no name holds blanks
+    config.yaml:18:1: trace: not supported by this version of criprobe
+    config.yaml:19:15: log.format: "yaml" is not a log format: one of text, json
+    config.yaml:19:28: log.level: "loud" is not a log level: one of error, warn, info, debug, trace
     "#);
 }
 
@@ -206,14 +274,14 @@ fn no_two_sockets_are_the_same() {
 fn a_named_file_must_be_readable() {
     let folder = tempfile::tempdir().unwrap();
     let load = |path: &Path| match load(Some(path), &Overrides::default(), &groups) {
-        Ok(config) => format!("ok {:?}", config.log.level),
+        Ok(loaded) => format!("ok {:?}", loaded.config.log.level),
         Err(errors) => errors.to_string().replace(&folder.path().display().to_string(), "DIR"),
     };
     let file = folder.path().join("c.yaml");
     insta::assert_snapshot!(load(&file), @"DIR/c.yaml: cannot read the configuration: No such file or directory (os error 2)");
     insta::assert_snapshot!(load(folder.path()), @"DIR: cannot read the configuration: Is a directory (os error 21)");
     fs::write(&file, b"log: {level: \xff}").unwrap();
-    insta::assert_snapshot!(load(&file), @"DIR/c.yaml: cannot read the configuration: stream did not contain valid UTF-8");
+    insta::assert_snapshot!(load(&file), @"DIR/c.yaml:1:14: not UTF-8 text: the byte 0xff cannot stand here: save the file as UTF-8");
     fs::write(&file, "log: {level: warn}\r\n").unwrap();
     insta::assert_snapshot!(load(&file), @"ok Warn");
 }

@@ -94,6 +94,30 @@ impl<'a> Fields<'a> {
         self.place
     }
 
+    /// What its fields' paths begin with; empty for a whole document.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// `true` or `false`.
+    pub fn boolean(&mut self, name: &'static str) -> Field<bool> {
+        self.take(name, |node, path, errors| match &node.value {
+            Value::Bool(value) => Some(*value),
+            Value::Text(text) if matches!(text.as_str(), "true" | "false") => {
+                errors.push(wrong(path, node, "must be true or false: write it without quotes"));
+                None
+            }
+            Value::Text(text) if matches!(text.to_lowercase().as_str(), "yes" | "no" | "on" | "off") => {
+                errors.push(wrong(path, node, "must be true or false, as in YAML 1.2"));
+                None
+            }
+            _ => {
+                errors.push(wrong(path, node, "must be true or false"));
+                None
+            }
+        })
+    }
+
     /// A string.
     pub fn text(&mut self, name: &'static str) -> Field<String> {
         self.take(name, |node, path, errors| text(node, path, errors).map(String::from))
@@ -145,6 +169,43 @@ impl<'a> Fields<'a> {
                 text(node, path, errors).map(String::from)
             })
         })
+    }
+
+    /// A list of strings, each with its place.
+    pub fn items(&mut self, name: &'static str) -> Field<Vec<Written<String>>> {
+        self.take(name, |node, path, errors| {
+            list(node, path, "must be a list of strings", errors, written_text)
+        })
+    }
+
+    /// A map of names that nobody knows beforehand to strings; each name with its place.
+    pub fn pairs(&mut self, name: &'static str) -> Field<Vec<(Written<String>, Written<String>)>> {
+        self.take(name, |node, path, errors| {
+            let Value::Map(entries) = &node.value else {
+                errors.push(wrong(path, node, "must be a map of names to strings"));
+                return None;
+            };
+            let pair = |entry: &Entry, errors: &mut Vec<FieldError>| {
+                let name = Written { value: entry.name.clone(), place: entry.place };
+                let path = format!("{path}[{}]", quoted(&entry.name));
+                Some((name, written_text(&entry.node, path, errors)?))
+            };
+            let pairs: Vec<_> = entries.iter().map(|entry| pair(entry, errors)).collect();
+            pairs.into_iter().collect()
+        })
+    }
+
+    /// A list of maps, each read by `read`; the items that are no maps are reported and left out.
+    pub fn each_map<T>(&mut self, name: &'static str, read_one: impl Fn(&mut Fields<'_>) -> T) -> Vec<T> {
+        let items = self.take(name, |node, path, errors| {
+            list(node, path, "must be a list of maps", errors, |node, path, errors| {
+                Some(read(node, &path, errors, &read_one))
+            })
+        });
+        match items {
+            Field::Absent | Field::Bad => Vec::new(),
+            Field::Given(items) => items.value.into_iter().flatten().collect(),
+        }
     }
 
     /// A list of maps, each read by `read`.
@@ -229,6 +290,10 @@ fn text<'a>(node: &'a Node, path: String, errors: &mut Vec<FieldError>) -> Optio
     };
     errors.push(wrong(path, node, hint));
     None
+}
+
+fn written_text(node: &Node, path: String, errors: &mut Vec<FieldError>) -> Option<Written<String>> {
+    text(node, path, errors).map(|text| Written { value: text.to_owned(), place: node.place })
 }
 
 fn whole_number_hint(value: &Value) -> &'static str {

@@ -91,8 +91,8 @@ impl Limits {
     }
 }
 
-/// Addresses that lead back to the node itself, or to nobody in particular.
-fn is_never_allowed(address: IpAddr) -> bool {
+/// Whether an address leads back to the node itself, or to nobody in particular. Rules may name them, nobody else.
+pub fn is_never_allowed(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => {
             v4.is_loopback()

@@ -98,7 +98,12 @@ impl RawProbe {
     ///
     /// Returns `None` where the node is no map, which is reported too.
     pub fn read(node: &Node, path: &str, errors: &mut Vec<FieldError>) -> Option<Self> {
-        fields::read(node, path, errors, |probe| Self {
+        fields::read(node, path, errors, Self::of)
+    }
+
+    /// Reads a probe out of a map that holds nothing else.
+    pub fn of(probe: &mut Fields<'_>) -> Self {
+        Self {
             place: probe.place(),
             exec: probe.map("exec", exec),
             http_get: probe.map("httpGet", http_get),
@@ -114,7 +119,7 @@ impl RawProbe {
             timeout: probe.duration("timeout"),
             period: probe.duration("period"),
             on_failure: probe.text("onFailure"),
-        })
+        }
     }
 
     /// Reads what one attempt needs, handler and timeout, out of a map that may hold other things; all else is absent.

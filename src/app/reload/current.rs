@@ -1,12 +1,9 @@
 //! Which configuration is in force, and what is wrong with what was written since: readings in, what to apply and what
 //! to tell out. Pure: never reads, applies or logs. A reading with any error changes nothing that is in force.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{collections::HashSet, path::PathBuf, sync::Arc, time::SystemTime};
 
-use crate::{
-    app::source::Loaded,
-    config::{Config, ConfigErrors, Origin, change::needing_restart},
-};
+use crate::config::{Config, ConfigErrors, Loaded, Origin, Setting, change::needing_restart, key::Key};
 
 /// 100 errors are told and shown, the first in the order of their places; of the others, their number.
 pub(super) const MAX_ERRORS: usize = 100;
@@ -33,6 +30,8 @@ pub struct ConfigHealth {
     pub errors: Vec<String>,
     /// What differs from the start and cannot change before the next one: `listen: changed in FILE:1:9, needs a restart`.
     pub needs_restart: Vec<String>,
+    /// What was passed over that somebody may have meant to be read, a line each.
+    pub notes: Vec<String>,
 }
 
 /// Why the files were read.
@@ -62,8 +61,8 @@ pub(super) struct Step {
 pub(super) enum News {
     /// It is in force.
     Loaded {
-        /// Of it, what is not.
-        needs_restart: Vec<String>,
+        /// What is not, because it needs a restart, and what was passed over; only what was not told before.
+        warnings: Vec<String>,
     },
     /// The former one stays in force.
     Refused {
@@ -78,10 +77,11 @@ impl Current {
         let config = Arc::new(loaded.config);
         let health = ConfigHealth {
             config: config.clone(),
-            files: loaded.files,
+            files: shown(&loaded.files),
             loaded_at: at,
             errors: Vec::new(),
             needs_restart: Vec::new(),
+            notes: loaded.notes,
         };
         Self { started: config, health }
     }
@@ -109,23 +109,18 @@ impl Current {
     }
 
     fn on_good(&mut self, loaded: Loaded, at: SystemTime) -> (Option<Arc<Config>>, Option<News>) {
-        let Loaded { config, files, origins } = loaded;
-        let needs_restart: Vec<_> = needing_restart(&self.started, &config)
-            .into_iter()
-            .map(|key| match origins.get(&key) {
-                None | Some(Origin::Default) => {
-                    format!("{}: changed to its default, needs a restart", key.path())
-                }
-                Some(origin) => format!("{}: changed in {origin}, needs a restart", key.path()),
-            })
-            .collect();
-        let former = &mut self.health;
-        let is_healed = !former.errors.is_empty();
-        let is_changed = *former.config != config;
-        let is_news = is_healed || is_changed || former.needs_restart != needs_restart;
-        let config = if is_changed { Arc::new(config) } else { former.config.clone() };
-        *former = ConfigHealth { config, files, loaded_at: at, errors: Vec::new(), needs_restart };
-        (is_changed.then(|| self.health.config.clone()), is_news.then(|| self.stand()))
+        let needs_restart = needing_restart(&self.started, &loaded.config).into_iter();
+        let needs_restart = needs_restart.map(|key| line(key, &loaded.settings)).collect();
+        let is_healed = !self.health.errors.is_empty();
+        let is_changed = *self.health.config != loaded.config;
+        let former: HashSet<_> = self.health.warnings().cloned().collect();
+        let config = if is_changed { Arc::new(loaded.config) } else { self.health.config.clone() };
+        let (files, notes) = (shown(&loaded.files), loaded.notes);
+        self.health = ConfigHealth { config, files, loaded_at: at, errors: Vec::new(), needs_restart, notes };
+        let warnings: Vec<_> =
+            self.health.warnings().filter(|line| !former.contains(*line)).cloned().collect();
+        let is_news = is_healed || is_changed || !warnings.is_empty();
+        (is_changed.then(|| self.health.config.clone()), is_news.then_some(News::Loaded { warnings }))
     }
 
     fn on_bad(&mut self, errors: &ConfigErrors) -> Option<News> {
@@ -139,29 +134,47 @@ impl Current {
         is_news.then(|| self.stand())
     }
 
+    /// All of it, as if it were new.
     fn stand(&self) -> News {
-        let ConfigHealth { errors, needs_restart, .. } = &self.health;
-        if errors.is_empty() {
-            News::Loaded { needs_restart: needs_restart.clone() }
+        if self.health.errors.is_empty() {
+            News::Loaded { warnings: self.health.warnings().cloned().collect() }
         } else {
-            News::Refused { errors: errors.clone() }
+            News::Refused { errors: self.health.errors.clone() }
         }
     }
 }
 
+impl ConfigHealth {
+    /// What somebody should know of a configuration that is in force.
+    fn warnings(&self) -> impl Iterator<Item = &String> {
+        self.needs_restart.iter().chain(&self.notes)
+    }
+}
+
+/// That a setting needs a restart, and who says so.
+fn line(key: Key, settings: &[Setting]) -> String {
+    let origin = settings.iter().find(|setting| setting.key == key).map(|setting| &setting.origin);
+    match origin {
+        None | Some(Origin::Default) => format!("{}: changed to its default, needs a restart", key.path()),
+        Some(origin) => format!("{}: changed in {origin}, needs a restart", key.path()),
+    }
+}
+
+fn shown(files: &[PathBuf]) -> Vec<String> {
+    files.iter().map(|file| file.display().to_string()).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, path::Path, time::Duration};
+    use std::{path::Path, time::Duration};
 
     use super::*;
-    use crate::config::{Overrides, key::Key, raw::Raw, resolve::resolve};
+    use crate::config::{Overrides, raw::Raw, resolve::resolve};
 
     fn read(text: &str) -> Result<Loaded, ConfigErrors> {
-        let raw = Raw::read(text, Path::new("c.yaml"));
-        let origins = Key::ALL.into_iter().filter_map(|key| Some((key, raw.get(key)?.1)));
-        let origins: BTreeMap<_, _> = origins.collect();
-        let config = resolve(raw, &Overrides::default(), &|_| Ok(None))?;
-        Ok(Loaded { config, files: vec!["c.yaml".to_owned()], origins })
+        let notes = if text.contains("noted") { vec!["x.yml is not read".to_owned()] } else { Vec::new() };
+        let loaded = resolve(&[Raw::read(text, Path::new("c.yaml"))], &Overrides::default(), &|_| Ok(None))?;
+        Ok(Loaded { notes, ..loaded })
     }
 
     /// What a reading leads to, in a line.
@@ -169,8 +182,8 @@ mod tests {
         let applied = step.apply.as_ref().map(|config| format!("apply workers {}; ", config.prober.workers));
         let news = match &step.news {
             None => "nothing".to_owned(),
-            Some(News::Loaded { needs_restart }) if needs_restart.is_empty() => "loaded".to_owned(),
-            Some(News::Loaded { needs_restart }) => format!("loaded, but {}", needs_restart.join("; ")),
+            Some(News::Loaded { warnings }) if warnings.is_empty() => "loaded".to_owned(),
+            Some(News::Loaded { warnings }) => format!("loaded, but {}", warnings.join("; ")),
             Some(News::Refused { errors }) => format!("refused: {}", errors.join("; ")),
         };
         let counts = step.counts_as.map_or("not counted", |good| if good { "good" } else { "bad" });

@@ -1,0 +1,156 @@
+//! The files of the configuration: finds and reads them, in their order. Never waits on what is no regular file in the
+//! folder, never reads more than the bounds below allow, and judges nothing that stands in them.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Read},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::OFlags;
+
+use super::{MAX_FILE, raw::Raw};
+use crate::document::{self, SyntaxError};
+
+/// The file that is read where no other is named; it need not exist.
+pub const DEFAULT_FILE: &str = "/etc/criprobe/config.yaml";
+
+/// The folder beside it whose files are read after it.
+const FOLDER: &str = "conf.d";
+
+/// What a file of the folder is called to be read.
+const EXTENSION: &str = "yaml";
+
+/// 100 files of the folder are read; more are an error.
+const MAX_FILES: usize = 100;
+
+/// 10,000 entries of the folder are looked at, of any name; more are an error.
+const MAX_ENTRIES: usize = 10_000;
+
+/// 4 MiB: what all files may hold together; more is an error.
+const MAX_TOTAL: usize = 4 << 20;
+
+/// All that was read.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Those that are there, in the order in which they count: a later one outranks an earlier one.
+    pub(super) raws: Vec<Raw>,
+    /// What was passed over that somebody may have meant to be read, one line each.
+    pub(super) notes: Vec<String>,
+}
+
+/// The folder beside a file.
+pub fn folder_beside(file: &Path) -> PathBuf {
+    file.with_file_name(FOLDER)
+}
+
+/// Reads the file that is named, or else [`DEFAULT_FILE`] if it exists, and then those of the folder beside it, in the
+/// order of their names' bytes. What cannot be read is told by its [`Raw`].
+pub(super) fn read(file: Option<&Path>) -> Found {
+    let path = file.unwrap_or(Path::new(DEFAULT_FILE));
+    let mut reader = Reader { found: Found::default(), left: MAX_TOTAL };
+    match File::open(path) {
+        Err(error) if file.is_none() && error.kind() == io::ErrorKind::NotFound => {}
+        opened => reader.add(path, opened),
+    }
+    reader.folder(&folder_beside(path));
+    reader.found
+}
+
+struct Reader {
+    found: Found,
+    /// How many bytes may still be read.
+    left: usize,
+}
+
+impl Reader {
+    fn folder(&mut self, folder: &Path) {
+        let names = match names(folder) {
+            Ok(names) => names,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+            Err(error) => return self.fail(folder, format!("cannot read the folder: {error}")),
+        };
+        if names.len() >= MAX_ENTRIES {
+            return self.fail(folder, format!("more than {MAX_ENTRIES} entries: is that the right folder?"));
+        }
+        let mut read = 0;
+        for path in names {
+            if !is_wanted(&path) {
+                self.found.notes.extend(is_nearly_wanted(&path).then(|| {
+                    format!("{} is not read: its name does not end in .{EXTENSION}", path.display())
+                }));
+                continue;
+            }
+            // What blocks whoever opens it, a named pipe, is opened without waiting, and then seen to be no file.
+            let opened =
+                OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(&path);
+            if opened.as_ref().is_ok_and(|file| file.metadata().is_ok_and(|metadata| !metadata.is_file())) {
+                self.found.notes.push(format!("{} is not read: it is no file", path.display()));
+                continue;
+            }
+            if read == MAX_FILES {
+                return self.fail(folder, format!("more than {MAX_FILES} files: put their rules together"));
+            }
+            read += 1;
+            self.add(&path, opened);
+        }
+    }
+
+    fn add(&mut self, path: &Path, opened: io::Result<File>) {
+        let raw = match opened.and_then(bytes) {
+            Err(error) => Raw::unreadable(path, format!("cannot read the configuration: {error}")),
+            Ok((_, size)) if size > MAX_FILE => {
+                Raw::unreadable(path, SyntaxError::TooLong { size, limit: MAX_FILE }.reason())
+            }
+            Ok((_, size)) if size > self.left => {
+                Raw::unreadable(path, format!("more than {MAX_TOTAL} bytes in all files up to here"))
+            }
+            Ok((bytes, size)) => {
+                self.left -= size;
+                match document::decode(&bytes) {
+                    Ok(text) => Raw::read(text, path),
+                    Err(error) => Raw::malformed(path, &error),
+                }
+            }
+        };
+        self.found.raws.push(raw);
+    }
+
+    fn fail(&mut self, path: &Path, reason: String) {
+        self.found.raws.push(Raw::unreadable(path, reason));
+    }
+}
+
+/// What a file holds, up to just past the bound, and its size.
+fn bytes(file: File) -> io::Result<(Vec<u8>, usize)> {
+    let size = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE as u64 + 1).read_to_end(&mut bytes)?;
+    let size = size.max(bytes.len());
+    Ok((bytes, size))
+}
+
+/// Every entry of a folder in the order of the names' bytes, up to the bound.
+fn names(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder)?.take(MAX_ENTRIES);
+    let mut names = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+    names.sort();
+    Ok(names)
+}
+
+/// Hidden files are never read: editors, package managers and the kubelet's ConfigMaps keep theirs so.
+fn is_hidden(path: &Path) -> bool {
+    path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."))
+}
+
+fn is_wanted(path: &Path) -> bool {
+    !is_hidden(path) && path.extension().is_some_and(|extension| extension == EXTENSION)
+}
+
+/// Whether somebody may take its name for one that is read.
+fn is_nearly_wanted(path: &Path) -> bool {
+    let extension = path.extension().map(|extension| extension.to_ascii_lowercase());
+    !is_hidden(path)
+        && extension.is_some_and(|extension| ["yml", "yaml", "json"].iter().any(|one| extension == *one))
+}

@@ -1,0 +1,218 @@
+//! The rules of one file: keys as written in; valid rules with their places, and all that is wrong with the others, out.
+//! Whether a name stands twice in several files, `resolve` tells. Pure.
+
+use std::collections::BTreeMap;
+
+use super::pattern::{self, Of};
+use crate::{
+    document::{
+        Place,
+        fault::{FieldError, quoted},
+        fields::{Field, Fields, Written},
+    },
+    glob::Glob,
+    ids::ProbeKind,
+    spec::{
+        ProbeSpec,
+        raw::RawProbe,
+        rule::{Matcher, Rule},
+        validate::validate,
+    },
+};
+
+/// 500 rules in all files: each container is held against all of them. More are an error.
+pub const MAX_RULES: usize = 500;
+
+/// 63 characters: the longest name of a rule; a longer one is an error.
+const MAX_NAME: usize = 63;
+
+/// One rule of a file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WrittenRule {
+    /// How errors call it: `rules[0]`.
+    pub path: String,
+    /// Where it starts.
+    pub place: Option<Place>,
+    /// Its name, where there is a good one.
+    pub name: Option<Written<String>>,
+    /// The rule; `None` where anything is wrong with it, which has been reported.
+    pub rule: Option<Rule>,
+}
+
+/// Reads the key `rules`; without it, none.
+pub(super) fn read(top: &mut Fields<'_>) -> Vec<RawRule> {
+    top.each_map("rules", raw_rule)
+}
+
+/// A rule as it was written.
+#[derive(Debug)]
+pub(super) struct RawRule {
+    path: String,
+    place: Option<Place>,
+    name: Field<String>,
+    matcher: Field<RawMatch>,
+    enforce: Field<bool>,
+    probes: [(ProbeKind, Field<RawProbe>); 3],
+}
+
+#[derive(Debug)]
+struct RawMatch {
+    place: Option<Place>,
+    names: [(&'static str, Field<String>); 4],
+    labels: Field<Vec<(Written<String>, Written<String>)>>,
+}
+
+fn raw_rule(rule: &mut Fields<'_>) -> RawRule {
+    RawRule {
+        path: rule.path().to_owned(),
+        place: rule.place(),
+        name: rule.text("name"),
+        matcher: rule.map("match", |matcher| RawMatch {
+            place: matcher.place(),
+            names: ["namespace", "pod", "container", "image"].map(|name| (name, matcher.text(name))),
+            labels: matcher.pairs("labels"),
+        }),
+        enforce: rule.boolean("enforce"),
+        probes: ProbeKind::ALL.map(|kind| (kind, rule.map(kind.as_str(), RawProbe::of))),
+    }
+}
+
+impl RawRule {
+    /// Checks it; every rule of ours and of Kubernetes' that it breaks is added to `errors`.
+    pub(super) fn check(self, errors: &mut Vec<FieldError>) -> WrittenRule {
+        let name = self.name(errors);
+        let matcher = self.matcher(errors);
+        let probes = self.probes(errors);
+        let is_enforced = match &self.enforce {
+            Field::Absent => Some(false),
+            Field::Bad => None,
+            Field::Given(written) => Some(written.value),
+        };
+        let rule = || {
+            let name = name.as_ref()?.value.as_str().into();
+            Some(Rule { name, matcher: matcher?, is_enforced: is_enforced?, probes: probes? })
+        };
+        let rule = rule();
+        WrittenRule { path: self.path, place: self.place, name, rule }
+    }
+
+    fn name(&self, errors: &mut Vec<FieldError>) -> Option<Written<String>> {
+        let path = self.at("name");
+        let written = match &self.name {
+            Field::Bad => return None,
+            Field::Absent => {
+                let detail = "reports show what a rule did by its name";
+                errors.push(FieldError::required(path, self.place, detail));
+                return None;
+            }
+            Field::Given(written) => written,
+        };
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let text = &written.value;
+        if text.is_empty() || text.len() > MAX_NAME || !text.chars().all(is_plain) {
+            let detail = "must be 1 to 63 letters, digits, '-', '_' or '.'";
+            errors.push(FieldError::invalid(path, written.place, quoted(text), detail));
+            return None;
+        }
+        Some(written.clone())
+    }
+
+    fn matcher(&self, errors: &mut Vec<FieldError>) -> Option<Matcher> {
+        let path = self.at("match");
+        let raw = match &self.matcher {
+            Field::Bad => return None,
+            Field::Absent => None,
+            Field::Given(written) => Some(&written.value),
+        };
+        let Some(raw) = raw.filter(|raw| !raw.is_empty()) else {
+            let detail = "must say which containers: namespace, pod, container, image or labels; \
+                          {namespace: \"*\"} is all";
+            errors.push(FieldError::required(path, raw.map_or(self.place, |raw| raw.place), detail));
+            return None;
+        };
+        let before = errors.len();
+        let [namespace, pod, container, image] = raw.names.each_ref().map(|(name, field)| match field {
+            Field::Absent => Some(Glob::from("*")),
+            Field::Bad => None,
+            Field::Given(written) => glob(written, format!("{path}.{name}"), Of::Name, errors),
+        });
+        let labels = labels(&raw.labels, &format!("{path}.labels"), errors);
+        let matcher = Matcher {
+            namespace: namespace?,
+            pod: pod?,
+            container: container?,
+            image: image?,
+            labels: labels?,
+        };
+        (errors.len() == before).then_some(matcher)
+    }
+
+    fn probes(&self, errors: &mut Vec<FieldError>) -> Option<Vec<ProbeSpec>> {
+        if self.probes.iter().all(|(_, field)| field.is_absent()) {
+            let detail = "must have a probe: startup, readiness or liveness";
+            errors.push(FieldError::required(self.path.clone(), self.place, detail));
+            return None;
+        }
+        let mut checked = Vec::new();
+        for (kind, field) in &self.probes {
+            match field {
+                Field::Absent => {}
+                Field::Bad => checked.push(None),
+                Field::Given(raw) => {
+                    let valid = validate(&raw.value, *kind, &self.at(kind.as_str()), Vec::new());
+                    checked.push(valid.map_err(|mut faults| errors.append(&mut faults)).ok());
+                }
+            }
+        }
+        checked.into_iter().collect()
+    }
+
+    fn at(&self, name: &str) -> String {
+        format!("{}.{name}", self.path)
+    }
+}
+
+impl RawMatch {
+    /// Whether it says nothing at all.
+    fn is_empty(&self) -> bool {
+        let has_labels = match &self.labels {
+            Field::Absent => false,
+            Field::Bad => true,
+            Field::Given(labels) => !labels.value.is_empty(),
+        };
+        !has_labels && self.names.iter().all(|(_, field)| field.is_absent())
+    }
+}
+
+fn glob(written: &Written<String>, path: String, of: Of, errors: &mut Vec<FieldError>) -> Option<Glob> {
+    pattern::parse(&written.value, of)
+        .map_err(|reason| errors.push(FieldError { path, reason, place: written.place }))
+        .ok()
+}
+
+fn labels(
+    field: &Field<Vec<(Written<String>, Written<String>)>>,
+    path: &str,
+    errors: &mut Vec<FieldError>,
+) -> Option<BTreeMap<String, Glob>> {
+    let pairs = match field {
+        Field::Absent => return Some(BTreeMap::new()),
+        Field::Bad => return None,
+        Field::Given(written) => &written.value,
+    };
+    let mut labels = BTreeMap::new();
+    for (key, value) in pairs {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
+        if key.value.is_empty() || !key.value.chars().all(is_plain) {
+            let detail = "is no key of a label: patterns are for values only";
+            errors.push(FieldError::invalid(path.to_owned(), key.place, quoted(&key.value), detail));
+            continue;
+        }
+        let path = format!("{path}[{}]", quoted(&key.value));
+        labels.extend(glob(value, path, Of::LabelValue, errors).map(|glob| (key.value.clone(), glob)));
+    }
+    Some(labels)
+}
+
+#[cfg(test)]
+mod tests;

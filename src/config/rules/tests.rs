@@ -1,0 +1,125 @@
+//! Rules as they are written: what they come to, and what is wrong with them, in which words and where.
+
+use std::{path::Path, time::Duration};
+
+use super::super::{Loaded, Overrides, raw::Raw, resolve::resolve};
+use crate::spec::{Handler, rule::Rule};
+
+fn loaded(files: &[(&str, &str)]) -> Result<Loaded, String> {
+    let files: Vec<_> = files.iter().map(|(name, text)| Raw::read(text, Path::new(name))).collect();
+    resolve(&files, &Overrides::default(), &|_| Ok(None)).map_err(|errors| errors.to_string())
+}
+
+fn rules(text: &str) -> Vec<Rule> {
+    loaded(&[("c.yaml", text)]).unwrap().config.policy.rules
+}
+
+fn told(text: &str) -> String {
+    loaded(&[("c.yaml", text)]).unwrap_err()
+}
+
+#[test]
+fn a_rule_is_all_that_was_written_with_kubernetes_defaults() {
+    let rules = rules(
+        r#"
+rules:
+  - name: web-default
+    match: {namespace: "shop-*", pod: "web-*", container: "*", image: "*/nginx:*", labels: {tier: front, app: ""}}
+    enforce: true
+    liveness: {httpGet: {path: /healthz, port: http, host: example.org}, periodSeconds: 5}
+    readiness: {tcpSocket: {port: 80}, period: 500ms}
+"#,
+    );
+    let [rule] = rules.as_slice() else { panic!("{rules:?}") };
+    assert_eq!((&*rule.name, rule.is_enforced), ("web-default", true));
+    let matcher = &rule.matcher;
+    let patterns = [&matcher.namespace, &matcher.pod, &matcher.container, &matcher.image];
+    assert_eq!(patterns.map(|glob| glob.as_str()), ["shop-*", "web-*", "*", "*/nginx:*"]);
+    let labels: Vec<_> = matcher.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    assert_eq!(labels, [("app", ""), ("tier", "front")]);
+    let told: Vec<_> =
+        rule.probes.iter().map(|spec| (spec.kind.as_str(), spec.period, spec.timeout)).collect();
+    let second = Duration::from_secs(1);
+    assert_eq!(
+        told,
+        [("readiness", second / 2, second), ("liveness", 5 * second, second)],
+        "in the types' order"
+    );
+    let Handler::HttpGet(http) = &rule.probes[1].handler else { panic!("{rule:?}") };
+    assert_eq!(http.host.as_deref(), Some("example.org"), "the operator may name any host");
+}
+
+#[test]
+fn rules_keep_the_order_of_their_files_and_know_where_they_stand() {
+    let rule =
+        |name: &str| format!("- {{name: {name}, match: {{pod: x}}, liveness: {{grpc: {{port: 1}}}}}}\n");
+    let first = format!("rules:\n{}{}", rule("z"), rule("b"));
+    let second = format!("rules:\n\n{}", rule("a"));
+    let loaded = loaded(&[("config.yaml", &first), ("conf.d/1.yaml", &second)]).unwrap();
+    let names: Vec<_> = loaded.config.policy.rules.iter().map(|rule| &*rule.name).collect();
+    assert_eq!(names, ["z", "b", "a"]);
+    let places: Vec<_> = loaded.rules.iter().map(ToString::to_string).collect();
+    assert_eq!(places, ["config.yaml:2:3", "config.yaml:3:3", "conf.d/1.yaml:3:3"]);
+}
+
+#[test]
+fn a_rule_of_one_type_says_nothing_of_the_others() {
+    let rules =
+        rules("rules: [{name: a, match: {namespace: '*'}, startup: {exec: {command: [x]}}, liveness: null}]");
+    assert_eq!(rules[0].probes.len(), 1);
+    assert!(!rules[0].is_enforced, "unless it says so");
+}
+
+#[test]
+fn no_rules_are_none() {
+    for text in ["", "rules:\n", "rules: []\n", "rules: null\n"] {
+        assert_eq!(rules(text), [], "{text:?}");
+    }
+}
+
+#[test]
+fn everything_that_is_wrong_with_rules_is_told_at_once_with_its_place() {
+    let text = r#"rules:
+  - match: {namespace: shop, pods: web}
+    liveness: {exec: {command: [x]}}
+  - name: "a b"
+    match: {}
+    liveness: {exec: {command: [x]}, peroidSeconds: 5}
+  - name: empty
+    match: {namespace: "", labels: {tier: "a b", "x*": y}}
+    enforce: "true"
+  - name: probes
+    match: {container: "web-[0-9]"}
+    readiness: {httpGet: {port: 0}, successThreshold: -1}
+    liveness: {tcpSocket: {port: 80}, grpc: {port: 1}, successThreshold: 2}
+    livness: {exec: {command: [x]}}
+  - just a text
+  - name: types
+    match: shop
+    enforce: yes
+    startup: 5
+  - name: probes
+    match: {pod: 5, labels: [x], image: "*"}
+    liveness: {period: 5, timeout: "5", exec: {command: x}}
+"#;
+    insta::assert_snapshot!(told(text));
+}
+
+#[test]
+fn a_name_stands_once_in_all_files() {
+    let rule = "rules: [{name: web, match: {pod: x}, liveness: {grpc: {port: 1}}}]";
+    insta::assert_snapshot!(
+        loaded(&[("config.yaml", rule), ("conf.d/a.yaml", "rules: []"), ("conf.d/b.yaml", rule)]).unwrap_err(),
+        @r#"conf.d/b.yaml:1:16: rules[0].name: Duplicate value: "web": the rule at config.yaml:1:16 has this name"#
+    );
+}
+
+#[test]
+fn rules_that_are_too_many_are_an_error() {
+    let rule = |number: usize| {
+        format!("- {{name: r{number}, match: {{pod: x}}, liveness: {{grpc: {{port: 1}}}}}}\n")
+    };
+    let rules = |count: usize| format!("rules:\n{}", (0..count).map(rule).collect::<String>());
+    assert_eq!(loaded(&[("c.yaml", &rules(500))]).unwrap().rules.len(), 500);
+    insta::assert_snapshot!(told(&rules(501)), @"c.yaml:502:3: rules[500]: more than 500 rules in all: put some together");
+}
