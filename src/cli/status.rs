@@ -162,13 +162,16 @@ fn config(
     listed: usize,
 ) -> impl Iterator<Item = (&'static str, String, Paint)> {
     let config = &status.config;
-    let files = if config.files.is_empty() { "no file".to_owned() } else { config.files.join(", ") };
-    let loaded = config.loaded_at.map(|at| format!(", read {} ago", age(at.0, now))).unwrap_or_default();
+    let files = match (config.loaded_at, &*config.files) {
+        (_, []) => "no file".to_owned(),
+        (None, files) => files.join(", "),
+        (Some(at), files) => format!("{}, read {} ago", files.join(", "), age(at.0, now)),
+    };
     let (trouble, paint) = match config.errors.len() {
         0 => ("", Paint::Plain),
         _ => (", in force still: what is written now is wrong", Paint::Bad),
     };
-    let head = std::iter::once(("configuration", format!("{files}{loaded}{trouble}"), paint));
+    let head = std::iter::once(("configuration", format!("{files}{trouble}"), paint));
     let errors = config.errors.iter().take(listed).map(|error| ("  wrong", error.clone(), Paint::Bad));
     let more = config.errors.len().checked_sub(listed).filter(|&more| more > 0);
     let more = more.map(|more| ("  wrong", format!("… and {more} more: -o wide"), Paint::Bad));
