@@ -6,6 +6,7 @@ pub mod exec;
 pub mod go;
 pub mod grpc;
 pub mod http;
+pub mod lookup;
 pub mod tcp;
 
 use bytes::Bytes;

@@ -37,6 +37,18 @@ pub struct ProbeSpec {
     pub termination_grace: Option<Duration>,
     /// What a verdict of failure may do, where acting is enabled.
     pub on_failure: OnFailure,
+    /// Which ports of the node's own network its attempts may go to.
+    pub reach: Reach,
+}
+
+/// Which ports an attempt may go to that is made on a pod in the node's own network: it could be any service's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Reach {
+    /// Those that the container declares: what a pod's author may ask for.
+    #[default]
+    Declared,
+    /// All: what the operator wrote in a rule.
+    Any,
 }
 
 /// What one attempt does: exactly one of Kubernetes' four handlers.

@@ -4,7 +4,7 @@
 use std::{
     io,
     net::{SocketAddr, TcpStream as StdStream},
-    pin::Pin,
+    pin::{Pin, pin},
     task::{Context, Poll},
     time::Duration,
 };
@@ -13,6 +13,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpSocket, TcpStream},
+    time::timeout,
 };
 
 /// 1 s: the kubelet's SO_LINGER on probe connections (prober.md 7.3 and 8).
@@ -31,6 +32,53 @@ pub async fn connect(address: SocketAddr) -> io::Result<Connection> {
     socket.set_linger(Some(LINGER))?;
     let socket = TcpSocket::from_std_stream(StdStream::from(socket));
     Ok(Connection(socket.connect(address).await?, address))
+}
+
+/// 300 ms: how long the addresses of the first family are ahead of the others', as in Go's dialler (RFC 6555).
+const AHEAD: Duration = Duration::from_millis(300);
+
+/// Connects to the first that accepts: those of the first's family one by one, and after 300 ms, or when all of them
+/// refused, those of the other beside them. Waits for as long as the kernel tries: the caller has the limit.
+///
+/// # Errors
+/// What the kernel said of the first one; `addresses` holds at least one.
+pub async fn connect_any(addresses: &[SocketAddr]) -> Result<Connection, (SocketAddr, io::Error)> {
+    let is_first_family = |address: &&SocketAddr| address.is_ipv4() == addresses[0].is_ipv4();
+    let (first, second): (Vec<_>, Vec<_>) = addresses.iter().partition(is_first_family);
+    let mut one = pin!(connect_in_turn(&first));
+    if second.is_empty() {
+        return one.await;
+    }
+    let failed = match timeout(AHEAD, one.as_mut()).await {
+        Ok(Ok(connection)) => return Ok(connection),
+        Ok(Err(error)) => Some(error),
+        Err(_elapsed) => None,
+    };
+    let mut other = pin!(connect_in_turn(&second));
+    if let Some(error) = failed {
+        return other.await.map_err(|_| error);
+    }
+    tokio::select! {
+        connected = one.as_mut() => match connected {
+            Ok(connection) => Ok(connection),
+            Err(error) => other.await.map_err(|_| error),
+        },
+        connected = other.as_mut() => match connected {
+            Ok(connection) => Ok(connection),
+            Err(_) => one.await,
+        },
+    }
+}
+
+async fn connect_in_turn(addresses: &[&SocketAddr]) -> Result<Connection, (SocketAddr, io::Error)> {
+    let mut first_error = None;
+    for address in addresses {
+        match connect(**address).await {
+            Ok(connection) => return Ok(connection),
+            Err(error) => first_error = first_error.or(Some((**address, error))),
+        }
+    }
+    Err(first_error.expect("a family is dialled that has an address"))
 }
 
 impl Connection {
@@ -87,6 +135,44 @@ mod tests {
 
     use super::*;
     use crate::clock;
+
+    #[tokio::test]
+    async fn of_several_addresses_the_first_that_accepts_is_taken_and_the_first_error_told() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let open = taken.local_addr().unwrap();
+        let closed = |ip: &str| -> SocketAddr {
+            let free = TcpListener::bind((ip, 0)).map(|listener| listener.local_addr().unwrap());
+            free.unwrap_or_else(|_| SocketAddr::new(ip.parse().unwrap(), 9))
+        };
+        let (closed_4, closed_6) = (closed("127.0.0.2"), closed("::1"));
+        for addresses in [vec![open], vec![closed_4, open], vec![closed_6, open], vec![open, closed_6]] {
+            let connection = connect_any(&addresses).await.unwrap();
+            assert_eq!(connection.ends().1, open, "{addresses:?}");
+        }
+        for addresses in [vec![closed_4], vec![closed_4, closed_6], vec![closed_6, closed_4]] {
+            assert_eq!(connect_any(&addresses).await.unwrap_err().0, addresses[0], "{addresses:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_family_that_is_silent_holds_up_the_other_for_300_ms_only() {
+        // A listener whose backlog is full drops further SYNs: the kernel's own silent peer.
+        let socket = TcpSocket::new_v6().and_then(|socket| {
+            socket.bind("[::1]:0".parse().unwrap())?;
+            socket.listen(1)
+        });
+        let Ok(silent) = socket else { return };
+        let (silent, mut held) = (silent.local_addr().unwrap(), Vec::new());
+        while held.len() < 8 {
+            let Ok(connected) = timeout(Duration::from_millis(100), connect(silent)).await else { break };
+            held.push(connected);
+        }
+        let open = TcpListener::bind("127.0.0.1:0").unwrap();
+        let began = clock::now();
+        let connection = connect_any(&[silent, open.local_addr().unwrap()]).await.unwrap();
+        assert_eq!(connection.ends().1, open.local_addr().unwrap());
+        assert!(clock::now() - began >= AHEAD);
+    }
 
     #[tokio::test]
     async fn a_connection_lingers_and_its_end_waits_for_nobody() {

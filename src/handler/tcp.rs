@@ -1,21 +1,35 @@
-//! tcpSocket: an address and a limit in, an outcome out. Sends nothing, reads nothing, and every problem of dialling is
+//! tcpSocket: a host, a port and a limit in, an outcome out. Sends nothing, reads nothing, and every problem of dialling is
 //! a failure (prober.md 8).
 
 use std::{net::SocketAddr, time::Duration};
 
 use tokio::time;
 
-use super::{Outcome, dial, go};
+use super::{Outcome, dial, go, lookup::Host};
 
-/// Connects and closes. Texts are those of Go's dialler: `dial tcp 10.0.0.1:80: connect: connection refused`.
-pub async fn attempt(address: SocketAddr, timeout: Duration) -> Outcome {
-    match time::timeout(timeout, dial::connect(address)).await {
-        Ok(Ok(_connection)) => Outcome::success(),
-        Ok(Err(error)) => {
-            Outcome::failure(format!("dial tcp {address}: connect: {}", go::system_error(&error)))
-        }
-        Err(_elapsed) => Outcome::failure(format!("dial tcp {address}: i/o timeout")),
+/// Connects and closes. Texts are those of Go's dialler: `dial tcp 10.0.0.1:80: connect: connection refused`. `timeout`
+/// bounds name and connection together.
+pub async fn attempt(host: Host<'_>, port: u16, timeout: Duration) -> Outcome {
+    let mut progress = match host {
+        Host::Address(address) => format!(" {}", SocketAddr::new(address, port)),
+        Host::Name(name) => format!(": lookup {name}"),
+    };
+    let connected = time::timeout(timeout, connect(host, port, &mut progress)).await;
+    match connected {
+        Ok(Ok(())) => Outcome::success(),
+        Ok(Err(text)) => Outcome::failure(text),
+        Err(_elapsed) => Outcome::failure(format!("dial tcp{progress}: i/o timeout")),
     }
+}
+
+/// `progress` is what a timeout is told of.
+async fn connect(host: Host<'_>, port: u16, progress: &mut String) -> Result<(), String> {
+    let addresses = host.addresses(port).await?;
+    *progress = format!(" {}", addresses[0]);
+    dial::connect_any(&addresses)
+        .await
+        .map(drop)
+        .map_err(|(address, error)| format!("dial tcp {address}: connect: {}", go::system_error(&error)))
 }
 
 #[cfg(test)]
@@ -23,9 +37,13 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
-    use crate::handler::Judgement;
+    use crate::handler::{Judgement, lookup};
 
     const LIMIT: Duration = Duration::from_secs(5);
+
+    async fn to(address: SocketAddr, timeout: Duration) -> Outcome {
+        attempt(Host::Address(address.ip()), address.port(), timeout).await
+    }
 
     fn text(outcome: &Outcome) -> &str {
         std::str::from_utf8(&outcome.output).unwrap()
@@ -35,7 +53,7 @@ mod tests {
     async fn a_port_that_accepts_is_a_success_whatever_is_behind_it() {
         for host in ["127.0.0.1:0", "[::1]:0"] {
             let Ok(listener) = TcpListener::bind(host) else { continue };
-            let outcome = attempt(listener.local_addr().unwrap(), LIMIT).await;
+            let outcome = to(listener.local_addr().unwrap(), LIMIT).await;
             assert_eq!(outcome, Outcome::success(), "{host}");
         }
     }
@@ -45,16 +63,28 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
-        let outcome = attempt(address, LIMIT).await;
+        let outcome = to(address, LIMIT).await;
         assert_eq!(outcome.judgement, Judgement::Failure);
         assert_eq!(text(&outcome), format!("dial tcp {address}: connect: connection refused"));
     }
 
     #[tokio::test]
     async fn an_address_of_ipv6_stands_in_brackets() {
-        let outcome = attempt("[::1]:1".parse().unwrap(), LIMIT).await;
+        let outcome = to("[::1]:1".parse().unwrap(), LIMIT).await;
         assert_eq!(outcome.judgement, Judgement::Failure);
         assert!(text(&outcome).starts_with("dial tcp [::1]:1: connect: "), "{}", text(&outcome));
+    }
+
+    #[tokio::test]
+    async fn a_name_is_resolved_and_one_that_leads_nowhere_is_a_failure_in_gos_words() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert_eq!(attempt(Host::of("localhost"), port, LIMIT).await, Outcome::success());
+        let outcome = attempt(Host::of("no-such-host.invalid"), port, LIMIT).await;
+        assert!(text(&outcome).starts_with("dial tcp: lookup no-such-host.invalid: "), "{outcome:?}");
+        let _all = lookup::PLACES.acquire_many(lookup::AT_ONCE as u32).await.unwrap();
+        let outcome = attempt(Host::of("localhost"), port, Duration::from_millis(10)).await;
+        assert_eq!(text(&outcome), "dial tcp: lookup localhost: i/o timeout");
     }
 
     #[tokio::test]
@@ -66,7 +96,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let mut held = Vec::new();
         let outcome = loop {
-            let outcome = attempt(address, Duration::from_millis(100)).await;
+            let outcome = to(address, Duration::from_millis(100)).await;
             if outcome.judgement == Judgement::Failure || held.len() > 8 {
                 break outcome;
             }

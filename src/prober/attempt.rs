@@ -11,12 +11,12 @@ use tonic::transport::Channel;
 
 use super::ProberSettings;
 use crate::{
-    handler::{Fault, Outcome, exec::Exec, grpc, http, tcp},
+    handler::{Fault, Outcome, exec::Exec, grpc, http, lookup::Host, tcp},
     ids::ProbeKey,
     inventory::view::{ContainerView, Env, PodNetwork},
     proto::cri::runtime_service_client::RuntimeServiceClient,
     results::AttemptResult,
-    spec::{Handler, PortRef, ProbeSpec, Scheme, expand::expand, ports::DeclaredPorts},
+    spec::{Handler, PortRef, ProbeSpec, Reach, Scheme, expand::expand, ports::DeclaredPorts},
 };
 
 /// 3: how often an attempt is tried while it is an error, back to back (prober.md 5). Any result ends it.
@@ -91,54 +91,77 @@ impl Handlers {
                 self.exec.attempt(&view.id, command, expanded, spec.timeout).await
             }
             Handler::TcpSocket { host, port } => {
-                let address = self.address(host.as_deref(), port, view)?;
-                Ok(tcp::attempt(address, spec.timeout).await)
+                let port = port_of(port, view)?;
+                let host = self.host(host.as_deref(), port, spec.reach, view)?;
+                Ok(tcp::attempt(host, port, spec.timeout).await)
             }
             Handler::HttpGet(asked) => {
-                let address = self.address(asked.host.as_deref(), &asked.port, view)?;
+                let port = port_of(&asked.port, view)?;
+                let (name, address) = match self.host(asked.host.as_deref(), port, spec.reach, view)? {
+                    Host::Name(name) => (name.to_owned(), None),
+                    // As it was written, where it was: the same address may be written in several ways.
+                    Host::Address(ip) => (asked.host.clone().unwrap_or_else(|| ip.to_string()), Some(ip)),
+                };
                 let target = http::Target {
                     is_secure: asked.scheme == Scheme::Https,
-                    host: &address.ip().to_string(),
-                    address: Some(address.ip()),
-                    port: address.port(),
+                    host: &name,
+                    address,
+                    port,
                     path: &asked.path,
                     headers: &asked.headers,
                 };
                 http::attempt(&target, spec.timeout).await
             }
             Handler::Grpc { port, service } => {
-                let address = self.address(None, &PortRef::Number(*port), view)?;
+                let address = SocketAddr::new(self.pod_address(*port, spec.reach, view)?, *port);
                 Ok(grpc::attempt(address, service, spec.timeout).await)
             }
         }
     }
 
-    /// Where to dial. A pod whose address is not known is never dialled at the node's own loopback instead; and what is
-    /// in the node's network reaches no port of the node's that its container does not declare.
-    fn address(&self, host: Option<&str>, port: &PortRef, view: &ContainerView) -> Result<SocketAddr, Fault> {
-        let target = |text: String| Fault::Target(text);
-        let declared = DeclaredPorts::read(&view.annotations);
-        let port = declared.resolve(port).map_err(|error| target(error.to_string()))?;
-        if let Some(host) = host {
-            return Err(target(format!("host {host:?} is not one that the operator allows")));
+    /// Whom to dial: the host that is named, which the operator wrote or allowed, else the pod.
+    fn host<'a>(
+        &self,
+        named: Option<&'a str>,
+        port: u16,
+        reach: Reach,
+        view: &ContainerView,
+    ) -> Result<Host<'a>, Fault> {
+        match named {
+            Some(name) => Ok(Host::of(name)),
+            None => self.pod_address(port, reach, view).map(Host::Address),
         }
-        let ip = match &view.pod.network {
+    }
+
+    /// Where the pod is. One whose address is not known is never dialled at the node's own loopback instead; and what is
+    /// in the node's network reaches no port of the node's that its container does not declare, unless the operator
+    /// says so.
+    fn pod_address(&self, port: u16, reach: Reach, view: &ContainerView) -> Result<IpAddr, Fault> {
+        let target = |text: &str| Fault::Target(text.to_owned());
+        match &view.pod.network {
             PodNetwork::Pod(addresses) => addresses.first().copied(),
-            PodNetwork::Host if !declared.declares(port) => {
-                return Err(target(format!(
+            PodNetwork::Host
+                if reach == Reach::Declared && !DeclaredPorts::read(&view.annotations).declares(port) =>
+            {
+                return Err(Fault::Target(format!(
                     "port {port} is not among the ports of the container: a pod in the node's network is probed at \
-                     ports only that its container declares"
+                     ports only that its container declares, unless a rule says so"
                 )));
             }
             PodNetwork::Host => {
                 let unset = "the pod is in the node's network, and the node's address is not known: set prober.nodeIP";
-                Some(self.node_ip.ok_or_else(|| target(unset.to_owned()))?)
+                Some(self.node_ip.ok_or_else(|| target(unset))?)
             }
             PodNetwork::Unknown => None,
-        };
-        let ip = ip.ok_or_else(|| target("the pod's address is not known".to_owned()))?;
-        Ok(SocketAddr::new(ip, port))
+        }
+        .ok_or_else(|| target("the pod's address is not known"))
     }
+}
+
+/// The port to go to, among those that the container declares where it is named.
+fn port_of(port: &PortRef, view: &ContainerView) -> Result<u16, Fault> {
+    let declared = DeclaredPorts::read(&view.annotations);
+    declared.resolve(port).map_err(|error| Fault::Target(error.to_string()))
 }
 
 /// The command as it is run. One that refers to variables is not run before these are known: it would be another one.

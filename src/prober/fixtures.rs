@@ -8,7 +8,7 @@ use crate::{
     inventory::view::{ContainerState, ContainerView, PodNetwork, PodView},
     results::AttemptResult,
     spec::{
-        Handler, OnFailure, PortRef, ProbeSpec,
+        Handler, OnFailure, PortRef, ProbeSpec, Reach,
         plan::{Planned, Source},
     },
 };
@@ -25,6 +25,7 @@ pub(super) fn spec(kind: ProbeKind) -> ProbeSpec {
         failure_threshold: 3,
         termination_grace: None,
         on_failure: OnFailure::Report,
+        reach: Reach::Declared,
     }
 }
 

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fmt, panic, sync::Arc};
 
 use super::{
-    ProbeSpec, annotation,
+    ProbeSpec, Reach, annotation,
     policy::{Limits, Policy},
     raw::RawProbe,
     rule::Rule,
@@ -196,7 +196,8 @@ impl<'a> Facts<'a> {
 
     fn define(&self, kind: ProbeKind, written: Written<'_>) -> Result<ProbeSpec, Invalid> {
         let spec = match written {
-            Written::Rule(spec) => return Ok(spec.clone()),
+            // The operator's own words: no limit holds, and any port may be meant.
+            Written::Rule(spec) => return Ok(ProbeSpec { reach: Reach::Any, ..spec.clone() }),
             Written::Image(healthcheck) => healthcheck.clone()?,
             Written::Text(text) => define(kind, text)?,
         };

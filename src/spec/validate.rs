@@ -7,7 +7,7 @@ mod handler;
 
 use std::{fmt, time::Duration};
 
-use super::{OnFailure, ProbeSpec, raw::RawProbe};
+use super::{OnFailure, ProbeSpec, Reach, raw::RawProbe};
 use crate::{
     document::{
         Place,
@@ -60,6 +60,7 @@ pub fn validate(
             failure_threshold,
             termination_grace,
             on_failure,
+            reach: Reach::default(),
         }),
         _ => Err(errors),
     }

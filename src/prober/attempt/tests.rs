@@ -318,6 +318,48 @@ async fn a_pod_in_the_nodes_network_aims_at_no_port_that_its_container_does_not_
 }
 
 #[tokio::test]
+async fn an_operators_rule_may_aim_at_any_port_of_a_pod_in_the_nodes_network() {
+    let listener = TcpListener::bind((LOCALHOST, 0)).unwrap();
+    let number = listener.local_addr().unwrap().port();
+    let handlers = Handlers { exec: exec(Runtime::Hangs).0, node_ip: Some(LOCALHOST) };
+    let spec = ProbeSpec { reach: Reach::Any, ..tcp_spec(None, PortRef::Number(number)) };
+    let tried = handlers.attempt(&spec, &view(PodNetwork::Host)).await;
+    assert_eq!(tried.result, AttemptResult::Success, "{}", text(&tried));
+}
+
+#[tokio::test]
+async fn a_host_is_dialled_instead_of_the_pod_by_address_or_by_name() {
+    let listener = TcpListener::bind((LOCALHOST, 0)).unwrap();
+    let number = listener.local_addr().unwrap().port();
+    let server = std::thread::spawn(move || {
+        let mut hosts = Vec::new();
+        for stream in listener.incoming().take(4) {
+            let (mut stream, mut request) = (stream.unwrap(), [0; 4096]);
+            let length = stream.read(&mut request).unwrap();
+            // A tcpSocket probe says nothing.
+            if length > 0 {
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
+                let request = String::from_utf8_lossy(&request[..length]).into_owned();
+                hosts.extend(request.lines().nth(1).map(str::to_owned));
+            }
+        }
+        hosts
+    });
+    let handlers = Handlers { exec: exec(Runtime::Hangs).0, node_ip: None };
+    for host in ["127.0.0.1", "localhost"] {
+        for spec in
+            [tcp_spec(Some(host), PortRef::Number(number)), http_spec(Some(host), PortRef::Number(number))]
+        {
+            let spec = ProbeSpec { timeout: Duration::from_secs(5), ..spec };
+            let tried = handlers.attempt(&spec, &view(PodNetwork::Unknown)).await;
+            assert_eq!(tried.result, AttemptResult::Success, "{host}: {}", text(&tried));
+        }
+    }
+    let hosts = server.join().unwrap();
+    assert_eq!(hosts, [format!("Host: 127.0.0.1:{number}"), format!("Host: localhost:{number}")]);
+}
+
+#[tokio::test]
 async fn a_server_is_asked_at_the_pods_address_and_its_stalling_body_is_an_error_three_times() {
     let listener = TcpListener::bind((LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -353,9 +395,7 @@ async fn what_cannot_be_dialled_is_an_error_that_says_why() {
     let rows = [
         (tcp_spec(None, PortRef::Name("http".to_owned())), "the container declares no port named \"http\""),
         (grpc_spec(80), "the pod's address is not known"),
-        (tcp_spec(Some("::1"), PortRef::Number(80)), "host \"::1\" is not one that the operator allows"),
         (http_spec(None, PortRef::Name("http".to_owned())), "the container declares no port named \"http\""),
-        (http_spec(Some("::1"), PortRef::Number(80)), "host \"::1\" is not one that the operator allows"),
     ];
     for (spec, reason) in rows {
         let tried = handlers.attempt(&spec, &view(PodNetwork::Unknown)).await;

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::spec::ProbeSpec;
+use crate::spec::{ProbeSpec, Reach};
 
 /// Tells whether a probe was defined as it is now. Written as 16 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,10 +25,15 @@ impl Definition {
             failure_threshold,
             termination_grace,
             on_failure,
+            reach,
         } = spec;
+        let reach = match reach {
+            Reach::Declared => "",
+            Reach::Any => " any port",
+        };
         let text = format!(
             "{kind} {handler:?} {initial_delay:?} {timeout:?} {period:?} {success_threshold} {failure_threshold} \
-             {termination_grace:?} {}",
+             {termination_grace:?} {}{reach}",
             on_failure.as_str()
         );
         let digest = text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
@@ -91,6 +96,7 @@ mod tests {
             ProbeSpec { failure_threshold: 17, ..base() },
             ProbeSpec { termination_grace: Some(second), ..base() },
             ProbeSpec { on_failure: OnFailure::Stop, ..base() },
+            ProbeSpec { reach: Reach::Any, ..base() },
         ];
         for (at, one) in others.iter().enumerate() {
             for other in &others[at + 1..] {

@@ -122,6 +122,7 @@ fn everything_that_is_written_is_kept() {
         failure_threshold: 7,
         termination_grace: Some(Duration::from_secs(5)),
         on_failure: OnFailure::Restart,
+        reach: Reach::Declared,
     };
     assert_eq!(spec(text, ProbeKind::Startup), expected);
 }

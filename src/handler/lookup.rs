@@ -1,0 +1,95 @@
+//! Finds a host that a definition names: an address or a name in, the addresses to dial out. Names are the operator's
+//! alone: a pod's author may write addresses only.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr, ToSocketAddrs},
+};
+
+use tokio::{sync::Semaphore, task};
+
+/// 16 names are looked up at once; further ones wait, within their attempts' timeouts. The system's resolver cannot be
+/// given up, so one that hangs takes a thread for longer than any attempt: this bounds these threads.
+pub(super) const AT_ONCE: usize = 16;
+
+pub(super) static PLACES: Semaphore = Semaphore::const_new(AT_ONCE);
+
+/// Where to dial, but for the port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Host<'a> {
+    /// There.
+    Address(IpAddr),
+    /// Wherever the name leads.
+    Name(&'a str),
+}
+
+impl<'a> Host<'a> {
+    /// What a definition names.
+    pub fn of(text: &'a str) -> Self {
+        text.parse().map_or(Self::Name(text), Self::Address)
+    }
+
+    /// The addresses to dial, in the resolver's order; at least one. Takes as long as the resolver does: the caller has
+    /// the limit.
+    ///
+    /// # Errors
+    /// In the words of Go's dialler: `dial tcp: lookup NAME: no such host`.
+    pub async fn addresses(self, port: u16) -> Result<Vec<SocketAddr>, String> {
+        let name = match self {
+            Self::Address(address) => return Ok(vec![SocketAddr::new(address, port)]),
+            Self::Name(name) => name,
+        };
+        let place = PLACES.acquire().await.expect("nobody closes the semaphore");
+        let asked = name.to_owned();
+        let found = task::spawn_blocking(move || {
+            let _place = place;
+            (asked, port).to_socket_addrs().map(Vec::from_iter)
+        });
+        let found = found.await.map_err(|_| format!("dial tcp: lookup {name}: the resolver failed"))?;
+        match found {
+            Ok(addresses) if !addresses.is_empty() => Ok(addresses),
+            Ok(_none) => Err(format!("dial tcp: lookup {name}: no such host")),
+            Err(error) => Err(format!("dial tcp: lookup {name}: {}", told(&error))),
+        }
+    }
+}
+
+fn told(error: &io::Error) -> String {
+    let text = error.to_string();
+    let reason = text.rsplit(": ").next().unwrap_or_default();
+    let is_unknown = reason.contains("not known") || reason.contains("No address associated");
+    if is_unknown { "no such host".to_owned() } else { reason.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_itself_and_all_else_is_a_name() {
+        for (text, is_name) in
+            [("10.0.0.1", false), ("::1", false), ("[::1]", true), ("db.example.org", true), ("10.0.0", true)]
+        {
+            assert_eq!(matches!(Host::of(text), Host::Name(_)), is_name, "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_leads_to_addresses_or_is_refused_in_gos_words() {
+        let found = Host::of("localhost").addresses(80).await.unwrap();
+        assert!(found.iter().all(|address| address.ip().is_loopback() && address.port() == 80), "{found:?}");
+        let told = Host::of("no-such-host.invalid").addresses(80).await.unwrap_err();
+        assert!(told.starts_with("dial tcp: lookup no-such-host.invalid: "), "{told}");
+    }
+
+    #[tokio::test]
+    async fn names_that_hang_take_no_more_threads_than_the_bound() {
+        let held = PLACES.acquire_many(AT_ONCE as u32).await.unwrap();
+        let waits =
+            tokio::time::timeout(std::time::Duration::from_millis(50), Host::of("localhost").addresses(80));
+        assert!(waits.await.is_err(), "it waits for a place");
+        assert!(Host::of("127.0.0.1").addresses(80).await.is_ok(), "an address needs none");
+        drop(held);
+        assert!(Host::of("localhost").addresses(80).await.is_ok());
+    }
+}
