@@ -123,10 +123,11 @@ fn settings(workers: usize, exec_workers: usize) -> ProberSettings {
 #[tokio::test(start_paused = true)]
 async fn settings_that_change_are_in_force_at_once() {
     let rig = Rig::new(settings(1, 1), Duration::from_secs(5), |_| AttemptResult::Success);
+    // One after the other: those that come together are spread.
     for pod in 0..2 {
         rig.inputs.send(input(pod, tcp())).await.unwrap();
+        time::sleep(Duration::from_secs(1)).await;
     }
-    time::sleep(Duration::from_secs(1)).await;
     assert_eq!(rig.log().in_flight.len(), 1);
     rig.settings.send_replace(settings(2, 1));
     time::sleep(Duration::from_secs(1)).await;
