@@ -113,6 +113,11 @@ impl Roster {
                 self.containers.upsert(view, probes);
                 self.refresh(&place, now);
             }
+            Input::Replanned(all) => {
+                for (view, probes) in all {
+                    self.accept(Input::Container { view, probes }, now);
+                }
+            }
             Input::ContainerGone(id) => {
                 if let Some(place) = self.containers.place(&id) {
                     self.containers.remove(&id);

@@ -320,7 +320,13 @@ async fn two_hundred_containers_are_reached_without_a_burst() -> Result<()> {
         });
     }
     let made = pods.join_all().await.into_iter().collect::<Result<Vec<_>>>()?;
-    at.rig.counts(CONTAINERS as u64, PATIENCE).await?;
+    eventually("all are known to run", PATIENCE, async || {
+        let pods = at.rig.daemon.json("/v1/pods").await?;
+        let containers = pods.as_array().into_iter().flatten().filter_map(|pod| pod["containers"].as_array());
+        let started = containers.flatten().filter(|container| container["started"] == true);
+        Ok((started.count() == CONTAINERS).then_some(()))
+    })
+    .await?;
 
     let with_rule = format!("prober: {{execWorkers: 4}}\n{}", rule("all", "300s"));
     let (written, ours) = (clock::now(), |probe: &Value| probe["source"] == "rule:all");

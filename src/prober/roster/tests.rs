@@ -480,6 +480,27 @@ fn limits_that_change_let_in_those_that_waited_and_throw_nobody_out() {
 }
 
 #[test]
+fn probes_that_a_reload_brings_to_many_containers_are_spread() {
+    let mut rig = Rig::new(8);
+    let views: Vec<_> =
+        (0..1000).map(|pod| Arc::new(container(&format!("pod{pod}"), &format!("c{pod}"), 0))).collect();
+    let all = |probes: &[Planned]| {
+        Input::Replanned(views.iter().map(|view| (view.clone(), probes.to_vec())).collect())
+    };
+    rig.accept(all(&[]));
+    rig.pass(3600 * SECOND);
+    rig.accept(all(&[planned(spec(Liveness))]));
+    assert_eq!(rig.started().len(), 8, "as many as there are workers");
+    let statuses = rig.roster.statuses(rig.now);
+    let early = rig.now.wall + SECOND;
+    let soon = statuses.iter().filter(|status| status.next_at.is_some_and(|at| at < early)).count();
+    assert_eq!(statuses.len(), 1000);
+    assert!((50..=170).contains(&soon), "{soon} of 1,000 within the first of ten seconds");
+    rig.accept(all(&[]));
+    assert_eq!(rig.roster.statuses(rig.now), []);
+}
+
+#[test]
 fn a_definition_from_another_source_is_the_same_probe_and_another_definition_is_another_one() {
     let mut rig = Rig::new(8);
     let from = |source: Source, spec: ProbeSpec| Input::Container {
