@@ -1,6 +1,7 @@
 //! The one place that knows all stages: makes the runtime that they run on, starts them, waits for a signal, ends
 //! them.
 
+mod configuration;
 mod daemon;
 mod demo;
 mod logging;

@@ -3,6 +3,7 @@
 
 mod access;
 mod client;
+mod config;
 mod demo;
 mod describe;
 mod endpoint;
@@ -128,6 +129,8 @@ enum Question {
     Resume(resume::ResumeArgs),
     /// Let a probe make its next attempt now
     Trigger(trigger::TriggerArgs),
+    /// Show the configuration: the commented defaults, or what is in force and where it comes from
+    Config(config::ConfigArgs),
     /// Show this program's version, and the daemon's where it is reachable
     Version(version::VersionArgs),
 }
@@ -224,6 +227,7 @@ impl Request {
             Question::Pause(arguments) => arguments.run(&context).await,
             Question::Resume(arguments) => arguments.run(&context).await,
             Question::Trigger(arguments) => arguments.run(&context).await,
+            Question::Config(arguments) => arguments.run(&context).await,
             Question::Version(arguments) => arguments.run(&context).await,
         }
     }

@@ -202,7 +202,13 @@ fn reason(error: &Error) -> String {
         }
         Error::RecursiveReferencesRequireWeakTypes { .. } => "an alias stands within its own anchor".into(),
         Error::AliasError { error, .. } => reason(error),
-        other => fault::one_line(&DefaultMessageFormatter.format_message(other)),
+        other => match fault::one_line(&DefaultMessageFormatter.format_message(other)) {
+            // A bound of the parser's own, below ours where brackets nest.
+            text if text.contains("recursion limit") => {
+                format!("too deeply nested (at most {MAX_DEPTH} levels)")
+            }
+            text => text,
+        },
     }
 }
 

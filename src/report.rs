@@ -13,6 +13,7 @@ pub mod name;
 mod nearest;
 pub mod printable;
 mod routes;
+mod rule;
 pub mod view;
 
 use std::{fmt, time::Duration};
@@ -22,7 +23,7 @@ use tokio::sync::{mpsc, oneshot};
 use journal::Journal;
 use metrics::Metrics;
 use name::ProbeName;
-use view::{CallView, EventView, PodView, ProbeDetailView, ProbeView, StatusView};
+use view::{CallView, ConfigurationView, EventView, PodView, ProbeDetailView, ProbeView, StatusView};
 
 use crate::prober::operator::Operator;
 
@@ -48,6 +49,8 @@ pub struct Sources {
     pub probe: Lookup<ProbeName, Option<ProbeDetailView>>,
     /// All pods, by namespace and name.
     pub pods: Query<Vec<PodView>>,
+    /// The configuration in force.
+    pub configuration: Query<ConfigurationView>,
     /// Calls, as they end.
     pub trace: Journal<dyn Shown>,
     /// Events, as they happen.

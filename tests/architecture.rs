@@ -60,6 +60,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         "cli",
         &[
             "clock",
+            "config::example",
             "config::socket",
             "duration",
             "ids",

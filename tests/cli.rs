@@ -73,6 +73,7 @@ impl Daemon {
             probes: stage(move || shown.borrow().clone()),
             probe: mpsc::channel(1).0,
             pods: nobody(),
+            configuration: nobody(),
             trace: trace.clone(),
             events: events.clone(),
             metrics: Metrics::new("0.1.0"),
@@ -346,8 +347,17 @@ fn a_stage_that_is_gone_ends_with_1() {
     let sources = {
         let _entered = runtime.enter();
         let (probe, operator) = (mpsc::channel(1).0, operator(mpsc::channel(1).0));
-        let metrics = Metrics::new("0.1.0");
-        Sources { status: nobody(), probes, probe, pods: nobody(), trace, events, metrics, operator }
+        Sources {
+            status: nobody(),
+            probes,
+            probe,
+            pods: nobody(),
+            configuration: nobody(),
+            trace,
+            events,
+            metrics: Metrics::new("0.1.0"),
+            operator,
+        }
     };
     runtime.spawn(api::serve(listener, sources, std::future::pending()));
     let output = criprobe(&other, "probes").output().unwrap();

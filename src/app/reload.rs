@@ -169,8 +169,8 @@ impl Task {
     }
 
     fn perform(&mut self, Step { apply, news, counts_as }: Step, at: SystemTime) {
-        if let Some(config) = apply {
-            self.apply(&config);
+        if let Some(loaded) = apply {
+            self.apply(&loaded.config);
         }
         match counts_as {
             Some(true) => self.outlets.metrics.reloaded(at),
@@ -193,7 +193,7 @@ impl Task {
     }
 
     fn tell(&self, news: &News, at: SystemTime) {
-        let files = self.current.health().files.join(", ");
+        let files = self.current.health().files().join(", ");
         let (kind, reason, message) = match news {
             News::Loaded { warnings } => {
                 tracing::info!(files, "configuration is in force");

@@ -13,7 +13,7 @@ use std::{
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
-    pods,
+    configuration, pods,
     reload::ConfigHealth,
     state::{StateHealth, Store},
 };
@@ -29,9 +29,9 @@ use crate::{
         metrics::Metrics,
         name::ProbeName,
         view::{
-            BlindView, CallsView, ConfigView, ConnectionsView, EventView, InventoryView, PodView,
-            ProbeDetailView, ProbeView, ProbesView, RuntimeState, RuntimeView, Seconds, StateFileView,
-            StatusView,
+            BlindView, CallsView, ConfigView, ConfigurationView, ConnectionsView, EventView, InventoryView,
+            PodView, ProbeDetailView, ProbeView, ProbesView, RuntimeState, RuntimeView, Seconds,
+            StateFileView, StatusView,
         },
     },
     runtime::link::Link,
@@ -66,6 +66,7 @@ pub(super) struct Questions {
     pub(super) probes: mpsc::Receiver<oneshot::Sender<Vec<ProbeView>>>,
     pub(super) probe: mpsc::Receiver<(ProbeName, oneshot::Sender<Option<ProbeDetailView>>)>,
     pub(super) pods: mpsc::Receiver<oneshot::Sender<Vec<PodView>>>,
+    pub(super) configuration: mpsc::Receiver<oneshot::Sender<ConfigurationView>>,
 }
 
 impl Questions {
@@ -81,8 +82,15 @@ impl Questions {
         let (probes, probes_end) = mpsc::channel(waiting);
         let (probe, probe_end) = mpsc::channel(waiting);
         let (pods, pods_end) = mpsc::channel(waiting);
-        let questions = Self { status: status_end, probes: probes_end, probe: probe_end, pods: pods_end };
-        (Sources { status, probes, probe, pods, trace, events, metrics, operator }, questions)
+        let (configuration, configuration_end) = mpsc::channel(waiting);
+        let questions = Self {
+            status: status_end,
+            probes: probes_end,
+            probe: probe_end,
+            pods: pods_end,
+            configuration: configuration_end,
+        };
+        (Sources { status, probes, probe, pods, configuration, trace, events, metrics, operator }, questions)
     }
 }
 
@@ -112,6 +120,9 @@ impl Reporter {
                     if let (Ok(sandboxes), Ok(containers)) = asked {
                         let _ = question.send(pods::views(sandboxes, containers));
                     }
+                }
+                Some(question) = questions.configuration.recv() => {
+                    let _ = question.send(configuration::view(&self.configured.borrow().loaded));
                 }
                 else => return,
             }
@@ -171,9 +182,9 @@ impl Reporter {
 
     fn configuration(&self) -> ConfigView {
         let health = self.configured.borrow();
-        let prober = &health.config.prober;
+        let prober = &health.loaded.config.prober;
         ConfigView {
-            files: health.files.clone(),
+            files: health.files(),
             workers: prober.workers.get() as u32,
             exec_workers: prober.exec_workers.get() as u32,
             exec_grace_seconds: Seconds(prober.exec_grace),

@@ -1,6 +1,6 @@
 //! `criprobe describe`: all of one probe, or of all probes of one container.
 
-mod definition;
+pub(super) mod definition;
 mod strip;
 mod target;
 mod text;

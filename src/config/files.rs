@@ -154,3 +154,6 @@ fn is_nearly_wanted(path: &Path) -> bool {
     !is_hidden(path)
         && extension.is_some_and(|extension| ["yml", "yaml", "json"].iter().any(|one| extension == *one))
 }
+
+#[cfg(test)]
+mod tests;

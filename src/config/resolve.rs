@@ -44,6 +44,9 @@ const MAX_EXEC_GRACE: Duration = Duration::from_secs(600);
 /// The longest period that others may be held to; more is an error.
 const MAX_MIN_PERIOD: Duration = Duration::from_secs(3600);
 
+/// 100 errors are told; more are counted.
+const MAX_ERRORS: usize = 100;
+
 /// 1,000 items of a list; more are an error.
 const MAX_ITEMS: usize = 1_000;
 
@@ -81,6 +84,7 @@ pub fn resolve(files: &[Raw], overrides: &Overrides, groups: Groups<'_>) -> Resu
     let Resolver { settings, mut errors, .. } = resolver;
     errors.extend(files.iter().enumerate().flat_map(|(rank, file)| file.errors(rank)));
     errors.sort_by(|a, b| a.origin.cmp(&b.origin));
+    told_up_to_a_bound(&mut errors);
     let resolved = || {
         Some(Config {
             listen: listen?.value,
@@ -113,6 +117,15 @@ pub fn resolve(files: &[Raw], overrides: &Overrides, groups: Groups<'_>) -> Resu
             notes: Vec::new(),
         }),
         Some(_) | None => Err(ConfigErrors(errors)),
+    }
+}
+
+/// Counts what goes beyond the bound.
+fn told_up_to_a_bound(errors: &mut Vec<ConfigError>) {
+    let untold = errors.split_off(errors.len().min(MAX_ERRORS));
+    if let Some(first) = untold.first() {
+        let reason = format!("{} more errors from here on", untold.len());
+        errors.push(ConfigError { origin: first.origin.clone(), reason });
     }
 }
 
@@ -254,7 +267,10 @@ impl Resolver<'_> {
             let reason = format!("must be at most {workers}, the number of {}", Key::Workers.path());
             self.report(exec.key, exec.origin, &reason);
         }
-        Some(exec.value.min(workers))
+        let in_force = exec.value.min(workers);
+        let setting = self.settings.iter_mut().find(|setting| setting.key == exec.key);
+        setting.into_iter().for_each(|setting| setting.texts = vec![in_force.to_string()]);
+        Some(in_force)
     }
 
     fn report(&mut self, key: Key, origin: Origin, reason: &str) {

@@ -204,7 +204,7 @@ fn labels(
     for (key, value) in pairs {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
         if key.value.is_empty() || !key.value.chars().all(is_plain) {
-            let detail = "is no key of a label: patterns are for values only";
+            let detail = "must be the key of a label: patterns are for values only";
             errors.push(FieldError::invalid(path.to_owned(), key.place, quoted(&key.value), detail));
             continue;
         }

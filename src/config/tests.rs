@@ -1,5 +1,7 @@
 //! Configuration files, variables and flags: what wins, what is refused, and in which words.
 
+mod bad_input;
+
 use std::{collections::BTreeMap, fs};
 
 use proptest::prelude::*;
@@ -64,7 +66,7 @@ fn what_nobody_says_has_its_default() {
 
 #[test]
 fn the_packaged_example_names_every_setting_with_its_default() {
-    let text = include_str!("../../packaging/config.yaml");
+    let text = example::TEXT;
     assert_eq!(resolved(text, &Overrides::default()), Ok(defaults()));
     let raw = Raw::read(text, Path::new("config.yaml"));
     for key in Key::ALL {

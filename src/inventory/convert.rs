@@ -4,6 +4,7 @@
 use std::{
     collections::HashMap,
     net::IpAddr,
+    sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -29,6 +30,13 @@ pub fn state(state: i32, exit_code: Option<i32>) -> ContainerState {
         Ok(cri::ContainerState::ContainerExited) => ContainerState::Exited { exit_code },
         Ok(cri::ContainerState::ContainerUnknown) | Err(_) => ContainerState::Unknown,
     }
+}
+
+/// The image as people named it. A kubelet creates containers by the image's id, and tells the name of the pod's manifest
+/// beside it (`user_specified_image`).
+pub fn image(spec: Option<cri::ImageSpec>) -> Arc<str> {
+    let spec = spec.unwrap_or_default();
+    if spec.user_specified_image.is_empty() { spec.image.into() } else { spec.user_specified_image.into() }
 }
 
 /// Where a sandbox is reached.
@@ -161,6 +169,22 @@ mod tests {
         }
         for nothing in ["not json", "{}", r#"{"config":null}"#] {
             assert_eq!(env_of_info(&info(nothing)), None, "{nothing}");
+        }
+    }
+
+    #[test]
+    fn an_image_is_called_as_people_named_it() {
+        let spec = |image: &str, user_specified: &str| cri::ImageSpec {
+            image: image.to_owned(),
+            user_specified_image: user_specified.to_owned(),
+            ..cri::ImageSpec::default()
+        };
+        for (told, name) in [
+            (Some(spec("nginx:1", "")), "nginx:1"),
+            (Some(spec("sha256:0123", "docker.io/library/nginx:1")), "docker.io/library/nginx:1"),
+            (None, ""),
+        ] {
+            assert_eq!(&*image(told), name);
         }
     }
 

@@ -47,7 +47,7 @@ pub struct ContainerView {
     pub name: Arc<str>,
     /// Counts the containers of this name.
     pub attempt: u32,
-    /// As the client named it.
+    /// As people named it: as it stands in the manifest, where a kubelet made the container.
     pub image: Arc<str>,
     /// Where it is in its life.
     pub state: ContainerState,

@@ -2,6 +2,7 @@
 //! never reads a clock: `task` is the loop around it.
 
 mod continuity;
+mod limits;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -151,22 +152,6 @@ impl Roster {
             }
         }
         self.admit(now);
-    }
-
-    /// Runs under other limits from now on: probes that are one too many by now stay until they go, those that were
-    /// one too many before are looked at again.
-    pub(super) fn set_limits(&mut self, settings: &ProberSettings, now: Moment) {
-        self.pool.resize(settings.workers, settings.exec_workers);
-        self.quota.set_limits(settings.max_per_pod, settings.max_per_node);
-        let places: Vec<_> = self.refused.drain().collect();
-        for place in places {
-            for key in ProbeKind::ALL.map(|kind| place.key(kind)) {
-                if self.entries.get(&key).is_some_and(|entry| entry.refusal.is_some()) {
-                    self.take_out(&key);
-                }
-            }
-            self.refresh(&place, now);
-        }
     }
 
     /// Does what an operator wants of one probe.
@@ -373,28 +358,6 @@ impl Roster {
             self.quota.release(&key.pod);
         }
         self.schedule.set(key, None);
-    }
-
-    /// Lets probes in that the quota refused, if it has room again.
-    fn admit(&mut self, now: Moment) {
-        if !self.quota.take_released() || self.refused.is_empty() {
-            return;
-        }
-        let places: Vec<_> = self.refused.drain().collect();
-        for place in places {
-            for kind in ProbeKind::ALL {
-                let key = place.key(kind);
-                if self.entries.get(&key).is_none_or(|entry| entry.refusal.is_none()) {
-                    continue;
-                }
-                if self.quota.has_room(&key.pod) {
-                    self.take_out(&key);
-                } else {
-                    self.refused.insert(place.clone());
-                }
-            }
-            self.refresh(&place, now);
-        }
     }
 
     /// Whether an attempt that is due is put off to some time within its period: one of a container that was there

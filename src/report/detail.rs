@@ -14,7 +14,10 @@ impl From<&ProbeStatus> for ProbeDetailView {
     fn from(probe: &ProbeStatus) -> Self {
         Self {
             probe: probe.into(),
-            definition: probe.spec.as_deref().map(Into::into),
+            definition: probe.spec.as_deref().map(|spec| match probe.source.starts_with("rule:") {
+                true => DefinitionView::from(spec).without_secrets(),
+                false => spec.into(),
+            }),
             history: probe.history.attempts().map(Into::into).collect(),
             changes: probe.history.changes().map(Into::into).collect(),
             events: Vec::new(),

@@ -25,7 +25,7 @@ use super::{
     lookup::{self, NotFound},
     metrics,
     name::ProbeName,
-    view::{Check, ErrorView, EventView, PodView, ProbeDetailView, ProbeView, StatusView},
+    view::{Check, ConfigurationView, ErrorView, EventView, PodView, ProbeDetailView, ProbeView, StatusView},
 };
 use crate::prober::operator::Gone;
 
@@ -52,6 +52,7 @@ pub(super) fn router(sources: Sources, drained: CancellationToken) -> Router {
     let streams = Router::new().route("/v1/trace", get(trace)).route("/v1/events", get(events));
     Router::new()
         .route("/v1/status", get(status))
+        .route("/v1/config", get(configuration))
         .route("/v1/probes", get(probes))
         .route("/v1/probes/{uid}/{container}/{type}", get(probe))
         .route("/v1/probes/{namespace}/{pod}/{container}/{type}", get(probe))
@@ -80,6 +81,10 @@ pub(super) fn router(sources: Sources, drained: CancellationToken) -> Router {
 
 async fn status(State(shared): State<Shared>) -> Result<Json<StatusView>, Refusal> {
     Ok(Json(ask(&shared.sources.status, "status").await?))
+}
+
+async fn configuration(State(shared): State<Shared>) -> Result<Json<ConfigurationView>, Refusal> {
+    Ok(Json(ask(&shared.sources.configuration, "configuration").await?))
 }
 
 async fn probes(

@@ -4,6 +4,7 @@
 //! Readers ignore fields that they do not know.
 
 mod call;
+mod configuration;
 mod detail;
 mod event;
 mod pod;
@@ -17,6 +18,7 @@ mod units;
 use serde::{Deserialize, Serialize};
 
 pub use call::{CallView, End, ExecView, PeerView};
+pub use configuration::{ConfigurationView, MatchView, RuleView, SettingValue, SettingView};
 pub use detail::{ChangeView, DefinitionView, HandlerView, HeaderView, PortView, ProbeDetailView};
 pub use event::{EventType, EventView};
 pub use pod::{ContainerState, ContainerView, PodView};

@@ -27,7 +27,7 @@ pub struct Matcher {
     pub pod: Glob,
     /// Of the container's name.
     pub container: Glob,
-    /// Of the image, as the client named it.
+    /// Of the image, as people named it.
     pub image: Glob,
     /// Of the pod's labels: each must be there, with a value that fits.
     pub labels: BTreeMap<String, Glob>,

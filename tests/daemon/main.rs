@@ -11,6 +11,9 @@ mod rig;
 /// From an annotation to a verdict.
 mod probes;
 
+/// From an operator's rule to a verdict, and what is in force.
+mod rules;
+
 /// Periods and timeouts below a second.
 mod pace;
 

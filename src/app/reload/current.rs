@@ -1,9 +1,9 @@
 //! Which configuration is in force, and what is wrong with what was written since: readings in, what to apply and what
 //! to tell out. Pure: never reads, applies or logs. A reading with any error changes nothing that is in force.
 
-use std::{collections::HashSet, path::PathBuf, sync::Arc, time::SystemTime};
+use std::{collections::HashSet, sync::Arc, time::SystemTime};
 
-use crate::config::{Config, ConfigErrors, Loaded, Origin, Setting, change::needing_restart, key::Key};
+use crate::config::{ConfigErrors, Loaded, Origin, Setting, change::needing_restart, key::Key};
 
 /// 100 errors are told and shown, the first in the order of their places; of the others, their number.
 pub(super) const MAX_ERRORS: usize = 100;
@@ -12,17 +12,15 @@ pub(super) const MAX_ERRORS: usize = 100;
 #[derive(Debug)]
 pub(super) struct Current {
     /// What the daemon was started with: what needs a restart stands as it did then.
-    started: Arc<Config>,
+    started: Arc<Loaded>,
     health: ConfigHealth,
 }
 
 /// The configuration as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigHealth {
-    /// The last good one: in force, but for what needs a restart.
-    pub config: Arc<Config>,
-    /// The files that it was read from, in order.
-    pub files: Vec<String>,
+    /// The last good one: in force, but for what needs a restart. Its list of settings is what is in force.
+    pub loaded: Arc<Loaded>,
     /// When it was read.
     pub loaded_at: SystemTime,
     /// What is wrong with what is written now, a line each; none where that is in force. At most [`MAX_ERRORS`] and a
@@ -30,8 +28,6 @@ pub struct ConfigHealth {
     pub errors: Vec<String>,
     /// What differs from the start and cannot change before the next one: `listen: changed in FILE:1:9, needs a restart`.
     pub needs_restart: Vec<String>,
-    /// What was passed over that somebody may have meant to be read, a line each.
-    pub notes: Vec<String>,
 }
 
 /// Why the files were read.
@@ -49,7 +45,7 @@ pub(super) enum Cause {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     /// To be put in force, as it differs from what is.
-    pub(super) apply: Option<Arc<Config>>,
+    pub(super) apply: Option<Arc<Loaded>>,
     /// To be told: none where it was told already.
     pub(super) news: Option<News>,
     /// Whether it was a reload, and a good one.
@@ -74,16 +70,12 @@ pub(super) enum News {
 impl Current {
     /// Started with a good configuration.
     pub(super) fn new(loaded: Loaded, at: SystemTime) -> Self {
-        let config = Arc::new(loaded.config);
-        let health = ConfigHealth {
-            config: config.clone(),
-            files: shown(&loaded.files),
-            loaded_at: at,
-            errors: Vec::new(),
-            needs_restart: Vec::new(),
-            notes: loaded.notes,
-        };
-        Self { started: config, health }
+        let loaded = Arc::new(loaded);
+        let (errors, needs_restart) = (Vec::new(), Vec::new());
+        Self {
+            started: loaded.clone(),
+            health: ConfigHealth { loaded, loaded_at: at, errors, needs_restart },
+        }
     }
 
     /// As it is to be shown.
@@ -108,19 +100,23 @@ impl Current {
         Step { apply, news, counts_as }
     }
 
-    fn on_good(&mut self, loaded: Loaded, at: SystemTime) -> (Option<Arc<Config>>, Option<News>) {
-        let needs_restart = needing_restart(&self.started, &loaded.config).into_iter();
-        let needs_restart = needs_restart.map(|key| line(key, &loaded.settings)).collect();
+    fn on_good(&mut self, mut loaded: Loaded, at: SystemTime) -> (Option<Arc<Loaded>>, Option<News>) {
+        let keys = needing_restart(&self.started.config, &loaded.config);
+        let needs_restart = keys.iter().map(|key| line(*key, &loaded.settings)).collect();
+        for setting in loaded.settings.iter_mut().filter(|setting| keys.contains(&setting.key)) {
+            let started = self.started.settings.iter().find(|started| started.key == setting.key);
+            started.iter().for_each(|started| setting.clone_from(started));
+        }
         let is_healed = !self.health.errors.is_empty();
-        let is_changed = *self.health.config != loaded.config;
+        let is_changed = self.health.loaded.config != loaded.config;
         let former: HashSet<_> = self.health.warnings().cloned().collect();
-        let config = if is_changed { Arc::new(loaded.config) } else { self.health.config.clone() };
-        let (files, notes) = (shown(&loaded.files), loaded.notes);
-        self.health = ConfigHealth { config, files, loaded_at: at, errors: Vec::new(), needs_restart, notes };
+        let loaded = Arc::new(loaded);
+        self.health =
+            ConfigHealth { loaded: loaded.clone(), loaded_at: at, errors: Vec::new(), needs_restart };
         let warnings: Vec<_> =
             self.health.warnings().filter(|line| !former.contains(*line)).cloned().collect();
         let is_news = is_healed || is_changed || !warnings.is_empty();
-        (is_changed.then(|| self.health.config.clone()), is_news.then_some(News::Loaded { warnings }))
+        (is_changed.then_some(loaded), is_news.then_some(News::Loaded { warnings }))
     }
 
     fn on_bad(&mut self, errors: &ConfigErrors) -> Option<News> {
@@ -145,9 +141,14 @@ impl Current {
 }
 
 impl ConfigHealth {
+    /// The files that were read, in order.
+    pub fn files(&self) -> Vec<String> {
+        self.loaded.files.iter().map(|file| file.display().to_string()).collect()
+    }
+
     /// What somebody should know of a configuration that is in force.
     fn warnings(&self) -> impl Iterator<Item = &String> {
-        self.needs_restart.iter().chain(&self.notes)
+        self.needs_restart.iter().chain(&self.loaded.notes)
     }
 }
 
@@ -158,10 +159,6 @@ fn line(key: Key, settings: &[Setting]) -> String {
         None | Some(Origin::Default) => format!("{}: changed to its default, needs a restart", key.path()),
         Some(origin) => format!("{}: changed in {origin}, needs a restart", key.path()),
     }
-}
-
-fn shown(files: &[PathBuf]) -> Vec<String> {
-    files.iter().map(|file| file.display().to_string()).collect()
 }
 
 #[cfg(test)]
@@ -179,7 +176,8 @@ mod tests {
 
     /// What a reading leads to, in a line.
     fn told(step: &Step) -> String {
-        let applied = step.apply.as_ref().map(|config| format!("apply workers {}; ", config.prober.workers));
+        let applied =
+            step.apply.as_ref().map(|loaded| format!("apply workers {}; ", loaded.config.prober.workers));
         let news = match &step.news {
             None => "nothing".to_owned(),
             Some(News::Loaded { warnings }) if warnings.is_empty() => "loaded".to_owned(),
@@ -250,6 +248,9 @@ mod tests {
     fn a_setting_that_is_taken_out_again_needs_a_restart_too() {
         let mut current = Current::new(read("log: {format: json}").unwrap(), SystemTime::UNIX_EPOCH);
         let step = current.on_read(read(""), Cause::Change, SystemTime::UNIX_EPOCH);
+        let shown = &current.health().loaded.settings;
+        let format = shown.iter().find(|setting| setting.key == Key::LogFormat).unwrap();
+        assert_eq!(format.texts, ["json"], "what is in force is shown");
         let told = told(&step);
         assert!(told.contains("but log.format: changed to its default, needs a restart"), "{told}");
     }

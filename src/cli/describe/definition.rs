@@ -4,7 +4,7 @@ use super::super::{span::configured, trace::command};
 use crate::report::view::{DefinitionView, HandlerView, HeaderView, PortView};
 
 /// What an attempt does: `exec cat /tmp/healthy`, `httpGet port 8080, path /healthz`.
-pub(super) fn handler(handler: &HandlerView) -> String {
+pub(in super::super) fn handler(handler: &HandlerView) -> String {
     let host = |host: &Option<String>| host.as_ref().map(|host| format!(", host {host}")).unwrap_or_default();
     match handler {
         HandlerView::Exec { command: words } => format!("exec {}", command(words)),
@@ -33,7 +33,7 @@ fn port(port: &PortView) -> String {
 }
 
 /// When attempts are made, and how long one may take.
-pub(super) fn timing(definition: &DefinitionView) -> String {
+pub(in super::super) fn timing(definition: &DefinitionView) -> String {
     let delay = definition.initial_delay_seconds.0;
     let delay = if delay.is_zero() {
         "no start delay".to_owned()

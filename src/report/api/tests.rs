@@ -54,11 +54,14 @@ impl Api {
         tokio::spawn(answer(probes_questions, probes.clone()));
         tokio::spawn(answer_by_name(probe_questions, probes));
         tokio::spawn(answer(pods_questions, vec![sample::pod()]));
+        let (configuration_query, configuration_questions) = mpsc::channel(4);
+        tokio::spawn(answer(configuration_questions, sample::configuration()));
         Self::serve(Sources {
             status: status_query,
             probes: probes_query,
             probe: probe_query,
             pods: pods_query,
+            configuration: configuration_query,
             trace: Journal::new(1_000),
             events: Journal::new(1_000),
             metrics: Metrics::new("0.1.0"),
@@ -85,7 +88,18 @@ impl Api {
         let ((probe, named), pods) = (mpsc::channel(4), mpsc::channel(1).0);
         tokio::spawn(answer_by_name(named, probes));
         let (metrics, operator) = (Metrics::new("0.1.0"), operator(prober));
-        Self::serve(Sources { status, probes: probes_query, probe, pods, trace, events, metrics, operator })
+        let configuration = mpsc::channel(1).0;
+        Self::serve(Sources {
+            status,
+            probes: probes_query,
+            probe,
+            pods,
+            configuration,
+            trace,
+            events,
+            metrics,
+            operator,
+        })
     }
 
     fn serve(sources: Sources) -> Self {
@@ -499,8 +513,9 @@ async fn a_stage_that_does_not_answer_costs_its_readers_an_answer_only() {
     drop(gone);
     let (probe, pods) = (mpsc::channel(1).0, mpsc::channel(1).0);
     let (trace, events) = (Journal::new(1), Journal::new(1));
-    let (metrics, operator) = (Metrics::new("0.1.0"), nobody());
-    let api = Api::serve(Sources { status, probes, probe, pods, trace, events, metrics, operator });
+    let (configuration, metrics, operator) = (mpsc::channel(1).0, Metrics::new("0.1.0"), nobody());
+    let api =
+        Api::serve(Sources { status, probes, probe, pods, configuration, trace, events, metrics, operator });
     let (code, body) = api.get("/v1/probes").await;
     assert_eq!((code, body.as_str()), (503, r#"{"error":"prober does not run"}"#));
     let (late, livez) = tokio::join!(api.get("/v1/status"), api.get("/livez"));

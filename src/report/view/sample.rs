@@ -356,3 +356,42 @@ pub(crate) fn pod() -> PodView {
         containers: vec![app, log],
     }
 }
+
+/// A configuration with a setting of each origin, and a rule.
+pub(crate) fn configuration() -> ConfigurationView {
+    let setting = |key: &str, value: SettingValue, from: &str| SettingView {
+        key: key.to_owned(),
+        value,
+        from: from.to_owned(),
+    };
+    let one = |text: &str| SettingValue::One(text.to_owned());
+    ConfigurationView {
+        files: vec!["/etc/criprobe/config.yaml".to_owned(), "/etc/criprobe/conf.d/web.yaml".to_owned()],
+        settings: vec![
+            setting("listen", one("unix:///run/criprobe/criprobe.sock"), "default"),
+            setting("prober.workers", one("8"), "/etc/criprobe/config.yaml:3:12"),
+            setting("prober.nodeIP", one(""), "default"),
+            setting(
+                "annotations.namespaces",
+                SettingValue::Many(vec!["shop-*".to_owned(), "cart".to_owned()]),
+                "CRIPROBE_ANNOTATIONS_NAMESPACES",
+            ),
+            setting("log.level", one("debug"), "--log-level"),
+        ],
+        rules: vec![RuleView {
+            name: "web-default".to_owned(),
+            from: "/etc/criprobe/conf.d/web.yaml:2:5".to_owned(),
+            enforce: true,
+            matcher: MatchView {
+                namespace: "shop-*".to_owned(),
+                pod: "*".to_owned(),
+                container: "*".to_owned(),
+                image: "*/nginx:*".to_owned(),
+                labels: [("tier".to_owned(), "front".to_owned())].into(),
+            },
+            startup: None,
+            readiness: None,
+            liveness: detail().definition,
+        }],
+    }
+}

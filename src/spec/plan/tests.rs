@@ -1,5 +1,7 @@
 //! Plans of containers with annotations of all kinds: which probes result, and what is invalid and why.
 
+mod precedence;
+
 use std::sync::Arc;
 
 use proptest::prelude::*;

@@ -1,0 +1,122 @@
+//! Which files are read, in which order, and what is passed over.
+
+use std::os::unix::fs::symlink;
+
+use rustix::fs::{CWD, Mode, mkfifoat};
+use tempfile::TempDir;
+
+use super::{
+    super::{Loaded, Overrides, load},
+    *,
+};
+
+/// A folder with an empty `config.yaml` and a `conf.d`.
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("config.yaml"), "").unwrap();
+    fs::create_dir(folder.path().join("conf.d")).unwrap();
+    folder
+}
+
+fn loaded(folder: &TempDir) -> Result<Loaded, String> {
+    let here = folder.path().display().to_string();
+    load(Some(&folder.path().join("config.yaml")), &Overrides::default(), &|_| Ok(None))
+        .map_err(|errors| errors.to_string().replace(&here, "DIR"))
+}
+
+fn rule(name: &str) -> String {
+    format!("rules: [{{name: {name}, match: {{pod: x}}, liveness: {{grpc: {{port: 1}}}}}}]\n")
+}
+
+fn names(loaded: &Loaded) -> Vec<&str> {
+    loaded.config.policy.rules.iter().map(|rule| &*rule.name).collect()
+}
+
+#[test]
+fn files_of_the_folder_come_after_the_main_one_in_the_order_of_their_names() {
+    let folder = folder();
+    for (file, name) in [
+        ("config.yaml", "main"),
+        ("conf.d/b.yaml", "third"),
+        ("conf.d/10-a.yaml", "first"),
+        ("conf.d/9-a.yaml", "second"),
+    ] {
+        fs::write(folder.path().join(file), rule(name)).unwrap();
+    }
+    assert_eq!(names(&loaded(&folder).unwrap()), ["main", "first", "second", "third"]);
+}
+
+#[test]
+fn what_editors_and_config_maps_leave_beside_a_file_is_not_read() {
+    let folder = folder();
+    let conf = folder.path().join("conf.d");
+    let data = conf.join("..2026_11_21");
+    fs::create_dir(&data).unwrap();
+    fs::write(data.join("web.yaml"), rule("web")).unwrap();
+    symlink("..2026_11_21", conf.join("..data")).unwrap();
+    symlink("..data/web.yaml", conf.join("web.yaml")).unwrap();
+    for bad in [".hidden.yaml", "web.yaml~", ".web.yaml.swp", "#web.yaml#", "web.yaml.bak", "README"] {
+        fs::write(conf.join(bad), "not: {read").unwrap();
+    }
+    let loaded = loaded(&folder).unwrap();
+    assert_eq!((names(&loaded), loaded.notes.len()), (vec!["web"], 0), "{:?}", loaded.notes);
+    assert_eq!(loaded.files.len(), 2);
+}
+
+#[test]
+fn what_somebody_may_have_meant_to_be_read_is_noted() {
+    let folder = folder();
+    let conf = folder.path().join("conf.d");
+    fs::create_dir(conf.join("folder.yaml")).unwrap();
+    mkfifoat(CWD, conf.join("pipe.yaml"), Mode::from_raw_mode(0o600)).unwrap();
+    for name in ["a.yml", "b.YAML", "c.json"] {
+        fs::write(conf.join(name), "not: {read").unwrap();
+    }
+    let here = folder.path().display().to_string();
+    let notes = loaded(&folder).unwrap().notes.join("\n").replace(&here, "DIR");
+    insta::assert_snapshot!(notes, @"
+    DIR/conf.d/a.yml is not read: its name does not end in .yaml
+    DIR/conf.d/b.YAML is not read: its name does not end in .yaml
+    DIR/conf.d/c.json is not read: its name does not end in .yaml
+    DIR/conf.d/folder.yaml is not read: it is no file
+    DIR/conf.d/pipe.yaml is not read: it is no file
+    ");
+}
+
+#[test]
+fn what_cannot_be_read_is_told_with_all_else() {
+    let folder = folder();
+    symlink("nowhere", folder.path().join("conf.d/a.yaml")).unwrap();
+    fs::write(folder.path().join("conf.d/b.yaml"), "x: 1").unwrap();
+    insta::assert_snapshot!(loaded(&folder).unwrap_err(), @r#"
+    DIR/conf.d/a.yaml: cannot read the configuration: No such file or directory (os error 2)
+    DIR/conf.d/b.yaml:1:1: unknown key "x": known are listen, runtime, state, api, prober, annotations, healthcheck, log, rules, trace, act
+    "#);
+}
+
+#[test]
+fn a_folder_that_is_not_there_or_is_empty_is_no_error() {
+    let folder = folder();
+    assert_eq!(loaded(&folder).unwrap().files.len(), 1);
+    fs::remove_dir(folder.path().join("conf.d")).unwrap();
+    assert_eq!(loaded(&folder).unwrap().files.len(), 1);
+    fs::write(folder.path().join("conf.d"), "").unwrap();
+    insta::assert_snapshot!(loaded(&folder).unwrap_err(), @"DIR/conf.d: cannot read the folder: Not a directory (os error 20)");
+}
+
+#[test]
+fn files_and_bytes_are_bounded() {
+    let folder = folder();
+    let file = |number: usize| folder.path().join(format!("conf.d/{number:03}.yaml"));
+    for number in 0..100 {
+        fs::write(file(number), "").unwrap();
+    }
+    assert!(loaded(&folder).is_ok());
+    fs::write(file(100), "").unwrap();
+    insta::assert_snapshot!(loaded(&folder).unwrap_err(), @"DIR/conf.d: more than 100 files: put their rules together");
+    fs::remove_file(file(100)).unwrap();
+    for number in 0..5 {
+        fs::write(file(number), "#".repeat(MAX_FILE)).unwrap();
+    }
+    insta::assert_snapshot!(loaded(&folder).unwrap_err(), @"DIR/conf.d/004.yaml: more than 4194304 bytes in all files up to here");
+}

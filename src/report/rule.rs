@@ -1,0 +1,51 @@
+//! Turns a rule into its view. In: the rule, and where it stands; out: the JSON shape, without what may be a secret.
+
+use super::view::{DefinitionView, HandlerView, MatchView, RuleView};
+use crate::{
+    ids::ProbeKind,
+    spec::rule::{Matcher, Rule},
+};
+
+/// Stands for what is not shown.
+const HIDDEN: &str = "(not shown)";
+
+impl RuleView {
+    /// That of a rule which stands there.
+    pub fn of(rule: &Rule, from: String) -> Self {
+        let probe =
+            |kind: ProbeKind| rule.probe(kind).map(|spec| DefinitionView::from(spec).without_secrets());
+        Self {
+            name: rule.name.to_string(),
+            from,
+            enforce: rule.is_enforced,
+            matcher: (&rule.matcher).into(),
+            startup: probe(ProbeKind::Startup),
+            readiness: probe(ProbeKind::Readiness),
+            liveness: probe(ProbeKind::Liveness),
+        }
+    }
+}
+
+impl From<&Matcher> for MatchView {
+    fn from(matcher: &Matcher) -> Self {
+        let labels = matcher.labels.iter().map(|(key, value)| (key.clone(), value.as_str().to_owned()));
+        Self {
+            namespace: matcher.namespace.as_str().to_owned(),
+            pod: matcher.pod.as_str().to_owned(),
+            container: matcher.container.as_str().to_owned(),
+            image: matcher.image.as_str().to_owned(),
+            labels: labels.collect(),
+        }
+    }
+}
+
+impl DefinitionView {
+    /// The same, without the values of HTTP headers: an operator may have written a token there.
+    #[must_use]
+    pub fn without_secrets(mut self) -> Self {
+        if let HandlerView::HttpGet { http_headers, .. } = &mut self.handler {
+            http_headers.iter_mut().for_each(|header| HIDDEN.clone_into(&mut header.value));
+        }
+        self
+    }
+}

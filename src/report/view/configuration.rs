@@ -1,0 +1,74 @@
+//! The configuration in force as the API shows it: each setting and each rule, and who said so.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::DefinitionView;
+
+/// The configuration in force.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+pub struct ConfigurationView {
+    /// The files that were read, in order: a later one stands over an earlier one.
+    pub files: Vec<String>,
+    /// Every setting, in the order of the packaged file.
+    pub settings: Vec<SettingView>,
+    /// The rules, in the order in which they are tried.
+    pub rules: Vec<RuleView>,
+}
+
+/// One setting.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SettingView {
+    /// Its path in a file: `prober.workers`.
+    pub key: String,
+    /// As it was written.
+    pub value: SettingValue,
+    /// Who said it: `/etc/criprobe/config.yaml:7:3`, `CRIPROBE_LISTEN`, `--listen`, `default`.
+    pub from: String,
+}
+
+/// A text, also of a number, or a list of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum SettingValue {
+    /// One text.
+    One(String),
+    /// A list.
+    Many(Vec<String>),
+}
+
+/// One rule. The values of HTTP headers are not shown: they may be secrets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RuleView {
+    /// Its name.
+    pub name: String,
+    /// Where it stands: `/etc/criprobe/conf.d/web.yaml:2:5`.
+    pub from: String,
+    /// Whether it stands above annotations.
+    pub enforce: bool,
+    /// Which containers it is for.
+    #[serde(rename = "match")]
+    pub matcher: MatchView,
+    /// Its startup probe; null where it has none.
+    pub startup: Option<DefinitionView>,
+    /// Its readiness probe; null where it has none.
+    pub readiness: Option<DefinitionView>,
+    /// Its liveness probe; null where it has none.
+    pub liveness: Option<DefinitionView>,
+}
+
+/// Which containers a rule is for: those that fit all of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MatchView {
+    /// Of the pod's namespace.
+    pub namespace: String,
+    /// Of the pod's name.
+    pub pod: String,
+    /// Of the container's name.
+    pub container: String,
+    /// Of the image.
+    pub image: String,
+    /// Of the values of the pod's labels.
+    pub labels: BTreeMap<String, String>,
+}

@@ -1,0 +1,284 @@
+//! Which source wins, for every set of sources there can be; which containers a rule fits; what the limits refuse.
+
+use std::time::Duration;
+
+use super::*;
+use crate::{
+    glob::Glob,
+    spec::{Handler, OnFailure, PortRef, planner::Planner, rule::Matcher},
+};
+
+/// Readiness, startup and liveness probes that can be told apart by their port.
+fn rule(name: &str, is_enforced: bool, matcher: Matcher, kinds: &[ProbeKind]) -> Rule {
+    let probes = kinds.iter().map(|kind| spec(*kind, 1)).collect();
+    Rule { name: name.into(), matcher, is_enforced, probes }
+}
+
+fn spec(kind: ProbeKind, port: u16) -> ProbeSpec {
+    ProbeSpec {
+        kind,
+        handler: Handler::TcpSocket { host: None, port: PortRef::Number(port) },
+        initial_delay: Duration::ZERO,
+        timeout: Duration::from_secs(1),
+        period: Duration::from_secs(10),
+        success_threshold: 1,
+        failure_threshold: 3,
+        termination_grace: None,
+        on_failure: OnFailure::Report,
+        reach: Reach::Declared,
+    }
+}
+
+/// All five sources, the best first, as they are told in full.
+const RANKS: [&str; 5] =
+    ["enforced rule:must", "container annotation", "pod annotation", "rule:may", "healthcheck"];
+
+/// The plan's own words for a container with these of the five sources.
+fn of_sources(
+    present: [bool; 5],
+    kind: ProbeKind,
+    is_off: bool,
+    is_honoured: bool,
+) -> Option<(String, Vec<String>)> {
+    let [enforced, own, pod, may, image] = present;
+    let key = format!("{kind}.criprobe.dev/app");
+    let (mut annotations, own_annotation) = (Vec::new(), [(key.as_str(), TRUE)]);
+    annotations.extend(pod.then_some((key.as_str(), TRUE)));
+    annotations.extend(is_off.then_some(("criprobe.dev/probes", "off")));
+    let container = container(&annotations, if own { &own_annotation } else { &[] });
+    // The lesser one stands first in the file.
+    let rules = [
+        may.then(|| rule("may", false, Matcher::any(), &ProbeKind::ALL)),
+        enforced.then(|| rule("must", true, Matcher::any(), &ProbeKind::ALL)),
+    ];
+    let policy = Policy {
+        rules: rules.into_iter().flatten().collect(),
+        annotations: if is_honoured { vec![Glob::from("*")] } else { Vec::new() },
+        healthchecks: vec![Glob::from("*")],
+        ..Policy::default()
+    };
+    let healthcheck: Healthcheck = Ok(spec(ProbeKind::Liveness, 2));
+    let plan = plan(&container, &policy, image.then_some(&healthcheck));
+    let planned = plan.into_iter().find(|planned| planned.kind == kind)?;
+    let source = planned.source.in_full();
+    Some((if planned.spec.is_ok() { source } else { format!("invalid {source}") }, planned.shadowed))
+}
+
+#[test]
+fn the_best_of_any_set_of_sources_wins_and_all_others_are_told() {
+    for set in 0..32_u32 {
+        let present = [0, 1, 2, 3, 4].map(|rank| set >> rank & 1 == 1);
+        for kind in ProbeKind::ALL {
+            for (is_off, is_honoured) in [(false, true), (true, true), (false, false), (true, false)] {
+                let is_annotation = |rank: usize| matches!(rank, 1 | 2);
+                // A pod that is not honoured cannot switch anything off either.
+                let is_switched_off = |rank: usize| is_off && is_honoured && rank > 0;
+                let there: Vec<usize> = (0..5)
+                    .filter(|rank| present[*rank] && (*rank < 4 || kind == ProbeKind::Liveness))
+                    .filter(|rank| !is_switched_off(*rank))
+                    .collect();
+                let (counting, dishonoured): (Vec<_>, Vec<_>) =
+                    there.into_iter().partition(|rank| is_honoured || !is_annotation(*rank));
+                let name = |rank: &usize| RANKS[*rank].to_owned();
+                let expected = match (counting.as_slice(), dishonoured.as_slice()) {
+                    ([], []) => None,
+                    ([], [first, ..]) => Some((format!("invalid {}", name(first)), Vec::new())),
+                    ([best, rest @ ..], _) => {
+                        let lost = dishonoured.iter().map(|rank| format!("{} (not honoured)", name(rank)));
+                        Some((name(best), rest.iter().map(name).chain(lost).collect()))
+                    }
+                };
+                let planned = of_sources(present, kind, is_off, is_honoured);
+                assert_eq!(planned, expected, "{present:?} {kind} off {is_off} honoured {is_honoured}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_first_rule_that_fits_and_has_a_probe_of_the_type_wins() {
+    let other = Matcher { pod: Glob::from("other"), ..Matcher::any() };
+    let policy = Policy {
+        rules: vec![
+            rule("elsewhere", false, other, &ProbeKind::ALL),
+            rule("readiness", false, Matcher::any(), &[ProbeKind::Readiness]),
+            rule("both", false, Matcher::any(), &[ProbeKind::Readiness, ProbeKind::Liveness]),
+            rule("late", true, Matcher::any(), &[ProbeKind::Liveness]),
+        ],
+        ..Policy::default()
+    };
+    let plan = plan(&container(&[], &[]), &policy, None);
+    let told: Vec<_> = plan
+        .iter()
+        .map(|planned| {
+            format!("{} {} over {}", planned.kind, planned.source.in_full(), planned.shadowed.join(", "))
+        })
+        .collect();
+    assert_eq!(
+        told,
+        ["readiness rule:readiness over rule:both", "liveness enforced rule:late over rule:both"]
+    );
+    assert_eq!(plan[1].source.to_string(), "rule:late");
+}
+
+#[test]
+fn a_dishonoured_annotation_tells_its_author_why_nothing_happens() {
+    let annotated = container(&[("liveness.criprobe.dev/app", TRUE)], &[]);
+    let policy = Policy { annotations: vec![Glob::from("shop-*")], ..Policy::default() };
+    let plan = plan(&annotated, &policy, None);
+    let reason = plan[0].spec.clone().unwrap_err().reason;
+    insta::assert_snapshot!(reason, @r#"annotations of namespace "default" are not honoured (annotations.namespaces)"#);
+}
+
+#[test]
+fn a_rule_fits_a_container_that_fits_all_of_it() {
+    let view = {
+        let plain = container(&[], &[]);
+        let labels = [("tier".to_owned(), "front".to_owned()), ("empty".to_owned(), String::new())];
+        let pod = PodView { namespace: "shop-eu".into(), labels: labels.into(), ..(*plain.pod).clone() };
+        ContainerView { image: "docker.io/library/nginx:1.27".into(), pod: Arc::new(pod), ..plain }
+    };
+    let rows: &[(&[(&str, &str)], bool)] = &[
+        (&[], true),
+        (&[("namespace", "shop-*")], true),
+        (&[("namespace", "shop")], false),
+        (&[("namespace", "SHOP-*")], false),
+        (&[("pod", "web"), ("container", "app")], true),
+        (&[("pod", "web"), ("container", "sidecar")], false),
+        (&[("pod", "w?b")], true),
+        (&[("pod", "web-*")], false),
+        (&[("image", "*/nginx:*")], true),
+        (&[("image", "nginx:*")], false),
+        (&[("tier", "front")], true),
+        (&[("tier", "f*"), ("empty", "")], true),
+        (&[("tier", "back")], false),
+        (&[("tier", "")], false),
+        (&[("empty", "*")], true),
+        (&[("missing", "*")], false),
+        (&[("namespace", "shop-*"), ("tier", "back")], false),
+    ];
+    for (parts, fits) in rows {
+        let mut matcher = Matcher::any();
+        for (name, pattern) in *parts {
+            let glob = Glob::from(*pattern);
+            match *name {
+                "namespace" => matcher.namespace = glob,
+                "pod" => matcher.pod = glob,
+                "container" => matcher.container = glob,
+                "image" => matcher.image = glob,
+                label => drop(matcher.labels.insert(label.to_owned(), glob)),
+            }
+        }
+        assert_eq!(matcher.fits(&view), *fits, "{parts:?}");
+    }
+}
+
+#[test]
+fn what_exceeds_the_operators_limits_is_invalid_with_the_reason_unless_it_is_a_rule() {
+    let limits = Limits {
+        allow_hosts: vec![
+            "10.0.0.0/8".parse().unwrap(),
+            "0.0.0.0/0".parse().unwrap(),
+            "fd00::/8".parse().unwrap(),
+        ],
+        min_period: Duration::from_secs(1),
+    };
+    let narrow = Limits { allow_hosts: limits.allow_hosts[..1].to_vec(), ..limits.clone() };
+    let told = |limits: &Limits, probe: &str| {
+        let policy = Policy { limits: limits.clone(), ..Policy::default() };
+        let plan = plan(&container(&[("liveness.criprobe.dev/app", probe)], &[]), &policy, None);
+        plan[0].spec.clone().map_or_else(|invalid| invalid.reason, |_| "ok".to_owned())
+    };
+    let host = |host: &str| format!("{{httpGet: {{port: 80, host: '{host}'}}}}");
+    insta::assert_snapshot!(told(&narrow, &host("10.1.2.3")), @"ok");
+    insta::assert_snapshot!(told(&narrow, &host("192.0.2.1")), @"httpGet.host: Forbidden: another host than the pod needs the operator's allowance (prober.allowHosts)");
+    insta::assert_snapshot!(told(&limits, &host("192.0.2.1")), @"ok");
+    insta::assert_snapshot!(told(&limits, &host("fd00::1")), @"ok");
+    for never in [
+        "127.0.0.1",
+        "169.254.169.254",
+        "224.0.0.1",
+        "0.0.0.0",
+        "255.255.255.255",
+        "::1",
+        "fe80::1",
+        "::ffff:127.0.0.1",
+    ] {
+        assert_ne!(told(&limits, &host(never)), "ok", "{never} is never allowed");
+    }
+    insta::assert_snapshot!(told(&limits, &host("127.0.0.1")), @"httpGet.host: Forbidden: loopback, link-local, multicast and unspecified addresses are never allowed");
+    insta::assert_snapshot!(told(&limits, "{tcpSocket: {port: 80, host: db.example.org}}"), @"tcpSocket.host: Forbidden: another host than the pod must be written as an address, which the operator allows (prober.allowHosts)");
+    insta::assert_snapshot!(told(&limits, "{exec: {command: [x]}, period: 999ms}"), @"period: Forbidden: the operator's least is 1s (prober.minPeriod)");
+    insta::assert_snapshot!(told(&limits, "{exec: {command: [x]}, period: 1s}"), @"ok");
+
+    let quick = ProbeSpec {
+        period: Duration::from_millis(100),
+        handler: Handler::TcpSocket { host: Some("127.0.0.1".to_owned()), port: PortRef::Number(80) },
+        ..spec(ProbeKind::Liveness, 80)
+    };
+    let own = Rule { probes: vec![quick.clone()], ..rule("own", false, Matcher::any(), &[]) };
+    let policy = Policy {
+        rules: vec![own],
+        limits: limits.clone(),
+        healthchecks: vec![Glob::from("*")],
+        ..Policy::default()
+    };
+    let planned = plan(&container(&[], &[]), &policy, None).remove(0);
+    assert_eq!(
+        planned.spec,
+        Ok(ProbeSpec { reach: Reach::Any, ..quick.clone() }),
+        "a rule is the operator's own"
+    );
+    let policy = Policy { rules: Vec::new(), ..policy };
+    let planned = plan(&container(&[], &[]), &policy, Some(&Ok(quick))).remove(0);
+    assert!(planned.spec.unwrap_err().reason.starts_with("period: Forbidden"), "an image is not");
+}
+
+/// What the planner is told, in any order.
+#[derive(Clone, Debug)]
+enum Fact {
+    Policy,
+    Container(usize),
+}
+
+fn shop(number: usize) -> Arc<ContainerView> {
+    let annotations: &[(&str, &str)] = match number % 3 {
+        0 => &[],
+        1 => &[("liveness.criprobe.dev/app", TRUE)],
+        _ => &[("criprobe.dev/probes", "off")],
+    };
+    let plain = container(annotations, &[]);
+    let pod = PodView { name: format!("web-{number}").into(), ..(*plain.pod).clone() };
+    Arc::new(ContainerView {
+        id: ContainerId::from(format!("c{number}").as_str()),
+        pod: Arc::new(pod),
+        ..plain
+    })
+}
+
+proptest! {
+    #[test]
+    fn the_plan_does_not_depend_on_the_order_in_which_facts_arrive(
+        facts in Just((0..9).map(Fact::Container).chain([Fact::Policy]).collect::<Vec<_>>()).prop_shuffle(),
+        enforced in any::<bool>(),
+        pattern in prop::sample::select(vec!["*", "web-1", "web-?", "none"]),
+    ) {
+        let matcher = Matcher { pod: Glob::from(pattern), ..Matcher::any() };
+        let policy = Arc::new(Policy {
+            rules: vec![rule("one", enforced, matcher, &[ProbeKind::Liveness, ProbeKind::Startup])],
+            ..Policy::default()
+        });
+        let mut planner = Planner::new(Arc::default());
+        let mut last = BTreeMap::new();
+        for fact in facts {
+            let plans = match fact {
+                Fact::Policy => planner.on_policy(policy.clone()),
+                Fact::Container(number) => vec![planner.on_container(shop(number))],
+            };
+            last.extend(plans.into_iter().map(|made| (made.view.id.clone(), made.probes)));
+        }
+        for view in (0..9).map(shop) {
+            prop_assert_eq!(&last[&view.id], &plan(&view, &policy, None));
+        }
+    }
+}
