@@ -7,7 +7,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 # Goes on to `demo`, `test`, `bench` and `bench-prober`, as in `make bench ARGS=--quick`.
 ARGS ?=
-# For `demo`: ends after this long, as in FOR=20s.
+# For `demo`: ends after this long, as in FOR=20s. For `fuzz`: so many seconds a target, 60 unless told.
 FOR ?=
 # For `demo`: `containerd` for a private one, or the URL of a runtime that is there. Empty: the embedded runtime.
 RUNTIME ?=
@@ -16,7 +16,10 @@ CRIPROBE = $(or $(CARGO_TARGET_DIR),target)/release/criprobe
 DEMO_ARGS = $(if $(FOR),--for $(FOR)) $(ARGS)
 SCRIPTS = tests/lab/containerd.sh tests/lab/demo.sh tests/lab/run-tests.sh
 
-.PHONY: help build demo test check bench bench-prober toolchain
+FUZZ_TARGETS = $(sort $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs))))
+FUZZ_SECONDS = $(patsubst %s,%,$(or $(FOR),60))
+
+.PHONY: help build demo test check bench bench-prober fuzz toolchain
 
 help:
 	@echo "make build                    the release binary, target/release/criprobe"
@@ -26,6 +29,7 @@ help:
 	@echo "make check                    format, lints, docs and scripts"
 	@echo "make bench [ARGS=--quick]     criprobe beside socat, nginx and HAProxy"
 	@echo "make bench-prober             5,000 probes on one node: attempts, lag, CPU, memory; ARGS as for bench"
+	@echo "make fuzz [FOR=60s]           every fuzz target for so long; needs rustup and python3, installs cargo-fuzz"
 
 build: toolchain
 	cargo build --release --locked
@@ -52,6 +56,16 @@ bench: build
 
 bench-prober: build
 	cargo bench --locked --bench prober -- $(ARGS)
+
+# cargo-fuzz needs the sanitizers of a nightly compiler.
+fuzz: toolchain
+	@cargo +nightly --version >/dev/null 2>&1 || rustup toolchain install nightly --profile minimal
+	@cargo fuzz --version >/dev/null 2>&1 || cargo install cargo-fuzz --locked
+	@python3 fuzz/seeds.py
+	@set -e; for target in $(FUZZ_TARGETS); do \
+		echo "$$target for $(FUZZ_SECONDS) s"; \
+		cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -timeout=10 -print_final_stats=1; \
+	done
 
 toolchain:
 	@command -v cargo >/dev/null || { echo "make: cargo is not there: install Rust 1.91 or newer, https://rustup.rs" >&2; exit 1; }

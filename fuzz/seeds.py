@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Makes inputs for the fuzz targets of the recordings and samples under tests/data: `fuzz/seeds.py`, then
-`cargo +nightly fuzz run tap` (or `hpack`, `manifest`). They go where cargo-fuzz looks for them, fuzz/corpus/TARGET."""
+"""Makes inputs for the fuzz targets of what the tests have: recordings, probes, the packaged configuration. `make fuzz`
+runs it; by hand: `fuzz/seeds.py`, then `cargo +nightly fuzz run TARGET`. They go where cargo-fuzz looks for them,
+fuzz/corpus/TARGET."""
 
+import json
 import pathlib
 
 FUZZ = pathlib.Path(__file__).resolve().parent
@@ -34,16 +36,26 @@ def header_blocks(recording, wanted):
         rest = rest[end:]
 
 
+def write(name, parts):
+    seed = FUZZ / "corpus" / name
+    seed.parent.mkdir(parents=True, exist_ok=True)
+    seed.write_bytes(b"".join(parts))
+
+
 for path in FUZZ.parent.glob("tests/data/recordings/*.rec"):
     recording = path.read_bytes()
     seeds = {f"tap/{path.stem}": script(recording)}
     seeds |= {f"hpack/{path.stem}-{side.decode()}": header_blocks(recording, side) for side in (b"C", b"R")}
     for name, parts in seeds.items():
-        seed = FUZZ / "corpus" / name
-        seed.parent.mkdir(parents=True, exist_ok=True)
-        seed.write_bytes(b"".join(parts))
+        write(name, parts)
 
+KINDS = ["startup", "readiness", "liveness"]
+for line in (FUZZ.parent / "tests/data/prober/validation.jsonl").read_text().splitlines():
+    row = json.loads(line)
+    probe = json.dumps(row["probe"]).encode()
+    write(f"annotation/{row['id']}", [bytes([KINDS.index(row["kind"])]), probe])
+    rule = {"name": row["id"], "match": {"pod": "*"}, row["kind"]: row["probe"]}
+    write(f"config/{row['id']}", [json.dumps({"rules": [rule]}).encode()])
+write("config/packaged", [(FUZZ.parent / "packaging/config.yaml").read_bytes()])
 for path in FUZZ.parent.glob("tests/data/check/**/*.*"):
-    seed = FUZZ / "corpus" / "manifest" / path.name
-    seed.parent.mkdir(parents=True, exist_ok=True)
-    seed.write_bytes(path.read_bytes())
+    write(f"manifest/{path.name}", [path.read_bytes()])

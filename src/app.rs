@@ -10,29 +10,34 @@ mod manifests;
 mod planning;
 mod pods;
 mod registration;
+mod reload;
 mod reporter;
+mod settings;
+mod source;
 mod state;
 mod tasks;
 mod told;
 
-use std::{env, time::Duration};
+use std::{env, sync::Arc, time::Duration};
 
 use anyhow::Context;
-use nix::unistd::Group;
 use tokio::{
     runtime::{Builder, Runtime},
     signal::unix::{SignalKind, signal},
+    sync::Notify,
 };
 
 use self::told::told;
 pub use self::{
     daemon::{Daemon, StartError},
     demo::demo,
+    reload::Reloading,
+    source::Source,
     tasks::TaskEnded,
 };
 use crate::{
     cli::{Exit, ServeArgs},
-    config::{self, Loaded, Overrides, key::Key},
+    config::{Loaded, Overrides, key::Key},
     listen::ListenError,
 };
 
@@ -49,19 +54,21 @@ pub fn serve(args: ServeArgs) -> Exit {
         .flag(Key::ApiListen, args.api)
         .flag(Key::LogFormat, args.log_format)
         .flag(Key::LogLevel, args.log_level);
-    let loaded = match config::load(args.config.as_deref(), &overrides, &group_id) {
+    let source = Source::new(args.config, overrides);
+    let loaded = match source.load() {
         Ok(loaded) => loaded,
         Err(errors) => {
             let exit = if errors.are_usage() { Exit::Usage } else { Exit::Configuration };
             return errors.iter().fold(exit, Exit::because);
         }
     };
-    logging::start(&loaded.config.log);
+    let threshold = logging::start(&loaded.config.log);
     for note in &loaded.notes {
         tracing::warn!(note, "a file beside the configuration is passed over");
     }
+    let reloading = Reloading { source, threshold, requests: Arc::default() };
     let ran = background().and_then(|runtime| {
-        let ran = runtime.block_on(run(loaded));
+        let ran = runtime.block_on(run(loaded, reloading));
         runtime.shutdown_timeout(LEFT_OVER);
         ran
     });
@@ -73,28 +80,24 @@ pub fn serve(args: ServeArgs) -> Exit {
     }
 }
 
-/// The id of a group of this machine.
-fn group_id(name: &str) -> Result<Option<u32>, String> {
-    let group = Group::from_name(name).map_err(|error| format!("cannot look up groups: {error}"))?;
-    Ok(group.map(|group| group.gid.as_raw()))
-}
-
 /// Two names for one file: only binding finds out, but it is the same mistake as two equal names.
 fn is_runtime_itself(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(StartError::Listen(ListenError::IsRuntime(_))))
 }
 
-async fn run(loaded: Loaded) -> anyhow::Result<()> {
+async fn run(loaded: Loaded, reloading: Reloading) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
     let mut hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
-    let mut daemon = Daemon::start(loaded)?;
+    let requests: Arc<Notify> = reloading.requests.clone();
+    let mut daemon = Daemon::start(loaded, Some(reloading))?;
     let name = loop {
         tokio::select! {
             _ = terminate.recv() => break "SIGTERM",
             _ = interrupt.recv() => break "SIGINT",
             _ = hangup.recv() => {
-                tracing::info!(signal = "SIGHUP", "ignored: reload is not supported yet, restart to change settings");
+                tracing::info!(signal = "SIGHUP", "reading the configuration again");
+                requests.notify_one();
             }
             ended = daemon.failed() => {
                 tracing::error!(error = %ended, "a part of the daemon is gone: draining, to be started anew");

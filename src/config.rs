@@ -4,6 +4,7 @@
 //!
 //! A flag stands over the environment, that over the files, a later one over an earlier one, these over the default.
 
+pub mod change;
 pub mod example;
 pub mod files;
 pub mod key;

@@ -59,6 +59,9 @@ pub enum Input {
         /// At most one a type.
         probes: Vec<Planned>,
     },
+    /// All containers were planned anew. Told at once, so that probes that come to be together are seen to, and are
+    /// spread where they are too many.
+    Replanned(Vec<(Arc<ContainerView>, Vec<Planned>)>),
     /// A container is gone from the runtime.
     ContainerGone(ContainerId),
     /// A client began to stop a container: its liveness and startup probes end before it does, as a kubelet's do.
@@ -84,8 +87,8 @@ pub enum Input {
     },
 }
 
-/// The operator's part of how probes run.
-#[derive(Clone, Debug)]
+/// The operator's part of how probes run. All of it but the seed may change while they do.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProberSettings {
     /// Attempts in flight at most; what comes due beyond that waits its turn.
     pub workers: usize,

@@ -8,6 +8,7 @@ pub mod filter;
 pub mod journal;
 mod lines;
 pub(crate) mod lookup;
+pub mod metrics;
 pub mod name;
 mod nearest;
 pub mod observed;
@@ -21,6 +22,7 @@ use std::{fmt, time::Duration};
 use tokio::sync::{mpsc, oneshot};
 
 use journal::Journal;
+use metrics::Metrics;
 use name::ProbeName;
 use view::{CallView, ConfigurationView, EventView, PodView, ProbeDetailView, ProbeView, StatusView};
 
@@ -54,6 +56,8 @@ pub struct Sources {
     pub trace: Journal<dyn Shown>,
     /// Events, as they happen.
     pub events: Journal<EventView>,
+    /// Numbers about the daemon itself.
+    pub metrics: Metrics,
     /// What changes something, or tries it.
     pub operator: Operator,
 }

@@ -2,7 +2,6 @@
 
 use std::{
     io,
-    net::{IpAddr, UdpSocket},
     path::PathBuf,
     sync::{
         Arc,
@@ -23,7 +22,9 @@ use tokio_util::sync::CancellationToken;
 use super::{
     images::Images,
     manifests, planning,
+    reload::{self, Outlets, Reloading},
     reporter::{Questions, Reporter},
+    settings,
     state::Store,
     tasks::{TaskEnded, Tasks},
 };
@@ -33,9 +34,9 @@ use crate::{
     inventory::{self, Health, TracedCall},
     listen::{self, Access, ListenError, SocketFile},
     observed::Observed,
-    prober::{self, Channels, Input, Operator, ProberSettings, Saved},
+    prober::{self, Channels, Input, Operator, Saved},
     relay::{Relay, gate::Gate, output, registry::Registry},
-    report::{Sources, api, convert, journal::Journal, view::EventView},
+    report::{Sources, api, convert, journal::Journal, metrics::Metrics, view::EventView},
     results::event::{ProbeEvent, Severity},
     runtime::{Runtime, events, link, link::Link},
     tap::Call,
@@ -91,14 +92,15 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts everything; the clients' socket accepts when this returns. Must be called within a tokio runtime.
+    /// Starts everything; the clients' socket accepts when this returns. The configuration is kept in line with what is
+    /// written only with what that takes. Must be called within a tokio runtime.
     ///
     /// # Errors
     /// A socket cannot be made.
-    pub fn start(loaded: Loaded) -> Result<Self, StartError> {
+    pub fn start(loaded: Loaded, reloading: Option<Reloading>) -> Result<Self, StartError> {
         let started_at = clock::wall();
-        let config = &loaded.config;
-        let api_access = api_access(config);
+        let config = loaded.config.clone();
+        let api_access = api_access(&config);
         let lent = Access::like(&config.runtime);
         let socket = listen::bind(&config.listen, lent.unwrap_or(Access::PRIVATE), Some(&config.runtime))?;
         let api_socket =
@@ -165,7 +167,7 @@ impl Daemon {
         let (input_sender, inputs) = mpsc::channel(CHANGES);
         let journal = Journal::new(EVENTS_KEPT);
         tasks.spawn_once("listed", tell_listed(health_now.clone(), input_sender.clone()));
-        let policy = watch::Sender::new(Arc::new(config.policy.clone()));
+        let policy = watch::Sender::new(settings::policy(&config));
         let planning = planning::run(
             changes,
             policy.subscribe(),
@@ -182,13 +184,15 @@ impl Daemon {
         if let Some(store) = store.clone() {
             tasks.spawn("state", store.keep(saves.subscribe(), save_done));
         }
-        let channels = Channels { inputs, queries, containers, saves, stop: stop.clone() };
+        let seed = started_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+        let prober_settings = watch::Sender::new(settings::prober(&config, seed));
+        let settings = prober_settings.subscribe();
+        let operator = Operator::new(input_sender, runtime.channel(), settings.clone());
+        let channels = Channels { settings, inputs, queries, containers, saves, stop: stop.clone() };
         let report_event = {
             let journal = journal.clone();
             move |event: ProbeEvent| report(&journal, event)
         };
-        let settings = prober_settings(config, started_at);
-        let operator = Operator::new(input_sender, runtime.channel(), &settings);
         let (commands, loading, stopped) = (runtime.channel(), store.clone(), stop.clone());
         tasks.spawn("prober", async move {
             let restored = match loading {
@@ -198,12 +202,22 @@ impl Daemon {
                 },
                 None => Saved::default(),
             };
-            prober::run(settings, restored, channels, commands, report_event).await;
+            prober::run(restored, channels, commands, report_event).await;
         });
 
-        let (sources, questions) = Questions::channels(QUESTIONS, trace, journal, operator);
+        let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
+        metrics.config.started(started_at);
+        let health = watch::Sender::new(reload::health(loaded.clone(), started_at));
+        let configured = health.subscribe();
+        if let Some(reloading) = reloading {
+            let (journal, metrics) = (journal.clone(), metrics.config.clone());
+            let outlets = Outlets { policy, prober: prober_settings, seed, health, metrics, journal };
+            tasks.spawn("reload", reload::run(reloading, loaded, outlets));
+        }
+        let (sources, questions) = Questions::channels(QUESTIONS, trace, journal, metrics, operator);
         let is_draining = Arc::new(AtomicBool::new(false));
         let reporter = Reporter {
+            configured,
             is_draining: is_draining.clone(),
             started_at,
             registry,
@@ -216,7 +230,7 @@ impl Daemon {
             inventory: inventory_questions,
             observed,
             store,
-            loaded,
+            started: config,
         };
         tasks.spawn("reporter", reporter.run(questions));
         let api_listener = UnixListener::from_std(api_socket.listener)?;
@@ -313,30 +327,6 @@ async fn borrow_access(mut link: watch::Receiver<Link>, runtime: PathBuf, socket
     {
         tracing::warn!(%error, "cannot give our socket the mode of the runtime's");
     }
-}
-
-fn prober_settings(config: &Config, started_at: SystemTime) -> ProberSettings {
-    let since_epoch = started_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    ProberSettings {
-        workers: config.prober.workers.get(),
-        exec_workers: config.prober.exec_workers.get(),
-        exec_grace: config.prober.exec_grace,
-        max_per_pod: config.prober.max_per_pod.get(),
-        max_per_node: config.prober.max_per_node.get(),
-        node_ip: config.prober.node_ip.or_else(default_address),
-        seed: since_epoch.as_nanos() as u64,
-    }
-}
-
-/// The source address of the default route. Connecting a UDP socket sends nothing; the addresses are those that
-/// RFC 5737 and RFC 3849 keep for documentation.
-fn default_address() -> Option<IpAddr> {
-    let source = |from: &str, to: &str| {
-        let socket = UdpSocket::bind(from).ok()?;
-        socket.connect(to).ok()?;
-        Some(socket.local_addr().ok()?.ip()).filter(|ip| !ip.is_unspecified())
-    };
-    source("0.0.0.0:0", "192.0.2.1:9").or_else(|| source("[::]:0", "[2001:db8::1]:9"))
 }
 
 /// Who may use the API: root, or root and a group.

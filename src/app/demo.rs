@@ -73,7 +73,7 @@ async fn run(runtime: Option<PathBuf>, dir: Option<PathBuf>, limit: Option<Durat
     let runtime = runtime.unwrap_or_else(|| folder.path.join("runtime.sock"));
     let loaded = loaded(&folder.path, &runtime)?;
     let config = loaded.config.clone();
-    let mut daemon = Daemon::start(loaded)?;
+    let mut daemon = Daemon::start(loaded, None)?;
 
     let shown = async {
         let stage = set_up(&config, embedded.is_some()).await?;

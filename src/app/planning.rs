@@ -15,6 +15,7 @@ use crate::{
     prober::Input,
     report::{journal::Journal, view::EventView},
     spec::{
+        plan::Planned,
         planner::{Plan, Planner},
         policy::Policy,
     },
@@ -44,20 +45,18 @@ pub(super) async fn run(
             changed = policies.changed(), if may_change => {
                 may_change = changed.is_ok();
                 let policy = policies.borrow_and_update().clone();
-                let plans = planner.on_policy(policy);
-                plans.into_iter().map(|plan| planned(plan, &mut registration, &journal)).collect()
+                let plans = planner.on_policy(policy).into_iter();
+                Input::Replanned(plans.map(|plan| planned(plan, &mut registration, &journal)).collect())
             }
             Answer { image, healthcheck } = images.next() => {
-                let plans = planner.on_image(&image, healthcheck);
-                plans.into_iter().map(|plan| planned(plan, &mut registration, &journal)).collect()
+                let plans = planner.on_image(&image, healthcheck).into_iter();
+                Input::Replanned(plans.map(|plan| planned(plan, &mut registration, &journal)).collect())
             }
         };
         planner.take_wanted().into_iter().for_each(|image| images.want(image));
         images.retain(|image| planner.wants(image));
-        for input in next {
-            if inputs.send(input).await.is_err() {
-                return;
-            }
+        if inputs.send(next).await.is_err() {
+            return;
         }
     }
 }
@@ -67,9 +66,12 @@ fn of_change(
     planner: &mut Planner,
     registration: &mut Registration,
     journal: &Journal<EventView>,
-) -> Vec<Input> {
-    let input = match change {
-        Change::Container(view) => planned(planner.on_container(view), registration, journal),
+) -> Input {
+    match change {
+        Change::Container(view) => {
+            let (view, probes) = planned(planner.on_container(view), registration, journal);
+            Input::Container { view, probes }
+        }
         Change::ContainerGone(id) => {
             planner.on_gone(&id);
             registration.forget(&id);
@@ -79,16 +81,20 @@ fn of_change(
         Change::ContainerStopFailed(id) => Input::ContainerStopFailed(id),
         Change::PodStopping(id) => Input::PodStopping(id),
         Change::PodStopFailed(id) => Input::PodStopFailed(id),
-    };
-    vec![input]
+    }
 }
 
-fn planned(plan: Plan, registration: &mut Registration, journal: &Journal<EventView>) -> Input {
+/// What is planned of a container, once what is wrong with it was told.
+fn planned(
+    plan: Plan,
+    registration: &mut Registration,
+    journal: &Journal<EventView>,
+) -> (Arc<ContainerView>, Vec<Planned>) {
     let Plan { view, probes } = plan;
     for finding in registration.news(&view, &probes) {
         tell(journal, &view, &finding.what);
     }
-    Input::Container { view, probes }
+    (view, probes)
 }
 
 /// Logs what is wrong with an annotation; a definition that cannot be used is an event, too.

@@ -14,11 +14,12 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
     configuration, pods,
+    reload::ConfigHealth,
     state::{StateHealth, Store},
 };
 use crate::{
     clock,
-    config::Loaded,
+    config::Config,
     ids::ProbeType,
     inventory::{self, Health},
     observed::Observed,
@@ -27,6 +28,7 @@ use crate::{
     report::{
         Query, Shown, Sources, ask,
         journal::Journal,
+        metrics::Metrics,
         name::ProbeName,
         observed,
         view::{
@@ -43,8 +45,10 @@ const MAX_BLIND: usize = 100;
 
 /// Whom to ask.
 pub(super) struct Reporter {
-    /// The configuration in force.
-    pub(super) loaded: Loaded,
+    /// What the daemon was started with.
+    pub(super) started: Config,
+    /// The configuration that is in force by now.
+    pub(super) configured: watch::Receiver<ConfigHealth>,
     /// Set when the end begins.
     pub(super) is_draining: Arc<AtomicBool>,
     pub(super) started_at: SystemTime,
@@ -75,6 +79,7 @@ impl Questions {
         waiting: usize,
         trace: Journal<dyn Shown>,
         events: Journal<EventView>,
+        metrics: Metrics,
         operator: Operator,
     ) -> (Sources, Self) {
         let (status, status_end) = mpsc::channel(waiting);
@@ -89,7 +94,7 @@ impl Questions {
             pods: pods_end,
             configuration: configuration_end,
         };
-        (Sources { status, probes, probe, pods, configuration, trace, events, operator }, questions)
+        (Sources { status, probes, probe, pods, configuration, trace, events, metrics, operator }, questions)
     }
 }
 
@@ -123,7 +128,7 @@ impl Reporter {
                     }
                 }
                 Some(question) = questions.configuration.recv() => {
-                    let _ = question.send(configuration::view(&self.loaded));
+                    let _ = question.send(configuration::view(&self.configured.borrow().loaded));
                 }
                 else => return,
             }
@@ -156,8 +161,8 @@ impl Reporter {
             started_at: self.started_at.into(),
             uptime_seconds: Seconds(now.duration_since(self.started_at).unwrap_or_default()),
             draining: self.is_draining.load(Ordering::Relaxed),
-            listen: url(&self.loaded.config.listen),
-            api: url(&self.loaded.config.api.listen),
+            listen: url(&self.started.listen),
+            api: url(&self.started.api.listen),
             runtime: self.runtime(),
             connections: self.connections(),
             calls: CallsView {
@@ -177,24 +182,19 @@ impl Reporter {
                 ..ProbesView::count(probes.iter().map(|probe| (probe.state.into(), probe.phase.into())))
             },
             state: self.state(),
-            config: ConfigView {
-                files: self.loaded.files.iter().map(|file| file.display().to_string()).collect(),
-                workers: self.loaded.config.prober.workers.get() as u32,
-                exec_workers: self.loaded.config.prober.exec_workers.get() as u32,
-                exec_grace_seconds: Seconds(self.loaded.config.prober.exec_grace),
-            },
+            config: self.configuration(),
         }
     }
 
     fn runtime(&self) -> RuntimeView {
         let link = self.link.borrow();
         RuntimeView {
-            endpoint: url(&self.loaded.config.runtime),
+            endpoint: url(&self.started.runtime),
             name: link.version.name.clone(),
             version: link.version.version.clone(),
             state: if link.is_up { RuntimeState::Ok } else { RuntimeState::Away },
             since: link.since.into(),
-            reason: trouble(&link.trouble, &self.loaded.config.runtime),
+            reason: trouble(&link.trouble, &self.started.runtime),
             event_source: link.source.as_str().to_owned(),
         }
     }
@@ -204,6 +204,20 @@ impl Reporter {
         let StateHealth { saved_at, trouble } = store.health().borrow().clone();
         let file = store.path().display().to_string();
         StateFileView { file, saved_at: saved_at.map(Into::into), trouble }
+    }
+
+    fn configuration(&self) -> ConfigView {
+        let health = self.configured.borrow();
+        let prober = &health.loaded.config.prober;
+        ConfigView {
+            files: health.files(),
+            workers: prober.workers.get() as u32,
+            exec_workers: prober.exec_workers.get() as u32,
+            exec_grace_seconds: Seconds(prober.exec_grace),
+            loaded_at: Some(health.loaded_at.into()),
+            errors: health.errors.clone(),
+            needs_restart: health.needs_restart.clone(),
+        }
     }
 
     fn connections(&self) -> ConnectionsView {

@@ -62,7 +62,10 @@ pub(crate) fn line(event: &EventView, screen: Screen, is_wide: bool) -> String {
     line.column(at, 0, Paint::Faint);
     line.column(event.kind.as_str(), 7, paint);
     line.column(&event.reason, 14, paint);
-    let mut about = format!("{}/{}", event.namespace, event.pod);
+    // What is about criprobe itself is about no pod.
+    let is_ours = event.namespace.is_empty() && event.pod.is_empty();
+    let mut about =
+        if is_ours { "criprobe".to_owned() } else { format!("{}/{}", event.namespace, event.pod) };
     for part in [&event.container, &event.probe].into_iter().filter(|part| !part.is_empty()) {
         about = format!("{about}/{part}");
     }
@@ -89,7 +92,18 @@ mod tests {
             probe: String::new(),
             ..sample::event()
         };
-        let lines = [sample::event(), normal].map(|event| {
+        let (namespace, pod, container) = (String::new(), String::new(), String::new());
+        let ours = EventView {
+            reason: "ConfigReloaded".to_owned(),
+            message: "the configuration was read again".to_owned(),
+            pod_uid: String::new(),
+            container_id: String::new(),
+            namespace,
+            pod,
+            container,
+            ..normal.clone()
+        };
+        let lines = [sample::event(), normal, ours].map(|event| {
             line(&event, Screen::plain(90), false) + "\n" + &line(&event, Screen::plain(90), true) + "\n"
         });
         insta::assert_snapshot!("events", lines.concat());

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ServeArgs {
-    /// Read this file [default: /etc/criprobe/config.yaml, where there is one]
+    /// Read this file, then conf.d/*.yaml beside it [default: /etc/criprobe/config.yaml, where there is one]
     #[arg(long, value_name = "FILE", env = "CRIPROBE_CONFIG", hide_env_values = true)]
     pub config: Option<PathBuf>,
     /// Where clients connect [default: unix:///run/criprobe/criprobe.sock]

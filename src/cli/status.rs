@@ -30,6 +30,9 @@ A connection is blind when its calls cannot be seen; its bytes pass all the same
 /// 10 blind connections are listed; `-o wide` lists them all.
 const BLIND_LISTED: usize = 10;
 
+/// 5 errors of the configuration are listed; `-o wide` lists them all.
+const ERRORS_LISTED: usize = 5;
+
 impl StatusArgs {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, Error> {
         let status: StatusView = context.client.get("/v1/status").await?;
@@ -60,7 +63,7 @@ fn text(status: &StatusView, screen: Screen, now: SystemTime, limit: Option<usiz
     let worst = status.probes.states.keys().copied().find(|&state| state_paint(state) == Paint::Bad);
     lines.push(("probes", probes(&status.probes), worst.map_or(Paint::Plain, state_paint)));
     lines.push(state(status, now));
-    lines.extend(config(status).map(|(name, value)| (name, value, Paint::Plain)));
+    lines.extend(config(status, now, limit.map_or(usize::MAX, |_| ERRORS_LISTED)));
 
     let indent = lines.iter().map(|(name, ..)| width_of(name)).max().unwrap_or_default() + 2;
     let room = limit.map_or(usize::MAX, |limit| limit.saturating_sub(indent));
@@ -159,22 +162,40 @@ fn state(status: &StatusView, now: SystemTime) -> (&'static str, String, Paint) 
     ("state", text, paint)
 }
 
-fn config(status: &StatusView) -> [(&'static str, String); 2] {
+/// What is in force and since when, what is wrong with what is written now, and what waits for the next start.
+fn config(
+    status: &StatusView,
+    now: SystemTime,
+    listed: usize,
+) -> impl Iterator<Item = (&'static str, String, Paint)> {
     let config = &status.config;
-    let files = if config.files.is_empty() { "no file".to_owned() } else { config.files.join(", ") };
+    let files = match (config.loaded_at, &*config.files) {
+        (_, []) => "no file".to_owned(),
+        (None, files) => files.join(", "),
+        (Some(at), files) => format!("{}, read {} ago", files.join(", "), age(at.0, now)),
+    };
+    let (trouble, paint) = match config.errors.len() {
+        0 => ("", Paint::Plain),
+        _ => (", in force still: what is written now is wrong", Paint::Bad),
+    };
+    let head = std::iter::once(("configuration", format!("{files}{trouble}"), paint));
+    let errors = config.errors.iter().take(listed).map(|error| ("  wrong", error.clone(), Paint::Bad));
+    let more = config.errors.len().checked_sub(listed).filter(|&more| more > 0);
+    let more = more.map(|more| ("  wrong", format!("… and {more} more: -o wide"), Paint::Bad));
+    let restart = config.needs_restart.iter().map(|line| ("  pending", line.clone(), Paint::Doubtful));
     let workers = format!(
         "{}, {} of them for exec; an exec ends {} after its timeout at the latest",
         config.workers,
         config.exec_workers,
         configured(config.exec_grace_seconds.0)
     );
-    [("configuration", files), ("workers", workers)]
+    head.chain(errors).chain(more).chain(restart).chain([("workers", workers, Paint::Plain)])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::view::{ConfigView, ConnectionsView, StateFileView, sample};
+    use crate::report::view::{ConnectionsView, StateFileView, sample};
 
     #[test]
     fn it_looks_like_this() {
@@ -192,7 +213,9 @@ mod tests {
         assert!(inventory(&away, now).ends_with("listed 1m5s ago, once"));
         away.inventory.last_resync_at = None;
         away.probes = ProbesView { observed: 2, ..ProbesView::default() };
-        away.config = ConfigView { files: Vec::new(), ..away.config };
+        away.config.files = Vec::new();
+        away.config.errors = (1..8).map(|line| format!("c.yaml:{line}:1: unknown key \"x{line}\"")).collect();
+        away.config.needs_restart = vec!["listen: changed in c.yaml:9:9, needs a restart".to_owned()];
         insta::assert_snapshot!("status_away", text(&away, Screen::plain(60), now, Some(60)));
         away.connections = ConnectionsView::default();
         away.state = StateFileView::default();

@@ -36,6 +36,12 @@ impl Exec {
         Self { channel, grace }
     }
 
+    /// The same with another grace.
+    #[must_use]
+    pub fn with_grace(&self, grace: Duration) -> Self {
+        Self { channel: self.channel.clone(), grace }
+    }
+
     /// Runs a command and judges it by its exit code.
     ///
     /// Whole seconds of `timeout` are the runtime's to keep, and it answers DeadlineExceeded; other timeouts are sent

@@ -64,6 +64,12 @@ impl Handlers {
         Self { exec: Exec::new(runtime, settings.exec_grace), node_ip: settings.node_ip }
     }
 
+    /// The same under other settings.
+    #[must_use]
+    pub fn under(&self, settings: &ProberSettings) -> Self {
+        Self { exec: self.exec.with_grace(settings.exec_grace), node_ip: settings.node_ip }
+    }
+
     /// Makes one attempt.
     pub async fn attempt(&self, spec: &ProbeSpec, view: &ContainerView) -> Tried {
         let mut tries = 1;

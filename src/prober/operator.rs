@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tonic::transport::Channel;
 
 use super::{
@@ -27,6 +27,7 @@ pub const ATTEMPTS_AT_ONCE: usize = 4;
 pub struct Operator {
     inputs: mpsc::Sender<Input>,
     handlers: Handlers,
+    settings: watch::Receiver<ProberSettings>,
     places: Arc<Semaphore>,
 }
 
@@ -65,10 +66,14 @@ pub enum NotMade {
 pub struct Gone;
 
 impl Operator {
-    /// Over the prober's own inputs; commands are run through `runtime`.
-    pub fn new(inputs: mpsc::Sender<Input>, runtime: Channel, settings: &ProberSettings) -> Self {
-        let handlers = Handlers::new(runtime, settings);
-        Self { inputs, handlers, places: Arc::new(Semaphore::new(ATTEMPTS_AT_ONCE)) }
+    /// Over the prober's own inputs; commands are run through `runtime`, as the settings of that moment say.
+    pub fn new(
+        inputs: mpsc::Sender<Input>,
+        runtime: Channel,
+        settings: watch::Receiver<ProberSettings>,
+    ) -> Self {
+        let handlers = Handlers::new(runtime, &settings.borrow());
+        Self { inputs, handlers, settings, places: Arc::new(Semaphore::new(ATTEMPTS_AT_ONCE)) }
     }
 
     /// Has something done with a probe; what was done shows in the prober's answers to all later questions.
@@ -98,7 +103,8 @@ impl Operator {
         }
         let _place = self.places.try_acquire().map_err(|_| NotMade::Busy)?;
         let began = clock::now();
-        let tried = self.handlers.attempt(spec, view).await;
+        let handlers = self.handlers.under(&self.settings.borrow());
+        let tried = handlers.attempt(spec, view).await;
         Ok(Made { tried, duration: clock::now() - began })
     }
 
@@ -128,7 +134,9 @@ mod tests {
 
     fn operator(runtime: Runtime) -> Operator {
         let handlers = Handlers { exec: exec(runtime).0, node_ip: None };
-        Operator { inputs: mpsc::channel(1).0, handlers, places: Arc::new(Semaphore::new(ATTEMPTS_AT_ONCE)) }
+        let settings = watch::channel(ProberSettings::default()).1;
+        let places = Arc::new(Semaphore::new(ATTEMPTS_AT_ONCE));
+        Operator { inputs: mpsc::channel(1).0, handlers, settings, places }
     }
 
     fn command() -> ProbeSpec {

@@ -38,11 +38,10 @@ pub(super) struct Pool {
 impl Pool {
     /// At least one place each, whatever is asked for.
     pub(super) fn new(workers: usize, exec_workers: usize) -> Self {
-        let (workers, exec_workers) = (workers.max(1), exec_workers.max(1));
-        Self {
-            workers,
-            exec_workers,
-            slow_workers: (workers.saturating_sub(exec_workers) * 3 / 4).max(1),
+        let mut pool = Self {
+            workers: 0,
+            exec_workers: 0,
+            slow_workers: 0,
             in_flight: HashMap::new(),
             exec_in_flight: 0,
             slow_in_flight: 0,
@@ -50,7 +49,16 @@ impl Pool {
             dial: Queue::default(),
             slow: Queue::default(),
             last: Lane::Dial,
-        }
+        };
+        pool.resize(workers, exec_workers);
+        pool
+    }
+
+    /// Has other limits from now on; what is in flight beyond them ends in its own time.
+    pub(super) fn resize(&mut self, workers: usize, exec_workers: usize) {
+        self.workers = workers.max(1);
+        self.exec_workers = exec_workers.max(1);
+        self.slow_workers = (self.workers.saturating_sub(self.exec_workers) * 3 / 4).max(1);
     }
 
     /// Lets a key wait for a place, unless it does already.
@@ -202,6 +210,21 @@ mod tests {
         assert_eq!(started(&mut pool), ["dial4"]);
         pool.finish(&key("exec", "1"));
         assert_eq!(started(&mut pool), ["exec2"]);
+    }
+
+    #[test]
+    fn fewer_places_take_nothing_from_those_that_have_one() {
+        let mut pool = Pool::new(3, 3);
+        for container in ["1", "2", "3", "4", "5"] {
+            pool.enqueue(key("exec", container), Lane::Exec);
+        }
+        assert_eq!(started(&mut pool), ["exec1", "exec2", "exec3"]);
+        pool.resize(2, 1);
+        pool.finish(&key("exec", "1"));
+        pool.finish(&key("exec", "2"));
+        assert_eq!(started(&mut pool), [""; 0], "one is in flight, and there is place for one");
+        pool.resize(4, 2);
+        assert_eq!(started(&mut pool), ["exec4"]);
     }
 
     #[test]

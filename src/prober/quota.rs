@@ -31,6 +31,11 @@ impl Quota {
         Self { per_pod, per_node, total: 0, pods: HashMap::new(), is_released: false }
     }
 
+    /// Has other limits from now on. Who is in stays in, also beyond them.
+    pub(super) fn set_limits(&mut self, per_pod: usize, per_node: usize) {
+        (self.per_pod, self.per_node) = (per_pod, per_node);
+    }
+
     /// Counts one more of a pod.
     pub(super) fn admit(&mut self, pod: &PodUid) -> Result<(), Exceeded> {
         self.room(pod)?;

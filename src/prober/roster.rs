@@ -2,6 +2,7 @@
 //! never reads a clock: `task` is the loop around it.
 
 mod continuity;
+mod limits;
 mod memory;
 
 use std::{
@@ -116,6 +117,11 @@ impl Roster {
                 }
                 self.containers.upsert(view, probes);
                 self.refresh(&place, now);
+            }
+            Input::Replanned(all) => {
+                for (view, probes) in all {
+                    self.accept(Input::Container { view, probes }, now);
+                }
             }
             Input::ContainerGone(id) => {
                 if let Some(place) = self.containers.place(&id) {
@@ -358,28 +364,6 @@ impl Roster {
             self.outputs.changed(worker.results().said(), 0);
         }
         self.schedule.set(key, None);
-    }
-
-    /// Lets probes in that the quota refused, if it has room again.
-    fn admit(&mut self, now: Moment) {
-        if !self.quota.take_released() || self.refused.is_empty() {
-            return;
-        }
-        let places: Vec<_> = self.refused.drain().collect();
-        for place in places {
-            for kind in ProbeKind::ALL {
-                let key = place.key(kind);
-                if self.entries.get(&key).is_none_or(|entry| entry.refusal.is_none()) {
-                    continue;
-                }
-                if self.quota.has_room(&key.pod) {
-                    self.take_out(&key);
-                } else {
-                    self.refused.insert(place.clone());
-                }
-            }
-            self.refresh(&place, now);
-        }
     }
 
     /// Whether an attempt that is due is put off to some time within its period: one of a container that was there

@@ -27,6 +27,8 @@ const INPUTS_AT_ONCE: usize = 1024;
 /// The prober's ends of its channels.
 #[derive(Debug)]
 pub struct Channels {
+    /// The settings in force; they may change at any time.
+    pub settings: watch::Receiver<ProberSettings>,
     /// What the inventory and the plan tell. The prober ends when all senders are gone.
     pub inputs: mpsc::Receiver<Input>,
     /// Who wants to know all probes, sorted by namespace, pod, container and type.
@@ -42,23 +44,22 @@ pub struct Channels {
 /// Probes until it is stopped, and goes on from what was saved; commands are run through `runtime`. `on_event` is called
 /// on the prober's task and must not block.
 pub async fn run(
-    settings: ProberSettings,
     restored: Saved,
     channels: Channels,
     runtime: Channel,
     on_event: impl FnMut(ProbeEvent) + Send,
 ) {
-    let handlers = Arc::new(Handlers::new(runtime, &settings));
+    let settings = channels.settings.clone();
+    let handlers = Handlers::new(runtime, &settings.borrow());
     let attempt = move |job: Job| {
-        let handlers = handlers.clone();
+        let handlers = handlers.under(&settings.borrow());
         async move { handlers.attempt(&job.spec, &job.view).await }
     };
-    drive(&settings, restored, channels, attempt, on_event).await;
+    drive(restored, channels, attempt, on_event).await;
 }
 
 /// The loop, whatever an attempt does.
 async fn drive<A, F>(
-    settings: &ProberSettings,
     restored: Saved,
     mut channels: Channels,
     attempt: A,
@@ -67,7 +68,8 @@ async fn drive<A, F>(
     A: Fn(Job) -> F,
     F: Future<Output = Tried> + Send + 'static,
 {
-    let mut roster = Roster::new(settings, Moment::now());
+    let mut roster = Roster::new(&channels.settings.borrow_and_update(), Moment::now());
+    let mut may_change = true;
     roster.restore(restored);
     let mut attempts: JoinSet<(ProbeKey, Option<Tried>)> = JoinSet::new();
     let mut inputs = Vec::new();
@@ -82,6 +84,10 @@ async fn drive<A, F>(
             }
             Some(query) = channels.containers.recv() => {
                 let _ = query.send(roster.containers(Moment::now()));
+            }
+            changed = channels.settings.changed(), if may_change => {
+                may_change = changed.is_ok();
+                roster.set_limits(&channels.settings.borrow_and_update(), Moment::now());
             }
             taken = channels.inputs.recv_many(&mut inputs, INPUTS_AT_ONCE) => {
                 if taken == 0 {

@@ -39,15 +39,18 @@ use event::{Action, Block, Event, Seen, Stopping};
 /// 5 minutes: the longest that a probe whose runtime does not answer is spaced out to.
 const LONGEST_SPACING: Duration = Duration::from_secs(300);
 
-/// 10 s: a container that started longer than this before us is adopted, not new (prober.md 3.8).
+/// 10 s: a container that started longer than this before its probe came to be is adopted, not new (prober.md 3.8). A
+/// probe that came to be longer than this after us came by a reload, not with all the others.
 const ADOPTED_BEFORE: Duration = Duration::from_secs(10);
 
 /// One probe of the containers of one name in one pod.
 #[derive(Debug)]
 pub struct Worker {
     spec: Arc<ProbeSpec>,
-    /// When we began: containers much older are adopted.
+    /// When we began: the kubelet's probes all come to be then or with their containers.
     began: Moment,
+    /// When it came to be, which a reload may have made later than that: containers much older are adopted.
+    made: Moment,
     results: Results,
     target: Option<Target>,
     /// What is known from before a restart of ours of the container that is seen next.
@@ -126,6 +129,7 @@ impl Worker {
         Self {
             spec,
             began,
+            made: now,
             results: Results::new(now.wall),
             target: None,
             stand: None,
@@ -185,13 +189,15 @@ impl Worker {
     }
 
     /// Whether its next attempt is to be spread, however few are due: the kubelet's jitter for workers that begin
-    /// within their first period after it did (prober.md 3.1), here only for containers that ran before we did.
+    /// within their first period after it did (prober.md 3.1), here only for containers that ran before we did, and not
+    /// for probes that came later by a reload: whoever wrote a rule wants to see it at work.
     pub fn wants_jitter(&self, now: Moment) -> bool {
         let age = now.at.saturating_duration_since(self.began.at);
         let began = now.wall_of(self.began.at);
+        let came_with_us = self.made.at.saturating_duration_since(self.began.at) <= ADOPTED_BEFORE;
         let ran_before =
             self.target.as_ref().and_then(|target| target.runs_since).is_some_and(|at| at < began);
-        self.may_spread && ran_before && self.beat(now.at) > age
+        self.may_spread && came_with_us && ran_before && self.beat(now.at) > age
     }
 
     /// Whether an operator paused it.
@@ -373,17 +379,18 @@ impl Worker {
     }
 
     /// Seeds the verdict of a container that runs (prober.md 3.8, gate off): by type, but not for one that ran long
-    /// before we began, and not for one whose verdict is known from before. Done when it is first seen running, not
+    /// before this probe came to be (the kubelet's never come later than their container, but after a restart of its),
+    /// and not for one whose verdict is known from before. Done when it is first seen running, not
     /// when it is first seen, as the kubelet's workers practically never meet one that is only created.
     fn seed(&mut self, now: Moment) {
         if self.target.as_ref().is_some_and(|target| target.is_restored) {
             return;
         }
         let runs_since = self.target.as_ref().and_then(|target| target.runs_since);
-        // By today's clock: one that was set back since we began must not make us adopt what starts now.
-        let began = now.wall_of(self.began.at);
+        // By today's clock: one that was set back since it came to be must not make us adopt what starts now.
+        let made = now.wall_of(self.made.at);
         let is_adopted =
-            runs_since.is_some_and(|at| began.duration_since(at).is_ok_and(|age| age > ADOPTED_BEFORE));
+            runs_since.is_some_and(|at| made.duration_since(at).is_ok_and(|age| age > ADOPTED_BEFORE));
         if is_adopted {
             self.results.remove(Why::Adopted, now.wall);
         } else {

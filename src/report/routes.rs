@@ -23,8 +23,9 @@ use super::{
     lines::{self, Window},
     look_up,
     lookup::{self, NotFound},
+    metrics,
     name::ProbeName,
-    view::{ConfigurationView, ErrorView, EventView, PodView, ProbeDetailView, ProbeView, StatusView},
+    view::{Check, ConfigurationView, ErrorView, EventView, PodView, ProbeDetailView, ProbeView, StatusView},
 };
 use crate::prober::operator::Gone;
 
@@ -57,6 +58,7 @@ pub(super) fn router(sources: Sources, drained: CancellationToken) -> Router {
         .route("/v1/probes/{namespace}/{pod}/{container}/{type}", get(probe))
         .route("/v1/pods", get(pods))
         .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
         .merge(act::routes())
         .layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, ANSWER_TIMEOUT))
         .route("/livez", get(async || "ok\n"))
@@ -144,13 +146,16 @@ async fn events(State(shared): State<Shared>, Params(filter): Params<EventFilter
 }
 
 /// 200 when the runtime answers, its pods and containers are known, and the daemon does not end; otherwise 503 and the
-/// first reason why not. `?verbose` lists each check.
+/// first reason why not. `?verbose` lists each check, also those that do not decide.
 async fn readyz(State(shared): State<Shared>, RawQuery(query): RawQuery) -> Response {
     let checks = match ask(&shared.sources.status, "status").await {
         Ok(status) => Vec::from(status.checks()),
-        Err(error) => vec![("status", Err(error.to_string()))],
+        Err(error) => vec![("status", Check::Failed(error.to_string()))],
     };
-    let failed = checks.iter().find_map(|(_, check)| check.as_ref().err());
+    let failed = checks.iter().find_map(|(_, check)| match check {
+        Check::Failed(reason) => Some(reason),
+        Check::Ok | Check::Doubtful(_) => None,
+    });
     let code = if failed.is_none() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let is_verbose = query.is_some_and(|query| query.split('&').any(|pair| pair.starts_with("verbose")));
     let text = match failed {
@@ -161,11 +166,17 @@ async fn readyz(State(shared): State<Shared>, RawQuery(query): RawQuery) -> Resp
     (code, text).into_response()
 }
 
-fn check_line((name, check): &(&str, Result<(), String>)) -> String {
+fn check_line((name, check): &(&str, Check)) -> String {
     match check {
-        Ok(()) => format!("[+] {name} ok\n"),
-        Err(reason) => format!("[-] {name} failed: {reason}\n"),
+        Check::Ok => format!("[+] {name} ok\n"),
+        Check::Doubtful(reason) => format!("[!] {name} doubtful: {reason}\n"),
+        Check::Failed(reason) => format!("[-] {name} failed: {reason}\n"),
     }
+}
+
+/// All numbers, in OpenMetrics' text format.
+async fn metrics(State(shared): State<Shared>) -> Response {
+    ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], shared.sources.metrics.text()).into_response()
 }
 
 /// By namespace and pod; a pod's older sandboxes before its newer ones; then container, then the kubelet's order of

@@ -112,6 +112,7 @@ fn a_stage_that_is_gone_ends_with_1() {
             probe,
             pods: nobody(),
             configuration: nobody(),
+            metrics: Metrics::new("0.1.0"),
             trace,
             events,
             operator,

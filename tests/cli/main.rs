@@ -21,6 +21,7 @@ use criprobe::{
     report::{
         Query, Shown, Sources, api,
         journal::Journal,
+        metrics::Metrics,
         view::{CallView, EventView, PodView, ProbeView, StatusView},
     },
 };
@@ -82,6 +83,7 @@ impl Daemon {
             probe: mpsc::channel(1).0,
             pods: stage(|| vec![serde_json::from_str::<PodView>(POD).unwrap()]),
             configuration: nobody(),
+            metrics: Metrics::new("0.1.0"),
             trace: trace.clone(),
             events: events.clone(),
             operator: operator(prober()),
@@ -187,7 +189,8 @@ fn prober() -> mpsc::Sender<Input> {
 /// An operator of this prober, before a runtime that is never there.
 fn operator(prober: mpsc::Sender<Input>) -> Operator {
     let channel = tonic::transport::Endpoint::from_static("http://nowhere").connect_lazy();
-    Operator::new(prober, channel, &ProberSettings::default())
+    let settings = watch::channel(ProberSettings::default()).1;
+    Operator::new(prober, channel, settings)
 }
 
 fn nobody<T>() -> Query<T> {

@@ -38,6 +38,9 @@ mod outages;
 /// What outlives a restart of criprobe, and what the state file may be like.
 mod continuity;
 
+/// The configuration changes while the daemon runs.
+mod reload;
+
 /// Calls of clients, as they are recorded and told.
 mod trace;
 

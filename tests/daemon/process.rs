@@ -94,11 +94,11 @@ async fn a_call_that_does_not_end_is_cut_after_ten_seconds_and_logged() -> Resul
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sighup_is_told_and_ends_nothing_and_a_drain_shows_in_the_status() -> Result<()> {
+async fn sighup_reads_the_configuration_again_ends_nothing_and_a_drain_shows_in_the_status() -> Result<()> {
     let mut rig = Rig::start().await?;
     rig.daemon.signal(rustix::process::Signal::HUP);
     eventually("it is logged", PATIENCE, async || {
-        Ok(rig.daemon.log().contains("reload is not supported yet").then_some(()))
+        Ok(rig.daemon.log().contains("configuration is in force").then_some(()))
     })
     .await?;
     assert_eq!(rig.daemon.status().await?["draining"], false);

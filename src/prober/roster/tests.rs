@@ -4,6 +4,7 @@ mod bounds;
 mod membership;
 mod operators;
 mod pace;
+mod reload;
 mod stops;
 
 use std::collections::HashSet;

@@ -58,6 +58,7 @@ impl Log {
 struct Rig {
     inputs: mpsc::Sender<Input>,
     queries: mpsc::Sender<oneshot::Sender<Vec<ProbeStatus>>>,
+    settings: watch::Sender<ProberSettings>,
     stop: CancellationToken,
     log: Arc<Mutex<Log>>,
     events: Arc<Mutex<Vec<ProbeEvent>>>,
@@ -74,7 +75,9 @@ impl Rig {
         let (queries, query_end) = mpsc::channel(1);
         let stop = CancellationToken::new();
         let (_, containers) = mpsc::channel(1);
+        let (setter, settings) = watch::channel(settings);
         let channels = Channels {
+            settings,
             inputs: input_end,
             queries: query_end,
             containers,
@@ -94,12 +97,12 @@ impl Rig {
                     tried(result(&job.key))
                 }
             };
-            drive(&settings, Saved::default(), channels, attempt, move |event| {
+            drive(Saved::default(), channels, attempt, move |event| {
                 told.lock().unwrap().push(event);
             })
             .await;
         });
-        Self { inputs, queries, stop, log, events, task }
+        Self { inputs, queries, settings: setter, stop, log, events, task }
     }
 
     fn log(&self) -> MutexGuard<'_, Log> {
@@ -115,6 +118,20 @@ impl Rig {
 
 fn settings(workers: usize, exec_workers: usize) -> ProberSettings {
     ProberSettings { workers, exec_workers, ..ProberSettings::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_that_change_are_in_force_at_once() {
+    let rig = Rig::new(settings(1, 1), Duration::from_secs(5), |_| AttemptResult::Success);
+    // One after the other: those that come together are spread.
+    for pod in 0..2 {
+        rig.inputs.send(input(pod, tcp())).await.unwrap();
+        time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(rig.log().in_flight.len(), 1);
+    rig.settings.send_replace(settings(2, 1));
+    time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(rig.log().in_flight.len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,7 +153,9 @@ async fn a_period_below_a_second_is_kept_within_a_tenth() {
     let (inputs, input_end) = mpsc::channel(1);
     let (_queries, queries) = mpsc::channel(1);
     let (_, containers) = mpsc::channel(1);
+    let (_setter, settings) = watch::channel(settings(64, 16));
     let channels = Channels {
+        settings,
         inputs: input_end,
         queries,
         containers,
@@ -144,8 +163,7 @@ async fn a_period_below_a_second_is_kept_within_a_tenth() {
         stop: CancellationToken::new(),
     };
     let nowhere = tonic::transport::Endpoint::from_static("http://runtime").connect_lazy();
-    let settings = settings(64, 16);
-    let task = tokio::spawn(run(settings, Saved::default(), channels, nowhere, |_| ()));
+    let task = tokio::spawn(run(Saved::default(), channels, nowhere, |_| ()));
     let handler = Handler::TcpSocket { host: None, port: PortRef::Number(address.port()) };
     let period = Duration::from_millis(250);
     let spec = ProbeSpec { handler, period, ..spec(ProbeKind::Readiness) };

@@ -15,7 +15,7 @@ use hyper_util::client::legacy::Client;
 use hyperlocal::{UnixClientExt, UnixConnector, Uri};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    sync::{mpsc, oneshot},
+    sync::{mpsc, oneshot, watch},
     task::JoinHandle,
 };
 
@@ -23,6 +23,7 @@ use super::*;
 use crate::report::{
     Shown,
     journal::Journal,
+    metrics::Metrics,
     name::ProbeName,
     view::{
         CallView, EventView, Phase, PodView, ProbeDetailView, ProbeView, RuntimeState, StatusView, probe_key,
@@ -66,6 +67,7 @@ impl Api {
             probe: probe_query,
             pods: pods_query,
             configuration: configuration_query,
+            metrics: Metrics::new("0.1.0"),
             trace: Journal::new(1_000),
             events: Journal::new(1_000),
             operator: nobody(),
@@ -90,7 +92,7 @@ impl Api {
         let (trace, events) = (Journal::new(1), Journal::new(1));
         let ((probe, named), pods) = (mpsc::channel(4), mpsc::channel(1).0);
         tokio::spawn(answer_by_name(named, probes));
-        let operator = operator(prober);
+        let (metrics, operator) = (Metrics::new("0.1.0"), operator(prober));
         let configuration = mpsc::channel(1).0;
         Self::serve(Sources {
             status,
@@ -100,6 +102,7 @@ impl Api {
             configuration,
             trace,
             events,
+            metrics,
             operator,
         })
     }
@@ -166,7 +169,8 @@ fn nobody() -> Operator {
 /// An operator of this prober, before a runtime that is never there.
 fn operator(prober: mpsc::Sender<Input>) -> Operator {
     let channel = tonic::transport::Endpoint::from_static("http://nowhere").connect_lazy();
-    Operator::new(prober, channel, &ProberSettings::default())
+    let settings = watch::channel(ProberSettings::default()).1;
+    Operator::new(prober, channel, settings)
 }
 
 /// The last of them that has the name, with all that the sample has.

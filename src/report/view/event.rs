@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Time;
 
-/// Something that happened to a container.
+/// Something that happened to a container, or to criprobe itself: then all that names a container is empty.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EventView {

@@ -241,6 +241,9 @@ pub(crate) fn status() -> StatusView {
             workers: 64,
             exec_workers: 16,
             exec_grace_seconds: Seconds(Duration::from_secs(5)),
+            loaded_at: Some(at(60_000)),
+            errors: Vec::new(),
+            needs_restart: Vec::new(),
         },
     }
 }

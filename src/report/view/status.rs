@@ -162,6 +162,28 @@ pub struct ConfigView {
     pub exec_workers: u32,
     /// From the timeout of an exec to its cancellation.
     pub exec_grace_seconds: Seconds,
+    /// When what is in force was read.
+    #[serde(default)]
+    pub loaded_at: Option<Time>,
+    /// What is wrong with what is written now, a line each: until it is right, what was read before stays in force. At
+    /// most 100, and a line that counts the others.
+    #[serde(default)]
+    pub errors: Vec<String>,
+    /// What was changed since the start and comes into force with the next one, a line each:
+    /// `listen: changed in /etc/criprobe/config.yaml:1:9, needs a restart`.
+    #[serde(default)]
+    pub needs_restart: Vec<String>,
+}
+
+/// What one check of `/readyz` found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// All is well.
+    Ok,
+    /// Somebody may want to look, but what criprobe is for is done.
+    Doubtful(String),
+    /// It is not ready, and why.
+    Failed(String),
 }
 
 fn is_none(count: &u64) -> bool {
@@ -182,26 +204,74 @@ impl ProbesView {
 }
 
 impl StatusView {
-    /// What readiness depends on, each with the reason why it does not hold, if so.
-    pub fn checks(&self) -> [(&'static str, Result<(), String>); 3] {
-        let shutdown =
-            if self.draining { Err("the daemon is draining: it ends soon".to_owned()) } else { Ok(()) };
+    /// What readiness depends on, and what else is worth a look.
+    ///
+    /// A configuration that is wrong never makes the daemon unready: it goes on with the former one, and whoever took it
+    /// out of service for a typing error would make that an outage.
+    pub fn checks(&self) -> [(&'static str, Check); 4] {
+        let shutdown = match self.draining {
+            true => Check::Failed("the daemon is draining: it ends soon".to_owned()),
+            false => Check::Ok,
+        };
         let runtime = match self.runtime.state {
-            RuntimeState::Ok => Ok(()),
-            RuntimeState::Away if self.runtime.reason.is_empty() => Err("the runtime is away".to_owned()),
-            RuntimeState::Away => Err(format!("the runtime is away: {}", self.runtime.reason)),
+            RuntimeState::Ok => Check::Ok,
+            RuntimeState::Away if self.runtime.reason.is_empty() => {
+                Check::Failed("the runtime is away".to_owned())
+            }
+            RuntimeState::Away => Check::Failed(format!("the runtime is away: {}", self.runtime.reason)),
         };
         let inventory = match self.inventory.last_resync_at {
-            Some(_) => Ok(()),
-            None => Err("the runtime's pods and containers have not been listed yet".to_owned()),
+            Some(_) => Check::Ok,
+            None => Check::Failed("the runtime's pods and containers have not been listed yet".to_owned()),
         };
-        [("shutdown", shutdown), ("runtime", runtime), ("inventory", inventory)]
+        [
+            ("shutdown", shutdown),
+            ("runtime", runtime),
+            ("inventory", inventory),
+            ("config", self.config.check()),
+        ]
+    }
+}
+
+impl ConfigView {
+    fn check(&self) -> Check {
+        match (&*self.errors, &*self.needs_restart) {
+            ([], []) => Check::Ok,
+            ([], [first]) => Check::Doubtful(first.clone()),
+            ([], [first, rest @ ..]) => Check::Doubtful(format!("{first}; and {} more", rest.len())),
+            ([only], _) => Check::Doubtful(format!("{only}; the former configuration stays in force")),
+            ([first, rest @ ..], _) => Check::Doubtful(format!(
+                "{first}; and {} more: the former configuration stays in force",
+                rest.len()
+            )),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_configuration_that_is_wrong_is_told_and_is_no_failure() {
+        let lines =
+            |count: usize| (1..=count).map(|line| format!("c.yaml:{line}:1: wrong")).collect::<Vec<_>>();
+        for (errors, needs_restart, expected) in [
+            (0, 0, None),
+            (1, 1, Some("c.yaml:1:1: wrong; the former configuration stays in force")),
+            (3, 0, Some("c.yaml:1:1: wrong; and 2 more: the former configuration stays in force")),
+            (0, 1, Some("c.yaml:1:1: wrong")),
+            (0, 2, Some("c.yaml:1:1: wrong; and 1 more")),
+        ] {
+            let view = ConfigView {
+                errors: lines(errors),
+                needs_restart: lines(needs_restart),
+                ..ConfigView::default()
+            };
+            let expected = expected.map_or(Check::Ok, |told| Check::Doubtful(told.to_owned()));
+            assert_eq!(view.check(), expected);
+        }
+    }
 
     #[test]
     fn probes_are_counted_by_state_and_by_phase() {

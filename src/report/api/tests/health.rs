@@ -12,25 +12,34 @@ async fn readiness_follows_the_runtime_the_first_list_and_the_drain() {
     unlisted.inventory.last_resync_at = None;
     let mut draining = sample::status();
     draining.draining = true;
+    let mut doubtful = sample::status();
+    doubtful.config.errors = vec!["c.yaml:1:1: wrong".to_owned()];
     for (status, code, text, verbose) in [
-        (ready, 200, "ok\n", "[+] shutdown ok\n[+] runtime ok\n[+] inventory ok\n"),
+        (ready, 200, "ok\n", "[+] shutdown ok\n[+] runtime ok\n[+] inventory ok\n[+] config ok\n"),
         (
             draining,
             503,
             "the daemon is draining: it ends soon\n",
-            "[-] shutdown failed: the daemon is draining: it ends soon\n[+] runtime ok\n[+] inventory ok\n",
+            "[-] shutdown failed: the daemon is draining: it ends soon\n[+] runtime ok\n[+] inventory ok\n[+] config ok\n",
         ),
         (
             away,
             503,
             "the runtime is away: connection refused\n",
-            "[+] shutdown ok\n[-] runtime failed: the runtime is away: connection refused\n[+] inventory ok\n",
+            "[+] shutdown ok\n[-] runtime failed: the runtime is away: connection refused\n[+] inventory ok\n[+] config ok\n",
         ),
         (
             unlisted,
             503,
             "the runtime's pods and containers have not been listed yet\n",
-            "[+] shutdown ok\n[+] runtime ok\n[-] inventory failed: the runtime's pods and containers have not been listed yet\n",
+            "[+] shutdown ok\n[+] runtime ok\n[-] inventory failed: the runtime's pods and containers have not been listed yet\n[+] config ok\n",
+        ),
+        (
+            doubtful,
+            200,
+            "ok\n",
+            "[+] shutdown ok\n[+] runtime ok\n[+] inventory ok\n\
+             [!] config doubtful: c.yaml:1:1: wrong; the former configuration stays in force\n",
         ),
     ] {
         let api = Api::start(status, Vec::new());
@@ -48,9 +57,9 @@ async fn a_stage_that_does_not_answer_costs_its_readers_an_answer_only() {
     drop(gone);
     let (probe, pods) = (mpsc::channel(1).0, mpsc::channel(1).0);
     let (trace, events) = (Journal::new(1), Journal::new(1));
-    let configuration = mpsc::channel(1).0;
+    let (configuration, metrics, operator) = (mpsc::channel(1).0, Metrics::new("0.1.0"), nobody());
     let api =
-        Api::serve(Sources { status, probes, probe, pods, configuration, trace, events, operator: nobody() });
+        Api::serve(Sources { status, probes, probe, pods, configuration, trace, events, metrics, operator });
     let (code, body) = api.get("/v1/probes").await;
     assert_eq!((code, body.as_str()), (503, r#"{"error":"prober does not run"}"#));
     let (late, livez) = tokio::join!(api.get("/v1/status"), api.get("/livez"));

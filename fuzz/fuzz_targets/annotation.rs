@@ -1,0 +1,61 @@
+//! Any text as a probe's annotation: planning never panics, a probe that results keeps its bounds, one that does not has
+//! a reason in one line.
+//!
+//! The first byte chooses the type.
+
+#![no_main]
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use criprobe::{
+    ids::{ContainerId, PodUid, ProbeKind, SandboxId},
+    inventory::view::{ContainerState, ContainerView, PodNetwork, PodView},
+    spec::{
+        plan::plan,
+        policy::Policy,
+        validate::{MIN_PERIOD, MIN_TIMEOUT},
+    },
+};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let Some((kind, text)) = data.split_first() else { return };
+    let kind = ProbeKind::ALL[usize::from(*kind) % ProbeKind::ALL.len()];
+    let text = String::from_utf8_lossy(text).into_owned();
+    let annotations = BTreeMap::from([(format!("{kind}.criprobe.dev/app"), text)]);
+    let plan = plan(&container(annotations), &Policy::default(), None);
+    assert_eq!(plan.len(), 1);
+    match &plan[0].spec {
+        Ok(spec) => {
+            assert!(spec.kind == kind && spec.period >= MIN_PERIOD && spec.timeout >= MIN_TIMEOUT);
+            assert!(spec.success_threshold >= 1 && spec.failure_threshold >= 1);
+        }
+        Err(invalid) => assert!(!invalid.reason.is_empty() && !invalid.reason.contains(char::is_control)),
+    }
+});
+
+fn container(annotations: BTreeMap<String, String>) -> ContainerView {
+    ContainerView {
+        id: ContainerId::from("c"),
+        name: "app".into(),
+        attempt: 0,
+        image: "busybox".into(),
+        state: ContainerState::Running,
+        created_at: None,
+        started_at: None,
+        labels: BTreeMap::new(),
+        annotations,
+        env: None,
+        pod: Arc::new(PodView {
+            sandbox_id: SandboxId::from("s"),
+            uid: PodUid::from("u"),
+            name: "web".into(),
+            namespace: "default".into(),
+            attempt: 0,
+            is_ready: true,
+            network: PodNetwork::Unknown,
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+        }),
+    }
+}

@@ -1,0 +1,255 @@
+//! The task that keeps the configuration in force in line with what is written: changes of files and requests in; on a
+//! good reading the settings go to the stages, on a bad one all errors are told and nothing changes.
+
+mod current;
+mod debounce;
+mod survey;
+mod watch;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+use tokio::{
+    sync::{Notify, watch as values},
+    task::spawn_blocking,
+    time::{self, MissedTickBehavior, timeout},
+};
+
+pub use self::current::ConfigHealth;
+pub(super) use self::survey::Roots;
+use self::{
+    current::{Cause, Current, News, Step},
+    debounce::Debounce,
+    watch::Watch,
+};
+use super::{logging::Threshold, settings, source::Source};
+use crate::{
+    clock,
+    config::{Config, Loaded, LogLevel},
+    prober::ProberSettings,
+    report::{
+        journal::Journal,
+        metrics::ConfigMetrics,
+        view::{EventType, EventView},
+    },
+    spec::policy::Policy,
+};
+
+/// 10 s: from one look at the files to the next, for what inotify does not tell: where there is none, on network file
+/// systems, or when its queue overflows.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// 10 s: how long a disk may take to give the files before that is told. The reading goes on, and nothing else waits.
+const SLOW_DISK: Duration = Duration::from_secs(10);
+
+/// 8 KiB of an event's message; what is longer is cut, and stands in the status and in the log.
+const MAX_MESSAGE: usize = 8 << 10;
+
+/// What is needed to read the configuration again.
+pub struct Reloading {
+    /// Where it comes from.
+    pub(super) source: Source,
+    /// From which level on is logged.
+    pub(super) threshold: Threshold,
+    /// Notified when an operator wants it to be read.
+    pub(super) requests: Arc<Notify>,
+}
+
+/// Where the settings go.
+pub(super) struct Outlets {
+    pub(super) policy: values::Sender<Arc<Policy>>,
+    pub(super) prober: values::Sender<ProberSettings>,
+    pub(super) health: values::Sender<ConfigHealth>,
+    pub(super) metrics: ConfigMetrics,
+    pub(super) journal: Journal<EventView>,
+    /// The prober's, which never changes.
+    pub(super) seed: u64,
+}
+
+/// What is shown of a configuration that was just read.
+pub(super) fn health(loaded: Loaded, at: SystemTime) -> ConfigHealth {
+    Current::new(loaded, at).health().clone()
+}
+
+/// Goes on until it is dropped. `started` is what the daemon was started with.
+pub(super) async fn run(reloading: Reloading, started: Loaded, outlets: Outlets) {
+    let changed = Arc::new(Notify::new());
+    let level = started.config.log.level;
+    let current = Current::new(started, outlets.health.borrow().loaded_at);
+    let watch = Watch::new(reloading.source.roots(), changed.clone());
+    let Reloading { source, threshold, requests } = reloading;
+    let mut task = Task { source, threshold, level, watch: Some(watch), changed, current, outlets };
+    let mut debounce = Debounce::default();
+    let mut looks = time::interval(LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    task.read(Cause::Start).await;
+    loop {
+        let cause = tokio::select! {
+            () = requests.notified() => Cause::Request,
+            () = task.changed.notified() => {
+                debounce.on_change(clock::now());
+                continue;
+            }
+            () = until(debounce.deadline()) => Cause::Change,
+            _ = looks.tick() => {
+                if task.look().await {
+                    debounce.on_change(clock::now());
+                }
+                continue;
+            }
+        };
+        debounce.clear();
+        task.read(cause).await;
+    }
+}
+
+struct Task {
+    source: Source,
+    threshold: Threshold,
+    level: LogLevel,
+    /// Gone while it is on a thread that may block.
+    watch: Option<Watch>,
+    changed: Arc<Notify>,
+    current: Current,
+    outlets: Outlets,
+}
+
+impl Task {
+    /// Whether anything differs from the last look.
+    async fn look(&mut self) -> bool {
+        // One that failed in some way has missed something.
+        self.at_the_disk(Watch::look).await.unwrap_or(true)
+    }
+
+    /// Reads the files, and brings what they say into force.
+    async fn read(&mut self, cause: Cause) {
+        let source = self.source.clone();
+        // Watched first, read then: what is written meanwhile is another change.
+        let read = self.at_the_disk(move |watch| {
+            watch.look();
+            source.load()
+        });
+        let Some(read) = read.await else { return };
+        let at = clock::wall();
+        let step = self.current.on_read(read, cause, at);
+        self.outlets.health.send_replace(self.current.health().clone());
+        self.perform(step, at);
+    }
+
+    /// Does what blocks, one at a time, on a thread of its own. None if it panicked.
+    async fn at_the_disk<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&mut Watch) -> T + Send + 'static,
+    ) -> Option<T> {
+        let fresh = || Watch::new(self.source.roots(), self.changed.clone());
+        let mut watch = self.watch.take().unwrap_or_else(fresh);
+        let mut work = spawn_blocking(move || {
+            let done = work(&mut watch);
+            (watch, done)
+        });
+        let ended = match timeout(SLOW_DISK, &mut work).await {
+            Ok(ended) => ended,
+            Err(_elapsed) => {
+                tracing::warn!("the disk hangs: the configuration is read as soon as it answers");
+                work.await
+            }
+        };
+        match ended {
+            Ok((watch, done)) => {
+                self.watch = Some(watch);
+                Some(done)
+            }
+            Err(error) => {
+                tracing::error!(%error, "cannot look at the configuration");
+                None
+            }
+        }
+    }
+
+    fn perform(&mut self, Step { apply, news, counts_as }: Step, at: SystemTime) {
+        if let Some(loaded) = apply {
+            self.apply(&loaded.config);
+        }
+        match counts_as {
+            Some(true) => self.outlets.metrics.reloaded(at),
+            Some(false) => self.outlets.metrics.refused(),
+            None => {}
+        }
+        if let Some(news) = news {
+            self.tell(&news, at);
+        }
+    }
+
+    /// All that can change while the daemon runs. A stage whose settings are the same is told nothing.
+    fn apply(&mut self, config: &Config) {
+        let Outlets { policy, prober, seed, .. } = &self.outlets;
+        policy.send_if_modified(|in_force| replace(in_force, settings::policy(config)));
+        prober.send_if_modified(|in_force| replace(in_force, settings::prober(config, *seed)));
+        if replace(&mut self.level, config.log.level) {
+            self.threshold.set(config.log.level);
+        }
+    }
+
+    fn tell(&self, news: &News, at: SystemTime) {
+        let files = self.current.health().files().join(", ");
+        let (kind, reason, message) = match news {
+            News::Loaded { warnings } => {
+                tracing::info!(files, "configuration is in force");
+                for warning in warnings {
+                    tracing::warn!("{warning}");
+                }
+                let kind = if warnings.is_empty() { EventType::Normal } else { EventType::Warning };
+                let lines = ["the configuration was read again and is in force"].into_iter();
+                let lines = lines.chain(warnings.iter().map(String::as_str));
+                (kind, "ConfigReloaded", lines.collect::<Vec<_>>().join("; "))
+            }
+            News::Refused { errors } => {
+                for error in errors {
+                    tracing::warn!(error, "configuration is wrong: the former one stays in force");
+                }
+                let told = errors.join("; ");
+                (
+                    EventType::Warning,
+                    "ConfigInvalid",
+                    format!("the former configuration stays in force: {told}"),
+                )
+            }
+        };
+        self.outlets.journal.push(event(kind, reason, message, at));
+    }
+}
+
+/// An event about criprobe itself.
+fn event(kind: EventType, reason: &str, mut message: String, at: SystemTime) -> EventView {
+    message.truncate(message.floor_char_boundary(MAX_MESSAGE));
+    let none = String::new;
+    EventView {
+        at: at.into(),
+        kind,
+        reason: reason.to_owned(),
+        message,
+        namespace: none(),
+        pod: none(),
+        pod_uid: none(),
+        container: none(),
+        container_id: none(),
+        probe: none(),
+    }
+}
+
+/// Puts a value in place of another, and tells whether it differs.
+fn replace<T: PartialEq>(place: &mut T, value: T) -> bool {
+    let differs = *place != value;
+    *place = value;
+    differs
+}
+
+/// Ends at the deadline; never without one.
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(at) => time::sleep_until(time::Instant::from_std(at)).await,
+        None => std::future::pending().await,
+    }
+}

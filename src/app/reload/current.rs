@@ -1,0 +1,267 @@
+//! Which configuration is in force, and what is wrong with what was written since: readings in, what to apply and what
+//! to tell out. Pure: never reads, applies or logs. A reading with any error changes nothing that is in force.
+
+use std::{collections::HashSet, sync::Arc, time::SystemTime};
+
+use crate::config::{ConfigErrors, Loaded, Origin, Setting, change::needing_restart, key::Key};
+
+/// 100 errors are told and shown, the first in the order of their places; of the others, their number.
+pub(super) const MAX_ERRORS: usize = 100;
+
+/// What is in force since the start, and what came of the files since.
+#[derive(Debug)]
+pub(super) struct Current {
+    /// What the daemon was started with: what needs a restart stands as it did then.
+    started: Arc<Loaded>,
+    health: ConfigHealth,
+}
+
+/// The configuration as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigHealth {
+    /// The last good one: in force, but for what needs a restart. Its list of settings is what is in force.
+    pub loaded: Arc<Loaded>,
+    /// When it was read.
+    pub loaded_at: SystemTime,
+    /// What is wrong with what is written now, a line each; none where that is in force. At most [`MAX_ERRORS`] and a
+    /// line that counts the others.
+    pub errors: Vec<String>,
+    /// What differs from the start and cannot change before the next one: `listen: changed in FILE:1:9, needs a restart`.
+    pub needs_restart: Vec<String>,
+}
+
+/// Why the files were read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// The daemon has just started, and they may have changed since it read them.
+    Start,
+    /// Something changed.
+    Change,
+    /// An operator asked for it: to be answered, also where nothing is new.
+    Request,
+}
+
+/// What follows from a reading.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    /// To be put in force, as it differs from what is.
+    pub(super) apply: Option<Arc<Loaded>>,
+    /// To be told: none where it was told already.
+    pub(super) news: Option<News>,
+    /// Whether it was a reload, and a good one.
+    pub(super) counts_as: Option<bool>,
+}
+
+/// What came of a reading.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    /// It is in force.
+    Loaded {
+        /// What is not, because it needs a restart, and what was passed over; only what was not told before.
+        warnings: Vec<String>,
+    },
+    /// The former one stays in force.
+    Refused {
+        /// Everything that is wrong.
+        errors: Vec<String>,
+    },
+}
+
+impl Current {
+    /// Started with a good configuration.
+    pub(super) fn new(loaded: Loaded, at: SystemTime) -> Self {
+        let loaded = Arc::new(loaded);
+        let (errors, needs_restart) = (Vec::new(), Vec::new());
+        Self {
+            started: loaded.clone(),
+            health: ConfigHealth { loaded, loaded_at: at, errors, needs_restart },
+        }
+    }
+
+    /// As it is to be shown.
+    pub(super) fn health(&self) -> &ConfigHealth {
+        &self.health
+    }
+
+    /// Takes in what reading the files gave.
+    pub(super) fn on_read(
+        &mut self,
+        read: Result<Loaded, ConfigErrors>,
+        cause: Cause,
+        at: SystemTime,
+    ) -> Step {
+        let (apply, news) = match read {
+            Ok(loaded) => self.on_good(loaded, at),
+            Err(errors) => (None, self.on_bad(&errors)),
+        };
+        let is_good = self.health.errors.is_empty();
+        let news = news.or_else(|| (cause == Cause::Request).then(|| self.stand()));
+        let counts_as = (cause != Cause::Start || news.is_some()).then_some(is_good);
+        Step { apply, news, counts_as }
+    }
+
+    fn on_good(&mut self, mut loaded: Loaded, at: SystemTime) -> (Option<Arc<Loaded>>, Option<News>) {
+        let keys = needing_restart(&self.started.config, &loaded.config);
+        let needs_restart = keys.iter().map(|key| line(*key, &loaded.settings)).collect();
+        for setting in loaded.settings.iter_mut().filter(|setting| keys.contains(&setting.key)) {
+            let started = self.started.settings.iter().find(|started| started.key == setting.key);
+            started.iter().for_each(|started| setting.clone_from(started));
+        }
+        let is_healed = !self.health.errors.is_empty();
+        let is_changed = self.health.loaded.config != loaded.config;
+        let former: HashSet<_> = self.health.warnings().cloned().collect();
+        let loaded = Arc::new(loaded);
+        self.health =
+            ConfigHealth { loaded: loaded.clone(), loaded_at: at, errors: Vec::new(), needs_restart };
+        let warnings: Vec<_> =
+            self.health.warnings().filter(|line| !former.contains(*line)).cloned().collect();
+        let is_news = is_healed || is_changed || !warnings.is_empty();
+        (is_changed.then_some(loaded), is_news.then_some(News::Loaded { warnings }))
+    }
+
+    fn on_bad(&mut self, errors: &ConfigErrors) -> Option<News> {
+        let mut lines: Vec<_> = errors.iter().take(MAX_ERRORS).map(ToString::to_string).collect();
+        let more = errors.iter().count().saturating_sub(MAX_ERRORS);
+        if more > 0 {
+            lines.push(format!("and {more} more errors"));
+        }
+        let is_news = self.health.errors != lines;
+        self.health.errors = lines;
+        is_news.then(|| self.stand())
+    }
+
+    /// All of it, as if it were new.
+    fn stand(&self) -> News {
+        if self.health.errors.is_empty() {
+            News::Loaded { warnings: self.health.warnings().cloned().collect() }
+        } else {
+            News::Refused { errors: self.health.errors.clone() }
+        }
+    }
+}
+
+impl ConfigHealth {
+    /// The files that were read, in order.
+    pub fn files(&self) -> Vec<String> {
+        self.loaded.files.iter().map(|file| file.display().to_string()).collect()
+    }
+
+    /// What somebody should know of a configuration that is in force.
+    fn warnings(&self) -> impl Iterator<Item = &String> {
+        self.needs_restart.iter().chain(&self.loaded.notes)
+    }
+}
+
+/// That a setting needs a restart, and who says so.
+fn line(key: Key, settings: &[Setting]) -> String {
+    let origin = settings.iter().find(|setting| setting.key == key).map(|setting| &setting.origin);
+    match origin {
+        None | Some(Origin::Default) => format!("{}: changed to its default, needs a restart", key.path()),
+        Some(origin) => format!("{}: changed in {origin}, needs a restart", key.path()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{path::Path, time::Duration};
+
+    use super::*;
+    use crate::config::{Overrides, raw::Raw, resolve::resolve};
+
+    fn read(text: &str) -> Result<Loaded, ConfigErrors> {
+        let notes = if text.contains("noted") { vec!["x.yml is not read".to_owned()] } else { Vec::new() };
+        let loaded = resolve(&[Raw::read(text, Path::new("c.yaml"))], &Overrides::default(), &|_| Ok(None))?;
+        Ok(Loaded { notes, ..loaded })
+    }
+
+    /// What a reading leads to, in a line.
+    fn told(step: &Step) -> String {
+        let applied =
+            step.apply.as_ref().map(|loaded| format!("apply workers {}; ", loaded.config.prober.workers));
+        let news = match &step.news {
+            None => "nothing".to_owned(),
+            Some(News::Loaded { warnings }) if warnings.is_empty() => "loaded".to_owned(),
+            Some(News::Loaded { warnings }) => format!("loaded, but {}", warnings.join("; ")),
+            Some(News::Refused { errors }) => format!("refused: {}", errors.join("; ")),
+        };
+        let counts = step.counts_as.map_or("not counted", |good| if good { "good" } else { "bad" });
+        format!("{}{news}; {counts}", applied.unwrap_or_default())
+    }
+
+    #[test]
+    fn what_is_good_is_applied_what_is_bad_changes_nothing_and_each_is_told_once() {
+        use Cause::{Change, Request, Start};
+        let start = SystemTime::UNIX_EPOCH;
+        let mut current = Current::new(read("prober: {workers: 9}").unwrap(), start);
+        let restart = "listen: changed in c.yaml:1:9, needs a restart";
+        for (seconds, (cause, text, expected)) in (1..).zip([
+            (Start, "prober: {workers: 9}", "nothing; not counted".to_owned()),
+            (Change, "prober: {workers: 9} # touched", "nothing; good".to_owned()),
+            (Request, "prober: {workers: 9}", "loaded; good".to_owned()),
+            (Change, "prober: {workers: 8}", "apply workers 8; loaded; good".to_owned()),
+            (
+                Change,
+                "prober: {workers: 0}",
+                "refused: c.yaml:1:19: prober.workers: must be at least 1, not 0; bad".to_owned(),
+            ),
+            (Change, "prober: {workers: 0} # touched", "nothing; bad".to_owned()),
+            (
+                Request,
+                "prober: {workers: 0}",
+                "refused: c.yaml:1:19: prober.workers: must be at least 1, not 0; bad".to_owned(),
+            ),
+            (
+                Change,
+                "prober: {workers: -1}",
+                "refused: c.yaml:1:19: prober.workers: must be at least 1, not -1; bad".to_owned(),
+            ),
+            (Change, "prober: {workers: 8}", "loaded; good".to_owned()),
+            (
+                Change,
+                "listen: /tmp/x\nprober: {workers: 8}",
+                format!("apply workers 8; loaded, but {restart}; good"),
+            ),
+            (Change, "listen: /tmp/x\nprober: {workers: 7}", "apply workers 7; loaded; good".to_owned()),
+            (Request, "listen: /tmp/x\nprober: {workers: 7}", format!("loaded, but {restart}; good")),
+            (
+                Change,
+                "listen: /tmp/x # noted\nprober: {workers: 7}",
+                "loaded, but x.yml is not read; good".to_owned(),
+            ),
+            (Change, "listen: /tmp/x\nprober: {workers: 7} ", "nothing; good".to_owned()),
+            (Change, "prober: {workers: 7}", "apply workers 7; loaded; good".to_owned()),
+        ]) {
+            let at = start + Duration::from_secs(seconds);
+            let step = current.on_read(read(text), cause, at);
+            assert_eq!(told(&step), expected, "{seconds}: {cause:?} {text:?}");
+            let is_good = current.health().errors.is_empty();
+            assert_eq!(current.health().loaded_at == at, is_good, "{text:?}");
+            assert_eq!(
+                current.health().needs_restart.len(),
+                usize::from(text.contains("listen")),
+                "{text:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_setting_that_is_taken_out_again_needs_a_restart_too() {
+        let mut current = Current::new(read("log: {format: json}").unwrap(), SystemTime::UNIX_EPOCH);
+        let step = current.on_read(read(""), Cause::Change, SystemTime::UNIX_EPOCH);
+        let shown = &current.health().loaded.settings;
+        let format = shown.iter().find(|setting| setting.key == Key::LogFormat).unwrap();
+        assert_eq!(format.texts, ["json"], "what is in force is shown");
+        let told = told(&step);
+        assert!(told.contains("but log.format: changed to its default, needs a restart"), "{told}");
+    }
+
+    #[test]
+    fn of_very_many_errors_the_first_are_told_and_the_others_counted() {
+        let text = (0..MAX_ERRORS + 5).map(|number| format!("key{number}: 1\n")).collect::<String>();
+        let mut current = Current::new(read("").unwrap(), SystemTime::UNIX_EPOCH);
+        current.on_read(read(&text), Cause::Change, SystemTime::UNIX_EPOCH);
+        let errors = &current.health().errors;
+        assert_eq!(errors.len(), MAX_ERRORS + 1);
+        assert_eq!(errors.last().map(String::as_str), Some("and 5 more errors"));
+    }
+}

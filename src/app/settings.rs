@@ -1,0 +1,39 @@
+//! What the stages are told of a configuration: settings in, each stage's own part out. Asks the kernel for the address
+//! of the default route, and for nothing else.
+
+use std::{
+    net::{IpAddr, UdpSocket},
+    sync::Arc,
+};
+
+use crate::{config::Config, prober::ProberSettings, spec::policy::Policy};
+
+/// The prober's part; `seed` spreads probes that would come due together.
+pub(super) fn prober(config: &Config, seed: u64) -> ProberSettings {
+    let prober = &config.prober;
+    ProberSettings {
+        workers: prober.workers.get(),
+        exec_workers: prober.exec_workers.get(),
+        exec_grace: prober.exec_grace,
+        max_per_pod: prober.max_per_pod.get(),
+        max_per_node: prober.max_per_node.get(),
+        node_ip: prober.node_ip.or_else(default_address),
+        seed,
+    }
+}
+
+/// The planner's part.
+pub(super) fn policy(config: &Config) -> Arc<Policy> {
+    Arc::new(config.policy.clone())
+}
+
+/// The source address of the default route. Connecting a UDP socket sends nothing; the addresses are those that
+/// RFC 5737 and RFC 3849 keep for documentation.
+fn default_address() -> Option<IpAddr> {
+    let source = |from: &str, to: &str| {
+        let socket = UdpSocket::bind(from).ok()?;
+        socket.connect(to).ok()?;
+        Some(socket.local_addr().ok()?.ip()).filter(|ip| !ip.is_unspecified())
+    };
+    source("0.0.0.0:0", "192.0.2.1:9").or_else(|| source("[::]:0", "[2001:db8::1]:9"))
+}

@@ -1,0 +1,161 @@
+//! Numbers about criprobe itself, for whoever scrapes them: counts of the stages in, OpenMetrics text out. Each group of
+//! metrics is a struct that a stage is given and counts with; the registry is only read when somebody asks.
+//!
+//! A further group: a struct here, a call of its `register` in [`Metrics::new`], a field of [`Metrics`].
+
+use std::{
+    fmt::{self, Write},
+    sync::{Arc, atomic::AtomicU64},
+    time::SystemTime,
+};
+
+use prometheus_client::{
+    encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, info::Info},
+    registry::Registry,
+};
+
+/// What the text is, for the one who asked.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// All metrics. Cheap to clone; all clones count together.
+#[derive(Clone)]
+pub struct Metrics {
+    registry: Arc<Registry>,
+    /// Of the configuration.
+    pub config: ConfigMetrics,
+}
+
+/// How reading the configuration went.
+#[derive(Clone, Debug, Default)]
+pub struct ConfigMetrics {
+    last_successful: Gauge,
+    last_success: Gauge<f64, AtomicU64>,
+    reloads: Family<ReloadLabels, Counter>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReloadLabels {
+    result: ReloadResult,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum ReloadResult {
+    Success,
+    Failure,
+}
+
+impl Metrics {
+    /// Of a daemon of this version.
+    pub fn new(version: &'static str) -> Self {
+        let mut registry = Registry::with_prefix("criprobe");
+        registry.register("build", "What was built", Info::new([("version", version)]));
+        let config = ConfigMetrics::default();
+        config.register(registry.sub_registry_with_prefix("config"));
+        Self { registry: Arc::new(registry), config }
+    }
+
+    /// All of them as text, in OpenMetrics' format.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        text::encode(&mut text, &self.registry).expect("writing to a string never fails");
+        text
+    }
+}
+
+impl ConfigMetrics {
+    fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "last_reload_successful",
+            "Whether what is written is in force: 1, or 0 while it is wrong and the former configuration stays",
+            self.last_successful.clone(),
+        );
+        registry.register(
+            "last_reload_success_timestamp_seconds",
+            "When the configuration was last read without an error",
+            self.last_success.clone(),
+        );
+        registry.register(
+            "reloads",
+            "Readings of the configuration after the start, by result",
+            self.reloads.clone(),
+        );
+        for result in [ReloadResult::Success, ReloadResult::Failure] {
+            self.of(result);
+        }
+    }
+
+    /// The files were read at the start, without an error.
+    pub fn started(&self, at: SystemTime) {
+        self.last_successful.set(1);
+        self.last_success.set(seconds(at));
+    }
+
+    /// The files were read again without an error.
+    pub fn reloaded(&self, at: SystemTime) {
+        self.started(at);
+        self.of(ReloadResult::Success).inc();
+    }
+
+    /// The files were read again, and are wrong.
+    pub fn refused(&self) {
+        self.last_successful.set(0);
+        self.of(ReloadResult::Failure).inc();
+    }
+
+    fn of(&self, result: ReloadResult) -> Counter {
+        self.reloads.get_or_create_owned(&ReloadLabels { result })
+    }
+}
+
+impl EncodeLabelValue for ReloadResult {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        encoder.write_str(match self {
+            Self::Success => "success",
+            Self::Failure => "failure",
+        })
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+/// Since 1970, to the millisecond.
+fn seconds(at: SystemTime) -> f64 {
+    let millis = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
+    millis as f64 / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// The samples of a family come in no order.
+    fn steady(metrics: &Metrics) -> String {
+        let text = metrics.text();
+        let mut lines: Vec<_> = text.lines().collect();
+        for run in lines.chunk_by_mut(|a, b| a.starts_with('#') == b.starts_with('#')) {
+            if !run[0].starts_with('#') {
+                run.sort_unstable();
+            }
+        }
+        lines.join("\n") + "\n"
+    }
+
+    #[test]
+    fn they_look_like_this() {
+        let metrics = Metrics::new("1.2.3");
+        let at = |millis| SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
+        metrics.config.started(at(1_763_740_800_000));
+        insta::assert_snapshot!("metrics_at_the_start", steady(&metrics));
+        metrics.config.reloaded(at(1_763_740_860_250));
+        metrics.config.refused();
+        metrics.config.refused();
+        insta::assert_snapshot!("metrics_after_a_bad_reload", steady(&metrics.clone()));
+    }
+}
