@@ -56,7 +56,10 @@ async fn a_rule_reaches_a_container_without_any_annotation() -> Result<()> {
     assert_eq!(readiness["source"], "annotation");
     assert_eq!(readiness["shadowed"], serde_json::json!(["rule:may"]));
     let (_, told) = rig.daemon.run(&["describe", "default/web-2/app/liveness"])?;
-    assert!(told.lines().any(|line| line.starts_with("shadows") && line.ends_with("pod annotation")), "{told}");
+    assert!(
+        told.lines().any(|line| line.starts_with("shadows") && line.ends_with("pod annotation")),
+        "{told}"
+    );
 
     let (off, _) = rig.run("web-3", &[("criprobe.dev/probes", "off")], &IDLE).await?;
     rig.last(&off, "liveness", "success").await?;
@@ -90,7 +93,9 @@ async fn what_is_in_force_is_shown_with_where_it_comes_from() -> Result<()> {
 async fn a_rule_that_is_wrong_ends_the_start() -> Result<()> {
     let folder = configured("rules:\n  - name: web\n    match: {pod: x}\n    liveness: {exec: {}}\n")?;
     let dir = tempfile::tempdir()?;
-    let output = Daemon::command(dir.path(), Path::new("/nowhere.sock")).args(["--config", &file(&folder)]).output()?;
+    let output = Daemon::command(dir.path(), Path::new("/nowhere.sock"))
+        .args(["--config", &file(&folder)])
+        .output()?;
     let told = String::from_utf8(output.stderr)?;
     assert_eq!(output.status.code(), Some(78), "{told}");
     assert!(told.ends_with("10-rules.yaml:4:22: rules[0].liveness.exec.command: Required value\n"), "{told}");
@@ -101,11 +106,13 @@ async fn a_rule_that_is_wrong_ends_the_start() -> Result<()> {
 async fn a_host_that_the_operator_allows_is_dialled() -> Result<()> {
     let folder = configured("prober: {allowHosts: [192.0.2.0/24]}\n")?;
     let mut rig = Rig::with(&[("CRIPROBE_CONFIG", &file(&folder))]).await?;
-    let probe = |host: &str| format!("{{tcpSocket: {{port: 9, host: {host}}}, timeout: 100ms, period: 300ms}}");
+    let probe =
+        |host: &str| format!("{{tcpSocket: {{port: 9, host: {host}}}, timeout: 100ms, period: 300ms}}");
     let (allowed, forbidden) = (probe("192.0.2.1"), probe("198.51.100.1"));
     let (pod, _) = rig.run("web", &[(LIVENESS, &allowed), (READINESS, &forbidden)], &IDLE).await?;
     rig.becomes(&pod, "liveness", "is dialled", |probe| !probe["last"].is_null()).await?;
-    let refused = eventually("it is refused", PATIENCE, async || rig.daemon.probe(&pod, "app", "readiness").await);
+    let refused =
+        eventually("it is refused", PATIENCE, async || rig.daemon.probe(&pod, "app", "readiness").await);
     assert_eq!(refused.await?["phase"], "invalid");
     Ok(())
 }
