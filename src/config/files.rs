@@ -2,6 +2,7 @@
 //! folder, never reads more than the bounds below allow, and judges nothing that stands in them.
 
 use std::{
+    ffi::OsStr,
     fs::{self, File, OpenOptions},
     io::{self, Read},
     os::unix::fs::OpenOptionsExt,
@@ -150,7 +151,7 @@ fn is_wanted(path: &Path) -> bool {
 
 /// Whether somebody may take its name for one that is read.
 fn is_nearly_wanted(path: &Path) -> bool {
-    let extension = path.extension().map(|extension| extension.to_ascii_lowercase());
+    let extension = path.extension().map(OsStr::to_ascii_lowercase);
     !is_hidden(path)
         && extension.is_some_and(|extension| ["yml", "yaml", "json"].iter().any(|one| extension == *one))
 }

@@ -5,9 +5,6 @@ use std::{collections::HashSet, sync::Arc, time::SystemTime};
 
 use crate::config::{ConfigErrors, Loaded, Origin, Setting, change::needing_restart, key::Key};
 
-/// 100 errors are told and shown, the first in the order of their places; of the others, their number.
-pub(super) const MAX_ERRORS: usize = 100;
-
 /// What is in force since the start, and what came of the files since.
 #[derive(Debug)]
 pub(super) struct Current {
@@ -23,8 +20,8 @@ pub struct ConfigHealth {
     pub loaded: Arc<Loaded>,
     /// When it was read.
     pub loaded_at: SystemTime,
-    /// What is wrong with what is written now, a line each; none where that is in force. At most [`MAX_ERRORS`] and a
-    /// line that counts the others.
+    /// What is wrong with what is written now, a line each; none where that is in force. As bounded
+    /// as [`ConfigErrors`] are: 100, and a line that counts the others.
     pub errors: Vec<String>,
     /// What differs from the start and cannot change before the next one: `listen: changed in FILE:1:9, needs a restart`.
     pub needs_restart: Vec<String>,
@@ -120,11 +117,7 @@ impl Current {
     }
 
     fn on_bad(&mut self, errors: &ConfigErrors) -> Option<News> {
-        let mut lines: Vec<_> = errors.iter().take(MAX_ERRORS).map(ToString::to_string).collect();
-        let more = errors.iter().count().saturating_sub(MAX_ERRORS);
-        if more > 0 {
-            lines.push(format!("and {more} more errors"));
-        }
+        let lines: Vec<_> = errors.iter().map(ToString::to_string).collect();
         let is_news = self.health.errors != lines;
         self.health.errors = lines;
         is_news.then(|| self.stand())
@@ -253,15 +246,5 @@ mod tests {
         assert_eq!(format.texts, ["json"], "what is in force is shown");
         let told = told(&step);
         assert!(told.contains("but log.format: changed to its default, needs a restart"), "{told}");
-    }
-
-    #[test]
-    fn of_very_many_errors_the_first_are_told_and_the_others_counted() {
-        let text = (0..MAX_ERRORS + 5).map(|number| format!("key{number}: 1\n")).collect::<String>();
-        let mut current = Current::new(read("").unwrap(), SystemTime::UNIX_EPOCH);
-        current.on_read(read(&text), Cause::Change, SystemTime::UNIX_EPOCH);
-        let errors = &current.health().errors;
-        assert_eq!(errors.len(), MAX_ERRORS + 1);
-        assert_eq!(errors.last().map(String::as_str), Some("and 5 more errors"));
     }
 }

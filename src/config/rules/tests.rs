@@ -3,7 +3,10 @@
 use std::{path::Path, time::Duration};
 
 use super::super::{Loaded, Overrides, raw::Raw, resolve::resolve};
-use crate::spec::{Handler, rule::Rule};
+use crate::{
+    glob::Glob,
+    spec::{Handler, rule::Rule},
+};
 
 fn loaded(files: &[(&str, &str)]) -> Result<Loaded, String> {
     let files: Vec<_> = files.iter().map(|(name, text)| Raw::read(text, Path::new(name))).collect();
@@ -34,7 +37,7 @@ rules:
     assert_eq!((&*rule.name, rule.is_enforced), ("web-default", true));
     let matcher = &rule.matcher;
     let patterns = [&matcher.namespace, &matcher.pod, &matcher.container, &matcher.image];
-    assert_eq!(patterns.map(|glob| glob.as_str()), ["shop-*", "web-*", "*", "*/nginx:*"]);
+    assert_eq!(patterns.map(Glob::as_str), ["shop-*", "web-*", "*", "*/nginx:*"]);
     let labels: Vec<_> = matcher.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     assert_eq!(labels, [("app", ""), ("tier", "front")]);
     let told: Vec<_> =
