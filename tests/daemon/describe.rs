@@ -42,7 +42,7 @@ async fn a_probe_is_told_with_its_definition_its_history_and_its_events() -> Res
             "exec": {"command": ["sh", "-c", "cat healthy; test -e healthy # $(TOKEN)"]},
             "initialDelaySeconds": 0.0, "timeoutSeconds": 1.0, "periodSeconds": 0.1,
             "successThreshold": 1, "failureThreshold": 2, "terminationGracePeriodSeconds": 7.0,
-            "onFailure": "report",
+            "onFailure": "report", "startPeriodSeconds": null, "startIntervalSeconds": null,
         })
     );
     let history = detail["history"].as_array().cloned().unwrap_or_default();
