@@ -36,6 +36,7 @@ mod node;
 mod place;
 pub mod pods;
 mod process;
+mod restore;
 mod sandboxes;
 mod server;
 mod service;
