@@ -76,7 +76,7 @@ impl Daemon {
         }
     }
 
-    /// How long after its start the API shows all containers as running, with all probes. Asks every 20 ms.
+    /// How long after its start the API shows all containers as running, with all probes. Asks every 50 ms.
     pub(crate) fn time_until_known(&mut self, containers: usize, probes: usize) -> Result<Duration> {
         loop {
             let pods = self.get("/v1/pods").unwrap_or_default();
@@ -98,7 +98,7 @@ impl Daemon {
                 took < START,
                 "{running} of {containers} containers are known, and {probed} of {probes} probes"
             );
-            thread::sleep(Duration::from_millis(20));
+            thread::sleep(Duration::from_millis(50));
         }
     }
 
