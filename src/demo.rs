@@ -37,6 +37,7 @@ mod node;
 mod place;
 pub mod pods;
 mod process;
+mod restore;
 mod sandboxes;
 mod server;
 mod service;

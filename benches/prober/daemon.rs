@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail, ensure};
@@ -27,6 +27,7 @@ pub(crate) struct Daemon {
     /// Where clients reach it.
     pub(crate) socket: PathBuf,
     api: PathBuf,
+    started: Instant,
 }
 
 /// What it used in a window of time.
@@ -50,8 +51,9 @@ impl Daemon {
             .args(["--runtime", &url(runtime)])
             .args(["--api", &url(&api)])
             .env("CRIPROBE_STATE", folder.join("state"));
+        let started = clock::now();
         let process = Process::start(&mut command, &folder.join("criprobe.log"))?;
-        Ok(Self { process, socket, api })
+        Ok(Self { process, socket, api, started })
     }
 
     /// Waits until as many probes are at work.
@@ -71,6 +73,32 @@ impl Daemon {
                 bail!("{probes} probes should be at work, there are: {}", status["probes"]);
             }
             thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    /// How long after its start the API shows all containers as running, with all probes. Asks every 50 ms.
+    pub(crate) fn time_until_known(&mut self, containers: usize, probes: usize) -> Result<Duration> {
+        loop {
+            let pods = self.get("/v1/pods").unwrap_or_default();
+            let took = clock::now() - self.started;
+            let all: Vec<&Value> = pods
+                .as_array()
+                .into_iter()
+                .flatten()
+                .flat_map(|pod| pod["containers"].as_array())
+                .flatten()
+                .collect();
+            let running = all.iter().filter(|container| container["state"] == "running").count();
+            let probed: u64 = all.iter().filter_map(|container| container["probes"]["total"].as_u64()).sum();
+            if running == containers && probed == probes as u64 {
+                return Ok(took);
+            }
+            self.process.ensure_running()?;
+            ensure!(
+                took < START,
+                "{running} of {containers} containers are known, and {probed} of {probes} probes"
+            );
+            thread::sleep(Duration::from_millis(50));
         }
     }
 

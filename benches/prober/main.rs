@@ -6,6 +6,7 @@
 mod beat;
 mod daemon;
 mod figure;
+mod kubelet;
 mod node;
 mod relayed;
 mod runtime;

@@ -5,6 +5,8 @@ use std::{collections::HashMap, net::Ipv4Addr};
 
 use criprobe::proto::cri;
 
+use crate::kubelet;
+
 /// When everything was made: long ago, in nanoseconds since the epoch.
 const MADE_AT: i64 = 1_700_000_000_000_000_000;
 
@@ -20,21 +22,28 @@ pub(crate) const KINDS: [&str; 2] = ["readiness", "liveness"];
 /// The probes in each pod.
 pub(crate) const PROBES: usize = CONTAINERS * KINDS.len();
 
-/// A node full of pods; each has [`CONTAINERS`] containers with a probe of each of [`KINDS`].
-#[derive(Clone, Debug)]
+/// A node full of pods; each has [`CONTAINERS`] containers with a probe of each of [`KINDS`], or with none.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Node {
     pub(crate) pods: usize,
-    /// The definitions of the probes, one for each place in a pod, as `container * 2 + kind`; the first pods may have
-    /// others.
+    /// The definitions of the probes, one for each place in a pod, as `container * 2 + kind`, or none at all; the first
+    /// pods may have others.
     pub(crate) probes: Vec<String>,
     /// Those of the first pods, and how many these are.
     pub(crate) first: (usize, Vec<String>),
+    /// Whether everything has besides what a kubelet and containerd write around it.
+    pub(crate) is_dressed: bool,
 }
 
 impl Node {
     /// All probes.
     pub(crate) fn probes(&self) -> usize {
-        self.pods * PROBES
+        self.pods * self.probes.len()
+    }
+
+    /// All containers.
+    pub(crate) fn all_containers(&self) -> usize {
+        self.pods * CONTAINERS
     }
 
     /// The address of a pod: each has one of loopback's.
@@ -49,7 +58,7 @@ impl Node {
     }
 
     pub(crate) fn sandboxes(&self) -> cri::ListPodSandboxResponse {
-        cri::ListPodSandboxResponse { items: (0..self.pods).map(sandbox).collect() }
+        cri::ListPodSandboxResponse { items: (0..self.pods).map(|pod| self.sandbox(pod)).collect() }
     }
 
     pub(crate) fn containers(&self) -> cri::ListContainersResponse {
@@ -61,7 +70,7 @@ impl Node {
 
     pub(crate) fn sandbox_status(&self, id: &str) -> Option<cri::PodSandboxStatusResponse> {
         let pod = id.strip_prefix("pod-")?.parse().ok().filter(|pod| *pod < self.pods)?;
-        let sandbox = sandbox(pod);
+        let sandbox = self.sandbox(pod);
         let status = cri::PodSandboxStatus {
             id: sandbox.id,
             metadata: sandbox.metadata,
@@ -72,6 +81,7 @@ impl Node {
                 ..Default::default()
             }),
             labels: sandbox.labels,
+            annotations: sandbox.annotations,
             ..Default::default()
         };
         Some(cri::PodSandboxStatusResponse { status: Some(status), ..Default::default() })
@@ -94,7 +104,8 @@ impl Node {
             annotations: listed.annotations,
             ..Default::default()
         };
-        let info = HashMap::from([("info".to_owned(), INFO.to_owned())]);
+        let info = if self.is_dressed { kubelet::info() } else { INFO };
+        let info = HashMap::from([("info".to_owned(), info.to_owned())]);
         Some(cri::ContainerStatusResponse { status: Some(status), info })
     }
 
@@ -102,15 +113,19 @@ impl Node {
         let probes = if pod < self.first.0 { &self.first.1 } else { &self.probes };
         let name = format!("c{number}");
         let annotation = |(place, kind): (usize, &&str)| {
-            let definition = probes[number * KINDS.len() + place].clone();
-            (format!("{kind}.criprobe.dev/{name}"), definition)
+            let definition = probes.get(number * KINDS.len() + place)?.clone();
+            Some((format!("{kind}.criprobe.dev/{name}"), definition))
         };
+        let mut annotations: HashMap<_, _> = KINDS.iter().enumerate().filter_map(annotation).collect();
+        if self.is_dressed {
+            annotations.extend(kubelet::of_container());
+        }
         let mut labels = labels(pod);
         labels.insert("io.kubernetes.container.name".to_owned(), name.clone());
         cri::Container {
             id: format!("container-{pod}-{number}"),
             pod_sandbox_id: format!("pod-{pod}"),
-            annotations: KINDS.iter().enumerate().map(annotation).collect(),
+            annotations,
             metadata: Some(cri::ContainerMetadata { name, attempt: 0 }),
             state: cri::ContainerState::ContainerRunning as i32,
             created_at: MADE_AT,
@@ -118,21 +133,23 @@ impl Node {
             ..Default::default()
         }
     }
-}
 
-fn sandbox(pod: usize) -> cri::PodSandbox {
-    cri::PodSandbox {
-        id: format!("pod-{pod}"),
-        metadata: Some(cri::PodSandboxMetadata {
-            name: format!("web-{pod}"),
-            uid: uid(pod),
-            namespace: "default".to_owned(),
-            attempt: 0,
-        }),
-        state: cri::PodSandboxState::SandboxReady as i32,
-        created_at: MADE_AT,
-        labels: labels(pod),
-        ..Default::default()
+    fn sandbox(&self, pod: usize) -> cri::PodSandbox {
+        let name = format!("web-{pod}");
+        cri::PodSandbox {
+            id: format!("pod-{pod}"),
+            annotations: if self.is_dressed { kubelet::of_pod(&name) } else { HashMap::new() },
+            metadata: Some(cri::PodSandboxMetadata {
+                name,
+                uid: uid(pod),
+                namespace: "default".to_owned(),
+                attempt: 0,
+            }),
+            state: cri::PodSandboxState::SandboxReady as i32,
+            created_at: MADE_AT,
+            labels: labels(pod),
+            ..Default::default()
+        }
     }
 }
 

@@ -21,6 +21,12 @@ const SETTLING: Duration = Duration::from_secs(3);
 /// 1 s, the period of all probes but those that idle.
 const SECOND: Duration = Duration::from_secs(1);
 
+/// 300 s, the period of probes that are in nobody's way.
+const LONG: Duration = Duration::from_secs(300);
+
+/// 200 pods, which makes 1,000 containers.
+const ADOPTED_PODS: usize = 200;
+
 /// 16: criprobe's default of `prober.execWorkers`.
 const EXEC_WORKERS: f64 = 16.0;
 
@@ -39,6 +45,8 @@ pub(crate) enum Scenario {
     Relay,
     /// 900 tcpSocket probes and the relay, beside 100 grpc probes whose peers accept and say nothing
     Silent,
+    /// 1,000 containers that are there when criprobe starts, and what listing them again costs
+    Adopt,
 }
 
 /// Where and how long.
@@ -51,8 +59,8 @@ pub(crate) struct Setting<'a> {
 }
 
 impl Scenario {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Tcp, Self::Http, Self::Exec, Self::Idle, Self::Relay, Self::Silent];
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Tcp, Self::Http, Self::Exec, Self::Idle, Self::Relay, Self::Silent, Self::Adopt];
 
     /// What it is about, as a heading.
     pub(crate) fn title(self) -> &'static str {
@@ -63,6 +71,7 @@ impl Scenario {
             Self::Idle => "5,000 tcpSocket probes, period 60 s",
             Self::Relay => "The relay at 1 x 1 beside 5,000 probes and a resync of 2,500 containers a second",
             Self::Silent => "900 tcpSocket probes beside 100 grpc probes whose peers say nothing",
+            Self::Adopt => "1,000 containers of 200 pods, with what a kubelet writes around them",
         }
     }
 
@@ -78,6 +87,7 @@ impl Scenario {
             Self::Idle => idle(setting),
             Self::Relay => relay(setting),
             Self::Silent => silent(setting),
+            Self::Adopt => adopt(setting),
         }
     }
 }
@@ -90,14 +100,22 @@ struct Rig {
 }
 
 impl Rig {
+    /// All probes are at work and have settled.
     fn start(setting: Setting<'_>, node: Node) -> Result<Self> {
+        let probes = node.probes();
+        let mut rig = Self::spawn(setting, node)?;
+        rig.daemon.wait_for(probes)?;
+        thread::sleep(SETTLING);
+        Ok(rig)
+    }
+
+    /// The process was started just now.
+    fn spawn(setting: Setting<'_>, node: Node) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("criprobe-bench-").tempdir()?;
         crate::process::remove_when_interrupted(folder.path().to_owned());
-        let (socket, probes) = (folder.path().join("runtime.sock"), node.probes());
+        let socket = folder.path().join("runtime.sock");
         let runtime = Runtime::start(&socket, node)?;
-        let mut daemon = Daemon::start(setting.criprobe, &socket, folder.path())?;
-        daemon.wait_for(probes)?;
-        thread::sleep(SETTLING);
+        let daemon = Daemon::start(setting.criprobe, &socket, folder.path())?;
         Ok(Self { daemon, runtime, _folder: folder })
     }
 }
@@ -124,7 +142,7 @@ fn exec(setting: Setting<'_>) -> Result<Vec<Figure>> {
         format!(r#"{{"exec":{{"command":["sh","-c","exec sleep 0.03","{kind}"]}},"periodSeconds":1}}"#)
     };
     let probes = (0..CONTAINERS).flat_map(|_| KINDS.map(command)).collect();
-    let mut rig = Rig::start(setting, Node { pods: 300 / PROBES, probes, first: (0, Vec::new()) })?;
+    let mut rig = Rig::start(setting, Node { pods: 300 / PROBES, probes, ..Node::default() })?;
     let since_start = rig.runtime.take_commands().most;
     let start = clock::now();
     let used = rig.daemon.use_in(setting.window)?;
@@ -231,8 +249,43 @@ fn silent(setting: Setting<'_>) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
+/// Nothing is taken off the time until all are known: this runtime answers at once, and what its answers take all the
+/// same, as the process's own start, counts against criprobe.
+fn adopt(setting: Setting<'_>) -> Result<Vec<Figure>> {
+    let targets = Targets::listen(ADOPTED_PODS, Treatment::Close)?;
+    let bare = Node { pods: ADOPTED_PODS, is_dressed: true, ..Node::default() };
+    let probed = Node { is_dressed: true, ..node(ADOPTED_PODS, &targets, Treatment::Close, LONG) };
+    let mut figures = Vec::new();
+    for (what, node) in [("without probes", bare), ("with 2 probes each", probed)] {
+        let (containers, probes) = (node.all_containers(), node.probes());
+        let mut rig = Rig::spawn(setting, node)?;
+        let took = rig.daemon.time_until_known(containers, probes)?;
+        thread::sleep(SETTLING);
+        let idle = rig.daemon.use_in(setting.window)?;
+        let (listed, start) = (rig.daemon.resyncs()?, clock::now());
+        let socket = rig.daemon.socket.clone();
+        let used = relayed::while_resyncing(&socket, || rig.daemon.use_in(setting.window))??;
+        let resyncs = (rig.daemon.resyncs()? - listed) as f64;
+        let seconds = (clock::now() - start).as_secs_f64();
+        let each = (used.cores - idle.cores) * 1e3 * seconds / resyncs;
+        figures.extend([
+            figure(
+                &format!("{what}: all known after the process was started"),
+                Limit::AtMost(1.0),
+                Some(took.as_secs_f64()),
+                " s",
+            ),
+            figure(&format!("{what}: CPU of a resync"), Limit::Below(50.0), Some(each), " ms"),
+            open(&format!("{what}: resyncs measured"), resyncs, ""),
+            open(&format!("{what}: CPU between them"), idle.cores * 100.0, " % of a core"),
+            figure(&format!("{what}: memory, most"), Limit::AtMost(64.0), Some(used.mib), " MiB"),
+        ]);
+    }
+    Ok(figures)
+}
+
 fn idle_p99(setting: Setting<'_>, window: Duration) -> Result<f64> {
-    let rig = Rig::start(setting, Node { pods: 0, probes: Vec::new(), first: (0, Vec::new()) })?;
+    let rig = Rig::start(setting, Node::default())?;
     relayed::p99(&rig.daemon.socket, window)
 }
 
@@ -241,7 +294,7 @@ fn node(pods: usize, targets: &Targets, treatment: Treatment, period: Duration) 
     let handler = if treatment == Treatment::Answer { "httpGet" } else { "tcpSocket" };
     let seconds = period.as_secs();
     let probe = |port: &u16| format!(r#"{{"{handler}":{{"port":{port}}},"periodSeconds":{seconds}}}"#);
-    Node { pods, probes: targets.ports.iter().map(probe).collect(), first: (0, Vec::new()) }
+    Node { pods, probes: targets.ports.iter().map(probe).collect(), ..Node::default() }
 }
 
 fn of_beat(beat: &Beat, lag: Limit) -> Vec<Figure> {

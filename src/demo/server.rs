@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hyper::{Request, Response};
+use hyper::{Request, Response, Uri};
 use tokio::{
     net::{UnixListener, UnixStream},
     task::JoinHandle,
@@ -184,7 +184,10 @@ impl Gate {
         }
     }
 
-    async fn handle(&mut self, request: Request<Body>) -> Response<Body> {
+    async fn handle(&mut self, mut request: Request<Body>) -> Response<Body> {
+        if let Some(uri) = renamed(request.uri()) {
+            *request.uri_mut() = uri;
+        }
         let service = request.uri().path().split('/').nth(1).unwrap_or_default();
         let answer = if service == RuntimeServiceServer::<Runtime>::NAME {
             self.runtime.call(request).await
@@ -197,6 +200,15 @@ impl Gate {
         };
         answer.unwrap_or_else(|never| match never {})
     }
+}
+
+/// The path of a call under the package's old name, `runtime.v1alpha2`, as today's: the bytes are the same. containerd
+/// answers to both until 1.7.
+fn renamed(uri: &Uri) -> Option<Uri> {
+    let path = format!("/runtime.v1.{}", uri.path().strip_prefix("/runtime.v1alpha2.")?);
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = Some(path.parse().ok()?);
+    Uri::from_parts(parts).ok()
 }
 
 impl Service<Request<Body>> for Gate {

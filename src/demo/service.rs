@@ -108,6 +108,10 @@ impl RuntimeService for Runtime {
         one_by_one(list.items.into_iter().map(one))
     }
 
+    async fn restore_pod(&self, request: Request<cri::RestorePodRequest>) -> Answer<cri::RestorePodResponse> {
+        answer(self.0.restore_pod(request.into_inner())?)
+    }
+
     async fn create_container(
         &self,
         request: Request<cri::CreateContainerRequest>,

@@ -8,7 +8,7 @@ mod waiting;
 use std::time::{Duration, Instant};
 
 use tokio::{
-    task::{Id, JoinSet},
+    task::{Id, JoinError, JoinSet},
     time::sleep_until,
 };
 use tonic::Status;
@@ -39,7 +39,7 @@ const WORTH_A_WARNING: u32 = 3;
 const LOOKUPS: usize = 8;
 
 /// What came back.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Answer {
     /// What it says, and when the question was sent.
     pub facts: Vec<(Fact, Instant)>,
@@ -61,6 +61,8 @@ pub struct Resync {
     failures: u32,
     period: Duration,
     waiting: Waiting,
+    /// Whether some found no room to wait since the lists were asked for because of that.
+    has_turned_away: bool,
     looking_up: usize,
     under_way: JoinSet<Done>,
 }
@@ -83,6 +85,7 @@ impl Resync {
             failures: 0,
             period: CALM,
             waiting: Waiting::default(),
+            has_turned_away: false,
             looking_up: 0,
             under_way: JoinSet::new(),
         }
@@ -114,16 +117,20 @@ impl Resync {
         self.due.after(now);
     }
 
-    /// Single things are wanted. Those that find no room ask for the lists instead.
+    /// Single things are wanted. Those that find no room ask for the lists instead, once nothing waits any more: lists
+    /// name again what is still to be looked up, and until then there would be no room for it either.
     pub fn look_up(&mut self, lookups: Vec<Lookup>, now: Instant) {
         for lookup in lookups {
-            if lookup == Lookup::List || !self.waiting.add(Wish::new(lookup), now) {
+            if lookup == Lookup::List {
                 self.soon(now);
+            } else if !self.waiting.add(Wish::new(lookup), now) {
+                self.has_turned_away = true;
             }
         }
     }
 
-    /// Asks what is due and waits for the next answer. Safe to be dropped and called again.
+    /// Asks what is due and waits for the next answer; those that came with it are in it, too. Safe to be dropped and
+    /// called again.
     pub async fn next(&mut self) -> Answer {
         loop {
             self.start_lookups(clock::now());
@@ -137,14 +144,17 @@ impl Resync {
                         self.start_list(now);
                     }
                 }
-                Some(done) = self.under_way.join_next() => match done {
-                    Ok(done) => {
-                        if let Some(answer) = self.finish(done, clock::now()) {
-                            return answer;
-                        }
+                Some(done) = self.under_way.join_next() => {
+                    let now = clock::now();
+                    let mut answer = Answer::default();
+                    self.finish(done, &mut answer, now);
+                    while let Some(done) = self.under_way.try_join_next() {
+                        self.finish(done, &mut answer, now);
                     }
-                    Err(panicked) => self.give_up(panicked.id(), clock::now()),
-                },
+                    if answer.is_full || !answer.facts.is_empty() {
+                        return answer;
+                    }
+                }
                 else => std::future::pending().await,
             }
         }
@@ -158,6 +168,10 @@ impl Resync {
     }
 
     fn start_lookups(&mut self, now: Instant) {
+        if self.has_turned_away && self.waiting.is_empty() {
+            self.has_turned_away = false;
+            self.soon(now);
+        }
         while self.is_up
             && self.looking_up < LOOKUPS
             && let Some(wish) = self.waiting.take(now)
@@ -171,14 +185,12 @@ impl Resync {
         }
     }
 
-    fn finish(&mut self, done: Done, now: Instant) -> Option<Answer> {
+    fn finish(&mut self, done: Result<Done, JoinError>, answer: &mut Answer, now: Instant) {
         match done {
-            Done::LookedUp(wish, reply) => {
+            Ok(Done::LookedUp(wish, reply)) => {
                 self.looking_up -= 1;
                 match reply {
-                    Reply::Told(fact, sent) => {
-                        return Some(Answer { facts: vec![(fact, sent)], is_full: false });
-                    }
+                    Reply::Told(fact, sent) => answer.facts.push((fact, sent)),
                     Reply::Unknown => {
                         if let Some(again) = wish.again() {
                             self.waiting.add(again, now);
@@ -186,21 +198,19 @@ impl Resync {
                     }
                     Reply::Failed => {}
                 }
-                None
             }
-            Done::Listed(Ok(facts)) => {
+            Ok(Done::Listed(Ok(facts))) => {
                 self.listing = None;
                 if self.failures >= WORTH_A_WARNING {
                     tracing::info!(failures = self.failures, "runtime's lists are to be had again");
                 }
                 self.failures = 0;
                 self.due.at(now + self.period);
-                Some(Answer { facts, is_full: true })
+                answer.facts.extend(facts);
+                answer.is_full = true;
             }
-            Done::Listed(Err(status)) => {
-                self.list_failed(status.message(), now);
-                None
-            }
+            Ok(Done::Listed(Err(status))) => self.list_failed(status.message(), now),
+            Err(panicked) => self.give_up(panicked.id(), now),
         }
     }
 
@@ -269,12 +279,42 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_spell_of_failures_ends_with_the_first_list() {
         let mut resync = resync();
-        let failed = || Done::Listed(Err(Status::out_of_range("too large")));
+        let mut answer = Answer::default();
         for failures in 1..=5 {
-            assert!(resync.finish(failed(), clock::now()).is_none());
-            assert_eq!(resync.failures, failures);
+            let failed = Done::Listed(Err(Status::out_of_range("too large")));
+            resync.finish(Ok(failed), &mut answer, clock::now());
+            assert_eq!((resync.failures, answer.is_full), (failures, false));
         }
-        assert!(resync.finish(Done::Listed(Ok(vec![])), clock::now()).is_some_and(|answer| answer.is_full));
-        assert_eq!(resync.failures, 0);
+        resync.finish(Ok(Done::Listed(Ok(vec![]))), &mut answer, clock::now());
+        assert_eq!((resync.failures, answer.is_full), (0, true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_comes_at_once_is_one_answer() {
+        let mut resync = resync();
+        let told = |id: &str| {
+            let (lookup, fact) = (Lookup::Unexplained(id.into()), Fact::NotFound(id.into()));
+            Done::LookedUp(Wish::new(lookup), Reply::Told(fact, clock::now()))
+        };
+        for id in ["a", "b", "c"] {
+            let done = told(id);
+            resync.under_way.spawn(async { done });
+            resync.looking_up += 1;
+        }
+        tokio::task::yield_now().await;
+        let answer = wait(&mut resync).await.expect("there are answers");
+        assert_eq!((answer.facts.len(), answer.is_full, resync.looking_up), (3, false, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_finds_no_room_asks_for_the_lists_once_nothing_waits() {
+        let mut resync = resync();
+        let lookups = (0..5_000).map(|number| Lookup::Unexplained(number.to_string())).collect();
+        resync.look_up(lookups, clock::now());
+        resync.start_lookups(clock::now());
+        assert_eq!(resync.due.next(), None, "the lists would find no room either");
+        while resync.waiting.take(clock::now()).is_some() {}
+        resync.start_lookups(clock::now());
+        assert!(resync.due.next().is_some());
     }
 }

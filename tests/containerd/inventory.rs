@@ -5,12 +5,12 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::Result;
-use criprobe::clock;
+use criprobe::{clock, proto::cri as pb, runtime::channel};
 
 use crate::support::{
     PATIENCE,
     containerd::Lab,
-    cri::{self, Container},
+    cri::{self, Container, Pod},
     daemon::Daemon,
     eventually,
 };
@@ -55,6 +55,49 @@ async fn a_container_made_past_the_relay_shows_within_a_second() -> Result<()> {
             probe["containerId"] == id.as_str() && probe["phase"] == "probing"
         })
         .await?;
+    Ok(())
+}
+
+/// containerd answers to the old name until 1.7.
+#[tokio::test]
+async fn calls_under_the_old_name_of_the_protocol_are_understood() -> Result<()> {
+    let Some(lab) = Lab::shared()? else { return Ok(()) };
+    let daemon = Daemon::start(&lab.socket()).await?;
+    let client = channel(daemon.socket());
+    let asked = cri::v1alpha2(&client, "Version", pb::VersionRequest::default()).await;
+    let version: pb::VersionResponse = match asked {
+        Err(error) if error.to_string().contains("unknown service") => {
+            eprintln!("skipped: this containerd has no runtime.v1alpha2 any more");
+            return Ok(());
+        }
+        answer => answer?,
+    };
+    assert_eq!(version.runtime_name, "containerd");
+
+    let config = cri::pod_config("old-name", &[(LIVENESS, LAZY)]);
+    let request = pb::RunPodSandboxRequest { config: Some(config.clone()), ..Default::default() };
+    let made: pb::RunPodSandboxResponse = cri::v1alpha2(&client, "RunPodSandbox", request).await?;
+    let pod = Pod::of(&made.pod_sandbox_id, config);
+    let creation = cri::creation(&pod, &Container::IDLE);
+    let made: pb::CreateContainerResponse = cri::v1alpha2(&client, "CreateContainer", creation).await?;
+    let request = pb::StartContainerRequest { container_id: made.container_id.clone() };
+    let _: pb::StartContainerResponse = cri::v1alpha2(&client, "StartContainer", request).await?;
+    let probe = daemon
+        .probe_becomes((&pod, "app", "liveness"), "succeeds", PATIENCE, |probe| {
+            probe["last"]["result"] == "success"
+        })
+        .await?;
+    assert_eq!(probe["containerId"], made.container_id);
+
+    let request = pb::RemovePodSandboxRequest { pod_sandbox_id: pod.id.to_string() };
+    let _: pb::RemovePodSandboxResponse = cri::v1alpha2(&client, "RemovePodSandbox", request).await?;
+    eventually("its probe goes", SOON, async || {
+        Ok(daemon.probe(&pod, "app", "liveness").await?.is_none().then_some(()))
+    })
+    .await?;
+    let calls = daemon.lines("/v1/trace?pod=old-name").await?;
+    let methods: BTreeSet<_> = calls.iter().filter_map(|call| call["method"].as_str()).collect();
+    assert!(methods.contains("CreateContainer") && methods.contains("RemovePodSandbox"), "{calls:?}");
     Ok(())
 }
 

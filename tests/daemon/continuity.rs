@@ -22,7 +22,7 @@ const SLOW: &str = r#"{"exec": {"command": ["cat", "healthy"]}, "periodSeconds":
 impl Rig {
     /// Ends the daemon as a service manager does, lets something happen, starts it again where it was, and
     /// waits for the first probe.
-    async fn restart(
+    pub(crate) async fn restart(
         &mut self,
         signal: Signal,
         meanwhile: impl AsyncFnOnce(&mut Self) -> Result<()>,
@@ -43,7 +43,8 @@ impl Rig {
         self.daemon.state().join("probes.json")
     }
 
-    fn saved(&self) -> Result<Value> {
+    /// What the state file holds.
+    pub(crate) fn saved(&self) -> Result<Value> {
         Ok(serde_json::from_slice(&fs::read(self.state_file())?)?)
     }
 

@@ -32,6 +32,10 @@ mod pods;
 /// What criprobe knows of pods and containers, however they came and went.
 mod inventory;
 
+/// Containers that no client of the relay made one by one: adopted, restored, made under the protocol's old name, and in
+/// pods that were made again.
+mod adoption;
+
 /// The runtime goes away, comes back, hangs, and breaks off.
 mod outages;
 

@@ -14,8 +14,13 @@ use criprobe::{
     proto::cri::{self as pb, runtime_service_client::RuntimeServiceClient},
 };
 use hyper_util::rt::TokioIo;
+use prost::Message;
 use tokio::net::UnixStream;
-use tonic::transport::{Channel, Endpoint};
+use tonic::{
+    client::Grpc,
+    transport::{Channel, Endpoint},
+};
+use tonic_prost::ProstCodec;
 
 /// A client of `runtime.v1.RuntimeService`.
 pub(crate) type Cri = RuntimeServiceClient<Channel>;
@@ -34,7 +39,15 @@ pub(crate) struct Pod {
     /// Unlike that of any other pod of any test.
     pub(crate) uid: PodUid,
     /// As it was made; CreateContainer wants it again.
-    config: pb::PodSandboxConfig,
+    pub(crate) config: pb::PodSandboxConfig,
+}
+
+impl Pod {
+    /// One that was made with this definition, and got this id.
+    pub(crate) fn of(id: &str, config: pb::PodSandboxConfig) -> Self {
+        let uid = config.metadata.as_ref().map(|metadata| metadata.uid.as_str()).unwrap_or_default();
+        Self { id: id.into(), uid: uid.into(), config }
+    }
 }
 
 /// Makes a container's definition: shorter to read than its message.
@@ -82,11 +95,36 @@ pub(crate) async fn version(client: &mut Cri) -> Result<pb::VersionResponse> {
     Ok(client.version(pb::VersionRequest::default()).await?.into_inner())
 }
 
+/// Makes a call of the runtime service under the package's old name, `runtime.v1alpha2`.
+pub(crate) async fn v1alpha2<Q, A>(channel: &Channel, method: &str, message: Q) -> Result<A>
+where
+    Q: Message + Default + 'static,
+    A: Message + Default + 'static,
+{
+    let mut client = Grpc::new(channel.clone());
+    client.ready().await?;
+    let path = format!("/runtime.v1alpha2.RuntimeService/{method}").parse()?;
+    let codec = ProstCodec::<Q, A>::default();
+    Ok(client.unary(tonic::Request::new(message), path, codec).await?.into_inner())
+}
+
 /// Starts a pod of this name in namespace `default`.
 pub(crate) async fn run_pod(client: &mut Cri, name: &str, annotations: &[(&str, &str)]) -> Result<Pod> {
+    run_sandbox(client, pod_config(name, annotations)).await
+}
+
+/// Starts a pod's sandbox.
+pub(crate) async fn run_sandbox(client: &mut Cri, config: pb::PodSandboxConfig) -> Result<Pod> {
+    let request = pb::RunPodSandboxRequest { config: Some(config.clone()), ..Default::default() };
+    let id = client.run_pod_sandbox(request).await?.into_inner().pod_sandbox_id;
+    Ok(Pod::of(&id, config))
+}
+
+/// The definition of a pod of this name in namespace `default`, with a uid of its own.
+pub(crate) fn pod_config(name: &str, annotations: &[(&str, &str)]) -> pb::PodSandboxConfig {
     static COUNT: AtomicU32 = AtomicU32::new(1);
     let uid = format!("{name}-{}-{}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-    let config = pb::PodSandboxConfig {
+    pb::PodSandboxConfig {
         metadata: Some(pb::PodSandboxMetadata {
             name: name.into(),
             uid: uid.clone(),
@@ -98,10 +136,7 @@ pub(crate) async fn run_pod(client: &mut Cri, name: &str, annotations: &[(&str, 
         annotations: owned(annotations),
         linux: Some(pb::LinuxPodSandboxConfig::default()),
         ..Default::default()
-    };
-    let request = pb::RunPodSandboxRequest { config: Some(config.clone()), ..Default::default() };
-    let id = client.run_pod_sandbox(request).await?.into_inner().pod_sandbox_id.into();
-    Ok(Pod { id, uid: uid.into(), config })
+    }
 }
 
 /// The address that the runtime gave a pod.

@@ -1,14 +1,14 @@
 //! Lookups that wait for their turn: wishes in, the one whose turn it is out. Pure.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 
 use super::super::fact::Lookup;
 
-/// 1,024 lookups wait at most; above that a wish finds no room.
-const MOST: usize = 1_024;
+/// 4,096 lookups wait at most: those of a node that is adopted with 3,000 containers. Above that a wish finds no room.
+const MOST: usize = 4_096;
 
 /// 100 ms until something is asked again that the runtime could not tell just now; twice as long each further time.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -41,38 +41,50 @@ impl Wish {
     }
 }
 
-/// The lookups that wait, each once.
+/// The lookups that wait, each once: by what they are about, and by when their turn comes.
 #[derive(Debug, Default)]
-pub(super) struct Waiting(BTreeMap<Lookup, (Instant, Wish)>);
+pub(super) struct Waiting {
+    wishes: BTreeMap<Lookup, (Instant, Wish)>,
+    turns: BTreeSet<(Instant, Lookup)>,
+}
 
 impl Waiting {
     /// Lets a wish wait; one for the same thing makes it no later. Says whether there was room.
     pub(super) fn add(&mut self, wish: Wish, now: Instant) -> bool {
         let at = now + wish.pause;
-        if let Some((known, _)) = self.0.get_mut(&wish.lookup) {
-            *known = at.min(*known);
+        if let Some((known, _)) = self.wishes.get_mut(&wish.lookup) {
+            if at < *known {
+                self.turns.remove(&(*known, wish.lookup.clone()));
+                self.turns.insert((at, wish.lookup));
+                *known = at;
+            }
             return true;
         }
-        let has_room = self.0.len() < MOST;
+        let has_room = self.wishes.len() < MOST;
         if has_room {
-            self.0.insert(wish.lookup.clone(), (at, wish));
+            self.turns.insert((at, wish.lookup.clone()));
+            self.wishes.insert(wish.lookup.clone(), (at, wish));
         }
         has_room
     }
 
+    /// Whether nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.wishes.is_empty()
+    }
+
     /// When the next one's turn comes.
     pub(super) fn next(&self) -> Option<Instant> {
-        self.0.values().map(|(at, _)| *at).min()
+        self.turns.first().map(|(at, _)| *at)
     }
 
     /// The one whose turn it is: of those whose time has come, the one that has waited longest.
     pub(super) fn take(&mut self, now: Instant) -> Option<Wish> {
-        let (lookup, (at, _)) = self.0.iter().min_by_key(|(_, (at, _))| *at)?;
-        if *at > now {
+        if self.next()? > now {
             return None;
         }
-        let lookup = lookup.clone();
-        self.0.remove(&lookup).map(|(_, wish)| wish)
+        let (_, lookup) = self.turns.pop_first()?;
+        self.wishes.remove(&lookup).map(|(_, wish)| wish)
     }
 }
 
@@ -95,6 +107,7 @@ mod tests {
         assert_eq!(taken(50), None);
         assert_eq!(taken(100), Some(Lookup::Container("c".into())), "a little later");
         assert_eq!(taken(100), None);
+        assert!(waiting.is_empty() && waiting.next().is_none());
     }
 
     #[test]
@@ -104,6 +117,7 @@ mod tests {
         waiting.add(Wish::new(Lookup::ContainerAgain("c".into())), now);
         waiting.add(Wish::new(Lookup::Container("c".into())), now);
         assert_eq!(waiting.next(), Some(now));
+        assert!(waiting.take(now).is_some() && waiting.take(now + PAUSE).is_none(), "it waits once");
     }
 
     #[test]
