@@ -5,7 +5,7 @@ use std::{
     io::{self, IsTerminal, Write},
 };
 
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthChar;
 
 use crate::report::printable::printable;
 
@@ -109,9 +109,10 @@ pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// The columns that a text takes.
+/// The columns that a text takes: those of its characters, so that a part never takes more than the whole. Sequences that
+/// some terminals draw wider or narrower count as what they are made of.
 pub(crate) fn width_of(text: &str) -> usize {
-    text.width()
+    text.chars().filter_map(UnicodeWidthChar::width).sum()
 }
 
 /// The text in at most `width` columns; where it is cut, its last column is `…`. Controls are escaped.
