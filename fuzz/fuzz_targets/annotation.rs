@@ -40,6 +40,7 @@ fn container(annotations: BTreeMap<String, String>) -> ContainerView {
         name: "app".into(),
         attempt: 0,
         image: "busybox".into(),
+        image_ref: "".into(),
         state: ContainerState::Running,
         created_at: None,
         started_at: None,

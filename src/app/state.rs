@@ -206,6 +206,7 @@ mod tests {
         keeping.await.unwrap();
     }
 
+    // In real time: a process that another test forks holds the lock, too, until it runs its own program.
     #[tokio::test]
     async fn a_folder_that_a_daemon_still_uses_is_waited_for() {
         let dir = tempfile::tempdir().unwrap();
