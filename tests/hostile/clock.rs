@@ -1,0 +1,1 @@
+//! Row 19: a clock that is set back.

@@ -1,0 +1,1 @@
+//! Row 18: a disk that is full.

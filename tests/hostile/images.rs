@@ -1,0 +1,1 @@
+//! Row 17: images that are known by their id.

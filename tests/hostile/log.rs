@@ -1,0 +1,1 @@
+//! Row 6: a log that nobody reads holds nobody up.

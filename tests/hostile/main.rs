@@ -1,0 +1,59 @@
+//! What pods' authors, peers, runtimes, logs, disks and clocks may do to criprobe, and what must hold all the same. Each
+//! test is named after the row of the review that proved the opposite (docs/security.md).
+
+#[path = "../support/mod.rs"]
+#[allow(dead_code)]
+mod support;
+
+/// The embedded runtime and a daemon in front of it.
+#[path = "../daemon/rig.rs"]
+#[allow(dead_code)]
+mod rig;
+
+/// Texts that multiply, and commands that grow: rows 1, 2 and 3.
+mod texts;
+
+/// Places held by commands and servers that never end: rows 4 and 5.
+mod places;
+
+/// A log that nobody reads: row 6.
+mod log;
+
+/// Runtimes that answer in unusual ways: rows 7, 8 and 11.
+mod presence;
+
+/// Redirects to other ports: row 9.
+mod redirects;
+
+/// Pods with one uid: row 10.
+mod uids;
+
+/// Stops whose end was lost: row 12.
+mod stops;
+
+/// Stages that panic: row 13.
+mod stages;
+
+/// Sockets, locks and folders that others may touch: rows 14 and 19b.
+mod sockets;
+
+/// Too few descriptors: row 15.
+mod descriptors;
+
+/// A runtime that stands still: rows 15a and 19a.
+mod frozen;
+
+/// Labels and annotations of megabytes: row 16.
+mod memory;
+
+/// Images that are known by their id: row 17.
+mod images;
+
+/// A disk that is full: row 18.
+mod disk;
+
+/// A clock that is set back: row 19.
+mod clock;
+
+/// Too many questions: row 20.
+mod questions;

@@ -1,0 +1,1 @@
+//! Row 16: labels and annotations of megabytes.

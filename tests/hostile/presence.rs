@@ -1,0 +1,1 @@
+//! Rows 7, 8 and 11: runtimes that answer in unusual ways.

@@ -1,0 +1,1 @@
+//! Row 20: too many questions at once, and connections that say nothing.

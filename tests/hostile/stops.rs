@@ -1,0 +1,1 @@
+//! Row 12: a stop whose end was lost.

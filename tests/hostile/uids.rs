@@ -1,0 +1,1 @@
+//! Row 10: pods with an empty or copied uid.
