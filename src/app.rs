@@ -7,6 +7,7 @@ mod demo;
 mod images;
 mod logging;
 mod manifests;
+mod panics;
 mod planning;
 mod pods;
 mod registration;
@@ -33,7 +34,6 @@ pub use self::{
     demo::demo,
     reload::Reloading,
     source::Source,
-    tasks::TaskEnded,
 };
 use crate::{
     cli::{Exit, ServeArgs},
@@ -63,6 +63,7 @@ pub fn serve(args: ServeArgs) -> Exit {
         }
     };
     let threshold = logging::start(&loaded.config.log);
+    panics::log_places();
     for note in &loaded.notes {
         tracing::warn!(note, "a file beside the configuration is passed over");
     }
@@ -100,7 +101,7 @@ async fn run(loaded: Loaded, reloading: Reloading) -> anyhow::Result<()> {
                 requests.notify_one();
             }
             ended = daemon.failed() => {
-                tracing::error!(error = %ended, "a part of the daemon is gone: draining, to be started anew");
+                tracing::error!(error = %ended, "draining, to be started again by the service manager");
                 daemon.drain().await;
                 return Err(ended.into());
             }

@@ -15,7 +15,7 @@ use std::{
 };
 
 use tokio::{
-    sync::{mpsc, oneshot, watch},
+    sync::{Notify, mpsc, oneshot, watch},
     time::sleep_until,
 };
 
@@ -56,6 +56,8 @@ pub struct Sources {
     pub events: Events,
     /// Who wants to know all sandboxes.
     pub queries: mpsc::Receiver<oneshot::Sender<Vec<Arc<view::PodView>>>>,
+    /// Notified when a later stage has lost what it was told: everything is reported again.
+    pub replay: Arc<Notify>,
 }
 
 /// How the inventory is doing, for people.
@@ -86,21 +88,23 @@ pub struct TracedCall {
     pub container_id: Option<ContainerId>,
 }
 
-/// Keeps the inventory until nobody wants its changes any more. Tells of commands that begin, and of all calls that end.
+/// Keeps the inventory until nobody wants its changes any more. Reports commands that begin, and all calls that end.
+/// Called again after a panic it begins from the runtime's lists, which also say what went meanwhile.
 pub async fn run(
-    sources: Sources,
-    changes: mpsc::Sender<Change>,
-    health: watch::Sender<Health>,
+    sources: &mut Sources,
+    changes: &mpsc::Sender<Change>,
+    health: &watch::Sender<Health>,
     on_command: impl FnMut(&Call),
     on_call: impl FnMut(TracedCall),
 ) {
-    let Sources { mut observations, connections, runtime, mut link, mut events, mut queries } = sources;
+    let Sources { observations, connections, runtime, link, events, queries, replay } = sources;
     let mut task = Task {
         counted: None,
         target: None,
         model: Model::default(),
-        resync: Resync::new(runtime),
-        health: Health::default(),
+        resync: Resync::new(runtime.clone()),
+        health: *health.borrow(),
+        is_listed: false,
         on_command,
         on_call,
     };
@@ -128,6 +132,12 @@ pub async fn run(
                 // Whoever asked may have left meanwhile.
                 let _ = query.send(task.model.pods());
             }
+            () = replay.notified() => {
+                // Before the first lists everything is still to be reported.
+                if task.is_listed {
+                    task.model.report_all();
+                }
+            }
             changed = link.changed(), if has_link => has_link = changed.is_ok(),
         }
         task.resync.look_up(task.model.take_lookups(), clock::now());
@@ -149,6 +159,8 @@ struct Task<B, F> {
     model: Model,
     resync: Resync,
     health: Health,
+    /// Whether the runtime's lists were taken in.
+    is_listed: bool,
     on_command: B,
     on_call: F,
 }
@@ -291,6 +303,9 @@ impl<B: FnMut(&Call), F: FnMut(TracedCall)> Task<B, F> {
         }
         for (fact, sent) in answer.facts {
             self.model.apply(fact, sent);
+        }
+        if answer.is_full && !std::mem::replace(&mut self.is_listed, true) {
+            self.model.report_listed();
         }
     }
 

@@ -28,6 +28,7 @@ pub mod worker;
 mod fixtures;
 
 use std::{
+    collections::HashSet,
     net::IpAddr,
     sync::Arc,
     time::{Duration, Instant, SystemTime},
@@ -74,8 +75,8 @@ pub enum Input {
     PodStopFailed(SandboxId),
     /// Somebody wants to know all containers that were told of and are not gone, with what is planned for them.
     Containers(oneshot::Sender<Vec<Listed>>),
-    /// The runtime's containers were all told once: what was saved of others will soon be forgotten.
-    Listed,
+    /// The runtime's containers, all of them: others are gone, and what was saved of others will soon be forgotten.
+    Listed(Arc<HashSet<ContainerId>>),
     /// An operator wants something of one probe.
     Command {
         /// Of which.

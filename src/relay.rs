@@ -74,10 +74,17 @@ struct Shared {
     phase: watch::Receiver<Phase>,
 }
 
+/// A thread of the relay is gone before it was told to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a thread of the relay has failed")]
+pub struct RelayEnded;
+
 /// A running relay.
 #[derive(Debug)]
 pub struct Relay {
     phase: watch::Sender<Phase>,
+    /// Each thread sends when it ends.
+    ended: mpsc::Receiver<()>,
     registry: Registry,
     threads: Vec<JoinHandle<()>>,
 }
@@ -105,22 +112,32 @@ impl Relay {
             registry: registry.clone(),
             phase: phase.subscribe(),
         });
+        let (alive, ended) = mpsc::channel(1);
         let mut handles = Vec::new();
         let mut workers = Vec::new();
         for number in 1..=threads.max(1) {
             let (sender, receiver) = mpsc::channel(HAND_OVER);
             let shared = Arc::clone(&shared);
-            handles.push(spawn_thread(&format!("relay-{number}"), move || serve(shared, receiver))?);
+            let alive = Alive(alive.clone());
+            handles.push(spawn_thread(&format!("relay-{number}"), alive, move || serve(shared, receiver))?);
             workers.push(sender);
         }
-        handles.push(spawn_thread("accept", move || accept(listener, shared, workers))?);
-        Ok(Self { phase, registry, threads: handles })
+        let alive = Alive(alive);
+        handles.push(spawn_thread("accept", alive, move || accept(listener, shared, workers))?);
+        Ok(Self { phase, ended, registry, threads: handles })
+    }
+
+    /// Returns when a thread has ended that was not told to. Safe to be dropped and called again.
+    pub async fn ended(&mut self) -> RelayEnded {
+        // A channel that is closed says the same: every thread is gone.
+        let _ = self.ended.recv().await;
+        RelayEnded
     }
 
     /// Ends the relay: new connections are taken while calls are in flight, connections end when their calls do, and
     /// after [`DRAIN_LIMIT`] whatever is left is cut.
     pub async fn drain(self) {
-        let Self { phase, registry, threads } = self;
+        let Self { phase, ended: _, registry, threads } = self;
         let last_before = registry.snapshot().last().map(|connection| connection.id);
         phase.send_replace(Phase::Draining);
         let is_done = async {
@@ -147,13 +164,24 @@ impl Relay {
     }
 }
 
-fn spawn_thread<F, Fut>(name: &str, main: F) -> io::Result<JoinHandle<()>>
+/// Reports the end of a thread, however it ends.
+struct Alive(mpsc::Sender<()>);
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        // One report is enough.
+        let _ = self.0.try_send(());
+    }
+}
+
+fn spawn_thread<F, Fut>(name: &str, alive: Alive, main: F) -> io::Result<JoinHandle<()>>
 where
     F: FnOnce() -> Fut + Send + 'static,
     Fut: Future<Output = ()>,
 {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     thread::Builder::new().name(name.to_owned()).spawn(move || {
+        let _alive = alive;
         // Linux counts niceness by thread, and `None` is this one.
         if let Err(error) = rustix::process::setpriority_process(None, NICE) {
             tracing::debug!(%error, "the relay's threads are not favoured");

@@ -14,7 +14,7 @@ use std::{
 use thiserror::Error;
 use tokio::{
     net::UnixListener,
-    sync::{mpsc, oneshot, watch},
+    sync::{Notify, mpsc, oneshot, watch},
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
@@ -26,7 +26,7 @@ use super::{
     reporter::{Questions, Reporter},
     settings,
     state::Store,
-    tasks::{TaskEnded, Tasks},
+    tasks::{Tasks, supervise},
 };
 use crate::{
     clock,
@@ -34,8 +34,8 @@ use crate::{
     inventory::{self, Health, TracedCall},
     listen::{self, Access, ListenError, SocketFile},
     observed::Observed,
-    prober::{self, Channels, Input, Operator, Saved},
-    relay::{Relay, gate::Gate, output, registry::Registry},
+    prober::{self, Channels, Operator, Saved},
+    relay::{Relay, RelayEnded, gate::Gate, output, registry::Registry},
     report::{Sources, api, convert, journal::Journal, metrics::Metrics, view::EventView},
     results::event::{ProbeEvent, Severity},
     runtime::{Runtime, events, link, link::Link},
@@ -121,100 +121,110 @@ impl Daemon {
         )?;
         tracing::info!(listen = %config.listen.display(), runtime = %config.runtime.display(), "relaying");
 
-        let mut tasks = Tasks::default();
-        let stop = CancellationToken::new();
+        let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
+        metrics.config.started(started_at);
+        let mut tasks = Tasks::new(metrics.stages.clone());
+        let (restarts, stop) = (tasks.restarts(), CancellationToken::new());
         let runtime = Runtime::new(&config.runtime);
         let (event_queue, events) = events::queue();
         let link = watch::Sender::new(Link::default());
         let link_now = link.subscribe();
-        tasks.spawn("link", link::keep(runtime.clone(), gate, event_queue, link));
+        let keeping = (runtime.clone(), gate, event_queue, link);
+        tasks.spawn(supervise("link", restarts.clone(), stop.clone(), async move || {
+            let (runtime, gate, events, link) = keeping.clone();
+            link::keep(runtime, gate, events, link).await;
+        }));
         if lent.is_none() {
-            let lender = borrow_access(link_now.clone(), config.runtime.clone(), socket.file.clone());
-            tasks.spawn_once("access", lender);
+            tasks.spawn(borrow_access(link_now.clone(), config.runtime.clone(), socket.file.clone()));
         }
 
         let trace = Journal::new(CALLS_KEPT);
         let calls = Arc::new(AtomicU64::new(0));
-        let calls_now = Arc::clone(&calls);
         let observed = Observed::default();
-        tasks.spawn("manifests", manifests::read(observed.clone(), manifests::FOLDER.into()));
-        let begun = {
-            let observed = observed.clone();
-            move |call: &Call| observed.begun(call)
-        };
-        let record = {
-            let (trace, observed) = (trace.clone(), observed.clone());
-            move |call: TracedCall| {
-                observed.ended(&call);
-                trace.push(convert::for_journal(call));
-                calls.fetch_add(1, Ordering::Relaxed);
-            }
-        };
-        let (change_sender, changes) = mpsc::channel(CHANGES);
+        let manifests_of = observed.clone();
+        tasks.spawn(supervise("manifests", restarts.clone(), stop.clone(), async move || {
+            manifests::read(manifests_of.clone(), manifests::FOLDER.into()).await;
+        }));
+        let (change_sender, mut changes) = mpsc::channel(CHANGES);
         let health = watch::Sender::new(Health::default());
         let health_now = health.subscribe();
         let (inventory_questions, inventory_queries) = mpsc::channel(QUESTIONS);
-        let sources = inventory::Sources {
+        let replay = Arc::new(Notify::new());
+        let mut sources = inventory::Sources {
             observations,
             connections: registry.clone(),
             runtime: runtime.clone(),
             link: link_now.clone(),
             events,
             queries: inventory_queries,
+            replay: replay.clone(),
         };
-        tasks.spawn("inventory", inventory::run(sources, change_sender, health, begun, record));
+        let (calls_ended, calls_of, trace_of) = (calls.clone(), observed.clone(), trace.clone());
+        tasks.spawn(supervise("inventory", restarts.clone(), stop.clone(), async move || {
+            let record = |call: TracedCall| {
+                calls_of.ended(&call);
+                trace_of.push(convert::for_journal(call));
+                calls_ended.fetch_add(1, Ordering::Relaxed);
+            };
+            let begun = |call: &Call| calls_of.begun(call);
+            inventory::run(&mut sources, &change_sender, &health, begun, record).await;
+        }));
 
         let (input_sender, inputs) = mpsc::channel(CHANGES);
         let journal = Journal::new(EVENTS_KEPT);
-        tasks.spawn_once("listed", tell_listed(health_now.clone(), input_sender.clone()));
         let policy = watch::Sender::new(settings::policy(&config));
-        let planning = planning::run(
-            changes,
-            policy.subscribe(),
-            observed.clone(),
-            Images::new(runtime.clone()),
-            input_sender.clone(),
-            journal.clone(),
-        );
-        tasks.spawn("plan", planning);
+        let mut policies = policy.subscribe();
+        let planned = (observed.clone(), input_sender.clone(), journal.clone(), runtime.clone());
+        let mut has_planned = Replay::new(&replay);
+        tasks.spawn(supervise("plan", restarts.clone(), stop.clone(), async move || {
+            has_planned.again();
+            let (observed, inputs, journal, runtime) = &planned;
+            let images = Images::new(runtime.clone());
+            planning::run(&mut changes, &mut policies, observed, images, inputs, journal).await;
+        }));
         let (prober_questions, queries) = mpsc::channel(QUESTIONS);
         let (container_questions, containers) = mpsc::channel(QUESTIONS);
         let (saves, (save_done, saved)) = (watch::Sender::default(), oneshot::channel());
         let store = config.state.as_deref().map(Store::new);
         if let Some(store) = store.clone() {
-            tasks.spawn("state", store.keep(saves.subscribe(), save_done));
+            let (restarts, stop, mut saves) = (restarts.clone(), stop.clone(), saves.subscribe());
+            tasks.spawn(async move {
+                supervise("state", restarts, stop, async move || store.keep(&mut saves).await).await;
+                drop::<oneshot::Sender<()>>(save_done);
+            });
         }
         let seed = started_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
         let prober_settings = watch::Sender::new(settings::prober(&config, seed));
         let settings = prober_settings.subscribe();
         let operator = Operator::new(input_sender, runtime.channel(), settings.clone());
-        let channels = Channels { settings, inputs, queries, containers, saves, stop: stop.clone() };
-        let report_event = {
-            let journal = journal.clone();
-            move |event: ProbeEvent| report(&journal, event)
-        };
-        let (commands, loading, stopped) = (runtime.channel(), store.clone(), stop.clone());
-        tasks.spawn("prober", async move {
-            let restored = match loading {
+        let mut channels = Channels { settings, inputs, queries, containers, saves, stop: stop.clone() };
+        let (commands, mut loading, reported) = (runtime.channel(), store.clone(), journal.clone());
+        let mut has_probed = Replay::new(&replay);
+        tasks.spawn(supervise("prober", restarts.clone(), stop.clone(), async move || {
+            has_probed.again();
+            let restored = match loading.take() {
                 Some(store) => tokio::select! {
                     restored = store.load() => restored,
-                    () = stopped.cancelled() => return,
+                    () = channels.stop.cancelled() => return,
                 },
-                None => Saved::default(),
+                // What was to be saved last: a prober that panicked goes on from there, as after a restart.
+                None => Saved::clone(&channels.saves.borrow()),
             };
-            prober::run(restored, channels, commands, report_event).await;
-        });
+            let report_event = |event: ProbeEvent| report(&reported, event);
+            prober::run(restored, &mut channels, commands.clone(), report_event).await;
+        }));
 
-        let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
-        metrics.config.started(started_at);
-        let health = watch::Sender::new(reload::health(loaded.clone(), started_at));
+        let health = watch::Sender::new(reload::health(loaded, started_at));
         let configured = health.subscribe();
         if let Some(reloading) = reloading {
             let (journal, metrics) = (journal.clone(), metrics.config.clone());
             let outlets = Outlets { policy, prober: prober_settings, seed, health, metrics, journal };
-            tasks.spawn("reload", reload::run(reloading, loaded, outlets));
+            tasks.spawn(supervise("reload", restarts.clone(), stop.clone(), async move || {
+                let in_force = outlets.health.borrow().loaded.clone();
+                reload::run(reloading.clone(), Arc::unwrap_or_clone(in_force), outlets.clone()).await;
+            }));
         }
-        let (sources, questions) = Questions::channels(QUESTIONS, trace, journal, metrics, operator);
+        let (sources, mut questions) = Questions::channels(QUESTIONS, trace, journal, metrics, operator);
         let is_draining = Arc::new(AtomicBool::new(false));
         let reporter = Reporter {
             configured,
@@ -224,22 +234,31 @@ impl Daemon {
             output: taps,
             link: link_now,
             health: health_now,
-            calls: calls_now,
+            calls,
             prober: prober_questions,
             containers: container_questions,
             inventory: inventory_questions,
             observed,
             store,
+            restarts: restarts.clone(),
             started: config,
         };
-        tasks.spawn("reporter", reporter.run(questions));
-        let api_listener = UnixListener::from_std(api_socket.listener)?;
+        tasks.spawn(supervise("reporter", restarts.clone(), stop.clone(), async move || {
+            reporter.run(&mut questions).await;
+        }));
         let (stop_api, (answer_done, answered)) = (CancellationToken::new(), oneshot::channel::<()>());
-        let api = api::serve(api_listener, sources.clone(), stop_api.clone().cancelled_owned());
-        tasks.spawn("api", async move {
-            // Dropped when the task ends, however it does.
-            let _done = answer_done;
-            api.await;
+        let (listener, asked, stopping) = (api_socket.listener, sources.clone(), stop_api.clone());
+        tasks.spawn(async move {
+            supervise("api", restarts, stopping.clone(), async move || {
+                match listener.try_clone().and_then(UnixListener::from_std) {
+                    Ok(listener) => {
+                        api::serve(listener, asked.clone(), stopping.clone().cancelled_owned()).await
+                    }
+                    Err(error) => tracing::error!(%error, "cannot serve the API"),
+                }
+            })
+            .await;
+            drop(answer_done);
         });
         Ok(Self {
             relay,
@@ -260,9 +279,10 @@ impl Daemon {
         &self.sources
     }
 
-    /// Returns when a background task is gone that the rest cannot do without. Safe to be dropped and called again.
-    pub async fn failed(&mut self) -> TaskEnded {
-        self.tasks.failed().await
+    /// Returns when the relay has failed, which is what everything else is there for. Safe to be dropped and called
+    /// again.
+    pub async fn failed(&mut self) -> RelayEnded {
+        self.relay.ended().await
     }
 
     /// Ends everything: calls in flight first, then the sockets' files, the API's answers under way, and the rest; the
@@ -297,11 +317,22 @@ impl Daemon {
     }
 }
 
-/// Tells the prober when the runtime was listed for the first time.
-async fn tell_listed(mut health: watch::Receiver<Health>, inputs: mpsc::Sender<Input>) {
-    if health.wait_for(|health| health.last_resync.is_some()).await.is_ok() {
-        // A prober that is gone needs to know no more.
-        let _ = inputs.send(Input::Listed).await;
+/// Has everything reported again to a stage that was started again, and so has lost what it was told.
+struct Replay {
+    requests: Arc<Notify>,
+    has_started: bool,
+}
+
+impl Replay {
+    fn new(requests: &Arc<Notify>) -> Self {
+        Self { requests: requests.clone(), has_started: false }
+    }
+
+    /// The stage starts. The first time there is nothing to report again.
+    fn again(&mut self) {
+        if std::mem::replace(&mut self.has_started, true) {
+            self.requests.notify_one();
+        }
     }
 }
 

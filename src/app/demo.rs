@@ -21,7 +21,7 @@ use tokio::{
 
 use self::folder::{Folder, FolderError};
 use super::{
-    Daemon, background, logging,
+    Daemon, background, logging, panics,
     told::{is_reader_gone, told},
 };
 use crate::{
@@ -41,6 +41,7 @@ pub fn demo(args: DemoArgs) -> Exit {
         Err(error) => return Exit::Usage.because(&format!("--runtime: {error}")),
     };
     logging::start(&LogConfig { format: LogFormat::Text, level: LogLevel::Error });
+    panics::log_places();
     let ran = background().and_then(|threads| {
         let ran = threads.block_on(run(runtime, args.dir, args.duration));
         threads.shutdown_timeout(Duration::from_secs(1));

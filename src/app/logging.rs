@@ -1,6 +1,6 @@
 //! What is written to the log, and how. Once a process; from which level on may change later.
 
-use std::io::IsTerminal;
+use std::{io::IsTerminal, sync::Arc};
 
 use tracing_subscriber::{
     EnvFilter, Layer, Registry, fmt, layer::SubscriberExt, reload, util::SubscriberInitExt,
@@ -9,7 +9,8 @@ use tracing_subscriber::{
 use crate::config::{LogConfig, LogFormat, LogLevel};
 
 /// Sets from which level on is logged.
-pub(super) struct Threshold(Box<dyn Fn(LogLevel) + Send + Sync>);
+#[derive(Clone)]
+pub(super) struct Threshold(Arc<dyn Fn(LogLevel) + Send + Sync>);
 
 impl Threshold {
     /// From now on.
@@ -39,7 +40,7 @@ where
     let (layers, handle) = reload::Layer::new(layer(level));
     // A second daemon in one process, as in tests, logs where the first does.
     let _ = tracing_subscriber::registry().with(layers).try_init();
-    Threshold(Box::new(move |level| {
+    Threshold(Arc::new(move |level| {
         // Where nothing logs through it, there is nothing to set.
         let _ = handle.reload(layer(level));
     }))

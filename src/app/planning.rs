@@ -23,12 +23,12 @@ use crate::{
 
 /// Plans until no changes come any more, or the prober is gone.
 pub(super) async fn run(
-    mut changes: mpsc::Receiver<Change>,
-    mut policies: watch::Receiver<Arc<Policy>>,
-    observed: Observed,
+    changes: &mut mpsc::Receiver<Change>,
+    policies: &mut watch::Receiver<Arc<Policy>>,
+    observed: &Observed,
     mut images: Images,
-    inputs: mpsc::Sender<Input>,
-    journal: Journal<EventView>,
+    inputs: &mpsc::Sender<Input>,
+    journal: &Journal<EventView>,
 ) {
     let mut planner = Planner::new(policies.borrow_and_update().clone());
     let mut registration = Registration::default();
@@ -38,7 +38,7 @@ pub(super) async fn run(
             change = changes.recv() => match change {
                 Some(change) => {
                     observed.changed(&change);
-                    of_change(change, &mut planner, &mut registration, &journal)
+                    of_change(change, &mut planner, &mut registration, journal)
                 }
                 None => return,
             },
@@ -46,11 +46,11 @@ pub(super) async fn run(
                 may_change = changed.is_ok();
                 let policy = policies.borrow_and_update().clone();
                 let plans = planner.on_policy(policy).into_iter();
-                Input::Replanned(plans.map(|plan| planned(plan, &mut registration, &journal)).collect())
+                Input::Replanned(plans.map(|plan| planned(plan, &mut registration, journal)).collect())
             }
             Answer { image, healthcheck } = images.next() => {
                 let plans = planner.on_image(&image, healthcheck).into_iter();
-                Input::Replanned(plans.map(|plan| planned(plan, &mut registration, &journal)).collect())
+                Input::Replanned(plans.map(|plan| planned(plan, &mut registration, journal)).collect())
             }
         };
         planner.take_wanted().into_iter().for_each(|image| images.want(image));
@@ -76,6 +76,11 @@ fn of_change(
             planner.on_gone(&id);
             registration.forget(&id);
             Input::ContainerGone(id)
+        }
+        Change::Listed(all) => {
+            planner.retain(|id| all.contains(id));
+            registration.retain(|id| all.contains(id));
+            Input::Listed(all)
         }
         Change::ContainerStopping(id) => Input::ContainerStopping(id),
         Change::ContainerStopFailed(id) => Input::ContainerStopFailed(id),

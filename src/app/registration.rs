@@ -55,6 +55,14 @@ impl Registration {
         news
     }
 
+    /// These are all containers that there are.
+    pub(super) fn retain(&mut self, is_there: impl Fn(&ContainerId) -> bool) {
+        self.0.retain(|_, told| {
+            told.retain(&is_there);
+            !told.is_empty()
+        });
+    }
+
     /// The container is gone.
     pub(super) fn forget(&mut self, id: &ContainerId) {
         self.0.retain(|_, told| {

@@ -48,6 +48,7 @@ const SLOW_DISK: Duration = Duration::from_secs(10);
 const MAX_MESSAGE: usize = 8 << 10;
 
 /// What is needed to read the configuration again.
+#[derive(Clone)]
 pub struct Reloading {
     /// Where it comes from.
     pub(super) source: Source,
@@ -58,6 +59,7 @@ pub struct Reloading {
 }
 
 /// Where the settings go.
+#[derive(Clone)]
 pub(super) struct Outlets {
     pub(super) policy: values::Sender<Arc<Policy>>,
     pub(super) prober: values::Sender<ProberSettings>,

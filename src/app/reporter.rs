@@ -16,6 +16,7 @@ use super::{
     configuration, pods,
     reload::ConfigHealth,
     state::{StateHealth, Store},
+    tasks::Restarts,
 };
 use crate::{
     clock,
@@ -62,6 +63,7 @@ pub(super) struct Reporter {
     pub(super) inventory: Query<Vec<Arc<inventory::view::PodView>>>,
     pub(super) observed: Observed,
     pub(super) store: Option<Arc<Store>>,
+    pub(super) restarts: Restarts,
 }
 
 /// Its ends of the API's questions.
@@ -100,7 +102,7 @@ impl Questions {
 
 impl Reporter {
     /// Answers until nobody can ask any more.
-    pub(super) async fn run(self, mut questions: Questions) {
+    pub(super) async fn run(&self, questions: &mut Questions) {
         loop {
             tokio::select! {
                 Some(question) = questions.status.recv() => {
@@ -182,6 +184,7 @@ impl Reporter {
                 ..ProbesView::count(probes.iter().map(|probe| (probe.state.into(), probe.phase.into())))
             },
             state: self.state(),
+            stages: self.restarts.views(),
             config: self.configuration(),
         }
     }

@@ -14,7 +14,7 @@ use std::{
 };
 
 use tokio::{
-    sync::{oneshot, watch},
+    sync::watch,
     task::{JoinError, spawn_blocking},
     time::{sleep, timeout},
 };
@@ -117,12 +117,8 @@ impl Store {
         }
     }
 
-    /// Writes what is to be saved, the newest of it, until nobody saves any more. `_done` is dropped when all is written.
-    pub(super) async fn keep(
-        self: Arc<Self>,
-        mut saves: watch::Receiver<Arc<Saved>>,
-        _done: oneshot::Sender<()>,
-    ) {
+    /// Writes what is to be saved, the newest of it, until nobody saves any more.
+    pub(super) async fn keep(self: &Arc<Self>, saves: &mut watch::Receiver<Arc<Saved>>) {
         let mut is_written = true;
         loop {
             tokio::select! {
@@ -194,16 +190,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::new(dir.path());
         assert_eq!(store.clone().load().await, Saved::default());
-        let (saves, (done, ended)) = (watch::Sender::default(), oneshot::channel());
-        let keeping = tokio::spawn(store.clone().keep(saves.subscribe(), done));
+        let saves = watch::Sender::default();
+        let (keeper, mut kept) = (store.clone(), saves.subscribe());
+        let keeping = tokio::spawn(async move { keeper.keep(&mut kept).await });
         for pod in ["a", "b", "c"] {
             saves.send_replace(saved(pod));
         }
         drop(saves);
-        assert!(ended.await.is_err(), "it is dropped, never sent");
+        keeping.await.unwrap();
         assert_eq!(store.clone().load().await, *saved("c"));
         assert!(store.health().borrow().saved_at.is_some());
-        keeping.await.unwrap();
     }
 
     // In real time: a process that another test forks holds the lock, too, until it runs its own program.
@@ -239,8 +235,9 @@ mod tests {
         assert_eq!(store.clone().load().await, Saved::default());
         let trouble = health.borrow_and_update().trouble.clone();
         assert!(trouble.starts_with("cannot use the folder "), "{trouble}");
-        let (saves, (done, _ended)) = (watch::Sender::default(), oneshot::channel());
-        tokio::spawn(store.clone().keep(saves.subscribe(), done));
+        let saves = watch::Sender::default();
+        let (keeper, mut kept) = (store.clone(), saves.subscribe());
+        tokio::spawn(async move { keeper.keep(&mut kept).await });
         saves.send_replace(saved("a"));
         sleep(RETRY / 2).await;
         assert!(!health.has_changed().unwrap(), "the same trouble is no news");

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     clock,
-    report::view::{ProbesView, RuntimeState, StatusView},
+    report::view::{ProbesView, RuntimeState, StageRestartView, StatusView},
 };
 
 /// Flags of the verb.
@@ -63,6 +63,7 @@ fn text(status: &StatusView, screen: Screen, now: SystemTime, limit: Option<usiz
     let worst = status.probes.states.keys().copied().find(|&state| state_paint(state) == Paint::Bad);
     lines.push(("probes", probes(&status.probes), worst.map_or(Paint::Plain, state_paint)));
     lines.push(state(status, now));
+    lines.extend(status.stages.iter().map(|stage| ("  failed", restarted(stage, now), Paint::Doubtful)));
     lines.extend(config(status, now, limit.map_or(usize::MAX, |_| ERRORS_LISTED)));
 
     let indent = lines.iter().map(|(name, ..)| width_of(name)).max().unwrap_or_default() + 2;
@@ -162,6 +163,13 @@ fn state(status: &StatusView, now: SystemTime) -> (&'static str, String, Paint) 
     ("state", text, paint)
 }
 
+/// A stage that failed, and how often.
+fn restarted(stage: &StageRestartView, now: SystemTime) -> String {
+    let times = if stage.restarts == 1 { "once".to_owned() } else { format!("{} times", stage.restarts) };
+    let since = age(stage.last_at.0, now);
+    format!("{} was started again {times}, last {since} ago: {}", stage.stage, stage.reason)
+}
+
 /// What is in force and since when, what is wrong with what is written now, and what waits for the next start.
 fn config(
     status: &StatusView,
@@ -217,6 +225,15 @@ mod tests {
         away.config.errors = (1..8).map(|line| format!("c.yaml:{line}:1: unknown key \"x{line}\"")).collect();
         away.config.needs_restart = vec!["listen: changed in c.yaml:9:9, needs a restart".to_owned()];
         insta::assert_snapshot!("status_away", text(&away, Screen::plain(60), now, Some(60)));
+        away.stages = vec![StageRestartView {
+            stage: "prober".to_owned(),
+            restarts: 2,
+            last_at: sample::at(120_000),
+            reason: "panicked at src/prober.rs:1:1: no such thing".to_owned(),
+        }];
+        let failed =
+            "prober was started again 2 times, last 5s ago: panicked at src/prober.rs:1:1: no such thing";
+        assert!(text(&away, Screen::plain(60), now, None).contains(failed));
         away.connections = ConnectionsView::default();
         away.state = StateFileView::default();
         assert!(text(&away, Screen::plain(60), now, None).contains("kept nowhere: a restart begins anew\n"));

@@ -15,7 +15,7 @@ mod sandboxes;
 
 use std::{
     borrow::Borrow,
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
     time::Instant,
 };
@@ -37,6 +37,9 @@ pub enum Change {
     Container(Arc<ContainerView>),
     /// A container is no more.
     ContainerGone(ContainerId),
+    /// The runtime was listed, and these are all containers that there are. Reported after the first lists, and
+    /// whenever a stage that lost what it knew asks for everything.
+    Listed(Arc<HashSet<ContainerId>>),
     /// A client began to stop it.
     ContainerStopping(ContainerId),
     /// A client's stop of it failed, or ended without an answer: nobody stops it now.
@@ -104,6 +107,21 @@ impl Model {
     /// Counts the facts: what was read from here holds for as long as it stays the same.
     pub fn revision(&self) -> u64 {
         self.revision
+    }
+
+    /// Reports every container once more, and then that these are all.
+    pub fn report_all(&mut self) {
+        for container in self.containers.values_mut() {
+            container.told = None;
+        }
+        self.dirty.extend(self.containers.keys().cloned());
+        self.report_listed();
+    }
+
+    /// Reports which containers there are.
+    pub fn report_listed(&mut self) {
+        let all = self.containers.keys().cloned().collect();
+        self.tell(Change::Listed(Arc::new(all)));
     }
 
     /// What changed since this was last asked, in order.

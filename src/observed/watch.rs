@@ -83,6 +83,10 @@ impl Watch {
                 }
             }
             Change::ContainerGone(id) => self.forget(id),
+            Change::Listed(all) => {
+                let gone: Vec<_> = self.containers.keys().filter(|id| !all.contains(*id)).cloned().collect();
+                gone.iter().for_each(|id| self.forget(id));
+            }
             Change::ContainerStopping(_)
             | Change::ContainerStopFailed(_)
             | Change::PodStopping(_)

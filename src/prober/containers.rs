@@ -1,7 +1,10 @@
 //! The containers that the prober was told of: those of one name in one pod stand together, and the newest of them is
 //! the one that is probed. Pure.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use super::{operator::Listed, worker::event::Stopping};
 use crate::{
@@ -70,6 +73,11 @@ impl Known {
 }
 
 impl Containers {
+    /// Those that are not among these.
+    pub(super) fn without(&self, all: &HashSet<ContainerId>) -> Vec<ContainerId> {
+        self.by_id.keys().filter(|id| !all.contains(*id)).cloned().collect()
+    }
+
     /// Adds or updates one.
     pub(super) fn upsert(&mut self, view: Arc<ContainerView>, probes: Vec<Planned>) {
         let (id, place) = (view.id.clone(), Place::of(&view));

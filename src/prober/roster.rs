@@ -149,7 +149,12 @@ impl Roster {
                 // Whoever asked may have left meanwhile.
                 let _ = answer.send(self.containers.all());
             }
-            Input::Listed => self.restoring.listed(now.at),
+            Input::Listed(all) => {
+                for id in self.containers.without(&all) {
+                    self.accept(Input::ContainerGone(id), now);
+                }
+                self.restoring.listed(now.at);
+            }
             Input::Command { key, command, answer } => {
                 // Whoever asked may have left meanwhile.
                 let _ = answer.send(self.command(&key, command, now));

@@ -45,7 +45,7 @@ pub struct Channels {
 /// on the prober's task and must not block.
 pub async fn run(
     restored: Saved,
-    channels: Channels,
+    channels: &mut Channels,
     runtime: Channel,
     on_event: impl FnMut(ProbeEvent) + Send,
 ) {
@@ -61,7 +61,7 @@ pub async fn run(
 /// The loop, whatever an attempt does.
 async fn drive<A, F>(
     restored: Saved,
-    mut channels: Channels,
+    channels: &mut Channels,
     attempt: A,
     mut on_event: impl FnMut(ProbeEvent) + Send,
 ) where

@@ -24,6 +24,20 @@ pub struct Metrics {
     registry: Arc<Registry>,
     /// Of the configuration.
     pub config: ConfigMetrics,
+    /// Of the stages.
+    pub stages: StageMetrics,
+}
+
+/// How often stages were started again.
+#[derive(Clone, Debug, Default)]
+pub struct StageMetrics {
+    restarts: Family<StageLabels, Counter>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StageLabels {
+    /// The stages are a closed set.
+    stage: &'static str,
 }
 
 /// How reading the configuration went.
@@ -52,7 +66,9 @@ impl Metrics {
         registry.register("build", "What was built", Info::new([("version", version)]));
         let config = ConfigMetrics::default();
         config.register(registry.sub_registry_with_prefix("config"));
-        Self { registry: Arc::new(registry), config }
+        let stages = StageMetrics::default();
+        stages.register(registry.sub_registry_with_prefix("stage"));
+        Self { registry: Arc::new(registry), config, stages }
     }
 
     /// All of them as text, in OpenMetrics' format.
@@ -60,6 +76,21 @@ impl Metrics {
         let mut text = String::new();
         text::encode(&mut text, &self.registry).expect("writing to a string never fails");
         text
+    }
+}
+
+impl StageMetrics {
+    fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "restarts",
+            "Stages that panicked and were started again, by stage",
+            self.restarts.clone(),
+        );
+    }
+
+    /// A stage was started again.
+    pub fn restarted(&self, stage: &'static str) {
+        self.restarts.get_or_create_owned(&StageLabels { stage }).inc();
     }
 }
 

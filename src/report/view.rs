@@ -33,7 +33,7 @@ pub use probe::{Attempt, Counts, Outcome, Phase, ProbeView, Run, State, joined, 
 pub use run::{ContainerRef, RunView};
 pub use status::{
     BlindView, CallsView, Check, ConfigView, ConnectionsView, InventoryView, ProbesView, RuntimeState,
-    RuntimeView, StateFileView, StatusView,
+    RuntimeView, StageRestartView, StateFileView, StatusView,
 };
 pub use units::{Seconds, Time};
 

@@ -68,6 +68,12 @@ impl Planner {
         }
     }
 
+    /// These are all containers that there are.
+    pub fn retain(&mut self, is_there: impl Fn(&ContainerId) -> bool) {
+        let gone: Vec<_> = self.containers.keys().filter(|id| !is_there(id)).cloned().collect();
+        gone.iter().for_each(|id| self.on_gone(id));
+    }
+
     /// The operator decided anew. Plans all containers, in the order of their ids.
     pub fn on_policy(&mut self, policy: Arc<Policy>) -> Vec<Plan> {
         self.policy = policy;

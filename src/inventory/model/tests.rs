@@ -54,6 +54,7 @@ impl Rig {
             .map(|change| match change {
                 Change::Container(view) => format!("{} {}", view.id, word(view.state)),
                 Change::ContainerGone(id) => format!("{id} gone"),
+                Change::Listed(all) => format!("{} listed", all.len()),
                 Change::ContainerStopping(id) => format!("{id} stopping"),
                 Change::ContainerStopFailed(id) => format!("{id} stop failed"),
                 Change::PodStopping(id) => format!("pod {id} stopping"),

@@ -97,7 +97,8 @@ impl Rig {
                     tried(result(&job.key))
                 }
             };
-            drive(Saved::default(), channels, attempt, move |event| {
+            let mut channels = channels;
+            drive(Saved::default(), &mut channels, attempt, move |event| {
                 told.lock().unwrap().push(event);
             })
             .await;
@@ -154,7 +155,7 @@ async fn a_period_below_a_second_is_kept_within_a_tenth() {
     let (_queries, queries) = mpsc::channel(1);
     let (_, containers) = mpsc::channel(1);
     let (_setter, settings) = watch::channel(settings(64, 16));
-    let channels = Channels {
+    let mut channels = Channels {
         settings,
         inputs: input_end,
         queries,
@@ -163,7 +164,7 @@ async fn a_period_below_a_second_is_kept_within_a_tenth() {
         stop: CancellationToken::new(),
     };
     let nowhere = tonic::transport::Endpoint::from_static("http://runtime").connect_lazy();
-    let task = tokio::spawn(run(Saved::default(), channels, nowhere, |_| ()));
+    let task = tokio::spawn(async move { run(Saved::default(), &mut channels, nowhere, |_| ()).await });
     let handler = Handler::TcpSocket { host: None, port: PortRef::Number(address.port()) };
     let period = Duration::from_millis(250);
     let spec = ProbeSpec { handler, period, ..spec(ProbeKind::Readiness) };

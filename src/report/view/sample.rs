@@ -236,6 +236,7 @@ pub(crate) fn status() -> StatusView {
             saved_at: Some(at(120_000)),
             trouble: String::new(),
         },
+        stages: Vec::new(),
         config: ConfigView {
             files: vec!["/etc/criprobe/config.yaml".to_owned()],
             workers: 64,

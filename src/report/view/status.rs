@@ -40,8 +40,25 @@ pub struct StatusView {
     /// What outlives the daemon.
     #[serde(default)]
     pub state: StateFileView,
+    /// Stages that failed and were started again since the start, by name; absent where none was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<StageRestartView>,
     /// The configuration in force.
     pub config: ConfigView,
+}
+
+/// A stage that panicked and was started again: a defect of criprobe's, to be reported.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StageRestartView {
+    /// `inventory`, `plan`, `prober` and so on.
+    pub stage: String,
+    /// How often, since the start of the daemon.
+    pub restarts: u64,
+    /// When it last happened.
+    pub last_at: Time,
+    /// Why, with the place in the source: at most about 700 bytes.
+    pub reason: String,
 }
 
 /// The runtime behind the relay.

@@ -303,6 +303,9 @@ impl World {
                 Change::ContainerGone(id) => {
                     assert!(self.told.remove(id.as_str()).is_some(), "{id} is gone and was never told");
                 }
+                Change::Listed(all) => {
+                    assert!(self.told.keys().all(|id| all.contains(id.as_str())), "{all:?} are not all");
+                }
                 Change::ContainerStopping(_)
                 | Change::ContainerStopFailed(_)
                 | Change::PodStopping(_)
@@ -338,6 +341,13 @@ impl World {
             }
         }
         assert_eq!(self.rig.lookups(), [""; 0], "something is asked for ever");
+    }
+
+    /// A consumer that lost everything is told everything again.
+    fn report_again(&mut self) {
+        self.told.clear();
+        self.rig.model.report_all();
+        self.hear();
     }
 
     /// The model, its census and its consumer hold the truth.
@@ -514,6 +524,8 @@ proptest! {
         let mut world = World::new();
         steps.iter().for_each(|step| world.step(step));
         world.settle();
+        world.check();
+        world.report_again();
         world.check();
         for sandbox in world.rig.model.sandboxes.values() {
             prop_assert!(sandbox.view.network != PodNetwork::Host);

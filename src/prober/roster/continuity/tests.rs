@@ -62,7 +62,8 @@ impl Rig {
         self.roster = Roster::new(&ProberSettings::default(), self.now);
         self.roster.restore(Saved::from_json(&text).unwrap());
         self.show();
-        self.roster.accept(Input::Listed, self.now);
+        let all = [self.view.id.clone()].into_iter().collect();
+        self.roster.accept(Input::Listed(Arc::new(all)), self.now);
     }
 
     fn replace(&mut self, id: &str) {
@@ -267,7 +268,7 @@ fn what_never_shows_up_is_saved_again_until_it_is_forgotten() {
     later.restore(saved.clone());
     let sorted = |saved: &Saved| String::from_utf8(saved.to_json()).unwrap();
     assert_eq!(sorted(&later.save(rig.now)), sorted(&saved));
-    later.accept(Input::Listed, rig.now);
+    later.accept(Input::Listed(Arc::default()), rig.now);
     rig.pass(299 * SECOND);
     assert_eq!(later.save(rig.now).probes.len(), 2);
     rig.pass(SECOND);

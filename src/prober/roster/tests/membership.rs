@@ -66,3 +66,15 @@ fn probes_come_and_go_with_their_containers() {
         assert_eq!(rig.roster.statuses(rig.now).len(), row.probes.len(), "{}: {}", row.id, row.rule);
     }
 }
+
+#[test]
+fn what_a_list_of_all_containers_leaves_out_is_gone() {
+    let mut rig = Rig::new(8);
+    for name in ["stays", "goes"] {
+        see(&mut rig, name, 0, "liveness");
+    }
+    rig.accept(Input::Listed(Arc::new(["stays-0".into()].into_iter().collect())));
+    let names: Vec<_> =
+        rig.roster.statuses(rig.now).iter().map(|probe| probe.key.container.to_string()).collect();
+    assert_eq!(names, ["stays"]);
+}
