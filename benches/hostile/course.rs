@@ -90,7 +90,7 @@ pub(crate) struct Course {
     pub(crate) with: Vec<Found>,
     /// When each well-behaved probe's attempts came.
     pub(crate) attempts: Vec<Vec<Instant>>,
-    /// The tricks that hostile pods had, and those of them that were met at least once.
+    /// The tricks that hostile pods had, and those of them that were attempted at least once, or refused.
     pub(crate) tricks: (usize, Vec<usize>),
     /// Attempts of the one hostile pod in the windows, as criprobe counted them.
     pub(crate) hostile: u64,
@@ -188,7 +188,7 @@ impl Node<'_> {
             before,
             after: self.holdings()?,
             open: self.open(),
-            listed: self.probes(tricks::NAMESPACE)?.len(),
+            listed: self.probes(tricks::NAMESPACES)?.len(),
             quiet_after,
         })
     }
@@ -217,7 +217,8 @@ impl Node<'_> {
         })
     }
 
-    /// Hostile pods come, stay and go. How many attempts they had comes out; whose probes were answered is noted.
+    /// Hostile pods come, stay and go. How many attempts they had comes out; whose probes were attempted, or
+    /// refused as invalid, is noted.
     fn visit(&mut self, pods: usize, way: Way, stay: Duration, answered: &mut [bool; COUNT]) -> Result<u64> {
         let start = clock::now();
         let visit = self.visitor.arrive(pods, way)?;
@@ -225,11 +226,12 @@ impl Node<'_> {
             thread::sleep(LOOK.min(stay));
             self.daemon.process.ensure_running()?;
         }
-        let probes = self.probes(tricks::NAMESPACE)?;
+        let probes = self.probes(tricks::NAMESPACES)?;
         for (trick, answered) in answered.iter_mut().enumerate() {
             let (container, kind) = tricks::place(trick);
             let own = |probe: &&Value| probe["container"] == container.as_str() && probe["type"] == kind;
-            *answered |= probes.iter().filter(own).any(|probe| attempts(probe).0 > 0);
+            let is_met = |probe: &Value| attempts(probe).0 > 0 || probe["phase"] == "invalid";
+            *answered |= probes.iter().filter(own).any(is_met);
         }
         self.visitor.leave(visit)?;
         Ok(probes.iter().map(|probe| attempts(probe).0).sum())

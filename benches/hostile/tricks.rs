@@ -7,8 +7,9 @@ use criprobe::proto::cri;
 
 use crate::node::KINDS;
 
-/// The namespace of hostile pods.
-pub(crate) const NAMESPACE: &str = "hostile";
+/// A pattern of the namespaces of hostile pods. Each has one of its own, so that several do not share what one namespace
+/// may have.
+pub(crate) const NAMESPACES: &str = "hostile-*";
 
 /// 1.5 MiB of labels and as much of annotations on the sandbox. Four such pods at once still fit into a list of 16 MiB,
 /// the most that a kubelet takes: with more the node would be lost without criprobe, too.
@@ -27,11 +28,17 @@ const LETTERS: usize = 1900;
 /// the definition in place of the letter, word after word, has 300 times as much with each word.
 const MULTIPLIED: (usize, usize) = (10, 300);
 
-/// 17 words of [`LONG_VALUE`] make 2 MB, just what a command may expand to.
+/// 17 words of [`LONG_VALUE`] make 2 MB, just what Linux takes as a command.
 const LONG_WORDS: usize = 17;
 
+/// 2 of them make 240 KB, just what a pod's command may expand to.
+const FITTING_WORDS: usize = 2;
+
+/// 60 s, the longest timeout that a pod may ask for (`prober.maxTimeout`).
+const LONGEST: i32 = 60;
+
 /// 2^31 - 1, the longest timeout that Kubernetes' API takes.
-const ENDLESS: i32 = i32::MAX;
+const FORBIDDEN: i32 = i32::MAX;
 
 /// What a trick is made with; one can be tried alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -145,21 +152,26 @@ enum Words {
     Empty,
     /// Letters, nothing and one long word.
     Mixed,
-    /// `$(X)`: 120 KB each.
+    /// `$(X)`: 120 KB each, more than an operator lets a pod have.
     Long,
+    /// As many as it may have.
+    Fitting,
 }
 
 /// How long an attempt may take, as its author wants it.
 #[derive(Clone, Copy, Debug)]
 enum Timeout {
-    Endless,
+    /// As long as the operator lets it.
+    Longest,
+    /// Longer: listed as invalid, or as good as endless.
+    Forbidden,
     /// Kept by criprobe.
     Fraction,
     Second,
 }
 
 use Server::*;
-use Timeout::{Endless, Fraction, Second};
+use Timeout::{Forbidden, Fraction, Longest, Second};
 use Trick::{Check, Connect, Get, Run};
 
 /// All of them, two a container.
@@ -167,33 +179,33 @@ const TRICKS: [(Trick, Timeout); 32] = [
     (Run(Family::Echo, Deed::Echo, Words::Multiplied), Second),
     (Run(Family::Echo, Deed::Echo, Words::Letters), Fraction),
     (Run(Family::Echo, Deed::Echo, Words::Empty), Second),
-    (Run(Family::Echo, Deed::Echo, Words::Mixed), Endless),
+    (Run(Family::Echo, Deed::Echo, Words::Mixed), Longest),
     (Run(Family::Words, Deed::Echo, Words::Long), Second),
-    (Run(Family::Words, Deed::Hang, Words::Long), Endless),
-    (Run(Family::Words, Deed::Print, Words::Long), Second),
-    (Run(Family::Flood, Deed::Print, Words::None), Endless),
+    (Run(Family::Words, Deed::Hang, Words::Fitting), Longest),
+    (Run(Family::Words, Deed::Print, Words::Fitting), Second),
+    (Run(Family::Flood, Deed::Print, Words::None), Longest),
     (Run(Family::Flood, Deed::Complain, Words::None), Fraction),
     (Run(Family::Flood, Deed::Overflow, Words::None), Second),
-    (Run(Family::Hang, Deed::Hang, Words::None), Endless),
-    (Run(Family::Hang, Deed::Hang, Words::Letters), Endless),
+    (Run(Family::Hang, Deed::Hang, Words::None), Longest),
+    (Run(Family::Hang, Deed::Hang, Words::Letters), Forbidden),
     (Run(Family::Hang, Deed::Hang, Words::None), Fraction),
-    (Get(Silence), Endless),
-    (Get(Silence), Second),
-    (Get(EndlessBody), Endless),
+    (Get(Silence), Longest),
+    (Get(Silence), Forbidden),
+    (Get(EndlessBody), Longest),
     (Get(EndlessBody), Fraction),
-    (Get(SlowHead), Endless),
-    (Get(SlowBody), Endless),
-    (Get(EndlessHead), Endless),
-    (Get(EndlessContinue), Endless),
+    (Get(SlowHead), Longest),
+    (Get(SlowBody), Longest),
+    (Get(EndlessHead), Longest),
+    (Get(EndlessContinue), Longest),
     (Get(Loop), Second),
-    (Get(OtherPort), Endless),
+    (Get(OtherPort), Longest),
     (Get(OtherHost), Second),
     (Get(BadChunks), Second),
     (Connect(FullBacklog), Second),
     (Connect(FullBacklog), Fraction),
     (Connect(Closed), Second),
-    (Check(Silence), Endless),
-    (Check(EndlessFrames), Endless),
+    (Check(Silence), Longest),
+    (Check(EndlessFrames), Longest),
     (Check(Noise), Second),
     (Check(EndlessBody), Second),
 ];
@@ -252,7 +264,7 @@ pub(crate) fn sandbox(number: usize) -> cri::PodSandboxConfig {
         metadata: Some(cri::PodSandboxMetadata {
             name: format!("hostile-{number}"),
             uid: format!("hostile-{number}"),
-            namespace: NAMESPACE.to_owned(),
+            namespace: format!("hostile-{number}"),
             attempt: 0,
         }),
         labels: text("example.com/long"),
@@ -306,6 +318,7 @@ fn definition(trick: usize, port: u16) -> String {
                 Words::Empty => vec!["$(N)"; LETTERS],
                 Words::Mixed => (0..LETTERS).map(mixed).collect(),
                 Words::Long => vec!["$(X)"; LONG_WORDS],
+                Words::Fitting => vec!["$(X)"; FITTING_WORDS],
             };
             let own = format!("t{trick}");
             let command: Vec<&str> = [deed.word()].into_iter().chain(words).chain([own.as_str()]).collect();
@@ -316,7 +329,8 @@ fn definition(trick: usize, port: u16) -> String {
         Check(_) => format!(r#""grpc":{{"port":{port}}}"#),
     };
     let timeout = match timeout {
-        Endless => format!(r#""timeoutSeconds":{ENDLESS}"#),
+        Longest => format!(r#""timeoutSeconds":{LONGEST}"#),
+        Forbidden => format!(r#""timeoutSeconds":{FORBIDDEN}"#),
         Fraction => r#""timeout":"900ms""#.to_owned(),
         Second => r#""timeoutSeconds":1"#.to_owned(),
     };

@@ -112,7 +112,7 @@ fn of_hostile(course: &Course, is_long: bool) -> Vec<Figure> {
     let hours = course.hostile_in_all as f64 / (rate * 3600.0);
     let limit = if is_long { Limit::AtLeast(1.0) } else { Limit::Open };
     vec![
-        figure("hostile: probes that were attempted", Limit::AtLeast(tricks), Some(met), ""),
+        figure("hostile: probes that were attempted, or refused", Limit::AtLeast(tricks), Some(met), ""),
         open("hostile: attempts a second of one pod", rate, ""),
         open("hostile: attempts of all pods", course.hostile_in_all as f64, ""),
         figure(
