@@ -37,6 +37,9 @@ const QUIET: Duration = Duration::from_secs(60);
 /// 50 ms between two looks at descriptors and threads; the fewest in [`SETTLING`] count, as attempts come and go.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// 10 s: a process that aborted has given its memory back by then, gigabytes included.
+const ENDING: Duration = Duration::from_secs(10);
+
 /// 8 MiB: what memory may differ by before and after. Histories and events are kept up to a bound, and the allocator
 /// keeps some of what it had.
 pub(crate) const MEMORY_LEFT: f64 = 8.0;
@@ -121,8 +124,9 @@ pub(crate) fn run(setting: &Setting<'_>) -> Result<Course> {
     let own = tricks::of(setting.families);
     let visitor = Visitor::new(&daemon.socket, &socket, own.clone(), servers.ports)?;
     thread::sleep(SETTLING);
-    let node = Node { daemon, good: &good, runtime: &runtime, servers: &servers, visitor, socket: &socket };
-    node.run(setting, &own)
+    let mut node =
+        Node { daemon, good: &good, runtime: &runtime, servers: &servers, visitor, socket: &socket };
+    node.run(setting, &own).map_err(|error| node.cause(error))
 }
 
 /// Everything that is at work.
@@ -137,7 +141,7 @@ struct Node<'a> {
 }
 
 impl Node<'_> {
-    fn run(mut self, setting: &Setting<'_>, own: &[usize]) -> Result<Course> {
+    fn run(&mut self, setting: &Setting<'_>, own: &[usize]) -> Result<Course> {
         let (mut without, mut with) = (Vec::new(), Vec::new());
         let (mut before, mut hostile, mut answered) = (None, 0, [false; COUNT]);
         for round in 0..setting.rounds {
@@ -193,6 +197,18 @@ impl Node<'_> {
         })
     }
 
+    /// Why criprobe ended, if it did: that says more than what could not be asked of it any more.
+    fn cause(&mut self, error: anyhow::Error) -> anyhow::Error {
+        let end = clock::now() + ENDING;
+        while clock::now() < end {
+            if let Err(ended) = self.daemon.process.ensure_running() {
+                return ended.context("criprobe is gone");
+            }
+            thread::sleep(LOOK);
+        }
+        error
+    }
+
     /// Measures while `work` is done.
     fn measure(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) -> Result<Found> {
         let (relayed, direct) = (self.daemon.socket.clone(), self.socket.to_owned());
@@ -200,8 +216,6 @@ impl Node<'_> {
         self.daemon.process.reset_peak()?;
         let (cpu, start) = (self.daemon.process.cpu(), clock::now());
         let done = calls_while([relayed.as_path(), direct.as_path()], || work(self));
-        // Why it ended says more than that something could not be asked any more.
-        self.daemon.process.ensure_running()?;
         let ([relayed, direct], ()) = done?;
         let end = clock::now();
         let used = self.daemon.process.cpu().saturating_sub(cpu);
