@@ -5,7 +5,7 @@ SHELL := /bin/sh
 # rustup puts cargo there; a shell that is older than the installation does not look there yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-# Goes on to `demo`, `test`, `bench` and `bench-prober`, as in `make bench ARGS=--quick`.
+# Goes on to `demo`, `test`, `bench`, `bench-prober` and `bench-hostile`, as in `make bench ARGS=--quick`.
 ARGS ?=
 # For `demo`: ends after this long, as in FOR=20s. For `fuzz`: so many seconds a target, 60 unless told.
 FOR ?=
@@ -19,7 +19,7 @@ SCRIPTS = tests/lab/containerd.sh tests/lab/demo.sh tests/lab/run-tests.sh
 FUZZ_TARGETS = $(sort $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs))))
 FUZZ_SECONDS = $(patsubst %s,%,$(or $(FOR),60))
 
-.PHONY: help build demo test check bench bench-prober fuzz toolchain
+.PHONY: help build demo test check bench bench-prober bench-hostile fuzz toolchain
 
 help:
 	@echo "make build                    the release binary, target/release/criprobe"
@@ -29,6 +29,7 @@ help:
 	@echo "make check                    format, lints, docs and scripts"
 	@echo "make bench [ARGS=--quick]     criprobe beside socat, nginx and HAProxy"
 	@echo "make bench-prober             5,000 probes on one node: attempts, lag, CPU, memory; ARGS as for bench"
+	@echo "make bench-hostile            a hostile pod beside 200 that behave: what it costs them; ARGS=--long takes an hour"
 	@echo "make fuzz [FOR=60s]           every fuzz target for so long; needs rustup and python3, installs cargo-fuzz"
 
 build: toolchain
@@ -56,6 +57,9 @@ bench: build
 
 bench-prober: build
 	cargo bench --locked --bench prober -- $(ARGS)
+
+bench-hostile: build
+	cargo bench --locked --bench hostile -- $(ARGS)
 
 # cargo-fuzz needs the sanitizers of a nightly compiler.
 fuzz: toolchain

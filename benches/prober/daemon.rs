@@ -133,7 +133,8 @@ impl Daemon {
         Ok((sum(&["success"]), sum(&["success", "warning", "failure", "error"])))
     }
 
-    fn get(&self, path: &str) -> Result<Value> {
+    /// What the API answers to a path.
+    pub(crate) fn get(&self, path: &str) -> Result<Value> {
         let mut stream = UnixStream::connect(&self.api)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;

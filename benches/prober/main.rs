@@ -8,9 +8,12 @@ mod daemon;
 mod figure;
 mod kubelet;
 mod node;
+mod octets;
 mod relayed;
 mod runtime;
 mod scenario;
+// Its health service is for the hostile benchmark.
+#[allow(dead_code)]
 mod targets;
 
 // The load driver of the relay's benchmark, of which one call at one load is used here.

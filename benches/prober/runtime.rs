@@ -11,23 +11,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::{Buf, BufMut, Bytes};
+use bytes::Bytes;
 use criprobe::{clock, proto::cri};
 use prost::Message;
 use tokio::{net::UnixListener, process::Command, runtime::Runtime as Threads, time::timeout};
 use tokio_stream::wrappers::UnixListenerStream;
-use tonic::{
-    Request, Response, Status,
-    body::Body,
-    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
-    server::Grpc,
-    transport::Server,
-};
+use tonic::{Request, Response, Status, body::Body, server::Grpc, transport::Server};
 use tower::service_fn;
 
 use crate::{
     call::Call,
     node::{CONTAINERS, KINDS, Node},
+    octets::{Octets, decode, encode},
 };
 
 /// The runtime at work. Dropped, it is gone.
@@ -168,52 +163,5 @@ impl<'a> Running<'a> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         lock(self.0).now -= 1;
-    }
-}
-
-fn decode<M: Message + Default>(request: Bytes) -> Result<M, Status> {
-    M::decode(request).map_err(|error| Status::invalid_argument(error.to_string()))
-}
-
-fn encode<M: Message>(answer: Option<M>) -> Result<Bytes, Status> {
-    answer.map(|answer| answer.encode_to_vec().into()).ok_or_else(|| Status::not_found("not there"))
-}
-
-/// Messages as they are: those that are the same for every call are encoded once.
-#[derive(Clone, Copy, Default)]
-struct Octets;
-
-impl Codec for Octets {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        Self
-    }
-
-    fn decoder(&mut self) -> Self {
-        Self
-    }
-}
-
-impl Encoder for Octets {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, item: Bytes, into: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        into.put(item);
-        Ok(())
-    }
-}
-
-impl Decoder for Octets {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        let length = from.remaining();
-        Ok(Some(from.copy_to_bytes(length)))
     }
 }

@@ -121,7 +121,7 @@ impl Rig {
 }
 
 fn dialled(setting: Setting<'_>, pods: usize, treatment: Treatment, cores: f64) -> Result<Vec<Figure>> {
-    let targets = Targets::listen(pods, treatment)?;
+    let targets = Targets::listen(PROBES, pods, treatment)?;
     let mut rig = Rig::start(setting, node(pods, &targets, treatment, SECOND))?;
     let start = clock::now();
     let used = rig.daemon.use_in(setting.window)?;
@@ -161,7 +161,7 @@ fn exec(setting: Setting<'_>) -> Result<Vec<Figure>> {
 }
 
 fn idle(setting: Setting<'_>) -> Result<Vec<Figure>> {
-    let targets = Targets::listen(500, Treatment::Close)?;
+    let targets = Targets::listen(PROBES, 500, Treatment::Close)?;
     let mut rig = Rig::start(setting, node(500, &targets, Treatment::Close, 60 * SECOND))?;
     targets.take();
     // A whole period at least, wherever in it the attempts lie.
@@ -178,7 +178,7 @@ fn relay(setting: Setting<'_>) -> Result<Vec<Figure>> {
     let part = setting.window / 3;
     let before = idle_p99(setting, part)?;
     let (loaded, resyncs, used, beat) = {
-        let targets = Targets::listen(500, Treatment::Close)?;
+        let targets = Targets::listen(PROBES, 500, Treatment::Close)?;
         let mut rig = Rig::start(setting, node(500, &targets, Treatment::Close, SECOND))?;
         let socket = rig.daemon.socket.clone();
         let (listed, start) = (rig.daemon.resyncs()?, clock::now());
@@ -213,8 +213,8 @@ fn silent(setting: Setting<'_>) -> Result<Vec<Figure>> {
     let (pods, silent) = (100, 100 / PROBES);
     let part = setting.window / 3;
     let before = idle_p99(setting, part)?;
-    let targets = Targets::listen(pods, Treatment::Close)?;
-    let mute = Targets::listen(silent, Treatment::Silence)?;
+    let targets = Targets::listen(PROBES, pods, Treatment::Close)?;
+    let mute = Targets::listen(PROBES, silent, Treatment::Silence)?;
     let ask = |port: &u16| {
         format!(
             r#"{{"grpc":{{"port":{port}}},"periodSeconds":1,"timeoutSeconds":1,"failureThreshold":100000}}"#
@@ -252,7 +252,7 @@ fn silent(setting: Setting<'_>) -> Result<Vec<Figure>> {
 /// Nothing is taken off the time until all are known: this runtime answers at once, and what its answers take all the
 /// same, as the process's own start, counts against criprobe.
 fn adopt(setting: Setting<'_>) -> Result<Vec<Figure>> {
-    let targets = Targets::listen(ADOPTED_PODS, Treatment::Close)?;
+    let targets = Targets::listen(PROBES, ADOPTED_PODS, Treatment::Close)?;
     let bare = Node { pods: ADOPTED_PODS, is_dressed: true, ..Node::default() };
     let probed = Node { is_dressed: true, ..node(ADOPTED_PODS, &targets, Treatment::Close, LONG) };
     let mut figures = Vec::new();

@@ -105,11 +105,26 @@ impl Process {
         fs::write(&path, "5").with_context(|| format!("write to {path}"))
     }
 
+    /// Open descriptors.
+    pub(crate) fn descriptors(&self) -> Result<usize> {
+        Ok(fs::read_dir(format!("/proc/{}/fd", self.child.id()))?.count())
+    }
+
+    /// Threads.
+    pub(crate) fn threads(&self) -> Result<usize> {
+        Ok(self.status("Threads:")?.parse()?)
+    }
+
     fn memory(&self, key: &str) -> Result<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix(key)).context("no memory figures")?;
-        let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
+        let kib: u64 = self.status(key)?.trim_end_matches(" kB").parse()?;
         Ok(kib * 1024)
+    }
+
+    /// A line of /proc/PID/status without its key.
+    fn status(&self, key: &str) -> Result<String> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix(key));
+        Ok(line.with_context(|| format!("the process's status has no {key}"))?.trim().to_owned())
     }
 }
 

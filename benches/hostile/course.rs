@@ -1,0 +1,319 @@
+//! The course of the bench: windows without and with a hostile pod, in turn, on one criprobe; then many hostile pods
+//! that come and go; then what is left of them. Settings in, what was found out.
+
+use std::{
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use criprobe::clock;
+use serde_json::Value;
+
+use crate::{
+    caller::{Calls, calls_while},
+    daemon::Daemon,
+    good::{self, Good},
+    runtime::Runtime,
+    schedule::Window,
+    servers::Servers,
+    tricks::{self, COUNT, Family},
+    visitor::{Visitor, Way},
+};
+
+/// 3 s after a change, probes have found their places and attempts of pods that are gone have ended.
+const SETTLING: Duration = Duration::from_secs(3);
+
+/// 4 hostile pods at a time while an hour's worth of attempts is made.
+const CROWD: usize = 4;
+
+/// 15 s: then they go, and others come.
+const TURN: Duration = Duration::from_secs(15);
+
+/// 60 s: what is not gone this long after the last hostile pod is left over.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// 50 ms between two looks at descriptors and threads; the fewest in [`SETTLING`] count, as attempts come and go.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// 10 s: a process that aborted has given its memory back by then, gigabytes included.
+const ENDING: Duration = Duration::from_secs(10);
+
+/// 8 MiB: what memory may differ by before and after. Histories and events are kept up to a bound, and the allocator
+/// keeps some of what it had.
+pub(crate) const MEMORY_LEFT: f64 = 8.0;
+
+/// How it runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting<'a> {
+    /// The program under test.
+    pub(crate) criprobe: &'a Path,
+    /// Pairs of windows.
+    pub(crate) rounds: u32,
+    /// How long the hostile pod stays in each.
+    pub(crate) with: Duration,
+    /// How long a window without it is.
+    pub(crate) without: Duration,
+    /// How long an hour's worth of attempts may take.
+    pub(crate) crowded: Duration,
+    /// What hostile pods do.
+    pub(crate) families: &'a [Family],
+}
+
+/// What was found in one window.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) window: Window,
+    /// By way of criprobe.
+    pub(crate) relayed: Calls,
+    /// Past it, to tell what the machine and the runtime do to calls.
+    pub(crate) direct: Calls,
+    /// The most memory of criprobe, in MiB.
+    pub(crate) peak: f64,
+    /// Of one core.
+    pub(crate) cores: f64,
+    /// Attempts of well-behaved probes that it counted: all, and those that were no successes.
+    pub(crate) counted: (u64, u64),
+}
+
+/// What criprobe holds when nothing happens but the well-behaved probes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Holdings {
+    pub(crate) descriptors: usize,
+    pub(crate) threads: usize,
+    /// In MiB.
+    pub(crate) memory: f64,
+}
+
+/// What all comes to.
+#[derive(Debug)]
+pub(crate) struct Course {
+    pub(crate) without: Vec<Found>,
+    pub(crate) with: Vec<Found>,
+    /// When each well-behaved probe's attempts came.
+    pub(crate) attempts: Vec<Vec<Instant>>,
+    /// The tricks that hostile pods had, and those of them that were attempted at least once, or refused.
+    pub(crate) tricks: (usize, Vec<usize>),
+    /// Attempts of the one hostile pod in the windows, as criprobe counted them.
+    pub(crate) hostile: u64,
+    /// Those of all hostile pods.
+    pub(crate) hostile_in_all: u64,
+    /// How many hostile pods there were.
+    pub(crate) pods: usize,
+    pub(crate) before: Holdings,
+    pub(crate) after: Holdings,
+    /// Connections to hostile servers, and their commands, that have not ended.
+    pub(crate) open: usize,
+    /// Probes of hostile pods that criprobe still lists.
+    pub(crate) listed: usize,
+    /// How long after the last hostile pod nothing was left over; none if something was.
+    pub(crate) quiet_after: Option<Duration>,
+}
+
+/// Runs all of it.
+pub(crate) fn run(setting: &Setting<'_>) -> Result<Course> {
+    let good = std::sync::Arc::new(Good::listen().context("listen for well-behaved probes")?);
+    let servers = Servers::listen().context("listen for hostile probes")?;
+    let folder = tempfile::Builder::new().prefix("criprobe-bench-").tempdir()?;
+    crate::process::remove_when_interrupted(folder.path().to_owned());
+    let socket = folder.path().join("runtime.sock");
+    let runtime = Runtime::start(&socket, good.clone())?;
+    let mut daemon = Daemon::start(setting.criprobe, &socket, folder.path())?;
+    daemon.wait_for(good::PROBES)?;
+    let own = tricks::of(setting.families);
+    let visitor = Visitor::new(&daemon.socket, &socket, own.clone(), servers.ports)?;
+    thread::sleep(SETTLING);
+    let mut node =
+        Node { daemon, good: &good, runtime: &runtime, servers: &servers, visitor, socket: &socket };
+    node.run(setting, &own).map_err(|error| node.cause(error))
+}
+
+/// Everything that is at work.
+struct Node<'a> {
+    daemon: Daemon,
+    good: &'a Good,
+    runtime: &'a Runtime,
+    servers: &'a Servers,
+    visitor: Visitor,
+    /// The runtime's.
+    socket: &'a Path,
+}
+
+impl Node<'_> {
+    fn run(&mut self, setting: &Setting<'_>, own: &[usize]) -> Result<Course> {
+        let (mut without, mut with) = (Vec::new(), Vec::new());
+        let (mut before, mut hostile, mut answered) = (None, 0, [false; COUNT]);
+        for round in 0..setting.rounds {
+            eprintln!("round {} of {}: without the hostile pod", round + 1, setting.rounds);
+            without.push(self.measure(|_| {
+                thread::sleep(setting.without);
+                Ok(())
+            })?);
+            if before.is_none() {
+                before = Some(self.holdings()?);
+            }
+            eprintln!("round {} of {}: with it", round + 1, setting.rounds);
+            let way = if round % 2 == 0 { Way::Through } else { Way::Past };
+            with.push(self.measure(|node| {
+                hostile += node.visit(1, way, setting.with, &mut answered)?;
+                Ok(())
+            })?);
+            thread::sleep(SETTLING);
+        }
+        let before = before.context("no round was measured")?;
+        let stayed: f64 = with.iter().map(|found| found.window.length().as_secs_f64()).sum();
+        let hour = (hostile as f64 / stayed * 3600.0) as u64;
+        let (mut hostile_in_all, mut turns, mut pods) = (hostile, 0_u32, setting.rounds as usize);
+        let end = clock::now() + setting.crowded;
+        while hostile_in_all < hour && clock::now() < end {
+            eprintln!("{hostile_in_all} of {hour} attempts of hostile pods");
+            let way = if turns % 2 == 0 { Way::Past } else { Way::Through };
+            hostile_in_all += self.visit(CROWD, way, TURN, &mut answered)?;
+            (turns, pods) = (turns + 1, pods + CROWD);
+            self.daemon.process.ensure_running()?;
+        }
+        eprintln!(
+            "{hostile_in_all} of {hour} attempts of hostile pods; waiting until nothing is left of them"
+        );
+        let quiet_after = self.wait_until_quiet(before)?;
+        let met = |trick: &usize| {
+            let (runtime, servers) = (self.runtime.seen(), self.servers.seen());
+            answered[*trick] || runtime.came(*trick) > 0 || servers.came(*trick) > 0
+        };
+        Ok(Course {
+            without,
+            with,
+            attempts: self.good.take(),
+            tricks: (own.len(), own.iter().copied().filter(met).collect()),
+            hostile,
+            hostile_in_all,
+            pods,
+            before,
+            after: self.holdings()?,
+            open: self.open(),
+            listed: self.probes(tricks::NAMESPACES)?.len(),
+            quiet_after,
+        })
+    }
+
+    /// Why criprobe ended, if it did: that says more than what could not be asked of it any more.
+    fn cause(&mut self, error: anyhow::Error) -> anyhow::Error {
+        let end = clock::now() + ENDING;
+        while clock::now() < end {
+            if let Err(ended) = self.daemon.process.ensure_running() {
+                return ended.context("criprobe is gone");
+            }
+            thread::sleep(LOOK);
+        }
+        error
+    }
+
+    /// Measures while `work` is done.
+    fn measure(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) -> Result<Found> {
+        let (relayed, direct) = (self.daemon.socket.clone(), self.socket.to_owned());
+        let before = self.counted()?;
+        self.daemon.process.reset_peak()?;
+        let (cpu, start) = (self.daemon.process.cpu(), clock::now());
+        let done = calls_while([relayed.as_path(), direct.as_path()], || work(self));
+        let ([relayed, direct], ()) = done?;
+        let end = clock::now();
+        let used = self.daemon.process.cpu().saturating_sub(cpu);
+        let peak = self.daemon.process.peak()? as f64 / f64::from(1 << 20);
+        let after = self.counted()?;
+        Ok(Found {
+            window: Window { start, end },
+            relayed,
+            direct,
+            peak,
+            cores: used.as_secs_f64() / (end - start).as_secs_f64(),
+            counted: (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1)),
+        })
+    }
+
+    /// Hostile pods come, stay and go. How many attempts they had comes out; whose probes were attempted, or
+    /// refused as invalid, is noted.
+    fn visit(&mut self, pods: usize, way: Way, stay: Duration, answered: &mut [bool; COUNT]) -> Result<u64> {
+        let start = clock::now();
+        let visit = self.visitor.arrive(pods, way)?;
+        while clock::now() < start + stay {
+            thread::sleep(LOOK.min(stay));
+            self.daemon.process.ensure_running()?;
+        }
+        let probes = self.probes(tricks::NAMESPACES)?;
+        for (trick, answered) in answered.iter_mut().enumerate() {
+            let (container, kind) = tricks::place(trick);
+            let own = |probe: &&Value| probe["container"] == container.as_str() && probe["type"] == kind;
+            let is_met = |probe: &Value| attempts(probe).0 > 0 || probe["phase"] == "invalid";
+            *answered |= probes.iter().filter(own).any(is_met);
+        }
+        self.visitor.leave(visit)?;
+        Ok(probes.iter().map(|probe| attempts(probe).0).sum())
+    }
+
+    /// Attempts of well-behaved probes that criprobe counted: all, and those that were no successes.
+    fn counted(&self) -> Result<(u64, u64)> {
+        let probes = self.probes(good::NAMESPACE)?;
+        let each = probes.iter().map(attempts);
+        Ok(each.fold((0, 0), |sum, (all, bad)| (sum.0 + all, sum.1 + bad)))
+    }
+
+    fn probes(&self, namespace: &str) -> Result<Vec<Value>> {
+        let probes = self.daemon.get(&format!("/v1/probes?namespace={namespace}"));
+        match probes.with_context(|| format!("ask for the probes of {namespace}"))? {
+            Value::Array(probes) => Ok(probes),
+            other => anyhow::bail!("the probes are no list: {other}"),
+        }
+    }
+
+    /// What has begun for hostile pods and not ended, as they and the runtime see it.
+    fn open(&self) -> usize {
+        self.runtime.seen().open() + self.servers.seen().open()
+    }
+
+    fn holdings(&self) -> Result<Holdings> {
+        let end = clock::now() + SETTLING;
+        let mut least = self.look()?;
+        while clock::now() < end {
+            thread::sleep(LOOK);
+            let now = self.look()?;
+            least.descriptors = least.descriptors.min(now.descriptors);
+            least.threads = least.threads.min(now.threads);
+            least.memory = now.memory;
+        }
+        Ok(least)
+    }
+
+    fn look(&self) -> Result<Holdings> {
+        let process = &self.daemon.process;
+        Ok(Holdings {
+            descriptors: process.descriptors()?,
+            threads: process.threads()?,
+            memory: process.resident()? as f64 / f64::from(1 << 20),
+        })
+    }
+
+    /// Waits until no more is there than was before.
+    fn wait_until_quiet(&self, before: Holdings) -> Result<Option<Duration>> {
+        let start = clock::now();
+        while clock::now() < start + QUIET {
+            let now = self.look()?;
+            let is_quiet = now.descriptors <= before.descriptors
+                && now.threads <= before.threads
+                && now.memory <= before.memory + MEMORY_LEFT
+                && self.open() == 0;
+            if is_quiet {
+                return Ok(Some(clock::now() - start));
+            }
+            thread::sleep(LOOK);
+        }
+        Ok(None)
+    }
+}
+
+/// Of a probe: all attempts, and those that were no successes.
+fn attempts(probe: &Value) -> (u64, u64) {
+    let of = |name: &str| probe["counts"][name].as_u64().unwrap_or(0);
+    let bad = of("warning") + of("failure") + of("error");
+    (of("success") + bad, bad)
+}

@@ -1,0 +1,152 @@
+//! Measures what one pod that means harm can do to others: the criprobe binary in front of a made-up runtime, with 200
+//! well-behaved pods and a hostile one that comes and goes: `make bench-hostile`.
+//!
+//! Flags in; a table on stdout, progress on stderr, and Markdown in a file if asked. Exits with 1 if a figure is missed.
+//! Ends only what it started.
+
+mod caller;
+mod course;
+mod good;
+mod pods;
+mod runtime;
+mod schedule;
+mod servers;
+mod tricks;
+mod verdicts;
+mod visitor;
+
+// What the other benchmarks of criprobe have already.
+#[path = "../relay/call.rs"]
+#[allow(dead_code)]
+mod call;
+#[path = "../relay/client.rs"]
+#[allow(dead_code)]
+mod client;
+#[path = "../prober/daemon.rs"]
+#[allow(dead_code)]
+mod daemon;
+#[path = "../prober/figure.rs"]
+mod figure;
+#[path = "../relay/header_block.rs"]
+mod header_block;
+#[path = "../relay/http2.rs"]
+#[allow(dead_code)]
+mod http2;
+#[path = "../prober/kubelet.rs"]
+mod kubelet;
+#[path = "../relay/machine.rs"]
+mod machine;
+#[path = "../prober/node.rs"]
+#[allow(dead_code)]
+mod node;
+#[path = "../prober/octets.rs"]
+mod octets;
+#[path = "../relay/process.rs"]
+#[allow(dead_code)]
+mod process;
+#[path = "../relay/table.rs"]
+mod table;
+#[path = "../prober/targets.rs"]
+#[allow(dead_code)]
+mod targets;
+
+use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
+
+use anyhow::{Context, Result};
+use clap::{Parser, ValueEnum};
+use course::Setting;
+use figure::{Figure, Limit};
+use table::Table;
+use tricks::Family;
+
+/// 10 minutes with the hostile pod.
+const LONG: u64 = 600;
+
+/// 60 s: longer windows without the hostile pod say nothing more.
+const LONGEST_WITHOUT: Duration = Duration::from_secs(60);
+
+/// 45 min: by then an hour's worth of attempts has been made by several pods at a time, or the figure is missed.
+const CROWDED: Duration = Duration::from_secs(45 * 60);
+
+/// Measures what a hostile pod can do to the relay and to other pods' probes.
+#[derive(Parser)]
+#[command(name = "hostile")]
+struct Arguments {
+    /// 10 minutes with the hostile pod, and an hour's worth of its attempts
+    #[arg(long)]
+    long: bool,
+    /// How long the hostile pod is there, all rounds together, in seconds; 60 if not given
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "long")]
+    seconds: Option<u64>,
+    /// Windows without and with the hostile pod, in turn
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// Only these tricks, to see which of them does harm
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    tricks: Vec<Family>,
+    /// Also writes the result as Markdown
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// The program under test
+    #[arg(long, value_name = "FILE", default_value = env!("CARGO_BIN_EXE_criprobe"))]
+    criprobe: PathBuf,
+    /// Given by cargo, means nothing
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(is_good) => ExitCode::from(u8::from(!is_good)),
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Says whether every figure that has to be reached was.
+fn run(arguments: &Arguments) -> Result<bool> {
+    process::clean_up_when_interrupted()?;
+    let seconds = if arguments.long { LONG } else { arguments.seconds.unwrap_or(60) };
+    let with = Duration::from_secs(seconds) / arguments.rounds;
+    let families = if arguments.tricks.is_empty() { Family::value_variants() } else { &arguments.tricks };
+    let setting = Setting {
+        criprobe: &arguments.criprobe,
+        rounds: arguments.rounds,
+        with,
+        without: with.min(LONGEST_WITHOUT),
+        crowded: if arguments.long { CROWDED } else { Duration::from_secs(seconds) },
+        families,
+    };
+    // Figures of a build that is not optimized are none.
+    let build = if cfg!(debug_assertions) { ", not optimized" } else { "" };
+    let head = format!(
+        "{}. criprobe {}{build}, {} rounds of {:.0} s without and {:.0} s with the hostile pod",
+        machine::describe(),
+        env!("CARGO_PKG_VERSION"),
+        setting.rounds,
+        setting.without.as_secs_f64(),
+        setting.with.as_secs_f64(),
+    );
+    println!("{head}");
+    let figures = match course::run(&setting) {
+        Ok(course) => verdicts::figures(&course, arguments.long),
+        Err(error) => vec![unmeasured(&error)],
+    };
+    let table = Table {
+        title: "A hostile pod beside 200 well-behaved pods with 400 probes, period 1 s".to_owned(),
+        head: ["", "limit", "found", "verdict"],
+        rows: figures.iter().map(Figure::cells).collect(),
+    };
+    println!("\n{}", table.text());
+    if let Some(file) = &arguments.markdown {
+        let text = format!("{head}.\n\n{}", table.markdown());
+        fs::write(file, text).with_context(|| format!("write {}", file.display()))?;
+    }
+    Ok(!figures.iter().any(Figure::is_missed))
+}
+
+fn unmeasured(error: &anyhow::Error) -> Figure {
+    Figure { name: format!("{error:#}"), limit: Limit::AtLeast(0.0), found: None, unit: "" }
+}
