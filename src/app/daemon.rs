@@ -105,7 +105,8 @@ impl Daemon {
         let socket = listen::bind(&config.listen, lent.unwrap_or(Access::PRIVATE), Some(&config.runtime))?;
         let api_socket =
             listen::bind(&config.api.listen, api_access, Some(&config.runtime)).inspect_err(|_| {
-                socket.file.unlink();
+                // The start has failed already, and the next one replaces what is left.
+                let _ = socket.file.unlink();
             })?;
 
         let (gate, registry) = (Gate::default(), Registry::default());
@@ -282,10 +283,8 @@ impl Daemon {
         } = self;
         is_draining.store(true, Ordering::Relaxed);
         relay.drain().await;
-        if !socket.unlink() {
-            tracing::warn!(path = %socket.path.display(), "left the socket file: it is no longer ours");
-        }
-        api_socket.unlink();
+        remove(&socket);
+        remove(&api_socket);
         stop_api.cancel();
         // Its task bounds that. While it answers, those whom it asks have to be there.
         let _ = answered.await;
@@ -302,6 +301,13 @@ async fn tell_listed(mut health: watch::Receiver<Health>, inputs: mpsc::Sender<I
     if health.wait_for(|health| health.last_resync.is_some()).await.is_ok() {
         // A prober that is gone needs to know no more.
         let _ = inputs.send(Input::Listed).await;
+    }
+}
+
+/// Removes a socket's file; where that fails, the next start replaces it.
+fn remove(socket: &SocketFile) {
+    if let Err(reason) = socket.unlink() {
+        tracing::warn!(path = %socket.path().display(), %reason, "left the socket file");
     }
 }
 
