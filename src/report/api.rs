@@ -55,7 +55,7 @@ pub async fn serve(listener: UnixListener, sources: Sources, drain: impl Future<
     let mut connections = JoinSet::new();
     let mut minutes = interval(Duration::from_secs(60));
     minutes.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // A shortage is told once, however long it lasts.
+    // A shortage is logged once, however long it lasts.
     let mut is_short = false;
     let mut drain = pin!(drain);
     loop {
@@ -152,8 +152,8 @@ fn log_unlogged(commands: &CommandLog) {
     }
 }
 
-async fn pause_accepting(error: &io::Error, has_told: bool) {
-    if !has_told {
+async fn pause_accepting(error: &io::Error, is_known: bool) {
+    if !is_known {
         tracing::warn!(%error, "API connections are not accepted: trying again");
     }
     sleep(ACCEPT_PAUSE).await;

@@ -72,7 +72,7 @@ fn run(program: &str, arguments: &[&str], folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Only root may mount a disk; who is not is told so instead of shown a failure.
+/// Only root may mount a disk. For other users the test is left out, and says so.
 pub(crate) fn may_mount() -> bool {
     let is_root = geteuid().is_root();
     if !is_root {
