@@ -49,7 +49,7 @@ pub struct Loaded {
 pub struct Setting {
     /// Which one.
     pub key: Key,
-    /// As it was written: one text, or the items of a list.
+    /// As it was written: one text, or the items of a list. Sockets are URLs.
     pub texts: Vec<String>,
     /// By whom.
     pub origin: Origin,

@@ -1,33 +1,56 @@
-//! Binds a Unix socket at a path, safely: never wider than asked for, never in place of something that lives.
+//! Binds a Unix socket at a path, safely: never wider than asked for, never in place of something that lives, never
+//! where others could replace it.
 //!
 //! The socket is bound in a folder that only we can enter, gets its mode and owner there, and is then renamed into
-//! place, so that nobody can connect at a moment when its mode is still wrong.
+//! place, so that nobody can connect at a moment when its mode is still wrong. All that is done with its file is done
+//! on descriptors, and relative to the folder that was open when it was bound: no link is followed.
+
+mod folder;
+mod turn;
 
 use std::{
-    fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions, TryLockError},
-    io,
-    os::unix::{
-        fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown},
-        net::{UnixListener, UnixStream},
+    ffi::{OsStr, OsString},
+    fs, io,
+    os::{
+        fd::{AsFd, AsRawFd, OwnedFd},
+        unix::{
+            fs::{FileTypeExt, MetadataExt},
+            net::UnixListener,
+        },
     },
     path::{Path, PathBuf},
-    process, thread,
+    process,
+    sync::Arc,
+    thread,
     time::Duration,
 };
 
-use rustix::fs::OFlags;
+use rustix::{
+    fs::{
+        AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid, chmod, chownat, fstat, mkdirat, openat, renameat,
+        statat, unlinkat,
+    },
+    io::Errno,
+    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with},
+};
 use thiserror::Error;
 
+pub use self::folder::Exposed;
+use self::{
+    folder::{Folder, FolderError},
+    turn::Turn,
+};
 use crate::peer::Peer;
 
 /// 107 bytes: what `sockaddr_un` holds beside its closing zero. A longer path cannot be bound or connected to.
 pub const MAX_PATH: usize = 107;
 
-/// 2 s: how long another instance that starts at the same socket is waited for; it needs milliseconds.
-const TURN: Duration = Duration::from_secs(2);
+/// 50 ms between two looks whether the process that holds the socket has ended.
+const HOLDER_LOOK: Duration = Duration::from_millis(50);
 
-/// 20 ms between two looks whether it has its socket.
-const TURN_LOOK: Duration = Duration::from_millis(20);
+/// 20 looks, so 1 s: how long a process that holds the socket may take to end, as one that was just killed does. After
+/// that the start is refused.
+const HOLDER_LOOKS: u32 = 20;
 
 /// Who may connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,11 +77,11 @@ impl Access {
         })
     }
 
-    /// Gives a socket file this access: first narrow, then the owner, then the mode that was asked for.
-    fn grant(self, path: &Path) -> io::Result<()> {
-        fs::set_permissions(path, Permissions::from_mode(0o600))?;
-        chown(path, self.uid, self.gid)?;
-        fs::set_permissions(path, Permissions::from_mode(self.mode))
+    /// Gives an open file this access: first narrow, then the owner, then the mode that was asked for.
+    fn grant(self, file: &OwnedFd) -> io::Result<()> {
+        set_mode(file, 0o600)?;
+        chownat(file, "", self.uid.map(Uid::from_raw), self.gid.map(Gid::from_raw), AtFlags::EMPTY_PATH)?;
+        set_mode(file, self.mode)
     }
 }
 
@@ -85,6 +108,14 @@ pub enum ListenError {
     /// Another instance has been starting at this socket for 2 s.
     #[error("{0} is locked by another process that starts here: end it first, or choose another socket")]
     Locked(PathBuf),
+    /// Others could replace the socket.
+    #[error("{path}: {source}")]
+    Exposed {
+        /// The socket.
+        path: PathBuf,
+        /// Where, and what to do.
+        source: Exposed,
+    },
     /// The file system refused.
     #[error("cannot make the socket {path}")]
     Io {
@@ -104,148 +135,252 @@ pub struct Bound {
     pub file: SocketFile,
 }
 
-/// The file of a socket that we made; somebody else may have replaced it since.
+/// The file of a socket that we made; somebody else may have replaced it since. Holds its folder open.
 #[derive(Clone, Debug)]
 pub struct SocketFile {
-    /// Where it stands.
-    pub path: PathBuf,
-    identity: (u64, u64),
+    place: Arc<Place>,
+    identity: Identity,
 }
 
+/// Why the file of a socket was left.
+#[derive(Debug, Error)]
+pub enum LeftBehind {
+    /// Something else has its name, or nothing.
+    #[error("it is no longer ours")]
+    NotOurs,
+    /// The file system refused.
+    #[error("cannot remove it: {0}")]
+    Io(io::Error),
+}
+
+/// A path in a folder that is open.
+#[derive(Debug)]
+struct Place {
+    folder: Folder,
+    name: OsString,
+    /// The same as it was named, for messages and to connect to.
+    path: PathBuf,
+}
+
+/// Device and inode.
+type Identity = (u64, u64);
+
 impl SocketFile {
+    /// Where it was bound.
+    pub fn path(&self) -> &Path {
+        &self.place.path
+    }
+
     /// Gives the file another access, if it is still ours: a runtime's socket that came later lends its mode.
     ///
     /// # Errors
     /// When the file system refuses.
     pub fn regrant(&self, access: Access) -> io::Result<()> {
-        if self.is_ours() { access.grant(&self.path) } else { Ok(()) }
+        match open_socket(&self.place.folder, &self.place.name) {
+            Ok(file) if identity_of(&file)? == self.identity => access.grant(&file),
+            Ok(_) | Err(Errno::NOENT | Errno::NOTSOCK) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
     }
 
-    /// Removes the file, if it is still ours. Says whether it did.
-    pub fn unlink(&self) -> bool {
-        self.is_ours() && fs::remove_file(&self.path).is_ok()
-    }
-
-    fn is_ours(&self) -> bool {
-        fs::symlink_metadata(&self.path).is_ok_and(|meta| identity(&meta) == self.identity)
+    /// Removes the file.
+    ///
+    /// # Errors
+    /// It is not ours any more, or the file system refuses.
+    pub fn unlink(&self) -> Result<(), LeftBehind> {
+        let there = identity_at(&self.place.folder, &self.place.name);
+        let removed = match there {
+            Ok(there) if there != self.identity => return Err(LeftBehind::NotOurs),
+            Ok(_) => unlinkat(&self.place.folder, &self.place.name, AtFlags::empty()),
+            Err(errno) => Err(errno),
+        };
+        match removed {
+            Ok(()) => Ok(()),
+            Err(Errno::NOENT) => Err(LeftBehind::NotOurs),
+            Err(errno) => Err(LeftBehind::Io(errno.into())),
+        }
     }
 }
 
 /// Binds a socket at `path` with `access`, in place of a stale file, never of a live one, a foreign one, or the
-/// socket of the runtime that we stand before. The parent folder is made (0755) where it lacks.
+/// socket of the runtime that we stand before. The parent folder is made (0755) where it is missing. A process that
+/// holds the socket and ends within a second is waited for.
 ///
 /// # Errors
 /// [`ListenError`] says what stands in the way.
 pub fn bind(path: &Path, access: Access, runtime: Option<&Path>) -> Result<Bound, ListenError> {
-    if path.as_os_str().len() > MAX_PATH {
-        return Err(ListenError::TooLong(path.to_owned()));
+    let place = Arc::new(Place::open(path)?);
+    for _ in 0..HOLDER_LOOKS {
+        match take(&place, access, runtime) {
+            Err(ListenError::InUse { .. }) => thread::sleep(HOLDER_LOOK),
+            done => return done,
+        }
     }
-    let io_error = |source| ListenError::Io { path: path.to_owned(), source };
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("/"));
-    DirBuilder::new().mode(0o755).recursive(true).create(parent).map_err(io_error)?;
-    let _turn = Turn::take(parent, path)?;
-    check_vacant(path, runtime)?;
-    let listener = bind_hidden(parent, path, access).map_err(io_error)?;
-    let meta = fs::symlink_metadata(path).map_err(io_error)?;
-    let file = SocketFile { path: path.to_owned(), identity: identity(&meta) };
+    take(&place, access, runtime)
+}
+
+fn take(place: &Arc<Place>, access: Access, runtime: Option<&Path>) -> Result<Bound, ListenError> {
+    let _turn = Turn::take(place)?;
+    place.check_vacant(runtime)?;
+    let (listener, identity) = place.bind_hidden(access).map_err(|error| place.io_error(error))?;
+    let file = SocketFile { place: Arc::clone(place), identity };
     // A link that led nowhere before may lead to us now.
-    if runtime.is_some_and(|runtime| is_same_file(path, runtime)) {
-        file.unlink();
-        return Err(ListenError::IsRuntime(path.to_owned()));
+    if runtime.is_some_and(|runtime| is_same_file(&place.path, runtime)) {
+        // What is left there is a socket on which nobody listens: the next start replaces it.
+        let _ = file.unlink();
+        return Err(ListenError::IsRuntime(place.path.clone()));
     }
     Ok(Bound { listener, file })
 }
 
-/// Two instances that start at once take turns, by a lock on a file that only their user can open: the folder itself
-/// may be open to everyone, and so to anyone's lock.
-struct Turn {
-    path: PathBuf,
-    _lock: File,
-}
-
-impl Turn {
-    fn take(parent: &Path, socket: &Path) -> Result<Self, ListenError> {
-        let io_error = |source| ListenError::Io { path: socket.to_owned(), source };
-        let name = socket.file_name().unwrap_or_default().to_string_lossy();
-        let path = parent.join(format!(".{name}.lock"));
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits() as i32);
-        for _ in 0..TURN.as_millis() / TURN_LOOK.as_millis() {
-            let lock = options.open(&path).map_err(io_error)?;
-            match lock.try_lock() {
-                // Whoever had it last has removed its file: the lock is worth something only on the one that stands there.
-                Ok(()) if is_open_at(&lock, &path) => return Ok(Self { path, _lock: lock }),
-                Ok(()) => {}
-                Err(TryLockError::WouldBlock) => thread::sleep(TURN_LOOK),
-                Err(TryLockError::Error(error)) => return Err(io_error(error)),
-            }
+impl Place {
+    fn open(path: &Path) -> Result<Self, ListenError> {
+        if path.as_os_str().len() > MAX_PATH {
+            return Err(ListenError::TooLong(path.to_owned()));
         }
-        Err(ListenError::Locked(path))
+        let io_error = |source| ListenError::Io { path: path.to_owned(), source };
+        let absolute = std::path::absolute(path).map_err(io_error)?;
+        let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
+            return Err(ListenError::NotASocket(path.to_owned()));
+        };
+        match Folder::open_or_make(parent) {
+            Ok(folder) => Ok(Self { folder, name: name.to_owned(), path: path.to_owned() }),
+            Err(FolderError::Io(error)) => Err(io_error(error)),
+            Err(FolderError::Exposed(source)) => Err(ListenError::Exposed { path: path.to_owned(), source }),
+        }
     }
-}
 
-impl Drop for Turn {
-    fn drop(&mut self) {
-        // One that cannot be removed harms nobody: the lock goes with the file's end.
-        let _ = fs::remove_file(&self.path);
+    fn io_error(&self, source: io::Error) -> ListenError {
+        ListenError::Io { path: self.path.clone(), source }
     }
-}
 
-fn is_open_at(file: &File, path: &Path) -> bool {
-    matches!((file.metadata(), fs::symlink_metadata(path)), (Ok(a), Ok(b)) if identity(&a) == identity(&b))
-}
+    /// Whether the name may be taken: nothing there, or a socket on which nobody listens.
+    fn check_vacant(&self, runtime: Option<&Path>) -> Result<(), ListenError> {
+        let Ok(stat) = statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) else { return Ok(()) };
+        if runtime.is_some_and(|runtime| is_same_file(&self.path, runtime)) {
+            return Err(ListenError::IsRuntime(self.path.clone()));
+        }
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Socket {
+            return Err(ListenError::NotASocket(self.path.clone()));
+        }
+        match self.holder() {
+            Ok(None) => Ok(()),
+            Ok(Some(holder)) => Err(ListenError::InUse { path: self.path.clone(), holder }),
+            Err(error) => Err(self.io_error(error)),
+        }
+    }
 
-/// Whether the path may be taken: nothing there, or a socket on which nobody listens.
-fn check_vacant(path: &Path, runtime: Option<&Path>) -> Result<(), ListenError> {
-    let Ok(meta) = fs::symlink_metadata(path) else { return Ok(()) };
-    if runtime.is_some_and(|runtime| is_same_file(path, runtime)) {
-        return Err(ListenError::IsRuntime(path.to_owned()));
+    /// Who listens there, if anybody does: a listening socket keeps the credentials of the process that made it listen.
+    /// Never waits for one that accepts nothing.
+    fn holder(&self) -> io::Result<Option<String>> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        match connect(&socket, &SocketAddrUnix::new(&self.path)?) {
+            Ok(()) => {}
+            Err(Errno::CONNREFUSED | Errno::NOENT) => return Ok(None),
+            Err(Errno::AGAIN) => return Ok(Some("a process that accepts no connections".to_owned())),
+            Err(errno) => return Err(errno.into()),
+        }
+        Ok(Some(match Peer::of(&socket) {
+            Ok(peer) => format!("pid {} ({})", peer.pid, peer.comm),
+            Err(_) => "another process".to_owned(),
+        }))
     }
-    if !meta.file_type().is_socket() {
-        return Err(ListenError::NotASocket(path.to_owned()));
-    }
-    match UnixStream::connect(path) {
-        Err(refused) if refused.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
-        Err(source) => Err(ListenError::Io { path: path.to_owned(), source }),
-        Ok(live) => Err(ListenError::InUse { path: path.to_owned(), holder: holder(&live) }),
-    }
-}
 
-/// Who listens at the other end: a listening socket keeps the credentials of the process that made it listen.
-fn holder(live: &UnixStream) -> String {
-    match Peer::of(live) {
-        Ok(peer) => format!("pid {} ({})", peer.pid, peer.comm),
-        Err(_) => "another process".to_owned(),
-    }
-}
-
-fn bind_hidden(parent: &Path, path: &Path, access: Access) -> io::Result<UnixListener> {
-    let hidden = parent.join(format!(".cp{}", process::id()));
-    match fs::remove_dir_all(&hidden) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => DirBuilder::new().mode(0o700).create(&hidden)?,
-    }
-    let inner = hidden.join("s");
-    let bound = UnixListener::bind(&inner).and_then(|listener| {
-        access.grant(&inner)?;
+    /// Binds in a folder of our own, and renames the socket into place once its access is right.
+    fn bind_hidden(&self, access: Access) -> io::Result<(UnixListener, Identity)> {
+        let hidden = Hidden::make(self)?;
+        // There is no bind relative to a descriptor. Whoever could change the path is trusted, and what it led to is
+        // checked by opening the socket where it has to be.
+        let listener = UnixListener::bind(self.path.with_file_name(&hidden.name).join(Hidden::SOCKET))?;
+        let file = open_socket(&hidden.folder, OsStr::new(Hidden::SOCKET))?;
+        access.grant(&file)?;
         listener.set_nonblocking(true)?;
-        fs::rename(&inner, path)?;
-        Ok(listener)
-    });
-    let removed = fs::remove_dir_all(&hidden);
-    bound.and_then(|listener| removed.map(|()| listener))
+        renameat(&hidden.folder, Hidden::SOCKET, &self.folder, &self.name)?;
+        Ok((listener, identity_of(&file)?))
+    }
+}
+
+/// A folder beside the socket that only we can enter; removed when it is dropped.
+struct Hidden<'a> {
+    place: &'a Place,
+    name: String,
+    folder: OwnedFd,
+}
+
+impl<'a> Hidden<'a> {
+    /// The socket in it.
+    const SOCKET: &'static str = "s";
+
+    fn make(place: &'a Place) -> io::Result<Self> {
+        let name = format!(".cp{}", process::id());
+        // Left behind by a process of this pid that was killed.
+        Self::remove(place, &name)?;
+        mkdirat(&place.folder, &name, Mode::RWXU)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = openat(&place.folder, &name, flags, Mode::empty())?;
+        Ok(Self { place, name, folder })
+    }
+
+    fn remove(place: &Place, name: &str) -> io::Result<()> {
+        let gone = |removed| match removed {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(io::Error::from(errno)),
+        };
+        let socket = Path::new(name).join(Self::SOCKET);
+        gone(unlinkat(&place.folder, &socket, AtFlags::empty()))?;
+        gone(unlinkat(&place.folder, name, AtFlags::REMOVEDIR))
+    }
+}
+
+impl Drop for Hidden<'_> {
+    fn drop(&mut self) {
+        // An empty folder does no harm, and the next process of this pid removes it.
+        let _ = Self::remove(self.place, &self.name);
+    }
+}
+
+/// Opens a socket's file, to change its access and for nothing else; never what a link leads to.
+fn open_socket(folder: &impl AsFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+    let file = openat(folder, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    match FileType::from_raw_mode(fstat(&file)?.st_mode) {
+        FileType::Socket => Ok(file),
+        _ => Err(Errno::NOTSOCK),
+    }
+}
+
+/// Sets the mode of the very file that is open. Linux changes that of a file opened by path alone only by this name.
+fn set_mode(file: &OwnedFd, mode: u32) -> io::Result<()> {
+    Ok(chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), Mode::from_raw_mode(mode))?)
 }
 
 fn is_same_file(a: &Path, b: &Path) -> bool {
+    let identity = |meta: &fs::Metadata| (meta.dev(), meta.ino());
     matches!((fs::metadata(a), fs::metadata(b)), (Ok(a), Ok(b)) if identity(&a) == identity(&b))
 }
 
-fn identity(meta: &Metadata) -> (u64, u64) {
-    (meta.dev(), meta.ino())
+fn identity_of(file: &impl AsFd) -> io::Result<Identity> {
+    Ok(identity(&fstat(file)?))
+}
+
+fn identity_at(folder: &Folder, name: impl AsRef<OsStr>) -> Result<Identity, Errno> {
+    statat(folder, name.as_ref(), AtFlags::SYMLINK_NOFOLLOW).map(|stat| identity(&stat))
+}
+
+fn identity(stat: &Stat) -> Identity {
+    (stat.st_dev, stat.st_ino)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        fs::{File, Permissions},
+        os::unix::{
+            fs::{PermissionsExt as _, symlink},
+            net::UnixStream,
+        },
+    };
+
     use super::*;
 
     fn scratch() -> tempfile::TempDir {
@@ -264,7 +399,7 @@ mod tests {
         assert_eq!(mode(&path), 0o600);
         assert!(UnixStream::connect(&path).is_ok());
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "no hidden folder is left");
-        assert!(bound.file.unlink());
+        bound.file.unlink().unwrap();
         assert!(!path.exists());
     }
 
@@ -295,7 +430,35 @@ mod tests {
         let first = bind(&path, Access::PRIVATE, None).unwrap();
         let error = bind(&path, Access::PRIVATE, None).unwrap_err().to_string();
         assert!(error.contains(&format!("pid {}", process::id())), "{error}");
-        assert!(first.file.is_ours());
+        assert!(UnixStream::connect(&path).is_ok());
+        first.file.unlink().unwrap();
+    }
+
+    #[test]
+    fn a_holder_that_is_just_ending_is_waited_for() {
+        let dir = scratch();
+        let path = dir.path().join("s");
+        let first = bind(&path, Access::PRIVATE, None).unwrap();
+        let ending = thread::spawn(move || {
+            thread::sleep(4 * HOLDER_LOOK);
+            drop(first);
+        });
+        let _second = bind(&path, Access::PRIVATE, None).unwrap();
+        ending.join().unwrap();
+        assert!(UnixStream::connect(&path).is_ok());
+    }
+
+    #[test]
+    fn a_holder_that_accepts_nothing_does_not_hold_up_the_refusal() {
+        let dir = scratch();
+        let path = dir.path().join("s");
+        let socket =
+            socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        rustix::net::bind(&socket, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        rustix::net::listen(&socket, 0).unwrap();
+        let _waits = UnixStream::connect(&path).unwrap();
+        let error = bind(&path, Access::PRIVATE, None).unwrap_err().to_string();
+        assert!(error.contains("in use by a process that accepts no connections"), "{error}");
     }
 
     #[test]
@@ -313,7 +476,7 @@ mod tests {
         let runtime = dir.path().join("runtime.sock");
         let _listening = UnixListener::bind(&runtime).unwrap();
         let alias = dir.path().join("alias.sock");
-        std::os::unix::fs::symlink(&runtime, &alias).unwrap();
+        symlink(&runtime, &alias).unwrap();
         assert!(matches!(bind(&alias, Access::PRIVATE, Some(&runtime)), Err(ListenError::IsRuntime(_))));
         assert!(matches!(bind(&runtime, Access::PRIVATE, Some(&runtime)), Err(ListenError::IsRuntime(_))));
     }
@@ -323,7 +486,7 @@ mod tests {
         let dir = scratch();
         let path = dir.path().join("s");
         let runtime = dir.path().join("runtime.sock");
-        std::os::unix::fs::symlink(&path, &runtime).unwrap();
+        symlink(&path, &runtime).unwrap();
         assert!(matches!(bind(&path, Access::PRIVATE, Some(&runtime)), Err(ListenError::IsRuntime(_))));
         assert!(!path.exists());
     }
@@ -340,7 +503,8 @@ mod tests {
     fn an_instance_that_starts_for_ever_is_given_up_on() {
         let dir = scratch();
         let path = dir.path().join("s");
-        let turn = Turn::take(dir.path(), &path).unwrap();
+        let place = Place::open(&path).unwrap();
+        let turn = Turn::take(&place).unwrap();
         assert!(matches!(bind(&path, Access::PRIVATE, None), Err(ListenError::Locked(_))));
         drop(turn);
         assert!(bind(&path, Access::PRIVATE, None).is_ok());
@@ -371,7 +535,57 @@ mod tests {
         let bound = bind(&path, Access::PRIVATE, None).unwrap();
         fs::remove_file(&path).unwrap();
         fs::write(&path, "another's").unwrap();
-        assert!(!bound.file.unlink());
-        assert!(path.exists());
+        assert!(matches!(bound.file.unlink(), Err(LeftBehind::NotOurs)));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "another's");
+        bound.file.regrant(Access { mode: 0o666, ..Access::PRIVATE }).unwrap();
+        fs::remove_file(&path).unwrap();
+        bound.file.regrant(Access { mode: 0o666, ..Access::PRIVATE }).unwrap();
+        assert!(matches!(bound.file.unlink(), Err(LeftBehind::NotOurs)));
+    }
+
+    #[test]
+    fn a_link_in_the_sockets_place_is_never_followed() {
+        let dir = scratch();
+        let path = dir.path().join("s");
+        let bound = bind(&path, Access::PRIVATE, None).unwrap();
+        let precious = dir.path().join("precious");
+        fs::write(&precious, "").unwrap();
+        fs::set_permissions(&precious, Permissions::from_mode(0o600)).unwrap();
+        let elsewhere = dir.path().join("elsewhere");
+        fs::rename(&path, &elsewhere).unwrap();
+        for target in [&precious, &elsewhere] {
+            symlink(target, &path).unwrap();
+            bound.file.regrant(Access { mode: 0o666, ..Access::PRIVATE }).unwrap();
+            assert_eq!((mode(&precious), mode(&elsewhere)), (0o600, 0o600), "a link to it, but not it");
+            assert!(matches!(bound.file.unlink(), Err(LeftBehind::NotOurs)));
+            fs::remove_file(&path).unwrap();
+        }
+        fs::rename(&elsewhere, &path).unwrap();
+        bound.file.regrant(Access { mode: 0o666, ..Access::PRIVATE }).unwrap();
+        assert_eq!(mode(&path), 0o666);
+    }
+
+    #[test]
+    fn a_folder_that_is_moved_takes_its_socket_with_it() {
+        let dir = scratch();
+        let (folder, moved) = (dir.path().join("run"), dir.path().join("moved"));
+        let bound = bind(&folder.join("s"), Access::PRIVATE, None).unwrap();
+        fs::rename(&folder, &moved).unwrap();
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("s"), "another's").unwrap();
+        bound.file.unlink().unwrap();
+        assert!(!moved.join("s").exists() && folder.join("s").exists());
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_to_is_refused_with_what_to_do() {
+        let dir = scratch();
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o1777)).unwrap();
+        let path = dir.path().join("s");
+        let error = bind(&path, Access::PRIVATE, None).unwrap_err().to_string();
+        let expected =
+            format!("{}: others may write to {} (mode 1777), ", path.display(), dir.path().display());
+        assert!(error.starts_with(&expected), "{error}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left");
     }
 }

@@ -2,6 +2,7 @@
 //! JSON through the API. Changes nothing in any stage but what an operator asks for, and never slows one.
 
 pub mod api;
+mod commands;
 pub mod convert;
 mod detail;
 pub mod filter;
@@ -12,6 +13,7 @@ pub mod metrics;
 pub mod name;
 mod nearest;
 pub mod observed;
+mod places;
 pub mod printable;
 mod routes;
 mod rule;

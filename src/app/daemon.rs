@@ -105,7 +105,8 @@ impl Daemon {
         let socket = listen::bind(&config.listen, lent.unwrap_or(Access::PRIVATE), Some(&config.runtime))?;
         let api_socket =
             listen::bind(&config.api.listen, api_access, Some(&config.runtime)).inspect_err(|_| {
-                socket.file.unlink();
+                // The start has failed already, and the next one replaces what is left.
+                let _ = socket.file.unlink();
             })?;
 
         let (gate, registry) = (Gate::default(), Registry::default());
@@ -302,10 +303,8 @@ impl Daemon {
         } = self;
         is_draining.store(true, Ordering::Relaxed);
         relay.drain().await;
-        if !socket.unlink() {
-            tracing::warn!(path = %socket.path.display(), "left the socket file: it is no longer ours");
-        }
-        api_socket.unlink();
+        remove(&socket);
+        remove(&api_socket);
         stop_api.cancel();
         // Its task bounds that. While it answers, those whom it asks have to be there.
         let _ = answered.await;
@@ -333,6 +332,13 @@ impl Replay {
         if std::mem::replace(&mut self.has_started, true) {
             self.requests.notify_one();
         }
+    }
+}
+
+/// Removes a socket's file; where that fails, the next start replaces it.
+fn remove(socket: &SocketFile) {
+    if let Err(reason) = socket.unlink() {
+        tracing::warn!(path = %socket.path().display(), %reason, "left the socket file");
     }
 }
 

@@ -131,7 +131,7 @@ async fn set_up(config: &Config, is_embedded: bool) -> anyhow::Result<client::St
     Ok(client::Stage::new(channel, pods))
 }
 
-/// A daemon with all its sockets in one folder, and nothing that outlives it.
+/// The configuration of a daemon with all its sockets in one folder, and nothing that outlives it.
 fn loaded(folder: &Path, runtime: &Path) -> anyhow::Result<Loaded> {
     let url = |path: &Path| Some(path.display().to_string());
     let overrides = Overrides::default()
@@ -141,5 +141,29 @@ fn loaded(folder: &Path, runtime: &Path) -> anyhow::Result<Loaded> {
     let mut loaded = resolve(&[], &overrides, &|_| Ok(None))
         .map_err(|errors| anyhow!("cannot use {}: {errors}", folder.display()))?;
     loaded.config.state = None;
+    loaded.settings.retain(|setting| setting.key != Key::State);
     Ok(loaded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_demo_does_not_keep_is_not_shown_and_its_sockets_are_urls() {
+        let loaded = loaded(Path::new("/tmp/demo"), Path::new("/run/rt.sock")).unwrap();
+        assert_eq!(loaded.config.state, None);
+        let shown = |key: Key| {
+            let mut of_key = loaded.settings.iter().filter(|setting| setting.key == key);
+            of_key.next().map(|setting| setting.texts.concat())
+        };
+        assert_eq!(shown(Key::State), None);
+        for (key, url) in [
+            (Key::Listen, "unix:///tmp/demo/criprobe.sock"),
+            (Key::ApiListen, "unix:///tmp/demo/api.sock"),
+            (Key::Runtime, "unix:///run/rt.sock"),
+        ] {
+            assert_eq!(shown(key).as_deref(), Some(url));
+        }
+    }
 }

@@ -34,7 +34,7 @@ const EXAMPLES: &str = "\
 Examples:
   criprobe serve
   criprobe serve --runtime unix:///run/crio/crio.sock --log-format json
-  criprobe serve --listen /tmp/cri.sock --api /tmp/api.sock    bare paths are taken, too
+  criprobe serve --listen /run/try/cri.sock --api /run/try/api.sock    bare paths are taken, too
 
 Every setting can also stand in the configuration file, or in the environment: CRIPROBE_LISTEN,
 CRIPROBE_RUNTIME, CRIPROBE_API, CRIPROBE_LOG_FORMAT, CRIPROBE_LOG_LEVEL, CRIPROBE_PROBER_WORKERS, ...

@@ -1,11 +1,11 @@
-//! The files of the configuration: finds and reads them, in their order. Never waits on what is no regular file in the
-//! folder, never reads more than the bounds below allow, and judges nothing that stands in them.
+//! The files of the configuration: finds and reads them, in their order. Never waits for what is no regular file,
+//! never reads more than the bounds below allow, and judges nothing that stands in them.
 
 use std::{
     ffi::OsStr,
-    fs::{self, File, OpenOptions},
+    fs::{self, File, FileType, OpenOptions},
     io::{self, Read},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{FileTypeExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -51,9 +51,13 @@ pub fn folder_beside(file: &Path) -> PathBuf {
 pub(super) fn read(file: Option<&Path>) -> Found {
     let path = file.unwrap_or(Path::new(DEFAULT_FILE));
     let mut reader = Reader { found: Found::default(), left: MAX_TOTAL };
-    match File::open(path) {
+    match open(path) {
         Err(error) if file.is_none() && error.kind() == io::ErrorKind::NotFound => {}
-        opened => reader.add(path, opened),
+        Ok(Opened::Other(what)) => {
+            reader.fail(path, format!("cannot read the configuration: it is {what}, not a regular file"));
+        }
+        Ok(Opened::Regular(file)) => reader.add(path, Ok(file)),
+        Err(error) => reader.add(path, Err(error)),
     }
     reader.folder(&folder_beside(path));
     reader.found
@@ -83,13 +87,14 @@ impl Reader {
                 }));
                 continue;
             }
-            // What blocks whoever opens it, a named pipe, is opened without waiting, and then seen to be no file.
-            let opened =
-                OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(&path);
-            if opened.as_ref().is_ok_and(|file| file.metadata().is_ok_and(|metadata| !metadata.is_file())) {
-                self.found.notes.push(format!("{} is not read: it is no file", path.display()));
-                continue;
-            }
+            let opened = match open(&path) {
+                Ok(Opened::Regular(file)) => Ok(file),
+                Ok(Opened::Other(what)) => {
+                    self.found.notes.push(format!("{} is not read: it is {what}", path.display()));
+                    continue;
+                }
+                Err(error) => Err(error),
+            };
             if read == MAX_FILES {
                 return self.fail(folder, format!("more than {MAX_FILES} files: put their rules together"));
             }
@@ -120,6 +125,34 @@ impl Reader {
 
     fn fail(&mut self, path: &Path, reason: String) {
         self.found.raws.push(Raw::unreadable(path, reason));
+    }
+}
+
+/// What has the name of a file.
+enum Opened {
+    Regular(File),
+    /// Anything else, in words.
+    Other(&'static str),
+}
+
+/// Opens a regular file, and nothing else: a named pipe would block, and a device may act when it is merely opened.
+fn open(path: &Path) -> io::Result<Opened> {
+    if let Some(what) = other(fs::metadata(path)?.file_type()) {
+        return Ok(Opened::Other(what));
+    }
+    // It may be another one by now.
+    let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
+    Ok(other(file.metadata()?.file_type()).map_or(Opened::Regular(file), Opened::Other))
+}
+
+/// What it is where it is no regular file.
+fn other(kind: FileType) -> Option<&'static str> {
+    match kind {
+        kind if kind.is_file() => None,
+        kind if kind.is_dir() => Some("a folder"),
+        kind if kind.is_fifo() => Some("a named pipe"),
+        kind if kind.is_socket() => Some("a socket"),
+        _ => Some("a device"),
     }
 }
 

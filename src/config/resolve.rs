@@ -57,10 +57,10 @@ const MAX_ITEMS: usize = 1_000;
 /// Everything that is wrong at once.
 pub fn resolve(files: &[Raw], overrides: &Overrides, groups: Groups<'_>) -> Result<Loaded, ConfigErrors> {
     let mut resolver = Resolver { files, overrides, settings: Vec::new(), errors: Vec::new() };
-    let listen = resolver.value(Key::Listen, socket);
-    let runtime = resolver.value(Key::Runtime, socket);
+    let listen = resolver.socket(Key::Listen);
+    let runtime = resolver.socket(Key::Runtime);
     let state = resolver.value(Key::State, folder);
-    let api_listen = resolver.value(Key::ApiListen, socket);
+    let api_listen = resolver.socket(Key::ApiListen);
     let group = resolver.value(Key::ApiGroup, |name| group(name, groups));
     let workers = resolver.value(Key::Workers, workers);
     let exec_workers = resolver.value(Key::ExecWorkers, self::workers);
@@ -157,6 +157,15 @@ impl Resolver<'_> {
                 None
             }
         }
+    }
+
+    /// A socket, shown as a URL however it was written.
+    fn socket(&mut self, key: Key) -> Option<Said<PathBuf>> {
+        let said = self.value(key, socket)?;
+        if let Some(setting) = self.settings.last_mut() {
+            setting.texts = vec![format!("unix://{}", said.value.display())];
+        }
+        Some(said)
     }
 
     /// A list; each item that is wrong is reported.

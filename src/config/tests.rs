@@ -281,7 +281,7 @@ fn a_named_file_must_be_readable() {
     };
     let file = folder.path().join("c.yaml");
     insta::assert_snapshot!(load(&file), @"DIR/c.yaml: cannot read the configuration: No such file or directory (os error 2)");
-    insta::assert_snapshot!(load(folder.path()), @"DIR: cannot read the configuration: Is a directory (os error 21)");
+    insta::assert_snapshot!(load(folder.path()), @"DIR: cannot read the configuration: it is a folder, not a regular file");
     fs::write(&file, b"log: {level: \xff}").unwrap();
     insta::assert_snapshot!(load(&file), @"DIR/c.yaml:1:14: not UTF-8 text: the byte 0xff cannot stand here: save the file as UTF-8");
     fs::write(&file, "log: {level: warn}\r\n").unwrap();

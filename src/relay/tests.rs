@@ -415,12 +415,17 @@ fn a_runtime_that_turns_out_to_be_ourselves_is_never_dialled_again_and_again() {
     std::os::unix::fs::symlink(&rig.path, &rig.runtime_path).unwrap();
     let _client = rig.connect();
     eventually("it is found away", || rig.gate.presence() == gate::Presence::Away);
-    // The client's, and those that found out, which are gone when the gate is shut.
-    eventually("the client's is left", || rig.registry.count() == 1);
-    let total = rig.registry.total();
-    assert!(total < 20, "{total}");
-    thread::sleep(Duration::from_millis(200));
-    assert_eq!(rig.registry.total(), total, "and nobody is dialled for");
+    // Each dial that found out left a connection to be accepted, which may be late: the client's is the only one for a
+    // while before and after the last of them has come and gone.
+    let (mut total, mut since) = (0, clock::now());
+    eventually("nobody is dialled for any more", || {
+        let now = rig.registry.total();
+        if rig.registry.count() != 1 || std::mem::replace(&mut total, now) != now {
+            since = clock::now();
+        }
+        clock::now() - since > Duration::from_millis(300)
+    });
+    assert!((2..20).contains(&total), "{total}");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     journal::{Entry, Journal},
+    places::Following,
     view::Missed,
 };
 
@@ -22,8 +23,8 @@ pub(super) struct Window<F> {
     pub(super) admits: F,
     /// The newest of those that are kept and chosen; all of them where nothing is said, none when only following.
     pub(super) last: Option<usize>,
-    /// Whether to stay for those that come.
-    pub(super) follow: bool,
+    /// Whether to stay for those that come: the right to.
+    pub(super) following: Option<Following>,
 }
 
 /// At most 64 lines leave in one piece.
@@ -45,11 +46,12 @@ where
     let (kept, follower) = journal.follow_after(usize::MAX);
     let mut kept: Vec<V> =
         kept.iter().map(|record| show(record)).filter(|view| (window.admits)(view)).collect();
-    let last = window.last.unwrap_or(if window.follow { 0 } else { usize::MAX });
+    let last = window.last.unwrap_or(if window.following.is_some() { 0 } else { usize::MAX });
     kept.drain(..kept.len().saturating_sub(last));
     let kept = stream::iter(kept.into_iter().map(|view| line(&view)));
-    let body = if window.follow {
-        let live = stream::unfold((follower, window.admits), move |(mut follower, admits)| async move {
+    let body = if let Some(following) = window.following {
+        let state = (follower, window.admits, following);
+        let live = stream::unfold(state, move |(mut follower, admits, following)| async move {
             loop {
                 let line = match follower.next().await? {
                     Entry::Record(record) => {
@@ -61,7 +63,7 @@ where
                     }
                     Entry::Missed(missed) => line(&Missed { missed }),
                 };
-                return Some((line, (follower, admits)));
+                return Some((line, (follower, admits, following)));
             }
         });
         pieces(kept.chain(live.take_until(drained.cancelled_owned())))

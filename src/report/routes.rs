@@ -3,10 +3,10 @@
 mod act;
 mod run;
 
-use std::{any::Any, collections::HashMap, time::Duration};
+use std::{any::Any, collections::HashMap, sync::Arc, time::Duration};
 
 use axum::{
-    Json, Router,
+    Extension, Json, Router,
     body::Body,
     extract::{FromRequestParts, Path, Query, RawQuery, State},
     http::{Method, StatusCode, Uri, header::CONTENT_TYPE, request::Parts},
@@ -19,12 +19,14 @@ use tower_http::{catch_panic::CatchPanicLayer, limit::RequestBodyLimitLayer, tim
 
 use super::{
     PATIENCE, Shown, Sources, Unanswered, ask,
+    commands::CommandLog,
     filter::{CallFilter, EventFilter, Parameters, PodFilter, ProbeFilter},
     lines::{self, Window},
     look_up,
     lookup::{self, NotFound},
     metrics,
     name::ProbeName,
+    places::{Following, MAX_FOLLOWERS, Place},
     view::{Check, ConfigurationView, ErrorView, EventView, PodView, ProbeDetailView, ProbeView, StatusView},
 };
 use crate::prober::operator::Gone;
@@ -45,10 +47,11 @@ struct Shared {
     sources: Sources,
     /// Cancelled when the daemon drains: ends the streams.
     drained: CancellationToken,
+    commands: CommandLog,
 }
 
-/// All routes. Streams end when `drained` is cancelled.
-pub(super) fn router(sources: Sources, drained: CancellationToken) -> Router {
+/// All routes. Streams end when `drained` is cancelled. Expects the [`Place`] of its connection with each request.
+pub(super) fn router(sources: Sources, drained: CancellationToken, commands: CommandLog) -> Router {
     let streams = Router::new().route("/v1/trace", get(trace)).route("/v1/events", get(events));
     Router::new()
         .route("/v1/status", get(status))
@@ -76,7 +79,7 @@ pub(super) fn router(sources: Sources, drained: CancellationToken) -> Router {
         .layer(RequestBodyLimitLayer::new(MAX_BODY))
         .layer(map_response(in_our_words))
         .layer(CatchPanicLayer::custom(panicked))
-        .with_state(Shared { sources, drained })
+        .with_state(Shared { sources, drained, commands })
 }
 
 async fn status(State(shared): State<Shared>) -> Result<Json<StatusView>, Refusal> {
@@ -133,16 +136,34 @@ async fn in_time<T>(answer: impl Future<Output = Result<T, Gone>>) -> Result<T, 
     Ok(answer.map_err(|_| Unanswered::Late("prober"))?.map_err(|Gone| Unanswered::Stopped("prober"))?)
 }
 
-async fn trace(State(shared): State<Shared>, Params(filter): Params<CallFilter>) -> Response {
-    let (last, follow) = (filter.last, filter.follow);
-    let window = Window { admits: move |call: &_| filter.admits(call), last, follow };
-    lines::respond(&shared.sources.trace, Shown::view, window, shared.drained)
+async fn trace(
+    State(shared): State<Shared>,
+    Extension(place): Extension<Arc<Place>>,
+    Params(filter): Params<CallFilter>,
+) -> Result<Response, Refusal> {
+    let (last, following) = (filter.last, following(&place, filter.follow)?);
+    let window = Window { admits: move |call: &_| filter.admits(call), last, following };
+    Ok(lines::respond(&shared.sources.trace, Shown::view, window, shared.drained))
 }
 
-async fn events(State(shared): State<Shared>, Params(filter): Params<EventFilter>) -> Response {
-    let (last, follow) = (filter.last, filter.follow);
-    let window = Window { admits: move |event: &_| filter.admits(event), last, follow };
-    lines::respond(&shared.sources.events, Clone::clone, window, shared.drained)
+async fn events(
+    State(shared): State<Shared>,
+    Extension(place): Extension<Arc<Place>>,
+    Params(filter): Params<EventFilter>,
+) -> Result<Response, Refusal> {
+    let (last, following) = (filter.last, following(&place, filter.follow)?);
+    let window = Window { admits: move |event: &_| filter.admits(event), last, following };
+    Ok(lines::respond(&shared.sources.events, Clone::clone, window, shared.drained))
+}
+
+/// A follower's right to stay, if one is wanted and there are not too many.
+fn following(place: &Arc<Place>, is_wanted: bool) -> Result<Option<Following>, Refusal> {
+    let too_many = || {
+        let reason =
+            format!("{MAX_FOLLOWERS} clients follow already: end one of them, or ask without follow");
+        Refusal::new(StatusCode::SERVICE_UNAVAILABLE, reason)
+    };
+    is_wanted.then(|| place.follow().ok_or_else(too_many)).transpose()
 }
 
 /// 200 when the runtime answers, its pods and containers are known, and the daemon does not end; otherwise 503 and the

@@ -1,1 +1,146 @@
-//! Row 18: a disk that is full.
+//! Row 18: a disk that is full, or cannot be written.
+
+use std::{
+    fs::{self, File},
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use rustix::process::{Signal, geteuid};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{
+    rig::{LIVENESS, Rig},
+    support::{PATIENCE, cri::Pod, eventually},
+};
+
+/// Rests long enough that nothing but what was saved can explain what is seen after a restart.
+const FAILS_ONCE: &str = r#"{"exec": {"command": ["false"]}, "periodSeconds": 300, "failureThreshold": 1}"#;
+
+/// A disk of 256 KiB in memory, mounted on a folder of its own and unmounted when it is dropped.
+pub(crate) struct SmallDisk {
+    folder: TempDir,
+}
+
+impl SmallDisk {
+    pub(crate) fn mount() -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("criprobe-disk-").tempdir()?;
+        run("mount", &["-t", "tmpfs", "-o", "size=256k,mode=0700", "criprobe-test"], folder.path())?;
+        Ok(Self { folder })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn state(&self) -> PathBuf {
+        self.folder.path().join("state")
+    }
+
+    /// Writes a file until nothing more fits.
+    fn fill(&self) -> Result<()> {
+        let mut filler = File::create(self.folder.path().join("filler"))?;
+        while filler.write_all(&[0; 4096]).is_ok() {}
+        ensure!(fs::write(self.folder.path().join("more"), [0; 4096]).is_err(), "the disk is not full");
+        Ok(())
+    }
+
+    pub(crate) fn make_read_only(&self) -> Result<()> {
+        run("mount", &["-o", "remount,ro"], self.folder.path())
+    }
+
+    fn make_writable(&self) -> Result<()> {
+        run("mount", &["-o", "remount,rw"], self.folder.path())
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // What still has a file open there must not keep the mount: lazily, it goes with the last of them.
+        if let Err(error) = run("umount", &["--lazy"], self.folder.path()) {
+            eprintln!("the disk was left mounted: {error:#}");
+        }
+    }
+}
+
+fn run(program: &str, arguments: &[&str], folder: &Path) -> Result<()> {
+    let output = Command::new(program).args(arguments).arg(folder).output().context("run mount")?;
+    ensure!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+/// Only root may mount a disk. For other users the test is left out, and says so.
+pub(crate) fn may_mount() -> bool {
+    let is_root = geteuid().is_root();
+    if !is_root {
+        eprintln!("left out: only root may mount a disk");
+    }
+    is_root
+}
+
+impl Rig {
+    async fn liveness(&self, pod: &Pod) -> Result<Value> {
+        self.daemon.probe(pod, "app", "liveness").await?.context("the probe is there")
+    }
+
+    /// Kills the daemon, lets something happen to its disk, starts it again, and waits for the first probe.
+    async fn kill_and_start(&mut self, state: &str, meanwhile: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.daemon.signal(Signal::KILL);
+        self.daemon.ended().await?;
+        meanwhile()?;
+        let runtime = self.runtime.socket().to_owned();
+        self.daemon.start_again(&runtime, &[("CRIPROBE_STATE", state)]).await?;
+        eventually("its probes are there", PATIENCE, async || {
+            Ok((!self.daemon.probes().await?.is_empty()).then_some(()))
+        })
+        .await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_18_state_is_read_from_a_full_disk_and_from_one_that_cannot_be_written() -> Result<()> {
+    if !may_mount() {
+        return Ok(());
+    }
+    let disk = SmallDisk::mount()?;
+    let state = disk.state().display().to_string();
+    let mut rig = Rig::with(&[("CRIPROBE_STATE", &state)]).await?;
+    let (pod, _) = rig.run("kept", &[(LIVENESS, FAILS_ONCE)], &["sleep", "100000"]).await?;
+    let before = rig.becomes(&pod, "liveness", "fails", |probe| probe["phase"] == "held").await?;
+    rig.daemon.post(&format!("/v1/probes/{}/app/liveness/pause", pod.uid), "").await?;
+    eventually("both are saved", PATIENCE, async || {
+        let saved: Value = match fs::read(disk.state().join("probes.json")) {
+            Ok(bytes) => serde_json::from_slice(&bytes)?,
+            Err(_) => return Ok(None),
+        };
+        let probe = &saved["probes"][0];
+        Ok((probe["stand"]["held"] == true && probe["pausedSince"].is_string()).then_some(()))
+    })
+    .await?;
+    for (trouble, damage) in [
+        ("No space left", &SmallDisk::fill as &dyn Fn(&SmallDisk) -> Result<()>),
+        ("Read-only file system", &SmallDisk::make_read_only),
+    ] {
+        rig.kill_and_start(&state, || damage(&disk)).await?;
+        let after = rig.liveness(&pod).await?;
+        assert_eq!(
+            [&after["state"], &after["since"]],
+            [&before["state"], &before["since"]],
+            "{trouble}: {after}"
+        );
+        assert_eq!(after["phase"], "paused", "{trouble}: {after}");
+        // Probes go on; only what they find is not saved, which is shown.
+        rig.daemon.post(&format!("/v1/probes/{}/app/liveness/resume", pod.uid), "").await?;
+        eventually("the status says why nothing is saved", PATIENCE, async || {
+            let told = rig.daemon.status().await?["state"]["trouble"].clone();
+            Ok(told.as_str().is_some_and(|told| told.contains(trouble)).then_some(()))
+        })
+        .await?;
+    }
+    rig.daemon.signal(Signal::KILL);
+    rig.daemon.ended().await?;
+    disk.make_writable()
+}

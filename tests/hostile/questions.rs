@@ -1,1 +1,146 @@
 //! Row 20: too many questions at once, and connections that say nothing.
+
+use std::{
+    fs::File,
+    io::{Read as _, Write as _},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use criprobe::clock;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{
+    disk::{SmallDisk, may_mount},
+    rig::{LAZY, LIVENESS, Rig},
+    support::{PATIENCE, eventually},
+};
+
+/// As many connections, which block until they are accepted or wait to be.
+fn connections(api: &Path, count: usize) -> Result<Vec<UnixStream>> {
+    (0..count)
+        .map(|_| {
+            let stream = UnixStream::connect(api)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            Ok(stream)
+        })
+        .collect()
+}
+
+/// Connections that follow the trace, as far as they may, and the answers to those that may not.
+fn followers(api: &Path, count: usize) -> Result<(Vec<UnixStream>, Vec<String>)> {
+    let (mut followers, mut refused) = (Vec::new(), Vec::new());
+    for mut stream in connections(api, count)? {
+        stream.write_all(b"GET /v1/trace?follow=true HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")?;
+        let mut head = vec![0; 12];
+        stream.read_exact(&mut head).context("an answer begins")?;
+        match &*head {
+            b"HTTP/1.1 200" => followers.push(stream),
+            _ => {
+                let mut rest = String::new();
+                stream.read_to_string(&mut rest)?;
+                refused.push(String::from_utf8(head)? + &rest);
+            }
+        }
+    }
+    Ok((followers, refused))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_20_silence_and_followers_keep_no_question_from_its_answer() -> Result<()> {
+    let rig = Rig::start().await?;
+    let api = rig.daemon.api();
+    let told = thread::spawn(move || {
+        let (followers, refused) = followers(&api, 128)?;
+        ensure!(followers.len() == 64 && refused.len() == 64, "{} follow", followers.len());
+        ensure!(
+            refused
+                .iter()
+                .all(|text| text.starts_with("HTTP/1.1 503") && text.contains("64 clients follow already")),
+            "{refused:?}"
+        );
+        let silent = connections(&api, 300)?;
+        Ok((followers, silent))
+    });
+    let (followers, mut silent) = told.join().expect("it does not panic")?;
+    for round in 0..3 {
+        let asked = clock::now();
+        let (is_good, text) = rig.daemon.run(&["status"])?;
+        let took = clock::now() - asked;
+        ensure!(is_good && took < Duration::from_secs(3), "{round}: {took:?}: {text}");
+    }
+    // The newest has waited behind none: it is closed as it has not said anything for two seconds.
+    let asked = clock::now();
+    let mut newest = silent.pop().context("there are 300")?;
+    let read = tokio::task::spawn_blocking(move || newest.read(&mut [0; 1])).await?;
+    // Closed with what was not read in it, or without.
+    ensure!(matches!(read, Ok(0)) || read.is_err(), "{read:?}");
+    ensure!(clock::now() - asked < Duration::from_secs(8), "{:?}", clock::now() - asked);
+    drop(followers);
+    eventually("whoever leaves makes room for another follower", PATIENCE, async || {
+        let api = rig.daemon.api();
+        let (followed, _) = tokio::task::spawn_blocking(move || self::followers(&api, 1)).await??;
+        Ok((!followed.is_empty()).then_some(()))
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_20_a_flood_of_commands_is_no_flood_of_log_lines() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    let (pod, _) = rig.run("paused", &[(LIVENESS, LAZY)], &["sleep", "100000"]).await?;
+    rig.last(&pod, "liveness", "success").await?;
+    for command in ["pause", "resume"].iter().cycle().take(400) {
+        let (code, body) =
+            rig.daemon.post(&format!("/v1/probes/{}/app/liveness/{command}", pod.uid), "").await?;
+        ensure!(code.is_success(), "{code}: {body}");
+    }
+    rig.daemon.terminate();
+    rig.daemon.ended().await?;
+    let log = rig.daemon.log();
+    let one_by_one = log.lines().filter(|line| line.contains("an operator commanded a probe")).count();
+    // 100, and 6 for each minute that the test may have taken.
+    ensure!((100..150).contains(&one_by_one), "{one_by_one}");
+    let counted = log.lines().filter_map(|line| {
+        let (_, rest) =
+            line.split_once("operators commanded probes too often to log each command commands=")?;
+        rest.trim().parse::<usize>().ok()
+    });
+    assert_eq!(one_by_one + counted.sum::<usize>(), 400, "none is left out of both");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_20_a_socket_that_cannot_be_removed_is_still_ours() -> Result<()> {
+    if !may_mount() {
+        return Ok(());
+    }
+    let (disk, rig) = (SmallDisk::mount()?, Rig::start().await?);
+    let sockets = disk.path();
+    let log: PathBuf = rig.daemon.dir().join("second.log");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_criprobe"));
+    command.arg("serve").arg("--runtime").arg(rig.runtime.socket());
+    command.arg("--listen").arg(sockets.join("criprobe.sock")).arg("--api").arg(sockets.join("api.sock"));
+    command.env("CRIPROBE_STATE", rig.daemon.dir().join("second")).stderr(File::create(&log)?);
+    let mut daemon = command.spawn()?;
+    let ended = async {
+        eventually("it serves", PATIENCE, async || Ok(sockets.join("api.sock").exists().then_some(())))
+            .await?;
+        disk.make_read_only()?;
+        kill_process(Pid::from_raw(i32::try_from(daemon.id())?).context("it has a pid")?, Signal::TERM)?;
+        eventually("it ends", PATIENCE, async || Ok(daemon.try_wait()?)).await
+    };
+    let ended = ended.await;
+    if ended.is_err() {
+        let _ = daemon.kill();
+    }
+    let (status, log) = (ended?, std::fs::read_to_string(&log)?);
+    let left: Vec<_> = log.lines().filter(|line| line.contains("left the socket file")).collect();
+    ensure!(status.success() && left.len() == 2, "{status}: {log}");
+    ensure!(left.iter().all(|line| line.contains("cannot remove it: Read-only file system")), "{left:?}");
+    Ok(())
+}

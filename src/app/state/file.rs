@@ -42,8 +42,30 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 #[derive(Debug)]
 pub(super) struct StateFile {
     folder: PathBuf,
-    /// The folder whose lock is held, open for as long as it is; none before it was first to be had.
-    locked: Mutex<Option<OwnedFd>>,
+    lock: Mutex<Lock>,
+}
+
+/// The lock of the folder.
+#[derive(Debug, Default)]
+enum Lock {
+    /// Not to be had yet.
+    #[default]
+    None,
+    Held(HeldLock),
+    /// Left to another daemon for good.
+    GivenUp,
+}
+
+/// A folder whose lock is held, open for as long as it is.
+#[derive(Debug)]
+struct HeldLock(OwnedFd);
+
+impl Drop for HeldLock {
+    fn drop(&mut self) {
+        // Closing is not enough: the lock is shared with every copy of the descriptor, such as that of a child that has
+        // not run its own program yet. Where unlocking fails there is no lock.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
 }
 
 /// Why the state cannot be used or kept.
@@ -70,7 +92,7 @@ pub(super) enum StateError {
 impl StateFile {
     /// That of a folder. Touches nothing yet.
     pub(super) fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), locked: Mutex::default() }
+        Self { folder: folder.to_owned(), lock: Mutex::default() }
     }
 
     /// The file.
@@ -113,20 +135,29 @@ impl StateFile {
         })
     }
 
+    /// Leaves the folder to the daemon that uses it, for good: an attempt that is still under way takes no lock, and
+    /// none that comes writes anything.
+    pub(super) fn give_up(&self) {
+        *self.lock.lock().unwrap_or_else(PoisonError::into_inner) = Lock::GivenUp;
+    }
+
     /// Takes the folder's lock, unless it is held already; never waits for it. The kernel gives it back when we end,
     /// however we do. It is the folder's own, so that nothing more lies in there, and of the folder that the path names
     /// now: one that was removed and made anew has a new one.
     fn lock(&self, folder: &OwnedFd) -> Result<(), StateError> {
-        let mut locked = self.locked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         let identity = |folder: &OwnedFd| fstat(folder).map(|stat| (stat.st_dev, stat.st_ino));
         let now = identity(folder).map_err(|errno| self.folder_error(errno))?;
-        if locked.as_ref().is_some_and(|held| identity(held) == Ok(now)) {
-            return Ok(());
+        match &*lock {
+            Lock::GivenUp => return Err(StateError::InUse(self.folder.clone())),
+            Lock::Held(HeldLock(held)) if identity(held) == Ok(now) => return Ok(()),
+            Lock::Held(_) | Lock::None => {}
         }
         match flock(folder, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
-                *locked =
-                    Some(folder.try_clone().map_err(|error| StateError::Folder(self.folder.clone(), error))?);
+                let held =
+                    folder.try_clone().map_err(|error| StateError::Folder(self.folder.clone(), error))?;
+                *lock = Lock::Held(HeldLock(held));
                 Ok(())
             }
             Err(Errno::WOULDBLOCK) => Err(StateError::InUse(self.folder.clone())),

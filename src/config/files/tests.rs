@@ -78,9 +78,24 @@ fn what_somebody_may_have_meant_to_be_read_is_noted() {
     DIR/conf.d/a.yml is not read: its name does not end in .yaml
     DIR/conf.d/b.YAML is not read: its name does not end in .yaml
     DIR/conf.d/c.json is not read: its name does not end in .yaml
-    DIR/conf.d/folder.yaml is not read: it is no file
-    DIR/conf.d/pipe.yaml is not read: it is no file
+    DIR/conf.d/folder.yaml is not read: it is a folder
+    DIR/conf.d/pipe.yaml is not read: it is a named pipe
     ");
+}
+
+#[test]
+fn a_main_file_that_is_no_regular_file_is_an_error_and_never_waited_for() {
+    let folder = folder();
+    let main = folder.path().join("config.yaml");
+    fs::remove_file(&main).unwrap();
+    mkfifoat(CWD, &main, Mode::from_raw_mode(0o600)).unwrap();
+    insta::assert_snapshot!(loaded(&folder).unwrap_err(), @"DIR/config.yaml: cannot read the configuration: it is a named pipe, not a regular file");
+    fs::remove_file(&main).unwrap();
+    fs::create_dir(&main).unwrap();
+    insta::assert_snapshot!(loaded(&folder).unwrap_err(), @"DIR/config.yaml: cannot read the configuration: it is a folder, not a regular file");
+    fs::remove_dir(&main).unwrap();
+    symlink("/dev/zero", &main).unwrap();
+    insta::assert_snapshot!(loaded(&folder).unwrap_err(), @"DIR/config.yaml: cannot read the configuration: it is a device, not a regular file");
 }
 
 #[test]

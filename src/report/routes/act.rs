@@ -37,14 +37,16 @@ async fn act(
     let key =
         ProbeKey { pod: probe.pod_uid.as_str().into(), container: probe.container.as_str().into(), kind };
     in_time(sources.operator.command(key, command)).await?.map_err(|refusal| refused(&probe, &refusal))?;
-    tracing::info!(
-        namespace = probe.namespace,
-        pod = probe.pod,
-        container = probe.container,
-        probe.type = probe.kind,
-        command = word(command),
-        "an operator commanded a probe"
-    );
+    if shared.commands.admit() {
+        tracing::info!(
+            namespace = probe.namespace,
+            pod = probe.pod,
+            container = probe.container,
+            probe.type = probe.kind,
+            command = word(command),
+            "an operator commanded a probe"
+        );
+    }
     let probes = ask(&sources.probes, "prober").await?;
     Ok(Json(lookup::probe(&[probe.pod_uid, probe.container, probe.kind], probes)?))
 }

@@ -45,3 +45,56 @@ async fn a_drain_does_not_wait_for_ever_for_a_reader_that_stands_still() {
     still.readable().await.unwrap();
     api.drained().await;
 }
+
+/// How long until the server closes a connection, in a time that passes only while everybody waits.
+async fn closed_after(stream: &mut UnixStream) -> Duration {
+    let began = crate::clock::now();
+    let mut rest = Vec::new();
+    tokio::time::timeout(DEADLINE, stream.read_to_end(&mut rest)).await.unwrap().unwrap();
+    crate::clock::now() - began
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_says_nothing_is_closed_soon_and_one_that_has_asked_later() {
+    let api = Api::start(sample::status(), Vec::new());
+    for bytes in [&b""[..], b"GET /v1/st"] {
+        let mut silent = UnixStream::connect(&api.socket).await.unwrap();
+        silent.write_all(bytes).await.unwrap();
+        let took = closed_after(&mut silent).await;
+        assert!((FIRST_HEAD_TIMEOUT..2 * FIRST_HEAD_TIMEOUT).contains(&took), "{took:?}");
+    }
+    let mut idle = UnixStream::connect(&api.socket).await.unwrap();
+    idle.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    let took = closed_after(&mut idle).await;
+    assert!((HEAD_TIMEOUT..2 * READ_LOOK).contains(&took), "{took:?}");
+    api.drained().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_all_places_are_taken_the_longest_silence_gives_way_to_a_question() {
+    let api = Api::start(sample::status(), Vec::new());
+    let mut silent = Vec::new();
+    for _ in 0..MAX_CONNECTIONS {
+        silent.push(UnixStream::connect(&api.socket).await.unwrap());
+    }
+    assert_eq!(api.get("/v1/status").await.0, 200);
+    assert_eq!(closed_after(&mut silent[0]).await, Duration::ZERO);
+    assert_ne!(closed_after(&mut silent[1]).await, Duration::ZERO, "no more than one had to go");
+    api.drained().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_not_taken_is_cut_and_a_follower_that_stands_still_is_not() {
+    let api = Api::start(sample::status(), vec![sample::probe(); 20_000]);
+    let mut still = UnixStream::connect(&api.socket).await.unwrap();
+    still.write_all(b"GET /v1/probes HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    let mut follower = Lines::of(api.ask("GET", "/v1/trace?follow=true").await);
+    still.readable().await.unwrap();
+    tokio::time::sleep(3 * READ_LOOK).await;
+    let mut answer = Vec::new();
+    still.read_to_end(&mut answer).await.unwrap();
+    assert!(answer.len() < serde_json::to_vec(&vec![sample::probe(); 20_000]).unwrap().len());
+    push(&api.trace, call("Version"));
+    assert_eq!(follower.next().await.unwrap()["method"], "Version");
+    api.drained().await;
+}
