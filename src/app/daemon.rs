@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     images::Images,
-    manifests, planning,
+    logging, manifests, planning,
     reload::{self, Outlets, Reloading},
     reporter::{Questions, Reporter},
     settings,
@@ -36,7 +36,12 @@ use crate::{
     observed::Observed,
     prober::{self, Channels, Input, Operator, Saved},
     relay::{Relay, gate::Gate, output, registry::Registry},
-    report::{Sources, api, convert, journal::Journal, metrics::Metrics, view::EventView},
+    report::{
+        Sources, api, convert,
+        journal::Journal,
+        metrics::{Metrics, ProcessCounts},
+        view::EventView,
+    },
     results::event::{ProbeEvent, Severity},
     runtime::{Runtime, events, link, link::Link},
     tap::Call,
@@ -205,7 +210,9 @@ impl Daemon {
             prober::run(restored, channels, commands, report_event).await;
         });
 
-        let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
+        let counts =
+            ProcessCounts { log_lines_dropped: logging::dropped(), accept_pauses: registry.accept_pauses() };
+        let metrics = Metrics::with(env!("CARGO_PKG_VERSION"), counts);
         metrics.config.started(started_at);
         let health = watch::Sender::new(reload::health(loaded.clone(), started_at));
         let configured = health.subscribe();
