@@ -71,10 +71,10 @@ impl Runtime {
     }
 
     /// Returns once the channel has another connection than this one, most likely to a runtime that was restarted.
-    async fn is_connected_again(&self, former: u64) {
+    async fn connected_again(&self, former: u64) {
         let mut connections = self.connections.clone();
         if connections.wait_for(|&connection| connection != former).await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 

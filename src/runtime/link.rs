@@ -128,7 +128,7 @@ async fn read_events(
         if has_none || empty_ends.add(source, &ended, lasted) {
             tracing::info!("runtime has no events: its lists are asked for every 10 s");
             subscribed(link, EventSource::Unsupported);
-            runtime.is_connected_again(runtime.connection()).await;
+            runtime.connected_again(runtime.connection()).await;
             (pause, empty_ends) = (BACKOFF.0, EmptyEnds::default());
             continue;
         }

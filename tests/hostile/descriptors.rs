@@ -121,7 +121,7 @@ async fn row_15_accepting_clients_gives_way_to_probes_and_questions() -> Result<
         match timeout(Duration::from_millis(200), &mut waiting).await {
             Ok(answer) => break answer?,
             Err(_still_waits) => {
-                ensure!(idle.pop_front().is_some(), "all others have left: {}", daemon.log())
+                ensure!(idle.pop_front().is_some(), "all others have left: {}", daemon.log());
             }
         }
     };
