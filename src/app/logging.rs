@@ -121,6 +121,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_panic_is_a_line_of_the_log_and_nothing_else() {
+        let queue = Queue::default();
+        let layer = fmt::layer().with_writer(queue.clone()).with_ansi(false);
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            let former = panic::take_hook();
+            panic::set_hook(Box::new(log_panic));
+            let panicked = panic::catch_unwind(|| panic!("this panic belongs to the {}", "test"));
+            panic::set_hook(former);
+            assert!(panicked.is_err());
+        });
+        let line = queue.waiting();
+        assert!(line.contains("ERROR") && line.contains("panic thread="), "{line}");
+        assert!(line.contains("reason=\"this panic belongs to the test\""), "{line}");
+        assert!(line.contains(&format!("place=\"{}:", file!())), "{line}");
+    }
+
+    #[test]
     fn libraries_are_quiet_unless_all_is_asked_for() {
         for (level, expected) in [
             (LogLevel::Error, "error"),

@@ -83,6 +83,12 @@ impl Queue {
         drop(self.0.changed.wait_timeout_while(self.lines(), limit, waits));
     }
 
+    /// What waits now.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> String {
+        String::from_utf8_lossy(&self.lines().waiting).into_owned()
+    }
+
     fn write(&self, mut out: impl Write, report: impl Fn(u64)) {
         let mut batch = Vec::new();
         loop {
@@ -160,7 +166,7 @@ mod tests {
         let lines: Vec<_> = BufReader::new(reader).lines().take(2).map(Result::unwrap).collect();
         assert_eq!(lines, ["one", "two"]);
         queue.flush(Duration::from_secs(10));
-        assert!(queue.lines().waiting.is_empty());
+        assert_eq!(queue.waiting(), "");
     }
 
     #[test]
@@ -203,7 +209,7 @@ mod tests {
         ] {
             let queue = Queue::default();
             queue.push(line.as_bytes());
-            assert_eq!(String::from_utf8(queue.lines().waiting.clone()).unwrap(), expected);
+            assert_eq!(queue.waiting(), expected);
         }
     }
 }
