@@ -19,7 +19,7 @@ mod state;
 mod tasks;
 mod told;
 
-use std::{env, sync::Arc, time::Duration};
+use std::{env, fmt::Display, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use tokio::{
@@ -39,6 +39,7 @@ use crate::{
     cli::{Exit, ServeArgs},
     config::{Loaded, Overrides, key::Key},
     listen::ListenError,
+    relay::descriptors,
 };
 
 /// 1 s: how long blocking calls that nobody waits for, to a disk that hangs above all, may hold up the end.
@@ -62,8 +63,10 @@ pub fn serve(args: ServeArgs) -> Exit {
             return errors.iter().fold(exit, Exit::because);
         }
     };
-    let threshold = logging::start(&loaded.config.log);
-    panics::log_places();
+    let threshold = match logging::start(&loaded.config.log) {
+        Ok(threshold) => threshold,
+        Err(error) => return Exit::Failed.because(&format!("cannot start the log: {error}")),
+    };
     for note in &loaded.notes {
         tracing::warn!(note, "a file beside the configuration is passed over");
     }
@@ -73,12 +76,15 @@ pub fn serve(args: ServeArgs) -> Exit {
         runtime.shutdown_timeout(LEFT_OVER);
         ran
     });
-    match ran {
+    let exit = match &ran {
         Ok(()) => Exit::Fine,
-        Err(error) if is_runtime_itself(&error) && is_by_flag => Exit::Usage.because(&told(&error)),
-        Err(error) if is_runtime_itself(&error) => Exit::Configuration.because(&told(&error)),
-        Err(error) => Exit::Failed.because(&told(&error)),
-    }
+        Err(error) if is_runtime_itself(error) && is_by_flag => Exit::Usage,
+        Err(error) if is_runtime_itself(error) => Exit::Configuration,
+        Err(_) => Exit::Failed,
+    };
+    let failure = ran.err().map(|error| told(&error));
+    logging::end(failure.as_ref().map(|failure| failure as &dyn Display));
+    exit
 }
 
 /// Two names for one file: only binding finds out, but it is the same mistake as two equal names.
@@ -115,8 +121,10 @@ async fn run(loaded: Loaded, reloading: Reloading) -> anyhow::Result<()> {
 /// 2: the threads of everything but the relay, so that a list of a thousand containers holds up no probe.
 const BACKGROUND_THREADS: usize = 2;
 
-/// The threads of everything but the relay, which has its own.
+/// The threads of everything but the relay, which has its own. As many descriptors as the process may have are there
+/// from now on.
 fn background() -> anyhow::Result<Runtime> {
+    descriptors::raise_limit();
     Builder::new_multi_thread()
         .worker_threads(BACKGROUND_THREADS)
         .thread_name("background")

@@ -5,8 +5,10 @@
 //! the thread that it was given to.
 
 mod connection;
+pub mod descriptors;
 mod dial;
 pub mod gate;
+mod notice;
 pub mod output;
 mod pump;
 pub mod registry;
@@ -14,14 +16,16 @@ mod socket;
 
 use std::{
     io,
-    os::unix::net::UnixListener as StdListener,
+    os::unix::net::{UnixListener as StdListener, UnixStream},
     path::PathBuf,
     sync::Arc,
     thread::{self, JoinHandle},
     time::Duration,
 };
 
+use descriptors::{Budget, Undialled, is_shortage};
 use gate::Gate;
+use notice::{Notice, Notices};
 use output::Output;
 use registry::Registry;
 use socket::Socket;
@@ -35,7 +39,8 @@ use tokio::{
 
 use crate::{clock, ids::ConnId, peer::Peer};
 
-/// 100 ms: the pause after the process ran out of file descriptors. Connections wait in the backlog meanwhile.
+/// 100 ms: how often it is seen whether there are descriptors for another client again. Connections wait in the backlog
+/// meanwhile.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// 256 connections may be on their way to a relay thread; above that accepting waits for it.
@@ -72,6 +77,14 @@ struct Shared {
     output: Output,
     registry: Registry,
     phase: watch::Receiver<Phase>,
+    notices: Notices,
+}
+
+/// A client that was accepted.
+#[derive(Debug)]
+struct Accepted {
+    stream: UnixStream,
+    undialled: Undialled,
 }
 
 /// A thread of the relay is gone before it was told to end.
@@ -111,6 +124,7 @@ impl Relay {
             output,
             registry: registry.clone(),
             phase: phase.subscribe(),
+            notices: Notices::default(),
         });
         let (alive, ended) = mpsc::channel(1);
         let mut handles = Vec::new();
@@ -191,47 +205,75 @@ where
 }
 
 /// Accepts until everything ends, and gives each connection to the next thread in turn.
-async fn accept(
-    listener: StdListener,
-    shared: Arc<Shared>,
-    workers: Vec<mpsc::Sender<std::os::unix::net::UnixStream>>,
-) {
+async fn accept(listener: StdListener, shared: Arc<Shared>, workers: Vec<mpsc::Sender<Accepted>>) {
     let listener = match UnixListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "cannot accept"),
     };
     let mut phase = shared.phase.clone();
-    // A shortage is told once, however long it lasts.
-    let mut has_told = false;
+    let (budget, pause) = (Budget::default(), Notice::default());
     for worker in workers.iter().cycle() {
         let accepted = tokio::select! {
             () = async { drop(phase.wait_for(|phase| *phase == Phase::Closing).await) } => return,
-            accepted = listener.accept() => accepted,
+            accepted = accept_next(&listener, &budget, &pause, &shared.registry) => accepted,
         };
-        match accepted.and_then(|(stream, _)| stream.into_std()) {
-            // A thread that is gone has panicked; the drain reports it.
-            Ok(stream) => {
-                has_told = false;
-                drop(worker.send(stream).await);
+        // A thread that is gone has panicked; the drain reports it.
+        drop(worker.send(accepted).await);
+    }
+}
+
+/// The next client, once there are descriptors for it.
+async fn accept_next(
+    listener: &UnixListener,
+    budget: &Budget,
+    pause: &Notice,
+    registry: &Registry,
+) -> Accepted {
+    let mut was_refused = false;
+    loop {
+        let refused = if budget.has_room(listener) {
+            if !was_refused {
+                registry.accepting_resumed();
             }
-            Err(error) => {
-                if !std::mem::replace(&mut has_told, true) {
-                    tracing::warn!(%error, "cannot accept a connection: trying again");
+            let accepted = listener.accept().await;
+            match accepted.and_then(|(stream, _)| stream.into_std()) {
+                Ok(stream) => return Accepted { stream, undialled: budget.accepted() },
+                Err(error) => Some(error),
+            }
+        } else {
+            None
+        };
+        was_refused = refused.is_some();
+        if refused.as_ref().is_none_or(is_shortage) {
+            registry.accepting_paused();
+        }
+        if let Some(passed_over) = pause.due(clock::now()) {
+            match refused {
+                Some(error) if !is_shortage(&error) => {
+                    tracing::warn!(%error, passed_over, "cannot accept a connection: trying again");
                 }
-                sleep(ACCEPT_PAUSE).await;
+                Some(_) | None => {
+                    let (limit, open) = (descriptors::limit(), registry.count());
+                    tracing::warn!(
+                        limit,
+                        open,
+                        "out of descriptors: new clients wait until others leave, raise LimitNOFILE"
+                    );
+                }
             }
         }
+        sleep(ACCEPT_PAUSE).await;
     }
 }
 
 /// One relay thread: serves the connections that it is given.
-async fn serve(shared: Arc<Shared>, mut accepted: mpsc::Receiver<std::os::unix::net::UnixStream>) {
+async fn serve(shared: Arc<Shared>, mut accepted: mpsc::Receiver<Accepted>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            stream = accepted.recv() => match stream {
-                Some(stream) => {
-                    connections.spawn(serve_connection(Arc::clone(&shared), stream));
+            next = accepted.recv() => match next {
+                Some(next) => {
+                    connections.spawn(serve_connection(Arc::clone(&shared), next));
                 }
                 None => break,
             },
@@ -242,7 +284,7 @@ async fn serve(shared: Arc<Shared>, mut accepted: mpsc::Receiver<std::os::unix::
     let _cut = timeout(GOODBYE, async { while connections.join_next().await.is_some() {} }).await;
 }
 
-async fn serve_connection(shared: Arc<Shared>, stream: std::os::unix::net::UnixStream) {
+async fn serve_connection(shared: Arc<Shared>, Accepted { stream, undialled }: Accepted) {
     let opened = Socket::new(stream).and_then(|socket| Ok((Peer::of(&socket)?, socket)));
     match opened {
         Ok((peer, socket)) => {
@@ -251,9 +293,13 @@ async fn serve_connection(shared: Arc<Shared>, stream: std::os::unix::net::UnixS
             let connection = shared.registry.opened(Arc::new(peer));
             let _entry = Entry { registry: &shared.registry, id: connection.id };
             tracing::debug!(conn = connection.id.0, peer = %connection.peer, "connection open");
-            connection::relay(&shared, &connection, born, socket).await;
+            connection::relay(&shared, &connection, born, socket, undialled).await;
         }
-        Err(error) => tracing::warn!(%error, "lost a connection before it began"),
+        Err(error) => {
+            if let Some(passed_over) = shared.notices.lost.due(clock::now()) {
+                tracing::warn!(%error, passed_over, "lost a connection before it began");
+            }
+        }
     }
 }
 

@@ -6,14 +6,17 @@ pub mod events;
 pub mod image;
 pub mod link;
 pub mod lists;
+pub mod presence;
 
 use std::{
+    io,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
 use hyper_util::rt::TokioIo;
-use tokio::{net::UnixStream, time::timeout};
+use tokio::{net::UnixStream, sync::watch, time::timeout};
 use tonic::{
     Request, Response, Status,
     transport::{Channel, Endpoint, Uri},
@@ -41,6 +44,8 @@ const LONG: Duration = Duration::from_secs(30);
 pub struct Runtime {
     socket: PathBuf,
     channel: Channel,
+    /// Counts the connections that the channel has made.
+    connections: watch::Receiver<u64>,
 }
 
 /// Who the runtime says it is.
@@ -55,7 +60,31 @@ pub struct Version {
 impl Runtime {
     /// A handle to the runtime that listens, or will listen, on `socket`.
     pub fn new(socket: &Path) -> Self {
-        Self { socket: socket.to_owned(), channel: channel(socket.to_owned()) }
+        let count = watch::Sender::new(0);
+        let connections = count.subscribe();
+        Self { socket: socket.to_owned(), channel: counting_channel(socket.to_owned(), count), connections }
+    }
+
+    /// The connection that the channel has now, by its number.
+    fn connection(&self) -> u64 {
+        *self.connections.borrow()
+    }
+
+    /// Returns once the channel has another connection than this one, most likely to a runtime that was restarted.
+    async fn connected_again(&self, former: u64) {
+        let mut connections = self.connections.clone();
+        if connections.wait_for(|&connection| connection != former).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Whether something accepts connections on its socket.
+    async fn accepts(&self) -> bool {
+        match UnixStream::connect(&self.socket).await {
+            Ok(_) => true,
+            // Its backlog is full: it is there, and slow or frozen.
+            Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+        }
     }
 
     /// The way to it, for calls that have rules of their own, such as ExecSync.
@@ -131,9 +160,18 @@ impl Runtime {
 
 /// A channel to a gRPC server on a Unix socket. It connects when it is first used, and again when it was lost.
 pub fn channel(socket: PathBuf) -> Channel {
+    counting_channel(socket, watch::Sender::new(0))
+}
+
+fn counting_channel(socket: PathBuf, connections: watch::Sender<u64>) -> Channel {
+    let connections = Arc::new(connections);
     let connector = tower::service_fn(move |_: Uri| {
-        let socket = socket.clone();
-        async move { UnixStream::connect(socket).await.map(TokioIo::new) }
+        let (socket, connections) = (socket.clone(), Arc::clone(&connections));
+        async move {
+            let stream = UnixStream::connect(socket).await?;
+            connections.send_modify(|count| *count += 1);
+            Ok::<_, io::Error>(TokioIo::new(stream))
+        }
     });
     Endpoint::from_static("http://localhost")
         .initial_stream_window_size(WINDOW)

@@ -144,6 +144,11 @@ impl Tap {
         }
     }
 
+    /// Whether a GOAWAY of the runtime's has passed.
+    pub fn has_goodbye(&self) -> bool {
+        matches!(&self.state, State::Sighted(sighted) if sighted.has_goodbye)
+    }
+
     /// Why nothing is understood, where that is so.
     pub fn blindness(&self) -> Option<&'static str> {
         match self.state {

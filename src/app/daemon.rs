@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     images::Images,
-    manifests, planning,
+    logging, manifests, planning,
     reload::{self, Outlets, Reloading},
     reporter::{Questions, Reporter},
     settings,
@@ -36,7 +36,12 @@ use crate::{
     observed::Observed,
     prober::{self, Channels, Operator, Saved},
     relay::{Relay, RelayEnded, gate::Gate, output, registry::Registry},
-    report::{Sources, api, convert, journal::Journal, metrics::Metrics, view::EventView},
+    report::{
+        Sources, api, convert,
+        journal::Journal,
+        metrics::{Metrics, ProcessCounts},
+        view::EventView,
+    },
     results::event::{ProbeEvent, Severity},
     runtime::{Runtime, events, link, link::Link},
     tap::Call,
@@ -122,7 +127,9 @@ impl Daemon {
         )?;
         tracing::info!(listen = %config.listen.display(), runtime = %config.runtime.display(), "relaying");
 
-        let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
+        let counts =
+            ProcessCounts { log_lines_dropped: logging::dropped(), accept_pauses: registry.accept_pauses() };
+        let metrics = Metrics::with(env!("CARGO_PKG_VERSION"), counts);
         metrics.config.started(started_at);
         let mut tasks = Tasks::new(metrics.stages.clone());
         let (restarts, stop) = (tasks.restarts(), CancellationToken::new());

@@ -6,6 +6,7 @@ mod folder;
 mod show;
 
 use std::{
+    fmt::Display,
     io,
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
@@ -21,7 +22,7 @@ use tokio::{
 
 use self::folder::{Folder, FolderError};
 use super::{
-    Daemon, background, logging, panics,
+    Daemon, background, logging,
     told::{is_reader_gone, told},
 };
 use crate::{
@@ -40,20 +41,25 @@ pub fn demo(args: DemoArgs) -> Exit {
         Ok(runtime) => runtime,
         Err(error) => return Exit::Usage.because(&format!("--runtime: {error}")),
     };
-    logging::start(&LogConfig { format: LogFormat::Text, level: LogLevel::Error });
-    panics::log_places();
+    if let Err(error) = logging::start(&LogConfig { format: LogFormat::Text, level: LogLevel::Error }) {
+        return Exit::Failed.because(&format!("cannot start the log: {error}"));
+    }
     let ran = background().and_then(|threads| {
         let ran = threads.block_on(run(runtime, args.dir, args.duration));
         threads.shutdown_timeout(Duration::from_secs(1));
         ran
     });
-    match ran {
-        Ok(()) => Exit::Fine,
+    let (exit, failure) = match ran {
+        Ok(()) => (Exit::Fine, None),
         // As with every verb: a reader that has left is no error.
-        Err(error) if is_reader_gone(&error) => Exit::Fine,
-        Err(error) if error.downcast_ref().is_some_and(FolderError::is_usage) => Exit::Usage.because(&error),
-        Err(error) => Exit::Failed.because(&told(&error)),
-    }
+        Err(error) if is_reader_gone(&error) => (Exit::Fine, None),
+        Err(error) if error.downcast_ref().is_some_and(FolderError::is_usage) => {
+            (Exit::Usage, Some(error.to_string()))
+        }
+        Err(error) => (Exit::Failed, Some(told(&error))),
+    };
+    logging::end(failure.as_ref().map(|failure| failure as &dyn Display));
+    exit
 }
 
 async fn run(runtime: Option<PathBuf>, dir: Option<PathBuf>, limit: Option<Duration>) -> anyhow::Result<()> {

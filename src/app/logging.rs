@@ -1,12 +1,54 @@
-//! What is written to the log, and how. Once a process; from which level on may change later.
+//! What is written to the log, and how. Once a process; from which level on may change later. Whoever logs never waits
+//! for standard error to be read: a thread of its own writes, see [`queue`].
 
-use std::{io::IsTerminal, sync::Arc};
+mod queue;
 
+use std::{
+    backtrace::{Backtrace, BacktraceStatus},
+    fmt::Display,
+    fs::File,
+    io::{self, IsTerminal},
+    os::fd::AsFd,
+    panic::{self, PanicHookInfo},
+    sync::{Arc, OnceLock},
+    thread,
+    time::Duration,
+};
+
+use prometheus_client::metrics::counter::Counter;
 use tracing_subscriber::{
     EnvFilter, Layer, Registry, fmt, layer::SubscriberExt, reload, util::SubscriberInitExt,
 };
 
-use crate::config::{LogConfig, LogFormat, LogLevel};
+use self::queue::Queue;
+use super::panics;
+use crate::{
+    config::{LogConfig, LogFormat, LogLevel},
+    report::printable::printable,
+};
+
+/// 500 ms: how long the end of the process waits for the last lines to be read.
+const LAST_LINES: Duration = Duration::from_millis(500);
+
+/// The lines of this process, as its subscriber and its standard error are the process's too.
+static QUEUE: OnceLock<Queue> = OnceLock::new();
+
+fn queue() -> &'static Queue {
+    QUEUE.get_or_init(Queue::default)
+}
+
+/// Lines of the log that were dropped so far, as nothing read them; counts on.
+pub(super) fn dropped() -> Counter {
+    queue().dropped()
+}
+
+/// Ends the log with the reason why the process fails, if it does, and waits a moment until all is written.
+pub(super) fn end(failure: Option<&dyn Display>) {
+    if let Some(failure) = failure {
+        queue().push(format!("criprobe: {}\n", printable(&failure.to_string())).as_bytes());
+    }
+    queue().flush(LAST_LINES);
+}
 
 /// Sets from which level on is logged.
 #[derive(Clone)]
@@ -19,16 +61,37 @@ impl Threshold {
     }
 }
 
-/// Logs to standard error from now on.
-pub(super) fn start(config: &LogConfig) -> Threshold {
+/// Logs to standard error from now on, panics too.
+///
+/// # Errors
+/// No thread can be started that writes.
+pub(super) fn start(config: &LogConfig) -> io::Result<Threshold> {
+    // A descriptor of our own: whoever locks the standard library's would wait as long as the writer does.
+    let out = File::from(io::stderr().as_fd().try_clone_to_owned()?);
+    queue().write_to(out, |lines| {
+        tracing::error!(lines, "log lines were dropped: standard error was not read fast enough");
+    })?;
     let is_coloured =
-        std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     // Only at trace do crates that we use speak beside us: there a line says whose it is.
-    let plain = |level| fmt::layer().with_writer(std::io::stderr).with_target(level == LogLevel::Trace);
-    match config.format {
+    let plain = |level| fmt::layer().with_writer(queue().clone()).with_target(level == LogLevel::Trace);
+    let threshold = match config.format {
         LogFormat::Text => install(config.level, move |level| plain(level).with_ansi(is_coloured)),
         LogFormat::Json => install(config.level, move |level| plain(level).json().flatten_event(true)),
-    }
+    };
+    panic::set_hook(Box::new(log_panic));
+    Ok(threshold)
+}
+
+/// What the standard library would write to standard error, and wait for.
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    let thread = thread::current();
+    let thread = thread.name().unwrap_or_default();
+    let place = panics::keep_place(panic);
+    let reason = panics::describe(panic.payload());
+    let backtrace = Backtrace::capture();
+    let backtrace = (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string());
+    tracing::error!(thread, place, reason, backtrace, "panic");
 }
 
 /// Logs through the layer that is made for a level, beneath the filter of that level.
@@ -58,6 +121,23 @@ fn filter(level: LogLevel) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_panic_is_a_line_of_the_log_and_nothing_else() {
+        let queue = Queue::default();
+        let layer = fmt::layer().with_writer(queue.clone()).with_ansi(false);
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            let former = panic::take_hook();
+            panic::set_hook(Box::new(log_panic));
+            let panicked = panic::catch_unwind(|| panic!("this panic belongs to the {}", "test"));
+            panic::set_hook(former);
+            assert!(panicked.is_err());
+        });
+        let line = queue.waiting();
+        assert!(line.contains("ERROR") && line.contains("panic thread="), "{line}");
+        assert!(line.contains("reason=\"this panic belongs to the test\""), "{line}");
+        assert!(line.contains(&format!("place=\"{}:", file!())), "{line}");
+    }
 
     #[test]
     fn libraries_are_quiet_unless_all_is_asked_for() {

@@ -1,11 +1,7 @@
-//! Where a panic happened, for whoever catches it. In: panics of any thread; out: a line in the log, and the place on
-//! request. Never writes to a descriptor itself: the log does that on a thread of its own.
+//! Where a panic happened, for whoever catches it: the hook of the process leaves the place here, and the one who
+//! catches the panic takes it. Never logs.
 
-use std::{
-    any::Any,
-    cell::RefCell,
-    panic::{self, PanicHookInfo},
-};
+use std::{any::Any, cell::RefCell, panic::PanicHookInfo};
 
 /// 512 bytes of a panic's message; the rest is cut off. A message may quote what somebody else wrote.
 const MESSAGE: usize = 512;
@@ -15,14 +11,12 @@ thread_local! {
     static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Has every panic logged with its place from now on. Once per process.
-pub(super) fn log_places() {
-    panic::set_hook(Box::new(|info: &PanicHookInfo<'_>| {
-        let place = info.location().map(ToString::to_string).unwrap_or_default();
-        tracing::error!(place, panic = describe(info.payload()), "panicked: please report it");
-        // A thread that is ending has nobody left to ask it.
-        let _ = PLACE.try_with(|kept| kept.replace(Some(place)));
-    }));
+/// Keeps the place of a panic for [`take_place`], and returns it.
+pub(super) fn keep_place(panic: &PanicHookInfo<'_>) -> Option<String> {
+    let place = panic.location().map(ToString::to_string);
+    // On a thread that is ending nobody is left who could catch the panic.
+    let _ = PLACE.try_with(|kept| kept.replace(place.clone()));
+    place
 }
 
 /// Where this thread last panicked, if it did since this was last asked.
@@ -31,7 +25,7 @@ pub(super) fn take_place() -> Option<String> {
 }
 
 /// The message of a panic, cut to 512 bytes.
-pub(super) fn describe(payload: &(dyn Any + Send)) -> &str {
+pub(super) fn describe(payload: &dyn Any) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
     &text[..text.floor_char_boundary(MESSAGE)]

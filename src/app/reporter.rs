@@ -13,7 +13,7 @@ use std::{
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
-    configuration, pods,
+    configuration, logging, pods,
     reload::ConfigHealth,
     state::{StateHealth, Store},
     tasks::Restarts,
@@ -34,7 +34,7 @@ use crate::{
         observed,
         view::{
             BlindView, CallsView, ConfigView, ConfigurationView, ConnectionsView, EventView, InventoryView,
-            PodView, ProbeDetailView, ProbeView, ProbesView, RuntimeState, RuntimeView, Seconds,
+            LogView, PodView, ProbeDetailView, ProbeView, ProbesView, RuntimeState, RuntimeView, Seconds,
             StateFileView, StatusView,
         },
     },
@@ -185,6 +185,7 @@ impl Reporter {
             },
             state: self.state(),
             stages: self.restarts.views(),
+            log: LogView { dropped: logging::dropped().get() },
             config: self.configuration(),
         }
     }
@@ -227,7 +228,12 @@ impl Reporter {
         let open = self.registry.snapshot();
         let blind: Vec<BlindView> =
             open.iter().filter_map(|connection| (&**connection).into()).take(MAX_BLIND).collect();
-        ConnectionsView { open: open.len() as u64, total: self.registry.total(), blind }
+        ConnectionsView {
+            open: open.len() as u64,
+            total: self.registry.total(),
+            blind,
+            accepting_paused_since: self.registry.accepting_paused_since().map(Into::into),
+        }
     }
 }
 

@@ -64,6 +64,7 @@ fn text(status: &StatusView, screen: Screen, now: SystemTime, limit: Option<usiz
     lines.push(("probes", probes(&status.probes), worst.map_or(Paint::Plain, state_paint)));
     lines.push(state(status, now));
     lines.extend(status.stages.iter().map(|stage| ("  failed", restarted(stage, now), Paint::Doubtful)));
+    lines.extend(log(status));
     lines.extend(config(status, now, limit.map_or(usize::MAX, |_| ERRORS_LISTED)));
 
     let indent = lines.iter().map(|(name, ..)| width_of(name)).max().unwrap_or_default() + 2;
@@ -85,7 +86,8 @@ fn runtime(status: &StatusView, now: SystemTime) -> (&'static str, String, Paint
     let name = if name.is_empty() { String::new() } else { format!("{name} {version} at ") };
     let since = age(runtime.since.0, now);
     let (state, paint) = match runtime.state {
-        RuntimeState::Ok => (format!("ok for {since}"), Paint::Good),
+        RuntimeState::Ok if runtime.reason.is_empty() => (format!("ok for {since}"), Paint::Good),
+        RuntimeState::Ok => (format!("ok for {since} ({})", runtime.reason), Paint::Doubtful),
         RuntimeState::Away if runtime.reason.is_empty() => (format!("away for {since}"), Paint::Bad),
         RuntimeState::Away => (format!("away for {since} ({})", runtime.reason), Paint::Bad),
     };
@@ -103,7 +105,14 @@ fn connections(
         0 => (String::new(), Paint::Plain),
         _ => (format!(", {blind} of the open ones blind:"), Paint::Doubtful),
     };
-    let head = format!("{} open, {} accepted{tail}", connections.open, connections.total);
+    let (paused, paint) = match connections.accepting_paused_since {
+        None => (String::new(), paint),
+        Some(since) => {
+            let since = age(since.0, now);
+            (format!("; new ones wait for {since}: out of descriptors, raise LimitNOFILE"), Paint::Bad)
+        }
+    };
+    let head = format!("{} open, {} accepted{paused}{tail}", connections.open, connections.total);
     let each = connections.blind.iter().take(listed).map(move |blind| {
         let (peer, since) = (&blind.peer, age(blind.since.0, now));
         let text = format!("{} {}[{}] for {since}: {}", blind.id, peer.comm, peer.pid, blind.reason);
@@ -170,6 +179,12 @@ fn restarted(stage: &StageRestartView, now: SystemTime) -> String {
     format!("{} was started again {times}, last {since} ago: {}", stage.stage, stage.reason)
 }
 
+/// The log, where it has gaps.
+fn log(status: &StatusView) -> Option<(&'static str, String, Paint)> {
+    let text = |dropped| format!("{dropped} lines dropped: standard error is not read fast enough");
+    (status.log.dropped > 0).then(|| ("log", text(status.log.dropped), Paint::Doubtful))
+}
+
 /// What is in force and since when, what is wrong with what is written now, and what waits for the next start.
 fn config(
     status: &StatusView,
@@ -216,6 +231,8 @@ mod tests {
         away.runtime.name = String::new();
         away.connections.blind = vec![away.connections.blind[0].clone(); 12];
         away.inventory.resyncs = 1;
+        away.connections.accepting_paused_since = Some(sample::at(120_000));
+        away.log.dropped = 12;
         away.state.saved_at = None;
         away.state.trouble = "cannot write in /var/lib/criprobe: Read-only file system".to_owned();
         assert!(inventory(&away, now).ends_with("listed 1m5s ago, once"));

@@ -2,21 +2,23 @@
 //!
 //! accepted --runtime there--> relaying --either side over--> closed
 //! relaying --drain--> announced (a GOAWAY without limit) --calls done--> closed (a GOAWAY that names the last stream)
+//! relaying --drain, after a GOAWAY of the runtime--> leaving --calls done, and quiet--> closed (without a word of ours)
 
 use std::{
     cell::RefCell,
     future::{Future, pending, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::pin,
+    pin::{Pin, pin},
     sync::{Arc, atomic::Ordering},
     task::{Context, Poll},
     time::{Duration, Instant},
 };
 
-use tokio::time::Interval;
+use tokio::time::{Sleep, sleep};
 
 use super::{
     Phase, Shared,
+    descriptors::Undialled,
     pump::{Finished, Pump},
     registry::Connection,
     socket::Socket,
@@ -33,7 +35,7 @@ pub const SCRATCH: usize = 64 * 1024;
 /// 100 ms between the two GOAWAYs: time for the first to reach the client, so that it opens no stream in between.
 const ANNOUNCEMENT: Duration = Duration::from_millis(100);
 
-/// 100 ms: how often a connection that waits, drains, or is closed on one side, looks again.
+/// 100 ms: how often a connection that drains, is closed on one side, or whose runtime takes nothing, looks again.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// 500 ms without a byte: when a connection that is blind counts as quiet.
@@ -47,8 +49,15 @@ thread_local! {
 
 /// Relays one connection until it is over.
 ///
-/// `born` is the phase in which it was accepted.
-pub async fn relay(shared: &Shared, connection: &Connection, born: Phase, client: Socket) {
+/// `born` is the phase in which it was accepted. `undialled` is given back as soon as there is a connection to the
+/// runtime.
+pub async fn relay(
+    shared: &Shared,
+    connection: &Connection,
+    born: Phase,
+    client: Socket,
+    undialled: Undialled,
+) {
     let mut link = Link {
         shared,
         connection,
@@ -59,11 +68,14 @@ pub async fn relay(shared: &Shared, connection: &Connection, born: Phase, client
         announced: None,
         moved_at: clock::now(),
         moved: (0, 0),
+        taken: 0,
         owes_answer: false,
         is_cut: false,
         calls: 0,
     };
-    if let Some(runtime) = super::dial::dial(shared, &client).await {
+    let dialled = super::dial::dial(shared, &client).await;
+    drop(undialled);
+    if let Some(runtime) = dialled {
         link.run(client, runtime).await;
     }
     link.close();
@@ -84,6 +96,8 @@ struct Link<'a> {
     /// For blind connections: when bytes last moved.
     moved_at: Instant,
     moved: (u64, u64),
+    /// Bytes that the runtime had taken at the last look.
+    taken: u64,
     /// For blind connections: what moved last was the client's, so that it most likely waits for an answer.
     owes_answer: bool,
     /// We ended it.
@@ -101,7 +115,7 @@ impl Link<'_> {
             }
         });
         let (mut is_waiting, mut has_changed) = (false, false);
-        let mut look: Option<Interval> = None;
+        let mut look: Option<Pin<Box<Sleep>>> = None;
         poll_fn(|cx| {
             // Polled once to be woken for it, and again only when there is something to hear: this is the hot path.
             if !has_changed && (!is_waiting || *self.shared.phase.borrow() != born) {
@@ -112,14 +126,23 @@ impl Link<'_> {
                 if self.poll_bytes(cx, &mut client, &mut runtime).is_ready() {
                     return Poll::Ready(());
                 }
-                // Nothing wakes a connection that is closed on one side, or that is to end when its calls do, so that
-                // it looks for itself.
-                if !has_changed && self.up.finished().is_none() && self.down.finished().is_none() {
+                // Nothing wakes a connection that is closed on one side, that is to end when its calls do, or whose
+                // client leaves while it is not read from, so that it looks for itself.
+                let is_finished_on_one_side = self.up.finished().is_some() || self.down.finished().is_some();
+                let is_to_look = has_changed || is_finished_on_one_side || !self.up.is_flushed();
+                if !is_to_look && look.is_none() {
                     return Poll::Pending;
                 }
-                let interval = look.get_or_insert_with(|| tokio::time::interval(LOOK));
-                if interval.poll_tick(cx).is_pending() {
+                let timer = look.get_or_insert_with(|| {
+                    self.taken = self.up.bytes;
+                    Box::pin(sleep(LOOK))
+                });
+                if timer.as_mut().poll(cx).is_pending() {
                     return Poll::Pending;
+                }
+                look = None;
+                if self.is_abandoned(&client) {
+                    return Poll::Ready(());
                 }
             }
         })
@@ -176,6 +199,12 @@ impl Link<'_> {
         }
     }
 
+    /// Whether the client has left altogether and the runtime has taken nothing of what it sent since the last look. A
+    /// runtime that reads on gets all of it; a client that only stopped sending may still be answered.
+    fn is_abandoned(&self, client: &Socket) -> bool {
+        !self.up.is_flushed() && self.up.bytes == self.taken && client.is_gone()
+    }
+
     /// Does what the drain asks for. Says whether the connection is to be closed now.
     fn drain(&mut self, cx: &mut Context<'_>, client: &mut Socket) -> bool {
         let phase = *self.shared.phase.borrow();
@@ -186,6 +215,12 @@ impl Link<'_> {
         if self.tap.blindness().is_some() {
             self.is_cut = (self.is_quiet(now) && !self.owes_answer) || phase == Phase::Closing;
             return self.is_cut;
+        }
+        if self.tap.has_goodbye() {
+            // The client knows from the runtime that it is to open no more streams. A GOAWAY of ours could name a higher
+            // stream than the runtime's, which is forbidden (RFC 9113, 6.8).
+            let is_done = self.tap.open_calls() == 0 && self.down.is_flushed() && self.is_quiet(now);
+            return is_done || phase == Phase::Closing;
         }
         let boundary =
             self.tap.between_answers().filter(|_| self.down.is_flushed() && self.down.finished().is_none());
@@ -218,20 +253,18 @@ impl Link<'_> {
 
     fn close(mut self) {
         let phase = *self.shared.phase.borrow();
-        if self.tap.blindness().is_some() && self.is_cut && self.owes_answer {
-            tracing::warn!(
-                conn = self.connection.id.0,
-                peer = %self.connection.peer,
-                "cut a blind connection that may have waited for an answer"
-            );
-        }
-        if self.calls > 0 && phase != Phase::Serving {
-            tracing::warn!(
-                conn = self.connection.id.0,
-                peer = %self.connection.peer,
-                calls = ?self.tap.open_methods(),
-                "cut calls that did not end in time"
-            );
+        let has_cut_blindly = self.tap.blindness().is_some() && self.is_cut && self.owes_answer;
+        let has_cut_calls = self.calls > 0 && phase != Phase::Serving;
+        if (has_cut_blindly || has_cut_calls)
+            && let Some(passed_over) = self.shared.notices.cut.due(clock::now())
+        {
+            let (conn, peer) = (self.connection.id.0, &self.connection.peer);
+            if has_cut_blindly {
+                tracing::warn!(conn, %peer, passed_over, "cut a blind connection that may have waited for an answer");
+            } else {
+                let calls = self.tap.open_methods();
+                tracing::warn!(conn, %peer, ?calls, passed_over, "cut calls that did not end in time");
+            }
         }
         // A runtime that ends a connection which its client still uses may be on its way out, or has restarted. One
         // that says goodbye to this client, or does not speak its language, is well.
@@ -272,7 +305,10 @@ fn watch(
     });
     if let Some(reason) = tap.blindness().filter(|_| was_sighted) {
         shared.registry.blinded(connection, reason);
-        tracing::info!(conn = connection.id.0, peer = %connection.peer, reason, "connection is relayed blindly");
+        if let Some(passed_over) = shared.notices.blind.due(now) {
+            let (conn, peer) = (connection.id.0, &connection.peer);
+            tracing::info!(conn, %peer, reason, passed_over, "connection is relayed blindly");
+        }
     }
 }
 

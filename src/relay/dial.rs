@@ -1,15 +1,26 @@
 //! Connects to the runtime for a client that was accepted: at once, or when the runtime is back. Never longer than
 //! 20 s, and not for a client that has left.
 
-use std::{io, os::unix::net::UnixStream as StdStream, pin::pin, process, time::Duration};
+use std::{
+    io,
+    os::unix::net::UnixStream as StdStream,
+    pin::pin,
+    process,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use tokio::{
     net::UnixStream,
     time::{sleep, timeout},
 };
 
-use super::{Phase, Shared, socket::Socket};
-use crate::peer::Peer;
+use super::{
+    Phase, Shared,
+    descriptors::{self, is_shortage},
+    socket::Socket,
+};
+use crate::{clock, peer::Peer};
 
 /// 20 s: how long an accepted connection waits for the runtime. A kubelet leaves after 5 s and tries again.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -29,7 +40,8 @@ const REFUSAL_PAUSE: Duration = Duration::from_millis(50);
 /// A connection to the runtime; `None` when the client is to be let go.
 pub async fn dial(shared: &Shared, client: &Socket) -> Option<Socket> {
     let mut phase = shared.phase.clone();
-    let mut connecting = pin!(connect(shared));
+    let is_short = AtomicBool::new(false);
+    let mut connecting = pin!(connect(shared, &is_short));
     let dialled = tokio::select! {
         dialled = timeout(PATIENCE, &mut connecting) => dialled.ok(),
         () = has_left(client) => None,
@@ -39,21 +51,35 @@ pub async fn dial(shared: &Shared, client: &Socket) -> Option<Socket> {
             sleep(LOOK).await;
         } => None,
     };
-    if dialled.is_none() && !client.is_gone() {
-        tracing::warn!(runtime = %shared.runtime.display(), "let a client go: the runtime is away");
+    if dialled.is_none()
+        && !client.is_gone()
+        && let Some(passed_over) = shared.notices.let_go.due(clock::now())
+    {
+        if is_short.load(Ordering::Relaxed) {
+            let limit = descriptors::limit();
+            tracing::warn!(limit, passed_over, "let a client go: out of descriptors, raise LimitNOFILE");
+        } else {
+            let runtime = shared.runtime.display();
+            tracing::warn!(%runtime, passed_over, "let a client go: the runtime is away");
+        }
     }
     dialled
 }
 
-async fn connect(shared: &Shared) -> Socket {
+/// Dials until it succeeds. `is_short` says whether what keeps it is a want of ours, and not the runtime.
+async fn connect(shared: &Shared, is_short: &AtomicBool) -> Socket {
     loop {
+        is_short.store(false, Ordering::Relaxed);
         shared.gate.there().await;
         let connected = UnixStream::connect(&shared.runtime).await.and_then(UnixStream::into_std);
         match connected.and_then(|runtime| Socket::new(not_ourselves(shared, runtime)?)) {
             Ok(runtime) => return runtime,
             Err(busy) if busy.kind() == io::ErrorKind::WouldBlock => sleep(BACKLOG_PAUSE).await,
             // That is our own trouble: the runtime is well, and those that are connected to it go on.
-            Err(error) if is_shortage(&error) => sleep(SHORTAGE_PAUSE).await,
+            Err(error) if is_shortage(&error) => {
+                is_short.store(true, Ordering::Relaxed);
+                sleep(SHORTAGE_PAUSE).await;
+            }
             Err(error) => {
                 if shared.gate.found_away() {
                     tracing::warn!(runtime = %shared.runtime.display(), %error, "runtime is away: connections wait");
@@ -80,11 +106,4 @@ async fn has_left(client: &Socket) {
     while !client.is_gone() {
         sleep(LOOK).await;
     }
-}
-
-/// Whether the machine or the process ran out of something, most likely of file descriptors.
-fn is_shortage(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    let errno = Errno::from_io_error(error);
-    matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM))
 }

@@ -11,7 +11,8 @@ pub enum Presence {
     /// It ended a connection that its client still used: a Version call will tell whether it is well. Nobody else is
     /// dialled for meanwhile, which takes a millisecond where it is.
     Doubted,
-    /// It could not be dialled: it must answer a Version call before anyone is dialled for again.
+    /// It could not be dialled: it must answer a Version call, or accept connections for a few seconds, before anyone is
+    /// dialled for again.
     Away,
 }
 
@@ -47,7 +48,7 @@ impl Gate {
         })
     }
 
-    /// The runtime answered a Version call. Says whether that was news.
+    /// The runtime answered a Version call, or clients are let through without. Says whether that was news.
     pub fn answered(&self) -> bool {
         self.change(Presence::There)
     }

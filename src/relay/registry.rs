@@ -10,6 +10,8 @@ use std::{
     time::SystemTime,
 };
 
+use prometheus_client::metrics::counter::Counter;
+
 use crate::{clock, ids::ConnId, peer::Peer};
 
 /// One open connection.
@@ -42,6 +44,8 @@ struct Inner {
     open: Mutex<BTreeMap<ConnId, Arc<Connection>>>,
     total: AtomicU64,
     blinded: AtomicU64,
+    accepting_paused: Mutex<Option<SystemTime>>,
+    accept_pauses: Counter,
 }
 
 impl Registry {
@@ -95,9 +99,36 @@ impl Registry {
         self.open().values().any(|connection| connection.blind().is_some())
     }
 
+    /// Notes that no client is accepted for want of descriptors.
+    pub fn accepting_paused(&self) {
+        self.paused().get_or_insert_with(|| {
+            self.0.accept_pauses.inc();
+            clock::wall()
+        });
+    }
+
+    /// Notes that clients are accepted.
+    pub fn accepting_resumed(&self) {
+        *self.paused() = None;
+    }
+
+    /// Since when no client is accepted for want of descriptors.
+    pub fn accepting_paused_since(&self) -> Option<SystemTime> {
+        *self.paused()
+    }
+
+    /// How often accepting paused for want of descriptors; counts on.
+    pub fn accept_pauses(&self) -> Counter {
+        self.0.accept_pauses.clone()
+    }
+
     /// Calls in flight on all connections.
     pub fn calls(&self) -> usize {
         self.open().values().map(|connection| connection.calls.load(Ordering::Relaxed)).sum()
+    }
+
+    fn paused(&self) -> std::sync::MutexGuard<'_, Option<SystemTime>> {
+        self.0.accepting_paused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn open(&self) -> std::sync::MutexGuard<'_, BTreeMap<ConnId, Arc<Connection>>> {

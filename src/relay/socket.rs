@@ -14,13 +14,18 @@ use std::{
     time::Duration,
 };
 
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec},
+    io::Errno,
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite, Interest, ReadBuf, unix::AsyncFd},
     time::{Sleep, sleep},
 };
 
-/// 10 ms: how long a blocked write waits where there is no file descriptor left to watch for room with.
+use super::descriptors;
+
+/// 10 ms: how long a blocked write waits where no file descriptor is left to watch for room with, but for the reserve.
 const RETRY: Duration = Duration::from_millis(10);
 
 /// A connected, non-blocking Unix socket.
@@ -62,8 +67,12 @@ impl Socket {
         loop {
             match &mut self.room {
                 Room::Known => {
-                    let watched = self.reader.get_ref().try_clone();
-                    let watched = watched.and_then(|twin| watch(twin, Interest::WRITABLE));
+                    let watched = self.reader.get_ref().try_clone().and_then(|twin| {
+                        if descriptors::is_reserved(&twin) {
+                            return Err(Errno::MFILE.into());
+                        }
+                        watch(twin, Interest::WRITABLE)
+                    });
                     self.room = watched.map_or_else(|_| Room::Later(Box::pin(sleep(RETRY))), Room::Watched);
                 }
                 Room::Watched(watched) => {

@@ -59,11 +59,41 @@ enum ReloadResult {
     Failure,
 }
 
+/// Counts of the process, kept where they arise.
+#[derive(Clone, Debug, Default)]
+pub struct ProcessCounts {
+    /// Lines of the log that were dropped.
+    pub log_lines_dropped: Counter,
+    /// Times that accepting clients paused for want of descriptors.
+    pub accept_pauses: Counter,
+}
+
+impl ProcessCounts {
+    fn register(self, registry: &mut Registry) {
+        registry.register(
+            "log_lines_dropped",
+            "Lines of the log that were dropped, as standard error was not read fast enough",
+            self.log_lines_dropped,
+        );
+        registry.register(
+            "accept_pauses",
+            "Times that new clients had to wait, as clients' share of file descriptors was used up",
+            self.accept_pauses,
+        );
+    }
+}
+
 impl Metrics {
     /// Of a daemon of this version.
     pub fn new(version: &'static str) -> Self {
+        Self::with(version, ProcessCounts::default())
+    }
+
+    /// Of a daemon of this version, with what the process counts elsewhere.
+    pub fn with(version: &'static str, counts: ProcessCounts) -> Self {
         let mut registry = Registry::with_prefix("criprobe");
         registry.register("build", "What was built", Info::new([("version", version)]));
+        counts.register(&mut registry);
         let config = ConfigMetrics::default();
         config.register(registry.sub_registry_with_prefix("config"));
         let stages = StageMetrics::default();

@@ -3,7 +3,6 @@
 //! In: the streams; out: [`RuntimeEvent`]s into a bounded queue. One task does nothing but read.
 
 use std::{
-    convert::Infallible,
     pin::pin,
     sync::{
         Arc,
@@ -121,38 +120,83 @@ impl EventSource {
     }
 }
 
+/// How a stream of events ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// The runtime ended it in good order, after so many events.
+    Well(u64),
+    /// It failed; `Unimplemented` where the runtime has no such events.
+    Failed(Status),
+}
+
+/// 1 s: a stream that ends sooner, in good order and without an event, may be a runtime's way to say that it has none:
+/// CRI-O does so where pod events are turned off.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
+/// 2 such streams in a row mean that there are no events.
+const EMPTY_ENDS: u32 = 2;
+
+/// Counts the streams of the CRI that ended at once.
+#[derive(Debug, Default)]
+pub struct EmptyEnds(u32);
+
+impl EmptyEnds {
+    /// A stream ended after so long. Says whether the runtime has no events.
+    pub fn add(&mut self, source: EventSource, ended: &Ended, lasted: Duration) -> bool {
+        let is_empty = source == EventSource::Cri && matches!(ended, Ended::Well(0)) && lasted < AT_ONCE;
+        self.0 = if is_empty { self.0 + 1 } else { 0 };
+        self.0 >= EMPTY_ENDS
+    }
+}
+
 /// Reads the runtime's events into `queue` until the stream ends; calls `subscribed` once it is made.
-///
-/// # Errors
-/// Always ends with what the runtime said at the end; `Unimplemented` where it has no such events.
 pub async fn read(
     runtime: &Runtime,
     source: EventSource,
     queue: &EventQueue,
     subscribed: impl FnOnce(),
-) -> Result<Infallible, Status> {
-    match source {
-        EventSource::Containerd => {
-            let mut client = runtime.containerd_events();
-            let request = SubscribeRequest { filters: vec!["namespace==k8s.io".to_owned()] };
-            let mut stream = subscribe(client.subscribe(request), subscribed).await?;
-            while let Some(envelope) = stream.message().await? {
-                let payload = envelope.event.map(|event| event.value).unwrap_or_default();
-                if let Some(event) = of_containerd(&envelope.topic, &payload) {
-                    queue.push(event);
-                }
-            }
+) -> Ended {
+    let mut events = 0;
+    let mut push = |event: Option<RuntimeEvent>| {
+        events += 1;
+        if let Some(event) = event {
+            queue.push(event);
         }
-        EventSource::Cri => {
-            let mut client = runtime.client();
-            let mut stream = subscribe(client.get_container_events(GetEventsRequest {}), subscribed).await?;
-            while let Some(event) = stream.message().await? {
-                queue.push(of_cri(&event));
-            }
-        }
-        EventSource::None | EventSource::Unsupported => return Err(Status::unimplemented("no events")),
+    };
+    let failed = match source {
+        EventSource::Containerd => of_containerd_service(runtime, subscribed, &mut push).await,
+        EventSource::Cri => of_cri_service(runtime, subscribed, &mut push).await,
+        EventSource::None | EventSource::Unsupported => Err(Status::unimplemented("no events")),
+    };
+    failed.map_or_else(Ended::Failed, |()| Ended::Well(events))
+}
+
+async fn of_containerd_service(
+    runtime: &Runtime,
+    subscribed: impl FnOnce(),
+    push: &mut impl FnMut(Option<RuntimeEvent>),
+) -> Result<(), Status> {
+    let mut client = runtime.containerd_events();
+    let request = SubscribeRequest { filters: vec!["namespace==k8s.io".to_owned()] };
+    let mut stream = subscribe(client.subscribe(request), subscribed).await?;
+    while let Some(envelope) = stream.message().await? {
+        let payload = envelope.event.map(|event| event.value).unwrap_or_default();
+        push(of_containerd(&envelope.topic, &payload));
     }
-    Err(Status::unavailable("the event stream ended"))
+    Ok(())
+}
+
+async fn of_cri_service(
+    runtime: &Runtime,
+    subscribed: impl FnOnce(),
+    push: &mut impl FnMut(Option<RuntimeEvent>),
+) -> Result<(), Status> {
+    let mut client = runtime.client();
+    let mut stream = subscribe(client.get_container_events(GetEventsRequest {}), subscribed).await?;
+    while let Some(event) = stream.message().await? {
+        push(Some(of_cri(&event)));
+    }
+    Ok(())
 }
 
 /// A runtime may send no header before its first event: after a while the subscription is taken as made.
@@ -203,6 +247,37 @@ fn of_cri(event: &ContainerEventResponse) -> RuntimeEvent {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_streams_in_a_row_that_end_at_once_and_well_without_an_event_mean_that_there_are_none() {
+        let quick = Duration::from_millis(999);
+        let failed = || Ended::Failed(Status::internal("not now"));
+        let cri = |ended, lasted| (EventSource::Cri, ended, lasted);
+        for (rule, ends, has_none) in [
+            ("twice", vec![cri(Ended::Well(0), quick), cri(Ended::Well(0), quick)], true),
+            ("once", vec![cri(Ended::Well(0), quick)], false),
+            ("with an event", vec![cri(Ended::Well(0), quick), cri(Ended::Well(1), quick)], false),
+            ("after a while", vec![cri(Ended::Well(0), quick), cri(Ended::Well(0), AT_ONCE)], false),
+            ("by failing", vec![cri(failed(), quick), cri(failed(), quick)], false),
+            (
+                "not in a row",
+                vec![cri(Ended::Well(0), quick), cri(failed(), quick), cri(Ended::Well(0), quick)],
+                false,
+            ),
+            (
+                "of containerd, which has events",
+                vec![
+                    (EventSource::Containerd, Ended::Well(0), quick),
+                    (EventSource::Containerd, Ended::Well(0), quick),
+                ],
+                false,
+            ),
+        ] {
+            let mut count = EmptyEnds::default();
+            let last = ends.iter().map(|(source, ended, lasted)| count.add(*source, ended, *lasted)).last();
+            assert_eq!(last, Some(has_none), "{rule}");
+        }
+    }
 
     #[test]
     fn the_exit_of_an_exec_is_not_the_containers() {

@@ -1,20 +1,28 @@
 //! Keeps the link to the runtime: says when it is away and when it answers again, and reads its events meanwhile.
 //!
-//! away --Version answers--> there (subscribed, events) --stream ends, or the relay found it away--> away
+//! away --Version is answered or refused--> there (subscribed, events) --connection lost, or the relay found it away--> away
+//! away --accepts for 3 s without an answer--> away, but clients are let through
 
-use std::time::{Duration, SystemTime};
+use std::{
+    pin::pin,
+    time::{Duration, SystemTime},
+};
 
 use tokio::{
     sync::watch,
-    time::{interval, sleep},
+    time::{interval, sleep, timeout},
 };
 use tonic::{Code, Status};
 
 use super::{
     Runtime, Version,
-    events::{self, EventQueue, EventSource},
+    events::{self, EmptyEnds, Ended, EventQueue, EventSource},
+    presence::{Answer, HOLD, Hold},
 };
-use crate::{clock, relay::gate::Gate};
+use crate::{
+    clock,
+    relay::gate::{Gate, Presence},
+};
 
 /// 50 ms to 250 ms between two questions while the runtime is away: a restart is seen as soon as it is over.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(250));
@@ -24,6 +32,9 @@ const CALM: Duration = Duration::from_secs(5);
 
 /// 10 s between two signs of life: a runtime that hangs still accepts.
 const PULSE: Duration = Duration::from_secs(10);
+
+/// 250 ms: how often it is seen whether a runtime that owes an answer still accepts connections.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// What is known of the runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +47,7 @@ pub struct Link {
     pub is_up: bool,
     /// When `is_up` last changed.
     pub since: SystemTime,
-    /// Why it does not answer.
+    /// Why it does not answer, or how it refuses Version.
     pub trouble: String,
     /// Counts the times that what was known before may be out of date.
     pub generation: u64,
@@ -55,14 +66,27 @@ impl Default for Link {
     }
 }
 
+/// A runtime that is there.
+#[derive(Debug, Default)]
+struct Found {
+    /// Who it is, where it says so.
+    version: Version,
+    /// How it refuses to.
+    trouble: String,
+}
+
 /// Keeps the link until it is dropped.
 pub async fn keep(runtime: Runtime, gate: Gate, events: EventQueue, link: watch::Sender<Link>) {
     let mut pause = BACKOFF.0;
     loop {
-        let version = answer(&runtime, &gate, &link).await;
-        tracing::info!(runtime = version.name, version = version.version, "runtime answers");
+        let Found { version, trouble } = answer(&runtime, &gate, &link).await;
+        if trouble.is_empty() {
+            tracing::info!(runtime = version.name, version = version.version, "runtime answers");
+        } else {
+            tracing::warn!(trouble, "runtime answers, but does not say who it is");
+        }
         let source = EventSource::of(&version);
-        set_up(&link, version);
+        set_up(&link, version, trouble);
         gate.answered();
         let began = clock::now();
         let trouble = tokio::select! {
@@ -84,7 +108,7 @@ pub async fn keep(runtime: Runtime, gate: Gate, events: EventQueue, link: watch:
     }
 }
 
-/// Reads events for as long as the runtime is there. Returns why it is not; never for a runtime that has no events.
+/// Reads events for as long as the runtime is there. Returns why it is not.
 async fn read_events(
     runtime: &Runtime,
     source: EventSource,
@@ -92,59 +116,87 @@ async fn read_events(
     link: &watch::Sender<Link>,
 ) -> String {
     let mut pause = BACKOFF.0;
+    let mut empty_ends = EmptyEnds::default();
     loop {
         let began = clock::now();
-        let Err(status) = events::read(runtime, source, events, || subscribed(link, source)).await;
-        if status.code() == Code::Unimplemented {
+        let ended = events::read(runtime, source, events, || subscribed(link, source)).await;
+        let lasted = clock::now() - began;
+        let has_none = match &ended {
+            Ended::Failed(status) => status.code() == Code::Unimplemented,
+            Ended::Well(_) => false,
+        };
+        if has_none || empty_ends.add(source, &ended, lasted) {
             tracing::info!("runtime has no events: its lists are asked for every 10 s");
             subscribed(link, EventSource::Unsupported);
-            return std::future::pending().await;
+            runtime.connected_again(runtime.connection()).await;
+            (pause, empty_ends) = (BACKOFF.0, EmptyEnds::default());
+            continue;
         }
         // A runtime may end the stream of one that read too slowly, and be well.
-        if runtime.version().await.is_err() {
+        if let Answer::Away(status) = Answer::of(runtime.version().await) {
             return status.message().to_owned();
         }
-        tracing::debug!(error = status.message(), "event stream ended: subscribing again");
+        tracing::debug!(?ended, "event stream ended: subscribing again");
         link.send_modify(|link| link.source = EventSource::None);
-        pause = if clock::now() - began > CALM { BACKOFF.0 } else { (pause * 2).min(CALM) };
+        pause = if lasted > CALM { BACKOFF.0 } else { (pause * 2).min(CALM) };
         sleep(pause).await;
     }
 }
 
-/// Asks until the runtime answers.
-///
-/// It has to take a new connection, as a client's would be, and ours has to be of use again. One of ours that hangs
-/// keeps nobody else waiting.
-async fn answer(runtime: &Runtime, gate: &Gate, link: &watch::Sender<Link>) -> Version {
+/// Asks until the runtime answers. Clients are held meanwhile, but not for long where it accepts connections.
+async fn answer(runtime: &Runtime, gate: &Gate, link: &watch::Sender<Link>) -> Found {
     let mut pause = BACKOFF.0;
+    let mut hold = Hold::default();
     loop {
-        match ask(runtime).await {
-            Ok(version) => return version,
-            Err(status) => {
-                if gate.found_away() {
-                    tracing::warn!(
-                        error = status.message(),
-                        "runtime does not answer: connections wait for it"
-                    );
-                }
-                set_down(link, status.message().to_owned());
-                sleep(pause).await;
-                pause = (pause * 2).min(BACKOFF.1);
+        let mut asked = pin!(ask(runtime));
+        let trouble = loop {
+            tokio::select! {
+                asked = &mut asked => match asked {
+                    Ok(found) => return found,
+                    Err(status) => break status.message().to_owned(),
+                },
+                () = sleep(LOOK) => {}
             }
+            let_through(runtime, gate, &mut hold).await;
+        };
+        if !let_through(runtime, gate, &mut hold).await && gate.found_away() {
+            tracing::warn!(error = trouble, "runtime does not answer: connections wait for it");
         }
+        set_down(link, trouble);
+        sleep(pause).await;
+        pause = (pause * 2).min(BACKOFF.1);
     }
 }
 
-async fn ask(runtime: &Runtime) -> Result<Version, Status> {
-    let version = runtime.version_afresh().await?;
-    match runtime.version().await {
-        Err(status) if status.code() == Code::Unavailable => Err(status),
-        Ok(_) | Err(_) => Ok(version),
+/// Opens the gate to a runtime that has accepted connections for long enough. Says whether it is open for that reason.
+async fn let_through(runtime: &Runtime, gate: &Gate, hold: &mut Hold) -> bool {
+    let accepts = runtime.accepts().await;
+    let is_shut = gate.presence() == Presence::Away;
+    let is_over = hold.is_over(accepts, is_shut, clock::now());
+    if is_over && gate.answered() {
+        tracing::warn!("runtime accepts connections, but does not answer Version: clients are let through");
+    }
+    is_over
+}
+
+/// Asks whether the runtime is there.
+///
+/// It has to take a new connection, as a client's would be, and ours has to be of use again. One of ours that hangs
+/// keeps nobody else waiting.
+async fn ask(runtime: &Runtime) -> Result<Found, Status> {
+    let found = match Answer::of(runtime.version_afresh().await) {
+        Answer::Version(version) => Found { version, trouble: String::new() },
+        Answer::Refusal(status) => Found { version: Version::default(), trouble: refusal(&status) },
+        Answer::Silence(status) | Answer::Away(status) => return Err(status),
+    };
+    match Answer::of(runtime.version().await) {
+        Answer::Away(status) => Err(status),
+        Answer::Version(_) | Answer::Refusal(_) | Answer::Silence(_) => Ok(found),
     }
 }
 
 /// Asks for a sign of life every now and then, and at once when the relay doubts. Returns when the connection is lost;
-/// one that only hangs is told.
+/// one that only hangs is reported, and its clients are let through.
 async fn pulse(runtime: &Runtime, gate: &Gate, link: &watch::Sender<Link>) -> String {
     let mut pulse = interval(PULSE);
     loop {
@@ -152,17 +204,31 @@ async fn pulse(runtime: &Runtime, gate: &Gate, link: &watch::Sender<Link>) -> St
             _ = pulse.tick() => {}
             () = gate.in_doubt() => {}
         }
-        match runtime.version().await {
-            Ok(version) => {
-                set_up(link, version);
+        let mut asked = pin!(runtime.version());
+        let answer = match timeout(HOLD, &mut asked).await {
+            Ok(answer) => answer,
+            Err(_slow) => {
                 gate.settled();
+                asked.await
             }
-            Err(status) if matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled) => {
+        };
+        match Answer::of(answer) {
+            Answer::Version(version) => set_up(link, version, String::new()),
+            Answer::Refusal(status) => {
+                let version = link.borrow().version.clone();
+                set_up(link, version, refusal(&status));
+            }
+            Answer::Silence(status) => {
                 set_down(link, format!("no answer to Version: {}", status.message()));
             }
-            Err(status) => return status.message().to_owned(),
+            Answer::Away(status) => return status.message().to_owned(),
         }
+        gate.settled();
     }
+}
+
+fn refusal(status: &Status) -> String {
+    format!("it refuses Version: {:?}: {}", status.code(), status.message())
 }
 
 fn subscribed(link: &watch::Sender<Link>, source: EventSource) {
@@ -172,16 +238,16 @@ fn subscribed(link: &watch::Sender<Link>, source: EventSource) {
     });
 }
 
-fn set_up(link: &watch::Sender<Link>, version: Version) {
+fn set_up(link: &watch::Sender<Link>, version: Version, trouble: String) {
     link.send_if_modified(|link| {
-        let is_news = !link.is_up || link.version != version;
+        let is_news = !link.is_up || link.version != version || link.trouble != trouble;
         if !link.is_up {
             link.since = clock::wall();
             link.generation += 1;
         }
         link.is_up = true;
         link.version = version;
-        link.trouble.clear();
+        link.trouble = trouble;
         is_news
     });
 }

@@ -35,7 +35,7 @@ fn stalling() -> Runtime {
         async move { near.ok_or(io::Error::from(io::ErrorKind::ConnectionRefused)) }
     });
     let channel = Endpoint::from_static("http://runtime").connect_with_connector_lazy(connector);
-    Runtime { socket: PathBuf::new(), channel }
+    Runtime { socket: PathBuf::new(), channel, connections: watch::channel(0).1 }
 }
 
 #[tokio::test(start_paused = true)]

@@ -150,7 +150,7 @@ impl Decoder {
         let kept = match literal.name {
             LiteralName::Text(name) => self.table.insert(Name::of(name), name, value)?,
             LiteralName::Index(index) => match STATIC_TABLE.get((index as usize).wrapping_sub(1)) {
-                Some(entry) => self.table.insert(entry.name, Text::plain(entry.raw_name), value)?,
+                Some(entry) => self.table.insert_static(entry.name, entry.raw_name, value)?,
                 None => {
                     let age = index as usize - STATIC_TABLE.len() - 1;
                     self.table.insert_like(age, value)?.ok_or(HpackError::NoSuchEntry(index))?

@@ -10,6 +10,9 @@ mod support;
 #[allow(dead_code)]
 mod rig;
 
+/// A runtime that speaks as little HTTP/2 as a test needs.
+mod made_up;
+
 /// Texts that multiply, and commands that grow: rows 1, 2 and 3.
 mod texts;
 

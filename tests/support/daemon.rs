@@ -52,6 +52,11 @@ impl Daemon {
         Ok(Self { process, dir })
     }
 
+    /// One that a test has started by itself, from [`Daemon::command`], with its sockets in this folder.
+    pub(crate) fn of(process: Child, dir: TempDir) -> Self {
+        Self { process, dir }
+    }
+
     /// Starts it again where it was, once it has ended, and waits until it is ready. Its log begins anew.
     pub(crate) async fn start_again(&mut self, runtime: &Path, settings: &[(&str, &str)]) -> Result<()> {
         self.ended().await?;

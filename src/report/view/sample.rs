@@ -215,6 +215,7 @@ pub(crate) fn status() -> StatusView {
                 since: at(5_000),
                 reason: "not HTTP/2".to_owned(),
             }],
+            accepting_paused_since: None,
         },
         calls: CallsView { in_flight: 1, total: 1_204 },
         gaps: 0,
@@ -237,6 +238,7 @@ pub(crate) fn status() -> StatusView {
             trouble: String::new(),
         },
         stages: Vec::new(),
+        log: LogView::default(),
         config: ConfigView {
             files: vec!["/etc/criprobe/config.yaml".to_owned()],
             workers: 64,

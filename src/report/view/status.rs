@@ -43,6 +43,9 @@ pub struct StatusView {
     /// Stages that failed and were started again since the start, by name; absent where none was.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<StageRestartView>,
+    /// The log.
+    #[serde(default)]
+    pub log: LogView,
     /// The configuration in force.
     pub config: ConfigView,
 }
@@ -61,6 +64,13 @@ pub struct StageRestartView {
     pub reason: String,
 }
 
+/// The log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct LogView {
+    /// Lines that were dropped since the start, as standard error was not read fast enough.
+    pub dropped: u64,
+}
+
 /// The runtime behind the relay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -75,7 +85,7 @@ pub struct RuntimeView {
     pub state: RuntimeState,
     /// Since when it does or does not.
     pub since: Time,
-    /// Why not, in words.
+    /// Why not, in words; of one that answers, how it refuses to say who it is.
     pub reason: String,
     /// Where its events come from: `containerd`, `cri`, `none`.
     pub event_source: String,
@@ -93,6 +103,7 @@ pub enum RuntimeState {
 
 /// Clients' connections.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ConnectionsView {
     /// Open now.
     pub open: u64,
@@ -100,6 +111,9 @@ pub struct ConnectionsView {
     pub total: u64,
     /// Of those that are open: the ones whose calls cannot be seen.
     pub blind: Vec<BlindView>,
+    /// Since when new ones wait, as clients' share of file descriptors is used up; null while they are accepted.
+    #[serde(default)]
+    pub accepting_paused_since: Option<Time>,
 }
 
 /// A connection whose bytes pass, but whose calls cannot be seen.
@@ -231,7 +245,8 @@ impl StatusView {
             false => Check::Ok,
         };
         let runtime = match self.runtime.state {
-            RuntimeState::Ok => Check::Ok,
+            RuntimeState::Ok if self.runtime.reason.is_empty() => Check::Ok,
+            RuntimeState::Ok => Check::Doubtful(self.runtime.reason.clone()),
             RuntimeState::Away if self.runtime.reason.is_empty() => {
                 Check::Failed("the runtime is away".to_owned())
             }

@@ -15,7 +15,7 @@ fn one_slow_answer_costs_no_subscription() {
     let generation = link.borrow().generation;
     set_down(&link, "no answer to Version".to_owned());
     assert_eq!((link.borrow().is_up, link.borrow().source), (false, EventSource::Containerd));
-    set_up(&link, Version::default());
+    set_up(&link, Version::default(), String::new());
     assert_eq!((link.borrow().is_up, link.borrow().source), (true, EventSource::Containerd));
     assert!(link.borrow().generation > generation, "what passed meanwhile may be unknown");
 }

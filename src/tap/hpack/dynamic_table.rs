@@ -1,12 +1,14 @@
 //! The entries that the encoder asked to keep (RFC 7541, sections 2.3.2 and 4): fields in, fields out.
 //!
 //! ```text
-//! octets:  [ evicted | oldest name value | ... | newest name value ]
+//! octets:  [ evicted | oldest value | ... | newest value ]
 //! ```
 //! Octets are appended behind and given up in front; the front is cut off once it outweighs the rest, so each octet
-//! is moved once at most on average. Memory stays within a small multiple of the table's size.
+//! is moved once at most on average. Entries that were made with the name of another share it: an encoder can ask for
+//! that with two octets, however long the name is. So the work stays within a small multiple of the octets that came,
+//! and memory within a small multiple of the table's size.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use super::{Field, HpackError, Name, Text};
 
@@ -24,37 +26,62 @@ pub(super) struct DynamicTable {
     /// Of the entries, as RFC 7541 counts it.
     size: usize,
     capacity: usize,
+    /// Octets that were copied so far, and entries that were moved.
+    #[cfg(test)]
+    pub(super) work: usize,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Entry {
-    start: u32,
-    name_length: u32,
-    value_length: u32,
     name: Name,
+    raw_name: RawName,
+    start: u32,
+    value_length: u32,
+}
+
+/// The octets of a name: those of the static table, or what came.
+#[derive(Clone, Debug)]
+enum RawName {
+    Static(&'static [u8]),
+    Shared(Arc<[u8]>),
+}
+
+impl RawName {
+    fn octets(&self) -> &[u8] {
+        match self {
+            Self::Static(octets) => octets,
+            Self::Shared(octets) => octets,
+        }
+    }
 }
 
 impl Entry {
-    fn length(self) -> usize {
-        self.name_length as usize + self.value_length as usize
-    }
-
-    fn size(self) -> usize {
-        self.length() + ENTRY_OVERHEAD
+    fn size(&self) -> usize {
+        self.raw_name.octets().len() + self.value_length as usize + ENTRY_OVERHEAD
     }
 }
 
 impl DynamicTable {
     pub(super) fn new(capacity: usize) -> Self {
-        Self { octets: Vec::new(), entries: VecDeque::new(), size: 0, capacity }
+        Self {
+            octets: Vec::new(),
+            entries: VecDeque::new(),
+            size: 0,
+            capacity,
+            #[cfg(test)]
+            work: 0,
+        }
     }
 
     /// The entry that came `age` insertions before the newest.
     pub(super) fn get(&self, age: usize) -> Option<Field<'_>> {
         let entry = self.entry(age)?;
-        let octets = &self.octets[entry.start as usize..][..entry.length()];
-        let (name, value) = octets.split_at(entry.name_length as usize);
-        Some(Field { name: entry.name, raw_name: Text::plain(name), value: Text::plain(value) })
+        let value = &self.octets[entry.start as usize..][..entry.value_length as usize];
+        Some(Field {
+            name: entry.name,
+            raw_name: Text::plain(entry.raw_name.octets()),
+            value: Text::plain(value),
+        })
     }
 
     pub(super) fn newest(&self) -> Option<Field<'_>> {
@@ -71,17 +98,27 @@ impl DynamicTable {
     ) -> Result<bool, HpackError> {
         let start = self.octets.len();
         let fits = raw_name.decode_within(self.room(), &mut self.octets)?;
-        self.finish(start, name, fits, value)
+        let shared = RawName::Shared(Arc::from(&self.octets[start..]));
+        self.note_work(2 * shared.octets().len());
+        self.octets.truncate(start);
+        Ok(fits && self.enter(name, shared, value)?)
+    }
+
+    /// Enters a field with a name of the static table; like [`DynamicTable::insert`].
+    pub(super) fn insert_static(
+        &mut self,
+        name: Name,
+        raw_name: &'static [u8],
+        value: Text<'_>,
+    ) -> Result<bool, HpackError> {
+        self.enter(name, RawName::Static(raw_name), value)
     }
 
     /// Enters a field with the name of the entry of that age; like [`DynamicTable::insert`]. None without such an
     /// entry.
     pub(super) fn insert_like(&mut self, age: usize, value: Text<'_>) -> Result<Option<bool>, HpackError> {
-        let Some(entry) = self.entry(age) else { return Ok(None) };
-        let start = self.octets.len();
-        let from = entry.start as usize;
-        self.octets.extend_from_within(from..from + entry.name_length as usize);
-        self.finish(start, entry.name, true, value).map(Some)
+        let Some(Entry { name, raw_name, .. }) = self.entry(age).cloned() else { return Ok(None) };
+        self.enter(name, raw_name, value).map(Some)
     }
 
     /// Evicts down to a new capacity.
@@ -108,9 +145,9 @@ impl DynamicTable {
         self.octets.capacity()
     }
 
-    fn entry(&self, age: usize) -> Option<Entry> {
+    fn entry(&self, age: usize) -> Option<&Entry> {
         let from_oldest = self.entries.len().checked_sub(age.checked_add(1)?)?;
-        self.entries.get(from_oldest).copied()
+        self.entries.get(from_oldest)
     }
 
     /// The longest name and value that an entry may have.
@@ -118,28 +155,19 @@ impl DynamicTable {
         self.capacity.saturating_sub(ENTRY_OVERHEAD)
     }
 
-    /// Makes an entry of the name that stands at `start` already, and of the value.
-    fn finish(
-        &mut self,
-        start: usize,
-        name: Name,
-        name_fits: bool,
-        value: Text<'_>,
-    ) -> Result<bool, HpackError> {
-        let name_length = self.octets.len() - start;
-        let value_fits = value.decode_within(self.room().saturating_sub(name_length), &mut self.octets)?;
-        if !(name_fits && value_fits) || self.capacity < ENTRY_OVERHEAD {
+    /// Makes an entry of a name and a value.
+    fn enter(&mut self, name: Name, raw_name: RawName, value: Text<'_>) -> Result<bool, HpackError> {
+        let start = self.octets.len();
+        let room = self.room().checked_sub(raw_name.octets().len());
+        let fits = value.decode_within(room.unwrap_or_default(), &mut self.octets)?;
+        let value_length = self.octets.len() - start;
+        self.note_work(value_length);
+        if !fits || room.is_none() || self.capacity < ENTRY_OVERHEAD {
             self.octets.truncate(start);
             return Ok(false);
         }
-        let value_length = self.octets.len() - start - name_length;
         // Offsets fit: two capacities and an entry are the most that `octets` ever holds.
-        let entry = Entry {
-            start: start as u32,
-            name_length: name_length as u32,
-            value_length: value_length as u32,
-            name,
-        };
+        let entry = Entry { name, raw_name, start: start as u32, value_length: value_length as u32 };
         self.size += entry.size();
         self.entries.push_back(entry);
         self.evict();
@@ -154,10 +182,20 @@ impl DynamicTable {
         }
         let dead = self.entries.front().map_or(self.octets.len(), |oldest| oldest.start as usize);
         if dead >= CUT_FROM && dead > self.octets.len() / 2 {
+            self.note_work(self.octets.len() - dead + self.entries.len());
             self.octets.drain(..dead);
             for entry in &mut self.entries {
                 entry.start -= dead as u32;
             }
         }
     }
+
+    /// Counts what a property bounds.
+    #[cfg(test)]
+    fn note_work(&mut self, work: usize) {
+        self.work += work;
+    }
+
+    #[cfg(not(test))]
+    fn note_work(&self, _: usize) {}
 }

@@ -6,7 +6,7 @@ use proptest::{collection::vec, prelude::*, sample::select};
 use super::{
     super::*,
     Fields, decode,
-    encoder::{Choice, Encoder},
+    encoder::{self, Choice, Encoder},
     table,
 };
 
@@ -32,6 +32,33 @@ fn choice() -> impl Strategy<Value = Choice> {
     (any::<bool>(), 0..3_u8, any::<bool>(), any::<bool>()).prop_map(
         |(use_index, form, code_name, code_value)| Choice { use_index, form, code_name, code_value },
     )
+}
+
+/// A field that asks for as much as its octets can: a long name, an entry with the name of another, an entry.
+fn costly_field() -> impl Strategy<Value = Vec<u8>> {
+    let string = |octets: usize, block: &mut Vec<u8>| {
+        encoder::integer(octets as u32, 7, 0, block);
+        block.extend(vec![b'x'; octets]);
+    };
+    prop_oneof![
+        1 => (0..20_000_usize, 0..40_usize).prop_map(move |(name, value)| {
+            let mut block = vec![0x40];
+            string(name, &mut block);
+            string(value, &mut block);
+            block
+        }),
+        20 => (62..70_u32, 0..3_usize).prop_map(move |(index, value)| {
+            let mut block = Vec::new();
+            encoder::integer(index, 6, 0x40, &mut block);
+            string(value, &mut block);
+            block
+        }),
+        2 => (62..70_u32).prop_map(|index| {
+            let mut block = Vec::new();
+            encoder::integer(index, 7, 0x80, &mut block);
+            block
+        }),
+    ]
 }
 
 type Block = (Vec<u32>, Vec<(Vec<u8>, Vec<u8>, Choice)>);
@@ -73,6 +100,25 @@ proptest! {
             let octets = theirs.encode(fields.iter().map(|(name, value)| (&name[..], &value[..])));
             prop_assert_eq!(decode(&mut ours, &octets).unwrap(), fields);
         }
+    }
+
+    #[test]
+    fn the_work_is_bounded_by_the_octets_that_came(fields in vec(costly_field(), 1..2000), is_large: bool) {
+        let mut decoder = Decoder::new();
+        decoder.set_limit(MAX_TABLE);
+        let mut came = 0;
+        if is_large {
+            let mut block = Vec::new();
+            encoder::integer(MAX_TABLE, 5, 0x20, &mut block);
+            decode(&mut decoder, &block).unwrap();
+        }
+        for field in fields {
+            // An entry that is not there costs nothing either.
+            let _ = decoder.decode(&field, |_| {});
+            came += field.len();
+        }
+        let work = decoder.table.work;
+        prop_assert!(work <= 8 * came + 4096, "{work} for {came} octets");
     }
 
     #[test]

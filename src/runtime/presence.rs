@@ -1,0 +1,127 @@
+//! What a Version call says about a runtime: whether it is there, and how long clients are held while it does not
+//! answer well. Answers and moments in, decisions out; never does IO, never reads a clock.
+
+use std::{
+    error::Error as _,
+    time::{Duration, Instant},
+};
+
+use tonic::{Code, Status};
+
+use super::Version;
+
+/// 3 s: how long clients are held before a runtime that accepts connections and does not answer Version well. A restart
+/// of containerd takes some tens of milliseconds from the one to the other. Then clients are let through, and the
+/// runtime speaks for itself.
+pub const HOLD: Duration = Duration::from_secs(3);
+
+/// What containerd 1.6 answers, as UNKNOWN, while it starts; 2.x answers Unavailable.
+const NOT_INITIALIZED: &str = "server is not initialized yet";
+
+/// How a runtime took a Version call.
+#[derive(Debug)]
+pub enum Answer {
+    /// It said who it is.
+    Version(Version),
+    /// It answered, but not who it is: it does not serve this version of the CRI, or its CRI plugin is disabled.
+    Refusal(Status),
+    /// It took the call and did not answer in time.
+    Silence(Status),
+    /// Nothing answers, or nothing that takes calls yet.
+    Away(Status),
+}
+
+impl Answer {
+    /// What this outcome of a Version call means.
+    pub fn of(outcome: Result<Version, Status>) -> Self {
+        match outcome {
+            Ok(version) => Self::Version(version),
+            Err(status) if is_away(&status) => Self::Away(status),
+            Err(status) if matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled) => {
+                Self::Silence(status)
+            }
+            Err(status) => Self::Refusal(status),
+        }
+    }
+}
+
+/// A status that the server sent has no source; one that the transport made of its own error does.
+fn is_away(status: &Status) -> bool {
+    status.source().is_some()
+        || status.code() == Code::Unavailable
+        || (status.code() == Code::Unknown && status.message().contains(NOT_INITIALIZED))
+}
+
+/// Decides how long clients are held while the runtime does not answer Version well.
+#[derive(Debug, Default)]
+pub struct Hold {
+    accepts_since: Option<Instant>,
+    is_over: bool,
+}
+
+impl Hold {
+    /// Whether clients are to be let through. `accepts`: the runtime's socket can be connected to; `is_shut`: clients
+    /// are held now, so that a runtime that was found away after they had been let through holds them again.
+    pub fn is_over(&mut self, accepts: bool, is_shut: bool, now: Instant) -> bool {
+        if !accepts || (self.is_over && is_shut) {
+            *self = Self::default();
+        }
+        if accepts {
+            let since = *self.accepts_since.get_or_insert(now);
+            self.is_over = now.saturating_duration_since(since) >= HOLD;
+        }
+        self.is_over
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_a_server_answers_is_presence_unless_it_says_that_it_is_not_ready() {
+        let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+        let kind = |status| match Answer::of(Err(status)) {
+            Answer::Version(_) => "version",
+            Answer::Refusal(_) => "refusal",
+            Answer::Silence(_) => "silence",
+            Answer::Away(_) => "away",
+        };
+        for (status, expected) in [
+            (Status::unimplemented("unknown service runtime.v1.RuntimeService"), "refusal"),
+            (Status::internal("no"), "refusal"),
+            (Status::unknown("something else"), "refusal"),
+            (Status::permission_denied("not you"), "refusal"),
+            (Status::unknown("server is not initialized yet"), "away"),
+            (Status::unavailable("server is not initialized yet"), "away"),
+            (Status::deadline_exceeded("no answer within 5 s"), "silence"),
+            (Status::cancelled("Timeout expired"), "silence"),
+            (Status::from_error(Box::new(reset)), "away"),
+        ] {
+            assert_eq!(kind(status.clone()), expected, "{status:?}");
+        }
+    }
+
+    #[test]
+    fn clients_are_held_for_3_s_from_the_moment_that_the_socket_accepts() {
+        let start = crate::clock::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let mut hold = Hold::default();
+        for (accepts, is_shut, millis, is_over) in [
+            (false, true, 0, false),
+            (true, true, 1_000, false),
+            (true, true, 3_900, false),
+            (true, true, 4_000, true),
+            (true, false, 9_000, true),
+            // The relay was refused: the time begins again.
+            (true, true, 9_100, false),
+            (true, true, 12_000, false),
+            (true, true, 12_100, true),
+            (false, false, 12_200, false),
+            (true, true, 12_300, false),
+            (true, true, 15_300, true),
+        ] {
+            assert_eq!(hold.is_over(accepts, is_shut, at(millis)), is_over, "at {millis}");
+        }
+    }
+}
