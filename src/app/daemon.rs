@@ -36,7 +36,12 @@ use crate::{
     observed::Observed,
     prober::{self, Channels, Input, Operator, Saved},
     relay::{Relay, gate::Gate, output, registry::Registry},
-    report::{Sources, api, convert, journal::Journal, metrics::Metrics, view::EventView},
+    report::{
+        Sources, api, convert,
+        journal::{Bounds, Journal},
+        metrics::Metrics,
+        view::EventView,
+    },
     results::event::{ProbeEvent, Severity},
     runtime::{Runtime, events, link, link::Link},
     tap::Call,
@@ -51,8 +56,16 @@ const QUESTIONS: usize = 16;
 /// 1,000 calls are kept for `trace --last`.
 const CALLS_KEPT: usize = 1000;
 
-/// 500 events are kept for `events`; each is at most about 10 KiB.
+/// 500 events are kept for `events`.
 const EVENTS_KEPT: usize = 500;
+
+/// 2 MiB: what these events take together. A usual one takes 300 bytes, one with all the output that a probe may have
+/// 11 KiB: of such ones 190 are kept, and the oldest make room.
+const EVENTS_BYTES: usize = 2 << 20;
+
+/// 256 events: how far a follower may fall behind, which takes 3 MiB at most. One further behind loses the oldest, and
+/// learns how many.
+const EVENTS_BACKLOG: usize = 256;
 
 /// 4 threads relay at most: what a node's clients could use at once.
 const MAX_RELAY_THREADS: usize = 4;
@@ -133,7 +146,7 @@ impl Daemon {
             tasks.spawn_once("access", lender);
         }
 
-        let trace = Journal::new(CALLS_KEPT);
+        let trace = Journal::new(Bounds::records(CALLS_KEPT));
         let calls = Arc::new(AtomicU64::new(0));
         let calls_now = Arc::clone(&calls);
         let observed = Observed::default();
@@ -165,7 +178,12 @@ impl Daemon {
         tasks.spawn("inventory", inventory::run(sources, change_sender, health, begun, record));
 
         let (input_sender, inputs) = mpsc::channel(CHANGES);
-        let journal = Journal::new(EVENTS_KEPT);
+        let journal = Journal::new(Bounds {
+            records: EVENTS_KEPT,
+            bytes: EVENTS_BYTES,
+            backlog: EVENTS_BACKLOG,
+            size: EventView::size,
+        });
         tasks.spawn_once("listed", tell_listed(health_now.clone(), input_sender.clone()));
         let policy = watch::Sender::new(settings::policy(&config));
         let planning = planning::run(
