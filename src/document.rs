@@ -249,7 +249,9 @@ fn options(bounds: &Bounds) -> Options {
 /// The parser's message where it is one for people; ours where it speaks of its own settings.
 fn reason(error: &Error, bounds: &Bounds) -> String {
     match error {
-        Error::DuplicateMappingKey { key: Some(key), .. } => format!("{key:?} is written twice"),
+        Error::DuplicateMappingKey { key: Some(key), .. } => {
+            format!("{} is written twice", fault::quoted(key))
+        }
         Error::DuplicateMappingKey { key: None, .. } => "a key is written twice".into(),
         Error::MultipleDocuments { .. } => "a second document follows: only one is read".into(),
         Error::Budget { .. }
@@ -266,9 +268,20 @@ fn reason(error: &Error, bounds: &Bounds) -> String {
             limit if limit.contains("recursion limit") => {
                 format!("too deeply nested (at most {} levels)", bounds.depth)
             }
-            message => message,
+            message => cut(message),
         },
     }
+}
+
+/// 512 bytes: what is kept of a message of the parser's, which may quote the text. The rest becomes an ellipsis.
+const MAX_REASON: usize = 512;
+
+fn cut(mut message: String) -> String {
+    if message.len() > MAX_REASON {
+        message.truncate(message.floor_char_boundary(MAX_REASON));
+        message.push_str("...");
+    }
+    message
 }
 
 fn known(location: Location) -> Option<Place> {

@@ -8,22 +8,26 @@ pub mod grpc;
 pub mod http;
 pub mod lookup;
 pub mod tcp;
+pub mod trouble;
 mod watched;
 
-use bytes::Bytes;
+use std::fmt;
 
-use crate::results::AttemptResult;
+use crate::results::{
+    AttemptResult,
+    said::{SAID_LIMIT, Said},
+};
 
-/// 10 KiB: what the kubelet keeps of a probe's output (prober.md 6.2). The rest is cut off.
-pub const OUTPUT_LIMIT: usize = 10_240;
+/// How much of an output is read.
+pub const OUTPUT_LIMIT: usize = SAID_LIMIT;
 
 /// What an attempt says of the container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// How it went.
     pub judgement: Judgement,
-    /// What it said, at most [`OUTPUT_LIMIT`] bytes.
-    pub output: Bytes,
+    /// What it said.
+    pub output: Said,
     /// Of the command, where there was one and it ended.
     pub exit_code: Option<i32>,
     /// Of the HTTP answer, where there was one that was judged.
@@ -33,21 +37,17 @@ pub struct Outcome {
 impl Outcome {
     /// A success with nothing to say.
     pub fn success() -> Self {
-        Self::of(Judgement::Success, Bytes::new())
+        Self::of(Judgement::Success, Said::default())
     }
 
     /// A failure for a reason that we put into words.
-    pub fn failure(text: String) -> Self {
-        Self::of(Judgement::Failure, text.into())
+    pub fn failure(text: impl Into<Said>) -> Self {
+        Self::of(Judgement::Failure, text)
     }
 
-    /// A judgement with what was said, cut to [`OUTPUT_LIMIT`], and without exit code and status.
-    pub fn of(judgement: Judgement, mut output: Bytes) -> Self {
-        if output.len() > OUTPUT_LIMIT {
-            // A copy, so that what is cut off is let go.
-            output = Bytes::copy_from_slice(&output[..OUTPUT_LIMIT]);
-        }
-        Self { judgement, output, exit_code: None, status: None }
+    /// A judgement with what was said, and without exit code and status.
+    pub fn of(judgement: Judgement, output: impl Into<Said>) -> Self {
+        Self { judgement, output: output.into(), exit_code: None, status: None }
     }
 }
 
@@ -72,38 +72,48 @@ impl From<Judgement> for AttemptResult {
     }
 }
 
-/// Why an attempt could not be made, and so says nothing of the container. The texts appear in events.
+/// Why an attempt could not be made, and so says nothing of the container. The texts appear in events; each is bounded
+/// when the fault is made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The runtime refused; the text is what a Go client prints of a gRPC status.
     #[error("rpc error: code = {code} desc = {message}")]
     Runtime {
         /// The code's name as Go spells it.
-        code: String,
+        code: &'static str,
         /// The runtime's own words.
-        message: String,
+        message: Said,
     },
-    /// The runtime was silent past the timeout and the grace that it gets.
+    /// The runtime was silent: past the timeout and the grace that it gets, or when it was asked whether it is there.
     #[error("runtime did not answer")]
     Unanswered,
-    /// The target could not be told: no address, no such port, no allowance.
+    /// There is no target: no address, no such port, no allowance.
     #[error("{0}")]
-    Target(String),
+    Target(Said),
     /// The server answered, and the body of its answer could not be read.
     #[error("{0}")]
-    Body(String),
+    Body(Said),
+    /// The node or criprobe itself ran out of something, or may not do it: descriptors, memory, ports, permissions.
+    #[error("criprobe could not try: {0}")]
+    Ours(Said),
 }
 
 impl Fault {
-    /// Whether another try at once may help. After a silence it would only hold a worker for as long again.
+    /// There is no target, for this reason.
+    pub fn target(reason: impl fmt::Display) -> Self {
+        Self::Target(Said::of(reason))
+    }
+
+    /// Whether another try at once may help. After a silence it would only hold a worker for as long again, and what is
+    /// used up is not there a moment later.
     pub fn is_worth_another_try(&self) -> bool {
-        !matches!(self, Self::Unanswered)
+        !matches!(self, Self::Unanswered | Self::Ours(_))
     }
 
     /// The state that the kubelet's event names beside an error (prober.md 5): that of its low-level result.
     pub fn state(&self) -> &'static str {
         match self {
-            Self::Runtime { .. } | Self::Unanswered | Self::Target(_) => "unknown",
+            Self::Runtime { .. } | Self::Unanswered | Self::Target(_) | Self::Ours(_) => "unknown",
             Self::Body(_) => "failure",
         }
     }

@@ -34,6 +34,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use ipnet::IpNet;
 use tokio::sync::oneshot;
 
 use crate::{
@@ -103,6 +104,8 @@ pub struct ProberSettings {
     pub max_per_node: usize,
     /// Where pods in the node's own network are reached.
     pub node_ip: Option<IpAddr>,
+    /// Which hosts beside pods an operator's own attempt may be made on; those of probes were checked when planned.
+    pub allow_hosts: Vec<IpNet>,
     /// Spreads probes that would come due together.
     pub seed: u64,
 }
@@ -116,6 +119,7 @@ impl Default for ProberSettings {
             max_per_pod: 32,
             max_per_node: 5000,
             node_ip: None,
+            allow_hosts: Vec::new(),
             seed: 0,
         }
     }

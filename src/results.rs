@@ -3,6 +3,7 @@
 
 pub mod event;
 pub mod history;
+pub mod said;
 
 use std::{fmt, sync::Arc, time::Duration, time::SystemTime};
 
@@ -289,26 +290,8 @@ pub struct AttemptRecord {
     pub exit_code: Option<i32>,
     /// Of the HTTP response, where there was one.
     pub status: Option<u16>,
-    /// The beginning of what it said, at most [`OUTPUT_KEPT`] bytes of it.
+    /// The beginning of what it said, at most [`said::SAID_LIMIT`] bytes of it.
     pub output: Arc<str>,
-}
-
-/// 10 KiB: what is remembered of the last attempt's output, as the kubelet keeps it (prober.md 6.2). The rest is cut
-/// off.
-pub const OUTPUT_KEPT: usize = 10_240;
-
-/// The beginning of an output as text: cut before the character that would exceed [`OUTPUT_KEPT`] bytes of input,
-/// bytes that are no UTF-8 replaced.
-pub fn excerpt(output: &[u8]) -> String {
-    let mut end = output.len().min(OUTPUT_KEPT);
-    let is_inside_a_character = |at: usize| output.get(at).is_some_and(|byte| byte & 0xC0 == 0x80);
-    if end < output.len() {
-        let earliest = end.saturating_sub(3);
-        while end > earliest && is_inside_a_character(end) {
-            end -= 1;
-        }
-    }
-    String::from_utf8_lossy(&output[..end]).into_owned()
 }
 
 /// The beginning of a text: at most so many bytes, cut at a character.
@@ -322,7 +305,7 @@ mod tests {
 
     use serde::Deserialize;
 
-    use super::*;
+    use super::{said::SAID_LIMIT, *};
 
     /// One row of `tests/data/prober/results.json`: what is done to an untouched one, and what that tells.
     #[derive(Deserialize)]
@@ -397,27 +380,17 @@ mod tests {
         };
         let mut results = Results::new(UNIX_EPOCH);
         results.record(attempt("a".repeat(100)), true);
-        results.record(attempt("b".repeat(OUTPUT_KEPT)), true);
-        let (first, last, beginning) = (100 + 32, OUTPUT_KEPT + 32, SAID_KEPT + 32);
+        results.record(attempt("b".repeat(SAID_LIMIT)), true);
+        let (first, last, beginning) = (100 + 32, SAID_LIMIT + 32, SAID_KEPT + 32);
         let size = |results: &Results| (results.said(), results.last().map_or(0, |last| last.output.len()));
-        assert_eq!(size(&results), (first + last + beginning, OUTPUT_KEPT));
+        assert_eq!(size(&results), (first + last + beginning, SAID_LIMIT));
         results.forget(first + last + beginning);
-        assert_eq!(size(&results).1, OUTPUT_KEPT, "there is room");
+        assert_eq!(size(&results).1, SAID_LIMIT, "there is room");
         results.forget(first + beginning);
         assert_eq!(size(&results), (first + beginning, SAID_KEPT));
         results.forget(0);
         assert_eq!(size(&results), (beginning, SAID_KEPT));
         results.record(attempt("c".to_owned()), true);
         assert_eq!(size(&results), (beginning + 1 + 32, 1), "a short one is kept once");
-    }
-
-    #[test]
-    fn an_excerpt_is_cut_between_characters() {
-        assert_eq!(excerpt(b"all of it"), "all of it");
-        assert_eq!(excerpt(&[b'a'; OUTPUT_KEPT + 44]), "a".repeat(OUTPUT_KEPT));
-        let text = format!("{}\u{20ac} and more", "a".repeat(OUTPUT_KEPT - 1));
-        assert_eq!(excerpt(text.as_bytes()), "a".repeat(OUTPUT_KEPT - 1));
-        assert_eq!(excerpt(b"\xff\x1b[31m"), "\u{fffd}\u{1b}[31m");
-        assert!(!excerpt(&[0x80; 2 * OUTPUT_KEPT]).is_empty());
     }
 }

@@ -32,8 +32,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     // Rules are written in the configuration, so it stands after what a rule is.
     ("config", &["document", "duration", "glob", "ids", "spec"]),
     ("results", &["ids", "inventory::view"]),
-    // An outcome ends in a result; that one word is all that a handler takes from there.
-    ("handler", &["duration", "ids", "proto", "results::AttemptResult"]),
+    // An outcome ends in a result, and what it says is bounded; a command is expanded straight into its request.
+    ("handler", &["duration", "ids", "proto", "results::AttemptResult", "results::said", "spec::expand"]),
     ("prober", &["clock", "handler", "ids", "inventory::view", "results", "spec"]),
     // What clients probe. Changes and calls come from the inventory; a written pod is read as our documents are.
     (
@@ -122,6 +122,7 @@ const PURE: &[&str] = &[
     "tap",
     "spec",
     "results",
+    "handler/exec/mask.rs",
     "handler/http/chunk.rs",
     "handler/http/fields.rs",
     "handler/http/head.rs",

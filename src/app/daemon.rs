@@ -38,7 +38,7 @@ use crate::{
     relay::{Relay, RelayEnded, gate::Gate, output, registry::Registry},
     report::{
         Sources, api, convert,
-        journal::Journal,
+        journal::{Bounds, Journal},
         metrics::{Metrics, ProcessCounts},
         view::EventView,
     },
@@ -56,8 +56,16 @@ const QUESTIONS: usize = 16;
 /// 1,000 calls are kept for `trace --last`.
 const CALLS_KEPT: usize = 1000;
 
-/// 500 events are kept for `events`; each is at most about 10 KiB.
+/// 500 events are kept for `events`.
 const EVENTS_KEPT: usize = 500;
+
+/// 2 MiB: what these events take together. A usual one takes 300 bytes, one with all the output that a probe may have
+/// 11 KiB: of such ones 190 are kept, and the oldest make room.
+const EVENTS_BYTES: usize = 2 << 20;
+
+/// 256 events: how far a follower may fall behind, which takes 3 MiB at most. One further behind loses the oldest, and
+/// learns how many.
+const EVENTS_BACKLOG: usize = 256;
 
 /// 4 threads relay at most: what a node's clients could use at once.
 const MAX_RELAY_THREADS: usize = 4;
@@ -146,7 +154,7 @@ impl Daemon {
             tasks.spawn(borrow_access(link_now.clone(), config.runtime.clone(), socket.file.clone()));
         }
 
-        let trace = Journal::new(CALLS_KEPT);
+        let trace = Journal::new(Bounds::records(CALLS_KEPT));
         let calls = Arc::new(AtomicU64::new(0));
         let observed = Observed::default();
         let manifests_of = observed.clone();
@@ -179,7 +187,12 @@ impl Daemon {
         }));
 
         let (input_sender, inputs) = mpsc::channel(CHANGES);
-        let journal = Journal::new(EVENTS_KEPT);
+        let journal = Journal::new(Bounds {
+            records: EVENTS_KEPT,
+            bytes: EVENTS_BYTES,
+            backlog: EVENTS_BACKLOG,
+            size: EventView::size,
+        });
         let policy = watch::Sender::new(settings::policy(&config));
         let mut policies = policy.subscribe();
         let planned = (observed.clone(), input_sender.clone(), journal.clone(), runtime.clone());

@@ -9,6 +9,7 @@ use crate::{
     ids::{ContainerId, PodUid, ProbeKind},
     inventory::view::ContainerView,
     report::view::{EventType, EventView},
+    results::event::bounded,
     spec::{annotation, plan::Planned},
 };
 
@@ -87,7 +88,7 @@ pub(super) fn event(view: &ContainerView, kind: ProbeKind, reason: &str) -> Even
         at: clock::wall().into(),
         kind: EventType::Warning,
         reason: "InvalidProbe".to_owned(),
-        message: format!("{} probe is invalid: {reason}", kind.title()),
+        message: bounded(format!("{} probe is invalid: {reason}", kind.title())),
         namespace: view.pod.namespace.to_string(),
         pod: view.pod.name.to_string(),
         pod_uid: view.pod.uid.to_string(),

@@ -36,7 +36,7 @@ pub(super) struct RunArgs {
     /// The command after --
     #[arg(long, group = "trial", requires = "command")]
     exec: bool,
-    /// http://:8080/healthz, https://:8443/x, or /healthz for port 80; no host, as the pod is asked
+    /// http://:8080/healthz, https://:8443/x, or /healthz for port 80; a host only if prober.allowHosts has it
     #[arg(long, value_name = "URL", group = "trial")]
     http_get: Option<ProbeUrl>,
     /// A connection to this port: a number, or the name that the container declares
@@ -102,6 +102,9 @@ impl RunArgs {
             request["httpGet"] = json!({
                 "scheme": url.scheme, "port": port(&url.port), "path": url.path, "httpHeaders": headers,
             });
+            if let Some(host) = url.host {
+                request["httpGet"]["host"] = host.into();
+            }
         }
         if let Some(name) = self.tcp {
             request["tcpSocket"] = json!({"port": port(&name)});
@@ -226,7 +229,7 @@ mod tests {
             ("c --tcp 1 --header a:_b", "cannot be used with"),
             ("c --exec --service x -- true", "cannot be used with"),
             ("c --http-get /x --header a", "write 'NAME: VALUE'"),
-            ("c --http-get http://host/", "no host may be named"),
+            ("c --http-get host/", "a host is named without its scheme"),
             ("c --tcp 1 --timeout soon", "not a duration"),
         ] {
             let error = request(line).unwrap_err();

@@ -1,27 +1,29 @@
-//! The URL of `run --http-get`: its text in, scheme, port and path out. Never resolves or escapes anything: the path goes
-//! as it is written, as in a pod's manifest.
+//! The URL of `run --http-get`: its text in, scheme, host, port and path out. Never resolves or escapes anything: the path
+//! goes as it is written, as in a pod's manifest.
 
 use std::str::FromStr;
 
-/// What to ask for of the container's own pod.
+/// What to ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ProbeUrl {
     /// `HTTP` or `HTTPS`, as Kubernetes writes them.
     pub(super) scheme: &'static str,
+    /// Instead of the container's own pod; the daemon decides whether it may be asked.
+    pub(super) host: Option<String>,
     /// A number, or the name of a declared port.
     pub(super) port: String,
     /// With its query; `/` where none is written.
     pub(super) path: String,
 }
 
-const FORMS: &str =
-    "write http://:8080/healthz, https://:8443/healthz, :8080/healthz, or /healthz for port 80";
+const FORMS: &str = "write http://:8080/healthz, https://:8443/healthz, :8080/healthz, or /healthz for port 80; another \
+    host that prober.allowHosts names as http://10.0.0.1:8080/healthz";
 
 impl FromStr for ProbeUrl {
     type Err = String;
 
-    /// `[http:|https:]//[:PORT][/PATH]`, `:PORT[/PATH]` or `/PATH`: without a scheme it is http, without a port 80, or
-    /// 443 of https.
+    /// `[http:|https:]//[HOST][:PORT][/PATH]`, `:PORT[/PATH]` or `/PATH`: without a scheme it is http, without a port 80,
+    /// or 443 of https, and without a host the container's pod is asked.
     fn from_str(text: &str) -> Result<Self, String> {
         let (scheme, usual, rest) = match text.split_once("://") {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => ("HTTP", "80", rest),
@@ -34,18 +36,38 @@ impl FromStr for ProbeUrl {
         };
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
-        let port = match authority.strip_prefix(':') {
-            Some("") => return Err(format!("the port is missing behind the colon: {FORMS}")),
-            Some(port) => port,
-            None if !authority.is_empty() => {
-                return Err(format!("no host may be named, as the container's pod is asked: {FORMS}"));
-            }
-            None if text.is_empty() => return Err(format!("empty: {FORMS}")),
-            None => usual,
-        };
+        if text.is_empty() {
+            return Err(format!("empty: {FORMS}"));
+        }
+        let (host, port) = split_authority(authority)?;
+        let is_bare = rest.len() == text.len();
+        if host.is_some() && is_bare {
+            return Err(format!("a host is named without its scheme: {FORMS}"));
+        }
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-        Ok(Self { scheme, port: port.to_owned(), path })
+        Ok(Self { scheme, host: host.map(str::to_owned), port: port.unwrap_or(usual).to_owned(), path })
     }
+}
+
+/// Host and port, as far as there are any; an address of IPv6 stands in brackets.
+fn split_authority(text: &str) -> Result<(Option<&str>, Option<&str>), String> {
+    let (host, port) = match text.strip_prefix('[').map(|rest| rest.split_once(']')) {
+        Some(Some((host, port))) => (host, port),
+        Some(None) => return Err(format!("a bracket is not closed: {FORMS}")),
+        None => text.split_at(text.find(':').unwrap_or(text.len())),
+    };
+    let port = match port.strip_prefix(':') {
+        Some("") => return Err(format!("the port is missing behind the colon: {FORMS}")),
+        Some(port) if port.contains('@') => return Err(format!("no user may be named: {FORMS}")),
+        Some(port) if port.contains(':') => return Err(format!("put the address in brackets: {FORMS}")),
+        Some(port) => Some(port),
+        None if port.is_empty() => None,
+        None => return Err(format!("a colon is missing before the port: {FORMS}")),
+    };
+    if host.contains('@') {
+        return Err(format!("no user may be named: {FORMS}"));
+    }
+    Ok((Some(host).filter(|host| !host.is_empty()), port))
 }
 
 #[cfg(test)]
@@ -53,26 +75,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scheme_port_and_path_are_taken_and_no_host_may_stand_there() {
+    fn scheme_host_port_and_path_are_taken() {
         for (text, parts) in [
-            ("http://:8080/healthz", ("HTTP", "8080", "/healthz")),
-            ("https://:8443/x?y=z#f", ("HTTPS", "8443", "/x?y=z#f")),
-            ("HTTPS:///x", ("HTTPS", "443", "/x")),
-            ("http://:web", ("HTTP", "web", "/")),
-            ("http://:80?a", ("HTTP", "80", "/?a")),
-            (":8080/a//b", ("HTTP", "8080", "/a//b")),
-            ("/healthz", ("HTTP", "80", "/healthz")),
-            ("/go?to=ftp://x", ("HTTP", "80", "/go?to=ftp://x")),
-            ("http://", ("HTTP", "80", "/")),
+            ("http://:8080/healthz", ("HTTP", None, "8080", "/healthz")),
+            ("https://:8443/x?y=z#f", ("HTTPS", None, "8443", "/x?y=z#f")),
+            ("HTTPS:///x", ("HTTPS", None, "443", "/x")),
+            ("http://:web", ("HTTP", None, "web", "/")),
+            ("http://:80?a", ("HTTP", None, "80", "/?a")),
+            (":8080/a//b", ("HTTP", None, "8080", "/a//b")),
+            ("/healthz", ("HTTP", None, "80", "/healthz")),
+            ("/go?to=ftp://x", ("HTTP", None, "80", "/go?to=ftp://x")),
+            ("http://", ("HTTP", None, "80", "/")),
+            ("http://10.0.0.1:8080/x", ("HTTP", Some("10.0.0.1"), "8080", "/x")),
+            ("https://10.0.0.1", ("HTTPS", Some("10.0.0.1"), "443", "/")),
+            ("http://[fd00::1]:web/", ("HTTP", Some("fd00::1"), "web", "/")),
+            ("http://[::1]?a", ("HTTP", Some("::1"), "80", "/?a")),
         ] {
             let url: ProbeUrl = text.parse().unwrap();
-            assert_eq!((url.scheme, &*url.port, &*url.path), parts, "{text}");
+            assert_eq!((url.scheme, url.host.as_deref(), &*url.port, &*url.path), parts, "{text}");
         }
         for (text, told) in [
-            ("http://localhost:8080/", "no host may be named"),
-            ("http://[::1]:80/", "no host may be named"),
-            ("localhost", "no host may be named"),
-            ("healthz", "no host may be named"),
+            ("localhost", "a host is named without its scheme"),
+            ("healthz", "a host is named without its scheme"),
+            ("localhost:80/x", "a host is named without its scheme"),
+            ("http://::1:80/", "put the address in brackets"),
+            ("http://[::1/", "a bracket is not closed"),
+            ("http://[::1]80/", "a colon is missing"),
+            ("http://10.0.0.1:/", "the port is missing"),
+            ("http://u:p@10.0.0.1/", "no user may be named"),
+            ("http://u@10.0.0.1/", "no user may be named"),
             ("ftp://:21/", "the scheme must be http or https"),
             ("http://:/x", "the port is missing"),
             ("", "empty"),

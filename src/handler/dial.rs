@@ -18,6 +18,8 @@ use tokio::{
     time::timeout,
 };
 
+use super::trouble::is_ours;
+
 /// 1 s: the kubelet's SO_LINGER on probe connections (prober.md 7.3 and 8).
 const LINGER: Duration = Duration::from_secs(1);
 
@@ -78,7 +80,8 @@ const AHEAD: Duration = Duration::from_millis(300);
 /// refused, those of the other beside them. Waits for as long as the kernel tries: the caller has the limit.
 ///
 /// # Errors
-/// What the kernel said of the first one; `addresses` holds at least one.
+/// What the kernel said of the first one, or of the first that failed for want of something of our own: whether it would
+/// have accepted is not known then. `addresses` holds at least one.
 pub async fn connect_any(addresses: &[SocketAddr]) -> Result<Connection, (SocketAddr, io::Error)> {
     let is_first_family = |address: &&SocketAddr| address.is_ipv4() == addresses[0].is_ipv4();
     let (first, second): (Vec<_>, Vec<_>) = addresses.iter().partition(is_first_family);
@@ -93,18 +96,23 @@ pub async fn connect_any(addresses: &[SocketAddr]) -> Result<Connection, (Socket
     };
     let mut other = pin!(connect_in_turn(&second));
     if let Some(error) = failed {
-        return other.await.map_err(|_| error);
+        return other.await.map_err(|second| telling(error, second));
     }
     tokio::select! {
         connected = one.as_mut() => match connected {
             Ok(connection) => Ok(connection),
-            Err(error) => other.await.map_err(|_| error),
+            Err(error) => other.await.map_err(|second| telling(error, second)),
         },
         connected = other.as_mut() => match connected {
             Ok(connection) => Ok(connection),
-            Err(_) => one.await,
+            Err(second) => one.await.map_err(|error| telling(error, second)),
         },
     }
+}
+
+/// The error that says more of two: the first, unless only the second is our own.
+fn telling(first: (SocketAddr, io::Error), second: (SocketAddr, io::Error)) -> (SocketAddr, io::Error) {
+    if !is_ours(&first.1) && is_ours(&second.1) { second } else { first }
 }
 
 async fn connect_in_turn(addresses: &[&SocketAddr]) -> Result<Connection, (SocketAddr, io::Error)> {
@@ -112,6 +120,7 @@ async fn connect_in_turn(addresses: &[&SocketAddr]) -> Result<Connection, (Socke
     for address in addresses {
         match connect(**address).await {
             Ok(connection) => return Ok(connection),
+            Err(error) if is_ours(&error) => return Err((**address, error)),
             Err(error) => first_error = first_error.or(Some((**address, error))),
         }
     }
@@ -189,6 +198,21 @@ mod tests {
         }
         for addresses in [vec![closed_4], vec![closed_4, closed_6], vec![closed_6, closed_4]] {
             assert_eq!(connect_any(&addresses).await.unwrap_err().0, addresses[0], "{addresses:?}");
+        }
+    }
+
+    #[test]
+    fn of_two_errors_the_first_counts_unless_only_the_second_is_our_own() {
+        use rustix::io::Errno;
+        let error = |port: u16, errno: Errno| (SocketAddr::from(([127, 0, 0, 1], port)), errno.into());
+        for (first, second, port) in [
+            (Errno::CONNREFUSED, Errno::HOSTUNREACH, 1),
+            (Errno::CONNREFUSED, Errno::MFILE, 2),
+            (Errno::MFILE, Errno::CONNREFUSED, 1),
+            (Errno::MFILE, Errno::NOMEM, 1),
+        ] {
+            let told = telling(error(1, first), error(2, second));
+            assert_eq!(told.0.port(), port, "{first} and {second}");
         }
     }
 

@@ -2,23 +2,35 @@
 //! expanded command: values of the container's environment stand in it, secrets among them.
 
 mod answer;
+mod mask;
+mod request;
 
-use std::time::Duration;
+use std::{error::Error, pin::pin, time::Duration};
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use http::{Request, header};
 use http_body_util::{BodyExt, Full};
-use prost::Message;
 use tokio::time;
 use tonic::{Code, Status, body::Body, transport::Channel};
 use tower::ServiceExt;
 
 use self::answer::{Answer, Reader};
-use super::{Fault, Judgement, OUTPUT_LIMIT, Outcome, go};
-use crate::{ids::ContainerId, proto::cri::ExecSyncRequest};
+use super::{Fault, Judgement, Outcome, go};
+use crate::{
+    ids::ContainerId,
+    proto::cri::{VersionRequest, runtime_service_client::RuntimeServiceClient},
+    results::said::Said,
+    spec::expand::Expansion,
+};
 
 /// The method of CRI that runs a command.
 const EXEC_SYNC: &str = "/runtime.v1.RuntimeService/ExecSync";
+
+/// 100 ms: what a runtime that is there has at least to answer who it is, however short the timeout.
+const LEAST_PATIENCE: Duration = Duration::from_millis(100);
+
+/// 1 s: what it has at most when the timeout is over. A probe keeps its place meanwhile, and its command runs on.
+const MOST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Runs commands through the runtime.
 ///
@@ -45,51 +57,93 @@ impl Exec {
     /// Runs a command and judges it by its exit code.
     ///
     /// Whole seconds of `timeout` are the runtime's to keep, and it answers DeadlineExceeded; other timeouts are sent
-    /// rounded up and kept by us. Both are failures that name the command as it was `defined`.
+    /// rounded up and kept by us, as long as the runtime shows that it is there. Both are failures that name the command
+    /// as it was defined.
     ///
     /// # Errors
     /// [`Fault::Runtime`] for every other status of the runtime's, and for an answer above 16 MiB;
-    /// [`Fault::Unanswered`] when it is silent past the grace.
+    /// [`Fault::Unanswered`] when it is silent past the grace, or shows no life while we keep the timeout;
+    /// [`Fault::Ours`] when there is no room for the command.
     pub async fn attempt(
         &self,
         container: &ContainerId,
-        defined: &[String],
-        expanded: Vec<String>,
+        command: Expansion<'_>,
         timeout: Duration,
     ) -> Result<Outcome, Fault> {
-        let (asked, limit) = limits(timeout, self.grace);
-        let secrets = secrets(defined, &expanded);
-        let request =
-            ExecSyncRequest { container_id: container.as_str().to_owned(), cmd: expanded, timeout: asked };
-        let timed_out = || {
-            let command = defined.join(" ");
-            Outcome::failure(format!(
-                "command timed out: \"{command}\" timed out after {}",
-                go::duration(timeout)
-            ))
+        let seconds = timeout.as_secs() + u64::from(!is_whole(timeout));
+        let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
+        let request = request::framed(container, command, seconds, timeout).await?;
+        let call = call(self.channel.clone(), request);
+        let ended = if is_whole(timeout) {
+            time::timeout(timeout.saturating_add(self.grace), call).await.map_err(|_| Late::Silent)
+        } else {
+            self.within(timeout, call).await
         };
-        match time::timeout(limit, call(self.channel.clone(), &request)).await {
+        match ended {
             Ok(Ok(Answer { exit_code, output })) => {
                 let judgement = if exit_code == 0 { Judgement::Success } else { Judgement::Failure };
-                Ok(Outcome { exit_code: Some(exit_code), ..Outcome::of(judgement, output) })
+                Ok(Outcome { exit_code: Some(exit_code), ..Outcome::of(judgement, Said::lossy(&output)) })
             }
-            Ok(Err(status)) if status.code() == Code::DeadlineExceeded => Ok(timed_out()),
-            Ok(Err(status)) => {
-                let message = as_defined(status.message(), &secrets);
+            Ok(Err(status)) if status.code() != Code::DeadlineExceeded => {
+                let message = mask::masked(status.message(), command);
                 Err(Fault::Runtime { code: go::code(status.code()), message })
             }
-            Err(_elapsed) if is_whole(timeout) => Err(Fault::Unanswered),
-            Err(_elapsed) => Ok(timed_out()),
+            Ok(Err(_)) | Err(Late::Alive) => {
+                let (command, timeout) = (command.defined().join(" "), go::duration(timeout));
+                let text = format_args!("command timed out: \"{command}\" timed out after {timeout}");
+                Ok(Outcome::failure(Said::of(text)))
+            }
+            Err(Late::Silent) => Err(Fault::Unanswered),
+        }
+    }
+
+    /// Waits for the answer of a call whose timeout is ours to keep. A runtime that stands still starts no command and
+    /// reports none that ended, so a timeout says nothing of a command unless the runtime answered something else
+    /// meanwhile: it is asked for its version when half the time is over, and once more when all is. The call goes on
+    /// while it is asked, and an answer to it counts.
+    async fn within<T>(&self, timeout: Duration, call: impl Future<Output = T>) -> Result<T, Late> {
+        let half = timeout / 2;
+        let patience = half.clamp(LEAST_PATIENCE, MOST_PATIENCE);
+        let checks = async {
+            time::sleep(half).await;
+            let rest = timeout - half;
+            let (is_alive, ()) = tokio::join!(self.is_alive(rest.max(LEAST_PATIENCE)), time::sleep(rest));
+            is_alive && self.is_alive(patience).await
+        };
+        let (call, checks) = (pin!(call), pin!(checks));
+        tokio::select! {
+            biased;
+            answer = call => Ok(answer),
+            is_alive = checks => Err(if is_alive { Late::Alive } else { Late::Silent }),
+        }
+    }
+
+    /// Whether the runtime answers within so long, be it with an error of its own.
+    async fn is_alive(&self, within: Duration) -> bool {
+        let mut client = RuntimeServiceClient::new(self.channel.clone());
+        match time::timeout(within, client.version(VersionRequest::default())).await {
+            Ok(Ok(_)) => true,
+            // A status with a source is the connection's, not the runtime's.
+            Ok(Err(status)) => status.code() != Code::Unavailable && status.source().is_none(),
+            Err(_elapsed) => false,
         }
     }
 }
 
+/// What is known of a runtime that has not answered a call in time.
+enum Late {
+    /// It answers.
+    Alive,
+    /// It does not.
+    Silent,
+}
+
 /// Asks, and reads the answer as it comes. Dropped, it cancels the command.
-async fn call(channel: Channel, request: &ExecSyncRequest) -> Result<Answer, Status> {
+async fn call(channel: Channel, request: Bytes) -> Result<Answer, Status> {
     let request = Request::post(EXEC_SYNC)
         .header(header::CONTENT_TYPE, "application/grpc")
         .header(header::TE, "trailers")
-        .body(Body::new(Full::new(framed(request)?)))
+        .body(Body::new(Full::new(request)))
         .expect("constants make a valid request");
     let answer = channel.oneshot(request).await.map_err(|error| Status::from_error(error.into()))?;
     if let Some(status) = Status::from_header_map(answer.headers()) {
@@ -112,50 +166,8 @@ async fn call(channel: Channel, request: &ExecSyncRequest) -> Result<Answer, Sta
     }
 }
 
-/// The request as a gRPC message: not compressed, its length, itself.
-fn framed(request: &ExecSyncRequest) -> Result<Bytes, Status> {
-    let length = u32::try_from(request.encoded_len());
-    let length = length.map_err(|_| Status::out_of_range("the command is too long"))?;
-    let mut framed = BytesMut::new();
-    framed.put_u8(0);
-    framed.put_u32(length);
-    framed.put(request.encode_to_vec().as_slice());
-    Ok(framed.freeze())
-}
-
-/// What the runtime is asked to keep, in whole seconds, and when we give up.
-fn limits(timeout: Duration, grace: Duration) -> (i64, Duration) {
-    let seconds = timeout.as_secs() + u64::from(!is_whole(timeout));
-    let limit = if is_whole(timeout) { timeout.saturating_add(grace) } else { timeout };
-    (i64::try_from(seconds).unwrap_or(i64::MAX), limit)
-}
-
 fn is_whole(timeout: Duration) -> bool {
     timeout.subsec_nanos() == 0
-}
-
-/// The words of a command that variables changed, as they are run and as they were defined; the longest first, as one
-/// may stand in another.
-fn secrets(defined: &[String], expanded: &[String]) -> Vec<(String, String)> {
-    let words = expanded.iter().zip(defined).filter(|(run, defined)| run != defined && !run.is_empty());
-    let mut words: Vec<_> = words.map(|(run, defined)| (run.clone(), defined.clone())).collect();
-    words.sort_by_key(|(run, _)| std::cmp::Reverse(run.len()));
-    words
-}
-
-/// What a runtime says, cut to [`OUTPUT_LIMIT`] bytes, with the words of the command as they were defined: it names the
-/// executable that it does not find, say, as that was run, in quotes or with their escapes.
-fn as_defined(message: &str, secrets: &[(String, String)]) -> String {
-    let mut message = message[..message.floor_char_boundary(OUTPUT_LIMIT)].to_owned();
-    for (run, defined) in secrets {
-        let quoted = go::quoted(run.as_bytes());
-        let escaped = &quoted[1..quoted.len() - 1];
-        message = message.replace(run, defined);
-        if escaped != run {
-            message = message.replace(escaped, defined);
-        }
-    }
-    message
 }
 
 #[cfg(test)]

@@ -11,11 +11,26 @@ pub fn duration(of: Duration) -> String {
 }
 
 /// A gRPC code as Go names it.
-pub fn code(of: tonic::Code) -> String {
+pub fn code(of: tonic::Code) -> &'static str {
+    use tonic::Code;
     match of {
-        tonic::Code::Ok => "OK".to_owned(),
-        tonic::Code::Cancelled => "Canceled".to_owned(),
-        other => format!("{other:?}"),
+        Code::Ok => "OK",
+        Code::Cancelled => "Canceled",
+        Code::Unknown => "Unknown",
+        Code::InvalidArgument => "InvalidArgument",
+        Code::DeadlineExceeded => "DeadlineExceeded",
+        Code::NotFound => "NotFound",
+        Code::AlreadyExists => "AlreadyExists",
+        Code::PermissionDenied => "PermissionDenied",
+        Code::ResourceExhausted => "ResourceExhausted",
+        Code::FailedPrecondition => "FailedPrecondition",
+        Code::Aborted => "Aborted",
+        Code::OutOfRange => "OutOfRange",
+        Code::Unimplemented => "Unimplemented",
+        Code::Internal => "Internal",
+        Code::Unavailable => "Unavailable",
+        Code::DataLoss => "DataLoss",
+        Code::Unauthenticated => "Unauthenticated",
     }
 }
 
@@ -41,6 +56,13 @@ pub fn quoted(text: &[u8]) -> String {
     }
     quoted.push('"');
     quoted
+}
+
+/// A text as Go's `%q` prints it, without the quotes and however long it is.
+pub fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    text.chars().for_each(|letter| quote(letter, &mut escaped));
+    escaped
 }
 
 fn quote(letter: char, into: &mut String) {

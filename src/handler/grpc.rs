@@ -1,5 +1,5 @@
 //! grpc: an address, a service and a limit in, an outcome out, by one Check of the gRPC health protocol over plaintext
-//! HTTP/2. Never an error: whatever goes wrong is a failure (prober.md 8).
+//! HTTP/2. Whatever goes wrong is a failure (prober.md 8), unless it is our own.
 //!
 //! One deadline holds for connecting and asking together. Connecting is over when the server has shown that it speaks
 //! HTTP/2, and is tried again until the deadline: a closed port costs the whole timeout and is told as a timeout.
@@ -16,22 +16,32 @@ use tokio::time::{sleep, timeout_at};
 use tonic::Code;
 
 use self::answer::Refusal;
-use super::{Outcome, go};
+use super::{Fault, Outcome, go};
 use crate::proto::health::health_check_response::ServingStatus;
 
 /// What the server is told of us. We speak gRPC ourselves, so our token stands where the kubelet names its library.
 pub const USER_AGENT: &str = concat!("kube-probe/1.36 criprobe/", env!("CARGO_PKG_VERSION"));
 
 /// Asks the server at `address` for the health of `service`; an empty one means the server as a whole.
-pub async fn attempt(address: SocketAddr, service: &str, timeout: Duration) -> Outcome {
+///
+/// # Errors
+/// [`Fault::Ours`] for want of something that the server has no part in.
+pub async fn attempt(address: SocketAddr, service: &str, timeout: Duration) -> Result<Outcome, Fault> {
     let deadline = sleep(timeout).deadline();
     let within = go::duration(timeout);
-    let Ok(mut connection) = timeout_at(deadline, connection::connect(address)).await else {
-        return Outcome::failure(format!(
-            "timeout: failed to connect service \"{address}\" within {within}: context deadline exceeded"
-        ));
+    let mut connection = match timeout_at(deadline, connection::connect(address)).await {
+        Ok(Ok(connection)) => connection,
+        Ok(Err(want)) => {
+            let want = go::system_error(&want);
+            return Err(Fault::Ours(format!("dial tcp {address}: connect: {want}").into()));
+        }
+        Err(_elapsed) => {
+            return Ok(Outcome::failure(format!(
+                "timeout: failed to connect service \"{address}\" within {within}: context deadline exceeded"
+            )));
+        }
     };
-    match timeout_at(deadline, connection.check(address, service, timeout)).await {
+    Ok(match timeout_at(deadline, connection.check(address, service, timeout)).await {
         Ok(Ok(status)) if status == ServingStatus::Serving as i32 => {
             Outcome { output: "service healthy".into(), ..Outcome::success() }
         }
@@ -45,7 +55,7 @@ pub async fn attempt(address: SocketAddr, service: &str, timeout: Duration) -> O
             Outcome::failure(format!("timeout: health rpc did not complete within {within}"))
         }
         Ok(Err(refusal)) => Outcome::failure(format!("error: health rpc probe failed: {refusal}")),
-    }
+    })
 }
 
 /// A status as Go prints the enum: by name, or by number where it has none.

@@ -26,7 +26,8 @@ use self::{
     redirect::{Next, next, told},
     request::Request,
 };
-use super::{Fault, Judgement, OUTPUT_LIMIT, Outcome};
+use super::{Fault, Judgement, OUTPUT_LIMIT, Outcome, trouble::Trouble};
+use crate::results::said::Said;
 
 /// Go's words for a body that did not come in time.
 const BODY_TIMEOUT: &str =
@@ -46,10 +47,32 @@ pub struct Target<'a> {
     pub address: Option<IpAddr>,
     /// 1 to 65535.
     pub port: u16,
+    /// Where redirects may lead.
+    pub ports: Ports<'a>,
     /// As defined, not yet a URL.
     pub path: &'a str,
     /// As defined, in order.
     pub headers: &'a [(String, String)],
+}
+
+/// The ports of its host that a probe may be redirected to. What answers at one of them is shown as the probe's output, so
+/// a server must not choose among those that its pod has no part in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ports<'a> {
+    /// All: the host is the pod's own.
+    Any,
+    /// These alone: the host is others', too.
+    Only(&'a [u16]),
+}
+
+impl Ports<'_> {
+    /// Whether this one is among them.
+    pub fn permit(self, port: u16) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Only(ports) => ports.contains(&port),
+        }
+    }
 }
 
 /// What is being waited for: what a timeout comes to depends on it.
@@ -57,22 +80,24 @@ pub struct Target<'a> {
 struct Progress {
     /// Of the request that is under way.
     url: Vec<u8>,
+    waits_for_us: bool,
     reads_body: bool,
 }
 
-/// Asks, follows redirects to the same host, and judges the last answer by its status: 2xx is a success, 3xx a
+/// Asks, follows redirects to the same host and a permitted port, and judges the last answer by its status: 2xx is a success, 3xx a
 /// warning, all else a failure, and so is all that goes wrong before an answer's head is whole. `timeout` bounds names,
 /// connections, redirects, head and body together.
 ///
 /// # Errors
 /// [`Fault::Target`] when host and path make no URL; [`Fault::Body`] when the last answer's body cannot be read:
-/// whatever its status is, it says nothing then.
+/// whatever its status is, it says nothing then; [`Fault::Ours`] for want of something that the server has no part in.
 pub async fn attempt(target: &Target<'_>, timeout: Duration) -> Result<Outcome, Fault> {
-    let first = Request::of_probe(target).map_err(|error| Fault::Target(error.to_string()))?;
-    let mut progress = Progress { url: first.url.redacted(), reads_body: false };
+    let first = Request::of_probe(target).map_err(Fault::target)?;
+    let mut progress = Progress { url: first.url.redacted(), waits_for_us: false, reads_body: false };
     match time::timeout(timeout, run(target, first, &mut progress)).await {
         Ok(ended) => ended,
-        Err(_elapsed) if progress.reads_body => Err(Fault::Body(BODY_TIMEOUT.to_owned())),
+        Err(_elapsed) if progress.reads_body => Err(Fault::Body(BODY_TIMEOUT.into())),
+        Err(_elapsed) if progress.waits_for_us => Err(Fault::Ours(told(&progress.url, HEAD_TIMEOUT).into())),
         Err(_elapsed) => Ok(Outcome::failure(told(&progress.url, HEAD_TIMEOUT))),
     }
 }
@@ -80,24 +105,29 @@ pub async fn attempt(target: &Target<'_>, timeout: Duration) -> Result<Outcome, 
 async fn run(target: &Target<'_>, first: Request, progress: &mut Progress) -> Result<Outcome, Fault> {
     let answer = match last_answer(target, first, progress).await {
         Ok(answer) => answer,
-        Err(text) => return Ok(Outcome::failure(text)),
+        Err(trouble) => return trouble.judged(),
     };
     progress.reads_body = true;
     let status = answer.status;
-    let body = answer.read(OUTPUT_LIMIT).await.map_err(Fault::Body)?;
-    Ok(judged(status, body))
+    let body = answer.read(OUTPUT_LIMIT).await.map_err(|error| Fault::Body(error.into()))?;
+    Ok(judged(status, &body))
 }
 
 /// Follows redirects up to the answer that counts.
-async fn last_answer(target: &Target<'_>, first: Request, progress: &mut Progress) -> Result<Answer, String> {
+async fn last_answer(
+    target: &Target<'_>,
+    first: Request,
+    progress: &mut Progress,
+) -> Result<Answer, Trouble> {
     let mut request = first.clone();
     let mut sent = 0;
     loop {
-        let answer = ask(target, &request).await.map_err(|error| told(&progress.url, &error))?;
+        let answer = ask(target, &request, &mut progress.waits_for_us).await;
+        let answer = answer.map_err(|trouble| trouble.in_words(|error| told(&progress.url, error)))?;
         sent += 1;
-        match next(&first, &request, sent, answer.status, &answer.location) {
+        match next(&first, &request, sent, target.ports, answer.status, &answer.location) {
             Next::Judge => return Ok(answer),
-            Next::Fail(text) => return Err(text),
+            Next::Fail(text) => return Err(Trouble::Peer(text)),
             Next::Follow(followed) => {
                 progress.url = followed.url.redacted();
                 answer.drain().await;
@@ -108,17 +138,16 @@ async fn last_answer(target: &Target<'_>, first: Request, progress: &mut Progres
 }
 
 /// prober.md 7.5.
-fn judged(status: u16, body: Bytes) -> Outcome {
-    let judged =
-        |judgement, output: Bytes| Outcome { status: Some(status), ..Outcome::of(judgement, output) };
-    match status {
-        200..=299 => judged(Judgement::Success, body),
+fn judged(status: u16, body: &Bytes) -> Outcome {
+    let (judgement, output) = match status {
+        200..=299 => (Judgement::Success, Said::lossy(body)),
         300..=399 => {
             let prefix = b"Probe terminated redirects, Response body: ";
-            judged(Judgement::Warning, [prefix.as_slice(), &body].concat().into())
+            (Judgement::Warning, Said::lossy(&[prefix.as_slice(), body].concat()))
         }
-        _ => judged(Judgement::Failure, format!("HTTP probe failed with statuscode: {status}").into()),
-    }
+        _ => (Judgement::Failure, Said::of(format_args!("HTTP probe failed with statuscode: {status}"))),
+    };
+    Outcome { status: Some(status), ..Outcome::of(judgement, output) }
 }
 
 #[cfg(test)]

@@ -1,35 +1,46 @@
 //! tcpSocket: a host, a port and a limit in, an outcome out. Sends nothing, reads nothing, and every problem of dialling is
-//! a failure (prober.md 8).
+//! a failure (prober.md 8), unless it is our own.
 
 use std::{net::SocketAddr, time::Duration};
 
 use tokio::time;
 
-use super::{Outcome, dial, go, lookup::Host};
+use super::{Fault, Outcome, dial, go, lookup::Host, trouble::Trouble};
+
+/// How far an attempt came: what a timeout comes to depends on it.
+struct Progress {
+    /// What is being dialled, as Go's dialler names it.
+    target: String,
+    waits_for_us: bool,
+}
 
 /// Connects and closes. Texts are those of Go's dialler: `dial tcp 10.0.0.1:80: connect: connection refused`. `timeout`
 /// bounds name and connection together.
-pub async fn attempt(host: Host<'_>, port: u16, timeout: Duration) -> Outcome {
-    let mut progress = match host {
+///
+/// # Errors
+/// [`Fault::Ours`] for want of something that the container has no part in.
+pub async fn attempt(host: Host<'_>, port: u16, timeout: Duration) -> Result<Outcome, Fault> {
+    let target = match host {
         Host::Address(address) => format!(" {}", SocketAddr::new(address, port)),
         Host::Name(name) => format!(": lookup {name}"),
     };
-    let connected = time::timeout(timeout, connect(host, port, &mut progress)).await;
-    match connected {
-        Ok(Ok(())) => Outcome::success(),
-        Ok(Err(text)) => Outcome::failure(text),
-        Err(_elapsed) => Outcome::failure(format!("dial tcp{progress}: i/o timeout")),
+    let mut progress = Progress { target, waits_for_us: false };
+    match time::timeout(timeout, connect(host, port, &mut progress)).await {
+        Ok(Ok(())) => Ok(Outcome::success()),
+        Ok(Err(trouble)) => trouble.judged(),
+        Err(_elapsed) => {
+            let text = format!("dial tcp{}: i/o timeout", progress.target);
+            if progress.waits_for_us { Trouble::Ours(text) } else { Trouble::Peer(text) }.judged()
+        }
     }
 }
 
-/// `progress` is what a timeout is told of.
-async fn connect(host: Host<'_>, port: u16, progress: &mut String) -> Result<(), String> {
-    let addresses = host.addresses(port).await?;
-    *progress = format!(" {}", addresses[0]);
-    dial::connect_any(&addresses)
-        .await
-        .map(drop)
-        .map_err(|(address, error)| format!("dial tcp {address}: connect: {}", go::system_error(&error)))
+async fn connect(host: Host<'_>, port: u16, progress: &mut Progress) -> Result<(), Trouble> {
+    let addresses = host.addresses(port, &mut progress.waits_for_us).await?;
+    progress.target = format!(" {}", addresses[0]);
+    dial::connect_any(&addresses).await.map(drop).map_err(|(address, error)| {
+        Trouble::of(&error, format!("dial tcp {address}: connect: {}", go::system_error(&error)))
+    })
 }
 
 #[cfg(test)]
@@ -42,11 +53,11 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(5);
 
     async fn to(address: SocketAddr, timeout: Duration) -> Outcome {
-        attempt(Host::Address(address.ip()), address.port(), timeout).await
+        attempt(Host::Address(address.ip()), address.port(), timeout).await.unwrap()
     }
 
     fn text(outcome: &Outcome) -> &str {
-        std::str::from_utf8(&outcome.output).unwrap()
+        &outcome.output
     }
 
     #[tokio::test]
@@ -70,6 +81,10 @@ mod tests {
 
     #[tokio::test]
     async fn an_address_of_ipv6_stands_in_brackets() {
+        // Without IPv6 there is no server to blame.
+        if TcpListener::bind("[::1]:0").is_err() {
+            return;
+        }
         let outcome = to("[::1]:1".parse().unwrap(), LIMIT).await;
         assert_eq!(outcome.judgement, Judgement::Failure);
         assert!(text(&outcome).starts_with("dial tcp [::1]:1: connect: "), "{}", text(&outcome));
@@ -79,12 +94,13 @@ mod tests {
     async fn a_name_is_resolved_and_one_that_leads_nowhere_is_a_failure_in_gos_words() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        assert_eq!(attempt(Host::of("localhost"), port, LIMIT).await, Outcome::success());
-        let outcome = attempt(Host::of("no-such-host.invalid"), port, LIMIT).await;
+        assert_eq!(attempt(Host::of("localhost"), port, LIMIT).await, Ok(Outcome::success()));
+        let outcome = attempt(Host::of("no-such-host.invalid"), port, LIMIT).await.unwrap();
         assert!(text(&outcome).starts_with("dial tcp: lookup no-such-host.invalid: "), "{outcome:?}");
         let _all = lookup::PLACES.acquire_many(lookup::AT_ONCE as u32).await.unwrap();
         let outcome = attempt(Host::of("localhost"), port, Duration::from_millis(10)).await;
-        assert_eq!(text(&outcome), "dial tcp: lookup localhost: i/o timeout");
+        let expected = Fault::Ours("dial tcp: lookup localhost: i/o timeout".into());
+        assert_eq!(outcome, Err(expected), "our own bound is no failure of the pod");
     }
 
     #[tokio::test]

@@ -7,7 +7,7 @@ use crate::{
     document::{self, Node, Value},
     ids::ProbeKind,
     inventory::view::ContainerView,
-    spec::expand::expand,
+    spec::expand::{Expansion, MAX_COMMAND},
     tap::cri::Command,
 };
 
@@ -96,7 +96,8 @@ impl Intended {
 fn runs(written: &[String], view: &ContainerView, command: &Command) -> bool {
     let env = view.env.clone().unwrap_or_default();
     command.arguments().eq(written)
-        || expand(written, &env).is_ok_and(|written| command.arguments().eq(&written))
+        || Expansion::new(written, &env, MAX_COMMAND)
+            .is_ok_and(|written| command.arguments().eq(&written.to_argv()))
 }
 
 /// The exec probes of one container in a pod, or in anything that has a pod's template.

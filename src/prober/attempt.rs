@@ -6,7 +6,6 @@ use std::{
     sync::Arc,
 };
 
-use bytes::Bytes;
 use tonic::transport::Channel;
 
 use super::ProberSettings;
@@ -14,8 +13,12 @@ use crate::{
     handler::{Fault, Outcome, exec::Exec, grpc, http, lookup::Host, tcp},
     ids::ProbeKey,
     inventory::view::{ContainerView, Env, PodNetwork},
-    results::AttemptResult,
-    spec::{Handler, PortRef, ProbeSpec, Reach, Scheme, expand::expand, ports::DeclaredPorts},
+    results::{AttemptResult, said::Said},
+    spec::{
+        Handler, PortRef, ProbeSpec, Reach, Scheme,
+        expand::{Expansion, MAX_COMMAND, MAX_PODS_COMMAND},
+        ports::DeclaredPorts,
+    },
 };
 
 /// 3: how often an attempt is tried while it is an error, back to back (prober.md 5). Any result ends it.
@@ -37,8 +40,8 @@ pub struct Job {
 pub struct Tried {
     /// The result of the last try.
     pub result: AttemptResult,
-    /// What it said, at most 10 KiB; of an error, why.
-    pub output: Bytes,
+    /// What it said; of an error, why.
+    pub output: Said,
     /// Of the command, where there was one and it ended.
     pub exit_code: Option<i32>,
     /// Of the HTTP response, where there was one.
@@ -86,14 +89,13 @@ impl Handlers {
     async fn once(&self, spec: &ProbeSpec, view: &ContainerView) -> Result<Outcome, Fault> {
         match &spec.handler {
             Handler::Exec { command } => {
-                let expanded =
-                    if spec.is_literal { command.clone() } else { expanded(command, view.env.as_ref())? };
-                self.exec.attempt(&view.id, command, expanded, spec.timeout).await
+                let command = expansion(command, spec, view.env.as_ref())?;
+                self.exec.attempt(&view.id, command, spec.timeout).await
             }
             Handler::TcpSocket { host, port } => {
                 let port = port_of(port, view)?;
                 let host = self.host(host.as_deref(), port, spec.reach, view)?;
-                Ok(tcp::attempt(host, port, spec.timeout).await)
+                tcp::attempt(host, port, spec.timeout).await
             }
             Handler::HttpGet(asked) => {
                 let port = port_of(&asked.port, view)?;
@@ -102,11 +104,13 @@ impl Handlers {
                     // As it was written, where it was: the same address may be written in several ways.
                     Host::Address(ip) => (asked.host.clone().unwrap_or_else(|| ip.to_string()), Some(ip)),
                 };
+                let ports = shared_ports(asked.host.as_deref(), port, view);
                 let target = http::Target {
                     is_secure: asked.scheme == Scheme::Https,
                     host: &name,
                     address,
                     port,
+                    ports: ports.as_deref().map_or(http::Ports::Any, http::Ports::Only),
                     path: &asked.path,
                     headers: &asked.headers,
                 };
@@ -114,7 +118,7 @@ impl Handlers {
             }
             Handler::Grpc { port, service } => {
                 let address = SocketAddr::new(self.pod_address(*port, spec.reach, view)?, *port);
-                Ok(grpc::attempt(address, service, spec.timeout).await)
+                grpc::attempt(address, service, spec.timeout).await
             }
         }
     }
@@ -137,24 +141,23 @@ impl Handlers {
     /// in the node's network reaches no port of the node's that its container does not declare, unless the operator
     /// says so.
     fn pod_address(&self, port: u16, reach: Reach, view: &ContainerView) -> Result<IpAddr, Fault> {
-        let target = |text: &str| Fault::Target(text.to_owned());
         match &view.pod.network {
             PodNetwork::Pod(addresses) => addresses.first().copied(),
             PodNetwork::Host
                 if reach == Reach::Declared && !DeclaredPorts::read(&view.annotations).declares(port) =>
             {
-                return Err(Fault::Target(format!(
+                return Err(Fault::target(format_args!(
                     "port {port} is not among the ports of the container: a pod in the node's network is probed at \
                      ports only that its container declares, unless a rule says so"
                 )));
             }
             PodNetwork::Host => {
                 let unset = "the pod is in the node's network, and the node's address is not known: set prober.nodeIP";
-                Some(self.node_ip.ok_or_else(|| target(unset))?)
+                Some(self.node_ip.ok_or_else(|| Fault::target(unset))?)
             }
             PodNetwork::Unknown => None,
         }
-        .ok_or_else(|| target("the pod's address is not known"))
+        .ok_or_else(|| Fault::target("the pod's address is not known"))
     }
 }
 
@@ -165,17 +168,40 @@ fn port_of(port: &PortRef, view: &ContainerView) -> Result<u16, Fault> {
         PortRef::Number(_) => DeclaredPorts::default(),
         PortRef::Name(_) => DeclaredPorts::read(&view.annotations),
     };
-    declared.resolve(port).map_err(|error| Fault::Target(error.to_string()))
+    declared.resolve(port).map_err(Fault::target)
+}
+
+/// The ports that a probe may be redirected to; none where that is any. A pod's own address is the pod's own business. A
+/// host that is named, and the node's network, are others', too: there it is the port that is probed, and what the
+/// container declares in the node's network. Also under a rule: it is not the operator who redirects.
+fn shared_ports(named: Option<&str>, port: u16, view: &ContainerView) -> Option<Vec<u16>> {
+    match (named, &view.pod.network) {
+        (Some(_), _) => Some(vec![port]),
+        (None, PodNetwork::Pod(_)) => None,
+        (None, PodNetwork::Host | PodNetwork::Unknown) => {
+            let declared = DeclaredPorts::read(&view.annotations);
+            Some(declared.numbers().chain([port]).collect())
+        }
+    }
 }
 
 /// The command as it is run. One that refers to variables is not run before these are known: it would be another one.
-fn expanded(command: &[String], env: Option<&Env>) -> Result<Vec<String>, Fault> {
+fn expansion<'a>(
+    command: &'a [String],
+    spec: &ProbeSpec,
+    env: Option<&'a Env>,
+) -> Result<Expansion<'a>, Fault> {
+    let limit = match spec.reach {
+        Reach::Declared => MAX_PODS_COMMAND,
+        Reach::Any => MAX_COMMAND,
+    };
     match env {
-        Some(env) => expand(command, env).map_err(|error| Fault::Target(error.to_string())),
-        None if command.iter().any(|word| word.contains('$')) => Err(Fault::Target(
-            "the container's environment, which the command refers to, is not known".to_owned(),
-        )),
-        None => Ok(command.to_vec()),
+        _ if spec.is_literal => Ok(Expansion::literal(command)),
+        Some(env) => Expansion::new(command, env, limit).map_err(Fault::target),
+        None if command.iter().any(|word| word.contains('$')) => {
+            Err(Fault::target("the container's environment, which the command refers to, is not known"))
+        }
+        None => Ok(Expansion::literal(command)),
     }
 }
 
@@ -193,7 +219,7 @@ impl From<Result<Outcome, Fault>> for Tried {
             },
             Err(fault) => Self {
                 result: AttemptResult::Error,
-                output: fault.to_string().into(),
+                output: Said::of(&fault),
                 exit_code: None,
                 status: None,
                 error_state: fault.state(),

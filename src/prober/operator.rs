@@ -4,6 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use ipnet::IpNet;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tonic::transport::Channel;
 
@@ -108,6 +109,11 @@ impl Operator {
         Ok(Made { tried, duration: clock::now() - began })
     }
 
+    /// The hosts beside pods that an attempt may be made on, by the settings of this moment.
+    pub fn allowed_hosts(&self) -> Vec<IpNet> {
+        self.settings.borrow().allow_hosts.clone()
+    }
+
     async fn ask<T>(&self, input: impl FnOnce(oneshot::Sender<T>) -> Input) -> Result<T, Gone> {
         let (answer, answered) = oneshot::channel();
         self.inputs.send(input(answer)).await.map_err(|_| Gone)?;
@@ -154,7 +160,7 @@ mod tests {
         let operator = self::operator(Runtime::Answers { exit_code: 1, stdout: "no", stderr: String::new() });
         let made = operator.attempt(&command(), &container("web", "c1", 0)).await.unwrap();
         assert_eq!((made.tried.result, made.tried.tries), (AttemptResult::Failure, 1));
-        assert_eq!((made.tried.exit_code, &made.tried.output[..]), (Some(1), &b"no"[..]));
+        assert_eq!((made.tried.exit_code, &*made.tried.output), (Some(1), "no"));
     }
 
     #[tokio::test]

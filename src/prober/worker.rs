@@ -31,7 +31,7 @@ use super::{
 use crate::{
     ids::{ContainerId, ProbeKind},
     inventory::view::ContainerState,
-    results::{AttemptRecord, AttemptResult, Results, Run, Verdict, event::Notice, excerpt, history::Why},
+    results::{AttemptRecord, AttemptResult, Results, Run, Verdict, event::Notice, history::Why},
     spec::ProbeSpec,
 };
 use event::{Action, Block, Event, Seen, Stopping};
@@ -481,15 +481,13 @@ impl Worker {
         now: Moment,
         actions: &mut Vec<Action>,
     ) {
-        let output = String::from_utf8_lossy(&tried.output);
         // Section 5: what each result tells; every failing attempt does, also below its threshold.
+        let said = tried.output.clone();
         let notice = match tried.result {
             AttemptResult::Success => None,
-            AttemptResult::Warning => Some(Notice::Warned { output: output.clone().into_owned() }),
-            AttemptResult::Failure => Some(Notice::Failed { output: output.clone().into_owned() }),
-            AttemptResult::Error => {
-                Some(Notice::Errored { state: tried.error_state, error: output.clone().into_owned() })
-            }
+            AttemptResult::Warning => Some(Notice::Warned { output: said }),
+            AttemptResult::Failure => Some(Notice::Failed { output: said }),
+            AttemptResult::Error => Some(Notice::Errored { state: tried.error_state, error: said }),
         };
         let record = AttemptRecord {
             at: began.wall,
@@ -498,7 +496,7 @@ impl Worker {
             lag: *lag,
             exit_code: tried.exit_code,
             status: tried.status,
-            output: excerpt(&tried.output).into(),
+            output: tried.output.shared(),
         };
         self.results.record(record, is_current);
         actions.extend(notice.map(|notice| Action::Tell(container.clone(), notice)));

@@ -287,7 +287,7 @@ pub(super) fn run_view(made: &Made, handler: &str, container: &ContainerView) ->
         duration_seconds: Seconds(made.duration),
         exit_code: tried.exit_code,
         status: tried.status,
-        output: String::from_utf8_lossy(&tried.output).into_owned(),
+        output: tried.output.to_string(),
         tries: tried.tries,
         handler: handler.to_owned(),
         container: container.into(),

@@ -1,5 +1,5 @@
-//! Keeps the newest records, and passes new ones to whoever follows. Records go in from a stage and come out in
-//! order; whoever writes is never slowed by whoever reads.
+//! Keeps the newest records, bounded in number and in bytes, and passes new ones to whoever follows. Records go in from a
+//! stage and come out in order; whoever writes is never slowed by whoever reads.
 
 use std::{
     collections::VecDeque,
@@ -17,31 +17,58 @@ pub struct Journal<T: ?Sized> {
 #[derive(Debug)]
 struct Shared<T: ?Sized> {
     /// Held for one push, or for copying the pointers of what is kept: microseconds. Orders pushes for followers.
-    kept: Mutex<VecDeque<Arc<T>>>,
-    /// How many are kept; a newer record then replaces the oldest.
-    capacity: usize,
+    kept: Mutex<Kept<T>>,
+    bounds: Bounds<T>,
     live: broadcast::Sender<Arc<T>>,
 }
 
-/// 1,024 records: how far a follower may fall behind. One further behind loses the oldest, and is told how many.
+#[derive(Debug)]
+struct Kept<T: ?Sized> {
+    records: VecDeque<Arc<T>>,
+    bytes: usize,
+}
+
+/// What a journal keeps, and what its followers may fall behind by.
+#[derive(Debug)]
+pub struct Bounds<T: ?Sized> {
+    /// How many records are kept; a newer one then replaces the oldest.
+    pub records: usize,
+    /// What they may take together, in bytes; a newer one then replaces as many of the oldest as it takes.
+    pub bytes: usize,
+    /// How many records a follower may fall behind. One further behind loses the oldest, and learns how many.
+    pub backlog: usize,
+    /// What one takes.
+    pub size: fn(&T) -> usize,
+}
+
+/// 1,024 records: how far a follower may fall behind of records that are small.
 const BACKLOG: usize = 1_024;
 
+impl<T: ?Sized> Bounds<T> {
+    /// So many records, each of which is small by what it is made of.
+    pub fn records(records: usize) -> Self {
+        Self { records, bytes: usize::MAX, backlog: BACKLOG, size: |_| 0 }
+    }
+}
+
 impl<T: Send + Sync + ?Sized> Journal<T> {
-    /// An empty journal that keeps the newest `capacity` records.
-    pub fn new(capacity: usize) -> Self {
-        let kept = Mutex::new(VecDeque::new());
-        Self { shared: Arc::new(Shared { kept, capacity, live: broadcast::Sender::new(BACKLOG) }) }
+    /// An empty journal that keeps the newest records within these bounds.
+    pub fn new(bounds: Bounds<T>) -> Self {
+        let kept = Mutex::new(Kept { records: VecDeque::new(), bytes: 0 });
+        let live = broadcast::Sender::new(bounds.backlog);
+        Self { shared: Arc::new(Shared { kept, bounds, live }) }
     }
 
-    /// Adds a record. Never waits for a reader, never fails.
+    /// Adds a record. Never waits for a reader, never fails. One that is larger than all may be together is only passed on.
     pub fn push(&self, record: impl Into<Arc<T>>) {
         let record = record.into();
+        let bounds = &self.shared.bounds;
         let mut kept = self.kept();
-        if kept.len() >= self.shared.capacity {
-            kept.pop_front();
-        }
-        if self.shared.capacity > 0 {
-            kept.push_back(Arc::clone(&record));
+        kept.bytes += (bounds.size)(&record);
+        kept.records.push_back(Arc::clone(&record));
+        while kept.records.len() > bounds.records || kept.bytes > bounds.bytes {
+            let Some(oldest) = kept.records.pop_front() else { break };
+            kept.bytes -= (bounds.size)(&oldest);
         }
         if self.shared.live.receiver_count() > 0 {
             // An error means that the last follower has just left.
@@ -51,7 +78,7 @@ impl<T: Send + Sync + ?Sized> Journal<T> {
 
     /// The newest `count` of those that are kept, oldest first.
     pub fn last(&self, count: usize) -> Vec<Arc<T>> {
-        newest(&self.kept(), count)
+        newest(&self.kept().records, count)
     }
 
     /// All records pushed from now on.
@@ -62,10 +89,10 @@ impl<T: Send + Sync + ?Sized> Journal<T> {
     /// The newest `count`, and all that come after them: none twice, none left out between.
     pub fn follow_after(&self, count: usize) -> (Vec<Arc<T>>, Follower<T>) {
         let kept = self.kept();
-        (newest(&kept, count), Follower { live: self.shared.live.subscribe() })
+        (newest(&kept.records, count), Follower { live: self.shared.live.subscribe() })
     }
 
-    fn kept(&self) -> MutexGuard<'_, VecDeque<Arc<T>>> {
+    fn kept(&self) -> MutexGuard<'_, Kept<T>> {
         self.shared.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -110,13 +137,27 @@ fn newest<T: ?Sized>(kept: &VecDeque<Arc<T>>, count: usize) -> Vec<Arc<T>> {
 mod tests {
     use super::*;
 
+    fn of(records: usize) -> Journal<u64> {
+        Journal::new(Bounds::records(records))
+    }
+
+    #[test]
+    fn the_oldest_make_room_for_what_takes_more() {
+        let size = |number: &u64| usize::try_from(*number).unwrap();
+        let journal = Journal::new(Bounds { records: 9, bytes: 10, backlog: 1, size });
+        for (number, kept) in [(4, &[4][..]), (5, &[4, 5]), (2, &[5, 2]), (10, &[10]), (11, &[]), (1, &[1])] {
+            journal.push(number);
+            assert_eq!(values(&journal.last(10)), kept);
+        }
+    }
+
     fn values(records: &[Arc<u64>]) -> Vec<u64> {
         records.iter().map(|record| **record).collect()
     }
 
     #[test]
     fn the_newest_are_kept_oldest_first() {
-        let journal = Journal::new(3);
+        let journal = of(3);
         assert!(journal.last(10).is_empty());
         for n in 1..=5 {
             journal.push(n);
@@ -124,14 +165,14 @@ mod tests {
         assert_eq!(values(&journal.last(10)), [3, 4, 5]);
         assert_eq!(values(&journal.last(2)), [4, 5]);
         assert!(journal.last(0).is_empty());
-        let none = Journal::new(0);
+        let none = of(0);
         none.push(1);
         assert!(none.last(1).is_empty());
     }
 
     #[tokio::test]
     async fn a_follower_gets_what_is_kept_and_then_what_comes() {
-        let journal = Journal::new(2);
+        let journal = of(2);
         for n in 1..=3 {
             journal.push(n);
         }
@@ -145,7 +186,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_follower_that_falls_behind_learns_how_many_it_missed() {
-        let journal = Journal::new(1);
+        let journal = of(1);
         let mut follower = journal.follow();
         let pushed = BACKLOG as u64 + 10;
         for n in 0..pushed {
@@ -157,7 +198,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn records_neither_repeat_nor_vanish_between_the_kept_and_the_live() {
-        let journal = Journal::new(1_000);
+        let journal = of(1_000);
         let writer = journal.clone();
         let writing = tokio::task::spawn_blocking(move || (0..800).for_each(|n| writer.push(n)));
         let (kept, mut follower) = journal.follow_after(1_000);

@@ -1,6 +1,6 @@
 //! Journals as newline-delimited JSON: what is kept, then what comes, each record on a line.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, sync::Arc};
 
 use axum::{
     body::{Body, Bytes},
@@ -27,8 +27,8 @@ pub(super) struct Window<F> {
     pub(super) following: Option<Following>,
 }
 
-/// At most 64 lines leave in one piece.
-const PIECE: usize = 64;
+/// At most 16 lines leave in one piece: of the longest, whose every byte is escaped, 1 MiB.
+const PIECE: usize = 16;
 
 /// Answers with a window of a journal. One that follows ends when its reader leaves or `drained` is cancelled;
 /// where its reader is too slow, a line `{"missed":N}` stands for what it lost (before any filter).
@@ -44,11 +44,11 @@ where
     F: Fn(&V) -> bool + Send + 'static,
 {
     let (kept, follower) = journal.follow_after(usize::MAX);
-    let mut kept: Vec<V> =
-        kept.iter().map(|record| show(record)).filter(|view| (window.admits)(view)).collect();
+    // The records stay shared until each is written: a view is a copy.
+    let mut kept: Vec<Arc<T>> = kept.into_iter().filter(|record| (window.admits)(&show(record))).collect();
     let last = window.last.unwrap_or(if window.following.is_some() { 0 } else { usize::MAX });
     kept.drain(..kept.len().saturating_sub(last));
-    let kept = stream::iter(kept.into_iter().map(|view| line(&view)));
+    let kept = stream::iter(kept.into_iter().map(move |record| line(&show(&record))));
     let body = if let Some(following) = window.following {
         let state = (follower, window.admits, following);
         let live = stream::unfold(state, move |(mut follower, admits, following)| async move {

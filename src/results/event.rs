@@ -1,13 +1,17 @@
 //! The journal's entries about probes: what was noticed in; the kubelet's reasons and messages out (prober.md 11).
-//! Pure. Never cuts or escapes a message: whoever shows one does.
+//! Pure. Never escapes a message: whoever shows one does.
 
 use std::{sync::Arc, time::SystemTime};
 
-use super::{Verdict, history::Why};
+use super::{Verdict, history::Why, said::Said};
 use crate::{
     ids::{ContainerId, PodUid, ProbeKind},
     inventory::view::ContainerView,
 };
+
+/// 11 KiB: 10 KiB of what an attempt said, and the words before it. A longer message, of a container with an endless name,
+/// is cut at a character.
+pub const MESSAGE_LIMIT: usize = 11 << 10;
 
 /// Something that happened to a probe and that people want to be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +22,7 @@ pub struct ProbeEvent {
     pub severity: Severity,
     /// One word: `Unhealthy`, `ProbeWarning`, `VerdictChanged`.
     pub reason: &'static str,
-    /// In words; up to 10 KiB of a probe's output, unescaped. The command as it was defined, never expanded.
+    /// In words, unescaped, at most [`MESSAGE_LIMIT`] bytes. The command as it was defined, never expanded.
     pub message: String,
     /// The pod's namespace.
     pub namespace: Arc<str>,
@@ -48,7 +52,7 @@ impl ProbeEvent {
             at,
             severity: notice.severity(),
             reason: notice.reason(),
-            message: notice.message(kind, &view.name),
+            message: bounded(notice.message(kind, &view.name)),
             namespace: view.pod.namespace.clone(),
             pod: view.pod.name.clone(),
             pod_uid: view.pod.uid.clone(),
@@ -84,19 +88,19 @@ pub enum Notice {
     /// An attempt failed, also one below the threshold.
     Failed {
         /// What it said.
-        output: String,
+        output: Said,
     },
     /// An attempt could not be made.
     Errored {
         /// `unknown`, or `failure` where it was the container that made it impossible.
         state: &'static str,
         /// Why.
-        error: String,
+        error: Said,
     },
     /// An attempt succeeded with a doubt.
     Warned {
         /// What it said.
-        output: String,
+        output: Said,
     },
     /// Attempts turned the verdict.
     VerdictChanged {
@@ -144,6 +148,13 @@ impl Notice {
     }
 }
 
+/// A message as it may be kept, whoever wrote parts of it.
+pub fn bounded(mut message: String) -> String {
+    message.truncate(message.floor_char_boundary(MESSAGE_LIMIT));
+    message.shrink_to_fit();
+    message
+}
+
 #[cfg(test)]
 mod tests {
     use serde::Deserialize;
@@ -170,7 +181,7 @@ mod tests {
         let rows: Vec<Row> =
             serde_json::from_str(include_str!("../../tests/data/prober/events.json")).unwrap();
         for row in rows {
-            let text = row.text;
+            let text = Said::from(row.text);
             let notice = match &row.notice.split(' ').collect::<Vec<_>>()[..] {
                 ["failed"] => Notice::Failed { output: text },
                 ["errored"] => Notice::Errored { state: "unknown", error: text },

@@ -1,56 +1,151 @@
 //! Replaces `$(VAR)` in a command by the container's variables, as the kubelet does. Pure; bounded in bytes.
 //!
 //! One pass from left to right, and what was put in is never looked at again. `$$` is a dollar; an unknown name stays
-//! as written; there is no nesting and no escape but `$$`.
+//! as written; there is no nesting and no escape but `$$`. An expanded command is not kept: it is a view of the definition
+//! and the environment, which is measured first, and then written where it is needed.
 
 use crate::inventory::view::Env;
 
 /// 2 MiB: what Linux takes as the arguments of one process, all together. A longer command is an error.
 pub const MAX_COMMAND: usize = 2 << 20;
 
-/// The command grew beyond [`MAX_COMMAND`].
+/// 256 KiB: the longest that the command of an annotation or a HEALTHCHECK may become. An annotation of 16 KiB can name a
+/// variable 4,000 times, and its author has to leave memory to the other pods. A longer command is an error.
+pub const MAX_PODS_COMMAND: usize = 256 << 10;
+
+/// The command grew beyond so many bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the command is longer than {MAX_COMMAND} bytes after its variables were expanded")]
-pub struct TooLong;
+#[error("the command is longer than {0} bytes after its variables were expanded")]
+pub struct TooLong(pub usize);
 
-/// Expands each element of a command on its own.
-///
-/// # Errors
-/// When the elements together would exceed [`MAX_COMMAND`].
-pub fn expand(command: &[String], env: &Env) -> Result<Vec<String>, TooLong> {
-    let mut room = MAX_COMMAND;
-    command
-        .iter()
-        .map(|element| {
-            let expanded = expand_one(element, env, room)?;
-            room -= expanded.len();
-            Ok(expanded)
+/// A command with its variables. Cheap to copy; its words are never longer together than the limit that it was made with.
+#[derive(Clone, Copy, Debug)]
+pub struct Expansion<'a> {
+    command: &'a [String],
+    /// None where the command is run as it is written.
+    env: Option<&'a Env>,
+}
+
+/// One word of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Word<'a> {
+    defined: &'a str,
+    env: Option<&'a Env>,
+}
+
+/// A part of an expanded word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// As it was written, but for `$$`, which is one dollar.
+    Literal(&'a str),
+    /// The value of a variable, and how it was referred to.
+    Value {
+        /// What the container's environment holds.
+        value: &'a str,
+        /// `$(NAME)`.
+        written: &'a str,
+    },
+}
+
+impl<'a> Expansion<'a> {
+    /// A command whose variables are replaced.
+    ///
+    /// # Errors
+    /// When its words together exceed `limit` bytes.
+    pub fn new(command: &'a [String], env: &'a Env, limit: usize) -> Result<Self, TooLong> {
+        let expansion = Self { command, env: Some(env) };
+        let mut length = 0;
+        for piece in expansion.words().flat_map(Word::pieces) {
+            length += piece.text().len();
+            if length > limit {
+                return Err(TooLong(limit));
+            }
+        }
+        Ok(expansion)
+    }
+
+    /// A command that is run as it is written.
+    pub fn literal(command: &'a [String]) -> Self {
+        Self { command, env: None }
+    }
+
+    /// The command as it was defined.
+    pub fn defined(&self) -> &'a [String] {
+        self.command
+    }
+
+    /// Each element of the command on its own.
+    pub fn words(&self) -> impl Iterator<Item = Word<'a>> + use<'a> {
+        let env = self.env;
+        self.command.iter().map(move |defined| Word { defined, env })
+    }
+
+    /// The whole, copied.
+    pub fn to_argv(&self) -> Vec<String> {
+        self.words().map(|word| word.pieces().map(Piece::text).collect()).collect()
+    }
+}
+
+impl<'a> Word<'a> {
+    /// As it was written.
+    pub fn defined(self) -> &'a str {
+        self.defined
+    }
+
+    /// Its parts, in order.
+    pub fn pieces(self) -> Pieces<'a> {
+        Pieces { text: self.defined, at: 0, last_close: self.defined.rfind(')'), env: self.env }
+    }
+
+    /// How long it is, in bytes.
+    pub fn length(self) -> usize {
+        self.pieces().map(|piece| piece.text().len()).sum()
+    }
+}
+
+impl<'a> Piece<'a> {
+    /// As it is run.
+    pub fn text(self) -> &'a str {
+        match self {
+            Self::Literal(text) | Self::Value { value: text, .. } => text,
+        }
+    }
+}
+
+/// The parts of one word.
+#[derive(Clone, Debug)]
+pub struct Pieces<'a> {
+    text: &'a str,
+    at: usize,
+    last_close: Option<usize>,
+    env: Option<&'a Env>,
+}
+
+impl<'a> Iterator for Pieces<'a> {
+    type Item = Piece<'a>;
+
+    fn next(&mut self) -> Option<Piece<'a>> {
+        let rest = &self.text[self.at..];
+        if rest.is_empty() {
+            return None;
+        }
+        let (Some(env), Some(dollar)) = (self.env, rest.find('$')) else {
+            self.at = self.text.len();
+            return Some(Piece::Literal(rest));
+        };
+        if dollar > 0 {
+            self.at += dollar;
+            return Some(Piece::Literal(&rest[..dollar]));
+        }
+        let (token, after) = next_token(rest, self.last_close.is_some_and(|close| close > self.at));
+        self.at = self.text.len() - after.len();
+        Some(match token {
+            Token::Literal(text) => Piece::Literal(text),
+            Token::Reference { name, written } => {
+                env.get(name).map_or(Piece::Literal(written), |value| Piece::Value { value, written })
+            }
         })
-        .collect()
-}
-
-fn expand_one(text: &str, env: &Env, room: usize) -> Result<String, TooLong> {
-    let mut expanded = String::new();
-    let mut rest = text;
-    let last_close = text.rfind(')');
-    while let Some(dollar) = rest.find('$') {
-        let (before, from) = rest.split_at(dollar);
-        push(&mut expanded, before, room)?;
-        let at = text.len() - from.len();
-        let (token, after) = next_token(from, last_close.is_some_and(|close| close > at));
-        push(&mut expanded, token.text(env), room)?;
-        rest = after;
     }
-    push(&mut expanded, rest, room)?;
-    Ok(expanded)
-}
-
-fn push(text: &mut String, more: &str, room: usize) -> Result<(), TooLong> {
-    if text.len() + more.len() > room {
-        return Err(TooLong);
-    }
-    text.push_str(more);
-    Ok(())
 }
 
 /// What a dollar can begin.
@@ -59,15 +154,6 @@ enum Token<'a> {
     Literal(&'a str),
     /// `$(name)`, with the whole as written.
     Reference { name: &'a str, written: &'a str },
-}
-
-impl<'a> Token<'a> {
-    fn text(&self, env: &'a Env) -> &'a str {
-        match self {
-            Self::Literal(text) => text,
-            Self::Reference { name, written } => env.get(name).unwrap_or(written),
-        }
-    }
 }
 
 /// Splits off the token at the start of `text`, which is a dollar. `is_closed`: whether there is a `)` behind it; looked
@@ -110,12 +196,20 @@ mod tests {
         argv: Vec<String>,
     }
 
+    fn expand_one(text: &str, env: &Env) -> Result<String, TooLong> {
+        let command = [text.to_owned()];
+        Expansion::new(&command, env, MAX_COMMAND).map(|one| one.to_argv().concat())
+    }
+
     #[test]
     fn commands_expand_as_the_vectors_say() {
         for line in include_str!("../../tests/data/prober/expand.jsonl").lines() {
             let vector: Vector = serde_json::from_str(line).unwrap();
             let env: Env = vector.env.into_iter().collect();
-            assert_eq!(expand(&vector.command, &env), Ok(vector.argv), "{}", vector.id);
+            let expansion = Expansion::new(&vector.command, &env, MAX_COMMAND).unwrap();
+            assert_eq!(expansion.to_argv(), vector.argv, "{}", vector.id);
+            let lengths: Vec<_> = expansion.words().map(Word::length).collect();
+            assert_eq!(lengths, vector.argv.iter().map(String::len).collect::<Vec<_>>(), "{}", vector.id);
         }
     }
 
@@ -126,27 +220,31 @@ mod tests {
         let env: Env = variables.chain([("V7".to_owned(), "last".to_owned())]).collect();
         let used = "$(V7)".repeat(100_000);
         // Each of them would take minutes if it were read again from every dollar.
-        assert_eq!(expand_one(&open, &env, MAX_COMMAND).as_deref(), Ok(&*open));
-        assert_eq!(expand_one(&used, &env, MAX_COMMAND).as_deref(), Ok(&*"last".repeat(100_000)));
+        assert_eq!(expand_one(&open, &env).as_deref(), Ok(&*open));
+        assert_eq!(expand_one(&used, &env).as_deref(), Ok(&*"last".repeat(100_000)));
     }
 
     #[test]
     fn a_command_that_grows_too_long_is_an_error_and_not_a_pile_of_memory() {
         let env: Env = [("X".to_owned(), "x".repeat(100_000))].into_iter().collect();
-        assert_eq!(expand(&["$(X)".repeat(19), "$(X)".into()], &env).map(|argv| argv.len()), Ok(2));
-        assert_eq!(expand(&["$(X)".repeat(19), "$(X)".into(), "$(X)".into()], &env), Err(TooLong));
-        assert_eq!(expand(&["$(X)".repeat(4000)], &env), Err(TooLong));
+        let long = |command: &[String]| Expansion::new(command, &env, MAX_COMMAND).map(|_| ());
+        assert_eq!(long(&["$(X)".repeat(19), "$(X)".into()]), Ok(()));
+        assert_eq!(long(&["$(X)".repeat(19), "$(X)".into(), "$(X)".into()]), Err(TooLong(MAX_COMMAND)));
+        assert_eq!(long(&["$(X)".repeat(4000)]), Err(TooLong(MAX_COMMAND)));
+        let three = ["$(X)".repeat(3)];
+        let told = Expansion::new(&three, &env, MAX_PODS_COMMAND).unwrap_err().to_string();
+        assert_eq!(told, "the command is longer than 262144 bytes after its variables were expanded");
     }
 
     proptest! {
         #[test]
         fn without_a_dollar_nothing_changes(text in "[^$]*") {
-            prop_assert_eq!(expand_one(&text, &Env::default(), MAX_COMMAND), Ok(text));
+            prop_assert_eq!(expand_one(&text, &Env::default()), Ok(text));
         }
 
         #[test]
         fn without_variables_only_pairs_of_dollars_change(text in "[$()a-b£]{0,30}") {
-            let expanded = expand_one(&text, &Env::default(), MAX_COMMAND).unwrap();
+            let expanded = expand_one(&text, &Env::default()).unwrap();
             prop_assert!(expanded.len() <= text.len());
             prop_assert_eq!(expanded.replace('$', ""), text.replace('$', ""));
         }
@@ -155,8 +253,8 @@ mod tests {
         fn no_value_is_looked_at_again(text in "([$()a]|\\$\\(A\\)){0,12}", value in "[$()A]{0,8}") {
             let env: Env = [("A".to_owned(), value.clone())].into_iter().collect();
             let mark: Env = [("A".to_owned(), "\u{1}".to_owned())].into_iter().collect();
-            let with_mark = expand_one(&text, &mark, MAX_COMMAND).unwrap();
-            prop_assert_eq!(expand_one(&text, &env, MAX_COMMAND).unwrap(), with_mark.replace('\u{1}', &value));
+            let with_mark = expand_one(&text, &mark).unwrap();
+            prop_assert_eq!(expand_one(&text, &env).unwrap(), with_mark.replace('\u{1}', &value));
         }
     }
 }

@@ -59,6 +59,11 @@ impl DeclaredPorts {
         u16::try_from(number).ok().filter(|port| *port != 0).ok_or(PortError::OutOfRange(number))
     }
 
+    /// Their numbers, as far as these are ports.
+    pub fn numbers(&self) -> impl Iterator<Item = u16> {
+        self.0.iter().filter_map(|declared| u16::try_from(declared.container_port).ok())
+    }
+
     /// Whether a port is one of them, whatever its name and protocol.
     pub fn declares(&self, port: u16) -> bool {
         self.0.iter().any(|declared| declared.container_port == i64::from(port))

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use ipnet::IpNet;
+
 use super::{
     ProbeSpec,
     policy::Limits,
@@ -41,11 +43,11 @@ pub enum Trial {
     Own(ProbeSpec),
 }
 
-/// Reads a request of at most `limit` bytes.
+/// Reads a request of at most `limit` bytes; another host than the pod must be among `allow_hosts`, as in annotations.
 ///
 /// # Errors
 /// Everything that is wrong, in one line for people.
-pub fn read(text: &str, limit: usize) -> Result<RunRequest, String> {
+pub fn read(text: &str, limit: usize, allow_hosts: &[IpNet]) -> Result<RunRequest, String> {
     let node = document::parse(text, limit).map_err(|error| error.to_string())?;
     let mut errors = Vec::new();
     let raw = fields::read(&node, "", &mut errors, |request| Raw {
@@ -58,7 +60,10 @@ pub fn read(text: &str, limit: usize) -> Result<RunRequest, String> {
     let trial = trial(&raw, errors).map_err(|errors| fault::joined(&errors))?;
     let container = container.expect("that there is none is among the errors");
     match &trial {
-        Trial::Own(spec) => Limits::default().refusal(spec).map_or(Ok(()), Err)?,
+        Trial::Own(spec) => {
+            let limits = Limits { allow_hosts: allow_hosts.to_vec(), ..Limits::default() };
+            limits.refusal(spec).map_or(Ok(()), Err)?;
+        }
         Trial::Probe { .. } => {}
     }
     Ok(RunRequest { container, trial })
@@ -129,7 +134,7 @@ mod tests {
     use crate::spec::Handler;
 
     fn read(text: &str) -> Result<RunRequest, String> {
-        super::read(text, 1 << 16)
+        super::read(text, 1 << 16, &[])
     }
 
     #[test]
@@ -162,6 +167,17 @@ mod tests {
         ] {
             let trial = Trial::Probe { kind: ProbeKind::Liveness, timeout };
             assert_eq!(read(text), Ok(RunRequest { container: "c".to_owned(), trial }), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_host_is_tried_that_the_operator_allows_to_annotations() {
+        let allowed = ["10.1.0.0/16".parse().unwrap(), "127.0.0.0/8".parse().unwrap()];
+        for (host, is_allowed) in
+            [("10.1.2.3", true), ("10.2.0.1", false), ("127.0.0.1", false), ("example.org", false)]
+        {
+            let text = format!(r#"{{"container": "c", "httpGet": {{"port": 80, "host": "{host}"}}}}"#);
+            assert_eq!(super::read(&text, 1 << 16, &allowed).is_ok(), is_allowed, "{host}");
         }
     }
 
@@ -214,6 +230,6 @@ mod tests {
             assert_eq!(read(text).unwrap_err(), told, "{text}");
         }
         assert!(read("{").unwrap_err().starts_with("not valid YAML or JSON (line 1"));
-        assert!(super::read("{}", 1).unwrap_err().ends_with("at most 1 are read"));
+        assert!(super::read("{}", 1, &[]).unwrap_err().ends_with("at most 1 are read"));
     }
 }

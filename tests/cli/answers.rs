@@ -102,7 +102,7 @@ fn a_stage_that_is_gone_ends_with_1() {
         let _entered = runtime.enter();
         tokio::net::UnixListener::bind(&other).unwrap()
     };
-    let (trace, events) = (Journal::new(1), Journal::new(1));
+    let (trace, events) = (Journal::new(Bounds::records(1)), Journal::new(Bounds::records(1)));
     let sources = {
         let _entered = runtime.enter();
         let (probe, operator) = (mpsc::channel(1).0, operator(mpsc::channel(1).0));

@@ -20,7 +20,7 @@ use criprobe::{
     prober::{Command as ProbeCommand, Input, Operator, ProberSettings, Refusal},
     report::{
         Query, Shown, Sources, api,
-        journal::Journal,
+        journal::{Bounds, Journal},
         metrics::Metrics,
         view::{CallView, EventView, PodView, ProbeView, StatusView},
     },
@@ -76,7 +76,7 @@ impl Daemon {
         let _entered = runtime.enter();
         let status: StatusView = serde_json::from_str(STATUS).unwrap();
         let (probes, shown) = watch::channel(vec![probe()]);
-        let (trace, events) = (Journal::new(1_000), Journal::new(1_000));
+        let (trace, events) = (Journal::new(Bounds::records(1_000)), Journal::new(Bounds::records(1_000)));
         let sources = Sources {
             status: stage(move || status.clone()),
             probes: stage(move || shown.borrow().clone()),

@@ -6,6 +6,7 @@
 
 use std::{
     future::{pending, poll_fn},
+    io,
     net::SocketAddr,
     pin::Pin,
     task::Poll,
@@ -24,7 +25,7 @@ use super::{
     preface::Preface,
 };
 use crate::{
-    handler::{dial, watched::Watched},
+    handler::{dial, trouble::is_ours, watched::Watched},
     proto::health::HealthCheckRequest,
 };
 
@@ -47,20 +48,32 @@ pub(super) struct Connection {
 }
 
 /// Connects, again and again. Ends only when it succeeds: the caller has the limit.
-pub(super) async fn connect(address: SocketAddr) -> Connection {
+///
+/// # Errors
+/// What the kernel said, where that is for want of something of our own.
+pub(super) async fn connect(address: SocketAddr) -> io::Result<Connection> {
     let (mut pause, growth, longest) = PAUSE;
     loop {
-        if let Ok(Some(connection)) = timeout(PATIENCE, connect_once(address)).await {
-            return connection;
+        if let Some(connection) = timeout(PATIENCE, connect_once(address)).await.unwrap_or(Ok(None))? {
+            return Ok(connection);
         }
         sleep(pause).await;
         pause = pause.mul_f64(growth).min(longest);
     }
 }
 
-/// Dials, and waits for the server's SETTINGS. Why it fails is nowhere told, so it is not kept.
-async fn connect_once(address: SocketAddr) -> Option<Connection> {
-    let connection = dial::connect(address).await.ok()?;
+/// Dials, and waits for the server's SETTINGS; `None` where that comes to nothing. Why is nowhere told, so it is not kept,
+/// unless it is our own want.
+async fn connect_once(address: SocketAddr) -> io::Result<Option<Connection>> {
+    let connection = match dial::connect(address).await {
+        Ok(connection) => connection,
+        Err(error) if is_ours(&error) => return Err(error),
+        Err(_) => return Ok(None),
+    };
+    Ok(speak(connection).await)
+}
+
+async fn speak(connection: dial::Connection) -> Option<Connection> {
     connection.set_no_delay().ok()?;
     let preface = Preface::default();
     let shown = preface.shown();

@@ -8,21 +8,23 @@ use crate::handler::{
     dial::{self, Connection},
     go,
     lookup::Host,
+    trouble::Trouble,
 };
 
 /// Connects to where `url` points: the port is its own; the host is that of the probe's target, as redirects to another
-/// are never followed.
+/// are never followed. `waits_for_us` is true while it waits for one of our own places.
 ///
 /// # Errors
 /// In the words of Go's dialler.
-pub async fn connect(target: &Target<'_>, url: &Url) -> Result<Connection, String> {
+pub async fn connect(target: &Target<'_>, url: &Url, waits_for_us: &mut bool) -> Result<Connection, Trouble> {
     let host = match target.address {
         Some(address) => Host::Address(address),
         None => Host::of(str::from_utf8(url.hostname()).unwrap_or_default()),
     };
-    let addresses = host.addresses(port(url)?).await?;
-    let failed = |(address, error)| format!("dial tcp {address}: connect: {}", go::system_error(&error));
-    let connection = dial::connect_any(&addresses).await.map_err(failed)?;
+    let addresses = host.addresses(url.meant_port()?, waits_for_us).await?;
+    let connection = dial::connect_any(&addresses).await.map_err(|(address, error)| {
+        Trouble::of(&error, format!("dial tcp {address}: connect: {}", go::system_error(&error)))
+    })?;
     // Go's own way; without it the request goes out a little later, which is no reason to fail.
     let _ = connection.set_no_delay();
     Ok(connection)
@@ -34,15 +36,4 @@ pub fn broken(connection: &Connection, operation: &str, error: &io::Error) -> St
     let (local, peer) = connection.ends();
     let local = local.map(|local| local.to_string()).unwrap_or_default();
     format!("{operation} tcp {local}->{peer}: {operation}: {error}")
-}
-
-fn port(url: &Url) -> Result<u16, String> {
-    match (url.port(), url.scheme.as_str()) {
-        (b"", "https") => Ok(443),
-        (b"", _) => Ok(80),
-        (digits, _) => {
-            let digits = String::from_utf8_lossy(digits);
-            digits.parse().map_err(|_| format!("dial tcp: address {digits}: invalid port"))
-        }
-    }
 }

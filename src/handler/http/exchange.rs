@@ -18,7 +18,7 @@ use super::{
     tls::{self, Secured},
     wire,
 };
-use crate::handler::dial::Connection;
+use crate::handler::{dial::Connection, trouble::Trouble};
 
 /// An answer up to the end of its head.
 #[derive(Debug)]
@@ -37,13 +37,13 @@ enum Body {
     Http2(Box<Http2>),
 }
 
-/// Asks, on a new connection.
+/// Asks, on a new connection. `waits_for_us` is true while it waits for one of our own places.
 ///
 /// # Errors
 /// In the words of Go's client, without the URL.
-pub async fn ask(target: &Target<'_>, request: &Request) -> Result<Answer, String> {
+pub async fn ask(target: &Target<'_>, request: &Request, waits_for_us: &mut bool) -> Result<Answer, Trouble> {
     request.check()?;
-    let connection = connect(target, &request.url).await?;
+    let connection = connect(target, &request.url, waits_for_us).await?;
     if !request.is_secure() {
         let mut source = Source::new(connection, |connection, error| broken(connection, "read", error));
         let head =

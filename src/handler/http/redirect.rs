@@ -1,6 +1,6 @@
 //! What follows an answer: the answer itself, another request, or the end of patience (prober.md 7.4). Pure.
 
-use super::{request::Request, url::Url};
+use super::{Ports, request::Request, url::Url};
 use crate::handler::go;
 
 /// 10: how many requests a probe sends; a redirect after the last is a failure.
@@ -21,8 +21,15 @@ pub enum Next {
 }
 
 /// Decides. `first` is the probe's own request, `last` the one that was answered, `sent` how many were, the last one
-/// included.
-pub fn next(first: &Request, last: &Request, sent: usize, status: u16, location: &[u8]) -> Next {
+/// included; `ports` those that may be asked.
+pub fn next(
+    first: &Request,
+    last: &Request,
+    sent: usize,
+    ports: Ports<'_>,
+    status: u16,
+    location: &[u8],
+) -> Next {
     if !matches!(status, 301 | 302 | 303 | 307 | 308) || location.is_empty() {
         return Next::Judge;
     }
@@ -35,7 +42,7 @@ pub fn next(first: &Request, last: &Request, sent: usize, status: u16, location:
     };
     let keeps_host = reference.scheme.is_empty() && last.host.as_bytes() != last.url.host;
     let url = last.url.join(reference);
-    if url.hostname() != first.url.hostname() {
+    if url.hostname() != first.url.hostname() || leads_astray(&url, ports) {
         return Next::Judge;
     }
     if sent >= MAX_REQUESTS {
@@ -47,6 +54,12 @@ pub fn next(first: &Request, last: &Request, sent: usize, status: u16, location:
     }
     let host = if keeps_host { last.host.clone() } else { String::new() };
     Next::Follow(Box::new(Request { url, host, headers }))
+}
+
+/// Whether a URL leads to a port of the host that may not be asked. One that cannot be asked at all leads nowhere, and
+/// fails in Go's words.
+fn leads_astray(url: &Url, ports: Ports<'_>) -> bool {
+    matches!(url.scheme.as_str(), "http" | "https") && url.meant_port().is_ok_and(|port| !ports.permit(port))
 }
 
 /// An error as Go's client tells it: `Get "http://10.0.0.1:80/": EOF`.

@@ -107,6 +107,7 @@ fn at(host: &str, address: SocketAddr) -> Target<'_> {
         host,
         address: Some(address.ip()),
         port: address.port(),
+        ports: Ports::Any,
         path: "/",
         headers: &[],
     }
@@ -145,7 +146,7 @@ async fn answer<R: Fn(&str) -> Reply>(
 }
 
 fn text(outcome: &Outcome) -> &str {
-    str::from_utf8(&outcome.output).unwrap()
+    &outcome.output
 }
 
 /// Judgement, status and output, short enough to compare at a glance.

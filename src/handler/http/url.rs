@@ -129,6 +129,21 @@ impl Url {
         self.split_port().1
     }
 
+    /// The port to connect to: its own, or that of its scheme.
+    ///
+    /// # Errors
+    /// In the words of Go's dialler, where there is no such port.
+    pub fn meant_port(&self) -> Result<u16, String> {
+        match (self.port(), self.scheme.as_str()) {
+            (b"", "https") => Ok(443),
+            (b"", _) => Ok(80),
+            (digits, _) => {
+                let digits = String::from_utf8_lossy(digits);
+                digits.parse().map_err(|_| format!("dial tcp: address {digits}: invalid port"))
+            }
+        }
+    }
+
     fn split_port(&self) -> (&[u8], &[u8]) {
         match self.host.iter().rposition(|byte| *byte == b':') {
             Some(colon) if self.host[colon + 1..].iter().all(u8::is_ascii_digit) => {

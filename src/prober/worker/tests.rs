@@ -335,15 +335,15 @@ fn the_journal_is_told_of_failures_errors_and_turns() {
     let turned = |to, after| tell(Notice::VerdictChanged { to, after });
     assert_eq!(rig.attempt(AttemptResult::Success), [turned(Verdict::Success, 1)]);
     assert_eq!(rig.attempt(AttemptResult::Success), []);
-    assert_eq!(rig.attempt(AttemptResult::Warning), [tell(Notice::Warned { output: output() })]);
-    assert_eq!(rig.attempt(AttemptResult::Failure), [tell(Notice::Failed { output: output() })]);
+    assert_eq!(rig.attempt(AttemptResult::Warning), [tell(Notice::Warned { output: output().into() })]);
+    assert_eq!(rig.attempt(AttemptResult::Failure), [tell(Notice::Failed { output: output().into() })]);
     assert_eq!(
         rig.attempt(AttemptResult::Error),
-        [tell(Notice::Errored { state: "unknown", error: output() })]
+        [tell(Notice::Errored { state: "unknown", error: output().into() })]
     );
     assert_eq!(
         rig.attempt(AttemptResult::Failure),
-        [tell(Notice::Failed { output: output() }), turned(Verdict::Failure, 2)]
+        [tell(Notice::Failed { output: output().into() }), turned(Verdict::Failure, 2)]
     );
     rig.attempt(AttemptResult::Success);
     assert_eq!(rig.on(seen("c1", EXITED)), [tell(Notice::NotRunning)]);

@@ -22,7 +22,7 @@ use tokio::{
 use super::*;
 use crate::report::{
     Shown,
-    journal::Journal,
+    journal::{Bounds, Journal},
     metrics::Metrics,
     name::ProbeName,
     view::{
@@ -68,8 +68,8 @@ impl Api {
             pods: pods_query,
             configuration: configuration_query,
             metrics: Metrics::new("0.1.0"),
-            trace: Journal::new(1_000),
-            events: Journal::new(1_000),
+            trace: Journal::new(Bounds::records(1_000)),
+            events: Journal::new(Bounds::records(1_000)),
             operator: nobody(),
         })
     }
@@ -89,7 +89,7 @@ impl Api {
         let (status, _) = mpsc::channel(1);
         let (probes_query, questions) = mpsc::channel(4);
         tokio::spawn(self::answer(questions, probes.clone()));
-        let (trace, events) = (Journal::new(1), Journal::new(1));
+        let (trace, events) = (Journal::new(Bounds::records(1)), Journal::new(Bounds::records(1)));
         let ((probe, named), pods) = (mpsc::channel(4), mpsc::channel(1).0);
         tokio::spawn(answer_by_name(named, probes));
         let (metrics, operator) = (Metrics::new("0.1.0"), operator(prober));

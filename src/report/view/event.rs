@@ -31,6 +31,23 @@ pub struct EventView {
     pub probe: String,
 }
 
+impl EventView {
+    /// What it takes, in bytes.
+    pub fn size(&self) -> usize {
+        let texts = [
+            &self.reason,
+            &self.message,
+            &self.namespace,
+            &self.pod,
+            &self.pod_uid,
+            &self.container,
+            &self.container_id,
+            &self.probe,
+        ];
+        size_of::<Self>() + texts.into_iter().map(String::len).sum::<usize>()
+    }
+}
+
 /// Kubernetes' two types of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EventType {

@@ -41,8 +41,8 @@ async fn check(row: Row) -> Option<String> {
     let port = server.address.port().to_string();
     let expected = match (row.failure, row.fault, row.status) {
         (Some(text), None, None) => Ok(Outcome::failure(text.replace("PORT", &port))),
-        (None, Some(text), None) => Err(Fault::Body(text)),
-        (None, None, Some(status)) => Ok(judged(status, row.body.unwrap().into())),
+        (None, Some(text), None) => Err(Fault::Body(text.into())),
+        (None, None, Some(status)) => Ok(judged(status, &row.body.unwrap().into())),
         _ => panic!("{}: what is expected?", row.name),
     };
     let ended = server.probe_within(limit, "/", &[]).await;
@@ -68,7 +68,7 @@ fn the_status_judges_and_the_body_is_told() {
     ];
     for (status, judgement, output) in rows {
         let expected = (Some(judgement), Some(status), output);
-        assert_eq!(seen(&Ok(judged(status, body()))), expected, "{status}");
+        assert_eq!(seen(&Ok(judged(status, &body()))), expected, "{status}");
     }
 }
 
@@ -120,7 +120,7 @@ async fn a_name_is_looked_up_and_one_that_is_none_is_a_failure() {
     let error = attempt(&Target { host: "a b", ..named }, LIMIT).await.unwrap_err();
     let port = server.address.port();
     let expected = format!("parse \"http://a%20b:{port}/\": invalid URL escape \"%20\"");
-    assert_eq!(error, Fault::Target(expected), "what makes no URL is an error, not a failure");
+    assert_eq!(error, Fault::Target(expected.into()), "what makes no URL is an error, not a failure");
 }
 
 #[tokio::test]

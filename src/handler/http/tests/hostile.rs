@@ -87,10 +87,10 @@ async fn a_long_line_that_is_none_is_told_no_longer_than_an_output() {
         let reply = Reply::new([begin, &long, b"\r\n\r\n"].concat(), Then::Close);
         let server = Server::new(move |_| reply.clone()).await;
         let outcome = server.probe("/", &[]).await.unwrap();
-        assert_eq!((outcome.judgement, outcome.output.len()), (Judgement::Failure, OUTPUT_LIMIT), "{name}");
-        assert!(outcome.output.starts_with(b"Get \"http://"), "{name}");
-        let output = Vec::from(outcome.output);
-        assert!(output.capacity() < 4 * OUTPUT_LIMIT, "{name}: {} bytes are held", output.capacity());
+        assert_eq!(outcome.judgement, Judgement::Failure, "{name}");
+        // Cut at a character, of at most four bytes.
+        assert!((OUTPUT_LIMIT - 3..=OUTPUT_LIMIT).contains(&outcome.output.len()), "{name}");
+        assert!(outcome.output.starts_with("Get \"http://"), "{name}");
     }
 }
 
@@ -112,7 +112,7 @@ async fn framing_without_data_and_endless_trailers_are_errors() {
     for (name, begin, repeat, error) in rows {
         let reply = Reply::new(begin, Then::Repeat(repeat.into_bytes(), Duration::ZERO));
         let server = Server::new(move |_| reply.clone()).await;
-        assert_eq!(server.probe("/", &[]).await, Err(Fault::Body(error.to_owned())), "{name}");
+        assert_eq!(server.probe("/", &[]).await, Err(Fault::Body(error.into())), "{name}");
     }
 }
 

@@ -188,3 +188,48 @@ async fn a_little_of_a_redirects_body_is_waited_for_and_nothing_of_a_long_one() 
         }
     }
 }
+
+#[tokio::test]
+async fn a_port_that_is_not_permitted_is_not_asked_and_its_redirect_is_a_warning() {
+    let elsewhere = Server::new(|_| Reply::status(200, "of others")).await;
+    let other = elsewhere.address.port();
+    for (location, is_followed) in [
+        (format!("http://127.0.0.1:{other}/"), false),
+        (format!("//127.0.0.1:{other}/"), false),
+        (format!("http://u:p@127.0.0.1:{other}/x"), false),
+        (format!("http://127.0.0.1:0{other}/"), false),
+        (format!("https://127.0.0.1:{other}/"), false),
+        ("http://127.0.0.1/".to_owned(), false),
+        ("https://127.0.0.1/".to_owned(), false),
+        (format!("http://2130706433:{other}/"), false),
+        (format!("http://[::ffff:127.0.0.1]:{other}/"), false),
+        ("/new".to_owned(), true),
+    ] {
+        let head = format!("HTTP/1.1 302 X\r\nLocation: {location}\r\nContent-Length: 3\r\n\r\nown");
+        let server = Server::new(move |request| {
+            if request.starts_with("GET /new ") {
+                Reply::status(200, "followed")
+            } else {
+                Reply::new(&head, Then::Close)
+            }
+        })
+        .await;
+        let own = [server.address.port()];
+        let target = Target { ports: Ports::Only(&own), ..at("127.0.0.1", server.address) };
+        let outcome = attempt(&target, LIMIT).await.unwrap();
+        let expected = if is_followed {
+            (Judgement::Success, "followed")
+        } else {
+            (Judgement::Warning, "Probe terminated redirects, Response body: own")
+        };
+        assert_eq!((outcome.judgement, text(&outcome)), expected, "{location}");
+        assert_eq!(elsewhere.requests().len(), 0, "{location}");
+
+        let permitted = [own[0], other];
+        let target = Target { ports: Ports::Only(&permitted), ..target };
+        if location.starts_with("http://127.0.0.1:") {
+            assert_eq!(text(&attempt(&target, LIMIT).await.unwrap()), "of others", "{location}");
+            elsewhere.requests.lock().unwrap().clear();
+        }
+    }
+}

@@ -28,8 +28,15 @@ fn a_target_becomes_url_request_line_and_host_field() {
         serde_json::from_str(include_str!("../../../../tests/data/prober/http-urls.json")).unwrap();
     for row in rows {
         let UrlRow { id, rule, secure, host, port, path, url, line, field, sends } = row;
-        let target =
-            Target { is_secure: secure, host: &host, address: None, port, path: &path, headers: &[] };
+        let target = Target {
+            is_secure: secure,
+            host: &host,
+            address: None,
+            port,
+            ports: Ports::Any,
+            path: &path,
+            headers: &[],
+        };
         let request = Request::of_probe(&target).unwrap();
         let wire = String::from_utf8(wire::http1(&request)).unwrap();
         let expected = [
@@ -103,7 +110,7 @@ async fn a_url_without_a_host_is_a_failure_and_nobody_is_asked() {
 }
 
 fn request(host: &str, path: &str, headers: &[(String, String)]) -> Request {
-    let target = Target { is_secure: false, host, address: None, port: 80, path, headers };
+    let target = Target { is_secure: false, host, address: None, port: 80, ports: Ports::Any, path, headers };
     Request::of_probe(&target).unwrap()
 }
 

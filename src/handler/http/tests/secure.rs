@@ -213,7 +213,7 @@ async fn answers_in_http2_are_judged_as_others() {
     let url = format!("Get \"https://{}/reset\"", server.address);
     assert_eq!(text(&reset), format!("{url}: stream error: stream ID 1; INTERNAL_ERROR; received from peer"));
     let short = ask("/short").await;
-    assert_eq!(short, Err(Fault::Body("stream error: stream ID 1; PROTOCOL_ERROR".to_owned())));
+    assert_eq!(short, Err(Fault::Body("stream error: stream ID 1; PROTOCOL_ERROR".into())));
 }
 
 #[tokio::test]

@@ -56,7 +56,7 @@ async fn a_stage_that_does_not_answer_costs_its_readers_an_answer_only() {
     let (probes, gone) = mpsc::channel(1);
     drop(gone);
     let (probe, pods) = (mpsc::channel(1).0, mpsc::channel(1).0);
-    let (trace, events) = (Journal::new(1), Journal::new(1));
+    let (trace, events) = (Journal::new(Bounds::records(1)), Journal::new(Bounds::records(1)));
     let (configuration, metrics, operator) = (mpsc::channel(1).0, Metrics::new("0.1.0"), nobody());
     let api =
         Api::serve(Sources { status, probes, probe, pods, configuration, trace, events, metrics, operator });
