@@ -32,8 +32,8 @@ pub use pod::{ContainerState, ContainerView, PodView};
 pub use probe::{Attempt, Counts, Outcome, Phase, ProbeView, Run, State, joined, probe_id, probe_key};
 pub use run::{ContainerRef, RunView};
 pub use status::{
-    BlindView, CallsView, Check, ConfigView, ConnectionsView, InventoryView, ProbesView, RuntimeState,
-    RuntimeView, StateFileView, StatusView,
+    BlindView, CallsView, Check, ConfigView, ConnectionsView, InventoryView, LateView, ProbesView,
+    RuntimeState, RuntimeView, StateFileView, StatusView,
 };
 pub use units::{Seconds, Time};
 
