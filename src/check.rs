@@ -15,7 +15,7 @@ mod probes;
 mod syntax;
 
 use annotations::Rulebook;
-use configuration::Rules;
+use configuration::{Quota, Rules};
 use findings::Findings;
 use kind::Shape;
 use place::Lines;
@@ -23,7 +23,7 @@ use pod::{Container, Pod};
 
 use crate::{
     document::{self, Bounds, Node, SyntaxError, stream::Stream},
-    report::view::{CheckView, CheckedDocument, CheckedFile, Grade, Taken},
+    report::view::{CheckView, CheckedDocument, CheckedFile, CheckedPod, Finding, Grade, Taken},
     spec::policy::Policy,
 };
 
@@ -45,29 +45,36 @@ pub struct Input {
 /// Checks files. `rules` are configurations that a node is to have, in their order; without any, it is taken to have
 /// the defaults. What has no namespace is taken to be in `namespace`.
 pub fn check(files: &[Input], rules: &[Input], namespace: &str) -> CheckView {
-    let Rules { policy, files: mut checked } = configuration::rules(rules);
+    let Rules { policy, quota, files: mut checked } = configuration::rules(rules);
     let texts: Vec<_> = files.iter().map(|file| text(&file.bytes)).collect();
     let read: Vec<_> = files.iter().zip(&texts).map(|(input, text)| Read::of(input, text)).collect();
     let defaults = Policy::default();
     let check = Check {
         policy: policy.as_ref().unwrap_or(&defaults),
+        quota,
         is_compared: policy.is_some(),
         namespace,
         together: together(&read, namespace),
     };
     checked.extend(read.iter().map(|file| check.file(file)));
+    check.node(&mut checked);
     let count = |grade| {
         let findings = checked.iter().flat_map(|file| &file.findings);
         findings.filter(|finding| finding.severity == grade).count() as u64
     };
     let pods = checked.iter().flat_map(|file| &file.documents).flat_map(|document| &document.pods);
-    let all = pods.flat_map(|pod| &pod.containers).flat_map(|container| &container.probes);
     CheckView {
-        probes: all.filter(|probe| probe.valid && probe.source != kubelet::SOURCE).count() as u64,
+        probes: pods.map(probes_of).sum::<usize>() as u64,
         errors: count(Grade::Error),
         warnings: count(Grade::Warning),
         files: checked,
     }
+}
+
+/// How many probes of a pod would run.
+fn probes_of(pod: &CheckedPod) -> usize {
+    let all = pod.containers.iter().flat_map(|container| &container.probes);
+    all.filter(|probe| probe.valid && probe.source != kubelet::SOURCE).count()
 }
 
 /// The text of a file, or why there is none.
@@ -120,6 +127,7 @@ fn together<'a>(files: &'a [Read<'a>], namespace: &str) -> Option<Pod<'a>> {
 /// What is the same for all files.
 struct Check<'a> {
     policy: &'a Policy,
+    quota: Quota,
     is_compared: bool,
     namespace: &'a str,
     /// What was given for crictl, where it belongs together.
@@ -127,6 +135,32 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
+    /// Warns of the first pod with which one node would have more probes than it may. The pods may be meant for several
+    /// nodes: so it is no error, and nothing is invalid.
+    fn node(&self, files: &mut [CheckedFile]) {
+        let mut count = 0;
+        for file in files {
+            let documents = file.documents.iter();
+            let pods =
+                documents.flat_map(|document| document.pods.iter().map(move |pod| (document.line, pod)));
+            for (line, pod) in pods {
+                count += probes_of(pod);
+                if count > self.quota.per_node {
+                    let name = format!("{}/{}", pod.namespace, pod.pod);
+                    let message = format!(
+                        "up to pod {name} there are {count} probes: a node runs {}, which is prober.maxPerNode, and \
+                         lists the others as invalid",
+                        self.quota.per_node
+                    );
+                    let (severity, line, column) = (Grade::Warning, Some(line), Some(1));
+                    file.findings.push(Finding { severity, line, column, message });
+                    file.findings.sort_by_key(|finding| (finding.line, finding.column));
+                    return;
+                }
+            }
+        }
+    }
+
     fn file(&self, file: &Read<'_>) -> CheckedFile {
         let mut findings = Findings::default();
         let mut documents = Vec::new();
@@ -243,13 +277,8 @@ impl Check<'_> {
         CheckedDocument { line, taken: Taken::Manifest, name: object.name, pods, rules: Vec::new() }
     }
 
-    fn pod(
-        &self,
-        pod: &Pod<'_>,
-        file: &Read<'_>,
-        findings: &mut Findings,
-    ) -> crate::report::view::CheckedPod {
-        probes::check(pod, self.rulebook(file), self.is_compared, findings)
+    fn pod(&self, pod: &Pod<'_>, file: &Read<'_>, findings: &mut Findings) -> CheckedPod {
+        probes::check(pod, self.rulebook(file), self.quota.per_pod, self.is_compared, findings)
     }
 
     fn rulebook<'a>(&'a self, file: &'a Read<'a>) -> Rulebook<'a> {

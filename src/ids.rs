@@ -59,7 +59,7 @@ id! {
     SandboxId
 }
 id! {
-    /// The uid that the client gave a pod.
+    /// The uid that a pod is known by, unique on the node.
     PodUid
 }
 id! {

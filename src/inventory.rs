@@ -246,7 +246,8 @@ impl<B: FnMut(&Call), F: FnMut(TracedCall)> Task<B, F> {
     }
 
     fn take_call(&mut self, ended: Ended, now: Instant, wall: SystemTime) {
-        let at = wall - now.saturating_duration_since(ended.call.began);
+        let age = now.saturating_duration_since(ended.call.began);
+        let at = wall.checked_sub(age).unwrap_or(wall);
         if matches!(ended.call.request, Request::Skipped) {
             return (self.on_call)(TracedCall { at, ended, pod: None, container: None, container_id: None });
         }

@@ -8,6 +8,7 @@
 pub mod attempt;
 pub mod command;
 mod containers;
+mod lateness;
 pub mod operator;
 mod outputs;
 mod pauses;
@@ -22,6 +23,7 @@ pub mod standing;
 pub mod status;
 pub mod task;
 mod timing;
+mod trust;
 pub mod worker;
 
 #[cfg(test)]
@@ -140,9 +142,10 @@ impl Moment {
         Self { at: clock::now(), wall: clock::wall() }
     }
 
-    /// The wall clock's time of another moment, if the wall clock is not set meanwhile.
+    /// The wall clock's time of another moment, if the wall clock is not set meanwhile; this one's, where there is no such
+    /// time.
     pub fn wall_of(self, at: Instant) -> SystemTime {
         let (ahead, behind) = (at.saturating_duration_since(self.at), self.at.saturating_duration_since(at));
-        self.wall + ahead - behind
+        self.wall.checked_add(ahead).and_then(|at| at.checked_sub(behind)).unwrap_or(self.wall)
     }
 }

@@ -47,6 +47,14 @@ pub struct ProbeSpec {
     pub reach: Reach,
 }
 
+impl ProbeSpec {
+    /// Whether two definitions make one probe: they differ in nothing but what its source may ask for. A probe that moves
+    /// from an annotation to a rule, or back, goes on where it was.
+    pub fn is_same_probe(&self, other: &Self) -> bool {
+        *self == Self { reach: self.reach, ..other.clone() }
+    }
+}
+
 /// From the start of a container: until its first success, and for `length` at most, failures do not count, and
 /// attempts come at an interval of their own. Docker's `--start-period` and `--start-interval`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -111,7 +111,7 @@ impl Daemon {
     /// # Errors
     /// A socket cannot be made.
     pub fn start(loaded: Loaded, reloading: Option<Reloading>) -> Result<Self, StartError> {
-        let started_at = clock::wall();
+        let (started_at, began) = (clock::wall(), clock::now());
         let config = loaded.config.clone();
         let api_access = api_access(&config);
         let lent = Access::like(&config.runtime);
@@ -251,6 +251,7 @@ impl Daemon {
             configured,
             is_draining: is_draining.clone(),
             started_at,
+            began,
             registry,
             output: taps,
             link: link_now,

@@ -7,7 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::SystemTime,
+    time::{Instant, SystemTime},
 };
 
 use tokio::sync::{mpsc, oneshot, watch};
@@ -34,8 +34,8 @@ use crate::{
         observed,
         view::{
             BlindView, CallsView, ConfigView, ConfigurationView, ConnectionsView, EventView, InventoryView,
-            LogView, PodView, ProbeDetailView, ProbeView, ProbesView, RuntimeState, RuntimeView, Seconds,
-            StateFileView, StatusView,
+            LateView, LogView, PodView, ProbeDetailView, ProbeView, ProbesView, RuntimeState, RuntimeView,
+            Seconds, StateFileView, StatusView,
         },
     },
     runtime::link::Link,
@@ -53,6 +53,8 @@ pub(super) struct Reporter {
     /// Set when the end begins.
     pub(super) is_draining: Arc<AtomicBool>,
     pub(super) started_at: SystemTime,
+    /// The same on the monotonic clock, which nobody sets.
+    pub(super) began: Instant,
     pub(super) registry: Registry,
     pub(super) output: Output,
     pub(super) link: watch::Receiver<Link>,
@@ -155,13 +157,12 @@ impl Reporter {
     }
 
     fn status(&self, probes: &[ProbeStatus]) -> StatusView {
-        let now = clock::wall();
         let health = *self.health.borrow();
         StatusView {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: process::id(),
             started_at: self.started_at.into(),
-            uptime_seconds: Seconds(now.duration_since(self.started_at).unwrap_or_default()),
+            uptime_seconds: Seconds(clock::now().saturating_duration_since(self.began)),
             draining: self.is_draining.load(Ordering::Relaxed),
             listen: url(&self.started.listen),
             api: url(&self.started.api.listen),
@@ -181,6 +182,7 @@ impl Reporter {
             },
             probes: ProbesView {
                 observed: self.observed.probes().len() as u64,
+                late: LateView::of(probes.iter().filter_map(|probe| probe.late)),
                 ..ProbesView::count(probes.iter().map(|probe| (probe.state.into(), probe.phase.into())))
             },
             state: self.state(),

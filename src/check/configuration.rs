@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{Input, findings::Findings, text};
 use crate::{
-    config::{ConfigErrors, Loaded, Origin, Overrides, raw::Raw, resolve},
+    config::{Config, ConfigErrors, Loaded, Origin, Overrides, raw::Raw, resolve},
     report::view::{CheckedDocument, CheckedFile, CheckedProbe, CheckedRule, Taken},
     spec::{ProbeSpec, policy::Policy, rule::Rule},
 };
@@ -14,19 +14,38 @@ use crate::{
 pub(super) struct Rules {
     /// What they come to; `None` where there are none, or something is wrong with them.
     pub(super) policy: Option<Policy>,
+    /// How many probes there may be; by default where there is no policy.
+    pub(super) quota: Quota,
     /// Each of them.
     pub(super) files: Vec<CheckedFile>,
+}
+
+/// How many probes a node takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Quota {
+    /// Of one pod: `prober.maxPerPod`.
+    pub(super) per_pod: usize,
+    /// Of all pods together: `prober.maxPerNode`.
+    pub(super) per_node: usize,
+}
+
+impl Quota {
+    fn of(config: &Config) -> Self {
+        Self { per_pod: config.prober.max_per_pod.get(), per_node: config.prober.max_per_node.get() }
+    }
 }
 
 /// Checks files that stand together, in their order.
 pub(super) fn rules(inputs: &[Input]) -> Rules {
     if inputs.is_empty() {
-        return Rules { policy: None, files: Vec::new() };
+        return Rules { policy: None, quota: by_default(), files: Vec::new() };
     }
     let raws: Vec<_> = inputs.iter().map(raw).collect();
     let mut findings: Vec<_> = inputs.iter().map(|_| Findings::default()).collect();
+    let mut quota = by_default();
     let (policy, mut rules) = match resolved(&raws) {
         Ok(loaded) => {
+            quota = Quota::of(&loaded.config);
             let mut rules: Vec<_> = inputs.iter().map(|_| Vec::new()).collect();
             for (rule, origin) in loaded.config.policy.rules.iter().zip(&loaded.rules) {
                 if let Origin::File(file, _) = origin {
@@ -47,7 +66,7 @@ pub(super) fn rules(inputs: &[Input]) -> Rules {
         CheckedFile { file, documents: vec![document], findings }
     };
     let files = inputs.iter().zip(findings).zip(&mut rules).map(file).collect();
-    Rules { policy, files }
+    Rules { policy, quota, files }
 }
 
 /// Checks a file alone. Its rules, where nothing is wrong with it.
@@ -72,6 +91,12 @@ fn raw(input: &Input) -> Raw {
 /// With the defaults for all that they do not say. Which groups there are is the node's affair.
 fn resolved(raws: &[Raw]) -> Result<Loaded, ConfigErrors> {
     resolve::resolve(raws, &Overrides::default(), &|_| Ok(Some(0)))
+}
+
+/// The quota of a node without any configuration.
+fn by_default() -> Quota {
+    let none = resolved(&[]).map(|loaded| Quota::of(&loaded.config));
+    none.unwrap_or(Quota { per_pod: usize::MAX, per_node: usize::MAX })
 }
 
 fn tell(errors: &ConfigErrors, findings: &mut [Findings]) {

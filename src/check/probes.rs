@@ -20,11 +20,12 @@ use crate::{
     },
 };
 
-/// Checks a pod and plans its containers. Where there are rules, `rulebook` has them, and `is_compared` asks for what
-/// would be without them, too.
+/// Checks a pod and plans its containers; so many probes may run at most. Where there are rules, `rulebook` has them, and
+/// `is_compared` asks for what would be without them, too.
 pub(super) fn check(
     pod: &Pod<'_>,
     rulebook: Rulebook<'_>,
+    per_pod: usize,
     is_compared: bool,
     findings: &mut Findings,
 ) -> CheckedPod {
@@ -33,8 +34,11 @@ pub(super) fn check(
         annotations::of_container(container, pod, rulebook, findings);
     }
     let view = Arc::new(pod_view(pod));
-    let container =
-        |container| container_probes(container, pod, &view, rulebook.policy, is_compared, findings);
+    let mut room = Room { per_pod, left: per_pod };
+    let container = |container| {
+        let before = is_compared.then(Policy::default);
+        container_probes(container, pod, &view, (rulebook.policy, before), &mut room, findings)
+    };
     CheckedPod {
         namespace: pod.namespace.clone(),
         pod: pod.name.clone(),
@@ -43,12 +47,36 @@ pub(super) fn check(
     }
 }
 
+/// How many more probes of a pod may run.
+struct Room {
+    per_pod: usize,
+    left: usize,
+}
+
+impl Room {
+    /// Lets a probe in, or makes it invalid.
+    fn admit(&mut self, probe: &mut CheckedProbe, container: &Container<'_>, findings: &mut Findings) {
+        if !probe.valid {
+            return;
+        }
+        if let Some(left) = self.left.checked_sub(1) {
+            self.left = left;
+            return;
+        }
+        let reason = format!("the pod has {} probes already, which is prober.maxPerPod", self.per_pod);
+        let (kind, name) = (&probe.kind, quoted(&container.name));
+        findings.error(container.place, format!("{kind} of {name}: {reason}"));
+        (probe.valid, probe.reason, probe.definition) = (false, reason, None);
+    }
+}
+
+/// By a policy and, where that is asked for, by another one before it.
 fn container_probes(
     container: &Container<'_>,
     pod: &Pod<'_>,
     view: &Arc<PodView>,
-    policy: &Policy,
-    is_compared: bool,
+    (policy, before): (&Policy, Option<Policy>),
+    room: &mut Room,
     findings: &mut Findings,
 ) -> CheckedContainer {
     let view = container_view(container, view);
@@ -56,13 +84,17 @@ fn container_probes(
         plan(&view, policy, None).iter().map(|one| checked(one, container, pod)).collect()
     };
     let mut ours = planned(policy);
-    let before = is_compared.then(|| planned(&Policy::default()));
+    let before = before.as_ref().map(planned);
+    for probe in &mut ours {
+        room.admit(probe, container, findings);
+    }
     if let Some(before) = &before {
         for probe in &mut ours {
             probe.change = Some(change(before, probe));
         }
     }
-    for probe in ours.iter().filter(|probe| !probe.valid && probe.source.starts_with("rule:")) {
+    let is_refused = |probe: &&CheckedProbe| !probe.valid && !probe.reason.contains("prober.maxPerPod");
+    for probe in ours.iter().filter(is_refused).filter(|probe| probe.source.starts_with("rule:")) {
         let (name, kind, reason) = (quoted(&container.name), &probe.kind, &probe.reason);
         findings.error(container.place, format!("{}: {kind} of {name}: {reason}", probe.source));
     }

@@ -92,6 +92,37 @@ fn rules_show_what_they_change() {
 }
 
 #[test]
+fn probes_beyond_what_a_pod_or_a_node_may_have_are_told() {
+    let pod = |name: &str, containers: usize| {
+        let annotations: String = (0..containers)
+            .flat_map(|number| ["liveness", "readiness"].map(|kind| (kind, number)))
+            .map(|(kind, number)| {
+                format!("    {kind}.criprobe.dev/c{number}: '{{tcpSocket: {{port: 80}}}}'\n")
+            })
+            .collect();
+        let listed: String =
+            (0..containers).map(|number| format!("  - {{name: c{number}, image: x}}\n")).collect();
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata:\n  name: {name}\n  annotations:\n{annotations}\
+             spec:\n  containers:\n{listed}"
+        )
+    };
+    let files = [input("a", pod("a", 2)), input("b", pod("b", 1))];
+    let rules = [input("config", "prober: {maxPerPod: 3, maxPerNode: 4}")];
+    let view = check(&files, &rules, "default");
+    insta::assert_snapshot!(findings(&view), @r#"
+    a:13:5: error: liveness of "c1": the pod has 3 probes already, which is prober.maxPerPod
+    b:1:1: warning: up to pod default/b there are 5 probes: a node runs 4, which is prober.maxPerNode, and lists the others as invalid
+    "#);
+    assert_eq!((view.probes, view.errors, view.warnings), (5, 1, 1));
+    let invalid: Vec<_> = probes(&view).into_iter().filter(|line| line.contains(" invalid ")).collect();
+    assert_eq!(invalid, ["default/a/c1 liveness annotation invalid [] Invalidated"]);
+
+    let view = check(&[input("a", pod("a", 17))], &[], "default");
+    assert_eq!((view.probes, view.errors), (32, 2), "the defaults");
+}
+
+#[test]
 fn a_container_is_found_with_the_pod_that_it_is_given_with() {
     let pod = r#"{"metadata": {"name": "web", "namespace": "edge"},
         "annotations": {"liveness.criprobe.dev/ap": "{\"exec\": {\"command\": [\"true\"]}}"}}"#;

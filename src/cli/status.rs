@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     clock,
-    report::view::{ProbesView, RuntimeState, StageRestartView, StatusView},
+    report::view::{LateView, ProbesView, RuntimeState, StageRestartView, StatusView},
 };
 
 /// Flags of the verb.
@@ -62,6 +62,7 @@ fn text(status: &StatusView, screen: Screen, now: SystemTime, limit: Option<usiz
     lines.push(("inventory", inventory(status, now), Paint::Plain));
     let worst = status.probes.states.keys().copied().find(|&state| state_paint(state) == Paint::Bad);
     lines.push(("probes", probes(&status.probes), worst.map_or(Paint::Plain, state_paint)));
+    lines.extend(status.probes.late.map(late));
     lines.push(state(status, now));
     lines.extend(status.stages.iter().map(|stage| ("  failed", restarted(stage, now), Paint::Doubtful)));
     lines.extend(log(status));
@@ -154,6 +155,16 @@ fn probes(probes: &ProbesView) -> String {
     format!("{}: {}; {}{observed}", probes.total, join(states.collect()), join(phases.collect()))
 }
 
+/// Probes that wait for a place for too long.
+fn late(late: LateView) -> (&'static str, String, Paint) {
+    let longest = coarse(late.longest_seconds.0);
+    let text = format!(
+        "{} have waited for a place for more than two periods, the longest for {longest}",
+        late.count
+    );
+    ("  late", text, Paint::Doubtful)
+}
+
 /// The state file.
 fn state(status: &StatusView, now: SystemTime) -> (&'static str, String, Paint) {
     let state = &status.state;
@@ -217,6 +228,8 @@ fn config(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::report::view::{ConnectionsView, StateFileView, sample};
 
@@ -237,7 +250,8 @@ mod tests {
         away.state.trouble = "cannot write in /var/lib/criprobe: Read-only file system".to_owned();
         assert!(inventory(&away, now).ends_with("listed 1m5s ago, once"));
         away.inventory.last_resync_at = None;
-        away.probes = ProbesView { observed: 2, ..ProbesView::default() };
+        let late = LateView { count: 3, longest_seconds: Duration::from_secs(75).into() };
+        away.probes = ProbesView { observed: 2, late: Some(late), ..ProbesView::default() };
         away.config.files = Vec::new();
         away.config.errors = (1..8).map(|line| format!("c.yaml:{line}:1: unknown key \"x{line}\"")).collect();
         away.config.needs_restart = vec!["listen: changed in c.yaml:9:9, needs a restart".to_owned()];

@@ -24,6 +24,7 @@ fn needs_restart(key: Key, running: &Config, written: &Config) -> bool {
         | Key::MaxPerNode
         | Key::NodeIp
         | Key::MinPeriod
+        | Key::MaxTimeout
         | Key::AllowHosts
         | Key::AnnotationNamespaces
         | Key::HealthcheckEnabled
@@ -60,7 +61,10 @@ mod tests {
             ("log: {format: json}\nlisten: /tmp/x", &[Key::Listen, Key::LogFormat]),
             ("prober: {workers: 3, execWorkers: 2, execGrace: 1s, maxPerPod: 2, maxPerNode: 9}", &[]),
             ("prober: {nodeIP: 10.0.0.1}\nlog: {level: trace}", &[]),
-            ("prober: {minPeriod: 2s, allowHosts: [10.0.0.0/8]}\nannotations: {namespaces: [shop]}", &[]),
+            (
+                "prober: {minPeriod: 2s, maxTimeout: 5s, allowHosts: [10.0.0.0/8]}\nannotations: {namespaces: [shop]}",
+                &[],
+            ),
             ("healthcheck: {enabled: true, namespaces: [shop]}", &[]),
         ] {
             assert_eq!(needing_restart(&config(""), &config(text)), keys, "{text}");

@@ -27,6 +27,8 @@ pub enum Key {
     NodeIp,
     /// The shortest period that annotations and HEALTHCHECKs may ask for.
     MinPeriod,
+    /// The longest timeout that they may ask for.
+    MaxTimeout,
     /// Where their `host` may point to.
     AllowHosts,
     /// The namespaces whose annotations count.
@@ -43,7 +45,7 @@ pub enum Key {
 
 impl Key {
     /// All of them, in the order of the file.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Listen,
         Self::Runtime,
         Self::State,
@@ -56,6 +58,7 @@ impl Key {
         Self::MaxPerNode,
         Self::NodeIp,
         Self::MinPeriod,
+        Self::MaxTimeout,
         Self::AllowHosts,
         Self::AnnotationNamespaces,
         Self::HealthcheckEnabled,
@@ -98,6 +101,7 @@ impl Key {
             Self::MaxPerPod => "32",
             Self::MaxPerNode => "5000",
             Self::MinPeriod => "100ms",
+            Self::MaxTimeout => "60s",
             Self::AnnotationNamespaces | Self::HealthcheckNamespaces => "*",
             Self::HealthcheckEnabled => "false",
             Self::LogFormat => "text",
@@ -123,6 +127,7 @@ impl Key {
             }
             Self::NodeIp => ("prober.nodeIP", "CRIPROBE_PROBER_NODE_IP", "--prober-node-ip"),
             Self::MinPeriod => ("prober.minPeriod", "CRIPROBE_PROBER_MIN_PERIOD", "--prober-min-period"),
+            Self::MaxTimeout => ("prober.maxTimeout", "CRIPROBE_PROBER_MAX_TIMEOUT", "--prober-max-timeout"),
             Self::AllowHosts => ("prober.allowHosts", "CRIPROBE_PROBER_ALLOW_HOSTS", "--prober-allow-hosts"),
             Self::AnnotationNamespaces => {
                 ("annotations.namespaces", "CRIPROBE_ANNOTATIONS_NAMESPACES", "--annotations-namespaces")

@@ -114,6 +114,7 @@ fn settings(top: &mut Fields<'_>) -> Vec<WrittenSetting> {
         found.push(one(Key::MaxPerPod, prober.integer("maxPerPod")));
         found.push(one(Key::MaxPerNode, prober.integer("maxPerNode")));
         found.push(one(Key::MinPeriod, prober.duration("minPeriod")));
+        found.push(one(Key::MaxTimeout, prober.duration("maxTimeout")));
         found.push(one(Key::NodeIp, prober.text("nodeIP")));
         found.push(many(Key::AllowHosts, prober.items("allowHosts")));
     });

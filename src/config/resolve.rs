@@ -44,6 +44,12 @@ const MAX_EXEC_GRACE: Duration = Duration::from_secs(600);
 /// The longest period that others may be held to; more is an error.
 const MAX_MIN_PERIOD: Duration = Duration::from_secs(3600);
 
+/// 1 s: the least that the longest timeout of others may be: Kubernetes' default must be possible. Less is an error.
+const MIN_MAX_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// 1 h: the most that it may be; more is an error, since an attempt that never ends would hold its place as long.
+const MAX_MAX_TIMEOUT: Duration = Duration::from_secs(3600);
+
 /// 100 errors are told; more are counted.
 const MAX_ERRORS: usize = 100;
 
@@ -69,6 +75,7 @@ pub fn resolve(files: &[Raw], overrides: &Overrides, groups: Groups<'_>) -> Resu
     let max_per_node = resolver.value(Key::MaxPerNode, probes);
     let node_ip = resolver.value(Key::NodeIp, node_ip);
     let min_period = resolver.value(Key::MinPeriod, min_period);
+    let max_timeout = resolver.value(Key::MaxTimeout, max_timeout);
     let allow_hosts = resolver.list(Key::AllowHosts, pattern::network);
     let annotations = resolver.list(Key::AnnotationNamespaces, namespace);
     let is_healthcheck = resolver.value(Key::HealthcheckEnabled, boolean);
@@ -103,7 +110,11 @@ pub fn resolve(files: &[Raw], overrides: &Overrides, groups: Groups<'_>) -> Resu
                 rules,
                 annotations: annotations?,
                 healthchecks: if is_healthcheck?.value { healthchecks? } else { Vec::new() },
-                limits: Limits { allow_hosts: allow_hosts?, min_period: min_period?.value },
+                limits: Limits {
+                    allow_hosts: allow_hosts?,
+                    min_period: min_period?.value,
+                    max_timeout: max_timeout?.value,
+                },
             },
             log: LogConfig { format: format?.value, level: level?.value },
         })
@@ -337,6 +348,10 @@ fn exec_grace(text: &str) -> Result<Duration, String> {
 
 fn min_period(text: &str) -> Result<Duration, String> {
     time(text, MIN_PERIOD, MAX_MIN_PERIOD)
+}
+
+fn max_timeout(text: &str) -> Result<Duration, String> {
+    time(text, MIN_MAX_TIMEOUT, MAX_MAX_TIMEOUT)
 }
 
 fn time(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {

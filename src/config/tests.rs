@@ -85,7 +85,7 @@ runtime: unix:///tmp/r.sock
 state: /tmp/state
 api: {listen: /tmp/a.sock, group: adm}
 prober: {workers: 8, execWorkers: 4, execGrace: 1m30s, maxPerPod: 1, maxPerNode: 100000, nodeIP: "2001:db8::1",
-  minPeriod: 1s, allowHosts: [10.0.0.0/8, "2001:db8::1"]}
+  minPeriod: 1s, maxTimeout: 5s, allowHosts: [10.0.0.0/8, "2001:db8::1"]}
 annotations: {namespaces: [shop-*, cart]}
 healthcheck: {enabled: true, namespaces: [default]}
 log: {format: json, level: debug}
@@ -110,6 +110,7 @@ log: {format: json, level: debug}
             limits: Limits {
                 allow_hosts: vec!["10.0.0.0/8".parse().unwrap(), "2001:db8::1/128".parse().unwrap()],
                 min_period: Duration::from_secs(1),
+                max_timeout: Duration::from_secs(5),
             },
         },
         log: LogConfig { format: LogFormat::Json, level: LogLevel::Debug },

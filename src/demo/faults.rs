@@ -48,6 +48,9 @@ pub enum FaultKind {
     Hang,
     /// It is not handled; the connection that it came on ends without a GOAWAY.
     DropConnection,
+    /// The times in its answer are so much later, as if the clock had been set back since: ContainerStatus. Other methods
+    /// answer as ever.
+    LaterTimes(Duration),
     /// Its answer is made at least this many bytes long. ListContainers pads an image annotation of the first listed
     /// container (an empty list stays empty), ExecSync its standard output; other methods answer as ever.
     HugeAnswer(usize),

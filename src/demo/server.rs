@@ -46,6 +46,10 @@ const MAX_PENDING_RESETS: usize = 1024;
 /// 50 ms between two tries to accept when accepting fails, as it does while file descriptors lack.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 
+/// On a request whose answer is to have times that are so much later.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TimesLaterBy(pub(super) Duration);
+
 /// The size that an answer shall have at least; a request that carries it in its extensions asks its handler for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AnswerAtLeast(pub(super) usize);
@@ -176,6 +180,10 @@ impl Gate {
                     hangup.call();
                 }
                 future::pending().await
+            }
+            Some(FaultKind::LaterTimes(by)) => {
+                request.extensions_mut().insert(TimesLaterBy(by));
+                self.handle(request).await
             }
             Some(FaultKind::HugeAnswer(bytes)) => {
                 request.extensions_mut().insert(AnswerAtLeast(bytes));

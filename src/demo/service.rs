@@ -6,7 +6,12 @@ use std::{collections::HashMap, sync::Arc, time::Duration, vec};
 use tokio_stream::{Iter, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status};
 
-use super::{ISOLATES_NOTHING, RUNTIME_NAME, events::Event, node::Node, server::AnswerAtLeast};
+use super::{
+    ISOLATES_NOTHING, RUNTIME_NAME,
+    events::Event,
+    node::Node,
+    server::{AnswerAtLeast, TimesLaterBy},
+};
 use crate::proto::cri::{self, runtime_service_server::RuntimeService};
 
 /// Answers for a node.
@@ -175,7 +180,16 @@ impl RuntimeService for Runtime {
         &self,
         request: Request<cri::ContainerStatusRequest>,
     ) -> Answer<cri::ContainerStatusResponse> {
-        answer(self.0.container_status(&request.into_inner())?)
+        let later = request.extensions().get::<TimesLaterBy>().map_or(Duration::ZERO, |TimesLaterBy(by)| *by);
+        let mut found = self.0.container_status(&request.into_inner())?;
+        let later = i64::try_from(later.as_nanos()).unwrap_or(i64::MAX);
+        if let Some(status) = &mut found.status {
+            for time in [&mut status.created_at, &mut status.started_at] {
+                // What has not happened yet has no time.
+                *time = if *time > 0 { time.saturating_add(later) } else { *time };
+            }
+        }
+        answer(found)
     }
 
     async fn update_container_resources(

@@ -10,6 +10,7 @@
 //! An id that nobody has explained is looked up, never dropped. What a lookup could not tell, the next list asks again.
 
 mod containers;
+mod identities;
 mod removed;
 mod sandboxes;
 
@@ -21,6 +22,7 @@ use std::{
 };
 
 use containers::Container;
+use identities::Identities;
 use removed::Removed;
 use sandboxes::Sandbox;
 
@@ -54,6 +56,7 @@ pub enum Change {
 #[derive(Debug, Default)]
 pub struct Model {
     sandboxes: HashMap<SandboxId, Sandbox>,
+    identities: Identities,
     containers: HashMap<ContainerId, Container>,
     removed: Removed,
     /// For which moment the last list of sandboxes spoke, and that of containers.

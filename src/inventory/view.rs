@@ -9,7 +9,8 @@ use crate::ids::{ContainerId, ImageRef, PodUid, SandboxId};
 pub struct PodView {
     /// The sandbox's id; a pod gets a new one with each attempt.
     pub sandbox_id: SandboxId,
-    /// The pod's uid.
+    /// The uid that the pod is known by: the one that its client gave, unless that is none or another pod's; then one that
+    /// is made of the sandbox's id.
     pub uid: PodUid,
     /// The pod's name.
     pub name: Arc<str>,

@@ -17,9 +17,10 @@ use super::{
     attempt::{Job, Tried},
     command::{Command, Refusal},
     containers::{Containers, Place},
+    lateness::{Lateness, LatenessNews},
     outputs::Outputs,
     pauses::Pauses,
-    pool::{Lane, Pool},
+    pool::{Kind, Lane, Pool},
     quota::Quota,
     restoring::Restoring,
     saved::Definition,
@@ -37,16 +38,13 @@ use crate::{
     inventory::view::ContainerView,
     results::{Verdict, event::ProbeEvent},
     spec::{
-        Handler, ProbeSpec,
+        Handler,
         plan::{Invalid, Planned},
     },
 };
 
 /// 1 s: a probe that is looked at later than this after it was due tells of a process that stood still.
 const STOOD_STILL: Duration = Duration::from_secs(1);
-
-/// 100 ms: a connection of our own whose attempt took longer counts as slow until one is faster.
-const SLOW: Duration = Duration::from_millis(100);
 
 /// The prober without its loop.
 #[derive(Debug)]
@@ -57,6 +55,7 @@ pub(super) struct Roster {
     entries: HashMap<ProbeKey, Entry>,
     schedule: Schedule,
     pool: Pool,
+    lateness: Lateness,
     quota: Quota,
     /// Where probes are that the quota refused.
     refused: HashSet<Place>,
@@ -66,6 +65,8 @@ pub(super) struct Roster {
     outputs: Outputs,
     /// What is to be started now; taken by `advance`.
     jobs: Vec<Job>,
+    /// Whose attempts in flight are to be given up; taken by `take_given_up`.
+    given_up: Vec<ProbeKey>,
     /// What is to be told; taken by `take_events`.
     events: Vec<ProbeEvent>,
 }
@@ -96,6 +97,7 @@ impl Roster {
             entries: HashMap::new(),
             schedule: Schedule::default(),
             pool: Pool::new(settings.workers, settings.exec_workers),
+            lateness: Lateness::default(),
             quota: Quota::new(settings.max_per_pod, settings.max_per_node),
             refused: HashSet::new(),
             pauses: Pauses::default(),
@@ -103,6 +105,7 @@ impl Roster {
             saving: Saving::default(),
             outputs: Outputs::default(),
             jobs: Vec::new(),
+            given_up: Vec::new(),
             events: Vec::new(),
         }
     }
@@ -217,7 +220,7 @@ impl Roster {
         })
     }
 
-    /// Takes in the end of an attempt; with nothing to tell if it panicked.
+    /// Takes in the end of an attempt; with nothing to tell if it panicked or was given up.
     pub(super) fn finish(&mut self, key: &ProbeKey, tried: Option<Tried>, now: Moment) {
         self.pool.finish(key);
         self.tell(key, Event::Finished(tried), now);
@@ -248,7 +251,18 @@ impl Roster {
 
     /// When `advance` is to be called next, at the latest.
     pub(super) fn deadline(&mut self) -> Option<Instant> {
-        self.schedule.deadline()
+        [self.schedule.deadline(), self.lateness.deadline()].into_iter().flatten().min()
+    }
+
+    /// The probes whose attempts in flight are to be given up, since this was asked last: their containers, or the probes
+    /// themselves, are no more. Each still ends with [`Roster::finish`], and has its place until then.
+    pub(super) fn take_given_up(&mut self) -> Vec<ProbeKey> {
+        std::mem::take(&mut self.given_up)
+    }
+
+    /// Whether probes began to wait for a place for too long, or no longer do.
+    pub(super) fn lateness_news(&mut self, now: Moment) -> Option<LatenessNews> {
+        self.lateness.news(now.at)
     }
 
     /// What happened since this was asked last.
@@ -313,6 +327,10 @@ impl Roster {
             };
             self.tell(&key, Event::Seen(seen), now);
             self.tell(&key, Event::Stopping(known.stopping()), now);
+            let worker = self.entries.get(&key).and_then(|entry| entry.worker.as_ref());
+            if worker.is_some_and(Worker::is_overtaken) {
+                self.given_up.push(key);
+            }
         }
     }
 
@@ -320,11 +338,16 @@ impl Roster {
     fn enter(&mut self, key: &ProbeKey, planned: &Arc<Planned>, view: &Arc<ContainerView>, now: Moment) {
         if let Some(entry) = self.entries.get_mut(key) {
             let is_same = match (&entry.planned.spec, &planned.spec) {
-                (Ok(before), Ok(after)) => before == after,
+                (Ok(before), Ok(after)) => before.is_same_probe(after),
                 (Err(_), Err(_)) => true,
                 (Ok(_), Err(_)) | (Err(_), Ok(_)) => false,
             };
             if is_same {
+                if let (Some(worker), Ok(spec)) = (&mut entry.worker, &planned.spec)
+                    && **worker.spec() != *spec
+                {
+                    worker.redefine(Arc::new(spec.clone()));
+                }
                 entry.planned = planned.clone();
                 entry.view = view.clone();
                 return;
@@ -368,7 +391,11 @@ impl Roster {
             self.quota.release(&key.pod);
             self.outputs.changed(worker.results().said(), 0);
         }
+        if self.pool.is_in_flight(key) {
+            self.given_up.push(key.clone());
+        }
         self.schedule.set(key, None);
+        self.lateness.note(key, None, Duration::ZERO);
     }
 
     /// Whether an attempt that is due is put off to some time within its period: one of a container that was there
@@ -376,7 +403,7 @@ impl Roster {
     fn is_to_be_spread(&self, worker: &Worker, now: Moment) -> bool {
         let late = worker.next().map_or(Duration::ZERO, |due| now.at.saturating_duration_since(due));
         let may_spread = worker.may_spread() || late > STOOD_STILL;
-        worker.wants_jitter(now) || (may_spread && self.pool.is_crowded(lane(worker.spec())))
+        worker.wants_jitter(now) || (may_spread && self.pool.is_crowded(lane(worker)))
     }
 
     /// Whether the container of a probe counts as started: its startup probe succeeded, or it has none that runs
@@ -399,9 +426,12 @@ impl Roster {
             self.saving.note(urgency, now.at);
         }
         self.schedule.set(key, worker.deadline());
+        self.lateness.note(key, worker.waits_since(), worker.beat(now.at));
         for action in actions {
             match action {
-                Action::Enqueue => self.pool.enqueue(key.clone(), next_lane(worker)),
+                Action::Enqueue => {
+                    self.pool.enqueue(key.clone(), &entry.view.pod.namespace, lane(worker));
+                }
                 Action::StartAttempt => {
                     let (spec, view) = (worker.spec().clone(), entry.view.clone());
                     self.jobs.push(Job { key: key.clone(), spec, view });
@@ -448,20 +478,13 @@ impl Entry {
     }
 }
 
-fn lane(spec: &ProbeSpec) -> Lane {
-    match spec.handler {
-        Handler::Exec { .. } => Lane::Exec,
-        Handler::TcpSocket { .. } | Handler::HttpGet(_) | Handler::Grpc { .. } => Lane::Dial,
-    }
-}
-
-/// Where the next attempt of a probe waits: whose last one took long is kept apart.
-fn next_lane(worker: &Worker) -> Lane {
-    let was_slow = worker.results().last().is_some_and(|last| last.duration >= SLOW);
-    match lane(worker.spec()) {
-        Lane::Dial if was_slow => Lane::Slow,
-        lane => lane,
-    }
+/// Where the next attempt of a probe waits.
+fn lane(worker: &Worker) -> Lane {
+    let kind = match worker.spec().handler {
+        Handler::Exec { .. } => Kind::Exec,
+        Handler::TcpSocket { .. } | Handler::HttpGet(_) | Handler::Grpc { .. } => Kind::Dial,
+    };
+    Lane { kind, trust: worker.trust() }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::{
 
 use super::{
     Moment,
+    lateness::is_late,
     worker::{
         Worker,
         event::{Block, Stopping},
@@ -58,6 +59,8 @@ pub struct ProbeStatus {
     pub since: SystemTime,
     /// From one attempt to the next; longer than defined while the runtime does not answer. None if it is invalid.
     pub period: Option<Duration>,
+    /// For how long it waits for a place, where that is more than two of its periods.
+    pub late: Option<Duration>,
     /// When the next attempt is due; none while something stands in the way.
     pub next_at: Option<SystemTime>,
     /// The results in a row.
@@ -128,6 +131,7 @@ impl ProbeStatus {
             reason,
             since: results.since(),
             period: Some(worker.spacing(now.at)),
+            late: late(worker, now),
             next_at: worker.next().map(|next| now.wall_of(next.max(now.at))),
             run: results.run(),
             counts: results.counts(),
@@ -162,6 +166,7 @@ impl ProbeStatus {
             reason: invalid.map(|invalid| invalid.reason.clone()).unwrap_or_default(),
             since,
             period: None,
+            late: None,
             next_at: None,
             run: Run::default(),
             counts: Counts::default(),
@@ -173,7 +178,16 @@ impl ProbeStatus {
     }
 }
 
+/// For how long a probe waits for a place, where that is too long.
+fn late(worker: &Worker, now: Moment) -> Option<Duration> {
+    let waited = now.at.saturating_duration_since(worker.waits_since()?);
+    is_late(waited, worker.beat(now.at)).then_some(waited)
+}
+
 fn probing(worker: &Worker, now: Moment) -> String {
+    if late(worker, now).is_some() {
+        return "has waited for a place for more than two periods: other attempts hold them".to_owned();
+    }
     let error = worker.error().unwrap_or_default();
     let spacing = worker.spacing(now.at);
     if spacing > worker.beat(now.at) {

@@ -1,7 +1,7 @@
 //! The prober's one loop: receives, lets the roster decide, and makes the attempts. Attempts are its only further
 //! tasks; there is no timer but one.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Instant};
+use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Instant};
 
 use futures_util::FutureExt;
 use tokio::{
@@ -15,6 +15,7 @@ use tonic::transport::Channel;
 use super::{
     ContainerStatus, Input, Moment, ProbeStatus, ProberSettings,
     attempt::{Handlers, Job, Tried},
+    lateness::LatenessNews,
     roster::Roster,
     saved::Saved,
 };
@@ -23,6 +24,16 @@ use crate::{ids::ProbeKey, results::event::ProbeEvent};
 /// How many inputs are taken at once, before due probes are looked at again: those told together come due together,
 /// and are spread.
 const INPUTS_AT_ONCE: usize = 1024;
+
+/// How an attempt's task ended.
+enum Ended {
+    /// The attempt was made.
+    Made(Tried),
+    /// It was given up: its container or its probe is no more.
+    GivenUp,
+    /// It panicked.
+    Panicked,
+}
 
 /// The prober's ends of its channels.
 #[derive(Debug)]
@@ -37,7 +48,7 @@ pub struct Channels {
     pub containers: mpsc::Receiver<oneshot::Sender<Vec<ContainerStatus>>>,
     /// Is sent what a restart is to survive, soon after it changed and once more at the end.
     pub saves: watch::Sender<Arc<Saved>>,
-    /// Ends the prober; attempts in flight are given up.
+    /// Ends the prober; attempts in flight are given up, as are those whose container ends.
     pub stop: CancellationToken,
 }
 
@@ -71,7 +82,9 @@ async fn drive<A, F>(
     let mut roster = Roster::new(&channels.settings.borrow_and_update(), Moment::now());
     let mut may_change = true;
     roster.restore(restored);
-    let mut attempts: JoinSet<(ProbeKey, Option<Tried>)> = JoinSet::new();
+    let mut attempts: JoinSet<(ProbeKey, Ended)> = JoinSet::new();
+    // Of all attempts in flight: what gives them up.
+    let mut in_flight: HashMap<ProbeKey, CancellationToken> = HashMap::new();
     let mut inputs = Vec::new();
     loop {
         let mut finished = None;
@@ -101,10 +114,15 @@ async fn drive<A, F>(
         let now = Moment::now();
         let mut finished = finished.or_else(|| attempts.try_join_next().and_then(Result::ok));
         // All that ended is taken each time, so that no flood of inputs or questions keeps places taken.
-        while let Some((key, tried)) = finished {
-            if tried.is_none() {
+        while let Some((key, ended)) = finished {
+            in_flight.remove(&key);
+            if matches!(ended, Ended::Panicked) {
                 tracing::error!(pod.uid = %key.pod, container = %key.container, probe.type = %key.kind, "attempt panicked");
             }
+            let tried = match ended {
+                Ended::Made(tried) => Some(tried),
+                Ended::GivenUp | Ended::Panicked => None,
+            };
             roster.finish(&key, tried, now);
             finished = attempts.try_join_next().and_then(Result::ok);
         }
@@ -112,8 +130,25 @@ async fn drive<A, F>(
             roster.accept(input, now);
         }
         for job in roster.advance(now) {
-            let (key, ended) = (job.key.clone(), AssertUnwindSafe(attempt(job)).catch_unwind());
-            attempts.spawn(async move { (key, ended.await.ok()) });
+            let (key, given_up) = (job.key.clone(), CancellationToken::new());
+            in_flight.insert(key.clone(), given_up.clone());
+            let made = AssertUnwindSafe(attempt(job)).catch_unwind();
+            attempts.spawn(async move {
+                let ended = match given_up.run_until_cancelled(made).await {
+                    Some(Ok(tried)) => Ended::Made(tried),
+                    Some(Err(_)) => Ended::Panicked,
+                    None => Ended::GivenUp,
+                };
+                (key, ended)
+            });
+        }
+        roster
+            .take_given_up()
+            .iter()
+            .filter_map(|key| in_flight.get(key))
+            .for_each(CancellationToken::cancel);
+        if let Some(news) = roster.lateness_news(now) {
+            log_lateness(news);
         }
         roster.take_events().into_iter().for_each(&mut on_event);
         if roster.save_deadline().is_some_and(|deadline| deadline <= now.at) {
@@ -122,6 +157,21 @@ async fn drive<A, F>(
     }
     if roster.save_deadline().is_some() {
         channels.saves.send_replace(Arc::new(roster.save(Moment::now())));
+    }
+}
+
+/// One line when probes begin to wait for too long, and one when none does any more, however many they are.
+fn log_lateness(news: LatenessNews) {
+    match news {
+        LatenessNews::Began => tracing::warn!(
+            "probes wait for a place for more than two of their periods: see `criprobe status`, and raise \
+             prober.workers or prober.execWorkers, or find what is slow with `criprobe probes`"
+        ),
+        LatenessNews::Ended { lasted, most } => tracing::info!(
+            lasted_seconds = lasted.as_secs(),
+            most_at_once = most,
+            "no probe waits for a place for too long any more"
+        ),
     }
 }
 

@@ -4,21 +4,18 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::Moment;
 
-/// The end of the start delay. The kubelet compares whole seconds, of a start that is cut to whole seconds (step 8);
-/// so do we for delays of whole seconds, others are exact. A start that is not known yet counts from now.
+/// The end of the start delay, at most the whole delay from now. The kubelet compares whole seconds, of a start that is cut
+/// to whole seconds (step 8); so do we for delays of whole seconds, others are exact. A start that is not known yet counts
+/// from now, and so does one that is ahead of the clock: the clock was set back since.
 pub(super) fn probe_from(delay: Duration, started_at: Option<SystemTime>, now: Moment) -> Instant {
-    let Some(started_at) = started_at else { return now.at + delay };
+    let Some(started_at) = started_at.filter(|at| *at <= now.wall) else { return now.at + delay };
     let is_whole = delay.subsec_nanos() == 0;
     let start = match started_at.duration_since(SystemTime::UNIX_EPOCH) {
         Ok(since) if is_whole => SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs()),
         Ok(_) | Err(_) => started_at,
     };
-    // Cut towards zero, a start less than a second ahead is none seconds ahead.
-    let tolerance = if delay.is_zero() { Duration::from_secs(1) } else { Duration::ZERO };
-    match (start + delay).duration_since(now.wall) {
-        Ok(ahead) => now.at + ahead.saturating_sub(tolerance),
-        Err(_) => now.at,
-    }
+    let age = now.wall.duration_since(start).unwrap_or_default();
+    now.at + delay.saturating_sub(age)
 }
 
 /// The end of the start period. A start that is not known yet, or ahead of the clock, counts from now.
@@ -67,9 +64,26 @@ mod tests {
             assert_eq!(from - at.at, Duration::from_millis(wait_ms), "{id}: {rule}");
         }
         let at = Moment::now();
-        let ahead = probe_from(Duration::ZERO, Some(at.wall + 100 * SECOND), at);
-        assert!(ahead - at.at > 98 * SECOND, "a start far ahead blocks even without a delay");
         assert_eq!(probe_from(SECOND, None, at), at.at + SECOND, "an unknown start counts from now");
+    }
+
+    #[test]
+    fn whatever_the_clock_says_a_delay_is_never_longer_than_it_is() {
+        let epoch = SystemTime::UNIX_EPOCH;
+        let years = |years: u32| years * 365 * 24 * 3600 * SECOND;
+        for wall in [epoch - years(10), epoch - SECOND, epoch, epoch + SECOND / 2, epoch + years(56)] {
+            let now = Moment { at: clock::now(), wall };
+            for started_at in [epoch - years(20), epoch, wall, wall + 7200 * SECOND, wall + years(10)] {
+                for delay in [Duration::ZERO, SECOND / 4, 30 * SECOND] {
+                    let wait = probe_from(delay, Some(started_at), now) - now.at;
+                    assert!(wait <= delay, "{started_at:?} at {wall:?} waits {wait:?}");
+                }
+                assert!(start_until(SECOND, Some(started_at), now) <= now.at + SECOND);
+            }
+            let long = years(100);
+            assert_eq!(now.wall_of(now.at), wall);
+            assert_eq!(now.wall_of(now.at + long), wall + long, "and no time is out of reach");
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@
 //! any --an operator's pause--> Paused --resume--> as if it had never been
 //! ```
 
+mod checkpoint;
 pub mod event;
 
 use std::{
@@ -25,15 +26,17 @@ use std::{
 use super::{
     Moment,
     attempt::Tried,
-    saved::{Definition, Stand},
+    saved::Stand,
     timing::{probe_from, start_until, tick_after},
+    trust::{Record, Trust},
 };
 use crate::{
     ids::{ContainerId, ProbeKind},
     inventory::view::ContainerState,
-    results::{AttemptRecord, AttemptResult, Results, Run, Verdict, event::Notice, history::Why},
+    results::{AttemptRecord, AttemptResult, Results, Verdict, event::Notice, history::Why},
     spec::ProbeSpec,
 };
+pub use checkpoint::Mark;
 use event::{Action, Block, Event, Seen, Stopping};
 
 /// 5 minutes: the longest that a probe whose runtime does not answer is spaced out to.
@@ -70,21 +73,8 @@ pub struct Worker {
     flight: Option<Flight>,
     /// Attempts in a row that the runtime did not answer.
     unanswered: u32,
-}
-
-/// What of a worker is worth saving, and where its run leads.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mark {
-    /// The container that it looks at.
-    pub container: Option<ContainerId>,
-    /// The verdict on it.
-    pub verdict: Option<Verdict>,
-    /// Whether that ended the work on it.
-    pub is_held: bool,
-    /// The results in a row.
-    pub run: Run,
-    /// How long such a run must get to be a verdict.
-    pub threshold: u32,
+    /// How long its attempts held their places, on whatever container.
+    record: Record,
 }
 
 #[derive(Debug)]
@@ -143,7 +133,13 @@ impl Worker {
             is_queued: false,
             flight: is_busy.then_some(Flight::Foreign),
             unanswered: 0,
+            record: Record::default(),
         }
+    }
+
+    /// Goes on under a definition that differs in nothing but who may ask for it, see [`ProbeSpec::is_same_probe`].
+    pub fn redefine(&mut self, spec: Arc<ProbeSpec>) {
+        self.spec = spec;
     }
 
     /// Takes one event in and tells what is to be done.
@@ -183,6 +179,25 @@ impl Worker {
         if self.is_queued || self.flight.is_some() { None } else { self.next }
     }
 
+    /// Since when it waits for a place, if it does.
+    pub fn waits_since(&self) -> Option<Instant> {
+        self.next.filter(|_| self.is_queued)
+    }
+
+    /// Whether the attempt in flight is on a container that is replaced or has ended: nothing that it may still find
+    /// out counts.
+    pub fn is_overtaken(&self) -> bool {
+        let Some(Flight::Own(attempt)) = &self.flight else { return false };
+        self.target.as_ref().is_none_or(|target| {
+            target.seen.id != attempt.container || matches!(target.seen.state, ContainerState::Exited { .. })
+        })
+    }
+
+    /// How far it is trusted to give a place back soon.
+    pub(super) fn trust(&self) -> Trust {
+        self.record.trust()
+    }
+
     /// Whether its next attempt may be spread with [`Event::Spread`]: the first one of a container, once.
     pub fn may_spread(&self) -> bool {
         self.may_spread
@@ -203,32 +218,6 @@ impl Worker {
     /// Whether an operator paused it.
     pub fn is_paused(&self) -> bool {
         self.is_paused
-    }
-
-    /// Where it stands on its container, to be saved; none before that has run. `definition` is that of its spec.
-    pub fn stand(&self, definition: Definition) -> Option<Stand> {
-        let target = self.target.as_ref().filter(|target| target.has_run || target.is_restored)?;
-        Some(Stand {
-            container: target.seen.id.clone(),
-            definition,
-            verdict: self.results.verdict(),
-            since: self.results.since(),
-            run: self.results.run(),
-            counts: self.results.counts(),
-            is_held: self.is_held,
-        })
-    }
-
-    /// What of it is worth saving, to be compared with what it is later.
-    pub fn mark(&self) -> Mark {
-        let run = self.results.run();
-        Mark {
-            container: self.target.as_ref().map(|target| target.seen.id.clone()),
-            verdict: self.results.verdict(),
-            is_held: self.is_held,
-            run,
-            threshold: self.threshold(run.verdict),
-        }
     }
 
     /// Its definition.
@@ -459,7 +448,8 @@ impl Worker {
         let is_triggered = std::mem::take(&mut self.is_triggered);
         let Some(Flight::Own(attempt)) = self.flight.take() else { return };
         let is_current = self.target.as_ref().is_some_and(|target| target.seen.id == attempt.container);
-        // An attempt that panicked changes nothing (prober.md 3.6).
+        self.record.note(&self.spec.handler, now.at.saturating_duration_since(attempt.began.at));
+        // An attempt that panicked, or was given up, changes nothing (prober.md 3.6).
         if let Some(tried) = tried {
             self.unanswered = if tried.is_unanswered { self.unanswered.saturating_add(1) } else { 0 };
             self.settle(&tried, &attempt, is_current, now, actions);

@@ -32,7 +32,7 @@ pub use pod::{ContainerState, ContainerView, PodView};
 pub use probe::{Attempt, Counts, Outcome, Phase, ProbeView, Run, State, joined, probe_id, probe_key};
 pub use run::{ContainerRef, RunView};
 pub use status::{
-    BlindView, CallsView, Check, ConfigView, ConnectionsView, InventoryView, LogView, ProbesView,
+    BlindView, CallsView, Check, ConfigView, ConnectionsView, InventoryView, LateView, LogView, ProbesView,
     RuntimeState, RuntimeView, StageRestartView, StateFileView, StatusView,
 };
 pub use units::{Seconds, Time};

@@ -27,6 +27,9 @@ pub struct SandboxBrief {
     /// A `PodSandboxState`.
     #[prost(int32, tag = "3")]
     pub state: i32,
+    /// Nanoseconds since the epoch.
+    #[prost(int64, tag = "4")]
+    pub created_at: i64,
 }
 
 /// Of a `Container`, what may change, and whose it is.
@@ -138,7 +141,7 @@ mod tests {
         let item = SandboxItem::from(whole.clone());
         assert_eq!(
             (item.brief.clone(), item.whole().unwrap()),
-            (SandboxBrief { id: "s".into(), state: 1 }, whole)
+            (SandboxBrief { id: "s".into(), state: 1, created_at: 7 }, whole)
         );
     }
 

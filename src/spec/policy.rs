@@ -5,7 +5,11 @@ use std::{net::IpAddr, time::Duration};
 
 use ipnet::IpNet;
 
-use super::{Handler, HttpGet, ProbeSpec, rule::Rule, validate::MIN_PERIOD};
+use super::{
+    Handler, HttpGet, ProbeSpec,
+    rule::Rule,
+    validate::{MAX_TIMEOUT, MIN_PERIOD},
+};
 use crate::{duration::GoDuration, glob::Glob};
 
 /// What the operator decided. By default there are no rules, all annotations count, and no HEALTHCHECK does.
@@ -28,6 +32,8 @@ pub struct Limits {
     pub allow_hosts: Vec<IpNet>,
     /// The shortest period.
     pub min_period: Duration,
+    /// The longest timeout: for so long an attempt may hold a place that others need.
+    pub max_timeout: Duration,
 }
 
 impl Default for Policy {
@@ -43,7 +49,7 @@ impl Default for Policy {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { allow_hosts: Vec::new(), min_period: MIN_PERIOD }
+        Self { allow_hosts: Vec::new(), min_period: MIN_PERIOD, max_timeout: MAX_TIMEOUT }
     }
 }
 
@@ -71,6 +77,10 @@ impl Limits {
         if let Some(field) = field {
             let least = GoDuration(self.min_period);
             return Some(format!("{field}: Forbidden: the operator's least is {least} (prober.minPeriod)"));
+        }
+        if spec.timeout > self.max_timeout {
+            let most = GoDuration(self.max_timeout);
+            return Some(format!("timeout: Forbidden: the operator's most is {most} (prober.maxTimeout)"));
         }
         let (field, host) = match &spec.handler {
             Handler::Exec { .. } | Handler::Grpc { .. } => return None,

@@ -21,6 +21,10 @@ use crate::{
 /// The shortest period; a shorter one is an error.
 pub const MIN_PERIOD: Duration = Duration::from_millis(100);
 
+/// 60 s: the longest timeout that others than the operator may ask for, unless the operator decides otherwise; a longer one
+/// is refused.
+pub const MAX_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// The shortest timeout; a shorter one is an error.
 pub const MIN_TIMEOUT: Duration = Duration::from_millis(1);
 

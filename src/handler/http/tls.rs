@@ -20,6 +20,7 @@ use tokio_rustls::{
         },
         crypto::ring,
         pki_types::{CertificateDer, ServerName, UnixTime},
+        time_provider::TimeProvider,
         version::{TLS12, TLS13},
     },
 };
@@ -70,7 +71,7 @@ fn server_name(host: &str) -> ServerName<'static> {
 }
 
 fn config() -> ClientConfig {
-    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let mut config = ClientConfig::builder_with_details(Arc::new(ring::default_provider()), Arc::new(NoTime))
         .with_protocol_versions(&[&TLS13, &TLS12])
         .expect("ring's cipher suites serve both versions")
         .dangerous()
@@ -79,6 +80,17 @@ fn config() -> ClientConfig {
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     config.resumption = Resumption::disabled();
     config
+}
+
+/// The epoch. Neither certificates nor tickets are looked at, so the time decides nothing; and reading it would panic
+/// where a clock is set to before 1970.
+#[derive(Debug)]
+struct NoTime;
+
+impl TimeProvider for NoTime {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(UnixTime::since_unix_epoch(Duration::ZERO))
+    }
 }
 
 /// Takes any certificate, also one that webpki cannot read (X.509 v1), and so any signature made with it: who accepts

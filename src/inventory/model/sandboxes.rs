@@ -9,6 +9,7 @@ use super::{
         view::{PodNetwork, PodView},
     },
     Model,
+    identities::Identities,
     removed::Was,
 };
 use crate::{
@@ -21,6 +22,10 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Sandbox {
     pub(super) view: Arc<PodView>,
+    /// The uid that its client gave, which may be none, or another pod's.
+    given_uid: PodUid,
+    /// Nanoseconds since the epoch; the greatest number until a list has said.
+    created_at: i64,
     /// The latest moment for which it is known to exist.
     pub(super) seen: Instant,
     state_as_of: Instant,
@@ -77,12 +82,17 @@ impl Model {
         for container in self.containers_of(id) {
             self.container_removed(&container, at);
         }
-        let was = Was { container: None, pod: self.sandboxes.remove(id).map(|sandbox| sandbox.view) };
+        let pod = self.sandboxes.remove(id).map(|sandbox| sandbox.view);
+        pod.iter().for_each(|pod| self.identities.release(pod));
+        let was = Was { container: None, pod };
         self.removed.note(id.as_str(), at, was);
     }
 
-    pub(super) fn sandboxes_listed(&mut self, items: Vec<SandboxItem>, sent: Instant) {
+    pub(super) fn sandboxes_listed(&mut self, mut items: Vec<SandboxItem>, sent: Instant) {
+        let is_first = self.sandboxes_as_of.is_none();
         self.removed.forget_before(sent);
+        // Of pods with one uid the one that came first keeps it.
+        items.sort_by(|a, b| (a.brief.created_at, &a.brief.id).cmp(&(b.brief.created_at, &b.brief.id)));
         self.sandboxes_as_of = self.sandboxes_as_of.max(Some(sent));
         for item in items {
             self.sandbox_listed(&item, sent);
@@ -91,6 +101,26 @@ impl Model {
         let gone = self.sandboxes.iter().filter(|(_, known)| known.seen < sent);
         for id in gone.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
             self.sandbox_removed(&id, sent);
+        }
+        if is_first {
+            self.identify_all();
+        }
+    }
+
+    /// Decides all pods' uids by the age of their sandboxes: what was known before the first list was told in another
+    /// order, and a restart of ours must not give a uid to another pod.
+    fn identify_all(&mut self) {
+        let mut ids: Vec<_> =
+            self.sandboxes.iter().map(|(id, known)| (known.created_at, id.clone())).collect();
+        ids.sort();
+        self.identities = Identities::default();
+        for (_, id) in ids {
+            let Some(known) = self.sandboxes.get_mut(&id) else { continue };
+            let uid = self.identities.claim(&known.given_uid, &known.view);
+            if uid != known.view.uid {
+                Arc::make_mut(&mut known.view).uid = uid;
+                self.dirty.extend(self.containers_of(&id));
+            }
         }
     }
 
@@ -104,6 +134,7 @@ impl Model {
         match self.sandboxes.get_mut(id) {
             Some(known) => {
                 known.seen = known.seen.max(sent);
+                known.created_at = item.brief.created_at;
                 if known.state_as_of <= sent {
                     known.state_as_of = sent;
                     if known.view.is_ready != is_ready {
@@ -117,6 +148,9 @@ impl Model {
                 let (id, network) = (SandboxId::from(whole.id), PodNetwork::Unknown);
                 let view = pod_view(id, whole.metadata, is_ready, network, whole.labels, whole.annotations);
                 self.put_sandbox(view, sent);
+                if let Some(known) = self.sandboxes.get_mut(item.brief.id.as_str()) {
+                    known.created_at = item.brief.created_at;
+                }
             }
         }
         // No list says where a pod is reached.
@@ -146,13 +180,15 @@ impl Model {
         }
     }
 
-    /// Adds or refreshes a sandbox; its network is kept where the new report knows less, its state where it is older.
+    /// Adds or refreshes a sandbox; its network is kept where the new report knows less, its state where it is older, and
+    /// the uid that its pod is known by for as long as it exists.
     fn put_sandbox(&mut self, mut view: PodView, at: Instant) {
         if self.removed.is_since(view.sandbox_id.as_str(), at) {
             return;
         }
         let id = view.sandbox_id.clone();
-        let (mut seen, mut state_as_of) = (at, at);
+        let (mut seen, mut state_as_of, mut created_at) = (at, at, i64::MAX);
+        let given_uid = view.uid.clone();
         let known = self.sandboxes.get(&id);
         if let Some(known) = known {
             if view.network == PodNetwork::Unknown {
@@ -163,11 +199,15 @@ impl Model {
                 state_as_of = known.state_as_of;
             }
             seen = seen.max(known.seen);
+            created_at = known.created_at;
+            view.uid = known.view.uid.clone();
+        } else {
+            view.uid = self.identities.claim(&given_uid, &view);
         }
         if known.is_none_or(|known| *known.view != view) {
             self.dirty.extend(self.containers_of(&id));
         }
-        self.sandboxes.insert(id, Sandbox { view: Arc::new(view), seen, state_as_of });
+        self.sandboxes.insert(id, Sandbox { view: Arc::new(view), given_uid, created_at, seen, state_as_of });
     }
 
     fn ask_for_address(&mut self, id: SandboxId) {

@@ -17,7 +17,10 @@ use crate::{
         status::Phase,
     },
     results::AttemptResult,
-    spec::plan::{Invalid, Source},
+    spec::{
+        ProbeSpec,
+        plan::{Invalid, Source},
+    },
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -35,7 +38,9 @@ struct Rig {
 impl Rig {
     fn new(workers: usize) -> Self {
         let now = Moment::now();
-        Self { roster: Roster::new(&ProberSettings { workers, ..ProberSettings::default() }, now), now }
+        // A quarter for exec, as by default.
+        let settings = ProberSettings { workers, exec_workers: workers / 4, ..ProberSettings::default() };
+        Self { roster: Roster::new(&settings, now), now }
     }
 
     fn accept(&mut self, input: Input) {

@@ -5,15 +5,16 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::spec::{ProbeSpec, Reach, StartPeriod};
+use crate::spec::{ProbeSpec, StartPeriod};
 
 /// Tells whether a probe was defined as it is now. Written as 16 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Definition(u64);
 
 impl Definition {
-    /// That of a definition: FNV-1a, 64 bits, over all that it says. A key that Kubernetes or we add later must change
-    /// nothing where it is not used, or each probe starts anew with that version.
+    /// That of a definition: FNV-1a, 64 bits, over all that makes it another probe, see [`ProbeSpec::is_same_probe`]. A key
+    /// that Kubernetes or we add later must change nothing where it is not used, or each probe starts again with that
+    /// version.
     pub fn of(spec: &ProbeSpec) -> Self {
         let ProbeSpec {
             kind,
@@ -27,15 +28,12 @@ impl Definition {
             on_failure,
             start,
             is_literal,
-            reach,
+            // What its source may ask for, not what it is.
+            reach: _,
         } = spec;
-        let reach = match reach {
-            Reach::Declared => "",
-            Reach::Any => " any port",
-        };
         let mut text = format!(
             "{kind} {handler:?} {initial_delay:?} {timeout:?} {period:?} {success_threshold} {failure_threshold} \
-             {termination_grace:?} {}{reach}",
+             {termination_grace:?} {}",
             on_failure.as_str()
         );
         if let Some(StartPeriod { length, interval }) = start {
@@ -78,7 +76,7 @@ mod tests {
     use crate::{
         ids::ProbeKind,
         prober::fixtures::spec,
-        spec::{Handler, OnFailure},
+        spec::{Handler, OnFailure, Reach},
     };
 
     #[test]
@@ -107,12 +105,15 @@ mod tests {
             ProbeSpec { start: Some(StartPeriod { length: second, interval: second }), ..base() },
             ProbeSpec { start: Some(StartPeriod { length: second, interval: second / 2 }), ..base() },
             ProbeSpec { is_literal: true, ..base() },
-            ProbeSpec { reach: Reach::Any, ..base() },
         ];
         for (at, one) in others.iter().enumerate() {
             for other in &others[at + 1..] {
                 assert_ne!(Definition::of(one), Definition::of(other), "{one:?} and {other:?}");
+                assert!(!one.is_same_probe(other), "{one:?} and {other:?}");
             }
         }
+        let of_a_rule = ProbeSpec { reach: Reach::Any, ..base() };
+        assert_eq!(Definition::of(&of_a_rule), Definition::of(&base()), "whoever wrote it");
+        assert!(of_a_rule.is_same_probe(&base()));
     }
 }

@@ -30,7 +30,7 @@ pub enum Event {
     Spread(Duration),
     /// There is place for the attempt now.
     SlotFreed,
-    /// The attempt in flight ended; with nothing to tell if it panicked.
+    /// The attempt in flight ended; with nothing to tell if it panicked or was given up.
     Finished(Option<Tried>),
 }
 

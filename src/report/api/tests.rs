@@ -26,8 +26,8 @@ use crate::report::{
     metrics::Metrics,
     name::ProbeName,
     view::{
-        CallView, EventView, Phase, PodView, ProbeDetailView, ProbeView, RuntimeState, StatusView, probe_key,
-        sample,
+        CallView, EventView, LateView, Phase, PodView, ProbeDetailView, ProbeView, RuntimeState, StatusView,
+        probe_key, sample,
     },
 };
 use crate::{

@@ -1,6 +1,6 @@
 //! The daemon as a whole, as the API shows it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -167,6 +167,19 @@ pub struct ProbesView {
     /// Clients' own, which the other numbers leave out; absent where there are none.
     #[serde(default, skip_serializing_if = "is_none")]
     pub observed: u64,
+    /// Those that wait for a place for too long; absent where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late: Option<LateView>,
+}
+
+/// Probes that have waited for a place for more than two of their periods: their verdicts are older than they should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LateView {
+    /// How many.
+    pub count: u64,
+    /// How long the one has waited that has waited longest.
+    pub longest_seconds: Seconds,
 }
 
 /// The file that keeps verdicts, runs and pauses over a restart; all empty of a daemon that keeps none.
@@ -232,6 +245,30 @@ impl ProbesView {
         }
         counted
     }
+
+    fn check(&self) -> Check {
+        let doubtful = |late: LateView| {
+            let longest = late.longest_seconds.0.as_secs();
+            Check::Doubtful(format!(
+                "{} have waited for a place for more than two periods, the longest for {longest}s",
+                late.count
+            ))
+        };
+        self.late.map_or(Check::Ok, doubtful)
+    }
+}
+
+impl LateView {
+    /// Of those that wait too long, for how long each; none where there are none.
+    pub fn of(waits: impl IntoIterator<Item = Duration>) -> Option<Self> {
+        let mut late: Option<Self> = None;
+        for waited in waits {
+            let view = late.get_or_insert(Self { count: 0, longest_seconds: Seconds::default() });
+            view.count += 1;
+            view.longest_seconds = view.longest_seconds.max(Seconds(waited));
+        }
+        late
+    }
 }
 
 impl StatusView {
@@ -239,7 +276,7 @@ impl StatusView {
     ///
     /// A configuration that is wrong never makes the daemon unready: it goes on with the former one, and whoever took it
     /// out of service for a typing error would make that an outage.
-    pub fn checks(&self) -> [(&'static str, Check); 4] {
+    pub fn checks(&self) -> [(&'static str, Check); 5] {
         let shutdown = match self.draining {
             true => Check::Failed("the daemon is draining: it ends soon".to_owned()),
             false => Check::Ok,
@@ -260,6 +297,7 @@ impl StatusView {
             ("shutdown", shutdown),
             ("runtime", runtime),
             ("inventory", inventory),
+            ("probes", self.probes.check()),
             ("config", self.config.check()),
         ]
     }
@@ -303,6 +341,19 @@ mod tests {
             let expected = expected.map_or(Check::Ok, |told| Check::Doubtful(told.to_owned()));
             assert_eq!(view.check(), expected);
         }
+    }
+
+    #[test]
+    fn probes_that_wait_too_long_are_doubtful_and_no_failure() {
+        assert_eq!((LateView::of([]), ProbesView::default().check()), (None, Check::Ok));
+        let late = LateView::of([3, 12, 7].map(Duration::from_secs));
+        let view = ProbesView { late, ..ProbesView::default() };
+        assert_eq!(
+            serde_json::to_value(&view).unwrap()["late"],
+            serde_json::json!({"count": 3, "longestSeconds": 12.0})
+        );
+        let told = "3 have waited for a place for more than two periods, the longest for 12s";
+        assert_eq!(view.check(), Check::Doubtful(told.to_owned()));
     }
 
     #[test]

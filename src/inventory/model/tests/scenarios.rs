@@ -517,3 +517,76 @@ fn an_image_is_what_the_runtime_told_first_and_its_id_where_it_tells_that() {
     rig.apply(3, Fact::ContainersListed(vec![named("c1", "sha256:1", ""), named("c2", "", "")]));
     assert_eq!(images(&mut rig), [""; 0], "nor does it change");
 }
+
+/// The uids that the pods of these sandboxes are known by.
+fn uids(rig: &Rig) -> Vec<(String, String)> {
+    let mut pods: Vec<_> =
+        rig.model.pods().iter().map(|pod| (pod.sandbox_id.to_string(), pod.uid.to_string())).collect();
+    pods.sort();
+    pods
+}
+
+/// A sandbox of pod `name` in a list, as a client made it with that uid.
+fn of_uid(id: &str, name: &str, uid: &str, created_at: i64) -> cri::PodSandbox {
+    let metadata = cri::PodSandboxMetadata {
+        name: name.to_owned(),
+        uid: uid.to_owned(),
+        namespace: "default".to_owned(),
+        attempt: 0,
+    };
+    cri::PodSandbox { metadata: Some(metadata), created_at, ..sandbox_item(id, true) }
+}
+
+#[test]
+fn every_pod_is_known_by_a_uid_of_its_own_and_the_first_keeps_the_one_that_it_was_given() {
+    let rows = [
+        ("no uid", vec![of_uid("s1", "a", "", 1), of_uid("s2", "b", "", 2)], ["sandbox:s1", "sandbox:s2"]),
+        ("a copied one", vec![of_uid("s1", "a", "u", 2), of_uid("s2", "b", "u", 1)], ["sandbox:s1", "u"]),
+        ("equally old", vec![of_uid("s2", "b", "u", 1), of_uid("s1", "a", "u", 1)], ["u", "sandbox:s2"]),
+        ("one pod, made again", vec![of_uid("s1", "a", "u", 1), of_uid("s2", "a", "u", 2)], ["u", "u"]),
+        (
+            "one that looks like ours",
+            vec![of_uid("s1", "a", "sandbox:s2", 1), of_uid("s2", "b", "", 2)],
+            ["sandbox:s1", "sandbox:s2"],
+        ),
+    ];
+    for (name, items, [first, second]) in rows {
+        let mut rig = Rig::new();
+        rig.apply(1, Fact::SandboxesListed(items.into_iter().map(Into::into).collect()));
+        let expected = [("s1".to_owned(), first.to_owned()), ("s2".to_owned(), second.to_owned())];
+        assert_eq!(uids(&rig), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_pod_that_comes_later_takes_over_no_uid_also_not_after_a_restart_of_ours() {
+    let list =
+        |items: &[cri::PodSandbox]| Fact::SandboxesListed(items.iter().cloned().map(Into::into).collect());
+    let (first, later) = (of_uid("s2", "a", "u", 1), of_uid("s1", "b", "u", 2));
+    let known_as = |first: &str, later: &str| {
+        vec![("s1".to_owned(), later.to_owned()), ("s2".to_owned(), first.to_owned())]
+    };
+    let mut rig = Rig::new();
+    rig.apply(1, list(std::slice::from_ref(&first)));
+    rig.apply(2, list(&[later.clone(), first.clone()]));
+    assert_eq!(uids(&rig), known_as("u", "sandbox:s1"));
+    rig.apply(3, list(std::slice::from_ref(&later)));
+    assert_eq!(uids(&rig), [("s1".to_owned(), "sandbox:s1".to_owned())], "its own does not change any more");
+    let again = of_uid("s3", "a", "u", 3);
+    rig.apply(4, list(&[later.clone(), again]));
+    assert_eq!(uids(&rig)[1], ("s3".to_owned(), "u".to_owned()), "the first one was made again");
+
+    // After a restart something is told of the later one before all are listed.
+    let mut rig = Rig::new();
+    rig.apply(
+        1,
+        Fact::SandboxReported(Box::new(cri::PodSandboxStatus {
+            id: later.id.clone(),
+            metadata: later.metadata.clone(),
+            ..Default::default()
+        })),
+    );
+    assert_eq!(uids(&rig), [("s1".to_owned(), "u".to_owned())]);
+    rig.apply(2, list(&[later, first]));
+    assert_eq!(uids(&rig), known_as("u", "sandbox:s1"));
+}

@@ -4,7 +4,8 @@ use super::*;
 
 #[test]
 fn one_more_probe_while_all_places_are_taken_waits_its_turn_and_is_not_put_off() {
-    let mut rig = Rig::new(2);
+    // Of which two are for connections to servers that have not answered yet.
+    let mut rig = Rig::new(4);
     for pod in ["web", "b"] {
         rig.accept(input(container(pod, pod, 0), &[spec(Liveness)]));
     }
@@ -18,12 +19,12 @@ fn one_more_probe_while_all_places_are_taken_waits_its_turn_and_is_not_put_off()
 #[test]
 fn what_does_not_fit_the_pool_is_spread_over_the_period_the_same_way_each_time() {
     let firsts = || {
-        let mut rig = Rig::new(4);
+        let mut rig = Rig::new(8);
         let began = rig.now.at;
         for pod in 0..200 {
             rig.accept(input(container(&format!("pod{pod}"), &format!("c{pod}"), 0), &[spec(Liveness)]));
         }
-        assert_eq!(rig.started().len(), 4, "as many as there is place for start at once");
+        assert_eq!(rig.started().len(), 3, "as many as one namespace has places for first attempts");
         let mut due = Vec::new();
         while let Some(key) = rig.roster.schedule.take_due(began + 10 * SECOND) {
             let next = rig.roster.entries[&key].worker.as_ref().and_then(Worker::next);
@@ -32,6 +33,7 @@ fn what_does_not_fit_the_pool_is_spread_over_the_period_the_same_way_each_time()
         due
     };
     let due = firsts();
+    // Four were not put off, and one of these waits.
     assert_eq!(due.len(), 196);
     let in_the_first_half = due.iter().filter(|due| **due < 5 * SECOND).count();
     assert!((70..=126).contains(&in_the_first_half), "{in_the_first_half}");
@@ -146,4 +148,48 @@ fn an_exec_that_the_runtime_does_not_answer_frees_its_place_is_spaced_out_and_sa
     rig.finish(Liveness, AttemptResult::Failure);
     let status = of_web(&rig);
     assert_eq!((status.reason.as_str(), status.period), ("", Some(10 * SECOND)), "until one returns");
+}
+
+#[test]
+fn a_probe_that_waits_for_more_than_two_periods_is_late_and_says_so() {
+    let now = Moment::now();
+    let settings = ProberSettings { workers: 1, exec_workers: 1, ..ProberSettings::default() };
+    let mut rig = Rig { roster: Roster::new(&settings, now), now };
+    let brisk = ProbeSpec { period: SECOND, ..spec(Liveness) };
+    rig.accept(input(container("endless", "endless", 0), std::slice::from_ref(&brisk)));
+    assert_eq!(rig.started().len(), 1);
+    rig.accept(input(container("web", "c1", 0), &[brisk]));
+    let of_web = |rig: &Rig| {
+        rig.roster.statuses(rig.now).into_iter().find(|status| status.pod.as_ref() == "web").unwrap()
+    };
+    assert_eq!((rig.started(), rig.roster.lateness_news(rig.now)), (vec![], None));
+    assert_eq!(rig.roster.deadline(), Some(rig.now.at + 2 * SECOND), "it is looked at then");
+    rig.pass(2 * SECOND);
+    assert_eq!((of_web(&rig).late, of_web(&rig).reason.as_str()), (None, ""));
+    rig.pass(SECOND);
+    assert_eq!(rig.roster.lateness_news(rig.now), Some(LatenessNews::Began));
+    assert_eq!(of_web(&rig).late, Some(3 * SECOND));
+    assert!(of_web(&rig).reason.starts_with("has waited for a place"), "{}", of_web(&rig).reason);
+    rig.accept(Input::ContainerGone("endless".into()));
+    rig.roster.finish(&key("endless", Liveness), None, rig.now);
+    assert_eq!((rig.started().len(), of_web(&rig).late), (1, None));
+    assert_eq!(rig.roster.lateness_news(rig.now), None);
+    rig.pass(30 * SECOND);
+    let ended = LatenessNews::Ended { lasted: Duration::ZERO, most: 1 };
+    assert_eq!(rig.roster.lateness_news(rig.now), Some(ended));
+}
+
+#[test]
+fn first_attempts_on_silent_servers_leave_places_to_those_that_answer() {
+    let mut rig = Rig::new(64);
+    rig.accept(input(container("web", "c1", 0), &[spec(Liveness)]));
+    assert_eq!(rig.started().len(), 1);
+    rig.finish(Liveness, AttemptResult::Success);
+    for pod in 0..200 {
+        rig.accept(input(container(&format!("silent{pod}"), &format!("s{pod}"), 0), &[spec(Liveness)]));
+    }
+    rig.pass(10 * SECOND);
+    let started = rig.started();
+    assert_eq!(started.len(), 28, "three quarters of 36 places, and the one that answered before");
+    assert!(started.contains(&(Liveness, "c1".to_owned())));
 }

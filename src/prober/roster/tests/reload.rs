@@ -1,6 +1,7 @@
 //! What a reload of the configuration changes, and what it leaves alone.
 
 use super::*;
+use crate::spec::Reach;
 
 #[test]
 fn limits_that_change_let_in_those_that_waited_and_throw_nobody_out() {
@@ -36,7 +37,7 @@ fn probes_that_a_reload_brings_to_many_containers_are_spread() {
     rig.accept(all(&[]));
     rig.pass(3600 * SECOND);
     rig.accept(all(&[planned(spec(Liveness))]));
-    assert_eq!(rig.started().len(), 8, "as many as there are workers");
+    assert_eq!(rig.started().len(), 3, "as many as one namespace has places for first attempts");
     let statuses = rig.roster.statuses(rig.now);
     let early = rig.now.wall + SECOND;
     let soon = statuses.iter().filter(|status| status.next_at.is_some_and(|at| at < early)).count();
@@ -58,7 +59,14 @@ fn a_definition_from_another_source_is_the_same_probe_and_another_definition_is_
     rig.finish(Liveness, AttemptResult::Success);
     let next_at = rig.status(Liveness).next_at;
     rig.pass(3 * SECOND);
-    rig.accept(from(Source::Rule("second".into()), spec(Liveness)));
+    rig.accept(from(Source::PodAnnotation, spec(Liveness)));
+    assert_eq!(
+        (rig.status(Liveness).counts.success, rig.status(Liveness).source.as_str()),
+        (1, "annotation")
+    );
+    // A rule may name any port.
+    rig.accept(from(Source::Rule("second".into()), ProbeSpec { reach: Reach::Any, ..spec(Liveness) }));
+    assert_eq!(rig.roster.entries[&key("web", Liveness)].worker.as_ref().unwrap().spec().reach, Reach::Any);
     let status = rig.status(Liveness);
     assert_eq!(status.source, "rule:second");
     assert_eq!((status.next_at, status.counts.total()), (next_at, 1), "its beat and counts go on");

@@ -135,3 +135,39 @@ fn a_sandbox_that_is_not_ready_ends_liveness_for_as_long_as_it_is_not() {
     rig.accept(is_ready(true));
     assert_eq!(rig.started(), [(Liveness, "c1".to_owned())]);
 }
+
+#[test]
+fn attempts_are_given_up_when_what_they_are_made_on_is_no_more_and_not_before() {
+    let exited = || {
+        let state = ContainerState::Exited { exit_code: Some(137) };
+        input(ContainerView { state, ..container("web", "c1", 0) }, &[spec(Readiness)])
+    };
+    let rows = [
+        ("gone", Input::ContainerGone("c1".into()), true),
+        ("exited", exited(), true),
+        ("replaced", input(container("web", "c2", 1), &[spec(Readiness)]), true),
+        ("no probe any more", input(container("web", "c1", 0), &[]), true),
+        (
+            "defined otherwise",
+            input(container("web", "c1", 0), &[ProbeSpec { period: SECOND, ..spec(Readiness) }]),
+            true,
+        ),
+        ("told again", input(container("web", "c1", 0), &[spec(Readiness)]), false),
+        ("a stop that may fail", Input::ContainerStopping("c1".into()), false),
+        ("a stop of the pod that may fail", Input::PodStopping("web-sandbox".into()), false),
+    ];
+    for (name, end, is_given_up) in rows {
+        let mut rig = Rig::new(8);
+        rig.accept(input(container("web", "c1", 0), &[spec(Readiness)]));
+        assert_eq!(rig.started().len(), 1, "{name}");
+        rig.accept(end);
+        let given_up = rig.roster.take_given_up();
+        assert_eq!(given_up.contains(&key("web", Readiness)), is_given_up, "{name}");
+        assert_eq!(rig.started(), [], "{name}: never two attempts of one probe");
+        let counted =
+            |rig: &Rig| rig.roster.statuses(rig.now).iter().map(|probe| probe.counts.total()).sum::<u64>();
+        rig.roster.finish(&key("web", Readiness), None, rig.now);
+        assert_eq!(counted(&rig), 0, "{name}");
+        assert!(rig.roster.take_events().iter().all(|event| event.reason != "Unhealthy"), "{name}");
+    }
+}

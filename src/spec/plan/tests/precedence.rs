@@ -184,6 +184,7 @@ fn what_exceeds_the_operators_limits_is_invalid_with_the_reason_unless_it_is_a_r
             "fd00::/8".parse().unwrap(),
         ],
         min_period: Duration::from_secs(1),
+        max_timeout: Duration::from_secs(5),
     };
     let narrow = Limits { allow_hosts: limits.allow_hosts[..1].to_vec(), ..limits.clone() };
     let told = |limits: &Limits, probe: &str| {
@@ -211,6 +212,7 @@ fn what_exceeds_the_operators_limits_is_invalid_with_the_reason_unless_it_is_a_r
     insta::assert_snapshot!(told(&limits, &host("127.0.0.1")), @"httpGet.host: Forbidden: loopback, link-local, multicast and unspecified addresses are never allowed");
     insta::assert_snapshot!(told(&limits, "{tcpSocket: {port: 80, host: db.example.org}}"), @"tcpSocket.host: Forbidden: another host than the pod must be written as an address, which the operator allows (prober.allowHosts)");
     insta::assert_snapshot!(told(&limits, "{exec: {command: [x]}, period: 999ms}"), @"period: Forbidden: the operator's least is 1s (prober.minPeriod)");
+    insta::assert_snapshot!(told(&limits, "{exec: {command: [x]}, timeout: 5001ms}"), @"timeout: Forbidden: the operator's most is 5s (prober.maxTimeout)");
     insta::assert_snapshot!(told(&limits, "{exec: {command: [x]}, period: 1s}"), @"ok");
 
     let quick = ProbeSpec {

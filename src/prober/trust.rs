@@ -1,0 +1,116 @@
+//! How far a probe is trusted to give its place back soon: how long its attempts held their places in, a [`Trust`] out.
+//! Pure.
+
+use std::time::Duration;
+
+use crate::spec::Handler;
+
+/// 100 ms: an attempt that only opens a connection and took longer is slow. Servers nearby answer within a few.
+const SLOW_DIAL: Duration = Duration::from_millis(100);
+
+/// 1 s: a command that took longer is slow. That is Kubernetes' default timeout.
+const SLOW_EXEC: Duration = Duration::from_secs(1);
+
+/// 64: the longest run of quick attempts that is asked for. With it, a probe that is quick only to be given a place that
+/// it can hold for long again must first answer for a minute at a period of a second.
+const LONGEST_RUN: u32 = 64;
+
+/// How far a probe is trusted; the less, the fewer places it may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Trust {
+    /// Its last attempt was slow, or was given up.
+    Slow,
+    /// It has not made an attempt yet, or not enough quick ones since a slow one.
+    Unproven,
+    /// It answers quickly.
+    Proven,
+}
+
+/// What is known of one probe's attempts.
+///
+/// A probe that was trusted and then held its place for long must be quick twice as often as the last time before it is
+/// trusted again, up to [`LONGEST_RUN`]; a run of that length makes good for everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    /// Quick attempts in a row.
+    run: u32,
+    /// How many of them make it trusted.
+    needed: u32,
+    was_slow: bool,
+}
+
+impl Default for Record {
+    fn default() -> Self {
+        Self { run: 0, needed: 1, was_slow: false }
+    }
+}
+
+impl Record {
+    /// Notes how long an attempt held its place.
+    pub(super) fn note(&mut self, handler: &Handler, held: Duration) {
+        let limit = match handler {
+            Handler::Exec { .. } => SLOW_EXEC,
+            Handler::TcpSocket { .. } | Handler::HttpGet(_) | Handler::Grpc { .. } => SLOW_DIAL,
+        };
+        self.was_slow = held >= limit;
+        if self.was_slow {
+            if self.trust_by_run() == Trust::Proven {
+                self.needed = (2 * self.needed).min(LONGEST_RUN);
+            }
+            self.run = 0;
+            return;
+        }
+        self.run = self.run.saturating_add(1);
+        if self.run >= LONGEST_RUN {
+            self.needed = 1;
+        }
+    }
+
+    /// How far it is trusted now.
+    pub(super) fn trust(&self) -> Trust {
+        if self.was_slow { Trust::Slow } else { self.trust_by_run() }
+    }
+
+    fn trust_by_run(&self) -> Trust {
+        if self.run >= self.needed { Trust::Proven } else { Trust::Unproven }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::PortRef;
+
+    fn dial() -> Handler {
+        Handler::TcpSocket { host: None, port: PortRef::Number(80) }
+    }
+
+    #[test]
+    fn a_probe_is_trusted_once_it_was_quick_and_not_after_a_slow_attempt() {
+        let mut record = Record::default();
+        assert_eq!(record.trust(), Trust::Unproven);
+        record.note(&dial(), SLOW_DIAL);
+        assert_eq!(record.trust(), Trust::Slow);
+        record.note(&dial(), SLOW_DIAL / 2);
+        assert_eq!(record.trust(), Trust::Proven, "it never misused a place");
+        record.note(&Handler::Exec { command: vec!["x".to_owned()] }, SLOW_DIAL);
+        assert_eq!(record.trust(), Trust::Proven, "commands may take longer");
+    }
+
+    #[test]
+    fn quick_attempts_between_slow_ones_count_for_less_and_less() {
+        let mut record = Record::default();
+        let mut runs = Vec::new();
+        for _ in 0..8 {
+            let mut run = 0;
+            while record.trust() != Trust::Proven {
+                record.note(&dial(), Duration::ZERO);
+                run += 1;
+            }
+            runs.push(run);
+            record.note(&dial(), SLOW_DIAL);
+        }
+        // The last run asked for is as long as one that makes good for everything.
+        assert_eq!(runs, [1, 2, 4, 8, 16, 32, 64, 2]);
+    }
+}
