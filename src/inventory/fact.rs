@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     ids::{ContainerId, SandboxId},
-    proto::cri,
+    proto::{cri, trim::Trimmed},
     runtime::{
         events::RuntimeEvent,
         lists::{ContainerItem, SandboxItem},
@@ -23,7 +23,7 @@ pub enum Fact {
         /// The id that the runtime gave it.
         id: SandboxId,
         /// What was asked for.
-        config: Arc<cri::PodSandboxConfig>,
+        config: Arc<Trimmed<cri::PodSandboxConfig>>,
     },
     /// A client began to stop a pod.
     SandboxStopping(SandboxId),
@@ -40,7 +40,7 @@ pub enum Fact {
         /// The id that the runtime gave it.
         id: ContainerId,
         /// What was asked for.
-        request: Arc<cri::CreateContainerRequest>,
+        request: Arc<Trimmed<cri::CreateContainerRequest>>,
     },
     /// A container runs.
     ContainerStarted(ContainerId),
@@ -66,7 +66,7 @@ pub enum Fact {
     /// All containers there were when the list was asked for.
     ContainersListed(Vec<ContainerItem>),
     /// A sandbox as it was when the runtime was asked.
-    SandboxReported(Box<cri::PodSandboxStatus>),
+    SandboxReported(Box<Trimmed<cri::PodSandboxStatus>>),
     /// A container as it was when the runtime was asked.
     ContainerReported(Box<cri::ContainerStatusResponse>),
     /// The runtime knew no such id when it was asked.

@@ -127,7 +127,7 @@ impl Model {
         full(&self.sandboxes, named)
     }
 
-    /// A container's name and pod, as soon as both are known, and for a while after it is gone.
+    /// A container's name and pod in brief, as soon as both are known, and for a while after it is gone.
     pub fn whereabouts(&self, id: &ContainerId) -> Option<(Arc<str>, Arc<PodView>)> {
         if let Some(container) = self.containers.get(id) {
             return Some((Arc::clone(&container.name), Arc::clone(self.pod(&container.sandbox)?)));
@@ -141,10 +141,10 @@ impl Model {
         self.sandboxes.contains_key(id)
     }
 
-    /// A pod by its sandbox's id, also for a while after it is gone.
+    /// A pod in brief by its sandbox's id, also for a while after it is gone.
     pub fn pod(&self, id: &SandboxId) -> Option<&Arc<PodView>> {
         match self.sandboxes.get(id) {
-            Some(sandbox) => Some(&sandbox.view),
+            Some(sandbox) => Some(&sandbox.brief),
             None => self.removed.was(id.as_str())?.pod.as_ref(),
         }
     }
@@ -223,12 +223,13 @@ impl Model {
             name: Arc::clone(&container.name),
             attempt: container.attempt,
             image: Arc::clone(&container.image),
+            image_spec: Arc::clone(&container.image_spec),
             image_ref: container.image_ref.clone(),
             state: container.state,
             created_at: container.created_at,
             started_at: container.started_at,
-            labels: container.labels.clone(),
             annotations: container.annotations.clone(),
+            omitted: container.omitted,
             env: container.env.clone(),
             pod,
         })

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     ids::{PodUid, SandboxId},
-    proto::cri,
+    proto::{cri, trim::Trimmed},
     runtime::lists::SandboxItem,
 };
 
@@ -21,6 +21,8 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Sandbox {
     pub(super) view: Arc<PodView>,
+    /// The same in brief.
+    pub(super) brief: Arc<PodView>,
     /// The latest moment for which it is known to exist.
     pub(super) seen: Instant,
     state_as_of: Instant,
@@ -34,7 +36,7 @@ impl Sandbox {
 }
 
 impl Model {
-    pub(super) fn sandbox_run(&mut self, id: SandboxId, config: cri::PodSandboxConfig, at: Instant) {
+    pub(super) fn sandbox_run(&mut self, id: SandboxId, config: Trimmed<cri::PodSandboxConfig>, at: Instant) {
         if !self.sandboxes.contains_key(&id) && self.sandboxes_as_of.is_some_and(|as_of| as_of > at) {
             return;
         }
@@ -44,7 +46,9 @@ impl Model {
             .and_then(|linux| linux.security_context.as_ref()?.namespace_options.as_ref());
         let is_host = options.is_some_and(|options| options.network == cri::NamespaceMode::Node as i32);
         let network = if is_host { PodNetwork::Host } else { PodNetwork::Unknown };
-        let view = pod_view(id.clone(), config.metadata, true, network, config.labels, config.annotations);
+        let (omitted, config) = (config.omitted(), config.into_inner());
+        let texts = (config.labels, config.annotations, omitted);
+        let view = pod_view(id.clone(), config.metadata, true, network, texts);
         self.put_sandbox(view, at);
         self.ask_for_address(id);
     }
@@ -77,7 +81,7 @@ impl Model {
         for container in self.containers_of(id) {
             self.container_removed(&container, at);
         }
-        let was = Was { container: None, pod: self.sandboxes.remove(id).map(|sandbox| sandbox.view) };
+        let was = Was { container: None, pod: self.sandboxes.remove(id).map(|sandbox| sandbox.brief) };
         self.removed.note(id.as_str(), at, was);
     }
 
@@ -114,8 +118,10 @@ impl Model {
             }
             None => {
                 let Ok(whole) = item.whole() else { return self.mentioned(id, sent) };
+                let (omitted, whole) = (whole.omitted(), whole.into_inner());
                 let (id, network) = (SandboxId::from(whole.id), PodNetwork::Unknown);
-                let view = pod_view(id, whole.metadata, is_ready, network, whole.labels, whole.annotations);
+                let texts = (whole.labels, whole.annotations, omitted);
+                let view = pod_view(id, whole.metadata, is_ready, network, texts);
                 self.put_sandbox(view, sent);
             }
         }
@@ -126,17 +132,16 @@ impl Model {
     }
 
     /// An address that the runtime does not have now is asked for again with the next list, not at once.
-    pub(super) fn sandbox_reported(&mut self, status: cri::PodSandboxStatus, sent: Instant) {
+    pub(super) fn sandbox_reported(&mut self, status: Trimmed<cri::PodSandboxStatus>, sent: Instant) {
         let network = convert::network(&status);
+        let (omitted, status) = (status.omitted(), status.into_inner());
         let is_ready = status.state == cri::PodSandboxState::SandboxReady as i32;
         let id = SandboxId::from(status.id);
         if !self.sandboxes.contains_key(&id) && self.sandboxes_as_of.is_some_and(|as_of| as_of > sent) {
             return self.mentioned(id.as_str(), sent);
         }
-        self.put_sandbox(
-            pod_view(id, status.metadata, is_ready, network, status.labels, status.annotations),
-            sent,
-        );
+        let texts = (status.labels, status.annotations, omitted);
+        self.put_sandbox(pod_view(id, status.metadata, is_ready, network, texts), sent);
     }
 
     /// Nobody has told of a container's sandbox yet.
@@ -167,7 +172,8 @@ impl Model {
         if known.is_none_or(|known| *known.view != view) {
             self.dirty.extend(self.containers_of(&id));
         }
-        self.sandboxes.insert(id, Sandbox { view: Arc::new(view), seen, state_as_of });
+        let (brief, view) = (Arc::new(view.brief()), Arc::new(view));
+        self.sandboxes.insert(id, Sandbox { view, brief, seen, state_as_of });
     }
 
     fn ask_for_address(&mut self, id: SandboxId) {
@@ -182,8 +188,7 @@ fn pod_view(
     metadata: Option<cri::PodSandboxMetadata>,
     is_ready: bool,
     network: PodNetwork,
-    labels: HashMap<String, String>,
-    annotations: HashMap<String, String>,
+    (labels, annotations, omitted): (HashMap<String, String>, HashMap<String, String>, u32),
 ) -> PodView {
     let metadata = metadata.unwrap_or_default();
     PodView {
@@ -196,5 +201,6 @@ fn pod_view(
         network,
         labels: labels.into_iter().collect(),
         annotations: annotations.into_iter().collect(),
+        omitted,
     }
 }

@@ -220,7 +220,7 @@ fn stopping_a_pod_ends_its_containers_that_ran_and_leaves_those_that_did_not() {
     rig.apply(30, Fact::SandboxStopped("s".into()));
     assert_eq!(rig.changes(), ["d created", "pod s stopping", "c exited", "d created"]);
     assert_eq!(rig.lookups(), ["container c", "container d"]);
-    assert!(!rig.model.pod(&"s".into()).unwrap().is_ready);
+    assert!(!rig.pod("s").is_ready);
     rig.apply(40, Fact::SandboxRemoved("s".into()));
     assert_eq!((rig.changes().len(), rig.model.census()), (2, Census::default()));
 }
@@ -259,7 +259,7 @@ fn a_pod_whose_own_process_died_is_not_ready_and_its_containers_run_on() {
         (vec!["c running".to_owned()], vec!["c running".to_owned()])
     );
     rig.apply(10, sandboxes(["s"]));
-    assert!(!rig.model.pod(&"s".into()).unwrap().is_ready, "an older list does not raise it");
+    assert!(!rig.pod("s").is_ready, "an older list does not raise it");
     rig.apply(30, exited("c", 0));
     assert_eq!(rig.changes(), ["c exited 0"]);
 }
@@ -369,7 +369,7 @@ fn two_sandboxes_of_one_pod_are_two() {
         let metadata =
             cri::PodSandboxMetadata { name: "web".into(), uid: "u".into(), namespace: "d".into(), attempt };
         let config = cri::PodSandboxConfig { metadata: Some(metadata), ..Default::default() };
-        rig.apply(0, Fact::SandboxRun { id: id.into(), config: Arc::new(config) });
+        rig.apply(0, Fact::SandboxRun { id: id.into(), config: Arc::new(config.into()) });
     }
     rig.apply(1, create("c0", "s0"));
     rig.apply(2, create("c1", "s1"));
@@ -389,10 +389,10 @@ fn a_pod_in_the_nodes_network_has_no_address_to_ask_for() {
     let context = cri::LinuxSandboxSecurityContext { namespace_options: Some(options) };
     let linux = cri::LinuxPodSandboxConfig { security_context: Some(context), ..Default::default() };
     let config = cri::PodSandboxConfig { metadata: metadata("s"), linux: Some(linux), ..Default::default() };
-    rig.apply(0, Fact::SandboxRun { id: "s".into(), config: Arc::new(config) });
+    rig.apply(0, Fact::SandboxRun { id: "s".into(), config: Arc::new(config.into()) });
     rig.apply(1, sandboxes(["s"]));
     assert_eq!(rig.lookups(), [""; 0]);
-    assert_eq!(rig.model.pod(&"s".into()).unwrap().network, PodNetwork::Host);
+    assert_eq!(rig.pod("s").network, PodNetwork::Host);
 }
 
 #[test]
@@ -407,7 +407,7 @@ fn a_pod_without_an_address_is_asked_for_with_each_list_and_not_in_between() {
     rig.apply(11, pod("s", "10.0.0.1"));
     rig.apply(20, sandboxes(["s"]));
     assert_eq!(rig.lookups(), [""; 0]);
-    let known = rig.model.pod(&"s".into()).unwrap();
+    let known = rig.pod("s");
     assert_eq!(
         known.network,
         PodNetwork::Pod(vec!["10.0.0.1".parse().unwrap()]),
@@ -469,7 +469,7 @@ fn clients_may_name_things_by_the_unique_beginning_of_their_ids() {
     rig.apply(6, Fact::ContainerRemoved("cde".into()));
     rig.apply(7, Fact::SandboxStopped("a".into()));
     assert_eq!(rig.containers(), ["cxx created", "new created"]);
-    assert!(!rig.model.pod(&"abc123".into()).unwrap().is_ready);
+    assert!(!rig.pod("abc123").is_ready);
 }
 
 #[test]

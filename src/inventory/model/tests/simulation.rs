@@ -429,11 +429,7 @@ impl World {
     fn answer(&self, lookup: &Lookup) -> Option<Fact> {
         let sandbox = |id: &str| {
             let is_ready = *self.pods.get(id)?;
-            let Fact::SandboxReported(mut status) = pod(id, if is_ready { "10.0.0.1" } else { "" }) else {
-                return None;
-            };
-            status.state = sandbox_item(id, is_ready).state;
-            Some(Fact::SandboxReported(status))
+            Some(sandbox_status(id, is_ready, if is_ready { "10.0.0.1" } else { "" }))
         };
         let container = |id: &str| {
             let state = self.containers.get(id)?.state;
