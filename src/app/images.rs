@@ -150,8 +150,7 @@ impl Images {
         };
         self.waiting.remove(&image);
         let (runtime, name) = (self.runtime.clone(), image.clone());
-        let task =
-            self.under_way.spawn(async move { Step::Identified(runtime.image(name.as_str()).await) });
+        let task = self.under_way.spawn(async move { Step::Identified(runtime.image(name.as_str()).await) });
         self.asked.insert(task.id(), (image, wish));
         true
     }
@@ -200,7 +199,11 @@ impl Images {
         let failures = wish.failures.saturating_add(1);
         let pause = BACKOFF.0.saturating_mul(2u32.saturating_pow(wish.failures)).min(BACKOFF.1);
         if failures == WORTH_A_WARNING {
-            tracing::warn!(image = image.as_str(), error, "image's names or HEALTHCHECK cannot be read: trying again");
+            tracing::warn!(
+                image = image.as_str(),
+                error,
+                "image's names or HEALTHCHECK cannot be read: trying again"
+            );
         } else {
             tracing::debug!(image = image.as_str(), error, "image's names or HEALTHCHECK cannot be read");
         }

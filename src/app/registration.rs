@@ -149,7 +149,8 @@ mod tests {
         let mut registration = Registration::default();
         let told = |id: &str, registration: &mut Registration| -> Vec<String> {
             let view = container(id, &annotations);
-            let news = registration.news(&view, &plan(&view, &Policy::default(), ImageFacts::default())).into_iter();
+            let news =
+                registration.news(&view, &plan(&view, &Policy::default(), ImageFacts::default())).into_iter();
             news.map(|finding| match finding.what {
                 What::Invalid { kind, reason, .. } => event(&view, kind, &reason).message,
                 What::Note(note) => note,

@@ -12,6 +12,7 @@
 mod containers;
 mod removed;
 mod sandboxes;
+mod stops;
 
 use std::{
     borrow::Borrow,
@@ -23,9 +24,10 @@ use std::{
 use containers::Container;
 use removed::Removed;
 use sandboxes::Sandbox;
+use stops::Stops;
 
 use super::{
-    fact::{Fact, Lookup},
+    fact::{CallId, Fact, Lookup, Target},
     view::{ContainerState, ContainerView, PodView},
 };
 use crate::ids::{ContainerId, SandboxId};
@@ -39,11 +41,11 @@ pub enum Change {
     ContainerGone(ContainerId),
     /// A client began to stop it.
     ContainerStopping(ContainerId),
-    /// A client's stop of it failed, or ended without an answer: nobody stops it now.
+    /// A client's stop of it is over, and it runs: the stop failed, or a report of the runtime shows that.
     ContainerStopFailed(ContainerId),
     /// A client began to stop its pod.
     PodStopping(SandboxId),
-    /// A client's stop of its pod failed, or ended without an answer: nobody stops it now.
+    /// A client's stop of its pod is over, and the pod is ready: the stop failed, or a report of the runtime shows that.
     PodStopFailed(SandboxId),
 }
 
@@ -53,6 +55,7 @@ pub struct Model {
     sandboxes: HashMap<SandboxId, Sandbox>,
     containers: HashMap<ContainerId, Container>,
     removed: Removed,
+    stops: Stops,
     /// For which moment the last list of sandboxes spoke, and that of containers.
     sandboxes_as_of: Option<Instant>,
     containers_as_of: Option<Instant>,
@@ -70,8 +73,17 @@ impl Model {
         self.revision += 1;
         match fact {
             Fact::SandboxRun { id, config } => self.sandbox_run(id, Arc::unwrap_or_clone(config), at),
-            Fact::SandboxStopping(id) => self.tell(Change::PodStopping(self.full_sandbox(id.as_str()))),
-            Fact::SandboxStopFailed(id) => self.tell(Change::PodStopFailed(self.full_sandbox(id.as_str()))),
+            Fact::StopBegun { call, target } => self.stop_begun(call, &target),
+            Fact::StopFailed(call) => {
+                let target = self.stops.failed(call);
+                self.tell_stops_failed(target);
+            }
+            Fact::StopDone(call) => self.stops.done(call, at),
+            Fact::EndsLost(lost) => {
+                if self.stops.lost(lost, at) {
+                    self.lookups.insert(Lookup::List);
+                }
+            }
             Fact::SandboxStopped(id) => self.sandbox_stopped(&self.full_sandbox(id.as_str()), at),
             Fact::SandboxExited(id) => self.sandbox_exited(&id, at),
             Fact::SandboxRemoved(id) => self.sandbox_removed(&self.full_sandbox(id.as_str()), at),
@@ -80,12 +92,6 @@ impl Model {
             }
             Fact::ContainerStarted(id) => {
                 self.container_moved(&self.full_container(id.as_str()), ContainerState::Running, at);
-            }
-            Fact::ContainerStopping(id) => {
-                self.tell(Change::ContainerStopping(self.full_container(id.as_str())));
-            }
-            Fact::ContainerStopFailed(id) => {
-                self.tell(Change::ContainerStopFailed(self.full_container(id.as_str())));
             }
             Fact::ContainerStopped(id) => self.container_stopped(&self.full_container(id.as_str()), at),
             Fact::ContainerExited { id, exit_code } => {
@@ -187,6 +193,32 @@ impl Model {
         }
         if self.sandboxes.get(id).is_some_and(|known| known.seen < sent) {
             self.sandbox_removed(&id.into(), sent);
+        }
+    }
+
+    fn stop_begun(&mut self, call: CallId, target: &Target) {
+        let (target, change) = match target {
+            Target::Container(id) => {
+                let id = self.full_container(id.as_str());
+                (Target::Container(id.clone()), Change::ContainerStopping(id))
+            }
+            Target::Sandbox(id) => {
+                let id = self.full_sandbox(id.as_str());
+                (Target::Sandbox(id.clone()), Change::PodStopping(id))
+            }
+        };
+        if self.stops.begun(call, target) {
+            self.tell(change);
+        }
+    }
+
+    /// Tells that what was to be stopped goes on.
+    fn tell_stops_failed(&mut self, targets: impl IntoIterator<Item = Target>) {
+        for target in targets {
+            self.tell(match target {
+                Target::Container(id) => Change::ContainerStopFailed(id),
+                Target::Sandbox(id) => Change::PodStopFailed(id),
+            });
         }
     }
 

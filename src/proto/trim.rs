@@ -174,9 +174,9 @@ pub fn name(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     // FNV-1a, 64 bits: the same in every version of criprobe, as the saved state goes by names.
-    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash = text
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     Cow::Owned(format!("{}...{hash:016x}", cut(text, MAX_NAME - "...".len() - 16)))
 }
 

@@ -54,9 +54,8 @@ fn is_id(name: &str) -> bool {
 
 /// A name with its registry and tag.
 fn in_full(image: &str) -> String {
-    let has_registry = image
-        .split_once('/')
-        .is_some_and(|(first, _)| first.contains(['.', ':']) || first == "localhost");
+    let has_registry =
+        image.split_once('/').is_some_and(|(first, _)| first.contains(['.', ':']) || first == "localhost");
     let registry = match (has_registry, image.contains('/')) {
         (true, _) => "",
         (false, true) => REGISTRY,
@@ -89,7 +88,10 @@ mod tests {
                 ],
             ),
             ("docker.io/shop/web:1", &["docker.io/shop/web:1", "shop/web:1"]),
-            ("docker.io/library/web@sha256:1", &["docker.io/library/web@sha256:1", "library/web@sha256:1", "web@sha256:1"]),
+            (
+                "docker.io/library/web@sha256:1",
+                &["docker.io/library/web@sha256:1", "library/web@sha256:1", "web@sha256:1"],
+            ),
             ("registry.k8s.io/pause:3.9", &["registry.k8s.io/pause:3.9"]),
             ("web:1", &["web:1"]),
             (ID, &[]),

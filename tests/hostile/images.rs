@@ -74,13 +74,16 @@ async fn row_17_a_rule_finds_an_image_by_its_names_before_a_restart_and_after_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_17_names_that_are_not_to_be_had_now_are_asked_for_again_and_keep_nothing_waiting() -> Result<()> {
+async fn row_17_names_that_are_not_to_be_had_now_are_asked_for_again_and_keep_nothing_waiting() -> Result<()>
+{
     let folder = configured()?;
     let file = folder.path().join("config.yaml").display().to_string();
     let (runtime, dir) = rig::runtime(EnvValues::default())?;
     runtime.add_image(IMAGE, b"{}");
     // No content store is no reason to ask for no names.
-    runtime.faults().add(Fault::always("Read", FaultKind::Code(Code::Unimplemented, "unknown service".into())));
+    runtime
+        .faults()
+        .add(Fault::always("Read", FaultKind::Code(Code::Unimplemented, "unknown service".into())));
     let settings = [("CRIPROBE_CONFIG", file.as_str()), ("CRIPROBE_HEALTHCHECK_ENABLED", "true")];
     let mut rig = Rig::before(runtime, dir, &settings).await?;
     let first = run(&mut rig, "first").await?;

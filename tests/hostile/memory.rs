@@ -55,8 +55,12 @@ async fn row_16_what_pods_with_labels_and_annotations_of_megabytes_took_is_given
     let before = resident(&rig)?;
     for number in 0..8 {
         let pod = cri::run_sandbox(&mut rig.client, large(number)).await?;
-        cri::run_container(&mut rig.client, &pod, &Container { annotations: &[(LIVENESS, LAZY)], ..Container::IDLE })
-            .await?;
+        cri::run_container(
+            &mut rig.client,
+            &pod,
+            &Container { annotations: &[(LIVENESS, LAZY)], ..Container::IDLE },
+        )
+        .await?;
         rig.last(&pod, "liveness", "success").await?;
         remove(&mut rig.client, &pod).await?;
         rig.counts(1, PATIENCE).await?;
@@ -73,8 +77,8 @@ async fn row_16_what_pods_with_labels_and_annotations_of_megabytes_took_is_given
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_16_a_label_of_megabytes_costs_its_pod_neither_its_small_labels_nor_a_word_in_the_log() -> Result<()>
-{
+async fn row_16_a_label_of_megabytes_costs_its_pod_neither_its_small_labels_nor_a_word_in_the_log()
+-> Result<()> {
     let folder = tempfile::Builder::new().prefix("criprobe-conf-").tempdir()?;
     let file = folder.path().join("config.yaml");
     let rule = "rules:\n  - name: front\n    match: {labels: {tier: front}}\n    readiness: {exec: {command: [\"true\"]}, period: 200ms}\n";

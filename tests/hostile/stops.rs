@@ -15,7 +15,8 @@ use crate::{
 const IDLE: [&str; 2] = ["sleep", "100000"];
 
 /// Passes once a file `go` is there: until then a startup probe goes on.
-const UNTIL_GO: &str = r#"{"exec": {"command": ["test", "-e", "go"]}, "period": "100ms", "failureThreshold": 100000}"#;
+const UNTIL_GO: &str =
+    r#"{"exec": {"command": ["test", "-e", "go"]}, "period": "100ms", "failureThreshold": 100000}"#;
 
 /// Makes the runtime be listed: a call that ended without an answer asks for that.
 async fn ask_for_lists(rig: &mut Rig) {
@@ -30,12 +31,13 @@ async fn goes_on(rig: &Rig, pod: &Pod, kind: &str) -> Result<Value> {
         ["success", "failure"].iter().filter_map(|result| probe["counts"][result].as_u64()).sum::<u64>()
     };
     let before = rig.daemon.probe(pod, "app", kind).await?.as_ref().map(attempts).unwrap_or_default();
-    rig.becomes(pod, kind, "goes on", |probe| attempts(probe) > before + 3 && probe["phase"] == "probing").await
+    rig.becomes(pod, kind, "goes on", |probe| attempts(probe) > before + 3 && probe["phase"] == "probing")
+        .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn row_12_a_container_that_the_runtime_reports_running_is_probed_whatever_became_of_its_stop() -> Result<()>
-{
+async fn row_12_a_container_that_the_runtime_reports_running_is_probed_whatever_became_of_its_stop()
+-> Result<()> {
     let mut rig = Rig::start().await?;
     let (eager, eager_id) = rig.run("eager", &[(LIVENESS, EAGER)], &IDLE).await?;
     let (starting, starting_id) = rig.run("starting", &[(STARTUP, UNTIL_GO)], &IDLE).await?;

@@ -53,9 +53,7 @@ impl Rig {
 
     /// Whether nothing comes for a while.
     async fn is_silent(&mut self) -> bool {
-        let silence = async {
-            while !matches!(self.images.next().await.found, Found::Healthcheck(_)) {}
-        };
+        let silence = async { while !matches!(self.images.next().await.found, Found::Healthcheck(_)) {} };
         timeout(Duration::from_millis(300), silence).await.is_err()
     }
 
@@ -118,7 +116,11 @@ async fn a_runtime_without_a_content_store_is_asked_no_more() {
     let (statuses, reads) = rig.asked();
     rig.want("image-9");
     assert!(rig.is_silent().await);
-    assert_eq!((rig.asked(), rig.images.has_no_store), ((statuses + 1, reads), true), "its names are asked for");
+    assert_eq!(
+        (rig.asked(), rig.images.has_no_store),
+        ((statuses + 1, reads), true),
+        "its names are asked for"
+    );
     rig.runtime.shutdown().await;
 }
 

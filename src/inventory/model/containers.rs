@@ -9,7 +9,7 @@ use std::{
 use super::{
     super::{
         convert,
-        fact::Lookup,
+        fact::{Lookup, Target},
         view::{ContainerState, ContainerView, Env},
     },
     Change, Model,
@@ -189,6 +189,7 @@ impl Model {
     }
 
     pub(super) fn container_removed(&mut self, id: &ContainerId, at: Instant) {
+        self.stops.forget(&Target::Container(id.clone()));
         self.dirty.remove(id);
         let container = self.containers.remove(id);
         let was = container.as_ref().map_or_else(Was::default, |container| Was {
@@ -211,6 +212,26 @@ impl Model {
         for id in gone.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
             self.container_removed(&id, sent);
         }
+        self.settle_stops(sent, |_| true);
+    }
+
+    /// The runtime reported these containers as they were at `sent`: that settles stops of theirs that are over.
+    fn settle_stops(&mut self, sent: Instant, is_reported: impl Fn(&ContainerId) -> bool) {
+        let runs = |target: &Target| match target {
+            Target::Container(id) if is_reported(id) => {
+                match self.containers.get(id).map(|container| container.state) {
+                    Some(ContainerState::Running) => Some(true),
+                    Some(ContainerState::Created | ContainerState::Exited { exit_code: Some(_) }) | None => {
+                        Some(false)
+                    }
+                    // The one may be taken back, and the other says nothing.
+                    Some(ContainerState::Exited { exit_code: None } | ContainerState::Unknown) => None,
+                }
+            }
+            Target::Container(_) | Target::Sandbox(_) => None,
+        };
+        let failed = self.stops.settle(sent, runs);
+        self.tell_stops_failed(failed);
     }
 
     fn container_listed(&mut self, item: &ContainerItem, sent: Instant) {
@@ -308,7 +329,8 @@ impl Model {
             container.asked_again += 1;
             self.lookups.insert(Lookup::ContainerAgain(id.clone()));
         }
-        self.dirty.insert(id);
+        self.dirty.insert(id.clone());
+        self.settle_stops(sent, |reported| *reported == id);
     }
 
     pub(super) fn containers_of(&self, sandbox: &SandboxId) -> Vec<ContainerId> {

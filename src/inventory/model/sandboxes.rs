@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc, time::Instant};
 use super::{
     super::{
         convert,
-        fact::Lookup,
+        fact::{Lookup, Target},
         view::{PodNetwork, PodView},
     },
     Model,
@@ -81,6 +81,7 @@ impl Model {
         for container in self.containers_of(id) {
             self.container_removed(&container, at);
         }
+        self.stops.forget(&Target::Sandbox(id.clone()));
         let was = Was { container: None, pod: self.sandboxes.remove(id).map(|sandbox| sandbox.brief) };
         self.removed.note(id.as_str(), at, was);
     }
@@ -96,6 +97,20 @@ impl Model {
         for id in gone.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
             self.sandbox_removed(&id, sent);
         }
+        self.settle_pod_stops(sent, |_| true);
+    }
+
+    /// The runtime reported these sandboxes as they were at `sent`: that settles stops of theirs that are over.
+    fn settle_pod_stops(&mut self, sent: Instant, is_reported: impl Fn(&SandboxId) -> bool) {
+        let runs = |target: &Target| match target {
+            Target::Sandbox(id) if is_reported(id) => match self.sandboxes.get(id) {
+                Some(known) => (known.state_as_of <= sent).then_some(known.view.is_ready),
+                None => Some(false),
+            },
+            Target::Container(_) | Target::Sandbox(_) => None,
+        };
+        let failed = self.stops.settle(sent, runs);
+        self.tell_stops_failed(failed);
     }
 
     /// What a list says of a sandbox, but for its state, never changes.
@@ -141,7 +156,8 @@ impl Model {
             return self.mentioned(id.as_str(), sent);
         }
         let texts = (status.labels, status.annotations, omitted);
-        self.put_sandbox(pod_view(id, status.metadata, is_ready, network, texts), sent);
+        self.put_sandbox(pod_view(id.clone(), status.metadata, is_ready, network, texts), sent);
+        self.settle_pod_stops(sent, |reported| *reported == id);
     }
 
     /// Nobody has told of a container's sandbox yet.

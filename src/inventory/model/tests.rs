@@ -8,8 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::*;
-use crate::proto::cri;
+use super::{super::fact::Lost, *};
+use crate::{ids::ConnId, proto::cri};
 
 /// A model, and moments to tell it of.
 struct Rig {
@@ -110,6 +110,18 @@ fn create(id: &str, sandbox: &str) -> Fact {
         sandbox_config: None,
     };
     Fact::ContainerCreated { id: id.into(), request: Arc::new(request.into()) }
+}
+
+fn call(number: u32) -> CallId {
+    CallId { conn: ConnId(1), stream: number }
+}
+
+fn stop(number: u32, container: &str) -> Fact {
+    Fact::StopBegun { call: call(number), target: Target::Container(container.into()) }
+}
+
+fn stop_pod(number: u32, sandbox: &str) -> Fact {
+    Fact::StopBegun { call: call(number), target: Target::Sandbox(sandbox.into()) }
 }
 
 fn started(id: &str) -> Fact {

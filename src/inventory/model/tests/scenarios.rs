@@ -216,7 +216,7 @@ fn a_pod_that_could_not_be_looked_up_is_asked_for_with_the_next_list() {
 fn stopping_a_pod_ends_its_containers_that_ran_and_leaves_those_that_did_not() {
     let mut rig = running();
     rig.apply(5, create("d", "s"));
-    rig.apply(20, Fact::SandboxStopping("s".into()));
+    rig.apply(20, stop_pod(1, "s"));
     rig.apply(30, Fact::SandboxStopped("s".into()));
     assert_eq!(rig.changes(), ["d created", "pod s stopping", "c exited", "d created"]);
     assert_eq!(rig.lookups(), ["container c", "container d"]);
@@ -432,10 +432,10 @@ fn what_is_told_keeps_its_order() {
     let mut rig = Rig::new();
     rig.apply(0, run("s"));
     rig.apply(1, create("c", "s"));
-    rig.apply(2, Fact::ContainerStopping("c".into()));
-    rig.apply(3, Fact::ContainerStopFailed("c".into()));
-    rig.apply(4, Fact::SandboxStopping("s".into()));
-    rig.apply(5, Fact::SandboxStopFailed("s".into()));
+    rig.apply(2, stop(1, "c"));
+    rig.apply(3, Fact::StopFailed(call(1)));
+    rig.apply(4, stop_pod(2, "s"));
+    rig.apply(5, Fact::StopFailed(call(2)));
     rig.apply(6, Fact::ContainerRemoved("c".into()));
     assert_eq!(
         rig.changes(),
@@ -460,7 +460,7 @@ fn clients_may_name_things_by_the_unique_beginning_of_their_ids() {
     rig.changes();
     rig.apply(1, create("new", "abc"));
     rig.apply(2, started("cd"));
-    rig.apply(3, Fact::ContainerStopping("cde".into()));
+    rig.apply(3, stop(1, "cde"));
     rig.apply(4, Fact::Mentioned("cde4".into()));
     assert_eq!(rig.changes(), ["cxx created", "new created", "cde456 stopping"][1..]);
     assert_eq!(rig.lookups(), ["container cde456"]);
@@ -516,4 +516,74 @@ fn an_image_is_what_the_runtime_told_first_and_its_id_where_it_tells_that() {
     assert_eq!(images(&mut rig), ["c1 name@sha256:1", "c2 sha256:2"]);
     rig.apply(3, Fact::ContainersListed(vec![named("c1", "sha256:1", ""), named("c2", "", "")]));
     assert_eq!(images(&mut rig), [""; 0], "nor does it change");
+}
+
+#[test]
+fn a_stop_whose_end_was_lost_is_settled_by_what_was_reported_since() {
+    let reports: [fn() -> Fact; 2] =
+        [|| containers([("c", "s", ContainerRunning)]), || status("c", ContainerRunning, 5, 0)];
+    for lost in [Lost::Any, Lost::Connection(ConnId(1))] {
+        for report in reports {
+            let mut rig = running();
+            rig.apply(10, stop(1, "c"));
+            rig.apply(20, report());
+            assert_eq!(rig.changes(), ["c stopping"], "it is under way, however long that takes");
+            rig.apply(30, Fact::EndsLost(Lost::Connection(ConnId(7))));
+            rig.apply(35, report());
+            assert_eq!((rig.changes(), rig.lookups()), (vec![], vec![]), "that is another connection");
+            rig.apply(40, Fact::EndsLost(lost));
+            assert_eq!(rig.lookups(), ["list"]);
+            rig.apply(39, report());
+            assert_eq!(rig.changes(), [""; 0], "that was before");
+            rig.apply(50, report());
+            assert_eq!(rig.changes(), ["c stop failed"], "{:?}", report());
+            rig.apply(60, report());
+            rig.apply(61, Fact::StopFailed(call(1)));
+            assert_eq!(rig.changes(), [""; 0], "once");
+        }
+    }
+}
+
+#[test]
+fn a_stop_that_was_answered_well_has_failed_if_a_newer_report_says_so() {
+    let mut rig = running();
+    rig.apply(10, stop(1, "c"));
+    rig.apply(11, stop(2, "c"));
+    for number in [1, 2] {
+        rig.apply(20, Fact::StopDone(call(number)));
+        rig.apply(20, Fact::ContainerStopped("c".into()));
+    }
+    assert_eq!(rig.changes(), ["c stopping", "c stopping", "c exited"]);
+    rig.apply(30, containers([("c", "s", ContainerRunning)]));
+    assert_eq!(rig.changes(), ["c running", "c stop failed", "c stop failed"]);
+}
+
+#[test]
+fn the_stop_of_a_pod_is_settled_by_its_sandbox() {
+    let mut rig = running();
+    rig.apply(10, stop_pod(1, "s"));
+    rig.apply(11, stop_pod(2, "s"));
+    rig.apply(20, Fact::EndsLost(Lost::Any));
+    rig.apply(30, sandboxes(["s"]));
+    assert_eq!(rig.changes(), ["pod s stopping", "pod s stopping", "pod s stop failed", "pod s stop failed"]);
+    rig.apply(40, stop_pod(3, "s"));
+    rig.apply(50, Fact::StopDone(call(3)));
+    rig.apply(50, Fact::SandboxExited("s".into()));
+    rig.apply(60, pod("s", "10.0.0.1"));
+    assert_eq!(rig.changes(), ["pod s stopping", "pod s stop failed"]);
+}
+
+#[test]
+fn the_end_of_a_stop_whose_begin_was_not_seen_says_nothing_of_another_one() {
+    let mut rig = running();
+    rig.apply(10, stop(1, "c"));
+    rig.apply(20, Fact::StopFailed(call(2)));
+    assert_eq!(rig.changes(), ["c stopping"]);
+    rig.apply(30, exited("c", 0));
+    rig.apply(40, Fact::EndsLost(Lost::Any));
+    rig.apply(50, containers([("c", "s", ContainerExited)]));
+    assert_eq!(rig.changes(), ["c exited 0"]);
+    rig.apply(60, Fact::ContainerRemoved("c".into()));
+    rig.apply(70, Fact::StopFailed(call(1)));
+    assert_eq!(rig.changes(), ["c gone"]);
 }

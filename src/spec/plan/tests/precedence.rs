@@ -138,7 +138,7 @@ fn a_rule_fits_a_container_that_fits_all_of_it() {
         let plain = container(&[], &[]);
         let labels = [("tier".to_owned(), "front".to_owned()), ("empty".to_owned(), String::new())];
         let pod = PodView { namespace: "shop-eu".into(), labels: labels.into(), ..(*plain.pod).clone() };
-        ContainerView { image: "docker.io/library/nginx:1.27".into(), pod: Arc::new(pod), ..plain }
+        ContainerView { image_spec: "docker.io/library/nginx:1.27".into(), pod: Arc::new(pod), ..plain }
     };
     let rows: &[(&[(&str, &str)], bool)] = &[
         (&[], true),
@@ -150,7 +150,8 @@ fn a_rule_fits_a_container_that_fits_all_of_it() {
         (&[("pod", "w?b")], true),
         (&[("pod", "web-*")], false),
         (&[("image", "*/nginx:*")], true),
-        (&[("image", "nginx:*")], false),
+        (&[("image", "nginx:*")], true),
+        (&[("image", "library/nginx")], false),
         (&[("tier", "front")], true),
         (&[("tier", "f*"), ("empty", "")], true),
         (&[("tier", "back")], false),
@@ -188,7 +189,8 @@ fn what_exceeds_the_operators_limits_is_invalid_with_the_reason_unless_it_is_a_r
     let narrow = Limits { allow_hosts: limits.allow_hosts[..1].to_vec(), ..limits.clone() };
     let told = |limits: &Limits, probe: &str| {
         let policy = Policy { limits: limits.clone(), ..Policy::default() };
-        let plan = plan(&container(&[("liveness.criprobe.dev/app", probe)], &[]), &policy, ImageFacts::default());
+        let plan =
+            plan(&container(&[("liveness.criprobe.dev/app", probe)], &[]), &policy, ImageFacts::default());
         plan[0].spec.clone().map_or_else(|invalid| invalid.reason, |_| "ok".to_owned())
     };
     let host = |host: &str| format!("{{httpGet: {{port: 80, host: '{host}'}}}}");
