@@ -94,9 +94,10 @@ impl Planner {
     /// The names of an image. Plans the containers that run it, in the order of their ids, unless they are as they were.
     pub fn on_names(&mut self, image: &ImageRef, names: Arc<ImageNames>) -> Vec<Plan> {
         let Some(known) = self.images.get_mut(image) else { return Vec::new() };
-        if known.names.replace(names.clone()).is_some_and(|former| former == names) {
+        if known.names.as_ref() == Some(&names) {
             return Vec::new();
         }
+        known.names = Some(names);
         self.plan_image(image)
     }
 
