@@ -19,7 +19,7 @@ use tokio::{
     time::sleep_until,
 };
 
-use fact::Fact;
+use fact::{Fact, Lost};
 use model::Model;
 use resync::Resync;
 
@@ -27,7 +27,10 @@ pub use self::model::{Census, Change};
 use crate::{
     clock,
     ids::ContainerId,
-    relay::{output::Observations, registry::Registry},
+    relay::{
+        output::{Missed, Observations},
+        registry::Registry,
+    },
     runtime::{Runtime, events::Events, link::Link},
     tap::{
         Call, Ended, Event,
@@ -115,8 +118,8 @@ pub async fn run(
         let link_now = link.borrow_and_update().clone();
         task.resync.follow(&link_now, connections.has_blind(), clock::now());
         tokio::select! {
-            dropped = async { sleep_until(next_batch_at.into()).await; observations.next_batch(&mut batch).await } => {
-                task.take_observations(dropped, &mut batch);
+            missed = async { sleep_until(next_batch_at.into()).await; observations.next_batch(&mut batch).await } => {
+                task.take_observations(missed, &mut batch);
                 next_batch_at = clock::now() + BREATH;
             }
             Some(event) = events.next() => {
@@ -192,10 +195,10 @@ impl Target {
 }
 
 impl<B: FnMut(&Call), F: FnMut(TracedCall)> Task<B, F> {
-    fn take_observations(&mut self, dropped: u64, batch: &mut Vec<Event>) {
+    fn take_observations(&mut self, missed: Missed, batch: &mut Vec<Event>) {
         let now = clock::now();
         let wall = clock::wall();
-        if dropped > 0 {
+        if missed.events > 0 {
             self.gap(now);
         }
         for event in batch.drain(..) {
@@ -211,9 +214,17 @@ impl<B: FnMut(&Call), F: FnMut(TracedCall)> Task<B, F> {
                     }
                 }
                 Event::Ended(ended) => self.take_call(ended, now, wall),
-                Event::Untracked(_) | Event::Blinded { .. } => self.gap(now),
-                Event::Closed { .. } => {}
+                Event::Untracked(_) => self.gap(now),
+                Event::Blinded { conn, .. } => {
+                    self.gap(now);
+                    self.model.apply(Fact::EndsLost(Lost::Connection(conn)), now);
+                }
+                Event::Closed { conn } => self.model.apply(Fact::EndsLost(Lost::Connection(conn)), now),
             }
+        }
+        // After the batch: whatever began in it may have ended unseen, too.
+        if missed.has_ends {
+            self.model.apply(Fact::EndsLost(Lost::Any), now);
         }
     }
 
@@ -258,6 +269,9 @@ impl<B: FnMut(&Call), F: FnMut(TracedCall)> Task<B, F> {
         let named = ended.call.request.container().map(|id| self.model.full_container(id));
         let before = self.whereabouts(&ended, named.as_ref());
         let lesson = Fact::of_ended(&ended);
+        if let Some(fact) = Fact::of_stop_ended(&ended) {
+            self.model.apply(fact, ended.at);
+        }
         if let Some(fact) = lesson.fact {
             self.model.apply(fact, ended.at);
         }

@@ -1,4 +1,6 @@
-//! The protocols we speak, as generated from `proto/`. Nothing here but the generated code and what `Debug` may show.
+//! The protocols we speak, as generated from `proto/`; what `Debug` may show of them; and how much of a message is kept.
+
+pub mod trim;
 
 use std::fmt;
 

@@ -7,6 +7,7 @@ pub mod image;
 pub mod link;
 pub mod lists;
 pub mod presence;
+mod statuses;
 
 use std::{
     io,
@@ -25,6 +26,7 @@ use tonic::{
 use crate::proto::{
     containerd::events_client::EventsClient,
     cri::{self, runtime_service_client::RuntimeServiceClient},
+    trim::{self, Trimmed},
 };
 
 /// 16 MiB: what every CRI client accepts of one message.
@@ -109,7 +111,8 @@ impl Runtime {
     pub async fn version(&self) -> Result<Version, Status> {
         let (request, mut client) = (cri::VersionRequest::default(), self.client());
         let answer = within(QUICK, request, |request| client.version(request)).await?;
-        Ok(Version { name: answer.runtime_name, version: answer.runtime_version })
+        let name = |text: &str| trim::name(text).into_owned();
+        Ok(Version { name: name(&answer.runtime_name), version: name(&answer.runtime_version) })
     }
 
     /// Asks who it is over a connection that is made for this question, as a client's would be: one that is open already
@@ -137,24 +140,20 @@ impl Runtime {
         lists::containers(self.channel.clone()).await
     }
 
-    /// One sandbox.
+    /// One sandbox, if the runtime shows it.
     ///
     /// # Errors
     /// What the runtime, or the connection to it, said; NotFound where there is none.
-    pub async fn sandbox_status(&self, id: &str) -> Result<cri::PodSandboxStatusResponse, Status> {
-        let request = cri::PodSandboxStatusRequest { pod_sandbox_id: id.to_owned(), verbose: false };
-        let mut client = self.client();
-        within(QUICK, request, |request| client.pod_sandbox_status(request)).await
+    pub async fn sandbox_status(&self, id: &str) -> Result<Option<Trimmed<cri::PodSandboxStatus>>, Status> {
+        statuses::sandbox(self.channel.clone(), id).await
     }
 
-    /// One container, with all that the runtime knows of it.
+    /// One container, with all that the runtime knows of it but for its labels and annotations.
     ///
     /// # Errors
     /// What the runtime, or the connection to it, said; NotFound where there is none.
     pub async fn container_status(&self, id: &str) -> Result<cri::ContainerStatusResponse, Status> {
-        let request = cri::ContainerStatusRequest { container_id: id.to_owned(), verbose: true };
-        let mut client = self.client();
-        within(QUICK, request, |request| client.container_status(request)).await
+        statuses::container(self.channel.clone(), id).await
     }
 }
 

@@ -5,6 +5,7 @@ pub mod annotation;
 pub mod definition;
 pub mod expand;
 pub mod healthcheck;
+pub mod image;
 pub mod plan;
 pub mod planner;
 pub mod policy;

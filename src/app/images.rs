@@ -1,5 +1,5 @@
-//! Reads the HEALTHCHECKs of images: which are wanted in, what they have out, one after the other. Asks the runtime in
-//! tasks of its own, few at once, and again later where it failed. Decides nothing about probes.
+//! Reads the names of images and their HEALTHCHECKs: which are wanted in, what they have out, one after the other. Asks
+//! the runtime in tasks of its own, few at once, and again later where it failed. Decides nothing about probes.
 
 mod kept;
 
@@ -19,8 +19,11 @@ use kept::Kept;
 use crate::{
     clock,
     ids::ImageRef,
-    runtime::{Runtime, image::ImageError},
-    spec::{healthcheck, plan::Healthcheck},
+    runtime::{
+        Runtime,
+        image::{Image, ImageError},
+    },
+    spec::{healthcheck, image::ImageNames, plan::Healthcheck, planner::Depth},
 };
 
 /// 4 images are asked for at once; the others wait their turn.
@@ -32,13 +35,22 @@ const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_se
 /// 3 tries that failed are worth a warning: one or two are those of a runtime that is restarted.
 const WORTH_A_WARNING: u32 = 3;
 
-/// What an image has.
+/// What was found of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     /// Which image.
     pub(super) image: ImageRef,
-    /// None where it has no HEALTHCHECK.
-    pub(super) healthcheck: Option<Arc<Healthcheck>>,
+    /// What it has.
+    pub(super) found: Found,
+}
+
+/// What an image has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// These names.
+    Names(Arc<ImageNames>),
+    /// This HEALTHCHECK; `None` where it has none.
+    Healthcheck(Option<Arc<Healthcheck>>),
 }
 
 /// The images that are asked for, and what is known of others. As bounded as the containers are.
@@ -48,14 +60,19 @@ pub(super) struct Images {
     waiting: BTreeMap<ImageRef, Wish>,
     asked: HashMap<Id, (ImageRef, Wish)>,
     under_way: JoinSet<Step>,
+    /// Found together with what was answered last.
+    found: Option<Answer>,
     kept: Kept,
-    /// Whether the runtime has shown that it has no content store: then nothing is asked any more.
+    /// Whether the runtime has shown that it has no images to ask for: then nothing is asked any more.
+    has_no_images: bool,
+    /// Whether it has shown that it has no content store: then no HEALTHCHECK is asked for any more.
     has_no_store: bool,
 }
 
 /// An image that is to be asked for.
 #[derive(Clone, Copy, Debug)]
 struct Wish {
+    depth: Depth,
     due: Instant,
     failures: u32,
 }
@@ -63,8 +80,8 @@ struct Wish {
 /// One of two questions, answered.
 #[derive(Debug)]
 enum Step {
-    /// By which id the runtime knows the image.
-    Identified(Result<String, ImageError>),
+    /// What the runtime calls the image.
+    Identified(Result<Image, ImageError>),
     /// What the image of this id has.
     Read(String, Result<Option<Arc<Healthcheck>>, ImageError>),
 }
@@ -77,16 +94,19 @@ impl Images {
             waiting: BTreeMap::new(),
             asked: HashMap::new(),
             under_way: JoinSet::new(),
+            found: None,
             kept: Kept::default(),
+            has_no_images: false,
             has_no_store: false,
         }
     }
 
-    /// An image is wanted. One that is asked for already is not asked for twice.
-    pub(super) fn want(&mut self, image: ImageRef) {
-        let is_asked = self.asked.values().any(|(asked, _)| *asked == image);
-        if !self.has_no_store && !is_asked {
-            self.waiting.entry(image).or_insert(Wish { due: clock::now(), failures: 0 });
+    /// An image is wanted. One that is asked for already is not asked for twice, unless more of it is wanted.
+    pub(super) fn want(&mut self, image: ImageRef, depth: Depth) {
+        let is_asked = self.asked.values().any(|(asked, wish)| *asked == image && wish.depth >= depth);
+        if !self.has_no_images && !is_asked {
+            let wish = self.waiting.entry(image).or_insert(Wish { depth, due: clock::now(), failures: 0 });
+            wish.depth = wish.depth.max(depth);
         }
     }
 
@@ -97,6 +117,9 @@ impl Images {
 
     /// Asks what is due and waits for the next answer. Safe to be dropped and called again.
     pub(super) async fn next(&mut self) -> Answer {
+        if let Some(found) = self.found.take() {
+            return found;
+        }
         loop {
             let now = clock::now();
             while self.under_way.len() < AT_ONCE && self.ask_next(now) {}
@@ -127,8 +150,7 @@ impl Images {
         };
         self.waiting.remove(&image);
         let (runtime, name) = (self.runtime.clone(), image.clone());
-        let task =
-            self.under_way.spawn(async move { Step::Identified(runtime.image_id(name.as_str()).await) });
+        let task = self.under_way.spawn(async move { Step::Identified(runtime.image(name.as_str()).await) });
         self.asked.insert(task.id(), (image, wish));
         true
     }
@@ -137,19 +159,23 @@ impl Images {
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
         let (image, wish) = self.asked.remove(&id)?;
         match ended {
-            Ok((_, Step::Identified(Ok(id)))) => match self.kept.get(&id) {
-                Some(healthcheck) => return Some(Answer { image, healthcheck }),
-                None => {
-                    let task = self.under_way.spawn(read(self.runtime.clone(), id));
-                    self.asked.insert(task.id(), (image, wish));
+            Ok((_, Step::Identified(Ok(identified)))) => {
+                let names = ImageNames::of_runtime(&identified.id, &identified.names);
+                if wish.depth == Depth::Healthcheck && !self.has_no_store {
+                    self.read(image.clone(), wish, identified.id);
                 }
-            },
+                return Some(Answer { image, found: Found::Names(Arc::new(names)) });
+            }
             Ok((_, Step::Read(id, Ok(healthcheck)))) => {
                 self.kept.put(id, healthcheck.clone());
-                return Some(Answer { image, healthcheck });
+                return Some(Answer { image, found: Found::Healthcheck(healthcheck) });
             }
-            Ok((_, Step::Identified(Err(ImageError::NoStore)) | Step::Read(_, Err(ImageError::NoStore)))) => {
-                self.end();
+            Ok((_, Step::Identified(Err(ImageError::NoStore)))) => self.end(),
+            Ok((_, Step::Read(_, Err(ImageError::NoStore)))) => {
+                if !self.has_no_store {
+                    tracing::info!("runtime has no content store: HEALTHCHECKs of images are not read");
+                }
+                self.has_no_store = true;
             }
             Ok((_, Step::Identified(Err(error)) | Step::Read(_, Err(error)))) => {
                 self.again(image, wish, &error.to_string(), now);
@@ -159,21 +185,36 @@ impl Images {
         None
     }
 
+    /// Reads the HEALTHCHECK of the image with this id, unless it is kept.
+    fn read(&mut self, image: ImageRef, wish: Wish, id: String) {
+        if let Some(healthcheck) = self.kept.get(&id) {
+            self.found = Some(Answer { image, found: Found::Healthcheck(healthcheck) });
+        } else {
+            let task = self.under_way.spawn(read(self.runtime.clone(), id));
+            self.asked.insert(task.id(), (image, wish));
+        }
+    }
+
     fn again(&mut self, image: ImageRef, wish: Wish, error: &str, now: Instant) {
         let failures = wish.failures.saturating_add(1);
         let pause = BACKOFF.0.saturating_mul(2u32.saturating_pow(wish.failures)).min(BACKOFF.1);
         if failures == WORTH_A_WARNING {
-            tracing::warn!(image = image.as_str(), error, "image's HEALTHCHECK cannot be read: trying again");
+            tracing::warn!(
+                image = image.as_str(),
+                error,
+                "image's names or HEALTHCHECK cannot be read: trying again"
+            );
         } else {
-            tracing::debug!(image = image.as_str(), error, "image's HEALTHCHECK cannot be read");
+            tracing::debug!(image = image.as_str(), error, "image's names or HEALTHCHECK cannot be read");
         }
-        self.waiting.insert(image, Wish { due: now + pause, failures });
+        let depth = self.waiting.get(&image).map_or(wish.depth, |other| other.depth.max(wish.depth));
+        self.waiting.insert(image, Wish { depth, due: now + pause, failures });
     }
 
-    /// A runtime that has no content store will not get one.
+    /// A runtime that has no image service will not get one.
     fn end(&mut self) {
-        tracing::info!("runtime has no content store: HEALTHCHECKs of images are not read");
-        self.has_no_store = true;
+        tracing::info!("runtime has no image service: neither names nor HEALTHCHECKs of images are read");
+        self.has_no_images = true;
         self.waiting.clear();
         self.asked.clear();
         self.under_way = JoinSet::new();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 
 use super::{
-    images::{Answer, Images},
+    images::{Answer, Found, Images},
     registration::{self, Registration, What},
 };
 use crate::{
@@ -48,12 +48,16 @@ pub(super) async fn run(
                 let plans = planner.on_policy(policy).into_iter();
                 Input::Replanned(plans.map(|plan| planned(plan, &mut registration, journal)).collect())
             }
-            Answer { image, healthcheck } = images.next() => {
-                let plans = planner.on_image(&image, healthcheck).into_iter();
+            Answer { image, found } = images.next() => {
+                let plans = match found {
+                    Found::Names(names) => planner.on_names(&image, names),
+                    Found::Healthcheck(healthcheck) => planner.on_image(&image, healthcheck),
+                };
+                let plans = plans.into_iter();
                 Input::Replanned(plans.map(|plan| planned(plan, &mut registration, journal)).collect())
             }
         };
-        planner.take_wanted().into_iter().for_each(|image| images.want(image));
+        planner.take_wanted().into_iter().for_each(|(image, depth)| images.want(image, depth));
         images.retain(|image| planner.wants(image));
         if inputs.send(next).await.is_err() {
             return;
@@ -112,5 +116,11 @@ fn tell(journal: &Journal<EventView>, view: &ContainerView, what: &What) {
             journal.push(registration::event(view, *kind, reason));
         }
         What::Note(note) => tracing::warn!(namespace, pod, note, "annotation is not understood"),
+        What::Omitted(omitted) => tracing::warn!(
+            namespace,
+            pod,
+            omitted,
+            "labels and annotations are too large: rules and probes do not see the largest of them"
+        ),
     }
 }

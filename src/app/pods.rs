@@ -139,6 +139,7 @@ mod tests {
             network: PodNetwork::Unknown,
             labels: BTreeMap::new(),
             annotations: BTreeMap::new(),
+            omitted: 0,
         })
     }
 
@@ -159,11 +160,12 @@ mod tests {
                 name: name.into(),
                 attempt,
                 image: "image".into(),
+                image_spec: "image".into(),
                 image_ref: "sha256:1".into(),
                 state,
                 created_at: None,
                 started_at: None,
-                labels: BTreeMap::new(),
+                omitted: 0,
                 annotations: BTreeMap::new(),
                 env: None,
                 pod: pod.clone(),

@@ -13,7 +13,7 @@ use crate::{
     spec::{annotation, plan::Planned},
 };
 
-/// What was told already, with the containers that it was told of. As bounded as the containers are: at most 35
+/// What was told already, with the containers that it was told of. As bounded as the containers are: at most 36
 /// findings of each.
 #[derive(Debug, Default)]
 pub(super) struct Registration(HashMap<Finding, HashSet<ContainerId>>);
@@ -39,6 +39,8 @@ pub(super) enum What {
     },
     /// A key or value of ours that means nothing.
     Note(String),
+    /// So many labels and annotations were too large to be kept.
+    Omitted(u32),
 }
 
 impl Registration {
@@ -79,7 +81,9 @@ fn wrong(view: &ContainerView, probes: &[Planned]) -> Vec<What> {
         Some(What::Invalid { container: view.name.clone(), kind: planned.kind, reason })
     });
     let notes = [&view.pod.annotations, &view.annotations].into_iter().flat_map(annotation::notes);
-    invalid.chain(notes.map(What::Note)).collect()
+    let omitted = view.pod.omitted.saturating_add(view.omitted);
+    let omitted = (omitted > 0).then_some(What::Omitted(omitted));
+    invalid.chain(notes.map(What::Note)).chain(omitted).collect()
 }
 
 /// The event of a definition that cannot be used.
@@ -106,7 +110,10 @@ mod tests {
     use crate::{
         ids::SandboxId,
         inventory::view::{ContainerState, PodNetwork, PodView},
-        spec::{plan::plan, policy::Policy},
+        spec::{
+            plan::{ImageFacts, plan},
+            policy::Policy,
+        },
     };
 
     fn container(id: &str, annotations: &[(&str, &str)]) -> ContainerView {
@@ -118,11 +125,12 @@ mod tests {
             name: "app".into(),
             attempt: 0,
             image: "x".into(),
+            image_spec: "x".into(),
             image_ref: "sha256:1".into(),
             state: ContainerState::Running,
             created_at: None,
             started_at: None,
-            labels: BTreeMap::new(),
+            omitted: 0,
             annotations: BTreeMap::new(),
             env: None,
             pod: Arc::new(PodView {
@@ -135,6 +143,7 @@ mod tests {
                 network: PodNetwork::Unknown,
                 labels: BTreeMap::new(),
                 annotations: map(annotations),
+                omitted: 0,
             }),
         }
     }
@@ -149,10 +158,12 @@ mod tests {
         let mut registration = Registration::default();
         let told = |id: &str, registration: &mut Registration| -> Vec<String> {
             let view = container(id, &annotations);
-            let news = registration.news(&view, &plan(&view, &Policy::default(), None)).into_iter();
+            let news =
+                registration.news(&view, &plan(&view, &Policy::default(), ImageFacts::default())).into_iter();
             news.map(|finding| match finding.what {
                 What::Invalid { kind, reason, .. } => event(&view, kind, &reason).message,
                 What::Note(note) => note,
+                What::Omitted(omitted) => format!("{omitted} omitted"),
             })
             .collect()
         };

@@ -1,7 +1,7 @@
 //! What a node would do with a pod: the plan of each of its containers, with the operator's rules and without. A pod and
 //! policies in, views out.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use super::{
     annotations::{self, Prober, Rulebook},
@@ -15,7 +15,8 @@ use crate::{
     report::view::{Change, CheckedContainer, CheckedPod, CheckedProbe},
     spec::{
         annotation,
-        plan::{Planned, Source, plan},
+        image::ImageNames,
+        plan::{ImageFacts, Planned, Source, plan},
         policy::Policy,
     },
 };
@@ -80,8 +81,10 @@ fn container_probes(
     findings: &mut Findings,
 ) -> CheckedContainer {
     let view = container_view(container, view);
+    let names = ImageNames::of_manifest(&container.image);
+    let image = ImageFacts { healthcheck: None, names: Some(&names) };
     let planned = |policy: &Policy| -> Vec<CheckedProbe> {
-        plan(&view, policy, None).iter().map(|one| checked(one, container, pod)).collect()
+        plan(&view, policy, image).iter().map(|one| checked(one, container, pod)).collect()
     };
     let mut ours = planned(policy);
     let before = before.as_ref().map(planned);
@@ -171,6 +174,7 @@ fn pod_view(pod: &Pod<'_>) -> PodView {
         network: if pod.is_host_network { PodNetwork::Host } else { PodNetwork::Unknown },
         labels: pod.labels.clone(),
         annotations: texts.collect(),
+        omitted: 0,
     }
 }
 
@@ -180,11 +184,12 @@ fn container_view(container: &Container<'_>, pod: &Arc<PodView>) -> ContainerVie
         name: container.name.as_str().into(),
         attempt: 0,
         image: container.image.as_str().into(),
+        image_spec: container.image.as_str().into(),
         image_ref: "".into(),
         state: ContainerState::Created,
         created_at: None,
         started_at: None,
-        labels: BTreeMap::new(),
+        omitted: 0,
         annotations: with_ports(container),
         env: None,
         pod: pod.clone(),

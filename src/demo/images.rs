@@ -57,8 +57,11 @@ impl Images {
     }
 }
 
-/// The id of the image of this name: made from the name, as there is no content.
+/// The id of the image of this name: made from the name, as there is no content. An id is its own.
 pub(super) fn reference(name: &str) -> String {
+    if name.starts_with("sha256:") {
+        return name.to_owned();
+    }
     let digits = (0..4u8).map(|part| {
         let mut hasher = DefaultHasher::new();
         (part, tagged(name)).hash(&mut hasher);
@@ -175,5 +178,6 @@ mod tests {
         }
         assert_eq!(reference("busybox"), reference("busybox:latest"));
         assert_ne!(reference("busybox"), reference("busybox:1"));
+        assert_eq!(reference(&reference("busybox")), reference("busybox"));
     }
 }

@@ -14,6 +14,13 @@ use serde::Deserialize;
 use super::view::{ContainerState, Env, PodNetwork};
 use crate::proto::cri;
 
+/// 16 addresses of a pod are kept, the primary one first: Kubernetes gives it two.
+const MAX_ADDRESSES: usize = 16;
+
+/// 2 MiB of environment are kept of a container: what Linux accepts as the arguments and environment of a process, with
+/// the stack that containers have by default. A larger one counts as not known: commands that refer to it are errors.
+const MAX_ENV: usize = 2 << 20;
+
 /// Nanoseconds since the epoch; 0 and less is "not yet".
 pub fn time(nanoseconds: i64) -> Option<SystemTime> {
     u64::try_from(nanoseconds)
@@ -47,8 +54,11 @@ pub fn network(status: &cri::PodSandboxStatus) -> PodNetwork {
     }
     let Some(network) = &status.network else { return PodNetwork::Unknown };
     let others = network.additional_ips.iter().map(|ip| &ip.ip);
-    let addresses: Vec<IpAddr> =
-        std::iter::once(&network.ip).chain(others).filter_map(|ip| ip.parse().ok()).collect();
+    let addresses: Vec<IpAddr> = std::iter::once(&network.ip)
+        .chain(others)
+        .filter_map(|ip| ip.parse().ok())
+        .take(MAX_ADDRESSES)
+        .collect();
     if addresses.is_empty() { PodNetwork::Unknown } else { PodNetwork::Pod(addresses) }
 }
 
@@ -57,13 +67,22 @@ fn is_host_network(options: &cri::NamespaceOption) -> bool {
 }
 
 /// The environment of a container that a client asked for. Values that are no UTF-8 are shown as best they can be.
-pub fn env(pairs: &[cri::KeyValue]) -> Env {
-    pairs.iter().map(|pair| (pair.key.clone(), String::from_utf8_lossy(&pair.value).into_owned())).collect()
+/// `None` where it is too large to be kept.
+pub fn env(pairs: &[cri::KeyValue]) -> Option<Env> {
+    let env: Env = pairs
+        .iter()
+        .map(|pair| (pair.key.clone(), String::from_utf8_lossy(&pair.value).into_owned()))
+        .collect();
+    (env.weight() <= MAX_ENV).then_some(env)
 }
 
 /// The environment in a verbose status: of containerd as the client set it (`info["info"]`, the container's config), of
-/// a runtime that does not tell that, as the process got it. `None` where neither is told.
+/// a runtime that does not tell that, as the process got it. `None` where neither is told, or it is too large.
 pub fn env_of_info(info: &HashMap<String, String>) -> Option<Env> {
+    read_env(info).filter(|env| env.weight() <= MAX_ENV)
+}
+
+fn read_env(info: &HashMap<String, String>) -> Option<Env> {
     #[derive(Deserialize)]
     struct Info {
         config: Option<Config>,

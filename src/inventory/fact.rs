@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    ids::{ContainerId, SandboxId},
-    proto::cri,
+    ids::{ConnId, ContainerId, SandboxId},
+    proto::{cri, trim::Trimmed},
     runtime::{
         events::RuntimeEvent,
         lists::{ContainerItem, SandboxItem},
@@ -23,12 +23,21 @@ pub enum Fact {
         /// The id that the runtime gave it.
         id: SandboxId,
         /// What was asked for.
-        config: Arc<cri::PodSandboxConfig>,
+        config: Arc<Trimmed<cri::PodSandboxConfig>>,
     },
-    /// A client began to stop a pod.
-    SandboxStopping(SandboxId),
-    /// A client's stop of a pod failed, or ended without an answer.
-    SandboxStopFailed(SandboxId),
+    /// A client began to stop a container or a pod.
+    StopBegun {
+        /// With this call.
+        call: CallId,
+        /// What it named.
+        target: Target,
+    },
+    /// A client's stop failed, or ended without an answer.
+    StopFailed(CallId),
+    /// A client's stop was answered well.
+    StopDone(CallId),
+    /// The ends of calls passed unseen.
+    EndsLost(Lost),
     /// A client stopped a pod, and all its containers with it.
     SandboxStopped(SandboxId),
     /// A sandbox's own process ended; its containers may run on.
@@ -40,14 +49,10 @@ pub enum Fact {
         /// The id that the runtime gave it.
         id: ContainerId,
         /// What was asked for.
-        request: Arc<cri::CreateContainerRequest>,
+        request: Arc<Trimmed<cri::CreateContainerRequest>>,
     },
     /// A container runs.
     ContainerStarted(ContainerId),
-    /// A client began to stop a container.
-    ContainerStopping(ContainerId),
-    /// A client's stop of a container failed, or ended without an answer.
-    ContainerStopFailed(ContainerId),
     /// A client stopped a container. One that was never started is as it was.
     ContainerStopped(ContainerId),
     /// A container ended.
@@ -66,11 +71,55 @@ pub enum Fact {
     /// All containers there were when the list was asked for.
     ContainersListed(Vec<ContainerItem>),
     /// A sandbox as it was when the runtime was asked.
-    SandboxReported(Box<cri::PodSandboxStatus>),
+    SandboxReported(Box<Trimmed<cri::PodSandboxStatus>>),
     /// A container as it was when the runtime was asked.
     ContainerReported(Box<cri::ContainerStatusResponse>),
     /// The runtime knew no such id when it was asked.
     NotFound(String),
+}
+
+/// A call of a client's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CallId {
+    /// Its connection.
+    pub conn: ConnId,
+    /// Its stream there.
+    pub stream: u32,
+}
+
+impl CallId {
+    /// Of a call.
+    pub fn of(call: &Call) -> Self {
+        Self { conn: call.origin.conn, stream: call.stream }
+    }
+}
+
+/// What a client stops.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A container.
+    Container(ContainerId),
+    /// A pod.
+    Sandbox(SandboxId),
+}
+
+impl Target {
+    fn of(request: &Request) -> Option<Self> {
+        match request {
+            Request::StopPodSandbox(id) | Request::RemovePodSandbox(id) => Some(Self::Sandbox(id.clone())),
+            Request::StopContainer(id) | Request::RemoveContainer(id) => Some(Self::Container(id.clone())),
+            _ => None,
+        }
+    }
+}
+
+/// Whose ends passed unseen.
+#[derive(Clone, Copy, Debug)]
+pub enum Lost {
+    /// Those of the calls that were under way on a connection.
+    Connection(ConnId),
+    /// Those of any calls that were under way.
+    Any,
 }
 
 /// What is to be asked of the runtime.
@@ -91,25 +140,25 @@ pub enum Lookup {
 impl Fact {
     /// What the beginning of a call tells.
     pub fn of_begun(call: &Call) -> Option<Self> {
+        if let Some(target) = Target::of(&call.request) {
+            return Some(Self::StopBegun { call: CallId::of(call), target });
+        }
         match &call.request {
-            Request::StopPodSandbox(id) | Request::RemovePodSandbox(id) => {
-                Some(Self::SandboxStopping(id.clone()))
-            }
-            Request::StopContainer(id) | Request::RemoveContainer(id) => {
-                Some(Self::ContainerStopping(id.clone()))
-            }
             Request::ExecSync(command) | Request::Exec(command) => {
                 Some(Self::Mentioned(command.container().to_owned()))
             }
             Request::Attach(container) => Some(Self::Mentioned(container.as_str().to_owned())),
             Request::PortForward(sandbox) => Some(Self::Mentioned(sandbox.as_str().to_owned())),
-            Request::Skipped
-            | Request::Undecoded
-            | Request::RunPodSandbox(_)
-            | Request::RestorePod
-            | Request::CreateContainer(_)
-            | Request::StartContainer(_) => None,
+            _ => None,
         }
+    }
+
+    /// What the end of a call tells of the stop that it was, if it was one.
+    pub fn of_stop_ended(ended: &Ended) -> Option<Self> {
+        let call = CallId::of(&ended.call);
+        let is_done = ended.end == End::Complete && ended.code == Some(Code::OK);
+        Target::of(&ended.call.request)
+            .map(|_| if is_done { Self::StopDone(call) } else { Self::StopFailed(call) })
     }
 
     /// What the end of a call tells.
@@ -126,16 +175,7 @@ impl Fact {
             ended.code.map(Code::name),
             Some("NotFound" | "AlreadyExists" | "InvalidArgument" | "Unimplemented" | "PermissionDenied")
         );
-        let fact = match &ended.call.request {
-            Request::StopPodSandbox(id) | Request::RemovePodSandbox(id) => {
-                Some(Self::SandboxStopFailed(id.clone()))
-            }
-            Request::StopContainer(id) | Request::RemoveContainer(id) => {
-                Some(Self::ContainerStopFailed(id.clone()))
-            }
-            _ => None,
-        };
-        Lesson { fact, asks: ended.end != End::Complete || !is_refused }
+        Lesson { fact: None, asks: ended.end != End::Complete || !is_refused }
     }
 
     /// What the success of a mutating call tells; `None` where only the runtime can.
@@ -185,7 +225,6 @@ mod tests {
     use super::*;
     use crate::{
         clock,
-        ids::ConnId,
         tap::{
             Origin,
             cri::{self, Method, Response},
@@ -220,22 +259,15 @@ mod tests {
         let exec = || Request::decode(cri::Kind::ExecSync, &b"\x0a\x01c".as_slice().into());
         let rows = [
             ("StopContainer", stop(), End::Complete, Some(0), "Some(ContainerStopped(\"c\"))", false),
-            ("StopContainer", stop(), End::Complete, Some(5), "Some(ContainerStopFailed(\"c\"))", false),
-            ("StopContainer", stop(), End::Complete, Some(4), "Some(ContainerStopFailed(\"c\"))", true),
-            ("StopContainer", stop(), End::Cancelled, None, "Some(ContainerStopFailed(\"c\"))", true),
-            ("StopContainer", stop(), End::Lost, None, "Some(ContainerStopFailed(\"c\"))", true),
+            ("StopContainer", stop(), End::Complete, Some(5), "None", false),
+            ("StopContainer", stop(), End::Complete, Some(4), "None", true),
+            ("StopContainer", stop(), End::Cancelled, None, "None", true),
+            ("StopContainer", stop(), End::Lost, None, "None", true),
             ("StopContainer", Request::Undecoded, End::Complete, Some(0), "None", true),
             ("StartContainer", Request::StartContainer("c".into()), End::Complete, Some(2), "None", true),
             ("StartContainer", Request::StartContainer("c".into()), End::Complete, Some(5), "None", false),
             ("RestorePod", Request::RestorePod, End::Complete, Some(0), "None", true),
-            (
-                "RemovePodSandbox",
-                Request::RemovePodSandbox("s".into()),
-                End::Reset,
-                None,
-                "Some(SandboxStopFailed(\"s\"))",
-                true,
-            ),
+            ("RemovePodSandbox", Request::RemovePodSandbox("s".into()), End::Reset, None, "None", true),
             ("ExecSync", exec(), End::Cancelled, None, "None", false),
             ("ListImages", Request::Skipped, End::Lost, None, "None", false),
         ];
@@ -246,6 +278,22 @@ mod tests {
                 (fact, asks),
                 "{method} {end:?} {code:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_stop_that_was_not_answered_well_has_failed() {
+        let removal = || Request::RemovePodSandbox("s".into());
+        let rows = [
+            (removal(), End::Complete, Some(0), "Some(StopDone"),
+            (removal(), End::Complete, Some(4), "Some(StopFailed"),
+            (Request::StopContainer("c".into()), End::Cancelled, None, "Some(StopFailed"),
+            (Request::StopContainer("c".into()), End::Lost, None, "Some(StopFailed"),
+            (Request::StartContainer("c".into()), End::Lost, None, "None"),
+        ];
+        for (request, end, code, fact) in rows {
+            let told = format!("{:?}", Fact::of_stop_ended(&ended("any", request, end, code)));
+            assert!(told.starts_with(fact), "{told}");
         }
     }
 

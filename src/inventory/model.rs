@@ -13,6 +13,7 @@ mod containers;
 mod identities;
 mod removed;
 mod sandboxes;
+mod stops;
 
 use std::{
     borrow::Borrow,
@@ -25,9 +26,10 @@ use containers::Container;
 use identities::Identities;
 use removed::Removed;
 use sandboxes::Sandbox;
+use stops::Stops;
 
 use super::{
-    fact::{Fact, Lookup},
+    fact::{CallId, Fact, Lookup, Target},
     view::{ContainerState, ContainerView, PodView},
 };
 use crate::ids::{ContainerId, SandboxId};
@@ -44,11 +46,11 @@ pub enum Change {
     Listed(Arc<HashSet<ContainerId>>),
     /// A client began to stop it.
     ContainerStopping(ContainerId),
-    /// A client's stop of it failed, or ended without an answer: nobody stops it now.
+    /// A client's stop of it is over, and it runs: the stop failed, or a report of the runtime shows that.
     ContainerStopFailed(ContainerId),
     /// A client began to stop its pod.
     PodStopping(SandboxId),
-    /// A client's stop of its pod failed, or ended without an answer: nobody stops it now.
+    /// A client's stop of its pod is over, and the pod is ready: the stop failed, or a report of the runtime shows that.
     PodStopFailed(SandboxId),
 }
 
@@ -59,6 +61,7 @@ pub struct Model {
     identities: Identities,
     containers: HashMap<ContainerId, Container>,
     removed: Removed,
+    stops: Stops,
     /// For which moment the last list of sandboxes spoke, and that of containers.
     sandboxes_as_of: Option<Instant>,
     containers_as_of: Option<Instant>,
@@ -76,8 +79,17 @@ impl Model {
         self.revision += 1;
         match fact {
             Fact::SandboxRun { id, config } => self.sandbox_run(id, Arc::unwrap_or_clone(config), at),
-            Fact::SandboxStopping(id) => self.tell(Change::PodStopping(self.full_sandbox(id.as_str()))),
-            Fact::SandboxStopFailed(id) => self.tell(Change::PodStopFailed(self.full_sandbox(id.as_str()))),
+            Fact::StopBegun { call, target } => self.stop_begun(call, &target),
+            Fact::StopFailed(call) => {
+                let target = self.stops.failed(call);
+                self.tell_stops_failed(target);
+            }
+            Fact::StopDone(call) => self.stops.done(call, at),
+            Fact::EndsLost(lost) => {
+                if self.stops.lost(lost, at) {
+                    self.lookups.insert(Lookup::List);
+                }
+            }
             Fact::SandboxStopped(id) => self.sandbox_stopped(&self.full_sandbox(id.as_str()), at),
             Fact::SandboxExited(id) => self.sandbox_exited(&id, at),
             Fact::SandboxRemoved(id) => self.sandbox_removed(&self.full_sandbox(id.as_str()), at),
@@ -86,12 +98,6 @@ impl Model {
             }
             Fact::ContainerStarted(id) => {
                 self.container_moved(&self.full_container(id.as_str()), ContainerState::Running, at);
-            }
-            Fact::ContainerStopping(id) => {
-                self.tell(Change::ContainerStopping(self.full_container(id.as_str())));
-            }
-            Fact::ContainerStopFailed(id) => {
-                self.tell(Change::ContainerStopFailed(self.full_container(id.as_str())));
             }
             Fact::ContainerStopped(id) => self.container_stopped(&self.full_container(id.as_str()), at),
             Fact::ContainerExited { id, exit_code } => {
@@ -148,7 +154,7 @@ impl Model {
         full(&self.sandboxes, named)
     }
 
-    /// A container's name and pod, as soon as both are known, and for a while after it is gone.
+    /// A container's name and pod in brief, as soon as both are known, and for a while after it is gone.
     pub fn whereabouts(&self, id: &ContainerId) -> Option<(Arc<str>, Arc<PodView>)> {
         if let Some(container) = self.containers.get(id) {
             return Some((Arc::clone(&container.name), Arc::clone(self.pod(&container.sandbox)?)));
@@ -162,10 +168,10 @@ impl Model {
         self.sandboxes.contains_key(id)
     }
 
-    /// A pod by its sandbox's id, also for a while after it is gone.
+    /// A pod in brief by its sandbox's id, also for a while after it is gone.
     pub fn pod(&self, id: &SandboxId) -> Option<&Arc<PodView>> {
         match self.sandboxes.get(id) {
-            Some(sandbox) => Some(&sandbox.view),
+            Some(sandbox) => Some(&sandbox.brief),
             None => self.removed.was(id.as_str())?.pod.as_ref(),
         }
     }
@@ -211,6 +217,32 @@ impl Model {
         }
     }
 
+    fn stop_begun(&mut self, call: CallId, target: &Target) {
+        let (target, change) = match target {
+            Target::Container(id) => {
+                let id = self.full_container(id.as_str());
+                (Target::Container(id.clone()), Change::ContainerStopping(id))
+            }
+            Target::Sandbox(id) => {
+                let id = self.full_sandbox(id.as_str());
+                (Target::Sandbox(id.clone()), Change::PodStopping(id))
+            }
+        };
+        if self.stops.begun(call, target) {
+            self.tell(change);
+        }
+    }
+
+    /// Tells that what was to be stopped goes on.
+    fn tell_stops_failed(&mut self, targets: impl IntoIterator<Item = Target>) {
+        for target in targets {
+            self.tell(match target {
+                Target::Container(id) => Change::ContainerStopFailed(id),
+                Target::Sandbox(id) => Change::PodStopFailed(id),
+            });
+        }
+    }
+
     /// Tells something that is no view, after the views that came before it.
     fn tell(&mut self, change: Change) {
         self.tell_views();
@@ -244,12 +276,13 @@ impl Model {
             name: Arc::clone(&container.name),
             attempt: container.attempt,
             image: Arc::clone(&container.image),
+            image_spec: Arc::clone(&container.image_spec),
             image_ref: container.image_ref.clone(),
             state: container.state,
             created_at: container.created_at,
             started_at: container.started_at,
-            labels: container.labels.clone(),
             annotations: container.annotations.clone(),
+            omitted: container.omitted,
             env: container.env.clone(),
             pod,
         })

@@ -22,10 +22,32 @@ pub struct PodView {
     pub is_ready: bool,
     /// Where its containers are reached.
     pub network: PodNetwork,
-    /// As the runtime has them.
+    /// As the runtime has them; of more than `proto::trim` keeps, the shortest.
     pub labels: BTreeMap<String, String>,
-    /// As the runtime has them.
+    /// As the runtime has them, but only those that something reads; of more than `proto::trim` keeps, the shortest.
     pub annotations: BTreeMap<String, String>,
+    /// How many labels and annotations there was no room for.
+    pub omitted: u32,
+}
+
+impl PodView {
+    /// The same without labels, annotations and addresses: what calls about it are shown with, and what is remembered of
+    /// one that was removed.
+    #[must_use]
+    pub fn brief(&self) -> Self {
+        Self {
+            sandbox_id: self.sandbox_id.clone(),
+            uid: self.uid.clone(),
+            name: Arc::clone(&self.name),
+            namespace: Arc::clone(&self.namespace),
+            attempt: self.attempt,
+            is_ready: self.is_ready,
+            network: PodNetwork::Unknown,
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+            omitted: 0,
+        }
+    }
 }
 
 /// Where a pod is reached.
@@ -50,6 +72,9 @@ pub struct ContainerView {
     pub attempt: u32,
     /// As people named it: as it stands in the manifest, where a kubelet made the container.
     pub image: Arc<str>,
+    /// As the runtime's definition of the container names it, by a name or by its id. Unlike `image`, this is the same
+    /// however the container became known.
+    pub image_spec: Arc<str>,
     /// As the runtime knows it, its id where it tells that; empty until it has told.
     pub image_ref: ImageRef,
     /// Where it is in its life.
@@ -58,11 +83,11 @@ pub struct ContainerView {
     pub created_at: Option<SystemTime>,
     /// When its process was started, as the runtime reports it.
     pub started_at: Option<SystemTime>,
-    /// As the runtime has them.
-    pub labels: BTreeMap<String, String>,
-    /// As the runtime has them.
+    /// As those of its pod.
     pub annotations: BTreeMap<String, String>,
-    /// Its environment as the client set it; `None` until the runtime has told.
+    /// How many annotations there was no room for.
+    pub omitted: u32,
+    /// Its environment as the client set it; `None` until the runtime has told, and where it is too large to be kept.
     pub env: Option<Env>,
     /// The pod it belongs to.
     pub pod: Arc<PodView>,
@@ -93,6 +118,11 @@ impl Env {
     /// All pairs, in the order of their names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+
+    /// About how many bytes it takes.
+    pub fn weight(&self) -> usize {
+        self.0.iter().map(|(key, value)| size_of::<(String, String)>() + key.len() + value.len()).sum()
     }
 
     /// The last value given for a name, compared byte for byte.

@@ -110,11 +110,12 @@ pub(super) fn container(id: &str, annotations: &[(&str, &str)]) -> ContainerView
         name: "app".into(),
         attempt: 0,
         image: "x".into(),
+        image_spec: "x".into(),
         image_ref: "sha256:1".into(),
         state: ContainerState::Running,
         created_at: None,
         started_at: None,
-        labels: BTreeMap::new(),
+        omitted: 0,
         annotations: BTreeMap::new(),
         env: None,
         pod: Arc::new(PodView {
@@ -127,6 +128,7 @@ pub(super) fn container(id: &str, annotations: &[(&str, &str)]) -> ContainerView
             network: PodNetwork::Unknown,
             labels: BTreeMap::new(),
             annotations,
+            omitted: 0,
         }),
     }
 }

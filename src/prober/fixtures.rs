@@ -43,11 +43,12 @@ pub(super) fn container(pod: &str, id: &str, attempt: u32) -> ContainerView {
         name: "app".into(),
         attempt,
         image: "image".into(),
+        image_spec: "image".into(),
         image_ref: "sha256:1".into(),
         state: ContainerState::Running,
         created_at: None,
         started_at: None,
-        labels: Default::default(),
+        omitted: 0,
         annotations: Default::default(),
         env: None,
         pod: Arc::new(PodView {
@@ -60,6 +61,7 @@ pub(super) fn container(pod: &str, id: &str, attempt: u32) -> ContainerView {
             network: PodNetwork::Pod(vec![IpAddr::from([10, 0, 0, 1])]),
             labels: Default::default(),
             annotations: Default::default(),
+            omitted: 0,
         }),
     }
 }

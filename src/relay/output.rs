@@ -7,7 +7,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use crate::tap::Event;
+use crate::tap::{Event, cri::Kind};
 
 /// 65,536 events: about a tenth of a second of calls at full speed. What comes above is dropped, counted, and mended
 /// by a resync.
@@ -15,6 +15,10 @@ pub const MAX_EVENTS: usize = 65_536;
 
 /// 32 MiB of events. What comes above is dropped, counted, and mended by a resync.
 pub const MAX_BYTES: usize = 32 * 1024 * 1024;
+
+/// 4,096 events, and 8 MiB of them, for which there is room beyond the two bounds: only for the ends of stops and of
+/// connections, without which nobody would know that a stop is over. What comes above is dropped, too, and is told apart.
+const RESERVE: (usize, usize) = (4_096, 8 * 1024 * 1024);
 
 /// 1,024 events: room that is kept however quiet it is.
 const MIN_ROOM: usize = 1_024;
@@ -28,6 +32,15 @@ pub struct Output(Arc<Shared>);
 pub struct Observations {
     shared: Arc<Shared>,
     dropped_before: u64,
+}
+
+/// What was dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Missed {
+    /// How many events.
+    pub events: u64,
+    /// Whether ends of stops or of connections were among them.
+    pub has_ends: bool,
 }
 
 #[derive(Debug)]
@@ -44,6 +57,7 @@ struct Queue {
     events: Vec<Event>,
     bytes: usize,
     dropped: u64,
+    has_dropped_ends: bool,
 }
 
 /// Makes the queue.
@@ -61,12 +75,16 @@ impl Output {
         let mut queue = self.0.queue();
         let was_empty = queue.events.is_empty();
         for event in events.drain(..) {
-            let weight = event.weight();
-            if queue.events.len() < self.0.max_events && queue.bytes + weight <= MAX_BYTES {
+            let (weight, is_end) = (event.weight(), is_end(&event));
+            let reserve = if is_end { RESERVE } else { (0, 0) };
+            if queue.events.len() < self.0.max_events + reserve.0
+                && queue.bytes + weight <= MAX_BYTES + reserve.1
+            {
                 queue.bytes += weight;
                 queue.events.push(event);
             } else {
                 queue.dropped += 1;
+                queue.has_dropped_ends |= is_end;
             }
         }
         drop(queue);
@@ -82,9 +100,9 @@ impl Output {
 }
 
 impl Observations {
-    /// Waits for events and puts all of them into the emptied `batch`, whose room the queue uses next. Returns how
-    /// many were dropped since the last call: where that is not 0 there is a gap before these.
-    pub async fn next_batch(&mut self, batch: &mut Vec<Event>) -> u64 {
+    /// Waits for events and puts all of them into the emptied `batch`, whose room the queue uses next. Returns what
+    /// was dropped since the last call: where that is anything there is a gap before these, or among them.
+    pub async fn next_batch(&mut self, batch: &mut Vec<Event>) -> Missed {
         // After a burst the room goes back, step by step; at a steady pace it stays.
         if batch.capacity() > MIN_ROOM && batch.len() < batch.capacity() / 8 {
             batch.clear();
@@ -98,11 +116,24 @@ impl Observations {
                 if !queue.events.is_empty() {
                     mem::swap(&mut queue.events, batch);
                     queue.bytes = 0;
-                    return queue.dropped - mem::replace(&mut self.dropped_before, queue.dropped);
+                    let events = queue.dropped - mem::replace(&mut self.dropped_before, queue.dropped);
+                    return Missed { events, has_ends: mem::take(&mut queue.has_dropped_ends) };
                 }
             }
             filled.await;
         }
+    }
+}
+
+/// Whether it ends a stop, or a connection with all that is under way there.
+fn is_end(event: &Event) -> bool {
+    match event {
+        Event::Ended(ended) => matches!(
+            ended.call.method.kind,
+            Kind::StopPodSandbox | Kind::RemovePodSandbox | Kind::StopContainer | Kind::RemoveContainer
+        ),
+        Event::Blinded { .. } | Event::Closed { .. } => true,
+        Event::Begun(_) | Event::Untracked(_) => false,
     }
 }
 
@@ -120,13 +151,28 @@ mod tests {
     #[tokio::test]
     async fn what_finds_no_room_is_a_gap_that_is_told_once() {
         let (output, mut observations) = channel(2);
-        output.send(&mut (1..=5).map(|conn| Event::Closed { conn: ConnId(conn) }).collect());
+        output.send(&mut (1..=5).map(Event::Untracked).collect());
         let mut batch = vec![];
-        assert_eq!(observations.next_batch(&mut batch).await, 3);
+        let missed = Missed { events: 3, has_ends: false };
+        assert_eq!(observations.next_batch(&mut batch).await, missed);
         assert_eq!(batch.len(), 2);
         output.send(&mut vec![Event::Untracked(1)]);
-        assert_eq!(observations.next_batch(&mut batch).await, 0);
+        assert_eq!(observations.next_batch(&mut batch).await, Missed::default());
         assert_eq!((batch.len(), output.dropped()), (1, 3));
+    }
+
+    #[tokio::test]
+    async fn an_end_finds_room_where_others_find_none_until_that_is_full_too() {
+        let (output, mut observations) = channel(2);
+        let mut batch = vec![];
+        let ends = |count| (0..count).map(|conn| Event::Closed { conn: ConnId(conn) });
+        output.send(&mut (1..=5).map(Event::Untracked).chain(ends(RESERVE.0 as u64)).collect());
+        let missed = Missed { events: 3, has_ends: false };
+        assert_eq!(observations.next_batch(&mut batch).await, missed);
+        assert_eq!(batch.len(), 2 + RESERVE.0);
+        output.send(&mut ends(RESERVE.0 as u64 + 4).collect());
+        let missed = Missed { events: 2, has_ends: true };
+        assert_eq!(observations.next_batch(&mut batch).await, missed);
     }
 
     #[tokio::test]

@@ -13,7 +13,8 @@ use std::{
 
 use prost::Message;
 use tokio::{sync::mpsc, time::timeout};
-use tonic::{Response, Status, Streaming};
+use tonic::{Request, Response, Status, Streaming, client::Grpc, codegen::http::uri::PathAndQuery};
+use tonic_prost::ProstCodec;
 
 use super::{Runtime, Version};
 use crate::proto::{
@@ -21,11 +22,18 @@ use crate::proto::{
         SubscribeRequest,
         events::{ContainerCreate, ContainerDelete, TaskExit, TaskStart},
     },
-    cri::{ContainerEventResponse, ContainerEventType, GetEventsRequest},
+    cri::{ContainerEventType, GetEventsRequest},
 };
 
 /// 1,024 events may wait for the inventory. What comes above is dropped, which asks for a resync.
 pub const QUEUE: usize = 1024;
+
+/// 256 bytes: the longest id that is taken for one; runtimes give out 64. An event with a longer one counts as missed.
+const MAX_ID: usize = 256;
+
+/// 2 MiB: the longest event of CRI, which has all of its pod in it; Kubernetes stores no larger pod. A longer one ends the
+/// stream, which is then made again, and the runtime is listed: the room that a stream once needed stays with it.
+const MAX_EVENT: usize = 2 * 1024 * 1024;
 
 /// 300 ms: how long the header of an event stream is waited for.
 const HEADER: Duration = Duration::from_millis(300);
@@ -46,6 +54,14 @@ pub enum RuntimeEvent {
     },
     /// It is no more.
     Deleted(String),
+}
+
+impl RuntimeEvent {
+    fn id(&self) -> &str {
+        match self {
+            Self::Created(id) | Self::Started(id) | Self::Exited { id, .. } | Self::Deleted(id) => id,
+        }
+    }
 }
 
 /// The sending side of the queue. A full one drops and remembers.
@@ -71,7 +87,7 @@ pub fn queue() -> (EventQueue, Events) {
 
 impl EventQueue {
     fn push(&self, event: RuntimeEvent) {
-        if self.sender.try_send(event).is_err() {
+        if event.id().len() > MAX_ID || self.sender.try_send(event).is_err() {
             self.has_missed.store(true, Ordering::Relaxed);
         }
     }
@@ -191,10 +207,14 @@ async fn of_cri_service(
     subscribed: impl FnOnce(),
     push: &mut impl FnMut(Option<RuntimeEvent>),
 ) -> Result<(), Status> {
-    let mut client = runtime.client();
-    let mut stream = subscribe(client.get_container_events(GetEventsRequest {}), subscribed).await?;
+    let mut client = Grpc::new(runtime.channel()).max_decoding_message_size(MAX_EVENT);
+    client.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
+    let path = PathAndQuery::from_static("/runtime.v1.RuntimeService/GetContainerEvents");
+    let codec = ProstCodec::<GetEventsRequest, CriEvent>::default();
+    let answer = client.server_streaming(Request::new(GetEventsRequest {}), path, codec);
+    let mut stream = subscribe(answer, subscribed).await?;
     while let Some(event) = stream.message().await? {
-        push(Some(of_cri(&event)));
+        push(Some(of_cri(event)));
     }
     Ok(())
 }
@@ -231,14 +251,34 @@ fn of_containerd(topic: &str, payload: &[u8]) -> Option<RuntimeEvent> {
     })
 }
 
-fn of_cri(event: &ContainerEventResponse) -> RuntimeEvent {
-    let id = event.container_id.clone();
-    match event.container_event_type() {
+/// Of a `ContainerEventResponse`, what is read: with each event comes all that the runtime knows of the pod.
+#[derive(Clone, PartialEq, Message)]
+struct CriEvent {
+    #[prost(string, tag = "1")]
+    container_id: String,
+    #[prost(enumeration = "ContainerEventType", tag = "2")]
+    kind: i32,
+    #[prost(message, repeated, tag = "5")]
+    containers: Vec<ExitCode>,
+}
+
+/// Of a `ContainerStatus`, what is read.
+#[derive(Clone, PartialEq, Message)]
+struct ExitCode {
+    #[prost(string, tag = "1")]
+    id: String,
+    #[prost(int32, tag = "7")]
+    exit_code: i32,
+}
+
+fn of_cri(event: CriEvent) -> RuntimeEvent {
+    let (kind, id) = (event.kind(), event.container_id);
+    match kind {
         ContainerEventType::ContainerCreatedEvent => RuntimeEvent::Created(id),
         ContainerEventType::ContainerStartedEvent => RuntimeEvent::Started(id),
         ContainerEventType::ContainerDeletedEvent => RuntimeEvent::Deleted(id),
         ContainerEventType::ContainerStoppedEvent => {
-            let status = event.containers_statuses.iter().find(|status| status.id == id);
+            let status = event.containers.iter().find(|status| status.id == id);
             RuntimeEvent::Exited { exit_code: status.map(|status| status.exit_code), id }
         }
     }

@@ -10,6 +10,7 @@ use super::{QUICK, Runtime, within};
 use crate::proto::{
     containerd::content::{ReadContentRequest, content_client::ContentClient},
     cri::{self, image_service_client::ImageServiceClient},
+    trim,
 };
 
 /// 10 s: the limit of reading a config, from the question to its last byte.
@@ -17,6 +18,18 @@ const READING: Duration = Duration::from_secs(10);
 
 /// The namespace of containerd in which its CRI part lives.
 const NAMESPACE: &str = "k8s.io";
+
+/// 1,000 names of an image are looked at: each was pulled or given on this node.
+const MAX_NAMES: usize = 1_000;
+
+/// What the runtime calls an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Its id: with containerd, the digest of its config.
+    pub id: String,
+    /// Its tags and digests. One that is longer than a name may be is none.
+    pub names: Vec<String>,
+}
 
 /// Why nothing can be told of an image.
 #[derive(Debug, thiserror::Error)]
@@ -42,16 +55,18 @@ impl From<Status> for ImageError {
 }
 
 impl Runtime {
-    /// The id of an image that goes by this name, digest or id: with containerd, the digest of its config.
+    /// The image that goes by this name, digest or id.
     ///
     /// # Errors
     /// The runtime knows no such image, or did not answer.
-    pub async fn image_id(&self, image: &str) -> Result<String, ImageError> {
+    pub async fn image(&self, image: &str) -> Result<Image, ImageError> {
         let spec = cri::ImageSpec { image: image.to_owned(), ..Default::default() };
         let request = cri::ImageStatusRequest { image: Some(spec), verbose: false };
         let mut client = ImageServiceClient::new(self.channel.clone());
         let answer = within(QUICK, request, |request| client.image_status(request)).await?;
-        answer.image.map(|image| image.id).filter(|id| !id.is_empty()).ok_or(ImageError::Unknown)
+        let image = answer.image.filter(|image| !image.id.is_empty()).ok_or(ImageError::Unknown)?;
+        let names = image.repo_tags.into_iter().chain(image.repo_digests).take(MAX_NAMES);
+        Ok(Image { id: image.id, names: names.filter(|name| name.len() <= trim::MAX_NAME).collect() })
     }
 
     /// The config of the image with this id, of `limit` bytes at most.
@@ -102,12 +117,13 @@ mod tests {
         fault.into_iter().for_each(|fault| embedded.faults().add(fault));
         let runtime = Runtime::new(&socket);
         let told = async {
-            let id = runtime.image_id("web").await?;
-            assert_eq!(runtime.image_id(&id).await?, id, "it goes by its id, too");
-            runtime.image_config(&id, LIMIT).await
+            let image = runtime.image("web").await?;
+            assert_eq!(image.names, ["web:latest"]);
+            assert_eq!(runtime.image(&image.id).await?, image, "it goes by its id, too");
+            runtime.image_config(&image.id, LIMIT).await
         }
         .await;
-        assert!(matches!(runtime.image_id("other").await, Err(ImageError::Unknown | ImageError::NoStore)));
+        assert!(matches!(runtime.image("other").await, Err(ImageError::Unknown | ImageError::NoStore)));
         embedded.shutdown().await;
         told.map_err(|error| error.to_string())
     }

@@ -1,7 +1,7 @@
 //! The complete lists, read no further than needed: of each item what changes during its life, the rest as the bytes
 //! that the runtime wrote. Most items of most lists are known already, so that the rest is seldom read.
 
-use std::marker::PhantomData;
+use std::{marker::PhantomData, time::Duration};
 
 use bytes::Bytes;
 use prost::{DecodeError, Message};
@@ -9,7 +9,10 @@ use tonic::{Request, Response, Status, client::Grpc, codegen::http::uri::PathAnd
 use tonic_prost::ProstCodec;
 
 use super::{LONG, MAX_MESSAGE, within};
-use crate::proto::cri;
+use crate::proto::{
+    cri,
+    trim::{self, Malformed, Trim, Trimmed},
+};
 
 /// An answer of ListContainers or ListPodSandbox: the items are field 1 of both.
 #[derive(Clone, PartialEq, Message)]
@@ -61,23 +64,23 @@ pub type SandboxItem = Item<SandboxBrief, cri::PodSandbox>;
 /// A container of a list.
 pub type ContainerItem = Item<ContainerBrief, cri::Container>;
 
-impl<B: Message + Default, W: Message + Default> Item<B, W> {
+impl<B: Message + Default, W: Trim> Item<B, W> {
     /// Reads the brief of an item that was received.
     fn read(bytes: Bytes) -> Result<Self, DecodeError> {
         Ok(Self { brief: B::decode(bytes.clone())?, bytes, whole: PhantomData })
     }
 
-    /// Reads all of it.
+    /// Reads all of it that is needed.
     ///
     /// # Errors
     /// A field that the brief does not have is not as it must be.
-    pub fn whole(&self) -> Result<W, DecodeError> {
-        W::decode(self.bytes.clone())
+    pub fn whole(&self) -> Result<Trimmed<W>, Malformed> {
+        trim::decode(&self.bytes)
     }
 }
 
 /// An item as a list would have it.
-impl<B: Message + Default, W: Message + Default> From<W> for Item<B, W> {
+impl<B: Message + Default, W: Trim> From<W> for Item<B, W> {
     fn from(whole: W) -> Self {
         Self::read(whole.encode_to_vec().into()).expect("the brief is a part of the whole")
     }
@@ -105,22 +108,41 @@ async fn list<Q, B, W>(channel: Channel, path: PathAndQuery, request: Q) -> Resu
 where
     Q: Message + Default + 'static,
     B: Message + Default,
-    W: Message + Default,
+    W: Trim,
 {
-    let mut client = Grpc::new(channel).max_decoding_message_size(MAX_MESSAGE);
-    let call = |request: Request<Q>| async move {
-        client.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
-        let answer: Response<Answer> =
-            client.unary(request, path, ProstCodec::<Q, Answer>::default()).await?;
-        Ok(answer)
-    };
-    let items = within(LONG, request, call).await?.items;
+    let answer: Answer = ask(channel, path, request, LONG).await?;
+    let items = answer.items;
     let read = items.into_iter().map(Item::read).collect::<Result<Vec<_>, _>>();
     read.map_err(|error| Status::internal(format!("an item of the list cannot be read: {error}")))
 }
 
+/// Makes a call whose answer is decoded as a type of ours.
+///
+/// # Errors
+/// What the runtime, or the connection to it, said.
+pub(super) async fn ask<Q, A>(
+    channel: Channel,
+    path: PathAndQuery,
+    request: Q,
+    limit: Duration,
+) -> Result<A, Status>
+where
+    Q: Message + Default + 'static,
+    A: Message + Default + 'static,
+{
+    let mut client = Grpc::new(channel).max_decoding_message_size(MAX_MESSAGE);
+    let call = |request: Request<Q>| async move {
+        client.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
+        let answer: Response<A> = client.unary(request, path, ProstCodec::<Q, A>::default()).await?;
+        Ok(answer)
+    };
+    within(limit, request, call).await
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
 
     #[test]
@@ -136,11 +158,12 @@ mod tests {
         };
         let item = ContainerItem::from(whole.clone());
         let brief = ContainerBrief { id: "c".into(), pod_sandbox_id: "s".into(), state: 2 };
-        assert_eq!((item.brief.clone(), item.whole().unwrap()), (brief, whole));
+        let whole = cri::Container { labels: HashMap::new(), ..whole };
+        assert_eq!((item.brief.clone(), item.whole().unwrap().into_inner()), (brief, whole));
         let whole = cri::PodSandbox { id: "s".into(), state: 1, created_at: 7, ..Default::default() };
         let item = SandboxItem::from(whole.clone());
         assert_eq!(
-            (item.brief.clone(), item.whole().unwrap()),
+            (item.brief.clone(), item.whole().unwrap().into_inner()),
             (SandboxBrief { id: "s".into(), state: 1, created_at: 7 }, whole)
         );
     }

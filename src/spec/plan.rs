@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt, panic, sync::Arc};
 
 use super::{
     ProbeSpec, Reach, annotation, definition,
+    image::ImageNames,
     policy::{Limits, Policy},
     rule::Rule,
 };
@@ -53,10 +54,19 @@ pub struct Invalid {
 /// What the HEALTHCHECK of an image asks for: a liveness probe that only reports, or why it cannot be used.
 pub type Healthcheck = Result<ProbeSpec, Invalid>;
 
+/// What is known of the image of a container.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ImageFacts<'a> {
+    /// Its HEALTHCHECK, where it has one.
+    pub healthcheck: Option<&'a Healthcheck>,
+    /// Its names; `None` until the runtime has reported them.
+    pub names: Option<&'a ImageNames>,
+}
+
 /// The probes of a container, in the kubelet's order: startup, readiness, liveness. The best source wins, also where
 /// its definition is invalid. A pod that turned its probes off keeps those of enforced rules.
-pub fn plan(container: &ContainerView, policy: &Policy, healthcheck: Option<&Healthcheck>) -> Vec<Planned> {
-    let facts = Facts::of(container, policy, healthcheck);
+pub fn plan(container: &ContainerView, policy: &Policy, image: ImageFacts<'_>) -> Vec<Planned> {
+    let facts = Facts::of(container, policy, image);
     ProbeKind::ALL.into_iter().filter_map(|kind| facts.plan(kind)).collect()
 }
 
@@ -123,16 +133,16 @@ enum Written<'a> {
 }
 
 impl<'a> Facts<'a> {
-    fn of(container: &'a ContainerView, policy: &'a Policy, healthcheck: Option<&'a Healthcheck>) -> Self {
+    fn of(container: &'a ContainerView, policy: &'a Policy, image: ImageFacts<'a>) -> Self {
         let namespace = &container.pod.namespace;
         let is_honoured = policy.honours_annotations(namespace);
         Self {
             container,
             limits: &policy.limits,
-            rules: policy.rules.iter().filter(|rule| rule.matcher.fits(container)).collect(),
+            rules: policy.rules.iter().filter(|rule| rule.matcher.fits(container, image.names)).collect(),
             is_honoured,
             is_off: is_off(container, policy),
-            healthcheck: healthcheck.filter(|_| heeds_healthcheck(container, policy)),
+            healthcheck: image.healthcheck.filter(|_| heeds_healthcheck(container, policy)),
         }
     }
 

@@ -2,13 +2,14 @@
 //! out. Plans do not depend on the order in which the facts came.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     mem,
     sync::Arc,
 };
 
 use super::{
-    plan::{Healthcheck, Planned, heeds_healthcheck, plan},
+    image::ImageNames,
+    plan::{Healthcheck, ImageFacts, Planned, heeds_healthcheck, plan},
     policy::Policy,
 };
 use crate::{
@@ -33,14 +34,27 @@ pub struct Planner {
     containers: HashMap<ContainerId, Arc<ContainerView>>,
     images: HashMap<ImageRef, Image>,
     /// Those of the images that nobody was asked for yet.
-    wanted: BTreeSet<ImageRef>,
+    wanted: BTreeMap<ImageRef, Depth>,
 }
 
-/// An image whose HEALTHCHECK counts somewhere.
-#[derive(Debug, Default)]
+/// How much of an image is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Depth {
+    /// Its names, for the rules that go by them.
+    Names,
+    /// Its names and its HEALTHCHECK.
+    Healthcheck,
+}
+
+/// An image whose names or HEALTHCHECK count somewhere.
+#[derive(Debug)]
 struct Image {
     /// Where; never empty.
     containers: BTreeSet<ContainerId>,
+    /// How much of it was asked for.
+    asked: Depth,
+    /// None before they were reported.
+    names: Option<Arc<ImageNames>>,
     /// None before it was told, and where the image has none.
     healthcheck: Option<Arc<Healthcheck>>,
 }
@@ -83,17 +97,27 @@ impl Planner {
         views.into_iter().map(|view| self.plan(view)).collect()
     }
 
+    /// The names of an image. Plans the containers that run it, in the order of their ids, unless they are as they were.
+    pub fn on_names(&mut self, image: &ImageRef, names: Arc<ImageNames>) -> Vec<Plan> {
+        let Some(known) = self.images.get_mut(image) else { return Vec::new() };
+        if known.names.as_ref() == Some(&names) {
+            return Vec::new();
+        }
+        known.names = Some(names);
+        self.plan_image(image)
+    }
+
     /// What an image has. Plans the containers that are probed by it, in the order of their ids; none where nobody wants
     /// to know it any more.
     pub fn on_image(&mut self, image: &ImageRef, healthcheck: Option<Arc<Healthcheck>>) -> Vec<Plan> {
         let Some(known) = self.images.get_mut(image) else { return Vec::new() };
         known.healthcheck = healthcheck;
-        let views = known.containers.iter().filter_map(|id| self.containers.get(id)).cloned();
-        views.collect::<Vec<_>>().into_iter().map(|view| self.plan(view)).collect()
+        self.plan_image(image)
     }
 
-    /// The images that are to be asked for, since this was last asked: what they have goes to [`Self::on_image`].
-    pub fn take_wanted(&mut self) -> BTreeSet<ImageRef> {
+    /// The images that are to be asked for, since this was last asked: what they have goes to [`Self::on_names`] and
+    /// [`Self::on_image`].
+    pub fn take_wanted(&mut self) -> BTreeMap<ImageRef, Depth> {
         mem::take(&mut self.wanted)
     }
 
@@ -102,19 +126,26 @@ impl Planner {
         self.images.contains_key(image)
     }
 
-    /// Notes which image a container is to be probed by, if it is.
+    /// Notes which image decides about a container, if one does.
     fn heed(&mut self, view: &ContainerView) {
-        if view.image_ref.is_empty() || !heeds_healthcheck(view, &self.policy) {
-            return self.leave(view);
-        }
+        let depth = match (heeds_healthcheck(view, &self.policy), self.policy.needs_image_names()) {
+            _ if view.image_ref.is_empty() => return,
+            (true, _) => Depth::Healthcheck,
+            (false, true) => Depth::Names,
+            (false, false) => return self.leave(view),
+        };
         let image = self.images.entry(view.image_ref.clone()).or_insert_with(|| {
-            self.wanted.insert(view.image_ref.clone());
-            Image::default()
+            self.wanted.insert(view.image_ref.clone(), depth);
+            Image { containers: BTreeSet::new(), asked: depth, names: None, healthcheck: None }
         });
         image.containers.insert(view.id.clone());
+        if image.asked < depth {
+            image.asked = depth;
+            self.wanted.insert(view.image_ref.clone(), depth);
+        }
     }
 
-    /// Notes that a container is not probed by its image.
+    /// Notes that a container's image decides nothing about it.
     fn leave(&mut self, view: &ContainerView) {
         let Some(image) = self.images.get_mut(&view.image_ref) else { return };
         image.containers.remove(&view.id);
@@ -124,9 +155,16 @@ impl Planner {
         }
     }
 
+    fn plan_image(&self, image: &ImageRef) -> Vec<Plan> {
+        let ids = self.images.get(image).into_iter().flat_map(|known| &known.containers);
+        ids.filter_map(|id| self.containers.get(id)).map(|view| self.plan(view.clone())).collect()
+    }
+
     fn plan(&self, view: Arc<ContainerView>) -> Plan {
-        let healthcheck = self.images.get(&view.image_ref).and_then(|image| image.healthcheck.as_deref());
-        let probes = plan(&view, &self.policy, healthcheck);
+        let known = self.images.get(&view.image_ref);
+        let healthcheck = known.and_then(|image| image.healthcheck.as_deref());
+        let names = known.and_then(|image| image.names.as_deref());
+        let probes = plan(&view, &self.policy, ImageFacts { healthcheck, names });
         Plan { view, probes }
     }
 }

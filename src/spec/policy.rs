@@ -59,6 +59,11 @@ impl Policy {
         self.annotations.iter().any(|one| one.matches(namespace))
     }
 
+    /// Whether any rule goes by the names of images.
+    pub fn needs_image_names(&self) -> bool {
+        self.rules.iter().any(|rule| rule.matcher.needs_image_names())
+    }
+
     /// Whether the HEALTHCHECKs of images count in this namespace.
     pub fn honours_healthchecks(&self, namespace: &str) -> bool {
         self.healthchecks.iter().any(|one| one.matches(namespace))

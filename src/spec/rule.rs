@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::ProbeSpec;
+use super::{
+    ProbeSpec,
+    image::{ImageNames, forms},
+};
 use crate::{glob::Glob, ids::ProbeKind, inventory::view::ContainerView};
 
 /// One rule.
@@ -27,7 +30,7 @@ pub struct Matcher {
     pub pod: Glob,
     /// Of the container's name.
     pub container: Glob,
-    /// Of the image, as people named it.
+    /// Of the image: one of its names has to fit.
     pub image: Glob,
     /// Of the pod's labels: each must be there, with a value that fits.
     pub labels: BTreeMap<String, Glob>,
@@ -47,13 +50,24 @@ impl Matcher {
         Self { namespace: any(), pod: any(), container: any(), image: any(), labels: BTreeMap::new() }
     }
 
-    /// Whether a container fits.
-    pub fn fits(&self, container: &ContainerView) -> bool {
+    /// Whether a container fits, whose image has these names as far as they are known.
+    pub fn fits(&self, container: &ContainerView, names: Option<&ImageNames>) -> bool {
         let pod = &container.pod;
         self.namespace.matches(&pod.namespace)
             && self.pod.matches(&pod.name)
             && self.container.matches(&container.name)
-            && self.image.matches(&container.image)
+            && self.fits_image(container, names)
             && self.labels.iter().all(|(key, value)| pod.labels.get(key).is_some_and(|is| value.matches(is)))
+    }
+
+    /// Whether the names of the image make a difference.
+    pub fn needs_image_names(&self) -> bool {
+        !self.image.matches("")
+    }
+
+    fn fits_image(&self, container: &ContainerView, names: Option<&ImageNames>) -> bool {
+        !self.needs_image_names()
+            || forms(&container.image_spec).any(|name| self.image.matches(name))
+            || names.is_some_and(|names| names.iter().any(|name| self.image.matches(name)))
     }
 }

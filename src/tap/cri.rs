@@ -11,7 +11,10 @@ pub use self::command::Command;
 
 use crate::{
     ids::{ContainerId, SandboxId},
-    proto::cri,
+    proto::{
+        cri,
+        trim::{self, Trimmed},
+    },
 };
 
 /// A method as the path named it.
@@ -110,7 +113,7 @@ pub enum Request {
     /// Of interest, but compressed, malformed, incomplete or over the bound.
     Undecoded,
     /// A pod is to be run.
-    RunPodSandbox(Arc<cri::PodSandboxConfig>),
+    RunPodSandbox(Arc<Trimmed<cri::PodSandboxConfig>>),
     /// A pod is to be stopped.
     StopPodSandbox(SandboxId),
     /// A pod is to be removed.
@@ -118,7 +121,7 @@ pub enum Request {
     /// A pod is to be restored from a checkpoint.
     RestorePod,
     /// A container is to be made.
-    CreateContainer(Arc<cri::CreateContainerRequest>),
+    CreateContainer(Arc<Trimmed<cri::CreateContainerRequest>>),
     /// A container is to be started.
     StartContainer(ContainerId),
     /// A container is to be stopped.
@@ -169,19 +172,20 @@ impl Request {
         Ok(match kind {
             Kind::Other => Self::Skipped,
             Kind::RestorePod => Self::RestorePod,
-            Kind::RunPodSandbox => match cri::RunPodSandboxRequest::decode(message)?.config {
-                Some(config) => Self::RunPodSandbox(Arc::new(config)),
-                None => Self::Undecoded,
-            },
+            Kind::RunPodSandbox => {
+                let config = RunPodSandboxRequest::decode(message)?.config;
+                config
+                    .and_then(|config| trim::decode(&config).ok())
+                    .map_or(Self::Undecoded, |config| Self::RunPodSandbox(Arc::new(config)))
+            }
             Kind::StopPodSandbox => {
                 Self::StopPodSandbox(cri::StopPodSandboxRequest::decode(message)?.pod_sandbox_id.into())
             }
             Kind::RemovePodSandbox => {
                 Self::RemovePodSandbox(cri::RemovePodSandboxRequest::decode(message)?.pod_sandbox_id.into())
             }
-            Kind::CreateContainer => {
-                Self::CreateContainer(Arc::new(cri::CreateContainerRequest::decode(message)?))
-            }
+            Kind::CreateContainer => trim::decode(message)
+                .map_or(Self::Undecoded, |request| Self::CreateContainer(Arc::new(request))),
             Kind::StartContainer => {
                 Self::StartContainer(cri::StartContainerRequest::decode(message)?.container_id.into())
             }
@@ -255,6 +259,14 @@ impl Request {
     }
 }
 
+/// A `RunPodSandboxRequest`, of which the config is decoded by itself.
+#[derive(Clone, PartialEq, Message)]
+#[prost(skip_debug)]
+struct RunPodSandboxRequest {
+    #[prost(bytes = "vec", optional, tag = "1")]
+    config: Option<Vec<u8>>,
+}
+
 /// What an answer said.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Response {
@@ -291,7 +303,13 @@ impl Response {
             | Kind::PortForward
             | Kind::Other => Ok(Self::Skipped),
         };
-        decoded.unwrap_or(Self::Undecoded)
+        let answer = decoded.unwrap_or(Self::Undecoded);
+        let id = match &answer {
+            Self::Sandbox(id) => id.as_str(),
+            Self::Container(id) => id.as_str(),
+            Self::Skipped | Self::Undecoded | Self::Exec(_) => "",
+        };
+        if id.len() > MAX_ID { Self::Undecoded } else { answer }
     }
 }
 

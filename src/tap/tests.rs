@@ -105,8 +105,7 @@ fn asked(request: &Request) -> String {
             let name = config.metadata.unwrap_or_default().name;
             let image = config.image.unwrap_or_default().image;
             let env: Vec<_> = config.envs.iter().map(|env| &*env.key).collect();
-            let command = [config.command, config.args].concat();
-            format!("in {}: {name}, image {image}, command {command:?}, env {env:?}", request.pod_sandbox_id)
+            format!("in {}: {name}, image {image}, env {env:?}", request.pod_sandbox_id)
         }
         other => format!("{other:?}"),
     }

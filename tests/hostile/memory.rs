@@ -1,1 +1,107 @@
 //! Row 16: labels and annotations of megabytes.
+
+use std::{fs, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use criprobe::proto::cri as pb;
+
+use crate::{
+    rig::{LAZY, LIVENESS, Rig},
+    support::{
+        PATIENCE,
+        cri::{self, Container, Cri, Pod},
+        eventually,
+    },
+};
+
+/// 12 MB: nearly all that a message may hold.
+const LARGE: usize = 12_000_000;
+
+/// 16 MiB, in KiB: room for the code of a debug build that runs for the first time.
+const ROOM: u64 = 16 << 10;
+
+/// As the service's unit has it: without that, glibc keeps twice the largest block that it ever gave back.
+const ALLOCATOR: [(&str, &str); 2] =
+    [("MALLOC_MMAP_THRESHOLD_", "262144"), ("MALLOC_TRIM_THRESHOLD_", "1048576")];
+
+/// 40 s: longer than it takes until the runtime is listed again.
+const LATER: Duration = Duration::from_secs(40);
+
+/// The memory that the daemon holds, in KiB.
+fn resident(rig: &Rig) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{}/status", rig.daemon.pid()))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("VmRSS")?;
+    Ok(line.trim().trim_end_matches(" kB").parse()?)
+}
+
+/// A pod of this name whose labels or annotations have 12 MB, in one piece or in many.
+fn large(number: usize) -> pb::PodSandboxConfig {
+    let mut config = cri::pod_config(&format!("large-{number}"), &[(LIVENESS, LAZY)]);
+    let texts = if number.is_multiple_of(2) { &mut config.labels } else { &mut config.annotations };
+    match number / 2 % 2 {
+        0 => drop(texts.insert("large".to_owned(), "x".repeat(LARGE))),
+        _ => texts.extend((0..LARGE / 1_000).map(|key| (format!("{key}.criprobe.dev/x"), "x".repeat(970)))),
+    }
+    config
+}
+
+async fn remove(client: &mut Cri, pod: &Pod) -> Result<()> {
+    client.stop_pod_sandbox(pb::StopPodSandboxRequest { pod_sandbox_id: pod.id.to_string() }).await?;
+    client.remove_pod_sandbox(pb::RemovePodSandboxRequest { pod_sandbox_id: pod.id.to_string() }).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_16_what_pods_with_labels_and_annotations_of_megabytes_took_is_given_back() -> Result<()> {
+    let mut rig = Rig::with(&ALLOCATOR).await?;
+    let (small, _) = rig.run("small", &[(LIVENESS, LAZY)], &["sleep", "100000"]).await?;
+    rig.last(&small, "liveness", "success").await?;
+    let before = resident(&rig)?;
+    for number in 0..8 {
+        let pod = cri::run_sandbox(&mut rig.client, large(number)).await?;
+        cri::run_container(
+            &mut rig.client,
+            &pod,
+            &Container { annotations: &[(LIVENESS, LAZY)], ..Container::IDLE },
+        )
+        .await?;
+        rig.last(&pod, "liveness", "success").await?;
+        remove(&mut rig.client, &pod).await?;
+        rig.counts(1, PATIENCE).await?;
+    }
+    let peak = resident(&rig)?;
+    let mut after = peak;
+    eventually("the memory is given back", LATER, async || {
+        after = resident(&rig)?;
+        Ok((after <= before + ROOM).then_some(()))
+    })
+    .await
+    .with_context(|| format!("{before} KiB before, {peak} KiB at the last, {after} KiB now"))?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_16_a_label_of_megabytes_costs_its_pod_neither_its_small_labels_nor_a_word_in_the_log()
+-> Result<()> {
+    let folder = tempfile::Builder::new().prefix("criprobe-conf-").tempdir()?;
+    let file = folder.path().join("config.yaml");
+    let rule = "rules:\n  - name: front\n    match: {labels: {tier: front}}\n    readiness: {exec: {command: [\"true\"]}, period: 200ms}\n";
+    fs::write(&file, rule)?;
+    let mut rig = Rig::with(&[("CRIPROBE_CONFIG", &file.display().to_string())]).await?;
+    for number in 0..4 {
+        let mut config = large(number);
+        config.labels.insert("tier".to_owned(), "front".to_owned());
+        let pod = cri::run_sandbox(&mut rig.client, config).await?;
+        cri::run_container(&mut rig.client, &pod, &Container::IDLE).await?;
+        let readiness = rig.last(&pod, "readiness", "success").await?;
+        assert_eq!(readiness["source"], "rule:front");
+        rig.last(&pod, "liveness", "success").await?;
+        remove(&mut rig.client, &pod).await?;
+    }
+    let log = rig.daemon.log();
+    for pod in ["large-0", "large-2", "large-3"] {
+        let is_noted = |line: &&str| line.contains(pod) && line.contains("labels and annotations");
+        ensure!(log.lines().any(|line| is_noted(&line)), "{pod} is not in the log");
+    }
+    Ok(())
+}

@@ -1,1 +1,68 @@
 //! Row 12: a stop whose end was lost.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use criprobe::{demo::FaultKind, proto::cri as pb};
+use serde_json::Value;
+use tonic::Code;
+
+use crate::{
+    rig::{EAGER, LIVENESS, Rig, STARTUP, give_up},
+    support::cri::Pod,
+};
+
+const IDLE: [&str; 2] = ["sleep", "100000"];
+
+/// Passes once a file `go` is there: until then a startup probe goes on.
+const UNTIL_GO: &str =
+    r#"{"exec": {"command": ["test", "-e", "go"]}, "period": "100ms", "failureThreshold": 100000}"#;
+
+/// Makes the runtime be listed: a call that ended without an answer asks for that.
+async fn ask_for_lists(rig: &mut Rig) {
+    rig.once("RemoveContainer", FaultKind::Hang);
+    let request = pb::RemoveContainerRequest { container_id: "nobody".into() };
+    give_up(rig.client.remove_container(request), Duration::from_millis(50)).await;
+}
+
+/// Waits until a probe makes attempts again that it did not make before.
+async fn goes_on(rig: &Rig, pod: &Pod, kind: &str) -> Result<Value> {
+    let attempts = |probe: &Value| {
+        ["success", "failure"].iter().filter_map(|result| probe["counts"][result].as_u64()).sum::<u64>()
+    };
+    let before = rig.daemon.probe(pod, "app", kind).await?.as_ref().map(attempts).unwrap_or_default();
+    rig.becomes(pod, kind, "goes on", |probe| attempts(probe) > before + 3 && probe["phase"] == "probing")
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_12_a_container_that_the_runtime_reports_running_is_probed_whatever_became_of_its_stop()
+-> Result<()> {
+    let mut rig = Rig::start().await?;
+    let (eager, eager_id) = rig.run("eager", &[(LIVENESS, EAGER)], &IDLE).await?;
+    let (starting, starting_id) = rig.run("starting", &[(STARTUP, UNTIL_GO)], &IDLE).await?;
+    goes_on(&rig, &eager, "liveness").await?;
+    goes_on(&rig, &starting, "startup").await?;
+    // The runtime says that it has stopped them, and has not.
+    for id in [&eager_id, &starting_id] {
+        rig.once("StopContainer", FaultKind::Code(Code::Ok, String::new()));
+        let request = pb::StopContainerRequest { container_id: id.to_string(), timeout: 1 };
+        let _ = rig.client.stop_container(request).await;
+    }
+    goes_on(&rig, &eager, "liveness").await?;
+    goes_on(&rig, &starting, "startup").await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_12_a_pod_that_the_runtime_lists_as_ready_is_probed_whatever_became_of_its_stop() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    let (pod, _) = rig.run("pod", &[(LIVENESS, EAGER)], &IDLE).await?;
+    goes_on(&rig, &pod, "liveness").await?;
+    rig.once("StopPodSandbox", FaultKind::Code(Code::Ok, String::new()));
+    let request = pb::StopPodSandboxRequest { pod_sandbox_id: pod.id.to_string() };
+    let _ = rig.client.stop_pod_sandbox(request).await;
+    ask_for_lists(&mut rig).await;
+    goes_on(&rig, &pod, "liveness").await?;
+    Ok(())
+}

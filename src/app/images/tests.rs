@@ -24,7 +24,7 @@ impl Rig {
             runtime.add_image(name, HEALTHCHECK);
         }
         let mut images = Images::new(Runtime::new(&socket));
-        names.iter().for_each(|name| images.want(name.as_str().into()));
+        names.iter().for_each(|name| images.want(name.as_str().into(), Depth::Healthcheck));
         Self { runtime, images, _dir: dir }
     }
 
@@ -37,13 +37,24 @@ impl Rig {
         self.runtime.faults().add(Fault { method: method.to_owned(), times: Some(times), kind });
     }
 
-    async fn answer(&mut self) -> Answer {
-        timeout(Duration::from_secs(20), self.images.next()).await.expect("an answer comes")
+    /// The next image of which it is known what HEALTHCHECK it has.
+    async fn answer(&mut self) -> (ImageRef, Option<Arc<Healthcheck>>) {
+        loop {
+            let answer = timeout(Duration::from_secs(20), self.images.next()).await.expect("an answer comes");
+            if let Found::Healthcheck(healthcheck) = answer.found {
+                return (answer.image, healthcheck);
+            }
+        }
+    }
+
+    fn want(&mut self, image: &str) {
+        self.images.want(image.into(), Depth::Healthcheck);
     }
 
     /// Whether nothing comes for a while.
     async fn is_silent(&mut self) -> bool {
-        timeout(Duration::from_millis(300), self.images.next()).await.is_err()
+        let silence = async { while !matches!(self.images.next().await.found, Found::Healthcheck(_)) {} };
+        timeout(Duration::from_millis(300), silence).await.is_err()
     }
 
     fn asked(&self) -> (usize, usize) {
@@ -59,10 +70,10 @@ fn names(count: usize) -> Vec<String> {
 #[tokio::test]
 async fn what_was_read_of_an_image_is_not_read_again() {
     let mut rig = Rig::with(&names(1));
-    let answer = rig.answer().await;
-    assert!(answer.healthcheck.as_deref().is_some_and(Result::is_ok), "{answer:?}");
-    rig.images.want("image-0:latest".into());
-    assert_eq!(rig.answer().await.healthcheck, answer.healthcheck);
+    let (_, healthcheck) = rig.answer().await;
+    assert!(healthcheck.as_deref().is_some_and(Result::is_ok), "{healthcheck:?}");
+    rig.want("image-0:latest");
+    assert_eq!(rig.answer().await.1, healthcheck);
     assert_eq!(rig.asked(), (2, 1), "another name of the same image");
     rig.runtime.shutdown().await;
 }
@@ -73,13 +84,13 @@ async fn an_error_is_tried_again_and_keeps_no_other_waiting() {
     rig.times("ImageStatus", 1, Code::Unavailable);
     rig.times("Read", 1, Code::NotFound);
     assert!(rig.is_silent().await);
-    rig.images.want("image-0".into());
+    rig.want("image-0");
     rig.runtime.add_image("other", HEALTHCHECK);
     rig.runtime.faults().clear();
     rig.times("Read", 1, Code::Internal);
-    rig.images.want("other".into());
+    rig.want("other");
     let (first, second) = (rig.answer().await, rig.answer().await);
-    assert!(first.image != second.image && first.healthcheck.is_some() && second.healthcheck.is_some());
+    assert!(first.0 != second.0 && first.1.is_some() && second.1.is_some());
     rig.runtime.shutdown().await;
 }
 
@@ -92,7 +103,7 @@ async fn no_more_than_four_are_asked_for_at_once_and_all_in_the_end() {
     rig.runtime.faults().clear();
     let mut found = std::collections::BTreeSet::new();
     while found.len() < 20 {
-        found.insert(rig.answer().await.image);
+        found.insert(rig.answer().await.0);
     }
     rig.runtime.shutdown().await;
 }
@@ -102,17 +113,48 @@ async fn a_runtime_without_a_content_store_is_asked_no_more() {
     let mut rig = Rig::with(&names(20));
     rig.always("Read", FaultKind::Code(Code::Unimplemented, "unknown service".to_owned()));
     assert!(rig.is_silent().await);
-    let asked = rig.asked();
-    rig.images.want("image-9".into());
+    let (statuses, reads) = rig.asked();
+    rig.want("image-9");
     assert!(rig.is_silent().await);
-    assert_eq!((rig.asked(), rig.images.waiting.len(), rig.images.has_no_store), (asked, 0, true));
+    assert_eq!(
+        (rig.asked(), rig.images.has_no_store),
+        ((statuses + 1, reads), true),
+        "its names are asked for"
+    );
+    rig.runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_runtime_without_an_image_service_is_asked_no_more() {
+    let mut rig = Rig::with(&names(20));
+    rig.always("ImageStatus", FaultKind::Code(Code::Unimplemented, "unknown service".to_owned()));
+    assert!(rig.is_silent().await);
+    let asked = rig.asked();
+    rig.want("image-9");
+    assert!(rig.is_silent().await);
+    assert_eq!((rig.asked(), rig.images.waiting.len(), rig.images.has_no_images), (asked, 0, true));
+    rig.runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_image_whose_names_are_wanted_is_not_read_until_its_healthcheck_is() {
+    let mut rig = Rig::with(&[]);
+    rig.runtime.add_image("web", HEALTHCHECK);
+    rig.images.want("web".into(), Depth::Names);
+    let Answer { found: Found::Names(names), .. } = rig.images.next().await else { panic!("no names") };
+    assert!(names.iter().any(|name| name == "web:latest"), "{names:?}");
+    assert!(rig.is_silent().await);
+    assert_eq!(rig.asked(), (1, 0));
+    rig.want("web");
+    assert!(rig.answer().await.1.is_some());
+    assert_eq!(rig.asked(), (2, 1));
     rig.runtime.shutdown().await;
 }
 
 #[tokio::test]
 async fn what_nobody_wants_any_more_is_not_tried_again() {
     let mut rig = Rig::with(&[]);
-    rig.images.want("unknown".into());
+    rig.want("unknown");
     assert!(rig.is_silent().await);
     assert_eq!(rig.images.waiting.len(), 1, "to be tried again");
     rig.images.retain(|_| false);
@@ -124,6 +166,6 @@ async fn what_nobody_wants_any_more_is_not_tried_again() {
 async fn a_config_that_is_too_long_is_a_healthcheck_that_cannot_be_used() {
     let mut rig = Rig::with(&names(1));
     rig.runtime.add_image("image-0", &vec![b' '; healthcheck::MAX_CONFIG + 1]);
-    assert_eq!(rig.answer().await.healthcheck.as_deref(), Some(&healthcheck::too_long()));
+    assert_eq!(rig.answer().await.1.as_deref(), Some(&healthcheck::too_long()));
     rig.runtime.shutdown().await;
 }

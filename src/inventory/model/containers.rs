@@ -9,7 +9,7 @@ use std::{
 use super::{
     super::{
         convert,
-        fact::Lookup,
+        fact::{Lookup, Target},
         view::{ContainerState, ContainerView, Env},
     },
     Change, Model,
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     ids::{ContainerId, ImageRef, SandboxId},
-    proto::cri,
+    proto::{cri, trim::Trimmed},
     runtime::lists::ContainerItem,
 };
 
@@ -31,13 +31,16 @@ pub(super) struct Container {
     pub(super) name: Arc<str>,
     pub(super) attempt: u32,
     pub(super) image: Arc<str>,
+    pub(super) image_spec: Arc<str>,
+    /// Whether that is what a list said: a client's own name for it may be more than the runtime keeps.
+    is_listed: bool,
     /// Empty until the runtime has told. The first that it tells stays: of one image, list and status may tell another.
     pub(super) image_ref: ImageRef,
     pub(super) state: ContainerState,
     pub(super) created_at: Option<SystemTime>,
     pub(super) started_at: Option<SystemTime>,
-    pub(super) labels: BTreeMap<String, String>,
     pub(super) annotations: BTreeMap<String, String>,
+    pub(super) omitted: u32,
     pub(super) env: Option<Env>,
     /// Whether the runtime has told its status: an environment that is not known then will not be.
     is_explained: bool,
@@ -106,9 +109,10 @@ impl Model {
     pub(super) fn container_created(
         &mut self,
         id: ContainerId,
-        request: cri::CreateContainerRequest,
+        request: Trimmed<cri::CreateContainerRequest>,
         at: Instant,
     ) {
+        let (omitted, request) = (request.omitted(), request.into_inner());
         let Some(config) = request.config else { return self.mentioned(id.as_str(), at) };
         let sandbox = self.full_sandbox(&request.pod_sandbox_id);
         if self.removed.is_since(id.as_str(), at) || self.removed.is_since(sandbox.as_str(), at) {
@@ -124,13 +128,15 @@ impl Model {
             sandbox,
             name: metadata.name.into(),
             attempt: metadata.attempt,
+            image_spec: config.image.as_ref().map(|spec| spec.image.as_str()).unwrap_or_default().into(),
+            is_listed: false,
             image: convert::image(config.image),
             image_ref: ImageRef::default(),
             state: ContainerState::Created,
             created_at: None,
             started_at: None,
-            labels: config.labels.into_iter().collect(),
             annotations: config.annotations.into_iter().collect(),
+            omitted,
             env: None,
             is_explained: false,
             seen: at,
@@ -138,7 +144,9 @@ impl Model {
             asked_again: 0,
             told: None,
         });
-        container.env.get_or_insert(env);
+        if container.env.is_none() {
+            container.env = env;
+        }
         container.seen = container.seen.max(at);
         self.dirty.insert(id);
     }
@@ -181,6 +189,7 @@ impl Model {
     }
 
     pub(super) fn container_removed(&mut self, id: &ContainerId, at: Instant) {
+        self.stops.forget(&Target::Container(id.clone()));
         self.dirty.remove(id);
         let container = self.containers.remove(id);
         let was = container.as_ref().map_or_else(Was::default, |container| Was {
@@ -203,6 +212,26 @@ impl Model {
         for id in gone.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
             self.container_removed(&id, sent);
         }
+        self.settle_stops(sent, |_| true);
+    }
+
+    /// The runtime reported these containers as they were at `sent`: that settles stops of theirs that are over.
+    fn settle_stops(&mut self, sent: Instant, is_reported: impl Fn(&ContainerId) -> bool) {
+        let runs = |target: &Target| match target {
+            Target::Container(id) if is_reported(id) => {
+                match self.containers.get(id).map(|container| container.state) {
+                    Some(ContainerState::Running) => Some(true),
+                    Some(ContainerState::Created | ContainerState::Exited { exit_code: Some(_) }) | None => {
+                        Some(false)
+                    }
+                    // The one may be taken back, and the other says nothing.
+                    Some(ContainerState::Exited { exit_code: None } | ContainerState::Unknown) => None,
+                }
+            }
+            Target::Container(_) | Target::Sandbox(_) => None,
+        };
+        let failed = self.stops.settle(sent, runs);
+        self.tell_stops_failed(failed);
     }
 
     fn container_listed(&mut self, item: &ContainerItem, sent: Instant) {
@@ -224,9 +253,12 @@ impl Model {
             container.sandbox = sandbox.into();
             is_news = true;
         }
-        if container.image_ref.is_empty()
+        if (container.image_ref.is_empty() || !container.is_listed)
             && let Ok(whole) = item.whole()
         {
+            let whole = whole.into_inner();
+            container.is_listed = true;
+            container.image_spec = convert::image(whole.image);
             container.learn_image(whole.image_id, whole.image_ref);
             is_news = true;
         }
@@ -242,19 +274,23 @@ impl Model {
     /// A container that nobody has told of yet. What a list says of it, but for its state, never changes.
     fn add_listed(&mut self, item: &ContainerItem, state: ContainerState, sent: Instant) {
         let Ok(whole) = item.whole() else { return self.mentioned(&item.brief.id, sent) };
+        let (omitted, whole) = (whole.omitted(), whole.into_inner());
         let id = ContainerId::from(whole.id);
         let metadata = whole.metadata.unwrap_or_default();
+        let image = convert::image(whole.image);
         let mut container = Container {
             sandbox: whole.pod_sandbox_id.into(),
             name: metadata.name.into(),
             attempt: metadata.attempt,
-            image: convert::image(whole.image),
+            image_spec: Arc::clone(&image),
+            is_listed: true,
+            image,
             image_ref: ImageRef::default(),
             state,
             created_at: convert::time(whole.created_at),
             started_at: None,
-            labels: whole.labels.into_iter().collect(),
             annotations: whole.annotations.into_iter().collect(),
+            omitted,
             env: None,
             is_explained: false,
             seen: sent,
@@ -293,7 +329,8 @@ impl Model {
             container.asked_again += 1;
             self.lookups.insert(Lookup::ContainerAgain(id.clone()));
         }
-        self.dirty.insert(id);
+        self.dirty.insert(id.clone());
+        self.settle_stops(sent, |reported| *reported == id);
     }
 
     pub(super) fn containers_of(&self, sandbox: &SandboxId) -> Vec<ContainerId> {

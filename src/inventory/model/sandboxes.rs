@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc, time::Instant};
 use super::{
     super::{
         convert,
-        fact::Lookup,
+        fact::{Lookup, Target},
         view::{PodNetwork, PodView},
     },
     Model,
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     ids::{PodUid, SandboxId},
-    proto::cri,
+    proto::{cri, trim::Trimmed},
     runtime::lists::SandboxItem,
 };
 
@@ -26,6 +26,8 @@ pub(super) struct Sandbox {
     given_uid: PodUid,
     /// Nanoseconds since the epoch; the greatest number until a list has said.
     created_at: i64,
+    /// The same in brief.
+    pub(super) brief: Arc<PodView>,
     /// The latest moment for which it is known to exist.
     pub(super) seen: Instant,
     state_as_of: Instant,
@@ -39,7 +41,7 @@ impl Sandbox {
 }
 
 impl Model {
-    pub(super) fn sandbox_run(&mut self, id: SandboxId, config: cri::PodSandboxConfig, at: Instant) {
+    pub(super) fn sandbox_run(&mut self, id: SandboxId, config: Trimmed<cri::PodSandboxConfig>, at: Instant) {
         if !self.sandboxes.contains_key(&id) && self.sandboxes_as_of.is_some_and(|as_of| as_of > at) {
             return;
         }
@@ -49,7 +51,9 @@ impl Model {
             .and_then(|linux| linux.security_context.as_ref()?.namespace_options.as_ref());
         let is_host = options.is_some_and(|options| options.network == cri::NamespaceMode::Node as i32);
         let network = if is_host { PodNetwork::Host } else { PodNetwork::Unknown };
-        let view = pod_view(id.clone(), config.metadata, true, network, config.labels, config.annotations);
+        let (omitted, config) = (config.omitted(), config.into_inner());
+        let texts = (config.labels, config.annotations, omitted);
+        let view = pod_view(id.clone(), config.metadata, true, network, texts);
         self.put_sandbox(view, at);
         self.ask_for_address(id);
     }
@@ -82,9 +86,10 @@ impl Model {
         for container in self.containers_of(id) {
             self.container_removed(&container, at);
         }
-        let pod = self.sandboxes.remove(id).map(|sandbox| sandbox.view);
-        pod.iter().for_each(|pod| self.identities.release(pod));
-        let was = Was { container: None, pod };
+        let sandbox = self.sandboxes.remove(id);
+        sandbox.iter().for_each(|sandbox| self.identities.release(&sandbox.view));
+        self.stops.forget(&Target::Sandbox(id.clone()));
+        let was = Was { container: None, pod: sandbox.map(|sandbox| sandbox.brief) };
         self.removed.note(id.as_str(), at, was);
     }
 
@@ -105,6 +110,7 @@ impl Model {
         if is_first {
             self.identify_all();
         }
+        self.settle_pod_stops(sent, |_| true);
     }
 
     /// Decides all pods' uids by the age of their sandboxes: what was known before the first list was told in another
@@ -119,9 +125,23 @@ impl Model {
             let uid = self.identities.claim(&known.given_uid, &known.view);
             if uid != known.view.uid {
                 Arc::make_mut(&mut known.view).uid = uid;
+                known.brief = Arc::new(known.view.brief());
                 self.dirty.extend(self.containers_of(&id));
             }
         }
+    }
+
+    /// The runtime reported these sandboxes as they were at `sent`: that settles stops of theirs that are over.
+    fn settle_pod_stops(&mut self, sent: Instant, is_reported: impl Fn(&SandboxId) -> bool) {
+        let runs = |target: &Target| match target {
+            Target::Sandbox(id) if is_reported(id) => match self.sandboxes.get(id) {
+                Some(known) => (known.state_as_of <= sent).then_some(known.view.is_ready),
+                None => Some(false),
+            },
+            Target::Container(_) | Target::Sandbox(_) => None,
+        };
+        let failed = self.stops.settle(sent, runs);
+        self.tell_stops_failed(failed);
     }
 
     /// What a list says of a sandbox, but for its state, never changes.
@@ -145,8 +165,10 @@ impl Model {
             }
             None => {
                 let Ok(whole) = item.whole() else { return self.mentioned(id, sent) };
+                let (omitted, whole) = (whole.omitted(), whole.into_inner());
                 let (id, network) = (SandboxId::from(whole.id), PodNetwork::Unknown);
-                let view = pod_view(id, whole.metadata, is_ready, network, whole.labels, whole.annotations);
+                let texts = (whole.labels, whole.annotations, omitted);
+                let view = pod_view(id, whole.metadata, is_ready, network, texts);
                 self.put_sandbox(view, sent);
                 if let Some(known) = self.sandboxes.get_mut(item.brief.id.as_str()) {
                     known.created_at = item.brief.created_at;
@@ -160,17 +182,17 @@ impl Model {
     }
 
     /// An address that the runtime does not have now is asked for again with the next list, not at once.
-    pub(super) fn sandbox_reported(&mut self, status: cri::PodSandboxStatus, sent: Instant) {
+    pub(super) fn sandbox_reported(&mut self, status: Trimmed<cri::PodSandboxStatus>, sent: Instant) {
         let network = convert::network(&status);
+        let (omitted, status) = (status.omitted(), status.into_inner());
         let is_ready = status.state == cri::PodSandboxState::SandboxReady as i32;
         let id = SandboxId::from(status.id);
         if !self.sandboxes.contains_key(&id) && self.sandboxes_as_of.is_some_and(|as_of| as_of > sent) {
             return self.mentioned(id.as_str(), sent);
         }
-        self.put_sandbox(
-            pod_view(id, status.metadata, is_ready, network, status.labels, status.annotations),
-            sent,
-        );
+        let texts = (status.labels, status.annotations, omitted);
+        self.put_sandbox(pod_view(id.clone(), status.metadata, is_ready, network, texts), sent);
+        self.settle_pod_stops(sent, |reported| *reported == id);
     }
 
     /// Nobody has told of a container's sandbox yet.
@@ -207,7 +229,8 @@ impl Model {
         if known.is_none_or(|known| *known.view != view) {
             self.dirty.extend(self.containers_of(&id));
         }
-        self.sandboxes.insert(id, Sandbox { view: Arc::new(view), given_uid, created_at, seen, state_as_of });
+        let (brief, view) = (Arc::new(view.brief()), Arc::new(view));
+        self.sandboxes.insert(id, Sandbox { view, brief, given_uid, created_at, seen, state_as_of });
     }
 
     fn ask_for_address(&mut self, id: SandboxId) {
@@ -222,8 +245,7 @@ fn pod_view(
     metadata: Option<cri::PodSandboxMetadata>,
     is_ready: bool,
     network: PodNetwork,
-    labels: HashMap<String, String>,
-    annotations: HashMap<String, String>,
+    (labels, annotations, omitted): (HashMap<String, String>, HashMap<String, String>, u32),
 ) -> PodView {
     let metadata = metadata.unwrap_or_default();
     PodView {
@@ -236,5 +258,6 @@ fn pod_view(
         network,
         labels: labels.into_iter().collect(),
         annotations: annotations.into_iter().collect(),
+        omitted,
     }
 }

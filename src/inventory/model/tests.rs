@@ -8,8 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::*;
-use crate::proto::cri;
+use super::{super::fact::Lost, *};
+use crate::{ids::ConnId, proto::cri};
 
 /// A model, and moments to tell it of.
 struct Rig {
@@ -63,6 +63,11 @@ impl Rig {
             .collect()
     }
 
+    /// A pod as it is known.
+    fn pod(&self, id: &str) -> &PodView {
+        &self.model.sandboxes[id].view
+    }
+
     /// What there is, in words, whether it was told or not.
     fn containers(&self) -> Vec<String> {
         let mut all: Vec<_> =
@@ -93,7 +98,7 @@ fn metadata(id: &str) -> Option<cri::PodSandboxMetadata> {
 
 fn run(id: &str) -> Fact {
     let config = cri::PodSandboxConfig { metadata: metadata(id), ..Default::default() };
-    Fact::SandboxRun { id: id.into(), config: Arc::new(config) }
+    Fact::SandboxRun { id: id.into(), config: Arc::new(config.into()) }
 }
 
 fn create(id: &str, sandbox: &str) -> Fact {
@@ -105,7 +110,19 @@ fn create(id: &str, sandbox: &str) -> Fact {
         }),
         sandbox_config: None,
     };
-    Fact::ContainerCreated { id: id.into(), request: Arc::new(request) }
+    Fact::ContainerCreated { id: id.into(), request: Arc::new(request.into()) }
+}
+
+fn call(number: u32) -> CallId {
+    CallId { conn: ConnId(1), stream: number }
+}
+
+fn stop(number: u32, container: &str) -> Fact {
+    Fact::StopBegun { call: call(number), target: Target::Container(container.into()) }
+}
+
+fn stop_pod(number: u32, sandbox: &str) -> Fact {
+    Fact::StopBegun { call: call(number), target: Target::Sandbox(sandbox.into()) }
 }
 
 fn started(id: &str) -> Fact {
@@ -143,12 +160,18 @@ fn sandboxes<const N: usize>(ids: [&str; N]) -> Fact {
 
 /// A sandbox's status with this address.
 fn pod(id: &str, ip: &str) -> Fact {
-    Fact::SandboxReported(Box::new(cri::PodSandboxStatus {
+    sandbox_status(id, true, ip)
+}
+
+fn sandbox_status(id: &str, is_ready: bool, ip: &str) -> Fact {
+    let status = cri::PodSandboxStatus {
         id: id.into(),
         metadata: metadata(id),
+        state: sandbox_item(id, is_ready).state,
         network: Some(cri::PodSandboxNetworkStatus { ip: ip.into(), additional_ips: vec![] }),
         ..Default::default()
-    }))
+    };
+    Fact::SandboxReported(Box::new(status.into()))
 }
 
 /// A container's verbose status.

@@ -63,8 +63,8 @@ async fn container(runtime: &Runtime, id: &str) -> Result<Fact, Status> {
 }
 
 async fn sandbox(runtime: &Runtime, id: &str) -> Result<Fact, Status> {
-    let answer = runtime.sandbox_status(id).await?;
-    Ok(answer.status.map_or(Fact::NotFound(id.to_owned()), |status| Fact::SandboxReported(Box::new(status))))
+    let status = runtime.sandbox_status(id).await?;
+    Ok(status.map_or(Fact::NotFound(id.to_owned()), |status| Fact::SandboxReported(Box::new(status))))
 }
 
 /// What runtimes say of an id that they do not know.

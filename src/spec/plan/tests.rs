@@ -22,11 +22,12 @@ fn container(pod: &[(&str, &str)], own: &[(&str, &str)]) -> ContainerView {
         name: "app".into(),
         attempt: 0,
         image: "busybox".into(),
+        image_spec: "busybox".into(),
         image_ref: "sha256:1".into(),
         state: ContainerState::Running,
         created_at: None,
         started_at: None,
-        labels: BTreeMap::new(),
+        omitted: 0,
         annotations: map(own),
         env: None,
         pod: Arc::new(PodView {
@@ -39,13 +40,19 @@ fn container(pod: &[(&str, &str)], own: &[(&str, &str)]) -> ContainerView {
             network: PodNetwork::Unknown,
             labels: BTreeMap::new(),
             annotations: map(pod),
+            omitted: 0,
         }),
     }
 }
 
+/// An image of which nothing is known but this.
+pub(crate) fn of_healthcheck(healthcheck: Option<&Healthcheck>) -> ImageFacts<'_> {
+    ImageFacts { healthcheck, ..ImageFacts::default() }
+}
+
 /// With no rules, and no HEALTHCHECK.
 fn plan_by_default(container: &ContainerView) -> Vec<Planned> {
-    plan(container, &Policy::default(), None)
+    plan(container, &Policy::default(), ImageFacts::default())
 }
 
 const TRUE: &str = "{exec: {command: ['true']}}";
@@ -146,7 +153,7 @@ fn with_healthcheck(
     let config = format!(r#"{{"config": {{"Healthcheck": {healthcheck}}}}}"#);
     let healthcheck = super::super::healthcheck::read(config.as_bytes());
     let policy = Policy { healthchecks: vec![Glob::from(namespace)], limits, ..Policy::default() };
-    let plan = plan(&container(pod, &[]), &policy, healthcheck.as_ref());
+    let plan = plan(&container(pod, &[]), &policy, of_healthcheck(healthcheck.as_ref()));
     let told = plan.into_iter().map(|planned| {
         let kind = planned.kind;
         let spec = planned.spec.map_or_else(|invalid| invalid.reason, |spec| spec.handler.name().to_owned());

@@ -20,11 +20,12 @@ fn container(id: &str, image: &str, namespace: &str, is_off: bool) -> Arc<Contai
         name: "app".into(),
         attempt: 0,
         image: "x".into(),
+        image_spec: "x".into(),
         image_ref: image.into(),
         state: ContainerState::Running,
         created_at: None,
         started_at: None,
-        labels: BTreeMap::new(),
+        omitted: 0,
         annotations: BTreeMap::new(),
         env: None,
         pod: Arc::new(PodView {
@@ -37,6 +38,7 @@ fn container(id: &str, image: &str, namespace: &str, is_off: bool) -> Arc<Contai
             network: PodNetwork::Unknown,
             labels: BTreeMap::new(),
             annotations: switch.into_iter().collect(),
+            omitted: 0,
         }),
     })
 }
@@ -54,7 +56,7 @@ fn of_image(image: &ImageRef) -> Option<Arc<Healthcheck>> {
 }
 
 fn wanted(planner: &mut Planner) -> Vec<String> {
-    planner.take_wanted().iter().map(ToString::to_string).collect()
+    planner.take_wanted().keys().map(ToString::to_string).collect()
 }
 
 #[test]
@@ -151,14 +153,15 @@ proptest! {
                 None => asked.drain(..).flat_map(|image| planner.on_image(&image, of_image(&image))).collect(),
             };
             told.extend(plans.into_iter().map(|plan| (plan.view.id.to_string(), plan)));
-            asked.extend(planner.take_wanted());
+            asked.extend(planner.take_wanted().into_keys());
             if is_over {
                 break;
             }
         }
         for plan in told.into_values() {
             let healthcheck = of_image(&plan.view.image_ref).filter(|_| !plan.view.image_ref.is_empty());
-            prop_assert_eq!(&plan.probes, &super::plan(&plan.view, &policy, healthcheck.as_deref()));
+            let facts = ImageFacts { healthcheck: healthcheck.as_deref(), names: None };
+            prop_assert_eq!(&plan.probes, &super::plan(&plan.view, &policy, facts));
         }
     }
 }

@@ -110,7 +110,7 @@ fn frames_cut_at_every_position_tell_the_same_calls() {
             "1 Version begun Skipped",
             "1 Version complete OK 5+10 B Skipped",
             "5 ExecSync begun ExecSync(\"c1\": [\"ls\"], 1)",
-            "3 CreateContainer begun in s1: , image , command [], env []",
+            "3 CreateContainer begun in s1: , image , env []",
             "3 CreateContainer complete OK 6+4 B Container(\"c1\")",
             "5 ExecSync complete OK 10+405 B Exec(exit 2 (400 + 0 bytes))",
             "7 StartContainer begun StartContainer(\"c1\")",

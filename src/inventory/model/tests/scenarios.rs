@@ -216,11 +216,11 @@ fn a_pod_that_could_not_be_looked_up_is_asked_for_with_the_next_list() {
 fn stopping_a_pod_ends_its_containers_that_ran_and_leaves_those_that_did_not() {
     let mut rig = running();
     rig.apply(5, create("d", "s"));
-    rig.apply(20, Fact::SandboxStopping("s".into()));
+    rig.apply(20, stop_pod(1, "s"));
     rig.apply(30, Fact::SandboxStopped("s".into()));
     assert_eq!(rig.changes(), ["d created", "pod s stopping", "c exited", "d created"]);
     assert_eq!(rig.lookups(), ["container c", "container d"]);
-    assert!(!rig.model.pod(&"s".into()).unwrap().is_ready);
+    assert!(!rig.pod("s").is_ready);
     rig.apply(40, Fact::SandboxRemoved("s".into()));
     assert_eq!((rig.changes().len(), rig.model.census()), (2, Census::default()));
 }
@@ -259,7 +259,7 @@ fn a_pod_whose_own_process_died_is_not_ready_and_its_containers_run_on() {
         (vec!["c running".to_owned()], vec!["c running".to_owned()])
     );
     rig.apply(10, sandboxes(["s"]));
-    assert!(!rig.model.pod(&"s".into()).unwrap().is_ready, "an older list does not raise it");
+    assert!(!rig.pod("s").is_ready, "an older list does not raise it");
     rig.apply(30, exited("c", 0));
     assert_eq!(rig.changes(), ["c exited 0"]);
 }
@@ -369,7 +369,7 @@ fn two_sandboxes_of_one_pod_are_two() {
         let metadata =
             cri::PodSandboxMetadata { name: "web".into(), uid: "u".into(), namespace: "d".into(), attempt };
         let config = cri::PodSandboxConfig { metadata: Some(metadata), ..Default::default() };
-        rig.apply(0, Fact::SandboxRun { id: id.into(), config: Arc::new(config) });
+        rig.apply(0, Fact::SandboxRun { id: id.into(), config: Arc::new(config.into()) });
     }
     rig.apply(1, create("c0", "s0"));
     rig.apply(2, create("c1", "s1"));
@@ -389,10 +389,10 @@ fn a_pod_in_the_nodes_network_has_no_address_to_ask_for() {
     let context = cri::LinuxSandboxSecurityContext { namespace_options: Some(options) };
     let linux = cri::LinuxPodSandboxConfig { security_context: Some(context), ..Default::default() };
     let config = cri::PodSandboxConfig { metadata: metadata("s"), linux: Some(linux), ..Default::default() };
-    rig.apply(0, Fact::SandboxRun { id: "s".into(), config: Arc::new(config) });
+    rig.apply(0, Fact::SandboxRun { id: "s".into(), config: Arc::new(config.into()) });
     rig.apply(1, sandboxes(["s"]));
     assert_eq!(rig.lookups(), [""; 0]);
-    assert_eq!(rig.model.pod(&"s".into()).unwrap().network, PodNetwork::Host);
+    assert_eq!(rig.pod("s").network, PodNetwork::Host);
 }
 
 #[test]
@@ -407,7 +407,7 @@ fn a_pod_without_an_address_is_asked_for_with_each_list_and_not_in_between() {
     rig.apply(11, pod("s", "10.0.0.1"));
     rig.apply(20, sandboxes(["s"]));
     assert_eq!(rig.lookups(), [""; 0]);
-    let known = rig.model.pod(&"s".into()).unwrap();
+    let known = rig.pod("s");
     assert_eq!(
         known.network,
         PodNetwork::Pod(vec!["10.0.0.1".parse().unwrap()]),
@@ -432,10 +432,10 @@ fn what_is_told_keeps_its_order() {
     let mut rig = Rig::new();
     rig.apply(0, run("s"));
     rig.apply(1, create("c", "s"));
-    rig.apply(2, Fact::ContainerStopping("c".into()));
-    rig.apply(3, Fact::ContainerStopFailed("c".into()));
-    rig.apply(4, Fact::SandboxStopping("s".into()));
-    rig.apply(5, Fact::SandboxStopFailed("s".into()));
+    rig.apply(2, stop(1, "c"));
+    rig.apply(3, Fact::StopFailed(call(1)));
+    rig.apply(4, stop_pod(2, "s"));
+    rig.apply(5, Fact::StopFailed(call(2)));
     rig.apply(6, Fact::ContainerRemoved("c".into()));
     assert_eq!(
         rig.changes(),
@@ -460,7 +460,7 @@ fn clients_may_name_things_by_the_unique_beginning_of_their_ids() {
     rig.changes();
     rig.apply(1, create("new", "abc"));
     rig.apply(2, started("cd"));
-    rig.apply(3, Fact::ContainerStopping("cde".into()));
+    rig.apply(3, stop(1, "cde"));
     rig.apply(4, Fact::Mentioned("cde4".into()));
     assert_eq!(rig.changes(), ["cxx created", "new created", "cde456 stopping"][1..]);
     assert_eq!(rig.lookups(), ["container cde456"]);
@@ -469,7 +469,7 @@ fn clients_may_name_things_by_the_unique_beginning_of_their_ids() {
     rig.apply(6, Fact::ContainerRemoved("cde".into()));
     rig.apply(7, Fact::SandboxStopped("a".into()));
     assert_eq!(rig.containers(), ["cxx created", "new created"]);
-    assert!(!rig.model.pod(&"abc123".into()).unwrap().is_ready);
+    assert!(!rig.pod("abc123").is_ready);
 }
 
 #[test]
@@ -580,13 +580,86 @@ fn a_pod_that_comes_later_takes_over_no_uid_also_not_after_a_restart_of_ours() {
     let mut rig = Rig::new();
     rig.apply(
         1,
-        Fact::SandboxReported(Box::new(cri::PodSandboxStatus {
-            id: later.id.clone(),
-            metadata: later.metadata.clone(),
-            ..Default::default()
-        })),
+        Fact::SandboxReported(Box::new(
+            cri::PodSandboxStatus {
+                id: later.id.clone(),
+                metadata: later.metadata.clone(),
+                ..Default::default()
+            }
+            .into(),
+        )),
     );
     assert_eq!(uids(&rig), [("s1".to_owned(), "u".to_owned())]);
     rig.apply(2, list(&[later, first]));
     assert_eq!(uids(&rig), known_as("u", "sandbox:s1"));
+}
+
+#[test]
+fn a_stop_whose_end_was_lost_is_settled_by_what_was_reported_since() {
+    let reports: [fn() -> Fact; 2] =
+        [|| containers([("c", "s", ContainerRunning)]), || status("c", ContainerRunning, 5, 0)];
+    for lost in [Lost::Any, Lost::Connection(ConnId(1))] {
+        for report in reports {
+            let mut rig = running();
+            rig.apply(10, stop(1, "c"));
+            rig.apply(20, report());
+            assert_eq!(rig.changes(), ["c stopping"], "it is under way, however long that takes");
+            rig.apply(30, Fact::EndsLost(Lost::Connection(ConnId(7))));
+            rig.apply(35, report());
+            assert_eq!((rig.changes(), rig.lookups()), (vec![], vec![]), "that is another connection");
+            rig.apply(40, Fact::EndsLost(lost));
+            assert_eq!(rig.lookups(), ["list"]);
+            rig.apply(39, report());
+            assert_eq!(rig.changes(), [""; 0], "that was before");
+            rig.apply(50, report());
+            assert_eq!(rig.changes(), ["c stop failed"], "{:?}", report());
+            rig.apply(60, report());
+            rig.apply(61, Fact::StopFailed(call(1)));
+            assert_eq!(rig.changes(), [""; 0], "once");
+        }
+    }
+}
+
+#[test]
+fn a_stop_that_was_answered_well_has_failed_if_a_newer_report_says_so() {
+    let mut rig = running();
+    rig.apply(10, stop(1, "c"));
+    rig.apply(11, stop(2, "c"));
+    for number in [1, 2] {
+        rig.apply(20, Fact::StopDone(call(number)));
+        rig.apply(20, Fact::ContainerStopped("c".into()));
+    }
+    assert_eq!(rig.changes(), ["c stopping", "c stopping", "c exited"]);
+    rig.apply(30, containers([("c", "s", ContainerRunning)]));
+    assert_eq!(rig.changes(), ["c running", "c stop failed", "c stop failed"]);
+}
+
+#[test]
+fn the_stop_of_a_pod_is_settled_by_its_sandbox() {
+    let mut rig = running();
+    rig.apply(10, stop_pod(1, "s"));
+    rig.apply(11, stop_pod(2, "s"));
+    rig.apply(20, Fact::EndsLost(Lost::Any));
+    rig.apply(30, sandboxes(["s"]));
+    assert_eq!(rig.changes(), ["pod s stopping", "pod s stopping", "pod s stop failed", "pod s stop failed"]);
+    rig.apply(40, stop_pod(3, "s"));
+    rig.apply(50, Fact::StopDone(call(3)));
+    rig.apply(50, Fact::SandboxExited("s".into()));
+    rig.apply(60, pod("s", "10.0.0.1"));
+    assert_eq!(rig.changes(), ["pod s stopping", "pod s stop failed"]);
+}
+
+#[test]
+fn the_end_of_a_stop_whose_begin_was_not_seen_says_nothing_of_another_one() {
+    let mut rig = running();
+    rig.apply(10, stop(1, "c"));
+    rig.apply(20, Fact::StopFailed(call(2)));
+    assert_eq!(rig.changes(), ["c stopping"]);
+    rig.apply(30, exited("c", 0));
+    rig.apply(40, Fact::EndsLost(Lost::Any));
+    rig.apply(50, containers([("c", "s", ContainerExited)]));
+    assert_eq!(rig.changes(), ["c exited 0"]);
+    rig.apply(60, Fact::ContainerRemoved("c".into()));
+    rig.apply(70, Fact::StopFailed(call(1)));
+    assert_eq!(rig.changes(), ["c gone"]);
 }

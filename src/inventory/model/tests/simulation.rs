@@ -41,6 +41,12 @@ enum Step {
         of: Index,
         relayed: bool,
     },
+    /// A relayed stop does not do what it was to do; its end is an error, or passes unseen.
+    FailToStop {
+        of: Index,
+        is_pod: bool,
+        is_lost: bool,
+    },
     Remove {
         of: Index,
         relayed: bool,
@@ -98,6 +104,8 @@ struct World {
     asked: Vec<Asked>,
     /// What a consumer of the changes knows.
     told: BTreeMap<String, (ContainerState, bool)>,
+    /// The stops of each container and pod that it takes to be under way, or to have succeeded.
+    stops: BTreeMap<String, u32>,
     /// Containers whose removal was observed: they never come back.
     buried: BTreeSet<String>,
 }
@@ -115,6 +123,7 @@ impl World {
             list: None,
             asked: Vec::new(),
             told: BTreeMap::new(),
+            stops: BTreeMap::new(),
             buried: BTreeSet::new(),
         }
     }
@@ -147,9 +156,12 @@ impl World {
             }
             Step::StopPod { of, relayed } => {
                 if let Some(id) = pick(&self.pods, of) {
-                    self.relay(relayed, Fact::SandboxStopping(id.as_str().into()));
+                    self.made += 1;
+                    let call = self.made;
+                    self.relay(relayed, stop_pod(call, &id));
                     self.stop_pod(&id);
                     self.tick += 1;
+                    self.relay(relayed, Fact::StopDone(super::call(call)));
                     self.relay(relayed, Fact::SandboxStopped(id.as_str().into()));
                 }
             }
@@ -191,10 +203,25 @@ impl World {
             }
             Step::Stop { of, relayed } => {
                 if let Some(id) = pick(&self.containers, of) {
-                    self.relay(relayed, Fact::ContainerStopping(id.as_str().into()));
+                    self.made += 1;
+                    let call = self.made;
+                    self.relay(relayed, stop(call, &id));
                     self.end(&id, 137);
                     self.tick += 1;
+                    self.relay(relayed, Fact::StopDone(super::call(call)));
                     self.relay(relayed, Fact::ContainerStopped(id.as_str().into()));
+                }
+            }
+            Step::FailToStop { of, is_pod, is_lost } => {
+                self.made += 1;
+                let call = self.made;
+                let pod = pick(&self.pods, of).filter(|_| is_pod).map(|id| stop_pod(call, &id));
+                let container = pick(&self.containers, of).filter(|_| !is_pod).map(|id| stop(call, &id));
+                if let Some(begun) = pod.or(container) {
+                    self.relay(true, begun);
+                    self.tick += 1;
+                    let lost = Fact::EndsLost(Lost::Any);
+                    self.relay(true, if is_lost { lost } else { Fact::StopFailed(super::call(call)) });
                 }
             }
             Step::Remove { of, relayed } => {
@@ -306,12 +333,17 @@ impl World {
                 Change::Listed(all) => {
                     assert!(self.told.keys().all(|id| all.contains(id.as_str())), "{all:?} are not all");
                 }
-                Change::ContainerStopping(_)
-                | Change::ContainerStopFailed(_)
-                | Change::PodStopping(_)
-                | Change::PodStopFailed(_) => {}
+                Change::ContainerStopping(id) => *self.stops.entry(id.to_string()).or_default() += 1,
+                Change::PodStopping(id) => *self.stops.entry(id.to_string()).or_default() += 1,
+                Change::ContainerStopFailed(id) => self.stop_failed(id.as_str()),
+                Change::PodStopFailed(id) => self.stop_failed(id.as_str()),
             }
         }
+    }
+
+    fn stop_failed(&mut self, id: &str) {
+        let stops = self.stops.get_mut(id).filter(|stops| **stops > 0);
+        *stops.unwrap_or_else(|| panic!("a stop of {id} failed that never began")) -= 1;
     }
 
     /// Everything that is under way arrives, and then the runtime is asked until nothing is left to ask.
@@ -358,6 +390,11 @@ impl World {
             .map(|(id, one)| (id.clone(), (one.state, self.pods[&one.sandbox])))
             .collect();
         assert_eq!(self.told, truth, "what was told is not the truth");
+        let running = self.containers.iter().filter(|(_, one)| one.state == ContainerState::Running);
+        let ready = self.pods.iter().filter(|(_, is_ready)| **is_ready);
+        for id in running.map(|(id, _)| id).chain(ready.map(|(id, _)| id)) {
+            assert_eq!(self.stops.get(id).copied().unwrap_or_default(), 0, "{id} goes on, and is not probed");
+        }
         let pods: BTreeMap<_, _> = self
             .rig
             .model
@@ -439,11 +476,7 @@ impl World {
     fn answer(&self, lookup: &Lookup) -> Option<Fact> {
         let sandbox = |id: &str| {
             let is_ready = *self.pods.get(id)?;
-            let Fact::SandboxReported(mut status) = pod(id, if is_ready { "10.0.0.1" } else { "" }) else {
-                return None;
-            };
-            status.state = sandbox_item(id, is_ready).state;
-            Some(Fact::SandboxReported(status))
+            Some(sandbox_status(id, is_ready, if is_ready { "10.0.0.1" } else { "" }))
         };
         let container = |id: &str| {
             let state = self.containers.get(id)?.state;
@@ -504,6 +537,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => (of(), relayed()).prop_map(|(of, relayed)| Step::Start { of, relayed }),
         2 => (of(), 0..4).prop_map(|(of, code)| Step::Exit { of, code }),
         1 => (of(), relayed()).prop_map(|(of, relayed)| Step::Stop { of, relayed }),
+        2 => (of(), relayed(), relayed())
+            .prop_map(|(of, is_pod, is_lost)| Step::FailToStop { of, is_pod, is_lost }),
         2 => (of(), relayed()).prop_map(|(of, relayed)| Step::Remove { of, relayed }),
         8 => Just(Step::TapArrives),
         8 => prop::bool::weighted(0.2).prop_map(|is_lost| Step::EventArrives { is_lost }),

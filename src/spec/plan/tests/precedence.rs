@@ -60,7 +60,7 @@ fn of_sources(
         ..Policy::default()
     };
     let healthcheck: Healthcheck = Ok(spec(ProbeKind::Liveness, 2));
-    let plan = plan(&container, &policy, image.then_some(&healthcheck));
+    let plan = plan(&container, &policy, of_healthcheck(image.then_some(&healthcheck)));
     let planned = plan.into_iter().find(|planned| planned.kind == kind)?;
     let source = planned.source.in_full();
     Some((if planned.spec.is_ok() { source } else { format!("invalid {source}") }, planned.shadowed))
@@ -109,7 +109,7 @@ fn the_first_rule_that_fits_and_has_a_probe_of_the_type_wins() {
         ],
         ..Policy::default()
     };
-    let plan = plan(&container(&[], &[]), &policy, None);
+    let plan = plan(&container(&[], &[]), &policy, ImageFacts::default());
     let told: Vec<_> = plan
         .iter()
         .map(|planned| {
@@ -127,7 +127,7 @@ fn the_first_rule_that_fits_and_has_a_probe_of_the_type_wins() {
 fn a_dishonoured_annotation_tells_its_author_why_nothing_happens() {
     let annotated = container(&[("liveness.criprobe.dev/app", TRUE)], &[]);
     let policy = Policy { annotations: vec![Glob::from("shop-*")], ..Policy::default() };
-    let plan = plan(&annotated, &policy, None);
+    let plan = plan(&annotated, &policy, ImageFacts::default());
     let reason = plan[0].spec.clone().unwrap_err().reason;
     insta::assert_snapshot!(reason, @r#"annotations of namespace "default" are not honoured (annotations.namespaces)"#);
 }
@@ -138,7 +138,7 @@ fn a_rule_fits_a_container_that_fits_all_of_it() {
         let plain = container(&[], &[]);
         let labels = [("tier".to_owned(), "front".to_owned()), ("empty".to_owned(), String::new())];
         let pod = PodView { namespace: "shop-eu".into(), labels: labels.into(), ..(*plain.pod).clone() };
-        ContainerView { image: "docker.io/library/nginx:1.27".into(), pod: Arc::new(pod), ..plain }
+        ContainerView { image_spec: "docker.io/library/nginx:1.27".into(), pod: Arc::new(pod), ..plain }
     };
     let rows: &[(&[(&str, &str)], bool)] = &[
         (&[], true),
@@ -150,7 +150,8 @@ fn a_rule_fits_a_container_that_fits_all_of_it() {
         (&[("pod", "w?b")], true),
         (&[("pod", "web-*")], false),
         (&[("image", "*/nginx:*")], true),
-        (&[("image", "nginx:*")], false),
+        (&[("image", "nginx:*")], true),
+        (&[("image", "library/nginx")], false),
         (&[("tier", "front")], true),
         (&[("tier", "f*"), ("empty", "")], true),
         (&[("tier", "back")], false),
@@ -171,7 +172,7 @@ fn a_rule_fits_a_container_that_fits_all_of_it() {
                 label => drop(matcher.labels.insert(label.to_owned(), glob)),
             }
         }
-        assert_eq!(matcher.fits(&view), *fits, "{parts:?}");
+        assert_eq!(matcher.fits(&view, None), *fits, "{parts:?}");
     }
 }
 
@@ -189,7 +190,8 @@ fn what_exceeds_the_operators_limits_is_invalid_with_the_reason_unless_it_is_a_r
     let narrow = Limits { allow_hosts: limits.allow_hosts[..1].to_vec(), ..limits.clone() };
     let told = |limits: &Limits, probe: &str| {
         let policy = Policy { limits: limits.clone(), ..Policy::default() };
-        let plan = plan(&container(&[("liveness.criprobe.dev/app", probe)], &[]), &policy, None);
+        let plan =
+            plan(&container(&[("liveness.criprobe.dev/app", probe)], &[]), &policy, ImageFacts::default());
         plan[0].spec.clone().map_or_else(|invalid| invalid.reason, |_| "ok".to_owned())
     };
     let host = |host: &str| format!("{{httpGet: {{port: 80, host: '{host}'}}}}");
@@ -227,14 +229,14 @@ fn what_exceeds_the_operators_limits_is_invalid_with_the_reason_unless_it_is_a_r
         healthchecks: vec![Glob::from("*")],
         ..Policy::default()
     };
-    let planned = plan(&container(&[], &[]), &policy, None).remove(0);
+    let planned = plan(&container(&[], &[]), &policy, ImageFacts::default()).remove(0);
     assert_eq!(
         planned.spec,
         Ok(ProbeSpec { reach: Reach::Any, ..quick.clone() }),
         "a rule is the operator's own"
     );
     let policy = Policy { rules: Vec::new(), ..policy };
-    let planned = plan(&container(&[], &[]), &policy, Some(&Ok(quick))).remove(0);
+    let planned = plan(&container(&[], &[]), &policy, of_healthcheck(Some(&Ok(quick)))).remove(0);
     assert!(planned.spec.unwrap_err().reason.starts_with("period: Forbidden"), "an image is not");
 }
 
@@ -282,7 +284,7 @@ proptest! {
             last.extend(plans.into_iter().map(|made| (made.view.id.clone(), made.probes)));
         }
         for view in (0..9).map(shop) {
-            prop_assert_eq!(&last[&view.id], &plan(&view, &policy, None));
+            prop_assert_eq!(&last[&view.id], &plan(&view, &policy, ImageFacts::default()));
         }
     }
 }

@@ -1,0 +1,70 @@
+//! The stops that clients began: their begins and ends in, and what the runtime reports since; those that are over
+//! although what they were to stop still runs, out. Pure.
+//!
+//! begun --answered with an error, cancelled, reset--> failed
+//!       --answered well, or the end was lost--> over --reported to run--> failed
+//!                                                    --reported not to run, or gone--> forgotten
+
+use std::{collections::BTreeMap, time::Instant};
+
+use super::super::fact::{CallId, Lost, Target};
+
+/// 16,384 stops are followed at once. One above that is not noted: what it stops is probed until it has ended.
+const MOST: usize = 16_384;
+
+/// The stops of which nothing more is known than that they began, or that they are over.
+#[derive(Debug, Default)]
+pub(super) struct Stops(BTreeMap<CallId, Stop>);
+
+#[derive(Debug)]
+struct Stop {
+    target: Target,
+    /// Since when nobody is at it any more, if that is so: what is reported after that moment decides.
+    over: Option<Instant>,
+}
+
+impl Stops {
+    /// A stop began. Says whether it is followed.
+    pub(super) fn begun(&mut self, call: CallId, target: Target) -> bool {
+        let has_room = self.0.len() < MOST;
+        if has_room {
+            self.0.insert(call, Stop { target, over: None });
+        }
+        has_room
+    }
+
+    /// A stop failed: what it was to stop, if its begin was seen.
+    pub(super) fn failed(&mut self, call: CallId) -> Option<Target> {
+        self.0.remove(&call).map(|stop| stop.target)
+    }
+
+    /// A stop was answered well.
+    pub(super) fn done(&mut self, call: CallId, at: Instant) {
+        if let Some(stop) = self.0.get_mut(&call) {
+            stop.over = Some(at);
+        }
+    }
+
+    /// The ends of calls passed unseen. Says whether stops were among them.
+    pub(super) fn lost(&mut self, lost: Lost, at: Instant) -> bool {
+        let is_lost = |call: &CallId| match lost {
+            Lost::Connection(conn) => call.conn == conn,
+            Lost::Any => true,
+        };
+        let open = self.0.iter_mut().filter(|(call, stop)| stop.over.is_none() && is_lost(call));
+        open.map(|(_, stop)| stop.over = Some(at)).count() > 0
+    }
+
+    /// What was to be stopped is no more.
+    pub(super) fn forget(&mut self, target: &Target) {
+        self.0.retain(|_, stop| stop.target != *target);
+    }
+
+    /// The runtime reported how things were at `sent`: whether a target runs, where that is decided. Returns what still
+    /// runs although its stop is over, once for each such stop.
+    pub(super) fn settle(&mut self, sent: Instant, runs: impl Fn(&Target) -> Option<bool>) -> Vec<Target> {
+        let is_over = |stop: &Stop| stop.over.is_some_and(|over| over < sent);
+        let decided = self.0.extract_if(.., |_, stop| is_over(stop) && runs(&stop.target).is_some());
+        decided.map(|(_, stop)| stop.target).filter(|target| runs(target) == Some(true)).collect()
+    }
+}

@@ -1,0 +1,46 @@
+//! The status of one sandbox or container: an id in, what the runtime knows of it out, of bounded size but for the verbose
+//! text, which its reader drops.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use prost::Message;
+use tonic::{Status, codegen::http::uri::PathAndQuery, transport::Channel};
+
+use super::{QUICK, lists::ask};
+use crate::proto::{
+    cri,
+    trim::{self, Trim, Trimmed},
+};
+
+/// A `PodSandboxStatusResponse` or `ContainerStatusResponse`, its status as the runtime wrote it.
+#[derive(Clone, PartialEq, Message)]
+#[prost(skip_debug)]
+struct Answer {
+    #[prost(bytes = "bytes", optional, tag = "1")]
+    status: Option<Bytes>,
+    #[prost(map = "string, string", tag = "2")]
+    info: HashMap<String, String>,
+}
+
+pub(super) async fn sandbox(
+    channel: Channel,
+    id: &str,
+) -> Result<Option<Trimmed<cri::PodSandboxStatus>>, Status> {
+    let path = PathAndQuery::from_static("/runtime.v1.RuntimeService/PodSandboxStatus");
+    let request = cri::PodSandboxStatusRequest { pod_sandbox_id: id.to_owned(), verbose: false };
+    let answer: Answer = ask(channel, path, request, QUICK).await?;
+    answer.status.map(|status| decode(&status)).transpose()
+}
+
+pub(super) async fn container(channel: Channel, id: &str) -> Result<cri::ContainerStatusResponse, Status> {
+    let path = PathAndQuery::from_static("/runtime.v1.RuntimeService/ContainerStatus");
+    let request = cri::ContainerStatusRequest { container_id: id.to_owned(), verbose: true };
+    let answer: Answer = ask(channel, path, request, QUICK).await?;
+    let status = answer.status.map(|status| decode(&status)).transpose()?;
+    Ok(cri::ContainerStatusResponse { status: status.map(Trimmed::into_inner), info: answer.info })
+}
+
+fn decode<T: Trim>(status: &[u8]) -> Result<Trimmed<T>, Status> {
+    trim::decode(status).map_err(|error| Status::internal(error.to_string()))
+}
