@@ -274,7 +274,7 @@ impl Daemon {
             supervise("api", restarts, stopping.clone(), async move || {
                 match listener.try_clone().and_then(UnixListener::from_std) {
                     Ok(listener) => {
-                        api::serve(listener, asked.clone(), stopping.clone().cancelled_owned()).await
+                        api::serve(listener, asked.clone(), stopping.clone().cancelled_owned()).await;
                     }
                     Err(error) => tracing::error!(%error, "cannot serve the API"),
                 }

@@ -1,6 +1,7 @@
 //! All probes and their turns: inputs, ends of attempts and the time in; attempts to make and events out. Never does IO,
 //! never reads a clock: `task` is the loop around it.
 
+mod commands;
 mod continuity;
 mod limits;
 mod memory;
@@ -15,7 +16,6 @@ use std::{
 use super::{
     Input, Moment, ProberSettings,
     attempt::{Job, Tried},
-    command::{Command, Refusal},
     containers::{Containers, Place},
     lateness::{Lateness, LatenessNews},
     outputs::Outputs,
@@ -27,7 +27,7 @@ use super::{
     saving::{Saving, Urgency},
     schedule::Schedule,
     standing::{self, ContainerStatus, Standing},
-    status::{self, ProbeStatus},
+    status::ProbeStatus,
     worker::{
         Worker,
         event::{Action, Event, Seen},
@@ -164,60 +164,6 @@ impl Roster {
             }
         }
         self.admit(now);
-    }
-
-    /// Does what an operator wants of one probe.
-    fn command(&mut self, key: &ProbeKey, command: Command, now: Moment) -> Result<(), Refusal> {
-        match command {
-            Command::Pause => self.pause(key, now),
-            Command::Resume => self.resume(key, now),
-            Command::Trigger => self.trigger(key, now),
-        }
-    }
-
-    /// Makes no more attempts of a probe until it is resumed, also on containers to come. One in flight ends, and
-    /// changes nothing.
-    ///
-    /// # Errors
-    /// There is no such probe, or it cannot run.
-    pub(super) fn pause(&mut self, key: &ProbeKey, now: Moment) -> Result<(), Refusal> {
-        self.able(key)?;
-        self.pauses.insert(key, now.wall);
-        self.saving.note(Urgency::Turn, now.at);
-        self.tell(key, Event::Paused(true), now);
-        Ok(())
-    }
-
-    /// Ends a pause; the next attempt is due at once.
-    ///
-    /// # Errors
-    /// There is no such probe, or it cannot run.
-    pub(super) fn resume(&mut self, key: &ProbeKey, now: Moment) -> Result<(), Refusal> {
-        self.able(key)?;
-        self.pauses.remove(key);
-        self.saving.note(Urgency::Turn, now.at);
-        self.tell(key, Event::Paused(false), now);
-        Ok(())
-    }
-
-    /// Makes the next attempt due now, or as soon as the one in flight ended; the beat counts from it.
-    ///
-    /// # Errors
-    /// There is no such probe, it cannot run, or something stands in the way of an attempt.
-    pub(super) fn trigger(&mut self, key: &ProbeKey, now: Moment) -> Result<(), Refusal> {
-        if let Some(block) = self.able(key)?.block(now.at) {
-            let (_, reason) = status::blocked(block, self.able(key)?, self.pauses.since(key));
-            return Err(Refusal::NotNow(reason));
-        }
-        self.tell(key, Event::Triggered, now);
-        Ok(())
-    }
-
-    fn able(&self, key: &ProbeKey) -> Result<&Worker, Refusal> {
-        let entry = self.entries.get(key).ok_or(Refusal::Unknown)?;
-        entry.worker.as_ref().ok_or_else(|| {
-            Refusal::Invalid(entry.invalid().map(|invalid| invalid.reason.clone()).unwrap_or_default())
-        })
     }
 
     /// Takes in the end of an attempt; with nothing to tell if it panicked or was given up.

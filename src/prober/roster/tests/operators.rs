@@ -1,6 +1,7 @@
 //! Pauses, triggers, and why they may be refused.
 
 use super::*;
+use crate::prober::command::Refusal;
 
 #[test]
 fn a_paused_probe_keeps_its_verdict_makes_no_attempts_and_goes_on_when_it_is_resumed() {
