@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use crate::results::AttemptResult;
 
-/// 10 KiB: what the kubelet keeps of a probe's output (prober.md 6.2). The rest is cut off.
+/// 10 KiB: what the kubelet keeps of a probe's output (docs/kubelet-prober.md 6.2). The rest is cut off.
 pub const OUTPUT_LIMIT: usize = 10_240;
 
 /// What an attempt says of the container.
@@ -100,7 +100,8 @@ impl Fault {
         !matches!(self, Self::Unanswered)
     }
 
-    /// The state that the kubelet's event names beside an error (prober.md 5): that of its low-level result.
+    /// The state that the kubelet's event names beside an error (docs/kubelet-prober.md 5): that of its low-level
+    /// result.
     pub fn state(&self) -> &'static str {
         match self {
             Self::Runtime { .. } | Self::Unanswered | Self::Target(_) => "unknown",

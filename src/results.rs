@@ -45,14 +45,15 @@ impl Results {
     }
 
     /// Starts on another container: its verdict is absent until it is set, its counts are zero. The run goes on
-    /// (prober.md 3.7, step 4).
+    /// (docs/kubelet-prober.md 3.7, step 4).
     pub fn start_container(&mut self, at: SystemTime) {
         self.verdict = None;
         self.since = at;
         self.counts = Counts::default();
     }
 
-    /// Sets the verdict and tells whether that changed it; an absent one differs from every other (prober.md 4).
+    /// Sets the verdict and tells whether that changed it; an absent one differs from every other
+    /// (docs/kubelet-prober.md 4).
     pub fn set(&mut self, verdict: Verdict, why: Why, at: SystemTime) -> bool {
         let is_changed = self.verdict != Some(verdict);
         if is_changed {
@@ -63,7 +64,8 @@ impl Results {
         is_changed
     }
 
-    /// Removes the verdict, which tells nobody; setting the same one later is a change again (prober.md 4).
+    /// Removes the verdict, which tells nobody; setting the same one later is a change again
+    /// (docs/kubelet-prober.md 4).
     pub fn remove(&mut self, why: Why, at: SystemTime) {
         if self.verdict.take().is_some() {
             self.since = at;
@@ -107,7 +109,7 @@ impl Results {
         }
     }
 
-    /// Prolongs the run by one, or starts another (prober.md 3.7, step 13); tells how long it is now.
+    /// Prolongs the run by one, or starts another (docs/kubelet-prober.md 3.7, step 13); tells how long it is now.
     pub fn prolong_run(&mut self, verdict: Verdict) -> u32 {
         if self.run.verdict == verdict {
             self.run.count = self.run.count.saturating_add(1);
@@ -117,7 +119,7 @@ impl Results {
         self.run.count
     }
 
-    /// Sets the run's length to zero; of what it was stays (prober.md 3.7, step 16).
+    /// Sets the run's length to zero; of what it was stays (docs/kubelet-prober.md 3.7, step 16).
     pub fn reset_run(&mut self) {
         self.run.count = 0;
     }
@@ -165,7 +167,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// What stands before the first threshold is reached (prober.md 1).
+    /// What stands before the first threshold is reached (docs/kubelet-prober.md 1).
     pub fn initial(kind: ProbeKind) -> Self {
         match kind {
             ProbeKind::Liveness => Self::Success,
@@ -214,7 +216,7 @@ impl AttemptResult {
         }
     }
 
-    /// What it says of the container; an error says nothing (prober.md 5).
+    /// What it says of the container; an error says nothing (docs/kubelet-prober.md 5).
     pub fn verdict(self) -> Option<Verdict> {
         match self {
             Self::Success | Self::Warning => Some(Verdict::Success),
@@ -293,8 +295,8 @@ pub struct AttemptRecord {
     pub output: Arc<str>,
 }
 
-/// 10 KiB: what is remembered of the last attempt's output, as the kubelet keeps it (prober.md 6.2). The rest is cut
-/// off.
+/// 10 KiB: what is remembered of the last attempt's output, as the kubelet keeps it (docs/kubelet-prober.md 6.2). The
+/// rest is cut off.
 pub const OUTPUT_KEPT: usize = 10_240;
 
 /// The beginning of an output as text: cut before the character that would exceed [`OUTPUT_KEPT`] bytes of input,

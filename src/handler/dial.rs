@@ -18,7 +18,7 @@ use tokio::{
     time::timeout,
 };
 
-/// 1 s: the kubelet's SO_LINGER on probe connections (prober.md 7.3 and 8).
+/// 1 s: the kubelet's SO_LINGER on probe connections (docs/kubelet-prober.md 7.3 and 8).
 const LINGER: Duration = Duration::from_secs(1);
 
 /// 16 connections: while more are open, a thread stands aside for nobody.
