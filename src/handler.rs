@@ -110,7 +110,8 @@ impl Fault {
         !matches!(self, Self::Unanswered | Self::Ours(_))
     }
 
-    /// The state that the kubelet's event names beside an error (prober.md 5): that of its low-level result.
+    /// The state that the kubelet's event names beside an error (docs/kubelet-prober.md 5): that of its low-level
+    /// result.
     pub fn state(&self) -> &'static str {
         match self {
             Self::Runtime { .. } | Self::Unanswered | Self::Target(_) | Self::Ours(_) => "unknown",

@@ -46,14 +46,15 @@ impl Results {
     }
 
     /// Starts on another container: its verdict is absent until it is set, its counts are zero. The run goes on
-    /// (prober.md 3.7, step 4).
+    /// (docs/kubelet-prober.md 3.7, step 4).
     pub fn start_container(&mut self, at: SystemTime) {
         self.verdict = None;
         self.since = at;
         self.counts = Counts::default();
     }
 
-    /// Sets the verdict and tells whether that changed it; an absent one differs from every other (prober.md 4).
+    /// Sets the verdict and tells whether that changed it; an absent one differs from every other
+    /// (docs/kubelet-prober.md 4).
     pub fn set(&mut self, verdict: Verdict, why: Why, at: SystemTime) -> bool {
         let is_changed = self.verdict != Some(verdict);
         if is_changed {
@@ -64,7 +65,8 @@ impl Results {
         is_changed
     }
 
-    /// Removes the verdict, which tells nobody; setting the same one later is a change again (prober.md 4).
+    /// Removes the verdict, which tells nobody; setting the same one later is a change again
+    /// (docs/kubelet-prober.md 4).
     pub fn remove(&mut self, why: Why, at: SystemTime) {
         if self.verdict.take().is_some() {
             self.since = at;
@@ -108,7 +110,7 @@ impl Results {
         }
     }
 
-    /// Prolongs the run by one, or starts another (prober.md 3.7, step 13); tells how long it is now.
+    /// Prolongs the run by one, or starts another (docs/kubelet-prober.md 3.7, step 13); tells how long it is now.
     pub fn prolong_run(&mut self, verdict: Verdict) -> u32 {
         if self.run.verdict == verdict {
             self.run.count = self.run.count.saturating_add(1);
@@ -118,7 +120,7 @@ impl Results {
         self.run.count
     }
 
-    /// Sets the run's length to zero; of what it was stays (prober.md 3.7, step 16).
+    /// Sets the run's length to zero; of what it was stays (docs/kubelet-prober.md 3.7, step 16).
     pub fn reset_run(&mut self) {
         self.run.count = 0;
     }
@@ -166,7 +168,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// What stands before the first threshold is reached (prober.md 1).
+    /// What stands before the first threshold is reached (docs/kubelet-prober.md 1).
     pub fn initial(kind: ProbeKind) -> Self {
         match kind {
             ProbeKind::Liveness => Self::Success,
@@ -215,7 +217,7 @@ impl AttemptResult {
         }
     }
 
-    /// What it says of the container; an error says nothing (prober.md 5).
+    /// What it says of the container; an error says nothing (docs/kubelet-prober.md 5).
     pub fn verdict(self) -> Option<Verdict> {
         match self {
             Self::Success | Self::Warning => Some(Verdict::Success),

@@ -71,7 +71,7 @@ impl From<Pod> for PodView {
     }
 }
 
-/// Why a pod is not ready, in the kubelet's words where it has some (prober.md 4, readiness roll-up).
+/// Why a pod is not ready, in the kubelet's words where it has some (docs/kubelet-prober.md 4, readiness roll-up).
 ///
 /// A container that ended well may be an init container that has done its work, so it is left out; but somebody has to be
 /// there who is ready.

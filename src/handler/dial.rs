@@ -20,7 +20,7 @@ use tokio::{
 
 use super::trouble::is_ours;
 
-/// 1 s: the kubelet's SO_LINGER on probe connections (prober.md 7.3 and 8).
+/// 1 s: the kubelet's SO_LINGER on probe connections (docs/kubelet-prober.md 7.3 and 8).
 const LINGER: Duration = Duration::from_secs(1);
 
 /// 16 connections: while more are open, a thread stands aside for nobody.
@@ -51,8 +51,8 @@ impl Drop for Counted {
 }
 
 /// Lets others have this processor between two pieces of work, each some tens of microseconds within the kernel: probes that
-/// are due in the same millisecond would hold up a relayed call for the sum of them (docs/benchmarks.md). The shortest
-/// sleep there is takes about 55 us (the timer slack), which delays no probe that anyone would notice; unlike
+/// are due in the same millisecond would hold up a relayed call for the sum of them (docs/benchmarks/prober.md). The
+/// shortest sleep there is takes about 55 us (the timer slack), which delays no probe that anyone would notice; unlike
 /// sched_yield(2) it gives no share of the processor away.
 fn stand_aside() {
     if OPEN.load(Ordering::Relaxed) <= CROWD {

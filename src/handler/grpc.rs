@@ -1,5 +1,5 @@
 //! grpc: an address, a service and a limit in, an outcome out, by one Check of the gRPC health protocol over plaintext
-//! HTTP/2. Whatever goes wrong is a failure (prober.md 8), unless it is our own.
+//! HTTP/2. Whatever goes wrong is a failure (docs/kubelet-prober.md 8), unless it is our own.
 //!
 //! One deadline holds for connecting and asking together. Connecting is over when the server has shown that it speaks
 //! HTTP/2, and is tried again until the deadline: a closed port costs the whole timeout and is told as a timeout.

@@ -1,6 +1,6 @@
-//! httpGet: a target and a limit in, an outcome out, as the kubelet's own Go client would have it (prober.md 7). Asks
-//! one server, on a new connection for each request, never through a proxy, and believes any certificate. Keeps no
-//! cookies and unpacks no body.
+//! httpGet: a target and a limit in, an outcome out, as the kubelet's own Go client would have it
+//! (docs/kubelet-prober.md 7). Asks one server, on a new connection for each request, never through a proxy, and
+//! believes any certificate. Keeps no cookies and unpacks no body.
 
 mod chunk;
 mod connect;
@@ -137,7 +137,7 @@ async fn last_answer(
     }
 }
 
-/// prober.md 7.5.
+/// docs/kubelet-prober.md 7.5.
 fn judged(status: u16, body: &Bytes) -> Outcome {
     let (judgement, output) = match status {
         200..=299 => (Judgement::Success, Said::lossy(body)),

@@ -1,5 +1,5 @@
 //! tcpSocket: a host, a port and a limit in, an outcome out. Sends nothing, reads nothing, and every problem of dialling is
-//! a failure (prober.md 8), unless it is our own.
+//! a failure (docs/kubelet-prober.md 8), unless it is our own.
 
 use std::{net::SocketAddr, time::Duration};
 

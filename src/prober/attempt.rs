@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// 3: how often an attempt is tried while it is an error, back to back (prober.md 5). Any result ends it.
+/// 3: how often an attempt is tried while it is an error, back to back (docs/kubelet-prober.md 5). Any result ends it.
 const TRIES: u32 = 3;
 
 /// One attempt to be made.

@@ -353,7 +353,7 @@ impl Roster {
     }
 
     /// Whether the container of a probe counts as started: its startup probe succeeded, or it has none that runs
-    /// (prober.md 2, UpdatePodStatus 1).
+    /// (docs/kubelet-prober.md 2, UpdatePodStatus 1).
     fn is_started(&self, key: &ProbeKey) -> bool {
         let startup = ProbeKey { kind: ProbeKind::Startup, ..key.clone() };
         let worker = self.entries.get(&startup).and_then(|entry| entry.worker.as_ref());

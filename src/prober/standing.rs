@@ -1,5 +1,5 @@
 //! Whether a container has started and is ready: its state and its probes in, what the kubelet writes into a pod's
-//! status out (prober.md 2, UpdatePodStatus). Pure.
+//! status out (docs/kubelet-prober.md 2, UpdatePodStatus). Pure.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Decides what one probe does next: events in, actions out. Never does IO, never reads a clock, never logs.
 //!
-//! The kubelet walks through a list of checks at each tick (prober.md 3.7); we walk through the same list, in the same
-//! order, whenever something changes, and so need no tick while a check stands in the way.
+//! The kubelet walks through a list of checks at each tick (docs/kubelet-prober.md 3.7); we walk through the same list,
+//! in the same order, whenever something changes, and so need no tick while a check stands in the way.
 //!
 //! ```text
 //!            no running container, start delay, startup gate
@@ -42,8 +42,9 @@ use event::{Action, Block, Event, Seen, Stopping};
 /// 5 minutes: the longest that a probe whose runtime does not answer is spaced out to.
 const LONGEST_SPACING: Duration = Duration::from_secs(300);
 
-/// 10 s: a container that started longer than this before its probe came to be is adopted, not new (prober.md 3.8). A
-/// probe that came to be longer than this after us came by a reload, not with all the others.
+/// 10 s: a container that started longer than this before its probe came to be is adopted, not new
+/// (docs/kubelet-prober.md 3.8). A probe that came to be longer than this after us came by a reload, not with all the
+/// others.
 const ADOPTED_BEFORE: Duration = Duration::from_secs(10);
 
 /// One probe of the containers of one name in one pod.
@@ -154,7 +155,7 @@ impl Worker {
                 self.is_started = is_started;
             }
             // Liveness and startup end before their container; readiness goes on, so that the pod can be seen draining
-            // (prober.md 2, StopLivenessAndStartup).
+            // (docs/kubelet-prober.md 2, StopLivenessAndStartup).
             Event::Stopping(_) if self.spec.kind == ProbeKind::Readiness => {}
             Event::Stopping(stopping) => self.stopping = stopping,
             Event::Paused(is_paused) => {
@@ -204,8 +205,8 @@ impl Worker {
     }
 
     /// Whether its next attempt is to be spread, however few are due: the kubelet's jitter for workers that begin
-    /// within their first period after it did (prober.md 3.1), here only for containers that ran before we did, and not
-    /// for probes that came later by a reload: whoever wrote a rule wants to see it at work.
+    /// within their first period after it did (docs/kubelet-prober.md 3.1), here only for containers that ran before we
+    /// did, and not for probes that came later by a reload: whoever wrote a rule wants to see it at work.
     pub fn wants_jitter(&self, now: Moment) -> bool {
         let age = now.at.saturating_duration_since(self.began.at);
         let began = now.wall_of(self.began.at);
@@ -289,8 +290,8 @@ impl Worker {
         if self.is_held {
             return Some(Block::Held);
         }
-        // Step 6. Whether to go on at all then (prober.md 3.9) depends on the restart policy, which CRI does not have:
-        // the worker stays.
+        // Step 6. Whether to go on at all then (docs/kubelet-prober.md 3.9) depends on the restart policy, which CRI
+        // does not have: the worker stays.
         if target.seen.state != ContainerState::Running {
             return Some(Block::NotRunning(target.seen.state));
         }
@@ -367,9 +368,9 @@ impl Worker {
         is_restored
     }
 
-    /// Seeds the verdict of a container that runs (prober.md 3.8, gate off): by type, but not for one that ran long
-    /// before this probe came to be (the kubelet's never come later than their container, but after a restart of its),
-    /// and not for one whose verdict is known from before. Done when it is first seen running, not
+    /// Seeds the verdict of a container that runs (docs/kubelet-prober.md 3.8, gate off): by type, but not for one that
+    /// ran long before this probe came to be (the kubelet's never come later than their container, but after a restart
+    /// of its), and not for one whose verdict is known from before. Done when it is first seen running, not
     /// when it is first seen, as the kubelet's workers practically never meet one that is only created.
     fn seed(&mut self, now: Moment) {
         if self.target.as_ref().is_some_and(|target| target.is_restored) {
@@ -407,8 +408,9 @@ impl Worker {
         };
     }
 
-    /// The kubelet's manual trigger (prober.md 3.3): one more attempt now, and the beat counts from it. One that is in
-    /// flight is not disturbed, one that waits for its place is that attempt, and nothing is triggered past a check.
+    /// The kubelet's manual trigger (docs/kubelet-prober.md 3.3): one more attempt now, and the beat counts from it.
+    /// One that is in flight is not disturbed, one that waits for its place is that attempt, and nothing is triggered
+    /// past a check.
     fn trigger(&mut self, now: Moment) {
         if self.is_queued || self.block(now.at).is_some() {
             return;
@@ -449,7 +451,7 @@ impl Worker {
         let Some(Flight::Own(attempt)) = self.flight.take() else { return };
         let is_current = self.target.as_ref().is_some_and(|target| target.seen.id == attempt.container);
         self.record.note(&self.spec.handler, now.at.saturating_duration_since(attempt.began.at));
-        // An attempt that panicked, or was given up, changes nothing (prober.md 3.6).
+        // An attempt that panicked, or was given up, changes nothing (docs/kubelet-prober.md 3.6).
         if let Some(tried) = tried {
             self.unanswered = if tried.is_unanswered { self.unanswered.saturating_add(1) } else { 0 };
             self.settle(&tried, &attempt, is_current, now, actions);

@@ -1,5 +1,5 @@
-//! The journal's entries about probes: what was noticed in; the kubelet's reasons and messages out (prober.md 11).
-//! Pure. Never escapes a message: whoever shows one does.
+//! The journal's entries about probes: what was noticed in; the kubelet's reasons and messages out
+//! (docs/kubelet-prober.md 11). Pure. Never escapes a message: whoever shows one does.
 
 use std::{sync::Arc, time::SystemTime};
 

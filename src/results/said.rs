@@ -3,7 +3,8 @@
 
 use std::{fmt, ops::Deref, sync::Arc};
 
-/// 10 KiB: what the kubelet keeps of a probe's output (prober.md 6.2). The rest is cut off, at a character.
+/// 10 KiB: what the kubelet keeps of a probe's output (docs/kubelet-prober.md 6.2). The rest is cut off, at a
+/// character.
 pub const SAID_LIMIT: usize = 10_240;
 
 /// A text of at most [`SAID_LIMIT`] bytes. Cheap to clone.

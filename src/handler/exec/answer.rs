@@ -6,7 +6,8 @@ use tonic::Status;
 
 use crate::handler::OUTPUT_LIMIT;
 
-/// 16 MiB: what the kubelet accepts of one answer (prober.md 6.2). A larger one is an error, as it is there.
+/// 16 MiB: what the kubelet accepts of one answer (docs/kubelet-prober.md 6.2). A larger one is an error, as it is
+/// there.
 pub(super) const LONGEST: usize = 16 << 20;
 
 /// The numbers of `runtime.v1.ExecSyncResponse`.

@@ -1,5 +1,5 @@
 //! The headers of a probe's request: those that a definition lists in, those that Go's client would hold out, by name
-//! and in the order of names (prober.md 7.2). Pure.
+//! and in the order of names (docs/kubelet-prober.md 7.2). Pure.
 
 use std::collections::BTreeMap;
 

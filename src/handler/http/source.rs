@@ -11,7 +11,7 @@ use super::{
 };
 
 /// 256 KiB: what all heads of one answer may hold together, those of 1xx included; more is a failure. Go's client takes
-/// 10 MiB (prober.md 7.3), which would let 64 workers hold 640 MiB for servers that mean no good.
+/// 10 MiB (docs/kubelet-prober.md 7.3), which would let 64 workers hold 640 MiB for servers that mean no good.
 pub const MAX_HEAD: usize = 256 << 10;
 
 /// 8 KiB: what is asked of the connection at once.

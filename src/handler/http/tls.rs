@@ -31,7 +31,7 @@ use crate::handler::{
     watched::{Watch, Watched},
 };
 
-/// 10 s: what a handshake may take of a longer timeout (prober.md 7.3).
+/// 10 s: what a handshake may take of a longer timeout (docs/kubelet-prober.md 7.3).
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 
 static CONFIG: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| Arc::new(config()));

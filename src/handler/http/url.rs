@@ -77,9 +77,9 @@ pub enum Problem {
 }
 
 impl Url {
-    /// The URL of a probe (prober.md 7.1): `path` is read as a reference, so that its query and fragment survive and
-    /// `//first/rest` loses its first segment; what cannot be read is escaped as a whole. Then scheme and authority
-    /// are put in, and what was printed is read again.
+    /// The URL of a probe (docs/kubelet-prober.md 7.1): `path` is read as a reference, so that its query and fragment
+    /// survive and `//first/rest` loses its first segment; what cannot be read is escaped as a whole. Then scheme and
+    /// authority are put in, and what was printed is read again.
     ///
     /// # Errors
     /// When host and port make no authority.

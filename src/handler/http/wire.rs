@@ -8,7 +8,7 @@ use super::{
     request::Request,
 };
 
-/// The fields that Go's client writes itself, or never (prober.md 7.2).
+/// The fields that Go's client writes itself, or never (docs/kubelet-prober.md 7.2).
 const NOT_LISTED: &[&str] = &["Content-Length", "Host", "Trailer", "Transfer-Encoding", "User-Agent"];
 
 /// The fields that mean nothing in HTTP/2 (RFC 9113, section 8.2.2), or stand elsewhere in it.

@@ -1,4 +1,4 @@
-//! The kubelet's samples (prober-vectors.md L, M, N, Q) as tables, and what they do not sample.
+//! The kubelet's samples (tests/data/prober/README.md, L, M, N and Q) as tables, and what they do not sample.
 
 mod model;
 mod pace;

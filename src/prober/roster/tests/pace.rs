@@ -69,7 +69,7 @@ fn containers_that_ran_before_us_are_probed_within_a_period_and_not_all_at_once(
     assert_eq!(
         rig.started(),
         [(Liveness, "c900".to_owned())],
-        "no jitter after the first period (prober.md 3.1)"
+        "no jitter after the first period (docs/kubelet-prober.md 3.1)"
     );
     let mut rig = Rig::new(1000);
     let view = ContainerView { started_at: Some(rig.now.wall + SECOND), ..container("web", "new", 0) };

@@ -1,5 +1,6 @@
-//! The worker against a second one that is slow and obvious: it walks through the whole table of prober.md 3.7 each
-//! second, as the kubelet's does at each tick, and keeps its verdicts in a cache by container.
+//! The worker against a second one that is slow and obvious: it walks through the whole table of
+//! docs/kubelet-prober.md 3.7 each second, as the kubelet's does at each tick, and keeps its verdicts in a cache by
+//! container.
 
 use std::collections::HashMap;
 
