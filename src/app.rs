@@ -18,6 +18,7 @@ mod source;
 mod state;
 mod tasks;
 mod told;
+mod verdict_log;
 
 use std::{env, fmt::Display, sync::Arc, time::Duration};
 

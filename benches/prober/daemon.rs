@@ -39,8 +39,15 @@ pub(crate) struct Usage {
     pub(crate) mib: f64,
 }
 
+/// The variables that the packaged unit sets, such as those of malloc(3).
+fn unit_environment() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let unit = include_str!("../../packaging/criprobe.service");
+    let lines = unit.lines().filter_map(|line| line.strip_prefix("Environment="));
+    lines.flat_map(str::split_whitespace).filter_map(|setting| setting.split_once('='))
+}
+
 impl Daemon {
-    /// Starts it with its defaults in front of the runtime at `runtime`; its files go to `folder`.
+    /// Starts it with its defaults, and as the unit does, in front of the runtime at `runtime`; its files go to `folder`.
     pub(crate) fn start(program: &Path, runtime: &Path, folder: &Path) -> Result<Self> {
         let (socket, api) = (folder.join("criprobe.sock"), folder.join("api.sock"));
         let url = |path: &Path| format!("unix://{}", path.display());
@@ -50,7 +57,8 @@ impl Daemon {
             .args(["--listen", &url(&socket)])
             .args(["--runtime", &url(runtime)])
             .args(["--api", &url(&api)])
-            .env("CRIPROBE_STATE", folder.join("state"));
+            .env("CRIPROBE_STATE", folder.join("state"))
+            .envs(unit_environment());
         let started = clock::now();
         let process = Process::start(&mut command, &folder.join("criprobe.log"))?;
         Ok(Self { process, socket, api, started })

@@ -27,6 +27,7 @@ use super::{
     settings,
     state::Store,
     tasks::{Tasks, supervise},
+    verdict_log::VerdictLog,
 };
 use crate::{
     clock,
@@ -221,6 +222,7 @@ impl Daemon {
         let mut channels = Channels { settings, inputs, queries, containers, saves, stop: stop.clone() };
         let (commands, mut loading, reported) = (runtime.channel(), store.clone(), journal.clone());
         let mut has_probed = Replay::new(&replay);
+        let mut verdict_log = VerdictLog::default();
         tasks.spawn(supervise("prober", restarts.clone(), stop.clone(), async move || {
             has_probed.again();
             let restored = match loading.take() {
@@ -231,7 +233,7 @@ impl Daemon {
                 // What was to be saved last: a prober that panicked goes on from there, as after a restart.
                 None => Saved::clone(&channels.saves.borrow()),
             };
-            let report_event = |event: ProbeEvent| report(&reported, event);
+            let report_event = |event: ProbeEvent| report(&reported, &mut verdict_log, event);
             prober::run(restored, &mut channels, commands.clone(), report_event).await;
         }));
 
@@ -363,13 +365,16 @@ fn remove(socket: &SocketFile) {
     }
 }
 
-/// Puts a probe's event into the journal; changes of verdict into the log, too.
-fn report(journal: &Journal<EventView>, event: ProbeEvent) {
-    if event.reason == "VerdictChanged" {
+/// Puts a probe's event into the journal; changes of verdict into the log, too, as far as the pod has lines left.
+fn report(journal: &Journal<EventView>, log: &mut VerdictLog, event: ProbeEvent) {
+    if event.reason == "VerdictChanged"
+        && let Some(passed_over) = log.admit(&event.pod_uid, clock::now())
+    {
         let (pod, namespace) = (&*event.pod, &*event.namespace);
+        let passed_over = (passed_over > 0).then_some(passed_over);
         match event.severity {
-            Severity::Warning => tracing::warn!(namespace, pod, message = %event.message),
-            Severity::Normal => tracing::info!(namespace, pod, message = %event.message),
+            Severity::Warning => tracing::warn!(namespace, pod, passed_over, message = %event.message),
+            Severity::Normal => tracing::info!(namespace, pod, passed_over, message = %event.message),
         }
     }
     journal.push(EventView::from(event));

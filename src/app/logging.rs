@@ -109,11 +109,13 @@ where
     }))
 }
 
-/// The level for our own crate; those that we use say what they have to say from `warn` on, unless all is asked for.
+/// The level for our own crate. Libraries log errors only, and those that speak with pods' servers and clients log nothing:
+/// whoever is at the other end could have them write as much as it likes. At trace all of them log.
 fn filter(level: LogLevel) -> String {
     match level {
-        LogLevel::Error => "error".to_owned(),
-        LogLevel::Warn | LogLevel::Info | LogLevel::Debug => format!("warn,criprobe={}", level.as_str()),
+        LogLevel::Error | LogLevel::Warn | LogLevel::Info | LogLevel::Debug => {
+            format!("error,h2=off,hyper=off,rustls=off,criprobe={}", level.as_str())
+        }
         LogLevel::Trace => "trace".to_owned(),
     }
 }
@@ -142,10 +144,10 @@ mod tests {
     #[test]
     fn libraries_are_quiet_unless_all_is_asked_for() {
         for (level, expected) in [
-            (LogLevel::Error, "error"),
-            (LogLevel::Warn, "warn,criprobe=warn"),
-            (LogLevel::Info, "warn,criprobe=info"),
-            (LogLevel::Debug, "warn,criprobe=debug"),
+            (LogLevel::Error, "error,h2=off,hyper=off,rustls=off,criprobe=error"),
+            (LogLevel::Warn, "error,h2=off,hyper=off,rustls=off,criprobe=warn"),
+            (LogLevel::Info, "error,h2=off,hyper=off,rustls=off,criprobe=info"),
+            (LogLevel::Debug, "error,h2=off,hyper=off,rustls=off,criprobe=debug"),
             (LogLevel::Trace, "trace"),
         ] {
             assert_eq!(filter(level), expected);
