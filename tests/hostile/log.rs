@@ -3,6 +3,7 @@
 use std::{
     fs::{self, OpenOptions},
     io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read, Write, pipe},
+    net::TcpListener,
     os::{
         fd::AsRawFd,
         unix::{fs::OpenOptionsExt, net::UnixStream},
@@ -18,7 +19,7 @@ use rustix::fs::OFlags;
 use tokio::time::timeout;
 
 use crate::{
-    rig,
+    rig::{self, LIVENESS, READINESS, Rig},
     support::{PATIENCE, cri, daemon::Daemon, eventually},
 };
 
@@ -171,5 +172,51 @@ fn row_06_a_daemon_that_fails_at_the_end_says_so_without_waiting_for_a_reader() 
     };
     assert_eq!(code, Some(1));
     drop(reader);
+    Ok(())
+}
+
+/// A server of gRPC that acknowledges pings which nobody sent, for as long as it is read.
+fn pings() -> Result<u16> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let port = listener.local_addr()?.port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            std::thread::spawn(move || {
+                // SETTINGS, and PINGs with the flag ACK.
+                let mut frames = vec![0, 0, 0, 4, 0, 0, 0, 0, 0];
+                frames.extend([0, 0, 8, 6, 1, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8].repeat(1000));
+                while stream.write_all(&frames).is_ok() {
+                    frames.drain(..frames.len() % 17);
+                }
+            });
+        }
+    });
+    Ok(port)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_06_no_pod_writes_as_much_of_the_log_as_it_likes() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    let grpc =
+        format!("{{grpc: {{port: {}}}, period: 100ms, timeout: 100ms, failureThreshold: 1000}}", pings()?);
+    let turns = r#"{"exec": {"command": ["sh", "-c", "rm turn || { touch turn; exit 1; }"]},
+        "period": "100ms", "failureThreshold": 1}"#;
+    let (pod, _) = rig.run("loud", &[(LIVENESS, &grpc), (READINESS, turns)], &["sleep", "100000"]).await?;
+    let attempts = |probe: &serde_json::Value| {
+        let counts = probe["counts"].as_object().into_iter().flat_map(serde_json::Map::values);
+        counts.filter_map(serde_json::Value::as_u64).sum::<u64>()
+    };
+    rig.becomes(&pod, "liveness", "was often tried", |probe| attempts(probe) >= 20).await?;
+    eventually("readiness has changed often", PATIENCE, async || {
+        let events = rig.daemon.events().await?;
+        let changes = events.iter().filter(|event| event["reason"] == "VerdictChanged").count();
+        Ok((changes >= 60).then_some(()))
+    })
+    .await?;
+    let log = rig.daemon.log();
+    let lines = log.lines().count();
+    ensure!(lines < 45, "{lines} lines: {}", &log[log.len().saturating_sub(2000)..]);
+    ensure!(log.contains("readiness of app"), "{log}");
     Ok(())
 }
