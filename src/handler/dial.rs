@@ -1,12 +1,14 @@
 //! Opens the connections of network probes. In: an address; out: a connection that was made as the kubelet makes it,
 //! and that never blocks a thread when it is dropped.
 
+mod intake;
+
 use std::{
     io,
     net::{SocketAddr, TcpStream as StdStream},
     pin::{Pin, pin},
     sync::atomic::{AtomicUsize, Ordering},
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     thread,
     time::Duration,
 };
@@ -15,10 +17,11 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpSocket, TcpStream},
-    time::timeout,
+    time::{Sleep, sleep, timeout},
 };
 
 use super::trouble::is_ours;
+use intake::Intake;
 
 /// 1 s: the kubelet's SO_LINGER on probe connections (docs/kubelet-prober.md 7.3 and 8).
 const LINGER: Duration = Duration::from_secs(1);
@@ -31,7 +34,14 @@ static OPEN: AtomicUsize = AtomicUsize::new(0);
 
 /// A TCP connection of a probe.
 #[derive(Debug)]
-pub struct Connection(TcpStream, SocketAddr, Counted);
+pub struct Connection {
+    stream: TcpStream,
+    peer: SocketAddr,
+    intake: Intake,
+    /// Until when nothing more is read.
+    pause: Option<Pin<Box<Sleep>>>,
+    _counted: Counted,
+}
 
 /// One of [`OPEN`].
 #[derive(Debug)]
@@ -70,7 +80,8 @@ pub async fn connect(address: SocketAddr) -> io::Result<Connection> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     socket.set_linger(Some(LINGER))?;
     let socket = TcpSocket::from_std_stream(StdStream::from(socket));
-    Ok(Connection(socket.connect(address).await?, address, counted))
+    let stream = socket.connect(address).await?;
+    Ok(Connection { stream, peer: address, intake: Intake::default(), pause: None, _counted: counted })
 }
 
 /// 300 ms: how long the addresses of the first family are ahead of the others', as in Go's dialler (RFC 6555).
@@ -133,12 +144,12 @@ impl Connection {
     /// # Errors
     /// What the kernel said.
     pub fn set_no_delay(&self) -> io::Result<()> {
-        self.0.set_nodelay(true)
+        self.stream.set_nodelay(true)
     }
 
     /// Our end, if the kernel still knows it, and the peer's, which it forgets when the peer resets the connection.
     pub fn ends(&self) -> (Option<SocketAddr>, SocketAddr) {
-        (self.0.local_addr().ok(), self.1)
+        (self.stream.local_addr().ok(), self.peer)
     }
 }
 
@@ -148,7 +159,7 @@ impl Drop for Connection {
     fn drop(&mut self) {
         stand_aside();
         // It can only fail for what is no socket; then there is nothing to wait for either.
-        let _ = SockRef::from(&self.0).set_linger(None);
+        let _ = SockRef::from(&self.stream).set_linger(None);
     }
 }
 
@@ -158,21 +169,31 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, into)
+        if let Some(pause) = &mut self.pause {
+            ready!(pause.as_mut().poll(cx));
+            self.pause = None;
+        }
+        let room = self.intake.room().min(into.remaining());
+        let mut piece = ReadBuf::new(into.initialize_unfilled_to(room));
+        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut piece))?;
+        let octets = piece.filled().len();
+        into.advance(octets);
+        self.pause = self.intake.took(octets).map_err(io::Error::other)?.map(|pause| Box::pin(sleep(pause)));
+        Poll::Ready(Ok(()))
     }
 }
 
 impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes)
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 
@@ -240,9 +261,9 @@ mod tests {
     async fn a_connection_lingers_and_its_end_waits_for_nobody() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let connection = connect(listener.local_addr().unwrap()).await.unwrap();
-        assert_eq!(SockRef::from(&connection.0).linger().unwrap(), Some(LINGER));
+        assert_eq!(SockRef::from(&connection.stream).linger().unwrap(), Some(LINGER));
         // The peer reads nothing, so that what was sent cannot be acknowledged to its end.
-        while connection.0.try_write(&[0; 65536]).is_ok() {}
+        while connection.stream.try_write(&[0; 65536]).is_ok() {}
         let began = clock::now();
         drop(connection);
         assert!(clock::now() - began < LINGER / 2);
