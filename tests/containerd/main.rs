@@ -29,3 +29,6 @@ mod restarts;
 
 /// Calls of clients, as they are recorded.
 mod trace;
+
+/// Rows of the hostile review.
+mod hostile;

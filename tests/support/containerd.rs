@@ -11,6 +11,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::{
     PATIENCE,
@@ -75,6 +76,14 @@ impl Lab {
         script(["start", self.path()]).map(drop)
     }
 
+    /// Has containerd stand still until what is returned is dropped; its containers run on.
+    pub(crate) fn freeze(&self) -> Result<Frozen> {
+        let pid = std::fs::read_to_string(self.dir.join("containerd.pid"))?;
+        let pid = pid.trim().parse().ok().and_then(Pid::from_raw).context("containerd has a pid")?;
+        kill_process(pid, Signal::STOP)?;
+        Ok(Frozen(pid))
+    }
+
     /// A client on containerd's own socket, made when its CRI service answers.
     pub(crate) async fn client(&self) -> Result<Cri> {
         let mut client = cri::connect(&self.socket()).await?;
@@ -87,6 +96,17 @@ impl Lab {
 
     fn path(&self) -> &str {
         self.dir.to_str().expect("the temporary directory has a name in UTF-8")
+    }
+}
+
+/// A containerd that stands still.
+pub(crate) struct Frozen(Pid);
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        if let Err(error) = kill_process(self.0, Signal::CONT) {
+            eprintln!("containerd stands still for good: {error}");
+        }
     }
 }
 
