@@ -69,7 +69,7 @@ pub fn serve(args: ServeArgs) -> Exit {
         Err(error) => return Exit::Failed.because(&format!("cannot start the log: {error}")),
     };
     for note in &loaded.notes {
-        tracing::warn!(note, "a file beside the configuration is passed over");
+        tracing::warn!(note, "the files of the configuration need a look");
     }
     let reloading = Reloading { source, threshold, requests: Arc::default() };
     let ran = background().and_then(|runtime| {

@@ -365,9 +365,10 @@ fn remove(socket: &SocketFile) {
     }
 }
 
-/// Puts a probe's event into the journal; changes of verdict into the log, too, as far as the pod has lines left.
+/// Puts a probe's event into the journal; changes of verdict, and probes that are one too many, into the log, too, as far
+/// as the pod has lines left.
 fn report(journal: &Journal<EventView>, log: &mut VerdictLog, event: ProbeEvent) {
-    if event.reason == "VerdictChanged"
+    if matches!(event.reason, "VerdictChanged" | "InvalidProbe")
         && let Some(passed_over) = log.admit(&event.pod_uid, clock::now())
     {
         let (pod, namespace) = (&*event.pod, &*event.namespace);

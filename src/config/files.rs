@@ -3,9 +3,9 @@
 
 use std::{
     ffi::OsStr,
-    fs::{self, File, FileType, OpenOptions},
+    fs::{self, File, FileType, Metadata, OpenOptions},
     io::{self, Read},
-    os::unix::fs::{FileTypeExt, OpenOptionsExt},
+    os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -79,6 +79,7 @@ impl Reader {
         if names.len() >= MAX_ENTRIES {
             return self.fail(folder, format!("more than {MAX_ENTRIES} entries: is that the right folder?"));
         }
+        self.note_access(folder, fs::metadata(folder));
         let mut read = 0;
         for path in names {
             if !is_wanted(&path) {
@@ -104,6 +105,9 @@ impl Reader {
     }
 
     fn add(&mut self, path: &Path, opened: io::Result<File>) {
+        if let Ok(file) = &opened {
+            self.note_access(path, file.metadata());
+        }
         let raw = match opened.and_then(bytes) {
             Err(error) => Raw::unreadable(path, format!("cannot read the configuration: {error}")),
             Ok((_, size)) if size > MAX_FILE => {
@@ -121,6 +125,19 @@ impl Reader {
             }
         };
         self.found.raws.push(raw);
+    }
+
+    /// Rules run commands in every container, and whoever writes them does.
+    fn note_access(&mut self, path: &Path, meta: io::Result<Metadata>) {
+        if let Ok(meta) = meta
+            && (meta.mode() & 0o002 != 0 || (meta.mode() & 0o020 != 0 && meta.gid() != 0))
+        {
+            self.found.notes.push(format!(
+                "{} can be written by others (mode {:04o}), who could then run commands in every container: chmod go-w",
+                path.display(),
+                meta.mode() & 0o7777
+            ));
+        }
     }
 
     fn fail(&mut self, path: &Path, reason: String) {

@@ -36,7 +36,10 @@ use super::{
 use crate::{
     ids::{ProbeKey, ProbeKind},
     inventory::view::ContainerView,
-    results::{Verdict, event::ProbeEvent},
+    results::{
+        Verdict,
+        event::{Notice, ProbeEvent},
+    },
     spec::{
         Handler,
         plan::{Invalid, Planned},
@@ -308,8 +311,10 @@ impl Roster {
                     worker = Some(Worker::new(Arc::new(spec.clone()), self.began, is_busy, now));
                 }
                 Err(reason) => {
-                    refusal =
-                        Some(Invalid { reason: reason.to_string(), handler: Some(spec.handler.name()) });
+                    let reason = reason.to_string();
+                    let notice = Notice::Refused { reason: reason.clone() };
+                    self.events.push(ProbeEvent::new(&notice, key.kind, view.id.clone(), view, now.wall));
+                    refusal = Some(Invalid { reason, handler: Some(spec.handler.name()) });
                     self.refused.insert(Place::of(view));
                 }
             }

@@ -111,6 +111,11 @@ pub enum Notice {
     },
     /// The container does not run any more, which makes every verdict a failure.
     NotRunning,
+    /// The probe is one more than the operator allows, and is not run.
+    Refused {
+        /// Which limit that is.
+        reason: String,
+    },
 }
 
 impl Notice {
@@ -119,6 +124,7 @@ impl Notice {
             Self::Failed { .. } | Self::Errored { .. } => "Unhealthy",
             Self::Warned { .. } => "ProbeWarning",
             Self::VerdictChanged { .. } | Self::NotRunning => "VerdictChanged",
+            Self::Refused { .. } => "InvalidProbe",
         }
     }
 
@@ -128,7 +134,8 @@ impl Notice {
             Self::VerdictChanged { .. }
             | Self::Failed { .. }
             | Self::Errored { .. }
-            | Self::Warned { .. } => Severity::Warning,
+            | Self::Warned { .. }
+            | Self::Refused { .. } => Severity::Warning,
         }
     }
 
@@ -144,6 +151,7 @@ impl Notice {
                 format!("{kind} of {container} is now {to} after {}", Why::Results(*after).in_words(*to))
             }
             Self::NotRunning => format!("{kind} of {container} is now failure: the container is not running"),
+            Self::Refused { reason } => format!("{title} probe is invalid: {reason}"),
         }
     }
 }

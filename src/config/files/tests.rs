@@ -1,6 +1,6 @@
 //! Which files are read, in which order, and what is passed over.
 
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use rustix::fs::{CWD, Mode, mkfifoat};
 use tempfile::TempDir;
@@ -134,4 +134,20 @@ fn files_and_bytes_are_bounded() {
         fs::write(file(number), "#".repeat(MAX_FILE)).unwrap();
     }
     insta::assert_snapshot!(loaded(&folder).unwrap_err(), @"DIR/conf.d/004.yaml: more than 4194304 bytes in all files up to here");
+}
+
+#[test]
+fn files_and_folders_that_others_can_write_are_noted() {
+    let folder = folder();
+    let conf = folder.path().join("conf.d");
+    fs::write(conf.join("a.yaml"), "{}").unwrap();
+    for (path, mode) in [(conf.join("a.yaml"), 0o646), (conf.clone(), 0o757)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let here = folder.path().display().to_string();
+    let notes = loaded(&folder).unwrap().notes.join("\n").replace(&here, "DIR");
+    insta::assert_snapshot!(notes, @"
+    DIR/conf.d can be written by others (mode 0757), who could then run commands in every container: chmod go-w
+    DIR/conf.d/a.yaml can be written by others (mode 0646), who could then run commands in every container: chmod go-w
+    ");
 }
