@@ -14,6 +14,8 @@ use std::{
 
 use bytes::Bytes;
 use criprobe::proto::cri;
+use hyper::server::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
 use tokio::{
     net::{UnixListener, UnixStream},
@@ -22,7 +24,7 @@ use tokio::{
     time::sleep,
 };
 use tokio_stream::{StreamExt, wrappers::BroadcastStream};
-use tonic::{Request, Response, Status, body::Body, server::Grpc, transport::Server};
+use tonic::{Request, Response, Status, body::Body, server::Grpc};
 use tower::service_fn;
 
 use crate::{
@@ -92,15 +94,11 @@ impl Runtime {
             UnixListener::bind(socket)?
         };
         let served = shared.clone();
-        let service = service_fn(move |request: http::Request<Body>| {
-            let shared = served.clone();
-            async move { Ok::<_, Infallible>(route(shared, request).await) }
-        });
         threads.spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (service, Ok(stream)) = (service.clone(), stream.into_std()) else { continue };
+                let (shared, Ok(stream)) = (served.clone(), stream.into_std()) else { continue };
                 let serving = thread::Builder::new().name("fake runtime".into());
-                let serving = serving.spawn(move || serve(service, stream));
+                let serving = serving.spawn(move || serve(shared, stream));
                 serving.expect("the bench has threads enough");
             }
         });
@@ -115,20 +113,17 @@ impl Runtime {
 
 /// Serves one connection to its end, on a thread of its own: an answer of 16 MiB takes tens of milliseconds to put
 /// together, which the calls of other connections must not wait for. That would be this bench's doing, not criprobe's.
-fn serve<S>(service: S, stream: std::os::unix::net::UnixStream)
-where
-    S: tower::Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>
-        + Clone
-        + Send
-        + 'static,
-    S::Future: Send,
-{
+fn serve(shared: Arc<Shared>, stream: std::os::unix::net::UnixStream) {
     let threads = tokio::runtime::Builder::new_current_thread().enable_all().build();
     threads.expect("the bench has descriptors enough").block_on(async {
         let stream = stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream));
-        let incoming = tokio_stream::once(stream);
+        let stream = TokioIo::new(stream.expect("a socket can be watched"));
+        let service = hyper::service::service_fn(move |request: http::Request<hyper::body::Incoming>| {
+            let shared = shared.clone();
+            async move { Ok::<_, Infallible>(route(shared, request.map(Body::new)).await) }
+        });
         // A connection that breaks is its client's affair.
-        let _ = Server::builder().serve_with_incoming(service, incoming).await;
+        let _ = http2::Builder::new(TokioExecutor::new()).serve_connection(stream, service).await;
     });
 }
 
