@@ -305,17 +305,13 @@ impl Roster {
         self.take_out(key);
         let (mut worker, mut refusal) = (None, None);
         if let Ok(spec) = &planned.spec {
-            match self.quota.admit(&key.pod) {
+            match self.admit_in_order(key, view, now) {
                 Ok(()) => {
                     let is_busy = self.pool.is_in_flight(key);
                     worker = Some(Worker::new(Arc::new(spec.clone()), self.began, is_busy, now));
                 }
                 Err(reason) => {
-                    let reason = reason.to_string();
-                    let notice = Notice::Refused { reason: reason.clone() };
-                    self.events.push(ProbeEvent::new(&notice, key.kind, view.id.clone(), view, now.wall));
-                    refusal = Some(Invalid { reason, handler: Some(spec.handler.name()) });
-                    self.refused.insert(Place::of(view));
+                    refusal = Some(self.refuse(key, spec.handler.name(), view, reason, now));
                 }
             }
         }

@@ -32,6 +32,34 @@ fn probes_beyond_the_limits_are_invalid_until_there_is_room() {
     assert!(of_b(&rig).iter().all(|(_, reason)| reason.is_empty()), "{:?}", of_b(&rig));
 }
 
+#[test]
+fn the_same_probes_of_a_pod_run_in_whatever_order_its_containers_are_met() {
+    let made = |number: u64| std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(number);
+    let names = ["c0", "c1", "c2", "c3"];
+    let mut found = Vec::new();
+    for order in [[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1]] {
+        let now = Moment::now();
+        let settings = ProberSettings { max_per_pod: 3, ..ProberSettings::default() };
+        let mut rig = Rig { roster: Roster::new(&settings, now), now };
+        for number in order {
+            let view = ContainerView {
+                name: names[number].into(),
+                created_at: Some(made(number as u64)),
+                ..container("web", names[number], 0)
+            };
+            rig.accept(input(view, &[spec(Readiness), spec(Liveness)]));
+        }
+        let statuses = rig.roster.statuses(rig.now);
+        assert_eq!(statuses.len(), 8, "none vanishes");
+        let runs = statuses.iter().filter(|status| status.phase != Phase::Invalid);
+        found
+            .push(runs.map(|status| (status.key.container.to_string(), status.key.kind)).collect::<Vec<_>>());
+    }
+    let first =
+        [("c0", Readiness), ("c0", Liveness), ("c1", Readiness)].map(|(name, kind)| (name.to_owned(), kind));
+    assert!(found.iter().all(|runs| *runs == first), "{found:?}");
+}
+
 /// The bytes that are remembered of what attempts said.
 fn remembered(rig: &Rig) -> usize {
     let workers = rig.roster.entries.values().filter_map(|entry| entry.worker.as_ref());
