@@ -152,6 +152,20 @@ impl Node {
     }
 }
 
+impl Node {
+    /// The bytes of all texts and names in it; nests no deeper than [`Bounds::depth`].
+    fn text_bytes(&self) -> usize {
+        match &self.value {
+            Value::Null | Value::Bool(_) | Value::Integer(_) | Value::Float(_) => 0,
+            Value::Text(text) => text.len(),
+            Value::List(nodes) => nodes.iter().map(Self::text_bytes).sum(),
+            Value::Map(entries) => {
+                entries.iter().map(|entry| entry.name.len() + entry.node.text_bytes()).sum()
+            }
+        }
+    }
+}
+
 impl SyntaxError {
     /// Where reading stopped.
     pub fn place(&self) -> Option<Place> {
@@ -214,11 +228,17 @@ pub fn parse_within(text: &str, bounds: &Bounds) -> Result<Node, SyntaxError> {
     if text.len() > bounds.bytes {
         return Err(SyntaxError::TooLong { size: text.len(), limit: bounds.bytes });
     }
-    serde_saphyr::from_str_with_options::<Node>(text, options(bounds)).map_err(|error| {
+    let node = serde_saphyr::from_str_with_options::<Node>(text, options(bounds)).map_err(|error| {
         let error = error.without_snippet();
         let place = error.location().and_then(known);
         SyntaxError::Malformed { place, reason: reason(error, bounds) }
-    })
+    })?;
+    // An alias of a few bytes repeats a text of any length.
+    if node.text_bytes() > bounds.bytes {
+        let reason = format!("aliases repeat more than {} bytes of text", bounds.bytes);
+        return Err(SyntaxError::Malformed { place: None, reason });
+    }
+    Ok(node)
 }
 
 fn options(bounds: &Bounds) -> Options {

@@ -100,6 +100,14 @@ fn every_value_knows_its_place() {
     assert_eq!(places, ["1:1", "1:1", "1:4", "2:1", "3:5"]);
 }
 
+#[test]
+fn aliases_repeat_no_more_than_a_text_may_hold() {
+    let text = |times: usize| format!("a: &a {}\nb: [{}]", "v".repeat(1_000), "*a, ".repeat(times));
+    assert!(parse(&text(15), 16 << 10).is_ok());
+    let error = parse(&text(16), 16 << 10).unwrap_err();
+    assert_eq!(error.reason(), "not valid YAML or JSON: aliases repeat more than 16384 bytes of text");
+}
+
 /// Texts that grow or nest, each in about 16 KiB.
 fn attacks() -> Vec<(&'static str, String)> {
     let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");

@@ -88,6 +88,8 @@ struct Entry {
     worker: Option<Worker>,
     /// Why a valid definition is one too many.
     refusal: Option<Invalid>,
+    /// Whether the quota counts it: not once its container has exited.
+    is_counted: bool,
 }
 
 impl Roster {
@@ -262,6 +264,7 @@ impl Roster {
                 continue;
             };
             self.enter(&key, planned, &known.view, now);
+            self.recount(&key, now);
             if kind != ProbeKind::Startup {
                 let is_started = self.is_started(&key);
                 self.tell(&key, Event::Started(is_started), now);
@@ -317,7 +320,8 @@ impl Roster {
         }
         let definition = planned.spec.as_ref().ok().map(Definition::of);
         let (planned, view) = (planned.clone(), view.clone());
-        let entry = Entry { planned, definition, view, since: now.wall, worker, refusal };
+        let is_counted = worker.is_some();
+        let entry = Entry { planned, definition, view, since: now.wall, worker, refusal, is_counted };
         self.entries.insert(key.clone(), entry);
         self.restore_pause(key, now);
         if self.pauses.enter(key) {
@@ -334,9 +338,12 @@ impl Roster {
     }
 
     fn take_out(&mut self, key: &ProbeKey) {
-        if let Some(worker) = self.entries.remove(key).and_then(|entry| entry.worker) {
-            self.quota.release(&key.pod);
-            self.outputs.changed(worker.results().said(), 0);
+        if let Some(entry) = self.entries.remove(key) {
+            if entry.is_counted {
+                self.quota.release(&key.pod);
+            }
+            let said = entry.worker.map_or(0, |worker| worker.results().said());
+            self.outputs.changed(said, 0);
         }
         if self.pool.is_in_flight(key) {
             self.given_up.push(key.clone());

@@ -4,7 +4,10 @@
 use std::{sync::Arc, time::SystemTime};
 
 use super::{Entry, Invalid, Moment, Notice, Place, ProbeEvent, ProbeKey, ProbeKind, ProberSettings, Roster};
-use crate::{inventory::view::ContainerView, prober::quota::Exceeded};
+use crate::{
+    inventory::view::{ContainerState, ContainerView},
+    prober::quota::Exceeded,
+};
 
 /// Which probe of a pod comes first: by container, the oldest first, and then by type.
 type Rank = (bool, Option<SystemTime>, Arc<str>, ProbeKind);
@@ -72,17 +75,46 @@ impl Roster {
         else {
             return Err(refused);
         };
-        let entry = self.entries.get(&last).filter(|entry| rank(&last, &entry.view) > rank(key, view));
-        let Some((planned, view)) = entry.map(|entry| (entry.planned.clone(), entry.view.clone())) else {
+        let comes_later = |entry: &Entry| rank(&last, &entry.view) > rank(key, view);
+        if !self.entries.get(&last).is_some_and(comes_later) {
             return Err(refused);
-        };
-        self.take_out(&last);
-        let handler = planned.spec.as_ref().map_or("", |spec| spec.handler.name());
-        let refusal = Some(self.refuse(&last, handler, &view, refused, now));
-        let definition = planned.spec.as_ref().ok().map(super::Definition::of);
-        let entry = Entry { planned, definition, view, since: now.wall, worker: None, refusal };
-        self.entries.insert(last, entry);
+        }
+        self.put_out(&last, refused, now);
         self.quota.admit(&key.pod)
+    }
+
+    /// Counts a probe while its container may run: pods that are done, and stay listed for days, take no room.
+    pub(super) fn recount(&mut self, key: &ProbeKey, now: Moment) {
+        let Some(entry) = self.entries.get_mut(key).filter(|entry| entry.worker.is_some()) else { return };
+        let counts = !matches!(entry.view.state, ContainerState::Exited { .. });
+        if entry.is_counted == counts {
+            return;
+        }
+        entry.is_counted = counts;
+        if !counts {
+            self.quota.release(&key.pod);
+            return;
+        }
+        // The same container does not run again, but another one of its name does.
+        let view = entry.view.clone();
+        if let Err(reason) = self.admit_in_order(key, &view, now) {
+            if let Some(entry) = self.entries.get_mut(key) {
+                entry.is_counted = false;
+            }
+            self.put_out(key, reason, now);
+        }
+    }
+
+    /// Has a probe that was at work listed as one too many.
+    fn put_out(&mut self, key: &ProbeKey, reason: Exceeded, now: Moment) {
+        let Some(entry) = self.entries.get(key) else { return };
+        let (planned, definition, view) = (entry.planned.clone(), entry.definition, entry.view.clone());
+        let handler = planned.spec.as_ref().map_or("", |spec| spec.handler.name());
+        self.take_out(key);
+        let refusal = Some(self.refuse(key, handler, &view, reason, now));
+        let (worker, is_counted) = (None, false);
+        let entry = Entry { planned, definition, view, since: now.wall, worker, refusal, is_counted };
+        self.entries.insert(key.clone(), entry);
     }
 
     /// Reports that a probe is one too many, and remembers it for when there is room.

@@ -33,6 +33,36 @@ fn probes_beyond_the_limits_are_invalid_until_there_is_room() {
 }
 
 #[test]
+fn containers_that_are_done_take_no_room() {
+    let now = Moment::now();
+    let settings = ProberSettings { max_per_node: 2, ..ProberSettings::default() };
+    let mut rig = Rig { roster: Roster::new(&settings, now), now };
+    let done = |pod: &str, id: &str| {
+        let state = ContainerState::Exited { exit_code: Some(0) };
+        ContainerView { state, ..container(pod, id, 0) }
+    };
+    for number in 0..5 {
+        let (pod, id) = (format!("job-{number}"), format!("j{number}"));
+        rig.accept(input(done(&pod, &id), &[spec(Readiness), spec(Liveness)]));
+    }
+    rig.accept(input(container("web", "c1", 0), &[spec(Readiness), spec(Liveness)]));
+    let phase = |rig: &Rig, pod: &str| -> Vec<Phase> {
+        let statuses = rig.roster.statuses(rig.now).into_iter();
+        statuses.filter(|status| &*status.pod == pod).map(|status| status.phase).collect()
+    };
+    assert_eq!(phase(&rig, "web"), [Phase::Probing; 2]);
+    assert_eq!(phase(&rig, "job-4"), [Phase::Waiting; 2], "they are listed all the same");
+    rig.accept(input(container("b", "b1", 0), &[spec(Readiness)]));
+    assert_eq!(phase(&rig, "b"), [Phase::Invalid]);
+    rig.accept(input(done("web", "c1"), &[spec(Readiness), spec(Liveness)]));
+    assert_eq!(phase(&rig, "b"), [Phase::Probing], "there is room");
+    let again = ContainerView { attempt: 1, ..container("web", "c2", 1) };
+    rig.accept(input(again, &[spec(Readiness), spec(Liveness)]));
+    let phases = phase(&rig, "web");
+    assert_eq!(phases.iter().filter(|phase| **phase == Phase::Invalid).count(), 1, "{phases:?}");
+}
+
+#[test]
 fn the_same_probes_of_a_pod_run_in_whatever_order_its_containers_are_met() {
     let made = |number: u64| std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(number);
     let names = ["c0", "c1", "c2", "c3"];
