@@ -11,7 +11,7 @@ use criprobe::{
     ids::{ContainerId, PodUid, ProbeKind, SandboxId},
     inventory::view::{ContainerState, ContainerView, PodNetwork, PodView},
     spec::{
-        plan::plan,
+        plan::{ImageFacts, plan},
         policy::Policy,
         validate::{MIN_PERIOD, MIN_TIMEOUT},
     },
@@ -23,7 +23,7 @@ fuzz_target!(|data: &[u8]| {
     let kind = ProbeKind::ALL[usize::from(*kind) % ProbeKind::ALL.len()];
     let text = String::from_utf8_lossy(text).into_owned();
     let annotations = BTreeMap::from([(format!("{kind}.criprobe.dev/app"), text)]);
-    let plan = plan(&container(annotations), &Policy::default(), None);
+    let plan = plan(&container(annotations), &Policy::default(), ImageFacts::default());
     assert_eq!(plan.len(), 1);
     match &plan[0].spec {
         Ok(spec) => {
@@ -40,12 +40,13 @@ fn container(annotations: BTreeMap<String, String>) -> ContainerView {
         name: "app".into(),
         attempt: 0,
         image: "busybox".into(),
+        image_spec: "".into(),
         image_ref: "".into(),
         state: ContainerState::Running,
         created_at: None,
         started_at: None,
-        labels: BTreeMap::new(),
         annotations,
+        omitted: 0,
         env: None,
         pod: Arc::new(PodView {
             sandbox_id: SandboxId::from("s"),
@@ -57,6 +58,7 @@ fn container(annotations: BTreeMap<String, String>) -> ContainerView {
             network: PodNetwork::Unknown,
             labels: BTreeMap::new(),
             annotations: BTreeMap::new(),
+            omitted: 0,
         }),
     }
 }
