@@ -1,22 +1,17 @@
 //! The one place that knows all stages: makes the runtime that they run on, starts them, waits for a signal, ends
 //! them.
 
-mod configuration;
 mod daemon;
 mod demo;
 mod images;
 mod logging;
 mod manifests;
-mod panics;
 mod planning;
-mod pods;
 mod registration;
 mod reload;
-mod reporter;
 mod settings;
 mod source;
 mod state;
-mod tasks;
 mod told;
 mod verdict_log;
 

@@ -7,6 +7,7 @@
 pub mod change;
 pub mod example;
 pub mod files;
+pub mod health;
 pub mod key;
 mod pattern;
 pub mod raw;

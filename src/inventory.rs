@@ -28,10 +28,11 @@ use crate::{
     clock,
     ids::ContainerId,
     relay::{
+        RelayHandle,
         output::{Missed, Observations},
-        registry::Registry,
     },
     runtime::{Runtime, events::Events, link::Link},
+    stage::{Asker, Tasks, Unanswered},
     tap::{
         Call, Ended, Event,
         cri::{Command, Request, Response},
@@ -49,18 +50,82 @@ const NAMED: Duration = Duration::from_secs(1);
 pub struct Sources {
     /// What the taps saw.
     pub observations: Observations,
-    /// The open connections: while one is blind, lists are asked for more often.
-    pub connections: Registry,
+    /// The relay: while one of its connections is blind, lists are asked for more often.
+    pub relay: RelayHandle,
     /// Whom to ask.
     pub runtime: Runtime,
     /// Whether it answers.
     pub link: watch::Receiver<Link>,
     /// What it tells by itself.
     pub events: Events,
-    /// Who wants to know all sandboxes.
-    pub queries: mpsc::Receiver<oneshot::Sender<Vec<Arc<view::PodView>>>>,
-    /// Notified when a later stage has lost what it was told: everything is reported again.
-    pub replay: Arc<Notify>,
+}
+
+/// Sees what passes, on the inventory's own task. Must not block.
+pub trait Observer {
+    /// A command began.
+    fn command_begun(&mut self, call: &Call);
+    /// A call ended.
+    fn call_ended(&mut self, call: TracedCall);
+    /// A container or a pod changed.
+    fn changed(&mut self, change: &Change);
+}
+
+/// What the other stages may ask of the inventory. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct InventoryHandle {
+    pods: Asker<oneshot::Sender<Pods>>,
+    health: watch::Receiver<Health>,
+    replay: Arc<Notify>,
+}
+
+type Pods = Vec<Arc<view::PodView>>;
+
+impl InventoryHandle {
+    /// All sandboxes, in no order.
+    ///
+    /// # Errors
+    /// The inventory did not answer.
+    pub async fn pods(&self) -> Result<Vec<Arc<view::PodView>>, Unanswered> {
+        self.pods.ask(|answer| answer).await
+    }
+
+    /// How it is doing.
+    pub fn health(&self) -> Health {
+        *self.health.borrow()
+    }
+
+    /// Has everything reported again, to a stage that was restarted and has lost what was reported to it.
+    pub fn replay(&self) {
+        self.replay.notify_one();
+    }
+}
+
+/// 1,024 changes may be on their way to the planner; above that the inventory waits, and the queue of the taps fills.
+const CHANGES: usize = 1024;
+
+/// Starts the inventory: a handle, and the changes for the stage after it.
+pub fn spawn(
+    sources: Sources,
+    observer: impl Observer + Send + 'static,
+    tasks: &mut Tasks,
+) -> (InventoryHandle, mpsc::Receiver<Change>) {
+    let (changes, changed) = mpsc::channel(CHANGES);
+    let (pods, pods_asked) = Asker::channel("inventory");
+    let (health, replay) = (watch::Sender::new(Health::default()), Arc::new(Notify::new()));
+    let handle = InventoryHandle { pods, health: health.subscribe(), replay: replay.clone() };
+    let mut channels = Channels { sources, pods_asked, replay, changes, health, observer };
+    tasks.spawn(tasks.supervise("inventory", async move || run(&mut channels).await));
+    (handle, changed)
+}
+
+/// The ends of the inventory's channels, which survive a panic of its task.
+struct Channels<O> {
+    sources: Sources,
+    pods_asked: mpsc::Receiver<oneshot::Sender<Pods>>,
+    replay: Arc<Notify>,
+    changes: mpsc::Sender<Change>,
+    health: watch::Sender<Health>,
+    observer: O,
 }
 
 /// How the inventory is doing, for people.
@@ -68,6 +133,8 @@ pub struct Sources {
 pub struct Health {
     /// How much there is.
     pub census: Census,
+    /// Calls that have ended.
+    pub calls: u64,
     /// Times that something passed unseen.
     pub gaps: u64,
     /// Times that the runtime's lists were taken in.
@@ -91,16 +158,11 @@ pub struct TracedCall {
     pub container_id: Option<ContainerId>,
 }
 
-/// Keeps the inventory until nobody wants its changes any more. Reports commands that begin, and all calls that end.
-/// Called again after a panic it begins from the runtime's lists, which also say what went meanwhile.
-pub async fn run(
-    sources: &mut Sources,
-    changes: &mpsc::Sender<Change>,
-    health: &watch::Sender<Health>,
-    on_command: impl FnMut(&Call),
-    on_call: impl FnMut(TracedCall),
-) {
-    let Sources { observations, connections, runtime, link, events, queries, replay } = sources;
+/// Keeps the inventory until nobody wants its changes any more. After a panic it begins with the runtime's lists, which
+/// also show what was removed meanwhile.
+async fn run<O: Observer>(channels: &mut Channels<O>) {
+    let Channels { sources, pods_asked, replay, changes, health, observer } = channels;
+    let Sources { observations, relay, runtime, link, events } = sources;
     let mut task = Task {
         counted: None,
         target: None,
@@ -108,15 +170,14 @@ pub async fn run(
         resync: Resync::new(runtime.clone()),
         health: *health.borrow(),
         is_listed: false,
-        on_command,
-        on_call,
+        observer,
     };
     let mut batch = Vec::new();
     let mut next_batch_at = clock::now();
     let mut has_link = true;
     loop {
         let link_now = link.borrow_and_update().clone();
-        task.resync.follow(&link_now, connections.has_blind(), clock::now());
+        task.resync.follow(&link_now, relay.connections.has_blind(), clock::now());
         tokio::select! {
             missed = async { sleep_until(next_batch_at.into()).await; observations.next_batch(&mut batch).await } => {
                 task.take_observations(missed, &mut batch);
@@ -131,9 +192,9 @@ pub async fn run(
                 }
             }
             answer = task.resync.next() => task.take_answer(answer),
-            Some(query) = queries.recv() => {
+            Some(answer) = pods_asked.recv() => {
                 // Whoever asked may have left meanwhile.
-                let _ = query.send(task.model.pods());
+                let _ = answer.send(task.model.pods());
             }
             () = replay.notified() => {
                 // Before the first lists everything is still to be reported.
@@ -145,6 +206,7 @@ pub async fn run(
         }
         task.resync.look_up(task.model.take_lookups(), clock::now());
         for change in task.model.take_changes() {
+            task.observer.changed(&change);
             if changes.send(change).await.is_err() {
                 return;
             }
@@ -154,7 +216,7 @@ pub async fn run(
     }
 }
 
-struct Task<B, F> {
+struct Task<'a, O> {
     /// Of the model, when its things were last counted.
     counted: Option<u64>,
     /// Where the last command ran: the next one most often runs there, too.
@@ -164,8 +226,7 @@ struct Task<B, F> {
     health: Health,
     /// Whether the runtime's lists were taken in.
     is_listed: bool,
-    on_command: B,
-    on_call: F,
+    observer: &'a mut O,
 }
 
 /// A container that commands run in, as far as it is known.
@@ -194,7 +255,7 @@ impl Target {
     }
 }
 
-impl<B: FnMut(&Call), F: FnMut(TracedCall)> Task<B, F> {
+impl<O: Observer> Task<'_, O> {
     fn take_observations(&mut self, missed: Missed, batch: &mut Vec<Event>) {
         let now = clock::now();
         let wall = clock::wall();
@@ -205,7 +266,7 @@ impl<B: FnMut(&Call), F: FnMut(TracedCall)> Task<B, F> {
             match event {
                 Event::Begun(call) => {
                     if matches!(call.request, Request::ExecSync(_)) {
-                        (self.on_command)(&call);
+                        self.observer.command_begun(&call);
                     }
                     if !self.was_just_named(&call.request, now)
                         && let Some(fact) = Fact::of_begun(&call)
@@ -252,7 +313,7 @@ impl<B: FnMut(&Call), F: FnMut(TracedCall)> Task<B, F> {
         let Target { container, pod, container_id, .. } = &target;
         let (container, pod) = (container.clone(), pod.clone());
         let container_id = Some(container_id.clone());
-        (self.on_call)(TracedCall { at, ended, pod, container, container_id });
+        self.end_call(TracedCall { at, ended, pod, container, container_id });
         self.target = Some(target);
     }
 
@@ -260,7 +321,7 @@ impl<B: FnMut(&Call), F: FnMut(TracedCall)> Task<B, F> {
         let age = now.saturating_duration_since(ended.call.began);
         let at = wall.checked_sub(age).unwrap_or(wall);
         if matches!(ended.call.request, Request::Skipped) {
-            return (self.on_call)(TracedCall { at, ended, pod: None, container: None, container_id: None });
+            return self.end_call(TracedCall { at, ended, pod: None, container: None, container_id: None });
         }
         if matches!(ended.call.request, Request::ExecSync(_)) {
             return self.take_command(at, ended, now);
@@ -286,7 +347,7 @@ impl<B: FnMut(&Call), F: FnMut(TracedCall)> Task<B, F> {
             Response::Container(id) => Some(id.clone()),
             Response::Skipped | Response::Undecoded | Response::Sandbox(_) | Response::Exec(_) => named,
         };
-        (self.on_call)(TracedCall { at, ended, pod, container, container_id });
+        self.end_call(TracedCall { at, ended, pod, container, container_id });
     }
 
     /// The container's name and the pod that a call was about; `named` is the container that its request named.
@@ -329,6 +390,11 @@ impl<B: FnMut(&Call), F: FnMut(TracedCall)> Task<B, F> {
         if self.counted.replace(self.model.revision()) != Some(self.model.revision()) {
             self.health.census = self.model.census();
         }
+    }
+
+    fn end_call(&mut self, call: TracedCall) {
+        self.health.calls += 1;
+        self.observer.call_ended(call);
     }
 
     fn gap(&mut self, now: Instant) {

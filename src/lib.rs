@@ -24,4 +24,5 @@ pub mod report;
 pub mod results;
 pub mod runtime;
 pub mod spec;
+pub mod stage;
 pub mod tap;

@@ -42,13 +42,13 @@ use watch::Watch;
 
 /// A handle on what is observed; clones are the same.
 #[derive(Clone, Debug, Default)]
-pub struct Observed {
+pub struct ObservedHandle {
     /// Held for one call, about a microsecond; or for one report of all probes.
     watch: Arc<Mutex<Watch>>,
     awaits_manifests: Arc<Notify>,
 }
 
-impl Observed {
+impl ObservedHandle {
     /// A container came, changed, or went.
     pub fn changed(&self, change: &Change) {
         self.watch().changed(change);

@@ -8,8 +8,8 @@
 pub mod attempt;
 pub mod command;
 mod containers;
+pub mod handle;
 mod lateness;
-pub mod operator;
 mod outputs;
 mod pauses;
 mod pool;
@@ -37,23 +37,22 @@ use std::{
 };
 
 use ipnet::IpNet;
-use tokio::sync::oneshot;
 
 use crate::{
     clock,
-    ids::{ContainerId, ProbeKey, SandboxId},
+    ids::{ContainerId, SandboxId},
     inventory::view::ContainerView,
     spec::plan::Planned,
 };
 
 pub use command::{Command, Refusal};
-pub use operator::{Listed, Operator};
+pub use handle::{Listed, ProberHandle, Question};
 pub use saved::Saved;
 pub use standing::{ContainerStatus, Standing};
 pub use status::ProbeStatus;
-pub use task::{Channels, run};
+pub use task::{Deps, spawn};
 
-/// What the inventory and the plan tell the prober, and what operators want of it.
+/// What the inventory and the plan report to the prober.
 #[derive(Debug)]
 pub enum Input {
     /// A container was made or changed, and these are the probes planned for it. May be said any number of times.
@@ -76,19 +75,8 @@ pub enum Input {
     PodStopping(SandboxId),
     /// That stop failed, or ended without an answer: likewise for all its containers.
     PodStopFailed(SandboxId),
-    /// Somebody wants to know all containers that were told of and are not gone, with what is planned for them.
-    Containers(oneshot::Sender<Vec<Listed>>),
     /// The runtime's containers, all of them: others are gone, and what was saved of others will soon be forgotten.
     Listed(Arc<HashSet<ContainerId>>),
-    /// An operator wants something of one probe.
-    Command {
-        /// Of which.
-        key: ProbeKey,
-        /// What.
-        command: Command,
-        /// Told whether it was done.
-        answer: oneshot::Sender<Result<(), Refusal>>,
-    },
 }
 
 /// The operator's part of how probes run. All of it but the seed may change while they do.

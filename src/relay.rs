@@ -26,7 +26,7 @@ use std::{
 use descriptors::{Budget, Undialled, is_shortage};
 use gate::Gate;
 use notice::{Notice, Notices};
-use output::Output;
+use output::{Observations, Output};
 use registry::Registry;
 use socket::Socket;
 use tokio::{
@@ -49,6 +49,9 @@ const HAND_OVER: usize = 256;
 /// -10: how the kernel's scheduler is asked to favour the relay's threads (setpriority(2)), which work for microseconds
 /// where every call waits for them, over all that we do beside. Needs CAP_SYS_NICE; without it they are like the others.
 const NICE: i32 = -10;
+
+/// 4 threads relay at most: what a node's clients could use at once.
+const MAX_THREADS: usize = 4;
 
 /// 10 s: how long calls in flight may take to end when we drain.
 pub const DRAIN_LIMIT: Duration = Duration::from_secs(10);
@@ -92,6 +95,38 @@ struct Accepted {
 #[error("a thread of the relay has failed")]
 pub struct RelayEnded;
 
+/// What the other stages may ask of the relay. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct RelayHandle {
+    /// The open connections.
+    pub connections: Registry,
+    output: Output,
+}
+
+impl RelayHandle {
+    /// Observations that found no room in the queue to the inventory.
+    pub fn dropped_observations(&self) -> u64 {
+        self.output.dropped()
+    }
+}
+
+/// Starts the relay between `listener` and the socket `runtime`, on as many threads as the machine has processors, at most
+/// [`MAX_THREADS`].
+///
+/// # Errors
+/// A thread cannot be started.
+pub fn spawn(
+    listener: StdListener,
+    runtime: PathBuf,
+    gate: Gate,
+) -> io::Result<(Relay, RelayHandle, Observations)> {
+    let (output, observations) = output::channel(output::MAX_EVENTS);
+    let connections = Registry::default();
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+    let relay = Relay::start(listener, runtime, threads, gate, output.clone(), connections.clone())?;
+    Ok((relay, RelayHandle { connections, output }, observations))
+}
+
 /// A running relay.
 #[derive(Debug)]
 pub struct Relay {
@@ -103,11 +138,7 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Starts to accept on `listener` and to relay to the socket `runtime`, on `threads` threads.
-    ///
-    /// # Errors
-    /// When a thread cannot be started.
-    pub fn start(
+    fn start(
         listener: StdListener,
         runtime: PathBuf,
         threads: usize,

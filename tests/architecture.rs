@@ -21,12 +21,17 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("glob", &[]),
     ("peer", &[]),
     ("listen", &["peer"]),
+    // A task that is started again when it panics, and the handle through which it is asked.
+    ("stage", &["clock"]),
     // The path of the bytes.
     ("tap", &["ids", "proto", "peer"]),
     ("relay", &["clock", "ids", "peer", "tap"]),
     // What is known of the node. The link opens the relay's gate: it is the one who knows that the runtime is back.
-    ("runtime", &["clock", "proto", "relay::gate"]),
-    ("inventory", &["clock", "ids", "proto", "relay::output", "relay::registry", "runtime", "tap"]),
+    ("runtime", &["clock", "proto", "relay::gate", "stage"]),
+    (
+        "inventory",
+        &["clock", "ids", "proto", "relay::RelayHandle", "relay::output", "runtime", "stage", "tap"],
+    ),
     // Probes.
     ("spec", &["document", "duration", "glob", "ids", "inventory::view"]),
     // Rules are written in the configuration, so it stands after what a rule is.
@@ -34,7 +39,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("results", &["ids", "inventory::view"]),
     // An outcome ends in a result, and what it says is bounded; a command is expanded straight into its request.
     ("handler", &["duration", "ids", "proto", "results::AttemptResult", "results::said", "spec::expand"]),
-    ("prober", &["clock", "handler", "ids", "inventory::view", "results", "spec"]),
+    ("prober", &["clock", "handler", "ids", "inventory::view", "results", "spec", "stage"]),
     // What clients probe. Changes and calls come from the inventory; a written pod is read as our documents are.
     (
         "observed",
@@ -56,20 +61,24 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         "report",
         &[
             "clock",
+            "config",
             "document::suggest",
             "duration",
             "glob",
             "ids",
+            "inventory::InventoryHandle",
             "inventory::TracedCall",
             "inventory::view",
+            "observed::ObservedHandle",
             "observed::ObservedStatus",
             "peer",
-            "prober::command",
-            "prober::operator",
-            "prober::status",
+            "prober",
+            "relay::RelayHandle",
             "relay::registry",
             "results",
+            "runtime::link",
             "spec",
+            "stage",
             "tap",
         ],
     ),

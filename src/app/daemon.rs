@@ -2,74 +2,55 @@
 
 use std::{
     io,
+    os::unix::net::UnixListener as StdListener,
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
-    thread,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
+use futures_util::{FutureExt, future::ready};
 use thiserror::Error;
-use tokio::{
-    net::UnixListener,
-    sync::{Notify, mpsc, oneshot, watch},
-    time::timeout,
-};
+use tokio::{net::UnixListener, sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    images::Images,
     logging, manifests, planning,
-    reload::{self, Outlets, Reloading},
-    reporter::{Questions, Reporter},
-    settings,
+    reload::{self, InForce, Reloading},
     state::Store,
-    tasks::{Tasks, supervise},
     verdict_log::VerdictLog,
 };
 use crate::{
     clock,
     config::{Config, Loaded},
-    inventory::{self, Health, TracedCall},
+    inventory::{self, Change, Observer, TracedCall},
     listen::{self, Access, ListenError, SocketFile},
-    observed::Observed,
-    prober::{self, Channels, Operator, Saved},
-    relay::{Relay, RelayEnded, gate::Gate, output, registry::Registry},
+    observed::ObservedHandle,
+    prober::{self, Saved},
+    relay::{self, Relay, RelayEnded, gate::Gate},
     report::{
-        Sources, api, convert,
+        Shown, Sources, api, convert,
         journal::{Bounds, Journal},
         metrics::{Metrics, ProcessCounts},
+        stages::Stages,
         view::EventView,
     },
     results::event::{ProbeEvent, Severity},
-    runtime::{Runtime, events, link, link::Link},
+    runtime::{Runtime, link, link::Link},
+    stage::{Ended, Tasks},
     tap::Call,
 };
-
-/// 1,024 changes may be on their way to the prober; above that the inventory waits, and the taps' queue takes it.
-const CHANGES: usize = 1024;
-
-/// 16 questions may wait for an answer; above that the askers wait.
-const QUESTIONS: usize = 16;
 
 /// 1,000 calls are kept for `trace --last`.
 const CALLS_KEPT: usize = 1000;
 
-/// 500 events are kept for `events`.
-const EVENTS_KEPT: usize = 500;
-
-/// 2 MiB: what these events take together. A usual one takes 300 bytes, one with all the output that a probe may have
-/// 11 KiB: of such ones 190 are kept, and the oldest make room.
-const EVENTS_BYTES: usize = 2 << 20;
-
-/// 256 events: how far a follower may fall behind, which takes 3 MiB at most. One further behind loses the oldest, and
-/// learns how many.
-const EVENTS_BACKLOG: usize = 256;
-
-/// 4 threads relay at most: what a node's clients could use at once.
-const MAX_RELAY_THREADS: usize = 4;
+/// What is kept of events: 500, and 2 MiB of them. A usual one takes 300 bytes, one with all the output that a probe may
+/// have 11 KiB: of such ones 190 are kept, and the oldest make room. A follower may fall 256 behind, which takes 3 MiB at
+/// most; one further behind loses the oldest, and learns how many.
+const EVENTS: Bounds<EventView> =
+    Bounds { records: 500, bytes: 2 << 20, backlog: 256, size: EventView::size };
 
 /// 3 s: how long the end waits for the state to be written. A disk that takes longer loses what happened since it was
 /// written last.
@@ -90,212 +71,122 @@ pub enum StartError {
 #[derive(Debug)]
 pub struct Daemon {
     relay: Relay,
-    socket: SocketFile,
-    api_socket: SocketFile,
+    /// The files of the clients' socket and of the API's.
+    sockets: [SocketFile; 2],
     sources: Sources,
     is_draining: Arc<AtomicBool>,
-    /// Ends the API's task.
-    stop_api: CancellationToken,
-    /// Closed when the API's task has ended.
-    answered: oneshot::Receiver<()>,
-    /// Ends the prober's task, and with that the state's.
-    stop: CancellationToken,
-    /// Closed when the state was written for the last time.
-    saved: oneshot::Receiver<()>,
+    api: Api,
+    /// Resolves when the state has been written for the last time.
+    saved: Ended,
     tasks: Tasks,
 }
 
+/// The task of the API.
+#[derive(Debug)]
+struct Api {
+    stop: CancellationToken,
+    ended: Ended,
+}
+
 impl Daemon {
-    /// Starts everything; the clients' socket accepts when this returns. The configuration is kept in line with what is
-    /// written only with what that takes. Must be called within a tokio runtime.
+    /// Starts everything; the clients' socket accepts when this returns. The configuration is read again only with
+    /// `reloading`. Must be called within a tokio runtime.
     ///
     /// # Errors
     /// A socket cannot be made.
     pub fn start(loaded: Loaded, reloading: Option<Reloading>) -> Result<Self, StartError> {
         let (started_at, began) = (clock::wall(), clock::now());
-        let config = loaded.config.clone();
-        let api_access = api_access(&config);
-        let lent = Access::like(&config.runtime);
-        let socket = listen::bind(&config.listen, lent.unwrap_or(Access::PRIVATE), Some(&config.runtime))?;
-        let api_socket =
-            listen::bind(&config.api.listen, api_access, Some(&config.runtime)).inspect_err(|_| {
-                // The start has failed already, and the next one replaces what is left.
-                let _ = socket.file.unlink();
-            })?;
+        let (started, mut tasks) = (loaded.config.clone(), Tasks::default());
+        let (clients, questions) = bind(&started)?;
 
-        let (gate, registry) = (Gate::default(), Registry::default());
-        let (taps, observations) = output::channel(output::MAX_EVENTS);
-        let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_RELAY_THREADS);
-        let relay = Relay::start(
-            socket.listener,
-            config.runtime.clone(),
-            threads,
-            gate.clone(),
-            taps.clone(),
-            registry.clone(),
-        )?;
-        tracing::info!(listen = %config.listen.display(), runtime = %config.runtime.display(), "relaying");
+        let gate = Gate::default();
+        let (relay, relayed, observations) =
+            relay::spawn(clients.listener, started.runtime.clone(), gate.clone())?;
+        tracing::info!(listen = %started.listen.display(), runtime = %started.runtime.display(), "relaying");
 
-        let counts =
-            ProcessCounts { log_lines_dropped: logging::dropped(), accept_pauses: registry.accept_pauses() };
-        let metrics = Metrics::with(env!("CARGO_PKG_VERSION"), counts);
-        metrics.config.started(started_at);
-        let mut tasks = Tasks::new(metrics.stages.clone());
-        let (restarts, stop) = (tasks.restarts(), CancellationToken::new());
-        let runtime = Runtime::new(&config.runtime);
-        let (event_queue, events) = events::queue();
-        let link = watch::Sender::new(Link::default());
-        let link_now = link.subscribe();
-        let keeping = (runtime.clone(), gate, event_queue, link);
-        tasks.spawn(supervise("link", restarts.clone(), stop.clone(), async move || {
-            let (runtime, gate, events, link) = keeping.clone();
-            link::keep(runtime, gate, events, link).await;
-        }));
-        if lent.is_none() {
-            tasks.spawn(borrow_access(link_now.clone(), config.runtime.clone(), socket.file.clone()));
+        let metrics = Metrics::with(
+            env!("CARGO_PKG_VERSION"),
+            ProcessCounts {
+                log_lines_dropped: logging::dropped(),
+                accept_pauses: relayed.connections.accept_pauses(),
+                stage_restarts: tasks.restarts().counts(),
+            },
+        );
+        let (trace, events) = (Journal::new(Bounds::records(CALLS_KEPT)), Journal::new(EVENTS));
+        let reports = (metrics.config.clone(), events.clone());
+        let InForce { policies, prober: settings, health: config } =
+            reload::spawn(loaded, started_at, reloading, reports, &mut tasks);
+
+        let runtime = Runtime::new(&started.runtime);
+        let (link, runtime_events) = link::spawn(&runtime, gate, &mut tasks);
+        if Access::like(&started.runtime).is_none() {
+            tasks.spawn(borrow_access(link.clone(), started.runtime.clone(), clients.file.clone()));
         }
 
-        let trace = Journal::new(Bounds::records(CALLS_KEPT));
-        let calls = Arc::new(AtomicU64::new(0));
-        let observed = Observed::default();
-        let manifests_of = observed.clone();
-        tasks.spawn(supervise("manifests", restarts.clone(), stop.clone(), async move || {
-            manifests::read(manifests_of.clone(), manifests::FOLDER.into()).await;
-        }));
-        let (change_sender, mut changes) = mpsc::channel(CHANGES);
-        let health = watch::Sender::new(Health::default());
-        let health_now = health.subscribe();
-        let (inventory_questions, inventory_queries) = mpsc::channel(QUESTIONS);
-        let replay = Arc::new(Notify::new());
-        let mut sources = inventory::Sources {
-            observations,
-            connections: registry.clone(),
-            runtime: runtime.clone(),
-            link: link_now.clone(),
-            events,
-            queries: inventory_queries,
-            replay: replay.clone(),
-        };
-        let (calls_ended, calls_of, trace_of) = (calls.clone(), observed.clone(), trace.clone());
-        tasks.spawn(supervise("inventory", restarts.clone(), stop.clone(), async move || {
-            let record = |call: TracedCall| {
-                calls_of.ended(&call);
-                trace_of.push(convert::for_journal(call));
-                calls_ended.fetch_add(1, Ordering::Relaxed);
-            };
-            let begun = |call: &Call| calls_of.begun(call);
-            inventory::run(&mut sources, &change_sender, &health, begun, record).await;
-        }));
+        let observed = ObservedHandle::default();
+        manifests::spawn(observed.clone(), &mut tasks);
+        let (inventory, changes) = inventory::spawn(
+            inventory::Sources {
+                observations,
+                relay: relayed.clone(),
+                runtime: runtime.clone(),
+                link: link.clone(),
+                events: runtime_events,
+            },
+            Passing { observed: observed.clone(), trace: trace.clone() },
+            &mut tasks,
+        );
 
-        let (input_sender, inputs) = mpsc::channel(CHANGES);
-        let journal = Journal::new(Bounds {
-            records: EVENTS_KEPT,
-            bytes: EVENTS_BYTES,
-            backlog: EVENTS_BACKLOG,
-            size: EventView::size,
-        });
-        let policy = watch::Sender::new(settings::policy(&config));
-        let mut policies = policy.subscribe();
-        let planned = (observed.clone(), input_sender.clone(), journal.clone(), runtime.clone());
-        let mut has_planned = Replay::new(&replay);
-        tasks.spawn(supervise("plan", restarts.clone(), stop.clone(), async move || {
-            has_planned.again();
-            let (observed, inputs, journal, runtime) = &planned;
-            let images = Images::new(runtime.clone());
-            planning::run(&mut changes, &mut policies, observed, images, inputs, journal).await;
-        }));
-        let (prober_questions, queries) = mpsc::channel(QUESTIONS);
-        let (container_questions, containers) = mpsc::channel(QUESTIONS);
-        let (saves, (save_done, saved)) = (watch::Sender::default(), oneshot::channel());
-        let store = config.state.as_deref().map(Store::new);
-        if let Some(store) = store.clone() {
-            let (restarts, stop, mut saves) = (restarts.clone(), stop.clone(), saves.subscribe());
-            tasks.spawn(async move {
-                supervise("state", restarts, stop, async move || store.keep(&mut saves).await).await;
-                drop::<oneshot::Sender<()>>(save_done);
-            });
-        }
-        let seed = started_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
-        let prober_settings = watch::Sender::new(settings::prober(&config, seed));
-        let settings = prober_settings.subscribe();
-        let operator = Operator::new(input_sender, runtime.channel(), settings.clone());
-        let mut channels = Channels { settings, inputs, queries, containers, saves, stop: stop.clone() };
-        let (commands, mut loading, reported) = (runtime.channel(), store.clone(), journal.clone());
-        let mut has_probed = Replay::new(&replay);
-        let mut verdict_log = VerdictLog::default();
-        tasks.spawn(supervise("prober", restarts.clone(), stop.clone(), async move || {
-            has_probed.again();
-            let restored = match loading.take() {
-                Some(store) => tokio::select! {
-                    restored = store.load() => restored,
-                    () = channels.stop.cancelled() => return,
-                },
-                // What was to be saved last: a prober that panicked goes on from there, as after a restart.
-                None => Saved::clone(&channels.saves.borrow()),
-            };
-            let report_event = |event: ProbeEvent| report(&reported, &mut verdict_log, event);
-            prober::run(restored, &mut channels, commands.clone(), report_event).await;
-        }));
+        let (store, saves) = (started.state.as_deref().map(Store::new), watch::Sender::default());
+        let state =
+            store.as_ref().map_or_else(|| watch::Sender::default().subscribe(), |store| store.health());
+        let load =
+            store.clone().map_or_else(|| ready(Saved::default()).boxed(), |store| store.load().boxed());
+        let saved = Store::spawn(store, saves.subscribe(), &mut tasks);
+        let (replayed, reported, mut log) = (inventory.clone(), events.clone(), VerdictLog::default());
+        let prober = prober::spawn(
+            prober::Deps {
+                settings,
+                runtime: runtime.channel(),
+                load,
+                saves,
+                replay: Box::new(move || replayed.replay()),
+                on_event: move |event| report(&reported, &mut log, event),
+            },
+            &mut tasks,
+        );
+        planning::spawn(
+            planning::Deps {
+                changes,
+                inventory: inventory.clone(),
+                policies,
+                runtime,
+                prober: prober.clone(),
+                journal: events.clone(),
+            },
+            &mut tasks,
+        );
 
-        let health = watch::Sender::new(reload::health(loaded, started_at));
-        let configured = health.subscribe();
-        if let Some(reloading) = reloading {
-            let (journal, metrics) = (journal.clone(), metrics.config.clone());
-            let outlets = Outlets { policy, prober: prober_settings, seed, health, metrics, journal };
-            tasks.spawn(supervise("reload", restarts.clone(), stop.clone(), async move || {
-                let in_force = outlets.health.borrow().loaded.clone();
-                reload::run(reloading.clone(), Arc::unwrap_or_clone(in_force), outlets.clone()).await;
-            }));
-        }
-        let (sources, mut questions) = Questions::channels(QUESTIONS, trace, journal, metrics, operator);
         let is_draining = Arc::new(AtomicBool::new(false));
-        let reporter = Reporter {
-            configured,
-            is_draining: is_draining.clone(),
+        let stages = Stages {
+            relay: relayed,
+            link,
+            inventory,
+            prober: prober.clone(),
+            observed,
+            config,
+            state,
+            restarts: tasks.restarts(),
+            log_lines_dropped: logging::dropped(),
+            started,
             started_at,
             began,
-            registry,
-            output: taps,
-            link: link_now,
-            health: health_now,
-            calls,
-            prober: prober_questions,
-            containers: container_questions,
-            inventory: inventory_questions,
-            observed,
-            store,
-            restarts: restarts.clone(),
-            started: config,
+            is_draining: is_draining.clone(),
         };
-        tasks.spawn(supervise("reporter", restarts.clone(), stop.clone(), async move || {
-            reporter.run(&mut questions).await;
-        }));
-        let (stop_api, (answer_done, answered)) = (CancellationToken::new(), oneshot::channel::<()>());
-        let (listener, asked, stopping) = (api_socket.listener, sources.clone(), stop_api.clone());
-        tasks.spawn(async move {
-            supervise("api", restarts, stopping.clone(), async move || {
-                match listener.try_clone().and_then(UnixListener::from_std) {
-                    Ok(listener) => {
-                        api::serve(listener, asked.clone(), stopping.clone().cancelled_owned()).await;
-                    }
-                    Err(error) => tracing::error!(%error, "cannot serve the API"),
-                }
-            })
-            .await;
-            drop(answer_done);
-        });
-        Ok(Self {
-            relay,
-            socket: socket.file,
-            api_socket: api_socket.file,
-            sources,
-            is_draining,
-            stop_api,
-            answered,
-            stop,
-            saved,
-            tasks,
-        })
+        let sources = Sources { snapshots: Arc::new(stages), trace, events, metrics, prober };
+        let api = Api::spawn(questions.listener, sources.clone(), &mut tasks);
+        let sockets = [clients.file, questions.file];
+        Ok(Self { relay, sockets, sources, is_draining, api, saved, tasks })
     }
 
     /// What it can be asked.
@@ -312,50 +203,68 @@ impl Daemon {
     /// Ends everything: calls in flight first, then the sockets' files, the API's answers under way, and the rest; the
     /// state is written last.
     pub async fn drain(self) {
-        let Self {
-            relay,
-            socket,
-            api_socket,
-            is_draining,
-            stop_api,
-            answered,
-            stop,
-            saved,
-            tasks,
-            sources: _,
-        } = self;
+        let Self { relay, sockets, is_draining, api, saved, tasks, sources: _ } = self;
         is_draining.store(true, Ordering::Relaxed);
         relay.drain().await;
-        remove(&socket);
-        remove(&api_socket);
-        stop_api.cancel();
-        // Its task bounds that. While it answers, those whom it asks have to be there.
-        let _ = answered.await;
-        stop.cancel();
-        if timeout(LAST_SAVE, saved).await.is_err() {
+        sockets.iter().for_each(remove);
+        api.stop.cancel();
+        // Its task bounds that. While it answers, the stages that it asks have to run.
+        api.ended.wait().await;
+        tasks.stop().cancel();
+        if timeout(LAST_SAVE, saved.wait()).await.is_err() {
             tracing::warn!("the disk hangs: what happened since the state was last saved is lost");
         }
         tasks.shutdown().await;
     }
 }
 
-/// Has everything reported again to a stage that was started again, and so has lost what it was told.
-struct Replay {
-    requests: Arc<Notify>,
-    has_started: bool,
+impl Api {
+    fn spawn(listener: StdListener, sources: Sources, tasks: &mut Tasks) -> Self {
+        let stop = CancellationToken::new();
+        let stopping = stop.clone();
+        let ended = tasks.spawn(tasks.supervise_until("api", stop.clone(), async move || {
+            match listener.try_clone().and_then(UnixListener::from_std) {
+                Ok(listener) => {
+                    api::serve(listener, sources.clone(), stopping.clone().cancelled_owned()).await;
+                }
+                Err(error) => tracing::error!(%error, "cannot serve the API"),
+            }
+        }));
+        Self { stop, ended }
+    }
 }
 
-impl Replay {
-    fn new(requests: &Arc<Notify>) -> Self {
-        Self { requests: requests.clone(), has_started: false }
+/// Feeds what passes to those who keep it.
+struct Passing {
+    observed: ObservedHandle,
+    trace: Journal<dyn Shown>,
+}
+
+impl Observer for Passing {
+    fn command_begun(&mut self, call: &Call) {
+        self.observed.begun(call);
     }
 
-    /// The stage starts. The first time there is nothing to report again.
-    fn again(&mut self) {
-        if std::mem::replace(&mut self.has_started, true) {
-            self.requests.notify_one();
-        }
+    fn call_ended(&mut self, call: TracedCall) {
+        self.observed.ended(&call);
+        self.trace.push(convert::for_journal(call));
     }
+
+    fn changed(&mut self, change: &Change) {
+        self.observed.changed(change);
+    }
+}
+
+/// Binds the clients' socket and the API's.
+fn bind(config: &Config) -> Result<(listen::Bound, listen::Bound), ListenError> {
+    let access = Access::like(&config.runtime).unwrap_or(Access::PRIVATE);
+    let clients = listen::bind(&config.listen, access, Some(&config.runtime))?;
+    let questions =
+        listen::bind(&config.api.listen, api_access(config), Some(&config.runtime)).inspect_err(|_| {
+            // The start has failed already, and the next one replaces what is left.
+            let _ = clients.file.unlink();
+        })?;
+    Ok((clients, questions))
 }
 
 /// Removes a socket's file; where that fails, the next start replaces it.

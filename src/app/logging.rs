@@ -21,7 +21,7 @@ use tracing_subscriber::{
 };
 
 use self::queue::Queue;
-use super::panics;
+use crate::stage::panics;
 use crate::{
     config::{LogConfig, LogFormat, LogLevel},
     report::printable::printable,

@@ -7,16 +7,24 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::observed::{LONGEST_MANIFEST, Observed, StaticPod, names};
+use crate::{
+    observed::{LONGEST_MANIFEST, ObservedHandle, StaticPod, names},
+    stage::Tasks,
+};
 
 /// Where a kubelet has the manifests of static pods (`staticPodPath`), as kubeadm sets it.
-pub(super) const FOLDER: &str = "/etc/kubernetes/manifests";
+const FOLDER: &str = "/etc/kubernetes/manifests";
 
 /// 100 files are read, in the order of their names; a node has a handful.
 const MOST_FILES: usize = 100;
 
+/// Starts the task that reads them from the kubelet's folder.
+pub(super) fn spawn(observed: ObservedHandle, tasks: &mut Tasks) {
+    tasks.spawn(tasks.supervise("manifests", async move || read(&observed, FOLDER.into()).await));
+}
+
 /// Reads what is asked for, as long as there is somebody who may ask.
-pub(super) async fn read(observed: Observed, folder: PathBuf) {
+async fn read(observed: &ObservedHandle, folder: PathBuf) {
     loop {
         let pods = observed.static_pods().await;
         let (folder, wanted) = (folder.clone(), pods.clone());

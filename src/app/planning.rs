@@ -10,36 +10,56 @@ use super::{
     registration::{self, Registration, What},
 };
 use crate::{
-    inventory::{Change, view::ContainerView},
-    observed::Observed,
-    prober::Input,
+    inventory::{Change, InventoryHandle, view::ContainerView},
+    prober::{Input, ProberHandle},
     report::{journal::Journal, view::EventView},
+    runtime::Runtime,
     spec::{
         plan::Planned,
         planner::{Plan, Planner},
         policy::Policy,
     },
+    stage::Tasks,
 };
 
+/// What the planner works with.
+pub(super) struct Deps {
+    /// Changes of the inventory.
+    pub(super) changes: mpsc::Receiver<Change>,
+    /// Has all changes reported again.
+    pub(super) inventory: InventoryHandle,
+    /// The operator's decisions; they may change at any time.
+    pub(super) policies: watch::Receiver<Arc<Policy>>,
+    /// Asked for images.
+    pub(super) runtime: Runtime,
+    /// Gets the plans.
+    pub(super) prober: ProberHandle,
+    /// Gets an event for each definition that cannot be used.
+    pub(super) journal: Journal<EventView>,
+}
+
+/// Starts the planner.
+pub(super) fn spawn(mut deps: Deps, tasks: &mut Tasks) {
+    let mut has_started = false;
+    tasks.spawn(tasks.supervise("plan", async move || {
+        if std::mem::replace(&mut has_started, true) {
+            deps.inventory.replay();
+        }
+        run(&mut deps).await;
+    }));
+}
+
 /// Plans until no changes come any more, or the prober is gone.
-pub(super) async fn run(
-    changes: &mut mpsc::Receiver<Change>,
-    policies: &mut watch::Receiver<Arc<Policy>>,
-    observed: &Observed,
-    mut images: Images,
-    inputs: &mpsc::Sender<Input>,
-    journal: &Journal<EventView>,
-) {
+async fn run(deps: &mut Deps) {
+    let Deps { changes, policies, runtime, prober, journal, inventory: _ } = deps;
+    let mut images = Images::new(runtime.clone());
     let mut planner = Planner::new(policies.borrow_and_update().clone());
     let mut registration = Registration::default();
     let mut may_change = true;
     loop {
         let next = tokio::select! {
             change = changes.recv() => match change {
-                Some(change) => {
-                    observed.changed(&change);
-                    of_change(change, &mut planner, &mut registration, journal)
-                }
+                Some(change) => of_change(change, &mut planner, &mut registration, journal),
                 None => return,
             },
             changed = policies.changed(), if may_change => {
@@ -59,7 +79,7 @@ pub(super) async fn run(
         };
         planner.take_wanted().into_iter().for_each(|(image, depth)| images.want(image, depth));
         images.retain(|image| planner.wants(image));
-        if inputs.send(next).await.is_err() {
+        if !prober.report(next).await {
             return;
         }
     }

@@ -17,7 +17,6 @@ use tokio::{
     time::{self, MissedTickBehavior, timeout},
 };
 
-pub use self::current::ConfigHealth;
 pub(super) use self::survey::Roots;
 use self::{
     current::{Cause, Current, News, Step},
@@ -27,7 +26,7 @@ use self::{
 use super::{logging::Threshold, settings, source::Source};
 use crate::{
     clock,
-    config::{Config, Loaded, LogLevel},
+    config::{Config, Loaded, LogLevel, health::ConfigHealth},
     prober::ProberSettings,
     report::{
         journal::Journal,
@@ -35,6 +34,7 @@ use crate::{
         view::{EventType, EventView},
     },
     spec::policy::Policy,
+    stage::Tasks,
 };
 
 /// 10 s: from one look at the files to the next, for what inotify does not tell: where there is none, on network file
@@ -59,24 +59,58 @@ pub struct Reloading {
 }
 
 /// Where the settings go.
-#[derive(Clone)]
 pub(super) struct Outlets {
-    pub(super) policy: values::Sender<Arc<Policy>>,
-    pub(super) prober: values::Sender<ProberSettings>,
-    pub(super) health: values::Sender<ConfigHealth>,
-    pub(super) metrics: ConfigMetrics,
-    pub(super) journal: Journal<EventView>,
+    policy: values::Sender<Arc<Policy>>,
+    prober: values::Sender<ProberSettings>,
+    health: values::Sender<ConfigHealth>,
+    metrics: ConfigMetrics,
+    journal: Journal<EventView>,
     /// The prober's, which never changes.
-    pub(super) seed: u64,
+    seed: u64,
 }
 
-/// What is shown of a configuration that was just read.
-pub(super) fn health(loaded: Loaded, at: SystemTime) -> ConfigHealth {
-    Current::new(loaded, at).health().clone()
+/// What the stages follow of the configuration in force.
+pub(super) struct InForce {
+    pub(super) policies: values::Receiver<Arc<Policy>>,
+    pub(super) prober: values::Receiver<ProberSettings>,
+    pub(super) health: values::Receiver<ConfigHealth>,
+}
+
+/// Starts the task that keeps the configuration in force; without `reloading` it stays as it is.
+pub(super) fn spawn(
+    loaded: Loaded,
+    at: SystemTime,
+    reloading: Option<Reloading>,
+    (metrics, journal): (ConfigMetrics, Journal<EventView>),
+    tasks: &mut Tasks,
+) -> InForce {
+    metrics.started(at);
+    let seed = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+    let outlets = Outlets {
+        policy: values::Sender::new(settings::policy(&loaded.config)),
+        prober: values::Sender::new(settings::prober(&loaded.config, seed)),
+        health: values::Sender::new(Current::new(loaded, at).health().clone()),
+        metrics,
+        journal,
+        seed,
+    };
+    let in_force = InForce {
+        policies: outlets.policy.subscribe(),
+        prober: outlets.prober.subscribe(),
+        health: outlets.health.subscribe(),
+    };
+    if let Some(reloading) = reloading {
+        let outlets = Arc::new(outlets);
+        tasks.spawn(tasks.supervise("reload", async move || {
+            let in_force = outlets.health.borrow().loaded.clone();
+            run(reloading.clone(), Arc::unwrap_or_clone(in_force), outlets.clone()).await;
+        }));
+    }
+    in_force
 }
 
 /// Goes on until it is dropped. `started` is what the daemon was started with.
-pub(super) async fn run(reloading: Reloading, started: Loaded, outlets: Outlets) {
+async fn run(reloading: Reloading, started: Loaded, outlets: Arc<Outlets>) {
     let changed = Arc::new(Notify::new());
     let level = started.config.log.level;
     let current = Current::new(started, outlets.health.borrow().loaded_at);
@@ -115,7 +149,7 @@ struct Task {
     watch: Option<Watch>,
     changed: Arc<Notify>,
     current: Current,
-    outlets: Outlets,
+    outlets: Arc<Outlets>,
 }
 
 impl Task {
@@ -186,7 +220,7 @@ impl Task {
 
     /// All that can change while the daemon runs. A stage whose settings are the same is told nothing.
     fn apply(&mut self, config: &Config) {
-        let Outlets { policy, prober, seed, .. } = &self.outlets;
+        let Outlets { policy, prober, seed, .. } = &*self.outlets;
         policy.send_if_modified(|in_force| replace(in_force, settings::policy(config)));
         prober.send_if_modified(|in_force| replace(in_force, settings::prober(config, *seed)));
         if replace(&mut self.level, config.log.level) {

@@ -7,9 +7,10 @@ mod file;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
+use futures_util::future::ready;
 use tokio::{
     sync::watch,
     task::{JoinError, spawn_blocking},
@@ -18,7 +19,12 @@ use tokio::{
 
 use self::file::{StateError, StateFile};
 use super::told::told;
-use crate::{clock, prober::Saved};
+use crate::{
+    clock,
+    prober::Saved,
+    report::view::StateFileView,
+    stage::{Ended, Tasks},
+};
 
 /// 5 s: how long the file is waited for at the start. After that the prober begins without it. It is longer than a
 /// daemon that ends may take to write it for the last time, when its socket is free already and its folder is not.
@@ -37,31 +43,35 @@ const LOST: &str = "state cannot be saved: a restart of criprobe would lose verd
 #[derive(Debug)]
 pub(super) struct Store {
     file: StateFile,
-    health: watch::Sender<StateHealth>,
-}
-
-/// How the file is.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub(super) struct StateHealth {
-    /// When it was last written; none if it was not since the start.
-    pub(super) saved_at: Option<SystemTime>,
-    /// Why it cannot be used; empty if it can, or once it was written again.
-    pub(super) trouble: String,
+    health: watch::Sender<StateFileView>,
 }
 
 impl Store {
     /// That of a folder. Touches nothing yet.
     pub(super) fn new(folder: &Path) -> Arc<Self> {
-        Arc::new(Self { file: StateFile::new(folder), health: watch::Sender::default() })
+        let file = StateFile::new(folder);
+        let health = StateFileView { file: file.path().display().to_string(), ..StateFileView::default() };
+        Arc::new(Self { file, health: watch::Sender::new(health) })
     }
 
-    /// The file.
-    pub(super) fn path(&self) -> PathBuf {
+    fn path(&self) -> PathBuf {
         self.file.path()
     }
 
+    /// Starts the task that writes what is saved; it ends after the last save. Without a store it ends at once.
+    pub(super) fn spawn(
+        store: Option<Arc<Self>>,
+        mut saves: watch::Receiver<Arc<Saved>>,
+        tasks: &mut Tasks,
+    ) -> Ended {
+        match store {
+            Some(store) => tasks.spawn(tasks.supervise("state", async move || store.keep(&mut saves).await)),
+            None => tasks.spawn(ready(())),
+        }
+    }
+
     /// How it is, from now on.
-    pub(super) fn health(&self) -> watch::Receiver<StateHealth> {
+    pub(super) fn health(&self) -> watch::Receiver<StateFileView> {
         self.health.subscribe()
     }
 
@@ -139,9 +149,13 @@ impl Store {
             self.note(trouble, LOST);
             return false;
         }
-        let now = StateHealth { saved_at: Some(clock::wall()), trouble };
-        let before = self.health.send_replace(now);
-        if before.saved_at.is_some() && !before.trouble.is_empty() {
+        let mut is_back = false;
+        self.health.send_modify(|health| {
+            is_back = health.saved_at.is_some() && !health.trouble.is_empty();
+            health.saved_at = Some(clock::wall().into());
+            health.trouble = trouble;
+        });
+        if is_back {
             tracing::info!(path = %self.path().display(), "state is saved again");
         }
         true
@@ -169,7 +183,7 @@ fn words(ended: Result<Result<(), StateError>, JoinError>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{fs, time::SystemTime};
 
     use super::*;
     use crate::{
@@ -213,7 +227,7 @@ mod tests {
         assert!(!loading.is_finished());
         drop(first);
         assert_eq!(loading.await.unwrap(), *saved("a"));
-        assert_eq!(*second.health().borrow(), StateHealth::default());
+        assert_eq!(second.health().borrow().trouble, "");
         let third = Store::new(dir.path());
         assert_eq!(third.clone().load().await, Saved::default(), "it is used on");
         let trouble = third.health().borrow().trouble.clone();

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{operator::Listed, worker::event::Stopping};
+use super::{handle::Listed, worker::event::Stopping};
 use crate::{
     ids::{ContainerId, PodUid, ProbeKey, ProbeKind, SandboxId},
     inventory::view::{ContainerState, ContainerView},

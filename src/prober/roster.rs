@@ -17,6 +17,7 @@ use super::{
     Input, Moment, ProberSettings,
     attempt::{Job, Tried},
     containers::{Containers, Place},
+    handle::Listed,
     lateness::{Lateness, LatenessNews},
     outputs::Outputs,
     pauses::Pauses,
@@ -153,19 +154,11 @@ impl Roster {
                 let places = self.containers.note_pod_stop_failed(&sandbox);
                 places.iter().for_each(|place| self.refresh(place, now));
             }
-            Input::Containers(answer) => {
-                // Whoever asked may have left meanwhile.
-                let _ = answer.send(self.containers.all());
-            }
             Input::Listed(all) => {
                 for id in self.containers.without(&all) {
                     self.accept(Input::ContainerGone(id), now);
                 }
                 self.restoring.listed(now.at);
-            }
-            Input::Command { key, command, answer } => {
-                // Whoever asked may have left meanwhile.
-                let _ = answer.send(self.command(&key, command, now));
             }
         }
         self.admit(now);
@@ -234,6 +227,11 @@ impl Roster {
             ))
         });
         statuses
+    }
+
+    /// All containers with what is planned for them, in no order.
+    pub(super) fn plans(&self) -> Vec<Listed> {
+        self.containers.all()
     }
 
     /// All containers that it was told of, in no order.

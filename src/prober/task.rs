@@ -3,9 +3,9 @@
 
 use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Instant};
 
-use futures_util::FutureExt;
+use futures_util::{FutureExt, future::BoxFuture};
 use tokio::{
-    sync::{mpsc, oneshot, watch},
+    sync::{mpsc, watch},
     task::JoinSet,
     time,
 };
@@ -13,13 +13,17 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 
 use super::{
-    ContainerStatus, Input, Moment, ProbeStatus, ProberSettings,
+    Input, Moment, ProberHandle, ProberSettings, Question,
     attempt::{Handlers, Job, Tried},
     lateness::LatenessNews,
     roster::Roster,
     saved::Saved,
 };
-use crate::{ids::ProbeKey, results::event::ProbeEvent};
+use crate::{
+    ids::ProbeKey,
+    results::event::ProbeEvent,
+    stage::{Asker, Tasks},
+};
 
 /// How many inputs are taken at once, before due probes are looked at again: those told together come due together,
 /// and are spread.
@@ -35,26 +39,59 @@ enum Ended {
     Panicked,
 }
 
-/// The prober's ends of its channels.
-#[derive(Debug)]
-pub struct Channels {
+/// What the prober works with.
+pub struct Deps<E> {
     /// The settings in force; they may change at any time.
     pub settings: watch::Receiver<ProberSettings>,
-    /// What the inventory and the plan tell. The prober ends when all senders are gone.
-    pub inputs: mpsc::Receiver<Input>,
-    /// Who wants to know all probes, sorted by namespace, pod, container and type.
-    pub queries: mpsc::Receiver<oneshot::Sender<Vec<ProbeStatus>>>,
-    /// Who wants to know all containers, also those without probes, and how they stand.
-    pub containers: mpsc::Receiver<oneshot::Sender<Vec<ContainerStatus>>>,
-    /// Is sent what a restart is to survive, soon after it changed and once more at the end.
+    /// The way to the runtime, for commands.
+    pub runtime: Channel,
+    /// Reads what was saved before the start.
+    pub load: BoxFuture<'static, Saved>,
+    /// Is sent what has to survive a restart, soon after it changed and once more at the end.
     pub saves: watch::Sender<Arc<Saved>>,
-    /// Ends the prober; attempts in flight are given up, as are those whose container ends.
-    pub stop: CancellationToken,
+    /// Has all containers reported again after a panic of the prober's task.
+    pub replay: Box<dyn Fn() + Send + Sync>,
+    /// Is called with each event, on the prober's task. Must not block.
+    pub on_event: E,
 }
 
-/// Probes until it is stopped, and goes on from what was saved; commands are run through `runtime`. `on_event` is called
-/// on the prober's task and must not block.
-pub async fn run(
+/// Starts the prober. It ends when all clones of the handle are gone, or when all stages are stopped: then it gives up the
+/// attempts in flight.
+pub fn spawn<E: FnMut(ProbeEvent) + Send + 'static>(deps: Deps<E>, tasks: &mut Tasks) -> ProberHandle {
+    let Deps { settings, runtime, load, saves, replay, mut on_event } = deps;
+    let mut load = Some(load);
+    let (input_sender, inputs) = mpsc::channel(INPUTS_AT_ONCE);
+    let (asker, questions) = Asker::channel("prober");
+    let handle = ProberHandle::new(input_sender, asker, runtime.clone(), settings.clone());
+    let mut channels = Channels { settings, inputs, questions, saves, stop: tasks.stop() };
+    tasks.spawn(tasks.supervise("prober", async move || {
+        let restored = match load.take() {
+            Some(load) => tokio::select! {
+                restored = load => restored,
+                () = channels.stop.cancelled() => return,
+            },
+            // After a panic: what was to be saved last, as after a restart of criprobe.
+            None => {
+                replay();
+                Saved::clone(&channels.saves.borrow())
+            }
+        };
+        run(restored, &mut channels, runtime.clone(), &mut on_event).await;
+    }));
+    handle
+}
+
+/// The prober's ends of its channels, which survive a panic of its task.
+#[derive(Debug)]
+struct Channels {
+    settings: watch::Receiver<ProberSettings>,
+    inputs: mpsc::Receiver<Input>,
+    questions: mpsc::Receiver<Question>,
+    saves: watch::Sender<Arc<Saved>>,
+    stop: CancellationToken,
+}
+
+async fn run(
     restored: Saved,
     channels: &mut Channels,
     runtime: Channel,
@@ -91,13 +128,7 @@ async fn drive<A, F>(
         tokio::select! {
             biased;
             () = channels.stop.cancelled() => break,
-            Some(query) = channels.queries.recv() => {
-                // Whoever asked may have left meanwhile.
-                let _ = query.send(roster.statuses(Moment::now()));
-            }
-            Some(query) = channels.containers.recv() => {
-                let _ = query.send(roster.containers(Moment::now()));
-            }
+            Some(question) = channels.questions.recv() => answer(&mut roster, question, Moment::now()),
             changed = channels.settings.changed(), if may_change => {
                 may_change = changed.is_ok();
                 roster.set_limits(&channels.settings.borrow_and_update(), Moment::now());
@@ -157,6 +188,16 @@ async fn drive<A, F>(
     }
     if roster.save_deadline().is_some() {
         channels.saves.send_replace(Arc::new(roster.save(Moment::now())));
+    }
+}
+
+/// Answers a question. Whoever asked may have left meanwhile.
+fn answer(roster: &mut Roster, question: Question, now: Moment) {
+    match question {
+        Question::Probes(answer) => drop(answer.send(roster.statuses(now))),
+        Question::Containers(answer) => drop(answer.send(roster.containers(now))),
+        Question::Plans(answer) => drop(answer.send(roster.plans())),
+        Question::Command { key, command, answer } => drop(answer.send(roster.command(&key, command, now))),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
     inventory::{TracedCall, view::ContainerView},
     peer::Peer,
     prober::{
-        operator::Made,
+        handle::Made,
         status::{self, ProbeStatus},
     },
     relay::registry::Connection,

@@ -9,7 +9,7 @@ use super::{
     nearest::{MOST, did_you_mean, nearest},
     view::{ContainerView, PodView, ProbeView, joined},
 };
-use crate::prober::operator::Listed;
+use crate::prober::Listed;
 
 /// Why nothing was found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

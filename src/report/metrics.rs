@@ -15,6 +15,8 @@ use prometheus_client::{
     registry::Registry,
 };
 
+use crate::stage::RestartCounts;
+
 /// What the text is, for the one who asked.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -24,20 +26,6 @@ pub struct Metrics {
     registry: Arc<Registry>,
     /// Of the configuration.
     pub config: ConfigMetrics,
-    /// Of the stages.
-    pub stages: StageMetrics,
-}
-
-/// How often stages were started again.
-#[derive(Clone, Debug, Default)]
-pub struct StageMetrics {
-    restarts: Family<StageLabels, Counter>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct StageLabels {
-    /// The stages are a closed set.
-    stage: &'static str,
 }
 
 /// How reading the configuration went.
@@ -66,6 +54,8 @@ pub struct ProcessCounts {
     pub log_lines_dropped: Counter,
     /// Times that accepting clients paused for want of descriptors.
     pub accept_pauses: Counter,
+    /// Stages that panicked and were started again.
+    pub stage_restarts: RestartCounts,
 }
 
 impl ProcessCounts {
@@ -79,6 +69,11 @@ impl ProcessCounts {
             "accept_pauses",
             "Times that new clients had to wait, as clients' share of file descriptors was used up",
             self.accept_pauses,
+        );
+        registry.sub_registry_with_prefix("stage").register(
+            "restarts",
+            "Stages that panicked and were started again, by stage",
+            self.stage_restarts,
         );
     }
 }
@@ -96,9 +91,7 @@ impl Metrics {
         counts.register(&mut registry);
         let config = ConfigMetrics::default();
         config.register(registry.sub_registry_with_prefix("config"));
-        let stages = StageMetrics::default();
-        stages.register(registry.sub_registry_with_prefix("stage"));
-        Self { registry: Arc::new(registry), config, stages }
+        Self { registry: Arc::new(registry), config }
     }
 
     /// All of them as text, in OpenMetrics' format.
@@ -106,21 +99,6 @@ impl Metrics {
         let mut text = String::new();
         text::encode(&mut text, &self.registry).expect("writing to a string never fails");
         text
-    }
-}
-
-impl StageMetrics {
-    fn register(&self, registry: &mut Registry) {
-        registry.register(
-            "restarts",
-            "Stages that panicked and were started again, by stage",
-            self.restarts.clone(),
-        );
-    }
-
-    /// A stage was started again.
-    pub fn restarted(&self, stage: &'static str) {
-        self.restarts.get_or_create_owned(&StageLabels { stage }).inc();
     }
 }
 

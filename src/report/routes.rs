@@ -18,18 +18,17 @@ use tokio_util::sync::CancellationToken;
 use tower_http::{catch_panic::CatchPanicLayer, limit::RequestBodyLimitLayer, timeout::TimeoutLayer};
 
 use super::{
-    PATIENCE, Shown, Sources, Unanswered, ask,
+    Shown, Sources,
     commands::CommandLog,
     filter::{CallFilter, EventFilter, Parameters, PodFilter, ProbeFilter},
     lines::{self, Window},
-    look_up,
     lookup::{self, NotFound},
     metrics,
     name::ProbeName,
     places::{Following, MAX_FOLLOWERS, Place},
     view::{Check, ConfigurationView, ErrorView, EventView, PodView, ProbeDetailView, ProbeView, StatusView},
 };
-use crate::prober::operator::Gone;
+use crate::stage::Unanswered;
 
 /// 5 s for an answer that is no stream; its stages have 2 s of them. Then 503.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -83,18 +82,18 @@ pub(super) fn router(sources: Sources, drained: CancellationToken, commands: Com
 }
 
 async fn status(State(shared): State<Shared>) -> Result<Json<StatusView>, Refusal> {
-    Ok(Json(ask(&shared.sources.status, "status").await?))
+    Ok(Json(shared.sources.snapshots.status().await?))
 }
 
 async fn configuration(State(shared): State<Shared>) -> Result<Json<ConfigurationView>, Refusal> {
-    Ok(Json(ask(&shared.sources.configuration, "configuration").await?))
+    Ok(Json(shared.sources.snapshots.configuration().await?))
 }
 
 async fn probes(
     State(shared): State<Shared>,
     Params(filter): Params<ProbeFilter>,
 ) -> Result<Json<Vec<ProbeView>>, Refusal> {
-    let mut probes = ask(&shared.sources.probes, "prober").await?;
+    let mut probes = shared.sources.snapshots.probes().await?;
     probes.retain(|probe| filter.admits(probe));
     sort(&mut probes);
     Ok(Json(probes))
@@ -104,12 +103,12 @@ async fn probes(
 async fn probe(State(shared): State<Shared>, Names(names): Names) -> Result<Json<ProbeDetailView>, Refusal> {
     let sources = &shared.sources;
     let named = match ProbeName::of_parts(&names) {
-        Some(name) => look_up(&sources.probe, name, "prober").await?,
+        Some(name) => sources.snapshots.probe(name).await?,
         None => None,
     };
     let Some(mut detail) = named else {
         // Nobody has that name, unless one has just come: then the list has it.
-        let probe = lookup::probe(&names, ask(&sources.probes, "prober").await?)?;
+        let probe = lookup::probe(&names, sources.snapshots.probes().await?)?;
         return Err(NotFound::Unknown(format!("no probe {}", probe.id)).into());
     };
     let probe = &detail.probe;
@@ -125,15 +124,9 @@ async fn pods(
     State(shared): State<Shared>,
     Params(filter): Params<PodFilter>,
 ) -> Result<Json<Vec<PodView>>, Refusal> {
-    let mut pods = ask(&shared.sources.pods, "inventory").await?;
+    let mut pods = shared.sources.snapshots.pods().await?;
     pods.retain(|pod| filter.admits(pod));
     Ok(Json(pods))
-}
-
-/// What the prober answers an operator, if it does within [`PATIENCE`].
-async fn in_time<T>(answer: impl Future<Output = Result<T, Gone>>) -> Result<T, Refusal> {
-    let answer = tokio::time::timeout(PATIENCE, answer).await;
-    Ok(answer.map_err(|_| Unanswered::Late("prober"))?.map_err(|Gone| Unanswered::Stopped("prober"))?)
 }
 
 async fn trace(
@@ -169,7 +162,7 @@ fn following(place: &Arc<Place>, is_wanted: bool) -> Result<Option<Following>, R
 /// 200 when the runtime answers, its pods and containers are known, and the daemon does not end; otherwise 503 and the
 /// first reason why not. `?verbose` lists each check, also those that do not decide.
 async fn readyz(State(shared): State<Shared>, RawQuery(query): RawQuery) -> Response {
-    let checks = match ask(&shared.sources.status, "status").await {
+    let checks = match shared.sources.snapshots.status().await {
         Ok(status) => Vec::from(status.checks()),
         Err(error) => vec![("status", Check::Failed(error.to_string()))],
     };
@@ -201,7 +194,7 @@ async fn metrics(State(shared): State<Shared>) -> Response {
 }
 
 /// By namespace and pod; a pod's older sandboxes before its newer ones; then container, then the kubelet's order of
-/// types. Expects what [`Sources::probes`] promises.
+/// types. Expects what [`Snapshots::probes`](super::Snapshots::probes) promises.
 fn sort(probes: &mut [ProbeView]) {
     let mut ages = HashMap::new();
     for probe in &*probes {

@@ -16,12 +16,13 @@ use tonic::{Code, Status};
 
 use super::{
     Runtime, Version,
-    events::{self, EmptyEnds, Ended, EventQueue, EventSource},
+    events::{self, EmptyEnds, Ended, EventQueue, EventSource, Events},
     presence::{Answer, HOLD, Hold},
 };
 use crate::{
     clock,
     relay::gate::{Gate, Presence},
+    stage::Tasks,
 };
 
 /// 50 ms to 250 ms between two questions while the runtime is away: a restart is seen as soon as it is over.
@@ -75,27 +76,35 @@ struct Found {
     trouble: String,
 }
 
-/// Keeps the link until it is dropped.
-pub async fn keep(runtime: Runtime, gate: Gate, events: EventQueue, link: watch::Sender<Link>) {
+/// Starts the task that keeps the link: the link as it is now, and the runtime's events.
+pub fn spawn(runtime: &Runtime, gate: Gate, tasks: &mut Tasks) -> (watch::Receiver<Link>, Events) {
+    let (queue, events) = events::queue();
+    let link = watch::Sender::new(Link::default());
+    let (link_now, runtime) = (link.subscribe(), runtime.clone());
+    tasks.spawn(tasks.supervise("link", async move || keep(&runtime, &gate, &queue, &link).await));
+    (link_now, events)
+}
+
+async fn keep(runtime: &Runtime, gate: &Gate, events: &EventQueue, link: &watch::Sender<Link>) {
     let mut pause = BACKOFF.0;
     loop {
-        let Found { version, trouble } = answer(&runtime, &gate, &link).await;
+        let Found { version, trouble } = answer(runtime, gate, link).await;
         if trouble.is_empty() {
             tracing::info!(runtime = version.name, version = version.version, "runtime answers");
         } else {
             tracing::warn!(trouble, "runtime answers, but does not say who it is");
         }
         let source = EventSource::of(&version);
-        set_up(&link, version, trouble);
+        set_up(link, version, trouble);
         gate.answered();
         let began = clock::now();
         let trouble = tokio::select! {
-            trouble = read_events(&runtime, source, &events, &link) => trouble,
-            trouble = pulse(&runtime, &gate, &link) => trouble,
+            trouble = read_events(runtime, source, events, link) => trouble,
+            trouble = pulse(runtime, gate, link) => trouble,
             () = gate.away() => "a connection to it was refused".to_owned(),
         };
         tracing::warn!(trouble, "runtime was lost");
-        set_down(&link, trouble);
+        set_down(link, trouble);
         link.send_modify(|link| link.source = EventSource::None);
         gate.found_away();
         // Whoever finds it away as soon as it has answered is not believed again at once, or the two would never rest.

@@ -94,29 +94,15 @@ fn a_check_ends_with_1_and_names_what_is_failing() {
 #[test]
 fn a_stage_that_is_gone_ends_with_1() {
     let mut daemon = Daemon::start();
-    let (probes, gone) = mpsc::channel(1);
-    drop(gone);
     let other = daemon.dir.path().join("other.sock");
     let runtime = daemon.runtime.as_mut().unwrap();
     let listener = {
         let _entered = runtime.enter();
         tokio::net::UnixListener::bind(&other).unwrap()
     };
-    let (trace, events) = (Journal::new(Bounds::records(1)), Journal::new(Bounds::records(1)));
     let sources = {
         let _entered = runtime.enter();
-        let (probe, operator) = (mpsc::channel(1).0, operator(mpsc::channel(1).0));
-        Sources {
-            status: nobody(),
-            probes,
-            probe,
-            pods: nobody(),
-            configuration: nobody(),
-            metrics: Metrics::new("0.1.0"),
-            trace,
-            events,
-            operator,
-        }
+        sources(Stages { status: status(), probes: None }, prober())
     };
     runtime.spawn(api::serve(listener, sources, std::future::pending()));
     let output = criprobe(&other, "probes").output().unwrap();

@@ -17,17 +17,20 @@ use std::{
 };
 
 use criprobe::{
-    prober::{Command as ProbeCommand, Input, Operator, ProberSettings, Refusal},
+    prober::{Command as ProbeCommand, ProberHandle, ProberSettings, Question, Refusal},
     report::{
-        Query, Shown, Sources, api,
+        Shown, Snapshot, Snapshots, Sources, api,
         journal::{Bounds, Journal},
         metrics::Metrics,
-        view::{CallView, EventView, PodView, ProbeView, StatusView},
+        name::ProbeName,
+        view::{CallView, ConfigurationView, EventView, PodView, ProbeDetailView, ProbeView, StatusView},
     },
+    stage::{Asker, Unanswered},
 };
+use futures_util::{FutureExt, future::ready};
 use tokio::{
     runtime::Runtime,
-    sync::{mpsc, oneshot, watch},
+    sync::{mpsc, watch},
 };
 
 const STATUS: &str = r#"{"version":"0.1.0","pid":7,"startedAt":"2026-11-20T10:00:00.000Z","uptimeSeconds":1.0,
@@ -74,20 +77,11 @@ impl Daemon {
         let runtime = Runtime::new().unwrap();
         let dir = tempfile::tempdir().unwrap();
         let _entered = runtime.enter();
-        let status: StatusView = serde_json::from_str(STATUS).unwrap();
+        let status = status();
         let (probes, shown) = watch::channel(vec![probe()]);
         let (trace, events) = (Journal::new(Bounds::records(1_000)), Journal::new(Bounds::records(1_000)));
-        let sources = Sources {
-            status: stage(move || status.clone()),
-            probes: stage(move || shown.borrow().clone()),
-            probe: mpsc::channel(1).0,
-            pods: stage(|| vec![serde_json::from_str::<PodView>(POD).unwrap()]),
-            configuration: nobody(),
-            metrics: Metrics::new("0.1.0"),
-            trace: trace.clone(),
-            events: events.clone(),
-            operator: operator(prober()),
-        };
+        let sources = sources(Stages { status, probes: Some(shown) }, prober());
+        let sources = Sources { trace: trace.clone(), events: events.clone(), ..sources };
         let listener = tokio::net::UnixListener::bind(dir.path().join("api.sock")).unwrap();
         runtime.spawn(api::serve(listener, sources, std::future::pending()));
         Self { dir, runtime: Some(runtime), probes, trace, events }
@@ -111,15 +105,48 @@ impl Daemon {
     }
 }
 
-/// A stage's task, and the channel to ask it on.
-fn stage<T: Send + 'static>(answer: impl Fn() -> T + Send + 'static) -> Query<T> {
-    let (query, mut questions) = mpsc::channel::<oneshot::Sender<T>>(4);
-    tokio::spawn(async move {
-        while let Some(question) = questions.recv().await {
-            let _ = question.send(answer());
-        }
-    });
-    query
+/// What the daemon answers; without probes its prober does not run.
+#[derive(Debug)]
+struct Stages {
+    status: StatusView,
+    probes: Option<watch::Receiver<Vec<ProbeView>>>,
+}
+
+impl Snapshots for Stages {
+    fn status(&self) -> Snapshot<'_, StatusView> {
+        ready(Ok(self.status.clone())).boxed()
+    }
+
+    fn probes(&self) -> Snapshot<'_, Vec<ProbeView>> {
+        let probes = self.probes.as_ref().map(|probes| probes.borrow().clone());
+        ready(probes.ok_or(Unanswered::Stopped("prober"))).boxed()
+    }
+
+    fn probe(&self, _: ProbeName) -> Snapshot<'_, Option<ProbeDetailView>> {
+        ready(Err(Unanswered::Stopped("prober"))).boxed()
+    }
+
+    fn pods(&self) -> Snapshot<'_, Vec<PodView>> {
+        ready(Ok(vec![serde_json::from_str(POD).unwrap()])).boxed()
+    }
+
+    fn configuration(&self) -> Snapshot<'_, ConfigurationView> {
+        ready(Err(Unanswered::Stopped("config"))).boxed()
+    }
+}
+
+fn sources(stages: Stages, prober: ProberHandle) -> Sources {
+    Sources {
+        snapshots: Arc::new(stages),
+        trace: Journal::new(Bounds::records(1_000)),
+        events: Journal::new(Bounds::records(1_000)),
+        metrics: Metrics::new("0.1.0"),
+        prober,
+    }
+}
+
+fn status() -> StatusView {
+    serde_json::from_str(STATUS).unwrap()
 }
 
 fn criprobe(api: &Path, arguments: &str) -> Command {
@@ -165,34 +192,25 @@ fn end(child: &mut Child) -> (Option<i32>, String) {
     (code, stderr)
 }
 
-/// A prober without containers, whose probes may be paused and do nothing else.
-fn prober() -> mpsc::Sender<Input> {
-    let (prober, mut inputs) = mpsc::channel(4);
+/// A prober without containers, whose probes may be paused and do nothing else, before a runtime that is never there.
+fn prober() -> ProberHandle {
+    let (asker, mut questions) = Asker::channel("prober");
     tokio::spawn(async move {
-        while let Some(input) = inputs.recv().await {
-            match input {
-                Input::Command { command, answer, .. } => {
+        while let Some(question) = questions.recv().await {
+            match question {
+                Question::Command { command, answer, .. } => {
                     let refusal = Refusal::NotNow("paused by an operator".to_owned());
                     let done = if command == ProbeCommand::Pause { Ok(()) } else { Err(refusal) };
                     let _ = answer.send(done);
                 }
-                Input::Containers(answer) => {
+                Question::Plans(answer) => {
                     let _ = answer.send(Vec::new());
                 }
                 other => panic!("{other:?}"),
             }
         }
     });
-    prober
-}
-
-/// An operator of this prober, before a runtime that is never there.
-fn operator(prober: mpsc::Sender<Input>) -> Operator {
     let channel = tonic::transport::Endpoint::from_static("http://nowhere").connect_lazy();
     let settings = watch::channel(ProberSettings::default()).1;
-    Operator::new(prober, channel, settings)
-}
-
-fn nobody<T>() -> Query<T> {
-    mpsc::channel(1).0
+    ProberHandle::new(mpsc::channel(1).0, asker, channel, settings)
 }

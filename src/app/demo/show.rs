@@ -16,7 +16,7 @@ use crate::{
     config::Config,
     demo::pods::DemoPods,
     report::{
-        Sources, ask,
+        Sources,
         journal::Entry,
         view::{ProbeView, Time},
     },
@@ -105,7 +105,7 @@ impl Show<'_> {
 
     /// The demo's own probes, and how many others there are.
     async fn probes(&self) -> anyhow::Result<(Vec<ProbeView>, usize)> {
-        let mut probes = ask(&self.sources.probes, "prober").await?;
+        let mut probes = self.sources.snapshots.probes().await?;
         let all = probes.len();
         probes.retain(|probe| self.is_ours(&probe.container_id));
         let others = all - probes.len();

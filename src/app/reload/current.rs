@@ -3,7 +3,9 @@
 
 use std::{collections::HashSet, sync::Arc, time::SystemTime};
 
-use crate::config::{ConfigErrors, Loaded, Origin, Setting, change::needing_restart, key::Key};
+use crate::config::{
+    ConfigErrors, Loaded, Origin, Setting, change::needing_restart, health::ConfigHealth, key::Key,
+};
 
 /// What is in force since the start, and what came of the files since.
 #[derive(Debug)]
@@ -11,20 +13,6 @@ pub(super) struct Current {
     /// What the daemon was started with: what needs a restart stands as it did then.
     started: Arc<Loaded>,
     health: ConfigHealth,
-}
-
-/// The configuration as it is shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigHealth {
-    /// The last good one: in force, but for what needs a restart. Its list of settings is what is in force.
-    pub loaded: Arc<Loaded>,
-    /// When it was read.
-    pub loaded_at: SystemTime,
-    /// What is wrong with what is written now, a line each; none where that is in force. As bounded
-    /// as [`ConfigErrors`] are: 100, and a line that counts the others.
-    pub errors: Vec<String>,
-    /// What differs from the start and cannot change before the next one: `listen: changed in FILE:1:9, needs a restart`.
-    pub needs_restart: Vec<String>,
 }
 
 /// Why the files were read.
@@ -130,18 +118,6 @@ impl Current {
         } else {
             News::Refused { errors: self.health.errors.clone() }
         }
-    }
-}
-
-impl ConfigHealth {
-    /// The files that were read, in order.
-    pub fn files(&self) -> Vec<String> {
-        self.loaded.files.iter().map(|file| file.display().to_string()).collect()
-    }
-
-    /// What somebody should know of a configuration that is in force.
-    fn warnings(&self) -> impl Iterator<Item = &String> {
-        self.needs_restart.iter().chain(&self.loaded.notes)
     }
 }
 

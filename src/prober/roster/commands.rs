@@ -14,7 +14,12 @@ use crate::{
 
 impl Roster {
     /// Does what an operator wants of one probe.
-    pub(super) fn command(&mut self, key: &ProbeKey, command: Command, now: Moment) -> Result<(), Refusal> {
+    pub(in crate::prober) fn command(
+        &mut self,
+        key: &ProbeKey,
+        command: Command,
+        now: Moment,
+    ) -> Result<(), Refusal> {
         match command {
             Command::Pause => self.pause(key, now),
             Command::Resume => self.resume(key, now),

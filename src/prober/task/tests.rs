@@ -11,7 +11,10 @@ use crate::{
     clock,
     ids::ProbeKind,
     inventory::view::{ContainerState, ContainerView, PodNetwork, PodView},
-    prober::fixtures::{container, planned, spec, tried},
+    prober::{
+        ProbeStatus,
+        fixtures::{container, planned, spec, tried},
+    },
     results::{AttemptResult, Verdict},
     spec::{Handler, PortRef, ProbeSpec},
 };
@@ -57,7 +60,7 @@ impl Log {
 /// A prober whose attempts take `duration` and end as `result` says, and the test's ends of its channels.
 struct Rig {
     inputs: mpsc::Sender<Input>,
-    queries: mpsc::Sender<oneshot::Sender<Vec<ProbeStatus>>>,
+    questions: Asker<Question>,
     settings: watch::Sender<ProberSettings>,
     stop: CancellationToken,
     log: Arc<Mutex<Log>>,
@@ -72,15 +75,13 @@ impl Rig {
         result: impl Fn(&ProbeKey) -> AttemptResult + Clone + Send + 'static,
     ) -> Self {
         let (inputs, input_end) = mpsc::channel(64);
-        let (queries, query_end) = mpsc::channel(1);
+        let (questions, asked) = Asker::channel("prober");
         let stop = CancellationToken::new();
-        let (_, containers) = mpsc::channel(1);
         let (setter, settings) = watch::channel(settings);
         let channels = Channels {
             settings,
             inputs: input_end,
-            queries: query_end,
-            containers,
+            questions: asked,
             saves: watch::Sender::default(),
             stop: stop.clone(),
         };
@@ -103,7 +104,7 @@ impl Rig {
             })
             .await;
         });
-        Self { inputs, queries, settings: setter, stop, log, events, task }
+        Self { inputs, questions, settings: setter, stop, log, events, task }
     }
 
     fn log(&self) -> MutexGuard<'_, Log> {
@@ -111,9 +112,7 @@ impl Rig {
     }
 
     async fn statuses(&self) -> Vec<ProbeStatus> {
-        let (answer, answered) = oneshot::channel();
-        self.queries.send(answer).await.unwrap();
-        answered.await.unwrap()
+        self.questions.ask(Question::Probes).await.unwrap()
     }
 }
 
@@ -152,14 +151,12 @@ async fn a_period_below_a_second_is_kept_within_a_tenth() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (inputs, input_end) = mpsc::channel(1);
-    let (_queries, queries) = mpsc::channel(1);
-    let (_, containers) = mpsc::channel(1);
+    let (_asker, questions) = Asker::channel("prober");
     let (_setter, settings) = watch::channel(settings(64, 16));
     let mut channels = Channels {
         settings,
         inputs: input_end,
-        queries,
-        containers,
+        questions,
         saves: watch::Sender::default(),
         stop: CancellationToken::new(),
     };

@@ -6,9 +6,10 @@ mod health;
 mod reading;
 mod streams;
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use axum::http::StatusCode;
+use futures_util::{FutureExt, future::ready};
 use http_body_util::{BodyExt, Empty};
 use hyper::{Request, Response, body::Incoming};
 use hyper_util::client::legacy::Client;
@@ -21,18 +22,19 @@ use tokio::{
 
 use super::*;
 use crate::report::{
-    Shown,
+    Shown, Snapshot, Snapshots,
     journal::{Bounds, Journal},
     metrics::Metrics,
     name::ProbeName,
     view::{
-        CallView, EventView, LateView, Phase, PodView, ProbeDetailView, ProbeView, RuntimeState, StatusView,
-        probe_key, sample,
+        CallView, ConfigurationView, EventView, LateView, Phase, PodView, ProbeDetailView, ProbeView,
+        RuntimeState, StatusView, probe_key, sample,
     },
 };
 use crate::{
     ids::ProbeKey,
-    prober::{Command, Input, Operator, ProberSettings, Refusal},
+    prober::{Command, ProberHandle, ProberSettings, Question, Refusal},
+    stage::{Asker, Unanswered},
 };
 
 /// The longest that a test waits for anything.
@@ -51,59 +53,33 @@ struct Api {
 
 impl Api {
     fn start(status: StatusView, probes: Vec<ProbeView>) -> Self {
-        let (status_query, status_questions) = mpsc::channel(4);
-        let (probes_query, probes_questions) = mpsc::channel(4);
-        let (probe_query, probe_questions) = mpsc::channel(4);
-        let (pods_query, pods_questions) = mpsc::channel(4);
-        tokio::spawn(answer(status_questions, status));
-        tokio::spawn(answer(probes_questions, probes.clone()));
-        tokio::spawn(answer_by_name(probe_questions, probes));
-        tokio::spawn(answer(pods_questions, vec![sample::pod()]));
-        let (configuration_query, configuration_questions) = mpsc::channel(4);
-        tokio::spawn(answer(configuration_questions, sample::configuration()));
-        Self::serve(Sources {
-            status: status_query,
-            probes: probes_query,
-            probe: probe_query,
-            pods: pods_query,
-            configuration: configuration_query,
-            metrics: Metrics::new("0.1.0"),
-            trace: Journal::new(Bounds::records(1_000)),
-            events: Journal::new(Bounds::records(1_000)),
-            operator: nobody(),
-        })
+        let (pods, configuration) = (Ok(vec![sample::pod()]), Ok(sample::configuration()));
+        let snapshots = Fixed { status: Ok(status), probes: Ok(probes), pods, configuration };
+        Self::before(snapshots, prober(Asker::channel("prober").0))
     }
 
     /// With a prober that answers commands so.
     fn commanded(probes: Vec<ProbeView>, answer: fn(&ProbeKey, Command) -> Result<(), Refusal>) -> Self {
-        let (prober, mut inputs) = mpsc::channel(4);
+        let (asker, mut questions) = Asker::channel("prober");
         tokio::spawn(async move {
-            while let Some(input) = inputs.recv().await {
-                match input {
-                    Input::Command { key, command, answer: to } => to.send(answer(&key, command)).unwrap(),
-                    Input::Containers(to) => to.send(Vec::new()).unwrap(),
+            while let Some(question) = questions.recv().await {
+                match question {
+                    Question::Command { key, command, answer: to } => to.send(answer(&key, command)).unwrap(),
+                    Question::Plans(to) => to.send(Vec::new()).unwrap(),
                     other => panic!("{other:?}"),
                 }
             }
         });
-        let (status, _) = mpsc::channel(1);
-        let (probes_query, questions) = mpsc::channel(4);
-        tokio::spawn(self::answer(questions, probes.clone()));
-        let (trace, events) = (Journal::new(Bounds::records(1)), Journal::new(Bounds::records(1)));
-        let ((probe, named), pods) = (mpsc::channel(4), mpsc::channel(1).0);
-        tokio::spawn(answer_by_name(named, probes));
-        let (metrics, operator) = (Metrics::new("0.1.0"), operator(prober));
-        let configuration = mpsc::channel(1).0;
+        Self::before(Fixed { probes: Ok(probes), ..Fixed::default() }, prober(asker))
+    }
+
+    fn before(snapshots: Fixed, prober: ProberHandle) -> Self {
         Self::serve(Sources {
-            status,
-            probes: probes_query,
-            probe,
-            pods,
-            configuration,
-            trace,
-            events,
-            metrics,
-            operator,
+            snapshots: Arc::new(snapshots),
+            trace: Journal::new(Bounds::records(1_000)),
+            events: Journal::new(Bounds::records(1_000)),
+            metrics: Metrics::new("0.1.0"),
+            prober,
         })
     }
 
@@ -155,39 +131,56 @@ impl Api {
     }
 }
 
-async fn answer<T: Clone>(mut questions: mpsc::Receiver<oneshot::Sender<T>>, answer: T) {
-    while let Some(question) = questions.recv().await {
-        let _ = question.send(answer.clone());
+/// Snapshots that a test made up. By default no stage runs.
+#[derive(Clone, Debug)]
+struct Fixed {
+    status: Result<StatusView, Unanswered>,
+    probes: Result<Vec<ProbeView>, Unanswered>,
+    pods: Result<Vec<PodView>, Unanswered>,
+    configuration: Result<ConfigurationView, Unanswered>,
+}
+
+impl Default for Fixed {
+    fn default() -> Self {
+        let prober = Unanswered::Stopped("prober");
+        let (status, pods) = (Err(prober), Err(Unanswered::Stopped("inventory")));
+        Self { status, probes: Err(prober), pods, configuration: Err(prober) }
     }
 }
 
-/// An operator whose prober is gone.
-fn nobody() -> Operator {
-    operator(mpsc::channel(1).0)
+impl Snapshots for Fixed {
+    fn status(&self) -> Snapshot<'_, StatusView> {
+        ready(self.status.clone()).boxed()
+    }
+
+    fn probes(&self) -> Snapshot<'_, Vec<ProbeView>> {
+        ready(self.probes.clone()).boxed()
+    }
+
+    /// The last of them that has the name, with all that the sample has.
+    fn probe(&self, name: ProbeName) -> Snapshot<'_, Option<ProbeDetailView>> {
+        let name = name.to_string();
+        let detail = self.probes.clone().map(|probes| {
+            let named = probes.into_iter().rev().find(|probe| probe.id == name || probe.key == name);
+            named.map(|probe| ProbeDetailView { probe, events: Vec::new(), ..sample::detail() })
+        });
+        ready(detail).boxed()
+    }
+
+    fn pods(&self) -> Snapshot<'_, Vec<PodView>> {
+        ready(self.pods.clone()).boxed()
+    }
+
+    fn configuration(&self) -> Snapshot<'_, ConfigurationView> {
+        ready(self.configuration.clone()).boxed()
+    }
 }
 
-/// An operator of this prober, before a runtime that is never there.
-fn operator(prober: mpsc::Sender<Input>) -> Operator {
+/// A prober that is asked so, before a runtime that is never there.
+fn prober(questions: Asker<Question>) -> ProberHandle {
     let channel = tonic::transport::Endpoint::from_static("http://nowhere").connect_lazy();
     let settings = watch::channel(ProberSettings::default()).1;
-    Operator::new(prober, channel, settings)
-}
-
-/// The last of them that has the name, with all that the sample has.
-async fn answer_by_name(
-    mut questions: mpsc::Receiver<(ProbeName, oneshot::Sender<Option<ProbeDetailView>>)>,
-    probes: Vec<ProbeView>,
-) {
-    while let Some((name, question)) = questions.recv().await {
-        let name = name.to_string();
-        let named = probes.iter().rev().find(|probe| probe.id == name || probe.key == name);
-        let detail = named.map(|probe| ProbeDetailView {
-            probe: probe.clone(),
-            events: Vec::new(),
-            ..sample::detail()
-        });
-        let _ = question.send(detail);
-    }
+    ProberHandle::new(mpsc::channel(1).0, questions, channel, settings)
 }
 
 /// Reads a stream line by line.

@@ -2,11 +2,11 @@
 
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
 
-use super::{Names, Refusal, Shared, in_time};
+use super::{Names, Refusal, Shared};
 use crate::{
     ids::ProbeKey,
     prober::command::{self, Command},
-    report::{ask, lookup, view::ProbeView},
+    report::{lookup, view::ProbeView},
 };
 
 /// `POST /v1/probes/.../pause` and its like. Never on TCP.
@@ -28,7 +28,7 @@ async fn act(
     command: Command,
 ) -> Result<Json<ProbeView>, Refusal> {
     let sources = &shared.sources;
-    let probe = lookup::probe(&names, ask(&sources.probes, "prober").await?)?;
+    let probe = lookup::probe(&names, sources.snapshots.probes().await?)?;
     let Ok(kind) = probe.kind.parse() else {
         let reason =
             format!("{} is a client's own probe: its client runs it, criprobe only watches", probe.id);
@@ -36,7 +36,7 @@ async fn act(
     };
     let key =
         ProbeKey { pod: probe.pod_uid.as_str().into(), container: probe.container.as_str().into(), kind };
-    in_time(sources.operator.command(key, command)).await?.map_err(|refusal| refused(&probe, &refusal))?;
+    sources.prober.command(key, command).await?.map_err(|refusal| refused(&probe, &refusal))?;
     if shared.commands.admit() {
         tracing::info!(
             namespace = probe.namespace,
@@ -47,7 +47,7 @@ async fn act(
             "an operator commanded a probe"
         );
     }
-    let probes = ask(&sources.probes, "prober").await?;
+    let probes = sources.snapshots.probes().await?;
     Ok(Json(lookup::probe(&[probe.pod_uid, probe.container, probe.kind], probes)?))
 }
 

@@ -9,9 +9,9 @@ use axum::{
     routing::post,
 };
 
-use super::{ANSWER_TIMEOUT, MAX_BODY, Refusal, Shared, in_time};
+use super::{ANSWER_TIMEOUT, MAX_BODY, Refusal, Shared};
 use crate::{
-    prober::operator::{Listed, NotMade},
+    prober::handle::{Listed, NotMade},
     report::{
         convert::run_view,
         lookup,
@@ -29,17 +29,17 @@ pub(super) fn routes() -> Router<Shared> {
 }
 
 async fn run(State(shared): State<Shared>, request: Request) -> Result<Json<RunView>, Refusal> {
-    let operator = &shared.sources.operator;
-    let asked = run::read(&text(request).await?, MAX_BODY, &operator.allowed_hosts());
+    let prober = &shared.sources.prober;
+    let asked = run::read(&text(request).await?, MAX_BODY, &prober.allowed_hosts());
     let asked = asked.map_err(|reason| Refusal::new(StatusCode::BAD_REQUEST, reason))?;
-    let listed = lookup::container(&asked.container, in_time(operator.containers()).await?)?;
+    let listed = lookup::container(&asked.container, prober.plans().await?)?;
     let spec = definition(asked.trial, &listed)?;
     let made = tokio::select! {
         biased;
         () = shared.drained.cancelled() => {
             return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the daemon ends".to_owned()));
         }
-        made = operator.attempt(&spec, &listed.view) => made.map_err(|reason| not_made(&listed, &reason))?,
+        made = prober.attempt(&spec, &listed.view) => made.map_err(|reason| not_made(&listed, &reason))?,
     };
     Ok(Json(run_view(&made, spec.handler.name(), &listed.view)))
 }

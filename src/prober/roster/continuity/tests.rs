@@ -96,8 +96,8 @@ impl Rig {
     }
 
     fn command(&mut self, kind: ProbeKind, command: Command) {
-        let (answer, _) = tokio::sync::oneshot::channel();
-        self.roster.accept(Input::Command { key: key(kind), command, answer }, self.now);
+        // Some tests command what cannot be done.
+        let _ = self.roster.command(&key(kind), command, self.now);
     }
 
     fn status(&self, kind: ProbeKind) -> ProbeStatus {

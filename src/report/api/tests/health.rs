@@ -66,19 +66,12 @@ async fn readiness_follows_the_runtime_the_first_list_and_the_drain() {
 
 #[tokio::test]
 async fn a_stage_that_does_not_answer_costs_its_readers_an_answer_only() {
-    let (status, mut stuck) = mpsc::channel(1);
-    let (probes, gone) = mpsc::channel(1);
-    drop(gone);
-    let (probe, pods) = (mpsc::channel(1).0, mpsc::channel(1).0);
-    let (trace, events) = (Journal::new(Bounds::records(1)), Journal::new(Bounds::records(1)));
-    let (configuration, metrics, operator) = (mpsc::channel(1).0, Metrics::new("0.1.0"), nobody());
-    let api =
-        Api::serve(Sources { status, probes, probe, pods, configuration, trace, events, metrics, operator });
+    let snapshots = Fixed { status: Err(Unanswered::Late("status")), ..Fixed::default() };
+    let api = Api::before(snapshots, prober(Asker::channel("prober").0));
     let (code, body) = api.get("/v1/probes").await;
     assert_eq!((code, body.as_str()), (503, r#"{"error":"prober does not run"}"#));
     let (late, livez) = tokio::join!(api.get("/v1/status"), api.get("/livez"));
     assert_eq!(late, (503, r#"{"error":"status did not answer within 2s"}"#.to_owned()));
     assert_eq!(livez.0, 200);
-    stuck.close();
     api.drained().await;
 }

@@ -6,8 +6,9 @@ use std::{collections::BTreeMap, sync::Arc};
 use crate::{
     inventory::view::{self, ContainerState},
     prober::ContainerStatus,
-    report::view::{ContainerState as State, ContainerView, PodView, ProbesView},
 };
+
+use super::view::{ContainerState as State, ContainerView, PodView, ProbesView};
 
 /// What the sandboxes of one pod share, and what views are sorted by: namespace, name, uid.
 type Identity = (Arc<str>, Arc<str>, Arc<str>);

@@ -1,5 +1,8 @@
-//! The daemon's stages as tasks. In: a stage's name and how to run it; out: a stage that runs until it is stopped,
-//! whatever panics in it. Each is started again by itself: the others, and the relay above all, go on.
+//! What all stages of the daemon have in common: a task that is started again when it panics ([`Tasks`]), and a handle that
+//! the other stages ask it through ([`Asker`]).
+
+mod ask;
+pub mod panics;
 
 use std::{
     any::Any,
@@ -10,14 +13,15 @@ use std::{
 };
 
 use futures_util::FutureExt;
-use tokio::{task::JoinSet, time::sleep};
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family},
+};
+use tokio::{sync::oneshot, task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::panics;
-use crate::{
-    clock,
-    report::{metrics::StageMetrics, view::StageRestartView},
-};
+pub use self::ask::{Asker, PATIENCE, Unanswered};
+use crate::clock;
 
 /// 100 ms to 5 s between a panic and the next start, twice as long each time: a stage that panics at once, time and
 /// again, costs next to nothing, and still answers in between.
@@ -26,38 +30,74 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 /// 60 s without a panic: the next one is a first one again.
 const CALM: Duration = Duration::from_secs(60);
 
-/// The tasks of all stages. Dropped, they end where they are.
-#[derive(Debug)]
-pub(super) struct Tasks {
+/// The tasks of all stages. When it is dropped, they end where they are.
+#[derive(Debug, Default)]
+pub struct Tasks {
     running: JoinSet<()>,
     restarts: Restarts,
+    stop: CancellationToken,
+}
+
+/// Resolves when a task has ended, however it ended.
+#[derive(Debug)]
+pub struct Ended(oneshot::Receiver<()>);
+
+impl Ended {
+    /// Waits for the end of the task.
+    pub async fn wait(self) {
+        // The task never sends: it drops its end.
+        let _ = self.0.await;
+    }
 }
 
 impl Tasks {
-    /// Without any task yet.
-    pub(super) fn new(metrics: StageMetrics) -> Self {
-        Self { running: JoinSet::new(), restarts: Restarts { by_stage: Arc::default(), metrics } }
+    /// Starts a task. A stage is wrapped in [`Tasks::supervise`] or [`Tasks::supervise_until`].
+    pub fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) -> Ended {
+        let (done, ended) = oneshot::channel::<()>();
+        self.running.spawn(async move {
+            task.await;
+            drop(done);
+        });
+        Ended(ended)
     }
 
-    /// Starts a task. A stage wraps itself in [`supervise`].
-    pub(super) fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
-        self.running.spawn(task);
+    /// Runs a stage until all stages are stopped, and again after each panic. A stage that ends before is started again,
+    /// too. What `run` captures survives the panic: the ends of channels do, the stage's own state does not.
+    pub fn supervise<F: AsyncFnMut()>(
+        &self,
+        name: &'static str,
+        run: F,
+    ) -> impl Future<Output = ()> + use<F> {
+        self.supervise_until(name, self.stop.clone(), run)
     }
 
-    /// How often which stage was started again.
-    pub(super) fn restarts(&self) -> Restarts {
+    /// Likewise for a stage that is stopped on its own.
+    pub fn supervise_until<F: AsyncFnMut()>(
+        &self,
+        name: &'static str,
+        stop: CancellationToken,
+        run: F,
+    ) -> impl Future<Output = ()> + use<F> {
+        supervise(name, self.restarts.clone(), stop, run)
+    }
+
+    /// How often each stage was started again.
+    pub fn restarts(&self) -> Restarts {
         self.restarts.clone()
     }
 
-    /// Ends all of them where they are, and waits until they are gone.
-    pub(super) async fn shutdown(mut self) {
+    /// Stops all supervised stages when it is cancelled.
+    pub fn stop(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+
+    /// Ends all tasks where they are, and waits until they are gone.
+    pub async fn shutdown(mut self) {
         self.running.shutdown().await;
     }
 }
 
-/// Runs a stage until `stop`, and again after each panic; one that ends before `stop` is started again, too. What `run`
-/// captures outlives the panic: the ends of channels do, a stage's own state does not.
-pub(super) async fn supervise(
+async fn supervise(
     name: &'static str,
     restarts: Restarts,
     stop: CancellationToken,
@@ -89,34 +129,49 @@ pub(super) async fn supervise(
     }
 }
 
-/// Counts the stages that were started again. Cheap to clone; all clones are the same.
-#[derive(Clone, Debug)]
-pub(super) struct Restarts {
-    /// As many as there are stages that panicked.
-    by_stage: Arc<Mutex<BTreeMap<&'static str, StageRestart>>>,
-    metrics: StageMetrics,
+/// Counts the restarts of stages. Cheap to clone; all clones count together.
+#[derive(Clone, Debug, Default)]
+pub struct Restarts {
+    /// An entry for each stage that has panicked.
+    by_stage: Arc<Mutex<BTreeMap<&'static str, StageRestarts>>>,
+    counts: RestartCounts,
 }
 
-#[derive(Debug)]
-struct StageRestart {
-    count: u64,
-    at: SystemTime,
-    reason: String,
+/// The same numbers as a metric.
+pub type RestartCounts = Family<StageLabels, Counter>;
+
+/// The label of [`RestartCounts`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct StageLabels {
+    /// The stages are a closed set.
+    stage: &'static str,
+}
+
+/// The restarts of one stage.
+#[derive(Clone, Debug)]
+pub struct StageRestarts {
+    /// Its name.
+    pub stage: &'static str,
+    /// How many there were.
+    pub count: u64,
+    /// When the last one was.
+    pub last_at: SystemTime,
+    /// Why: the place and the message of the panic.
+    pub reason: String,
 }
 
 impl Restarts {
-    /// As people see them, by the name of the stage.
-    pub(super) fn views(&self) -> Vec<StageRestartView> {
-        let view = |(name, restart): (&&str, &StageRestart)| StageRestartView {
-            stage: (*name).to_owned(),
-            restarts: restart.count,
-            last_at: restart.at.into(),
-            reason: restart.reason.clone(),
-        };
-        self.by_stage().iter().map(view).collect()
+    /// Of each stage that was restarted, by name.
+    pub fn all(&self) -> Vec<StageRestarts> {
+        self.by_stage().values().cloned().collect()
     }
 
-    fn note(&self, name: &'static str, panic: Option<Box<dyn Any + Send>>) {
+    /// As a metric.
+    pub fn counts(&self) -> RestartCounts {
+        self.counts.clone()
+    }
+
+    fn note(&self, stage: &'static str, panic: Option<Box<dyn Any + Send>>) {
         let place = panics::take_place();
         let reason = match panic {
             Some(payload) => {
@@ -125,15 +180,15 @@ impl Restarts {
             }
             None => "ended before it was told to".to_owned(),
         };
-        tracing::error!(stage = name, reason, "a stage failed: starting it again");
-        self.metrics.restarted(name);
-        let at = clock::wall();
+        tracing::error!(stage, reason, "a stage failed: starting it again");
+        self.counts.get_or_create_owned(&StageLabels { stage }).inc();
+        let last_at = clock::wall();
         let mut by_stage = self.by_stage();
-        let count = by_stage.get(name).map_or(1, |restart| restart.count + 1);
-        by_stage.insert(name, StageRestart { count, at, reason });
+        let count = by_stage.get(stage).map_or(1, |restarts| restarts.count + 1);
+        by_stage.insert(stage, StageRestarts { stage, count, last_at, reason });
     }
 
-    fn by_stage(&self) -> MutexGuard<'_, BTreeMap<&'static str, StageRestart>> {
+    fn by_stage(&self) -> MutexGuard<'_, BTreeMap<&'static str, StageRestarts>> {
         self.by_stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -166,16 +221,12 @@ mod tests {
 
     use super::*;
 
-    fn tasks() -> Tasks {
-        Tasks::new(StageMetrics::default())
-    }
-
-    async fn until_restarted(restarts: &Restarts, times: u64) -> StageRestartView {
+    async fn until_restarted(restarts: &Restarts, times: u64) -> StageRestarts {
         let view = timeout(Duration::from_secs(60), async {
             loop {
-                let views = restarts.views();
-                if let [view] = &views[..]
-                    && view.restarts >= times
+                let all = restarts.all();
+                if let [view] = &all[..]
+                    && view.count >= times
                 {
                     return view.clone();
                 }
@@ -187,11 +238,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_stage_that_panics_is_started_again_and_its_channels_outlive_that() {
-        let mut tasks = tasks();
-        let (restarts, stop) = (tasks.restarts(), CancellationToken::new());
+        let mut tasks = Tasks::default();
+        let (restarts, stop) = (tasks.restarts(), tasks.stop());
         let (sender, mut numbers) = mpsc::channel::<u32>(8);
         let (answers, mut answered) = mpsc::channel::<u32>(8);
-        tasks.spawn(supervise("plan", restarts.clone(), stop.clone(), async move || {
+        tasks.spawn(tasks.supervise("plan", async move || {
             while let Some(number) = numbers.recv().await {
                 assert_ne!(number, 2, "this panic belongs to the test");
                 answers.send(number).await.unwrap();
@@ -202,7 +253,7 @@ mod tests {
         }
         assert_eq!((answered.recv().await, answered.recv().await), (Some(1), Some(3)));
         let view = until_restarted(&restarts, 1).await;
-        assert_eq!((view.stage.as_str(), view.restarts), ("plan", 1));
+        assert_eq!((view.stage, view.count), ("plan", 1));
         assert!(view.reason.contains("this panic belongs to the test"), "{}", view.reason);
         stop.cancel();
         tasks.shutdown().await;
@@ -210,20 +261,20 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_stage_that_panics_for_ever_is_started_ever_more_rarely() {
-        let mut tasks = tasks();
-        let (restarts, stop) = (tasks.restarts(), CancellationToken::new());
+        let mut tasks = Tasks::default();
+        let restarts = tasks.restarts();
         let panicking = async || panic!("this panic belongs to the test");
-        tasks.spawn(supervise("plan", restarts.clone(), stop, panicking));
+        tasks.spawn(tasks.supervise("plan", panicking));
         sleep(Duration::from_secs(60)).await;
-        let [view] = &restarts.views()[..] else { panic!("one stage was started again") };
-        assert!((12..=20).contains(&view.restarts), "{}", view.restarts);
+        let [view] = &restarts.all()[..] else { panic!("one stage was started again") };
+        assert!((12..=20).contains(&view.count), "{}", view.count);
         tasks.shutdown().await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_stage_that_ends_is_started_again_unless_it_was_to_end() {
-        let mut tasks = tasks();
-        let (restarts, stop) = (tasks.restarts(), CancellationToken::new());
+        let mut tasks = Tasks::default();
+        let (restarts, stop) = (tasks.restarts(), tasks.stop());
         let (ended, mut ends) = mpsc::unbounded_channel();
         let ending = {
             let stop = stop.clone();
@@ -235,13 +286,13 @@ mod tests {
                 ended.send(()).unwrap();
             }
         };
-        tasks.spawn(supervise("prober", restarts.clone(), stop.clone(), ending));
+        tasks.spawn(tasks.supervise("prober", ending));
         let view = until_restarted(&restarts, 1).await;
         assert_eq!(view.reason, "ended before it was told to");
         stop.cancel();
         // The sender goes with the stage.
         while ends.recv().await.is_some() {}
-        assert_eq!(restarts.views()[0].restarts, view.restarts);
+        assert_eq!(restarts.all()[0].count, view.count);
         tasks.spawn(pending());
         tasks.shutdown().await;
     }

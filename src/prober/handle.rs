@@ -1,6 +1,6 @@
-//! What an operator may do: commands to probes, and single attempts of their own on a container. Asks the prober's task
-//! for what only that knows; makes the attempts in the asker's task, so that one who leaves cancels it. Never takes a
-//! place of the probes' workers, and records nothing.
+//! What the other stages may do with the prober: report containers to it, ask it, command its probes, and make single
+//! attempts of an operator on a container. An operator's attempt runs in the task of the one who asks, so that leaving
+//! cancels it. It never takes a place of the probes' workers, and is not recorded.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tonic::transport::Channel;
 
 use super::{
-    Command, Input, ProberSettings, Refusal,
+    Command, ContainerStatus, Input, ProbeStatus, ProberSettings, Refusal,
     attempt::{Handlers, Tried},
     status,
 };
@@ -18,18 +18,40 @@ use crate::{
     ids::{ProbeKey, ProbeKind},
     inventory::view::{ContainerState, ContainerView},
     spec::{ProbeSpec, plan::Planned},
+    stage::{Asker, Unanswered},
 };
 
 /// 4 attempts of operators at once; a further one is refused, and may be asked for again.
 pub const ATTEMPTS_AT_ONCE: usize = 4;
 
-/// A way to the prober. Cheap to clone; all clones share one limit.
+/// A handle to the prober. Cheap to clone; all clones share one limit on the attempts of operators.
 #[derive(Clone, Debug)]
-pub struct Operator {
+pub struct ProberHandle {
     inputs: mpsc::Sender<Input>,
+    questions: Asker<Question>,
     handlers: Handlers,
     settings: watch::Receiver<ProberSettings>,
     places: Arc<Semaphore>,
+}
+
+/// What the prober's task can be asked.
+#[derive(Debug)]
+pub enum Question {
+    /// All probes, by namespace, pod, container and type.
+    Probes(oneshot::Sender<Vec<ProbeStatus>>),
+    /// All containers, also those without probes, with their verdicts; in no order.
+    Containers(oneshot::Sender<Vec<ContainerStatus>>),
+    /// All containers with what is planned for them; in no order.
+    Plans(oneshot::Sender<Vec<Listed>>),
+    /// To do something with one probe.
+    Command {
+        /// Which probe.
+        key: ProbeKey,
+        /// What to do.
+        command: Command,
+        /// Is sent whether it was done.
+        answer: oneshot::Sender<Result<(), Refusal>>,
+    },
 }
 
 /// A container that the prober was told of.
@@ -61,36 +83,54 @@ pub enum NotMade {
     NotRunning(String),
 }
 
-/// The prober's task has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the prober does not run")]
-pub struct Gone;
-
-impl Operator {
-    /// Over the prober's own inputs; commands are run through `runtime`, as the settings of that moment say.
+impl ProberHandle {
+    /// Over the channels of the prober's task. Commands of operators' attempts go through `runtime`, under the settings of
+    /// that moment.
     pub fn new(
         inputs: mpsc::Sender<Input>,
+        questions: Asker<Question>,
         runtime: Channel,
         settings: watch::Receiver<ProberSettings>,
     ) -> Self {
         let handlers = Handlers::new(runtime, &settings.borrow());
-        Self { inputs, handlers, settings, places: Arc::new(Semaphore::new(ATTEMPTS_AT_ONCE)) }
+        Self { inputs, questions, handlers, settings, places: Arc::new(Semaphore::new(ATTEMPTS_AT_ONCE)) }
     }
 
-    /// Has something done with a probe; what was done shows in the prober's answers to all later questions.
-    ///
-    /// # Errors
-    /// The prober's task has ended. The inner one is why nothing was done.
-    pub async fn command(&self, key: ProbeKey, command: Command) -> Result<Result<(), Refusal>, Gone> {
-        self.ask(|answer| Input::Command { key, command, answer }).await
+    /// Reports what the inventory and the plan know; false if the prober has ended.
+    pub async fn report(&self, input: Input) -> bool {
+        self.inputs.send(input).await.is_ok()
     }
 
-    /// All containers, in no order.
+    /// All probes, by namespace, pod, container and type.
     ///
     /// # Errors
-    /// The prober's task has ended.
-    pub async fn containers(&self) -> Result<Vec<Listed>, Gone> {
-        self.ask(Input::Containers).await
+    /// The prober did not answer.
+    pub async fn probes(&self) -> Result<Vec<ProbeStatus>, Unanswered> {
+        self.questions.ask(Question::Probes).await
+    }
+
+    /// All containers, also those without probes, with their verdicts; in no order.
+    ///
+    /// # Errors
+    /// The prober did not answer.
+    pub async fn containers(&self) -> Result<Vec<ContainerStatus>, Unanswered> {
+        self.questions.ask(Question::Containers).await
+    }
+
+    /// All containers with what is planned for them; in no order.
+    ///
+    /// # Errors
+    /// The prober did not answer.
+    pub async fn plans(&self) -> Result<Vec<Listed>, Unanswered> {
+        self.questions.ask(Question::Plans).await
+    }
+
+    /// Does something with a probe. The answers to all later questions show what was done.
+    ///
+    /// # Errors
+    /// The prober did not answer. The inner error is why nothing was done.
+    pub async fn command(&self, key: ProbeKey, command: Command) -> Result<Result<(), Refusal>, Unanswered> {
+        self.questions.ask(|answer| Question::Command { key, command, answer }).await
     }
 
     /// Makes one attempt, now, with its up to three tries, as a worker of the prober would. Dropped, it is given up,
@@ -113,12 +153,6 @@ impl Operator {
     pub fn allowed_hosts(&self) -> Vec<IpNet> {
         self.settings.borrow().allow_hosts.clone()
     }
-
-    async fn ask<T>(&self, input: impl FnOnce(oneshot::Sender<T>) -> Input) -> Result<T, Gone> {
-        let (answer, answered) = oneshot::channel();
-        self.inputs.send(input(answer)).await.map_err(|_| Gone)?;
-        answered.await.map_err(|_| Gone)
-    }
 }
 
 impl Listed {
@@ -138,11 +172,12 @@ mod tests {
         spec::Handler,
     };
 
-    fn operator(runtime: Runtime) -> Operator {
+    fn prober(runtime: Runtime) -> ProberHandle {
         let handlers = Handlers { exec: exec(runtime).0, node_ip: None };
         let settings = watch::channel(ProberSettings::default()).1;
         let places = Arc::new(Semaphore::new(ATTEMPTS_AT_ONCE));
-        Operator { inputs: mpsc::channel(1).0, handlers, settings, places }
+        let questions = Asker::channel("prober").0;
+        ProberHandle { inputs: mpsc::channel(1).0, questions, handlers, settings, places }
     }
 
     fn command() -> ProbeSpec {
@@ -152,30 +187,30 @@ mod tests {
 
     #[tokio::test]
     async fn an_attempt_tells_how_often_it_tried_and_one_that_errs_gives_its_place_back() {
-        let operator = operator(Runtime::Refuses(tonic::Code::Internal));
+        let prober = prober(Runtime::Refuses(tonic::Code::Internal));
         for _ in 0..2 * ATTEMPTS_AT_ONCE {
-            let made = operator.attempt(&command(), &container("web", "c1", 0)).await.unwrap();
+            let made = prober.attempt(&command(), &container("web", "c1", 0)).await.unwrap();
             assert_eq!((made.tried.result, made.tried.tries), (AttemptResult::Error, 3));
         }
-        let operator = self::operator(Runtime::Answers { exit_code: 1, stdout: "no", stderr: String::new() });
-        let made = operator.attempt(&command(), &container("web", "c1", 0)).await.unwrap();
+        let prober = self::prober(Runtime::Answers { exit_code: 1, stdout: "no", stderr: String::new() });
+        let made = prober.attempt(&command(), &container("web", "c1", 0)).await.unwrap();
         assert_eq!((made.tried.result, made.tried.tries), (AttemptResult::Failure, 1));
         assert_eq!((made.tried.exit_code, &*made.tried.output), (Some(1), "no"));
     }
 
     #[tokio::test]
     async fn one_too_many_is_refused_and_those_that_leave_free_their_places() {
-        let operator = operator(Runtime::Hangs);
-        let free = operator.places.clone();
+        let prober = prober(Runtime::Hangs);
+        let free = prober.places.clone();
         let mut under_way = tokio::task::JoinSet::new();
         for _ in 0..ATTEMPTS_AT_ONCE {
-            let operator = operator.clone();
-            under_way.spawn(async move { operator.attempt(&command(), &container("web", "c1", 0)).await });
+            let prober = prober.clone();
+            under_way.spawn(async move { prober.attempt(&command(), &container("web", "c1", 0)).await });
         }
         while free.available_permits() > 0 {
             tokio::task::yield_now().await;
         }
-        let refused = operator.attempt(&command(), &container("web", "c1", 0)).await;
+        let refused = prober.attempt(&command(), &container("web", "c1", 0)).await;
         assert_eq!(refused, Err(NotMade::Busy));
         under_way.shutdown().await;
         assert_eq!(free.available_permits(), ATTEMPTS_AT_ONCE);
@@ -183,23 +218,23 @@ mod tests {
 
     #[tokio::test]
     async fn what_does_not_run_is_not_tried_and_why_is_told() {
-        let operator = operator(Runtime::Hangs);
+        let prober = prober(Runtime::Hangs);
         for (state, told) in [
             (ContainerState::Created, "the container has not been started"),
             (ContainerState::Exited { exit_code: Some(3) }, "the container exited with code 3"),
             (ContainerState::Unknown, "the runtime cannot tell the container's state"),
         ] {
             let view = ContainerView { state, ..container("web", "c1", 0) };
-            let refused = operator.attempt(&command(), &view).await;
+            let refused = prober.attempt(&command(), &view).await;
             assert_eq!(refused, Err(NotMade::NotRunning(told.to_owned())));
         }
     }
 
     #[tokio::test]
-    async fn a_prober_that_is_gone_is_told_of() {
-        let operator = operator(Runtime::Hangs);
-        assert_eq!(operator.containers().await.unwrap_err(), Gone);
+    async fn a_prober_that_is_gone_is_reported() {
+        let prober = prober(Runtime::Hangs);
+        assert_eq!(prober.plans().await.unwrap_err(), Unanswered::Stopped("prober"));
         let key = ProbeKey { pod: "p".into(), container: "c".into(), kind: ProbeKind::Liveness };
-        assert_eq!(operator.command(key, Command::Pause).await, Err(Gone));
+        assert_eq!(prober.command(key, Command::Pause).await, Err(Unanswered::Stopped("prober")));
     }
 }

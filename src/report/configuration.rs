@@ -1,9 +1,7 @@
 //! Puts the configuration in force into its view: what was loaded in, every setting and rule with its origin out.
 
-use crate::{
-    config::{Loaded, Setting},
-    report::view::{ConfigurationView, RuleView, SettingValue, SettingView},
-};
+use super::view::{ConfigurationView, RuleView, SettingValue, SettingView};
+use crate::config::{Loaded, Setting};
 
 /// The view of what was loaded.
 pub(super) fn view(loaded: &Loaded) -> ConfigurationView {

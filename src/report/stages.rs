@@ -1,0 +1,249 @@
+//! Answers from the stages themselves: what each of them knows in, views out. Holds nothing itself.
+
+use std::{
+    path::Path,
+    process,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Instant, SystemTime},
+};
+
+use prometheus_client::metrics::counter::Counter;
+use tokio::sync::watch;
+
+use super::{
+    Snapshot, Snapshots, configuration,
+    name::ProbeName,
+    observed, pods,
+    view::{
+        BlindView, CallsView, ConfigView, ConfigurationView, ConnectionsView, InventoryView, LateView,
+        LogView, PodView, ProbeDetailView, ProbeView, ProbesView, RuntimeState, RuntimeView, Seconds,
+        StageRestartView, StateFileView, StatusView,
+    },
+};
+use crate::{
+    clock,
+    config::{Config, health::ConfigHealth},
+    ids::ProbeType,
+    inventory::InventoryHandle,
+    observed::ObservedHandle,
+    prober::{ProbeStatus, ProberHandle},
+    relay::RelayHandle,
+    runtime::link::Link,
+    stage::{Restarts, StageRestarts},
+};
+
+/// 100 blind connections are listed, the oldest first; the numbers count all of them.
+const MAX_BLIND: usize = 100;
+
+/// Who answers: the handles of the stages, and what is known of the daemon itself.
+#[derive(Debug)]
+pub struct Stages {
+    /// Of the relay.
+    pub relay: RelayHandle,
+    /// The link to the runtime.
+    pub link: watch::Receiver<Link>,
+    /// Of the inventory.
+    pub inventory: InventoryHandle,
+    /// Of the prober.
+    pub prober: ProberHandle,
+    /// The probes of clients.
+    pub observed: ObservedHandle,
+    /// The configuration in force.
+    pub config: watch::Receiver<ConfigHealth>,
+    /// The state file.
+    pub state: watch::Receiver<StateFileView>,
+    /// Stages that panicked.
+    pub restarts: Restarts,
+    /// Lines of the log that were dropped.
+    pub log_lines_dropped: Counter,
+    /// What the daemon was started with.
+    pub started: Config,
+    /// When it was started.
+    pub started_at: SystemTime,
+    /// The same on the monotonic clock, which nobody sets.
+    pub began: Instant,
+    /// Set when the end begins.
+    pub is_draining: Arc<AtomicBool>,
+}
+
+impl Snapshots for Stages {
+    fn status(&self) -> Snapshot<'_, StatusView> {
+        Box::pin(async { Ok(self.status_of(&self.prober.probes().await?)) })
+    }
+
+    fn probes(&self) -> Snapshot<'_, Vec<ProbeView>> {
+        Box::pin(async { Ok(self.all(&self.prober.probes().await?)) })
+    }
+
+    fn probe(&self, name: ProbeName) -> Snapshot<'_, Option<ProbeDetailView>> {
+        Box::pin(async move {
+            if matches!(name.kind(), ProbeType::Observed(_)) {
+                return Ok(self.observed(&name));
+            }
+            let known = by_age(self.prober.probes().await?);
+            Ok(newest(&known, &name).map(ProbeDetailView::from))
+        })
+    }
+
+    fn pods(&self) -> Snapshot<'_, Vec<PodView>> {
+        Box::pin(async {
+            let (sandboxes, containers) = tokio::try_join!(self.inventory.pods(), self.prober.containers())?;
+            Ok(pods::views(sandboxes, containers))
+        })
+    }
+
+    fn configuration(&self) -> Snapshot<'_, ConfigurationView> {
+        Box::pin(async { Ok(configuration::view(&self.config.borrow().loaded)) })
+    }
+}
+
+impl Stages {
+    /// All probes, ours and clients' own: those of older containers before those of newer ones.
+    fn all(&self, ours: &[ProbeStatus]) -> Vec<ProbeView> {
+        let wall = clock::wall();
+        let ours = ours.iter().map(|probe| (age(probe.created_at), ProbeView::from(probe)));
+        let observed = self.observed.probes().into_iter();
+        let observed = observed.map(|probe| (age(probe.container.created_at), observed::view(&probe, wall)));
+        let mut all: Vec<_> = ours.chain(observed).collect();
+        all.sort_by_key(|&(age, _)| age);
+        all.into_iter().map(|(_, view)| view).collect()
+    }
+
+    fn observed(&self, name: &ProbeName) -> Option<ProbeDetailView> {
+        let named = self.observed.probes().into_iter().filter(|probe| name.is_of_observed(probe));
+        let newest = named.max_by_key(|probe| age(probe.container.created_at));
+        newest.map(|probe| observed::detail(&probe, clock::wall()))
+    }
+
+    fn status_of(&self, probes: &[ProbeStatus]) -> StatusView {
+        let health = self.inventory.health();
+        StatusView {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: process::id(),
+            started_at: self.started_at.into(),
+            uptime_seconds: Seconds(clock::now().saturating_duration_since(self.began)),
+            draining: self.is_draining.load(Ordering::Relaxed),
+            listen: url(&self.started.listen),
+            api: url(&self.started.api.listen),
+            runtime: self.runtime(),
+            connections: self.connections(),
+            calls: CallsView { in_flight: self.relay.connections.calls() as u64, total: health.calls },
+            gaps: health.gaps.max(u64::from(self.relay.dropped_observations() > 0)),
+            inventory: InventoryView {
+                pods: health.census.pods as u64,
+                containers: health.census.containers as u64,
+                running: health.census.running as u64,
+                last_resync_at: health.last_resync.map(Into::into),
+                resyncs: health.resyncs,
+            },
+            probes: ProbesView {
+                observed: self.observed.probes().len() as u64,
+                late: LateView::of(probes.iter().filter_map(|probe| probe.late)),
+                ..ProbesView::count(probes.iter().map(|probe| (probe.state.into(), probe.phase.into())))
+            },
+            state: self.state.borrow().clone(),
+            stages: self.restarts.all().into_iter().map(Into::into).collect(),
+            log: LogView { dropped: self.log_lines_dropped.get() },
+            config: self.config(),
+        }
+    }
+
+    fn runtime(&self) -> RuntimeView {
+        let link = self.link.borrow();
+        RuntimeView {
+            endpoint: url(&self.started.runtime),
+            name: link.version.name.clone(),
+            version: link.version.version.clone(),
+            state: if link.is_up { RuntimeState::Ok } else { RuntimeState::Away },
+            since: link.since.into(),
+            reason: trouble(&link.trouble, &self.started.runtime),
+            event_source: link.source.as_str().to_owned(),
+        }
+    }
+
+    fn config(&self) -> ConfigView {
+        let health = self.config.borrow();
+        let prober = &health.loaded.config.prober;
+        ConfigView {
+            files: health.files(),
+            workers: prober.workers.get() as u32,
+            exec_workers: prober.exec_workers.get() as u32,
+            exec_grace_seconds: Seconds(prober.exec_grace),
+            loaded_at: Some(health.loaded_at.into()),
+            errors: health.errors.clone(),
+            needs_restart: health.needs_restart.clone(),
+        }
+    }
+
+    fn connections(&self) -> ConnectionsView {
+        let connections = &self.relay.connections;
+        let open = connections.snapshot();
+        let blind: Vec<BlindView> =
+            open.iter().filter_map(|connection| (&**connection).into()).take(MAX_BLIND).collect();
+        ConnectionsView {
+            open: open.len() as u64,
+            total: connections.total(),
+            blind,
+            accepting_paused_since: connections.accepting_paused_since().map(Into::into),
+        }
+    }
+}
+
+impl From<StageRestarts> for StageRestartView {
+    fn from(restarts: StageRestarts) -> Self {
+        Self {
+            stage: restarts.stage.to_owned(),
+            restarts: restarts.count,
+            last_at: restarts.last_at.into(),
+            reason: restarts.reason,
+        }
+    }
+}
+
+/// The probes, those of older pods before those of newer ones of the same name.
+fn by_age(mut known: Vec<ProbeStatus>) -> Vec<ProbeStatus> {
+    known.sort_by_key(|probe| age(probe.created_at));
+    known
+}
+
+/// Orders what was made at that time. What the runtime has not told the age of was made just now.
+fn age(created_at: Option<SystemTime>) -> (bool, Option<SystemTime>) {
+    (created_at.is_none(), created_at)
+}
+
+fn newest<'a>(by_age: &'a [ProbeStatus], name: &ProbeName) -> Option<&'a ProbeStatus> {
+    by_age.iter().rev().find(|probe| name.is_of(probe))
+}
+
+/// Why the runtime does not answer: what the system says of its socket in words, anything else as it is.
+fn trouble(told: &str, socket: &Path) -> String {
+    let socket = socket.display();
+    match told {
+        _ if told.contains("(os error 2)") => format!("the runtime's socket {socket} is not there"),
+        _ if told.contains("(os error 111)") => format!("nobody listens on the runtime's socket {socket}"),
+        _ if told.contains("(os error 13)") => format!("criprobe may not open the runtime's socket {socket}"),
+        _ => told.to_owned(),
+    }
+}
+
+fn url(path: &Path) -> String {
+    format!("unix://{}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_the_runtimes_socket_is_told_in_words() {
+        let told =
+            |kind: i32| trouble(&std::io::Error::from_raw_os_error(kind).to_string(), Path::new("/r.sock"));
+        assert_eq!(told(2), "the runtime's socket /r.sock is not there");
+        assert_eq!(told(111), "nobody listens on the runtime's socket /r.sock");
+        assert_eq!(told(13), "criprobe may not open the runtime's socket /r.sock");
+        assert_eq!(trouble("it ended a connection", Path::new("/r.sock")), "it ended a connection");
+    }
+}
