@@ -21,33 +21,12 @@ pub fn typing_errors(word: &str, meant: &str) -> Option<usize> {
     }
     let allowed = (word.chars().count() / 3).min(3);
     let (word, meant) = (plain(word), plain(meant));
-    if word.len().abs_diff(meant.len()) > allowed {
-        return None;
-    }
-    Some(distance(&word, &meant)).filter(|errors| *errors <= allowed)
+    Some(strsim::osa_distance(&word, &meant)).filter(|errors| *errors <= allowed)
 }
 
 /// Lower case, without the signs that join words.
-fn plain(word: &str) -> Vec<char> {
+fn plain(word: &str) -> String {
     word.chars().filter(|c| !matches!(c, '-' | '_' | '.')).flat_map(char::to_lowercase).collect()
-}
-
-/// Insertions, deletions, replacements and swaps of neighbours from one word to the other.
-fn distance(from: &[char], to: &[char]) -> usize {
-    let mut before: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=to.len()).collect();
-    for (i, a) in from.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, b) in to.iter().enumerate() {
-            let mut cost = (last[j] + usize::from(a != b)).min(last[j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && *a == to[j - 1] && from[i - 1] == *b {
-                cost = cost.min(before[j - 1] + 1);
-            }
-            row.push(cost);
-        }
-        before = std::mem::replace(&mut last, row);
-    }
-    last[to.len()]
 }
 
 #[cfg(test)]
