@@ -23,7 +23,7 @@ use fact::{Fact, Lost};
 use model::Model;
 use resync::Resync;
 
-pub use self::model::{Census, Change};
+pub use self::model::{Census, Change, Stops};
 use crate::{
     clock,
     ids::ContainerId,
@@ -31,7 +31,7 @@ use crate::{
         output::{Missed, Observations},
         registry::Registry,
     },
-    runtime::{Runtime, events::Events, link::Link},
+    runtime::{Runtime, events::Events, link::Link, turns::Backlog},
     tap::{
         Call, Ended, Event,
         cri::{Command, Request, Response},
@@ -61,6 +61,8 @@ pub struct Sources {
     pub queries: mpsc::Receiver<oneshot::Sender<Vec<Arc<view::PodView>>>>,
     /// Notified when a later stage has lost what it was told: everything is reported again.
     pub replay: Arc<Notify>,
+    /// The stops that clients began. No list of the runtime says which these are, so they outlive a panic.
+    pub stops: Stops,
 }
 
 /// How the inventory is doing, for people.
@@ -74,6 +76,8 @@ pub struct Health {
     pub resyncs: u64,
     /// When they last were; `None` before the first.
     pub last_resync: Option<SystemTime>,
+    /// The containers and pods whose status the runtime has not told yet.
+    pub waiting: Backlog,
 }
 
 /// A call that ended, with the names of what it was about where they are known.
@@ -92,7 +96,8 @@ pub struct TracedCall {
 }
 
 /// Keeps the inventory until nobody wants its changes any more. Reports commands that begin, and all calls that end.
-/// Called again after a panic it begins from the runtime's lists, which also say what went meanwhile.
+/// Called again after a panic it begins from the runtime's lists, which also say what went meanwhile, and from the stops
+/// that were open.
 pub async fn run(
     sources: &mut Sources,
     changes: &mpsc::Sender<Change>,
@@ -100,11 +105,12 @@ pub async fn run(
     on_command: impl FnMut(&Call),
     on_call: impl FnMut(TracedCall),
 ) {
-    let Sources { observations, connections, runtime, link, events, queries, replay } = sources;
+    let Sources { observations, connections, runtime, link, events, queries, replay, stops } = sources;
     let mut task = Task {
         counted: None,
         target: None,
-        model: Model::default(),
+        model: Model::new(std::mem::take(stops)),
+        stops,
         resync: Resync::new(runtime.clone()),
         health: *health.borrow(),
         is_listed: false,
@@ -116,7 +122,9 @@ pub async fn run(
     let mut has_link = true;
     loop {
         let link_now = link.borrow_and_update().clone();
-        task.resync.follow(&link_now, connections.has_blind(), clock::now());
+        if task.resync.follow(&link_now, connections.has_blind(), clock::now()) {
+            task.model.report_answering();
+        }
         tokio::select! {
             missed = async { sleep_until(next_batch_at.into()).await; observations.next_batch(&mut batch).await } => {
                 task.take_observations(missed, &mut batch);
@@ -150,16 +158,19 @@ pub async fn run(
             }
         }
         task.count();
+        task.health.waiting = task.resync.backlog();
         health.send_replace(task.health);
     }
 }
 
-struct Task<B, F> {
+struct Task<'a, B, F> {
     /// Of the model, when its things were last counted.
     counted: Option<u64>,
     /// Where the last command ran: the next one most often runs there, too.
     target: Option<Target>,
     model: Model,
+    /// Where the model's stops go when this ends.
+    stops: &'a mut Stops,
     resync: Resync,
     health: Health,
     /// Whether the runtime's lists were taken in.
@@ -194,7 +205,13 @@ impl Target {
     }
 }
 
-impl<B: FnMut(&Call), F: FnMut(TracedCall)> Task<B, F> {
+impl<B, F> Drop for Task<'_, B, F> {
+    fn drop(&mut self) {
+        *self.stops = self.model.take_stops();
+    }
+}
+
+impl<B: FnMut(&Call), F: FnMut(TracedCall)> Task<'_, B, F> {
     fn take_observations(&mut self, missed: Missed, batch: &mut Vec<Event>) {
         let now = clock::now();
         let wall = clock::wall();
@@ -319,8 +336,11 @@ impl<B: FnMut(&Call), F: FnMut(TracedCall)> Task<B, F> {
         for (fact, sent) in answer.facts {
             self.model.apply(fact, sent);
         }
-        if answer.is_full && !std::mem::replace(&mut self.is_listed, true) {
-            self.model.report_listed();
+        if answer.is_full {
+            self.resync.retain(|lookup| self.model.wants(lookup));
+            if !std::mem::replace(&mut self.is_listed, true) {
+                self.model.report_listed();
+            }
         }
     }
 

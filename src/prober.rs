@@ -42,7 +42,7 @@ use tokio::sync::oneshot;
 use crate::{
     clock,
     ids::{ContainerId, ProbeKey, SandboxId},
-    inventory::view::ContainerView,
+    inventory::view::{ContainerView, OpenStops},
     spec::plan::Planned,
 };
 
@@ -76,6 +76,10 @@ pub enum Input {
     PodStopping(SandboxId),
     /// That stop failed, or ended without an answer: likewise for all its containers.
     PodStopFailed(SandboxId),
+    /// These are all stops that clients began and that have not failed: what was known of stops before is void.
+    StopsListed(Arc<OpenStops>),
+    /// The runtime answers again after it did not: what it did not answer before says nothing any more.
+    RuntimeAnswers,
     /// Somebody wants to know all containers that were told of and are not gone, with what is planned for them.
     Containers(oneshot::Sender<Vec<Listed>>),
     /// The runtime's containers, all of them: others are gone, and what was saved of others will soon be forgotten.

@@ -57,7 +57,7 @@ const QUESTIONS: usize = 16;
 /// 1,000 calls are kept for `trace --last`.
 const CALLS_KEPT: usize = 1000;
 
-/// 500 events are kept for `events`.
+/// 500 events are kept for `events`; above that, those of the pod that has most make room.
 const EVENTS_KEPT: usize = 500;
 
 /// 2 MiB: what these events take together. A usual one takes 300 bytes, one with all the output that a probe may have
@@ -175,6 +175,7 @@ impl Daemon {
             events,
             queries: inventory_queries,
             replay: replay.clone(),
+            stops: inventory::Stops::default(),
         };
         let (calls_ended, calls_of, trace_of) = (calls.clone(), observed.clone(), trace.clone());
         tasks.spawn(supervise("inventory", restarts.clone(), stop.clone(), async move || {
@@ -191,17 +192,20 @@ impl Daemon {
         let journal = Journal::new(Bounds {
             records: EVENTS_KEPT,
             bytes: EVENTS_BYTES,
+            groups: Some(EventView::groups),
             backlog: EVENTS_BACKLOG,
             size: EventView::size,
         });
         let policy = watch::Sender::new(settings::policy(&config));
         let mut policies = policy.subscribe();
+        let images_waiting = watch::Sender::default();
+        let images = images_waiting.subscribe();
         let planned = (observed.clone(), input_sender.clone(), journal.clone(), runtime.clone());
         let mut has_planned = Replay::new(&replay);
         tasks.spawn(supervise("plan", restarts.clone(), stop.clone(), async move || {
             has_planned.again();
             let (observed, inputs, journal, runtime) = &planned;
-            let images = Images::new(runtime.clone());
+            let images = Images::new(runtime.clone(), images_waiting.clone());
             planning::run(&mut changes, &mut policies, observed, images, inputs, journal).await;
         }));
         let (prober_questions, queries) = mpsc::channel(QUESTIONS);
@@ -258,6 +262,7 @@ impl Daemon {
             output: taps,
             link: link_now,
             health: health_now,
+            images,
             calls,
             prober: prober_questions,
             containers: container_questions,

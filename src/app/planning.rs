@@ -90,6 +90,8 @@ fn of_change(
         Change::ContainerStopFailed(id) => Input::ContainerStopFailed(id),
         Change::PodStopping(id) => Input::PodStopping(id),
         Change::PodStopFailed(id) => Input::PodStopFailed(id),
+        Change::StopsListed(open) => Input::StopsListed(open),
+        Change::RuntimeAnswers => Input::RuntimeAnswers,
     }
 }
 

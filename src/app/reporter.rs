@@ -35,10 +35,10 @@ use crate::{
         view::{
             BlindView, CallsView, ConfigView, ConfigurationView, ConnectionsView, EventView, InventoryView,
             LateView, LogView, PodView, ProbeDetailView, ProbeView, ProbesView, RuntimeState, RuntimeView,
-            Seconds, StateFileView, StatusView,
+            Seconds, StateFileView, StatusView, WaitingView,
         },
     },
-    runtime::link::Link,
+    runtime::{link::Link, turns::Backlog},
 };
 
 /// 100 blind connections are listed, the oldest first; the numbers count all of them.
@@ -59,6 +59,8 @@ pub(super) struct Reporter {
     pub(super) output: Output,
     pub(super) link: watch::Receiver<Link>,
     pub(super) health: watch::Receiver<Health>,
+    /// The images that the runtime was asked about in vain so far.
+    pub(super) images: watch::Receiver<Backlog>,
     pub(super) calls: Arc<AtomicU64>,
     pub(super) prober: Query<Vec<ProbeStatus>>,
     pub(super) containers: Query<Vec<ContainerStatus>>,
@@ -179,6 +181,8 @@ impl Reporter {
                 running: health.census.running as u64,
                 last_resync_at: health.last_resync.map(Into::into),
                 resyncs: health.resyncs,
+                waiting: waiting(health.waiting),
+                waiting_images: waiting(*self.images.borrow()),
             },
             probes: ProbesView {
                 observed: self.observed.probes().len() as u64,
@@ -237,6 +241,14 @@ impl Reporter {
             accepting_paused_since: self.registry.accepting_paused_since().map(Into::into),
         }
     }
+}
+
+/// What waits for an answer, if anything does.
+fn waiting(Backlog { count, since }: Backlog) -> Option<WaitingView> {
+    let waited = clock::now().saturating_duration_since(since?);
+    let wall = clock::wall();
+    let since = wall.checked_sub(waited).unwrap_or(wall).into();
+    Some(WaitingView { count: count as u64, since, longest_seconds: Seconds(waited) })
 }
 
 /// The probes, those of older pods before those of newer ones of the same name.
