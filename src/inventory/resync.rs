@@ -234,7 +234,7 @@ impl Resync {
                  not probed meanwhile"
             ),
             Some(News::Ended) => {
-                tracing::info!("runtime answers for the status of containers and pods again")
+                tracing::info!("runtime answers for the status of containers and pods again");
             }
             None => {}
         }

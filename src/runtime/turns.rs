@@ -139,10 +139,10 @@ impl<K: Clone + Ord + Hash> Turns<K> {
         if self.questions.len() >= self.limits.all {
             return false;
         }
-        self.ages.insert((now, key.clone()));
         let question = Question { owner, since: now, failures: 0, stage: Stage::Due };
         self.questions.insert(key.clone(), question);
         self.wait(&key, after, now);
+        self.ages.insert((now, key));
         true
     }
 
