@@ -33,7 +33,7 @@ pub use self::{
 };
 use crate::{
     cli::{Exit, ServeArgs},
-    config::{Loaded, Overrides, key::Key},
+    config::{Loaded, Overrides, key::Key, unknown_variables},
     listen::ListenError,
     relay::descriptors,
 };
@@ -65,6 +65,10 @@ pub fn serve(args: ServeArgs) -> Exit {
     };
     for note in &loaded.notes {
         tracing::warn!(note, "the files of the configuration need a look");
+    }
+    let names = env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
+    for note in unknown_variables(names) {
+        tracing::warn!(note, "a variable of the environment is ignored");
     }
     let reloading = Reloading { source, threshold, requests: Arc::default() };
     let ran = background().and_then(|runtime| {

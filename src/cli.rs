@@ -95,7 +95,7 @@ daemon failed, 2 usage, 3 daemon not reachable, 78 bad configuration.";
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Options of every verb that asks a daemon")]
 struct Common {
-    /// The daemon's API socket; a bare path is taken, too [env: CRIPROBE_API] [default: unix:///run/criprobe/api.sock]
+    /// The daemon's API socket; a bare path is taken, too; the variable moves the daemon's own, too [env: CRIPROBE_API] [default: unix:///run/criprobe/api.sock]
     #[arg(long, global = true, value_name = "URL")]
     api: Option<String>,
     /// How to print [default: table]

@@ -25,7 +25,10 @@ use std::{
 
 use key::Key;
 
-use crate::{document::Place, spec::policy::Policy};
+use crate::{
+    document::{Place, suggest},
+    spec::policy::Policy,
+};
 
 /// 1 MiB: the longest file that is read. A longer one is an error.
 pub const MAX_FILE: usize = 1 << 20;
@@ -191,6 +194,31 @@ pub fn load(file: Option<&Path>, overrides: &Overrides, groups: Groups<'_>) -> R
     let found = files::read(file);
     let loaded = resolve::resolve(&found.raws, overrides, groups)?;
     Ok(Loaded { notes: found.notes, ..loaded })
+}
+
+/// 10 variables that mean nothing are named at most.
+const MAX_UNKNOWN: usize = 10;
+
+/// What looks like a setting among these names of variables and is none, one line each. Kubernetes sets CRIPROBE_SERVICE_*
+/// and CRIPROBE_PORT* where a service is called criprobe: these are nobody's mistake.
+pub fn unknown_variables(names: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut known: Vec<&str> = Key::ALL.into_iter().map(Key::variable).chain(["CRIPROBE_CONFIG"]).collect();
+    if cfg!(debug_assertions) {
+        known.push("CRIPROBE_FAULTS");
+    }
+    let is_unknown = |name: &String| {
+        name.strip_prefix("CRIPROBE_")
+            .is_some_and(|rest| !rest.starts_with("SERVICE_") && !rest.starts_with("PORT"))
+            && !known.contains(&name.as_str())
+    };
+    let mut unknown: Vec<String> = names.into_iter().filter(is_unknown).collect();
+    unknown.sort_unstable();
+    let line = |name: &String| {
+        let meant = suggest::nearest(name, &known).map(|meant| format!(": did you mean {meant}?"));
+        let brief: String = name.chars().take(64).collect();
+        format!("{brief:?} is no setting{}", meant.unwrap_or_default())
+    };
+    unknown.iter().take(MAX_UNKNOWN).map(line).collect()
 }
 
 impl Overrides {

@@ -84,6 +84,9 @@ pub enum Fault {
         /// The runtime's own words.
         message: Said,
     },
+    /// The runtime could not be reached, or the connection to it broke; the text is what the system says.
+    #[error("the runtime is away: the connection to its socket failed: {0}")]
+    Away(Said),
     /// The runtime was silent: past the timeout and the grace that it gets, or when it was asked whether it is there.
     #[error("runtime did not answer")]
     Unanswered,
@@ -114,7 +117,9 @@ impl Fault {
     /// result.
     pub fn state(&self) -> &'static str {
         match self {
-            Self::Runtime { .. } | Self::Unanswered | Self::Target(_) | Self::Ours(_) => "unknown",
+            Self::Runtime { .. } | Self::Away(_) | Self::Unanswered | Self::Target(_) | Self::Ours(_) => {
+                "unknown"
+            }
             Self::Body(_) => "failure",
         }
     }

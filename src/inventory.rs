@@ -23,7 +23,7 @@ use fact::{Fact, Lost};
 use model::Model;
 use resync::Resync;
 
-pub use self::model::{Census, Change};
+pub use self::model::{Census, Change, Stops};
 use crate::{
     clock,
     ids::ContainerId,
@@ -31,7 +31,7 @@ use crate::{
         RelayHandle,
         output::{Missed, Observations},
     },
-    runtime::{Runtime, events::Events, link::Link},
+    runtime::{Runtime, events::Events, link::Link, turns::Backlog},
     stage::{Asker, Tasks, Unanswered},
     tap::{
         Call, Ended, Event,
@@ -58,6 +58,8 @@ pub struct Sources {
     pub link: watch::Receiver<Link>,
     /// What it tells by itself.
     pub events: Events,
+    /// The stops that clients began. No list of the runtime shows them, so they survive a panic.
+    pub stops: Stops,
 }
 
 /// Sees what passes, on the inventory's own task. Must not block.
@@ -141,6 +143,8 @@ pub struct Health {
     pub resyncs: u64,
     /// When they last were; `None` before the first.
     pub last_resync: Option<SystemTime>,
+    /// The containers and pods whose status the runtime has not told yet.
+    pub waiting: Backlog,
 }
 
 /// A call that ended, with the names of what it was about where they are known.
@@ -159,14 +163,15 @@ pub struct TracedCall {
 }
 
 /// Keeps the inventory until nobody wants its changes any more. After a panic it begins with the runtime's lists, which
-/// also show what was removed meanwhile.
+/// also show what was removed meanwhile, and with the stops that were in progress.
 async fn run<O: Observer>(channels: &mut Channels<O>) {
     let Channels { sources, pods_asked, replay, changes, health, observer } = channels;
-    let Sources { observations, relay, runtime, link, events } = sources;
+    let Sources { observations, relay, runtime, link, events, stops } = sources;
     let mut task = Task {
         counted: None,
         target: None,
-        model: Model::default(),
+        model: Model::new(std::mem::take(stops)),
+        stops,
         resync: Resync::new(runtime.clone()),
         health: *health.borrow(),
         is_listed: false,
@@ -177,7 +182,9 @@ async fn run<O: Observer>(channels: &mut Channels<O>) {
     let mut has_link = true;
     loop {
         let link_now = link.borrow_and_update().clone();
-        task.resync.follow(&link_now, relay.connections.has_blind(), clock::now());
+        if task.resync.follow(&link_now, relay.connections.has_blind(), clock::now()) {
+            task.model.report_answering();
+        }
         tokio::select! {
             missed = async { sleep_until(next_batch_at.into()).await; observations.next_batch(&mut batch).await } => {
                 task.take_observations(missed, &mut batch);
@@ -212,6 +219,7 @@ async fn run<O: Observer>(channels: &mut Channels<O>) {
             }
         }
         task.count();
+        task.health.waiting = task.resync.backlog();
         health.send_replace(task.health);
     }
 }
@@ -222,6 +230,8 @@ struct Task<'a, O> {
     /// Where the last command ran: the next one most often runs there, too.
     target: Option<Target>,
     model: Model,
+    /// Where the model's stops go when this ends.
+    stops: &'a mut Stops,
     resync: Resync,
     health: Health,
     /// Whether the runtime's lists were taken in.
@@ -252,6 +262,12 @@ impl Target {
 
     fn is_named_by(&self, command: &Command) -> bool {
         *self.asked == *command.container_bytes()
+    }
+}
+
+impl<O> Drop for Task<'_, O> {
+    fn drop(&mut self) {
+        *self.stops = self.model.take_stops();
     }
 }
 
@@ -380,8 +396,11 @@ impl<O: Observer> Task<'_, O> {
         for (fact, sent) in answer.facts {
             self.model.apply(fact, sent);
         }
-        if answer.is_full && !std::mem::replace(&mut self.is_listed, true) {
-            self.model.report_listed();
+        if answer.is_full {
+            self.resync.retain(|lookup| self.model.wants(lookup));
+            if !std::mem::replace(&mut self.is_listed, true) {
+                self.model.report_listed();
+            }
         }
     }
 

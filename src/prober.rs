@@ -41,7 +41,7 @@ use ipnet::IpNet;
 use crate::{
     clock,
     ids::{ContainerId, SandboxId},
-    inventory::view::ContainerView,
+    inventory::view::{ContainerView, OpenStops},
     spec::plan::Planned,
 };
 
@@ -75,6 +75,10 @@ pub enum Input {
     PodStopping(SandboxId),
     /// That stop failed, or ended without an answer: likewise for all its containers.
     PodStopFailed(SandboxId),
+    /// These are all stops that clients began and that have not failed: what was known of stops before is void.
+    StopsListed(Arc<OpenStops>),
+    /// The runtime answers again after it did not: what it did not answer before says nothing any more.
+    RuntimeAnswers,
     /// The runtime's containers, all of them: others are gone, and what was saved of others will soon be forgotten.
     Listed(Arc<HashSet<ContainerId>>),
 }

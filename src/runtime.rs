@@ -8,6 +8,7 @@ pub mod link;
 pub mod lists;
 pub mod presence;
 mod statuses;
+pub mod turns;
 
 use std::{
     io,

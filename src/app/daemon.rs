@@ -46,11 +46,16 @@ use crate::{
 /// 1,000 calls are kept for `trace --last`.
 const CALLS_KEPT: usize = 1000;
 
-/// What is kept of events: 500, and 2 MiB of them. A usual one takes 300 bytes, one with all the output that a probe may
-/// have 11 KiB: of such ones 190 are kept, and the oldest make room. A follower may fall 256 behind, which takes 3 MiB at
-/// most; one further behind loses the oldest, and learns how many.
-const EVENTS: Bounds<EventView> =
-    Bounds { records: 500, bytes: 2 << 20, backlog: 256, size: EventView::size };
+/// What is kept of events: 500, and 2 MiB of them; above that, those of the pod that has most make room. A usual one takes
+/// 300 bytes, one with all the output that a probe may have 11 KiB: of such ones 190 are kept. A follower may fall 256
+/// behind, which takes 3 MiB at most; one further behind loses the oldest, and learns how many.
+const EVENTS: Bounds<EventView> = Bounds {
+    records: 500,
+    bytes: 2 << 20,
+    groups: Some(EventView::groups),
+    backlog: 256,
+    size: EventView::size,
+};
 
 /// 3 s: how long the end waits for the state to be written. A disk that takes longer loses what happened since it was
 /// written last.
@@ -132,6 +137,7 @@ impl Daemon {
                 runtime: runtime.clone(),
                 link: link.clone(),
                 events: runtime_events,
+                stops: inventory::Stops::default(),
             },
             Passing { observed: observed.clone(), trace: trace.clone() },
             &mut tasks,
@@ -155,7 +161,7 @@ impl Daemon {
             },
             &mut tasks,
         );
-        planning::spawn(
+        let images = planning::spawn(
             planning::Deps {
                 changes,
                 inventory: inventory.clone(),
@@ -172,6 +178,7 @@ impl Daemon {
             relay: relayed,
             link,
             inventory,
+            images,
             prober: prober.clone(),
             observed,
             config,

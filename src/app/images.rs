@@ -4,13 +4,14 @@
 mod kept;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use tokio::{
-    task::{Id, JoinError, JoinSet},
+    sync::watch,
+    task::{AbortHandle, Id, JoinError, JoinSet},
     time::sleep_until,
 };
 
@@ -22,18 +23,14 @@ use crate::{
     runtime::{
         Runtime,
         image::{Image, ImageError},
+        turns::{Backlog, Limits, News, Owner, PATIENCE, Turns},
     },
     spec::{healthcheck, image::ImageNames, plan::Healthcheck, planner::Depth},
 };
 
-/// 4 images are asked for at once; the others wait their turn.
-const AT_ONCE: usize = 4;
-
-/// 1 s to 1 min between two tries of one image, twice as long each time.
-const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-
-/// 3 tries that failed are worth a warning: one or two are those of a runtime that is restarted.
-const WORTH_A_WARNING: u32 = 3;
+/// 4 images are asked for at once; the others wait their turn. 8 more may be under way that the runtime does not answer at
+/// once, 2 of these tried before. As many may wait as containers may.
+const AT_ONCE: Limits = Limits { quick: 4, slow: 8, tried: 2, all: 65_536 };
 
 /// What was found of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,8 +54,14 @@ pub(super) enum Found {
 #[derive(Debug)]
 pub(super) struct Images {
     runtime: Runtime,
-    waiting: BTreeMap<ImageRef, Wish>,
-    asked: HashMap<Id, (ImageRef, Wish)>,
+    turns: Turns<ImageRef>,
+    /// How much is wanted of those that wait or are asked for.
+    depths: HashMap<ImageRef, Depth>,
+    asked: HashMap<Id, Asked>,
+    /// Shows what waits.
+    backlog: watch::Sender<Backlog>,
+    /// What went wrong last, and with which image.
+    last_failure: String,
     under_way: JoinSet<Step>,
     /// Found together with what was answered last.
     found: Option<Answer>,
@@ -69,12 +72,12 @@ pub(super) struct Images {
     has_no_store: bool,
 }
 
-/// An image that is to be asked for.
-#[derive(Clone, Copy, Debug)]
-struct Wish {
+/// An image that is asked for.
+#[derive(Clone, Debug)]
+struct Asked {
+    image: ImageRef,
     depth: Depth,
-    due: Instant,
-    failures: u32,
+    task: AbortHandle,
 }
 
 /// One of two questions, answered.
@@ -87,12 +90,15 @@ enum Step {
 }
 
 impl Images {
-    /// Asks this runtime.
-    pub(super) fn new(runtime: Runtime) -> Self {
+    /// Asks this runtime, and shows what waits.
+    pub(super) fn new(runtime: Runtime, backlog: watch::Sender<Backlog>) -> Self {
         Self {
             runtime,
-            waiting: BTreeMap::new(),
+            turns: Turns::new(AT_ONCE),
+            depths: HashMap::new(),
             asked: HashMap::new(),
+            backlog,
+            last_failure: String::new(),
             under_way: JoinSet::new(),
             found: None,
             kept: Kept::default(),
@@ -103,16 +109,18 @@ impl Images {
 
     /// An image is wanted. One that is asked for already is not asked for twice, unless more of it is wanted.
     pub(super) fn want(&mut self, image: ImageRef, depth: Depth) {
-        let is_asked = self.asked.values().any(|(asked, wish)| *asked == image && wish.depth >= depth);
+        let is_asked = self.asked.values().any(|asked| asked.image == image && asked.depth >= depth);
         if !self.has_no_images && !is_asked {
-            let wish = self.waiting.entry(image).or_insert(Wish { depth, due: clock::now(), failures: 0 });
-            wish.depth = wish.depth.max(depth);
+            let wanted = self.depths.entry(image.clone()).or_insert(depth);
+            *wanted = depth.max(*wanted);
+            self.turns.add(image, Owner::default(), Duration::ZERO, clock::now());
         }
     }
 
     /// Forgets those that wait and that nobody wants any more.
     pub(super) fn retain(&mut self, is_wanted: impl Fn(&ImageRef) -> bool) {
-        self.waiting.retain(|image, _| is_wanted(image));
+        self.turns.retain(is_wanted);
+        self.depths.retain(|image, _| self.turns.contains(image));
     }
 
     /// Asks what is due and waits for the next answer. Safe to be dropped and called again.
@@ -121,11 +129,10 @@ impl Images {
             return found;
         }
         loop {
-            let now = clock::now();
-            while self.under_way.len() < AT_ONCE && self.ask_next(now) {}
-            let wake_at = self.due().filter(|_| self.under_way.len() < AT_ONCE);
+            self.ask(clock::now());
+            let wake_at = self.turns.deadline();
             tokio::select! {
-                () = async { sleep_until(wake_at.unwrap_or(now).into()).await }, if wake_at.is_some() => {}
+                () = async { sleep_until(wake_at.unwrap_or_else(clock::now).into()).await }, if wake_at.is_some() => {}
                 Some(ended) = self.under_way.join_next_with_id() => {
                     if let Some(answer) = self.on_ended(ended, clock::now()) {
                         return answer;
@@ -136,38 +143,52 @@ impl Images {
         }
     }
 
-    fn due(&self) -> Option<Instant> {
-        self.waiting.values().map(|wish| wish.due).min()
-    }
-
-    /// Asks for the image that is due for the longest; tells whether there was one.
-    fn ask_next(&mut self, now: Instant) -> bool {
-        let next = self.waiting.iter().min_by_key(|(_, wish)| wish.due);
-        let Some((image, wish)) =
-            next.filter(|(_, wish)| wish.due <= now).map(|(image, wish)| (image.clone(), *wish))
-        else {
-            return false;
-        };
-        self.waiting.remove(&image);
-        let (runtime, name) = (self.runtime.clone(), image.clone());
-        let task = self.under_way.spawn(async move { Step::Identified(runtime.image(name.as_str()).await) });
-        self.asked.insert(task.id(), (image, wish));
-        true
+    /// Asks for the images whose turn it is, gives up those that take too long, and shows what waits.
+    fn ask(&mut self, now: Instant) {
+        let given_up = self.turns.overdue(now);
+        self.asked
+            .values()
+            .filter(|asked| given_up.contains(&asked.image))
+            .for_each(|asked| asked.task.abort());
+        while let Some(image) = self.turns.start(now) {
+            let depth = self.depths.get(&image).copied().unwrap_or(Depth::Names);
+            let (runtime, name) = (self.runtime.clone(), image.clone());
+            let step = async move { Step::Identified(runtime.image(name.as_str()).await) };
+            let task = self.under_way.spawn(step);
+            self.asked.insert(task.id(), Asked { image, depth, task });
+        }
+        match self.turns.news(now) {
+            Some(News::Began(Backlog { count, .. })) => {
+                let last_failure = self.last_failure.as_str();
+                tracing::warn!(
+                    count,
+                    last_failure,
+                    "names or HEALTHCHECKs of images cannot be read: trying again"
+                );
+            }
+            Some(News::Ended) => tracing::info!("names and HEALTHCHECKs of images are read again"),
+            None => {}
+        }
+        let backlog = self.turns.backlog();
+        self.backlog.send_if_modified(|shown| std::mem::replace(shown, backlog) != backlog);
     }
 
     fn on_ended(&mut self, ended: Result<(Id, Step), JoinError>, now: Instant) -> Option<Answer> {
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
-        let (image, wish) = self.asked.remove(&id)?;
+        let Asked { image, depth, .. } = self.asked.remove(&id)?;
         match ended {
             Ok((_, Step::Identified(Ok(identified)))) => {
                 let names = ImageNames::of_runtime(&identified.id, &identified.names);
-                if wish.depth == Depth::Healthcheck && !self.has_no_store {
-                    self.read(image.clone(), wish, identified.id);
+                if depth == Depth::Healthcheck && !self.has_no_store {
+                    self.read(image.clone(), identified.id, now);
+                } else {
+                    self.turns.answered(&image, now);
                 }
                 return Some(Answer { image, found: Found::Names(Arc::new(names)) });
             }
             Ok((_, Step::Read(id, Ok(healthcheck)))) => {
                 self.kept.put(id, healthcheck.clone());
+                self.turns.answered(&image, now);
                 return Some(Answer { image, found: Found::Healthcheck(healthcheck) });
             }
             Ok((_, Step::Identified(Err(ImageError::NoStore)))) => self.end(),
@@ -176,46 +197,42 @@ impl Images {
                     tracing::info!("runtime has no content store: HEALTHCHECKs of images are not read");
                 }
                 self.has_no_store = true;
+                self.turns.answered(&image, now);
             }
             Ok((_, Step::Identified(Err(error)) | Step::Read(_, Err(error)))) => {
-                self.again(image, wish, &error.to_string(), now);
+                self.again(&image, &error.to_string(), now);
             }
-            Err(panicked) => self.again(image, wish, &panicked.to_string(), now),
+            Err(error) if error.is_cancelled() => {
+                self.again(&image, &format!("no answer within {} s", PATIENCE.as_secs()), now);
+            }
+            Err(panicked) => self.again(&image, &panicked.to_string(), now),
         }
         None
     }
 
     /// Reads the HEALTHCHECK of the image with this id, unless it is kept.
-    fn read(&mut self, image: ImageRef, wish: Wish, id: String) {
+    fn read(&mut self, image: ImageRef, id: String, now: Instant) {
         if let Some(healthcheck) = self.kept.get(&id) {
+            self.turns.answered(&image, now);
             self.found = Some(Answer { image, found: Found::Healthcheck(healthcheck) });
         } else {
             let task = self.under_way.spawn(read(self.runtime.clone(), id));
-            self.asked.insert(task.id(), (image, wish));
+            self.asked.insert(task.id(), Asked { image, depth: Depth::Healthcheck, task });
         }
     }
 
-    fn again(&mut self, image: ImageRef, wish: Wish, error: &str, now: Instant) {
-        let failures = wish.failures.saturating_add(1);
-        let pause = BACKOFF.0.saturating_mul(2u32.saturating_pow(wish.failures)).min(BACKOFF.1);
-        if failures == WORTH_A_WARNING {
-            tracing::warn!(
-                image = image.as_str(),
-                error,
-                "image's names or HEALTHCHECK cannot be read: trying again"
-            );
-        } else {
-            tracing::debug!(image = image.as_str(), error, "image's names or HEALTHCHECK cannot be read");
-        }
-        let depth = self.waiting.get(&image).map_or(wish.depth, |other| other.depth.max(wish.depth));
-        self.waiting.insert(image, Wish { depth, due: now + pause, failures });
+    fn again(&mut self, image: &ImageRef, error: &str, now: Instant) {
+        tracing::debug!(image = image.as_str(), error, "image's names or HEALTHCHECK cannot be read");
+        self.last_failure = format!("{}: {error}", image.as_str());
+        self.turns.failed(image, now);
     }
 
     /// A runtime that has no image service will not get one.
     fn end(&mut self) {
         tracing::info!("runtime has no image service: neither names nor HEALTHCHECKs of images are read");
         self.has_no_images = true;
-        self.waiting.clear();
+        self.turns = Turns::new(AT_ONCE);
+        self.depths.clear();
         self.asked.clear();
         self.under_way = JoinSet::new();
     }

@@ -13,7 +13,7 @@ use crate::{
     inventory::{Change, InventoryHandle, view::ContainerView},
     prober::{Input, ProberHandle},
     report::{journal::Journal, view::EventView},
-    runtime::Runtime,
+    runtime::{Runtime, turns::Backlog},
     spec::{
         plan::Planned,
         planner::{Plan, Planner},
@@ -38,21 +38,23 @@ pub(super) struct Deps {
     pub(super) journal: Journal<EventView>,
 }
 
-/// Starts the planner.
-pub(super) fn spawn(mut deps: Deps, tasks: &mut Tasks) {
-    let mut has_started = false;
+/// Starts the planner; the images that the runtime was asked about in vain so far.
+pub(super) fn spawn(mut deps: Deps, tasks: &mut Tasks) -> watch::Receiver<Backlog> {
+    let backlog = watch::Sender::default();
+    let (mut has_started, shown) = (false, backlog.subscribe());
     tasks.spawn(tasks.supervise("plan", async move || {
         if std::mem::replace(&mut has_started, true) {
             deps.inventory.replay();
         }
-        run(&mut deps).await;
+        let images = Images::new(deps.runtime.clone(), backlog.clone());
+        run(&mut deps, images).await;
     }));
+    shown
 }
 
 /// Plans until no changes come any more, or the prober is gone.
-async fn run(deps: &mut Deps) {
-    let Deps { changes, policies, runtime, prober, journal, inventory: _ } = deps;
-    let mut images = Images::new(runtime.clone());
+async fn run(deps: &mut Deps, mut images: Images) {
+    let Deps { changes, policies, prober, journal, runtime: _, inventory: _ } = deps;
     let mut planner = Planner::new(policies.borrow_and_update().clone());
     let mut registration = Registration::default();
     let mut may_change = true;
@@ -110,6 +112,8 @@ fn of_change(
         Change::ContainerStopFailed(id) => Input::ContainerStopFailed(id),
         Change::PodStopping(id) => Input::PodStopping(id),
         Change::PodStopFailed(id) => Input::PodStopFailed(id),
+        Change::StopsListed(open) => Input::StopsListed(open),
+        Change::RuntimeAnswers => Input::RuntimeAnswers,
     }
 }
 

@@ -27,8 +27,8 @@ pub struct ServeArgs {
 }
 
 /// What `--api` means here, where it is not where the daemon is looked for.
-pub(super) const API: &str =
-    "Where the API is, for the other verbs [env: CRIPROBE_API] [default: unix:///run/criprobe/api.sock]";
+pub(super) const API: &str = "Where the daemon serves its API, and where the other verbs look for it: the variable applies to both \
+     [env: CRIPROBE_API] [default: unix:///run/criprobe/api.sock]";
 
 const EXAMPLES: &str = "\
 Examples:

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     clock,
-    report::view::{LateView, ProbesView, RuntimeState, StageRestartView, StatusView},
+    report::view::{LateView, ProbesView, RuntimeState, StageRestartView, StatusView, WaitingView},
 };
 
 /// Flags of the verb.
@@ -60,6 +60,11 @@ fn text(status: &StatusView, screen: Screen, now: SystemTime, limit: Option<usiz
     let gaps = if status.gaps == 0 { Paint::Plain } else { Paint::Doubtful };
     lines.push(("gaps", status.gaps.to_string(), gaps));
     lines.push(("inventory", inventory(status, now), Paint::Plain));
+    let waiting = [
+        (status.inventory.waiting, "containers or pods wait for their status from the runtime"),
+        (status.inventory.waiting_images, "images wait for their names or HEALTHCHECK from the runtime"),
+    ];
+    lines.extend(waiting.into_iter().filter_map(|(waiting, what)| Some(waits(waiting?, what))));
     let worst = status.probes.states.keys().copied().find(|&state| state_paint(state) == Paint::Bad);
     lines.push(("probes", probes(&status.probes), worst.map_or(Paint::Plain, state_paint)));
     lines.extend(status.probes.late.map(late));
@@ -139,6 +144,12 @@ fn inventory(status: &StatusView, now: SystemTime) -> String {
     };
     let (pods, containers, running) = (inventory.pods, inventory.containers, inventory.running);
     format!("{pods} pods, {containers} containers ({running} running); {listed}")
+}
+
+/// What the runtime has not answered yet.
+fn waits(waiting: WaitingView, what: &str) -> (&'static str, String, Paint) {
+    let longest = coarse(waiting.longest_seconds.0);
+    ("  waiting", format!("{} {what}, the longest for {longest}", waiting.count), Paint::Doubtful)
 }
 
 fn probes(probes: &ProbesView) -> String {
@@ -250,6 +261,10 @@ mod tests {
         away.state.trouble = "cannot write in /var/lib/criprobe: Read-only file system".to_owned();
         assert!(inventory(&away, now).ends_with("listed 1m5s ago, once"));
         away.inventory.last_resync_at = None;
+        let longest_seconds = Duration::from_secs(95).into();
+        let waiting = WaitingView { count: 200, since: sample::at(30_000), longest_seconds };
+        away.inventory.waiting = Some(waiting);
+        away.inventory.waiting_images = Some(WaitingView { count: 1, ..waiting });
         let late = LateView { count: 3, longest_seconds: Duration::from_secs(75).into() };
         away.probes = ProbesView { observed: 2, late: Some(late), ..ProbesView::default() };
         away.config.files = Vec::new();

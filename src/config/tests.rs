@@ -299,3 +299,25 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_variable_that_is_no_setting_is_noted_with_the_one_that_was_meant() {
+    let names = [
+        "CRIPROBE_API",
+        "CRIPROBE_CONFIG",
+        "CRIPROBE_PROBER_WORKRES",
+        "CRIPROBE_log_level",
+        "CRIPROBE_WHATEVER",
+        "CRIPROBE_SERVICE_HOST",
+        "CRIPROBE_PORT_80_TCP",
+        "PATH",
+        "XCRIPROBE_API",
+    ];
+    insta::assert_snapshot!(unknown_variables(names.map(str::to_owned)).join("\n"), @r#"
+    "CRIPROBE_PROBER_WORKRES" is no setting: did you mean CRIPROBE_PROBER_WORKERS?
+    "CRIPROBE_WHATEVER" is no setting
+    "CRIPROBE_log_level" is no setting: did you mean CRIPROBE_LOG_LEVEL?
+    "#);
+    let many = unknown_variables((0..1_000).map(|number| format!("CRIPROBE_{}{number}", "\n".repeat(1_000))));
+    assert!(many.len() == MAX_UNKNOWN && many.iter().all(|line| line.len() < 200 && !line.contains('\n')));
+}

@@ -46,6 +46,8 @@ pub enum FaultKind {
     Code(Code, String),
     /// It is neither handled nor answered, until its client gives up.
     Hang,
+    /// The same if its request holds one of these texts, as when a container's shim hangs; others are handled.
+    HangAbout(Vec<String>),
     /// It is not handled; the connection that it came on ends without a GOAWAY.
     DropConnection,
     /// The times in its answer are so much later, as if the clock had been set back since: ContainerStatus. Other methods

@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use http_body_util::{BodyExt, Collected, Full};
 use hyper::{Request, Response, Uri};
 use tokio::{
     net::{UnixListener, UnixStream},
@@ -175,6 +176,16 @@ impl Gate {
             }
             Some(FaultKind::Code(code, message)) => Status::new(code, message).into_http(),
             Some(FaultKind::Hang) => future::pending().await,
+            Some(FaultKind::HangAbout(texts)) => {
+                let (head, body) = request.into_parts();
+                // A request that cannot be read is nobody's.
+                let bytes = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
+                let holds = |text: &String| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+                if texts.iter().any(holds) {
+                    return future::pending().await;
+                }
+                self.handle(Request::from_parts(head, Body::new(Full::new(bytes)))).await
+            }
             Some(FaultKind::DropConnection) => {
                 if let Some(hangup) = request.extensions().get::<Hangup>() {
                     hangup.call();

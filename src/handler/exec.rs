@@ -61,7 +61,8 @@ impl Exec {
     /// as it was defined.
     ///
     /// # Errors
-    /// [`Fault::Runtime`] for every other status of the runtime's, and for an answer above 16 MiB;
+    /// [`Fault::Runtime`] for every other status of the runtime's, and for an answer above 16 MiB; [`Fault::Away`] when there
+    /// is no connection to it;
     /// [`Fault::Unanswered`] when it is silent past the grace, or shows no life while we keep the timeout;
     /// [`Fault::Ours`] when there is no room for the command.
     pub async fn attempt(
@@ -85,8 +86,13 @@ impl Exec {
                 Ok(Outcome { exit_code: Some(exit_code), ..Outcome::of(judgement, Said::lossy(&output)) })
             }
             Ok(Err(status)) if status.code() != Code::DeadlineExceeded => {
-                let message = mask::masked(status.message(), command);
-                Err(Fault::Runtime { code: go::code(status.code()), message })
+                Err(match broken_connection(&status) {
+                    Some(cause) => Fault::Away(cause),
+                    None => {
+                        let message = mask::masked(status.message(), command);
+                        Fault::Runtime { code: go::code(status.code()), message }
+                    }
+                })
             }
             Ok(Err(_)) | Err(Late::Alive) => {
                 let (command, timeout) = (command.defined().join(" "), go::duration(timeout));
@@ -163,6 +169,21 @@ async fn call(channel: Channel, request: Bytes) -> Result<Answer, Status> {
         Some(status) if status.code() == Code::Ok => reader.end(),
         Some(status) => Err(status),
         None => Err(Status::internal("the runtime did not tell how the call ended")),
+    }
+}
+
+/// What the system says of the connection to the runtime, where a status is not the runtime's own: that has no source. The
+/// runtime's reset of one call leaves the connection as it is.
+fn broken_connection(status: &Status) -> Option<Said> {
+    let mut cause = status.source()?;
+    loop {
+        if cause.downcast_ref::<h2::Error>().is_some_and(h2::Error::is_reset) {
+            return None;
+        }
+        match cause.source() {
+            Some(deeper) => cause = deeper,
+            None => return Some(Said::of(cause)),
+        }
     }
 }
 

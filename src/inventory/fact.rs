@@ -123,7 +123,7 @@ pub enum Lost {
 }
 
 /// What is to be asked of the runtime.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lookup {
     /// Everything.
     List,

@@ -26,13 +26,16 @@ use containers::Container;
 use identities::Identities;
 use removed::Removed;
 use sandboxes::Sandbox;
-use stops::Stops;
+pub use stops::Stops;
 
 use super::{
     fact::{CallId, Fact, Lookup, Target},
-    view::{ContainerState, ContainerView, PodView},
+    view::{ContainerState, ContainerView, OpenStops, PodView},
 };
-use crate::ids::{ContainerId, SandboxId};
+use crate::{
+    ids::{ContainerId, SandboxId},
+    runtime::turns::Owner,
+};
 
 /// What the stages after the inventory are told.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,6 +55,10 @@ pub enum Change {
     PodStopping(SandboxId),
     /// A client's stop of its pod is over, and the pod is ready: the stop failed, or a report of the runtime shows that.
     PodStopFailed(SandboxId),
+    /// These are all stops that are not over. Reported before [`Change::Listed`].
+    StopsListed(Arc<OpenStops>),
+    /// The runtime answers again after it did not.
+    RuntimeAnswers,
 }
 
 /// Pods and containers.
@@ -74,6 +81,16 @@ pub struct Model {
 }
 
 impl Model {
+    /// Knows nothing yet but these stops, which clients began before.
+    pub fn new(stops: Stops) -> Self {
+        Self { stops, ..Self::default() }
+    }
+
+    /// Takes the stops out, for a model that begins where this one ends.
+    pub fn take_stops(&mut self) -> Stops {
+        std::mem::take(&mut self.stops)
+    }
+
     /// Takes in a fact that was observed at `at`; for answers of the runtime that is when the question was sent.
     pub fn apply(&mut self, fact: Fact, at: Instant) {
         self.revision += 1;
@@ -118,6 +135,11 @@ impl Model {
         self.revision
     }
 
+    /// Reports that the runtime answers again.
+    pub fn report_answering(&mut self) {
+        self.tell(Change::RuntimeAnswers);
+    }
+
     /// Reports every container once more, and then that these are all.
     pub fn report_all(&mut self) {
         for container in self.containers.values_mut() {
@@ -127,8 +149,9 @@ impl Model {
         self.report_listed();
     }
 
-    /// Reports which containers there are.
+    /// Reports which stops are open, and which containers there are.
     pub fn report_listed(&mut self) {
+        self.tell(Change::StopsListed(Arc::new(self.stops.open())));
         let all = self.containers.keys().cloned().collect();
         self.tell(Change::Listed(Arc::new(all)));
     }
@@ -139,9 +162,39 @@ impl Model {
         std::mem::take(&mut self.changes)
     }
 
-    /// What is to be asked of the runtime, since this was last asked.
-    pub fn take_lookups(&mut self) -> Vec<Lookup> {
-        std::mem::take(&mut self.lookups).into_iter().collect()
+    /// What is to be asked of the runtime, since this was last asked, and whom it is about.
+    pub fn take_lookups(&mut self) -> Vec<(Lookup, Owner)> {
+        let lookups = std::mem::take(&mut self.lookups).into_iter();
+        lookups.map(|lookup| (lookup.clone(), self.owner(&lookup))).collect()
+    }
+
+    /// Whether the answer to a lookup still matters, as far as the last lists tell.
+    pub fn wants(&self, lookup: &Lookup) -> bool {
+        match lookup {
+            Lookup::Container(id) | Lookup::ContainerAgain(id) => {
+                self.containers.get(id).is_some_and(Container::lacks_something)
+            }
+            Lookup::Sandbox(id) => match self.sandboxes.get(id) {
+                Some(sandbox) => !sandbox.view.is_ready || sandbox.lacks_address(),
+                None => self.containers.values().any(|container| container.sandbox == *id),
+            },
+            Lookup::List | Lookup::Unexplained(_) => true,
+        }
+    }
+
+    fn owner(&self, lookup: &Lookup) -> Owner {
+        let sandbox = match lookup {
+            Lookup::Sandbox(id) => Some(id),
+            Lookup::Container(id) | Lookup::ContainerAgain(id) => {
+                self.containers.get(id).map(|container| &container.sandbox)
+            }
+            Lookup::List | Lookup::Unexplained(_) => None,
+        };
+        let pod = sandbox.and_then(|id| self.sandboxes.get(id)).map(|known| &known.view);
+        pod.map_or_else(Owner::default, |pod| Owner {
+            namespace: Arc::clone(&pod.namespace),
+            pod: pod.sandbox_id.as_str().into(),
+        })
     }
 
     /// The container that a client named: runtimes take the unique beginning of an id for all of it.

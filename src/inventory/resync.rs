@@ -3,24 +3,30 @@
 
 mod due;
 mod question;
-mod waiting;
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant, SystemTime},
+};
 
 use tokio::{
-    task::{Id, JoinError, JoinSet},
+    task::{AbortHandle, Id, JoinError, JoinSet},
     time::sleep_until,
 };
 use tonic::Status;
 
 use due::Due;
 use question::Reply;
-use waiting::{Waiting, Wish};
 
 use super::fact::{Fact, Lookup};
 use crate::{
     clock,
-    runtime::{Runtime, events::EventSource, link::Link},
+    runtime::{
+        Runtime,
+        events::EventSource,
+        link::Link,
+        turns::{Backlog, Limits, News, Owner, Turns},
+    },
 };
 
 /// 30 s between two lists where events and taps tell everything.
@@ -35,8 +41,16 @@ const RETRY: Duration = Duration::from_secs(1);
 /// 3 lists in a row that failed are worth a warning: one or two are those of a runtime that is restarted.
 const WORTH_A_WARNING: u32 = 3;
 
-/// 8 statuses are asked for at once; the others wait their turn.
-const LOOKUPS: usize = 8;
+/// 8 statuses are asked for at once; the others wait their turn. 24 more may be under way that the runtime does not answer
+/// at once, which costs it and us next to nothing, 8 of these tried before. 4,096 wait at most: those of a node that is
+/// adopted with 3,000 containers. Above that a lookup finds no room.
+const LOOKUPS: Limits = Limits { quick: 8, slow: 24, tried: 8, all: 4_096 };
+
+/// 100 ms until something is asked again that the runtime could not tell just now; twice as long each further time.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// 3: how often an id is asked for again that nobody knows. A runtime tells of a creation before it knows it itself.
+const TRIES: u32 = 3;
 
 /// What came back.
 #[derive(Debug, Default)]
@@ -53,6 +67,8 @@ pub struct Resync {
     runtime: Runtime,
     generation: u64,
     is_up: bool,
+    /// When that last changed.
+    link_since: Option<SystemTime>,
     /// When the lists are next asked for.
     due: Due,
     /// The task that asks for the lists, if they are being asked for.
@@ -60,17 +76,18 @@ pub struct Resync {
     /// How many lists in a row failed.
     failures: u32,
     period: Duration,
-    waiting: Waiting,
+    lookups: Turns<Lookup>,
+    /// What is being looked up, by its task.
+    asked: HashMap<Id, (Lookup, AbortHandle)>,
     /// Whether some found no room to wait since the lists were asked for because of that.
     has_turned_away: bool,
-    looking_up: usize,
     under_way: JoinSet<Done>,
 }
 
 #[derive(Debug)]
 enum Done {
     Listed(Result<Vec<(Fact, Instant)>, Status>),
-    LookedUp(Wish, Reply),
+    LookedUp(Reply),
 }
 
 impl Resync {
@@ -80,19 +97,21 @@ impl Resync {
             runtime,
             generation: 0,
             is_up: false,
+            link_since: None,
             due: Due::default(),
             listing: None,
             failures: 0,
             period: CALM,
-            waiting: Waiting::default(),
+            lookups: Turns::new(LOOKUPS),
+            asked: HashMap::new(),
             has_turned_away: false,
-            looking_up: 0,
             under_way: JoinSet::new(),
         }
     }
 
-    /// Takes note of the link: a new generation asks for the lists at once.
-    pub fn follow(&mut self, link: &Link, has_blind: bool, now: Instant) {
+    /// Takes note of the link: a new generation asks for the lists at once. Says whether the runtime was away and is not
+    /// any more.
+    pub fn follow(&mut self, link: &Link, has_blind: bool, now: Instant) -> bool {
         let is_wary = has_blind || matches!(link.source, EventSource::None | EventSource::Unsupported);
         let period = if is_wary { WARY } else { CALM };
         if period < self.period {
@@ -102,8 +121,13 @@ impl Resync {
         if link.is_up && (!self.is_up || self.generation != link.generation) {
             self.soon(now);
         }
+        let is_back = link.is_up && self.link_since.replace(link.since) != Some(link.since);
+        if is_back {
+            self.lookups.forgive(now);
+        }
         self.is_up = link.is_up;
         self.generation = link.generation;
+        is_back
     }
 
     /// The lists are wanted now.
@@ -119,14 +143,30 @@ impl Resync {
 
     /// Single things are wanted. Those that find no room ask for the lists instead, once nothing waits any more: lists
     /// name again what is still to be looked up, and until then there would be no room for it either.
-    pub fn look_up(&mut self, lookups: Vec<Lookup>, now: Instant) {
-        for lookup in lookups {
-            if lookup == Lookup::List {
-                self.soon(now);
-            } else if !self.waiting.add(Wish::new(lookup), now) {
+    pub fn look_up(&mut self, lookups: Vec<(Lookup, Owner)>, now: Instant) {
+        for (lookup, owner) in lookups {
+            let (lookup, pause) = match lookup {
+                Lookup::List => {
+                    self.soon(now);
+                    continue;
+                }
+                Lookup::ContainerAgain(id) => (Lookup::Container(id), PAUSE),
+                lookup => (lookup, Duration::ZERO),
+            };
+            if !self.lookups.add(lookup, owner, pause, now) {
                 self.has_turned_away = true;
             }
         }
+    }
+
+    /// Forgets the lookups that nothing depends on any more.
+    pub fn retain(&mut self, is_wanted: impl Fn(&Lookup) -> bool) {
+        self.lookups.retain(is_wanted);
+    }
+
+    /// The lookups that have no answer yet.
+    pub fn backlog(&self) -> Backlog {
+        self.lookups.backlog()
     }
 
     /// Asks what is due and waits for the next answer; those that came with it are in it, too. Safe to be dropped and
@@ -135,7 +175,7 @@ impl Resync {
         loop {
             self.start_lookups(clock::now());
             let list_at = self.due.next().filter(|_| self.is_up && self.listing.is_none());
-            let lookup_at = self.waiting.next().filter(|_| self.is_up && self.looking_up < LOOKUPS);
+            let lookup_at = self.lookups.deadline().filter(|_| self.is_up);
             let wake_at = [list_at, lookup_at].into_iter().flatten().min();
             tokio::select! {
                 () = async { sleep_until(wake_at.unwrap_or_else(clock::now).into()).await }, if wake_at.is_some() => {
@@ -144,11 +184,11 @@ impl Resync {
                         self.start_list(now);
                     }
                 }
-                Some(done) = self.under_way.join_next() => {
+                Some(done) = self.under_way.join_next_with_id() => {
                     let now = clock::now();
                     let mut answer = Answer::default();
                     self.finish(done, &mut answer, now);
-                    while let Some(done) = self.under_way.try_join_next() {
+                    while let Some(done) = self.under_way.try_join_next_with_id() {
                         self.finish(done, &mut answer, now);
                     }
                     if answer.is_full || !answer.facts.is_empty() {
@@ -168,38 +208,55 @@ impl Resync {
     }
 
     fn start_lookups(&mut self, now: Instant) {
-        if self.has_turned_away && self.waiting.is_empty() {
+        if self.has_turned_away && self.lookups.has_no_fresh() {
             self.has_turned_away = false;
             self.soon(now);
         }
-        while self.is_up
-            && self.looking_up < LOOKUPS
-            && let Some(wish) = self.waiting.take(now)
-        {
-            self.looking_up += 1;
-            let runtime = self.runtime.clone();
-            self.under_way.spawn(async move {
-                let reply = question::look_up(&runtime, &wish.lookup).await;
-                Done::LookedUp(wish, reply)
-            });
+        if !self.is_up {
+            return;
+        }
+        let given_up = self.lookups.overdue(now);
+        self.asked
+            .values()
+            .filter(|(lookup, _)| given_up.contains(lookup))
+            .for_each(|(_, task)| task.abort());
+        while let Some(lookup) = self.lookups.start(now) {
+            let (runtime, asked) = (self.runtime.clone(), lookup.clone());
+            let task = self
+                .under_way
+                .spawn(async move { Done::LookedUp(question::look_up(&runtime, &asked).await) });
+            self.asked.insert(task.id(), (lookup, task));
+        }
+        match self.lookups.news(now) {
+            Some(News::Began(Backlog { count, .. })) => tracing::warn!(
+                count,
+                "runtime does not answer for the status of containers or pods: those that were not known before are \
+                 not probed meanwhile"
+            ),
+            Some(News::Ended) => {
+                tracing::info!("runtime answers for the status of containers and pods again");
+            }
+            None => {}
         }
     }
 
-    fn finish(&mut self, done: Result<Done, JoinError>, answer: &mut Answer, now: Instant) {
+    fn finish(&mut self, done: Result<(Id, Done), JoinError>, answer: &mut Answer, now: Instant) {
         match done {
-            Ok(Done::LookedUp(wish, reply)) => {
-                self.looking_up -= 1;
+            Ok((task, Done::LookedUp(reply))) => {
+                let Some((lookup, _)) = self.asked.remove(&task) else { return };
+                let failures = self.lookups.failures(&lookup);
+                let is_hopeless = matches!(lookup, Lookup::Unexplained(_)) && failures >= TRIES;
                 match reply {
-                    Reply::Told(fact, sent) => answer.facts.push((fact, sent)),
-                    Reply::Unknown => {
-                        if let Some(again) = wish.again() {
-                            self.waiting.add(again, now);
-                        }
+                    Reply::Told(fact, sent) => {
+                        self.lookups.answered(&lookup, now);
+                        answer.facts.push((fact, sent));
                     }
-                    Reply::Failed => {}
+                    Reply::Unknown | Reply::Failed if is_hopeless => self.lookups.answered(&lookup, now),
+                    Reply::Unknown => self.lookups.put_off(&lookup, PAUSE * 2u32.pow(failures), now),
+                    Reply::Failed => self.lookups.failed(&lookup, now),
                 }
             }
-            Ok(Done::Listed(Ok(facts))) => {
+            Ok((_, Done::Listed(Ok(facts)))) => {
                 self.listing = None;
                 if self.failures >= WORTH_A_WARNING {
                     tracing::info!(failures = self.failures, "runtime's lists are to be had again");
@@ -209,18 +266,12 @@ impl Resync {
                 answer.facts.extend(facts);
                 answer.is_full = true;
             }
-            Ok(Done::Listed(Err(status))) => self.list_failed(status.message(), now),
-            Err(panicked) => self.give_up(panicked.id(), now),
-        }
-    }
-
-    /// A question whose task panicked has no answer. The lists are asked for again; a single thing is with them.
-    fn give_up(&mut self, task: Id, now: Instant) {
-        if self.listing == Some(task) {
-            self.list_failed("asking panicked", now);
-        } else {
-            self.looking_up -= 1;
-            self.soon(now);
+            Ok((_, Done::Listed(Err(status)))) => self.list_failed(status.message(), now),
+            // It panicked, or was given up.
+            Err(ended) => match self.asked.remove(&ended.id()) {
+                Some((lookup, _)) => self.lookups.failed(&lookup, now),
+                None => self.list_failed("asking panicked", now),
+            },
         }
     }
 
@@ -255,6 +306,15 @@ mod tests {
         timeout(Duration::from_millis(500), resync.next()).await.ok()
     }
 
+    /// A lookup that is under way, as the task says.
+    fn ask(resync: &mut Resync, id: &str, task: impl Future<Output = Done> + Send + 'static) {
+        let lookup = Lookup::Unexplained(id.to_owned());
+        resync.look_up(vec![(lookup.clone(), Owner::default())], clock::now());
+        assert_eq!(resync.lookups.start(clock::now()), Some(lookup.clone()));
+        let task = resync.under_way.spawn(task);
+        resync.asked.insert(task.id(), (lookup, task));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_list_that_panicked_is_asked_for_again() {
         let mut resync = resync();
@@ -268,52 +328,71 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_lookup_that_panicked_leaves_its_place_to_the_next_and_the_list_running() {
         let mut resync = resync();
-        resync.under_way.spawn(async { panic!("this panic belongs to the test") });
-        resync.looking_up = 1;
+        ask(&mut resync, "a", async { panic!("this panic belongs to the test") });
         resync.listing = Some(resync.under_way.spawn(pending()).id());
         assert!(wait(&mut resync).await.is_none());
-        assert_eq!((resync.looking_up, resync.listing.is_some()), (0, true));
-        assert!(resync.due.next().is_some(), "the list tells what the lookup did not");
+        assert_eq!((resync.asked.len(), resync.listing.is_some()), (0, true));
+        assert_eq!(
+            resync.lookups.failures(&Lookup::Unexplained("a".to_owned())),
+            1,
+            "it is asked again later"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_id_that_nobody_knows_is_asked_for_three_more_times() {
+        let mut resync = resync();
+        let mut answer = Answer::default();
+        let mut asked = 0;
+        ask(&mut resync, "x", async { Done::LookedUp(Reply::Unknown) });
+        while let Some(done) = resync.under_way.join_next_with_id().await {
+            asked += 1;
+            resync.finish(done, &mut answer, clock::now());
+            tokio::time::advance(PAUSE * 10).await;
+            if let Some(lookup) = resync.lookups.start(clock::now()) {
+                let task = resync.under_way.spawn(async { Done::LookedUp(Reply::Unknown) });
+                resync.asked.insert(task.id(), (lookup, task));
+            }
+        }
+        assert_eq!((asked, resync.backlog().count), (4, 0));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_spell_of_failures_ends_with_the_first_list() {
         let mut resync = resync();
         let mut answer = Answer::default();
+        let id = resync.under_way.spawn(pending()).id();
         for failures in 1..=5 {
             let failed = Done::Listed(Err(Status::out_of_range("too large")));
-            resync.finish(Ok(failed), &mut answer, clock::now());
+            resync.finish(Ok((id, failed)), &mut answer, clock::now());
             assert_eq!((resync.failures, answer.is_full), (failures, false));
         }
-        resync.finish(Ok(Done::Listed(Ok(vec![]))), &mut answer, clock::now());
+        resync.finish(Ok((id, Done::Listed(Ok(vec![])))), &mut answer, clock::now());
         assert_eq!((resync.failures, answer.is_full), (0, true));
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_comes_at_once_is_one_answer() {
         let mut resync = resync();
-        let told = |id: &str| {
-            let (lookup, fact) = (Lookup::Unexplained(id.into()), Fact::NotFound(id.into()));
-            Done::LookedUp(Wish::new(lookup), Reply::Told(fact, clock::now()))
-        };
         for id in ["a", "b", "c"] {
-            let done = told(id);
-            resync.under_way.spawn(async { done });
-            resync.looking_up += 1;
+            let told = Done::LookedUp(Reply::Told(Fact::NotFound(id.into()), clock::now()));
+            ask(&mut resync, id, async { told });
         }
         tokio::task::yield_now().await;
         let answer = wait(&mut resync).await.expect("there are answers");
-        assert_eq!((answer.facts.len(), answer.is_full, resync.looking_up), (3, false, 0));
+        assert_eq!((answer.facts.len(), answer.is_full, resync.backlog().count), (3, false, 0));
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_finds_no_room_asks_for_the_lists_once_nothing_waits() {
         let mut resync = resync();
-        let lookups = (0..5_000).map(|number| Lookup::Unexplained(number.to_string())).collect();
-        resync.look_up(lookups, clock::now());
+        let lookup = |number: u32| (Lookup::Unexplained(number.to_string()), Owner::default());
+        resync.look_up((0..5_000).map(lookup).collect(), clock::now());
         resync.start_lookups(clock::now());
         assert_eq!(resync.due.next(), None, "the lists would find no room either");
-        while resync.waiting.take(clock::now()).is_some() {}
+        while let Some(lookup) = resync.lookups.start(clock::now()) {
+            resync.lookups.answered(&lookup, clock::now());
+        }
         resync.start_lookups(clock::now());
         assert!(resync.due.next().is_some());
     }

@@ -1,6 +1,12 @@
 //! What the inventory tells the stages after it: one container with its pod, as far as it is known now.
 
-use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc, time::SystemTime};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    net::IpAddr,
+    sync::Arc,
+    time::SystemTime,
+};
 
 use crate::ids::{ContainerId, ImageRef, PodUid, SandboxId};
 
@@ -147,4 +153,12 @@ impl fmt::Debug for Env {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Env({} variables)", self.0.len())
     }
+}
+/// The stops that clients began and that have not failed, as far as is known: how many of each container and pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenStops {
+    /// Of containers.
+    pub containers: HashMap<ContainerId, u32>,
+    /// Of pods.
+    pub pods: HashMap<SandboxId, u32>,
 }

@@ -90,7 +90,9 @@ impl Watch {
             Change::ContainerStopping(_)
             | Change::ContainerStopFailed(_)
             | Change::PodStopping(_)
-            | Change::PodStopFailed(_) => {}
+            | Change::PodStopFailed(_)
+            | Change::StopsListed(_)
+            | Change::RuntimeAnswers => {}
         }
     }
 

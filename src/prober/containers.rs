@@ -9,7 +9,7 @@ use std::{
 use super::{handle::Listed, worker::event::Stopping};
 use crate::{
     ids::{ContainerId, PodUid, ProbeKey, ProbeKind, SandboxId},
-    inventory::view::{ContainerState, ContainerView},
+    inventory::view::{ContainerState, ContainerView, OpenStops},
     spec::plan::Planned,
 };
 
@@ -50,7 +50,7 @@ pub(super) struct Known {
 
 /// The stops that clients began and that have not failed. A kubelet whose stop took too long begins another one, so
 /// they are counted; one that succeeded is left standing, as what it stopped runs no more.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Stops {
     of_container: u32,
     of_pod: u32,
@@ -142,6 +142,22 @@ impl Containers {
     /// Notes that a stop of a pod failed; tells where its containers stand.
     pub(super) fn note_pod_stop_failed(&mut self, sandbox: &SandboxId) -> Vec<Place> {
         self.note_of_pod(sandbox, |stops| stops.of_pod = stops.of_pod.saturating_sub(1))
+    }
+
+    /// Takes these for all stops that are open; returns where containers stand for which that is news.
+    pub(super) fn set_stops(&mut self, open: &OpenStops) -> Vec<Place> {
+        let of = |known: &Known| Stops {
+            of_container: open.containers.get(&known.view.id).copied().unwrap_or_default(),
+            of_pod: open.pods.get(&known.view.pod.sandbox_id).copied().unwrap_or_default(),
+        };
+        let mut changed = Vec::new();
+        for known in self.by_id.values_mut() {
+            let stops = of(known);
+            if std::mem::replace(&mut known.stops, stops) != stops {
+                changed.push(Place::of(&known.view));
+            }
+        }
+        changed
     }
 
     fn note_of_pod(&mut self, sandbox: &SandboxId, note: impl Fn(&mut Stops)) -> Vec<Place> {

@@ -5,6 +5,7 @@ mod commands;
 mod continuity;
 mod limits;
 mod memory;
+mod silence;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -12,6 +13,8 @@ use std::{
     sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
+
+use silence::Silence;
 
 use super::{
     Input, Moment, ProberSettings,
@@ -69,6 +72,7 @@ pub(super) struct Roster {
     outputs: Outputs,
     /// What is to be started now; taken by `advance`.
     jobs: Vec<Job>,
+    silence: Silence,
     /// Whose attempts in flight are to be given up; taken by `take_given_up`.
     given_up: Vec<ProbeKey>,
     /// What is to be told; taken by `take_events`.
@@ -111,6 +115,7 @@ impl Roster {
             saving: Saving::default(),
             outputs: Outputs::default(),
             jobs: Vec::new(),
+            silence: Silence::default(),
             given_up: Vec::new(),
             events: Vec::new(),
         }
@@ -154,6 +159,11 @@ impl Roster {
                 let places = self.containers.note_pod_stop_failed(&sandbox);
                 places.iter().for_each(|place| self.refresh(place, now));
             }
+            Input::StopsListed(open) => {
+                let places = self.containers.set_stops(&open);
+                places.iter().for_each(|place| self.refresh(place, now));
+            }
+            Input::RuntimeAnswers => self.runtime_answers(now),
             Input::Listed(all) => {
                 for id in self.containers.without(&all) {
                     self.accept(Input::ContainerGone(id), now);
@@ -167,6 +177,7 @@ impl Roster {
     /// Takes in the end of an attempt; with nothing to tell if it panicked or was given up.
     pub(super) fn finish(&mut self, key: &ProbeKey, tried: Option<Tried>, now: Moment) {
         self.pool.finish(key);
+        self.heed_silence(key, tried.as_ref(), now);
         self.tell(key, Event::Finished(tried), now);
         self.forget(key);
     }

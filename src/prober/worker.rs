@@ -168,6 +168,11 @@ impl Worker {
                 self.may_spread = false;
                 self.next = self.next.map(|_| now.at + by);
             }
+            Event::RuntimeAnswers(by) => {
+                let was_silent = std::mem::take(&mut self.unanswered) > 0;
+                let next = self.next.filter(|_| was_silent && self.deadline().is_some());
+                self.next = next.map(|next| next.min(now.at + by)).or(self.next);
+            }
             Event::SlotFreed => self.start(now, &mut actions),
             Event::Finished(tried) => self.finish(tried, now, &mut actions),
         }
@@ -192,6 +197,14 @@ impl Worker {
         self.target.as_ref().is_none_or(|target| {
             target.seen.id != attempt.container || matches!(target.seen.state, ContainerState::Exited { .. })
         })
+    }
+
+    /// When the attempt in flight began, if it is ours.
+    pub(super) fn flight_since(&self) -> Option<Instant> {
+        match &self.flight {
+            Some(Flight::Own(attempt)) => Some(attempt.began.at),
+            Some(Flight::Foreign) | None => None,
+        }
     }
 
     /// How far it is trusted to give a place back soon.

@@ -1,8 +1,9 @@
 //! Keeps the newest records, bounded in number and in bytes, and passes new ones to whoever follows. Records go in from a
-//! stage and come out in order; whoever writes is never slowed by whoever reads.
+//! stage and come out in order; whoever writes is never slowed by whoever reads, and who writes most makes room first.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
+    hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -31,14 +32,27 @@ struct Kept<T: ?Sized> {
 /// What a journal keeps, and what its followers may fall behind by.
 #[derive(Debug)]
 pub struct Bounds<T: ?Sized> {
-    /// How many records are kept; a newer one then replaces the oldest.
+    /// How many records are kept; a newer one then replaces an old one.
     pub records: usize,
-    /// What they may take together, in bytes; a newer one then replaces as many of the oldest as it takes.
+    /// What they may take together, in bytes; a newer one then replaces as many old ones as it takes.
     pub bytes: usize,
+    /// Whose a record is, from the widest group to the narrowest. The oldest record makes room of the widest group that
+    /// has most, in that of the next narrower one that has most, and so on. Without it, the oldest of all does.
+    pub groups: Option<fn(&T) -> Groups>,
     /// How many records a follower may fall behind. One further behind loses the oldest, and learns how many.
     pub backlog: usize,
     /// What one takes.
     pub size: fn(&T) -> usize,
+}
+
+/// Names of the groups that a record is in: its namespace, its pod, its series.
+pub type Groups = [u64; 3];
+
+/// Names a group by what makes it one.
+pub fn group(of: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// 1,024 records: how far a follower may fall behind of records that are small.
@@ -47,7 +61,7 @@ const BACKLOG: usize = 1_024;
 impl<T: ?Sized> Bounds<T> {
     /// So many records, each of which is small by what it is made of.
     pub fn records(records: usize) -> Self {
-        Self { records, bytes: usize::MAX, backlog: BACKLOG, size: |_| 0 }
+        Self { records, bytes: usize::MAX, groups: None, backlog: BACKLOG, size: |_| 0 }
     }
 }
 
@@ -67,13 +81,39 @@ impl<T: Send + Sync + ?Sized> Journal<T> {
         kept.bytes += (bounds.size)(&record);
         kept.records.push_back(Arc::clone(&record));
         while kept.records.len() > bounds.records || kept.bytes > bounds.bytes {
-            let Some(oldest) = kept.records.pop_front() else { break };
-            kept.bytes -= (bounds.size)(&oldest);
+            let at = self.first_to_go(&kept);
+            let Some(gone) = kept.records.remove(at) else { break };
+            kept.bytes -= (bounds.size)(&gone);
         }
         if self.shared.live.receiver_count() > 0 {
             // An error means that the last follower has just left.
             let _ = self.shared.live.send(record);
         }
+    }
+
+    /// Where the record is that makes room: counted, or where bytes are short weighed. Looks at all that are kept, a few
+    /// hundred.
+    fn first_to_go(&self, kept: &Kept<T>) -> usize {
+        let bounds = &self.shared.bounds;
+        let Some(groups) = bounds.groups else { return 0 };
+        let weighs = kept.bytes > bounds.bytes;
+        let weight = |record: &T| if weighs { (bounds.size)(record) } else { 1 };
+        let of = |(at, record): (usize, &Arc<T>)| (at, groups(record), weight(record));
+        let mut left: Vec<(usize, Groups, usize)> = kept.records.iter().enumerate().map(of).collect();
+        for level in 0..Groups::default().len() {
+            let mut weights: HashMap<u64, usize> = HashMap::new();
+            for (_, groups, weight) in &left {
+                *weights.entry(groups[level]).or_default() += weight;
+            }
+            let most = weights.values().copied().max();
+            // Of those that have as much, the one whose oldest is the oldest.
+            let heaviest = left
+                .iter()
+                .map(|(_, groups, _)| groups[level])
+                .find(|group| weights.get(group).copied() == most);
+            left.retain(|(_, groups, _)| Some(groups[level]) == heaviest);
+        }
+        left.first().map_or(0, |(at, ..)| *at)
     }
 
     /// The newest `count` of those that are kept, oldest first.
@@ -144,11 +184,49 @@ mod tests {
     #[test]
     fn the_oldest_make_room_for_what_takes_more() {
         let size = |number: &u64| usize::try_from(*number).unwrap();
-        let journal = Journal::new(Bounds { records: 9, bytes: 10, backlog: 1, size });
+        let journal = Journal::new(Bounds { records: 9, bytes: 10, groups: None, backlog: 1, size });
         for (number, kept) in [(4, &[4][..]), (5, &[4, 5]), (2, &[5, 2]), (10, &[10]), (11, &[]), (1, &[1])] {
             journal.push(number);
             assert_eq!(values(&journal.last(10)), kept);
         }
+    }
+
+    /// A record of hundreds: its namespace; tens: its pod; ones: its series. Thousands number it.
+    fn grouped(records: usize, bytes: usize) -> Journal<u64> {
+        let groups = |number: &u64| [number / 100 % 10, number / 10 % 100, number % 1000];
+        let size = |number: &u64| if *number > 1_000_000 { 5 } else { 1 };
+        Journal::new(Bounds { records, bytes, groups: Some(groups), backlog: 1, size })
+    }
+
+    #[test]
+    fn row_02_who_has_most_makes_room_and_what_others_have_stays_in_order() {
+        let journal = grouped(6, usize::MAX);
+        for record in [211, 1_111, 1_221, 2_111, 3_111, 4_111, 5_111, 6_111, 7_112, 8_121] {
+            journal.push(record);
+        }
+        assert_eq!(values(&journal.last(10)), [211, 1_221, 5_111, 6_111, 7_112, 8_121]);
+        for number in 10..1_000 {
+            journal.push(number * 1_000 + 111);
+        }
+        assert_eq!(values(&journal.last(10)), [211, 1_221, 7_112, 8_121, 998_111, 999_111]);
+    }
+
+    #[test]
+    fn row_02_where_bytes_are_short_the_one_with_most_bytes_makes_room() {
+        let journal = grouped(100, 12);
+        for record in [111, 1_111, 2_111, 3_111, 1_000_211, 2_000_211] {
+            journal.push(record);
+        }
+        assert_eq!(values(&journal.last(10)), [111, 1_111, 2_111, 3_111, 2_000_211]);
+    }
+
+    #[test]
+    fn pods_that_have_as_much_as_each_other_lose_their_oldest() {
+        let journal = grouped(3, usize::MAX);
+        for record in [111, 221, 331, 441] {
+            journal.push(record);
+        }
+        assert_eq!(values(&journal.last(10)), [221, 331, 441]);
     }
 
     fn values(records: &[Arc<u64>]) -> Vec<u64> {

@@ -20,7 +20,7 @@ use super::{
     view::{
         BlindView, CallsView, ConfigView, ConfigurationView, ConnectionsView, InventoryView, LateView,
         LogView, PodView, ProbeDetailView, ProbeView, ProbesView, RuntimeState, RuntimeView, Seconds,
-        StageRestartView, StateFileView, StatusView,
+        StageRestartView, StateFileView, StatusView, WaitingView,
     },
 };
 use crate::{
@@ -31,7 +31,7 @@ use crate::{
     observed::ObservedHandle,
     prober::{ProbeStatus, ProberHandle},
     relay::RelayHandle,
-    runtime::link::Link,
+    runtime::{link::Link, turns::Backlog},
     stage::{Restarts, StageRestarts},
 };
 
@@ -47,6 +47,8 @@ pub struct Stages {
     pub link: watch::Receiver<Link>,
     /// Of the inventory.
     pub inventory: InventoryHandle,
+    /// The images that the runtime was asked about in vain so far.
+    pub images: watch::Receiver<Backlog>,
     /// Of the prober.
     pub prober: ProberHandle,
     /// The probes of clients.
@@ -138,6 +140,8 @@ impl Stages {
                 running: health.census.running as u64,
                 last_resync_at: health.last_resync.map(Into::into),
                 resyncs: health.resyncs,
+                waiting: waiting(health.waiting),
+                waiting_images: waiting(*self.images.borrow()),
             },
             probes: ProbesView {
                 observed: self.observed.probes().len() as u64,
@@ -190,6 +194,14 @@ impl Stages {
             accepting_paused_since: connections.accepting_paused_since().map(Into::into),
         }
     }
+}
+
+/// What waits for an answer, if anything does.
+fn waiting(Backlog { count, since }: Backlog) -> Option<WaitingView> {
+    let waited = clock::now().saturating_duration_since(since?);
+    let wall = clock::wall();
+    let since = wall.checked_sub(waited).unwrap_or(wall).into();
+    Some(WaitingView { count: count as u64, since, longest_seconds: Seconds(waited) })
 }
 
 impl From<StageRestarts> for StageRestartView {

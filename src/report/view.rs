@@ -33,7 +33,7 @@ pub use probe::{Attempt, Counts, Outcome, Phase, ProbeView, Run, State, joined, 
 pub use run::{ContainerRef, RunView};
 pub use status::{
     BlindView, CallsView, Check, ConfigView, ConnectionsView, InventoryView, LateView, LogView, ProbesView,
-    RuntimeState, RuntimeView, StageRestartView, StateFileView, StatusView,
+    RuntimeState, RuntimeView, StageRestartView, StateFileView, StatusView, WaitingView,
 };
 pub use units::{Seconds, Time};
 

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::{
     sync::watch,
-    time::{interval, sleep, timeout},
+    time::{sleep, timeout},
 };
 use tonic::{Code, Status};
 
@@ -31,8 +31,9 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from
 /// 5 s: the longest pause before events are subscribed to again; a stream that lasted longer ended by chance.
 const CALM: Duration = Duration::from_secs(5);
 
-/// 10 s between two signs of life: a runtime that hangs still accepts.
-const PULSE: Duration = Duration::from_secs(10);
+/// 10 s between two signs of life: a runtime that hangs still accepts. 1 s while it does not answer: what waits for it
+/// goes on as soon as it does.
+const PULSE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(1));
 
 /// 250 ms: how often it is seen whether a runtime that owes an answer still accepts connections.
 const LOOK: Duration = Duration::from_millis(250);
@@ -207,10 +208,10 @@ async fn ask(runtime: &Runtime) -> Result<Found, Status> {
 /// Asks for a sign of life every now and then, and at once when the relay doubts. Returns when the connection is lost;
 /// one that only hangs is reported, and its clients are let through.
 async fn pulse(runtime: &Runtime, gate: &Gate, link: &watch::Sender<Link>) -> String {
-    let mut pulse = interval(PULSE);
+    let mut pause = Duration::ZERO;
     loop {
         tokio::select! {
-            _ = pulse.tick() => {}
+            () = sleep(pause) => {}
             () = gate.in_doubt() => {}
         }
         let mut asked = pin!(runtime.version());
@@ -233,6 +234,7 @@ async fn pulse(runtime: &Runtime, gate: &Gate, link: &watch::Sender<Link>) -> St
             Answer::Away(status) => return status.message().to_owned(),
         }
         gate.settled();
+        pause = if link.borrow().is_up { PULSE.0 } else { PULSE.1 };
     }
 }
 

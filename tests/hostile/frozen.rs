@@ -137,6 +137,48 @@ mod handlers {
         .await
     }
 
+    #[tokio::test(flavor = "multi_thread")]
+    async fn row_20_a_runtime_that_is_away_is_named_by_its_probes_and_then_they_go_on_at_once() -> Result<()>
+    {
+        let mut rig = Rig::start().await?;
+        let eager = probe(&["true"], "1s");
+        let (pod, _) = rig.run("away", &[(LIVENESS, &eager)], &["sleep", "100000"]).await?;
+        rig.last(&pod, "liveness", "success").await?;
+        rig.runtime.stop_serving().await;
+        rig.becomes(&pod, "liveness", "says that the runtime is away", |probe| {
+            let output = probe["last"]["output"].as_str().unwrap_or_default();
+            output.starts_with("the runtime is away: the connection to its socket failed: ")
+        })
+        .await?;
+        rig.runtime.serve_again(std::time::Duration::ZERO)?;
+        rig.last(&pod, "liveness", "success").await?;
+        Ok(())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn row_20_after_a_freeze_no_probe_waits_out_its_spaced_interval() -> Result<()> {
+        let mut rig = Rig::with(&[("CRIPROBE_PROBER_EXEC_GRACE", "1s")]).await?;
+        let slow = json!({"exec": {"command": ["true"]}, "timeoutSeconds": 1, "period": "2s"}).to_string();
+        let (pod, _) = rig.run("frozen", &[(LIVENESS, &slow)], &["sleep", "100000"]).await?;
+        rig.last(&pod, "liveness", "success").await?;
+        rig.always("*", FaultKind::Hang);
+        eventually("the next attempt is far away and the runtime counts as away", 4 * PATIENCE, async || {
+            let far = rig.daemon.probe(&pod, "app", "liveness").await?;
+            let is_far = far.is_some_and(|probe| probe["periodSeconds"].as_f64() >= Some(30.0));
+            Ok((is_far && rig.daemon.status().await?["runtime"]["state"] == "away").then_some(()))
+        })
+        .await?;
+        rig.faults().clear();
+        // 1 s to see it, 5 s until the question that hangs is given up, 2 s for the spread.
+        let back = eventually("it goes on", std::time::Duration::from_secs(15), async || {
+            let probe = rig.daemon.probe(&pod, "app", "liveness").await?;
+            Ok(probe.filter(|probe| probe["last"]["result"] == "success"))
+        })
+        .await?;
+        assert_eq!(back["periodSeconds"], 2.0);
+        Ok(())
+    }
+
     /// A timeout as Go prints it.
     fn go(timeout: &str) -> &str {
         if timeout == "1500ms" { "1.5s" } else { timeout }

@@ -16,6 +16,9 @@ mod made_up;
 /// Texts that multiply, and commands that grow: rows 1, 2 and 3.
 mod texts;
 
+/// Events that push out others: row 2.
+mod events;
+
 /// Places held by commands and servers that never end: rows 4 and 5.
 mod places;
 
@@ -27,6 +30,9 @@ mod presence;
 
 /// Redirects to other ports: row 9.
 mod redirects;
+
+/// Statuses that never come: row 20.
+mod statuses;
 
 /// Pods with one uid: row 10.
 mod uids;

@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use criprobe::{clock, proto::cri as pb};
+use criprobe::{clock, demo::FaultKind, proto::cri as pb};
 use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::MissedTickBehavior};
 
@@ -20,7 +20,7 @@ use crate::{
     support::{
         PATIENCE,
         cri::{Cri, Pod},
-        eventually,
+        eventually, stays,
     },
 };
 
@@ -178,6 +178,44 @@ async fn row_13_a_stage_that_panics_is_started_again_and_the_relay_does_not_noti
     let log = rig.daemon.log();
     ensure!(log.contains("src/app/tasks.rs:"), "the log names the place: {log}");
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_13_a_stop_that_is_open_outlives_the_stages_that_know_of_it() -> Result<()> {
+    let faults = tempfile::tempdir()?;
+    let folder = faults.path().to_str().context("a path of ours")?;
+    let mut rig = Rig::with(&[("CRIPROBE_FAULTS", folder)]).await?;
+    let (pod, id) = rig.run("stops", &[(LIVENESS, EAGER)], &["sleep", "100000"]).await?;
+    rig.last(&pod, "liveness", "success").await?;
+    // The runtime takes its time, as for a container with a long grace period.
+    rig.once("StopContainer", FaultKind::Hang);
+    let (gone, mut client) = (id.to_string(), rig.client.clone());
+    let stop = tokio::spawn(async move {
+        client.stop_container(pb::StopContainerRequest { container_id: gone, timeout: 30 }).await
+    });
+    rig.becomes(&pod, "liveness", "is stopped", |probe| probe["phase"] == "stopped").await?;
+    for stage in ["prober", "plan", "inventory"] {
+        rig.fail(faults.path(), stage, async |_| Ok(())).await?;
+        // What comes now has passed all stages: so has what was replayed before it.
+        let (comes, _) =
+            rig.run(&format!("after-{stage}"), &[(LIVENESS, EAGER)], &["sleep", "100000"]).await?;
+        rig.last(&comes, "liveness", "success").await?;
+        eventually("the stop is known again", PATIENCE, async || {
+            Ok((rig.probe(&pod, "liveness").await?["phase"] == "stopped").then_some(()))
+        })
+        .await
+        .with_context(|| format!("after {stage} failed"))?;
+        let before = rig.probe(&pod, "liveness").await?["last"]["at"].clone();
+        stays("no attempt is made", Duration::from_secs(1), async || {
+            let probe = rig.probe(&pod, "liveness").await?;
+            Ok(probe["phase"] == "stopped" && probe["last"]["at"] == before)
+        })
+        .await
+        .with_context(|| format!("after {stage} failed"))?;
+    }
+    // The client gives up, the stop has failed, and the container goes on.
+    stop.abort();
+    rig.goes_on(&pod).await
 }
 
 fn name(pod: &Pod) -> String {

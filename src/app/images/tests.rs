@@ -23,7 +23,7 @@ impl Rig {
         for name in names {
             runtime.add_image(name, HEALTHCHECK);
         }
-        let mut images = Images::new(Runtime::new(&socket));
+        let mut images = Images::new(Runtime::new(&socket), watch::Sender::default());
         names.iter().for_each(|name| images.want(name.as_str().into(), Depth::Healthcheck));
         Self { runtime, images, _dir: dir }
     }
@@ -99,7 +99,7 @@ async fn no_more_than_four_are_asked_for_at_once_and_all_in_the_end() {
     let mut rig = Rig::with(&names(20));
     rig.always("ImageStatus", FaultKind::Hang);
     assert!(rig.is_silent().await);
-    assert_eq!(rig.asked(), (AT_ONCE, 0));
+    assert_eq!(rig.asked(), (AT_ONCE.quick, 0));
     rig.runtime.faults().clear();
     let mut found = std::collections::BTreeSet::new();
     while found.len() < 20 {
@@ -132,7 +132,7 @@ async fn a_runtime_without_an_image_service_is_asked_no_more() {
     let asked = rig.asked();
     rig.want("image-9");
     assert!(rig.is_silent().await);
-    assert_eq!((rig.asked(), rig.images.waiting.len(), rig.images.has_no_images), (asked, 0, true));
+    assert_eq!((rig.asked(), rig.images.turns.backlog().count, rig.images.has_no_images), (asked, 0, true));
     rig.runtime.shutdown().await;
 }
 
@@ -156,9 +156,9 @@ async fn what_nobody_wants_any_more_is_not_tried_again() {
     let mut rig = Rig::with(&[]);
     rig.want("unknown");
     assert!(rig.is_silent().await);
-    assert_eq!(rig.images.waiting.len(), 1, "to be tried again");
+    assert_eq!(rig.images.turns.backlog().count, 1, "to be tried again");
     rig.images.retain(|_| false);
-    assert_eq!(rig.images.due(), None);
+    assert_eq!((rig.images.turns.deadline(), rig.images.depths.len()), (None, 0));
     rig.runtime.shutdown().await;
 }
 

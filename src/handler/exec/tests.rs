@@ -288,3 +288,15 @@ async fn what_is_given_up_is_cancelled_at_the_runtime() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_runtime_that_is_away_is_named_so_and_its_missing_socket_is_not_the_commands_file() {
+    let channel = crate::runtime::channel("/nonexistent/runtime.sock".into());
+    let exec = Exec::new(channel, Duration::from_secs(5));
+    let command = ["cat".to_owned()];
+    let fault =
+        exec.attempt(&"c".into(), Expansion::literal(&command), Duration::from_secs(1)).await.unwrap_err();
+    let text =
+        "the runtime is away: the connection to its socket failed: No such file or directory (os error 2)";
+    assert_eq!((fault.to_string().as_str(), fault.state()), (text, "unknown"));
+}

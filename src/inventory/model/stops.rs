@@ -7,14 +7,17 @@
 
 use std::{collections::BTreeMap, time::Instant};
 
-use super::super::fact::{CallId, Lost, Target};
+use super::super::{
+    fact::{CallId, Lost, Target},
+    view::OpenStops,
+};
 
 /// 16,384 stops are followed at once. One above that is not noted: what it stops is probed until it has ended.
 const MOST: usize = 16_384;
 
 /// The stops of which nothing more is known than that they began, or that they are over.
 #[derive(Debug, Default)]
-pub(super) struct Stops(BTreeMap<CallId, Stop>);
+pub struct Stops(BTreeMap<CallId, Stop>);
 
 #[derive(Debug)]
 struct Stop {
@@ -53,6 +56,18 @@ impl Stops {
         };
         let open = self.0.iter_mut().filter(|(call, stop)| stop.over.is_none() && is_lost(call));
         open.map(|(_, stop)| stop.over = Some(at)).count() > 0
+    }
+
+    /// All of them.
+    pub(super) fn open(&self) -> OpenStops {
+        let mut open = OpenStops::default();
+        for Stop { target, .. } in self.0.values() {
+            *match target {
+                Target::Container(id) => open.containers.entry(id.clone()).or_default(),
+                Target::Sandbox(id) => open.pods.entry(id.clone()).or_default(),
+            } += 1;
+        }
+        open
     }
 
     /// What was to be stopped is no more.

@@ -36,7 +36,7 @@ impl Rig {
         let lookups = self.model.take_lookups();
         lookups
             .iter()
-            .map(|lookup| match lookup {
+            .map(|(lookup, _)| match lookup {
                 Lookup::List => "list".to_owned(),
                 Lookup::Sandbox(id) => format!("sandbox {id}"),
                 Lookup::Container(id) => format!("container {id}"),
@@ -59,6 +59,12 @@ impl Rig {
                 Change::ContainerStopFailed(id) => format!("{id} stop failed"),
                 Change::PodStopping(id) => format!("pod {id} stopping"),
                 Change::PodStopFailed(id) => format!("pod {id} stop failed"),
+                Change::RuntimeAnswers => "runtime answers".to_owned(),
+                Change::StopsListed(open) => {
+                    let (containers, pods): (u32, u32) =
+                        (open.containers.values().sum(), open.pods.values().sum());
+                    format!("{containers} and {pods} stops listed")
+                }
             })
             .collect()
     }

@@ -28,6 +28,8 @@ pub enum Event {
     Due,
     /// The deadline came among too many others: make it so much later.
     Spread(Duration),
+    /// The runtime answers again: an attempt that it did not answer is made again so much later at the latest.
+    RuntimeAnswers(Duration),
     /// There is place for the attempt now.
     SlotFreed,
     /// The attempt in flight ended; with nothing to tell if it panicked or was given up.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Time;
+use crate::report::journal::{Groups, group};
 
 /// Something that happened to a container, or to criprobe itself: then all that names a container is empty.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +33,12 @@ pub struct EventView {
 }
 
 impl EventView {
+    /// Whose it is: its namespace's, its pod's, that of its reason among those of a probe.
+    pub fn groups(&self) -> Groups {
+        let pod = (&self.namespace, &self.pod_uid);
+        [group(&self.namespace), group(pod), group((pod, &self.container, &self.probe, &self.reason))]
+    }
+
     /// What it takes, in bytes.
     pub fn size(&self) -> usize {
         let texts = [

@@ -225,6 +225,8 @@ pub(crate) fn status() -> StatusView {
             running: 5,
             last_resync_at: Some(at(60_000)),
             resyncs: 40,
+            waiting: None,
+            waiting_images: None,
         },
         probes: ProbesView::count([
             (State::Success, Phase::Probing),

@@ -153,6 +153,24 @@ pub struct InventoryView {
     pub last_resync_at: Option<Time>,
     /// How often they were, since the start.
     pub resyncs: u64,
+    /// Containers and pods whose status the runtime has not told yet; absent where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<WaitingView>,
+    /// Images of which the runtime has not told the names or the HEALTHCHECK yet; absent where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_images: Option<WaitingView>,
+}
+
+/// Questions that the runtime has not answered yet. What they are about is not probed, or not by what an image says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WaitingView {
+    /// How many.
+    pub count: u64,
+    /// Since when the oldest of them waits.
+    pub since: Time,
+    /// How long that is.
+    pub longest_seconds: Seconds,
 }
 
 /// How the probes stand. A state or phase that no probe is in may be left out.
@@ -258,6 +276,29 @@ impl ProbesView {
     }
 }
 
+/// 30 s: an answer that takes longer is worth a look.
+const LONG_WAIT: Duration = Duration::from_secs(30);
+
+impl InventoryView {
+    fn check(&self) -> Check {
+        let waiting =
+            [(self.waiting, "containers or pods wait for their status"), (self.waiting_images, IMAGES_WAIT)];
+        let texts = waiting.into_iter().filter_map(|(waiting, what)| {
+            let waiting = waiting.filter(|waiting| waiting.longest_seconds.0 > LONG_WAIT)?;
+            Some(format!(
+                "{} {what}, the longest for {}s",
+                waiting.count,
+                waiting.longest_seconds.0.as_secs()
+            ))
+        });
+        let texts: Vec<_> = texts.collect();
+        if texts.is_empty() { Check::Ok } else { Check::Doubtful(texts.join("; ")) }
+    }
+}
+
+/// What is said of images that wait.
+const IMAGES_WAIT: &str = "images wait for their names or HEALTHCHECK";
+
 impl LateView {
     /// Of those that wait too long, for how long each; none where there are none.
     pub fn of(waits: impl IntoIterator<Item = Duration>) -> Option<Self> {
@@ -290,7 +331,7 @@ impl StatusView {
             RuntimeState::Away => Check::Failed(format!("the runtime is away: {}", self.runtime.reason)),
         };
         let inventory = match self.inventory.last_resync_at {
-            Some(_) => Check::Ok,
+            Some(_) => self.inventory.check(),
             None => Check::Failed("the runtime's pods and containers have not been listed yet".to_owned()),
         };
         [

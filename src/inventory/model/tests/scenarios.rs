@@ -650,6 +650,27 @@ fn the_stop_of_a_pod_is_settled_by_its_sandbox() {
 }
 
 #[test]
+fn row_13_a_replay_carries_the_stops_that_are_open_over_to_whoever_lost_them() {
+    let mut rig = running();
+    rig.apply(10, stop(1, "c"));
+    rig.apply(11, stop(2, "c"));
+    rig.apply(12, stop_pod(3, "s"));
+    rig.apply(20, Fact::StopFailed(call(1)));
+    rig.changes();
+    rig.model.report_all();
+    assert_eq!(rig.changes(), ["c running", "1 and 1 stops listed", "1 listed"]);
+    // A model that begins anew goes on with them.
+    let mut later = Rig::new();
+    later.model = Model::new(rig.model.take_stops());
+    later.apply(30, sandboxes(["s"]));
+    later.model.report_listed();
+    assert_eq!(later.changes(), ["1 and 1 stops listed", "0 listed"]);
+    later.apply(40, Fact::StopFailed(call(2)));
+    later.apply(41, Fact::StopFailed(call(3)));
+    assert_eq!(later.changes(), ["c stop failed", "pod s stop failed"]);
+}
+
+#[test]
 fn the_end_of_a_stop_whose_begin_was_not_seen_says_nothing_of_another_one() {
     let mut rig = running();
     rig.apply(10, stop(1, "c"));

@@ -265,7 +265,11 @@ impl World {
             Step::SendLookups => {
                 let sent = self.now();
                 let lookups = self.rig.model.take_lookups();
-                self.asked.extend(lookups.into_iter().map(|lookup| Asked { lookup, sent, answer: None }));
+                self.asked.extend(lookups.into_iter().map(|(lookup, _)| Asked {
+                    lookup,
+                    sent,
+                    answer: None,
+                }));
             }
             Step::AnswerLookup(which) => {
                 if !self.asked.is_empty() {
@@ -337,6 +341,14 @@ impl World {
                 Change::PodStopping(id) => *self.stops.entry(id.to_string()).or_default() += 1,
                 Change::ContainerStopFailed(id) => self.stop_failed(id.as_str()),
                 Change::PodStopFailed(id) => self.stop_failed(id.as_str()),
+                Change::RuntimeAnswers => {}
+                Change::StopsListed(open) => {
+                    let containers = open.containers.iter().map(|(id, count)| (id.as_str(), *count));
+                    let pods = open.pods.iter().map(|(id, count)| (id.as_str(), *count));
+                    for (id, count) in containers.chain(pods) {
+                        assert!(self.stops.get(id) >= Some(&count), "{count} stops of {id} are open");
+                    }
+                }
             }
         }
     }

@@ -193,3 +193,68 @@ fn first_attempts_on_silent_servers_leave_places_to_those_that_answer() {
     assert_eq!(started.len(), 28, "three quarters of 36 places, and the one that answered before");
     assert!(started.contains(&(Liveness, "c1".to_owned())));
 }
+
+#[test]
+fn row_20_after_a_silence_all_go_on_at_their_pace_and_not_all_at_once() {
+    let settings = ProberSettings { workers: 200, exec_workers: 200, ..ProberSettings::default() };
+    let silence = || Some(Tried { is_unanswered: true, ..tried(AttemptResult::Error) });
+    let exec = ProbeSpec { handler: Handler::Exec { command: vec!["true".into()] }, ..spec(Liveness) };
+    for by_link in [true, false] {
+        let now = Moment::now();
+        let mut rig = Rig { roster: Roster::new(&settings, now), now };
+        for pod in 0..40 {
+            let id = format!("c{pod}");
+            rig.accept(input(container(&format!("p{pod}"), &id, 0), std::slice::from_ref(&exec)));
+        }
+        // Five in a row: the sixth attempt is 300 s away.
+        for _ in 0..5 {
+            rig.pass(300 * SECOND);
+            let started: HashSet<_> = (0..2 * 300)
+                .flat_map(|_| {
+                    let jobs = rig.roster.advance(rig.now);
+                    rig.pass(SECOND / 2);
+                    jobs
+                })
+                .map(|job| job.key)
+                .collect();
+            assert_eq!(started.len(), 40);
+            started.iter().for_each(|key| rig.roster.finish(key, silence(), rig.now));
+        }
+        let waits = |rig: &Rig| -> Vec<u128> {
+            let next = rig.roster.statuses(rig.now).into_iter().filter_map(|status| status.next_at);
+            next.map(|at| at.duration_since(rig.now.wall).unwrap_or_default().as_millis()).collect()
+        };
+        if by_link {
+            rig.accept(Input::RuntimeAnswers);
+        } else {
+            rig.accept(input(container("new", "new", 0), std::slice::from_ref(&exec)));
+            assert_eq!(rig.started().len(), 1);
+            rig.roster.finish(&key("new", Liveness), Some(tried(AttemptResult::Failure)), rig.now);
+        }
+        let waits = waits(&rig);
+        assert!(waits.iter().all(|wait| *wait <= 10_000), "{waits:?}");
+        let early = waits.iter().filter(|wait| **wait < 5_000).count();
+        assert!((5..35).contains(&early), "they are spread: {waits:?}");
+    }
+}
+
+#[test]
+fn a_container_that_hangs_alone_stays_spaced_out_however_often_others_are_answered() {
+    let now = Moment::now();
+    let mut rig = Rig { roster: Roster::new(&ProberSettings::default(), now), now };
+    let exec = ProbeSpec { handler: Handler::Exec { command: vec!["true".into()] }, ..spec(Liveness) };
+    for pod in ["hangs", "well"] {
+        rig.accept(input(container(pod, pod, 0), std::slice::from_ref(&exec)));
+    }
+    assert_eq!(rig.started().len(), 2);
+    rig.roster.finish(&key("well", Liveness), Some(tried(AttemptResult::Success)), rig.now);
+    rig.pass(6 * SECOND);
+    let silence = Tried { is_unanswered: true, ..tried(AttemptResult::Error) };
+    rig.roster.finish(&key("hangs", Liveness), Some(silence), rig.now);
+    rig.pass(4 * SECOND);
+    assert_eq!(rig.started(), [(Liveness, "well".to_owned())]);
+    rig.roster.finish(&key("well", Liveness), Some(tried(AttemptResult::Success)), rig.now);
+    let of_it =
+        rig.roster.statuses(rig.now).into_iter().find(|status| status.pod.as_ref() == "hangs").unwrap();
+    assert_eq!(of_it.period, Some(20 * SECOND));
+}

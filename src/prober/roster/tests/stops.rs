@@ -1,7 +1,10 @@
 //! Clients that stop containers and pods: what ends then, and what goes on when that fails.
 
 use super::*;
-use crate::ids::{ContainerId, SandboxId};
+use crate::{
+    ids::{ContainerId, SandboxId},
+    inventory::view::OpenStops,
+};
 
 #[test]
 fn stopping_a_pod_ends_its_liveness_also_after_a_changed_definition() {
@@ -170,4 +173,24 @@ fn attempts_are_given_up_when_what_they_are_made_on_is_no_more_and_not_before() 
         assert_eq!(counted(&rig), 0, "{name}");
         assert!(rig.roster.take_events().iter().all(|event| event.reason != "Unhealthy"), "{name}");
     }
+}
+
+#[test]
+fn a_list_of_open_stops_replaces_what_was_known_of_them() {
+    let mut rig = Rig::new(8);
+    rig.accept(input(container("web", "c1", 0), &[spec(Liveness)]));
+    for count in [1, 1, 2] {
+        let containers = [(ContainerId::from("c1"), count)].into();
+        rig.accept(Input::StopsListed(Arc::new(OpenStops { containers, ..OpenStops::default() })));
+        assert_eq!(rig.status(Liveness).phase, Phase::Stopped);
+    }
+    rig.accept(Input::ContainerStopFailed("c1".into()));
+    assert_eq!(rig.status(Liveness).phase, Phase::Stopped, "there is another one");
+    rig.accept(Input::ContainerStopFailed("c1".into()));
+    assert_eq!(rig.started(), [(Liveness, "c1".to_owned())]);
+    let pods = [(SandboxId::from("web-sandbox"), 1)].into();
+    rig.accept(Input::StopsListed(Arc::new(OpenStops { pods, ..OpenStops::default() })));
+    assert_eq!(rig.status(Liveness).reason, "the pod is being stopped");
+    rig.accept(Input::StopsListed(Arc::default()));
+    assert_eq!(rig.status(Liveness).phase, Phase::Probing);
 }

@@ -43,3 +43,19 @@ fn a_probe_whose_runtime_does_not_answer_is_spaced_out() {
     rig.attempt(AttemptResult::Failure);
     assert_eq!(rig.worker.spacing(rig.now.at), 10 * SECOND, "until one returns, however it ends");
 }
+
+#[test]
+fn a_runtime_that_answers_again_ends_the_spacing_at_once() {
+    let mut rig = Rig::running(spec(ProbeKind::Liveness, 1, 1));
+    let unanswered = Tried { is_unanswered: true, ..tried(AttemptResult::Error) };
+    for _ in 0..6 {
+        assert!(rig.start());
+        rig.on(Event::Finished(Some(unanswered.clone())));
+    }
+    assert_eq!(rig.worker.deadline(), Some(rig.now.at + 300 * SECOND));
+    rig.on(Event::RuntimeAnswers(3 * SECOND));
+    assert_eq!(rig.worker.deadline(), Some(rig.now.at + 3 * SECOND));
+    assert_eq!(rig.worker.spacing(rig.now.at), 10 * SECOND);
+    rig.on(Event::RuntimeAnswers(SECOND));
+    assert_eq!(rig.worker.deadline(), Some(rig.now.at + 3 * SECOND), "it is told once for each silence");
+}
