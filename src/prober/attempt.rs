@@ -4,13 +4,14 @@
 use std::{
     net::{IpAddr, SocketAddr},
     sync::Arc,
+    time::Duration,
 };
 
 use tonic::transport::Channel;
 
 use super::ProberSettings;
 use crate::{
-    handler::{Fault, Outcome, exec::Exec, grpc, http, lookup::Host, tcp},
+    handler::{Fault, Outcome, exec::Exec, go, grpc, http, lookup::Host, tcp},
     ids::ProbeKey,
     inventory::view::{ContainerView, Env, PodNetwork},
     results::{AttemptResult, said::Said},
@@ -202,6 +203,25 @@ fn expansion<'a>(
             Err(Fault::target("the container's environment, which the command refers to, is not known"))
         }
         None => Ok(Expansion::literal(command)),
+    }
+}
+
+impl Tried {
+    /// An attempt that was given up after so long, because others wait for its place: says nothing of the container.
+    pub(super) fn gave_way(held: Duration) -> Self {
+        let held = Duration::from_millis(u64::try_from(held.as_millis() / 100 * 100).unwrap_or(u64::MAX));
+        let after = go::duration(held);
+        let text =
+            format_args!("gave up after {after}: too many attempts take long, and others wait for a place");
+        Self {
+            result: AttemptResult::Error,
+            output: Said::of(text),
+            exit_code: None,
+            status: None,
+            error_state: "unknown",
+            is_unanswered: false,
+            tries: 1,
+        }
     }
 }
 

@@ -1,12 +1,20 @@
-//! Who may run now: keys that are due in, keys that may start out. What is slow leaves places to what is not, one pod and
-//! one namespace leave places to the others. Pure.
+//! Who may run now: keys that are due in, keys that may start, and keys that must end, out. What is slow leaves places to
+//! what is not, one pod and one namespace leave places to the others. Pure.
 
 mod places;
 mod queue;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    cmp::Reverse,
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use super::trust::Trust;
+use super::{
+    schedule::Schedule,
+    trust::{Kind, Trust},
+};
 use crate::ids::{PodUid, ProbeKey};
 use places::Places;
 use queue::Queue;
@@ -18,15 +26,6 @@ pub(super) struct Lane {
     pub(super) kind: Kind,
     /// How far its probe is trusted to give the place back soon.
     pub(super) trust: Trust,
-}
-
-/// What an attempt does, as far as it matters to how many there may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Runs a command through the runtime.
-    Exec,
-    /// Opens a connection of our own.
-    Dial,
 }
 
 impl Lane {
@@ -47,21 +46,38 @@ impl Lane {
 
 /// A bounded number of attempts in flight, and those that wait for one of their places.
 ///
-/// What waits is bounded by the number of probes: each waits at most once. A pod, or a namespace, that holds its share waits
-/// also while places are free, and also if it is alone on the node: a place that is given away cannot be taken back before
-/// the attempt ends, and what is free is there at once for those that come next.
+/// What waits is bounded by the number of probes: each waits at most once. A pod, or a namespace, that holds its share of
+/// what is free waits also while places are free, and also if it is alone on the node: what is free is there at once for
+/// those that come next. An attempt that has held its place for as long as makes it slow counts as slow from then on; what
+/// is then beyond the share of what is slow gives way to what waits.
 #[derive(Debug)]
 pub(super) struct Pool {
     limits: Places,
     /// By key, so that nothing is ever twice in flight.
-    in_flight: HashMap<ProbeKey, (Arc<str>, Lane)>,
+    in_flight: HashMap<ProbeKey, Held>,
     held: Places,
     /// By those that hold any.
     held_by_namespace: HashMap<Arc<str>, Places>,
     held_by_pod: HashMap<PodUid, Places>,
+    /// When those in flight that are not slow will be.
+    aging: Schedule,
+    /// Who was told to give its place up, and has not yet.
+    giving_way: Option<ProbeKey>,
     /// One a lane, in the order of [`Lane::ALL`].
     queues: [Queue; Lane::ALL.len()],
     last: usize,
+}
+
+/// A place that is held.
+#[derive(Debug)]
+struct Held {
+    namespace: Arc<str>,
+    lane: Lane,
+    since: Instant,
+    /// Until when its namespace and pod were charged for it.
+    charged: Instant,
+    /// Whether it was trusted to end sooner.
+    is_overdue: bool,
 }
 
 impl Pool {
@@ -73,6 +89,8 @@ impl Pool {
             held: Places::default(),
             held_by_namespace: HashMap::new(),
             held_by_pod: HashMap::new(),
+            aging: Schedule::default(),
+            giving_way: None,
             queues: Default::default(),
             last: Lane::ALL.len() - 1,
         }
@@ -88,36 +106,38 @@ impl Pool {
         self.queues[lane.index()].push(key, namespace);
     }
 
-    /// Gives a free place to the key whose turn it is: the lanes in turn, in each the namespaces in turn, in each the
-    /// pods, in each the first that came.
-    pub(super) fn start(&mut self) -> Option<ProbeKey> {
+    /// Gives a free place to the key whose turn it is: the lanes in turn, in each the namespace that used its places for
+    /// the least time, in that the pod that did, and of that the first that came.
+    pub(super) fn start(&mut self, now: Instant) -> Option<ProbeKey> {
         loop {
             let (key, namespace, lane) = self.next()?;
             // A probe whose definition changed from one lane to another may wait in both; the second turn is void.
             if self.in_flight.contains_key(&key) {
                 continue;
             }
-            self.held.take(lane);
-            self.held_by_namespace.entry(namespace.clone()).or_default().take(lane);
-            self.held_by_pod.entry(key.pod.clone()).or_default().take(lane);
-            self.in_flight.insert(key.clone(), (namespace, lane));
+            if lane.trust != Trust::Slow {
+                self.aging.set(&key, Some(now + lane.kind.slow_after()));
+            }
+            let held = Held { namespace, lane, since: now, charged: now, is_overdue: false };
+            self.take(&key, &held);
+            self.in_flight.insert(key.clone(), held);
             return Some(key);
         }
     }
 
     fn next(&mut self) -> Option<(ProbeKey, Arc<str>, Lane)> {
-        let (of_namespace, of_pod) = (self.limits.of_namespace(), self.limits.of_pod());
+        let free = self.limits.free(&self.held);
         let turns = (1..=Lane::ALL.len()).map(|step| (self.last + step) % Lane::ALL.len());
         for index in turns {
             let lane = Lane::ALL[index];
-            if !self.limits.admit(&self.held, lane) {
+            if !free.has(lane) {
                 continue;
             }
             let (namespaces, pods) = (&self.held_by_namespace, &self.held_by_pod);
             let admits_namespace = |namespace: &Arc<str>| {
-                namespaces.get(namespace).is_none_or(|held| of_namespace.admit(held, lane))
+                namespaces.get(namespace).is_none_or(|held| free.admit_namespace(held, lane))
             };
-            let admits_pod = |pod: &PodUid| pods.get(pod).is_none_or(|held| of_pod.admit(held, lane));
+            let admits_pod = |pod: &PodUid| pods.get(pod).is_none_or(|held| free.admit_pod(held, lane));
             if let Some((key, namespace)) = self.queues[index].pop(admits_namespace, admits_pod) {
                 self.last = index;
                 return Some((key, namespace, lane));
@@ -126,12 +146,88 @@ impl Pool {
         None
     }
 
-    /// Gives a place back.
-    pub(super) fn finish(&mut self, key: &ProbeKey) {
-        let Some((namespace, lane)) = self.in_flight.remove(key) else { return };
-        self.held.give_back(lane);
-        give_back(&mut self.held_by_namespace, &namespace, lane);
-        give_back(&mut self.held_by_pod, &key.pod, lane);
+    /// Gives a place back. Returns for how long it was held, if its attempt was to give way.
+    pub(super) fn finish(&mut self, key: &ProbeKey, now: Instant) -> Option<Duration> {
+        let held = self.in_flight.remove(key)?;
+        self.aging.set(key, None);
+        self.give_back(key, &held, now);
+        let gave_way = self.giving_way.take_if(|giving_way| giving_way == key);
+        gave_way.map(|_| now.saturating_duration_since(held.since))
+    }
+
+    /// Counts what has held its place for too long among what is slow.
+    pub(super) fn age(&mut self, now: Instant) {
+        while let Some(key) = self.aging.take_due(now) {
+            if let Some(mut held) = self.in_flight.remove(&key) {
+                self.give_back(&key, &held, now);
+                held.lane.trust = Trust::Slow;
+                held.is_overdue = true;
+                held.charged = now;
+                self.take(&key, &held);
+                self.in_flight.insert(key, held);
+            }
+        }
+    }
+
+    /// When [`Pool::age`] has something to do next.
+    pub(super) fn deadline(&mut self) -> Option<Instant> {
+        self.aging.deadline()
+    }
+
+    /// Whose attempt is to be given up now, after all was started that could be: something that is trusted waits, and
+    /// more that is slow is in flight than its share. Of the namespace, and of its pod, that hold most of that it is the
+    /// one that has held its place the longest. One at a time, which keeps its place until it ends.
+    ///
+    /// What was started as slow is within that share, and is never given up: a probe that hangs loses one attempt by
+    /// this, and comes to a verdict by those that follow.
+    pub(super) fn give_way(&mut self) -> Option<ProbeKey> {
+        if self.giving_way.is_some() {
+            return None;
+        }
+        let lane = [Kind::Exec, Kind::Dial].into_iter().find_map(|kind| self.crowding(kind))?;
+        let overdue = self.in_flight.iter().filter(|(_, held)| held.is_overdue && held.lane == lane);
+        let (key, _) = overdue.max_by_key(|(key, held)| {
+            let of_namespace = self.held_by_namespace.get(&held.namespace).map(|places| places.of(lane));
+            let of_pod = self.held_by_pod.get(&key.pod).map(|places| places.of(lane));
+            (of_namespace, of_pod, Reverse(held.since), *key)
+        })?;
+        self.giving_way = Some(key.clone());
+        self.giving_way.clone()
+    }
+
+    /// The lane of what is to give way to attempts of this kind, if anything is.
+    fn crowding(&self, kind: Kind) -> Option<Lane> {
+        let slow = |kind| Lane { kind, trust: Trust::Slow };
+        let excess = |lane: Lane| self.held.of(lane).saturating_sub(self.limits.of(lane));
+        // Connections may hold the places that commands need, and the other way round.
+        let is_full = self.held.all() >= self.limits.all();
+        let others = if kind == Kind::Exec { Kind::Dial } else { Kind::Exec };
+        let candidates = [Some(slow(kind)), is_full.then_some(slow(others))];
+        let crowding = candidates.into_iter().flatten().find(|lane| excess(*lane) > 0)?;
+        let mut rest = self.limits;
+        rest.add(crowding, excess(crowding));
+        let free = rest.free(&self.held);
+        let waits = |trust| {
+            let lane = Lane { kind, trust };
+            // A pod that would not get a place anyway has to wait for its own.
+            self.queues[lane.index()]
+                .has_any(|pod| self.held_by_pod.get(pod).is_none_or(|held| free.admit_pod(held, lane)))
+        };
+        [Trust::Proven, Trust::Unproven].into_iter().any(waits).then_some(crowding)
+    }
+
+    fn take(&mut self, key: &ProbeKey, Held { namespace, lane, .. }: &Held) {
+        self.held.take(*lane);
+        self.held_by_namespace.entry(namespace.clone()).or_default().take(*lane);
+        self.held_by_pod.entry(key.pod.clone()).or_default().take(*lane);
+    }
+
+    /// Counts one less, and charges for it.
+    fn give_back(&mut self, key: &ProbeKey, Held { namespace, lane, charged, .. }: &Held, now: Instant) {
+        self.held.give_back(*lane);
+        give_back(&mut self.held_by_namespace, namespace, *lane);
+        give_back(&mut self.held_by_pod, &key.pod, *lane);
+        self.queues[lane.index()].charge(namespace, &key.pod, now.saturating_duration_since(*charged));
     }
 
     /// Whether an attempt of this key is in flight.

@@ -24,7 +24,7 @@ use super::{
     lateness::{Lateness, LatenessNews},
     outputs::Outputs,
     pauses::Pauses,
-    pool::{Kind, Lane, Pool},
+    pool::{Lane, Pool},
     quota::Quota,
     restoring::Restoring,
     saved::Definition,
@@ -32,6 +32,7 @@ use super::{
     schedule::Schedule,
     standing::{self, ContainerStatus, Standing},
     status::ProbeStatus,
+    trust::Kind,
     worker::{
         Worker,
         event::{Action, Event, Seen},
@@ -44,10 +45,7 @@ use crate::{
         Verdict,
         event::{Notice, ProbeEvent},
     },
-    spec::{
-        Handler,
-        plan::{Invalid, Planned},
-    },
+    spec::plan::{Invalid, Planned},
 };
 
 /// 1 s: a probe that is looked at later than this after it was due tells of a process that stood still.
@@ -176,8 +174,11 @@ impl Roster {
 
     /// Takes in the end of an attempt; with nothing to tell if it panicked or was given up.
     pub(super) fn finish(&mut self, key: &ProbeKey, tried: Option<Tried>, now: Moment) {
-        self.pool.finish(key);
         self.heed_silence(key, tried.as_ref(), now);
+        let gave_way = self.pool.finish(key, now.at);
+        let worker = self.entries.get(key).and_then(|entry| entry.worker.as_ref());
+        let is_overtaken = worker.is_none_or(Worker::is_overtaken);
+        let tried = tried.or_else(|| gave_way.filter(|_| !is_overtaken).map(Tried::gave_way));
         self.tell(key, Event::Finished(tried), now);
         self.forget(key);
     }
@@ -194,23 +195,25 @@ impl Roster {
             };
             self.tell(&key, event, now);
         }
-        while let Some(key) = self.pool.start() {
+        self.pool.age(now.at);
+        while let Some(key) = self.pool.start(now.at) {
             let before = self.jobs.len();
             self.tell(&key, Event::SlotFreed, now);
             if self.jobs.len() == before {
-                self.pool.finish(&key);
+                self.pool.finish(&key, now.at);
             }
         }
+        self.given_up.extend(self.pool.give_way());
         std::mem::take(&mut self.jobs)
     }
 
     /// When `advance` is to be called next, at the latest.
     pub(super) fn deadline(&mut self) -> Option<Instant> {
-        [self.schedule.deadline(), self.lateness.deadline()].into_iter().flatten().min()
+        [self.schedule.deadline(), self.lateness.deadline(), self.pool.deadline()].into_iter().flatten().min()
     }
 
     /// The probes whose attempts in flight are to be given up, since this was asked last: their containers, or the probes
-    /// themselves, are no more. Each still ends with [`Roster::finish`], and has its place until then.
+    /// themselves, are no more, or they give way to others. Each still ends with [`Roster::finish`], and has its place until then.
     pub(super) fn take_given_up(&mut self) -> Vec<ProbeKey> {
         std::mem::take(&mut self.given_up)
     }
@@ -443,11 +446,7 @@ impl Entry {
 
 /// Where the next attempt of a probe waits.
 fn lane(worker: &Worker) -> Lane {
-    let kind = match worker.spec().handler {
-        Handler::Exec { .. } => Kind::Exec,
-        Handler::TcpSocket { .. } | Handler::HttpGet(_) | Handler::Grpc { .. } => Kind::Dial,
-    };
-    Lane { kind, trust: worker.trust() }
+    Lane { kind: Kind::of(&worker.spec().handler), trust: worker.trust() }
 }
 
 #[cfg(test)]

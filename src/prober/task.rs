@@ -33,7 +33,7 @@ const INPUTS_AT_ONCE: usize = 1024;
 enum Ended {
     /// The attempt was made.
     Made(Tried),
-    /// It was given up: its container or its probe is no more.
+    /// It was given up: its container or its probe is no more, or others wait for its place.
     GivenUp,
     /// It panicked.
     Panicked,

@@ -15,6 +15,33 @@ const SLOW_EXEC: Duration = Duration::from_secs(1);
 /// it can hold for long again must first answer for a minute at a period of a second.
 const LONGEST_RUN: u32 = 64;
 
+/// What an attempt does, as far as it matters to how many there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Runs a command through the runtime.
+    Exec,
+    /// Opens a connection of our own.
+    Dial,
+}
+
+impl Kind {
+    /// What a handler does.
+    pub(super) fn of(handler: &Handler) -> Self {
+        match handler {
+            Handler::Exec { .. } => Self::Exec,
+            Handler::TcpSocket { .. } | Handler::HttpGet(_) | Handler::Grpc { .. } => Self::Dial,
+        }
+    }
+
+    /// An attempt that has held its place for so long is slow.
+    pub(super) fn slow_after(self) -> Duration {
+        match self {
+            Self::Exec => SLOW_EXEC,
+            Self::Dial => SLOW_DIAL,
+        }
+    }
+}
+
 /// How far a probe is trusted; the less, the fewer places it may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Trust {
@@ -47,12 +74,8 @@ impl Default for Record {
 
 impl Record {
     /// Notes how long an attempt held its place.
-    pub(super) fn note(&mut self, handler: &Handler, held: Duration) {
-        let limit = match handler {
-            Handler::Exec { .. } => SLOW_EXEC,
-            Handler::TcpSocket { .. } | Handler::HttpGet(_) | Handler::Grpc { .. } => SLOW_DIAL,
-        };
-        self.was_slow = held >= limit;
+    pub(super) fn note(&mut self, kind: Kind, held: Duration) {
+        self.was_slow = held >= kind.slow_after();
         if self.was_slow {
             if self.trust_by_run() == Trust::Proven {
                 self.needed = (2 * self.needed).min(LONGEST_RUN);
@@ -79,21 +102,15 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::PortRef;
-
-    fn dial() -> Handler {
-        Handler::TcpSocket { host: None, port: PortRef::Number(80) }
-    }
-
     #[test]
     fn a_probe_is_trusted_once_it_was_quick_and_not_after_a_slow_attempt() {
         let mut record = Record::default();
         assert_eq!(record.trust(), Trust::Unproven);
-        record.note(&dial(), SLOW_DIAL);
+        record.note(Kind::Dial, SLOW_DIAL);
         assert_eq!(record.trust(), Trust::Slow);
-        record.note(&dial(), SLOW_DIAL / 2);
+        record.note(Kind::Dial, SLOW_DIAL / 2);
         assert_eq!(record.trust(), Trust::Proven, "it never misused a place");
-        record.note(&Handler::Exec { command: vec!["x".to_owned()] }, SLOW_DIAL);
+        record.note(Kind::Exec, SLOW_DIAL);
         assert_eq!(record.trust(), Trust::Proven, "commands may take longer");
     }
 
@@ -104,11 +121,11 @@ mod tests {
         for _ in 0..8 {
             let mut run = 0;
             while record.trust() != Trust::Proven {
-                record.note(&dial(), Duration::ZERO);
+                record.note(Kind::Dial, Duration::ZERO);
                 run += 1;
             }
             runs.push(run);
-            record.note(&dial(), SLOW_DIAL);
+            record.note(Kind::Dial, SLOW_DIAL);
         }
         // The last run asked for is as long as one that makes good for everything.
         assert_eq!(runs, [1, 2, 4, 8, 16, 32, 64, 2]);

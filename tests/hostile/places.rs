@@ -2,16 +2,21 @@
 
 use std::{
     net::Ipv4Addr,
+    path::Path,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
+    time::Duration,
 };
 
 use anyhow::{Result, ensure};
-use criprobe::{demo::FaultKind, proto::cri as pb};
+use criprobe::{clock, demo::FaultKind, proto::cri as pb};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+};
 
 use crate::{
     rig::{EAGER, LIVENESS, READINESS, Rig},
@@ -27,11 +32,19 @@ const ENDLESS: &str = r#"{"exec": {"command": ["sleep", "600"]}, "timeoutSeconds
 
 /// A pod in which each container has a liveness and a readiness probe of this definition.
 async fn crowd(rig: &mut Rig, name: &str, containers: usize, probe: &str) -> Result<Pod> {
+    crowd_in(rig, "default", name, containers, probe).await
+}
+
+/// One in this namespace.
+async fn crowd_in(rig: &mut Rig, namespace: &str, name: &str, containers: usize, probe: &str) -> Result<Pod> {
     let keys: Vec<_> = (0..containers)
         .flat_map(|number| ["liveness", "readiness"].map(|kind| format!("{kind}.criprobe.dev/c{number}")))
         .collect();
     let annotations: Vec<_> = keys.iter().map(|key| (key.as_str(), probe)).collect();
-    let pod = cri::run_pod(&mut rig.client, name, &annotations).await?;
+    let mut config = cri::pod_config(name, &annotations);
+    config.labels.insert("io.kubernetes.pod.namespace".into(), namespace.into());
+    config.metadata.iter_mut().for_each(|metadata| metadata.namespace = namespace.into());
+    let pod = cri::run_sandbox(&mut rig.client, config).await?;
     for number in 0..containers {
         let name = format!("c{number}");
         cri::run_container(&mut rig.client, &pod, &Container { name: &name, ..Container::IDLE }).await?;
@@ -90,6 +103,96 @@ async fn row_04_endless_commands_of_many_pods_delay_no_probe_that_answers() -> R
     goes_on(&rig, &before, "liveness", made + 20).await
 }
 
+/// A command that is quick until this file is there, and then does not end.
+fn until(file: &Path) -> String {
+    let command = json!(["sh", "-c", format!("test ! -e {} || sleep 600", file.display())]);
+    json!({"exec": {"command": command}, "timeoutSeconds": 60, "periodSeconds": 1}).to_string()
+}
+
+/// How many attempts of a probe went well; none may have gone otherwise.
+async fn made(rig: &Rig, pod: &Pod) -> Result<u64> {
+    let probe = rig.daemon.probe(pod, "app", "liveness").await?.unwrap_or_default();
+    ensure!(probe["counts"]["failure"] == 0 && probe["counts"]["error"] == 0, "{probe}");
+    Ok(probe["counts"]["success"].as_u64().unwrap_or_default())
+}
+
+/// Waits until each probe was tried.
+async fn all_were_tried(rig: &Rig) -> Result<()> {
+    eventually("all were tried", PATIENCE, async || {
+        let all = rig.daemon.probes().await?;
+        Ok(all.iter().all(|probe| probe["counts"]["success"] != json!(0)).then_some(()))
+    })
+    .await
+}
+
+/// How many probes' last attempts were given up for others.
+async fn gave_way(rig: &Rig) -> Result<usize> {
+    let is_error = |probe: &Value| {
+        let output = probe["last"]["output"].as_str().unwrap_or_default();
+        probe["last"]["result"] == "error" && output.starts_with("gave up after ")
+    };
+    Ok(rig.daemon.probes().await?.iter().filter(|probe| is_error(probe)).count())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_04_probes_that_turn_to_hang_together_delay_no_probe_that_answers() -> Result<()> {
+    // The pods that hang are in other namespaces, or in that of the one that answers.
+    for namespaces in [["a", "b"], ["default", "default"]] {
+        let mut rig = Rig::start().await?;
+        let (pod, _) = rig.run("modest", &[(LIVENESS, EAGER)], Container::IDLE.command).await?;
+        let go = rig.daemon.dir().join("go");
+        for (number, namespace) in namespaces.iter().cycle().take(4).enumerate() {
+            crowd_in(&mut rig, namespace, &format!("hostile-{number}"), 4, &until(&go)).await?;
+        }
+        all_were_tried(&rig).await?;
+        std::fs::write(&go, "")?;
+        // Each of them is tried again within a second, and would hang for a minute.
+        let before = made(&rig, &pod).await?;
+        goes_on(&rig, &pod, "liveness", before + 60).await?;
+        eventually("attempts gave way", PATIENCE, async || Ok((gave_way(&rig).await? > 0).then_some(())))
+            .await?;
+        let hung = rig.daemon.events().await?.into_iter().filter(|event| {
+            event["message"].as_str().is_some_and(|message| message.contains("others wait for a place"))
+        });
+        ensure!(hung.count() > 0, "what was given up is listed");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_04_commands_of_just_under_a_second_take_no_others_attempts() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    let probe = r#"{"exec": {"command": ["sleep", "0.9"]}, "timeoutSeconds": 60, "periodSeconds": 1}"#;
+    for number in 0..4 {
+        let namespace = ["a", "b"][number % 2];
+        crowd_in(&mut rig, namespace, &format!("hostile-{number}"), 8, probe).await?;
+    }
+    let brisk = r#"{"exec": {"command": ["true"]}, "period": "500ms"}"#;
+    let mut pods = Vec::new();
+    for number in 0..8 {
+        pods.push(
+            rig.run(&format!("modest-{number}"), &[(LIVENESS, brisk)], Container::IDLE.command).await?.0,
+        );
+    }
+    all_were_tried(&rig).await?;
+    let sum = async |rig: &Rig| {
+        let mut sum = 0;
+        for pod in &pods {
+            sum += made(rig, pod).await?;
+        }
+        anyhow::Ok(sum)
+    };
+    // 16 attempts are due each second, of which the former turns made six.
+    let (before, began) = (sum(&rig).await?, clock::now());
+    eventually("their attempts are made", PATIENCE, async || {
+        Ok((sum(&rig).await? >= before + 112).then_some(()))
+    })
+    .await?;
+    let took = clock::now() - began;
+    ensure!(took < Duration::from_secs(12), "112 attempts in {took:?}");
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn row_04_a_longer_timeout_than_the_operator_allows_is_invalid_with_the_reason() -> Result<()> {
     let endless = r#"{"exec": {"command": ["sleep", "600"]}, "timeoutSeconds": 2147483647}"#;
@@ -138,29 +241,36 @@ async fn row_04_probes_that_wait_for_too_long_are_shown_and_logged_once() -> Res
     Ok(())
 }
 
-/// Accepts connections and says nothing on them; counts those that are open.
+/// Accepts connections and says nothing on them, or only while it is silent; counts those that are open.
 struct Silent {
     port: u16,
     open: Arc<AtomicUsize>,
+    is_silent: Arc<AtomicBool>,
 }
 
 impl Silent {
     async fn start() -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let (port, open) = (listener.local_addr()?.port(), Arc::new(AtomicUsize::new(0)));
-        let count = open.clone();
+        let is_silent = Arc::new(AtomicBool::new(true));
+        let (count, silence) = (open.clone(), is_silent.clone());
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                let count = count.clone();
+                let (count, silence) = (count.clone(), silence.clone());
                 count.fetch_add(1, SeqCst);
                 tokio::spawn(async move {
+                    if !silence.load(SeqCst) {
+                        let _ = stream.read(&mut [0; 4096]).await;
+                        let _ = stream.write_all(b"HTTP/1.0 200 OK\r\n\r\n").await;
+                        let _ = stream.shutdown().await;
+                    }
                     // The request is read, and then there is nothing but the end.
                     let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
                     count.fetch_sub(1, SeqCst);
                 });
             }
         });
-        Ok(Self { port, open })
+        Ok(Self { port, open, is_silent })
     }
 
     fn open(&self) -> usize {
@@ -200,6 +310,28 @@ async fn row_05_first_attempts_on_silent_servers_leave_places_and_end_with_their
     let probe = format!("{{tcpSocket: {{port: {}}}, period: 100ms}}", answering.local_addr()?.port());
     let (next, _) = rig.run("next", &[(LIVENESS, &probe)], Container::IDLE.command).await?;
     goes_on(&rig, &next, "liveness", 3).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_05_servers_that_turn_silent_together_delay_no_probe_that_answers() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    let answering = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let probe = format!("{{tcpSocket: {{port: {}}}, period: 100ms}}", answering.local_addr()?.port());
+    let (pod, _) = rig.run("modest", &[(LIVENESS, &probe)], Container::IDLE.command).await?;
+    let server = Silent::start().await?;
+    server.is_silent.store(false, SeqCst);
+    let probe = format!("{{httpGet: {{port: {}}}, timeoutSeconds: 60, periodSeconds: 1}}", server.port);
+    for number in 0..6 {
+        let namespace = ["a", "b"][number % 2];
+        crowd_in(&mut rig, namespace, &format!("silent-{number}"), 8, &probe).await?;
+    }
+    all_were_tried(&rig).await?;
+    server.is_silent.store(true, SeqCst);
+    server.has("what is slow has its places", |open| open >= 24).await?;
+    // For longer than it takes until each of them was tried again.
+    let before = made(&rig, &pod).await?;
+    goes_on(&rig, &pod, "liveness", before + 40).await?;
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

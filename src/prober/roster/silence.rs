@@ -3,8 +3,8 @@
 
 use std::{collections::HashSet, time::Instant};
 
-use super::{Event, Handler, Moment, ProbeKey, Roster, Tried, Worker};
-use crate::results::AttemptResult;
+use super::{Event, Moment, ProbeKey, Roster, Tried, Worker};
+use crate::{results::AttemptResult, spec::Handler};
 
 /// The probes that were not answered while nobody was. One whose own container alone hangs is not among them: that the
 /// runtime answers others says nothing of it.

@@ -18,7 +18,7 @@ use crate::{
     },
     results::AttemptResult,
     spec::{
-        ProbeSpec,
+        Handler, ProbeSpec,
         plan::{Invalid, Source},
     },
 };

@@ -163,8 +163,10 @@ fn a_probe_that_waits_for_more_than_two_periods_is_late_and_says_so() {
         rig.roster.statuses(rig.now).into_iter().find(|status| status.pod.as_ref() == "web").unwrap()
     };
     assert_eq!((rig.started(), rig.roster.lateness_news(rig.now)), (vec![], None));
-    assert_eq!(rig.roster.deadline(), Some(rig.now.at + 2 * SECOND), "it is looked at then");
-    rig.pass(2 * SECOND);
+    rig.pass(SECOND);
+    assert_eq!(rig.started(), vec![], "what is in flight is slow by now");
+    assert_eq!(rig.roster.deadline(), Some(rig.now.at + SECOND), "it is looked at then");
+    rig.pass(SECOND);
     assert_eq!((of_web(&rig).late, of_web(&rig).reason.as_str()), (None, ""));
     rig.pass(SECOND);
     assert_eq!(rig.roster.lateness_news(rig.now), Some(LatenessNews::Began));
@@ -257,4 +259,42 @@ fn a_container_that_hangs_alone_stays_spaced_out_however_often_others_are_answer
     let of_it =
         rig.roster.statuses(rig.now).into_iter().find(|status| status.pod.as_ref() == "hangs").unwrap();
     assert_eq!(of_it.period, Some(20 * SECOND));
+}
+
+#[test]
+fn what_takes_too_long_while_others_wait_ends_as_an_error_that_changes_no_verdict() {
+    let now = Moment::now();
+    let settings = ProberSettings { workers: 16, exec_workers: 4, ..ProberSettings::default() };
+    let mut rig = Rig { roster: Roster::new(&settings, now), now };
+    let handler = Handler::Exec { command: vec!["true".into()] };
+    let brisk = ProbeSpec { handler, period: SECOND, ..spec(Liveness) };
+    for pod in ["a", "b", "c"] {
+        rig.accept(input(container(pod, pod, 0), std::slice::from_ref(&brisk)));
+    }
+    assert_eq!(rig.started().len(), 3);
+    for pod in ["a", "b", "c"] {
+        rig.roster.finish(&key(pod, Liveness), Some(tried(AttemptResult::Success)), rig.now);
+    }
+    rig.pass(SECOND);
+    assert_eq!(rig.started().len(), 3, "they are trusted by now");
+    rig.pass(SECOND);
+    assert_eq!((rig.started().len(), rig.roster.take_given_up()), (0, vec![]), "nobody waits");
+    rig.accept(input(container("d", "d", 0), &[brisk]));
+    rig.pass(SECOND / 4);
+    assert_eq!(rig.started(), vec![], "all places for what is not trusted are held");
+    let given_up = rig.roster.take_given_up();
+    assert_eq!(given_up.len(), 1);
+    rig.roster.finish(&given_up[0], None, rig.now);
+    assert_eq!(rig.started(), [(Liveness, "d".to_owned())]);
+    assert_eq!(rig.roster.take_given_up(), vec![], "two that are slow have their places");
+    let statuses = rig.roster.statuses(rig.now);
+    let status = statuses.iter().find(|status| status.key == given_up[0]).unwrap();
+    assert_eq!(status.state, Verdict::Success);
+    assert_eq!(
+        status.last.as_ref().map(|last| (last.result, &*last.output)),
+        Some((
+            AttemptResult::Error,
+            "gave up after 1.2s: too many attempts take long, and others wait for a place"
+        ))
+    );
 }
