@@ -34,7 +34,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("results", &["ids", "inventory::view"]),
     // An outcome ends in a result, and what it says is bounded; a command is expanded straight into its request.
     ("handler", &["duration", "ids", "proto", "results::AttemptResult", "results::said", "spec::expand"]),
-    ("prober", &["clock", "handler", "ids", "inventory::view", "results", "spec"]),
+    ("prober", &["clock", "handler", "ids", "inventory::view", "results", "runtime::environment", "spec"]),
     // What clients probe. Changes and calls come from the inventory; a written pod is read as our documents are.
     (
         "observed",
