@@ -24,6 +24,7 @@ pub mod status;
 pub mod task;
 mod timing;
 mod trust;
+mod variables;
 pub mod worker;
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //!
 //! In: questions; out: the runtime's answers as generated messages. Keeps no state but the connection.
 
+pub mod environment;
 pub mod events;
 pub mod image;
 pub mod link;
@@ -149,12 +150,13 @@ impl Runtime {
         statuses::sandbox(self.channel.clone(), id).await
     }
 
-    /// One container, with all that the runtime knows of it but for its labels and annotations.
+    /// One container, if the runtime shows it, but for its labels and annotations.
     ///
     /// # Errors
     /// What the runtime, or the connection to it, said; NotFound where there is none.
-    pub async fn container_status(&self, id: &str) -> Result<cri::ContainerStatusResponse, Status> {
-        statuses::container(self.channel.clone(), id).await
+    pub async fn container_status(&self, id: &str) -> Result<Option<cri::ContainerStatus>, Status> {
+        let status = statuses::container(self.channel.clone(), id).await?;
+        Ok(status.map(Trimmed::into_inner))
     }
 }
 

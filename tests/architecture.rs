@@ -39,7 +39,10 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("results", &["ids", "inventory::view"]),
     // An outcome ends in a result, and what it says is bounded; a command is expanded straight into its request.
     ("handler", &["duration", "ids", "proto", "results::AttemptResult", "results::said", "spec::expand"]),
-    ("prober", &["clock", "handler", "ids", "inventory::view", "results", "spec", "stage"]),
+    (
+        "prober",
+        &["clock", "handler", "ids", "inventory::view", "results", "runtime::environment", "spec", "stage"],
+    ),
     // What clients probe. Changes and calls come from the inventory; a written pod is read as our documents are.
     (
         "observed",

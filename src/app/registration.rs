@@ -132,7 +132,6 @@ mod tests {
             started_at: None,
             omitted: 0,
             annotations: BTreeMap::new(),
-            env: None,
             pod: Arc::new(PodView {
                 sandbox_id: SandboxId::from("s"),
                 uid: PodUid::from("u"),

@@ -191,7 +191,6 @@ fn container_view(container: &Container<'_>, pod: &Arc<PodView>) -> ContainerVie
         started_at: None,
         omitted: 0,
         annotations: with_ports(container),
-        env: None,
         pod: pod.clone(),
     }
 }

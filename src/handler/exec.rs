@@ -54,6 +54,11 @@ impl Exec {
         Self { channel: self.channel.clone(), grace }
     }
 
+    /// The way to the runtime.
+    pub fn runtime(&self) -> Channel {
+        self.channel.clone()
+    }
+
     /// Runs a command and judges it by its exit code.
     ///
     /// Whole seconds of `timeout` are the runtime's to keep, and it answers DeadlineExceeded; other timeouts are sent

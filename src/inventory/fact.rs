@@ -73,7 +73,7 @@ pub enum Fact {
     /// A sandbox as it was when the runtime was asked.
     SandboxReported(Box<Trimmed<cri::PodSandboxStatus>>),
     /// A container as it was when the runtime was asked.
-    ContainerReported(Box<cri::ContainerStatusResponse>),
+    ContainerReported(Box<cri::ContainerStatus>),
     /// The runtime knew no such id when it was asked.
     NotFound(String),
 }

@@ -125,7 +125,7 @@ impl Model {
             Fact::SandboxesListed(items) => self.sandboxes_listed(items, at),
             Fact::ContainersListed(items) => self.containers_listed(items, at),
             Fact::SandboxReported(status) => self.sandbox_reported(*status, at),
-            Fact::ContainerReported(answer) => self.container_reported(*answer, at),
+            Fact::ContainerReported(status) => self.container_reported(*status, at),
             Fact::NotFound(id) => self.not_found(&id, at),
         }
     }
@@ -317,7 +317,7 @@ impl Model {
     }
 
     /// What can be told of a container; `None` while its pod is unknown, or while it runs and the runtime has not yet
-    /// said since when and with which environment.
+    /// said since when.
     fn view(&self, id: &ContainerId) -> Option<ContainerView> {
         let container = self.containers.get(id)?;
         let pod = Arc::clone(&self.sandboxes.get(&container.sandbox)?.view);
@@ -336,7 +336,6 @@ impl Model {
             started_at: container.started_at,
             annotations: container.annotations.clone(),
             omitted: container.omitted,
-            env: container.env.clone(),
             pod,
         })
     }

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fmt,
     net::IpAddr,
     sync::Arc,
     time::SystemTime,
@@ -93,8 +92,6 @@ pub struct ContainerView {
     pub annotations: BTreeMap<String, String>,
     /// How many annotations there was no room for.
     pub omitted: u32,
-    /// Its environment as the client set it; `None` until the runtime has told, and where it is too large to be kept.
-    pub env: Option<Env>,
     /// The pod it belongs to.
     pub pod: Arc<PodView>,
 }
@@ -115,45 +112,6 @@ pub enum ContainerState {
     Unknown,
 }
 
-/// A container's environment, one value a name, sorted by name: a lookup is quick however many there are. Holds secrets:
-/// prints its size only.
-#[derive(Clone, PartialEq, Eq, Default)]
-pub struct Env(Arc<[(String, String)]>);
-
-impl Env {
-    /// All pairs, in the order of their names.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
-    }
-
-    /// About how many bytes it takes.
-    pub fn weight(&self) -> usize {
-        self.0.iter().map(|(key, value)| size_of::<(String, String)>() + key.len() + value.len()).sum()
-    }
-
-    /// The last value given for a name, compared byte for byte.
-    pub fn get(&self, name: &str) -> Option<&str> {
-        let at = self.0.binary_search_by(|(key, _)| key.as_str().cmp(name)).ok()?;
-        Some(&self.0[at].1)
-    }
-}
-
-impl FromIterator<(String, String)> for Env {
-    fn from_iter<T: IntoIterator<Item = (String, String)>>(pairs: T) -> Self {
-        let mut pairs: Vec<_> = pairs.into_iter().collect();
-        // Sorting keeps the order of equal names, so that the last value given comes first of them and is kept.
-        pairs.reverse();
-        pairs.sort_by(|(a, _), (b, _)| a.cmp(b));
-        pairs.dedup_by(|(a, _), (b, _)| a == b);
-        Self(pairs.into())
-    }
-}
-
-impl fmt::Debug for Env {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Env({} variables)", self.0.len())
-    }
-}
 /// The stops that clients began and that have not failed, as far as is known: how many of each container and pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenStops {

@@ -117,7 +117,6 @@ pub(super) fn container(id: &str, annotations: &[(&str, &str)]) -> ContainerView
         started_at: None,
         omitted: 0,
         annotations: BTreeMap::new(),
-        env: None,
         pod: Arc::new(PodView {
             sandbox_id: "s".into(),
             uid: "uid-web".into(),

@@ -7,7 +7,7 @@ use crate::{
     document::{self, Node, Value},
     ids::ProbeKind,
     inventory::view::ContainerView,
-    spec::expand::{Expansion, MAX_COMMAND},
+    spec::expand::may_become,
     tap::cri::Command,
 };
 
@@ -75,29 +75,21 @@ impl Intended {
     }
 
     /// The type of the one probe that runs this command with this timeout and about this period; none if several do.
-    pub(super) fn likely(
-        &self,
-        view: &ContainerView,
-        command: &Command,
-        period: Duration,
-    ) -> Option<ProbeKind> {
+    pub(super) fn likely(&self, command: &Command, period: Duration) -> Option<ProbeKind> {
         let Self::Known(probes) = self else { return None };
         let mut fitting = probes.iter().filter(|probe| {
             let written = probe.period_seconds as f64;
             i128::from(command.timeout_seconds()) == probe.timeout_seconds
                 && (period.as_secs_f64() - written).abs() <= DEVIATION * written
-                && runs(&probe.command, view, command)
+                && runs(&probe.command, command)
         });
         fitting.next().filter(|_| fitting.next().is_none()).map(|probe| probe.kind)
     }
 }
 
-/// Whether a command is the written one, after its variables were expanded.
-fn runs(written: &[String], view: &ContainerView, command: &Command) -> bool {
-    let env = view.env.clone().unwrap_or_default();
-    command.arguments().eq(written)
-        || Expansion::new(written, &env, MAX_COMMAND)
-            .is_ok_and(|written| command.arguments().eq(&written.to_argv()))
+/// Whether a command is the written one, as it is or with any values in the place of its variables.
+fn runs(written: &[String], command: &Command) -> bool {
+    command.arguments().eq(written) || may_become(written, command.arguments())
 }
 
 /// The exec probes of one container in a pod, or in anything that has a pod's template.

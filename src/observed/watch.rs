@@ -137,7 +137,7 @@ impl Watch {
                 group.expire(now);
                 let (comm, uid, command) = (&group.comm, group.uid, &group.command);
                 for probe in &mut group.probes {
-                    let likely = watched.intended.likely(&watched.view, command, probe.rhythm.period());
+                    let likely = watched.intended.likely(command, probe.rhythm.period());
                     found.push(ObservedStatus::of(&watched.view, (comm, uid), command, probe, likely, now));
                 }
             }

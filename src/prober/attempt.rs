@@ -9,15 +9,15 @@ use std::{
 
 use tonic::transport::Channel;
 
-use super::ProberSettings;
+use super::{ProberSettings, variables::Variables};
 use crate::{
     handler::{Fault, Outcome, exec::Exec, go, grpc, http, lookup::Host, tcp},
     ids::ProbeKey,
-    inventory::view::{ContainerView, Env, PodNetwork},
+    inventory::view::{ContainerView, PodNetwork},
     results::{AttemptResult, said::Said},
     spec::{
         Handler, PortRef, ProbeSpec, Reach, Scheme,
-        expand::{Expansion, MAX_COMMAND, MAX_PODS_COMMAND},
+        expand::{self, Env, Expansion, MAX_COMMAND, MAX_PODS_COMMAND},
         ports::DeclaredPorts,
     },
 };
@@ -34,6 +34,8 @@ pub struct Job {
     pub spec: Arc<ProbeSpec>,
     /// On what.
     pub view: Arc<ContainerView>,
+    /// What its command needs of the container's environment.
+    pub variables: Arc<Variables>,
 }
 
 /// How an attempt ended.
@@ -75,11 +77,11 @@ impl Handlers {
     }
 
     /// Makes one attempt.
-    pub async fn attempt(&self, spec: &ProbeSpec, view: &ContainerView) -> Tried {
+    pub async fn attempt(&self, spec: &ProbeSpec, view: &ContainerView, variables: &Variables) -> Tried {
         let mut tries = 1;
         // Section 5: only an error leads to another try, at once; any result ends it, a failure too.
         loop {
-            match self.once(spec, view).await {
+            match self.once(spec, view, variables).await {
                 Err(fault) if fault.is_worth_another_try() && tries < TRIES => tries += 1,
                 ended => return Tried { tries, ..ended.into() },
             }
@@ -87,10 +89,30 @@ impl Handlers {
     }
 
     /// One try, with a limit of its own: the timeout does not bound the three together.
-    async fn once(&self, spec: &ProbeSpec, view: &ContainerView) -> Result<Outcome, Fault> {
+    async fn once(
+        &self,
+        spec: &ProbeSpec,
+        view: &ContainerView,
+        variables: &Variables,
+    ) -> Result<Outcome, Fault> {
         match &spec.handler {
             Handler::Exec { command } => {
-                let command = expansion(command, spec, view.env.as_ref())?;
+                if spec.is_literal {
+                    let command = Expansion::literal(command);
+                    return self.exec.attempt(&view.id, command, spec.timeout).await;
+                }
+                let limit = match spec.reach {
+                    Reach::Declared => MAX_PODS_COMMAND,
+                    Reach::Any => MAX_COMMAND,
+                };
+                // A command is not run before its variables are known: it would be another one.
+                let names = expand::names(command);
+                let env = if names.is_empty() {
+                    Env::default()
+                } else {
+                    variables.read(self.exec.runtime(), view, &names, limit).await?
+                };
+                let command = Expansion::new(command, &env, limit).map_err(Fault::target)?;
                 self.exec.attempt(&view.id, command, spec.timeout).await
             }
             Handler::TcpSocket { host, port } => {
@@ -183,26 +205,6 @@ fn shared_ports(named: Option<&str>, port: u16, view: &ContainerView) -> Option<
             let declared = DeclaredPorts::read(&view.annotations);
             Some(declared.numbers().chain([port]).collect())
         }
-    }
-}
-
-/// The command as it is run. One that refers to variables is not run before these are known: it would be another one.
-fn expansion<'a>(
-    command: &'a [String],
-    spec: &ProbeSpec,
-    env: Option<&'a Env>,
-) -> Result<Expansion<'a>, Fault> {
-    let limit = match spec.reach {
-        Reach::Declared => MAX_PODS_COMMAND,
-        Reach::Any => MAX_COMMAND,
-    };
-    match env {
-        _ if spec.is_literal => Ok(Expansion::literal(command)),
-        Some(env) => Expansion::new(command, env, limit).map_err(Fault::target),
-        None if command.iter().any(|word| word.contains('$')) => {
-            Err(Fault::target("the container's environment, which the command refers to, is not known"))
-        }
-        None => Ok(Expansion::literal(command)),
     }
 }
 

@@ -50,7 +50,6 @@ pub(super) fn container(pod: &str, id: &str, attempt: u32) -> ContainerView {
         started_at: None,
         omitted: 0,
         annotations: Default::default(),
-        env: None,
         pod: Arc::new(PodView {
             sandbox_id: SandboxId::from(format!("{pod}-sandbox")),
             uid: pod.into(),

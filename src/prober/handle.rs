@@ -12,6 +12,7 @@ use super::{
     Command, ContainerStatus, Input, ProbeStatus, ProberSettings, Refusal,
     attempt::{Handlers, Tried},
     status,
+    variables::Variables,
 };
 use crate::{
     clock,
@@ -145,7 +146,7 @@ impl ProberHandle {
         let _place = self.places.try_acquire().map_err(|_| NotMade::Busy)?;
         let began = clock::now();
         let handlers = self.handlers.under(&self.settings.borrow());
-        let tried = handlers.attempt(spec, view).await;
+        let tried = handlers.attempt(spec, view, &Variables::default()).await;
         Ok(Made { tried, duration: clock::now() - began })
     }
 

@@ -33,6 +33,7 @@ use super::{
     standing::{self, ContainerStatus, Standing},
     status::ProbeStatus,
     trust::Kind,
+    variables::{Room, Variables},
     worker::{
         Worker,
         event::{Action, Event, Seen},
@@ -68,6 +69,8 @@ pub(super) struct Roster {
     restoring: Restoring,
     saving: Saving,
     outputs: Outputs,
+    /// For the variables of all commands.
+    room: Arc<Room>,
     /// What is to be started now; taken by `advance`.
     jobs: Vec<Job>,
     silence: Silence,
@@ -85,6 +88,8 @@ struct Entry {
     definition: Option<Definition>,
     /// The container that it looks at.
     view: Arc<ContainerView>,
+    /// What its command needs of that container's environment.
+    variables: Arc<Variables>,
     /// When it came to be.
     since: SystemTime,
     /// None if it cannot run: its definition is invalid, or one too many.
@@ -112,6 +117,7 @@ impl Roster {
             restoring: Restoring::default(),
             saving: Saving::default(),
             outputs: Outputs::default(),
+            room: Arc::default(),
             jobs: Vec::new(),
             silence: Silence::default(),
             given_up: Vec::new(),
@@ -333,7 +339,16 @@ impl Roster {
         let definition = planned.spec.as_ref().ok().map(Definition::of);
         let (planned, view) = (planned.clone(), view.clone());
         let is_counted = worker.is_some();
-        let entry = Entry { planned, definition, view, since: now.wall, worker, refusal, is_counted };
+        let entry = Entry {
+            planned,
+            definition,
+            view,
+            variables: Arc::new(Variables::within(&self.room)),
+            since: now.wall,
+            worker,
+            refusal,
+            is_counted,
+        };
         self.entries.insert(key.clone(), entry);
         self.restore_pause(key, now);
         if self.pauses.enter(key) {
@@ -356,6 +371,10 @@ impl Roster {
             }
             let said = entry.worker.map_or(0, |worker| worker.results().said());
             self.outputs.changed(said, 0);
+            // By itself the map keeps the room of the most probes that there ever were, half a kilobyte each.
+            if self.entries.len() < self.entries.capacity() / 8 {
+                self.entries.shrink_to(2 * self.entries.len());
+            }
         }
         if self.pool.is_in_flight(key) {
             self.given_up.push(key.clone());
@@ -400,7 +419,8 @@ impl Roster {
                 }
                 Action::StartAttempt => {
                     let (spec, view) = (worker.spec().clone(), entry.view.clone());
-                    self.jobs.push(Job { key: key.clone(), spec, view });
+                    let variables = entry.variables.clone();
+                    self.jobs.push(Job { key: key.clone(), spec, view, variables });
                 }
                 Action::Tell(container, notice) => {
                     self.events.push(ProbeEvent::new(&notice, key.kind, container, &entry.view, now.wall));

@@ -93,7 +93,8 @@ pub enum Part {
 const POD: Part = Part::Message(&[(1, Part::Name), (2, Part::Name), (3, Part::Name), (4, Part::Whole)]);
 const CONTAINER: Part = Part::Message(&[(1, Part::Name), (2, Part::Whole)]);
 const IMAGE: Part = Part::Message(&[(1, Part::Name), (18, Part::Name)]);
-const CONFIG: Part = Part::Message(&[(1, CONTAINER), (2, IMAGE), (6, Part::Whole), (10, Part::Annotations)]);
+/// Not its environment: the runtime is asked for the variables that a command names, once there is such a command.
+const CONFIG: Part = Part::Message(&[(1, CONTAINER), (2, IMAGE), (10, Part::Annotations)]);
 
 impl Trim for cri::PodSandboxConfig {
     const SHAPE: &'static [(u32, Part)] =

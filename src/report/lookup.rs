@@ -244,7 +244,6 @@ mod tests {
             started_at: None,
             omitted: 0,
             annotations: BTreeMap::new(),
-            env: None,
             pod: Arc::new(pod),
         };
         Listed { view: Arc::new(view), probes: Vec::new() }

@@ -168,7 +168,6 @@ mod tests {
                 started_at: None,
                 omitted: 0,
                 annotations: BTreeMap::new(),
-                env: None,
                 pod: pod.clone(),
             }),
             standing: Standing { is_started: state == RUNNING, is_ready },

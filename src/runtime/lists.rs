@@ -110,13 +110,13 @@ where
     B: Message + Default,
     W: Trim,
 {
-    let answer: Answer = ask(channel, path, request, LONG).await?;
+    let answer: Answer = ask(channel, path, request, LONG, MAX_MESSAGE).await?;
     let items = answer.items;
     let read = items.into_iter().map(Item::read).collect::<Result<Vec<_>, _>>();
     read.map_err(|error| Status::internal(format!("an item of the list cannot be read: {error}")))
 }
 
-/// Makes a call whose answer is decoded as a type of ours.
+/// Makes a call whose answer has at most so many bytes, and is decoded as a type of ours.
 ///
 /// # Errors
 /// What the runtime, or the connection to it, said.
@@ -125,12 +125,13 @@ pub(super) async fn ask<Q, A>(
     path: PathAndQuery,
     request: Q,
     limit: Duration,
+    most: usize,
 ) -> Result<A, Status>
 where
     Q: Message + Default + 'static,
     A: Message + Default + 'static,
 {
-    let mut client = Grpc::new(channel).max_decoding_message_size(MAX_MESSAGE);
+    let mut client = Grpc::new(channel).max_decoding_message_size(most);
     let call = |request: Request<Q>| async move {
         client.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
         let answer: Response<A> = client.unary(request, path, ProstCodec::<Q, A>::default()).await?;

@@ -1,13 +1,10 @@
-//! The status of one sandbox or container: an id in, what the runtime knows of it out, of bounded size but for the verbose
-//! text, which its reader drops.
-
-use std::collections::HashMap;
+//! The status of one sandbox or container: an id in, what the runtime knows of it out, of bounded size.
 
 use bytes::Bytes;
 use prost::Message;
 use tonic::{Status, codegen::http::uri::PathAndQuery, transport::Channel};
 
-use super::{QUICK, lists::ask};
+use super::{MAX_MESSAGE, QUICK, lists::ask};
 use crate::proto::{
     cri,
     trim::{self, Trim, Trimmed},
@@ -15,12 +12,9 @@ use crate::proto::{
 
 /// A `PodSandboxStatusResponse` or `ContainerStatusResponse`, its status as the runtime wrote it.
 #[derive(Clone, PartialEq, Message)]
-#[prost(skip_debug)]
 struct Answer {
     #[prost(bytes = "bytes", optional, tag = "1")]
     status: Option<Bytes>,
-    #[prost(map = "string, string", tag = "2")]
-    info: HashMap<String, String>,
 }
 
 pub(super) async fn sandbox(
@@ -29,16 +23,18 @@ pub(super) async fn sandbox(
 ) -> Result<Option<Trimmed<cri::PodSandboxStatus>>, Status> {
     let path = PathAndQuery::from_static("/runtime.v1.RuntimeService/PodSandboxStatus");
     let request = cri::PodSandboxStatusRequest { pod_sandbox_id: id.to_owned(), verbose: false };
-    let answer: Answer = ask(channel, path, request, QUICK).await?;
+    let answer: Answer = ask(channel, path, request, QUICK, MAX_MESSAGE).await?;
     answer.status.map(|status| decode(&status)).transpose()
 }
 
-pub(super) async fn container(channel: Channel, id: &str) -> Result<cri::ContainerStatusResponse, Status> {
+pub(super) async fn container(
+    channel: Channel,
+    id: &str,
+) -> Result<Option<Trimmed<cri::ContainerStatus>>, Status> {
     let path = PathAndQuery::from_static("/runtime.v1.RuntimeService/ContainerStatus");
-    let request = cri::ContainerStatusRequest { container_id: id.to_owned(), verbose: true };
-    let answer: Answer = ask(channel, path, request, QUICK).await?;
-    let status = answer.status.map(|status| decode(&status)).transpose()?;
-    Ok(cri::ContainerStatusResponse { status: status.map(Trimmed::into_inner), info: answer.info })
+    let request = cri::ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
+    let answer: Answer = ask(channel, path, request, QUICK, MAX_MESSAGE).await?;
+    answer.status.map(|status| decode(&status)).transpose()
 }
 
 fn decode<T: Trim>(status: &[u8]) -> Result<Trimmed<T>, Status> {

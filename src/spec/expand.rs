@@ -4,7 +4,7 @@
 //! as written; there is no nesting and no escape but `$$`. An expanded command is not kept: it is a view of the definition
 //! and the environment, which is measured first, and then written where it is needed.
 
-use crate::inventory::view::Env;
+use std::{collections::BTreeSet, fmt, mem, sync::Arc};
 
 /// 2 MiB: what Linux takes as the arguments of one process, all together. A longer command is an error.
 pub const MAX_COMMAND: usize = 2 << 20;
@@ -17,6 +17,77 @@ pub const MAX_PODS_COMMAND: usize = 256 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the command is longer than {0} bytes after its variables were expanded")]
 pub struct TooLong(pub usize);
+
+/// Variables of a container, one value a name, sorted by name: a lookup is quick however many there are. Holds secrets:
+/// prints its size only.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Env(Arc<[(String, String)]>);
+
+impl Env {
+    /// About how many bytes it takes.
+    pub fn weight(&self) -> usize {
+        self.0.iter().map(|(key, value)| size_of::<(String, String)>() + key.len() + value.len()).sum()
+    }
+
+    /// How long all values are together.
+    pub fn length(&self) -> usize {
+        self.0.iter().map(|(_, value)| value.len()).sum()
+    }
+
+    /// The last value given for a name, compared byte for byte.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let at = self.0.binary_search_by(|(key, _)| key.as_str().cmp(name)).ok()?;
+        Some(&self.0[at].1)
+    }
+}
+
+impl FromIterator<(String, String)> for Env {
+    fn from_iter<T: IntoIterator<Item = (String, String)>>(pairs: T) -> Self {
+        let mut pairs: Vec<_> = pairs.into_iter().collect();
+        // Sorting keeps the order of equal names, so that the last value given comes first of them and is kept.
+        pairs.reverse();
+        pairs.sort_by(|(a, _), (b, _)| a.cmp(b));
+        pairs.dedup_by(|(a, _), (b, _)| a == b);
+        Self(pairs.into())
+    }
+}
+
+impl fmt::Debug for Env {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Env({} variables)", self.0.len())
+    }
+}
+
+/// The names of all variables that a command refers to.
+pub fn names(command: &[String]) -> BTreeSet<&str> {
+    command.iter().flat_map(|word| Tokens::of(word)).filter_map(Token::name).collect()
+}
+
+/// Whether a command becomes these arguments if its variables have suitable values, whatever these are.
+pub fn may_become<'a>(command: &[String], mut arguments: impl Iterator<Item = &'a str>) -> bool {
+    command.iter().all(|word| arguments.next().is_some_and(|argument| word_may_become(word, argument)))
+        && arguments.next().is_none()
+}
+
+/// As [`may_become`], for one word. The first place where a literal part fits is as good as any later one.
+fn word_may_become(word: &str, argument: &str) -> bool {
+    let mut literals = vec![String::new()];
+    for token in Tokens::of(word) {
+        match token {
+            Token::Literal(text) => literals.last_mut().expect("there is always one").push_str(text),
+            Token::Reference { .. } => literals.push(String::new()),
+        }
+    }
+    let [first, between @ .., last] = &literals[..] else { return literals[0] == argument };
+    let Some(rest) = argument.strip_prefix(&**first) else { return false };
+    let Some(mut rest) = rest.strip_suffix(&**last) else { return false };
+    between.iter().all(|literal| {
+        rest.find(&**literal).is_some_and(|at| {
+            rest = &rest[at + literal.len()..];
+            true
+        })
+    })
+}
 
 /// A command with its variables. Cheap to copy; its words are never longer together than the limit that it was made with.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +165,7 @@ impl<'a> Word<'a> {
 
     /// Its parts, in order.
     pub fn pieces(self) -> Pieces<'a> {
-        Pieces { text: self.defined, at: 0, last_close: self.defined.rfind(')'), env: self.env }
+        Pieces { tokens: Tokens::of(self.defined), env: self.env }
     }
 
     /// How long it is, in bytes.
@@ -115,9 +186,7 @@ impl<'a> Piece<'a> {
 /// The parts of one word.
 #[derive(Clone, Debug)]
 pub struct Pieces<'a> {
-    text: &'a str,
-    at: usize,
-    last_close: Option<usize>,
+    tokens: Tokens<'a>,
     env: Option<&'a Env>,
 }
 
@@ -125,26 +194,49 @@ impl<'a> Iterator for Pieces<'a> {
     type Item = Piece<'a>;
 
     fn next(&mut self) -> Option<Piece<'a>> {
-        let rest = &self.text[self.at..];
-        if rest.is_empty() {
-            return None;
-        }
-        let (Some(env), Some(dollar)) = (self.env, rest.find('$')) else {
-            self.at = self.text.len();
-            return Some(Piece::Literal(rest));
-        };
-        if dollar > 0 {
-            self.at += dollar;
-            return Some(Piece::Literal(&rest[..dollar]));
-        }
-        let (token, after) = next_token(rest, self.last_close.is_some_and(|close| close > self.at));
-        self.at = self.text.len() - after.len();
-        Some(match token {
+        let Some(env) = self.env else { return self.tokens.take_rest().map(Piece::Literal) };
+        Some(match self.tokens.next()? {
             Token::Literal(text) => Piece::Literal(text),
             Token::Reference { name, written } => {
                 env.get(name).map_or(Piece::Literal(written), |value| Piece::Value { value, written })
             }
         })
+    }
+}
+
+/// What a word is written of.
+#[derive(Clone, Debug)]
+struct Tokens<'a> {
+    rest: &'a str,
+    /// How much of the text stands behind its last `)`.
+    behind_last_close: Option<usize>,
+}
+
+impl<'a> Tokens<'a> {
+    fn of(text: &'a str) -> Self {
+        Self { rest: text, behind_last_close: text.rfind(')').map(|close| text.len() - close) }
+    }
+
+    /// All of it that is left, as it was written.
+    fn take_rest(&mut self) -> Option<&'a str> {
+        Some(mem::take(&mut self.rest)).filter(|rest| !rest.is_empty())
+    }
+}
+
+impl<'a> Iterator for Tokens<'a> {
+    type Item = Token<'a>;
+
+    fn next(&mut self) -> Option<Token<'a>> {
+        let Some(dollar) = self.rest.find('$') else { return self.take_rest().map(Token::Literal) };
+        if dollar > 0 {
+            let (before, rest) = self.rest.split_at(dollar);
+            self.rest = rest;
+            return Some(Token::Literal(before));
+        }
+        let is_closed = self.behind_last_close.is_some_and(|behind| behind < self.rest.len());
+        let (token, rest) = next_token(self.rest, is_closed);
+        self.rest = rest;
+        Some(token)
     }
 }
 
@@ -154,6 +246,15 @@ enum Token<'a> {
     Literal(&'a str),
     /// `$(name)`, with the whole as written.
     Reference { name: &'a str, written: &'a str },
+}
+
+impl<'a> Token<'a> {
+    fn name(self) -> Option<&'a str> {
+        match self {
+            Self::Reference { name, .. } => Some(name),
+            Self::Literal(_) => None,
+        }
+    }
 }
 
 /// Splits off the token at the start of `text`, which is a dollar. `is_closed`: whether there is a `)` behind it; looked
@@ -236,7 +337,41 @@ mod tests {
         assert_eq!(told, "the command is longer than 262144 bytes after its variables were expanded");
     }
 
+    #[test]
+    fn a_command_names_its_variables_once() {
+        let command = ["a$(B)$$(C)".to_owned(), "$(D) $(B) $(".to_owned(), "$E".to_owned()];
+        assert_eq!(names(&command).into_iter().collect::<Vec<_>>(), ["B", "D"]);
+    }
+
+    #[test]
+    fn a_command_may_become_what_some_values_make_of_it() {
+        for (written, argument, is_possible) in [
+            ("plain", "plain", true),
+            ("plain", "plainer", false),
+            ("$$x", "$x", true),
+            ("$(A)", "", true),
+            ("-p=$(A)", "-p=secret", true),
+            ("-p=$(A)", "-q=secret", false),
+            ("$(A)/b/$(C).txt", "x/b/y.txt", true),
+            ("$(A)/b/$(C).txt", "x/b.txt", false),
+            ("ab$(A)ba", "aba", false),
+            ("a$(A)b$(A)b$(A)c", "a1bc", false),
+        ] {
+            let command = [written.to_owned()];
+            assert_eq!(may_become(&command, [argument].into_iter()), is_possible, "{written} {argument}");
+        }
+        let two = ["a".to_owned(), "$(B)".to_owned()];
+        assert!(!may_become(&two, ["a"].into_iter()) && !may_become(&two, ["a", "b", "c"].into_iter()));
+    }
+
     proptest! {
+        #[test]
+        fn what_a_command_becomes_it_may_become(text in "([$()a]|\\$\\([AB]\\)){0,12}", a in "[a$]{0,3}", b in "[a(]{0,3}") {
+            let env: Env = [("A".to_owned(), a), ("B".to_owned(), b)].into_iter().collect();
+            let become_ = expand_one(&text, &env).unwrap();
+            prop_assert!(may_become(&[text], [&*become_].into_iter()));
+        }
+
         #[test]
         fn without_a_dollar_nothing_changes(text in "[^$]*") {
             prop_assert_eq!(expand_one(&text, &Env::default()), Ok(text));

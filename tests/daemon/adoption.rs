@@ -114,7 +114,8 @@ async fn two_hundred_containers_that_ran_before_have_their_probes_at_once_and_sp
     let waits = probes.iter().map(wait).collect::<Result<Vec<_>>>()?;
     let early = waits.iter().filter(|wait| **wait < PERIOD / 2.0).count();
     ensure!((60..=140).contains(&early), "{early} of 200 in the first half: {waits:?}");
-    ensure!(waits.iter().all(|wait| *wait <= PERIOD), "{waits:?}");
+    // A container counts from when its status was read, which is up to 5 s later.
+    ensure!(waits.iter().all(|wait| *wait <= PERIOD + 5.0), "{waits:?}");
     Ok(())
 }
 

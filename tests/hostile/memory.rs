@@ -1,4 +1,4 @@
-//! Row 16: labels and annotations of megabytes.
+//! Rows 3 and 16: labels, annotations and environments of megabytes.
 
 use std::{fs, time::Duration};
 
@@ -103,5 +103,50 @@ async fn row_16_a_label_of_megabytes_costs_its_pod_neither_its_small_labels_nor_
         let is_noted = |line: &&str| line.contains(pod) && line.contains("labels and annotations");
         ensure!(log.lines().any(|line| is_noted(&line)), "{pod} is not in the log");
     }
+    Ok(())
+}
+
+/// The one container of this name, with 1.9 MB of environment.
+async fn run_with_environment(client: &mut Cri, pod: &Pod, name: &str) -> Result<()> {
+    let value = "x".repeat(120_000);
+    let names: Vec<_> = (0..16).map(|number| format!("V{number}")).collect();
+    let large = names.iter().map(|name| (&**name, &*value));
+    let env: Vec<_> = large.chain([("COLOUR", "blue")]).collect();
+    cri::run_container(client, pod, &Container { name, env: &env, ..Container::IDLE }).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_16_of_large_environments_only_the_variables_that_commands_name_are_kept() -> Result<()> {
+    const CONTAINERS: u64 = 60;
+    let folder = tempfile::Builder::new().prefix("criprobe-conf-").tempdir()?;
+    let file = folder.path().join("config.yaml");
+    fs::write(&file, "rules: []\n")?;
+    let settings = [("CRIPROBE_CONFIG", file.display().to_string())];
+    let settings: Vec<_> = settings.iter().map(|(name, value)| (*name, &**value)).chain(ALLOCATOR).collect();
+    let mut rig = Rig::with(&settings).await?;
+    let before = resident(&rig)?;
+    let small = r#"{"exec": {"command": ["echo", "$(COLOUR)"]}, "period": "100ms"}"#;
+    let large = r#"{"exec": {"command": ["sh", "-c", "test ${#1} = 120000", "sh", "$(V7)"]}}"#;
+    let annotations = [("liveness.criprobe.dev/c0", small), ("liveness.criprobe.dev/c1", large)];
+    let pod = cri::run_pod(&mut rig.client, "large", &annotations).await?;
+    for number in 0..CONTAINERS {
+        run_with_environment(&mut rig.client, &pod, &format!("c{number}")).await?;
+    }
+    rig.counts(CONTAINERS, PATIENCE).await?;
+    let ends_well = |container: &'static str, kind: &'static str| {
+        let probe = (&pod, container, kind);
+        rig.daemon.probe_becomes(probe, "succeeds", PATIENCE, |probe| probe["last"]["result"] == "success")
+    };
+    assert_eq!(ends_well("c0", "liveness").await?["last"]["output"], "blue\n");
+    ends_well("c1", "liveness").await?;
+    // Of these containers no variable was wanted until now.
+    let rule = "rules:\n  - name: late\n    match: {container: c2}\n    readiness: {exec: {command: [echo, $(COLOUR)]}}\n";
+    fs::write(&file, rule)?;
+    assert_eq!(ends_well("c2", "readiness").await?["last"]["output"], "blue\n");
+    let probe = ends_well("c0", "liveness").await?;
+    assert_eq!(probe["counts"]["error"], 0, "{probe}");
+    let grown = resident(&rig)?.saturating_sub(before);
+    assert!(grown < 2 * ROOM, "{grown} KiB for the environments of {CONTAINERS} containers");
     Ok(())
 }

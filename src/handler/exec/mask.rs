@@ -194,7 +194,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{inventory::view::Env, results::said::SAID_LIMIT};
+    use crate::{results::said::SAID_LIMIT, spec::expand::Env};
 
     fn mask(message: &str, command: &[&str], env: &[(&str, &str)]) -> String {
         let command: Vec<_> = command.iter().map(|&word| word.to_owned()).collect();

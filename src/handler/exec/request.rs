@@ -111,7 +111,7 @@ mod tests {
     use prost::Message;
 
     use super::*;
-    use crate::{inventory::view::Env, proto::cri::ExecSyncRequest};
+    use crate::{proto::cri::ExecSyncRequest, spec::expand::Env};
 
     async fn sent(command: Expansion<'_>, timeout: i64) -> ExecSyncRequest {
         let octets = framed(&"c1".into(), command, timeout, Duration::ZERO).await.unwrap();

@@ -18,8 +18,8 @@ use tower::service_fn;
 use super::*;
 use crate::{
     clock,
-    inventory::view::Env,
     proto::cri::{ExecSyncRequest, ExecSyncResponse, VersionResponse},
+    spec::expand::Env,
 };
 
 /// What the server does with the request that it is given.

@@ -10,7 +10,7 @@ use super::{
     super::{
         convert,
         fact::{Lookup, Target},
-        view::{ContainerState, ContainerView, Env},
+        view::{ContainerState, ContainerView},
     },
     Change, Model,
     removed::Was,
@@ -41,9 +41,6 @@ pub(super) struct Container {
     pub(super) started_at: Option<SystemTime>,
     pub(super) annotations: BTreeMap<String, String>,
     pub(super) omitted: u32,
-    pub(super) env: Option<Env>,
-    /// Whether the runtime has told its status: an environment that is not known then will not be.
-    is_explained: bool,
     /// The latest moment for which it is known to exist.
     pub(super) seen: Instant,
     state_as_of: Instant,
@@ -56,13 +53,11 @@ pub(super) struct Container {
 impl Container {
     /// Whether the runtime's status of it is still wanted.
     pub(super) fn lacks_something(&self) -> bool {
-        let lacks_env = self.env.is_none() && !self.is_explained;
-        lacks_env
-            || match self.state {
-                ContainerState::Running => self.started_at.is_none(),
-                ContainerState::Exited { exit_code } => exit_code.is_none(),
-                ContainerState::Created | ContainerState::Unknown => false,
-            }
+        match self.state {
+            ContainerState::Running => self.started_at.is_none(),
+            ContainerState::Exited { exit_code } => exit_code.is_none(),
+            ContainerState::Created | ContainerState::Unknown => false,
+        }
     }
 
     /// Takes in a state as of `at`. Says whether that was news: its life goes one way, and only an exit code may be
@@ -122,7 +117,6 @@ impl Model {
             return;
         }
         self.explain_sandbox(&sandbox);
-        let env = convert::env(&config.envs);
         let metadata = config.metadata.unwrap_or_default();
         let container = self.containers.entry(id.clone()).or_insert_with(|| Container {
             sandbox,
@@ -137,16 +131,11 @@ impl Model {
             started_at: None,
             annotations: config.annotations.into_iter().collect(),
             omitted,
-            env: None,
-            is_explained: false,
             seen: at,
             state_as_of: at,
             asked_again: 0,
             told: None,
         });
-        if container.env.is_none() {
-            container.env = env;
-        }
         container.seen = container.seen.max(at);
         self.dirty.insert(id);
     }
@@ -291,8 +280,6 @@ impl Model {
             started_at: None,
             annotations: whole.annotations.into_iter().collect(),
             omitted,
-            env: None,
-            is_explained: false,
             seen: sent,
             state_as_of: sent,
             asked_again: 0,
@@ -304,8 +291,7 @@ impl Model {
         self.dirty.insert(id);
     }
 
-    pub(super) fn container_reported(&mut self, answer: cri::ContainerStatusResponse, sent: Instant) {
-        let Some(status) = answer.status else { return };
+    pub(super) fn container_reported(&mut self, status: cri::ContainerStatus, sent: Instant) {
         let id = ContainerId::from(status.id);
         if self.removed.is_since(id.as_str(), sent) {
             return;
@@ -318,11 +304,7 @@ impl Model {
         container.seen = container.seen.max(sent);
         container.created_at = convert::time(status.created_at).or(container.created_at);
         container.started_at = convert::time(status.started_at).or(container.started_at);
-        container.is_explained = true;
         container.learn_image(status.image_id, status.image_ref);
-        if container.env.is_none() {
-            container.env = convert::env_of_info(&answer.info);
-        }
         container.settle_reported(convert::state(status.state, Some(status.exit_code)), sent);
         // What it still lacks, the runtime does not know yet: soon it will.
         if container.lacks_something() && container.asked_again < ASKED_AGAIN {

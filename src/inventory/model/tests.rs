@@ -3,10 +3,7 @@
 mod scenarios;
 mod simulation;
 
-use std::{
-    collections::HashMap,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use super::{super::fact::Lost, *};
 use crate::{ids::ConnId, proto::cri};
@@ -180,17 +177,14 @@ fn sandbox_status(id: &str, is_ready: bool, ip: &str) -> Fact {
     Fact::SandboxReported(Box::new(status.into()))
 }
 
-/// A container's verbose status.
+/// A container's status.
 fn status(id: &str, state: cri::ContainerState, started_at: i64, exit_code: i32) -> Fact {
-    Fact::ContainerReported(Box::new(cri::ContainerStatusResponse {
-        status: Some(cri::ContainerStatus {
-            id: id.into(),
-            state: state.into(),
-            created_at: 1,
-            started_at,
-            exit_code,
-            ..Default::default()
-        }),
-        info: HashMap::from([("info".to_owned(), r#"{"config":{"envs":[]}}"#.to_owned())]),
+    Fact::ContainerReported(Box::new(cri::ContainerStatus {
+        id: id.into(),
+        state: state.into(),
+        created_at: 1,
+        started_at,
+        exit_code,
+        ..Default::default()
     }))
 }

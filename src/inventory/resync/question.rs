@@ -59,7 +59,8 @@ pub(super) async fn look_up(runtime: &Runtime, lookup: &Lookup) -> Reply {
 }
 
 async fn container(runtime: &Runtime, id: &str) -> Result<Fact, Status> {
-    Ok(Fact::ContainerReported(Box::new(runtime.container_status(id).await?)))
+    let status = runtime.container_status(id).await?;
+    Ok(status.map_or(Fact::NotFound(id.to_owned()), |status| Fact::ContainerReported(Box::new(status))))
 }
 
 async fn sandbox(runtime: &Runtime, id: &str) -> Result<Fact, Status> {

@@ -17,10 +17,9 @@ const POD: &str = r#"{"spec": {"initContainers": [{"name": "app", "x": 1}, {"nam
 fn likely(text: &str, name: &str, words: &[&str], timeout: i64, period: f64) -> Option<ProbeKind> {
     let mut view = container("c1", &[(LAST_APPLIED, text)]);
     view.name = name.into();
-    view.env = Some([("B".to_owned(), "b c".to_owned())].into_iter().collect());
     let mut intended = Intended::default();
     intended.read(&view);
-    intended.likely(&view, &command("c1", words, timeout), Duration::from_secs_f64(period))
+    intended.likely(&command("c1", words, timeout), Duration::from_secs_f64(period))
 }
 
 #[test]
@@ -56,11 +55,11 @@ fn a_static_pods_manifest_is_waited_for_and_asked_for_once() {
     intended.read(&view);
     assert!(intended.is_awaited());
     let ready = command("c1", &["ready"], 1);
-    assert_eq!(intended.likely(&view, &ready, Duration::from_secs(10)), None);
+    assert_eq!(intended.likely(&ready, Duration::from_secs(10)), None);
     intended.learn("proxy", Some(POD));
-    assert_eq!(intended.likely(&view, &ready, Duration::from_secs(10)), Some(ProbeKind::Startup));
+    assert_eq!(intended.likely(&ready, Duration::from_secs(10)), Some(ProbeKind::Startup));
     intended.learn("proxy", None);
-    assert!(intended.likely(&view, &ready, Duration::from_secs(10)).is_some(), "what is known stays");
+    assert!(intended.likely(&ready, Duration::from_secs(10)).is_some(), "what is known stays");
     let mut nothing = Intended::default();
     nothing.read(&container("c1", &[]));
     assert!(!nothing.is_awaited());

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::SystemTime};
 use super::{Entry, Invalid, Moment, Notice, Place, ProbeEvent, ProbeKey, ProbeKind, ProberSettings, Roster};
 use crate::{
     inventory::view::{ContainerState, ContainerView},
-    prober::quota::Exceeded,
+    prober::{quota::Exceeded, variables::Variables},
 };
 
 /// Which probe of a pod comes first: by container, the oldest first, and then by type.
@@ -92,6 +92,7 @@ impl Roster {
         }
         entry.is_counted = counts;
         if !counts {
+            entry.variables = Arc::new(Variables::within(&self.room));
             self.quota.release(&key.pod);
             return;
         }
@@ -113,7 +114,9 @@ impl Roster {
         self.take_out(key);
         let refusal = Some(self.refuse(key, handler, &view, reason, now));
         let (worker, is_counted) = (None, false);
-        let entry = Entry { planned, definition, view, since: now.wall, worker, refusal, is_counted };
+        let variables = Arc::default();
+        let entry =
+            Entry { planned, definition, view, variables, since: now.wall, worker, refusal, is_counted };
         self.entries.insert(key.clone(), entry);
     }
 

@@ -73,7 +73,7 @@ fn any_number_of_tiny_entries_has_its_bound_too() {
 }
 
 #[test]
-fn a_container_loses_its_labels_and_keeps_its_image_and_environment() {
+fn a_container_loses_its_labels_and_its_environment_and_keeps_its_image() {
     let config = cri::ContainerConfig {
         metadata: Some(cri::ContainerMetadata { name: "app".into(), attempt: 2 }),
         image: Some(cri::ImageSpec {
@@ -100,6 +100,7 @@ fn a_container_loses_its_labels_and_keeps_its_image_and_environment() {
     let trimmed = decode::<cri::CreateContainerRequest>(&whole.encode_to_vec()).unwrap();
     let config = whole.config.as_mut().unwrap();
     config.labels.clear();
+    config.envs.clear();
     config.command.clear();
     config.image.as_mut().unwrap().annotations.clear();
     whole.sandbox_config.as_mut().unwrap().labels.clear();

@@ -29,7 +29,6 @@ fn container(pod: &[(&str, &str)], own: &[(&str, &str)]) -> ContainerView {
         started_at: None,
         omitted: 0,
         annotations: map(own),
-        env: None,
         pod: Arc::new(PodView {
             sandbox_id: SandboxId::from("s1"),
             uid: PodUid::from("u1"),

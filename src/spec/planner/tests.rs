@@ -27,7 +27,6 @@ fn container(id: &str, image: &str, namespace: &str, is_off: bool) -> Arc<Contai
         started_at: None,
         omitted: 0,
         annotations: BTreeMap::new(),
-        env: None,
         pod: Arc::new(PodView {
             sandbox_id: SandboxId::from("s"),
             uid: PodUid::from("u"),

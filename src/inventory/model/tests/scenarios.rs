@@ -209,7 +209,7 @@ fn a_pod_that_could_not_be_looked_up_is_asked_for_with_the_next_list() {
     rig.apply(10, containers([("c", "s", ContainerCreated)]));
     rig.lookups();
     rig.apply(20, containers([("c", "s", ContainerCreated)]));
-    assert_eq!(rig.lookups(), ["sandbox s", "container c"]);
+    assert_eq!(rig.lookups(), ["sandbox s"]);
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn a_view_is_told_only_when_it_changed() {
 }
 
 #[test]
-fn a_container_is_told_to_run_only_when_its_start_and_environment_are_known() {
+fn a_container_is_told_to_run_only_when_its_start_is_known() {
     let mut rig = Rig::new();
     rig.apply(0, pod("s", "10.0.0.1"));
     rig.apply(10, create("c", "s"));
@@ -297,18 +297,6 @@ fn a_container_is_told_to_run_only_when_its_start_and_environment_are_known() {
     assert_eq!((rig.changes(), rig.lookups()), (vec![], vec!["container c".to_owned()]));
     rig.apply(21, status("c", ContainerRunning, 20, 0));
     assert_eq!(rig.changes(), ["c running"]);
-}
-
-#[test]
-fn a_runtime_that_does_not_tell_the_environment_keeps_no_container_untold() {
-    let mut rig = Rig::new();
-    rig.apply(0, sandboxes(["s"]));
-    rig.apply(0, containers([("c", "s", ContainerRunning)]));
-    let Fact::ContainerReported(mut answer) = status("c", ContainerRunning, 5, 0) else { unreachable!() };
-    answer.info.clear();
-    rig.apply(1, Fact::ContainerReported(answer));
-    let Some(Change::Container(view)) = rig.model.take_changes().pop() else { panic!("not told") };
-    assert_eq!((view.state, view.env.clone()), (ContainerState::Running, None));
 }
 
 #[test]
@@ -347,7 +335,7 @@ fn a_status_that_lags_behind_a_start_is_asked_for_again_five_times_until_the_nex
 }
 
 #[test]
-fn an_adopted_container_is_told_with_its_pod_start_and_environment() {
+fn an_adopted_container_is_told_with_its_pod_and_start() {
     let mut rig = Rig::new();
     rig.apply(0, sandboxes(["s"]));
     rig.apply(0, containers([("c", "s", ContainerRunning)]));
@@ -358,7 +346,7 @@ fn an_adopted_container_is_told_with_its_pod_start_and_environment() {
     rig.apply(1, pod("s", "10.0.0.1"));
     rig.apply(1, status("c", ContainerRunning, 5, 0));
     let [Change::Container(view)] = &rig.model.take_changes()[..] else { panic!("not told once") };
-    assert!(view.started_at.is_some() && view.created_at.is_some() && view.env.is_some());
+    assert!(view.started_at.is_some() && view.created_at.is_some());
     assert_eq!(view.pod.network, PodNetwork::Pod(vec!["10.0.0.1".parse().unwrap()]));
 }
 

@@ -1,0 +1,224 @@
+//! Variables of a container, from its verbose status: its id and their names in; their values out. No other value of
+//! its environment is ever kept. The values may be secrets: they are never logged.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    marker::PhantomData,
+    str,
+};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use prost::Message;
+use serde::{
+    Deserialize,
+    de::{Deserializer, SeqAccess, Visitor},
+};
+use serde_json::value::RawValue;
+use tokio::{sync::Semaphore, time::timeout};
+use tonic::{Status, codegen::http::uri::PathAndQuery, transport::Channel};
+
+use super::{QUICK, lists::ask};
+use crate::proto::cri;
+
+/// 8 MiB: the longest verbose status that is read. A process may have 2 MiB of environment, and containerd writes it
+/// twice, once in base64. A longer status is an error: the environment counts as not known.
+const MAX_ANSWER: usize = 8 << 20;
+
+/// 4 such statuses are asked for at once, which take at most 32 MiB; others wait, for at most [`QUICK`].
+static PLACES: Semaphore = Semaphore::const_new(4);
+
+/// A `ContainerStatusResponse` without the status; the verbose text is not copied.
+#[derive(Clone, PartialEq, Message)]
+#[prost(skip_debug)]
+struct Answer {
+    #[prost(message, repeated, tag = "2")]
+    info: Vec<Entry>,
+}
+
+/// One text of it.
+#[derive(Clone, PartialEq, Message)]
+#[prost(skip_debug)]
+struct Entry {
+    #[prost(string, tag = "1")]
+    key: String,
+    #[prost(bytes = "bytes", tag = "2")]
+    value: Bytes,
+}
+
+/// The values of these variables, of those that the container has; `None` if the runtime does not report environments.
+///
+/// # Errors
+/// What the runtime, or the connection to it, said; OutOfRange if the answer is too long, DeadlineExceeded if it does
+/// not come in time.
+pub async fn variables(
+    channel: Channel,
+    container: &str,
+    names: &BTreeSet<&str>,
+) -> Result<Option<BTreeMap<String, String>>, Status> {
+    let no_place = |_| Status::deadline_exceeded("too many statuses are being read");
+    let _place = timeout(QUICK, PLACES.acquire()).await.map_err(no_place)?;
+    let path = PathAndQuery::from_static("/runtime.v1.RuntimeService/ContainerStatus");
+    let request = cri::ContainerStatusRequest { container_id: container.to_owned(), verbose: true };
+    let answer: Answer = ask(channel, path, request, QUICK, MAX_ANSWER).await?;
+    let info = answer.info.iter().find(|entry| entry.key == "info");
+    Ok(info.and_then(|info| read(str::from_utf8(&info.value).ok()?, names)))
+}
+
+#[derive(Deserialize)]
+struct Info<'a> {
+    #[serde(borrow)]
+    config: Option<Config<'a>>,
+    #[serde(borrow, rename = "runtimeSpec")]
+    spec: Option<Spec<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Config<'a> {
+    #[serde(borrow)]
+    envs: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Spec<'a> {
+    #[serde(borrow)]
+    process: Option<Process<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Process<'a> {
+    #[serde(borrow)]
+    env: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Pair<'a> {
+    #[serde(borrow)]
+    key: Cow<'a, str>,
+    #[serde(borrow, default)]
+    value: Cow<'a, str>,
+}
+
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// Of containerd as the client set them (`info["info"]`, the container's config); of a runtime that does not report that,
+/// as the process got them. The last value of a name counts.
+fn read(info: &str, names: &BTreeSet<&str>) -> Option<BTreeMap<String, String>> {
+    let info: Info<'_> = serde_json::from_str(info).ok()?;
+    let mut of_process = None;
+    if let Some(process) = info.spec.and_then(|spec| spec.process) {
+        let found = of_process.insert(BTreeMap::new());
+        each(process.env, |Text(pair): Text<'_>| {
+            if let Some((name, value)) = pair.split_once('=').filter(|(name, _)| names.contains(name)) {
+                found.insert(name.to_owned(), value.to_owned());
+            }
+        })?;
+    }
+    let Some(config) = info.config else { return of_process };
+    let mut found = BTreeMap::new();
+    each(config.envs, |pair: Pair<'_>| {
+        if names.contains(&*pair.key) {
+            found.insert(pair.key.into_owned(), pair.value.into_owned());
+        }
+    })?;
+    if of_process.is_some_and(|of_process| is_base64(&found, &of_process)) {
+        for value in found.values_mut() {
+            if let Some(plain) = base64(value) {
+                *value = plain;
+            }
+        }
+    }
+    Some(found)
+}
+
+/// Newer versions show values in base64, because they are bytes there. What the process got shows which it is: no
+/// value is as shown, and one is as shown in base64.
+fn is_base64(shown: &BTreeMap<String, String>, of_process: &BTreeMap<String, String>) -> bool {
+    let known = shown.iter().filter(|(_, text)| !text.is_empty());
+    let mut both = known.filter_map(|(name, text)| Some((text, of_process.get(name)?)));
+    let mut is_it = false;
+    both.all(|(text, real)| {
+        is_it |= base64(text).is_some_and(|plain| plain == *real);
+        text != real
+    }) && is_it
+}
+
+/// Go's JSON writes bytes in standard base64 with padding.
+fn base64(text: &str) -> Option<String> {
+    STANDARD.decode(text).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Reads the elements of a JSON list one after the other; `None` if one of them is malformed.
+fn each<'a, T: Deserialize<'a>>(list: Option<&'a RawValue>, read: impl FnMut(T)) -> Option<()> {
+    let Some(list) = list else { return Some(()) };
+    let reader = Each { read, element: PhantomData };
+    serde_json::Deserializer::from_str(list.get()).deserialize_seq(reader).ok()
+}
+
+struct Each<T, F> {
+    read: F,
+    element: PhantomData<fn(T)>,
+}
+
+impl<'de, T: Deserialize<'de>, F: FnMut(T)> Visitor<'de> for Each<T, F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
+        while let Some(element) = list.next_element()? {
+            (self.read)(element);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_plain_or_in_base64() {
+        let rows = [
+            (
+                "plain",
+                r#"{"config":{"envs":[{"key":"A","value":"blue"}]},"runtimeSpec":{"process":{"env":["A=blue"]}}}"#,
+            ),
+            ("plain that looks like base64", r#"{"config":{"envs":[{"key":"A","value":"blue"}]}}"#),
+            (
+                "base64",
+                r#"{"config":{"envs":[{"key":"A","value":"Ymx1ZQ=="}]},"runtimeSpec":{"process":{"env":["PATH=/bin","A=blue"]}}}"#,
+            ),
+            (
+                "plain that looks like base64, twice",
+                r#"{"config":{"envs":[{"key":"A","value":"deep"},{"key":"A","value":"blue"}]},"runtimeSpec":{"process":{"env":["A=blue"]}}}"#,
+            ),
+            (
+                "base64 beside an empty value and one that the process did not get",
+                r#"{"config":{"envs":[{"key":"E"},{"key":"X","value":"eA=="},{"key":"A","value":"Ymx1ZQ=="}]},"runtimeSpec":{"process":{"env":["E=","A=blue"]}}}"#,
+            ),
+            ("only the process's own", r#"{"runtimeSpec":{"process":{"env":["A=blue"]}}}"#),
+            ("escaped", r#"{"config":{"envs":[{"key":"\u0041","value":"b\u006cue"}]}}"#),
+        ];
+        let names = BTreeSet::from(["A", "E", "X"]);
+        for (rule, json) in rows {
+            assert_eq!(read(json, &names).unwrap()["A"], "blue", "{rule}");
+        }
+        for nothing in ["not json", "{}", r#"{"config":null}"#, r#"{"config":{"envs":[7]}}"#] {
+            assert_eq!(read(nothing, &names), None, "{nothing}");
+        }
+    }
+
+    #[test]
+    fn of_the_others_nothing_is_kept() {
+        let json = r#"{"config":{"envs":[{"key":"A","value":"1"},{"key":"B","value":"2"}]},"runtimeSpec":{"process":{"env":["A=1","B=2"]}}}"#;
+        let found = read(json, &BTreeSet::from(["B", "C"])).unwrap();
+        assert_eq!(found, BTreeMap::from([("B".to_owned(), "2".to_owned())]));
+        assert_eq!(read(r#"{"config":{}}"#, &BTreeSet::from(["B"])), Some(BTreeMap::new()));
+    }
+}
