@@ -4,7 +4,9 @@
 mod configuration;
 mod daemon;
 mod demo;
+mod event_log;
 mod images;
+mod log_share;
 mod logging;
 mod manifests;
 mod panics;
@@ -18,7 +20,6 @@ mod source;
 mod state;
 mod tasks;
 mod told;
-mod verdict_log;
 
 use std::{env, fmt::Display, sync::Arc, time::Duration};
 

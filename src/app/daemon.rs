@@ -20,6 +20,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    event_log::EventLog,
     images::Images,
     logging, manifests, planning,
     reload::{self, Outlets, Reloading},
@@ -27,7 +28,6 @@ use super::{
     settings,
     state::Store,
     tasks::{Tasks, supervise},
-    verdict_log::VerdictLog,
 };
 use crate::{
     clock,
@@ -43,7 +43,6 @@ use crate::{
         metrics::{Metrics, ProcessCounts},
         view::EventView,
     },
-    results::event::{ProbeEvent, Severity},
     runtime::{Runtime, events, link, link::Link},
     tap::Call,
 };
@@ -220,9 +219,9 @@ impl Daemon {
         let settings = prober_settings.subscribe();
         let operator = Operator::new(input_sender, runtime.channel(), settings.clone());
         let mut channels = Channels { settings, inputs, queries, containers, saves, stop: stop.clone() };
-        let (commands, mut loading, reported) = (runtime.channel(), store.clone(), journal.clone());
+        let (commands, mut loading) = (runtime.channel(), store.clone());
+        let mut events = EventLog::new(journal.clone());
         let mut has_probed = Replay::new(&replay);
-        let mut verdict_log = VerdictLog::default();
         tasks.spawn(supervise("prober", restarts.clone(), stop.clone(), async move || {
             has_probed.again();
             let restored = match loading.take() {
@@ -233,8 +232,7 @@ impl Daemon {
                 // What was to be saved last: a prober that panicked goes on from there, as after a restart.
                 None => Saved::clone(&channels.saves.borrow()),
             };
-            let report_event = |event: ProbeEvent| report(&reported, &mut verdict_log, event);
-            prober::run(restored, &mut channels, commands.clone(), report_event).await;
+            prober::run(restored, &mut channels, commands.clone(), |event| events.report(event)).await;
         }));
 
         let health = watch::Sender::new(reload::health(loaded, started_at));
@@ -363,22 +361,6 @@ fn remove(socket: &SocketFile) {
     if let Err(reason) = socket.unlink() {
         tracing::warn!(path = %socket.path().display(), %reason, "left the socket file");
     }
-}
-
-/// Puts a probe's event into the journal; changes of verdict, and probes that are one too many, into the log, too, as far
-/// as the pod has lines left.
-fn report(journal: &Journal<EventView>, log: &mut VerdictLog, event: ProbeEvent) {
-    if matches!(event.reason, "VerdictChanged" | "InvalidProbe")
-        && let Some(passed_over) = log.admit(&event.pod_uid, clock::now())
-    {
-        let (pod, namespace) = (&*event.pod, &*event.namespace);
-        let passed_over = (passed_over > 0).then_some(passed_over);
-        match event.severity {
-            Severity::Warning => tracing::warn!(namespace, pod, passed_over, message = %event.message),
-            Severity::Normal => tracing::info!(namespace, pod, passed_over, message = %event.message),
-        }
-    }
-    journal.push(EventView::from(event));
 }
 
 /// A runtime's socket that came after ours lends it its mode, owner and group.
