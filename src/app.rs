@@ -3,7 +3,9 @@
 
 mod daemon;
 mod demo;
+mod event_log;
 mod images;
+mod log_share;
 mod logging;
 mod manifests;
 mod planning;
@@ -13,7 +15,6 @@ mod settings;
 mod source;
 mod state;
 mod told;
-mod verdict_log;
 
 use std::{env, fmt::Display, sync::Arc, time::Duration};
 

@@ -54,6 +54,7 @@ fn container(annotations: BTreeMap<String, String>) -> ContainerView {
             name: "web".into(),
             namespace: "default".into(),
             attempt: 0,
+            copied_uid: None,
             is_ready: true,
             network: PodNetwork::Unknown,
             labels: BTreeMap::new(),

@@ -17,10 +17,10 @@ use tokio::{net::UnixListener, sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    event_log::EventLog,
     logging, manifests, planning,
     reload::{self, InForce, Reloading},
     state::Store,
-    verdict_log::VerdictLog,
 };
 use crate::{
     clock,
@@ -37,7 +37,6 @@ use crate::{
         stages::Stages,
         view::EventView,
     },
-    results::event::{ProbeEvent, Severity},
     runtime::{Runtime, link, link::Link},
     stage::{Ended, Tasks},
     tap::Call,
@@ -149,7 +148,7 @@ impl Daemon {
         let load =
             store.clone().map_or_else(|| ready(Saved::default()).boxed(), |store| store.load().boxed());
         let saved = Store::spawn(store, saves.subscribe(), &mut tasks);
-        let (replayed, reported, mut log) = (inventory.clone(), events.clone(), VerdictLog::default());
+        let (replayed, mut log) = (inventory.clone(), EventLog::new(events.clone()));
         let prober = prober::spawn(
             prober::Deps {
                 settings,
@@ -157,7 +156,7 @@ impl Daemon {
                 load,
                 saves,
                 replay: Box::new(move || replayed.replay()),
-                on_event: move |event| report(&reported, &mut log, event),
+                on_event: move |event| log.report(event),
             },
             &mut tasks,
         );
@@ -279,22 +278,6 @@ fn remove(socket: &SocketFile) {
     if let Err(reason) = socket.unlink() {
         tracing::warn!(path = %socket.path().display(), %reason, "left the socket file");
     }
-}
-
-/// Puts a probe's event into the journal; changes of verdict, and probes that are one too many, into the log, too, as far
-/// as the pod has lines left.
-fn report(journal: &Journal<EventView>, log: &mut VerdictLog, event: ProbeEvent) {
-    if matches!(event.reason, "VerdictChanged" | "InvalidProbe")
-        && let Some(passed_over) = log.admit(&event.pod_uid, clock::now())
-    {
-        let (pod, namespace) = (&*event.pod, &*event.namespace);
-        let passed_over = (passed_over > 0).then_some(passed_over);
-        match event.severity {
-            Severity::Warning => tracing::warn!(namespace, pod, passed_over, message = %event.message),
-            Severity::Normal => tracing::info!(namespace, pod, passed_over, message = %event.message),
-        }
-    }
-    journal.push(EventView::from(event));
 }
 
 /// A runtime's socket that came after ours lends it its mode, owner and group.

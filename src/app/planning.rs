@@ -7,9 +7,10 @@ use tokio::sync::{mpsc, watch};
 
 use super::{
     images::{Answer, Found, Images},
-    registration::{self, Registration, What},
+    registration::{self, Finding, Registration, What},
 };
 use crate::{
+    clock,
     inventory::{Change, InventoryHandle, view::ContainerView},
     prober::{Input, ProberHandle},
     report::{journal::Journal, view::EventView},
@@ -124,27 +125,48 @@ fn planned(
     journal: &Journal<EventView>,
 ) -> (Arc<ContainerView>, Vec<Planned>) {
     let Plan { view, probes } = plan;
-    for finding in registration.news(&view, &probes) {
-        tell(journal, &view, &finding.what);
+    for finding in registration.news(&view, &probes, clock::now()) {
+        tell(journal, &view, &finding);
     }
     (view, probes)
 }
 
-/// Logs what is wrong with an annotation; a definition that cannot be used is an event, too.
-fn tell(journal: &Journal<EventView>, view: &ContainerView, what: &What) {
+/// Logs what is wrong with a pod; a definition that cannot be used is an event, too.
+fn tell(journal: &Journal<EventView>, view: &ContainerView, Finding { what, passed_over }: &Finding) {
     let (namespace, pod) = (&*view.pod.namespace, &*view.pod.name);
+    let passed_over = (*passed_over > 0).then_some(passed_over);
     match what {
         What::Invalid { kind, reason, .. } => {
             let container = &*view.name;
-            tracing::warn!(namespace, pod, container, probe.type = kind.as_str(), reason, "probe is invalid");
+            let kind_name = kind.as_str();
+            tracing::warn!(
+                namespace,
+                pod,
+                container,
+                probe.type = kind_name,
+                reason,
+                passed_over,
+                "probe is invalid"
+            );
             journal.push(registration::event(view, *kind, reason));
         }
-        What::Note(note) => tracing::warn!(namespace, pod, note, "annotation is not understood"),
+        What::Note(note) => {
+            tracing::warn!(namespace, pod, note, passed_over, "annotation is not understood");
+        }
         What::Omitted(omitted) => tracing::warn!(
             namespace,
             pod,
             omitted,
+            passed_over,
             "labels and annotations are too large: rules and probes do not see the largest of them"
+        ),
+        What::CopiedUid(given) => tracing::warn!(
+            namespace,
+            pod,
+            pod.uid = %view.pod.uid,
+            given_uid = %given,
+            passed_over,
+            "the pod has a copy of another pod's UID: it is known by one that is made of its sandbox's ID"
         ),
     }
 }

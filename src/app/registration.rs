@@ -1,9 +1,14 @@
 //! What is wrong with annotations, told once when a container with them is registered: containers and their plans in,
-//! findings out. Keeps what was told for as long as the container is there. Never logs.
+//! findings out. Keeps what was told for as long as the pod has containers. Never logs.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::{
+    collections::{HashMap, HashSet},
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+    time::Instant,
+};
 
+use super::log_share::LogShare;
 use crate::{
     clock,
     ids::{ContainerId, PodUid, ProbeKind},
@@ -13,16 +18,34 @@ use crate::{
     spec::{annotation, plan::Planned},
 };
 
-/// What was told already, with the containers that it was told of. As bounded as the containers are: at most 36
-/// findings of each.
+/// 1,024 findings of one pod are remembered, 8 bytes each: more than its probes and annotations have. Further ones are not
+/// reported.
+const MAX_OF_POD: usize = 1024;
+
+/// What was reported already.
 #[derive(Debug, Default)]
-pub(super) struct Registration(HashMap<Finding, HashSet<ContainerId>>);
+pub(super) struct Registration {
+    /// Of each container that there is: its pod.
+    containers: HashMap<ContainerId, PodUid>,
+    pods: HashMap<PodUid, Pod>,
+    /// Findings beyond that are neither logged nor events.
+    share: LogShare,
+}
+
+/// Of one pod.
+#[derive(Debug, Default)]
+struct Pod {
+    containers: usize,
+    /// Hashes of what was found.
+    found: HashSet<u64>,
+}
 
 /// One thing that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
-    pod: PodUid,
     pub(super) what: What,
+    /// How many findings of the pod were not reported, since the last one that was.
+    pub(super) passed_over: u64,
 }
 
 /// What is wrong.
@@ -41,37 +64,48 @@ pub(super) enum What {
     Note(String),
     /// So many labels and annotations were too large to be kept.
     Omitted(u32),
+    /// The pod's uid is another pod's, and it is known by one of its own.
+    CopiedUid(PodUid),
 }
 
 impl Registration {
-    /// What has not been told yet. A restarted container has the same definitions: they are no news.
-    pub(super) fn news(&mut self, view: &ContainerView, probes: &[Planned]) -> Vec<Finding> {
+    /// What has not been reported yet. A restarted container has the same definitions: they are no news.
+    pub(super) fn news(&mut self, view: &ContainerView, probes: &[Planned], now: Instant) -> Vec<Finding> {
+        let uid = &view.pod.uid;
+        if self.containers.get(&view.id) != Some(uid) {
+            self.forget(&view.id);
+            self.containers.insert(view.id.clone(), uid.clone());
+            self.pods.entry(uid.clone()).or_default().containers += 1;
+        }
+        let Some(pod) = self.pods.get_mut(uid) else { return Vec::new() };
         let mut news = Vec::new();
         for what in wrong(view, probes) {
-            let finding = Finding { pod: view.pod.uid.clone(), what };
-            let told = self.0.entry(finding.clone()).or_default();
-            if told.is_empty() {
-                news.push(finding);
+            let mut hasher = DefaultHasher::new();
+            what.hash(&mut hasher);
+            if pod.found.len() < MAX_OF_POD
+                && pod.found.insert(hasher.finish())
+                && let Some(passed_over) = self.share.admit(uid, &view.pod.namespace, now)
+            {
+                news.push(Finding { what, passed_over });
             }
-            told.insert(view.id.clone());
         }
         news
     }
 
     /// These are all containers that there are.
     pub(super) fn retain(&mut self, is_there: impl Fn(&ContainerId) -> bool) {
-        self.0.retain(|_, told| {
-            told.retain(&is_there);
-            !told.is_empty()
-        });
+        let gone = self.containers.keys().filter(|id| !is_there(id)).cloned().collect::<Vec<_>>();
+        gone.iter().for_each(|id| self.forget(id));
     }
 
-    /// The container is gone.
+    /// The container is gone. With its last one, a pod is forgotten.
     pub(super) fn forget(&mut self, id: &ContainerId) {
-        self.0.retain(|_, told| {
-            told.remove(id);
-            !told.is_empty()
-        });
+        let Some(uid) = self.containers.remove(id) else { return };
+        let Some(pod) = self.pods.get_mut(&uid) else { return };
+        pod.containers -= 1;
+        if pod.containers == 0 {
+            self.pods.remove(&uid);
+        }
     }
 }
 
@@ -83,7 +117,8 @@ fn wrong(view: &ContainerView, probes: &[Planned]) -> Vec<What> {
     let notes = [&view.pod.annotations, &view.annotations].into_iter().flat_map(annotation::notes);
     let omitted = view.pod.omitted.saturating_add(view.omitted);
     let omitted = (omitted > 0).then_some(What::Omitted(omitted));
-    invalid.chain(notes.map(What::Note)).chain(omitted).collect()
+    let copied = view.pod.copied_uid.clone().map(What::CopiedUid);
+    copied.into_iter().chain(omitted).chain(invalid).chain(notes.map(What::Note)).collect()
 }
 
 /// The event of a definition that cannot be used.
@@ -138,6 +173,7 @@ mod tests {
                 name: "web".into(),
                 namespace: "shop".into(),
                 attempt: 0,
+                copied_uid: None,
                 is_ready: true,
                 network: PodNetwork::Unknown,
                 labels: BTreeMap::new(),
@@ -157,12 +193,13 @@ mod tests {
         let mut registration = Registration::default();
         let told = |id: &str, registration: &mut Registration| -> Vec<String> {
             let view = container(id, &annotations);
-            let news =
-                registration.news(&view, &plan(&view, &Policy::default(), ImageFacts::default())).into_iter();
+            let planned = plan(&view, &Policy::default(), ImageFacts::default());
+            let news = registration.news(&view, &planned, clock::now()).into_iter();
             news.map(|finding| match finding.what {
                 What::Invalid { kind, reason, .. } => event(&view, kind, &reason).message,
                 What::Note(note) => note,
                 What::Omitted(omitted) => format!("{omitted} omitted"),
+                What::CopiedUid(uid) => uid.to_string(),
             })
             .collect()
         };
@@ -175,6 +212,25 @@ mod tests {
         registration.forget(&ContainerId::from("c1"));
         assert_eq!(told("c2", &mut registration), [""; 0]);
         registration.forget(&ContainerId::from("c2"));
-        assert!(registration.0.is_empty(), "nothing is kept of what is gone");
+        assert!(registration.containers.is_empty() && registration.pods.is_empty(), "nothing is kept");
+    }
+
+    #[test]
+    fn row_10_a_pod_with_thousands_of_wrong_definitions_has_its_lines_and_takes_no_more() {
+        let mut registration = Registration::default();
+        let mut reported = 0;
+        for number in 0..2_000 {
+            let key = format!("liveness.criprobe.dev/c{number}");
+            let view = ContainerView {
+                name: format!("c{number}").into(),
+                ..container(&number.to_string(), &[(&key, "{exec: {}}")])
+            };
+            let planned = plan(&view, &Policy::default(), ImageFacts::default());
+            reported += registration.news(&view, &planned, clock::now()).len();
+        }
+        assert!((20..30).contains(&reported), "{reported}: and one more each ten seconds");
+        assert_eq!(registration.pods[&PodUid::from("u")].found.len(), MAX_OF_POD);
+        registration.retain(|_| false);
+        assert!(registration.pods.is_empty());
     }
 }

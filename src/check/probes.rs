@@ -16,7 +16,7 @@ use crate::{
     spec::{
         annotation,
         image::ImageNames,
-        plan::{ImageFacts, Planned, Source, plan},
+        plan::{Class, ImageFacts, Planned, Source, plan, too_many_of_pod},
         policy::Policy,
     },
 };
@@ -35,62 +35,62 @@ pub(super) fn check(
         annotations::of_container(container, pod, rulebook, findings);
     }
     let view = Arc::new(pod_view(pod));
-    let mut room = Room { per_pod, left: per_pod };
-    let container = |container| {
-        let before = is_compared.then(Policy::default);
-        container_probes(container, pod, &view, (rulebook.policy, before), &mut room, findings)
-    };
+    let before = is_compared.then(Policy::default);
+    let mut containers: Vec<_> = pod
+        .containers
+        .iter()
+        .map(|container| {
+            let by = |policy: &Policy| planned(container, pod, &view, policy);
+            Plans { container, ours: by(rulebook.policy), before: before.as_ref().map(by) }
+        })
+        .collect();
+    limit(&mut containers, per_pod, findings);
     CheckedPod {
         namespace: pod.namespace.clone(),
         pod: pod.name.clone(),
         path: pod.path.clone(),
-        containers: pod.containers.iter().map(container).collect(),
+        containers: containers.into_iter().map(|plans| container_probes(plans, pod, findings)).collect(),
     }
 }
 
-/// How many more probes of a pod may run.
-struct Room {
-    per_pod: usize,
-    left: usize,
+/// What is planned for a container, by the policy and, where that is asked for, by another one before it.
+struct Plans<'a> {
+    container: &'a Container<'a>,
+    ours: Vec<OurProbe>,
+    before: Option<Vec<OurProbe>>,
 }
 
-impl Room {
-    /// Lets a probe in, or makes it invalid.
-    fn admit(&mut self, probe: &mut CheckedProbe, container: &Container<'_>, findings: &mut Findings) {
-        if !probe.valid {
-            return;
-        }
-        if let Some(left) = self.left.checked_sub(1) {
-            self.left = left;
-            return;
-        }
-        let reason = format!("the pod has {} probes already, which is prober.maxPerPod", self.per_pod);
+/// A probe, and how much it counts.
+type OurProbe = (Class, CheckedProbe);
+
+fn planned(container: &Container<'_>, pod: &Pod<'_>, view: &Arc<PodView>, policy: &Policy) -> Vec<OurProbe> {
+    let view = container_view(container, view);
+    let names = ImageNames::of_manifest(&container.image);
+    let planned = plan(&view, policy, ImageFacts { healthcheck: None, names: Some(&names) });
+    planned.iter().map(|one| (one.source.class(), checked(one, container, pod))).collect()
+}
+
+/// Makes the probes invalid that are beyond what a pod may have: those of enforced rules are the last to be, then those of
+/// other rules, then those of earlier containers, which are made first.
+fn limit(containers: &mut [Plans<'_>], per_pod: usize, findings: &mut Findings) {
+    let of_pod = containers.iter_mut().map(|plans| (plans.container, &mut plans.ours));
+    let mut valid: Vec<_> = of_pod
+        .flat_map(|(container, probes)| probes.iter_mut().map(move |probe| (container, probe)))
+        .filter(|(_, (_, probe))| probe.valid)
+        .collect();
+    // Those of one class stay in their order.
+    valid.sort_by_key(|(_, (class, _))| *class);
+    for (container, (_, probe)) in valid.into_iter().skip(per_pod) {
+        let reason = too_many_of_pod(per_pod);
         let (kind, name) = (&probe.kind, quoted(&container.name));
         findings.error(container.place, format!("{kind} of {name}: {reason}"));
         (probe.valid, probe.reason, probe.definition) = (false, reason, None);
     }
 }
 
-/// By a policy and, where that is asked for, by another one before it.
-fn container_probes(
-    container: &Container<'_>,
-    pod: &Pod<'_>,
-    view: &Arc<PodView>,
-    (policy, before): (&Policy, Option<Policy>),
-    room: &mut Room,
-    findings: &mut Findings,
-) -> CheckedContainer {
-    let view = container_view(container, view);
-    let names = ImageNames::of_manifest(&container.image);
-    let image = ImageFacts { healthcheck: None, names: Some(&names) };
-    let planned = |policy: &Policy| -> Vec<CheckedProbe> {
-        plan(&view, policy, image).iter().map(|one| checked(one, container, pod)).collect()
-    };
-    let mut ours = planned(policy);
-    let before = before.as_ref().map(planned);
-    for probe in &mut ours {
-        room.admit(probe, container, findings);
-    }
+fn container_probes(plans: Plans<'_>, pod: &Pod<'_>, findings: &mut Findings) -> CheckedContainer {
+    let checked = |probes: Vec<OurProbe>| probes.into_iter().map(|(_, probe)| probe).collect::<Vec<_>>();
+    let (container, mut ours, before) = (plans.container, checked(plans.ours), plans.before.map(checked));
     if let Some(before) = &before {
         for probe in &mut ours {
             probe.change = Some(change(before, probe));
@@ -170,6 +170,7 @@ fn pod_view(pod: &Pod<'_>) -> PodView {
         name: pod.name.as_str().into(),
         namespace: pod.namespace.as_str().into(),
         attempt: 0,
+        copied_uid: None,
         is_ready: true,
         network: if pod.is_host_network { PodNetwork::Host } else { PodNetwork::Unknown },
         labels: pod.labels.clone(),

@@ -111,7 +111,7 @@ fn probes_beyond_what_a_pod_or_a_node_may_have_are_told() {
     let rules = [input("config", "prober: {maxPerPod: 3, maxPerNode: 4}")];
     let view = check(&files, &rules, "default");
     insta::assert_snapshot!(findings(&view), @r#"
-    a:13:5: error: liveness of "c1": the pod has 3 probes already, which is prober.maxPerPod
+    a:13:5: error: liveness of "c1": the pod has more probes than prober.maxPerPod, which is 3: enforced rules come first, then other rules, then older containers
     b:1:1: warning: up to pod default/b there are 5 probes: a node runs 4, which is prober.maxPerNode, and lists the others as invalid
     "#);
     assert_eq!((view.probes, view.errors, view.warnings), (5, 1, 1));

@@ -17,6 +17,8 @@ pub struct PodView {
     /// The uid that the pod is known by: the one that its client gave, unless that is none or another pod's; then one that
     /// is made of the sandbox's id.
     pub uid: PodUid,
+    /// The uid that its client gave, where that is another pod's.
+    pub copied_uid: Option<PodUid>,
     /// The pod's name.
     pub name: Arc<str>,
     /// The pod's namespace.
@@ -43,6 +45,7 @@ impl PodView {
         Self {
             sandbox_id: self.sandbox_id.clone(),
             uid: self.uid.clone(),
+            copied_uid: self.copied_uid.clone(),
             name: Arc::clone(&self.name),
             namespace: Arc::clone(&self.namespace),
             attempt: self.attempt,

@@ -123,6 +123,7 @@ pub(super) fn container(id: &str, annotations: &[(&str, &str)]) -> ContainerView
             name: "web".into(),
             namespace: "shop".into(),
             attempt: 0,
+            copied_uid: None,
             is_ready: true,
             network: PodNetwork::Unknown,
             labels: BTreeMap::new(),

@@ -53,6 +53,7 @@ pub(super) fn container(pod: &str, id: &str, attempt: u32) -> ContainerView {
         pod: Arc::new(PodView {
             sandbox_id: SandboxId::from(format!("{pod}-sandbox")),
             uid: pod.into(),
+            copied_uid: None,
             name: pod.into(),
             namespace: "default".into(),
             attempt: 0,

@@ -42,6 +42,12 @@ impl Restoring {
         self.until.get_or_insert(now + PATIENCE);
     }
 
+    /// Whether something is known of a probe on this very container under this very definition.
+    pub(super) fn knows(&self, key: &ProbeKey, container: &ContainerId, definition: Definition) -> bool {
+        let stand = self.stands.get(key);
+        stand.is_some_and(|stand| stand.container == *container && stand.definition == definition)
+    }
+
     /// Where a probe stood on this very container under this very definition. What was saved for another definition is
     /// of no more use; what was saved for another container may still be: this one may be a former one.
     pub(super) fn take_stand(

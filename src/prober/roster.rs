@@ -8,7 +8,7 @@ mod memory;
 mod silence;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
     time::{Duration, Instant, SystemTime},
@@ -62,9 +62,12 @@ pub(super) struct Roster {
     schedule: Schedule,
     pool: Pool,
     lateness: Lateness,
+    /// Which probes run, among those whose definitions are valid and whose containers have not exited.
     quota: Quota,
-    /// Where probes are that the quota refused.
-    refused: HashSet<Place>,
+    /// Which of the others are listed. Those that are not are counted.
+    listing: Quota,
+    /// How many are at work.
+    working: usize,
     pauses: Pauses,
     restoring: Restoring,
     saving: Saving,
@@ -92,12 +95,10 @@ struct Entry {
     variables: Arc<Variables>,
     /// When it came to be.
     since: SystemTime,
+    /// Whether it ran on this container before a restart of ours.
+    is_restored: bool,
     /// None if it cannot run: its definition is invalid, or one too many.
     worker: Option<Worker>,
-    /// Why a valid definition is one too many.
-    refusal: Option<Invalid>,
-    /// Whether the quota counts it: not once its container has exited.
-    is_counted: bool,
 }
 
 impl Roster {
@@ -112,7 +113,8 @@ impl Roster {
             pool: Pool::new(settings.workers, settings.exec_workers),
             lateness: Lateness::default(),
             quota: Quota::new(settings.max_per_pod, settings.max_per_node),
-            refused: HashSet::new(),
+            listing: Quota::new(settings.max_per_pod, settings.max_per_node),
+            working: 0,
             pauses: Pauses::default(),
             restoring: Restoring::default(),
             saving: Saving::default(),
@@ -175,7 +177,7 @@ impl Roster {
                 self.restoring.listed(now.at);
             }
         }
-        self.admit(now);
+        self.settle(now);
     }
 
     /// Takes in the end of an attempt; with nothing to tell if it panicked or was given up.
@@ -236,8 +238,8 @@ impl Roster {
 
     /// All probes, by namespace, pod, container and type.
     pub(super) fn statuses(&self, now: Moment) -> Vec<ProbeStatus> {
-        let mut statuses: Vec<_> =
-            self.entries.iter().map(|(key, entry)| entry.status(key, self.pauses.since(key), now)).collect();
+        let listed = self.entries.iter().filter(|(key, _)| self.is_listed(key));
+        let mut statuses: Vec<_> = listed.map(|(key, entry)| self.status(key, entry, now)).collect();
         statuses.sort_by(|a, b| {
             (&a.namespace, &a.pod, &a.key.container, &a.key).cmp(&(
                 &b.namespace,
@@ -246,6 +248,7 @@ impl Roster {
                 &b.key,
             ))
         });
+        self.note_unlisted(&mut statuses);
         statuses
     }
 
@@ -260,7 +263,7 @@ impl Roster {
             let place = Place::of(view);
             let of_it = ProbeKind::ALL.map(|kind| place.key(kind)).into_iter().filter_map(|key| {
                 let entry = self.entries.get(&key).filter(|entry| entry.view.id == view.id)?;
-                Some(entry.status(&key, self.pauses.since(&key), now))
+                self.is_listed(&key).then(|| self.status(&key, entry, now))
             });
             let probes: Vec<_> = of_it.collect();
             let standing = Standing::of(view.state, &probes);
@@ -282,7 +285,6 @@ impl Roster {
                 continue;
             };
             self.enter(&key, planned, &known.view, now);
-            self.recount(&key, now);
             if kind != ProbeKind::Startup {
                 let is_started = self.is_started(&key);
                 self.tell(&key, Event::Started(is_started), now);
@@ -304,55 +306,47 @@ impl Roster {
         }
     }
 
-    /// Makes sure that a probe is there. One whose definition changed is another probe.
+    /// Makes sure that a probe is there, and runs if it may. One whose definition changed is another probe.
     fn enter(&mut self, key: &ProbeKey, planned: &Arc<Planned>, view: &Arc<ContainerView>, now: Moment) {
-        if let Some(entry) = self.entries.get_mut(key) {
-            let is_same = match (&entry.planned.spec, &planned.spec) {
-                (Ok(before), Ok(after)) => before.is_same_probe(after),
-                (Err(_), Err(_)) => true,
-                (Ok(_), Err(_)) | (Err(_), Ok(_)) => false,
-            };
-            if is_same {
-                if let (Some(worker), Ok(spec)) = (&mut entry.worker, &planned.spec)
-                    && **worker.spec() != *spec
-                {
-                    worker.redefine(Arc::new(spec.clone()));
-                }
-                entry.planned = planned.clone();
-                entry.view = view.clone();
-                return;
+        let known = self.entries.get_mut(key);
+        let is_same = known.as_ref().is_some_and(|entry| match (&entry.planned.spec, &planned.spec) {
+            (Ok(before), Ok(after)) => before.is_same_probe(after),
+            (Err(_), Err(_)) => true,
+            (Ok(_), Err(_)) | (Err(_), Ok(_)) => false,
+        });
+        let definition = planned.spec.as_ref().ok().map(Definition::of);
+        let is_restored =
+            definition.is_some_and(|definition| self.restoring.knows(key, &view.id, definition));
+        let (planned, view) = (planned.clone(), view.clone());
+        if let Some(entry) = known.filter(|_| is_same) {
+            if let (Some(worker), Ok(spec)) = (&mut entry.worker, &planned.spec)
+                && **worker.spec() != *spec
+            {
+                worker.redefine(Arc::new(spec.clone()));
             }
+            if entry.view.id != view.id {
+                entry.is_restored = is_restored;
+            }
+            (entry.planned, entry.view) = (planned, view);
+            return self.place(key, now);
         }
         self.take_out(key);
-        let (mut worker, mut refusal) = (None, None);
-        if let Ok(spec) = &planned.spec {
-            match self.admit_in_order(key, view, now) {
-                Ok(()) => {
-                    let is_busy = self.pool.is_in_flight(key);
-                    worker = Some(Worker::new(Arc::new(spec.clone()), self.began, is_busy, now));
-                }
-                Err(reason) => {
-                    refusal = Some(self.refuse(key, spec.handler.name(), view, reason, now));
-                }
-            }
-        }
-        let definition = planned.spec.as_ref().ok().map(Definition::of);
-        let (planned, view) = (planned.clone(), view.clone());
-        let is_counted = worker.is_some();
         let entry = Entry {
             planned,
             definition,
             view,
             variables: Arc::new(Variables::within(&self.room)),
             since: now.wall,
-            worker,
-            refusal,
-            is_counted,
+            is_restored,
+            worker: None,
         };
+        let is_valid = entry.planned.spec.is_ok();
         self.entries.insert(key.clone(), entry);
         self.restore_pause(key, now);
-        if self.pauses.enter(key) {
-            self.tell(key, Event::Paused(true), now);
+        self.pauses.enter(key);
+        self.place(key, now);
+        if is_valid && !self.runs(key) {
+            self.report_refusal(key, now);
         }
     }
 
@@ -365,22 +359,45 @@ impl Roster {
     }
 
     fn take_out(&mut self, key: &ProbeKey) {
-        if let Some(entry) = self.entries.remove(key) {
-            if entry.is_counted {
-                self.quota.release(&key.pod);
-            }
-            let said = entry.worker.map_or(0, |worker| worker.results().said());
-            self.outputs.changed(said, 0);
-            // By itself the map keeps the room of the most probes that there ever were, half a kilobyte each.
-            if self.entries.len() < self.entries.capacity() / 8 {
-                self.entries.shrink_to(2 * self.entries.len());
-            }
+        self.end(key);
+        self.entries.remove(key);
+        self.quota.withdraw(key);
+        self.listing.withdraw(key);
+        // By itself the map keeps the room of the most probes that there ever were, half a kilobyte each.
+        if self.entries.len() < self.entries.capacity() / 8 {
+            self.entries.shrink_to(2 * self.entries.len());
+        }
+    }
+
+    /// Has a probe that can run do so, as it comes to be now.
+    fn begin(&mut self, key: &ProbeKey, now: Moment) {
+        let is_busy = self.pool.is_in_flight(key);
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        let Ok(spec) = &entry.planned.spec else { return };
+        entry.worker = Some(Worker::new(Arc::new(spec.clone()), self.began, is_busy, now));
+        self.working += 1;
+        if self.pauses.since(key).is_some() {
+            self.tell(key, Event::Paused(true), now);
+        }
+    }
+
+    /// Ends the work of a probe.
+    fn end(&mut self, key: &ProbeKey) {
+        let worker = self.entries.get_mut(key).and_then(|entry| entry.worker.take());
+        if let Some(worker) = worker {
+            self.outputs.changed(worker.results().said(), 0);
+            self.working -= 1;
         }
         if self.pool.is_in_flight(key) {
             self.given_up.push(key.clone());
         }
         self.schedule.set(key, None);
         self.lateness.note(key, None, Duration::ZERO);
+    }
+
+    /// Whether a probe is at work.
+    fn runs(&self, key: &ProbeKey) -> bool {
+        self.entries.get(key).is_some_and(|entry| entry.worker.is_some())
     }
 
     /// Whether an attempt that is due is put off to some time within its period: one of a container that was there
@@ -441,26 +458,35 @@ impl Roster {
         }
     }
 
+    fn status(&self, key: &ProbeKey, entry: &Entry, now: Moment) -> ProbeStatus {
+        match &entry.worker {
+            Some(worker) => {
+                ProbeStatus::of(key, &entry.view, &entry.planned, worker, self.pauses.since(key), now)
+            }
+            None => {
+                let invalid = self.invalid(key, entry);
+                ProbeStatus::invalid(key, &entry.view, &entry.planned, invalid.as_ref(), entry.since)
+            }
+        }
+    }
+
+    /// Why a probe cannot run, if it cannot.
+    fn invalid(&self, key: &ProbeKey, entry: &Entry) -> Option<Invalid> {
+        match &entry.planned.spec {
+            Err(invalid) => Some(invalid.clone()),
+            Ok(spec) => {
+                let (reason, handler) = (self.quota.refusal(key)?.to_string(), Some(spec.handler.name()));
+                Some(Invalid { reason, handler })
+            }
+        }
+    }
+
     /// A share of the time from one attempt to the next, the same for the same seed and key.
     fn offset(&self, key: &ProbeKey, beat: Duration) -> Duration {
         let mut hasher = DefaultHasher::new();
         (self.seed, key).hash(&mut hasher);
         let share = f64::from(u32::try_from(hasher.finish() >> 32).unwrap_or_default()) / 2f64.powi(32);
         beat.mul_f64(share)
-    }
-}
-
-impl Entry {
-    fn status(&self, key: &ProbeKey, paused_since: Option<SystemTime>, now: Moment) -> ProbeStatus {
-        match &self.worker {
-            Some(worker) => ProbeStatus::of(key, &self.view, &self.planned, worker, paused_since, now),
-            None => ProbeStatus::invalid(key, &self.view, &self.planned, self.invalid(), self.since),
-        }
-    }
-
-    /// Why it cannot run, if it cannot.
-    fn invalid(&self) -> Option<&Invalid> {
-        self.planned.spec.as_ref().err().or(self.refusal.as_ref())
     }
 }
 

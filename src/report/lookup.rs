@@ -226,6 +226,7 @@ mod tests {
             name: pod.into(),
             namespace: namespace.into(),
             attempt: 0,
+            copied_uid: None,
             is_ready: true,
             network: PodNetwork::Unknown,
             labels: BTreeMap::new(),

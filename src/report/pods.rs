@@ -19,6 +19,10 @@ struct Pod {
     containers: BTreeMap<Arc<str>, ContainerStatus>,
 }
 
+/// What is shown of a pod whose uid is another one's.
+const COPIED: &str =
+    "its UID is a copy of another pod's: it is known by one that is made of its sandbox's ID";
+
 /// A view a pod, by namespace, name and uid.
 pub(super) fn views(sandboxes: Vec<Arc<view::PodView>>, containers: Vec<ContainerStatus>) -> Vec<PodView> {
     let mut pods: BTreeMap<Identity, Pod> = BTreeMap::new();
@@ -58,6 +62,7 @@ fn age(container: &ContainerStatus) -> impl PartialOrd + use<> {
 impl From<Pod> for PodView {
     fn from(pod: Pod) -> Self {
         let unready = unready(&pod);
+        let copied = pod.sandbox.copied_uid.as_ref().map(|_| COPIED.to_owned());
         Self {
             namespace: pod.sandbox.namespace.to_string(),
             pod: pod.sandbox.name.to_string(),
@@ -66,7 +71,7 @@ impl From<Pod> for PodView {
             attempt: pod.sandbox.attempt,
             sandbox_ready: pod.sandbox.is_ready,
             ready: unready.is_none(),
-            reason: unready.unwrap_or_default(),
+            reason: [unready, copied].into_iter().flatten().collect::<Vec<_>>().join("; "),
             containers: pod.containers.values().map(container).collect(),
         }
     }
@@ -136,6 +141,7 @@ mod tests {
             name: "web".into(),
             namespace: "shop".into(),
             attempt,
+            copied_uid: None,
             is_ready,
             network: PodNetwork::Unknown,
             labels: BTreeMap::new(),

@@ -41,11 +41,33 @@ pub enum Source {
     Healthcheck,
 }
 
+/// How much a definition counts where there are more probes than there may be; a better class comes before a lesser one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Class {
+    /// The operator's, and no pod outranks it.
+    Enforced,
+    /// The operator's.
+    Rule,
+    /// That of a pod's or an image's author.
+    Author,
+}
+
+/// Why one of a pod's probes is one too many.
+pub fn too_many_of_pod(limit: usize) -> String {
+    format!(
+        "the pod has more probes than prober.maxPerPod, which is {limit}: enforced rules come first, then other rules, \
+         then older containers"
+    )
+}
+
+/// 1 KiB of what is wrong with a definition is kept, logged and shown: a few faults. Of a longer text the beginning.
+const MAX_REASON: usize = 1 << 10;
+
 /// Why a definition cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Invalid {
-    /// Everything that is wrong, in one line for people.
+    /// Everything that is wrong, in one line for people, as far as it fits into 1 KiB.
     pub reason: String,
     /// The handler as far as it could be told: `exec`, `httpGet`, `tcpSocket`, `grpc`.
     pub handler: Option<&'static str>,
@@ -81,6 +103,15 @@ fn is_off(container: &ContainerView, policy: &Policy) -> bool {
 }
 
 impl Source {
+    /// How much definitions from here count.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::EnforcedRule(_) => Class::Enforced,
+            Self::Rule(_) => Class::Rule,
+            Self::ContainerAnnotation | Self::PodAnnotation | Self::Healthcheck => Class::Author,
+        }
+    }
+
     /// In full, to tell it from the others: `pod annotation`.
     pub fn in_full(&self) -> String {
         match self {
@@ -101,6 +132,20 @@ impl fmt::Display for Source {
         }
     }
 }
+
+impl Invalid {
+    fn shortened(mut self) -> Self {
+        if self.reason.len() > MAX_REASON {
+            self.reason.truncate(self.reason.floor_char_boundary(MAX_REASON - MORE.len()));
+            self.reason.push_str(MORE);
+        }
+        self.reason.shrink_to_fit();
+        self
+    }
+}
+
+/// Ends a reason that was cut.
+const MORE: &str = " ... and more";
 
 /// All that decides, for all types.
 struct Facts<'a> {
@@ -152,7 +197,7 @@ impl<'a> Facts<'a> {
         let shadowed = candidates.map(|one| one.source.in_full()).chain(self.passed_over(kind));
         Some(Planned {
             kind,
-            spec: guarded(|| self.define(kind, best.written)),
+            spec: guarded(|| self.define(kind, best.written)).map_err(Invalid::shortened),
             source: best.source,
             shadowed: shadowed.collect(),
         })

@@ -37,6 +37,9 @@ mod statuses;
 /// Pods with one uid: row 10.
 mod uids;
 
+/// More probes than there may be: rows 4 and 10.
+mod quota;
+
 /// Stops whose end was lost: row 12.
 mod stops;
 

@@ -59,6 +59,17 @@ async fn row_10_pods_with_no_uid_or_a_copied_one_keep_their_probes_apart() -> Re
         probes.iter().map(|(_, probe)| probe["podUid"].as_str().unwrap_or_default()).collect();
     assert_eq!(shown, uids);
 
+    let log = rig.daemon.log();
+    let warned: Vec<_> = log.lines().filter(|line| line.contains("copy of another pod's UID")).collect();
+    assert!(
+        matches!(&*warned, [line] if line.contains("d-copy") && line.contains("given_uid=one")),
+        "{warned:?}"
+    );
+    let pods = rig.daemon.json("/v1/pods").await?;
+    let copies = pods.as_array().into_iter().flatten();
+    let copies = copies.filter(|pod| pod["reason"].as_str().is_some_and(|why| why.contains("UID is a copy")));
+    assert_eq!(copies.map(|pod| &pod["pod"]).collect::<Vec<_>>(), ["d-copy"]);
+
     // A pause is one probe's, by its name and by its key, also over a restart of criprobe.
     pause(&rig, "d-copy").await?;
     let key = probes[1].1["key"].as_str().unwrap_or_default();

@@ -28,9 +28,15 @@ struct Owner {
 }
 
 impl Identities {
-    /// The uid that the pod of a new sandbox is known by: the one that was given, if there is one and no other pod has it;
-    /// else one made of the sandbox's id.
-    pub(super) fn claim(&mut self, given: &PodUid, pod: &PodView) -> PodUid {
+    /// Decides the uid that the pod of a new sandbox is known by: the one that was given, if there is one and no other pod
+    /// has it; else one made of the sandbox's id.
+    pub(super) fn identify(&mut self, given: &PodUid, pod: &mut PodView) {
+        pod.uid = self.claim(given, pod);
+        let is_copied = pod.uid != *given && !given.is_empty() && !given.as_str().starts_with(OF_SANDBOX);
+        pod.copied_uid = is_copied.then(|| given.clone());
+    }
+
+    fn claim(&mut self, given: &PodUid, pod: &PodView) -> PodUid {
         if given.is_empty() || given.as_str().starts_with(OF_SANDBOX) {
             return of_sandbox(&pod.sandbox_id);
         }

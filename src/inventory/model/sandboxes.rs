@@ -122,9 +122,10 @@ impl Model {
         self.identities = Identities::default();
         for (_, id) in ids {
             let Some(known) = self.sandboxes.get_mut(&id) else { continue };
-            let uid = self.identities.claim(&known.given_uid, &known.view);
-            if uid != known.view.uid {
-                Arc::make_mut(&mut known.view).uid = uid;
+            let mut view = PodView::clone(&known.view);
+            self.identities.identify(&known.given_uid, &mut view);
+            if view != *known.view {
+                known.view = Arc::new(view);
                 known.brief = Arc::new(known.view.brief());
                 self.dirty.extend(self.containers_of(&id));
             }
@@ -222,9 +223,9 @@ impl Model {
             }
             seen = seen.max(known.seen);
             created_at = known.created_at;
-            view.uid = known.view.uid.clone();
+            (view.uid, view.copied_uid) = (known.view.uid.clone(), known.view.copied_uid.clone());
         } else {
-            view.uid = self.identities.claim(&given_uid, &view);
+            self.identities.identify(&given_uid, &mut view);
         }
         if known.is_none_or(|known| *known.view != view) {
             self.dirty.extend(self.containers_of(&id));
@@ -254,6 +255,7 @@ fn pod_view(
         name: metadata.name.into(),
         namespace: metadata.namespace.into(),
         attempt: metadata.attempt,
+        copied_uid: None,
         is_ready,
         network,
         labels: labels.into_iter().collect(),

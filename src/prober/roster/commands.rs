@@ -68,7 +68,7 @@ impl Roster {
     fn able(&self, key: &ProbeKey) -> Result<&Worker, Refusal> {
         let entry = self.entries.get(key).ok_or(Refusal::Unknown)?;
         entry.worker.as_ref().ok_or_else(|| {
-            Refusal::Invalid(entry.invalid().map(|invalid| invalid.reason.clone()).unwrap_or_default())
+            Refusal::Invalid(self.invalid(key, entry).map(|invalid| invalid.reason).unwrap_or_default())
         })
     }
 }

@@ -23,10 +23,10 @@ impl Roster {
     /// What a restart is to survive: where the probes stand, what is paused, and what was saved before and is still
     /// waited for.
     pub(in crate::prober) fn save(&mut self, now: Moment) -> Saved {
-        self.saving.take(self.entries.len(), now.at);
+        self.saving.take(self.working, now.at);
         self.restoring.forget_late(now.at);
         let (stands, paused) = self.restoring.rest();
-        let mut probes: Vec<SavedProbe> = Vec::with_capacity(self.entries.len() + stands.len());
+        let mut probes: Vec<SavedProbe> = Vec::with_capacity(self.working + stands.len());
         for (key, entry) in &self.entries {
             let stand = entry.worker.as_ref().zip(entry.definition).and_then(|(worker, of)| worker.stand(of));
             // One that waits for its container while a former one is looked at still has what was saved of it.

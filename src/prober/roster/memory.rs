@@ -7,10 +7,10 @@ impl Roster {
     /// Forgets what attempts said where all together said too much: of the probe that spoke last, and if that is not
     /// enough of all. Those that speak after that are the only ones above their share, so it is enough.
     pub(super) fn forget(&mut self, last: &ProbeKey) {
-        let Some(share) = self.outputs.share(self.entries.len()) else { return };
+        let Some(share) = self.outputs.share(self.working) else { return };
         let of_last = self.entries.get_mut(last);
         of_last.into_iter().for_each(|entry| entry.forget(share, &mut self.outputs));
-        if self.outputs.share(self.entries.len()).is_some() {
+        if self.outputs.share(self.working).is_some() {
             self.entries.values_mut().for_each(|entry| entry.forget(share, &mut self.outputs));
         }
     }

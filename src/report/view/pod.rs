@@ -22,7 +22,7 @@ pub struct PodView {
     pub sandbox_ready: bool,
     /// Whether the kubelet would write it down as ready, as far as CRI tells.
     pub ready: bool,
-    /// Why it is not ready, in words; empty where it is.
+    /// Why it is not ready, in words, and whether its UID is a copy; empty where there is nothing to say.
     pub reason: String,
     /// By name.
     pub containers: Vec<ContainerView>,

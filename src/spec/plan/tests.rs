@@ -35,6 +35,7 @@ fn container(pod: &[(&str, &str)], own: &[(&str, &str)]) -> ContainerView {
             name: "web".into(),
             namespace: "default".into(),
             attempt: 0,
+            copied_uid: None,
             is_ready: true,
             network: PodNetwork::Unknown,
             labels: BTreeMap::new(),

@@ -33,6 +33,7 @@ fn container(id: &str, image: &str, namespace: &str, is_off: bool) -> Arc<Contai
             name: "web".into(),
             namespace: namespace.into(),
             attempt: 0,
+            copied_uid: None,
             is_ready: true,
             network: PodNetwork::Unknown,
             labels: BTreeMap::new(),

@@ -1,62 +1,166 @@
 //! How many probes there may be, and how much may be remembered of what they say.
 
+use std::time::SystemTime;
+
 use super::*;
+use crate::prober::saved::Saved;
+
+/// A running container that was made so many seconds after others.
+fn made(pod: &str, id: &str, name: &str, seconds: u64) -> ContainerView {
+    let created_at = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+    ContainerView { name: name.into(), created_at, ..container(pod, id, 0) }
+}
+
+fn limited(max_per_pod: usize, max_per_node: usize) -> Rig {
+    let now = Moment::now();
+    let settings = ProberSettings { max_per_pod, max_per_node, ..ProberSettings::default() };
+    Rig { roster: Roster::new(&settings, now), now }
+}
+
+/// The probes that are not invalid, as `POD/CONTAINER/TYPE`.
+fn able(rig: &Rig) -> Vec<String> {
+    let statuses = rig.roster.statuses(rig.now).into_iter();
+    let able = statuses.filter(|status| status.phase != Phase::Invalid);
+    able.map(|status| status.key.to_string()).collect()
+}
+
+/// What a rule that no pod outranks asks for.
+fn enforced(spec: ProbeSpec) -> Planned {
+    Planned { source: Source::EnforcedRule("must".into()), ..planned(spec) }
+}
+
+#[test]
+fn row_04_an_enforced_rule_runs_whatever_annotations_its_pod_has() {
+    let mut rig = limited(2, 100);
+    rig.accept(input(made("web", "c0", "c0", 0), &[spec(Readiness)]));
+    rig.accept(input(made("web", "c1", "c1", 1), &[spec(Readiness), spec(Liveness)]));
+    let last = |name: &str| ProbeKey { container: name.into(), ..key("web", Readiness) };
+    // Their containers ran before: their first attempts are spread.
+    assert_eq!(rig.started(), []);
+    rig.pass(20 * SECOND);
+    assert_eq!(rig.started().len(), 2);
+    rig.roster.finish(&last("c0"), Some(tried(AttemptResult::Success)), rig.now);
+    let view = Arc::new(made("web", "c2", "app", 2));
+    rig.accept(Input::Container { view, probes: vec![enforced(spec(Readiness))] });
+    assert_eq!(able(&rig), ["web/app/readiness", "web/c0/readiness"]);
+    assert_eq!(rig.roster.take_given_up(), [last("c1")], "also what has made attempts gives way");
+    rig.roster.finish(&last("c1"), None, rig.now);
+    assert_eq!(rig.started(), [(Readiness, "c2".to_owned())]);
+    let statuses = rig.roster.statuses(rig.now);
+    let refused: Vec<_> = statuses.iter().filter(|status| status.phase == Phase::Invalid).collect();
+    assert_eq!(refused.iter().map(|status| status.key.kind).collect::<Vec<_>>(), [Readiness, Liveness]);
+    assert!(refused.iter().all(|status| status.reason.starts_with("the pod has more probes than")));
+    let told = rig.roster.take_events().into_iter().filter(|event| event.reason == "InvalidProbe").count();
+    assert_eq!(told, 2);
+    rig.accept(Input::ContainerGone("c2".into()));
+    assert_eq!(able(&rig), ["web/c0/readiness", "web/c1/readiness"]);
+    assert_eq!(rig.started(), [(Readiness, "c1".to_owned())], "there is room again");
+}
+
+#[test]
+fn row_04_after_a_restart_the_same_probes_run_in_whatever_order_the_runtime_lists_them() {
+    let pods = [("a", 0), ("b", 1), ("c", 2)];
+    let accept = |rig: &mut Rig, (pod, seconds): (&str, u64)| {
+        rig.accept(input(made(pod, pod, "app", seconds), &[spec(Readiness)]));
+    };
+    let mut before = limited(32, 2);
+    pods[1..].iter().for_each(|pod| accept(&mut before, *pod));
+    let saved = before.roster.save(before.now);
+    for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
+        for (saved, expected) in [
+            (saved.clone(), ["b/app/readiness", "c/app/readiness"]),
+            (Saved::default(), ["a/app/readiness", "b/app/readiness"]),
+        ] {
+            let mut rig = limited(32, 2);
+            rig.roster.restore(saved);
+            order.iter().for_each(|number| accept(&mut rig, pods[*number]));
+            order.iter().for_each(|number| accept(&mut rig, pods[*number]));
+            assert_eq!(able(&rig), expected, "{order:?}");
+        }
+    }
+}
+
+#[test]
+fn row_10_of_hundreds_of_invalid_probes_a_pod_lists_as_many_as_it_may_have_and_counts_the_others() {
+    let mut rig = limited(3, 10);
+    let invalid = |kind| Planned {
+        spec: Err(Invalid { reason: "wrong".to_owned(), handler: None }),
+        ..planned(spec(kind))
+    };
+    for pod in ["a", "b"] {
+        for number in 0..200 {
+            let name = format!("c{number}");
+            let view = Arc::new(made(pod, &format!("{pod}{number}"), &name, number));
+            let probes = vec![invalid(Startup), planned(spec(Readiness)), invalid(Liveness)];
+            rig.accept(Input::Container { view, probes });
+        }
+    }
+    let statuses = rig.roster.statuses(rig.now);
+    assert_eq!((statuses.len(), able(&rig).len()), (12, 6));
+    let counted = statuses.iter().filter(|status| status.reason.contains("and 594 more of this pod"));
+    assert_eq!(counted.count(), 2, "each pod's, on the last of its list");
+    let of_containers: usize = rig.roster.containers(rig.now).iter().map(|status| status.probes.len()).sum();
+    assert_eq!(of_containers, 12);
+    (0..200).for_each(|number| rig.accept(Input::ContainerGone(format!("a{number}").into())));
+    (0..200).for_each(|number| rig.accept(Input::ContainerGone(format!("b{number}").into())));
+    assert_eq!(rig.roster.statuses(rig.now), []);
+}
 
 #[test]
 fn probes_beyond_the_limits_are_invalid_until_there_is_room() {
-    let now = Moment::now();
-    let settings = ProberSettings { max_per_pod: 2, max_per_node: 3, ..ProberSettings::default() };
-    let mut rig = Rig { roster: Roster::new(&settings, now), now };
+    let mut rig = limited(2, 3);
     let specs = ProbeKind::ALL.map(spec);
-    rig.accept(input(container("web", "c1", 0), &specs));
+    let beyond_pod = "the pod has more probes than prober.maxPerPod, which is 2: enforced rules come first, then other \
+                      rules, then older containers";
+    rig.accept(input(made("web", "c1", "app", 1), &specs));
     let status = rig.status(Liveness);
     assert_eq!((status.phase, status.handler), (Phase::Invalid, Some("tcpSocket")));
-    assert_eq!(status.reason, "the pod has 2 probes already, which is prober.maxPerPod");
-    rig.accept(input(container("b", "b1", 0), &specs));
+    assert_eq!(status.reason, beyond_pod);
+    rig.accept(input(made("b", "b1", "app", 2), &specs));
     let of_b = |rig: &Rig| -> Vec<_> {
         let statuses = rig.roster.statuses(rig.now).into_iter().filter(|status| status.pod.as_ref() == "b");
         statuses.map(|status| (status.key.kind, status.reason)).collect()
     };
-    let no_room = "the node has 3 probes already, which is prober.maxPerNode";
-    assert_eq!(of_b(&rig)[1..], [Readiness, Liveness].map(|kind| (kind, no_room.to_owned())));
-    rig.accept(input(container("b", "b1", 0), &specs));
-    assert_eq!(of_b(&rig)[2].1, no_room, "told again, it is one too many still");
+    let beyond_node = "the node has more probes than prober.maxPerNode, which is 3: enforced rules come first, then other \
+                       rules; within each class namespaces take turns";
+    let refused = [(Readiness, beyond_node.to_owned()), (Liveness, beyond_pod.to_owned())];
+    assert_eq!(of_b(&rig)[1..], refused);
+    rig.accept(input(made("b", "b1", "app", 2), &specs));
+    assert_eq!(of_b(&rig)[1..], refused, "told again, they are too many still");
 
     rig.accept(Input::ContainerGone("c1".into()));
     assert_eq!(of_b(&rig)[1].0, Readiness);
     assert_eq!(of_b(&rig)[1].1, "the startup probe has not succeeded yet", "there is room again");
-    assert_eq!(of_b(&rig)[2].1, "the pod has 2 probes already, which is prober.maxPerPod");
-    rig.accept(input(container("b", "b1", 0), &specs[..2]));
-    rig.accept(input(container("b", "b1", 0), &specs[..1]));
-    rig.accept(input(container("b", "b1", 0), &specs[1..]));
+    assert_eq!(of_b(&rig)[2].1, beyond_pod);
+    rig.accept(input(made("b", "b1", "app", 2), &specs[..2]));
+    rig.accept(input(made("b", "b1", "app", 2), &specs[..1]));
+    rig.accept(input(made("b", "b1", "app", 2), &specs[1..]));
     assert!(of_b(&rig).iter().all(|(_, reason)| reason.is_empty()), "{:?}", of_b(&rig));
 }
 
 #[test]
 fn containers_that_are_done_take_no_room() {
-    let now = Moment::now();
-    let settings = ProberSettings { max_per_node: 2, ..ProberSettings::default() };
-    let mut rig = Rig { roster: Roster::new(&settings, now), now };
+    let mut rig = limited(32, 2);
     let done = |pod: &str, id: &str| {
         let state = ContainerState::Exited { exit_code: Some(0) };
-        ContainerView { state, ..container(pod, id, 0) }
+        ContainerView { state, ..made(pod, id, "app", 0) }
     };
     for number in 0..5 {
         let (pod, id) = (format!("job-{number}"), format!("j{number}"));
         rig.accept(input(done(&pod, &id), &[spec(Readiness), spec(Liveness)]));
     }
-    rig.accept(input(container("web", "c1", 0), &[spec(Readiness), spec(Liveness)]));
+    rig.accept(input(made("web", "c1", "app", 1), &[spec(Readiness), spec(Liveness)]));
     let phase = |rig: &Rig, pod: &str| -> Vec<Phase> {
         let statuses = rig.roster.statuses(rig.now).into_iter();
         statuses.filter(|status| &*status.pod == pod).map(|status| status.phase).collect()
     };
     assert_eq!(phase(&rig, "web"), [Phase::Probing; 2]);
     assert_eq!(phase(&rig, "job-4"), [Phase::Waiting; 2], "they are listed all the same");
-    rig.accept(input(container("b", "b1", 0), &[spec(Readiness)]));
+    rig.accept(input(made("b", "b1", "app", 2), &[spec(Readiness)]));
     assert_eq!(phase(&rig, "b"), [Phase::Invalid]);
     rig.accept(input(done("web", "c1"), &[spec(Readiness), spec(Liveness)]));
     assert_eq!(phase(&rig, "b"), [Phase::Probing], "there is room");
-    let again = ContainerView { attempt: 1, ..container("web", "c2", 1) };
+    let again = ContainerView { attempt: 1, ..made("web", "c2", "app", 3) };
     rig.accept(input(again, &[spec(Readiness), spec(Liveness)]));
     let phases = phase(&rig, "web");
     assert_eq!(phases.iter().filter(|phase| **phase == Phase::Invalid).count(), 1, "{phases:?}");
@@ -64,30 +168,16 @@ fn containers_that_are_done_take_no_room() {
 
 #[test]
 fn the_same_probes_of_a_pod_run_in_whatever_order_its_containers_are_met() {
-    let made = |number: u64| std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(number);
     let names = ["c0", "c1", "c2", "c3"];
-    let mut found = Vec::new();
     for order in [[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1]] {
-        let now = Moment::now();
-        let settings = ProberSettings { max_per_pod: 3, ..ProberSettings::default() };
-        let mut rig = Rig { roster: Roster::new(&settings, now), now };
+        let mut rig = limited(3, 100);
         for number in order {
-            let view = ContainerView {
-                name: names[number].into(),
-                created_at: Some(made(number as u64)),
-                ..container("web", names[number], 0)
-            };
+            let view = made("web", names[number], names[number], number as u64);
             rig.accept(input(view, &[spec(Readiness), spec(Liveness)]));
+            rig.started();
         }
-        let statuses = rig.roster.statuses(rig.now);
-        assert_eq!(statuses.len(), 8, "none vanishes");
-        let runs = statuses.iter().filter(|status| status.phase != Phase::Invalid);
-        found
-            .push(runs.map(|status| (status.key.container.to_string(), status.key.kind)).collect::<Vec<_>>());
+        assert_eq!(able(&rig), ["web/c0/readiness", "web/c0/liveness", "web/c1/readiness"], "{order:?}");
     }
-    let first =
-        [("c0", Readiness), ("c0", Liveness), ("c1", Readiness)].map(|(name, kind)| (name.to_owned(), kind));
-    assert!(found.iter().all(|runs| *runs == first), "{found:?}");
 }
 
 /// The bytes that are remembered of what attempts said.

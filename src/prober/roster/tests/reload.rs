@@ -4,7 +4,7 @@ use super::*;
 use crate::spec::Reach;
 
 #[test]
-fn limits_that_change_let_in_those_that_waited_and_throw_nobody_out() {
+fn limits_that_change_hold_for_all_at_once() {
     let mut rig = Rig::new(8);
     let with = |max_per_pod| ProberSettings { max_per_pod, ..ProberSettings::default() };
     let invalid = |rig: &Rig| -> Vec<_> {
@@ -14,14 +14,15 @@ fn limits_that_change_let_in_those_that_waited_and_throw_nobody_out() {
     };
     rig.roster.set_limits(&with(1), rig.now);
     rig.accept(input(container("web", "c1", 0), &ProbeKind::ALL.map(spec)));
-    let told = |limit| format!("the pod has {limit} probes already, which is prober.maxPerPod");
-    assert_eq!(invalid(&rig), [(Readiness, told(1)), (Liveness, told(1))]);
+    let told = crate::spec::plan::too_many_of_pod;
+    let both = [(Readiness, told(1) + "; and 1 more of this pod, which are not listed")];
+    assert_eq!(invalid(&rig), both);
     rig.roster.set_limits(&with(2), rig.now);
     assert_eq!(invalid(&rig), [(Liveness, told(2))], "there is room for one, and the reason is that of now");
     rig.roster.set_limits(&with(1), rig.now);
-    assert_eq!(invalid(&rig), [(Liveness, told(1))], "who is in stays in");
+    assert_eq!(invalid(&rig), both, "what is beyond them now ends");
     rig.accept(input(container("web", "c1", 0), &[spec(Readiness), spec(Liveness)]));
-    assert_eq!(invalid(&rig), [(Liveness, told(1))], "one that goes makes no room where too many stay");
+    assert_eq!(invalid(&rig), [(Liveness, told(1))]);
     rig.roster.set_limits(&with(32), rig.now);
     assert_eq!(invalid(&rig), []);
 }

@@ -1,0 +1,50 @@
+//! Probes' events into the journal and, as far as their pods have lines left, into the log.
+
+use super::log_share::LogShare;
+use crate::{
+    clock,
+    report::{journal::Journal, view::EventView},
+    results::event::{ProbeEvent, Severity},
+};
+
+/// Where probes' events go.
+#[derive(Debug)]
+pub(super) struct EventLog {
+    journal: Journal<EventView>,
+    verdicts: LogShare,
+    /// Of its own: refused probes of a pod take no lines from verdicts.
+    refusals: LogShare,
+}
+
+impl EventLog {
+    /// Into this journal.
+    pub(super) fn new(journal: Journal<EventView>) -> Self {
+        Self { journal, verdicts: LogShare::default(), refusals: LogShare::default() }
+    }
+
+    /// Changes of verdicts, and probes that are one too many, are logged, too. Of the latter only those are events that are
+    /// logged: each is listed with its reason as well, and they must not push out the events of others.
+    pub(super) fn report(&mut self, event: ProbeEvent) {
+        let share = match event.reason {
+            "VerdictChanged" => Some(&mut self.verdicts),
+            "InvalidProbe" => Some(&mut self.refusals),
+            _ => None,
+        };
+        let admitted = share.map(|share| share.admit(&event.pod_uid, &event.namespace, clock::now()));
+        match admitted {
+            Some(Some(passed_over)) => log(&event, passed_over),
+            Some(None) if event.reason == "InvalidProbe" => return,
+            Some(None) | None => {}
+        }
+        self.journal.push(EventView::from(event));
+    }
+}
+
+fn log(event: &ProbeEvent, passed_over: u64) {
+    let (pod, namespace) = (&*event.pod, &*event.namespace);
+    let passed_over = (passed_over > 0).then_some(passed_over);
+    match event.severity {
+        Severity::Warning => tracing::warn!(namespace, pod, passed_over, message = %event.message),
+        Severity::Normal => tracing::info!(namespace, pod, passed_over, message = %event.message),
+    }
+}
