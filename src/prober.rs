@@ -36,14 +36,13 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use ipnet::IpNet;
 use tokio::sync::oneshot;
 
 use crate::{
     clock,
     ids::{ContainerId, ProbeKey, SandboxId},
     inventory::view::ContainerView,
-    spec::plan::Planned,
+    spec::{plan::Planned, policy::Limits},
 };
 
 pub use command::{Command, Refusal};
@@ -106,8 +105,8 @@ pub struct ProberSettings {
     pub max_per_node: usize,
     /// Where pods in the node's own network are reached.
     pub node_ip: Option<IpAddr>,
-    /// Which hosts beside pods an operator's own attempt may be made on; those of probes were checked when planned.
-    pub allow_hosts: Vec<IpNet>,
+    /// What an operator's own attempt must keep; probes were checked when planned.
+    pub limits: Limits,
     /// Spreads probes that would come due together.
     pub seed: u64,
 }
@@ -121,7 +120,7 @@ impl Default for ProberSettings {
             max_per_pod: 32,
             max_per_node: 5000,
             node_ip: None,
-            allow_hosts: Vec::new(),
+            limits: Limits::default(),
             seed: 0,
         }
     }

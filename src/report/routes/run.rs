@@ -30,7 +30,7 @@ pub(super) fn routes() -> Router<Shared> {
 
 async fn run(State(shared): State<Shared>, request: Request) -> Result<Json<RunView>, Refusal> {
     let operator = &shared.sources.operator;
-    let asked = run::read(&text(request).await?, MAX_BODY, &operator.allowed_hosts());
+    let asked = run::read(&text(request).await?, MAX_BODY, &operator.limits());
     let asked = asked.map_err(|reason| Refusal::new(StatusCode::BAD_REQUEST, reason))?;
     let listed = lookup::container(&asked.container, in_time(operator.containers()).await?)?;
     let spec = definition(asked.trial, &listed)?;
