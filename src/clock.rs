@@ -1,6 +1,8 @@
 //! The only source of time. Everything else is handed its `now`.
 
-use std::time::{Instant, SystemTime};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use jiff::Timestamp;
 
 /// Monotonic time, as tokio sees it: a test that pauses tokio's clock pauses this one, too.
 #[allow(clippy::disallowed_methods)]
@@ -14,9 +16,11 @@ pub fn wall() -> SystemTime {
     SystemTime::now()
 }
 
-/// A time as RFC 3339 in UTC with milliseconds, the form of every time in our JSON: `2026-11-20T10:00:00.000Z`.
+/// A time as RFC 3339 in UTC with milliseconds, the form of every time in our JSON: `2026-11-20T10:00:00.000Z`. One before
+/// the year -9999 or after 9999, which a clock may show that is set wrong, is the first or the last of these.
 pub fn rfc3339(at: SystemTime) -> String {
-    jiff::Timestamp::try_from(at).map(|at| format!("{at:.3}")).unwrap_or_default()
+    let nearest = if at < UNIX_EPOCH { Timestamp::MIN } else { Timestamp::MAX };
+    format!("{:.3}", Timestamp::try_from(at).unwrap_or(nearest))
 }
 
 #[cfg(test)]
@@ -29,5 +33,13 @@ mod tests {
             super::rfc3339(UNIX_EPOCH + Duration::from_millis(1_700_000_000_120)),
             "2023-11-14T22:13:20.120Z"
         );
+        let far = Duration::from_secs(9_000_000_000_000);
+        for (at, shown) in [
+            (UNIX_EPOCH + far, "9999-12-30T22:00:00.999Z"),
+            (UNIX_EPOCH - far, "-009999-01-02T01:59:59.000Z"),
+        ] {
+            assert_eq!(super::rfc3339(at), shown);
+            assert!(shown.parse::<jiff::Timestamp>().is_ok());
+        }
     }
 }

@@ -37,13 +37,11 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use ipnet::IpNet;
-
 use crate::{
     clock,
     ids::{ContainerId, SandboxId},
     inventory::view::{ContainerView, OpenStops},
-    spec::plan::Planned,
+    spec::{plan::Planned, policy::Limits},
 };
 
 pub use command::{Command, Refusal};
@@ -99,8 +97,8 @@ pub struct ProberSettings {
     pub max_per_node: usize,
     /// Where pods in the node's own network are reached.
     pub node_ip: Option<IpAddr>,
-    /// Which hosts beside pods an operator's own attempt may be made on; those of probes were checked when planned.
-    pub allow_hosts: Vec<IpNet>,
+    /// What an operator's own attempt must keep; probes were checked when planned.
+    pub limits: Limits,
     /// Spreads probes that would come due together.
     pub seed: u64,
 }
@@ -114,7 +112,7 @@ impl Default for ProberSettings {
             max_per_pod: 32,
             max_per_node: 5000,
             node_ip: None,
-            allow_hosts: Vec::new(),
+            limits: Limits::default(),
             seed: 0,
         }
     }

@@ -1,6 +1,7 @@
 //! What is written to the log, and how. Once a process; from which level on may change later. Whoever logs never waits
 //! for standard error to be read: a thread of its own writes, see [`mod@queue`].
 
+mod line;
 mod queue;
 
 use std::{
@@ -20,11 +21,14 @@ use tracing_subscriber::{
     EnvFilter, Layer, Registry, fmt, layer::SubscriberExt, reload, util::SubscriberInitExt,
 };
 
-use self::queue::Queue;
-use crate::stage::panics;
+use self::{
+    line::{Form, Lines},
+    queue::Queue,
+};
 use crate::{
     config::{LogConfig, LogFormat, LogLevel},
     report::printable::printable,
+    stage::panics,
 };
 
 /// 500 ms: how long the end of the process waits for the last lines to be read.
@@ -74,10 +78,17 @@ pub(super) fn start(config: &LogConfig) -> io::Result<Threshold> {
     let is_coloured =
         io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     // Only at trace do crates that we use speak beside us: there a line says whose it is.
-    let plain = |level| fmt::layer().with_writer(queue().clone()).with_target(level == LogLevel::Trace);
+    let layer = |level, form| {
+        fmt::layer().with_writer(Lines::new(queue().clone(), form)).with_target(level == LogLevel::Trace)
+    };
     let threshold = match config.format {
-        LogFormat::Text => install(config.level, move |level| plain(level).with_ansi(is_coloured)),
-        LogFormat::Json => install(config.level, move |level| plain(level).json().flatten_event(true)),
+        LogFormat::Text => {
+            let form = if is_coloured { Form::Coloured } else { Form::Plain };
+            install(config.level, move |level| layer(level, form).with_ansi(is_coloured))
+        }
+        LogFormat::Json => {
+            install(config.level, move |level| layer(level, Form::Json).json().flatten_event(true))
+        }
     };
     panic::set_hook(Box::new(log_panic));
     Ok(threshold)
@@ -127,7 +138,7 @@ mod tests {
     #[test]
     fn a_panic_is_a_line_of_the_log_and_nothing_else() {
         let queue = Queue::default();
-        let layer = fmt::layer().with_writer(queue.clone()).with_ansi(false);
+        let layer = fmt::layer().with_writer(Lines::new(queue.clone(), Form::Plain)).with_ansi(false);
         tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
             let former = panic::take_hook();
             panic::set_hook(Box::new(log_panic));

@@ -18,7 +18,7 @@ pub(super) fn prober(config: &Config, seed: u64) -> ProberSettings {
         max_per_pod: prober.max_per_pod.get(),
         max_per_node: prober.max_per_node.get(),
         node_ip: prober.node_ip.or_else(default_address),
-        allow_hosts: config.policy.limits.allow_hosts.clone(),
+        limits: config.policy.limits.clone(),
         seed,
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::report::printable::is_steering;
+use crate::report::printable::{is_steering, printable_json};
 
 /// How to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -21,19 +21,24 @@ pub(super) enum Format {
 pub(super) fn json<T: Serialize>(view: &T) -> String {
     let json =
         serde_json::to_string_pretty(view).expect("views are maps with text keys, which always serialise");
-    inert(&json) + "\n"
+    printable_json(&json).into_owned() + "\n"
 }
 
 /// One view as a line of JSON.
 pub(super) fn json_line<T: Serialize>(view: &T) -> String {
     let json = serde_json::to_string(view).expect("views are maps with text keys, which always serialise");
-    inert(&json) + "\n"
+    printable_json(&json).into_owned() + "\n"
 }
 
 /// One view as YAML.
 pub(super) fn yaml<T: Serialize>(view: &T) -> String {
-    let mut yaml =
-        serde_saphyr::to_string(view).expect("views are maps with text keys, which always serialise");
+    let invariant = "views are maps with text keys, which always serialise";
+    let mut yaml = serde_saphyr::to_string(view).expect(invariant);
+    if yaml.contains(|character| character != '\n' && is_steering(character)) {
+        // The crate escapes some of these characters only, and only where it quotes for another reason.
+        let options = serde_saphyr::ser_options! { quote_all: true };
+        yaml = inert(&serde_saphyr::to_string_with_options(view, options).expect(invariant));
+    }
     if !yaml.ends_with('\n') {
         yaml.push('\n');
     }
@@ -45,18 +50,60 @@ pub(super) fn yaml_document<T: Serialize>(view: &T) -> String {
     format!("---\n{}", yaml(view))
 }
 
-/// The same JSON, with what could steer a terminal as escapes: only within strings can such characters be.
-fn inert(json: &str) -> String {
-    let mut inert = String::with_capacity(json.len());
-    for character in json.chars() {
-        if character != '\n' && is_steering(character) {
-            let mut units = [0; 2];
-            inert.extend(character.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")));
-        } else {
-            inert.push(character);
-        }
+/// The same YAML with what could steer a terminal as escapes. All texts in it are in quotes, but for keys, and on one line.
+fn inert(quoted: &str) -> String {
+    let mut inert = String::with_capacity(quoted.len());
+    for line in quoted.lines() {
+        let before = line.len() - line.trim_start_matches([' ', '-']).len();
+        let (before, rest) = line.split_at(before);
+        let (key, value) = rest.split_at(end_of_scalar(rest));
+        inert.push_str(before);
+        push_inert(key, &mut inert);
+        let separator = value.len() - value.trim_start_matches([':', ' ']).len();
+        let (separator, value) = value.split_at(separator);
+        inert.push_str(separator);
+        push_inert(value, &mut inert);
+        inert.push('\n');
     }
     inert
+}
+
+/// Where the scalar ends that a line begins with.
+fn end_of_scalar(line: &str) -> usize {
+    let end = match line.as_bytes().first() {
+        // What is in single quotes holds none of these: it would be in double quotes.
+        Some(b'\'') => line[1..].find('\'').map(|at| at + 2),
+        Some(b'"') => {
+            let mut is_escaped = false;
+            let is_end = |byte: u8| {
+                let is_end = byte == b'"' && !is_escaped;
+                is_escaped = byte == b'\\' && !is_escaped;
+                is_end
+            };
+            line[1..].bytes().position(is_end).map(|at| at + 2)
+        }
+        _ => line.find(": ").or_else(|| line.ends_with(':').then(|| line.len() - 1)),
+    };
+    end.unwrap_or(line.len())
+}
+
+/// One scalar: in double quotes, if something in it has to be escaped.
+fn push_inert(scalar: &str, into: &mut String) {
+    if !scalar.contains(is_steering) {
+        return into.push_str(scalar);
+    }
+    let is_double = scalar.starts_with('"');
+    let text = if scalar.starts_with('\'') { &scalar[1..scalar.len() - 1] } else { scalar };
+    into.push_str(if is_double { "" } else { "\"" });
+    for character in text.chars() {
+        match u32::from(character) {
+            _ if matches!(character, '"' | '\\') && !is_double => into.extend(['\\', character]),
+            _ if !is_steering(character) => into.push(character),
+            code @ ..0x1_0000 => into.push_str(&format!("\\u{code:04x}")),
+            code => into.push_str(&format!("\\U{code:08x}")),
+        }
+    }
+    into.push_str(if is_double { "" } else { "\"" });
 }
 
 #[cfg(test)]
@@ -72,10 +119,29 @@ mod tests {
         assert_eq!(json_line(&"a\u{9b}b\n\u{202e}\u{e0001}"), "\"a\\u009bb\\n\\u202e\\udb40\\udc01\"\n");
     }
 
+    /// Any text, and such as holds what steers and what YAML treats apart.
+    fn texts() -> impl Strategy<Value = String> {
+        prop_oneof![
+            any::<String>(),
+            "[a \"'\\\\:#\n\t|>&*-]{0,8}[\u{202e}\u{200b}\u{ad}\u{e0041}a\"'\\\\\n -]{0,8}"
+        ]
+    }
+
+    #[test]
+    fn row_02_yaml_says_the_same_without_steering_a_terminal() {
+        let view =
+            BTreeMap::from([("a", "\u{202e}x: \"\u{e0041}\""), ("b", "plain"), ("c", "it's \\ \u{2066}")]);
+        assert_eq!(
+            yaml(&view),
+            "a: \"\\u202ex: \\\"\\U000e0041\\\"\"\nb: 'plain'\nc: \"it's \\\\ \\u2066\"\n"
+        );
+        assert_eq!(yaml(&BTreeMap::from([("a", "x\ny\n")])), "a: |\n  x\n  y\n");
+    }
+
     proptest! {
         #[test]
-        fn what_machines_get_is_what_was_there(text in any::<String>()) {
-            let view = BTreeMap::from([("output".to_owned(), text)]);
+        fn what_machines_get_is_what_was_there(text in texts(), key in texts()) {
+            let view = BTreeMap::from([("output".to_owned(), text), (format!("key {key}"), "x".to_owned())]);
             let line = json_line(&view);
             prop_assert!(!line.trim_end().contains(is_steering));
             for json in [line, json(&view)] {

@@ -1,7 +1,7 @@
 //! Patterns and networks as operators write them: text in, a pattern that can match something or the reason why it
 //! cannot out. Pure.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
@@ -56,14 +56,27 @@ pub fn network(text: &str) -> Result<IpNet, String> {
     if net != net.trunc() {
         return Err(format!("{net} has bits beyond its prefix: write {}", net.trunc()));
     }
-    // The net of all addresses begins and ends with such ones, too.
-    let ends = [net.network(), net.broadcast()];
-    if net.prefix_len() > 0 && ends.into_iter().all(policy::is_never_allowed) {
+    // Nets that hold others too may begin and end with such ones, but have others in the middle.
+    let some = [net.network(), net.broadcast(), middle(net)];
+    if some.into_iter().all(policy::is_never_allowed) {
         return Err(format!(
             "{net} allows nothing: loopback, link-local, multicast and unspecified addresses are for rules alone"
         ));
     }
     Ok(net)
+}
+
+/// An address within a network, whose last bits are neither all zero nor all one, nor have zeros alone in front.
+fn middle(net: IpNet) -> IpAddr {
+    match net {
+        IpNet::V4(net) => {
+            Ipv4Addr::from(u32::from(net.network()) | (0xaaaa_aaaa & u32::from(net.hostmask()))).into()
+        }
+        IpNet::V6(net) => {
+            let bits = u128::MAX / 3 * 2;
+            Ipv6Addr::from(u128::from(net.network()) | (bits & u128::from(net.hostmask()))).into()
+        }
+    }
 }
 
 #[cfg(test)]
@@ -100,6 +113,12 @@ mod tests {
         insta::assert_snapshot!(network_told("10.1.2.3"), @"ok 10.1.2.3/32");
         insta::assert_snapshot!(network_told("2001:db8::/32"), @"ok 2001:db8::/32");
         insta::assert_snapshot!(network_told("0.0.0.0/0"), @"ok 0.0.0.0/0");
+        for net in ["::/0", "64:ff9b::/96", "2002::/16", "2001::/32", "::ffff:0.0.0.0/96", "240.0.0.0/4"] {
+            assert_eq!(network_told(net), format!("ok {net}"), "it allows something");
+        }
+        for net in ["64:ff9b::7f00:0/104", "2002:a9fe::/32", "64:ff9b:1::/48", "fe80::/10", "224.0.0.0/4"] {
+            assert!(network_told(net).contains(" allows nothing: "), "{net}");
+        }
         insta::assert_snapshot!(network_told("10.0.0.1/8"), @"10.0.0.1/8 has bits beyond its prefix: write 10.0.0.0/8");
         insta::assert_snapshot!(network_told("10.0.0.0/33"), @r#""10.0.0.0/33" is no network: write one such as 10.0.0.0/8, or an address"#);
         insta::assert_snapshot!(network_told("db.example.org"), @r#""db.example.org" is no network: write one such as 10.0.0.0/8, or an address"#);

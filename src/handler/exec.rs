@@ -2,6 +2,7 @@
 //! expanded command: values of the container's environment stand in it, secrets among them.
 
 mod answer;
+mod decoded;
 mod mask;
 mod request;
 

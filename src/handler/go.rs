@@ -58,13 +58,6 @@ pub fn quoted(text: &[u8]) -> String {
     quoted
 }
 
-/// A text as Go's `%q` prints it, without the quotes and however long it is.
-pub fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    text.chars().for_each(|letter| quote(letter, &mut escaped));
-    escaped
-}
-
 fn quote(letter: char, into: &mut String) {
     let named = [
         ('\u{7}', 'a'),

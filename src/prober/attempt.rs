@@ -18,6 +18,7 @@ use crate::{
     spec::{
         Handler, PortRef, ProbeSpec, Reach, Scheme,
         expand::{self, Env, Expansion, MAX_COMMAND, MAX_PODS_COMMAND},
+        policy::is_never_a_pods,
         ports::DeclaredPorts,
     },
 };
@@ -165,7 +166,15 @@ impl Handlers {
     /// says so.
     fn pod_address(&self, port: u16, reach: Reach, view: &ContainerView) -> Result<IpAddr, Fault> {
         match &view.pod.network {
-            PodNetwork::Pod(addresses) => addresses.first().copied(),
+            PodNetwork::Pod(addresses) => match addresses.first().copied() {
+                Some(address) if is_never_a_pods(address) => {
+                    return Err(Fault::target(format_args!(
+                        "the pod's address, {address}, leads to no pod: link-local, multicast and unspecified \
+                         addresses, and others that stand for these or for a loopback, are never probed"
+                    )));
+                }
+                first => first,
+            },
             PodNetwork::Host
                 if reach == Reach::Declared && !DeclaredPorts::read(&view.annotations).declares(port) =>
             {

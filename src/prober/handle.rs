@@ -4,7 +4,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ipnet::IpNet;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tonic::transport::Channel;
 
@@ -18,7 +17,7 @@ use crate::{
     clock,
     ids::{ProbeKey, ProbeKind},
     inventory::view::{ContainerState, ContainerView},
-    spec::{ProbeSpec, plan::Planned},
+    spec::{ProbeSpec, plan::Planned, policy::Limits},
     stage::{Asker, Unanswered},
 };
 
@@ -150,9 +149,9 @@ impl ProberHandle {
         Ok(Made { tried, duration: clock::now() - began })
     }
 
-    /// The hosts beside pods that an attempt may be made on, by the settings of this moment.
-    pub fn allowed_hosts(&self) -> Vec<IpNet> {
-        self.settings.borrow().allow_hosts.clone()
+    /// What an attempt must keep, by the settings of this moment.
+    pub fn limits(&self) -> Limits {
+        self.settings.borrow().limits.clone()
     }
 }
 

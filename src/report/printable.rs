@@ -18,6 +18,24 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// JSON that says the same, with such characters as its escapes: only within strings can they be. Line breaks stay.
+pub fn printable_json(json: &str) -> Cow<'_, str> {
+    let is_escaped = |character: char| character != '\n' && is_steering(character);
+    if !json.contains(is_escaped) {
+        return Cow::Borrowed(json);
+    }
+    let mut shown = String::with_capacity(json.len() + 16);
+    for character in json.chars() {
+        if is_escaped(character) {
+            let mut units = [0; 2];
+            shown.extend(character.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")));
+        } else {
+            shown.push(character);
+        }
+    }
+    Cow::Owned(shown)
+}
+
 /// Whether a character acts on what shows it: C0, DEL and C1 controls, line and paragraph separators,
 /// bidirectional marks and overrides (Unicode TR 36), zero-width and tag characters.
 pub fn is_steering(character: char) -> bool {

@@ -1,7 +1,10 @@
 //! The operator's part in what is probed: rules, whose annotations and HEALTHCHECKs count, and the limits that these
 //! must keep. A value; never reads a file.
 
-use std::{net::IpAddr, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    time::Duration,
+};
 
 use ipnet::IpNet;
 
@@ -83,9 +86,8 @@ impl Limits {
             let least = GoDuration(self.min_period);
             return Some(format!("{field}: Forbidden: the operator's least is {least} (prober.minPeriod)"));
         }
-        if spec.timeout > self.max_timeout {
-            let most = GoDuration(self.max_timeout);
-            return Some(format!("timeout: Forbidden: the operator's most is {most} (prober.maxTimeout)"));
+        if let Some(reason) = self.timeout_refusal(spec.timeout) {
+            return Some(reason);
         }
         let (field, host) = match &spec.handler {
             Handler::Exec { .. } | Handler::Grpc { .. } => return None,
@@ -96,8 +98,16 @@ impl Limits {
         Some(format!("{field}: Forbidden: {reason}"))
     }
 
+    /// Why a timeout is refused; `None` where it is not.
+    pub fn timeout_refusal(&self, timeout: Duration) -> Option<String> {
+        let most = GoDuration(self.max_timeout);
+        (timeout > self.max_timeout)
+            .then(|| format!("timeout: Forbidden: the operator's most is {most} (prober.maxTimeout)"))
+    }
+
     fn host_refusal(&self, host: &str) -> Option<&'static str> {
-        let Ok(address) = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() else {
+        // An address in brackets would be looked up as a name.
+        let Ok(address) = host.parse::<IpAddr>() else {
             return Some(
                 "another host than the pod must be written as an address, which the operator allows \
                  (prober.allowHosts)",
@@ -112,18 +122,124 @@ impl Limits {
     }
 }
 
-/// Whether an address leads back to the node itself, or to nobody in particular. Rules may name them, nobody else.
+/// Whether an address leads back to the node itself, or to nobody in particular, be it by way of a translator or a tunnel.
+/// Rules may name such addresses, nobody else.
 pub fn is_never_allowed(address: IpAddr) -> bool {
-    match address.to_canonical() {
-        IpAddr::V4(v4) => {
-            v4.is_loopback()
-                || v4.is_link_local()
-                || v4.is_multicast()
-                || v4.is_unspecified()
-                || v4.is_broadcast()
-        }
+    match address {
+        IpAddr::V4(v4) => is_v4_never_allowed(v4),
         IpAddr::V6(v6) => {
-            v6.is_loopback() || v6.is_unicast_link_local() || v6.is_multicast() || v6.is_unspecified()
+            v6.is_loopback()
+                || v6.is_unicast_link_local()
+                || v6.is_multicast()
+                || v6.is_unspecified()
+                || is_locally_translated(v6)
+                || embedded(v6).into_iter().flatten().any(is_v4_never_allowed)
+        }
+    }
+}
+
+/// Whether an address cannot be that of a pod, whatever the runtime reports. The loopback itself can be: a runtime that
+/// does not isolate its containers' networks reports it.
+pub fn is_never_a_pods(address: IpAddr) -> bool {
+    is_never_allowed(address) && !address.is_loopback()
+}
+
+fn is_v4_never_allowed(v4: Ipv4Addr) -> bool {
+    v4.is_loopback() || v4.is_link_local() || v4.is_multicast() || v4.is_unspecified() || v4.is_broadcast()
+}
+
+/// Whether it is within 64:ff9b:1::/48 (RFC 8215): where in it the IPv4 address is, only the translator knows.
+fn is_locally_translated(v6: Ipv6Addr) -> bool {
+    matches!(v6.segments(), [0x64, 0xff9b, 1, ..])
+}
+
+/// The IPv4 addresses that packets to an IPv6 address may be sent on to.
+fn embedded(v6: Ipv6Addr) -> [Option<Ipv4Addr>; 2] {
+    let v4 = |high: u16, low: u16| Some(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)));
+    match v6.segments() {
+        // IPv4-compatible and IPv4-mapped (RFC 4291), IPv4-translated (RFC 7915), NAT64 (RFC 6052).
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
+        | [0, 0, 0, 0, 0xffff, 0, high, low]
+        | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => [v4(high, low), None],
+        // 6to4 (RFC 3056).
+        [0x2002, high, low, ..] => [v4(high, low), None],
+        // Teredo (RFC 4380): the server, and the client with its bits inverted.
+        [0x2001, 0, server_high, server_low, _, _, high, low] => {
+            [v4(server_high, server_low), v4(!high, !low)]
+        }
+        // ISATAP (RFC 5214).
+        [.., 0 | 0x200, 0x5efe, high, low] => [v4(high, low), None],
+        _ => [None, None],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn row_09_no_address_leads_to_the_node_however_it_is_written() {
+        let everything = ["0.0.0.0/0", "::/0"].map(|net| net.parse().unwrap()).to_vec();
+        let limits = Limits { allow_hosts: everything, ..Limits::default() };
+        for bad in ["127.0.0.1", "127.9.9.9", "169.254.169.254", "224.0.0.1", "0.0.0.0", "255.255.255.255"] {
+            let v4: Ipv4Addr = bad.parse().unwrap();
+            let [a, b, c, d] = v4.octets();
+            let inverted = Ipv4Addr::from(!u32::from(v4));
+            let [e, f, g, h] = inverted.octets();
+            for host in [
+                bad.to_owned(),
+                format!("::{bad}"),
+                format!("::ffff:{bad}"),
+                format!("::ffff:0:{bad}"),
+                format!("64:ff9b::{bad}"),
+                format!("64:ff9b:1::{bad}"),
+                format!("2002:{a:02x}{b:02x}:{c:02x}{d:02x}::1"),
+                format!("2002:{a:02x}{b:02x}:{c:02x}{d:02x}:1:2:3:4:5"),
+                format!("2001:0:{a:02x}{b:02x}:{c:02x}{d:02x}::1"),
+                format!("2001:0:102:304::{e:02x}{f:02x}:{g:02x}{h:02x}"),
+                format!("2001:db8::5efe:{bad}"),
+                format!("2001:db8::200:5efe:{bad}"),
+            ] {
+                let refusal = limits.host_refusal(&host).unwrap_or_default();
+                assert!(refusal.ends_with("are never allowed"), "{host}: {refusal}");
+            }
+        }
+        for bad in ["::", "::1", "fe80::1", "ff02::1", "64:ff9b:1::102:304", "64:ff9b:1:7f00:0:100::"] {
+            assert!(limits.host_refusal(bad).is_some_and(|told| told.ends_with("never allowed")), "{bad}");
+        }
+        for name in ["[::1]", "[2001:db8::1]", "[10.0.0.1]", "127.1", "0x7f.1", "fe80::1%eth0", "localhost"] {
+            let refusal = limits.host_refusal(name).unwrap_or_default();
+            assert!(refusal.contains("must be written as an address"), "{name}: {refusal}");
+        }
+        for good in [
+            "10.0.0.1",
+            "192.0.2.1",
+            "2001:db8::1",
+            "fd00::1",
+            "::ffff:10.0.0.1",
+            "64:ff9b::192.0.2.1",
+            "2002:a00:1::1",
+            "2001:0:c000:201::3fff:fdfe",
+            "2001:db8::5efe:10.0.0.1",
+        ] {
+            assert_eq!(limits.host_refusal(good), None, "{good}");
+        }
+    }
+
+    #[test]
+    fn row_09_a_pods_own_address_is_none_that_leads_elsewhere() {
+        for (address, is_never) in [
+            ("10.0.0.1", false),
+            ("2001:db8::1", false),
+            ("127.0.0.1", false),
+            ("::1", false),
+            ("169.254.169.254", true),
+            ("::ffff:127.0.0.1", true),
+            ("64:ff9b::7f00:1", true),
+            ("0.0.0.0", true),
+            ("ff02::1", true),
+        ] {
+            assert_eq!(is_never_a_pods(address.parse().unwrap()), is_never, "{address}");
         }
     }
 }

@@ -3,8 +3,6 @@
 
 use std::time::Duration;
 
-use ipnet::IpNet;
-
 use super::{
     ProbeSpec,
     policy::Limits,
@@ -43,11 +41,12 @@ pub enum Trial {
     Own(ProbeSpec),
 }
 
-/// Reads a request of at most `limit` bytes; another host than the pod must be among `allow_hosts`, as in annotations.
+/// Reads a request of at most `limit` bytes. Its timeout and another host than the pod must keep the limits of annotations:
+/// each attempt holds one of few places.
 ///
 /// # Errors
 /// Everything that is wrong, in one line for people.
-pub fn read(text: &str, limit: usize, allow_hosts: &[IpNet]) -> Result<RunRequest, String> {
+pub fn read(text: &str, limit: usize, limits: &Limits) -> Result<RunRequest, String> {
     let node = document::parse(text, limit).map_err(|error| error.to_string())?;
     let mut errors = Vec::new();
     let raw = fields::read(&node, "", &mut errors, |request| Raw {
@@ -59,11 +58,12 @@ pub fn read(text: &str, limit: usize, allow_hosts: &[IpNet]) -> Result<RunReques
     let container = container(&raw.container, &mut errors);
     let trial = trial(&raw, errors).map_err(|errors| fault::joined(&errors))?;
     let container = container.expect("that there is none is among the errors");
-    match &trial {
-        Trial::Own(spec) => limits(allow_hosts).refusal(spec).map_or(Ok(()), Err)?,
-        Trial::Probe { .. } => {}
-    }
-    Ok(RunRequest { container, trial })
+    let refusal = match &trial {
+        // Its period is a default, and means nothing.
+        Trial::Own(spec) => Limits { min_period: spec.period, ..limits.clone() }.refusal(spec),
+        Trial::Probe { timeout, .. } => timeout.and_then(|timeout| limits.timeout_refusal(timeout)),
+    };
+    refusal.map_or(Ok(RunRequest { container, trial }), Err)
 }
 
 /// The keys as they were found.
@@ -125,18 +125,13 @@ fn kind(field: &Field<String>, errors: &mut Vec<FieldError>) -> Option<ProbeKind
     None
 }
 
-/// What a run must keep. Its timeout is the asker's affair: it takes no place of the probes.
-fn limits(allow_hosts: &[IpNet]) -> Limits {
-    Limits { max_timeout: Duration::MAX, allow_hosts: allow_hosts.to_vec(), ..Limits::default() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::spec::Handler;
 
     fn read(text: &str) -> Result<RunRequest, String> {
-        super::read(text, 1 << 16, &[])
+        super::read(text, 1 << 16, &Limits::default())
     }
 
     #[test]
@@ -175,11 +170,27 @@ mod tests {
     #[test]
     fn a_host_is_tried_that_the_operator_allows_to_annotations() {
         let allowed = ["10.1.0.0/16".parse().unwrap(), "127.0.0.0/8".parse().unwrap()];
+        let limits = Limits { allow_hosts: allowed.to_vec(), ..Limits::default() };
         for (host, is_allowed) in
             [("10.1.2.3", true), ("10.2.0.1", false), ("127.0.0.1", false), ("example.org", false)]
         {
             let text = format!(r#"{{"container": "c", "httpGet": {{"port": 80, "host": "{host}"}}}}"#);
-            assert_eq!(super::read(&text, 1 << 16, &allowed).is_ok(), is_allowed, "{host}");
+            assert_eq!(super::read(&text, 1 << 16, &limits).is_ok(), is_allowed, "{host}");
+        }
+    }
+
+    #[test]
+    fn row_20_a_run_holds_its_place_no_longer_than_the_operator_allows() {
+        let hour = Duration::from_secs(3600);
+        let limits = Limits { max_timeout: Duration::from_secs(60), min_period: hour, ..Limits::default() };
+        for what in [r#""exec": {"command": ["true"]}"#, r#""probe": "liveness""#] {
+            let read = |timeout: &str| {
+                let text = format!(r#"{{"container": "c", {what}, "timeout": "{timeout}"}}"#);
+                super::read(&text, 1 << 16, &limits)
+            };
+            assert!(read("60s").is_ok());
+            let told = read("61s").unwrap_err();
+            assert_eq!(told, "timeout: Forbidden: the operator's most is 1m0s (prober.maxTimeout)");
         }
     }
 
@@ -232,6 +243,6 @@ mod tests {
             assert_eq!(read(text).unwrap_err(), told, "{text}");
         }
         assert!(read("{").unwrap_err().starts_with("not valid YAML or JSON (line 1"));
-        assert!(super::read("{}", 1, &[]).unwrap_err().ends_with("at most 1 are read"));
+        assert!(super::read("{}", 1, &Limits::default()).unwrap_err().ends_with("at most 1 are read"));
     }
 }

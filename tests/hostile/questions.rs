@@ -144,3 +144,18 @@ async fn row_20_a_socket_that_cannot_be_removed_is_still_ours() -> Result<()> {
     ensure!(left.iter().all(|line| line.contains("cannot remove it: Read-only file system")), "{left:?}");
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_20_a_run_holds_its_place_no_longer_than_the_operator_allows() -> Result<()> {
+    let mut rig = Rig::with(&[("CRIPROBE_PROBER_MAX_TIMEOUT", "3s")]).await?;
+    let (pod, _) = rig.run("capped", &[(LIVENESS, LAZY)], &["sleep", "100000"]).await?;
+    rig.last(&pod, "liveness", "success").await?;
+    let command = ["run", "default/capped/app", "--timeout"];
+    for what in [["--probe", "liveness"].as_slice(), &["--exec", "--", "true"]] {
+        let (ended, printed) = rig.daemon.run(&[&command, ["3s"].as_slice(), what].concat())?;
+        assert!(ended, "{printed}");
+        let (ended, printed) = rig.daemon.run(&[&command, ["1h"].as_slice(), what].concat())?;
+        assert!(!ended && printed.contains("the operator's most is 3s (prober.maxTimeout)"), "{printed}");
+    }
+    Ok(())
+}

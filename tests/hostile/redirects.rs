@@ -1,4 +1,4 @@
-//! Row 9: a redirect leads to no other port of the node.
+//! Row 9: neither a redirect nor a way of writing an address leads to a service of the node that is not meant.
 
 use std::{
     fs,
@@ -126,5 +126,21 @@ async fn row_09_a_redirect_to_another_port_of_an_allowed_host_ends_at_the_redire
     let url = format!("http://{private}/");
     let (ended, printed) = rig.daemon.run(&["run", "default/own/app", "--http-get", &url])?;
     assert!(ended && printed.contains("of others"), "{printed}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_09_an_allowed_network_leads_to_no_loopback_however_it_is_written() -> Result<()> {
+    let (mut rig, _folder) = configured("{allowHosts: ['0.0.0.0/0', '::/0']}").await?;
+    let probe = json!({"tcpSocket": {"host": "64:ff9b::7f00:1", "port": 9}, "period": "200ms"}).to_string();
+    let pod = run(&mut rig, false, &[(LIVENESS, &probe)], 9).await?;
+    let found = rig.becomes(&pod, "liveness", "is invalid", |probe| probe["phase"] == "invalid").await?;
+    let reason = found["reason"].as_str().unwrap_or_default();
+    assert!(reason.contains("never allowed"), "{reason}");
+    for host in ["127.0.0.1", "::127.0.0.1", "64:ff9b::a9fe:a9fe", "2002:7f00:1::", "64:ff9b:1::1", "[::1]"] {
+        let asked = json!({"container": "default/own/app", "tcpSocket": {"host": host, "port": 9}});
+        let (status, answer) = rig.daemon.post("/v1/run", &asked.to_string()).await?;
+        assert_eq!(status, 400, "{host}: {answer}");
+    }
     Ok(())
 }

@@ -1,9 +1,10 @@
-//! Rows 1, 2 and 3: texts that multiply when they are rewritten, and commands that grow when they are expanded.
+//! Rows 1, 2 and 3: texts that multiply when they are rewritten, that steer what shows them, and commands that grow when
+//! they are expanded.
 
 use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
-use criprobe::demo::FaultKind;
+use criprobe::{demo::FaultKind, report::printable::is_steering};
 use serde_json::{Value, json};
 use tonic::Code;
 
@@ -79,6 +80,52 @@ async fn row_01_a_value_is_shown_nowhere_however_the_runtime_writes_it() -> Resu
     ];
     for text in everything {
         assert!(!text.contains("s3cr3t"), "{text}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_01_a_value_is_found_in_gos_and_jsons_escapes_and_where_it_was_cut() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    let probe = r#"{"exec": {"command": ["run", "$(TOKEN)"]}, "period": "100ms"}"#;
+    let secret = "pass\u{200d}<word>&\u{1}99 and more";
+    let message = r#"exec: "pass\u200d<word>&\x0199 and more": {"args":["pass\u200d\u003cword\u003e\u0026\u000199 and more"]}: "exec: \"pass\\u200d<word>&\\x0199 and more\"": "pass\u200d<w..." "99 and more": not found"#;
+    refusing(&rig, message);
+    let pod = run(&mut rig, "escaped", &[(LIVENESS, probe)], &[("TOKEN", secret)]).await?;
+    let found = rig.last(&pod, "liveness", "error").await?;
+    assert_eq!(
+        found["last"]["output"],
+        r#"rpc error: code = Unknown desc = exec: "$(TOKEN)": {"args":["$(TOKEN)"]}: "exec: \"$(TOKEN)\"": "$(TOKEN)..." "99 and more": not found"#
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_02_no_name_from_outside_steers_a_terminal_or_begins_a_line_of_the_log() -> Result<()> {
+    const STEERING: &str = "app\nFAKE line\u{1b}[2J\u{202e}\u{2066}\u{9b}\u{2028}\u{e0041}";
+    for format in ["text", "json"] {
+        let mut rig = Rig::with(&[("CRIPROBE_LOG_FORMAT", format), ("CRIPROBE_LOG_LEVEL", "debug")]).await?;
+        let key = format!("liveness.criprobe.dev/{STEERING}");
+        let probe = json!({"exec": {"command": ["sh", "-c", "printf 'said\\342\\200\\256'; exit 1"]},
+            "period": "100ms", "failureThreshold": 1});
+        let pod = cri::run_pod(&mut rig.client, "steering", &[(&key, &probe.to_string())]).await?;
+        let container = Container { name: STEERING, ..Container::IDLE };
+        cri::run_container(&mut rig.client, &pod, &container).await?;
+        let log = eventually("its verdict is logged", PATIENCE, async || {
+            let log = rig.daemon.log();
+            Ok(log.contains("is now failure").then_some(log))
+        })
+        .await?;
+        let mut printed = vec![log];
+        for arguments in [["probes", "-o", "yaml"], ["pods", "-o", "yaml"], ["events", "-o", "yaml"]] {
+            printed.push(rig.daemon.run(&arguments)?.1);
+        }
+        for text in printed {
+            let found = text.chars().find(|letter| *letter != '\n' && is_steering(*letter));
+            assert_eq!(found, None, "{text}");
+            assert!(text.contains("FAKE line"), "{text}");
+            assert!(!text.lines().any(|line| line.starts_with("FAKE")), "{text}");
+        }
     }
     Ok(())
 }

@@ -10,7 +10,6 @@ use std::{
 };
 
 use prometheus_client::metrics::counter::Counter;
-use tracing_subscriber::fmt::MakeWriter;
 
 /// 256 KiB of lines wait for their reader, and as much again is on its way. What comes above is dropped, counted, and
 /// reported by a line once there is room.
@@ -122,29 +121,6 @@ fn cut(line: &[u8]) -> &[u8] {
     let is_boundary = |&end: &usize| line[end] & 0xc0 != 0x80;
     let end = (0..=MAX_LINE - CUT.len()).rev().find(is_boundary).unwrap_or_default();
     &line[..end]
-}
-
-/// Takes what is written to it for one line: the subscriber writes each event at once.
-#[derive(Debug)]
-pub(super) struct LineWriter(Queue);
-
-impl Write for LineWriter {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.push(line);
-        Ok(line.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl MakeWriter<'_> for Queue {
-    type Writer = LineWriter;
-
-    fn make_writer(&self) -> LineWriter {
-        LineWriter(self.clone())
-    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! Takes what variables put into a command out of what a runtime says of it: its message and the command in, a text with
-//! the command as it was defined out. Pure. Its work and its memory are bounded by the message and [`MOST_TEXTS`], however
-//! long the command is.
+//! the command as it was defined out. Pure. Its work and its memory are bounded by the message, [`MOST_TEXTS`] and
+//! [`MOST_BYTES`], however long the command is.
 
-use std::fmt;
+use std::{collections::HashMap, fmt, ops::Range};
 
+use super::decoded::{Decoded, is_cut, normal};
 use crate::{
-    handler::go,
     results::said::Said,
     spec::expand::{Expansion, Piece, Word},
 };
@@ -14,129 +14,141 @@ use crate::{
 /// may be the beginning of a value there with it.
 const MESSAGE_LIMIT: usize = 16 << 10;
 
-/// 4 bytes: a shorter value is not replaced. It occurs in a message by chance, and replacing each occurrence would tell
-/// the value rather than hide it.
+/// 4 bytes: a shorter value is not replaced. It occurs in a message by chance, and replacing each occurrence would
+/// disclose the value rather than hide it. As many are enough at a place where the message was cut.
 const SHORTEST: usize = 4;
 
-/// 64 different texts are looked for: each costs a pass over the message. Of a command with more of them no message is
-/// shown at all.
+/// 8 bytes: the shortest beginning of a value that is replaced wherever it is. A runtime that shortens what it quotes
+/// keeps the beginning. A shorter one is replaced only where dots or the end of the message follow.
+const PREFIX: usize = 8;
+
+/// 16 bytes: the shortest part of a value that is replaced wherever it is, as many as a `u128` holds. A shorter one also
+/// occurs by chance, such as a word of English in a long value.
+const PART: usize = 16;
+
+/// 4 layers of a message are searched: as it came, and without one, two and three layers of quotes. A runtime quotes what
+/// its helper has quoted. A value that is quoted more often is found only if nothing in it has to be escaped.
+const LAYERS: usize = 4;
+
+/// 64 different texts are looked for: each costs a pass over the message. If a command has more, its message is not shown
+/// at all.
 const MOST_TEXTS: usize = 64;
+
+/// 64 KiB of different values are looked for: each of their bytes is looked up. If a command has more, its message is not
+/// shown at all.
+const MOST_BYTES: usize = 64 << 10;
 
 /// Stands for a message that cannot be searched.
 const WITHHELD: &str = "the runtime's message is withheld: too many variables of the command may occur in it";
 
-/// 3 forms of each text: as it is, as Go quotes it, and as Go quotes what it had quoted already.
-const FORMS: usize = 3;
-
 /// A message without the values of variables: each word of the command that they changed stands there as it was defined,
-/// and each value elsewhere as the reference to it. Every occurrence is found in the message as it came; what is put in is
-/// never searched.
+/// and each value elsewhere as the reference to it, also if the message holds only a part of it. Every occurrence is found
+/// in the message as it came; what is put in is never searched.
 pub(super) fn masked(message: &str, command: Expansion<'_>) -> Said {
     let message = &message[..message.floor_char_boundary(MESSAGE_LIMIT)];
-    let Some(texts) = texts(command, message.len()) else { return Said::from(WITHHELD) };
+    let Some(Texts { words, values }) = Texts::of(command, message.len()) else {
+        return Said::from(WITHHELD);
+    };
     let mut found = vec![Found::default(); message.len()];
-    for (index, text) in texts.iter().enumerate() {
-        for form in text.forms(message.len()) {
-            search(message.as_bytes(), form.as_bytes(), index, &mut found);
-        }
+    let mut layer = Some(Decoded::plain(message));
+    for _ in 0..LAYERS {
+        let Some(decoded) = layer else { break };
+        let mut note = |range: Range<usize>, shown| note(&mut found, decoded.source(range), shown);
+        words.iter().for_each(|word| word.search(decoded.bytes(), &mut note));
+        search_beginnings(decoded.bytes(), &values, &mut note);
+        search_parts(decoded.bytes(), &values, &mut note);
+        layer = decoded.unescaped();
     }
-    Said::of(Masked { message, texts: &texts, found: &found })
+    Said::of(Masked { message, found: &found })
 }
 
 /// What is looked for.
-struct Text<'a> {
+struct Texts<'a> {
+    words: Vec<Changed<'a>>,
+    values: Vec<Value<'a>>,
+}
+
+/// A word that variables changed, with something of its own around them.
+struct Changed<'a> {
     /// As it is run; no more of it than could occur.
     run: String,
-    /// What stands for it.
+    /// Where in it the first value begins.
+    lead: usize,
+    /// As it was defined.
     shown: &'a str,
 }
 
-impl Text<'_> {
-    /// The forms in which a runtime may write it.
-    fn forms(&self, message: usize) -> Vec<String> {
-        let mut forms = vec![self.run.clone()];
-        while forms.len() < FORMS {
-            let mut escaped = go::escaped(&forms[forms.len() - 1]);
-            cut(&mut escaped, message);
-            if forms.last() == Some(&escaped) {
-                break;
+/// The value of a variable.
+struct Value<'a> {
+    text: String,
+    /// The reference to it.
+    shown: &'a str,
+}
+
+impl<'a> Texts<'a> {
+    /// All texts that have to be found, each once; none if they are too many.
+    fn of(command: Expansion<'a>, message: usize) -> Option<Self> {
+        let (mut words, mut values) = (Vec::<Changed<'a>>::new(), Vec::<Value<'a>>::new());
+        let mut bytes = 0;
+        for word in command.words() {
+            let mut pieces = 0;
+            for piece in word.pieces() {
+                pieces += 1;
+                let Piece::Value { value, written } = piece else { continue };
+                if value.len() < SHORTEST || values.iter().any(|known| known.shown == written) {
+                    continue;
+                }
+                bytes += value.len();
+                if words.len() + values.len() == MOST_TEXTS || bytes > MOST_BYTES {
+                    return None;
+                }
+                values.push(Value { text: normal(value), shown: written });
             }
-            forms.push(escaped);
+            if pieces == 1 || words.iter().any(|known| known.shown == word.defined()) {
+                continue;
+            }
+            let Some(changed) = Changed::of(word, message) else { continue };
+            if words.len() + values.len() == MOST_TEXTS {
+                return None;
+            }
+            words.push(changed);
         }
-        forms
+        Some(Self { words, values })
     }
 }
 
-/// All texts that have to be found, each once; none where they are too many.
-fn texts(command: Expansion<'_>, message: usize) -> Option<Vec<Text<'_>>> {
-    let mut texts: Vec<Text<'_>> = Vec::new();
-    for (pieces, shown) in command.words().flat_map(changed) {
-        if pieces.iter().map(|piece| piece.text().len()).sum::<usize>() < SHORTEST {
-            continue;
-        }
-        let mut run = String::new();
-        for piece in &pieces {
+impl<'a> Changed<'a> {
+    /// None if no variable changed the word, or if it is too short to be found.
+    fn of(word: Word<'a>, message: usize) -> Option<Self> {
+        let (mut run, mut lead) = (String::new(), None);
+        for piece in word.pieces() {
+            if lead.is_none() && matches!(piece, Piece::Value { value, .. } if !value.is_empty()) {
+                lead = Some(run.len());
+            }
             if run.len() <= message {
-                run.push_str(beginning(piece.text(), message + 1));
+                let text = piece.text();
+                // A character may have four bytes.
+                run.push_str(&text[..text.floor_char_boundary(message + 4)]);
             }
         }
-        cut(&mut run, message);
-        if texts.iter().any(|text| text.run == run) {
-            continue;
-        }
-        if texts.len() == MOST_TEXTS {
-            return None;
-        }
-        texts.push(Text { run, shown });
+        let lead = lead.filter(|_| run.len() >= SHORTEST)?;
+        Some(Self { run: normal(&run), lead, shown: word.defined() })
     }
-    Some(texts)
-}
 
-/// A word that variables changed, as a whole, and each of their values in it.
-fn changed(word: Word<'_>) -> impl Iterator<Item = (Vec<Piece<'_>>, &str)> {
-    let values = word.pieces().filter_map(|piece| match piece {
-        Piece::Value { value: "", .. } | Piece::Literal(_) => None,
-        Piece::Value { written, .. } => Some((vec![piece], written)),
-    });
-    let is_changed = values.clone().next().is_some();
-    is_changed.then(|| (word.pieces().collect(), word.defined())).into_iter().chain(values)
-}
-
-/// Keeps one byte more than could occur in the message: so much of it is found at the message's end only, as a beginning.
-fn cut(text: &mut String, message: usize) {
-    // A character may have four bytes.
-    text.truncate(text.floor_char_boundary(message + 4));
-}
-
-fn beginning(text: &str, bytes: usize) -> &str {
-    &text[..text.floor_char_boundary(bytes + 4)]
-}
-
-/// The longest text that begins at a byte of the message.
-#[derive(Clone, Copy, Default)]
-struct Found {
-    length: usize,
-    text: usize,
-}
-
-/// Notes where a text occurs, also where occurrences overlap, and whether the message ends within one. By Knuth, Morris and
-/// Pratt: one pass over each, whatever they are.
-fn search(message: &[u8], text: &[u8], index: usize, found: &mut [Found]) {
-    if text.is_empty() {
-        return;
-    }
-    let borders = borders(text);
-    let mut matched = 0;
-    for (at, byte) in message.iter().enumerate() {
-        while matched > 0 && text.get(matched) != Some(byte) {
-            matched = borders[matched - 1];
-        }
-        matched += usize::from(text[matched] == *byte);
-        let is_last = at + 1 == message.len();
-        if matched == text.len() || (is_last && matched >= SHORTEST) {
-            let start = &mut found[at + 1 - matched];
-            if start.length < matched {
-                *start = Found { length: matched, text: index };
+    /// Notes where it occurs, also if occurrences overlap, and where the message is cut within a value in it. By Knuth,
+    /// Morris and Pratt: one pass over each, whatever they are.
+    fn search(&self, message: &[u8], note: &mut impl FnMut(Range<usize>, &'a str)) {
+        let text = self.run.as_bytes();
+        let borders = borders(text);
+        let mut matched = 0;
+        for (at, byte) in message.iter().enumerate() {
+            while matched > 0 && text.get(matched) != Some(byte) {
+                matched = borders[matched - 1];
+            }
+            matched += usize::from(text[matched] == *byte);
+            let is_beginning = matched > self.lead && matched >= SHORTEST;
+            if matched == text.len() || is_beginning && is_cut(&message[at + 1..]) {
+                note(at + 1 - matched..at + 1, self.shown);
             }
         }
     }
@@ -156,11 +168,83 @@ fn borders(text: &[u8]) -> Vec<usize> {
     borders
 }
 
+/// The 16 bytes that begin a text, filled up behind its end.
+fn first_bytes(text: &[u8]) -> u128 {
+    let mut first = [0; PART];
+    let length = text.len().min(PART);
+    first[..length].copy_from_slice(&text[..length]);
+    u128::from_be_bytes(first)
+}
+
+/// Notes where a short value is, and where enough of the beginning of any.
+fn search_beginnings<'a>(message: &[u8], values: &[Value<'a>], note: &mut impl FnMut(Range<usize>, &'a str)) {
+    let firsts: Vec<_> = values.iter().map(|value| (first_bytes(value.text.as_bytes()), value)).collect();
+    for at in 0..message.len() {
+        let here = first_bytes(&message[at..]);
+        for (first, value) in &firsts {
+            let same = (here ^ first).leading_zeros() as usize / 8;
+            let same = same.min(value.text.len()).min(message.len() - at);
+            let is_found = same == value.text.len()
+                || same >= PREFIX
+                || same >= SHORTEST && is_cut(&message[at + same..]);
+            if is_found {
+                note(at..at + same, value.shown);
+            }
+        }
+    }
+}
+
+/// Notes where 16 bytes or more of a value are, wherever in it.
+fn search_parts<'a>(message: &[u8], values: &[Value<'a>], note: &mut impl FnMut(Range<usize>, &'a str)) {
+    let is_long = |value: &&Value<'_>| value.text.len() > PART;
+    if !values.iter().any(|value| is_long(&value)) {
+        return;
+    }
+    let mut parts: HashMap<u128, Option<&'a str>> =
+        message.windows(PART).map(|part| (first_bytes(part), None)).collect();
+    for value in values.iter().filter(is_long) {
+        for part in value.text.as_bytes().windows(PART) {
+            if let Some(shown) = parts.get_mut(&first_bytes(part)) {
+                shown.get_or_insert(value.shown);
+            }
+        }
+    }
+    // Parts that overlap are one.
+    let mut run: Option<(Range<usize>, &'a str)> = None;
+    for (at, part) in message.windows(PART).enumerate() {
+        let Some(Some(shown)) = parts.get(&first_bytes(part)) else { continue };
+        match &mut run {
+            Some((range, of)) if of == shown && at <= range.end => range.end = at + PART,
+            _ => {
+                if let Some((range, of)) = run.replace((at..at + PART, shown)) {
+                    note(range, of);
+                }
+            }
+        }
+    }
+    if let Some((range, of)) = run {
+        note(range, of);
+    }
+}
+
+/// The longest text that begins at a byte of the message.
+#[derive(Clone, Copy, Default)]
+struct Found<'a> {
+    length: usize,
+    shown: &'a str,
+}
+
+fn note<'a>(found: &mut [Found<'a>], range: Range<usize>, shown: &'a str) {
+    let start = &mut found[range.start];
+    if start.length < range.len() {
+        *start = Found { length: range.len(), shown };
+    }
+}
+
 /// Prints the message; what overlaps is one, and stands there as the longest text in it.
 struct Masked<'a> {
     message: &'a str,
-    texts: &'a [Text<'a>],
-    found: &'a [Found],
+    found: &'a [Found<'a>],
 }
 
 impl fmt::Display for Masked<'_> {
@@ -182,7 +266,7 @@ impl fmt::Display for Masked<'_> {
                 }
                 at += 1;
             }
-            f.write_str(self.texts[longest.text].shown)?;
+            f.write_str(longest.shown)?;
             shown = end;
         }
         f.write_str(&self.message[shown..])
@@ -194,7 +278,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{results::said::SAID_LIMIT, spec::expand::Env};
+    use crate::{handler::go, results::said::SAID_LIMIT, spec::expand::Env};
 
     fn mask(message: &str, command: &[&str], env: &[(&str, &str)]) -> String {
         let command: Vec<_> = command.iter().map(|&word| word.to_owned()).collect();
@@ -214,6 +298,17 @@ mod tests {
             ("secret", "not found: secr", "not found: $(X)"),
             ("secret", "not found: sec", "not found: sec"),
             ("a long secret", "a long secret that", "$(X) that"),
+            ("pass\u{200d}word", r#"exec: "pass\u200dword": b"#, r#"exec: "$(X)": b"#),
+            ("pass\u{1}\u{e000}word", r#"a \"pass\\x01\\ue000word\""#, r#"a \"$(X)\""#),
+            ("a=1&b=<2>", r#"{"args":["a=1\u0026b=\u003c2\u003e"]}"#, r#"{"args":["$(X)"]}"#),
+            ("se\u{fffd}\u{fffd}cret", r#""se\xffcret" "se\ufffd\ufffdcret""#, r#""$(X)" "$(X)""#),
+            ("w\u{f6}rdlich", r#"w\xc3\xb6rdlich w\u00f6rdlich"#, "$(X) $(X)"),
+            ("plainsecret", "exec: plainsec... failed", "exec: $(X)... failed"),
+            ("plainsecret", "exec: plains... failed", "exec: $(X)... failed"),
+            ("plainsecret", "exec: plains failed, plainsec failed", "exec: plains failed, $(X) failed"),
+            ("plain\u{200d}secret", r"exec: plain\u20...", "exec: $(X)..."),
+            ("0123456789abcdefghij", "...3456789abcdefghi...", "...$(X)..."),
+            ("0123456789abcdefghij", "...3456789abcdefgh...", "...3456789abcdefgh..."),
             ("X", "exec: \"X\": eXact", "exec: \"X\": eXact"),
             ("", "exec: \"\": b", "exec: \"\": b"),
             ("$(X)", "exec: \"$(X)\": b", "exec: \"$(X)\": b"),
@@ -252,8 +347,24 @@ mod tests {
         let message = format!("exec: {value}");
         assert_eq!(mask(&message, &["$(X)"], &[("X", &value)]), "exec: $(X)");
         let escaped = "\n\t".repeat(10_000);
-        let message = format!("exec: {}", go::escaped(&escaped));
-        assert_eq!(mask(&message, &["$(X)"], &[("X", &escaped)]), "exec: $(X)");
+        let message = format!("exec: {}", go::quoted(escaped.as_bytes()));
+        assert_eq!(mask(&message, &["$(X)"], &[("X", &escaped)]), "exec: \"$(X)");
+    }
+
+    #[test]
+    fn the_end_of_a_message_is_a_word_only_if_it_holds_something_of_a_value() {
+        let env = [("X", "secret")];
+        assert_eq!(mask("fatal error", &["error: $(X)"], &env), "fatal error");
+        assert_eq!(mask("fatal error: se", &["error: $(X)"], &env), "fatal error: $(X)");
+    }
+
+    #[test]
+    fn values_of_whatever_form_take_a_bounded_time() {
+        let value = "a".repeat(MOST_BYTES);
+        let message = format!("{}{}", "\\x5c".repeat(2048), "a".repeat(MESSAGE_LIMIT / 2));
+        let shown = mask(&message, &["$(X)"], &[("X", &value)]);
+        assert!(shown.ends_with("$(X)") && !shown.contains("aa"), "{shown}");
+        assert_eq!(mask(&message, &["$(X)"], &[("X", &format!("{value}b"))]), WITHHELD);
     }
 
     #[test]
@@ -289,5 +400,58 @@ mod tests {
         fn what_no_value_occurs_in_stays_as_it_is(message in "[a-z ]{0,200}", value in "[A-Z]{4,9}") {
             prop_assert_eq!(mask(&message, &["x", "$(X)"], &[("X", &value)]), message);
         }
+
+        #[test]
+        fn no_16_bytes_of_a_value_are_left_however_it_is_written(
+            value in prop::collection::vec(any::<char>().prop_filter("no dollar", |c| *c != '$'), 16..80),
+            layers in prop::collection::vec(0..3_usize, 0..3),
+            (from, to) in (0_usize..400, 0_usize..400),
+            (before, after) in ("[a-z:\" ]{0,20}", "[a-z:\" ]{0,20}"),
+        ) {
+            let value: String = value.into_iter().collect();
+            let mut written = value.clone();
+            for layer in &layers {
+                written = match layer {
+                    0 => ascii(&go::quoted(written.as_bytes())),
+                    1 => serde_json::to_string(&written).unwrap(),
+                    _ => gos_json(&written),
+                };
+            }
+            let (from, to) = (written.floor_char_boundary(from), written.floor_char_boundary(to));
+            let written = &written[from.min(to)..from.max(to)];
+            let shown = mask(&format!("{before}{written}{after}"), &["$(X)"], &[("X", &value)]);
+            let mut layer = Some(Decoded::plain(&shown));
+            for _ in 0..LAYERS {
+                let Some(decoded) = layer else { break };
+                let secret = normal(&value);
+                let left = decoded.bytes().windows(PART).find(|part| {
+                    secret.as_bytes().windows(PART).any(|of_value| of_value == *part)
+                });
+                prop_assert_eq!(left, None, "{:?} in {:?}", value, shown);
+                layer = decoded.unescaped();
+            }
+        }
+    }
+
+    /// What Go quotes with all that is not ASCII as escapes, whether it can be printed or not.
+    fn ascii(quoted: &str) -> String {
+        let mut ascii = String::new();
+        for letter in quoted.chars() {
+            match u32::from(letter) {
+                0..0x80 => ascii.push(letter),
+                code @ 0x80..0x1_0000 => ascii.push_str(&format!("\\u{code:04x}")),
+                code => ascii.push_str(&format!("\\U{code:08x}")),
+            }
+        }
+        ascii
+    }
+
+    /// As Go's `encoding/json` writes a text.
+    fn gos_json(text: &str) -> String {
+        let mut json = serde_json::to_string(text).unwrap();
+        for letter in ['<', '>', '&', '\u{2028}', '\u{2029}', '\u{fffd}'] {
+            json = json.replace(letter, &format!("\\u{:04x}", u32::from(letter)));
+        }
+        json
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn routes() -> Router<Shared> {
 
 async fn run(State(shared): State<Shared>, request: Request) -> Result<Json<RunView>, Refusal> {
     let prober = &shared.sources.prober;
-    let asked = run::read(&text(request).await?, MAX_BODY, &prober.allowed_hosts());
+    let asked = run::read(&text(request).await?, MAX_BODY, &prober.limits());
     let asked = asked.map_err(|reason| Refusal::new(StatusCode::BAD_REQUEST, reason))?;
     let listed = lookup::container(&asked.container, prober.plans().await?)?;
     let spec = definition(asked.trial, &listed)?;
