@@ -218,9 +218,10 @@ impl Daemon {
         let seed = started_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
         let prober_settings = watch::Sender::new(settings::prober(&config, seed));
         let settings = prober_settings.subscribe();
-        let operator = Operator::new(input_sender, runtime.channel(), settings.clone());
+        let commands = runtime.commands();
+        let operator = Operator::new(input_sender, commands.clone(), settings.clone());
         let mut channels = Channels { settings, inputs, queries, containers, saves, stop: stop.clone() };
-        let (commands, mut loading, reported) = (runtime.channel(), store.clone(), journal.clone());
+        let (mut loading, reported) = (store.clone(), journal.clone());
         let mut has_probed = Replay::new(&replay);
         let mut verdict_log = VerdictLog::default();
         tasks.spawn(supervise("prober", restarts.clone(), stop.clone(), async move || {

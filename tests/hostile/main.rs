@@ -16,6 +16,9 @@ mod made_up;
 /// Texts that multiply, and commands that grow: rows 1, 2 and 3.
 mod texts;
 
+/// Outputs of megabytes, again and again: row 2.
+mod floods;
+
 /// Places held by commands and servers that never end: rows 4 and 5.
 mod places;
 
