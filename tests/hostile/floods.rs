@@ -38,7 +38,7 @@ async fn row_02_floods_of_output_are_read_at_a_pace_and_delay_no_other_command()
     let (flood, _) = rig.run("flood", &annotations, Container::IDLE.command).await?;
     cri::run_container(&mut rig.client, &flood, &Container { name: "second", ..Container::IDLE }).await?;
     let made = successes(&rig.daemon.probes().await?, "good")[0];
-    let floods = eventually("each flood was read once", PATIENCE, async || {
+    let floods = eventually("each flood was read once", 3 * PATIENCE, async || {
         let floods = successes(&rig.daemon.probes().await?, "flood");
         Ok((floods.len() == 4 && floods.iter().all(|made| *made > 0)).then_some(floods))
     })
