@@ -37,6 +37,12 @@ const MAX_MESSAGE: usize = 16 * 1024 * 1024;
 /// 1 MiB of one answer is in flight at once, so that a long list takes few round trips.
 const WINDOW: u32 = 1024 * 1024;
 
+/// 64 KiB of a command's answer wait here while it is not read. Attempts have places, so that bounds all of them together.
+const COMMAND_WINDOW: u32 = 64 * 1024;
+
+/// 2^31 - 1, the most there is: a connection of commands is never what stops one of them.
+const NO_WINDOW: u32 = i32::MAX as u32;
+
 /// 5 s: the limit of a question that a living runtime answers in milliseconds.
 const QUICK: Duration = Duration::from_secs(5);
 
@@ -66,7 +72,8 @@ impl Runtime {
     pub fn new(socket: &Path) -> Self {
         let count = watch::Sender::new(0);
         let connections = count.subscribe();
-        Self { socket: socket.to_owned(), channel: counting_channel(socket.to_owned(), count), connections }
+        let channel = counting_channel(socket.to_owned(), count, (WINDOW, WINDOW));
+        Self { socket: socket.to_owned(), channel, connections }
     }
 
     /// The connection that the channel has now, by its number.
@@ -91,9 +98,15 @@ impl Runtime {
         }
     }
 
-    /// The way to it, for calls that have rules of their own, such as ExecSync.
-    pub fn channel(&self) -> Channel {
+    /// The way to it, for calls that have rules of their own.
+    fn channel(&self) -> Channel {
         self.channel.clone()
+    }
+
+    /// A channel for ExecSync, with a connection of its own: answers that are read slowly take nothing of what lists and
+    /// events may have in flight, and nothing of each other's.
+    pub fn commands(&self) -> Channel {
+        counting_channel(self.socket.clone(), watch::Sender::new(0), (COMMAND_WINDOW, NO_WINDOW))
     }
 
     fn client(&self) -> RuntimeServiceClient<Channel> {
@@ -162,10 +175,11 @@ impl Runtime {
 
 /// A channel to a gRPC server on a Unix socket. It connects when it is first used, and again when it was lost.
 pub fn channel(socket: PathBuf) -> Channel {
-    counting_channel(socket, watch::Sender::new(0))
+    counting_channel(socket, watch::Sender::new(0), (WINDOW, WINDOW))
 }
 
-fn counting_channel(socket: PathBuf, connections: watch::Sender<u64>) -> Channel {
+/// `windows`: what may be in flight of one answer, and of all.
+fn counting_channel(socket: PathBuf, connections: watch::Sender<u64>, windows: (u32, u32)) -> Channel {
     let connections = Arc::new(connections);
     let connector = tower::service_fn(move |_: Uri| {
         let (socket, connections) = (socket.clone(), Arc::clone(&connections));
@@ -176,8 +190,8 @@ fn counting_channel(socket: PathBuf, connections: watch::Sender<u64>) -> Channel
         }
     });
     Endpoint::from_static("http://localhost")
-        .initial_stream_window_size(WINDOW)
-        .initial_connection_window_size(WINDOW)
+        .initial_stream_window_size(windows.0)
+        .initial_connection_window_size(windows.1)
         .user_agent(concat!("criprobe/", env!("CARGO_PKG_VERSION")))
         .expect("the user agent is a valid header value")
         .connect_with_connector_lazy(connector)

@@ -25,8 +25,12 @@ use crate::{
 /// 3 s after a change, probes have found their places and attempts of pods that are gone have ended.
 const SETTLING: Duration = Duration::from_secs(3);
 
-/// 4 hostile pods at a time while an hour's worth of attempts is made.
-const CROWD: usize = 4;
+/// The relay's threads, by the beginning of their names.
+const RELAY: &str = "relay-";
+
+/// 32 attempts of each well-behaved probe fill its history (docs/configuration.md): what criprobe holds grows until then, without
+/// any hostile pod.
+const HISTORY: u64 = 32;
 
 /// 15 s: then they go, and others come.
 const TURN: Duration = Duration::from_secs(15);
@@ -55,7 +59,9 @@ pub(crate) struct Setting<'a> {
     pub(crate) with: Duration,
     /// How long a window without it is.
     pub(crate) without: Duration,
-    /// How long an hour's worth of attempts may take.
+    /// How many hostile pods are there at a time while an hour's worth of attempts is made.
+    pub(crate) crowd: usize,
+    /// How long that may take.
     pub(crate) crowded: Duration,
     /// What hostile pods do.
     pub(crate) families: &'a [Family],
@@ -73,6 +79,8 @@ pub(crate) struct Found {
     pub(crate) peak: f64,
     /// Of one core.
     pub(crate) cores: f64,
+    /// How long the relay's threads waited for a processor, all together.
+    pub(crate) waited: Duration,
     /// Attempts of well-behaved probes that it counted: all, and those that were no successes.
     pub(crate) counted: (u64, u64),
 }
@@ -142,6 +150,11 @@ struct Node<'a> {
 
 impl Node<'_> {
     fn run(&mut self, setting: &Setting<'_>, own: &[usize]) -> Result<Course> {
+        eprintln!("waiting until the histories of the well-behaved probes are full");
+        while self.probes(good::NAMESPACE)?.iter().any(|probe| attempts(probe).0 < HISTORY) {
+            thread::sleep(SETTLING);
+            self.daemon.process.ensure_running()?;
+        }
         let (mut without, mut with) = (Vec::new(), Vec::new());
         let (mut before, mut hostile, mut answered) = (None, 0, [false; COUNT]);
         for round in 0..setting.rounds {
@@ -169,8 +182,8 @@ impl Node<'_> {
         while hostile_in_all < hour && clock::now() < end {
             eprintln!("{hostile_in_all} of {hour} attempts of hostile pods");
             let way = if turns % 2 == 0 { Way::Past } else { Way::Through };
-            hostile_in_all += self.visit(CROWD, way, TURN, &mut answered)?;
-            (turns, pods) = (turns + 1, pods + CROWD);
+            hostile_in_all += self.visit(setting.crowd, way, TURN, &mut answered)?;
+            (turns, pods) = (turns + 1, pods + setting.crowd);
             self.daemon.process.ensure_running()?;
         }
         eprintln!(
@@ -214,11 +227,13 @@ impl Node<'_> {
         let (relayed, direct) = (self.daemon.socket.clone(), self.socket.to_owned());
         let before = self.counted()?;
         self.daemon.process.reset_peak()?;
-        let (cpu, start) = (self.daemon.process.cpu(), clock::now());
+        let (cpu, waited, start) =
+            (self.daemon.process.cpu(), self.daemon.process.waited(RELAY), clock::now());
         let done = calls_while([relayed.as_path(), direct.as_path()], || work(self));
         let ([relayed, direct], ()) = done?;
         let end = clock::now();
         let used = self.daemon.process.cpu().saturating_sub(cpu);
+        let waited = self.daemon.process.waited(RELAY).saturating_sub(waited);
         let peak = self.daemon.process.peak()? as f64 / f64::from(1 << 20);
         let after = self.counted()?;
         Ok(Found {
@@ -227,6 +242,7 @@ impl Node<'_> {
             direct,
             peak,
             cores: used.as_secs_f64() / (end - start).as_secs_f64(),
+            waited,
             counted: (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1)),
         })
     }

@@ -62,11 +62,11 @@ use tricks::Family;
 /// 10 minutes with the hostile pod.
 const LONG: u64 = 600;
 
-/// 60 s: longer windows without the hostile pod say nothing more.
-const LONGEST_WITHOUT: Duration = Duration::from_secs(60);
+/// 30 s: longer windows without the hostile pod say nothing more.
+const LONGEST_WITHOUT: Duration = Duration::from_secs(30);
 
-/// 45 min: by then an hour's worth of attempts has been made by several pods at a time, or the figure is missed.
-const CROWDED: Duration = Duration::from_secs(45 * 60);
+/// 16 min, so that all takes 30: by then several pods at a time have made an hour's worth of attempts, or the figure is missed.
+const CROWDED: Duration = Duration::from_secs(16 * 60);
 
 /// Measures what a hostile pod can do to the relay and to other pods' probes.
 #[derive(Parser)]
@@ -81,6 +81,9 @@ struct Arguments {
     /// Windows without and with the hostile pod, in turn
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
+    /// Hostile pods at a time while an hour's worth of attempts is made
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..=16))]
+    crowd: u8,
     /// Only these tricks, to see which of them does harm
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     tricks: Vec<Family>,
@@ -116,6 +119,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
         rounds: arguments.rounds,
         with,
         without: with.min(LONGEST_WITHOUT),
+        crowd: arguments.crowd.into(),
         crowded: if arguments.long { CROWDED } else { Duration::from_secs(seconds) },
         families,
     };

@@ -11,12 +11,20 @@ use crate::node::KINDS;
 /// may have.
 pub(crate) const NAMESPACES: &str = "hostile-*";
 
-/// 1.5 MiB of labels and as much of annotations on the sandbox. Four such pods at once still fit into a list of 16 MiB,
-/// the most that a kubelet takes: with more the node would be lost without criprobe, too.
+/// 1.5 MiB of labels and as much of annotations on the sandbox; less on each of more than four. Four such pods at once still
+/// fit into a list of 16 MiB, the most that a kubelet takes: with more the node would be lost without criprobe, too.
 const SANDBOX_TEXT: usize = 3 << 19;
+
+/// How many of them fit.
+const FITTING_PODS: usize = 4;
 
 /// 64 KiB of labels and as much of annotations on each of its containers, for the same reason.
 const CONTAINER_TEXT: usize = 64 << 10;
+
+/// The length of a text of which several pods at once share what four may have.
+fn shared(text: usize, pods: usize) -> usize {
+    text * FITTING_PODS / pods.max(FITTING_PODS)
+}
 
 /// 120 KB: the longest value of a variable that Linux passes to a process is 128 KiB, its name included.
 const LONG_VALUE: usize = 120_000;
@@ -257,9 +265,9 @@ pub(crate) fn number(uid: &str) -> Option<usize> {
     uid.strip_prefix("hostile-")?.parse().ok()
 }
 
-/// The sandbox that the author of pod `number` asks for.
-pub(crate) fn sandbox(number: usize) -> cri::PodSandboxConfig {
-    let text = |key: &str| HashMap::from([(key.to_owned(), "l".repeat(SANDBOX_TEXT))]);
+/// The sandbox that the author of pod `number` asks for, one of so many pods at once.
+pub(crate) fn sandbox(number: usize, pods: usize) -> cri::PodSandboxConfig {
+    let text = |key: &str| HashMap::from([(key.to_owned(), "l".repeat(shared(SANDBOX_TEXT, pods)))]);
     cri::PodSandboxConfig {
         metadata: Some(cri::PodSandboxMetadata {
             name: format!("hostile-{number}"),
@@ -274,9 +282,10 @@ pub(crate) fn sandbox(number: usize) -> cri::PodSandboxConfig {
 }
 
 /// Its containers: those of `tricks`, whose servers listen on `ports`.
-pub(crate) fn containers(tricks: &[usize], ports: &[u16; COUNT]) -> Vec<cri::ContainerConfig> {
+pub(crate) fn containers(tricks: &[usize], ports: &[u16; COUNT], pods: usize) -> Vec<cri::ContainerConfig> {
+    let text = shared(CONTAINER_TEXT, pods);
     let container = |number: usize| {
-        let mut annotations = HashMap::from([("example.com/long".to_owned(), "a".repeat(CONTAINER_TEXT))]);
+        let mut annotations = HashMap::from([("example.com/long".to_owned(), "a".repeat(text))]);
         let own = tricks.iter().filter(|trick| **trick / KINDS.len() == number);
         for trick in own {
             let (name, kind) = place(*trick);
@@ -287,7 +296,7 @@ pub(crate) fn containers(tricks: &[usize], ports: &[u16; COUNT]) -> Vec<cri::Con
             metadata: Some(cri::ContainerMetadata { name: format!("c{number}"), attempt: 0 }),
             image: Some(cri::ImageSpec { image: "example.com/hostile:1".to_owned(), ..Default::default() }),
             envs: variables(),
-            labels: HashMap::from([("example.com/long".to_owned(), "l".repeat(CONTAINER_TEXT))]),
+            labels: HashMap::from([("example.com/long".to_owned(), "l".repeat(text))]),
             annotations,
             ..Default::default()
         })

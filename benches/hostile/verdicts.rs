@@ -58,6 +58,12 @@ fn of_relay(course: &Course) -> Vec<Figure> {
         (p99(&course.without, |found| &found.direct), p99(&course.with, |found| &found.direct));
     let ratio =
         |with: Option<f64>, without: Option<f64>| with.zip(without).map(|(with, without)| with / without);
+    // Of the client whose calls are relayed: next to nothing else passes the relay.
+    let waited = |founds: &[Found]| {
+        let calls: usize = founds.iter().map(|found| found.relayed.count()).sum();
+        let waited: Duration = founds.iter().map(|found| found.waited).sum();
+        (calls > 0).then(|| waited.as_secs_f64() * 1e6 / calls as f64)
+    };
     let both = || course.without.iter().chain(&course.with);
     let failed: usize = both().map(|found| found.relayed.failed).sum();
     let calls: usize = both().map(|found| found.relayed.count()).sum();
@@ -76,6 +82,8 @@ fn of_relay(course: &Course) -> Vec<Figure> {
             ratio(past_with, past_without),
             "",
         ),
+        figure("relay threads: wait for a processor, of a call", Limit::Open, waited(&course.with), " us"),
+        figure("the same without the hostile pod", Limit::Open, waited(&course.without), " us"),
         figure("relayed ExecSync: longest", Limit::Open, longest(&course.with).map(|us| us / 1e3), " ms"),
         figure(
             "the same without the hostile pod",

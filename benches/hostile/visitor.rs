@@ -63,7 +63,8 @@ impl Visitor {
         for _ in 0..pods {
             let number = self.next;
             self.next += 1;
-            sandboxes.push(self.make(number, way).with_context(|| format!("make hostile pod {number}"))?);
+            sandboxes
+                .push(self.make(number, pods, way).with_context(|| format!("make hostile pod {number}"))?);
         }
         Ok(Visit { way, sandboxes })
     }
@@ -80,13 +81,14 @@ impl Visitor {
         })
     }
 
-    fn make(&self, number: usize, way: Way) -> Result<String> {
-        let sandbox = tricks::sandbox(number);
+    /// Makes pod `number`, one of so many at once.
+    fn make(&self, number: usize, pods: usize, way: Way) -> Result<String> {
+        let sandbox = tricks::sandbox(number, pods);
         let mut client = self.client(way);
         self.threads.block_on(async {
             let request = cri::RunPodSandboxRequest { config: Some(sandbox.clone()), ..Default::default() };
             let id = client.run_pod_sandbox(request).await?.into_inner().pod_sandbox_id;
-            for config in tricks::containers(&self.tricks, &self.ports) {
+            for config in tricks::containers(&self.tricks, &self.ports, pods) {
                 let request = cri::CreateContainerRequest {
                     pod_sandbox_id: id.clone(),
                     config: Some(config),

@@ -110,6 +110,18 @@ impl Process {
         Ok(fs::read_dir(format!("/proc/{}/fd", self.child.id()))?.count())
     }
 
+    /// How long its threads whose names begin so have waited for a processor (proc_pid_schedstat(5)).
+    pub(crate) fn waited(&self, name: &str) -> Duration {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id()));
+        let waited = tasks.into_iter().flatten().flatten().filter_map(|task| {
+            let is_meant = fs::read_to_string(task.path().join("comm")).ok()?.starts_with(name);
+            let times = fs::read_to_string(task.path().join("schedstat")).ok()?;
+            let waited = times.split_whitespace().nth(1)?.parse().ok()?;
+            is_meant.then(|| Duration::from_nanos(waited))
+        });
+        waited.sum()
+    }
+
     /// Threads.
     pub(crate) fn threads(&self) -> Result<usize> {
         Ok(self.status("Threads:")?.parse()?)

@@ -152,7 +152,7 @@ impl Daemon {
         let prober = prober::spawn(
             prober::Deps {
                 settings,
-                runtime: runtime.channel(),
+                runtime: runtime.commands(),
                 load,
                 saves,
                 replay: Box::new(move || replayed.replay()),

@@ -33,6 +33,21 @@ const LEAST_PATIENCE: Duration = Duration::from_millis(100);
 /// 1 s: what it has at most when the timeout is over. A probe keeps its place meanwhile, and its command runs on.
 const MOST_PATIENCE: Duration = Duration::from_secs(1);
 
+/// 256 KiB of an answer are read at once, and as much with each pause after that. A check says a few hundred bytes; one that
+/// says 16 MiB, ten times a second, would otherwise keep the runtime and criprobe busy for as long as its pod likes.
+const AT_ONCE: usize = 256 << 10;
+
+/// 100 ms: 16 MiB take more than 6 s, so the attempt counts as slow, and has its places among the slow ones.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What the longest answer takes. One that is longer takes as much, or it would be the cheapest way to have the runtime
+/// make up answers without end.
+const LONGEST_PAUSE: Duration = PAUSE.saturating_mul((answer::LONGEST / AT_ONCE) as u32);
+
+/// 20 s: how long an answer that has begun may take, three times what the longest takes. The command has ended by then, and
+/// so has its timeout; a runtime that stops in the middle of an answer counts as silent.
+const READING: Duration = Duration::from_secs(20);
+
 /// Runs commands through the runtime.
 ///
 /// By hand rather than by tonic's client, as that holds the whole of an answer, twice: sixteen commands that say 16 MiB
@@ -69,7 +84,8 @@ impl Exec {
     /// # Errors
     /// [`Fault::Runtime`] for every other status of the runtime's, and for an answer above 16 MiB; [`Fault::Away`] when there
     /// is no connection to it;
-    /// [`Fault::Unanswered`] when it is silent past the grace, or shows no life while we keep the timeout;
+    /// [`Fault::Unanswered`] when it is silent past the grace or in the middle of its answer, or shows no life while we keep
+    /// the timeout;
     /// [`Fault::Ours`] when there is no room for the command.
     pub async fn attempt(
         &self,
@@ -81,11 +97,21 @@ impl Exec {
         let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
         let request = request::framed(container, command, seconds, timeout).await?;
         let call = call(self.channel.clone(), request);
-        let ended = if is_whole(timeout) {
+        let answered = if is_whole(timeout) {
             time::timeout(timeout.saturating_add(self.grace), call).await.map_err(|_| Late::Silent)
         } else {
             self.within(timeout, call).await
         };
+        let ended = match answered {
+            Ok(Ok(body)) => time::timeout(READING, read(body)).await.map_err(|_| Late::Silent),
+            Ok(Err(status)) => Ok(Err(status)),
+            Err(late) => Err(late),
+        };
+        if let Ok(Err(status)) = &ended
+            && is_too_long(status)
+        {
+            time::sleep(LONGEST_PAUSE).await;
+        }
         match ended {
             Ok(Ok(Answer { exit_code, output })) => {
                 let judgement = if exit_code == 0 { Judgement::Success } else { Judgement::Failure };
@@ -150,25 +176,40 @@ enum Late {
     Silent,
 }
 
-/// Asks, and reads the answer as it comes. Dropped, it cancels the command.
-async fn call(channel: Channel, request: Bytes) -> Result<Answer, Status> {
+/// Asks, and waits until the answer begins: the command has ended then. Dropped, it cancels the command.
+async fn call(channel: Channel, request: Bytes) -> Result<Body, Status> {
     let request = Request::post(EXEC_SYNC)
         .header(header::CONTENT_TYPE, "application/grpc")
         .header(header::TE, "trailers")
         .body(Body::new(Full::new(request)))
         .expect("constants make a valid request");
     let answer = channel.oneshot(request).await.map_err(|error| Status::from_error(error.into()))?;
-    if let Some(status) = Status::from_header_map(answer.headers()) {
-        // There is no answer behind headers that tell how the call ended.
-        return Err(if status.code() == Code::Ok { Status::internal("no answer came") } else { status });
+    match Status::from_header_map(answer.headers()) {
+        None => Ok(answer.into_body()),
+        // There is no answer behind headers that say how the call ended.
+        Some(status) if status.code() == Code::Ok => Err(Status::internal("no answer came")),
+        Some(status) => Err(status),
     }
-    let mut body = answer.into_body();
+}
+
+/// Reads an answer as it comes, but no faster than [`AT_ONCE`] and [`PAUSE`] allow. What is not read fills the window of its
+/// stream, and the runtime waits.
+async fn read(mut body: Body) -> Result<Answer, Status> {
     let mut reader = Reader::new();
-    let mut ended = None;
+    let (mut ended, mut read, mut until) = (None, 0, AT_ONCE);
     while let Some(frame) = body.frame().await {
-        match frame?.into_data() {
-            Ok(octets) => reader.take(&octets)?,
-            Err(frame) => ended = frame.trailers_ref().and_then(Status::from_header_map),
+        let octets = match frame?.into_data() {
+            Ok(octets) => octets,
+            Err(frame) => {
+                ended = frame.trailers_ref().and_then(Status::from_header_map);
+                continue;
+            }
+        };
+        reader.take(&octets)?;
+        read += octets.len();
+        if read >= until {
+            time::sleep(PAUSE).await;
+            until = read + AT_ONCE;
         }
     }
     match ended {
@@ -191,6 +232,11 @@ fn broken_connection(status: &Status) -> Option<Said> {
             None => return Some(Said::of(cause)),
         }
     }
+}
+
+/// Whether the answer was longer than [`answer::LONGEST`]: than we read, or than the runtime sends.
+fn is_too_long(status: &Status) -> bool {
+    matches!(status.code(), Code::OutOfRange | Code::ResourceExhausted)
 }
 
 fn is_whole(timeout: Duration) -> bool {

@@ -26,6 +26,10 @@ use crate::{
 /// 3: how often an attempt is tried while it is an error, back to back (docs/kubelet-prober.md 5). Any result ends it.
 const TRIES: u32 = 3;
 
+/// 1 s: the kubelet's shortest period. Below it an error is tried once: the next attempt comes sooner than the kubelet's
+/// would, and errors are what costs the runtime and us most, thirty a second of one probe.
+const SHORTEST: Duration = Duration::from_secs(1);
+
 /// One attempt to be made.
 #[derive(Clone, Debug)]
 pub struct Job {
@@ -79,11 +83,12 @@ impl Handlers {
 
     /// Makes one attempt.
     pub async fn attempt(&self, spec: &ProbeSpec, view: &ContainerView, variables: &Variables) -> Tried {
+        let most = if spec.period < SHORTEST { 1 } else { TRIES };
         let mut tries = 1;
         // Section 5: only an error leads to another try, at once; any result ends it, a failure too.
         loop {
             match self.once(spec, view, variables).await {
-                Err(fault) if fault.is_worth_another_try() && tries < TRIES => tries += 1,
+                Err(fault) if fault.is_worth_another_try() && tries < most => tries += 1,
                 ended => return Tried { tries, ..ended.into() },
             }
         }

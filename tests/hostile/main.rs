@@ -19,6 +19,9 @@ mod texts;
 /// Events that push out others: row 2.
 mod events;
 
+/// Outputs of megabytes, again and again: row 2.
+mod floods;
+
 /// Places held by commands and servers that never end: rows 4 and 5.
 mod places;
 

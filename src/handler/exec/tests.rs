@@ -5,6 +5,7 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
+use http_body_util::StreamBody;
 use hyper_util::rt::TokioIo;
 use tokio::io::duplex;
 use tokio_stream::StreamExt;
@@ -43,6 +44,8 @@ pub(crate) enum Runtime {
     /// Counts those that were cancelled.
     HangsUntilCancelled(Arc<AtomicU32>),
     ExitsWithTheTimeout,
+    /// Begins its answer.
+    StopsInTheMiddle,
     /// Tells the command that it was given, a word a line.
     TellsTheCommand,
     /// The nth call gets the nth reply, or the last.
@@ -70,7 +73,9 @@ async fn answer(
         Runtime::Answers { exit_code, stdout, stderr } => response(exit_code, stdout, &stderr),
         Runtime::Refuses(code) => Err(Status::new(code, "in its own words")),
         Runtime::NamesTheCommand => Err(Status::internal(format!("exec: {:?}: no such file", request.cmd))),
-        Runtime::Hangs | Runtime::Frozen | Runtime::Slow(_) => std::future::pending().await,
+        Runtime::Hangs | Runtime::Frozen | Runtime::Slow(_) | Runtime::StopsInTheMiddle => {
+            std::future::pending().await
+        }
         Runtime::Late(by) => {
             time::sleep(by).await;
             response(0, "", "")
@@ -108,11 +113,11 @@ pub(crate) fn exec(runtime: Runtime) -> (Exec, Arc<AtomicU32>) {
     let asked = Arc::new(AtomicU32::new(0));
     let (near, far) = duplex(1 << 20);
     let counter = asked.clone();
-    let service = service_fn(move |request: http::Request<tonic::body::Body>| {
+    let service = service_fn(move |request: http::Request<Body>| {
         let is_exec = request.uri().path() == EXEC_SYNC;
         let asked = counter.fetch_add(u32::from(is_exec), Ordering::Relaxed) + u32::from(is_exec);
         let runtime = runtime.clone();
-        let who = runtime.clone();
+        let (who, stops) = (runtime.clone(), matches!(runtime, Runtime::StopsInTheMiddle));
         let version = service_fn(move |_: Request<VersionRequest>| {
             let pause = match who {
                 Runtime::Frozen => Duration::MAX,
@@ -131,6 +136,11 @@ pub(crate) fn exec(runtime: Runtime) -> (Exec, Arc<AtomicU32>) {
             if !is_exec {
                 let codec = tonic_prost::ProstCodec::<VersionResponse, VersionRequest>::default();
                 return Ok(tonic::server::Grpc::new(codec).unary(version, request).await);
+            }
+            if stops {
+                let begun = hyper::body::Frame::data(Bytes::from_static(&[0, 0, 0, 0, 5, 10]));
+                let begun = tokio_stream::once(Ok::<_, Status>(begun)).chain(tokio_stream::pending());
+                return Ok(http::Response::new(Body::new(StreamBody::new(begun))));
             }
             let codec = tonic_prost::ProstCodec::<ExecSyncResponse, ExecSyncRequest>::default();
             Ok::<_, std::convert::Infallible>(tonic::server::Grpc::new(codec).unary(unary, request).await)
@@ -188,6 +198,40 @@ async fn an_answer_above_what_the_kubelet_accepts_is_an_error() {
     assert_eq!(outcome.judgement, Judgement::Success);
     let fault = attempt(answers(16 << 20), SECOND).await.unwrap_err();
     assert!(matches!(fault, Fault::Runtime { .. }), "{fault}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_answer_takes_its_time_and_is_no_timeout() {
+    let answers = |size: usize| Runtime::Answers { exit_code: 3, stdout: "a", stderr: "b".repeat(size) };
+    let near = |took: Duration, ms: u128| (ms..ms + 300).contains(&took.as_millis());
+    for (size, timeout, ms) in [
+        (AT_ONCE - 100, SECOND, 0),
+        (AT_ONCE, SECOND, 100),
+        (4 << 20, SECOND, 1600),
+        ((16 << 20) - 100, SECOND, 6300),
+        ((16 << 20) - 100, Duration::from_millis(900), 6300),
+    ] {
+        let began = clock::now();
+        let outcome = attempt(answers(size), timeout).await.unwrap();
+        assert_eq!((outcome.judgement, outcome.exit_code), (Judgement::Failure, Some(3)), "{size}");
+        assert!(outcome.output.starts_with("ab"));
+        assert!(near(clock::now() - began, ms), "{size} bytes took {:?}", clock::now() - began);
+    }
+    // One too long, and one that the runtime itself does not send.
+    for runtime in [answers(16 << 20), Runtime::Refuses(Code::ResourceExhausted)] {
+        let began = clock::now();
+        assert!(matches!(attempt(runtime, SECOND).await, Err(Fault::Runtime { .. })));
+        assert!(near(clock::now() - began, 6400), "it took {:?}", clock::now() - began);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runtime_that_stops_in_the_middle_of_an_answer_is_silent() {
+    for timeout in [SECOND, Duration::from_millis(900)] {
+        let began = clock::now();
+        assert_eq!(attempt(Runtime::StopsInTheMiddle, timeout).await, Err(Fault::Unanswered));
+        assert_eq!((clock::now() - began).as_secs(), READING.as_secs());
+    }
 }
 
 #[tokio::test(start_paused = true)]

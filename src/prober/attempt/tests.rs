@@ -190,6 +190,17 @@ async fn only_an_error_is_tried_again_and_three_times_at_most() {
     play(include_str!("../../../tests/data/prober/retries.json")).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_error_is_tried_once_where_the_next_attempt_comes_within_a_second() {
+    for (period, tries) in [(999, 1), (1000, 3)] {
+        let (exec, asked) = exec(Runtime::Refuses(tonic::Code::Unknown));
+        let spec = ProbeSpec { period: Duration::from_millis(period), ..exec_spec(&["true"]) };
+        let handlers = Handlers { exec, node_ip: None };
+        let tried = handlers.attempt(&spec, &container("web", "c1", 0), &Variables::default()).await;
+        assert_eq!((tried.tries, asked.load(Ordering::Relaxed)), (tries, tries), "{period} ms");
+    }
+}
+
 /// One row of `tests/data/prober/tcp.json`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
