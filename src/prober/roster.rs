@@ -1,6 +1,7 @@
 //! All probes and their turns: inputs, ends of attempts and the time in; attempts to make and events out. Never does IO,
 //! never reads a clock: `task` is the loop around it.
 
+mod answers;
 mod commands;
 mod continuity;
 mod limits;
@@ -20,7 +21,6 @@ use super::{
     Input, Moment, ProberSettings,
     attempt::{Job, Tried},
     containers::{Containers, Place},
-    handle::Listed,
     lateness::{Lateness, LatenessNews},
     outputs::Outputs,
     pauses::Pauses,
@@ -30,8 +30,7 @@ use super::{
     saved::Definition,
     saving::{Saving, Urgency},
     schedule::Schedule,
-    standing::{self, ContainerStatus, Standing},
-    status::ProbeStatus,
+    standing,
     trust::Kind,
     variables::{Room, Variables},
     worker::{
@@ -46,7 +45,7 @@ use crate::{
         Verdict,
         event::{Notice, ProbeEvent},
     },
-    spec::plan::{Invalid, Planned},
+    spec::plan::Planned,
 };
 
 /// 1 s: a probe that is looked at later than this after it was due tells of a process that stood still.
@@ -236,42 +235,6 @@ impl Roster {
         std::mem::take(&mut self.events)
     }
 
-    /// All probes, by namespace, pod, container and type.
-    pub(super) fn statuses(&self, now: Moment) -> Vec<ProbeStatus> {
-        let listed = self.entries.iter().filter(|(key, _)| self.is_listed(key));
-        let mut statuses: Vec<_> = listed.map(|(key, entry)| self.status(key, entry, now)).collect();
-        statuses.sort_by(|a, b| {
-            (&a.namespace, &a.pod, &a.key.container, &a.key).cmp(&(
-                &b.namespace,
-                &b.pod,
-                &b.key.container,
-                &b.key,
-            ))
-        });
-        self.note_unlisted(&mut statuses);
-        statuses
-    }
-
-    /// All containers with what is planned for them, in no order.
-    pub(super) fn plans(&self) -> Vec<Listed> {
-        self.containers.all()
-    }
-
-    /// All containers that it was told of, in no order.
-    pub(super) fn containers(&self, now: Moment) -> Vec<ContainerStatus> {
-        let status = |view: &Arc<ContainerView>| {
-            let place = Place::of(view);
-            let of_it = ProbeKind::ALL.map(|kind| place.key(kind)).into_iter().filter_map(|key| {
-                let entry = self.entries.get(&key).filter(|entry| entry.view.id == view.id)?;
-                self.is_listed(&key).then(|| self.status(&key, entry, now))
-            });
-            let probes: Vec<_> = of_it.collect();
-            let standing = Standing::of(view.state, &probes);
-            ContainerStatus { view: view.clone(), standing, probes }
-        };
-        self.containers.views().map(status).collect()
-    }
-
     /// Brings the probes of a place in line with its current container and what is planned for that.
     fn refresh(&mut self, place: &Place, now: Moment) {
         let current = self.containers.current(place).cloned();
@@ -455,29 +418,6 @@ impl Roster {
             let key = ProbeKey { kind, ..startup.clone() };
             let is_started = self.is_started(&key);
             self.tell(&key, Event::Started(is_started), now);
-        }
-    }
-
-    fn status(&self, key: &ProbeKey, entry: &Entry, now: Moment) -> ProbeStatus {
-        match &entry.worker {
-            Some(worker) => {
-                ProbeStatus::of(key, &entry.view, &entry.planned, worker, self.pauses.since(key), now)
-            }
-            None => {
-                let invalid = self.invalid(key, entry);
-                ProbeStatus::invalid(key, &entry.view, &entry.planned, invalid.as_ref(), entry.since)
-            }
-        }
-    }
-
-    /// Why a probe cannot run, if it cannot.
-    fn invalid(&self, key: &ProbeKey, entry: &Entry) -> Option<Invalid> {
-        match &entry.planned.spec {
-            Err(invalid) => Some(invalid.clone()),
-            Ok(spec) => {
-                let (reason, handler) = (self.quota.refusal(key)?.to_string(), Some(spec.handler.name()));
-                Some(Invalid { reason, handler })
-            }
         }
     }
 

@@ -3,11 +3,11 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::{Entry, Moment, Notice, Place, ProbeEvent, ProbeKey, ProbeStatus, ProberSettings, Roster};
+use super::{Entry, Moment, Notice, Place, ProbeEvent, ProbeKey, ProberSettings, Roster};
 use crate::{
     ids::PodUid,
     inventory::view::ContainerState,
-    prober::{quota::Rank, saving::Urgency, status::Phase, variables::Variables},
+    prober::{ProbeStatus, quota::Rank, saving::Urgency, status::Phase, variables::Variables},
 };
 
 impl Roster {

@@ -14,7 +14,7 @@ use crate::{
     inventory::view::ContainerState,
     prober::{
         fixtures::{container, planned, spec, tried},
-        status::Phase,
+        status::{Phase, ProbeStatus},
     },
     results::AttemptResult,
     spec::{

@@ -1,0 +1,77 @@
+//! What the prober answers: all probes, and all containers with their verdicts or their plans. Pure.
+
+use std::sync::Arc;
+
+use super::{Entry, Place, Roster};
+use crate::{
+    ids::{ProbeKey, ProbeKind},
+    inventory::view::ContainerView,
+    prober::{
+        Moment,
+        handle::Listed,
+        standing::{ContainerStatus, Standing},
+        status::ProbeStatus,
+    },
+    spec::plan::Invalid,
+};
+
+impl Roster {
+    /// All probes, by namespace, pod, container and type.
+    pub(in crate::prober) fn statuses(&self, now: Moment) -> Vec<ProbeStatus> {
+        let listed = self.entries.iter().filter(|(key, _)| self.is_listed(key));
+        let mut statuses: Vec<_> = listed.map(|(key, entry)| self.status(key, entry, now)).collect();
+        statuses.sort_by(|a, b| {
+            (&a.namespace, &a.pod, &a.key.container, &a.key).cmp(&(
+                &b.namespace,
+                &b.pod,
+                &b.key.container,
+                &b.key,
+            ))
+        });
+        self.note_unlisted(&mut statuses);
+        statuses
+    }
+
+    /// All containers with what is planned for them, in no order.
+    pub(in crate::prober) fn plans(&self) -> Vec<Listed> {
+        self.containers.all()
+    }
+
+    /// All containers that it was told of, in no order.
+    pub(in crate::prober) fn containers(&self, now: Moment) -> Vec<ContainerStatus> {
+        let status = |view: &Arc<ContainerView>| {
+            let place = Place::of(view);
+            let of_it = ProbeKind::ALL.map(|kind| place.key(kind)).into_iter().filter_map(|key| {
+                let entry = self.entries.get(&key).filter(|entry| entry.view.id == view.id)?;
+                self.is_listed(&key).then(|| self.status(&key, entry, now))
+            });
+            let probes: Vec<_> = of_it.collect();
+            let standing = Standing::of(view.state, &probes);
+            ContainerStatus { view: view.clone(), standing, probes }
+        };
+        self.containers.views().map(status).collect()
+    }
+
+    fn status(&self, key: &ProbeKey, entry: &Entry, now: Moment) -> ProbeStatus {
+        match &entry.worker {
+            Some(worker) => {
+                ProbeStatus::of(key, &entry.view, &entry.planned, worker, self.pauses.since(key), now)
+            }
+            None => {
+                let invalid = self.invalid(key, entry);
+                ProbeStatus::invalid(key, &entry.view, &entry.planned, invalid.as_ref(), entry.since)
+            }
+        }
+    }
+
+    /// Why a probe cannot run, if it cannot.
+    pub(super) fn invalid(&self, key: &ProbeKey, entry: &Entry) -> Option<Invalid> {
+        match &entry.planned.spec {
+            Err(invalid) => Some(invalid.clone()),
+            Ok(spec) => {
+                let (reason, handler) = (self.quota.refusal(key)?.to_string(), Some(spec.handler.name()));
+                Some(Invalid { reason, handler })
+            }
+        }
+    }
+}
