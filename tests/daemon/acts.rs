@@ -256,7 +256,7 @@ async fn runs_have_places_of_their_own_and_who_leaves_gives_his_back() -> Result
     let mut rig = Rig::with(&settings).await?;
     let (pod, _) = rig.run("busy", &[(LIVENESS, EAGER)], &HEALTHY).await?;
     rig.last(&pod, "liveness", "success").await?;
-    let long = json!({"container": "default/busy/app", "exec": {"command": ["sleep", "1000"]}, "timeoutSeconds": 900});
+    let long = json!({"container": "default/busy/app", "exec": {"command": ["sleep", "1000"]}, "timeoutSeconds": 60});
     let mut clients = JoinSet::new();
     for _ in 0..4 {
         let (api, long) = (rig.daemon.api(), long.to_string());
@@ -293,7 +293,7 @@ async fn a_drain_does_not_wait_for_a_run() -> Result<()> {
     rig.counts(1, PATIENCE).await?;
     rig.always("ExecSync", FaultKind::Hang);
     let request =
-        json!({"container": "default/drained/app", "exec": {"command": ["true"]}, "timeoutSeconds": 900});
+        json!({"container": "default/drained/app", "exec": {"command": ["true"]}, "timeoutSeconds": 60});
     let api = rig.daemon.api();
     let asked = tokio::spawn(async move { ask(&api, Method::POST, "/v1/run", &request.to_string()).await });
     eventually("the runtime is asked", PATIENCE, async || {
