@@ -175,7 +175,7 @@ async fn row_13_a_stage_that_panics_is_started_again_and_the_relay_does_not_noti
     let (_, metrics) = rig.daemon.get("/metrics").await?;
     ensure!(metrics.contains("criprobe_stage_restarts_total{stage=\"prober\"} 1\n"), "{metrics}");
     let log = rig.daemon.log();
-    ensure!(log.contains("src/app/tasks.rs:"), "the log names the place: {log}");
+    ensure!(log.contains("src/stage.rs:"), "the log names the place: {log}");
     Ok(())
 }
 
