@@ -44,9 +44,9 @@ const LOOK: Duration = Duration::from_millis(50);
 /// 10 s: a process that aborted has given its memory back by then, gigabytes included.
 const ENDING: Duration = Duration::from_secs(10);
 
-/// 8 MiB: what memory may differ by before and after. Histories and events are kept up to a bound, and the allocator
-/// keeps some of what it had.
-pub(crate) const MEMORY_LEFT: f64 = 8.0;
+/// 2 MiB: what memory may grow by in the second half of the attempts. Histories and events have reached their bounds by
+/// then, and the allocator keeps as much as it ever will: what still grows is a leak.
+pub(crate) const MEMORY_GROWN: f64 = 2.0;
 
 /// How it runs.
 #[derive(Clone, Debug)]
@@ -110,6 +110,8 @@ pub(crate) struct Course {
     /// How many hostile pods there were.
     pub(crate) pods: usize,
     pub(crate) before: Holdings,
+    /// When half of the attempts after the windows were made, without any hostile pod.
+    pub(crate) halfway: Holdings,
     pub(crate) after: Holdings,
     /// Connections to hostile servers, and their commands, that have not ended.
     pub(crate) open: usize,
@@ -178,13 +180,19 @@ impl Node<'_> {
         let stayed: f64 = with.iter().map(|found| found.window.length().as_secs_f64()).sum();
         let hour = (hostile as f64 / stayed * 3600.0) as u64;
         let (mut hostile_in_all, mut turns, mut pods) = (hostile, 0_u32, setting.rounds as usize);
-        let end = clock::now() + setting.crowded;
+        let (half_of_attempts, half_of_time) = (hostile.midpoint(hour), clock::now() + setting.crowded / 2);
+        let (mut halfway, end) = (None, clock::now() + setting.crowded);
         while hostile_in_all < hour && clock::now() < end {
             eprintln!("{hostile_in_all} of {hour} attempts of hostile pods");
             let way = if turns % 2 == 0 { Way::Past } else { Way::Through };
             hostile_in_all += self.visit(setting.crowd, way, TURN, &mut answered)?;
             (turns, pods) = (turns + 1, pods + setting.crowd);
             self.daemon.process.ensure_running()?;
+            let is_halfway = hostile_in_all >= half_of_attempts || clock::now() >= half_of_time;
+            if halfway.is_none() && is_halfway {
+                self.wait_until_quiet(before)?;
+                halfway = Some(self.holdings()?);
+            }
         }
         eprintln!(
             "{hostile_in_all} of {hour} attempts of hostile pods; waiting until nothing is left of them"
@@ -203,6 +211,7 @@ impl Node<'_> {
             hostile_in_all,
             pods,
             before,
+            halfway: halfway.context("hostile pods came once only: more --seconds are needed")?,
             after: self.holdings()?,
             open: self.open(),
             listed: self.probes(tricks::NAMESPACES)?.len(),
@@ -314,10 +323,8 @@ impl Node<'_> {
         let start = clock::now();
         while clock::now() < start + QUIET {
             let now = self.look()?;
-            let is_quiet = now.descriptors <= before.descriptors
-                && now.threads <= before.threads
-                && now.memory <= before.memory + MEMORY_LEFT
-                && self.open() == 0;
+            let is_quiet =
+                now.descriptors <= before.descriptors && now.threads <= before.threads && self.open() == 0;
             if is_quiet {
                 return Ok(Some(clock::now() - start));
             }

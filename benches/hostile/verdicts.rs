@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     caller::Calls,
-    course::{Course, Found, MEMORY_LEFT},
+    course::{Course, Found, MEMORY_GROWN},
     figure::{Figure, Limit},
     schedule::{Judged, Window},
 };
@@ -135,6 +135,7 @@ fn of_hostile(course: &Course, is_long: bool) -> Vec<Figure> {
 
 fn of_rest(course: &Course) -> Vec<Figure> {
     let (before, after) = (course.before, course.after);
+    let grown = after.memory - course.halfway.memory;
     let none = Limit::AtMost(0.0);
     let more = |before: usize, after: usize| Some(after as f64 - before as f64);
     vec![
@@ -142,7 +143,13 @@ fn of_rest(course: &Course) -> Vec<Figure> {
         figure("left over: threads", none, more(before.threads, after.threads), ""),
         figure("left over: connections and commands", none, Some(course.open as f64), ""),
         figure("left over: probes listed", none, Some(course.listed as f64), ""),
-        figure("left over: memory", Limit::AtMost(MEMORY_LEFT), Some(after.memory - before.memory), " MiB"),
+        figure(
+            "memory: grown in the second half of the attempts",
+            Limit::AtMost(MEMORY_GROWN),
+            Some(grown),
+            " MiB",
+        ),
+        open("memory: more than before the first hostile pod", after.memory - before.memory, " MiB"),
         open("before: descriptors", before.descriptors as f64, ""),
         open("before: memory", before.memory, " MiB"),
         figure(
