@@ -111,7 +111,7 @@ impl RelayHandle {
 }
 
 /// Starts the relay between `listener` and the socket `runtime`, on as many threads as the machine has processors, at most
-/// [`MAX_THREADS`].
+/// four.
 ///
 /// # Errors
 /// A thread cannot be started.
