@@ -47,7 +47,6 @@ fn container(annotations: BTreeMap<String, String>) -> ContainerView {
         started_at: None,
         annotations,
         omitted: 0,
-        env: None,
         pod: Arc::new(PodView {
             sandbox_id: SandboxId::from("s"),
             uid: PodUid::from("u"),
