@@ -132,6 +132,7 @@ const PURE: &[&str] = &[
     "config/raw.rs",
     "config/resolve.rs",
     "config/rules",
+    "proto/",
     "tap",
     "spec",
     "results",
