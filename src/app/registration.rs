@@ -14,7 +14,7 @@ use crate::{
     ids::{ContainerId, PodUid, ProbeKind},
     inventory::view::ContainerView,
     report::view::{EventType, EventView},
-    results::event::bounded,
+    results::event::{EventReason, bounded},
     spec::{annotation, plan::Planned},
 };
 
@@ -126,7 +126,7 @@ pub(super) fn event(view: &ContainerView, kind: ProbeKind, reason: &str) -> Even
     EventView {
         at: clock::wall().into(),
         kind: EventType::Warning,
-        reason: "InvalidProbe".to_owned(),
+        reason: EventReason::InvalidProbe.as_str().to_owned(),
         message: bounded(format!("{} probe is invalid: {reason}", kind.title())),
         namespace: view.pod.namespace.to_string(),
         pod: view.pod.name.to_string(),
