@@ -52,9 +52,9 @@ impl Start {
         let result = |exit_code| Response::Exec(ExecResult { exit_code, ..ExecResult::default() });
         let (end, code, response) = match end.split_once(' ').unwrap_or((end, "")) {
             ("exit", code) => (End::Complete, Some(Code::OK), result(code.parse().unwrap())),
-            ("deadline", _) => (End::Complete, Some(Code(4)), Response::Skipped),
+            ("deadline", _) => (End::Complete, Some(Code::DEADLINE_EXCEEDED), Response::Skipped),
             ("unreadable", _) => (End::Complete, Some(Code::OK), Response::Undecoded),
-            ("error", "NotFound") => (End::Complete, Some(Code(5)), Response::Skipped),
+            ("error", "NotFound") => (End::Complete, Some(Code::NOT_FOUND), Response::Skipped),
             ("cancelled", _) => (End::Cancelled, None, Response::Skipped),
             ("reset", _) => (End::Reset, None, Response::Skipped),
             ("lost", _) => (End::Lost, None, Response::Skipped),
