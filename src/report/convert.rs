@@ -44,7 +44,7 @@ impl From<&Connection> for Option<BlindView> {
             id: connection.id.0,
             peer: (&*connection.peer).into(),
             since: since.into(),
-            reason: reason.to_owned(),
+            reason: reason.to_string(),
         })
     }
 }

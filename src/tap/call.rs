@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Instant};
 
-use super::cri::{Method, Request, Response};
+use super::{
+    blindness::Blindness,
+    cri::{Method, Request, Response},
+};
 use crate::{ids::ConnId, peer::Peer};
 
 /// One call, from the moment on when its request was whole. Cheap to clone: it is told twice, and calls come by the
@@ -144,8 +147,8 @@ pub enum Event {
     Blinded {
         /// The connection.
         conn: ConnId,
-        /// Why, for people.
-        reason: &'static str,
+        /// Why.
+        reason: Blindness,
     },
     /// The connection is over.
     Closed {
