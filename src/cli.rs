@@ -27,7 +27,6 @@ pub(crate) mod table;
 pub(crate) mod trace;
 mod url;
 mod version;
-pub(crate) mod watch;
 
 use std::{env, ffi::OsString, process::ExitCode};
 
