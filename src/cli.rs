@@ -2,6 +2,7 @@
 //! started with is handed on as plain values.
 
 mod access;
+mod act;
 mod check;
 mod client;
 mod config;
@@ -12,12 +13,10 @@ mod error;
 pub(crate) mod events;
 mod exit;
 mod format;
-mod pause;
 mod pods;
 mod probe_name;
 pub(crate) mod probes;
 mod reason;
-mod resume;
 mod run;
 pub(crate) mod screen;
 mod select;
@@ -26,15 +25,14 @@ mod span;
 mod status;
 pub(crate) mod table;
 pub(crate) mod trace;
-mod trigger;
 mod url;
 mod version;
-pub(crate) mod watch;
 
 use std::{env, ffi::OsString, process::ExitCode};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, error::ErrorKind};
 
+use act::ActArgs;
 use check::CheckArgs;
 use client::Client;
 use endpoint::Endpoint;
@@ -132,11 +130,14 @@ enum Question {
     /// Try something on a container once, now, as a probe would; or try its own probe
     Run(run::RunArgs),
     /// Stop the attempts of a probe; its verdict stays
-    Pause(pause::PauseArgs),
+    #[command(after_help = act::PAUSE)]
+    Pause(ActArgs),
     /// Let a paused probe go on
-    Resume(resume::ResumeArgs),
+    #[command(after_help = act::RESUME)]
+    Resume(ActArgs),
     /// Let a probe make its next attempt now
-    Trigger(trigger::TriggerArgs),
+    #[command(after_help = act::TRIGGER)]
+    Trigger(ActArgs),
     /// Show the configuration: the commented defaults, or what is in force and where it comes from
     Config(config::ConfigArgs),
     /// Show this program's version, and the daemon's where it is reachable
@@ -258,9 +259,9 @@ impl Request {
             Question::Trace(arguments) => arguments.run(&context).await,
             Question::Events(arguments) => arguments.run(&context).await,
             Question::Run(arguments) => arguments.run(&context).await,
-            Question::Pause(arguments) => arguments.run(&context).await,
-            Question::Resume(arguments) => arguments.run(&context).await,
-            Question::Trigger(arguments) => arguments.run(&context).await,
+            Question::Pause(arguments) => arguments.run(&context, "pause").await,
+            Question::Resume(arguments) => arguments.run(&context, "resume").await,
+            Question::Trigger(arguments) => arguments.run(&context, "trigger").await,
             Question::Config(arguments) => arguments.run(&context).await,
             Question::Version(arguments) => arguments.run(&context).await,
         }

@@ -19,7 +19,7 @@ use std::{
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
+    time::{Duration, UNIX_EPOCH},
 };
 
 mod connection;
@@ -201,6 +201,12 @@ impl Drop for NewFolders {
             let _ = fs::remove_dir(folder);
         }
     }
+}
+
+/// The wall clock's time as CRI has it: nanoseconds since the epoch.
+fn wall_nanos() -> i64 {
+    let since = clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
 
 fn remove_file(path: &Path) {

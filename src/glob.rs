@@ -1,50 +1,42 @@
 //! Patterns as people write them for names: `*` is any text, `?` any one character, all else is itself.
 
+use wildmatch::WildMatch;
+
 /// A pattern.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Glob(String);
+#[derive(Clone, Debug)]
+pub struct Glob {
+    written: String,
+    matcher: WildMatch,
+}
 
 impl From<&str> for Glob {
     fn from(pattern: &str) -> Self {
-        Self(pattern.to_owned())
+        Self { written: pattern.to_owned(), matcher: WildMatch::new(pattern) }
     }
 }
+
+impl PartialEq for Glob {
+    fn eq(&self, other: &Self) -> bool {
+        self.written == other.written
+    }
+}
+
+impl Eq for Glob {}
 
 impl Glob {
     /// The pattern as written.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.written
     }
 
     /// Whether all of `text` fits, whatever the case of its letters: for names that no two things share but for case.
     pub fn matches_in_any_case(&self, text: &str) -> bool {
-        Self(self.0.to_lowercase()).matches(&text.to_lowercase())
+        WildMatch::new_case_insensitive(&self.written).matches(text)
     }
 
     /// Whether all of `text` fits. Takes at most the product of both lengths.
     pub fn matches(&self, text: &str) -> bool {
-        let (mut pattern, mut text) = (self.0.chars(), text.chars());
-        // Where to go on when a later character does not fit: after the last star, one character further on.
-        let mut retry = None;
-        loop {
-            let (rest, ahead) = (text.clone(), pattern.next());
-            match (ahead, text.next()) {
-                (Some('*'), _) => {
-                    text = rest;
-                    retry = Some((pattern.clone(), text.clone()));
-                }
-                (None, None) => return true,
-                (Some('?'), Some(_)) => {}
-                (Some(wanted), Some(found)) if wanted == found => {}
-                (Some(_), None) => return false,
-                (Some(_) | None, Some(_)) => {
-                    let Some((after_star, mut tail)) = retry.take() else { return false };
-                    tail.next();
-                    (pattern, text) = (after_star.clone(), tail.clone());
-                    retry = Some((after_star, tail));
-                }
-            }
-        }
+        self.matcher.matches(text)
     }
 }
 

@@ -5,6 +5,8 @@
 
 mod convert;
 mod fact;
+#[cfg(test)]
+pub(crate) mod fixtures;
 mod model;
 mod resync;
 pub mod view;

@@ -1,5 +1,8 @@
-//! The protocols we speak, as generated from `proto/`; what `Debug` may show of them; and how much of a message is kept.
+//! The protocols we speak, as generated from `proto/`; what `Debug` may show of them; how much of a message is kept; and
+//! what is read of one while it comes.
 
+pub mod exec;
+pub mod grpc;
 pub mod trim;
 
 use std::fmt;

@@ -3,6 +3,7 @@
 //! In: the bytes as they were written on, in the order in which they were; out: [`Event`]s. Never does IO, never reads
 //! a clock, never delays a byte. What it does not understand blinds it for that connection, and the bytes go on.
 
+mod blindness;
 pub mod call;
 pub mod cri;
 mod exec;
@@ -14,13 +15,15 @@ mod streams;
 
 use std::{fmt, sync::Arc, time::Instant};
 
-use frame::{Frame, FrameError, FrameReader};
+use frame::{Frame, FrameReader};
 use header::{RequestFields, ResponseHeader};
-use hpack::{Decoder, HpackError};
+use hpack::Decoder;
 use streams::Streams;
-use thiserror::Error;
 
-pub use self::call::{Call, Code, End, Ended, Event, Origin};
+pub use self::{
+    blindness::Blindness,
+    call::{Call, Code, End, Ended, Event, Origin},
+};
 use crate::{ids::ConnId, peer::Peer};
 
 /// What an HTTP/2 client says first (RFC 9113, 3.4).
@@ -39,7 +42,7 @@ pub struct Tap {
 enum State {
     /// Boxed, so that a blind connection costs a pointer.
     Sighted(Box<Sighted>),
-    Blind(&'static str),
+    Blind(Blindness),
 }
 
 struct Sighted {
@@ -58,26 +61,6 @@ struct Sighted {
 struct Direction {
     frames: FrameReader,
     hpack: Decoder,
-}
-
-#[derive(Debug, Error)]
-enum Lost {
-    #[error("the client does not speak HTTP/2")]
-    NotHttp2,
-    #[error(transparent)]
-    Frame(#[from] FrameError),
-    #[error(transparent)]
-    Hpack(#[from] HpackError),
-}
-
-impl Lost {
-    fn reason(&self) -> &'static str {
-        match self {
-            Self::NotHttp2 => "the client does not speak HTTP/2",
-            Self::Frame(_) => "the framing was lost",
-            Self::Hpack(_) => "the header compression was lost",
-        }
-    }
 }
 
 impl Tap {
@@ -100,7 +83,7 @@ impl Tap {
         if let State::Sighted(sighted) = &mut self.state
             && let Err(lost) = sighted.client_bytes(bytes, now, &mut out)
         {
-            self.blind(lost.reason(), now, out);
+            self.blind(lost, now, out);
         }
     }
 
@@ -109,7 +92,7 @@ impl Tap {
         if let State::Sighted(sighted) = &mut self.state
             && let Err(lost) = sighted.runtime_bytes(bytes, now, &mut out)
         {
-            self.blind(lost.reason(), now, out);
+            self.blind(lost, now, out);
         }
     }
 
@@ -122,7 +105,7 @@ impl Tap {
     }
 
     /// Gives up: nothing more of this connection is looked at.
-    fn blind(&mut self, reason: &'static str, now: Instant, mut out: impl FnMut(Event)) {
+    fn blind(&mut self, reason: Blindness, now: Instant, mut out: impl FnMut(Event)) {
         if let State::Sighted(sighted) = &mut self.state {
             sighted.streams.lost(now, &mut out);
             self.state = State::Blind(reason);
@@ -131,7 +114,8 @@ impl Tap {
     }
 
     /// Gives up without a look at what is open: after a panic of ours nothing in here is to be relied on.
-    pub fn abandon(&mut self, reason: &'static str, mut out: impl FnMut(Event)) {
+    pub fn abandon(&mut self, mut out: impl FnMut(Event)) {
+        let reason = Blindness::Panicked;
         self.state = State::Blind(reason);
         out(Event::Blinded { conn: self.conn, reason });
     }
@@ -150,7 +134,7 @@ impl Tap {
     }
 
     /// Why nothing is understood, where that is so.
-    pub fn blindness(&self) -> Option<&'static str> {
+    pub fn blindness(&self) -> Option<Blindness> {
         match self.state {
             State::Blind(reason) => Some(reason),
             State::Sighted(_) => None,
@@ -210,11 +194,11 @@ impl Sighted {
         mut bytes: &[u8],
         now: Instant,
         out: &mut impl FnMut(Event),
-    ) -> Result<(), Lost> {
+    ) -> Result<(), Blindness> {
         if self.preface < PREFACE.len() {
             let count = bytes.len().min(PREFACE.len() - self.preface);
             if bytes[..count] != PREFACE[self.preface..self.preface + count] {
-                return Err(Lost::NotHttp2);
+                return Err(Blindness::NotHttp2);
             }
             self.preface += count;
             bytes = &bytes[count..];
@@ -241,7 +225,7 @@ impl Sighted {
         mut bytes: &[u8],
         now: Instant,
         out: &mut impl FnMut(Event),
-    ) -> Result<(), Lost> {
+    ) -> Result<(), Blindness> {
         let Self { client, runtime, streams, scratch, has_goodbye, .. } = self;
         while let Some(frame) = runtime.frames.next(&mut bytes)? {
             match frame {

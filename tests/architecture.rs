@@ -1,10 +1,11 @@
-//! Holds the code to ARCHITECTURE.md: who may import whom, which parts are pure, how a file begins, how long it gets.
+//! Holds the code to ARCHITECTURE.md: who may import whom, that no siblings do so in a circle, which parts are pure, how a
+//! file begins, how long it gets.
 //! Reads `src/`; compiles and runs none of it. Test code is exempt from everything but its first line.
 
 #![allow(clippy::unwrap_used)]
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -132,6 +133,7 @@ const PURE: &[&str] = &[
     "config/raw.rs",
     "config/resolve.rs",
     "config/rules",
+    "proto/",
     "tap",
     "spec",
     "results",
@@ -226,6 +228,11 @@ fn the_page_shows_the_same_table() {
 }
 
 #[test]
+fn siblings_import_each_other_in_no_circle() {
+    report(&circles(&sources()));
+}
+
+#[test]
 fn pure_code_does_no_io_and_reads_no_clock() {
     report(&faults_of(&sources(), |source| {
         if !PURE.iter().any(|start| source.path.starts_with(start)) {
@@ -298,6 +305,25 @@ fn super_counts_only_where_it_leaves_the_row() {
     assert_eq!(paths(source("tap.rs", "mod inner {\n    use super::Tap;\n}\n")), [""; 0]);
 }
 
+#[test]
+fn a_circle_is_found_however_its_imports_are_written() {
+    let source =
+        |path: &str, text: &str| Source { path: path.into(), module: module_of(path), text: text.into() };
+    let sources = [
+        source("a.rs", "mod b;\nuse b::B;"),
+        source("a/b.rs", "use super::{A, c::C};"),
+        source("a/c.rs", "use crate::a::{b, d::D};"),
+        source("a/c/deep.rs", "fn f() { super::super::e::f() }"),
+        source("a/d.rs", "use super::*;"),
+        source("a/e.rs", "use super::c;"),
+        source("a/f.rs", "use super::b::B;"),
+    ];
+    assert_eq!(circles(&sources), ["src/a: a circle among b, c, e"]);
+    assert_eq!(circles(&sources[..3]), ["src/a: a circle among b, c"]);
+    assert_eq!(circles(&sources[2..]), ["src/a: a circle among c, e"]);
+    assert_eq!(circles(&sources[4..]), [""; 0]);
+}
+
 /// The code of one file, without comments and tests.
 struct Source {
     /// Below `src/`.
@@ -327,6 +353,63 @@ impl Source {
         let upwards = uses(&self.text, &ups).filter(move |(line, _)| !inner.contains(line));
         let found: Vec<_> = from_root.chain(upwards).map(|(line, path)| Import { line, path }).collect();
         found.into_iter()
+    }
+}
+
+impl Source {
+    /// Its module, from the root of the crate.
+    fn segments(&self) -> Vec<String> {
+        self.path.trim_end_matches(".rs").split('/').map(str::to_owned).collect()
+    }
+
+    /// What it names of this crate, from its root.
+    fn names(&self) -> Vec<Vec<String>> {
+        let own = self.segments();
+        let inner = inner_modules(&self.text);
+        let mut names: Vec<_> = uses(&self.text, "crate::").map(|(_, path)| path).collect();
+        for ups in 1..=own.len() {
+            let (start, above) = ("super::".repeat(ups), &own[..own.len() - ups]);
+            let found = uses(&self.text, &start).filter(|(line, _)| !inner.contains(line));
+            names.extend(found.map(|(_, path)| [above, path.as_slice()].concat()));
+        }
+        names
+    }
+}
+
+/// The modules of one folder that import each other in a circle, each with all that is in it.
+fn circles(sources: &[Source]) -> Vec<String> {
+    let modules: BTreeSet<_> = sources.iter().map(Source::segments).collect();
+    let mut folders = BTreeMap::<_, BTreeSet<(String, String)>>::new();
+    for source in sources {
+        let own = source.segments();
+        for mut path in source.names() {
+            while !path.is_empty() && !modules.contains(&path) {
+                path.pop();
+            }
+            let common = own.iter().zip(&path).take_while(|(a, b)| a == b).count();
+            if let (Some(from), Some(to)) = (own.get(common), path.get(common)) {
+                let imports = folders.entry(own[..common].join("/")).or_default();
+                imports.insert((from.clone(), to.clone()));
+            }
+        }
+    }
+    folders.into_iter().filter_map(|(folder, imports)| circle(&folder, imports)).collect()
+}
+
+/// Takes away what imports nothing of the rest, or is imported by nothing of it: what is left leads back to itself.
+fn circle(folder: &str, mut imports: BTreeSet<(String, String)>) -> Option<String> {
+    loop {
+        let from: BTreeSet<_> = imports.iter().map(|(from, _)| from.clone()).collect();
+        let to: BTreeSet<_> = imports.iter().map(|(_, to)| to.clone()).collect();
+        let before = imports.len();
+        imports.retain(|(a, b)| to.contains(a) && from.contains(b));
+        if imports.is_empty() {
+            return None;
+        }
+        if imports.len() == before {
+            let names: Vec<_> = from.into_iter().collect();
+            return Some(format!("src/{folder}: a circle among {}", names.join(", ")));
+        }
     }
 }
 
@@ -429,7 +512,10 @@ fn uses<'a>(text: &'a str, start: &'a str) -> impl Iterator<Item = (usize, Vec<S
         let line = text[..at].matches('\n').count() + 1;
         let mut paths = Vec::new();
         read_tree(&text[at + start.len()..], &mut Vec::new(), &mut paths);
-        paths.into_iter().filter(|path| path[0] != "super").map(move |path| (line, path))
+        paths
+            .into_iter()
+            .filter(|path| path.first().is_some_and(|first| first != "super"))
+            .map(move |path| (line, path))
     })
 }
 

@@ -4,7 +4,7 @@ use super::log_share::LogShare;
 use crate::{
     clock,
     report::{journal::Journal, view::EventView},
-    results::event::{ProbeEvent, Severity},
+    results::event::{EventReason, ProbeEvent, Severity},
 };
 
 /// Where probes' events go.
@@ -26,14 +26,14 @@ impl EventLog {
     /// logged: each is listed with its reason as well, and they must not push out the events of others.
     pub(super) fn report(&mut self, event: ProbeEvent) {
         let share = match event.reason {
-            "VerdictChanged" => Some(&mut self.verdicts),
-            "InvalidProbe" => Some(&mut self.refusals),
-            _ => None,
+            EventReason::VerdictChanged => Some(&mut self.verdicts),
+            EventReason::InvalidProbe => Some(&mut self.refusals),
+            EventReason::Unhealthy | EventReason::ProbeWarning => None,
         };
         let admitted = share.map(|share| share.admit(&event.pod_uid, &event.namespace, clock::now()));
         match admitted {
             Some(Some(passed_over)) => log(&event, passed_over),
-            Some(None) if event.reason == "InvalidProbe" => return,
+            Some(None) if event.reason == EventReason::InvalidProbe => return,
             Some(None) | None => {}
         }
         self.journal.push(EventView::from(event));

@@ -14,7 +14,7 @@ use crate::{
     ids::{ContainerId, PodUid, ProbeKind},
     inventory::view::ContainerView,
     report::view::{EventType, EventView},
-    results::event::bounded,
+    results::event::{EventReason, bounded},
     spec::{annotation, plan::Planned},
 };
 
@@ -126,7 +126,7 @@ pub(super) fn event(view: &ContainerView, kind: ProbeKind, reason: &str) -> Even
     EventView {
         at: clock::wall().into(),
         kind: EventType::Warning,
-        reason: "InvalidProbe".to_owned(),
+        reason: EventReason::InvalidProbe.as_str().to_owned(),
         message: bounded(format!("{} probe is invalid: {reason}", kind.title())),
         namespace: view.pod.namespace.to_string(),
         pod: view.pod.name.to_string(),
@@ -139,12 +139,12 @@ pub(super) fn event(view: &ContainerView, kind: ProbeKind, reason: &str) -> Even
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use crate::{
-        ids::SandboxId,
-        inventory::view::{ContainerState, PodNetwork, PodView},
+        inventory::{
+            fixtures::{self, texts},
+            view::PodView,
+        },
         spec::{
             plan::{ImageFacts, plan},
             policy::Policy,
@@ -152,35 +152,8 @@ mod tests {
     };
 
     fn container(id: &str, annotations: &[(&str, &str)]) -> ContainerView {
-        let map = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
-            pairs.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect()
-        };
-        ContainerView {
-            id: ContainerId::from(id),
-            name: "app".into(),
-            attempt: 0,
-            image: "x".into(),
-            image_spec: "x".into(),
-            image_ref: "sha256:1".into(),
-            state: ContainerState::Running,
-            created_at: None,
-            started_at: None,
-            omitted: 0,
-            annotations: BTreeMap::new(),
-            pod: Arc::new(PodView {
-                sandbox_id: SandboxId::from("s"),
-                uid: PodUid::from("u"),
-                name: "web".into(),
-                namespace: "shop".into(),
-                attempt: 0,
-                copied_uid: None,
-                is_ready: true,
-                network: PodNetwork::Unknown,
-                labels: BTreeMap::new(),
-                annotations: map(annotations),
-                omitted: 0,
-            }),
-        }
+        let pod = PodView { uid: "u".into(), annotations: texts(annotations), ..fixtures::pod() };
+        fixtures::container(id, pod)
     }
 
     #[test]

@@ -17,7 +17,6 @@ use tokio::{
     time::{self, MissedTickBehavior, timeout},
 };
 
-pub(super) use self::survey::Roots;
 use self::{
     current::{Cause, Current, News, Step},
     debounce::Debounce,

@@ -4,7 +4,6 @@ use std::path::{self, Path, PathBuf};
 
 use nix::unistd::Group;
 
-use super::reload::Roots;
 use crate::config::{self, ConfigErrors, Loaded, Overrides, files};
 
 /// The file that was named, if any, and what stands above all files.
@@ -12,6 +11,13 @@ use crate::config::{self, ConfigErrors, Loaded, Overrides, files};
 pub struct Source {
     file: Option<PathBuf>,
     overrides: Overrides,
+}
+
+/// What is read: one file, and all files of a folder whose names end in `.yaml`. Neither need exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Roots {
+    pub(super) file: PathBuf,
+    pub(super) folder: PathBuf,
 }
 
 impl Source {

@@ -1,17 +1,8 @@
-//! The name of a probe as people write it, and what the verbs that change one have in common: its path in the API, and the
-//! line that tells how it is then.
+//! The name of a probe as people write it, and its path in the API.
 
 use std::str::FromStr;
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-
-use super::{
-    Context, Error, Exit,
-    format::{self, Format},
-    reason::plain,
-    screen::print,
-};
-use crate::report::{printable::printable, view::ProbeView};
 
 /// `NAMESPACE/POD/CONTAINER/TYPE` or `POD_UID/CONTAINER/TYPE`; names are percent-encoded where they hold a slash.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,28 +30,9 @@ impl ProbeName {
     }
 }
 
-/// Has a command done with a probe, and prints in a line how the probe is then.
-pub(super) async fn act(context: &Context, probe: &ProbeName, command: &str) -> Result<Exit, Error> {
-    let probe: ProbeView = context.client.post(&format!("{}/{command}", probe.path())).await?;
-    print(&match context.format {
-        Format::Json => format::json(&probe),
-        Format::Yaml => format::yaml(&probe),
-        Format::Table | Format::Wide => line(&probe),
-    })?;
-    Ok(Exit::Fine)
-}
-
-/// `default/web/app/liveness: probing, success`, and the reason where there is one.
-fn line(probe: &ProbeView) -> String {
-    let (phase, state) = (probe.phase.as_str(), probe.state.as_str());
-    let reason = if probe.reason.is_empty() { String::new() } else { format!(" ({})", plain(&probe.reason)) };
-    format!("{}: {phase}, {state}{}\n", printable(&probe.id), printable(&reason))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::view::{Phase, sample};
 
     #[test]
     fn a_name_has_three_or_four_parts_and_finds_its_way() {
@@ -78,18 +50,5 @@ mod tests {
             let found = text.parse::<ProbeName>().ok().map(|name| name.path());
             assert_eq!(found.as_deref(), path, "{text}");
         }
-    }
-
-    #[test]
-    fn how_a_probe_is_then_takes_a_line() {
-        assert_eq!(line(&sample::probe()), "default/web/app/liveness: probing, success\n");
-        let reason = "paused by an operator since 2026-11-20T10:00:00.000Z".to_owned();
-        let paused = ProbeView { phase: Phase::Paused, reason, ..sample::probe() };
-        assert_eq!(
-            line(&paused),
-            "default/web/app/liveness: paused, success (paused by an operator since 2026-11-20T10:00:00.000Z)\n"
-        );
-        let nasty = ProbeView { id: "\u{1b}".to_owned(), reason: "a\nb".to_owned(), ..sample::probe() };
-        assert_eq!(line(&nasty), "\\u{1b}: probing, success (a\\nb)\n");
     }
 }

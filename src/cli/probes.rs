@@ -1,5 +1,7 @@
 //! `criprobe probes`: a table of probes, or what machines want of them.
 
+pub(crate) mod watch;
+
 use std::time::SystemTime;
 
 use super::{
@@ -10,7 +12,6 @@ use super::{
     select::Select,
     span::{age, configured, measured},
     table::{Cell, Column, Table, Tight},
-    watch,
 };
 use crate::{
     clock,

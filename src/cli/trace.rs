@@ -160,7 +160,7 @@ pub(crate) fn line(call: &CallView, screen: Screen, is_wide: bool) -> String {
 /// The code, or where none came, how it ended instead.
 fn verdict(call: &CallView) -> (&str, Paint) {
     match call.end {
-        End::Complete if call.code == "OK" => ("OK", Paint::Good),
+        End::Complete if call.is_ok() => (&call.code, Paint::Good),
         End::Complete => (&call.code, Paint::Bad),
         End::Cancelled => ("cancelled", Paint::Doubtful),
         End::Reset => ("reset", Paint::Bad),

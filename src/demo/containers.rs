@@ -9,11 +9,11 @@ use tonic::Status;
 use super::{
     filters, ids,
     log::Log,
-    node::{Node, wall_nanos},
+    node::Node,
     place,
     process::{ExitCode, Launch, Process},
     state::{Container, Ended, Phase, Run, State},
-    verbose, view,
+    verbose, view, wall_nanos,
 };
 use crate::{
     ids::ContainerId,

@@ -3,11 +3,7 @@
 use tokio::sync::mpsc;
 use tonic::Status;
 
-use super::{state::State, view};
-use crate::{
-    ids::SandboxId,
-    proto::cri::{ContainerEventResponse, ContainerEventType},
-};
+use crate::proto::cri::ContainerEventResponse;
 
 /// 256 events wait for a subscriber that does not read; at the next its stream ends after those, so that it knows of
 /// the gap and can list anew.
@@ -34,32 +30,16 @@ impl Subscribers {
         self.0.clear();
     }
 
-    fn tell(&mut self, event: &ContainerEventResponse) {
+    /// Tells everyone of one. Who does not keep up hears no more.
+    pub(super) fn tell(&mut self, event: &ContainerEventResponse) {
         self.0.retain(|subscriber| subscriber.try_send(Ok(event.clone())).is_ok());
-    }
-}
-
-impl State {
-    /// Tells everyone what became of `id`, a container or the sandbox itself, with its pod as it is now.
-    pub(super) fn announce(&mut self, kind: ContainerEventType, id: &str, sandbox: &SandboxId, at: i64) {
-        let event = ContainerEventResponse {
-            container_id: id.to_owned(),
-            container_event_type: kind.into(),
-            created_at: at,
-            pod_sandbox_status: self.sandboxes.get(sandbox).map(view::sandbox_status),
-            containers_statuses: self
-                .containers_of(sandbox)
-                .into_iter()
-                .map(view::container_status)
-                .collect(),
-        };
-        self.subscribers.tell(&event);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{demo::state::State, ids::SandboxId, proto::cri::ContainerEventType};
 
     #[test]
     fn a_subscriber_that_does_not_read_loses_its_stream_after_what_was_queued() {

@@ -58,6 +58,14 @@ pub enum FaultKind {
     HugeAnswer(usize),
 }
 
+/// On a request whose answer is to have times that are so much later.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TimesLaterBy(pub(super) Duration);
+
+/// The size that an answer shall have at least; a request that carries it in its extensions asks its handler for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AnswerAtLeast(pub(super) usize);
+
 /// A call that reached the server, as the log has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceivedCall {

@@ -10,7 +10,7 @@ use std::{
 
 use tonic::{Request, Response, Status};
 
-use super::node::wall_nanos;
+use super::wall_nanos;
 use crate::proto::cri::{self, image_service_server::ImageService};
 
 /// 4,096 images: the next pull is answered ResourceExhausted.

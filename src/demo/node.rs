@@ -5,14 +5,14 @@ use std::{
     ffi::OsString,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, UNIX_EPOCH},
+    time::Duration,
 };
 
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
-use super::{guard::Guard, state::State, verbose::EnvValues};
-use crate::clock;
+use super::{guard::Guard, state::State, verbose::EnvValues, view};
+use crate::{ids::SandboxId, proto::cri::ContainerEventType};
 
 /// 5 s for killed processes to be gone at the end; longer waits are logged and given up.
 const END_LIMIT: Duration = Duration::from_secs(5);
@@ -73,8 +73,10 @@ impl Node {
     }
 }
 
-/// The wall clock's time as CRI has it: nanoseconds since the epoch.
-pub(super) fn wall_nanos() -> i64 {
-    let since = clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+impl State {
+    /// Tells everyone what became of `id`, a container or the sandbox itself, with its pod as it is now.
+    pub(super) fn announce(&mut self, kind: ContainerEventType, id: &str, sandbox: &SandboxId, at: i64) {
+        let event = view::container_event(self, kind, id, sandbox, at);
+        self.subscribers.tell(&event);
+    }
 }

@@ -4,12 +4,7 @@ use std::fs;
 
 use tonic::Status;
 
-use super::{
-    filters, ids,
-    node::{Node, wall_nanos},
-    state::Sandbox,
-    verbose, view,
-};
+use super::{filters, ids, node::Node, state::Sandbox, verbose, view, wall_nanos};
 use crate::{
     ids::{ContainerId, SandboxId},
     proto::cri::{self, ContainerEventType},

@@ -25,7 +25,7 @@ use tower::Service;
 
 use super::{
     connection::{Connection, Hangup},
-    faults::{FaultKind, Faults},
+    faults::{AnswerAtLeast, FaultKind, Faults, TimesLaterBy},
     images::Images,
     service::Runtime,
 };
@@ -46,14 +46,6 @@ const MAX_PENDING_RESETS: usize = 1024;
 
 /// 50 ms between two tries to accept when accepting fails, as it does while file descriptors lack.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
-
-/// On a request whose answer is to have times that are so much later.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct TimesLaterBy(pub(super) Duration);
-
-/// The size that an answer shall have at least; a request that carries it in its extensions asks its handler for it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct AnswerAtLeast(pub(super) usize);
 
 /// A server at work.
 #[derive(Debug)]

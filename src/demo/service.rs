@@ -9,8 +9,8 @@ use tonic::{Request, Response, Status};
 use super::{
     ISOLATES_NOTHING, RUNTIME_NAME,
     events::Event,
+    faults::{AnswerAtLeast, TimesLaterBy},
     node::Node,
-    server::{AnswerAtLeast, TimesLaterBy},
 };
 use crate::proto::cri::{self, runtime_service_server::RuntimeService};
 

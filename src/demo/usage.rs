@@ -2,12 +2,7 @@
 
 use std::{fs, str::FromStr};
 
-use super::{
-    filters,
-    node::{Node, wall_nanos},
-    state::Container,
-    view,
-};
+use super::{filters, node::Node, state::Container, view, wall_nanos};
 use crate::proto::cri;
 
 /// 10 ms: the unit of times in `/proc/PID/stat` (proc(5), USER_HZ is 100 on all architectures that matter here).

@@ -1,7 +1,7 @@
 //! Shows the runtime's state in CRI's messages. State in, messages out; pure.
 
-use super::state::{Container, Phase, Sandbox};
-use crate::proto::cri;
+use super::state::{Container, Phase, Sandbox, State};
+use crate::{ids::SandboxId, proto::cri};
 
 /// Where a pod is reached: its containers run in the machine's own network.
 const POD_IP: &str = "127.0.0.1";
@@ -90,6 +90,23 @@ pub(super) fn container_item(container: &Container) -> cri::Container {
         labels: config.labels.clone(),
         annotations: config.annotations.clone(),
         image_id: image_ref(config),
+    }
+}
+
+/// What became of `id`, a container or the sandbox itself, with its pod as it is now.
+pub(super) fn container_event(
+    state: &State,
+    kind: cri::ContainerEventType,
+    id: &str,
+    sandbox: &SandboxId,
+    at: i64,
+) -> cri::ContainerEventResponse {
+    cri::ContainerEventResponse {
+        container_id: id.to_owned(),
+        container_event_type: kind.into(),
+        created_at: at,
+        pod_sandbox_status: state.sandboxes.get(sandbox).map(sandbox_status),
+        containers_statuses: state.containers_of(sandbox).into_iter().map(container_status).collect(),
     }
 }
 

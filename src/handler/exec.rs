@@ -195,7 +195,7 @@ async fn call(channel: Channel, request: Bytes) -> Result<Body, Status> {
 /// Reads an answer as it comes, but no faster than [`AT_ONCE`] and [`PAUSE`] allow. What is not read fills the window of its
 /// stream, and the runtime waits.
 async fn read(mut body: Body) -> Result<Answer, Status> {
-    let mut reader = Reader::new();
+    let mut reader = Reader::default();
     let (mut ended, mut read, mut until) = (None, 0, AT_ONCE);
     while let Some(frame) = body.frame().await {
         let octets = match frame?.into_data() {

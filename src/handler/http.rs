@@ -1,6 +1,15 @@
 //! httpGet: a target and a limit in, an outcome out, as the kubelet's own Go client would have it
 //! (docs/kubelet-prober.md 7). Asks one server, on a new connection for each request, never through a proxy, and
 //! believes any certificate. Keeps no cookies and unpacks no body.
+//!
+//! HTTP/1.1 is written and read here rather than by hyper, because the verdict and the output have to be the kubelet's:
+//! - The output of a failure is the text of Go's client, with the bytes that it could not read (7.5). hyper only reports
+//!   the kind of an error.
+//! - Go's client accepts answers that hyper refuses, such as a status line with `HTTP/2.0` or with a status below 100.
+//! - It refuses answers that hyper accepts, such as `Transfer-Encoding: gzip`, whose body hyper reads to the end of the
+//!   connection.
+//!
+//! `tests/data/prober/answers.jsonl` holds a hundred answers, each with what Go's client makes of it.
 
 mod chunk;
 mod connect;

@@ -172,8 +172,14 @@ impl Fact {
         }
         // A refusal changed nothing. DeadlineExceeded, Canceled and Unknown may have, as any call without an answer.
         let is_refused = matches!(
-            ended.code.map(Code::name),
-            Some("NotFound" | "AlreadyExists" | "InvalidArgument" | "Unimplemented" | "PermissionDenied")
+            ended.code,
+            Some(
+                Code::NOT_FOUND
+                    | Code::ALREADY_EXISTS
+                    | Code::INVALID_ARGUMENT
+                    | Code::UNIMPLEMENTED
+                    | Code::PERMISSION_DENIED
+            )
         );
         Lesson { fact: None, asks: ended.end != End::Complete || !is_refused }
     }

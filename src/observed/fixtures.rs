@@ -1,7 +1,6 @@
 //! What the tests of this stage share: a container, and calls on it as the inventory tells of them.
 
 use std::{
-    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
@@ -14,7 +13,8 @@ use crate::{
     ids::ContainerId,
     inventory::{
         Change, TracedCall,
-        view::{ContainerState, ContainerView, PodNetwork, PodView},
+        fixtures::{self, texts},
+        view::{ContainerView, PodView},
     },
     peer::Peer,
     proto::cri::ExecSyncRequest,
@@ -52,9 +52,9 @@ impl Start {
         let result = |exit_code| Response::Exec(ExecResult { exit_code, ..ExecResult::default() });
         let (end, code, response) = match end.split_once(' ').unwrap_or((end, "")) {
             ("exit", code) => (End::Complete, Some(Code::OK), result(code.parse().unwrap())),
-            ("deadline", _) => (End::Complete, Some(Code(4)), Response::Skipped),
+            ("deadline", _) => (End::Complete, Some(Code::DEADLINE_EXCEEDED), Response::Skipped),
             ("unreadable", _) => (End::Complete, Some(Code::OK), Response::Undecoded),
-            ("error", "NotFound") => (End::Complete, Some(Code(5)), Response::Skipped),
+            ("error", "NotFound") => (End::Complete, Some(Code::NOT_FOUND), Response::Skipped),
             ("cancelled", _) => (End::Cancelled, None, Response::Skipped),
             ("reset", _) => (End::Reset, None, Response::Skipped),
             ("lost", _) => (End::Lost, None, Response::Skipped),
@@ -104,33 +104,13 @@ pub(super) fn command(container: &str, words: &[&str], timeout: i64) -> Command 
 
 /// A running container of pod `web` with these annotations.
 pub(super) fn container(id: &str, annotations: &[(&str, &str)]) -> ContainerView {
-    let annotations = annotations.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();
-    ContainerView {
-        id: id.into(),
-        name: "app".into(),
-        attempt: 0,
-        image: "x".into(),
-        image_spec: "x".into(),
-        image_ref: "sha256:1".into(),
-        state: ContainerState::Running,
-        created_at: None,
-        started_at: None,
-        omitted: 0,
-        annotations: BTreeMap::new(),
-        pod: Arc::new(PodView {
-            sandbox_id: "s".into(),
-            uid: "uid-web".into(),
-            name: "web".into(),
-            namespace: "shop".into(),
-            attempt: 0,
-            copied_uid: None,
-            is_ready: true,
-            network: PodNetwork::Unknown,
-            labels: BTreeMap::new(),
-            annotations,
-            omitted: 0,
-        }),
-    }
+    let pod = PodView {
+        uid: "uid-web".into(),
+        namespace: "shop".into(),
+        annotations: texts(annotations),
+        ..fixtures::pod()
+    };
+    fixtures::container(id, pod)
 }
 
 /// One that watches a container of this id.

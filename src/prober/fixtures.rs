@@ -1,11 +1,14 @@
 //! Containers and definitions that the prober's tests are made of.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{net::IpAddr, time::Duration};
 
 use super::attempt::Tried;
 use crate::{
     ids::{ProbeKind, SandboxId},
-    inventory::view::{ContainerState, ContainerView, PodNetwork, PodView},
+    inventory::{
+        fixtures,
+        view::{ContainerView, PodNetwork, PodView},
+    },
     results::AttemptResult,
     spec::{
         Handler, OnFailure, PortRef, ProbeSpec, Reach,
@@ -38,32 +41,14 @@ pub(super) fn planned(spec: ProbeSpec) -> Planned {
 
 /// A running container `app` of a pod; its sandbox is `<pod>-sandbox`, its address 10.0.0.1.
 pub(super) fn container(pod: &str, id: &str, attempt: u32) -> ContainerView {
-    ContainerView {
-        id: id.into(),
-        name: "app".into(),
-        attempt,
-        image: "image".into(),
-        image_spec: "image".into(),
-        image_ref: "sha256:1".into(),
-        state: ContainerState::Running,
-        created_at: None,
-        started_at: None,
-        omitted: 0,
-        annotations: Default::default(),
-        pod: Arc::new(PodView {
-            sandbox_id: SandboxId::from(format!("{pod}-sandbox")),
-            uid: pod.into(),
-            copied_uid: None,
-            name: pod.into(),
-            namespace: "default".into(),
-            attempt: 0,
-            is_ready: true,
-            network: PodNetwork::Pod(vec![IpAddr::from([10, 0, 0, 1])]),
-            labels: Default::default(),
-            annotations: Default::default(),
-            omitted: 0,
-        }),
-    }
+    let sandbox = PodView {
+        sandbox_id: SandboxId::from(format!("{pod}-sandbox")),
+        uid: pod.into(),
+        name: pod.into(),
+        network: PodNetwork::Pod(vec![IpAddr::from([10, 0, 0, 1])]),
+        ..fixtures::pod()
+    };
+    ContainerView { attempt, ..fixtures::container(id, sandbox) }
 }
 
 /// The end of an attempt that said `out`.

@@ -299,7 +299,7 @@ fn watch(
     let was_sighted = tap.blindness().is_none();
     EVENTS.with_borrow_mut(|events| {
         if catch_unwind(AssertUnwindSafe(|| look(tap, now, events))).is_err() {
-            tap.abandon("the decoder panicked", |event| events.push(event));
+            tap.abandon(|event| events.push(event));
         }
         shared.output.send(events);
     });
@@ -307,7 +307,7 @@ fn watch(
         shared.registry.blinded(connection, reason);
         if let Some(passed_over) = shared.notices.blind.due(now) {
             let (conn, peer) = (connection.id.0, &connection.peer);
-            tracing::info!(conn, %peer, reason, passed_over, "connection is relayed blindly");
+            tracing::info!(conn, %peer, %reason, passed_over, "connection is relayed blindly");
         }
     }
 }

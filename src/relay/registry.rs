@@ -12,7 +12,7 @@ use std::{
 
 use prometheus_client::metrics::counter::Counter;
 
-use crate::{clock, ids::ConnId, peer::Peer};
+use crate::{clock, ids::ConnId, peer::Peer, tap::Blindness};
 
 /// One open connection.
 #[derive(Debug)]
@@ -25,12 +25,12 @@ pub struct Connection {
     pub since: SystemTime,
     /// Calls in flight on it.
     pub calls: AtomicUsize,
-    blind: Mutex<Option<(SystemTime, &'static str)>>,
+    blind: Mutex<Option<(SystemTime, Blindness)>>,
 }
 
 impl Connection {
     /// Since when it is blind, and why.
-    pub fn blind(&self) -> Option<(SystemTime, &'static str)> {
+    pub fn blind(&self) -> Option<(SystemTime, Blindness)> {
         *self.blind.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -64,7 +64,7 @@ impl Registry {
     }
 
     /// Notes that nothing more is understood of a connection.
-    pub fn blinded(&self, connection: &Connection, reason: &'static str) {
+    pub fn blinded(&self, connection: &Connection, reason: Blindness) {
         self.0.blinded.fetch_add(1, Ordering::Relaxed);
         *connection.blind.lock().unwrap_or_else(PoisonError::into_inner) = Some((clock::wall(), reason));
     }

@@ -44,7 +44,7 @@ impl From<&Connection> for Option<BlindView> {
             id: connection.id.0,
             peer: (&*connection.peer).into(),
             since: since.into(),
-            reason: reason.to_owned(),
+            reason: reason.to_string(),
         })
     }
 }
@@ -302,7 +302,7 @@ impl From<ProbeEvent> for EventView {
                 Severity::Normal => EventType::Normal,
                 Severity::Warning => EventType::Warning,
             },
-            reason: event.reason.to_owned(),
+            reason: event.reason.as_str().to_owned(),
             message: event.message,
             namespace: event.namespace.to_string(),
             pod: event.pod.to_string(),

@@ -168,14 +168,13 @@ fn key(probe: &ProbeView) -> [&str; 3] {
 #[cfg(test)]
 mod tests {
     use std::{
-        collections::BTreeMap,
         sync::Arc,
         time::{Duration, SystemTime},
     };
 
     use super::*;
     use crate::{
-        inventory::view::{self, ContainerState, PodNetwork},
+        inventory::{fixtures, view},
         report::view::sample,
     };
 
@@ -221,32 +220,13 @@ mod tests {
 
     fn listed(id: &str, namespace: &str, pod: &str, uid: &str, made: Option<u64>) -> Listed {
         let pod = view::PodView {
-            sandbox_id: "s".into(),
             uid: uid.into(),
             name: pod.into(),
             namespace: namespace.into(),
-            attempt: 0,
-            copied_uid: None,
-            is_ready: true,
-            network: PodNetwork::Unknown,
-            labels: BTreeMap::new(),
-            annotations: BTreeMap::new(),
-            omitted: 0,
+            ..fixtures::pod()
         };
-        let view = view::ContainerView {
-            id: id.into(),
-            name: "app".into(),
-            attempt: 0,
-            image: "x".into(),
-            image_spec: "x".into(),
-            image_ref: "sha256:1".into(),
-            state: ContainerState::Running,
-            created_at: made.map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)),
-            started_at: None,
-            omitted: 0,
-            annotations: BTreeMap::new(),
-            pod: Arc::new(pod),
-        };
+        let created_at = made.map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+        let view = view::ContainerView { created_at, ..fixtures::container(id, pod) };
         Listed { view: Arc::new(view), probes: Vec::new() }
     }
 

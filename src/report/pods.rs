@@ -130,7 +130,7 @@ mod tests {
     use super::*;
     use crate::{
         ids::{ContainerId, PodUid, SandboxId},
-        inventory::view::PodNetwork,
+        inventory::fixtures,
         prober::Standing,
     };
 
@@ -138,15 +138,10 @@ mod tests {
         Arc::new(view::PodView {
             sandbox_id: SandboxId::from(format!("{uid}-{attempt}")),
             uid: PodUid::from(uid),
-            name: "web".into(),
             namespace: "shop".into(),
             attempt,
-            copied_uid: None,
             is_ready,
-            network: PodNetwork::Unknown,
-            labels: BTreeMap::new(),
-            annotations: BTreeMap::new(),
-            omitted: 0,
+            ..fixtures::pod()
         })
     }
 
@@ -166,15 +161,9 @@ mod tests {
                 id: ContainerId::from(format!("{}-{name}-{attempt}", pod.sandbox_id)),
                 name: name.into(),
                 attempt,
-                image: "image".into(),
-                image_spec: "image".into(),
-                image_ref: "sha256:1".into(),
                 state,
-                created_at: None,
-                started_at: None,
-                omitted: 0,
-                annotations: BTreeMap::new(),
                 pod: pod.clone(),
+                ..fixtures::container("", fixtures::pod())
             }),
             standing: Standing { is_started: state == RUNNING, is_ready },
             probes: Vec::new(),

@@ -1,6 +1,7 @@
 //! Answers from the stages themselves: what each of them knows in, views out. Holds nothing itself.
 
 use std::{
+    io,
     path::Path,
     process,
     sync::{
@@ -31,7 +32,10 @@ use crate::{
     observed::ObservedHandle,
     prober::{ProbeStatus, ProberHandle},
     relay::RelayHandle,
-    runtime::{link::Link, turns::Backlog},
+    runtime::{
+        link::{Link, LinkTrouble},
+        turns::Backlog,
+    },
     stage::{Restarts, StageRestarts},
 };
 
@@ -231,13 +235,15 @@ fn newest<'a>(by_age: &'a [ProbeStatus], name: &ProbeName) -> Option<&'a ProbeSt
 }
 
 /// Why the runtime does not answer: what the system says of its socket in words, anything else as it is.
-fn trouble(told: &str, socket: &Path) -> String {
+fn trouble(trouble: &LinkTrouble, socket: &Path) -> String {
     let socket = socket.display();
-    match told {
-        _ if told.contains("(os error 2)") => format!("the runtime's socket {socket} is not there"),
-        _ if told.contains("(os error 111)") => format!("nobody listens on the runtime's socket {socket}"),
-        _ if told.contains("(os error 13)") => format!("criprobe may not open the runtime's socket {socket}"),
-        _ => told.to_owned(),
+    match trouble.kind {
+        Some(io::ErrorKind::NotFound) => format!("the runtime's socket {socket} is not there"),
+        Some(io::ErrorKind::ConnectionRefused) => format!("nobody listens on the runtime's socket {socket}"),
+        Some(io::ErrorKind::PermissionDenied) => {
+            format!("criprobe may not open the runtime's socket {socket}")
+        }
+        Some(_) | None => trouble.text.clone(),
     }
 }
 
@@ -251,11 +257,17 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_the_runtimes_socket_is_told_in_words() {
-        let told =
-            |kind: i32| trouble(&std::io::Error::from_raw_os_error(kind).to_string(), Path::new("/r.sock"));
+        let told = |errno: i32| {
+            let error = io::Error::from_raw_os_error(errno);
+            let of_socket = LinkTrouble { text: error.to_string(), kind: Some(error.kind()) };
+            trouble(&of_socket, Path::new("/r.sock"))
+        };
         assert_eq!(told(2), "the runtime's socket /r.sock is not there");
         assert_eq!(told(111), "nobody listens on the runtime's socket /r.sock");
         assert_eq!(told(13), "criprobe may not open the runtime's socket /r.sock");
-        assert_eq!(trouble("it ended a connection", Path::new("/r.sock")), "it ended a connection");
+        assert_eq!(
+            trouble(&"it ended a connection".to_owned().into(), Path::new("/r.sock")),
+            "it ended a connection"
+        );
     }
 }

@@ -20,8 +20,8 @@ pub struct ProbeEvent {
     pub at: SystemTime,
     /// Whether it is bad news.
     pub severity: Severity,
-    /// One word: `Unhealthy`, `ProbeWarning`, `VerdictChanged`.
-    pub reason: &'static str,
+    /// What happened, in one word.
+    pub reason: EventReason,
     /// In words, unescaped, at most [`MESSAGE_LIMIT`] bytes. The command as it was defined, never expanded.
     pub message: String,
     /// The pod's namespace.
@@ -82,6 +82,31 @@ impl Severity {
     }
 }
 
+/// What happened to a probe, in one word: the kubelet's where it has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventReason {
+    /// An attempt failed, or could not be made.
+    Unhealthy,
+    /// An attempt succeeded with a doubt.
+    ProbeWarning,
+    /// The verdict is another one.
+    VerdictChanged,
+    /// The definition cannot be used, or is one more than the operator allows.
+    InvalidProbe,
+}
+
+impl EventReason {
+    /// `Unhealthy`, `ProbeWarning`, `VerdictChanged`, `InvalidProbe`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unhealthy => "Unhealthy",
+            Self::ProbeWarning => "ProbeWarning",
+            Self::VerdictChanged => "VerdictChanged",
+            Self::InvalidProbe => "InvalidProbe",
+        }
+    }
+}
+
 /// What was noticed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
@@ -119,12 +144,12 @@ pub enum Notice {
 }
 
 impl Notice {
-    fn reason(&self) -> &'static str {
+    fn reason(&self) -> EventReason {
         match self {
-            Self::Failed { .. } | Self::Errored { .. } => "Unhealthy",
-            Self::Warned { .. } => "ProbeWarning",
-            Self::VerdictChanged { .. } | Self::NotRunning => "VerdictChanged",
-            Self::Refused { .. } => "InvalidProbe",
+            Self::Failed { .. } | Self::Errored { .. } => EventReason::Unhealthy,
+            Self::Warned { .. } => EventReason::ProbeWarning,
+            Self::VerdictChanged { .. } | Self::NotRunning => EventReason::VerdictChanged,
+            Self::Refused { .. } => EventReason::InvalidProbe,
         }
     }
 
@@ -204,7 +229,8 @@ mod tests {
                 ["not", "running"] => Notice::NotRunning,
                 other => panic!("no such notice: {other:?}"),
             };
-            let told = (notice.reason(), notice.severity().as_str(), notice.message(row.kind, "app"));
+            let told =
+                (notice.reason().as_str(), notice.severity().as_str(), notice.message(row.kind, "app"));
             assert_eq!(told, (&*row.reason, &*row.severity, row.message), "{}: {}", row.id, row.rule);
         }
     }

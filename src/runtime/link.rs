@@ -4,6 +4,8 @@
 //! away --accepts for 3 s without an answer--> away, but clients are let through
 
 use std::{
+    error::Error as _,
+    io, iter,
     pin::pin,
     time::{Duration, SystemTime},
 };
@@ -50,7 +52,7 @@ pub struct Link {
     /// When `is_up` last changed.
     pub since: SystemTime,
     /// Why it does not answer, or how it refuses Version.
-    pub trouble: String,
+    pub trouble: LinkTrouble,
     /// Counts the times that what was known before may be out of date.
     pub generation: u64,
 }
@@ -62,9 +64,33 @@ impl Default for Link {
             source: EventSource::None,
             is_up: false,
             since: clock::wall(),
-            trouble: "not asked yet".to_owned(),
+            trouble: "not asked yet".to_owned().into(),
             generation: 0,
         }
+    }
+}
+
+/// Why the runtime does not answer, or how it refuses Version.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkTrouble {
+    /// In the words of the runtime or of the system; empty while nothing is wrong.
+    pub text: String,
+    /// The system's error with the connection, where there was one.
+    pub kind: Option<io::ErrorKind>,
+}
+
+impl From<String> for LinkTrouble {
+    fn from(text: String) -> Self {
+        Self { text, kind: None }
+    }
+}
+
+impl From<&Status> for LinkTrouble {
+    /// A status that the transport made of an error of its own has that error among its sources.
+    fn from(status: &Status) -> Self {
+        let mut causes = iter::successors(status.source(), |&cause| cause.source());
+        let kind = causes.find_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind);
+        Self { text: status.message().to_owned(), kind }
     }
 }
 
@@ -74,7 +100,7 @@ struct Found {
     /// Who it is, where it says so.
     version: Version,
     /// How it refuses to.
-    trouble: String,
+    trouble: LinkTrouble,
 }
 
 /// Starts the task that keeps the link: the link as it is now, and the runtime's events.
@@ -90,10 +116,10 @@ async fn keep(runtime: &Runtime, gate: &Gate, events: &EventQueue, link: &watch:
     let mut pause = BACKOFF.0;
     loop {
         let Found { version, trouble } = answer(runtime, gate, link).await;
-        if trouble.is_empty() {
+        if trouble.text.is_empty() {
             tracing::info!(runtime = version.name, version = version.version, "runtime answers");
         } else {
-            tracing::warn!(trouble, "runtime answers, but does not say who it is");
+            tracing::warn!(trouble = trouble.text, "runtime answers, but does not say who it is");
         }
         let source = EventSource::of(&version);
         set_up(link, version, trouble);
@@ -102,9 +128,9 @@ async fn keep(runtime: &Runtime, gate: &Gate, events: &EventQueue, link: &watch:
         let trouble = tokio::select! {
             trouble = read_events(runtime, source, events, link) => trouble,
             trouble = pulse(runtime, gate, link) => trouble,
-            () = gate.away() => "a connection to it was refused".to_owned(),
+            () = gate.away() => "a connection to it was refused".to_owned().into(),
         };
-        tracing::warn!(trouble, "runtime was lost");
+        tracing::warn!(trouble = trouble.text, "runtime was lost");
         set_down(link, trouble);
         link.send_modify(|link| link.source = EventSource::None);
         gate.found_away();
@@ -124,7 +150,7 @@ async fn read_events(
     source: EventSource,
     events: &EventQueue,
     link: &watch::Sender<Link>,
-) -> String {
+) -> LinkTrouble {
     let mut pause = BACKOFF.0;
     let mut empty_ends = EmptyEnds::default();
     loop {
@@ -144,7 +170,7 @@ async fn read_events(
         }
         // A runtime may end the stream of one that read too slowly, and be well.
         if let Answer::Away(status) = Answer::of(runtime.version().await) {
-            return status.message().to_owned();
+            return (&status).into();
         }
         tracing::debug!(?ended, "event stream ended: subscribing again");
         link.send_modify(|link| link.source = EventSource::None);
@@ -163,14 +189,14 @@ async fn answer(runtime: &Runtime, gate: &Gate, link: &watch::Sender<Link>) -> F
             tokio::select! {
                 asked = &mut asked => match asked {
                     Ok(found) => return found,
-                    Err(status) => break status.message().to_owned(),
+                    Err(status) => break LinkTrouble::from(&status),
                 },
                 () = sleep(LOOK) => {}
             }
             let_through(runtime, gate, &mut hold).await;
         };
         if !let_through(runtime, gate, &mut hold).await && gate.found_away() {
-            tracing::warn!(error = trouble, "runtime does not answer: connections wait for it");
+            tracing::warn!(error = trouble.text, "runtime does not answer: connections wait for it");
         }
         set_down(link, trouble);
         sleep(pause).await;
@@ -195,7 +221,7 @@ async fn let_through(runtime: &Runtime, gate: &Gate, hold: &mut Hold) -> bool {
 /// keeps nobody else waiting.
 async fn ask(runtime: &Runtime) -> Result<Found, Status> {
     let found = match Answer::of(runtime.version_afresh().await) {
-        Answer::Version(version) => Found { version, trouble: String::new() },
+        Answer::Version(version) => Found { version, trouble: LinkTrouble::default() },
         Answer::Refusal(status) => Found { version: Version::default(), trouble: refusal(&status) },
         Answer::Silence(status) | Answer::Away(status) => return Err(status),
     };
@@ -207,7 +233,7 @@ async fn ask(runtime: &Runtime) -> Result<Found, Status> {
 
 /// Asks for a sign of life every now and then, and at once when the relay doubts. Returns when the connection is lost;
 /// one that only hangs is reported, and its clients are let through.
-async fn pulse(runtime: &Runtime, gate: &Gate, link: &watch::Sender<Link>) -> String {
+async fn pulse(runtime: &Runtime, gate: &Gate, link: &watch::Sender<Link>) -> LinkTrouble {
     let mut pause = Duration::ZERO;
     loop {
         tokio::select! {
@@ -223,23 +249,23 @@ async fn pulse(runtime: &Runtime, gate: &Gate, link: &watch::Sender<Link>) -> St
             }
         };
         match Answer::of(answer) {
-            Answer::Version(version) => set_up(link, version, String::new()),
+            Answer::Version(version) => set_up(link, version, LinkTrouble::default()),
             Answer::Refusal(status) => {
                 let version = link.borrow().version.clone();
                 set_up(link, version, refusal(&status));
             }
             Answer::Silence(status) => {
-                set_down(link, format!("no answer to Version: {}", status.message()));
+                set_down(link, format!("no answer to Version: {}", status.message()).into());
             }
-            Answer::Away(status) => return status.message().to_owned(),
+            Answer::Away(status) => return (&status).into(),
         }
         gate.settled();
         pause = if link.borrow().is_up { PULSE.0 } else { PULSE.1 };
     }
 }
 
-fn refusal(status: &Status) -> String {
-    format!("it refuses Version: {:?}: {}", status.code(), status.message())
+fn refusal(status: &Status) -> LinkTrouble {
+    format!("it refuses Version: {:?}: {}", status.code(), status.message()).into()
 }
 
 fn subscribed(link: &watch::Sender<Link>, source: EventSource) {
@@ -249,7 +275,7 @@ fn subscribed(link: &watch::Sender<Link>, source: EventSource) {
     });
 }
 
-fn set_up(link: &watch::Sender<Link>, version: Version, trouble: String) {
+fn set_up(link: &watch::Sender<Link>, version: Version, trouble: LinkTrouble) {
     link.send_if_modified(|link| {
         let is_news = !link.is_up || link.version != version || link.trouble != trouble;
         if !link.is_up {
@@ -263,7 +289,7 @@ fn set_up(link: &watch::Sender<Link>, version: Version, trouble: String) {
     });
 }
 
-fn set_down(link: &watch::Sender<Link>, trouble: String) {
+fn set_down(link: &watch::Sender<Link>, trouble: LinkTrouble) {
     link.send_if_modified(|link| {
         let is_news = link.is_up;
         if link.is_up {

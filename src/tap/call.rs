@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Instant};
 
-use super::cri::{Method, Request, Response};
+use super::{
+    blindness::Blindness,
+    cri::{Method, Request, Response},
+};
 use crate::{ids::ConnId, peer::Peer};
 
 /// One call, from the moment on when its request was whole. Cheap to clone: it is told twice, and calls come by the
@@ -92,6 +95,18 @@ impl Code {
     pub const OK: Self = Self(0);
     /// What gRPC says of an answer without a status.
     pub const UNKNOWN: Self = Self(2);
+    /// An argument is wrong whatever the state of the runtime.
+    pub const INVALID_ARGUMENT: Self = Self(3);
+    /// The time for the call was over before its answer.
+    pub const DEADLINE_EXCEEDED: Self = Self(4);
+    /// What the call is about does not exist.
+    pub const NOT_FOUND: Self = Self(5);
+    /// What the call would make exists.
+    pub const ALREADY_EXISTS: Self = Self(6);
+    /// The caller may not do this.
+    pub const PERMISSION_DENIED: Self = Self(7);
+    /// The runtime does not serve this method.
+    pub const UNIMPLEMENTED: Self = Self(12);
 
     const NAMES: [&str; 17] = [
         "OK",
@@ -132,8 +147,8 @@ pub enum Event {
     Blinded {
         /// The connection.
         conn: ConnId,
-        /// Why, for people.
-        reason: &'static str,
+        /// Why.
+        reason: Blindness,
     },
     /// The connection is over.
     Closed {

@@ -2,93 +2,31 @@
 //! them. In: the message in pieces of any size; out: the figures, once it is whole.
 
 use super::cri::ExecResult;
+use crate::proto::exec::{ExecOutput, ExecPart, ExecWalker};
 
-/// Walks the fields of one ExecSyncResponse (1 stdout bytes, 2 stderr bytes, 3 exit_code int32).
+/// The figures of one ExecSyncResponse.
 #[derive(Debug, Default)]
 pub struct ExecMeter {
     result: ExecResult,
-    state: State,
-    /// The varint that is being read, and how many bits of it are there.
-    varint: u64,
-    shift: u32,
-}
-
-/// What the next byte belongs to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
-    #[default]
-    Tag,
-    /// The value of a varint field.
-    Number { field: u64 },
-    /// The length of a length-delimited field.
-    Length { field: u64 },
-    /// That many bytes are of no interest.
-    Skip { left: u64 },
-    /// Not a protobuf message that we can walk.
-    Lost,
+    walker: ExecWalker,
 }
 
 impl ExecMeter {
     /// Takes the next piece of the message.
-    pub fn feed(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() && self.state != State::Lost {
-            if let State::Skip { left } = self.state {
-                let count = left.min(bytes.len() as u64);
-                bytes = &bytes[count as usize..];
-                self.state = if left == count { State::Tag } else { State::Skip { left: left - count } };
-            } else {
-                let byte = bytes[0];
-                bytes = &bytes[1..];
-                self.take_varint_byte(byte);
-            }
-        }
+    pub fn feed(&mut self, bytes: &[u8]) {
+        let result = &mut self.result;
+        // A walker that is lost never comes to an end of the message.
+        let _ = self.walker.feed(bytes, |part| match part {
+            ExecPart::Begins(ExecOutput::Stdout, length) => result.stdout_bytes = shorter(length),
+            ExecPart::Begins(ExecOutput::Stderr, length) => result.stderr_bytes = shorter(length),
+            ExecPart::ExitCode(exit_code) => result.exit_code = exit_code,
+            ExecPart::Bytes(..) => {}
+        });
     }
 
     /// What the message said; `None` if it was cut short or malformed.
     pub fn finish(&self) -> Option<ExecResult> {
-        (self.state == State::Tag && self.shift == 0).then_some(self.result)
-    }
-
-    fn take_varint_byte(&mut self, byte: u8) {
-        if self.shift > 63 {
-            self.state = State::Lost;
-            return;
-        }
-        self.varint |= u64::from(byte & 0x7f) << self.shift;
-        self.shift += 7;
-        if byte & 0x80 == 0 {
-            let value = std::mem::take(&mut self.varint);
-            self.shift = 0;
-            self.state = self.take_varint(value);
-        }
-    }
-
-    fn take_varint(&mut self, value: u64) -> State {
-        match self.state {
-            State::Tag => match value & 7 {
-                0 => State::Number { field: value >> 3 },
-                1 => State::Skip { left: 8 },
-                2 => State::Length { field: value >> 3 },
-                5 => State::Skip { left: 4 },
-                _ => State::Lost,
-            },
-            State::Number { field } => {
-                if field == 3 {
-                    // An int32 is sent as its 64-bit sign extension.
-                    self.result.exit_code = value as i32;
-                }
-                State::Tag
-            }
-            State::Length { field } => {
-                match field {
-                    1 => self.result.stdout_bytes = shorter(value),
-                    2 => self.result.stderr_bytes = shorter(value),
-                    _ => {}
-                }
-                if value == 0 { State::Tag } else { State::Skip { left: value } }
-            }
-            State::Skip { .. } | State::Lost => State::Lost,
-        }
+        self.walker.is_between_fields().then_some(self.result)
     }
 }
 

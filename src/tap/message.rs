@@ -1,9 +1,10 @@
-//! Turns the DATA of one direction of a stream into gRPC messages: five bytes of head, then the body. In: bytes in
-//! pieces of any size; out: sizes, and the body of the first message where it is wanted.
+//! Counts the gRPC messages in the DATA of one direction of a stream. In: bytes in pieces of any size; out: sizes, and the
+//! body of the first message where it is wanted.
 
 use std::sync::Arc;
 
 use super::{cri::ExecResult, exec::ExecMeter};
+use crate::proto::grpc::{GrpcPart, GrpcPrefix, GrpcReader};
 
 /// 1 MiB: the largest message that is kept for decoding. A larger one is counted and costs its call the details.
 pub const MAX_KEPT: usize = 1024 * 1024;
@@ -63,10 +64,8 @@ impl Kept {
 /// The messages of one direction of one call.
 #[derive(Debug)]
 pub struct Messages {
-    head: [u8; 5],
-    head_len: u8,
-    left: u32,
-    /// Messages whose head was read.
+    reader: GrpcReader,
+    /// Messages whose prefix was read.
     count: u32,
     /// Bytes of message bodies so far.
     pub bytes: u64,
@@ -77,35 +76,24 @@ pub struct Messages {
 impl Messages {
     /// Nothing has come yet.
     pub fn new(body: Body) -> Self {
-        Self { head: [0; 5], head_len: 0, left: 0, count: 0, bytes: 0, body }
+        Self { reader: GrpcReader::default(), count: 0, bytes: 0, body }
     }
 
     /// Takes the next piece.
     pub fn feed(&mut self, mut piece: &[u8]) {
-        while !piece.is_empty() {
-            if self.left == 0 {
-                let count = piece.len().min(5 - usize::from(self.head_len));
-                self.head[usize::from(self.head_len)..][..count].copy_from_slice(&piece[..count]);
-                self.head_len += count as u8;
-                piece = &piece[count..];
-                if self.head_len == 5 {
-                    self.begin_message();
-                }
-            } else {
-                let count = piece.len().min(self.left as usize);
-                let (body, rest) = piece.split_at(count);
-                self.take_body(body);
-                self.left -= count as u32;
-                piece = rest;
+        while let Some(part) = self.reader.next(&mut piece) {
+            match part {
+                GrpcPart::Begins(prefix) => self.begin_message(prefix),
+                GrpcPart::Body(body, left) => self.take_body(body, left),
             }
         }
     }
 
-    /// Bytes that are held in memory, or will be when the message is whole: they count from its head on, so that it
+    /// Bytes that are held in memory, or will be when the message is whole: they count from its prefix on, so that it
     /// is the same in any pieces.
     pub fn kept(&self) -> usize {
         match &self.body {
-            Body::Keep(body) => body.len() + self.left as usize,
+            Body::Keep(body) => body.len() + self.reader.left() as usize,
             Body::Skip | Body::Measure(_) | Body::Spoilt => 0,
         }
     }
@@ -136,14 +124,10 @@ impl Messages {
     }
 
     fn is_whole(&self) -> bool {
-        self.count == 1 && self.left == 0 && self.head_len == 0
+        self.count == 1 && self.reader.is_between_messages()
     }
 
-    fn begin_message(&mut self) {
-        let length = u32::from_be_bytes([self.head[1], self.head[2], self.head[3], self.head[4]]);
-        let is_compressed = self.head[0] != 0;
-        self.head_len = 0;
-        self.left = length;
+    fn begin_message(&mut self, GrpcPrefix { is_compressed, length }: GrpcPrefix) {
         self.count = self.count.saturating_add(1);
         self.bytes += u64::from(length);
         let is_usable = !is_compressed && self.count == 1 && length as usize <= MAX_KEPT;
@@ -154,9 +138,9 @@ impl Messages {
         }
     }
 
-    fn take_body(&mut self, piece: &[u8]) {
+    fn take_body(&mut self, piece: &[u8], left: u32) {
         match &mut self.body {
-            Body::Keep(body) => body.take(piece, self.left as usize - piece.len()),
+            Body::Keep(body) => body.take(piece, left as usize),
             Body::Measure(meter) => meter.feed(piece),
             Body::Skip | Body::Spoilt => {}
         }

@@ -7,10 +7,13 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::{
     cli::{
-        events, probes,
+        events,
+        probes::{
+            self,
+            watch::{Known, redraw},
+        },
         screen::{Screen, fit, print},
         trace,
-        watch::{Known, redraw},
     },
     clock,
     config::Config,

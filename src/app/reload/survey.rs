@@ -9,18 +9,13 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
+use crate::app::source::Roots;
+
 /// 40 links are followed on the way to one file, as the kernel does; what lies behind more cannot be read either.
 const MAX_LINKS: usize = 40;
 
 /// 1,024 files of the folder are looked at, the first by name; changes of others are told by the folder itself.
 const MAX_FILES: usize = 1024;
-
-/// What is read: one file, and all files of a folder whose names end in `.yaml`. Neither need exist.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::app) struct Roots {
-    pub(in crate::app) file: PathBuf,
-    pub(in crate::app) folder: PathBuf,
-}
 
 /// One look at the file system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

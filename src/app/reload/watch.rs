@@ -14,7 +14,8 @@ use notify::{
 };
 use tokio::sync::Notify;
 
-use super::survey::{Roots, Stamp, Survey};
+use super::survey::{Stamp, Survey};
+use crate::app::source::Roots;
 
 /// 3 looks until one finds what the one before it found: what changes faster is seen by the next one.
 const LOOKS: usize = 3;

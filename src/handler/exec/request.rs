@@ -13,6 +13,7 @@ use tokio::{
 use crate::{
     handler::Fault,
     ids::ContainerId,
+    proto::grpc::{GrpcPrefix, PREFIX},
     spec::expand::{Expansion, Piece, Word},
 };
 
@@ -32,9 +33,6 @@ const CONTAINER_ID: u32 = 1;
 const CMD: u32 = 2;
 const TIMEOUT: u32 = 3;
 
-/// What stands before a message: whether it is compressed, and its length.
-const PREFIX: usize = 5;
-
 /// The message: not compressed, its length, itself. Waits for room if it is long, at most `patience`.
 ///
 /// # Errors
@@ -51,12 +49,11 @@ pub(super) async fn framed(
     let number = if timeout == 0 { 0 } else { key_len(TIMEOUT) + encoded_len_varint(timeout) };
     let length = field_len(CONTAINER_ID, id.len()) + words + number;
     let too_long = || Fault::Ours("the command is too long for the room that all commands have".into());
-    let prefix = u32::try_from(length).map_err(|_| too_long())?;
+    let prefix = GrpcPrefix::encode(length).ok_or_else(too_long)?;
 
     let room = room(length + PREFIX, patience).await.ok_or_else(too_long)?;
     let mut octets = Vec::with_capacity(PREFIX + length);
-    octets.put_u8(0);
-    octets.put_u32(prefix);
+    octets.extend_from_slice(&prefix);
     put_text(CONTAINER_ID, id.len(), std::iter::once(id), &mut octets);
     for word in command.words() {
         put_text(CMD, word.length(), Word::pieces(word).map(Piece::text), &mut octets);

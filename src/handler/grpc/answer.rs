@@ -3,19 +3,21 @@
 
 use std::fmt;
 
-use bytes::Buf;
 use http::{HeaderMap, StatusCode, header};
 use percent_encoding::percent_decode;
 use prost::Message;
 use tonic::Code;
 
-use crate::{handler::go, proto::health::HealthCheckResponse};
+use crate::{
+    handler::go,
+    proto::{
+        grpc::{GrpcPrefix, PREFIX},
+        health::HealthCheckResponse,
+    },
+};
 
 /// 4 KiB: an answer is a few octets. A longer one is a failure, as one of 4 MiB is in Go.
 const LONGEST: usize = 4096;
-
-/// What stands before a message: whether it is compressed, and its length.
-const PREFIX: usize = 5;
 
 /// A status that is not OK. Prints as Go's errors do.
 #[derive(Debug, PartialEq, Eq)]
@@ -131,8 +133,8 @@ impl Answer {
 
 /// Whether a message is compressed, and its length, once that much was read.
 fn prefix(body: &[u8]) -> Option<(bool, usize)> {
-    let mut prefix = body.get(..PREFIX)?;
-    Some((prefix.get_u8() != 0, prefix.get_u32() as usize))
+    let GrpcPrefix { is_compressed, length } = GrpcPrefix::decode(*body.first_chunk()?);
+    Some((is_compressed, length as usize))
 }
 
 /// The server's own status, where these headers hold one.

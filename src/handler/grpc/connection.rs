@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use h2::client::{self, SendRequest};
 use http::{HeaderMap, Method, Request, header};
 use prost::Message;
@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     handler::{dial, trouble::is_ours, watched::Watched},
-    proto::health::HealthCheckRequest,
+    proto::{grpc::GrpcPrefix, health::HealthCheckRequest},
 };
 
 /// 1 s, then 1.6 times the last pause, at most 120 s: Go's pauses between two tries to connect, without its jitter.
@@ -148,16 +148,12 @@ async fn call(
     answer.end(trailers.as_ref().unwrap_or(&HeaderMap::new()))
 }
 
-/// The question as a gRPC message: not compressed, its length, itself.
+/// The question as a gRPC message.
 fn framed(service: &str) -> Bytes {
     let question = HealthCheckRequest { service: service.to_owned() }.encode_to_vec();
-    let mut framed = BytesMut::with_capacity(5 + question.len());
-    framed.put_u8(0);
-    framed.put_u32(
-        u32::try_from(question.len()).expect("a service is named in a definition of at most 16 KiB"),
-    );
-    framed.put(question.as_slice());
-    framed.freeze()
+    let prefix =
+        GrpcPrefix::encode(question.len()).expect("a service is named in a definition of at most 16 KiB");
+    [&prefix[..], &question].concat().into()
 }
 
 /// A duration as the header says it: at most eight digits and a unit, the finest in which it fits.

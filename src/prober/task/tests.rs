@@ -15,7 +15,7 @@ use crate::{
         ProbeStatus,
         fixtures::{container, planned, spec, tried},
     },
-    results::{AttemptResult, Verdict},
+    results::{AttemptResult, Verdict, event::EventReason},
     spec::{Handler, PortRef, ProbeSpec},
 };
 
@@ -240,7 +240,7 @@ async fn an_attempt_ends_with_its_container_and_its_place_is_free() {
     let key = ProbeKey { pod: "p2".into(), container: "app".into(), kind: ProbeKind::Liveness };
     assert_eq!(rig.log().made.get(&key), Some(&2), "another definition is another probe");
     assert!(
-        rig.events.lock().unwrap().iter().all(|event| event.reason != "Unhealthy"),
+        rig.events.lock().unwrap().iter().all(|event| event.reason != EventReason::Unhealthy),
         "and nothing is said of it"
     );
 }
@@ -252,7 +252,7 @@ async fn failures_turn_the_verdict_and_are_told() {
     time::sleep(100 * SECOND).await;
     assert_eq!(rig.statuses().await[0].state, Verdict::Failure);
     assert_eq!(rig.log().made.values().sum::<u32>(), 3, "held after the third");
-    let reasons: Vec<_> = rig.events.lock().unwrap().iter().map(|event| event.reason).collect();
+    let reasons: Vec<_> = rig.events.lock().unwrap().iter().map(|event| event.reason.as_str()).collect();
     assert_eq!(reasons, ["Unhealthy", "Unhealthy", "Unhealthy", "VerdictChanged"]);
 }
 

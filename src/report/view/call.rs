@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Seconds, Time};
+use crate::tap::Code;
 
 /// One call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,10 +102,15 @@ pub struct ExecView {
 }
 
 impl CallView {
+    /// Whether its code is gRPC's OK.
+    pub fn is_ok(&self) -> bool {
+        self.code == Code::OK.name()
+    }
+
     /// Whether it ended in any other way than well: no answer, an error, or a command with an exit code other than 0.
     pub fn is_failed(&self) -> bool {
         self.end != End::Complete
-            || self.code != "OK"
+            || !self.is_ok()
             || self.exec.as_ref().is_some_and(|exec| exec.exit_code.is_some_and(|code| code != 0))
     }
 }

@@ -13,11 +13,22 @@ fn there() -> Link {
 fn one_slow_answer_costs_no_subscription() {
     let link = watch::Sender::new(there());
     let generation = link.borrow().generation;
-    set_down(&link, "no answer to Version".to_owned());
+    set_down(&link, "no answer to Version".to_owned().into());
     assert_eq!((link.borrow().is_up, link.borrow().source), (false, EventSource::Containerd));
-    set_up(&link, Version::default(), String::new());
+    set_up(&link, Version::default(), LinkTrouble::default());
     assert_eq!((link.borrow().is_up, link.borrow().source), (true, EventSource::Containerd));
     assert!(link.borrow().generation > generation, "what passed meanwhile may be unknown");
+}
+
+#[tokio::test]
+async fn what_the_system_says_of_the_socket_is_kept_as_a_kind() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("runtime.sock");
+    let trouble = async || LinkTrouble::from(&Runtime::new(&socket).version().await.unwrap_err()).kind;
+    assert_eq!(trouble().await, Some(io::ErrorKind::NotFound));
+    drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+    assert_eq!(trouble().await, Some(io::ErrorKind::ConnectionRefused));
+    assert_eq!(LinkTrouble::from(&Status::unavailable("(os error 2)")).kind, None, "its own words");
 }
 
 /// A link to an embedded runtime that answered.

@@ -9,39 +9,21 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     glob::Glob,
-    ids::{ContainerId, PodUid, SandboxId},
-    inventory::view::{ContainerState, PodNetwork, PodView},
+    ids::ContainerId,
+    inventory::{
+        fixtures::{self, texts},
+        view::PodView,
+    },
 };
 
 fn container(pod: &[(&str, &str)], own: &[(&str, &str)]) -> ContainerView {
-    let map = |pairs: &[(&str, &str)]| {
-        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
-    };
+    let pod = PodView { annotations: texts(pod), ..fixtures::pod() };
+    let (image, annotations) = ("busybox", texts(own));
     ContainerView {
-        id: ContainerId::from("c1"),
-        name: "app".into(),
-        attempt: 0,
-        image: "busybox".into(),
-        image_spec: "busybox".into(),
-        image_ref: "sha256:1".into(),
-        state: ContainerState::Running,
-        created_at: None,
-        started_at: None,
-        omitted: 0,
-        annotations: map(own),
-        pod: Arc::new(PodView {
-            sandbox_id: SandboxId::from("s1"),
-            uid: PodUid::from("u1"),
-            name: "web".into(),
-            namespace: "default".into(),
-            attempt: 0,
-            copied_uid: None,
-            is_ready: true,
-            network: PodNetwork::Unknown,
-            labels: BTreeMap::new(),
-            annotations: map(pod),
-            omitted: 0,
-        }),
+        image: image.into(),
+        image_spec: image.into(),
+        annotations,
+        ..fixtures::container("c1", pod)
     }
 }
 

@@ -7,40 +7,18 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     glob::Glob,
-    ids::{PodUid, SandboxId},
-    inventory::view::{ContainerState, PodNetwork, PodView},
+    inventory::{
+        fixtures::{self, texts},
+        view::PodView,
+    },
     spec::{healthcheck, plan::Source},
 };
 
 /// A container of this image in this namespace; its pod may have turned probes off.
 fn container(id: &str, image: &str, namespace: &str, is_off: bool) -> Arc<ContainerView> {
-    let switch = is_off.then(|| ("criprobe.dev/probes".to_owned(), "off".to_owned()));
-    Arc::new(ContainerView {
-        id: id.into(),
-        name: "app".into(),
-        attempt: 0,
-        image: "x".into(),
-        image_spec: "x".into(),
-        image_ref: image.into(),
-        state: ContainerState::Running,
-        created_at: None,
-        started_at: None,
-        omitted: 0,
-        annotations: BTreeMap::new(),
-        pod: Arc::new(PodView {
-            sandbox_id: SandboxId::from("s"),
-            uid: PodUid::from("u"),
-            name: "web".into(),
-            namespace: namespace.into(),
-            attempt: 0,
-            copied_uid: None,
-            is_ready: true,
-            network: PodNetwork::Unknown,
-            labels: BTreeMap::new(),
-            annotations: switch.into_iter().collect(),
-            omitted: 0,
-        }),
-    })
+    let annotations = texts(if is_off { &[("criprobe.dev/probes", "off")] } else { &[] });
+    let pod = PodView { namespace: namespace.into(), annotations, ..fixtures::pod() };
+    Arc::new(ContainerView { image_ref: image.into(), ..fixtures::container(id, pod) })
 }
 
 /// HEALTHCHECKs count in these namespaces.

@@ -1,10 +1,14 @@
 //! What makes a tap blind, and that it is silent from then on.
 
 use super::{wire::*, *};
+use crate::tap::{frame::FrameError, hpack::HpackError};
 
-const NOT_HTTP2: &str = "the client does not speak HTTP/2";
-const FRAMING: &str = "the framing was lost";
-const COMPRESSION: &str = "the header compression was lost";
+const NO_SETTINGS: Blindness = Blindness::Frame(FrameError::NoSettings);
+const PUSH: Blindness = Blindness::Frame(FrameError::Push);
+
+fn compression(error: HpackError) -> Blindness {
+    Blindness::Hpack(error)
+}
 
 /// A good call afterwards, to be silent about.
 fn good_call() -> Vec<Step> {
@@ -21,20 +25,32 @@ fn what_is_not_http2_blinds_once_and_is_silent_then() {
         conversation(|wire| wire.frame(From::Runtime, kind, flags, stream, &payload))
     };
     let client = |bytes: &[u8]| vec![Step { from: From::Client, bytes: bytes.to_vec() }];
-    let rows: Vec<(&str, Vec<Step>, &str)> = vec![
-        ("HTTP/1", client(b"GET /info HTTP/1.1\r\nHost: x\r\n\r\n"), NOT_HTTP2),
-        ("an upgrade to HTTP/2", client(b"PRI * HTTP/1.1\r\n"), NOT_HTTP2),
-        ("TLS", client(&[0x16, 3, 1, 2, 0, 1, 0]), NOT_HTTP2),
-        ("no SETTINGS first", client(&[PREFACE, &[0, 0, 0, 6, 0, 0, 0, 0, 0]].concat()), FRAMING),
+    let rows: Vec<(&str, Vec<Step>, Blindness)> = vec![
+        ("HTTP/1", client(b"GET /info HTTP/1.1\r\nHost: x\r\n\r\n"), Blindness::NotHttp2),
+        ("an upgrade to HTTP/2", client(b"PRI * HTTP/1.1\r\n"), Blindness::NotHttp2),
+        ("TLS", client(&[0x16, 3, 1, 2, 0, 1, 0]), Blindness::NotHttp2),
+        ("no SETTINGS first", client(&[PREFACE, &[0, 0, 0, 6, 0, 0, 0, 0, 0]].concat()), NO_SETTINGS),
         (
             "HTTP/1 of the runtime",
             vec![Step { from: From::Runtime, bytes: b"HTTP/1.1 400 B".to_vec() }],
-            FRAMING,
+            NO_SETTINGS,
         ),
-        ("a push", frame(PUSH_PROMISE, END_HEADERS, 1, &[0, 0, 0, 2]), FRAMING),
-        ("a header block of no fields", frame(HEADERS, END_HEADERS, 1, &[0x80]), COMPRESSION),
-        ("Huffman coding that is none", frame(HEADERS, END_HEADERS, 1, &[0x08, 0x81, 0xff]), COMPRESSION),
-        ("a table that was not agreed", frame(HEADERS, END_HEADERS, 1, &[0x3f, 0xe2, 0x1f]), COMPRESSION),
+        ("a push", frame(PUSH_PROMISE, END_HEADERS, 1, &[0, 0, 0, 2]), PUSH),
+        (
+            "a header block of no fields",
+            frame(HEADERS, END_HEADERS, 1, &[0x80]),
+            compression(HpackError::NoSuchEntry(0)),
+        ),
+        (
+            "Huffman coding that is none",
+            frame(HEADERS, END_HEADERS, 1, &[0x08, 0x81, 0xff]),
+            compression(HpackError::InvalidHuffman),
+        ),
+        (
+            "a table that was not agreed",
+            frame(HEADERS, END_HEADERS, 1, &[0x3f, 0xe2, 0x1f]),
+            compression(HpackError::TableTooLarge(4097)),
+        ),
     ];
     for (rule, mut steps, reason) in rows {
         steps.extend(good_call());
@@ -60,7 +76,7 @@ fn open_calls_are_lost_with_sight() {
             "1 StartContainer begun StartContainer(\"app\")",
             "1 StartContainer lost 5+0 B Skipped",
             "3 Version lost 0+0 B Skipped",
-            "blinded: the header compression was lost",
+            "blinded: header compression error: header block ends within a field",
         ]
     );
 }
@@ -80,7 +96,10 @@ fn a_table_above_64_kib_blinds_when_it_is_used() {
         let lines = told.lines();
         assert_eq!(
             lines[1..],
-            ["1 Version complete OK 0+0 B Skipped", "blinded: the header compression was lost"]
+            [
+                "1 Version complete OK 0+0 B Skipped",
+                "blinded: header compression error: header table of 65537 octets was not agreed"
+            ]
         );
     }
 }
@@ -90,11 +109,15 @@ fn whoever_blinds_it_is_told_once() {
     let mut told = watch(&conversation(|wire| wire.request(1, VERSION, b"")));
     let Told { events, tap } = &mut told;
     for _ in 0..2 {
-        tap.blind("the framing was lost", clock::now(), |event| events.push(event));
+        tap.blind(PUSH, clock::now(), |event| events.push(event));
     }
     assert_eq!(
         told.lines(),
-        ["1 Version begun Skipped", "1 Version lost 0+0 B Skipped", "blinded: the framing was lost"]
+        [
+            "1 Version begun Skipped",
+            "1 Version lost 0+0 B Skipped",
+            "blinded: framing error: the peer pushes"
+        ]
     );
 }
 
@@ -102,7 +125,7 @@ fn whoever_blinds_it_is_told_once() {
 fn after_a_panic_nothing_that_was_open_is_looked_at_again() {
     let mut told = watch(&conversation(|wire| wire.request(1, VERSION, b"")));
     let Told { events, tap } = &mut told;
-    tap.abandon("the decoder panicked", |event| events.push(event));
+    tap.abandon(|event| events.push(event));
     tap.closed(clock::now(), |event| events.push(event));
     assert_eq!(told.lines(), ["1 Version begun Skipped", "blinded: the decoder panicked", "closed"]);
     assert_eq!(told.tap.open_calls(), 0);
@@ -119,7 +142,7 @@ fn a_preface_cut_anywhere_is_the_same() {
         let mut bytes = PREFACE[..cut].to_vec();
         bytes.push(b'!');
         let told = watch(&[Step { from: From::Client, bytes }]);
-        let is_blind = told.tap.blindness() == Some(NOT_HTTP2);
+        let is_blind = told.tap.blindness() == Some(Blindness::NotHttp2);
         assert_eq!(is_blind, cut < PREFACE.len(), "something else after {cut} bytes");
     }
 }

@@ -124,7 +124,10 @@ fn longer_frames_pass_once_they_were_announced() {
     );
     // An announcement that is taken back may not have reached the sender.
     assert_eq!(call(&[(5, 200_000), (5, 16_384)]).len(), 2);
-    assert_eq!(call(&[]).last().map(String::as_str), Some("blinded: the framing was lost"));
+    assert_eq!(
+        call(&[]).last().map(String::as_str),
+        Some("blinded: framing error: a frame is longer than its receiver accepts")
+    );
 }
 
 #[test]

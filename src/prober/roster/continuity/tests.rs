@@ -231,7 +231,7 @@ fn a_container_that_ended_meanwhile_is_news() {
     rig.roster.take_events();
     rig.away(|rig| rig.view.state = ContainerState::Exited { exit_code: Some(1) });
     assert_eq!(rig.status(Readiness).state, Verdict::Failure);
-    let told: Vec<_> = rig.roster.take_events().into_iter().map(|event| event.reason).collect();
+    let told: Vec<_> = rig.roster.take_events().into_iter().map(|event| event.reason.as_str()).collect();
     assert_eq!(told, ["VerdictChanged"]);
 }
 

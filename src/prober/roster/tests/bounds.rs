@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use super::*;
-use crate::prober::saved::Saved;
+use crate::{prober::saved::Saved, results::event::EventReason};
 
 /// A running container that was made so many seconds after others.
 fn made(pod: &str, id: &str, name: &str, seconds: u64) -> ContainerView {
@@ -50,7 +50,12 @@ fn row_04_an_enforced_rule_runs_whatever_annotations_its_pod_has() {
     let refused: Vec<_> = statuses.iter().filter(|status| status.phase == Phase::Invalid).collect();
     assert_eq!(refused.iter().map(|status| status.key.kind).collect::<Vec<_>>(), [Readiness, Liveness]);
     assert!(refused.iter().all(|status| status.reason.starts_with("the pod has more probes than")));
-    let told = rig.roster.take_events().into_iter().filter(|event| event.reason == "InvalidProbe").count();
+    let told = rig
+        .roster
+        .take_events()
+        .into_iter()
+        .filter(|event| event.reason == EventReason::InvalidProbe)
+        .count();
     assert_eq!(told, 2);
     rig.accept(Input::ContainerGone("c2".into()));
     assert_eq!(able(&rig), ["web/c0/readiness", "web/c1/readiness"]);

@@ -4,6 +4,7 @@ use super::*;
 use crate::{
     ids::{ContainerId, SandboxId},
     inventory::view::OpenStops,
+    results::event::EventReason,
 };
 
 #[test]
@@ -171,7 +172,10 @@ fn attempts_are_given_up_when_what_they_are_made_on_is_no_more_and_not_before() 
             |rig: &Rig| rig.roster.statuses(rig.now).iter().map(|probe| probe.counts.total()).sum::<u64>();
         rig.roster.finish(&key("web", Readiness), None, rig.now);
         assert_eq!(counted(&rig), 0, "{name}");
-        assert!(rig.roster.take_events().iter().all(|event| event.reason != "Unhealthy"), "{name}");
+        assert!(
+            rig.roster.take_events().iter().all(|event| event.reason != EventReason::Unhealthy),
+            "{name}"
+        );
     }
 }
 

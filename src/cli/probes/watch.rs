@@ -2,14 +2,14 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use super::{
-    Context, Error, Exit,
-    format::{self, Format},
-    probes::table,
-    reason::plain,
-    screen::{Screen, fit, print},
-};
+use super::table;
 use crate::{
+    cli::{
+        Context, Error, Exit,
+        format::{self, Format},
+        reason::plain,
+        screen::{Screen, fit, print},
+    },
     clock,
     report::view::{Outcome, ProbeView, Time},
 };

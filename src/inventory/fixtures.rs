@@ -1,0 +1,45 @@
+//! One pod and one container for the tests of all stages: each test changes in them what it is about.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::view::{ContainerState, ContainerView, PodNetwork, PodView};
+
+/// Pod `web` of `default`, which is ready.
+pub(crate) fn pod() -> PodView {
+    PodView {
+        sandbox_id: "s1".into(),
+        uid: "u1".into(),
+        copied_uid: None,
+        name: "web".into(),
+        namespace: "default".into(),
+        attempt: 0,
+        is_ready: true,
+        network: PodNetwork::Unknown,
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        omitted: 0,
+    }
+}
+
+/// Its container `app`, which runs.
+pub(crate) fn container(id: &str, pod: PodView) -> ContainerView {
+    ContainerView {
+        id: id.into(),
+        name: "app".into(),
+        attempt: 0,
+        image: "x".into(),
+        image_spec: "x".into(),
+        image_ref: "sha256:1".into(),
+        state: ContainerState::Running,
+        created_at: None,
+        started_at: None,
+        annotations: BTreeMap::new(),
+        omitted: 0,
+        pod: Arc::new(pod),
+    }
+}
+
+/// Labels or annotations.
+pub(crate) fn texts(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect()
+}

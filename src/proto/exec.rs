@@ -1,0 +1,202 @@
+//! Walks an encoded ExecSyncResponse while it comes. In: the message in pieces of any size; out: the lengths and the bytes
+//! of its outputs, and its exit code. Pure; holds nothing of the message, however large it is.
+
+use super::trim::Malformed;
+
+/// The wire types of protobuf (proto3 has no groups).
+const VARINT: u64 = 0;
+const FIXED64: u64 = 1;
+const LENGTH: u64 = 2;
+const FIXED32: u64 = 5;
+
+/// The fields of `runtime.v1.ExecSyncResponse`.
+const STDOUT: u64 = 1;
+const STDERR: u64 = 2;
+const EXIT_CODE: u64 = 3;
+
+/// One of the two outputs of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExecOutput {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// What a message says next. The last one counts where a field comes twice, as everywhere in protobuf.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ExecPart<'a> {
+    /// An output of so many bytes begins.
+    Begins(ExecOutput, u64),
+    /// The next bytes of the output that began.
+    Bytes(ExecOutput, &'a [u8]),
+    /// The exit code.
+    ExitCode(i32),
+}
+
+/// A message as far as it was read.
+#[derive(Debug, Default)]
+pub struct ExecWalker {
+    place: Place,
+    /// The varint that is being read, and how many bits of it are there.
+    varint: u64,
+    shift: u32,
+}
+
+/// What the next byte belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Place {
+    /// The number and the wire type of a field.
+    #[default]
+    Key,
+    /// The value of a varint field.
+    Value { field: u64 },
+    /// The length of a length-delimited field.
+    Length { field: u64 },
+    /// That many bytes of an output, or of what is of no interest.
+    Bytes { of: Option<ExecOutput>, left: u64 },
+    /// Not a protobuf message that we can walk.
+    Lost,
+}
+
+impl ExecWalker {
+    /// Takes the next piece of the message, and hands out what it says.
+    ///
+    /// # Errors
+    /// The message is malformed; then so is all that follows.
+    pub fn feed(&mut self, mut bytes: &[u8], mut out: impl FnMut(ExecPart<'_>)) -> Result<(), Malformed> {
+        while let Some((&byte, rest)) = bytes.split_first() {
+            match self.place {
+                Place::Lost => return Err(Malformed),
+                Place::Bytes { of, left } => {
+                    let count = left.min(bytes.len() as u64);
+                    let (taken, rest) = bytes.split_at(count as usize);
+                    bytes = rest;
+                    self.place = Place::of_bytes(of, left - count);
+                    if let Some(output) = of {
+                        out(ExecPart::Bytes(output, taken));
+                    }
+                }
+                Place::Key | Place::Value { .. } | Place::Length { .. } => {
+                    bytes = rest;
+                    self.take_varint_byte(byte, &mut out);
+                }
+            }
+        }
+        if self.place == Place::Lost { Err(Malformed) } else { Ok(()) }
+    }
+
+    /// Whether the message may end here.
+    pub fn is_between_fields(&self) -> bool {
+        self.place == Place::Key && self.shift == 0
+    }
+
+    fn take_varint_byte(&mut self, byte: u8, out: &mut impl FnMut(ExecPart<'_>)) {
+        if self.shift > 63 {
+            self.place = Place::Lost;
+            return;
+        }
+        self.varint |= u64::from(byte & 0x7f) << self.shift;
+        self.shift += 7;
+        if byte & 0x80 == 0 {
+            let value = std::mem::take(&mut self.varint);
+            self.shift = 0;
+            self.place = self.after_varint(value, out);
+        }
+    }
+
+    fn after_varint(&self, value: u64, out: &mut impl FnMut(ExecPart<'_>)) -> Place {
+        match self.place {
+            Place::Key => match value & 7 {
+                VARINT => Place::Value { field: value >> 3 },
+                FIXED64 => Place::of_bytes(None, 8),
+                LENGTH => Place::Length { field: value >> 3 },
+                FIXED32 => Place::of_bytes(None, 4),
+                _ => Place::Lost,
+            },
+            Place::Value { field } => {
+                if field == EXIT_CODE {
+                    // An int32 is sent as its 64-bit sign extension.
+                    out(ExecPart::ExitCode(value as i32));
+                }
+                Place::Key
+            }
+            Place::Length { field } => {
+                let of = match field {
+                    STDOUT => Some(ExecOutput::Stdout),
+                    STDERR => Some(ExecOutput::Stderr),
+                    _ => None,
+                };
+                if let Some(output) = of {
+                    out(ExecPart::Begins(output, value));
+                }
+                Place::of_bytes(of, value)
+            }
+            Place::Bytes { .. } | Place::Lost => Place::Lost,
+        }
+    }
+}
+
+impl Place {
+    /// Before so many bytes of a field.
+    fn of_bytes(of: Option<ExecOutput>, left: u64) -> Self {
+        if left == 0 { Self::Key } else { Self::Bytes { of, left } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use prost::Message;
+
+    use super::*;
+    use crate::proto::cri::ExecSyncResponse;
+
+    /// What the walker makes of a message in pieces of this size.
+    fn walked(message: &[u8], piece: usize) -> Option<ExecSyncResponse> {
+        let (mut walker, mut read) = (ExecWalker::default(), ExecSyncResponse::default());
+        let mut is_walked = Ok(());
+        for piece in message.chunks(piece) {
+            is_walked = walker.feed(piece, |part| match part {
+                ExecPart::Begins(ExecOutput::Stdout, _) => read.stdout.clear(),
+                ExecPart::Begins(ExecOutput::Stderr, _) => read.stderr.clear(),
+                ExecPart::Bytes(ExecOutput::Stdout, bytes) => read.stdout.extend_from_slice(bytes),
+                ExecPart::Bytes(ExecOutput::Stderr, bytes) => read.stderr.extend_from_slice(bytes),
+                ExecPart::ExitCode(code) => read.exit_code = code,
+            });
+        }
+        (is_walked.is_ok() && walker.is_between_fields()).then_some(read)
+    }
+
+    /// Fields of the message and of others, whole, in any order, more than once.
+    fn fields() -> impl Strategy<Value = Vec<u8>> {
+        let text = |key: u8| {
+            prop::collection::vec(any::<u8>(), 0..40)
+                .prop_map(move |text| [&[key, text.len() as u8], &text[..]].concat())
+        };
+        let number = any::<i32>().prop_map(|exit_code| {
+            ExecSyncResponse { exit_code, ..ExecSyncResponse::default() }.encode_to_vec()
+        });
+        let other =
+            prop::sample::select(vec![&b"\x20\xff\x01"[..], b"\x29abcdefgh", b"\x32\x02hi", b"\x3dabcd"]);
+        let field = prop_oneof![text(0x0a), text(0x12), number, other.prop_map(<[u8]>::to_vec)];
+        prop::collection::vec(field, 0..8).prop_map(|fields| fields.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn fields_are_read_as_prost_reads_them_in_any_pieces(message in fields(), piece in 1usize..40) {
+            prop_assert_eq!(walked(&message, piece), ExecSyncResponse::decode(&*message).ok());
+        }
+
+        #[test]
+        fn no_bytes_panic_and_none_are_read_unlike_prost(message in prop::collection::vec(any::<u8>(), 0..60)) {
+            let walked = walked(&message, 7);
+            if let Ok(expected) = ExecSyncResponse::decode(&*message)
+                && let Some(walked) = walked
+            {
+                prop_assert_eq!(walked, expected);
+            }
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Why a connection is not understood any more: the error that a decoder met, as it is shown to people.
+
+use thiserror::Error;
+
+use super::{frame::FrameError, hpack::HpackError};
+
+/// The reason for which a connection is relayed blindly from then on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Blindness {
+    /// The client sent something else than HTTP/2's preface.
+    #[error("the client does not speak HTTP/2")]
+    NotHttp2,
+    /// The boundaries of the frames are not known any more.
+    #[error("framing error: {0}")]
+    Frame(#[from] FrameError),
+    /// The table of header fields is not known any more.
+    #[error("header compression error: {0}")]
+    Hpack(#[from] HpackError),
+    /// A defect of ours.
+    #[error("the decoder panicked")]
+    Panicked,
+}
