@@ -74,6 +74,8 @@ pub struct Config {
     pub prober: ProberConfig,
     /// What is probed: rules, whose annotations and HEALTHCHECKs count, and their limits.
     pub policy: Policy,
+    /// Whether clients' own probes are observed.
+    pub is_observing: bool,
     /// What is logged, and how.
     pub log: LogConfig,
 }

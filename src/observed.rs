@@ -49,6 +49,11 @@ pub struct ObservedHandle {
 }
 
 impl ObservedHandle {
+    /// Observes from now on, or forgets all probes and observes nothing. On at first.
+    pub fn enable(&self, is_on: bool) {
+        self.watch().enable(is_on);
+    }
+
     /// A container came, changed, or went.
     pub fn changed(&self, change: &Change) {
         self.watch().changed(change);

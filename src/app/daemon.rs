@@ -117,9 +117,9 @@ impl Daemon {
             },
         );
         let (trace, events) = (Journal::new(Bounds::records(CALLS_KEPT)), Journal::new(EVENTS));
-        let reports = (metrics.config.clone(), events.clone());
+        let (reports, observed) = ((metrics.config.clone(), events.clone()), ObservedHandle::default());
         let InForce { policies, prober: settings, health: config } =
-            reload::spawn(loaded, started_at, reloading, reports, &mut tasks);
+            reload::spawn(loaded, started_at, reloading, observed.clone(), reports, &mut tasks);
 
         let runtime = Runtime::new(&started.runtime);
         let (link, runtime_events) = link::spawn(&runtime, gate, &mut tasks);
@@ -127,7 +127,6 @@ impl Daemon {
             tasks.spawn(borrow_access(link.clone(), started.runtime.clone(), clients.file.clone()));
         }
 
-        let observed = ObservedHandle::default();
         manifests::spawn(observed.clone(), &mut tasks);
         let (inventory, changes) = inventory::spawn(
             inventory::Sources {

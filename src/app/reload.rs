@@ -26,6 +26,7 @@ use super::{logging::Threshold, settings, source::Source};
 use crate::{
     clock,
     config::{Config, Loaded, LogLevel, health::ConfigHealth},
+    observed::ObservedHandle,
     prober::ProberSettings,
     report::{
         journal::Journal,
@@ -61,6 +62,7 @@ pub struct Reloading {
 pub(super) struct Outlets {
     policy: values::Sender<Arc<Policy>>,
     prober: values::Sender<ProberSettings>,
+    observed: ObservedHandle,
     health: values::Sender<ConfigHealth>,
     metrics: ConfigMetrics,
     journal: Journal<EventView>,
@@ -80,14 +82,17 @@ pub(super) fn spawn(
     loaded: Loaded,
     at: SystemTime,
     reloading: Option<Reloading>,
+    observed: ObservedHandle,
     (metrics, journal): (ConfigMetrics, Journal<EventView>),
     tasks: &mut Tasks,
 ) -> InForce {
     metrics.started(at);
+    observed.enable(loaded.config.is_observing);
     let seed = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
     let outlets = Outlets {
         policy: values::Sender::new(settings::policy(&loaded.config)),
         prober: values::Sender::new(settings::prober(&loaded.config, seed)),
+        observed,
         health: values::Sender::new(Current::new(loaded, at).health().clone()),
         metrics,
         journal,
@@ -219,9 +224,10 @@ impl Task {
 
     /// All that can change while the daemon runs. A stage whose settings are the same is told nothing.
     fn apply(&mut self, config: &Config) {
-        let Outlets { policy, prober, seed, .. } = &*self.outlets;
+        let Outlets { policy, prober, observed, seed, .. } = &*self.outlets;
         policy.send_if_modified(|in_force| replace(in_force, settings::policy(config)));
         prober.send_if_modified(|in_force| replace(in_force, settings::prober(config, *seed)));
+        observed.enable(config.is_observing);
         if replace(&mut self.level, config.log.level) {
             self.threshold.set(config.log.level);
         }

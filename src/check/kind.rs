@@ -24,8 +24,19 @@ pub(super) enum Shape<'a> {
 }
 
 /// The keys at the top of a configuration.
-const CONFIGURATION: [&str; 10] =
-    ["listen", "runtime", "state", "api", "prober", "annotations", "healthcheck", "rules", "trace", "act"];
+const CONFIGURATION: [&str; 11] = [
+    "listen",
+    "runtime",
+    "state",
+    "api",
+    "prober",
+    "annotations",
+    "healthcheck",
+    "observed",
+    "rules",
+    "trace",
+    "act",
+];
 
 /// Keys that only a container for crictl has.
 const CRICTL_CONTAINER: [&str; 10] =

@@ -29,6 +29,7 @@ fn needs_restart(key: Key, running: &Config, written: &Config) -> bool {
         | Key::AnnotationNamespaces
         | Key::HealthcheckEnabled
         | Key::HealthcheckNamespaces
+        | Key::ObservedEnabled
         | Key::LogLevel => false,
     }
 }
@@ -65,7 +66,7 @@ mod tests {
                 "prober: {minPeriod: 2s, maxTimeout: 5s, allowHosts: [10.0.0.0/8]}\nannotations: {namespaces: [shop]}",
                 &[],
             ),
-            ("healthcheck: {enabled: true, namespaces: [shop]}", &[]),
+            ("healthcheck: {enabled: true, namespaces: [shop]}\nobserved: {enabled: false}", &[]),
         ] {
             assert_eq!(needing_restart(&config(""), &config(text)), keys, "{text}");
         }

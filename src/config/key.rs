@@ -37,6 +37,8 @@ pub enum Key {
     HealthcheckEnabled,
     /// The namespaces in which they do.
     HealthcheckNamespaces,
+    /// Whether clients' own probes are observed.
+    ObservedEnabled,
     /// The form of a line in the log.
     LogFormat,
     /// How much is logged.
@@ -45,7 +47,7 @@ pub enum Key {
 
 impl Key {
     /// All of them, in the order of the file.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Listen,
         Self::Runtime,
         Self::State,
@@ -63,6 +65,7 @@ impl Key {
         Self::AnnotationNamespaces,
         Self::HealthcheckEnabled,
         Self::HealthcheckNamespaces,
+        Self::ObservedEnabled,
         Self::LogFormat,
         Self::LogLevel,
     ];
@@ -104,6 +107,7 @@ impl Key {
             Self::MaxTimeout => "60s",
             Self::AnnotationNamespaces | Self::HealthcheckNamespaces => "*",
             Self::HealthcheckEnabled => "false",
+            Self::ObservedEnabled => "true",
             Self::LogFormat => "text",
             Self::LogLevel => "info",
         }
@@ -138,6 +142,7 @@ impl Key {
             Self::HealthcheckNamespaces => {
                 ("healthcheck.namespaces", "CRIPROBE_HEALTHCHECK_NAMESPACES", "--healthcheck-namespaces")
             }
+            Self::ObservedEnabled => ("observed.enabled", "CRIPROBE_OBSERVED_ENABLED", "--observed-enabled"),
             Self::LogFormat => ("log.format", "CRIPROBE_LOG_FORMAT", "--log-format"),
             Self::LogLevel => ("log.level", "CRIPROBE_LOG_LEVEL", "--log-level"),
         }

@@ -125,6 +125,9 @@ fn settings(top: &mut Fields<'_>) -> Vec<WrittenSetting> {
         found.push(one(Key::HealthcheckEnabled, healthcheck.boolean("enabled")));
         found.push(many(Key::HealthcheckNamespaces, healthcheck.items("namespaces")));
     });
+    top.map("observed", |observed| {
+        found.push(one(Key::ObservedEnabled, observed.boolean("enabled")));
+    });
     top.map("log", |log| {
         found.push(one(Key::LogFormat, log.text("format")));
         found.push(one(Key::LogLevel, log.text("level")));

@@ -80,6 +80,7 @@ pub fn resolve(files: &[Raw], overrides: &Overrides, groups: Groups<'_>) -> Resu
     let annotations = resolver.list(Key::AnnotationNamespaces, namespace);
     let is_healthcheck = resolver.value(Key::HealthcheckEnabled, boolean);
     let healthchecks = resolver.list(Key::HealthcheckNamespaces, namespace);
+    let is_observing = resolver.value(Key::ObservedEnabled, boolean);
     let format = resolver.value(Key::LogFormat, log_format);
     let level = resolver.value(Key::LogLevel, log_level);
     resolver.sockets_differ(&listen, (Key::Runtime, &runtime));
@@ -116,6 +117,7 @@ pub fn resolve(files: &[Raw], overrides: &Overrides, groups: Groups<'_>) -> Resu
                     max_timeout: max_timeout?.value,
                 },
             },
+            is_observing: is_observing?.value,
             log: LogConfig { format: format?.value, level: level?.value },
         })
     };

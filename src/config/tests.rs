@@ -53,6 +53,7 @@ fn defaults() -> Config {
             node_ip: None,
         },
         policy: Policy::default(),
+        is_observing: true,
         log: LogConfig { format: LogFormat::Text, level: LogLevel::Info },
     }
 }
@@ -88,6 +89,7 @@ prober: {workers: 8, execWorkers: 4, execGrace: 1m30s, maxPerPod: 1, maxPerNode:
   minPeriod: 1s, maxTimeout: 5s, allowHosts: [10.0.0.0/8, "2001:db8::1"]}
 annotations: {namespaces: [shop-*, cart]}
 healthcheck: {enabled: true, namespaces: [default]}
+observed: {enabled: false}
 log: {format: json, level: debug}
 "#;
     let expected = Config {
@@ -113,6 +115,7 @@ log: {format: json, level: debug}
                 max_timeout: Duration::from_secs(5),
             },
         },
+        is_observing: false,
         log: LogConfig { format: LogFormat::Json, level: LogLevel::Debug },
     };
     assert_eq!(resolved(text, &Overrides::default()), Ok(expected));
@@ -169,7 +172,7 @@ fn errors_of_several_files_are_told_in_the_files_order() {
     config.yaml:1:14: log.level: "x" is not a log level: one of error, warn, info, debug, trace
     config.yaml:2:9: listen: Invalid value: 5: write unix:///PATH
     conf.d/a.yaml:2:1: not valid YAML or JSON: unclosed bracket '{'
-    conf.d/b.yaml:1:1: unknown key "x": known are listen, runtime, state, api, prober, annotations, healthcheck, log, rules, trace, act
+    conf.d/b.yaml:1:1: unknown key "x": known are listen, runtime, state, api, prober, annotations, healthcheck, observed, log, rules, trace, act
     "#);
 }
 

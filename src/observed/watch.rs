@@ -44,6 +44,7 @@ pub(super) struct Watch {
     containers: HashMap<ContainerId, Watched>,
     /// The groups of all containers.
     groups: usize,
+    is_off: bool,
     swept_at: Option<Instant>,
 }
 
@@ -96,6 +97,17 @@ impl Watch {
         }
     }
 
+    /// Observes from now on, or forgets what was observed. The containers are known meanwhile, too.
+    pub(super) fn enable(&mut self, is_on: bool) {
+        self.is_off = !is_on;
+        if self.is_off {
+            self.groups = 0;
+            for watched in self.containers.values_mut() {
+                (watched.groups, watched.intended) = (Vec::new(), Intended::default());
+            }
+        }
+    }
+
     /// A call began.
     pub(super) fn begun(&mut self, call: &Call) {
         let Request::ExecSync(command) = &call.request else { return };
@@ -107,6 +119,9 @@ impl Watch {
 
     /// A call ended. Tells whether a probe was found whose meaning a manifest would tell.
     pub(super) fn ended(&mut self, traced: &TracedCall) -> bool {
+        if self.is_off {
+            return false;
+        }
         let call = &traced.ended.call;
         let (Request::ExecSync(command), Some(id)) = (&call.request, &traced.container_id) else {
             return false;

@@ -9,13 +9,13 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Result;
-use criprobe::{clock, ids::ContainerId};
+use anyhow::{Context as _, Result};
+use criprobe::{clock, demo::EnvValues, ids::ContainerId};
 use serde_json::Value;
 use tokio::{task::JoinHandle, time::MissedTickBehavior};
 
 use crate::{
-    rig::{EAGER, LIVENESS, Rig},
+    rig::{EAGER, LIVENESS, Rig, runtime},
     support::{
         PATIENCE,
         cri::{self, Cri, Pod},
@@ -141,6 +141,32 @@ async fn a_probe_goes_after_five_missed_periods_and_with_its_container() -> Resu
         Ok(observed(&rig.daemon).await?.is_empty().then_some(()))
     })
     .await?;
+    client.abort();
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reload_turns_it_off_and_on_again() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let file = dir.path().join("config.yaml");
+    let write = |is_on: bool| std::fs::write(&file, format!("observed: {{enabled: {is_on}}}"));
+    write(true)?;
+    let (runtime, place) = runtime(EnvValues::default())?;
+    let settings = [("CRIPROBE_CONFIG", file.to_str().context("a path that is text")?)];
+    let mut rig = Rig::before(runtime, place, &settings).await?;
+    let (_, id) = rig.run("switched", &[], &["sleep", "100000"]).await?;
+    let period = Duration::from_millis(200);
+    let client = every(period, rig.client.clone(), &id, &["true"]);
+    one(&rig.daemon, "the loop is a probe", |_| true).await?;
+    write(false)?;
+    eventually("nothing is observed", PATIENCE, async || {
+        Ok(observed(&rig.daemon).await?.is_empty().then_some(()))
+    })
+    .await?;
+    stays("nothing is observed", 12 * period, async || Ok(observed(&rig.daemon).await?.is_empty())).await?;
+    assert!(rig.daemon.status().await?["probes"].get("observed").is_none());
+    write(true)?;
+    one(&rig.daemon, "the loop is a probe again", |probe| probe["type"] == "observed-1").await?;
     client.abort();
     Ok(())
 }

@@ -59,6 +59,24 @@ fn a_probe_shows_who_runs_what_and_what_it_found() {
 }
 
 #[test]
+fn off_it_forgets_all_probes_and_finds_none_and_on_again_it_knows_the_containers() {
+    let (start, mut watch, cat) = (Start::now(), watch("c1"), command("c1", &["cat"], 1));
+    feed(&mut watch, start, &cat, &steady(0.0, 4));
+    assert_eq!(numbers(&mut watch, start.after(31.0)), [1]);
+    watch.enable(false);
+    assert_eq!(numbers(&mut watch, start.after(31.0)), [0; 0]);
+    feed(&mut watch, start, &cat, &steady(40.0, 4));
+    watch.changed(&Change::Container(Arc::new(container("c2", &[]))));
+    watch.enable(true);
+    assert_eq!(numbers(&mut watch, start.after(71.0)), [0; 0], "calls meanwhile do not count");
+    let dog = command("c2", &["dog"], 1);
+    feed(&mut watch, start, &cat, &steady(80.0, 4));
+    feed(&mut watch, start, &dog, &steady(80.0, 4));
+    assert_eq!(numbers(&mut watch, start.after(111.0)), [1, 1]);
+    assert_eq!(watch.groups, 2);
+}
+
+#[test]
 fn an_error_leaves_the_state_and_is_told_when_no_try_can_follow() {
     let (start, mut watch, cat) = (Start::now(), watch("c1"), command("c1", &["cat"], 1));
     feed(&mut watch, start, &cat, &steady(0.0, 4));
