@@ -101,7 +101,8 @@ impl Daemon {
     pub fn start(loaded: Loaded, reloading: Option<Reloading>) -> Result<Self, StartError> {
         let (started_at, began) = (clock::wall(), clock::now());
         let (started, mut tasks) = (loaded.config.clone(), Tasks::default());
-        let (clients, questions) = bind(&started)?;
+        let lent = Access::like(&started.runtime);
+        let (clients, questions) = bind(&started, lent)?;
 
         let gate = Gate::default();
         let (relay, relayed, observations) =
@@ -123,7 +124,7 @@ impl Daemon {
 
         let runtime = Runtime::new(&started.runtime);
         let (link, runtime_events) = link::spawn(&runtime, gate, &mut tasks);
-        if Access::like(&started.runtime).is_none() {
+        if lent.is_none() {
             tasks.spawn(borrow_access(link.clone(), started.runtime.clone(), clients.file.clone()));
         }
 
@@ -260,9 +261,9 @@ impl Observer for Passing {
     }
 }
 
-/// Binds the clients' socket and the API's.
-fn bind(config: &Config) -> Result<(listen::Bound, listen::Bound), ListenError> {
-    let access = Access::like(&config.runtime).unwrap_or(Access::PRIVATE);
+/// Binds the clients' socket, with the access of the runtime's if that is there, and the API's.
+fn bind(config: &Config, lent: Option<Access>) -> Result<(listen::Bound, listen::Bound), ListenError> {
+    let access = lent.unwrap_or(Access::PRIVATE);
     let clients = listen::bind(&config.listen, access, Some(&config.runtime))?;
     let questions =
         listen::bind(&config.api.listen, api_access(config), Some(&config.runtime)).inspect_err(|_| {

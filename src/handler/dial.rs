@@ -7,10 +7,13 @@ use std::{
     io,
     net::{SocketAddr, TcpStream as StdStream},
     pin::{Pin, pin},
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::{Context, Poll, ready},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -21,6 +24,7 @@ use tokio::{
 };
 
 use super::trouble::is_ours;
+use crate::clock;
 use intake::Intake;
 
 /// 1 s: the kubelet's SO_LINGER on probe connections (docs/kubelet-prober.md 7.3 and 8).
@@ -159,11 +163,34 @@ impl Connection {
 
 impl Drop for Connection {
     /// Closing a socket that lingers waits up to that second for a peer that went silent, even where it is
-    /// non-blocking. Without it the kernel sends the same bytes in the background.
+    /// non-blocking. Without it the kernel sends the same bytes in the background. Beyond [`CLOSED_A_SECOND`] it resets the
+    /// connection.
     fn drop(&mut self) {
         stand_aside();
+        let linger = if is_one_too_many(clock::now()) { Some(Duration::ZERO) } else { None };
         // It can only fail for what is no socket; then there is nothing to wait for either.
-        let _ = SockRef::from(&self.stream).set_linger(None);
+        let _ = SockRef::from(&self.stream).set_linger(linger);
+    }
+}
+
+/// 512 connections a second are closed as a kubelet's are, which leaves them in TIME_WAIT for a minute, or two in a table of
+/// tracked connections: 31,000 and 61,000 of the 131,072 and 262,144 that a node may have. More, as by redirects of many pods
+/// ten times a second, are reset, which leaves nothing.
+const CLOSED_A_SECOND: u32 = 512;
+
+/// Counts a connection that is closed now: whether this second has had too many.
+fn is_one_too_many(now: Instant) -> bool {
+    static CLOSED: Mutex<Option<(Instant, u32)>> = Mutex::new(None);
+    let mut closed = CLOSED.lock().unwrap_or_else(PoisonError::into_inner);
+    match &mut *closed {
+        Some((began, count)) if now.saturating_duration_since(*began) < Duration::from_secs(1) => {
+            *count = count.saturating_add(1);
+            *count > CLOSED_A_SECOND
+        }
+        second => {
+            *second = Some((now, 1));
+            false
+        }
     }
 }
 
@@ -206,7 +233,6 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
-    use crate::clock;
 
     #[tokio::test]
     async fn of_several_addresses_the_first_that_accepts_is_taken_and_the_first_error_told() {
@@ -271,5 +297,29 @@ mod tests {
         let began = clock::now();
         drop(connection);
         assert!(clock::now() - began < LINGER / 2);
+    }
+
+    #[test]
+    fn of_the_connections_closed_in_a_second_those_beyond_the_bound_are_reset() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let waiting = || {
+            let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
+            let port = format!(":{:04X} ", address.port());
+            sockets.lines().filter(|line| line.contains(&port) && line.contains(" 06 ")).count()
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            for _ in 0..4 * CLOSED_A_SECOND {
+                let connection = connect(address).await.unwrap();
+                let (mut served, _) = listener.accept().unwrap();
+                drop(connection);
+                // The peer closes after us: TIME_WAIT is ours.
+                let _ = std::io::Read::read(&mut served, &mut [0]);
+            }
+        });
+        let began = clock::now();
+        while waiting() == 0 && clock::now() - began < Duration::from_secs(5) {}
+        assert!(waiting() < 3 * CLOSED_A_SECOND as usize, "{} connections wait", waiting());
     }
 }

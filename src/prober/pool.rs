@@ -13,7 +13,7 @@ use std::{
 
 use super::{
     schedule::Schedule,
-    trust::{Kind, Trust},
+    trust::{Kind, SLOW, Trust},
 };
 use crate::ids::{PodUid, ProbeKey};
 use places::Places;
@@ -116,7 +116,7 @@ impl Pool {
                 continue;
             }
             if lane.trust != Trust::Slow {
-                self.aging.set(&key, Some(now + lane.kind.slow_after()));
+                self.aging.set(&key, Some(now + SLOW));
             }
             let held = Held { namespace, lane, since: now, charged: now, is_overdue: false };
             self.take(&key, &held);
@@ -174,30 +174,23 @@ impl Pool {
         self.aging.deadline()
     }
 
-    /// Whose attempt is to be given up now, after all was started that could be: something that is trusted waits, and
-    /// more that is slow is in flight than its share. Of the namespace, and of its pod, that hold most of that it is the
-    /// one that has held its place the longest. One at a time, which keeps its place until it ends.
+    /// Whose attempt is to be given up now, after all was started that could be. One at a time, which keeps its place until
+    /// it ends. Either something that is trusted waits, and more that is slow is in flight than its share; or something that
+    /// is slow itself waits while all of that share is held, most of it by another namespace or pod.
     ///
-    /// What was started as slow is within that share, and is never given up: a probe that hangs loses one attempt by
-    /// this, and comes to a verdict by those that follow.
+    /// What was started as slow is never given up: a probe that hangs loses one attempt by this, and comes to a verdict by
+    /// those that follow.
     pub(super) fn give_way(&mut self) -> Option<ProbeKey> {
         if self.giving_way.is_some() {
             return None;
         }
-        let lane = [Kind::Exec, Kind::Dial].into_iter().find_map(|kind| self.crowding(kind))?;
-        let overdue = self.in_flight.iter().filter(|(_, held)| held.is_overdue && held.lane == lane);
-        let (key, _) = overdue.max_by_key(|(key, held)| {
-            let of_namespace = self.held_by_namespace.get(&held.namespace).map(|places| places.of(lane));
-            let of_pod = self.held_by_pod.get(&key.pod).map(|places| places.of(lane));
-            (of_namespace, of_pod, Reverse(held.since), *key)
-        })?;
-        self.giving_way = Some(key.clone());
+        let mut kinds = [Kind::Exec, Kind::Dial].into_iter();
+        self.giving_way = kinds.find_map(|kind| self.excessive(kind).or_else(|| self.greedy(kind)));
         self.giving_way.clone()
     }
 
-    /// The lane of what is to give way to attempts of this kind, if anything is.
-    fn crowding(&self, kind: Kind) -> Option<Lane> {
-        let slow = |kind| Lane { kind, trust: Trust::Slow };
+    /// What is beyond the share of what is slow, while something of this kind that is trusted waits.
+    fn excessive(&self, kind: Kind) -> Option<ProbeKey> {
         let excess = |lane: Lane| self.held.of(lane).saturating_sub(self.limits.of(lane));
         // Connections may hold the places that commands need, and the other way round.
         let is_full = self.held.all() >= self.limits.all();
@@ -211,9 +204,42 @@ impl Pool {
             let lane = Lane { kind, trust };
             // A pod that would not get a place anyway has to wait for its own.
             self.queues[lane.index()]
-                .has_any(|pod| self.held_by_pod.get(pod).is_none_or(|held| free.admit_pod(held, lane)))
+                .has_any(|_, pod| self.held_by_pod.get(pod).is_none_or(|held| free.admit_pod(held, lane)))
         };
-        [Trust::Proven, Trust::Unproven].into_iter().any(waits).then_some(crowding)
+        [Trust::Proven, Trust::Unproven].into_iter().any(waits).then(|| self.heaviest(crowding))?
+    }
+
+    /// What holds a place of what is slow, while something slow waits whose namespace, or whose pod of the same one, holds
+    /// fewer even with that place.
+    fn greedy(&self, kind: Kind) -> Option<ProbeKey> {
+        let lane = slow(kind);
+        if self.limits.free(&self.held).has(lane) {
+            return None;
+        }
+        let victim = self.heaviest(lane)?;
+        let namespace = &self.in_flight.get(&victim)?.namespace;
+        let of_namespace = |name: &Arc<str>| self.held_by_namespace.get(name).map_or(0, |held| held.of(lane));
+        let of_pod = |pod: &PodUid| self.held_by_pod.get(pod).map_or(0, |held| held.of(lane));
+        let has_less = |waiting: &Arc<str>, pod: &PodUid| {
+            if waiting == namespace {
+                of_pod(pod) + 1 < of_pod(&victim.pod)
+            } else {
+                of_namespace(waiting) + 1 < of_namespace(namespace)
+            }
+        };
+        self.queues[lane.index()].has_any(has_less).then_some(victim)
+    }
+
+    /// Of what was trusted and turned out to be slow: of the namespace, and of its pod, that hold most of that it is the one
+    /// that has held its place the longest.
+    fn heaviest(&self, lane: Lane) -> Option<ProbeKey> {
+        let overdue = self.in_flight.iter().filter(|(_, held)| held.is_overdue && held.lane == lane);
+        let (key, _) = overdue.max_by_key(|(key, held)| {
+            let of_namespace = self.held_by_namespace.get(&held.namespace).map(|places| places.of(lane));
+            let of_pod = self.held_by_pod.get(&key.pod).map(|places| places.of(lane));
+            (of_namespace, of_pod, Reverse(held.since), *key)
+        })?;
+        Some(key.clone())
     }
 
     fn take(&mut self, key: &ProbeKey, Held { namespace, lane, .. }: &Held) {
@@ -235,13 +261,18 @@ impl Pool {
         self.in_flight.contains_key(key)
     }
 
-    /// Whether as many wait already as there are places: a wait for a place of more than a turn. What is slow waits for
-    /// the places of what is slow, and counts only there.
-    pub(super) fn is_crowded(&self, lane: Lane) -> bool {
-        let waiting = |lane: Lane| self.queues[lane.index()].len();
+    /// Whether as many of a namespace wait already as there are places: a wait for a place of more than a turn. What is slow
+    /// waits for the places of what is slow, and counts only there. What others let wait delays nobody here.
+    pub(super) fn is_crowded(&self, namespace: &Arc<str>, lane: Lane) -> bool {
+        let waiting = |lane: Lane| self.queues[lane.index()].len_of(namespace);
         let all: usize = Lane::ALL.into_iter().filter(|lane| lane.trust != Trust::Slow).map(waiting).sum();
         all >= self.limits.all() || waiting(lane) >= self.limits.of(lane)
     }
+}
+
+/// The lane of what is slow.
+fn slow(kind: Kind) -> Lane {
+    Lane { kind, trust: Trust::Slow }
 }
 
 /// Counts one place less of somebody; of those that hold none nothing is kept.

@@ -48,6 +48,10 @@ use crate::{
     spec::plan::Planned,
 };
 
+/// 10 s: first attempts that find too many others of their namespace waiting are spread over one period, and over so long at
+/// most: 5,000 probes are 500 a second.
+const SPREAD: Duration = Duration::from_secs(10);
+
 /// 1 s: a probe that is looked at later than this after it was due tells of a process that stood still.
 const STOOD_STILL: Duration = Duration::from_secs(1);
 
@@ -193,10 +197,12 @@ impl Roster {
     /// Lets what is due run as far as there is place; returns what is to be started.
     pub(super) fn advance(&mut self, now: Moment) -> Vec<Job> {
         while let Some(key) = self.schedule.take_due(now.at) {
-            let worker = self.entries.get(&key).and_then(|entry| entry.worker.as_ref());
-            let event = match worker {
-                Some(worker) if self.is_to_be_spread(worker, now) => {
-                    Event::Spread(self.offset(&key, worker.beat(now.at)))
+            let entry = self.entries.get(&key);
+            let event = match entry.and_then(|entry| Some((entry, entry.worker.as_ref()?))) {
+                Some((entry, worker)) if self.is_to_be_spread(entry, worker, now) => {
+                    let beat = worker.beat(now.at);
+                    let over = if worker.wants_jitter(now) { beat } else { beat.min(SPREAD) };
+                    Event::Spread(self.offset(&key, over))
                 }
                 Some(_) | None => Event::Due,
             };
@@ -365,10 +371,11 @@ impl Roster {
 
     /// Whether an attempt that is due is put off to some time within its period: one of a container that was there
     /// before us; and the first of a container, or one that the whole process was late for, if too many come at once.
-    fn is_to_be_spread(&self, worker: &Worker, now: Moment) -> bool {
+    fn is_to_be_spread(&self, entry: &Entry, worker: &Worker, now: Moment) -> bool {
         let late = worker.next().map_or(Duration::ZERO, |due| now.at.saturating_duration_since(due));
         let may_spread = worker.may_spread() || late > STOOD_STILL;
-        worker.wants_jitter(now) || (may_spread && self.pool.is_crowded(lane(worker)))
+        let is_crowded = || self.pool.is_crowded(&entry.view.pod.namespace, lane(worker));
+        worker.wants_jitter(now) || (may_spread && is_crowded())
     }
 
     /// Whether the container of a probe counts as started: its startup probe succeeded, or it has none that runs

@@ -5,11 +5,9 @@ use std::time::Duration;
 
 use crate::spec::Handler;
 
-/// 100 ms: an attempt that only opens a connection and took longer is slow. Servers nearby answer within a few.
-const SLOW_DIAL: Duration = Duration::from_millis(100);
-
-/// 1 s: a command that took longer is slow. That is Kubernetes' default timeout.
-const SLOW_EXEC: Duration = Duration::from_secs(1);
+/// 1 s: an attempt that took longer is slow. That is Kubernetes' default timeout, so a probe that is healthy by that default
+/// never counts as slow.
+pub(super) const SLOW: Duration = Duration::from_secs(1);
 
 /// 64: the longest run of quick attempts that is asked for. With it, a probe that is quick only to be given a place that
 /// it can hold for long again must first answer for a minute at a period of a second.
@@ -30,14 +28,6 @@ impl Kind {
         match handler {
             Handler::Exec { .. } => Self::Exec,
             Handler::TcpSocket { .. } | Handler::HttpGet(_) | Handler::Grpc { .. } => Self::Dial,
-        }
-    }
-
-    /// An attempt that has held its place for so long is slow.
-    pub(super) fn slow_after(self) -> Duration {
-        match self {
-            Self::Exec => SLOW_EXEC,
-            Self::Dial => SLOW_DIAL,
         }
     }
 }
@@ -74,8 +64,8 @@ impl Default for Record {
 
 impl Record {
     /// Notes how long an attempt held its place.
-    pub(super) fn note(&mut self, kind: Kind, held: Duration) {
-        self.was_slow = held >= kind.slow_after();
+    pub(super) fn note(&mut self, held: Duration) {
+        self.was_slow = held >= SLOW;
         if self.was_slow {
             if self.trust_by_run() == Trust::Proven {
                 self.needed = (2 * self.needed).min(LONGEST_RUN);
@@ -106,12 +96,10 @@ mod tests {
     fn a_probe_is_trusted_once_it_was_quick_and_not_after_a_slow_attempt() {
         let mut record = Record::default();
         assert_eq!(record.trust(), Trust::Unproven);
-        record.note(Kind::Dial, SLOW_DIAL);
+        record.note(SLOW);
         assert_eq!(record.trust(), Trust::Slow);
-        record.note(Kind::Dial, SLOW_DIAL / 2);
+        record.note(SLOW / 2);
         assert_eq!(record.trust(), Trust::Proven, "it never misused a place");
-        record.note(Kind::Exec, SLOW_DIAL);
-        assert_eq!(record.trust(), Trust::Proven, "commands may take longer");
     }
 
     #[test]
@@ -121,11 +109,11 @@ mod tests {
         for _ in 0..8 {
             let mut run = 0;
             while record.trust() != Trust::Proven {
-                record.note(Kind::Dial, Duration::ZERO);
+                record.note(Duration::ZERO);
                 run += 1;
             }
             runs.push(run);
-            record.note(Kind::Dial, SLOW_DIAL);
+            record.note(SLOW);
         }
         // The last run asked for is as long as one that makes good for everything.
         assert_eq!(runs, [1, 2, 4, 8, 16, 32, 64, 2]);

@@ -28,7 +28,7 @@ use super::{
     attempt::Tried,
     saved::Stand,
     timing::{probe_from, start_until, tick_after},
-    trust::{Kind, Record, Trust},
+    trust::{Record, Trust},
 };
 use crate::{
     ids::{ContainerId, ProbeKind},
@@ -463,7 +463,7 @@ impl Worker {
         let is_triggered = std::mem::take(&mut self.is_triggered);
         let Some(Flight::Own(attempt)) = self.flight.take() else { return };
         let is_current = self.target.as_ref().is_some_and(|target| target.seen.id == attempt.container);
-        self.record.note(Kind::of(&self.spec.handler), now.at.saturating_duration_since(attempt.began.at));
+        self.record.note(now.at.saturating_duration_since(attempt.began.at));
         // An attempt that panicked, or was given up, changes nothing (docs/kubelet-prober.md 3.6).
         if let Some(tried) = tried {
             self.unanswered = if tried.is_unanswered { self.unanswered.saturating_add(1) } else { 0 };

@@ -22,12 +22,15 @@ const MOST_IDLE: usize = 4096;
 pub(super) struct Queue {
     namespaces: Turns<Arc<str>, Turns<PodUid, VecDeque<ProbeKey>>>,
     waiting: HashSet<ProbeKey>,
+    /// How many wait of each namespace of which any do.
+    counts: HashMap<Arc<str>, usize>,
 }
 
 impl Queue {
     /// Puts a key behind those of its pod, unless it waits already.
     pub(super) fn push(&mut self, key: ProbeKey, namespace: &Arc<str>) {
         if self.waiting.insert(key.clone()) {
+            *self.counts.entry(namespace.clone()).or_default() += 1;
             self.namespaces.enter(namespace).enter(&key.pod).push_back(key);
         }
     }
@@ -44,6 +47,12 @@ impl Queue {
             Some((key, pods.order.is_empty()))
         })?;
         self.waiting.remove(&key);
+        if let Some(count) = self.counts.get_mut(&namespace) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&namespace);
+            }
+        }
         Some((key, namespace))
     }
 
@@ -56,9 +65,10 @@ impl Queue {
         }
     }
 
-    /// Whether a key of such a pod waits. Looks at no more pods than are not such, and one.
-    pub(super) fn has_any(&self, is_such: impl Fn(&PodUid) -> bool) -> bool {
-        self.namespaces.waiting().any(|(_, pods)| pods.waiting().any(|(pod, _)| is_such(pod)))
+    /// Whether a key of such a namespace and pod waits. Looks at no more pods than are not such, and one.
+    pub(super) fn has_any(&self, is_such: impl Fn(&Arc<str>, &PodUid) -> bool) -> bool {
+        let mut namespaces = self.namespaces.waiting();
+        namespaces.any(|(namespace, pods)| pods.waiting().any(|(pod, _)| is_such(namespace, pod)))
     }
 
     /// What waits, in no order.
@@ -67,9 +77,9 @@ impl Queue {
         self.waiting.iter()
     }
 
-    /// How many wait.
-    pub(super) fn len(&self) -> usize {
-        self.waiting.len()
+    /// How many wait of a namespace.
+    pub(super) fn len_of(&self, namespace: &Arc<str>) -> usize {
+        self.counts.get(namespace).copied().unwrap_or_default()
     }
 }
 
@@ -253,6 +263,6 @@ mod tests {
         assert_eq!(kept(&queue), (1, 0), "the clock passed them");
         assert_eq!(pop(&mut queue).as_deref(), Some("other"));
         assert_eq!(kept(&queue), (0, 0));
-        assert_eq!((queue.len(), pop(&mut queue)), (0, None));
+        assert_eq!((queue.waiting.len(), queue.counts.len(), pop(&mut queue)), (0, 0, None));
     }
 }

@@ -174,25 +174,26 @@ fn it_is_crowded_when_as_many_wait_as_there_are_places() {
     let mut pool = Pool::new(2, 1);
     pool.wait("a", &1, exec(Proven));
     assert_eq!(started(&mut pool), ["a1"]);
-    assert!(!pool.is_crowded(exec(Proven)), "busy is not crowded");
+    assert!(!pool.is_crowded(&"a".into(), exec(Proven)), "busy is not crowded");
     pool.wait("a", &2, exec(Proven));
-    assert!(pool.is_crowded(exec(Proven)));
-    assert!(!pool.is_crowded(dial(Proven)));
+    assert!(pool.is_crowded(&"a".into(), exec(Proven)));
+    assert!(!pool.is_crowded(&"a".into(), dial(Proven)));
     pool.wait("a", &3, dial(Proven));
-    assert!(pool.is_crowded(dial(Proven)));
+    assert!(pool.is_crowded(&"a".into(), dial(Proven)));
     let mut pool = Pool::new(64, 16);
     for container in 0..100 {
         pool.wait("silent", &container, dial(Slow));
     }
     assert!(
-        pool.is_crowded(dial(Slow)) && !pool.is_crowded(dial(Unproven)),
+        pool.is_crowded(&"silent".into(), dial(Slow)) && !pool.is_crowded(&"silent".into(), dial(Unproven)),
         "the slow delay each other only"
     );
+    assert!(!pool.is_crowded(&"other".into(), dial(Slow)), "what others let wait delays nobody");
 }
 
 /// Lets time pass until what is in flight is slow.
-fn age(pool: &mut Pool, kind: Kind) -> Instant {
-    let now = *NOW + kind.slow_after();
+fn age(pool: &mut Pool) -> Instant {
+    let now = *NOW + SLOW;
     assert_eq!(pool.deadline(), Some(now));
     pool.age(now);
     assert_eq!(pool.deadline(), None);
@@ -210,10 +211,10 @@ fn what_takes_long_counts_as_slow_and_gives_way_when_somebody_waits() {
         }
         let mut hostile = started(&mut pool).len();
         assert_eq!(hostile, both, "what two namespaces get leaves places free");
-        let now = age(&mut pool, lane.kind);
+        let now = age(&mut pool);
         while let Some(key) = pool.give_way() {
             assert_eq!(pool.give_way(), None, "one at a time");
-            assert_eq!(pool.finish(&key, now), Some(lane.kind.slow_after()));
+            assert_eq!(pool.finish(&key, now), Some(SLOW));
             hostile -= 1;
         }
         assert_eq!(hostile, share, "what has its share keeps it");
@@ -226,7 +227,7 @@ fn nothing_gives_way_while_nobody_waits_or_for_a_pod_that_has_its_share() {
     let mut pool = Pool::new(64, 16);
     pool.wait_each("slow", 16, exec(Proven));
     assert_eq!(started(&mut pool).len(), 16);
-    age(&mut pool, Kind::Exec);
+    age(&mut pool);
     assert_eq!(pool.give_way(), None, "nobody waits");
     pool.wait("also", &"slow", exec(Slow));
     assert_eq!(pool.give_way(), None, "what is slow waits for what is slow");
@@ -238,7 +239,7 @@ fn nothing_gives_way_while_nobody_waits_or_for_a_pod_that_has_its_share() {
     assert_eq!(started(&mut pool).len(), 4);
     pool.wait_each("slow", 12, exec(Proven));
     assert_eq!(started(&mut pool).len(), 12);
-    age(&mut pool, Kind::Exec);
+    age(&mut pool);
     assert_eq!(pool.give_way(), None, "greedy would not get a place even if these had given way");
     pool.wait("other", &"", exec(Unproven));
     assert_eq!(pool.give_way().unwrap().pod.as_str(), "greedy", "it holds the most");
@@ -251,7 +252,7 @@ fn what_was_started_as_slow_is_never_given_up() {
     assert_eq!(started(&mut pool).len(), 4);
     pool.wait_each("quick", 12, exec(Proven));
     assert_eq!(started(&mut pool).len(), 12);
-    let now = age(&mut pool, Kind::Exec);
+    let now = age(&mut pool);
     pool.wait_each("other", 12, exec(Unproven));
     let mut given_up = Vec::new();
     while let Some(key) = pool.give_way() {
@@ -268,7 +269,7 @@ fn connections_give_way_to_commands_where_they_hold_all_places() {
     pool.wait_each("slow", 8, dial(Proven));
     assert_eq!(started(&mut pool).len(), 8);
     pool.wait("command", &"", exec(Unproven));
-    let now = age(&mut pool, Kind::Dial);
+    let now = age(&mut pool);
     let key = pool.give_way().unwrap();
     pool.finish(&key, now);
     assert_eq!(started(&mut pool), ["command"]);
@@ -395,7 +396,7 @@ proptest! {
                     *served += 1;
                     prop_assert!(*served <= 1, "{} waits while {} is served again", pod, key.pod);
                 }
-                match pool.queues[dial(Proven).index()].has_any(|pod| *pod == key.pod) {
+                match pool.queues[dial(Proven).index()].has_any(|_, pod| *pod == key.pod) {
                     true => drop(seen.insert(key.pod.clone(), HashMap::new())),
                     false => drop(seen.remove(&key.pod)),
                 }
@@ -406,4 +407,33 @@ proptest! {
         let distinct: HashSet<_> = in_flight.iter().collect();
         prop_assert_eq!(distinct.len(), in_flight.len());
     }
+}
+
+/// A hung namespace that was trusted holds all places of what is slow; one that is slow itself and holds none gets its share.
+#[test]
+fn what_hangs_leaves_places_to_what_is_slow_elsewhere() {
+    let mut pool = Pool::new(64, 16);
+    // Two pods of one namespace: thresholds leave some places free, and it all turns out to be slow.
+    for (pod, container) in (0..2).flat_map(|pod| (0..32).map(move |container| (pod, container))) {
+        pool.enqueue(key(&format!("hung{pod}"), &container.to_string()), &"hung".into(), dial(Proven));
+    }
+    let mut now = *NOW;
+    for _ in 0..8 {
+        while pool.start(now).is_some() {}
+        now += SLOW;
+        pool.age(now);
+    }
+    assert!(pool.held.of(dial(Slow)) >= pool.limits.of(dial(Slow)), "all places of what is slow are held");
+    for container in 0..6 {
+        pool.enqueue(key(&format!("fair{container}"), ""), &"fair".into(), dial(Slow));
+    }
+    let mut fair = 0;
+    for _ in 0..64 {
+        fair +=
+            std::iter::from_fn(|| pool.start(now)).filter(|key| key.pod.as_str().starts_with("fair")).count();
+        let Some(given_up) = pool.give_way() else { break };
+        assert!(given_up.pod.as_str().starts_with("hung"));
+        assert!(pool.finish(&given_up, now).is_some());
+    }
+    assert!(fair >= 2, "{fair} of 6 run beside what hangs");
 }

@@ -14,6 +14,11 @@ use crate::{
     },
 };
 
+/// 256 words of a command, and 64 headers: each takes some 60 bytes however short it is, so that a definition of 16 KiB could
+/// take a megabyte. Kubernetes has no such bounds.
+const MOST_WORDS: usize = 256;
+const MOST_HEADERS: usize = 64;
+
 /// Kubernetes' bound of a port name, in characters; a longer one is an error.
 const MAX_PORT_NAME: usize = 15;
 
@@ -49,6 +54,11 @@ impl Check<'_> {
     fn exec(&mut self, field: &Field<RawExec>) -> Option<Handler> {
         match &field.value()?.command {
             Field::Bad => None,
+            Field::Given(command) if command.value.len() > MOST_WORDS => {
+                let detail = format!("must have at most {MOST_WORDS} words");
+                self.invalid("exec.command", command.place, command.value.len(), &detail);
+                None
+            }
             Field::Given(command) if !command.value.is_empty() => {
                 Some(Handler::Exec { command: command.value.clone() })
             }
@@ -133,6 +143,12 @@ impl Check<'_> {
     fn headers(&mut self, headers: &Field<Vec<RawHeader>>) -> Option<Vec<(String, String)>> {
         let before = self.errors.len();
         let mut checked = Vec::new();
+        let count = headers.value().map_or(0, Vec::len);
+        if count > MOST_HEADERS {
+            let detail = format!("must have at most {MOST_HEADERS} items");
+            self.invalid("httpGet.httpHeaders", headers.place(), count, &detail);
+            return None;
+        }
         for header in headers.value().into_iter().flatten() {
             let name = header.name.value().cloned().unwrap_or_default();
             let is_valid = !name.is_empty() && name.bytes().all(|b| b == b'-' || b.is_ascii_alphanumeric());
