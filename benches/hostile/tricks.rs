@@ -29,8 +29,8 @@ fn shared(text: usize, pods: usize) -> usize {
 /// 120 KB: the longest value of a variable that Linux passes to a process is 128 KiB, its name included.
 const LONG_VALUE: usize = 120_000;
 
-/// 1,900 words of `$(a)` make an annotation of 13 KB; it may have 16 KiB.
-const LETTERS: usize = 1900;
+/// 500 words of `$(a)`: with the two others nearly as many as a command may have.
+const LETTERS: usize = 500;
 
 /// 10 words of 300 times `$(N)` make as much. Each expands to the letter that its definition has 300 times: whoever puts
 /// the definition in place of the letter, word after word, has 300 times as much with each word.

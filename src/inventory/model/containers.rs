@@ -209,10 +209,9 @@ impl Model {
         let runs = |target: &Target| match target {
             Target::Container(id) if is_reported(id) => {
                 match self.containers.get(id).map(|container| container.state) {
-                    Some(ContainerState::Running) => Some(true),
-                    Some(ContainerState::Created | ContainerState::Exited { exit_code: Some(_) }) | None => {
-                        Some(false)
-                    }
+                    // One that was only made can still be started: a stop that is over has not ended it.
+                    Some(ContainerState::Running | ContainerState::Created) => Some(true),
+                    Some(ContainerState::Exited { exit_code: Some(_) }) | None => Some(false),
                     // The one may be taken back, and the other says nothing.
                     Some(ContainerState::Exited { exit_code: None } | ContainerState::Unknown) => None,
                 }

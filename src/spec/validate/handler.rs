@@ -14,9 +14,9 @@ use crate::{
     },
 };
 
-/// 256 words of a command, and 64 headers: each takes some 60 bytes however short it is, so that a definition of 16 KiB could
+/// 512 words of a command, and 64 headers: each takes some 60 bytes however short it is, so that a definition of 16 KiB could
 /// take a megabyte. Kubernetes has no such bounds.
-const MOST_WORDS: usize = 256;
+const MOST_WORDS: usize = 512;
 const MOST_HEADERS: usize = 64;
 
 /// Kubernetes' bound of a port name, in characters; a longer one is an error.
