@@ -163,7 +163,7 @@ impl Connection {
 
 impl Drop for Connection {
     /// Closing a socket that lingers waits up to that second for a peer that went silent, even where it is
-    /// non-blocking. Without it the kernel sends the same bytes in the background. Beyond [`CLOSED_A_SECOND`] it resets the
+    /// non-blocking. Without it the kernel sends the same bytes in the background. Beyond 512 a second it resets the
     /// connection.
     fn drop(&mut self) {
         stand_aside();
