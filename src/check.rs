@@ -19,7 +19,7 @@ use configuration::{Quota, Rules};
 use findings::Findings;
 use kind::Shape;
 use place::Lines;
-use pod::{Container, Pod};
+use pod::{WrittenContainer, WrittenPod};
 
 use crate::{
     document::{self, Bounds, Node, SyntaxError, stream::Stream},
@@ -114,14 +114,14 @@ const MAX_TOGETHER: usize = 250;
 
 /// The only pod for crictl among all files, with all containers for crictl; `None` where there are several pods or none,
 /// or no containers.
-fn together<'a>(files: &'a [Read<'a>], namespace: &str) -> Option<Pod<'a>> {
+fn together<'a>(files: &'a [Read<'a>], namespace: &str) -> Option<WrittenPod<'a>> {
     let of = |shape| files.iter().flat_map(Read::nodes).filter(move |node| kind::of(node) == shape);
     let mut pods = of(Shape::CrictlPod);
     let (pod, None) = (pods.next()?, pods.next()) else { return None };
-    let elsewhere = |node| Container { is_elsewhere: true, ..crictl::container(node) };
+    let elsewhere = |node| WrittenContainer { is_elsewhere: true, ..crictl::container(node) };
     let containers: Vec<_> = of(Shape::CrictlContainer).take(MAX_TOGETHER + 1).map(elsewhere).collect();
     let is_known = (1..=MAX_TOGETHER).contains(&containers.len());
-    is_known.then(|| Pod { containers, are_all: true, ..crictl::pod(pod, namespace) })
+    is_known.then(|| WrittenPod { containers, are_all: true, ..crictl::pod(pod, namespace) })
 }
 
 /// What is the same for all files.
@@ -131,7 +131,7 @@ struct Check<'a> {
     is_compared: bool,
     namespace: &'a str,
     /// What was given for crictl, where it belongs together.
-    together: Option<Pod<'a>>,
+    together: Option<WrittenPod<'a>>,
 }
 
 impl Check<'_> {
@@ -277,7 +277,7 @@ impl Check<'_> {
         CheckedDocument { line, taken: Taken::Manifest, name: object.name, pods, rules: Vec::new() }
     }
 
-    fn pod(&self, pod: &Pod<'_>, file: &Read<'_>, findings: &mut Findings) -> CheckedPod {
+    fn pod(&self, pod: &WrittenPod<'_>, file: &Read<'_>, findings: &mut Findings) -> CheckedPod {
         probes::check(pod, self.rulebook(file), self.quota.per_pod, self.is_compared, findings)
     }
 

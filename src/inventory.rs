@@ -80,14 +80,14 @@ pub struct InventoryHandle {
     replay: Arc<Notify>,
 }
 
-type Pods = Vec<Arc<view::PodView>>;
+type Pods = Vec<Arc<view::Pod>>;
 
 impl InventoryHandle {
     /// All sandboxes, in no order.
     ///
     /// # Errors
     /// The inventory did not answer.
-    pub async fn pods(&self) -> Result<Vec<Arc<view::PodView>>, Unanswered> {
+    pub async fn pods(&self) -> Result<Vec<Arc<view::Pod>>, Unanswered> {
         self.pods.ask(|answer| answer).await
     }
 
@@ -155,7 +155,7 @@ pub struct TracedCall {
     /// The call and its end.
     pub ended: Ended,
     /// The pod.
-    pub pod: Option<Arc<view::PodView>>,
+    pub pod: Option<Arc<view::Pod>>,
     /// The container's name.
     pub container: Option<Arc<str>>,
     /// The container's id.
@@ -249,7 +249,7 @@ struct Target {
     revision: u64,
     container_id: ContainerId,
     container: Option<Arc<str>>,
-    pod: Option<Arc<view::PodView>>,
+    pod: Option<Arc<view::Pod>>,
 }
 
 impl Target {
@@ -371,7 +371,7 @@ impl<O: Observer> Task<'_, O> {
         &self,
         ended: &Ended,
         named: Option<&ContainerId>,
-    ) -> (Option<Arc<str>>, Option<Arc<view::PodView>>) {
+    ) -> (Option<Arc<str>>, Option<Arc<view::Pod>>) {
         let container = match &ended.response {
             Response::Container(id) => Some(id),
             Response::Skipped | Response::Undecoded | Response::Sandbox(_) | Response::Exec(_) => named,

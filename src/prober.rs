@@ -40,7 +40,7 @@ use std::{
 use crate::{
     clock,
     ids::{ContainerId, SandboxId},
-    inventory::view::{ContainerView, OpenStops},
+    inventory::view::{Container, OpenStops},
     spec::{plan::Planned, policy::Limits},
 };
 
@@ -57,13 +57,13 @@ pub enum Input {
     /// A container was made or changed, and these are the probes planned for it. May be said any number of times.
     Container {
         /// The container as it is now.
-        view: Arc<ContainerView>,
+        view: Arc<Container>,
         /// At most one a type.
         probes: Vec<Planned>,
     },
     /// All containers were planned anew. Told at once, so that probes that come to be together are seen to, and are
     /// spread where they are too many.
-    Replanned(Vec<(Arc<ContainerView>, Vec<Planned>)>),
+    Replanned(Vec<(Arc<Container>, Vec<Planned>)>),
     /// A container is gone from the runtime.
     ContainerGone(ContainerId),
     /// A client began to stop a container: its liveness and startup probes end before it does, as a kubelet's do.

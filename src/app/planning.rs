@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     clock,
-    inventory::{Change, InventoryHandle, view::ContainerView},
+    inventory::{Change, InventoryHandle, view::Container},
     prober::{Input, ProberHandle},
     report::{journal::Journal, view::EventView},
     runtime::{Runtime, turns::Backlog},
@@ -123,7 +123,7 @@ fn planned(
     plan: Plan,
     registration: &mut Registration,
     journal: &Journal<EventView>,
-) -> (Arc<ContainerView>, Vec<Planned>) {
+) -> (Arc<Container>, Vec<Planned>) {
     let Plan { view, probes } = plan;
     for finding in registration.news(&view, &probes, clock::now()) {
         tell(journal, &view, &finding);
@@ -132,7 +132,7 @@ fn planned(
 }
 
 /// Logs what is wrong with a pod; a definition that cannot be used is an event, too.
-fn tell(journal: &Journal<EventView>, view: &ContainerView, Finding { what, passed_over }: &Finding) {
+fn tell(journal: &Journal<EventView>, view: &Container, Finding { what, passed_over }: &Finding) {
     let (namespace, pod) = (&*view.pod.namespace, &*view.pod.name);
     let passed_over = (*passed_over > 0).then_some(passed_over);
     match what {

@@ -12,7 +12,7 @@ use super::log_share::LogShare;
 use crate::{
     clock,
     ids::{ContainerId, PodUid, ProbeKind},
-    inventory::view::ContainerView,
+    inventory::view::Container,
     report::view::{EventType, EventView},
     results::event::bounded,
     spec::{annotation, plan::Planned},
@@ -27,14 +27,14 @@ const MAX_OF_POD: usize = 1024;
 pub(super) struct Registration {
     /// Of each container that there is: its pod.
     containers: HashMap<ContainerId, PodUid>,
-    pods: HashMap<PodUid, Pod>,
+    pods: HashMap<PodUid, PodFindings>,
     /// Findings beyond that are neither logged nor events.
     share: LogShare,
 }
 
 /// Of one pod.
 #[derive(Debug, Default)]
-struct Pod {
+struct PodFindings {
     containers: usize,
     /// Hashes of what was found.
     found: HashSet<u64>,
@@ -70,7 +70,7 @@ pub(super) enum What {
 
 impl Registration {
     /// What has not been reported yet. A restarted container has the same definitions: they are no news.
-    pub(super) fn news(&mut self, view: &ContainerView, probes: &[Planned], now: Instant) -> Vec<Finding> {
+    pub(super) fn news(&mut self, view: &Container, probes: &[Planned], now: Instant) -> Vec<Finding> {
         let uid = &view.pod.uid;
         if self.containers.get(&view.id) != Some(uid) {
             self.forget(&view.id);
@@ -109,7 +109,7 @@ impl Registration {
     }
 }
 
-fn wrong(view: &ContainerView, probes: &[Planned]) -> Vec<What> {
+fn wrong(view: &Container, probes: &[Planned]) -> Vec<What> {
     let invalid = probes.iter().filter_map(|planned| {
         let reason = planned.spec.as_ref().err()?.reason.clone();
         Some(What::Invalid { container: view.name.clone(), kind: planned.kind, reason })
@@ -122,7 +122,7 @@ fn wrong(view: &ContainerView, probes: &[Planned]) -> Vec<What> {
 }
 
 /// The event of a definition that cannot be used.
-pub(super) fn event(view: &ContainerView, kind: ProbeKind, reason: &str) -> EventView {
+pub(super) fn event(view: &Container, kind: ProbeKind, reason: &str) -> EventView {
     EventView {
         at: clock::wall().into(),
         kind: EventType::Warning,
@@ -144,18 +144,18 @@ mod tests {
     use super::*;
     use crate::{
         ids::SandboxId,
-        inventory::view::{ContainerState, PodNetwork, PodView},
+        inventory::view::{ContainerState, Pod, PodNetwork},
         spec::{
             plan::{ImageFacts, plan},
             policy::Policy,
         },
     };
 
-    fn container(id: &str, annotations: &[(&str, &str)]) -> ContainerView {
+    fn container(id: &str, annotations: &[(&str, &str)]) -> Container {
         let map = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
             pairs.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect()
         };
-        ContainerView {
+        Container {
             id: ContainerId::from(id),
             name: "app".into(),
             attempt: 0,
@@ -167,7 +167,7 @@ mod tests {
             started_at: None,
             omitted: 0,
             annotations: BTreeMap::new(),
-            pod: Arc::new(PodView {
+            pod: Arc::new(Pod {
                 sandbox_id: SandboxId::from("s"),
                 uid: PodUid::from("u"),
                 name: "web".into(),
@@ -221,7 +221,7 @@ mod tests {
         let mut reported = 0;
         for number in 0..2_000 {
             let key = format!("liveness.criprobe.dev/c{number}");
-            let view = ContainerView {
+            let view = Container {
                 name: format!("c{number}").into(),
                 ..container(&number.to_string(), &[(&key, "{exec: {}}")])
             };

@@ -22,7 +22,7 @@ use std::{
     time::Instant,
 };
 
-use containers::Container;
+use containers::KnownContainer;
 use identities::Identities;
 use removed::Removed;
 use sandboxes::Sandbox;
@@ -30,7 +30,7 @@ pub use stops::Stops;
 
 use super::{
     fact::{CallId, Fact, Lookup, Target},
-    view::{ContainerState, ContainerView, OpenStops, PodView},
+    view::{Container, ContainerState, OpenStops, Pod},
 };
 use crate::{
     ids::{ContainerId, SandboxId},
@@ -41,7 +41,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// A container appeared, or something about it or its pod changed.
-    Container(Arc<ContainerView>),
+    Container(Arc<Container>),
     /// A container is no more.
     ContainerGone(ContainerId),
     /// The runtime was listed, and these are all containers that there are. Reported after the first lists, and
@@ -66,7 +66,7 @@ pub enum Change {
 pub struct Model {
     sandboxes: HashMap<SandboxId, Sandbox>,
     identities: Identities,
-    containers: HashMap<ContainerId, Container>,
+    containers: HashMap<ContainerId, KnownContainer>,
     removed: Removed,
     stops: Stops,
     /// For which moment the last list of sandboxes spoke, and that of containers.
@@ -172,7 +172,7 @@ impl Model {
     pub fn wants(&self, lookup: &Lookup) -> bool {
         match lookup {
             Lookup::Container(id) | Lookup::ContainerAgain(id) => {
-                self.containers.get(id).is_some_and(Container::lacks_something)
+                self.containers.get(id).is_some_and(KnownContainer::lacks_something)
             }
             Lookup::Sandbox(id) => match self.sandboxes.get(id) {
                 Some(sandbox) => !sandbox.view.is_ready || sandbox.lacks_address(),
@@ -208,7 +208,7 @@ impl Model {
     }
 
     /// A container's name and pod in brief, as soon as both are known, and for a while after it is gone.
-    pub fn whereabouts(&self, id: &ContainerId) -> Option<(Arc<str>, Arc<PodView>)> {
+    pub fn whereabouts(&self, id: &ContainerId) -> Option<(Arc<str>, Arc<Pod>)> {
         if let Some(container) = self.containers.get(id) {
             return Some((Arc::clone(&container.name), Arc::clone(self.pod(&container.sandbox)?)));
         }
@@ -222,7 +222,7 @@ impl Model {
     }
 
     /// A pod in brief by its sandbox's id, also for a while after it is gone.
-    pub fn pod(&self, id: &SandboxId) -> Option<&Arc<PodView>> {
+    pub fn pod(&self, id: &SandboxId) -> Option<&Arc<Pod>> {
         match self.sandboxes.get(id) {
             Some(sandbox) => Some(&sandbox.brief),
             None => self.removed.was(id.as_str())?.pod.as_ref(),
@@ -230,13 +230,13 @@ impl Model {
     }
 
     /// All sandboxes, in no order.
-    pub fn pods(&self) -> Vec<Arc<PodView>> {
+    pub fn pods(&self) -> Vec<Arc<Pod>> {
         self.sandboxes.values().map(|sandbox| Arc::clone(&sandbox.view)).collect()
     }
 
     /// How much there is of everything.
     pub fn census(&self) -> Census {
-        let is_running = |container: &&Container| container.state == ContainerState::Running;
+        let is_running = |container: &&KnownContainer| container.state == ContainerState::Running;
         Census {
             pods: self.sandboxes.values().filter(|sandbox| sandbox.view.is_ready).count(),
             sandboxes: self.sandboxes.len(),
@@ -318,13 +318,13 @@ impl Model {
 
     /// What can be told of a container; `None` while its pod is unknown, or while it runs and the runtime has not yet
     /// said since when.
-    fn view(&self, id: &ContainerId) -> Option<ContainerView> {
+    fn view(&self, id: &ContainerId) -> Option<Container> {
         let container = self.containers.get(id)?;
         let pod = Arc::clone(&self.sandboxes.get(&container.sandbox)?.view);
         if container.state == ContainerState::Running && container.lacks_something() {
             return None;
         }
-        Some(ContainerView {
+        Some(Container {
             id: id.clone(),
             name: Arc::clone(&container.name),
             attempt: container.attempt,

@@ -14,7 +14,7 @@ use crate::{
     ids::ContainerId,
     inventory::{
         Change, TracedCall,
-        view::{ContainerState, ContainerView, PodNetwork, PodView},
+        view::{Container, ContainerState, Pod, PodNetwork},
     },
     peer::Peer,
     proto::cri::ExecSyncRequest,
@@ -103,9 +103,9 @@ pub(super) fn command(container: &str, words: &[&str], timeout: i64) -> Command 
 }
 
 /// A running container of pod `web` with these annotations.
-pub(super) fn container(id: &str, annotations: &[(&str, &str)]) -> ContainerView {
+pub(super) fn container(id: &str, annotations: &[(&str, &str)]) -> Container {
     let annotations = annotations.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();
-    ContainerView {
+    Container {
         id: id.into(),
         name: "app".into(),
         attempt: 0,
@@ -117,7 +117,7 @@ pub(super) fn container(id: &str, annotations: &[(&str, &str)]) -> ContainerView
         started_at: None,
         omitted: 0,
         annotations: BTreeMap::new(),
-        pod: Arc::new(PodView {
+        pod: Arc::new(Pod {
             sandbox_id: "s".into(),
             uid: "uid-web".into(),
             name: "web".into(),

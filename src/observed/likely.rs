@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::{
     document::{self, Node, Value},
     ids::ProbeKind,
-    inventory::view::ContainerView,
+    inventory::view::Container,
     spec::expand::may_become,
     tap::cri::Command,
 };
@@ -50,7 +50,7 @@ pub(super) struct ExecProbe {
 
 impl Intended {
     /// Reads the pod's annotation, if nobody has.
-    pub(super) fn read(&mut self, view: &ContainerView) {
+    pub(super) fn read(&mut self, view: &Container) {
         if !matches!(self, Self::Unread) {
             return;
         }

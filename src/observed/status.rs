@@ -8,7 +8,7 @@ use std::{
 use super::probe::Probe;
 use crate::{
     ids::{ProbeKind, ProbeType},
-    inventory::view::ContainerView,
+    inventory::view::Container,
     results::{AttemptResult, Results},
     tap::cri::Command,
 };
@@ -17,7 +17,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct ObservedStatus {
     /// The container that it looks at, with its pod.
-    pub container: Arc<ContainerView>,
+    pub container: Arc<Container>,
     /// `observed-N`.
     pub kind: ProbeType,
     /// What it is in the client's pod, where that can be known.
@@ -40,7 +40,7 @@ pub struct ObservedStatus {
 
 impl ObservedStatus {
     pub(super) fn of(
-        view: &Arc<ContainerView>,
+        view: &Arc<Container>,
         (comm, uid): (&str, u32),
         command: &Command,
         probe: &mut Probe,

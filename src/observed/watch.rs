@@ -12,7 +12,7 @@ use crate::{
     ids::{ContainerId, PodUid},
     inventory::{
         Change, TracedCall,
-        view::{ContainerState, ContainerView},
+        view::{Container, ContainerState},
     },
     tap::{
         Call,
@@ -50,7 +50,7 @@ pub(super) struct Watch {
 /// A container that has not exited.
 #[derive(Debug)]
 struct Watched {
-    view: Arc<ContainerView>,
+    view: Arc<Container>,
     groups: Vec<Group>,
     intended: Intended,
 }

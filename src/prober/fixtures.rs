@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use super::attempt::Tried;
 use crate::{
     ids::{ProbeKind, SandboxId},
-    inventory::view::{ContainerState, ContainerView, PodNetwork, PodView},
+    inventory::view::{Container, ContainerState, Pod, PodNetwork},
     results::AttemptResult,
     spec::{
         Handler, OnFailure, PortRef, ProbeSpec, Reach,
@@ -37,8 +37,8 @@ pub(super) fn planned(spec: ProbeSpec) -> Planned {
 }
 
 /// A running container `app` of a pod; its sandbox is `<pod>-sandbox`, its address 10.0.0.1.
-pub(super) fn container(pod: &str, id: &str, attempt: u32) -> ContainerView {
-    ContainerView {
+pub(super) fn container(pod: &str, id: &str, attempt: u32) -> Container {
+    Container {
         id: id.into(),
         name: "app".into(),
         attempt,
@@ -50,7 +50,7 @@ pub(super) fn container(pod: &str, id: &str, attempt: u32) -> ContainerView {
         started_at: None,
         omitted: 0,
         annotations: Default::default(),
-        pod: Arc::new(PodView {
+        pod: Arc::new(Pod {
             sandbox_id: SandboxId::from(format!("{pod}-sandbox")),
             uid: pod.into(),
             copied_uid: None,

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     clock,
     ids::{ProbeKey, ProbeKind},
-    inventory::view::{ContainerState, ContainerView},
+    inventory::view::{Container, ContainerState},
     spec::{ProbeSpec, plan::Planned, policy::Limits},
     stage::{Asker, Unanswered},
 };
@@ -58,7 +58,7 @@ pub enum Question {
 #[derive(Clone, Debug)]
 pub struct Listed {
     /// As it was told last.
-    pub view: Arc<ContainerView>,
+    pub view: Arc<Container>,
     /// At most one a type.
     pub probes: Vec<Arc<Planned>>,
 }
@@ -138,7 +138,7 @@ impl ProberHandle {
     ///
     /// # Errors
     /// The container does not run, or too many such attempts are under way.
-    pub async fn attempt(&self, spec: &ProbeSpec, view: &ContainerView) -> Result<Made, NotMade> {
+    pub async fn attempt(&self, spec: &ProbeSpec, view: &Container) -> Result<Made, NotMade> {
         if view.state != ContainerState::Running {
             return Err(NotMade::NotRunning(status::not_running(view.state)));
         }
@@ -224,7 +224,7 @@ mod tests {
             (ContainerState::Exited { exit_code: Some(3) }, "the container exited with code 3"),
             (ContainerState::Unknown, "the runtime cannot tell the container's state"),
         ] {
-            let view = ContainerView { state, ..container("web", "c1", 0) };
+            let view = Container { state, ..container("web", "c1", 0) };
             let refused = prober.attempt(&command(), &view).await;
             assert_eq!(refused, Err(NotMade::NotRunning(told.to_owned())));
         }

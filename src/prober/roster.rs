@@ -41,7 +41,7 @@ use super::{
 };
 use crate::{
     ids::{ProbeKey, ProbeKind},
-    inventory::view::ContainerView,
+    inventory::view::Container,
     results::{
         Verdict,
         event::{Notice, ProbeEvent},
@@ -90,7 +90,7 @@ struct Entry {
     /// What its definition is known by over restarts; none if that is invalid.
     definition: Option<Definition>,
     /// The container that it looks at.
-    view: Arc<ContainerView>,
+    view: Arc<Container>,
     /// What its command needs of that container's environment.
     variables: Arc<Variables>,
     /// When it came to be.
@@ -259,7 +259,7 @@ impl Roster {
 
     /// All containers that it was told of, in no order.
     pub(super) fn containers(&self, now: Moment) -> Vec<ContainerStatus> {
-        let status = |view: &Arc<ContainerView>| {
+        let status = |view: &Arc<Container>| {
             let place = Place::of(view);
             let of_it = ProbeKind::ALL.map(|kind| place.key(kind)).into_iter().filter_map(|key| {
                 let entry = self.entries.get(&key).filter(|entry| entry.view.id == view.id)?;
@@ -307,7 +307,7 @@ impl Roster {
     }
 
     /// Makes sure that a probe is there, and runs if it may. One whose definition changed is another probe.
-    fn enter(&mut self, key: &ProbeKey, planned: &Arc<Planned>, view: &Arc<ContainerView>, now: Moment) {
+    fn enter(&mut self, key: &ProbeKey, planned: &Arc<Planned>, view: &Arc<Container>, now: Moment) {
         let known = self.entries.get_mut(key);
         let is_same = known.as_ref().is_some_and(|entry| match (&entry.planned.spec, &planned.spec) {
             (Ok(before), Ok(after)) => before.is_same_probe(after),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::status::{Phase, ProbeStatus};
 use crate::{
     ids::ProbeKind,
-    inventory::view::{ContainerState, ContainerView},
+    inventory::view::{Container, ContainerState},
     results::Verdict,
 };
 
@@ -14,7 +14,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct ContainerStatus {
     /// As the prober was told of it last.
-    pub view: Arc<ContainerView>,
+    pub view: Arc<Container>,
     /// How it stands.
     pub standing: Standing,
     /// Those that look at it; none where a newer container of its name has them.

@@ -18,7 +18,7 @@ use crate::{
     clock,
     handler::go,
     ids::{ContainerId, ProbeKey, ProbeKind, SandboxId},
-    inventory::view::{ContainerState, ContainerView},
+    inventory::view::{Container, ContainerState},
     results::{AttemptRecord, Counts, Run, Verdict, history::History},
     spec::{
         OnFailure, ProbeSpec,
@@ -112,7 +112,7 @@ impl ProbeStatus {
     /// Of a probe whose definition is valid; `paused` since then, if it is.
     pub(super) fn of(
         key: &ProbeKey,
-        view: &ContainerView,
+        view: &Container,
         planned: &Planned,
         worker: &Worker,
         paused: Option<SystemTime>,
@@ -145,7 +145,7 @@ impl ProbeStatus {
     /// Of a probe that cannot run, since it came to be, and why.
     pub(super) fn invalid(
         key: &ProbeKey,
-        view: &ContainerView,
+        view: &Container,
         planned: &Planned,
         invalid: Option<&Invalid>,
         since: SystemTime,

@@ -14,7 +14,7 @@ use crate::{
     clock,
     handler::{Fault, go},
     ids::{ContainerId, PodUid},
-    inventory::view::{ContainerView, PodView},
+    inventory::view::{Container, Pod},
     results::said::Said,
     runtime::environment,
     spec::expand::{Env, TooLong},
@@ -68,7 +68,7 @@ impl Variables {
     pub(super) async fn read(
         &self,
         runtime: Channel,
-        view: &ContainerView,
+        view: &Container,
         names: &BTreeSet<&str>,
         limit: usize,
     ) -> Result<Env, Fault> {
@@ -117,7 +117,7 @@ impl Variables {
     }
 
     /// Takes room for values.
-    fn lease(&self, view: &ContainerView, values: Env, limit: usize) -> Result<(Env, Lease), Fault> {
+    fn lease(&self, view: &Container, values: Env, limit: usize) -> Result<(Env, Lease), Fault> {
         // Each is in the command at least once.
         if values.length() > limit {
             return Err(Fault::target(TooLong(limit)));
@@ -159,7 +159,7 @@ struct Lease(Option<(Arc<Room>, PodUid, Arc<str>, usize)>);
 
 impl Room {
     /// Takes so many bytes for a probe of a pod, if there is room for them.
-    fn take(self: &Arc<Self>, pod: &PodView, bytes: usize) -> Option<Lease> {
+    fn take(self: &Arc<Self>, pod: &Pod, bytes: usize) -> Option<Lease> {
         if bytes <= SMALL {
             return Some(Lease::default());
         }
@@ -207,15 +207,15 @@ mod tests {
     use super::*;
     use crate::prober::fixtures::container;
 
-    fn pod(name: &str, namespace: &str) -> PodView {
+    fn pod(name: &str, namespace: &str) -> Pod {
         let pod = &container(name, "c", 0).pod;
-        PodView { namespace: namespace.into(), ..PodView::clone(pod) }
+        Pod { namespace: namespace.into(), ..Pod::clone(pod) }
     }
 
     #[test]
     fn row_16_a_pod_has_a_quarter_of_the_room_and_its_namespace_three_quarters() {
         let room = Arc::new(Room::default());
-        let full = |pod: &PodView| {
+        let full = |pod: &Pod| {
             let leases: Vec<_> = std::iter::from_fn(|| room.take(pod, MOST_OF_POD / 8)).collect();
             assert!(room.take(pod, SMALL).is_some(), "there is always room for a usual command");
             leases

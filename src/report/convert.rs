@@ -11,7 +11,7 @@ use super::{
     },
 };
 use crate::{
-    inventory::{TracedCall, view::ContainerView},
+    inventory::{TracedCall, view::Container},
     peer::Peer,
     prober::{
         handle::Made,
@@ -263,8 +263,8 @@ fn run(probe: &ProbeStatus) -> Option<Run> {
         .then(|| Run { result: probe.run.verdict.into(), count: probe.run.count.into() })
 }
 
-impl From<&ContainerView> for ContainerRef {
-    fn from(container: &ContainerView) -> Self {
+impl From<&Container> for ContainerRef {
+    fn from(container: &Container) -> Self {
         let pod = &container.pod;
         Self {
             id: joined([&*pod.namespace, &*pod.name, &*container.name]),
@@ -280,7 +280,7 @@ impl From<&ContainerView> for ContainerRef {
 }
 
 /// What an attempt found that was made on a container with a handler of this name.
-pub(super) fn run_view(made: &Made, handler: &str, container: &ContainerView) -> RunView {
+pub(super) fn run_view(made: &Made, handler: &str, container: &Container) -> RunView {
     let tried = &made.tried;
     RunView {
         result: tried.result.into(),

@@ -14,8 +14,8 @@ use super::view::{ContainerState as State, ContainerView, PodView, ProbesView};
 type Identity = (Arc<str>, Arc<str>, Arc<str>);
 
 /// One pod as it is put together: its newest sandbox, and the newest container of each name in that.
-struct Pod {
-    sandbox: Arc<view::PodView>,
+struct PodParts {
+    sandbox: Arc<view::Pod>,
     containers: BTreeMap<Arc<str>, ContainerStatus>,
 }
 
@@ -24,8 +24,8 @@ const COPIED: &str =
     "its UID is a copy of another pod's: it is known by one that is made of its sandbox's ID";
 
 /// A view a pod, by namespace, name and uid.
-pub(super) fn views(sandboxes: Vec<Arc<view::PodView>>, containers: Vec<ContainerStatus>) -> Vec<PodView> {
-    let mut pods: BTreeMap<Identity, Pod> = BTreeMap::new();
+pub(super) fn views(sandboxes: Vec<Arc<view::Pod>>, containers: Vec<ContainerStatus>) -> Vec<PodView> {
+    let mut pods: BTreeMap<Identity, PodParts> = BTreeMap::new();
     // One that was made between the two questions is known from its containers alone.
     let of_containers: Vec<_> = containers.iter().map(|container| container.view.pod.clone()).collect();
     for sandbox in sandboxes.into_iter().chain(of_containers) {
@@ -33,7 +33,7 @@ pub(super) fn views(sandboxes: Vec<Arc<view::PodView>>, containers: Vec<Containe
             Some(pod) if pod.sandbox.attempt >= sandbox.attempt => {}
             Some(pod) => pod.sandbox = sandbox,
             None => {
-                pods.insert(identity(&sandbox), Pod { sandbox, containers: BTreeMap::new() });
+                pods.insert(identity(&sandbox), PodParts { sandbox, containers: BTreeMap::new() });
             }
         }
     }
@@ -51,7 +51,7 @@ pub(super) fn views(sandboxes: Vec<Arc<view::PodView>>, containers: Vec<Containe
     pods.into_values().map(PodView::from).collect()
 }
 
-fn identity(pod: &view::PodView) -> Identity {
+fn identity(pod: &view::Pod) -> Identity {
     (pod.namespace.clone(), pod.name.clone(), pod.uid.as_str().into())
 }
 
@@ -59,8 +59,8 @@ fn age(container: &ContainerStatus) -> impl PartialOrd + use<> {
     (container.view.attempt, container.view.created_at, container.view.id.clone())
 }
 
-impl From<Pod> for PodView {
-    fn from(pod: Pod) -> Self {
+impl From<PodParts> for PodView {
+    fn from(pod: PodParts) -> Self {
         let unready = unready(&pod);
         let copied = pod.sandbox.copied_uid.as_ref().map(|_| COPIED.to_owned());
         Self {
@@ -81,7 +81,7 @@ impl From<Pod> for PodView {
 ///
 /// A container that ended well may be an init container that has done its work, so it is left out; but somebody has to be
 /// there who is ready.
-fn unready(pod: &Pod) -> Option<String> {
+fn unready(pod: &PodParts) -> Option<String> {
     if !pod.sandbox.is_ready {
         return Some("the sandbox is not ready".to_owned());
     }
@@ -134,8 +134,8 @@ mod tests {
         prober::Standing,
     };
 
-    fn sandbox(uid: &str, attempt: u32, is_ready: bool) -> Arc<view::PodView> {
-        Arc::new(view::PodView {
+    fn sandbox(uid: &str, attempt: u32, is_ready: bool) -> Arc<view::Pod> {
+        Arc::new(view::Pod {
             sandbox_id: SandboxId::from(format!("{uid}-{attempt}")),
             uid: PodUid::from(uid),
             name: "web".into(),
@@ -155,14 +155,14 @@ mod tests {
     const BROKEN: ContainerState = ContainerState::Exited { exit_code: Some(1) };
 
     fn container(
-        pod: &Arc<view::PodView>,
+        pod: &Arc<view::Pod>,
         name: &str,
         attempt: u32,
         state: ContainerState,
         is_ready: bool,
     ) -> ContainerStatus {
         ContainerStatus {
-            view: Arc::new(view::ContainerView {
+            view: Arc::new(view::Container {
                 id: ContainerId::from(format!("{}-{name}-{attempt}", pod.sandbox_id)),
                 name: name.into(),
                 attempt,

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::SystemTime};
 use super::{Verdict, history::Why, said::Said};
 use crate::{
     ids::{ContainerId, PodUid, ProbeKind},
-    inventory::view::ContainerView,
+    inventory::view::Container,
 };
 
 /// 11 KiB: 10 KiB of what an attempt said, and the words before it. A longer message, of a container with an endless name,
@@ -45,7 +45,7 @@ impl ProbeEvent {
         notice: &Notice,
         kind: ProbeKind,
         container_id: ContainerId,
-        view: &ContainerView,
+        view: &Container,
         at: SystemTime,
     ) -> Self {
         Self {

@@ -9,7 +9,7 @@ use super::{
     policy::{Limits, Policy},
     rule::Rule,
 };
-use crate::{document::fault, ids::ProbeKind, inventory::view::ContainerView};
+use crate::{document::fault, ids::ProbeKind, inventory::view::Container};
 
 /// A probe that a container is meant to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,18 +87,18 @@ pub struct ImageFacts<'a> {
 
 /// The probes of a container, in the kubelet's order: startup, readiness, liveness. The best source wins, also where
 /// its definition is invalid. A pod that turned its probes off keeps those of enforced rules.
-pub fn plan(container: &ContainerView, policy: &Policy, image: ImageFacts<'_>) -> Vec<Planned> {
+pub fn plan(container: &Container, policy: &Policy, image: ImageFacts<'_>) -> Vec<Planned> {
     let facts = Facts::of(container, policy, image);
     ProbeKind::ALL.into_iter().filter_map(|kind| facts.plan(kind)).collect()
 }
 
 /// Whether the HEALTHCHECK of its image says anything of a container: the operator lets it, and the pod too.
-pub fn heeds_healthcheck(container: &ContainerView, policy: &Policy) -> bool {
+pub fn heeds_healthcheck(container: &Container, policy: &Policy) -> bool {
     policy.honours_healthchecks(&container.pod.namespace) && !is_off(container, policy)
 }
 
 /// Whether the pod wants no probes but those that are enforced, and is heard.
-fn is_off(container: &ContainerView, policy: &Policy) -> bool {
+fn is_off(container: &Container, policy: &Policy) -> bool {
     policy.honours_annotations(&container.pod.namespace) && annotation::are_off(&container.pod.annotations)
 }
 
@@ -149,7 +149,7 @@ const MORE: &str = " ... and more";
 
 /// All that decides, for all types.
 struct Facts<'a> {
-    container: &'a ContainerView,
+    container: &'a Container,
     limits: &'a Limits,
     /// Those that fit, in their order.
     rules: Vec<&'a Rule>,
@@ -178,7 +178,7 @@ enum Written<'a> {
 }
 
 impl<'a> Facts<'a> {
-    fn of(container: &'a ContainerView, policy: &'a Policy, image: ImageFacts<'a>) -> Self {
+    fn of(container: &'a Container, policy: &'a Policy, image: ImageFacts<'a>) -> Self {
         let namespace = &container.pod.namespace;
         let is_honoured = policy.honours_annotations(namespace);
         Self {

@@ -10,7 +10,7 @@ use super::{
     super::{
         convert,
         fact::{Lookup, Target},
-        view::{ContainerState, ContainerView},
+        view::{Container, ContainerState},
     },
     Change, Model,
     removed::Was,
@@ -26,7 +26,7 @@ const ASKED_AGAIN: u8 = 5;
 
 /// One container.
 #[derive(Debug)]
-pub(super) struct Container {
+pub(super) struct KnownContainer {
     pub(super) sandbox: SandboxId,
     pub(super) name: Arc<str>,
     pub(super) attempt: u32,
@@ -47,10 +47,10 @@ pub(super) struct Container {
     /// How often its status was asked for again since the last list.
     asked_again: u8,
     /// What was last told of it.
-    pub(super) told: Option<Arc<ContainerView>>,
+    pub(super) told: Option<Arc<Container>>,
 }
 
-impl Container {
+impl KnownContainer {
     /// Whether the runtime's status of it is still wanted.
     pub(super) fn lacks_something(&self) -> bool {
         match self.state {
@@ -118,7 +118,7 @@ impl Model {
         }
         self.explain_sandbox(&sandbox);
         let metadata = config.metadata.unwrap_or_default();
-        let container = self.containers.entry(id.clone()).or_insert_with(|| Container {
+        let container = self.containers.entry(id.clone()).or_insert_with(|| KnownContainer {
             sandbox,
             name: metadata.name.into(),
             attempt: metadata.attempt,
@@ -267,7 +267,7 @@ impl Model {
         let id = ContainerId::from(whole.id);
         let metadata = whole.metadata.unwrap_or_default();
         let image = convert::image(whole.image);
-        let mut container = Container {
+        let mut container = KnownContainer {
             sandbox: whole.pod_sandbox_id.into(),
             name: metadata.name.into(),
             attempt: metadata.attempt,

@@ -116,7 +116,7 @@ fn a_call_that_is_under_way_is_not_missed() {
 #[test]
 fn a_probe_goes_with_its_container_and_another_one_starts_anew() {
     let (start, cat) = (Start::now(), command("c1", &["cat"], 1));
-    let exited = ContainerView { state: ContainerState::Exited { exit_code: None }, ..container("c1", &[]) };
+    let exited = Container { state: ContainerState::Exited { exit_code: None }, ..container("c1", &[]) };
     for change in [Change::ContainerGone("c1".into()), Change::Container(Arc::new(exited))] {
         let mut watch = watch("c1");
         feed(&mut watch, start, &cat, &steady(0.0, 5));
@@ -128,7 +128,7 @@ fn a_probe_goes_with_its_container_and_another_one_starts_anew() {
     }
     let (mut watch, next) = (watch("c1"), command("c2", &["cat"], 1));
     feed(&mut watch, start, &cat, &steady(0.0, 5));
-    watch.changed(&Change::Container(Arc::new(ContainerView { attempt: 1, ..container("c2", &[]) })));
+    watch.changed(&Change::Container(Arc::new(Container { attempt: 1, ..container("c2", &[]) })));
     watch.changed(&Change::ContainerGone("c1".into()));
     feed(&mut watch, start, &next, &steady(50.0, 4));
     let probe = watch.probes(start.after(81.0)).pop().unwrap();

@@ -50,16 +50,13 @@ fn grpc_spec(port: u16) -> ProbeSpec {
     ProbeSpec { handler: Handler::Grpc { port, service: String::new() }, ..spec(ProbeKind::Liveness) }
 }
 
-fn view(network: PodNetwork) -> ContainerView {
+fn view(network: PodNetwork) -> Container {
     let view = container("web", "c1", 0);
-    ContainerView {
-        pod: Arc::new(crate::inventory::view::PodView { network, ..(*view.pod).clone() }),
-        ..view
-    }
+    Container { pod: Arc::new(crate::inventory::view::Pod { network, ..(*view.pod).clone() }), ..view }
 }
 
 /// With one port declared, as the kubelet writes it.
-fn declaring(port: u16, mut view: ContainerView) -> ContainerView {
+fn declaring(port: u16, mut view: Container) -> Container {
     let ports = format!(r#"[{{"containerPort":{port},"protocol":"TCP"}}]"#);
     view.annotations.insert("io.kubernetes.container.ports".to_owned(), ports);
     view

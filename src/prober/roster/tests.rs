@@ -25,7 +25,7 @@ use crate::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn input(view: ContainerView, specs: &[ProbeSpec]) -> Input {
+fn input(view: Container, specs: &[ProbeSpec]) -> Input {
     Input::Container { view: Arc::new(view), probes: specs.iter().cloned().map(planned).collect() }
 }
 

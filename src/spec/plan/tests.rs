@@ -10,14 +10,14 @@ use super::*;
 use crate::{
     glob::Glob,
     ids::{ContainerId, PodUid, SandboxId},
-    inventory::view::{ContainerState, PodNetwork, PodView},
+    inventory::view::{ContainerState, Pod, PodNetwork},
 };
 
-fn container(pod: &[(&str, &str)], own: &[(&str, &str)]) -> ContainerView {
+fn container(pod: &[(&str, &str)], own: &[(&str, &str)]) -> Container {
     let map = |pairs: &[(&str, &str)]| {
         pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
     };
-    ContainerView {
+    Container {
         id: ContainerId::from("c1"),
         name: "app".into(),
         attempt: 0,
@@ -29,7 +29,7 @@ fn container(pod: &[(&str, &str)], own: &[(&str, &str)]) -> ContainerView {
         started_at: None,
         omitted: 0,
         annotations: map(own),
-        pod: Arc::new(PodView {
+        pod: Arc::new(Pod {
             sandbox_id: SandboxId::from("s1"),
             uid: PodUid::from("u1"),
             name: "web".into(),
@@ -51,14 +51,14 @@ pub(crate) fn of_healthcheck(healthcheck: Option<&Healthcheck>) -> ImageFacts<'_
 }
 
 /// With no rules, and no HEALTHCHECK.
-fn plan_by_default(container: &ContainerView) -> Vec<Planned> {
+fn plan_by_default(container: &Container) -> Vec<Planned> {
     plan(container, &Policy::default(), ImageFacts::default())
 }
 
 const TRUE: &str = "{exec: {command: ['true']}}";
 
 /// Type, source, handler or reason, and what it shadows, one line a probe.
-fn told(container: &ContainerView) -> Vec<String> {
+fn told(container: &Container) -> Vec<String> {
     plan_by_default(container)
         .into_iter()
         .map(|planned| {

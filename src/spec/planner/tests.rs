@@ -8,14 +8,14 @@ use super::*;
 use crate::{
     glob::Glob,
     ids::{PodUid, SandboxId},
-    inventory::view::{ContainerState, PodNetwork, PodView},
+    inventory::view::{ContainerState, Pod, PodNetwork},
     spec::{healthcheck, plan::Source},
 };
 
 /// A container of this image in this namespace; its pod may have turned probes off.
-fn container(id: &str, image: &str, namespace: &str, is_off: bool) -> Arc<ContainerView> {
+fn container(id: &str, image: &str, namespace: &str, is_off: bool) -> Arc<Container> {
     let switch = is_off.then(|| ("criprobe.dev/probes".to_owned(), "off".to_owned()));
-    Arc::new(ContainerView {
+    Arc::new(Container {
         id: id.into(),
         name: "app".into(),
         attempt: 0,
@@ -27,7 +27,7 @@ fn container(id: &str, image: &str, namespace: &str, is_off: bool) -> Arc<Contai
         started_at: None,
         omitted: 0,
         annotations: BTreeMap::new(),
-        pod: Arc::new(PodView {
+        pod: Arc::new(Pod {
             sandbox_id: SandboxId::from("s"),
             uid: PodUid::from("u"),
             name: "web".into(),

@@ -140,7 +140,7 @@ async fn check(row: Row) {
 }
 
 /// One attempt on a container as the prober makes it, and the events of it but for those of verdicts.
-async fn tried_and_told(spec: ProbeSpec, view: ContainerView) -> (Tried, Vec<String>) {
+async fn tried_and_told(spec: ProbeSpec, view: Container) -> (Tried, Vec<String>) {
     let now = Moment::now();
     let mut roster = Roster::new(&ProberSettings::default(), now);
     let input = Input::Container { view: Arc::new(view), probes: vec![planned(spec)] };

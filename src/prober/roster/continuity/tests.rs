@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     ids::ProbeKind,
-    inventory::view::{ContainerState, ContainerView},
+    inventory::view::{Container, ContainerState},
     prober::{
         Command, Input, ProbeStatus, ProberSettings,
         fixtures::{container, planned, spec, tried},
@@ -29,14 +29,14 @@ const SECOND: Duration = Duration::from_secs(1);
 struct Rig {
     roster: Roster,
     now: Moment,
-    view: ContainerView,
+    view: Container,
     specs: Vec<ProbeSpec>,
 }
 
 impl Rig {
     fn new(specs: &[ProbeSpec]) -> Self {
         let now = Moment::now();
-        let view = ContainerView { started_at: Some(now.wall), ..container("web", "c1", 0) };
+        let view = Container { started_at: Some(now.wall), ..container("web", "c1", 0) };
         let roster = Roster::new(&ProberSettings::default(), now);
         let mut rig = Self { roster, now, view, specs: specs.to_vec() };
         rig.show();
@@ -68,7 +68,7 @@ impl Rig {
 
     fn replace(&mut self, id: &str) {
         self.view =
-            ContainerView { started_at: Some(self.now.wall), ..container("web", id, self.view.attempt + 1) };
+            Container { started_at: Some(self.now.wall), ..container("web", id, self.view.attempt + 1) };
     }
 
     fn pass(&mut self, time: Duration) {
@@ -204,10 +204,8 @@ fn a_former_container_that_is_met_first_costs_the_current_one_nothing() {
     rig.attempts(&[Success, Failure, Failure]);
     let current = rig.view.clone();
     rig.away(|rig| {
-        rig.view = ContainerView {
-            state: ContainerState::Exited { exit_code: Some(1) },
-            ..container("web", "c1", 0)
-        };
+        rig.view =
+            Container { state: ContainerState::Exited { exit_code: Some(1) }, ..container("web", "c1", 0) };
     });
     assert_eq!(rig.roster.save(rig.now).probes[0].stand.as_ref().unwrap().container.as_str(), "c2");
     rig.view = current;

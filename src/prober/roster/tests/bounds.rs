@@ -6,9 +6,9 @@ use super::*;
 use crate::prober::saved::Saved;
 
 /// A running container that was made so many seconds after others.
-fn made(pod: &str, id: &str, name: &str, seconds: u64) -> ContainerView {
+fn made(pod: &str, id: &str, name: &str, seconds: u64) -> Container {
     let created_at = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
-    ContainerView { name: name.into(), created_at, ..container(pod, id, 0) }
+    Container { name: name.into(), created_at, ..container(pod, id, 0) }
 }
 
 fn limited(max_per_pod: usize, max_per_node: usize) -> Rig {
@@ -143,7 +143,7 @@ fn containers_that_are_done_take_no_room() {
     let mut rig = limited(32, 2);
     let done = |pod: &str, id: &str| {
         let state = ContainerState::Exited { exit_code: Some(0) };
-        ContainerView { state, ..made(pod, id, "app", 0) }
+        Container { state, ..made(pod, id, "app", 0) }
     };
     for number in 0..5 {
         let (pod, id) = (format!("job-{number}"), format!("j{number}"));
@@ -160,7 +160,7 @@ fn containers_that_are_done_take_no_room() {
     assert_eq!(phase(&rig, "b"), [Phase::Invalid]);
     rig.accept(input(done("web", "c1"), &[spec(Readiness), spec(Liveness)]));
     assert_eq!(phase(&rig, "b"), [Phase::Probing], "there is room");
-    let again = ContainerView { attempt: 1, ..made("web", "c2", "app", 3) };
+    let again = Container { attempt: 1, ..made("web", "c2", "app", 3) };
     rig.accept(input(again, &[spec(Readiness), spec(Liveness)]));
     let phases = phase(&rig, "web");
     assert_eq!(phases.iter().filter(|phase| **phase == Phase::Invalid).count(), 1, "{phases:?}");

@@ -17,7 +17,7 @@ struct Row {
 }
 
 fn see(rig: &mut Rig, name: &str, attempt: u32, kinds: &str) {
-    let view = ContainerView { name: name.into(), ..container("web", &format!("{name}-{attempt}"), attempt) };
+    let view = Container { name: name.into(), ..container("web", &format!("{name}-{attempt}"), attempt) };
     let plan = |kind: &str| {
         let valid = planned(spec(kind.trim_end_matches('!').parse().unwrap()));
         let invalid = Invalid { reason: "bad".to_owned(), handler: None };

@@ -46,7 +46,7 @@ fn containers_that_ran_before_us_are_probed_within_a_period_and_not_all_at_once(
     let began = rig.now.wall;
     let adopted = |pod: usize, started_at| {
         let view = container(&format!("pod{pod}"), &format!("c{pod}"), 0);
-        let view = ContainerView { created_at: Some(began - 300 * SECOND), started_at, ..view };
+        let view = Container { created_at: Some(began - 300 * SECOND), started_at, ..view };
         input(view, &[spec(Liveness)])
     };
     for pod in 0..200 {
@@ -72,7 +72,7 @@ fn containers_that_ran_before_us_are_probed_within_a_period_and_not_all_at_once(
         "no jitter after the first period (docs/kubelet-prober.md 3.1)"
     );
     let mut rig = Rig::new(1000);
-    let view = ContainerView { started_at: Some(rig.now.wall + SECOND), ..container("web", "new", 0) };
+    let view = Container { started_at: Some(rig.now.wall + SECOND), ..container("web", "new", 0) };
     rig.pass(2 * SECOND);
     rig.accept(input(view, &[spec(Liveness)]));
     assert_eq!(rig.started(), [(Liveness, "new".to_owned())], "no jitter for one that began after us");

@@ -85,7 +85,7 @@ fn a_probe_that_comes_to_a_container_that_runs_for_long_has_no_verdict_before_it
         rig.pass(300 * SECOND);
         let began = rig.now.wall - Duration::from_secs(age);
         rig.pass(SECOND);
-        let view = ContainerView { started_at: Some(began), ..container("web", "c1", 0) };
+        let view = Container { started_at: Some(began), ..container("web", "c1", 0) };
         rig.accept(input(view, &[ProbeSpec { period: 3600 * SECOND, ..spec(Readiness) }]));
         assert_eq!(rig.status(Readiness).state, verdict, "{age} s");
         assert_eq!(rig.started().len(), 1, "and is not put off");

@@ -88,7 +88,7 @@ fn every_stop_counts_until_it_fails_itself() {
 fn a_container_that_was_stopped_before_its_start_is_probed_like_any_other() {
     let mut rig = Rig::new(8);
     let in_state = |state| {
-        let view = ContainerView { state, ..container("web", "c1", 0) };
+        let view = Container { state, ..container("web", "c1", 0) };
         input(view, &[spec(Startup), spec(Liveness)])
     };
     rig.accept(in_state(ContainerState::Created));
@@ -116,7 +116,7 @@ fn what_a_client_stopped_is_a_failure_that_waits_also_when_the_stop_failed_late(
             (Verdict::Success, Phase::Stopped)
         );
         let exited = ContainerState::Exited { exit_code: Some(137) };
-        rig.accept(input(ContainerView { state: exited, ..container("web", "c1", 0) }, &[spec(Liveness)]));
+        rig.accept(input(Container { state: exited, ..container("web", "c1", 0) }, &[spec(Liveness)]));
         assert_eq!((rig.status(Liveness).state, rig.status(Liveness).phase), (Verdict::Failure, phase));
         rig.accept(failed);
         let status = rig.status(Liveness);
@@ -130,8 +130,8 @@ fn a_sandbox_that_is_not_ready_ends_liveness_for_as_long_as_it_is_not() {
     let mut rig = Rig::new(8);
     let is_ready = |is_ready| {
         let view = container("web", "c1", 0);
-        let pod = crate::inventory::view::PodView { is_ready, ..(*view.pod).clone() };
-        input(ContainerView { pod: Arc::new(pod), ..view }, &[spec(Liveness)])
+        let pod = crate::inventory::view::Pod { is_ready, ..(*view.pod).clone() };
+        input(Container { pod: Arc::new(pod), ..view }, &[spec(Liveness)])
     };
     rig.accept(is_ready(false));
     assert_eq!((rig.started(), rig.status(Liveness).phase), (vec![], Phase::Stopped));
@@ -143,7 +143,7 @@ fn a_sandbox_that_is_not_ready_ends_liveness_for_as_long_as_it_is_not() {
 fn attempts_are_given_up_when_what_they_are_made_on_is_no_more_and_not_before() {
     let exited = || {
         let state = ContainerState::Exited { exit_code: Some(137) };
-        input(ContainerView { state, ..container("web", "c1", 0) }, &[spec(Readiness)])
+        input(Container { state, ..container("web", "c1", 0) }, &[spec(Readiness)])
     };
     let rows = [
         ("gone", Input::ContainerGone("c1".into()), true),
