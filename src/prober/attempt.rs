@@ -45,7 +45,7 @@ pub struct Job {
 
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tried {
+pub struct AttemptOutcome {
     /// The result of the last try.
     pub result: AttemptResult,
     /// What it said; of an error, why.
@@ -82,14 +82,14 @@ impl Handlers {
     }
 
     /// Makes one attempt.
-    pub async fn attempt(&self, spec: &ProbeSpec, view: &Container, variables: &Variables) -> Tried {
+    pub async fn attempt(&self, spec: &ProbeSpec, view: &Container, variables: &Variables) -> AttemptOutcome {
         let most = if spec.period < SHORTEST { 1 } else { TRIES };
         let mut tries = 1;
         // Section 5: only an error leads to another try, at once; any result ends it, a failure too.
         loop {
             match self.once(spec, view, variables).await {
                 Err(fault) if fault.is_worth_another_try() && tries < most => tries += 1,
-                ended => return Tried { tries, ..ended.into() },
+                ended => return AttemptOutcome { tries, ..ended.into() },
             }
         }
     }
@@ -222,7 +222,7 @@ fn shared_ports(named: Option<&str>, port: u16, view: &Container) -> Option<Vec<
     }
 }
 
-impl Tried {
+impl AttemptOutcome {
     /// An attempt that was given up after so long, because others wait for its place: says nothing of the container.
     pub(super) fn gave_way(held: Duration) -> Self {
         let held = Duration::from_millis(u64::try_from(held.as_millis() / 100 * 100).unwrap_or(u64::MAX));
@@ -241,7 +241,7 @@ impl Tried {
     }
 }
 
-impl From<Result<Outcome, Fault>> for Tried {
+impl From<Result<Outcome, Fault>> for AttemptOutcome {
     fn from(ended: Result<Outcome, Fault>) -> Self {
         match ended {
             Ok(outcome) => Self {

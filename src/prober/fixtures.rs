@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
-use super::attempt::Tried;
+use super::attempt::AttemptOutcome;
 use crate::{
     ids::{ProbeKind, SandboxId},
     inventory::view::{Container, ContainerState, Pod, PodNetwork},
@@ -66,9 +66,9 @@ pub(super) fn container(pod: &str, id: &str, attempt: u32) -> Container {
     }
 }
 
-/// The end of an attempt that said `out`.
-pub(super) fn tried(result: AttemptResult) -> Tried {
-    Tried {
+/// The outcome of an attempt whose output is `out`.
+pub(super) fn outcome(result: AttemptResult) -> AttemptOutcome {
+    AttemptOutcome {
         tries: 1,
         result,
         output: "out".into(),

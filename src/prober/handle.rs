@@ -9,7 +9,7 @@ use tonic::transport::Channel;
 
 use super::{
     Command, ContainerStatus, Input, ProbeStatus, ProberSettings, Refusal,
-    attempt::{Handlers, Tried},
+    attempt::{AttemptOutcome, Handlers},
     status,
     variables::Variables,
 };
@@ -63,11 +63,11 @@ pub struct Listed {
     pub probes: Vec<Arc<Planned>>,
 }
 
-/// An attempt that was made.
+/// The outcome of one attempt, and how long it took.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Made {
+pub struct AttemptReport {
     /// How it ended.
-    pub tried: Tried,
+    pub outcome: AttemptOutcome,
     /// How long all its tries took together.
     pub duration: Duration,
 }
@@ -138,15 +138,15 @@ impl ProberHandle {
     ///
     /// # Errors
     /// The container does not run, or too many such attempts are under way.
-    pub async fn attempt(&self, spec: &ProbeSpec, view: &Container) -> Result<Made, NotMade> {
+    pub async fn attempt(&self, spec: &ProbeSpec, view: &Container) -> Result<AttemptReport, NotMade> {
         if view.state != ContainerState::Running {
             return Err(NotMade::NotRunning(status::not_running(view.state)));
         }
         let _place = self.places.try_acquire().map_err(|_| NotMade::Busy)?;
         let began = clock::now();
         let handlers = self.handlers.under(&self.settings.borrow());
-        let tried = handlers.attempt(spec, view, &Variables::default()).await;
-        Ok(Made { tried, duration: clock::now() - began })
+        let outcome = handlers.attempt(spec, view, &Variables::default()).await;
+        Ok(AttemptReport { outcome, duration: clock::now() - began })
     }
 
     /// What an attempt must keep, by the settings of this moment.
@@ -189,13 +189,13 @@ mod tests {
     async fn an_attempt_tells_how_often_it_tried_and_one_that_errs_gives_its_place_back() {
         let prober = prober(Runtime::Refuses(tonic::Code::Internal));
         for _ in 0..2 * ATTEMPTS_AT_ONCE {
-            let made = prober.attempt(&command(), &container("web", "c1", 0)).await.unwrap();
-            assert_eq!((made.tried.result, made.tried.tries), (AttemptResult::Error, 3));
+            let report = prober.attempt(&command(), &container("web", "c1", 0)).await.unwrap();
+            assert_eq!((report.outcome.result, report.outcome.tries), (AttemptResult::Error, 3));
         }
         let prober = self::prober(Runtime::Answers { exit_code: 1, stdout: "no", stderr: String::new() });
-        let made = prober.attempt(&command(), &container("web", "c1", 0)).await.unwrap();
-        assert_eq!((made.tried.result, made.tried.tries), (AttemptResult::Failure, 1));
-        assert_eq!((made.tried.exit_code, &*made.tried.output), (Some(1), "no"));
+        let report = prober.attempt(&command(), &container("web", "c1", 0)).await.unwrap();
+        assert_eq!((report.outcome.result, report.outcome.tries), (AttemptResult::Failure, 1));
+        assert_eq!((report.outcome.exit_code, &*report.outcome.output), (Some(1), "no"));
     }
 
     #[tokio::test]

@@ -18,7 +18,7 @@ use silence::Silence;
 
 use super::{
     Input, Moment, ProberSettings,
-    attempt::{Job, Tried},
+    attempt::{AttemptOutcome, Job},
     containers::{Containers, Place},
     handle::Listed,
     lateness::{Lateness, LatenessNews},
@@ -181,13 +181,13 @@ impl Roster {
     }
 
     /// Takes in the end of an attempt; with nothing to tell if it panicked or was given up.
-    pub(super) fn finish(&mut self, key: &ProbeKey, tried: Option<Tried>, now: Moment) {
-        self.heed_silence(key, tried.as_ref(), now);
+    pub(super) fn finish(&mut self, key: &ProbeKey, outcome: Option<AttemptOutcome>, now: Moment) {
+        self.heed_silence(key, outcome.as_ref(), now);
         let gave_way = self.pool.finish(key, now.at);
         let worker = self.entries.get(key).and_then(|entry| entry.worker.as_ref());
         let is_overtaken = worker.is_none_or(Worker::is_overtaken);
-        let tried = tried.or_else(|| gave_way.filter(|_| !is_overtaken).map(Tried::gave_way));
-        self.tell(key, Event::Finished(tried), now);
+        let outcome = outcome.or_else(|| gave_way.filter(|_| !is_overtaken).map(AttemptOutcome::gave_way));
+        self.tell(key, Event::Finished(outcome), now);
         self.forget(key);
     }
 

@@ -25,7 +25,7 @@ use std::{
 
 use super::{
     Moment,
-    attempt::Tried,
+    attempt::AttemptOutcome,
     saved::Stand,
     timing::{probe_from, start_until, tick_after},
     trust::{Kind, Record, Trust},
@@ -174,7 +174,7 @@ impl Worker {
                 self.next = next.map(|next| next.min(now.at + by)).or(self.next);
             }
             Event::SlotFreed => self.start(now, &mut actions),
-            Event::Finished(tried) => self.finish(tried, now, &mut actions),
+            Event::Finished(outcome) => self.finish(outcome, now, &mut actions),
         }
         self.aim(now);
         actions
@@ -459,15 +459,15 @@ impl Worker {
         actions.push(Action::StartAttempt);
     }
 
-    fn finish(&mut self, tried: Option<Tried>, now: Moment, actions: &mut Vec<Action>) {
+    fn finish(&mut self, outcome: Option<AttemptOutcome>, now: Moment, actions: &mut Vec<Action>) {
         let is_triggered = std::mem::take(&mut self.is_triggered);
         let Some(Flight::Own(attempt)) = self.flight.take() else { return };
         let is_current = self.target.as_ref().is_some_and(|target| target.seen.id == attempt.container);
         self.record.note(Kind::of(&self.spec.handler), now.at.saturating_duration_since(attempt.began.at));
         // An attempt that panicked, or was given up, changes nothing (docs/kubelet-prober.md 3.6).
-        if let Some(tried) = tried {
-            self.unanswered = if tried.is_unanswered { self.unanswered.saturating_add(1) } else { 0 };
-            self.settle(&tried, &attempt, is_current, now, actions);
+        if let Some(outcome) = outcome {
+            self.unanswered = if outcome.is_unanswered { self.unanswered.saturating_add(1) } else { 0 };
+            self.settle(&outcome, &attempt, is_current, now, actions);
         }
         // Another container has its own first attempt; the same one has its next at the next tick that is to come:
         // those that passed meanwhile are dropped, not caught up.
@@ -480,34 +480,34 @@ impl Worker {
 
     fn settle(
         &mut self,
-        tried: &Tried,
+        outcome: &AttemptOutcome,
         Attempt { container, began, lag, is_forgiven, .. }: &Attempt,
         is_current: bool,
         now: Moment,
         actions: &mut Vec<Action>,
     ) {
         // Section 5: what each result tells; every failing attempt does, also below its threshold.
-        let said = tried.output.clone();
-        let notice = match tried.result {
+        let said = outcome.output.clone();
+        let notice = match outcome.result {
             AttemptResult::Success => None,
             AttemptResult::Warning => Some(Notice::Warned { output: said }),
             AttemptResult::Failure => Some(Notice::Failed { output: said }),
-            AttemptResult::Error => Some(Notice::Errored { state: tried.error_state, error: said }),
+            AttemptResult::Error => Some(Notice::Errored { state: outcome.error_state, error: said }),
         };
         let record = AttemptRecord {
             at: began.wall,
-            result: tried.result,
+            result: outcome.result,
             duration: now.at.saturating_duration_since(began.at),
             lag: *lag,
-            exit_code: tried.exit_code,
-            status: tried.status,
-            output: tried.output.shared(),
+            exit_code: outcome.exit_code,
+            status: outcome.status,
+            output: outcome.output.shared(),
         };
         self.results.record(record, is_current);
         actions.extend(notice.map(|notice| Action::Tell(container.clone(), notice)));
 
         // Step 11: an error is thrown away; it does not even break a run. Neither does what a pause overtook.
-        let Some(verdict) = tried.result.verdict().filter(|_| !self.is_paused) else { return };
+        let Some(verdict) = outcome.result.verdict().filter(|_| !self.is_paused) else { return };
         // Ours, and Docker's: a failure while it starts is told, and does not count.
         if *is_forgiven && verdict == Verdict::Failure {
             return;

@@ -14,7 +14,7 @@ use crate::{
     inventory::{TracedCall, view::Container},
     peer::Peer,
     prober::{
-        handle::Made,
+        handle::AttemptReport,
         status::{self, ProbeStatus},
     },
     relay::registry::Connection,
@@ -280,15 +280,15 @@ impl From<&Container> for ContainerRef {
 }
 
 /// What an attempt found that was made on a container with a handler of this name.
-pub(super) fn run_view(made: &Made, handler: &str, container: &Container) -> RunView {
-    let tried = &made.tried;
+pub(super) fn run_view(report: &AttemptReport, handler: &str, container: &Container) -> RunView {
+    let outcome = &report.outcome;
     RunView {
-        result: tried.result.into(),
-        duration_seconds: Seconds(made.duration),
-        exit_code: tried.exit_code,
-        status: tried.status,
-        output: tried.output.to_string(),
-        tries: tried.tries,
+        result: outcome.result.into(),
+        duration_seconds: Seconds(report.duration),
+        exit_code: outcome.exit_code,
+        status: outcome.status,
+        output: outcome.output.to_string(),
+        tries: outcome.tries,
         handler: handler.to_owned(),
         container: container.into(),
     }

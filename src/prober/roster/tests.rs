@@ -13,7 +13,7 @@ use super::*;
 use crate::{
     inventory::view::ContainerState,
     prober::{
-        fixtures::{container, planned, spec, tried},
+        fixtures::{container, outcome, planned, spec},
         status::Phase,
     },
     results::AttemptResult,
@@ -59,7 +59,7 @@ impl Rig {
 
     fn finish(&mut self, kind: ProbeKind, result: AttemptResult) {
         let key = ProbeKey { pod: "web".into(), container: "app".into(), kind };
-        self.roster.finish(&key, Some(tried(result)), self.now);
+        self.roster.finish(&key, Some(outcome(result)), self.now);
     }
 
     fn status(&self, kind: ProbeKind) -> ProbeStatus {

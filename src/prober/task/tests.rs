@@ -13,7 +13,7 @@ use crate::{
     inventory::view::{Container, ContainerState, Pod, PodNetwork},
     prober::{
         ProbeStatus,
-        fixtures::{container, planned, spec, tried},
+        fixtures::{container, outcome, planned, spec},
     },
     results::{AttemptResult, Verdict},
     spec::{Handler, PortRef, ProbeSpec},
@@ -95,7 +95,7 @@ impl Rig {
                     log.lock().unwrap().begin(&job.key);
                     time::sleep(duration).await;
                     log.lock().unwrap().end(&job.key);
-                    tried(result(&job.key))
+                    outcome(result(&job.key))
                 }
             };
             let mut channels = channels;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::{
     ids::ContainerId,
     inventory::view::ContainerState,
-    prober::{attempt::Tried, saved::Stand},
+    prober::{attempt::AttemptOutcome, saved::Stand},
     results::event::Notice,
 };
 
@@ -33,7 +33,7 @@ pub enum Event {
     /// There is place for the attempt now.
     SlotFreed,
     /// The attempt in flight ended; with nothing to tell if it panicked or was given up.
-    Finished(Option<Tried>),
+    Finished(Option<AttemptOutcome>),
 }
 
 /// What a worker wants done.

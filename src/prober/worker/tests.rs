@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use serde::Deserialize;
 
 use super::*;
-use crate::prober::fixtures::{self, tried};
+use crate::prober::fixtures::{self, outcome};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -64,7 +64,7 @@ impl Rig {
 
     fn attempt(&mut self, result: AttemptResult) -> Vec<Action> {
         assert!(self.start(), "an attempt is due");
-        self.on(Event::Finished(Some(tried(result))))
+        self.on(Event::Finished(Some(outcome(result))))
     }
 
     fn step(&mut self, what: &str) {
@@ -310,7 +310,7 @@ fn what_comes_late_says_nothing_of_another_container() {
     assert_eq!(rig.worker.deadline(), None, "never two attempts at once");
     let seen_at = rig.now.at;
     rig.pass(3 * SECOND);
-    let actions = rig.on(Event::Finished(Some(tried(AttemptResult::Failure))));
+    let actions = rig.on(Event::Finished(Some(outcome(AttemptResult::Failure))));
     assert_eq!(actions, [Action::Tell("c1".into(), Notice::Failed { output: "out".into() })]);
     assert_eq!((rig.verdict(), rig.block()), ('S', None));
     assert_eq!(rig.worker.results().counts().total(), 0, "counts are of the current container");
@@ -323,7 +323,7 @@ fn an_attempt_of_a_former_worker_says_nothing_but_is_waited_for() {
     let mut worker = Worker::new(Arc::new(spec(ProbeKind::Liveness, 1, 1)), now, true, now);
     worker.on(seen("c1", ContainerState::Running), now);
     assert_eq!(worker.deadline(), None);
-    let told = worker.on(Event::Finished(Some(tried(AttemptResult::Failure))), now);
+    let told = worker.on(Event::Finished(Some(outcome(AttemptResult::Failure))), now);
     assert_eq!((told, worker.results().last(), worker.deadline()), (vec![], None, Some(now.at)));
 }
 

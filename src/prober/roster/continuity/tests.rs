@@ -13,7 +13,7 @@ use crate::{
     inventory::view::{Container, ContainerState},
     prober::{
         Command, Input, ProbeStatus, ProberSettings,
-        fixtures::{container, planned, spec, tried},
+        fixtures::{container, outcome, planned, spec},
         status::Phase,
     },
     results::{AttemptResult, Run, Verdict},
@@ -80,7 +80,7 @@ impl Rig {
         for _ in 0..30 {
             let jobs = self.roster.advance(self.now);
             if let [job] = &jobs[..] {
-                self.roster.finish(&job.key, Some(tried(result)), self.now);
+                self.roster.finish(&job.key, Some(outcome(result)), self.now);
                 return Some(job.key.kind);
             }
             assert!(jobs.is_empty(), "one at a time");

@@ -39,7 +39,7 @@ fn row_04_an_enforced_rule_runs_whatever_annotations_its_pod_has() {
     assert_eq!(rig.started(), []);
     rig.pass(20 * SECOND);
     assert_eq!(rig.started().len(), 2);
-    rig.roster.finish(&last("c0"), Some(tried(AttemptResult::Success)), rig.now);
+    rig.roster.finish(&last("c0"), Some(outcome(AttemptResult::Success)), rig.now);
     let view = Arc::new(made("web", "c2", "app", 2));
     rig.accept(Input::Container { view, probes: vec![enforced(spec(Readiness))] });
     assert_eq!(able(&rig), ["web/app/readiness", "web/c0/readiness"]);
@@ -191,8 +191,8 @@ fn what_all_attempts_said_is_bounded_and_each_probe_keeps_its_share_of_it() {
     const MOST: usize = 6 << 20;
     let mut rig = Rig::new(5_000);
     let say = |rig: &mut Rig, pod: usize, output: String| {
-        let tried = Tried { output: output.into(), ..tried(AttemptResult::Failure) };
-        rig.roster.finish(&key(&format!("p{pod}"), Readiness), Some(tried), rig.now);
+        let outcome = AttemptOutcome { output: output.into(), ..outcome(AttemptResult::Failure) };
+        rig.roster.finish(&key(&format!("p{pod}"), Readiness), Some(outcome), rig.now);
     };
     for pod in 0..1_000 {
         rig.accept(input(container(&format!("p{pod}"), &format!("c{pod}"), 0), &[spec(Readiness)]));

@@ -51,7 +51,7 @@ fn probes_come_and_go_with_their_containers() {
                     (None, Some(kind)) => {
                         let at = in_flight.iter().position(|job| job.key.kind.as_str() == kind);
                         let key = in_flight.remove(at.expect("in flight")).key;
-                        rig.roster.finish(&key, Some(tried(AttemptResult::Success)), rig.now);
+                        rig.roster.finish(&key, Some(outcome(AttemptResult::Success)), rig.now);
                     }
                     (None, None) => panic!("no such step: {what}"),
                 },

@@ -10,7 +10,7 @@ fn ticks_that_passed_are_dropped_and_keep_their_beat() {
         let began = rig.now.at;
         assert!(rig.start());
         rig.pass(took * SECOND);
-        rig.on(Event::Finished(Some(tried(AttemptResult::Success))));
+        rig.on(Event::Finished(Some(outcome(AttemptResult::Success))));
         assert_eq!(rig.worker.deadline().map(|at| (at - began).as_secs()), Some(next), "took {took} s");
     }
 }
@@ -23,7 +23,7 @@ fn the_wait_for_a_place_is_lag_and_does_not_move_the_beat() {
     assert_eq!(rig.worker.deadline(), None, "while it waits nothing is due");
     rig.pass(4 * SECOND);
     assert_eq!(rig.on(Event::SlotFreed), [Action::StartAttempt]);
-    rig.on(Event::Finished(Some(tried(AttemptResult::Success))));
+    rig.on(Event::Finished(Some(outcome(AttemptResult::Success))));
     assert_eq!(rig.worker.results().last().map(|last| last.lag), Some(4 * SECOND));
     assert_eq!(rig.worker.deadline(), Some(due + 10 * SECOND));
 }
@@ -31,7 +31,7 @@ fn the_wait_for_a_place_is_lag_and_does_not_move_the_beat() {
 #[test]
 fn a_probe_whose_runtime_does_not_answer_is_spaced_out() {
     let mut rig = Rig::running(spec(ProbeKind::Liveness, 1, 1));
-    let unanswered = Tried { is_unanswered: true, ..tried(AttemptResult::Error) };
+    let unanswered = AttemptOutcome { is_unanswered: true, ..outcome(AttemptResult::Error) };
     let mut waits = Vec::new();
     for _ in 0..7 {
         assert!(rig.start());
@@ -47,7 +47,7 @@ fn a_probe_whose_runtime_does_not_answer_is_spaced_out() {
 #[test]
 fn a_runtime_that_answers_again_ends_the_spacing_at_once() {
     let mut rig = Rig::running(spec(ProbeKind::Liveness, 1, 1));
-    let unanswered = Tried { is_unanswered: true, ..tried(AttemptResult::Error) };
+    let unanswered = AttemptOutcome { is_unanswered: true, ..outcome(AttemptResult::Error) };
     for _ in 0..6 {
         assert!(rig.start());
         rig.on(Event::Finished(Some(unanswered.clone())));

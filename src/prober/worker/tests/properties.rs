@@ -75,7 +75,7 @@ proptest! {
                 Happening::Finished(ended) => {
                     in_flight = false;
                     result = ended;
-                    Event::Finished(ended.map(tried))
+                    Event::Finished(ended.map(outcome))
                 }
                 Happening::Passed(seconds) => {
                     rig.pass(seconds * SECOND);
