@@ -3,12 +3,12 @@
 
 pub mod event;
 pub mod history;
-pub mod said;
+pub mod text;
 
 use std::{fmt, sync::Arc, time::Duration, time::SystemTime};
 
 use crate::ids::ProbeKind;
-use history::{History, SAID_KEPT, Why, text_size};
+use history::{History, OUTPUT_KEPT, Why, text_size};
 
 /// What one probe's attempts have shown so far.
 ///
@@ -91,21 +91,21 @@ impl Results {
     }
 
     /// What remembered outputs take, in bytes: that of the last attempt and those in the history.
-    pub fn said(&self) -> usize {
-        let longer = self.last.as_ref().filter(|last| last.output.len() > SAID_KEPT);
-        self.history.said() + longer.map_or(0, |last| text_size(&last.output))
+    pub fn output_bytes(&self) -> usize {
+        let longer = self.last.as_ref().filter(|last| last.output.len() > OUTPUT_KEPT);
+        self.history.output_bytes() + longer.map_or(0, |last| text_size(&last.output))
     }
 
     /// Forgets outputs until they take `most` bytes, or nothing is left but the beginning of the last one: first what
     /// exceeds that beginning, then the outputs in the history, the oldest first.
     pub fn forget(&mut self, most: usize) {
-        if self.said() <= most {
+        if self.output_bytes() <= most {
             return;
         }
-        if let Some(last) = self.last.as_mut().filter(|last| last.output.len() > SAID_KEPT) {
+        if let Some(last) = self.last.as_mut().filter(|last| last.output.len() > OUTPUT_KEPT) {
             last.output = self.history.attempts().last().map(|kept| kept.output).unwrap_or_default();
         }
-        if self.history.said() > most {
+        if self.history.output_bytes() > most {
             Arc::make_mut(&mut self.history).forget(most);
         }
     }
@@ -292,7 +292,7 @@ pub struct AttemptRecord {
     pub exit_code: Option<i32>,
     /// Of the HTTP response, where there was one.
     pub status: Option<u16>,
-    /// The beginning of what it said, at most [`said::SAID_LIMIT`] bytes of it.
+    /// The beginning of what it said, at most [`text::TEXT_LIMIT`] bytes of it.
     pub output: Arc<str>,
 }
 
@@ -307,7 +307,7 @@ mod tests {
 
     use serde::Deserialize;
 
-    use super::{said::SAID_LIMIT, *};
+    use super::{text::TEXT_LIMIT, *};
 
     /// One row of `tests/data/prober/results.json`: what is done to an untouched one, and what that tells.
     #[derive(Deserialize)]
@@ -382,16 +382,17 @@ mod tests {
         };
         let mut results = Results::new(UNIX_EPOCH);
         results.record(attempt("a".repeat(100)), true);
-        results.record(attempt("b".repeat(SAID_LIMIT)), true);
-        let (first, last, beginning) = (100 + 32, SAID_LIMIT + 32, SAID_KEPT + 32);
-        let size = |results: &Results| (results.said(), results.last().map_or(0, |last| last.output.len()));
-        assert_eq!(size(&results), (first + last + beginning, SAID_LIMIT));
+        results.record(attempt("b".repeat(TEXT_LIMIT)), true);
+        let (first, last, beginning) = (100 + 32, TEXT_LIMIT + 32, OUTPUT_KEPT + 32);
+        let size =
+            |results: &Results| (results.output_bytes(), results.last().map_or(0, |last| last.output.len()));
+        assert_eq!(size(&results), (first + last + beginning, TEXT_LIMIT));
         results.forget(first + last + beginning);
-        assert_eq!(size(&results).1, SAID_LIMIT, "there is room");
+        assert_eq!(size(&results).1, TEXT_LIMIT, "there is room");
         results.forget(first + beginning);
-        assert_eq!(size(&results), (first + beginning, SAID_KEPT));
+        assert_eq!(size(&results), (first + beginning, OUTPUT_KEPT));
         results.forget(0);
-        assert_eq!(size(&results), (beginning, SAID_KEPT));
+        assert_eq!(size(&results), (beginning, OUTPUT_KEPT));
         results.record(attempt("c".to_owned()), true);
         assert_eq!(size(&results), (beginning + 1 + 32, 1), "a short one is kept once");
     }

@@ -38,7 +38,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("config", &["document", "duration", "glob", "ids", "spec"]),
     ("results", &["ids", "inventory::view"]),
     // An outcome ends in a result, and what it says is bounded; a command is expanded straight into its request.
-    ("handler", &["duration", "ids", "proto", "results::AttemptResult", "results::said", "spec::expand"]),
+    ("handler", &["duration", "ids", "proto", "results::AttemptResult", "results::text", "spec::expand"]),
     (
         "prober",
         &["clock", "handler", "ids", "inventory::view", "results", "runtime::environment", "spec", "stage"],

@@ -27,7 +27,7 @@ use self::{
     request::Request,
 };
 use super::{Fault, Judgement, OUTPUT_LIMIT, Outcome, trouble::Trouble};
-use crate::results::said::Said;
+use crate::results::text::BoundedText;
 
 /// Go's words for a body that did not come in time.
 const BODY_TIMEOUT: &str =
@@ -140,12 +140,14 @@ async fn last_answer(
 /// docs/kubelet-prober.md 7.5.
 fn judged(status: u16, body: &Bytes) -> Outcome {
     let (judgement, output) = match status {
-        200..=299 => (Judgement::Success, Said::lossy(body)),
+        200..=299 => (Judgement::Success, BoundedText::lossy(body)),
         300..=399 => {
             let prefix = b"Probe terminated redirects, Response body: ";
-            (Judgement::Warning, Said::lossy(&[prefix.as_slice(), body].concat()))
+            (Judgement::Warning, BoundedText::lossy(&[prefix.as_slice(), body].concat()))
         }
-        _ => (Judgement::Failure, Said::of(format_args!("HTTP probe failed with statuscode: {status}"))),
+        _ => {
+            (Judgement::Failure, BoundedText::of(format_args!("HTTP probe failed with statuscode: {status}")))
+        }
     };
     Outcome { status: Some(status), ..Outcome::of(judgement, output) }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::{
     inventory::TracedCall,
-    results::{AttemptRecord, AttemptResult, history::SAID_KEPT},
+    results::{AttemptRecord, AttemptResult, history::OUTPUT_KEPT},
     tap::{
         Code, End, Ended,
         cri::{Request, Response},
@@ -32,7 +32,7 @@ pub(super) struct Attempt {
     /// As the last try ended.
     pub(super) result: AttemptResult,
     exit_code: Option<i32>,
-    /// Why it erred, or failed without an exit code; at most [`SAID_KEPT`] bytes. What a command prints is not kept.
+    /// Why it erred, or failed without an exit code; at most [`OUTPUT_KEPT`] bytes. What a command prints is not kept.
     said: Box<str>,
     /// Whether a try took as long as it may.
     pub(super) is_timeout: bool,
@@ -48,7 +48,7 @@ impl Attempt {
         let (began, took) = (ended.call.began, ended.at.saturating_duration_since(ended.call.began));
         let is_timeout = limit > 0 && took >= Duration::from_secs(limit);
         let (result, exit_code, said) = judged(ended, is_timeout);
-        let said = said[..said.floor_char_boundary(SAID_KEPT)].into();
+        let said = said[..said.floor_char_boundary(OUTPUT_KEPT)].into();
         Some(Self { began, at: call.at, ended: ended.at, result, exit_code, said, is_timeout, tries: 1 })
     }
 

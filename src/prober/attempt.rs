@@ -14,7 +14,7 @@ use crate::{
     handler::{Fault, Outcome, exec::Exec, go, grpc, http, lookup::Host, tcp},
     ids::ProbeKey,
     inventory::view::{Container, PodNetwork},
-    results::{AttemptResult, said::Said},
+    results::{AttemptResult, text::BoundedText},
     spec::{
         Handler, PortRef, ProbeSpec, Reach, Scheme,
         expand::{self, Env, Expansion, MAX_COMMAND, MAX_PODS_COMMAND},
@@ -49,7 +49,7 @@ pub struct AttemptOutcome {
     /// The result of the last try.
     pub result: AttemptResult,
     /// What it said; of an error, why.
-    pub output: Said,
+    pub output: BoundedText,
     /// Of the command, where there was one and it ended.
     pub exit_code: Option<i32>,
     /// Of the HTTP response, where there was one.
@@ -231,7 +231,7 @@ impl AttemptOutcome {
             format_args!("gave up after {after}: too many attempts take long, and others wait for a place");
         Self {
             result: AttemptResult::Error,
-            output: Said::of(text),
+            output: BoundedText::of(text),
             exit_code: None,
             status: None,
             error_state: "unknown",
@@ -255,7 +255,7 @@ impl From<Result<Outcome, Fault>> for AttemptOutcome {
             },
             Err(fault) => Self {
                 result: AttemptResult::Error,
-                output: Said::of(&fault),
+                output: BoundedText::of(&fault),
                 exit_code: None,
                 status: None,
                 error_state: fault.state(),

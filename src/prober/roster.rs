@@ -385,7 +385,7 @@ impl Roster {
     fn end(&mut self, key: &ProbeKey) {
         let worker = self.entries.get_mut(key).and_then(|entry| entry.worker.take());
         if let Some(worker) = worker {
-            self.outputs.changed(worker.results().said(), 0);
+            self.outputs.changed(worker.results().output_bytes(), 0);
             self.working -= 1;
         }
         if self.pool.is_in_flight(key) {
@@ -421,9 +421,9 @@ impl Roster {
         let Some(entry) = self.entries.get_mut(key) else { return };
         let Some(worker) = entry.worker.as_mut() else { return };
         let (before, has_ended) = (worker.mark(), matches!(event, Event::Finished(_)));
-        let said = worker.results().said();
+        let said = worker.results().output_bytes();
         let actions = worker.on(event, now);
-        self.outputs.changed(said, worker.results().said());
+        self.outputs.changed(said, worker.results().output_bytes());
         if let Some(urgency) = Urgency::of(&before, &worker.mark(), has_ended) {
             self.saving.note(urgency, now.at);
         }

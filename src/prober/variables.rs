@@ -15,7 +15,7 @@ use crate::{
     handler::{Fault, go},
     ids::{ContainerId, PodUid},
     inventory::view::{Container, Pod},
-    results::said::Said,
+    results::text::BoundedText,
     runtime::environment,
     spec::expand::{Env, TooLong},
 };
@@ -82,7 +82,7 @@ impl Variables {
             Err(status) if status.code() == Code::OutOfRange => Err(unknown("it is too large")),
             Err(status) if status.code() == Code::DeadlineExceeded => return Err(Fault::Unanswered),
             Err(status) => {
-                let message = Said::of(status.message());
+                let message = BoundedText::of(status.message());
                 return Err(Fault::Runtime { code: go::code(status.code()), message });
             }
         };

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use super::{Verdict, history::Why, said::Said};
+use super::{Verdict, history::Why, text::BoundedText};
 use crate::{
     ids::{ContainerId, PodUid, ProbeKind},
     inventory::view::Container,
@@ -88,19 +88,19 @@ pub enum Notice {
     /// An attempt failed, also one below the threshold.
     Failed {
         /// What it said.
-        output: Said,
+        output: BoundedText,
     },
     /// An attempt could not be made.
     Errored {
         /// `unknown`, or `failure` where it was the container that made it impossible.
         state: &'static str,
         /// Why.
-        error: Said,
+        error: BoundedText,
     },
     /// An attempt succeeded with a doubt.
     Warned {
         /// What it said.
-        output: Said,
+        output: BoundedText,
     },
     /// Attempts turned the verdict.
     VerdictChanged {
@@ -189,7 +189,7 @@ mod tests {
         let rows: Vec<Row> =
             serde_json::from_str(include_str!("../../tests/data/prober/events.json")).unwrap();
         for row in rows {
-            let text = Said::from(row.text);
+            let text = BoundedText::from(row.text);
             let notice = match &row.notice.split(' ').collect::<Vec<_>>()[..] {
                 ["failed"] => Notice::Failed { output: text },
                 ["errored"] => Notice::Errored { state: "unknown", error: text },

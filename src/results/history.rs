@@ -12,7 +12,7 @@ use super::{AttemptRecord, AttemptResult, Verdict, beginning};
 /// The newest attempts and changes of verdict of one probe, also those on former containers.
 ///
 /// Holds nothing before the first of them. Full of attempts that say nothing, or all the same, those of 5,000 probes
-/// take 12 MiB. What attempts say comes on top: whoever owns the histories bounds that by `said` and
+/// take 12 MiB. What attempts say comes on top: whoever owns the histories bounds that by `output_bytes` and
 /// `forget`, as it would be 48 MiB more where each says something else, and as much as is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct History {
@@ -21,7 +21,7 @@ pub struct History {
     /// What stood before the first of the changes: only after a restart of ours is it known.
     stood: Option<Verdict>,
     /// What the texts take, each counted once.
-    said: usize,
+    output_bytes: usize,
 }
 
 /// 32 attempts are kept; another one replaces the oldest.
@@ -31,7 +31,7 @@ pub const ATTEMPTS_KEPT: usize = 32;
 pub const CHANGES_KEPT: usize = 32;
 
 /// 256 bytes of what each attempt said are kept, cut at a character; of the last attempt there is more in its record.
-pub const SAID_KEPT: usize = 256;
+pub const OUTPUT_KEPT: usize = 256;
 
 /// 32 bytes: what a text takes beside its own, the counts of its owners and the allocator's share.
 const TEXT_OVERHEAD: usize = 32;
@@ -55,7 +55,7 @@ pub struct PastAttempt {
     pub exit_code: Option<i32>,
     /// Of the HTTP response, where there was one.
     pub status: Option<u16>,
-    /// The beginning of what it said, at most [`SAID_KEPT`] bytes; an ellipsis alone where that was forgotten.
+    /// The beginning of what it said, at most [`OUTPUT_KEPT`] bytes; an ellipsis alone where that was forgotten.
     pub output: Arc<str>,
 }
 
@@ -143,14 +143,14 @@ impl History {
     }
 
     /// What the texts of all attempts take, in bytes.
-    pub(super) fn said(&self) -> usize {
-        self.said
+    pub(super) fn output_bytes(&self) -> usize {
+        self.output_bytes
     }
 
     /// Forgets texts, those of the oldest attempts first and never that of the newest, until they take `most` bytes.
     pub(super) fn forget(&mut self, most: usize) {
         for at in 1..self.attempts.len() {
-            if self.said <= most {
+            if self.output_bytes <= most {
                 return;
             }
             let output = &mut self.attempts[at - 1].output;
@@ -163,7 +163,7 @@ impl History {
 
     /// What is kept of a text: that of an earlier attempt if it is the same, the text itself if it is short.
     fn text(&mut self, said: &Arc<str>) -> Option<Arc<str>> {
-        let beginning = beginning(said, SAID_KEPT);
+        let beginning = beginning(said, OUTPUT_KEPT);
         if beginning.is_empty() {
             return None;
         }
@@ -172,7 +172,7 @@ impl History {
             return Some(Arc::clone(same));
         }
         let text = if beginning.len() == said.len() { Arc::clone(said) } else { beginning.into() };
-        self.said += text_size(&text);
+        self.output_bytes += text_size(&text);
         Some(text)
     }
 
@@ -181,7 +181,7 @@ impl History {
         let Some(text) = text.filter(|text| !Arc::ptr_eq(text, &FORGOTTEN)) else { return };
         let mut others = self.attempts.iter().filter_map(|stored| stored.output.as_ref());
         if !others.any(|other| Arc::ptr_eq(other, &text)) {
-            self.said -= text_size(&text);
+            self.output_bytes -= text_size(&text);
         }
     }
 
@@ -293,9 +293,9 @@ mod tests {
     #[test]
     fn what_an_attempt_said_is_cut_between_characters() {
         let said = |output: &str| after([attempt(output)]).attempts().next().unwrap().output;
-        let text = format!("{}\u{20ac}", "a".repeat(SAID_KEPT - 1));
-        assert_eq!(&*said(&text), "a".repeat(SAID_KEPT - 1));
-        assert_eq!(&*said(&"a".repeat(SAID_KEPT)), "a".repeat(SAID_KEPT));
+        let text = format!("{}\u{20ac}", "a".repeat(OUTPUT_KEPT - 1));
+        assert_eq!(&*said(&text), "a".repeat(OUTPUT_KEPT - 1));
+        assert_eq!(&*said(&"a".repeat(OUTPUT_KEPT)), "a".repeat(OUTPUT_KEPT));
     }
 
     #[test]
@@ -336,14 +336,14 @@ mod tests {
         let mut history = after(["a", "b", "", "a", "c"].map(attempt));
         let said = |history: &History| -> Vec<_> { history.attempts().map(|kept| kept.output).collect() };
         let one = text_size("a");
-        assert_eq!(history.said(), 3 * one, "each counts once");
+        assert_eq!(history.output_bytes(), 3 * one, "each counts once");
         history.forget(3 * one);
         assert_eq!(said(&history).join(" "), "a b  a c", "there is room");
         history.forget(2 * one);
         assert_eq!(said(&history).join(" "), "\u{2026} \u{2026}  a c", "what another has frees nothing");
         history.forget(0);
         assert_eq!(said(&history).join(" "), "\u{2026} \u{2026}  \u{2026} c");
-        assert_eq!(history.said(), one);
+        assert_eq!(history.output_bytes(), one);
     }
 
     #[test]
@@ -395,7 +395,7 @@ mod tests {
                         distinct.push(text);
                     }
                 }
-                prop_assert_eq!(history.said(), distinct.into_iter().map(|text| text_size(text)).sum::<usize>());
+                prop_assert_eq!(history.output_bytes(), distinct.into_iter().map(|text| text_size(text)).sum::<usize>());
             }
         }
 

@@ -183,7 +183,7 @@ fn the_same_probes_of_a_pod_run_in_whatever_order_its_containers_are_met() {
 /// The bytes that are remembered of what attempts said.
 fn remembered(rig: &Rig) -> usize {
     let workers = rig.roster.entries.values().filter_map(|entry| entry.worker.as_ref());
-    workers.map(|worker| worker.results().said()).sum()
+    workers.map(|worker| worker.results().output_bytes()).sum()
 }
 
 #[test]
