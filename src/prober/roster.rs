@@ -290,7 +290,7 @@ impl Roster {
                 self.tell(&key, Event::Started(is_started), now);
             }
             let view = &known.view;
-            self.restore_stand(&key, &view.id, now);
+            self.restore_checkpoint(&key, &view.id, now);
             let seen = Seen {
                 id: view.id.clone(),
                 state: view.state,

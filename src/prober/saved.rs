@@ -1,5 +1,5 @@
-//! What outlives a restart of the prober: of each probe where it stood on its container, and whether it is paused. Only
-//! shapes and bounds: `json` makes text of them, `roster::continuity` takes and gives them. Pure.
+//! What outlives a restart of the prober: a checkpoint of each probe, and whether it is paused. Only shapes and bounds:
+//! `json` makes text of them, `roster::continuity` takes and gives them. Pure.
 
 mod definition;
 mod json;
@@ -35,13 +35,13 @@ pub struct SavedProbe {
     pub key: ProbeKey,
     /// Since when it is paused, if it is: on whatever container.
     pub paused_since: Option<SystemTime>,
-    /// Where it stood, if it has seen a container run.
-    pub stand: Option<Stand>,
+    /// Its progress on its container, if it has seen that run.
+    pub checkpoint: Option<Checkpoint>,
 }
 
-/// Where a probe stood on one container. Says nothing about another container, nor under another definition.
+/// The progress of a probe on one container. Means nothing for another container or another definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stand {
+pub struct Checkpoint {
     /// Which container.
     pub container: ContainerId,
     /// Of what the probe was.

@@ -26,7 +26,7 @@ use std::{
 use super::{
     Moment,
     attempt::AttemptOutcome,
-    saved::Stand,
+    saved::Checkpoint,
     timing::{probe_from, start_until, tick_after},
     trust::{Kind, Record, Trust},
 };
@@ -58,7 +58,7 @@ pub struct Worker {
     results: Results,
     target: Option<Target>,
     /// What is known from before a restart of ours of the container that is seen next.
-    stand: Option<Stand>,
+    checkpoint: Option<Checkpoint>,
     stopping: Option<Stopping>,
     is_held: bool,
     /// Whether an operator wants no attempts.
@@ -123,7 +123,7 @@ impl Worker {
             made: now,
             results: Results::new(now.wall),
             target: None,
-            stand: None,
+            checkpoint: None,
             stopping: None,
             is_held: false,
             is_paused: false,
@@ -147,7 +147,7 @@ impl Worker {
     pub fn on(&mut self, event: Event, now: Moment) -> Vec<Action> {
         let mut actions = Vec::new();
         match event {
-            Event::Restored(stand) => self.stand = Some(stand),
+            Event::Restored(checkpoint) => self.checkpoint = Some(checkpoint),
             Event::Seen(seen) => self.look(seen, now, &mut actions),
             Event::Started(is_started) => {
                 // Those that a success of startup releases go on at once, however many they are.
@@ -362,14 +362,15 @@ impl Worker {
     /// Takes up the work on another container: goes on where it stood on this one before a restart of ours, and tells
     /// whether it did; or begins.
     fn take_up(&mut self, container: &ContainerId, now: Moment) -> bool {
-        let restored = self.stand.take().filter(|stand| stand.container == *container);
+        let restored = self.checkpoint.take().filter(|checkpoint| checkpoint.container == *container);
         let is_restored = restored.is_some();
-        self.is_held = restored.as_ref().is_some_and(|stand| stand.is_held);
+        self.is_held = restored.as_ref().is_some_and(|checkpoint| checkpoint.is_held);
         match restored {
-            Some(stand) => {
+            Some(checkpoint) => {
                 // A clock that was set back meanwhile must not make it stand since a time to come.
-                let since = stand.since.min(now.wall);
-                self.results = Results::restored(stand.verdict, since, stand.run, stand.counts);
+                let since = checkpoint.since.min(now.wall);
+                self.results =
+                    Results::restored(checkpoint.verdict, since, checkpoint.run, checkpoint.counts);
             }
             // One that ran before our restart and never since was replaced while we were away: all begins anew, as it
             // does where the former one is gone already.

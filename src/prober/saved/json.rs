@@ -10,7 +10,7 @@ use serde::{
 };
 use thiserror::Error;
 
-use super::{Definition, MAX_BYTES, MAX_PROBES, Saved, SavedProbe, Stand};
+use super::{Checkpoint, Definition, MAX_BYTES, MAX_PROBES, Saved, SavedProbe};
 use crate::{
     ids::{ContainerId, PodUid, ProbeKey, ProbeKind},
     results::{Counts, Run, Verdict},
@@ -109,13 +109,13 @@ struct Line {
     kind: ProbeKind,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     paused_since: Option<Time>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    stand: Option<StandLine>,
+    #[serde(default, rename = "stand", skip_serializing_if = "Option::is_none")]
+    checkpoint: Option<CheckpointLine>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct StandLine {
+struct CheckpointLine {
     container_id: ContainerId,
     definition: Definition,
     state: Option<State>,
@@ -159,54 +159,54 @@ enum RunResult {
 struct Time(SystemTime);
 
 impl From<&SavedProbe> for Line {
-    fn from(SavedProbe { key, paused_since, stand }: &SavedProbe) -> Self {
+    fn from(SavedProbe { key, paused_since, checkpoint }: &SavedProbe) -> Self {
         Self {
             pod: key.pod.clone(),
             container: key.container.clone(),
             kind: key.kind,
             paused_since: paused_since.map(Time),
-            stand: stand.as_ref().map(StandLine::from),
+            checkpoint: checkpoint.as_ref().map(CheckpointLine::from),
         }
     }
 }
 
 impl From<Line> for SavedProbe {
-    fn from(Line { pod, container, kind, paused_since, stand }: Line) -> Self {
+    fn from(Line { pod, container, kind, paused_since, checkpoint }: Line) -> Self {
         Self {
             key: ProbeKey { pod, container, kind },
             paused_since: paused_since.map(|Time(at)| at),
-            stand: stand.map(Stand::from),
+            checkpoint: checkpoint.map(Checkpoint::from),
         }
     }
 }
 
-impl From<&Stand> for StandLine {
-    fn from(stand: &Stand) -> Self {
-        let Counts { success, warning, failure, error } = stand.counts;
+impl From<&Checkpoint> for CheckpointLine {
+    fn from(checkpoint: &Checkpoint) -> Self {
+        let Counts { success, warning, failure, error } = checkpoint.counts;
         Self {
-            container_id: stand.container.clone(),
-            definition: stand.definition,
-            state: stand.verdict.map(|verdict| match verdict {
+            container_id: checkpoint.container.clone(),
+            definition: checkpoint.definition,
+            state: checkpoint.verdict.map(|verdict| match verdict {
                 Verdict::Success => State::Success,
                 Verdict::Failure => State::Failure,
                 Verdict::Unknown => State::Unknown,
             }),
-            since: Time(stand.since),
+            since: Time(checkpoint.since),
             run: RunLine {
-                result: match stand.run.verdict {
+                result: match checkpoint.run.verdict {
                     Verdict::Success => RunResult::Success,
                     Verdict::Failure | Verdict::Unknown => RunResult::Failure,
                 },
-                count: stand.run.count,
+                count: checkpoint.run.count,
             },
             counts: CountsLine { success, warning, failure, error },
-            held: stand.is_held,
+            held: checkpoint.is_held,
         }
     }
 }
 
-impl From<StandLine> for Stand {
-    fn from(line: StandLine) -> Self {
+impl From<CheckpointLine> for Checkpoint {
+    fn from(line: CheckpointLine) -> Self {
         let CountsLine { success, warning, failure, error } = line.counts;
         let Time(since) = line.since;
         Self {

@@ -5,15 +5,15 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::{
     ids::ContainerId,
     inventory::view::ContainerState,
-    prober::{attempt::AttemptOutcome, saved::Stand},
+    prober::{attempt::AttemptOutcome, saved::Checkpoint},
     results::event::Notice,
 };
 
 /// What a worker is told.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// Where it stood before a restart of ours, on the container that it is told of next.
-    Restored(Stand),
+    /// Its checkpoint from before a restart of ours, on the container that it sees next.
+    Restored(Checkpoint),
     /// This is the container now.
     Seen(Seen),
     /// Whether the container counts as started: true once its startup probe succeeded, or where it has none.

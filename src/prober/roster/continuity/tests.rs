@@ -207,7 +207,7 @@ fn a_former_container_that_is_met_first_costs_the_current_one_nothing() {
         rig.view =
             Container { state: ContainerState::Exited { exit_code: Some(1) }, ..container("web", "c1", 0) };
     });
-    assert_eq!(rig.roster.save(rig.now).probes[0].stand.as_ref().unwrap().container.as_str(), "c2");
+    assert_eq!(rig.roster.save(rig.now).probes[0].checkpoint.as_ref().unwrap().container.as_str(), "c2");
     rig.view = current;
     rig.show();
     let status = rig.status(Liveness);
