@@ -14,12 +14,12 @@ mod outputs;
 mod pauses;
 mod pool;
 mod quota;
+pub mod readiness;
 mod restoring;
 mod roster;
 pub mod saved;
 mod saving;
 mod schedule;
-pub mod standing;
 pub mod status;
 pub mod task;
 mod timing;
@@ -46,8 +46,8 @@ use crate::{
 
 pub use command::{Command, Refusal};
 pub use handle::{Listed, ProberHandle, Question};
+pub use readiness::{ContainerReadiness, ContainerStatus};
 pub use saved::Saved;
-pub use standing::{ContainerStatus, Standing};
 pub use status::ProbeStatus;
 pub use task::{Deps, spawn};
 

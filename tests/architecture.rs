@@ -157,7 +157,7 @@ const PURE: &[&str] = &[
     "prober/saved",
     "prober/saving.rs",
     "prober/schedule.rs",
-    "prober/standing.rs",
+    "prober/readiness.rs",
     "prober/timing.rs",
     "prober/worker",
     "report/lookup.rs",

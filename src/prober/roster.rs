@@ -26,11 +26,11 @@ use super::{
     pauses::Pauses,
     pool::{Lane, Pool},
     quota::Quota,
+    readiness::{self, ContainerReadiness, ContainerStatus},
     restoring::Restoring,
     saved::Definition,
     saving::{Saving, Urgency},
     schedule::Schedule,
-    standing::{self, ContainerStatus, Standing},
     status::ProbeStatus,
     trust::Kind,
     variables::{Room, Variables},
@@ -266,8 +266,8 @@ impl Roster {
                 self.is_listed(&key).then(|| self.status(&key, entry, now))
             });
             let probes: Vec<_> = of_it.collect();
-            let standing = Standing::of(view.state, &probes);
-            ContainerStatus { view: view.clone(), standing, probes }
+            let readiness = ContainerReadiness::of(view.state, &probes);
+            ContainerStatus { view: view.clone(), readiness, probes }
         };
         self.containers.views().map(status).collect()
     }
@@ -413,7 +413,7 @@ impl Roster {
     fn is_started(&self, key: &ProbeKey) -> bool {
         let startup = ProbeKey { kind: ProbeKind::Startup, ..key.clone() };
         let worker = self.entries.get(&startup).and_then(|entry| entry.worker.as_ref());
-        standing::allows(worker.map(|worker| worker.results().verdict().unwrap_or(Verdict::Unknown)))
+        readiness::allows(worker.map(|worker| worker.results().verdict().unwrap_or(Verdict::Unknown)))
     }
 
     /// Tells a worker, and does what it wants done.

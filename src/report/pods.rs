@@ -96,7 +96,7 @@ fn unready(pod: &PodParts) -> Option<String> {
         return Some("all containers have exited".to_owned());
     }
     let names: Vec<_> = counted()
-        .filter(|container| !container.standing.is_ready)
+        .filter(|container| !container.readiness.is_ready)
         .map(|container| &*container.view.name)
         .collect();
     (!names.is_empty()).then(|| format!("containers with unready status: [{}]", names.join(" ")))
@@ -118,8 +118,8 @@ fn container(known: &ContainerStatus) -> ContainerView {
         exit_code,
         created_at: view.created_at.map(Into::into),
         started_at: view.started_at.map(Into::into),
-        started: known.standing.is_started,
-        ready: known.standing.is_ready,
+        started: known.readiness.is_started,
+        ready: known.readiness.is_ready,
         restarts: view.attempt,
         probes: ProbesView::count(known.probes.iter().map(|probe| (probe.state.into(), probe.phase.into()))),
     }
@@ -131,7 +131,7 @@ mod tests {
     use crate::{
         ids::{ContainerId, PodUid, SandboxId},
         inventory::view::PodNetwork,
-        prober::Standing,
+        prober::ContainerReadiness,
     };
 
     fn sandbox(uid: &str, attempt: u32, is_ready: bool) -> Arc<view::Pod> {
@@ -176,7 +176,7 @@ mod tests {
                 annotations: BTreeMap::new(),
                 pod: pod.clone(),
             }),
-            standing: Standing { is_started: state == RUNNING, is_ready },
+            readiness: ContainerReadiness { is_started: state == RUNNING, is_ready },
             probes: Vec::new(),
         }
     }

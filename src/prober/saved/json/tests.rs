@@ -30,12 +30,12 @@ fn paused(pod: &str) -> SavedProbe {
 
 #[test]
 fn it_is_a_probe_a_line_the_paused_ones_first() {
-    let standing = SavedProbe {
+    let working = SavedProbe {
         key: key("p1", ProbeKind::Liveness),
         paused_since: None,
         checkpoint: Some(checkpoint()),
     };
-    let saved = Saved { probes: vec![standing, paused("p2")] };
+    let saved = Saved { probes: vec![working, paused("p2")] };
     let text = String::from_utf8(saved.to_json()).unwrap();
     insta::assert_snapshot!(text, @r#"
     {"version":1,"probes":[
@@ -106,12 +106,12 @@ fn probes_beyond_the_bounds_are_refused_when_read_and_left_out_when_written() {
     assert_eq!(Saved::from_json(&written).unwrap().probes.len(), MAX_PROBES);
 
     let long = "x".repeat(MAX_BYTES / 10);
-    let standing = |pod: usize| SavedProbe {
+    let working = |pod: usize| SavedProbe {
         key: key(&format!("{pod}{long}"), ProbeKind::Liveness),
         paused_since: None,
         checkpoint: Some(checkpoint()),
     };
-    let mut probes: Vec<_> = (0..10).map(standing).collect();
+    let mut probes: Vec<_> = (0..10).map(working).collect();
     probes.push(paused("p"));
     let written = Saved { probes }.to_json();
     assert!(written.len() <= MAX_BYTES);
