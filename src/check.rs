@@ -23,7 +23,7 @@ use pod::{WrittenContainer, WrittenPod};
 
 use crate::{
     document::{self, Bounds, Node, SyntaxError, stream::Stream},
-    report::view::{CheckView, CheckedDocument, CheckedFile, CheckedPod, Finding, Grade, Taken},
+    report::view::{CheckView, CheckedDocument, CheckedFile, CheckedPod, DocumentKind, Finding, Grade},
     spec::policy::Policy,
 };
 
@@ -230,7 +230,7 @@ impl Check<'_> {
                 let pods: Vec<_> = self.together.iter().chain(&alone).collect();
                 let name = pods.iter().map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
                 let pods = pods.into_iter().map(|pod| self.pod(pod, file, findings)).collect();
-                vec![CheckedDocument { pods, ..taken(Taken::CrictlPod, name) }]
+                vec![CheckedDocument { pods, ..taken(DocumentKind::CrictlPod, name) }]
             }
             Shape::CrictlContainer => {
                 let container = crictl::container(node);
@@ -245,21 +245,21 @@ impl Check<'_> {
                         vec![self.pod(&crictl::pod_of(container, self.namespace), file, findings)]
                     }
                 };
-                vec![CheckedDocument { pods, ..taken(Taken::CrictlContainer, name) }]
+                vec![CheckedDocument { pods, ..taken(DocumentKind::CrictlContainer, name) }]
             }
             Shape::Configuration if is_alone => {
                 let rules = configuration::check(file.text, &file.input.name, findings);
-                vec![CheckedDocument { rules, ..taken(Taken::Configuration, String::new()) }]
+                vec![CheckedDocument { rules, ..taken(DocumentKind::Configuration, String::new()) }]
             }
             Shape::Configuration => {
                 findings.error(node.place, "a configuration of criprobe must be in a file of its own");
-                vec![taken(Taken::Configuration, String::new())]
+                vec![taken(DocumentKind::Configuration, String::new())]
             }
             Shape::Unknown | Shape::NoMap => {
                 if file.input.is_named {
                     findings.error(node.place, NOTHING);
                 }
-                vec![taken(Taken::Unknown, String::new())]
+                vec![taken(DocumentKind::Unknown, String::new())]
             }
         }
     }
@@ -274,7 +274,7 @@ impl Check<'_> {
     ) -> CheckedDocument {
         let object = manifest::read(node, kind, self.namespace, findings);
         let pods = object.pods.iter().map(|pod| self.pod(pod, file, findings)).collect();
-        CheckedDocument { line, taken: Taken::Manifest, name: object.name, pods, rules: Vec::new() }
+        CheckedDocument { line, taken: DocumentKind::Manifest, name: object.name, pods, rules: Vec::new() }
     }
 
     fn pod(&self, pod: &WrittenPod<'_>, file: &Read<'_>, findings: &mut Findings) -> CheckedPod {

@@ -345,14 +345,14 @@ impl<O: Observer> Task<'_, O> {
         // What a removal was about is known only before it, what a creation made only after.
         let named = ended.call.request.container().map(|id| self.model.full_container(id));
         let before = self.whereabouts(&ended, named.as_ref());
-        let lesson = Fact::of_ended(&ended);
+        let conclusion = Fact::of_ended(&ended);
         if let Some(fact) = Fact::of_stop_ended(&ended) {
             self.model.apply(fact, ended.at);
         }
-        if let Some(fact) = lesson.fact {
+        if let Some(fact) = conclusion.fact {
             self.model.apply(fact, ended.at);
         }
-        if lesson.asks {
+        if conclusion.needs_resync {
             self.resync.soon_and_later(now);
         }
         let (container, pod) = match before {

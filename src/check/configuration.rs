@@ -6,7 +6,7 @@ use std::path::Path;
 use super::{Input, findings::Findings, text};
 use crate::{
     config::{Config, ConfigErrors, Loaded, Origin, Overrides, raw::Raw, resolve},
-    report::view::{CheckedDocument, CheckedFile, CheckedProbe, CheckedRule, Taken},
+    report::view::{CheckedDocument, CheckedFile, CheckedProbe, CheckedRule, DocumentKind},
     spec::{ProbeSpec, policy::Policy, rule::Rule},
 };
 
@@ -60,7 +60,7 @@ pub(super) fn rules(inputs: &[Input]) -> Rules {
         }
     };
     let file = |((input, findings), rules): ((&Input, Findings), &mut Vec<CheckedRule>)| {
-        let (taken, rules) = (Taken::Configuration, std::mem::take(rules));
+        let (taken, rules) = (DocumentKind::Configuration, std::mem::take(rules));
         let document = CheckedDocument { line: 1, taken, name: String::new(), pods: Vec::new(), rules };
         let (file, findings) = (input.name.clone(), findings.into_sorted());
         CheckedFile { file, documents: vec![document], findings }

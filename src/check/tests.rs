@@ -210,7 +210,7 @@ fn a_file_that_is_nothing_is_wrong_only_if_it_was_named() {
     assert!(told(values).contains("x:1:1: error: neither a manifest of Kubernetes"));
     let found = Input { is_named: false, ..input("values.yaml", values) };
     let view = check(&[found], &[], "default");
-    assert_eq!((findings(&view), view.files[0].documents[0].taken), (String::new(), Taken::Unknown));
+    assert_eq!((findings(&view), view.files[0].documents[0].taken), (String::new(), DocumentKind::Unknown));
 }
 
 /// Pieces that manifests are made of, to be put together at random.

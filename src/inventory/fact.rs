@@ -161,21 +161,21 @@ impl Fact {
             .map(|_| if is_done { Self::StopDone(call) } else { Self::StopFailed(call) })
     }
 
-    /// What the end of a call tells.
-    pub fn of_ended(ended: &Ended) -> Lesson {
+    /// What follows from the end of a call.
+    pub fn of_ended(ended: &Ended) -> Conclusion {
         if !ended.call.method.kind.is_mutating() {
-            return Lesson { fact: None, asks: false };
+            return Conclusion { fact: None, needs_resync: false };
         }
         if ended.end == End::Complete && ended.code == Some(Code::OK) {
             let fact = Self::of_success(&ended.call.request, &ended.response);
-            return Lesson { asks: fact.is_none(), fact };
+            return Conclusion { needs_resync: fact.is_none(), fact };
         }
         // A refusal changed nothing. DeadlineExceeded, Canceled and Unknown may have, as any call without an answer.
         let is_refused = matches!(
             ended.code.map(Code::name),
             Some("NotFound" | "AlreadyExists" | "InvalidArgument" | "Unimplemented" | "PermissionDenied")
         );
-        Lesson { fact: None, asks: ended.end != End::Complete || !is_refused }
+        Conclusion { fact: None, needs_resync: ended.end != End::Complete || !is_refused }
     }
 
     /// What the success of a mutating call tells; `None` where only the runtime can.
@@ -211,13 +211,13 @@ impl Fact {
     }
 }
 
-/// What the end of a call teaches.
+/// What follows from the end of a call.
 #[derive(Debug)]
-pub struct Lesson {
+pub struct Conclusion {
     /// What is known of it.
     pub fact: Option<Fact>,
     /// Whether it ended in a way that does not say what happened: the runtime's own lists do.
-    pub asks: bool,
+    pub needs_resync: bool,
 }
 
 #[cfg(test)]
@@ -271,11 +271,11 @@ mod tests {
             ("ExecSync", exec(), End::Cancelled, None, "None", false),
             ("ListImages", Request::Skipped, End::Lost, None, "None", false),
         ];
-        for (method, request, end, code, fact, asks) in rows {
-            let lesson = Fact::of_ended(&ended(method, request, end, code));
+        for (method, request, end, code, fact, needs_resync) in rows {
+            let conclusion = Fact::of_ended(&ended(method, request, end, code));
             assert_eq!(
-                (format!("{:?}", lesson.fact).as_str(), lesson.asks),
-                (fact, asks),
+                (format!("{:?}", conclusion.fact).as_str(), conclusion.needs_resync),
+                (fact, needs_resync),
                 "{method} {end:?} {code:?}"
             );
         }

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 pub use call::{CallView, End, ExecView, PeerView};
 pub use check::{
     Change, CheckView, CheckedContainer, CheckedDocument, CheckedFile, CheckedPod, CheckedProbe, CheckedRule,
-    Finding, Grade, Role, Taken,
+    DocumentKind, Finding, Grade, Role,
 };
 pub use configuration::{ConfigurationView, MatchView, RuleView, SettingValue, SettingView};
 pub use detail::{
