@@ -7,6 +7,8 @@ pub mod text;
 
 use std::{fmt, sync::Arc, time::Duration, time::SystemTime};
 
+use serde::{Deserialize, Deserializer, Serialize, de};
+
 use crate::ids::ProbeKind;
 use history::{History, OUTPUT_KEPT, Why, text_size};
 
@@ -157,7 +159,8 @@ impl Results {
 }
 
 /// What a probe says of its container, after thresholds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// It is well.
     Success,
@@ -194,7 +197,8 @@ impl fmt::Display for Verdict {
 }
 
 /// How one attempt ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum AttemptResult {
     /// As hoped.
     Success,
@@ -234,11 +238,12 @@ impl fmt::Display for AttemptResult {
 }
 
 /// Equal results in a row; errors neither prolong nor break it. An untouched one is no success, `count` 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     /// Success or failure, never unknown.
+    #[serde(rename = "result", deserialize_with = "known")]
     pub verdict: Verdict,
-    /// How many.
+    /// How many; 0 after a verdict that ended the run.
     pub count: u32,
 }
 
@@ -248,8 +253,16 @@ impl Default for Run {
     }
 }
 
+/// Reads a verdict that cannot be unknown.
+fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Verdict, D::Error> {
+    match Verdict::deserialize(deserializer)? {
+        Verdict::Unknown => Err(de::Error::custom("a run is of success or of failure")),
+        verdict @ (Verdict::Success | Verdict::Failure) => Ok(verdict),
+    }
+}
+
 /// How many attempts of the current container ended how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Counts {
     /// Successes.
     pub success: u64,

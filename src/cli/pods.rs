@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use super::{
     Context, Error, Exit,
     format::{self, Format},
-    probes::state_paint,
+    probes::verdict_paint,
     screen::{Paint, print},
     select::glob,
     span::age,
@@ -15,7 +15,7 @@ use crate::{
     clock,
     report::{
         filter::{Glob, PodFilter},
-        view::{ContainerState, ContainerView, PodView, ProbesView, State},
+        view::{ContainerState, ContainerView, PodView, ProbesView, Verdict},
     },
 };
 
@@ -156,8 +156,8 @@ pub(super) fn probes(probes: &ProbesView) -> String {
 }
 
 fn probes_paint(probes: &ProbesView) -> Paint {
-    let is_failing = probes.states.get(&State::Failure).is_some_and(|&count| count > 0);
-    if is_failing { state_paint(State::Failure) } else { Paint::Plain }
+    let is_failing = probes.states.get(&Verdict::Failure).is_some_and(|&count| count > 0);
+    if is_failing { verdict_paint(Verdict::Failure) } else { Paint::Plain }
 }
 
 fn yes(is_so: bool) -> Cell {

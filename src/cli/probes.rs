@@ -16,7 +16,7 @@ use crate::{
     clock,
     report::{
         filter::{Glob, ProbeFilter, kind},
-        view::{Attempt, Outcome, Phase, ProbeView, Run, State},
+        view::{Attempt, AttemptResult, Phase, ProbeView, Run, Verdict},
     },
 };
 
@@ -158,15 +158,15 @@ fn wide(probes: &[ProbeView], now: SystemTime) -> Table {
 fn cells(probe: &ProbeView, now: SystemTime) -> Vec<Cell> {
     let run = match probe.run {
         None | Some(Run { count: 0, .. }) => String::new(),
-        Some(Run { count, result }) if result == probe.state => count.to_string(),
-        Some(Run { count, result }) => format!("{} {count}", result.as_str()),
+        Some(Run { count, verdict }) if verdict == probe.state => count.to_string(),
+        Some(Run { count, verdict }) => format!("{} {count}", verdict.as_str()),
     };
     vec![
         format!("{}/{}", probe.namespace, probe.pod).into(),
         (&*probe.container).into(),
         kind_of(probe).into(),
         (&*probe.handler).into(),
-        Cell::new(probe.state.as_str(), state_paint(probe.state)),
+        Cell::new(probe.state.as_str(), verdict_paint(probe.state)),
         Cell::new(probe.phase.as_str(), phase_paint(probe.phase)),
         run.into(),
         probe.last.as_ref().map_or_else(|| "".into(), last),
@@ -184,9 +184,9 @@ fn kind_of(probe: &ProbeView) -> String {
 
 fn last(last: &Attempt) -> Cell {
     let paint = match last.result {
-        Outcome::Success => Paint::Plain,
-        Outcome::Warning | Outcome::Error => Paint::Doubtful,
-        Outcome::Failure => Paint::Bad,
+        AttemptResult::Success => Paint::Plain,
+        AttemptResult::Warning | AttemptResult::Error => Paint::Doubtful,
+        AttemptResult::Failure => Paint::Bad,
     };
     Cell::new(&format!("{} {}", last.result.as_str(), measured(last.duration_seconds.0)), paint)
 }
@@ -194,9 +194,9 @@ fn last(last: &Attempt) -> Cell {
 /// Whether the row alone leaves a person wondering: a bad verdict, a wrong definition, no work, an attempt that went
 /// wrong.
 fn needs_explaining(probe: &ProbeView) -> bool {
-    let is_bad = probe.state == State::Failure
+    let is_bad = probe.state == Verdict::Failure
         || matches!(probe.phase, Phase::Invalid | Phase::Waiting | Phase::Paused | Phase::Stopped)
-        || probe.last.as_ref().is_some_and(|last| last.result != Outcome::Success);
+        || probe.last.as_ref().is_some_and(|last| last.result != AttemptResult::Success);
     is_bad && !explanation(probe).is_empty()
 }
 
@@ -204,7 +204,7 @@ fn needs_explaining(probe: &ProbeView) -> bool {
 fn explanation(probe: &ProbeView) -> String {
     let reason = plain(&probe.reason);
     // What an attempt said when it went well explains nothing.
-    let is_telling = probe.last.as_ref().is_some_and(|last| last.result != Outcome::Success);
+    let is_telling = probe.last.as_ref().is_some_and(|last| last.result != AttemptResult::Success);
     let output = if is_telling { last_output(probe) } else { String::new() };
     match (&*reason, &*output) {
         (_, "") => reason,
@@ -218,11 +218,11 @@ fn last_output(probe: &ProbeView) -> String {
     probe.last.as_ref().map(|last| plain(last.output.trim())).unwrap_or_default()
 }
 
-pub(super) fn state_paint(state: State) -> Paint {
+pub(super) fn verdict_paint(state: Verdict) -> Paint {
     match state {
-        State::Success => Paint::Good,
-        State::Failure => Paint::Bad,
-        State::Unknown => Paint::Doubtful,
+        Verdict::Success => Paint::Good,
+        Verdict::Failure => Paint::Bad,
+        Verdict::Unknown => Paint::Doubtful,
     }
 }
 
@@ -246,9 +246,9 @@ mod tests {
     fn probes() -> Vec<ProbeView> {
         let mut erring = sample::named_probe("default", "web", "app", "startup");
         erring.handler = "tcpSocket".to_owned();
-        erring.run = Some(Run { result: State::Failure, count: 2 });
+        erring.run = Some(Run { verdict: Verdict::Failure, count: 2 });
         erring.last = Some(Attempt {
-            result: Outcome::Error,
+            result: AttemptResult::Error,
             exit_code: None,
             output: "runtime did not answer".to_owned(),
             duration_seconds: Seconds(std::time::Duration::from_millis(6_012)),

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     clock,
-    report::view::{Outcome, ProbeView, Time},
+    report::view::{AttemptResult, ProbeView, Time},
 };
 
 /// 1 s between one look and the next.
@@ -133,14 +133,14 @@ impl Change<'_> {
     }
 }
 
-fn result(probe: &ProbeView) -> Option<Outcome> {
+fn result(probe: &ProbeView) -> Option<AttemptResult> {
     probe.last.as_ref().map(|last| last.result)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::view::{Phase, State, sample};
+    use crate::report::view::{Phase, Verdict, sample};
 
     #[test]
     fn each_change_is_told_once() {
@@ -148,7 +148,7 @@ mod tests {
         let line = |change: &Change<'_>| change.line(sample::at(0)) + "\n";
         let first = sample::probe();
         let failed = ProbeView {
-            state: State::Failure,
+            state: Verdict::Failure,
             phase: Phase::Held,
             reason: "3 attempts failed".to_owned(),
             ..first.clone()

@@ -6,6 +6,8 @@ mod json;
 
 use std::time::SystemTime;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     ids::{ContainerId, ProbeKey},
     results::{Counts, Run, Verdict},
@@ -40,20 +42,25 @@ pub struct SavedProbe {
 }
 
 /// The progress of a probe on one container. Means nothing for another container or another definition.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
     /// Which container.
+    #[serde(rename = "containerId")]
     pub container: ContainerId,
     /// Of what the probe was.
     pub definition: Definition,
     /// The verdict; of startup, success is what releases the others.
+    #[serde(rename = "state")]
     pub verdict: Option<Verdict>,
     /// Since when it stands.
+    #[serde(with = "json::time")]
     pub since: SystemTime,
     /// The results in a row.
     pub run: Run,
     /// The attempts of this container.
+    #[serde(deserialize_with = "json::bounded_counts")]
     pub counts: Counts,
     /// Whether a verdict fell that ends the work on this container.
+    #[serde(rename = "held")]
     pub is_held: bool,
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::{
     Shown,
     view::{
-        Attempt, BlindView, CallView, ContainerRef, Counts, End, EventType, EventView, ExecView, Outcome,
-        PeerView, Phase, ProbeView, Run, RunView, Seconds, State, joined, probe_id, probe_key,
+        Attempt, BlindView, CallView, ContainerRef, End, EventType, EventView, ExecView, PeerView, Phase,
+        ProbeView, RunView, Seconds, joined, probe_id, probe_key,
     },
 };
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     },
     relay::registry::Connection,
     results::{
-        self, AttemptResult, Verdict,
+        Run,
         event::{ProbeEvent, Severity},
     },
     tap::{
@@ -175,16 +175,6 @@ fn shown<'a>(command: impl Iterator<Item = &'a str>) -> Vec<String> {
     shown
 }
 
-impl From<Verdict> for State {
-    fn from(verdict: Verdict) -> Self {
-        match verdict {
-            Verdict::Success => Self::Success,
-            Verdict::Failure => Self::Failure,
-            Verdict::Unknown => Self::Unknown,
-        }
-    }
-}
-
 impl From<status::Phase> for Phase {
     fn from(phase: status::Phase) -> Self {
         match phase {
@@ -194,17 +184,6 @@ impl From<status::Phase> for Phase {
             status::Phase::Paused => Self::Paused,
             status::Phase::Invalid => Self::Invalid,
             status::Phase::Stopped => Self::Stopped,
-        }
-    }
-}
-
-impl From<AttemptResult> for Outcome {
-    fn from(result: AttemptResult) -> Self {
-        match result {
-            AttemptResult::Success => Self::Success,
-            AttemptResult::Warning => Self::Warning,
-            AttemptResult::Failure => Self::Failure,
-            AttemptResult::Error => Self::Error,
         }
     }
 }
@@ -227,16 +206,16 @@ impl From<&ProbeStatus> for ProbeView {
             handler: probe.handler.unwrap_or_default().to_owned(),
             source: probe.source.clone(),
             phase: probe.phase.into(),
-            state: probe.state.into(),
+            state: probe.state,
             reason: probe.reason.clone(),
             since: probe.since.into(),
             period_seconds: probe.period.map(Seconds),
             next_at: probe.next_at.map(Into::into),
             run: run(probe),
-            counts: probe.counts.into(),
+            counts: probe.counts,
             last: probe.last.as_ref().map(|last| Attempt {
                 at: last.at.into(),
-                result: last.result.into(),
+                result: last.result,
                 duration_seconds: Seconds(last.duration),
                 exit_code: last.exit_code,
                 status: last.status,
@@ -249,18 +228,10 @@ impl From<&ProbeStatus> for ProbeView {
     }
 }
 
-impl From<results::Counts> for Counts {
-    fn from(counts: results::Counts) -> Self {
-        let results::Counts { success, warning, failure, error } = counts;
-        Self { success, warning, failure, error }
-    }
-}
-
 /// A run that a verdict ended has no length, but came from results; one that has not begun came from none.
 fn run(probe: &ProbeStatus) -> Option<Run> {
     let results = probe.counts.success + probe.counts.warning + probe.counts.failure;
-    (probe.run.count > 0 || results > 0)
-        .then(|| Run { result: probe.run.verdict.into(), count: probe.run.count.into() })
+    (probe.run.count > 0 || results > 0).then_some(probe.run)
 }
 
 impl From<&Container> for ContainerRef {
@@ -283,7 +254,7 @@ impl From<&Container> for ContainerRef {
 pub(super) fn run_view(report: &AttemptReport, handler: &str, container: &Container) -> RunView {
     let outcome = &report.outcome;
     RunView {
-        result: outcome.result.into(),
+        result: outcome.result,
         duration_seconds: Seconds(report.duration),
         exit_code: outcome.exit_code,
         status: outcome.status,

@@ -81,7 +81,7 @@ impl From<PastAttempt> for Attempt {
     fn from(attempt: PastAttempt) -> Self {
         Self {
             at: attempt.at.into(),
-            result: attempt.result.into(),
+            result: attempt.result,
             duration_seconds: Seconds(attempt.duration),
             exit_code: attempt.exit_code,
             status: attempt.status,
@@ -93,11 +93,6 @@ impl From<PastAttempt> for Attempt {
 
 impl From<&Change> for ChangeView {
     fn from(change: &Change) -> Self {
-        Self {
-            at: change.at.into(),
-            from: change.from.into(),
-            to: change.to.into(),
-            why: change.why.in_words(change.to),
-        }
+        Self { at: change.at.into(), from: change.from, to: change.to, why: change.why.in_words(change.to) }
     }
 }

@@ -2,9 +2,7 @@
 
 use std::time::SystemTime;
 
-use super::view::{
-    Attempt, ClientView, Phase, ProbeDetailView, ProbeView, Run, Seconds, State, probe_id, probe_key,
-};
+use super::view::{Attempt, ClientView, Phase, ProbeDetailView, ProbeView, Seconds, probe_id, probe_key};
 use crate::{
     observed::ObservedStatus,
     results::{AttemptRecord, Verdict},
@@ -31,13 +29,13 @@ pub fn view(probe: &ObservedStatus, now: SystemTime) -> ProbeView {
         handler: "exec".to_owned(),
         source: "observed".to_owned(),
         phase: Phase::Probing,
-        state: results.verdict().unwrap_or(Verdict::Unknown).into(),
+        state: results.verdict().unwrap_or(Verdict::Unknown),
         reason: probe.reason().to_owned(),
         since: results.since().into(),
         period_seconds: Some(Seconds(probe.period)),
         next_at: Some((now + probe.next_in).into()),
-        run: (run.count > 0).then(|| Run { result: State::from(run.verdict), count: run.count.into() }),
-        counts: results.counts().into(),
+        run: (run.count > 0).then_some(run),
+        counts: results.counts(),
         last: results.last().map(attempt),
         on_failure: "report".to_owned(),
         shadowed: Vec::new(),
@@ -66,7 +64,7 @@ pub fn detail(probe: &ObservedStatus, now: SystemTime) -> ProbeDetailView {
 fn attempt(last: &AttemptRecord) -> Attempt {
     Attempt {
         at: last.at.into(),
-        result: last.result.into(),
+        result: last.result,
         duration_seconds: Seconds(last.duration),
         exit_code: last.exit_code,
         status: None,

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use super::{
     super::{
         pods,
-        probes::{phase_paint, state_paint},
+        probes::{phase_paint, verdict_paint},
         reason::plain,
         screen::{Paint, Screen, wrapped},
         span::{age, configured, measured},
@@ -18,7 +18,7 @@ use crate::{
     clock,
     report::view::{
         Attempt, ChangeView, ContainerView, EventType, EventView, Phase, PodView, ProbeDetailView, ProbeView,
-        Run, State, Time,
+        Run, Time, Verdict,
     },
 };
 
@@ -122,7 +122,7 @@ impl Page {
             age(probe.since.0, self.now),
             time(probe.since)
         );
-        line("state", &since, state_paint(probe.state));
+        line("state", &since, verdict_paint(probe.state));
         let reason = plain(&probe.reason);
         let phase = probe.phase.as_str();
         let phase = if reason.is_empty() { phase.to_owned() } else { format!("{phase}: {reason}") };
@@ -232,8 +232,8 @@ fn run(probe: &ProbeView) -> String {
     match probe.run {
         None => "none yet".to_owned(),
         Some(Run { count: 0, .. }) => "ended by the verdict".to_owned(),
-        Some(Run { count: 1, result }) => format!("1 {}", result.as_str()),
-        Some(Run { count, result: State::Success }) => format!("{count} successes in a row"),
+        Some(Run { count: 1, verdict }) => format!("1 {}", verdict.as_str()),
+        Some(Run { count, verdict: Verdict::Success }) => format!("{count} successes in a row"),
         Some(Run { count, .. }) => format!("{count} failures in a row"),
     }
 }
@@ -259,8 +259,8 @@ fn changes(changes: &[ChangeView], is_whole: bool) -> Table {
     for change in changes {
         table.row(vec![
             moment(change.at, is_whole),
-            Cell::new(change.from.as_str(), state_paint(change.from)),
-            Cell::new(change.to.as_str(), state_paint(change.to)),
+            Cell::new(change.from.as_str(), verdict_paint(change.from)),
+            Cell::new(change.to.as_str(), verdict_paint(change.to)),
             (&*change.why).into(),
         ]);
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Attempt, EventView, ProbeView, Seconds, State, Time};
+use super::{Attempt, EventView, ProbeView, Seconds, Time, Verdict};
 
 /// One probe in full.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -128,9 +128,9 @@ pub struct ChangeView {
     /// When.
     pub at: Time,
     /// What stood before.
-    pub from: State,
+    pub from: Verdict,
     /// What stands since.
-    pub to: State,
+    pub to: Verdict,
     /// Why, in words: `3 failures in a row`.
     pub why: String,
 }

@@ -4,6 +4,7 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 
 use super::{Seconds, Time};
+use crate::results::{AttemptResult, Counts, Run, Verdict};
 
 /// One probe of one container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +41,7 @@ pub struct ProbeView {
     /// What it is doing.
     pub phase: Phase,
     /// The verdict after thresholds.
-    pub state: State,
+    pub state: Verdict,
     /// Why it is in this phase or state, in words; empty where that says enough.
     pub reason: String,
     /// Since when `state` is what it is.
@@ -61,18 +62,6 @@ pub struct ProbeView {
     pub shadowed: Vec<String>,
 }
 
-/// The verdict, after thresholds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum State {
-    /// Passed.
-    Success,
-    /// Did not.
-    Failure,
-    /// Not known yet.
-    Unknown,
-}
-
 /// What a probe is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -91,42 +80,6 @@ pub enum Phase {
     Stopped,
 }
 
-/// How one attempt ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Outcome {
-    /// It passed.
-    Success,
-    /// It passed, with something to say.
-    Warning,
-    /// It did not pass.
-    Failure,
-    /// It could not be judged.
-    Error,
-}
-
-/// Results of one kind in a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Run {
-    /// Which.
-    pub result: State,
-    /// How many; 0 while a verdict is held, which ended the run.
-    pub count: u64,
-}
-
-/// Attempts by outcome.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Counts {
-    /// Passed.
-    pub success: u64,
-    /// Passed, with something to say.
-    pub warning: u64,
-    /// Did not pass.
-    pub failure: u64,
-    /// Could not be judged.
-    pub error: u64,
-}
-
 /// One attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -134,7 +87,7 @@ pub struct Attempt {
     /// When it began.
     pub at: Time,
     /// How it ended.
-    pub result: Outcome,
+    pub result: AttemptResult,
     /// How long it took.
     pub duration_seconds: Seconds,
     /// Of an exec that ended by itself; absent otherwise.
@@ -148,17 +101,6 @@ pub struct Attempt {
     pub lag_seconds: Option<Seconds>,
     /// What it said: up to 10 KiB of the newest attempt, 256 bytes of one in a history.
     pub output: String,
-}
-
-impl State {
-    /// `success`, `failure`, `unknown`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::Failure => "failure",
-            Self::Unknown => "unknown",
-        }
-    }
 }
 
 impl Phase {
@@ -175,23 +117,11 @@ impl Phase {
     }
 }
 
-impl Outcome {
-    /// `success`, `warning`, `failure`, `error`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::Warning => "warning",
-            Self::Failure => "failure",
-            Self::Error => "error",
-        }
-    }
-}
-
 impl ProbeView {
     /// Whether its verdict is failure, and says something of a container that runs. One with a wrong definition has no
     /// verdict; one that waits or has stopped fails only for want of a container that could be asked.
     pub fn is_failing(&self) -> bool {
-        self.state == State::Failure && !matches!(self.phase, Phase::Waiting | Phase::Stopped)
+        self.state == Verdict::Failure && !matches!(self.phase, Phase::Waiting | Phase::Stopped)
     }
 }
 

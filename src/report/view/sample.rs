@@ -26,16 +26,16 @@ pub(crate) fn probe() -> ProbeView {
         handler: "exec".to_owned(),
         source: "annotation".to_owned(),
         phase: Phase::Probing,
-        state: State::Success,
+        state: Verdict::Success,
         reason: String::new(),
         since: at(0),
         period_seconds: Some(Seconds(Duration::from_secs(10))),
         next_at: Some(at(120_000)),
-        run: Some(Run { result: State::Success, count: 12 }),
+        run: Some(Run { verdict: Verdict::Success, count: 12 }),
         counts: Counts { success: 12, ..Counts::default() },
         last: Some(Attempt {
             at: at(110_000),
-            result: Outcome::Success,
+            result: AttemptResult::Success,
             duration_seconds: Seconds(Duration::from_millis(31)),
             exit_code: Some(0),
             status: None,
@@ -65,14 +65,14 @@ pub(crate) fn named_probe(namespace: &str, pod: &str, container: &str, kind: &st
 pub(crate) fn failing_probe() -> ProbeView {
     ProbeView {
         phase: Phase::Held,
-        state: State::Failure,
+        state: Verdict::Failure,
         reason: "3 attempts failed; waits for a new container".to_owned(),
         next_at: None,
-        run: Some(Run { result: State::Failure, count: 3 }),
+        run: Some(Run { verdict: Verdict::Failure, count: 3 }),
         counts: Counts { success: 12, failure: 3, ..Counts::default() },
         last: Some(Attempt {
             at: at(110_000),
-            result: Outcome::Failure,
+            result: AttemptResult::Failure,
             duration_seconds: Seconds(Duration::from_millis(1_031)),
             exit_code: Some(1),
             status: None,
@@ -114,7 +114,7 @@ pub(crate) fn observed_detail() -> ProbeDetailView {
 pub(crate) fn invalid_probe() -> ProbeView {
     ProbeView {
         phase: Phase::Invalid,
-        state: State::Unknown,
+        state: Verdict::Unknown,
         handler: String::new(),
         container_id: String::new(),
         reason: "unknown field \"tcpSockets\"".to_owned(),
@@ -229,10 +229,10 @@ pub(crate) fn status() -> StatusView {
             waiting_images: None,
         },
         probes: ProbesView::count([
-            (State::Success, Phase::Probing),
-            (State::Success, Phase::Probing),
-            (State::Failure, Phase::Held),
-            (State::Unknown, Phase::Invalid),
+            (Verdict::Success, Phase::Probing),
+            (Verdict::Success, Phase::Probing),
+            (Verdict::Failure, Phase::Held),
+            (Verdict::Unknown, Phase::Invalid),
         ]),
         state: StateFileView {
             file: "/var/lib/criprobe/probes.json".to_owned(),
@@ -257,7 +257,7 @@ pub(crate) fn status() -> StatusView {
 pub(crate) fn run() -> RunView {
     let ProbeView { namespace, pod, pod_uid, sandbox_id, container, container_id, attempt, .. } = probe();
     RunView {
-        result: Outcome::Success,
+        result: AttemptResult::Success,
         duration_seconds: Seconds(Duration::from_millis(31)),
         exit_code: Some(0),
         status: None,
@@ -283,21 +283,21 @@ pub(crate) fn detail() -> ProbeDetailView {
     let last = probe.last.clone().expect("it was attempted");
     let well = Attempt {
         lag_seconds: None,
-        result: Outcome::Success,
+        result: AttemptResult::Success,
         duration_seconds: Seconds(Duration::from_millis(27)),
         exit_code: Some(0),
         output: String::new(),
         ..last.clone()
     };
     let lost = Attempt {
-        result: Outcome::Error,
+        result: AttemptResult::Error,
         duration_seconds: Seconds(Duration::from_millis(6_012)),
         exit_code: None,
         lag_seconds: None,
         output: "runtime did not answer".to_owned(),
         ..last.clone()
     };
-    let warned = Attempt { result: Outcome::Warning, output: "moved".to_owned(), ..well.clone() };
+    let warned = Attempt { result: AttemptResult::Warning, output: "moved".to_owned(), ..well.clone() };
     let past = Attempt { lag_seconds: None, ..last };
     let ended = [&[well][..], &[warned, lost], &vec![past; 3]].concat();
     let history =
@@ -320,8 +320,8 @@ pub(crate) fn detail() -> ProbeDetailView {
         }),
         history,
         changes: vec![
-            change(0, State::Unknown, State::Success, "the container started"),
-            change(111_031, State::Success, State::Failure, "3 failures in a row"),
+            change(0, Verdict::Unknown, Verdict::Success, "the container started"),
+            change(111_031, Verdict::Success, Verdict::Failure, "3 failures in a row"),
         ],
         events: vec![event()],
     }
@@ -368,7 +368,7 @@ pub(crate) fn pod() -> PodView {
         started: true,
         ready: true,
         restarts: 0,
-        probes: ProbesView::count([(State::Success, Phase::Probing), (State::Success, Phase::Held)]),
+        probes: ProbesView::count([(Verdict::Success, Phase::Probing), (Verdict::Success, Phase::Held)]),
     };
     let log = ContainerView {
         container: "log".to_owned(),

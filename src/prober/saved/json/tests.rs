@@ -5,7 +5,10 @@ use std::time::{Duration, UNIX_EPOCH};
 use proptest::prelude::*;
 
 use super::*;
-use crate::prober::fixtures::spec;
+use crate::{
+    prober::{fixtures::spec, saved::Definition},
+    results::{Run, Verdict},
+};
 
 fn key(pod: &str, kind: ProbeKind) -> ProbeKey {
     ProbeKey { pod: pod.into(), container: "app".into(), kind }
