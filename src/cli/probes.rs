@@ -16,7 +16,7 @@ use crate::{
     clock,
     report::{
         filter::{Glob, ProbeFilter, kind},
-        view::{Attempt, AttemptResult, Phase, ProbeView, Run, Verdict},
+        view::{Attempt, AttemptResult, ProbePhase, ProbeView, Run, Verdict},
     },
 };
 
@@ -75,7 +75,7 @@ impl ProbesArgs {
 fn check(probes: &[ProbeView]) -> Exit {
     let failing: Vec<_> = probes.iter().filter(|probe| probe.is_failing()).map(|probe| &*probe.id).collect();
     let invalid: Vec<_> =
-        probes.iter().filter(|probe| probe.phase == Phase::Invalid).map(|probe| &*probe.id).collect();
+        probes.iter().filter(|probe| probe.phase == ProbePhase::Invalid).map(|probe| &*probe.id).collect();
     let mut exit = Exit::Fine;
     if probes.is_empty() {
         exit = exit.because(&"nothing was checked: there is no such probe");
@@ -195,7 +195,10 @@ fn last(last: &Attempt) -> Cell {
 /// wrong.
 fn needs_explaining(probe: &ProbeView) -> bool {
     let is_bad = probe.state == Verdict::Failure
-        || matches!(probe.phase, Phase::Invalid | Phase::Waiting | Phase::Paused | Phase::Stopped)
+        || matches!(
+            probe.phase,
+            ProbePhase::Invalid | ProbePhase::Waiting | ProbePhase::Paused | ProbePhase::Stopped
+        )
         || probe.last.as_ref().is_some_and(|last| last.result != AttemptResult::Success);
     is_bad && !explanation(probe).is_empty()
 }
@@ -226,12 +229,12 @@ pub(super) fn verdict_paint(state: Verdict) -> Paint {
     }
 }
 
-pub(super) fn phase_paint(phase: Phase) -> Paint {
+pub(super) fn phase_paint(phase: ProbePhase) -> Paint {
     match phase {
-        Phase::Probing => Paint::Plain,
-        Phase::Waiting | Phase::Stopped => Paint::Faint,
-        Phase::Held | Phase::Paused => Paint::Doubtful,
-        Phase::Invalid => Paint::Bad,
+        ProbePhase::Probing => Paint::Plain,
+        ProbePhase::Waiting | ProbePhase::Stopped => Paint::Faint,
+        ProbePhase::Held | ProbePhase::Paused => Paint::Doubtful,
+        ProbePhase::Invalid => Paint::Bad,
     }
 }
 
@@ -292,7 +295,7 @@ mod tests {
         assert_eq!(check(&[]), Exit::Fine);
         assert_eq!(check(&[sample::probe(), sample::invalid_probe()]), Exit::Fine);
         assert_eq!(check(&probes()), Exit::Failed);
-        for phase in [Phase::Waiting, Phase::Stopped] {
+        for phase in [ProbePhase::Waiting, ProbePhase::Stopped] {
             let probe = ProbeView { phase, ..sample::failing_probe() };
             assert_eq!(check(&[probe]), Exit::Fine, "there is nothing that could fail");
         }
@@ -301,8 +304,8 @@ mod tests {
     #[test]
     fn why_a_probe_does_nothing_is_always_told() {
         for (phase, reason) in [
-            (Phase::Waiting, "the startup probe has not succeeded yet"),
-            (Phase::Paused, "paused by an operator since 2026-11-20T10:00:00.000Z"),
+            (ProbePhase::Waiting, "the startup probe has not succeeded yet"),
+            (ProbePhase::Paused, "paused by an operator since 2026-11-20T10:00:00.000Z"),
         ] {
             let probe = ProbeView { phase, reason: reason.to_owned(), ..sample::probe() };
             let lines = table(&[probe], sample::at(125_000).0).render(Screen::plain(100), Some(100));

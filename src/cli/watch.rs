@@ -140,7 +140,7 @@ fn result(probe: &ProbeView) -> Option<AttemptResult> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::view::{Phase, Verdict, sample};
+    use crate::report::view::{ProbePhase, Verdict, sample};
 
     #[test]
     fn each_change_is_told_once() {
@@ -149,7 +149,7 @@ mod tests {
         let first = sample::probe();
         let failed = ProbeView {
             state: Verdict::Failure,
-            phase: Phase::Held,
+            phase: ProbePhase::Held,
             reason: "3 attempts failed".to_owned(),
             ..first.clone()
         };

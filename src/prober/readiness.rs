@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::status::{Phase, ProbeStatus};
+use super::status::{ProbePhase, ProbeStatus};
 use crate::{
     ids::ProbeKind,
     inventory::view::{Container, ContainerState},
@@ -38,7 +38,8 @@ impl ContainerReadiness {
             return Self::default();
         }
         let verdict = |kind| {
-            let able = probes.iter().find(|probe| probe.key.kind == kind && probe.phase != Phase::Invalid);
+            let able =
+                probes.iter().find(|probe| probe.key.kind == kind && probe.phase != ProbePhase::Invalid);
             able.map(|probe| probe.state)
         };
         let is_started = allows(verdict(ProbeKind::Startup));
@@ -95,7 +96,7 @@ mod tests {
             "unknown" | "none" | "invalid" => Verdict::Unknown,
             other => panic!("no such verdict: {other}"),
         };
-        let phase = if found == "invalid" { Phase::Invalid } else { Phase::Probing };
+        let phase = if found == "invalid" { ProbePhase::Invalid } else { ProbePhase::Probing };
         ProbeStatus { state, phase, ..status }
     }
 

@@ -6,17 +6,14 @@ use std::sync::Arc;
 use super::{
     Shown,
     view::{
-        Attempt, BlindView, CallView, ContainerRef, End, EventType, EventView, ExecView, PeerView, Phase,
-        ProbeView, RunView, Seconds, joined, probe_id, probe_key,
+        Attempt, BlindView, CallView, ContainerRef, End, EventType, EventView, ExecView, PeerView, ProbeView,
+        RunView, Seconds, joined, probe_id, probe_key,
     },
 };
 use crate::{
     inventory::{TracedCall, view::Container},
     peer::Peer,
-    prober::{
-        handle::AttemptReport,
-        status::{self, ProbeStatus},
-    },
+    prober::{handle::AttemptReport, status::ProbeStatus},
     relay::registry::Connection,
     results::{
         Run,
@@ -175,19 +172,6 @@ fn shown<'a>(command: impl Iterator<Item = &'a str>) -> Vec<String> {
     shown
 }
 
-impl From<status::Phase> for Phase {
-    fn from(phase: status::Phase) -> Self {
-        match phase {
-            status::Phase::Waiting => Self::Waiting,
-            status::Phase::Probing => Self::Probing,
-            status::Phase::Held => Self::Held,
-            status::Phase::Paused => Self::Paused,
-            status::Phase::Invalid => Self::Invalid,
-            status::Phase::Stopped => Self::Stopped,
-        }
-    }
-}
-
 impl From<&ProbeStatus> for ProbeView {
     fn from(probe: &ProbeStatus) -> Self {
         let kind = probe.key.kind.as_str();
@@ -205,7 +189,7 @@ impl From<&ProbeStatus> for ProbeView {
             likely_type: None,
             handler: probe.handler.unwrap_or_default().to_owned(),
             source: probe.source.clone(),
-            phase: probe.phase.into(),
+            phase: probe.phase,
             state: probe.state,
             reason: probe.reason.clone(),
             since: probe.since.into(),

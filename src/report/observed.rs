@@ -2,7 +2,9 @@
 
 use std::time::SystemTime;
 
-use super::view::{Attempt, ClientView, Phase, ProbeDetailView, ProbeView, Seconds, probe_id, probe_key};
+use super::view::{
+    Attempt, ClientView, ProbeDetailView, ProbePhase, ProbeView, Seconds, probe_id, probe_key,
+};
 use crate::{
     observed::ObservedStatus,
     results::{AttemptRecord, Verdict},
@@ -28,7 +30,7 @@ pub fn view(probe: &ObservedStatus, now: SystemTime) -> ProbeView {
         likely_type: probe.likely.map(|kind| kind.to_string()),
         handler: "exec".to_owned(),
         source: "observed".to_owned(),
-        phase: Phase::Probing,
+        phase: ProbePhase::Probing,
         state: results.verdict().unwrap_or(Verdict::Unknown),
         reason: probe.reason().to_owned(),
         since: results.since().into(),

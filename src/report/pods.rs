@@ -121,7 +121,7 @@ fn container(known: &ContainerStatus) -> ContainerView {
         started: known.readiness.is_started,
         ready: known.readiness.is_ready,
         restarts: view.attempt,
-        probes: ProbesView::count(known.probes.iter().map(|probe| (probe.state, probe.phase.into()))),
+        probes: ProbesView::count(known.probes.iter().map(|probe| (probe.state, probe.phase))),
     }
 }
 

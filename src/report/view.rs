@@ -18,7 +18,10 @@ mod units;
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::results::{AttemptResult, Counts, Run, Verdict};
+pub use crate::{
+    prober::status::ProbePhase,
+    results::{AttemptResult, Counts, Run, Verdict},
+};
 pub use call::{CallView, End, ExecView, PeerView};
 pub use check::{
     Change, CheckView, CheckedContainer, CheckedDocument, CheckedFile, CheckedPod, CheckedProbe, CheckedRule,
@@ -30,7 +33,7 @@ pub use detail::{
 };
 pub use event::{EventType, EventView};
 pub use pod::{ContainerState, ContainerView, PodView};
-pub use probe::{Attempt, Phase, ProbeView, joined, probe_id, probe_key};
+pub use probe::{Attempt, ProbeView, joined, probe_id, probe_key};
 pub use run::{ContainerRef, RunView};
 pub use status::{
     BlindView, CallsView, Check, ConfigView, ConnectionsView, InventoryView, LateView, LogView, ProbesView,

@@ -17,8 +17,8 @@ use super::{
 use crate::{
     clock,
     report::view::{
-        Attempt, ChangeView, ContainerView, EventType, EventView, Phase, PodView, ProbeDetailView, ProbeView,
-        Run, Time, Verdict,
+        Attempt, ChangeView, ContainerView, EventType, EventView, PodView, ProbeDetailView, ProbePhase,
+        ProbeView, Run, Time, Verdict,
     },
 };
 
@@ -155,7 +155,7 @@ impl Page {
     fn next(self, probe: &ProbeView, defined: Option<std::time::Duration>) -> String {
         let Some(at) = probe.next_at else {
             return match probe.phase {
-                Phase::Invalid => "never".to_owned(),
+                ProbePhase::Invalid => "never".to_owned(),
                 _ => "not due".to_owned(),
             };
         };
@@ -315,7 +315,7 @@ mod tests {
         detail.history = vec![attempt.clone(); 32];
         detail.probe.last =
             Some(Attempt { output: "漢 long line\t".repeat(300) + &"\n".repeat(30) + "end", ..attempt });
-        detail.probe.phase = Phase::Probing;
+        detail.probe.phase = ProbePhase::Probing;
         detail.probe.next_at = Some(sample::at(131_500));
         detail.events = vec![sample::event(); 12];
         detail

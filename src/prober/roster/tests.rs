@@ -14,7 +14,7 @@ use crate::{
     inventory::view::ContainerState,
     prober::{
         fixtures::{container, outcome, planned, spec},
-        status::Phase,
+        status::ProbePhase,
     },
     results::AttemptResult,
     spec::{
@@ -80,7 +80,7 @@ fn success_of_startup_releases_the_others_at_once_and_a_new_container_locks_them
     rig.finish(Startup, AttemptResult::Success);
     let started: HashSet<_> = rig.started().into_iter().collect();
     assert_eq!(started, HashSet::from([(Readiness, "c1".to_owned()), (Liveness, "c1".to_owned())]));
-    assert_eq!(rig.status(Startup).phase, Phase::Held);
+    assert_eq!(rig.status(Startup).phase, ProbePhase::Held);
     rig.finish(Readiness, AttemptResult::Success);
     rig.finish(Liveness, AttemptResult::Success);
 
@@ -106,7 +106,7 @@ fn an_invalid_startup_probe_locks_nobody() {
     rig.accept(Input::Container { view: Arc::new(container("web", "c1", 0)), probes });
     assert_eq!(rig.started(), [(Liveness, "c1".to_owned())]);
     let status = rig.status(Startup);
-    assert_eq!((status.phase, status.reason.as_str()), (Phase::Invalid, "no handler"));
+    assert_eq!((status.phase, status.reason.as_str()), (ProbePhase::Invalid, "no handler"));
     assert_eq!(
         (status.source.as_str(), status.shadowed),
         ("annotation", vec!["container annotation".to_owned()])
@@ -174,7 +174,7 @@ fn the_fourth_failure_of_three_is_never_attempted() {
     }
     assert_eq!(rig.started(), []);
     let status = rig.status(Liveness);
-    assert_eq!((status.phase, status.state), (Phase::Held, Verdict::Failure));
+    assert_eq!((status.phase, status.state), (ProbePhase::Held, Verdict::Failure));
     assert_eq!((status.counts.failure, status.next_at), (3, None));
     assert_eq!(status.reason, "liveness failed; waits for a new container");
     let messages: Vec<_> = rig.roster.take_events().into_iter().map(|event| event.message).collect();

@@ -27,7 +27,7 @@ use crate::report::{
     metrics::Metrics,
     name::ProbeName,
     view::{
-        CallView, ConfigurationView, EventView, LateView, Phase, PodView, ProbeDetailView, ProbeView,
+        CallView, ConfigurationView, EventView, LateView, PodView, ProbeDetailView, ProbePhase, ProbeView,
         RuntimeState, StatusView, probe_key, sample,
     },
 };

@@ -4,7 +4,10 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 
 use super::{Seconds, Time};
-use crate::results::{AttemptResult, Counts, Run, Verdict};
+use crate::{
+    prober::status::ProbePhase,
+    results::{AttemptResult, Counts, Run, Verdict},
+};
 
 /// One probe of one container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,7 +42,7 @@ pub struct ProbeView {
     /// Where the definition came from: `annotation`, `rule:NAME`, `healthcheck`, `observed`.
     pub source: String,
     /// What it is doing.
-    pub phase: Phase,
+    pub phase: ProbePhase,
     /// The verdict after thresholds.
     pub state: Verdict,
     /// Why it is in this phase or state, in words; empty where that says enough.
@@ -60,24 +63,6 @@ pub struct ProbeView {
     pub on_failure: String,
     /// Definitions that this one overrides, as they would show in `source`.
     pub shadowed: Vec<String>,
-}
-
-/// What a probe is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Phase {
-    /// No running container, its delay, or its startup gate.
-    Waiting,
-    /// Attempts are made.
-    Probing,
-    /// A verdict fell; a new container releases it.
-    Held,
-    /// Somebody paused it.
-    Paused,
-    /// Its definition is wrong; the reason says how.
-    Invalid,
-    /// Its pod or container is going.
-    Stopped,
 }
 
 /// One attempt.
@@ -103,25 +88,11 @@ pub struct Attempt {
     pub output: String,
 }
 
-impl Phase {
-    /// `waiting`, `probing`, `held`, `paused`, `invalid`, `stopped`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::Probing => "probing",
-            Self::Held => "held",
-            Self::Paused => "paused",
-            Self::Invalid => "invalid",
-            Self::Stopped => "stopped",
-        }
-    }
-}
-
 impl ProbeView {
     /// Whether its verdict is failure, and says something of a container that runs. One with a wrong definition has no
     /// verdict; one that waits or has stopped fails only for want of a container that could be asked.
     pub fn is_failing(&self) -> bool {
-        self.state == Verdict::Failure && !matches!(self.phase, Phase::Waiting | Phase::Stopped)
+        self.state == Verdict::Failure && !matches!(self.phase, ProbePhase::Waiting | ProbePhase::Stopped)
     }
 }
 

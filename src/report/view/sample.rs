@@ -25,7 +25,7 @@ pub(crate) fn probe() -> ProbeView {
         likely_type: None,
         handler: "exec".to_owned(),
         source: "annotation".to_owned(),
-        phase: Phase::Probing,
+        phase: ProbePhase::Probing,
         state: Verdict::Success,
         reason: String::new(),
         since: at(0),
@@ -64,7 +64,7 @@ pub(crate) fn named_probe(namespace: &str, pod: &str, container: &str, kind: &st
 /// A probe that fails, with something nasty to say.
 pub(crate) fn failing_probe() -> ProbeView {
     ProbeView {
-        phase: Phase::Held,
+        phase: ProbePhase::Held,
         state: Verdict::Failure,
         reason: "3 attempts failed; waits for a new container".to_owned(),
         next_at: None,
@@ -113,7 +113,7 @@ pub(crate) fn observed_detail() -> ProbeDetailView {
 /// A probe whose definition is wrong.
 pub(crate) fn invalid_probe() -> ProbeView {
     ProbeView {
-        phase: Phase::Invalid,
+        phase: ProbePhase::Invalid,
         state: Verdict::Unknown,
         handler: String::new(),
         container_id: String::new(),
@@ -229,10 +229,10 @@ pub(crate) fn status() -> StatusView {
             waiting_images: None,
         },
         probes: ProbesView::count([
-            (Verdict::Success, Phase::Probing),
-            (Verdict::Success, Phase::Probing),
-            (Verdict::Failure, Phase::Held),
-            (Verdict::Unknown, Phase::Invalid),
+            (Verdict::Success, ProbePhase::Probing),
+            (Verdict::Success, ProbePhase::Probing),
+            (Verdict::Failure, ProbePhase::Held),
+            (Verdict::Unknown, ProbePhase::Invalid),
         ]),
         state: StateFileView {
             file: "/var/lib/criprobe/probes.json".to_owned(),
@@ -368,7 +368,10 @@ pub(crate) fn pod() -> PodView {
         started: true,
         ready: true,
         restarts: 0,
-        probes: ProbesView::count([(Verdict::Success, Phase::Probing), (Verdict::Success, Phase::Held)]),
+        probes: ProbesView::count([
+            (Verdict::Success, ProbePhase::Probing),
+            (Verdict::Success, ProbePhase::Held),
+        ]),
     };
     let log = ContainerView {
         container: "log".to_owned(),

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{PeerView, Phase, Seconds, Time, Verdict};
+use super::{PeerView, ProbePhase, Seconds, Time, Verdict};
 
 /// The daemon as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -181,7 +181,7 @@ pub struct ProbesView {
     /// By verdict.
     pub states: BTreeMap<Verdict, u64>,
     /// By what they are doing.
-    pub phases: BTreeMap<Phase, u64>,
+    pub phases: BTreeMap<ProbePhase, u64>,
     /// Clients' own, which the other numbers leave out; absent where there are none.
     #[serde(default, skip_serializing_if = "is_none")]
     pub observed: u64,
@@ -254,7 +254,7 @@ fn is_none(count: &u64) -> bool {
 
 impl ProbesView {
     /// Counts probes by state and phase.
-    pub fn count(probes: impl IntoIterator<Item = (Verdict, Phase)>) -> Self {
+    pub fn count(probes: impl IntoIterator<Item = (Verdict, ProbePhase)>) -> Self {
         let mut counted = Self::default();
         for (state, phase) in probes {
             counted.total += 1;
@@ -400,9 +400,9 @@ mod tests {
     #[test]
     fn probes_are_counted_by_state_and_by_phase() {
         let counted = ProbesView::count([
-            (Verdict::Success, Phase::Probing),
-            (Verdict::Failure, Phase::Held),
-            (Verdict::Success, Phase::Waiting),
+            (Verdict::Success, ProbePhase::Probing),
+            (Verdict::Failure, ProbePhase::Held),
+            (Verdict::Success, ProbePhase::Waiting),
         ]);
         assert_eq!(
             serde_json::to_string(&counted).unwrap(),

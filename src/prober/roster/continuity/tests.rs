@@ -14,7 +14,7 @@ use crate::{
     prober::{
         Command, Input, ProbeStatus, ProberSettings,
         fixtures::{container, outcome, planned, spec},
-        status::Phase,
+        status::ProbePhase,
     },
     results::{AttemptResult, Run, Verdict},
     spec::{ProbeSpec, StartPeriod},
@@ -156,10 +156,13 @@ fn a_run_goes_on_and_the_verdict_and_its_time_stay() {
     assert_eq!((after.run, after.counts), (Run { verdict: Verdict::Failure, count: 2 }, before.counts));
     assert!(rig.roster.take_events().is_empty(), "nothing happened");
     rig.attempt(Failure);
-    assert_eq!((rig.status(Liveness).state, rig.status(Liveness).phase), (Verdict::Failure, Phase::Held));
+    assert_eq!(
+        (rig.status(Liveness).state, rig.status(Liveness).phase),
+        (Verdict::Failure, ProbePhase::Held)
+    );
     rig.restart();
     assert_eq!(rig.attempt(Success), None, "held over a restart, too");
-    assert_eq!(rig.status(Liveness).phase, Phase::Held);
+    assert_eq!(rig.status(Liveness).phase, ProbePhase::Held);
 }
 
 #[test]
@@ -167,10 +170,10 @@ fn a_container_that_has_started_lets_readiness_go_on_and_startup_rest() {
     let mut rig = Rig::new(&[spec(Startup), spec(Readiness)]);
     assert_eq!([rig.attempt(Success), rig.attempt(Success)], [Some(Startup), Some(Readiness)]);
     rig.restart();
-    assert_eq!(rig.status(Startup).phase, Phase::Held);
+    assert_eq!(rig.status(Startup).phase, ProbePhase::Held);
     assert_eq!(
         (rig.status(Readiness).state, rig.status(Readiness).phase),
-        (Verdict::Success, Phase::Probing)
+        (Verdict::Success, ProbePhase::Probing)
     );
     assert_eq!(rig.attempt(Success), Some(Readiness));
 }
@@ -240,7 +243,11 @@ fn the_start_delay_still_counts_from_the_start() {
     rig.restart();
     assert_eq!(rig.attempt(Success), None, "20 s were away, 30 s have passed here");
     let status = rig.status(Liveness);
-    assert_eq!((status.state, status.phase), (Verdict::Success, Phase::Probing), "its first verdict stays");
+    assert_eq!(
+        (status.state, status.phase),
+        (Verdict::Success, ProbePhase::Probing),
+        "its first verdict stays"
+    );
 }
 
 #[test]
@@ -248,7 +255,7 @@ fn a_pause_binds_to_the_key_whatever_the_container() {
     let mut rig = Rig::new(&[spec(Liveness)]);
     rig.command(Liveness, Command::Pause);
     rig.away(|rig| rig.replace("c2"));
-    assert_eq!(rig.status(Liveness).phase, Phase::Paused);
+    assert_eq!(rig.status(Liveness).phase, ProbePhase::Paused);
     assert_eq!(rig.attempt(Success), None);
     rig.restart();
     rig.command(Liveness, Command::Resume);

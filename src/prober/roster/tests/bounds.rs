@@ -20,7 +20,7 @@ fn limited(max_per_pod: usize, max_per_node: usize) -> Rig {
 /// The probes that are not invalid, as `POD/CONTAINER/TYPE`.
 fn able(rig: &Rig) -> Vec<String> {
     let statuses = rig.roster.statuses(rig.now).into_iter();
-    let able = statuses.filter(|status| status.phase != Phase::Invalid);
+    let able = statuses.filter(|status| status.phase != ProbePhase::Invalid);
     able.map(|status| status.key.to_string()).collect()
 }
 
@@ -47,7 +47,7 @@ fn row_04_an_enforced_rule_runs_whatever_annotations_its_pod_has() {
     rig.roster.finish(&last("c1"), None, rig.now);
     assert_eq!(rig.started(), [(Readiness, "c2".to_owned())]);
     let statuses = rig.roster.statuses(rig.now);
-    let refused: Vec<_> = statuses.iter().filter(|status| status.phase == Phase::Invalid).collect();
+    let refused: Vec<_> = statuses.iter().filter(|status| status.phase == ProbePhase::Invalid).collect();
     assert_eq!(refused.iter().map(|status| status.key.kind).collect::<Vec<_>>(), [Readiness, Liveness]);
     assert!(refused.iter().all(|status| status.reason.starts_with("the pod has more probes than")));
     let told = rig.roster.take_events().into_iter().filter(|event| event.reason == "InvalidProbe").count();
@@ -114,7 +114,7 @@ fn probes_beyond_the_limits_are_invalid_until_there_is_room() {
                       rules, then older containers";
     rig.accept(input(made("web", "c1", "app", 1), &specs));
     let status = rig.status(Liveness);
-    assert_eq!((status.phase, status.handler), (Phase::Invalid, Some("tcpSocket")));
+    assert_eq!((status.phase, status.handler), (ProbePhase::Invalid, Some("tcpSocket")));
     assert_eq!(status.reason, beyond_pod);
     rig.accept(input(made("b", "b1", "app", 2), &specs));
     let of_b = |rig: &Rig| -> Vec<_> {
@@ -150,20 +150,20 @@ fn containers_that_are_done_take_no_room() {
         rig.accept(input(done(&pod, &id), &[spec(Readiness), spec(Liveness)]));
     }
     rig.accept(input(made("web", "c1", "app", 1), &[spec(Readiness), spec(Liveness)]));
-    let phase = |rig: &Rig, pod: &str| -> Vec<Phase> {
+    let phase = |rig: &Rig, pod: &str| -> Vec<ProbePhase> {
         let statuses = rig.roster.statuses(rig.now).into_iter();
         statuses.filter(|status| &*status.pod == pod).map(|status| status.phase).collect()
     };
-    assert_eq!(phase(&rig, "web"), [Phase::Probing; 2]);
-    assert_eq!(phase(&rig, "job-4"), [Phase::Waiting; 2], "they are listed all the same");
+    assert_eq!(phase(&rig, "web"), [ProbePhase::Probing; 2]);
+    assert_eq!(phase(&rig, "job-4"), [ProbePhase::Waiting; 2], "they are listed all the same");
     rig.accept(input(made("b", "b1", "app", 2), &[spec(Readiness)]));
-    assert_eq!(phase(&rig, "b"), [Phase::Invalid]);
+    assert_eq!(phase(&rig, "b"), [ProbePhase::Invalid]);
     rig.accept(input(done("web", "c1"), &[spec(Readiness), spec(Liveness)]));
-    assert_eq!(phase(&rig, "b"), [Phase::Probing], "there is room");
+    assert_eq!(phase(&rig, "b"), [ProbePhase::Probing], "there is room");
     let again = Container { attempt: 1, ..made("web", "c2", "app", 3) };
     rig.accept(input(again, &[spec(Readiness), spec(Liveness)]));
     let phases = phase(&rig, "web");
-    assert_eq!(phases.iter().filter(|phase| **phase == Phase::Invalid).count(), 1, "{phases:?}");
+    assert_eq!(phases.iter().filter(|phase| **phase == ProbePhase::Invalid).count(), 1, "{phases:?}");
 }
 
 #[test]

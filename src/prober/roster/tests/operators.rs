@@ -14,7 +14,7 @@ fn a_paused_probe_keeps_its_verdict_makes_no_attempts_and_goes_on_when_it_is_res
     rig.finish(Liveness, AttemptResult::Failure);
     let status = rig.status(Liveness);
     let reason = format!("paused by an operator since {}", crate::clock::rfc3339(rig.now.wall));
-    assert_eq!((status.phase, &status.reason), (Phase::Paused, &reason));
+    assert_eq!((status.phase, &status.reason), (ProbePhase::Paused, &reason));
     assert_eq!(
         (status.state, status.next_at),
         (Verdict::Success, None),
@@ -29,10 +29,14 @@ fn a_paused_probe_keeps_its_verdict_makes_no_attempts_and_goes_on_when_it_is_res
     rig.accept(Input::ContainerGone("c1".into()));
     assert_eq!(rig.roster.resume(&liveness, rig.now), Err(Refusal::Unknown));
     rig.accept(input(container("web", "c2", 1), std::slice::from_ref(&at_once)));
-    assert_eq!((rig.started(), rig.status(Liveness).phase), (vec![], Phase::Paused), "it binds to the key");
+    assert_eq!(
+        (rig.started(), rig.status(Liveness).phase),
+        (vec![], ProbePhase::Paused),
+        "it binds to the key"
+    );
     rig.accept(input(container("web", "c2", 1), &[ProbeSpec { period: SECOND, ..at_once }]));
     let status = rig.status(Liveness);
-    assert_eq!((status.phase, status.reason), (Phase::Paused, reason), "also with another definition");
+    assert_eq!((status.phase, status.reason), (ProbePhase::Paused, reason), "also with another definition");
     assert_eq!(rig.roster.resume(&liveness, rig.now), Ok(()));
     assert_eq!(rig.started(), [(Liveness, "c2".to_owned())]);
     rig.finish(Liveness, AttemptResult::Failure);

@@ -141,7 +141,7 @@ fn an_exec_that_the_runtime_does_not_answer_frees_its_place_is_spaced_out_and_sa
     assert_eq!(status.reason, "runtime did not answer: spaced out to every 20s");
     assert_eq!(
         (status.state, status.phase, status.period),
-        (Verdict::Success, Phase::Probing, Some(20 * SECOND))
+        (Verdict::Success, ProbePhase::Probing, Some(20 * SECOND))
     );
     assert_eq!(status.next_at, Some(rig.now.wall + 14 * SECOND), "20 s after it began");
     rig.accept(Input::ContainerGone("other".into()));

@@ -9,7 +9,7 @@ fn limits_that_change_hold_for_all_at_once() {
     let with = |max_per_pod| ProberSettings { max_per_pod, ..ProberSettings::default() };
     let invalid = |rig: &Rig| -> Vec<_> {
         let statuses = rig.roster.statuses(rig.now).into_iter();
-        let invalid = statuses.filter(|status| status.phase == Phase::Invalid);
+        let invalid = statuses.filter(|status| status.phase == ProbePhase::Invalid);
         invalid.map(|status| (status.key.kind, status.reason)).collect()
     };
     rig.roster.set_limits(&with(1), rig.now);
