@@ -20,7 +20,7 @@ use hpack::{Decoder, HpackError};
 use streams::Streams;
 use thiserror::Error;
 
-pub use self::call::{Call, Code, End, Ended, Event, Origin};
+pub use self::call::{Call, CallEnd, Code, Ended, Event, Origin};
 use crate::{ids::ConnId, peer::Peer};
 
 /// What an HTTP/2 client says first (RFC 9113, 3.4).
@@ -228,7 +228,7 @@ impl Sighted {
                     streams.request_header(stream, header, is_end, now, out);
                 }
                 Frame::Settings(payload) => runtime.announced(payload),
-                Frame::Reset { stream } => streams.reset(stream, End::Cancelled, now, out),
+                Frame::Reset { stream } => streams.reset(stream, CallEnd::Cancelled, now, out),
                 // Clients open the streams here; theirs ends nothing.
                 Frame::GoAway { .. } => {}
             }
@@ -253,7 +253,7 @@ impl Sighted {
                     streams.response_header(stream, header, is_end, now, out);
                 }
                 Frame::Settings(payload) => client.announced(payload),
-                Frame::Reset { stream } => streams.reset(stream, End::Reset, now, out),
+                Frame::Reset { stream } => streams.reset(stream, CallEnd::Reset, now, out),
                 Frame::GoAway { last_stream } => {
                     *has_goodbye = true;
                     streams.go_away(last_stream, now, out);

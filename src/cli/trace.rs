@@ -19,7 +19,7 @@ use crate::{
     clock,
     report::{
         filter::{CallFilter, Glob, count, duration},
-        view::{CallView, End, Missed},
+        view::{CallEnd, CallView, Missed},
     },
 };
 
@@ -160,11 +160,11 @@ pub(crate) fn line(call: &CallView, screen: Screen, is_wide: bool) -> String {
 /// The code, or where none came, how it ended instead.
 fn verdict(call: &CallView) -> (&str, Paint) {
     match call.end {
-        End::Complete if call.code == "OK" => ("OK", Paint::Good),
-        End::Complete => (&call.code, Paint::Bad),
-        End::Cancelled => ("cancelled", Paint::Doubtful),
-        End::Reset => ("reset", Paint::Bad),
-        End::Lost => ("lost", Paint::Bad),
+        CallEnd::Complete if call.code == "OK" => ("OK", Paint::Good),
+        CallEnd::Complete => (&call.code, Paint::Bad),
+        CallEnd::Cancelled => ("cancelled", Paint::Doubtful),
+        CallEnd::Reset => ("reset", Paint::Bad),
+        CallEnd::Lost => ("lost", Paint::Bad),
     }
 }
 
@@ -243,7 +243,7 @@ mod tests {
             sample::refused_call(),
             CallView { exec: exec(Some(1), &["sh", "-c", "test -f \u{1b}[2J\n'x'"]), ..sample::call() },
             CallView {
-                end: End::Cancelled,
+                end: CallEnd::Cancelled,
                 code: String::new(),
                 duration_seconds: Seconds(Duration::from_millis(10_004)),
                 exec: exec(None, &["sleep", "60"]),

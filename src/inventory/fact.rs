@@ -10,7 +10,7 @@ use crate::{
         lists::{ContainerItem, SandboxItem},
     },
     tap::{
-        Call, Code, End, Ended,
+        Call, CallEnd, Code, Ended,
         cri::{Request, Response},
     },
 };
@@ -156,7 +156,7 @@ impl Fact {
     /// What the end of a call tells of the stop that it was, if it was one.
     pub fn of_stop_ended(ended: &Ended) -> Option<Self> {
         let call = CallId::of(&ended.call);
-        let is_done = ended.end == End::Complete && ended.code == Some(Code::OK);
+        let is_done = ended.end == CallEnd::Complete && ended.code == Some(Code::OK);
         Target::of(&ended.call.request)
             .map(|_| if is_done { Self::StopDone(call) } else { Self::StopFailed(call) })
     }
@@ -166,7 +166,7 @@ impl Fact {
         if !ended.call.method.kind.is_mutating() {
             return Conclusion { fact: None, needs_resync: false };
         }
-        if ended.end == End::Complete && ended.code == Some(Code::OK) {
+        if ended.end == CallEnd::Complete && ended.code == Some(Code::OK) {
             let fact = Self::of_success(&ended.call.request, &ended.response);
             return Conclusion { needs_resync: fact.is_none(), fact };
         }
@@ -175,7 +175,7 @@ impl Fact {
             ended.code.map(Code::name),
             Some("NotFound" | "AlreadyExists" | "InvalidArgument" | "Unimplemented" | "PermissionDenied")
         );
-        Conclusion { fact: None, needs_resync: ended.end != End::Complete || !is_refused }
+        Conclusion { fact: None, needs_resync: ended.end != CallEnd::Complete || !is_refused }
     }
 
     /// What the success of a mutating call tells; `None` where only the runtime can.
@@ -231,7 +231,7 @@ mod tests {
         },
     };
 
-    fn ended(method: &str, request: Request, end: End, code: Option<u32>) -> Ended {
+    fn ended(method: &str, request: Request, end: CallEnd, code: Option<u32>) -> Ended {
         let now = clock::now();
         let call = Call {
             origin: Arc::new(Origin { conn: ConnId(1), peer: Arc::default(), user_agent: "".into() }),
@@ -258,18 +258,25 @@ mod tests {
         let stop = || Request::StopContainer("c".into());
         let exec = || Request::decode(cri::Kind::ExecSync, &b"\x0a\x01c".as_slice().into());
         let rows = [
-            ("StopContainer", stop(), End::Complete, Some(0), "Some(ContainerStopped(\"c\"))", false),
-            ("StopContainer", stop(), End::Complete, Some(5), "None", false),
-            ("StopContainer", stop(), End::Complete, Some(4), "None", true),
-            ("StopContainer", stop(), End::Cancelled, None, "None", true),
-            ("StopContainer", stop(), End::Lost, None, "None", true),
-            ("StopContainer", Request::Undecoded, End::Complete, Some(0), "None", true),
-            ("StartContainer", Request::StartContainer("c".into()), End::Complete, Some(2), "None", true),
-            ("StartContainer", Request::StartContainer("c".into()), End::Complete, Some(5), "None", false),
-            ("RestorePod", Request::RestorePod, End::Complete, Some(0), "None", true),
-            ("RemovePodSandbox", Request::RemovePodSandbox("s".into()), End::Reset, None, "None", true),
-            ("ExecSync", exec(), End::Cancelled, None, "None", false),
-            ("ListImages", Request::Skipped, End::Lost, None, "None", false),
+            ("StopContainer", stop(), CallEnd::Complete, Some(0), "Some(ContainerStopped(\"c\"))", false),
+            ("StopContainer", stop(), CallEnd::Complete, Some(5), "None", false),
+            ("StopContainer", stop(), CallEnd::Complete, Some(4), "None", true),
+            ("StopContainer", stop(), CallEnd::Cancelled, None, "None", true),
+            ("StopContainer", stop(), CallEnd::Lost, None, "None", true),
+            ("StopContainer", Request::Undecoded, CallEnd::Complete, Some(0), "None", true),
+            ("StartContainer", Request::StartContainer("c".into()), CallEnd::Complete, Some(2), "None", true),
+            (
+                "StartContainer",
+                Request::StartContainer("c".into()),
+                CallEnd::Complete,
+                Some(5),
+                "None",
+                false,
+            ),
+            ("RestorePod", Request::RestorePod, CallEnd::Complete, Some(0), "None", true),
+            ("RemovePodSandbox", Request::RemovePodSandbox("s".into()), CallEnd::Reset, None, "None", true),
+            ("ExecSync", exec(), CallEnd::Cancelled, None, "None", false),
+            ("ListImages", Request::Skipped, CallEnd::Lost, None, "None", false),
         ];
         for (method, request, end, code, fact, needs_resync) in rows {
             let conclusion = Fact::of_ended(&ended(method, request, end, code));
@@ -285,11 +292,11 @@ mod tests {
     fn a_stop_that_was_not_answered_well_has_failed() {
         let removal = || Request::RemovePodSandbox("s".into());
         let rows = [
-            (removal(), End::Complete, Some(0), "Some(StopDone"),
-            (removal(), End::Complete, Some(4), "Some(StopFailed"),
-            (Request::StopContainer("c".into()), End::Cancelled, None, "Some(StopFailed"),
-            (Request::StopContainer("c".into()), End::Lost, None, "Some(StopFailed"),
-            (Request::StartContainer("c".into()), End::Lost, None, "None"),
+            (removal(), CallEnd::Complete, Some(0), "Some(StopDone"),
+            (removal(), CallEnd::Complete, Some(4), "Some(StopFailed"),
+            (Request::StopContainer("c".into()), CallEnd::Cancelled, None, "Some(StopFailed"),
+            (Request::StopContainer("c".into()), CallEnd::Lost, None, "Some(StopFailed"),
+            (Request::StartContainer("c".into()), CallEnd::Lost, None, "None"),
         ];
         for (request, end, code, fact) in rows {
             let told = format!("{:?}", Fact::of_stop_ended(&ended("any", request, end, code)));

@@ -7,7 +7,7 @@ use crate::{
     inventory::TracedCall,
     results::{AttemptRecord, AttemptResult, history::OUTPUT_KEPT},
     tap::{
-        Code, End, Ended,
+        CallEnd, Code, Ended,
         cri::{Request, Response},
     },
 };
@@ -90,27 +90,29 @@ impl Attempt {
 fn judged(ended: &Ended, is_timeout: bool) -> (AttemptResult, Option<i32>, String) {
     let silent = |result, exit_code| (result, Some(exit_code), String::new());
     match (ended.end, ended.code, &ended.response) {
-        (End::Complete, Some(Code::OK), Response::Exec(result)) => match result.exit_code {
+        (CallEnd::Complete, Some(Code::OK), Response::Exec(result)) => match result.exit_code {
             0 => silent(AttemptResult::Success, 0),
             code => silent(AttemptResult::Failure, code),
         },
-        (End::Complete, Some(Code::OK), _) => {
+        (CallEnd::Complete, Some(Code::OK), _) => {
             (AttemptResult::Error, None, "its answer cannot be read".to_owned())
         }
-        (End::Complete, Some(DEADLINE_EXCEEDED), _) => {
+        (CallEnd::Complete, Some(DEADLINE_EXCEEDED), _) => {
             (AttemptResult::Failure, None, ended.message.to_string())
         }
-        (End::Complete, code, _) => {
+        (CallEnd::Complete, code, _) => {
             let name = code.unwrap_or(Code::UNKNOWN).name();
             let said = format!("rpc error: code = {name} desc = {}", ended.message);
             (AttemptResult::Error, None, said)
         }
-        (End::Cancelled, ..) if is_timeout => {
+        (CallEnd::Cancelled, ..) if is_timeout => {
             (AttemptResult::Failure, None, "the client gave up after the timeout".to_owned())
         }
-        (End::Cancelled, ..) => (AttemptResult::Error, None, "the client took the call back".to_owned()),
-        (End::Reset, ..) => (AttemptResult::Error, None, "the runtime broke the call off".to_owned()),
-        (End::Lost, ..) => (AttemptResult::Error, None, "a connection went away under the call".to_owned()),
+        (CallEnd::Cancelled, ..) => (AttemptResult::Error, None, "the client took the call back".to_owned()),
+        (CallEnd::Reset, ..) => (AttemptResult::Error, None, "the runtime broke the call off".to_owned()),
+        (CallEnd::Lost, ..) => {
+            (AttemptResult::Error, None, "a connection went away under the call".to_owned())
+        }
     }
 }
 

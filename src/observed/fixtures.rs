@@ -19,7 +19,7 @@ use crate::{
     peer::Peer,
     proto::cri::ExecSyncRequest,
     tap::{
-        Call, Code, End, Ended, Origin,
+        Call, CallEnd, Code, Ended, Origin,
         cri::{Command, ExecResult, Method, Request, Response},
     },
 };
@@ -51,13 +51,13 @@ impl Start {
     ) -> TracedCall {
         let result = |exit_code| Response::Exec(ExecResult { exit_code, ..ExecResult::default() });
         let (end, code, response) = match end.split_once(' ').unwrap_or((end, "")) {
-            ("exit", code) => (End::Complete, Some(Code::OK), result(code.parse().unwrap())),
-            ("deadline", _) => (End::Complete, Some(Code(4)), Response::Skipped),
-            ("unreadable", _) => (End::Complete, Some(Code::OK), Response::Undecoded),
-            ("error", "NotFound") => (End::Complete, Some(Code(5)), Response::Skipped),
-            ("cancelled", _) => (End::Cancelled, None, Response::Skipped),
-            ("reset", _) => (End::Reset, None, Response::Skipped),
-            ("lost", _) => (End::Lost, None, Response::Skipped),
+            ("exit", code) => (CallEnd::Complete, Some(Code::OK), result(code.parse().unwrap())),
+            ("deadline", _) => (CallEnd::Complete, Some(Code(4)), Response::Skipped),
+            ("unreadable", _) => (CallEnd::Complete, Some(Code::OK), Response::Undecoded),
+            ("error", "NotFound") => (CallEnd::Complete, Some(Code(5)), Response::Skipped),
+            ("cancelled", _) => (CallEnd::Cancelled, None, Response::Skipped),
+            ("reset", _) => (CallEnd::Reset, None, Response::Skipped),
+            ("lost", _) => (CallEnd::Lost, None, Response::Skipped),
             (other, _) => panic!("no such end: {other}"),
         };
         let at = self.after(began);

@@ -260,7 +260,7 @@ fn an_answer_is_never_decoded_before_its_request() {
     drop(writer.join().unwrap());
     let events = take(&mut rig, 2);
     let Event::Ended(ended) = &events[0] else { panic!("{events:?}") };
-    assert_eq!((&*ended.call.method.name, ended.end), ("Version", crate::tap::End::Complete));
+    assert_eq!((&*ended.call.method.name, ended.end), ("Version", crate::tap::CallEnd::Complete));
     assert!(
         matches!(events[1], Event::Closed { .. }),
         "the late rest of the request is no second call: {events:?}"

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{
     Shown,
     view::{
-        Attempt, BlindView, CallView, ContainerRef, End, EventType, EventView, ExecView, PeerView, ProbeView,
+        Attempt, BlindView, CallView, ContainerRef, EventType, EventView, ExecView, PeerView, ProbeView,
         RunView, Seconds, joined, probe_id, probe_key,
     },
 };
@@ -46,17 +46,6 @@ impl From<&Connection> for Option<BlindView> {
     }
 }
 
-impl From<tap::End> for End {
-    fn from(end: tap::End) -> Self {
-        match end {
-            tap::End::Complete => Self::Complete,
-            tap::End::Cancelled => Self::Cancelled,
-            tap::End::Reset => Self::Reset,
-            tap::End::Lost => Self::Lost,
-        }
-    }
-}
-
 impl From<&TracedCall> for CallView {
     fn from(traced: &TracedCall) -> Self {
         let ended = &traced.ended;
@@ -69,7 +58,7 @@ impl From<&TracedCall> for CallView {
             method: call.method.name.to_string(),
             code: ended.code.map(|code| code.name().to_owned()).unwrap_or_default(),
             message: ended.message.to_string(),
-            end: ended.end.into(),
+            end: ended.end,
             peer: (&*call.origin.peer).into(),
             request_bytes: call.request_bytes,
             response_bytes: ended.response_bytes,

@@ -21,8 +21,9 @@ use serde::{Deserialize, Serialize};
 pub use crate::{
     prober::status::ProbePhase,
     results::{AttemptResult, Counts, Run, Verdict},
+    tap::CallEnd,
 };
-pub use call::{CallView, End, ExecView, PeerView};
+pub use call::{CallView, ExecView, PeerView};
 pub use check::{
     Change, CheckView, CheckedContainer, CheckedDocument, CheckedFile, CheckedPod, CheckedProbe, CheckedRule,
     DocumentKind, Finding, Grade, Role,
@@ -113,7 +114,7 @@ mod tests {
             (sample::refused_call(), true),
             (exited(Some(1)), true),
             (exited(None), false),
-            (CallView { end: End::Lost, code: String::new(), ..sample::call() }, true),
+            (CallView { end: CallEnd::Lost, code: String::new(), ..sample::call() }, true),
         ] {
             assert_eq!(call.is_failed(), failed, "{call:?}");
         }

@@ -2,6 +2,8 @@
 
 use std::{sync::Arc, time::Instant};
 
+use serde::{Deserialize, Serialize};
+
 use super::cri::{Method, Request, Response};
 use crate::{ids::ConnId, peer::Peer};
 
@@ -37,8 +39,9 @@ pub struct Origin {
 }
 
 /// How a call ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CallEnd {
     /// With a status from the runtime.
     Complete,
     /// The client took it back.
@@ -49,7 +52,7 @@ pub enum End {
     Lost,
 }
 
-impl End {
+impl CallEnd {
     /// `complete`, `cancelled`, `reset`, `lost`.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -69,7 +72,7 @@ pub struct Ended {
     /// When its last byte was passed on.
     pub at: Instant,
     /// How.
-    pub end: End,
+    pub end: CallEnd,
     /// The gRPC status; `None` unless complete.
     pub code: Option<Code>,
     /// The status message, percent-decoded; at most [`MAX_MESSAGE`] bytes are kept.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    call::{Call, Code, End, Ended, Event, Origin},
+    call::{Call, CallEnd, Code, Ended, Event, Origin},
     cri::{Kind, Method, Request, Response},
     exec::ExecMeter,
     header::{RequestHeader, ResponseHeader, text},
@@ -156,7 +156,7 @@ impl Streams {
         if let Some(stream) = self.open.get_mut(&id) {
             stream.answer.merge(header);
             if is_end {
-                self.end(id, End::Complete, now, out);
+                self.end(id, CallEnd::Complete, now, out);
             }
         }
     }
@@ -173,27 +173,27 @@ impl Streams {
         if let Some(stream) = self.open.get_mut(&id) {
             feed(&mut stream.response, piece, &mut self.kept);
             if is_end {
-                self.end(id, End::Complete, now, out);
+                self.end(id, CallEnd::Complete, now, out);
             }
         }
     }
 
     /// One of the two broke a stream off.
-    pub fn reset(&mut self, id: u32, end: End, now: Instant, out: &mut impl FnMut(Event)) {
+    pub fn reset(&mut self, id: u32, end: CallEnd, now: Instant, out: &mut impl FnMut(Event)) {
         self.end(id, end, now, out);
     }
 
     /// The runtime takes no stream above `last`: those calls did not happen.
     pub fn go_away(&mut self, last: u32, now: Instant, out: &mut impl FnMut(Event)) {
         while let Some((&id, _)) = self.open.range(last.saturating_add(1)..).next() {
-            self.end(id, End::Reset, now, out);
+            self.end(id, CallEnd::Reset, now, out);
         }
     }
 
     /// The connection is over.
     pub fn lost(&mut self, now: Instant, out: &mut impl FnMut(Event)) {
         while let Some((&id, _)) = self.open.first_key_value() {
-            self.end(id, End::Lost, now, out);
+            self.end(id, CallEnd::Lost, now, out);
         }
     }
 
@@ -233,7 +233,7 @@ impl Streams {
         out(Event::Begun(call));
     }
 
-    fn end(&mut self, id: u32, end: End, now: Instant, out: &mut impl FnMut(Event)) {
+    fn end(&mut self, id: u32, end: CallEnd, now: Instant, out: &mut impl FnMut(Event)) {
         let Some(mut stream) = self.open.remove(&id) else { return };
         // After a panic of ours the count may be off; what is open is reported all the same.
         self.kept = self.kept.saturating_sub(stream.held + stream.request.kept() + stream.response.kept());
@@ -243,8 +243,8 @@ impl Streams {
             None => stream.call(id),
         };
         let (code, message) = match end {
-            End::Complete => stream.answer.status(),
-            End::Cancelled | End::Reset | End::Lost => (None, Box::default()),
+            CallEnd::Complete => stream.answer.status(),
+            CallEnd::Cancelled | CallEnd::Reset | CallEnd::Lost => (None, Box::default()),
         };
         let response = if code == Some(Code::OK) { stream.response() } else { Response::Skipped };
         let response_bytes = stream.response.bytes;

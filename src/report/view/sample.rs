@@ -136,7 +136,7 @@ pub(crate) fn call() -> CallView {
         method: "ExecSync".to_owned(),
         code: "OK".to_owned(),
         message: String::new(),
-        end: End::Complete,
+        end: CallEnd::Complete,
         peer: PeerView { pid: 812, uid: 0, comm: "kubelet".to_owned() },
         request_bytes: 91,
         response_bytes: 12,
