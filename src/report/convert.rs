@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::{
     Shown,
     view::{
-        Attempt, BlindView, CallView, ContainerRef, EventType, EventView, ExecView, PeerView, ProbeView,
-        RunView, Seconds, joined, probe_id, probe_key,
+        Attempt, BlindView, CallView, ContainerRef, EventView, ExecView, PeerView, ProbeView, RunView,
+        Seconds, joined, probe_id, probe_key,
     },
 };
 use crate::{
@@ -15,10 +15,7 @@ use crate::{
     peer::Peer,
     prober::{handle::AttemptReport, status::ProbeStatus},
     relay::registry::Connection,
-    results::{
-        Run,
-        event::{ProbeEvent, Severity},
-    },
+    results::{Run, event::ProbeEvent},
     tap::{
         self,
         cri::{Request, Response},
@@ -242,10 +239,7 @@ impl From<ProbeEvent> for EventView {
     fn from(event: ProbeEvent) -> Self {
         Self {
             at: event.at.into(),
-            kind: match event.severity {
-                Severity::Normal => EventType::Normal,
-                Severity::Warning => EventType::Warning,
-            },
+            kind: event.severity,
             reason: event.reason.to_owned(),
             message: event.message,
             namespace: event.namespace.to_string(),

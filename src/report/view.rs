@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::{
     prober::status::ProbePhase,
-    results::{AttemptResult, Counts, Run, Verdict},
+    results::{AttemptResult, Counts, Run, Verdict, event::EventType},
     tap::CallEnd,
 };
 pub use call::{CallView, ExecView, PeerView};
@@ -32,7 +32,7 @@ pub use configuration::{ConfigurationView, MatchView, RuleView, SettingValue, Se
 pub use detail::{
     ChangeView, ClientView, DefinitionView, HandlerView, HeaderView, PortView, ProbeDetailView,
 };
-pub use event::{EventType, EventView};
+pub use event::EventView;
 pub use pod::{ContainerState, ContainerView, PodView};
 pub use probe::{Attempt, ProbeView, joined, probe_id, probe_key};
 pub use run::{ContainerRef, RunView};

@@ -3,6 +3,8 @@
 
 use std::{sync::Arc, time::SystemTime};
 
+use serde::{Deserialize, Serialize};
+
 use super::{Verdict, history::Why, text::BoundedText};
 use crate::{
     ids::{ContainerId, PodUid, ProbeKind},
@@ -19,7 +21,7 @@ pub struct ProbeEvent {
     /// When it happened.
     pub at: SystemTime,
     /// Whether it is bad news.
-    pub severity: Severity,
+    pub severity: EventType,
     /// One word: `Unhealthy`, `ProbeWarning`, `VerdictChanged`.
     pub reason: &'static str,
     /// In words, unescaped, at most [`MESSAGE_LIMIT`] bytes. The command as it was defined, never expanded.
@@ -63,16 +65,16 @@ impl ProbeEvent {
     }
 }
 
-/// Whether an event is bad news, in Kubernetes' words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Severity {
-    /// It is not.
+/// Kubernetes' two types of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EventType {
+    /// Good to know.
     Normal,
-    /// It is.
+    /// Somebody may want to look.
     Warning,
 }
 
-impl Severity {
+impl EventType {
     /// `Normal`, `Warning`.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -128,14 +130,14 @@ impl Notice {
         }
     }
 
-    fn severity(&self) -> Severity {
+    fn severity(&self) -> EventType {
         match self {
-            Self::VerdictChanged { to: Verdict::Success, .. } | Self::NotRunning => Severity::Normal,
+            Self::VerdictChanged { to: Verdict::Success, .. } | Self::NotRunning => EventType::Normal,
             Self::VerdictChanged { .. }
             | Self::Failed { .. }
             | Self::Errored { .. }
             | Self::Warned { .. }
-            | Self::Refused { .. } => Severity::Warning,
+            | Self::Refused { .. } => EventType::Warning,
         }
     }
 
