@@ -299,8 +299,8 @@ pub struct AttemptRecord {
     pub result: AttemptResult,
     /// How long it took, with the tries that an error costs.
     pub duration: Duration,
-    /// How long it waited for a worker after it was due.
-    pub lag: Duration,
+    /// How long it waited for a worker after it was due; not known of a client's attempt, not kept in a history.
+    pub lag: Option<Duration>,
     /// Of the command, where there was one and it ended.
     pub exit_code: Option<i32>,
     /// Of the HTTP response, where there was one.
@@ -388,7 +388,7 @@ mod tests {
             at: UNIX_EPOCH,
             result: AttemptResult::Failure,
             duration: Duration::ZERO,
-            lag: Duration::ZERO,
+            lag: None,
             exit_code: None,
             status: None,
             output: output.into(),

@@ -16,7 +16,7 @@ use crate::{
     clock,
     report::{
         filter::{Glob, ProbeFilter, kind},
-        view::{Attempt, AttemptResult, ProbePhase, ProbeView, Run, Verdict},
+        view::{AttemptResult, AttemptView, ProbePhase, ProbeView, Run, Verdict},
     },
 };
 
@@ -182,7 +182,7 @@ fn kind_of(probe: &ProbeView) -> String {
     }
 }
 
-fn last(last: &Attempt) -> Cell {
+fn last(last: &AttemptView) -> Cell {
     let paint = match last.result {
         AttemptResult::Success => Paint::Plain,
         AttemptResult::Warning | AttemptResult::Error => Paint::Doubtful,
@@ -243,14 +243,14 @@ mod tests {
     use super::*;
     use crate::{
         cli::{client::Client, endpoint::Endpoint, screen::Screen},
-        report::view::{Attempt, Run, Seconds, sample},
+        report::view::{AttemptView, Run, Seconds, sample},
     };
 
     fn probes() -> Vec<ProbeView> {
         let mut erring = sample::named_probe("default", "web", "app", "startup");
         erring.handler = "tcpSocket".to_owned();
         erring.run = Some(Run { verdict: Verdict::Failure, count: 2 });
-        erring.last = Some(Attempt {
+        erring.last = Some(AttemptView {
             result: AttemptResult::Error,
             exit_code: None,
             output: "runtime did not answer".to_owned(),

@@ -77,7 +77,7 @@ impl Attempt {
             at: self.at,
             result: self.result,
             duration: self.ended.saturating_duration_since(self.began),
-            lag: Duration::ZERO,
+            lag: None,
             exit_code: self.exit_code,
             status: None,
             output: self.said.clone().into(),

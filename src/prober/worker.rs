@@ -499,7 +499,7 @@ impl Worker {
             at: began.wall,
             result: outcome.result,
             duration: now.at.saturating_duration_since(began.at),
-            lag: *lag,
+            lag: Some(*lag),
             exit_code: outcome.exit_code,
             status: outcome.status,
             output: outcome.output.shared(),

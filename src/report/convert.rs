@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{
     Shown,
     view::{
-        Attempt, BlindView, CallView, ContainerRef, EventView, ExecView, PeerView, ProbeView, RunView,
+        AttemptView, BlindView, CallView, ContainerRef, EventView, ExecView, PeerView, ProbeView, RunView,
         Seconds, joined, probe_id, probe_key,
     },
 };
@@ -15,7 +15,7 @@ use crate::{
     peer::Peer,
     prober::{handle::AttemptReport, status::ProbeStatus},
     relay::registry::Connection,
-    results::{Run, event::ProbeEvent},
+    results::{AttemptRecord, Run, event::ProbeEvent},
     tap::{
         self,
         cri::{Request, Response},
@@ -183,17 +183,23 @@ impl From<&ProbeStatus> for ProbeView {
             next_at: probe.next_at.map(Into::into),
             run: run(probe),
             counts: probe.counts,
-            last: probe.last.as_ref().map(|last| Attempt {
-                at: last.at.into(),
-                result: last.result,
-                duration_seconds: Seconds(last.duration),
-                exit_code: last.exit_code,
-                status: last.status,
-                lag_seconds: Some(Seconds(last.lag)),
-                output: last.output.to_string(),
-            }),
+            last: probe.last.as_ref().map(Into::into),
             on_failure: probe.on_failure.as_str().to_owned(),
             shadowed: probe.shadowed.clone(),
+        }
+    }
+}
+
+impl From<&AttemptRecord> for AttemptView {
+    fn from(attempt: &AttemptRecord) -> Self {
+        Self {
+            at: attempt.at.into(),
+            result: attempt.result,
+            duration_seconds: Seconds(attempt.duration),
+            exit_code: attempt.exit_code,
+            status: attempt.status,
+            lag_seconds: attempt.lag.map(Seconds),
+            output: attempt.output.to_string(),
         }
     }
 }

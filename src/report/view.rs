@@ -34,7 +34,7 @@ pub use detail::{
 };
 pub use event::EventView;
 pub use pod::{ContainerState, ContainerView, PodView};
-pub use probe::{Attempt, ProbeView, joined, probe_id, probe_key};
+pub use probe::{AttemptView, ProbeView, joined, probe_id, probe_key};
 pub use run::{ContainerRef, RunView};
 pub use status::{
     BlindView, CallsView, Check, ConfigView, ConnectionsView, InventoryView, LateView, LogView, ProbesView,

@@ -42,23 +42,6 @@ static FORGOTTEN: LazyLock<Arc<str>> = LazyLock::new(|| "\u{2026}".into());
 /// 4 attempts or changes before there is room for all.
 const FIRST_FEW: usize = 4;
 
-/// One attempt, as it is remembered when others came after it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PastAttempt {
-    /// When it began, to the millisecond.
-    pub at: SystemTime,
-    /// How it ended.
-    pub result: AttemptResult,
-    /// How long it took, to the microsecond; at most 71 minutes, which no attempt takes.
-    pub duration: Duration,
-    /// Of the command, where there was one and it ended.
-    pub exit_code: Option<i32>,
-    /// Of the HTTP response, where there was one.
-    pub status: Option<u16>,
-    /// The beginning of what it said, at most [`OUTPUT_KEPT`] bytes; an ellipsis alone where that was forgotten.
-    pub output: Arc<str>,
-}
-
 /// One change of verdict. An absent verdict counts as unknown here, as it does wherever it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
@@ -109,9 +92,10 @@ impl History {
         Self { stood, ..Self::default() }
     }
 
-    /// The attempts, oldest first.
-    pub fn attempts(&self) -> impl ExactSizeIterator<Item = PastAttempt> {
-        self.attempts.iter().map(PastAttempt::from)
+    /// The attempts, oldest first: times to the millisecond, durations to the microsecond and at most 71 minutes, of each
+    /// output at most [`OUTPUT_KEPT`] bytes, or an ellipsis where it was forgotten.
+    pub fn attempts(&self) -> impl ExactSizeIterator<Item = AttemptRecord> {
+        self.attempts.iter().map(AttemptRecord::from)
     }
 
     /// The changes of verdict, oldest first.
@@ -213,7 +197,7 @@ fn push<T>(kept: &mut VecDeque<T>, most: usize, item: T) -> Option<T> {
     oldest
 }
 
-impl From<&Stored> for PastAttempt {
+impl From<&Stored> for AttemptRecord {
     fn from(stored: &Stored) -> Self {
         let (exit_code, status) = match stored.code {
             Code::None => (None, None),
@@ -224,6 +208,7 @@ impl From<&Stored> for PastAttempt {
             at: SystemTime::UNIX_EPOCH + Duration::from_millis(stored.millis),
             result: stored.result,
             duration: Duration::from_micros(stored.micros.into()),
+            lag: None,
             exit_code,
             status,
             output: stored.output.clone().unwrap_or_default(),
@@ -261,7 +246,7 @@ mod tests {
             at: UNIX_EPOCH + Duration::from_millis(1_700_000_000_123),
             result: AttemptResult::Failure,
             duration: Duration::from_micros(31_004),
-            lag: Duration::ZERO,
+            lag: None,
             exit_code: Some(-1),
             status: None,
             output: output.into(),

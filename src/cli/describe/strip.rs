@@ -1,12 +1,12 @@
 //! A history in one line: attempts in, a sign each out. Where colours or signs are not wanted, letters do.
 
 use super::super::screen::{Paint, Screen};
-use crate::report::view::{Attempt, AttemptResult};
+use crate::report::view::{AttemptResult, AttemptView};
 
 /// A sign an attempt, in their order; each a column wide.
-pub(super) fn strip(attempts: &[Attempt], screen: Screen) -> String {
+pub(super) fn strip(attempts: &[AttemptView], screen: Screen) -> String {
     let sign =
-        |attempt: &Attempt| screen.paint(sign(attempt.result, screen.has_signs), paint(attempt.result));
+        |attempt: &AttemptView| screen.paint(sign(attempt.result, screen.has_signs), paint(attempt.result));
     attempts.iter().map(sign).collect()
 }
 

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     clock,
     report::view::{
-        Attempt, ChangeView, ContainerView, EventType, EventView, PodView, ProbeDetailView, ProbePhase,
+        AttemptView, ChangeView, ContainerView, EventType, EventView, PodView, ProbeDetailView, ProbePhase,
         ProbeView, Run, Time, Verdict,
     },
 };
@@ -180,7 +180,7 @@ impl Page {
     }
 
     /// The newest attempts that fit, a sign each.
-    fn strip(self, text: &mut String, history: &[Attempt]) {
+    fn strip(self, text: &mut String, history: &[AttemptView]) {
         if history.is_empty() {
             return;
         }
@@ -211,7 +211,7 @@ impl Page {
         }
     }
 
-    fn output(self, text: &mut String, last: Option<&Attempt>) {
+    fn output(self, text: &mut String, last: Option<&AttemptView>) {
         let Some(last) = last.filter(|last| !last.output.trim().is_empty()) else { return };
         text.push_str(&format!("\nlast output, {}\n", last.result.as_str()));
         let width = self.screen.width.saturating_sub(MARGIN.len());
@@ -238,7 +238,7 @@ fn run(probe: &ProbeView) -> String {
     }
 }
 
-fn attempts(attempts: &[Attempt], is_whole: bool) -> Table {
+fn attempts(attempts: &[AttemptView], is_whole: bool) -> Table {
     let mut table = table(["AT", "RESULT", "TOOK", "CODE", "OUTPUT"]);
     for attempt in attempts {
         let code = attempt.exit_code.map(|code| code.to_string());
@@ -311,10 +311,10 @@ mod tests {
 
     fn long() -> ProbeDetailView {
         let mut detail = sample::detail();
-        let attempt = Attempt { output: "x".repeat(256), ..detail.history[5].clone() };
+        let attempt = AttemptView { output: "x".repeat(256), ..detail.history[5].clone() };
         detail.history = vec![attempt.clone(); 32];
         detail.probe.last =
-            Some(Attempt { output: "漢 long line\t".repeat(300) + &"\n".repeat(30) + "end", ..attempt });
+            Some(AttemptView { output: "漢 long line\t".repeat(300) + &"\n".repeat(30) + "end", ..attempt });
         detail.probe.phase = ProbePhase::Probing;
         detail.probe.next_at = Some(sample::at(131_500));
         detail.events = vec![sample::event(); 12];

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Attempt, EventView, ProbeView, Seconds, Time, Verdict};
+use super::{AttemptView, EventView, ProbeView, Seconds, Time, Verdict};
 
 /// One probe in full.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -16,7 +16,7 @@ pub struct ProbeDetailView {
     /// Its definition, with all defaults; null where that is wrong, or one too many, or a client's.
     pub definition: Option<DefinitionView>,
     /// The newest attempts, oldest first, up to 32; also those at former containers.
-    pub history: Vec<Attempt>,
+    pub history: Vec<AttemptView>,
     /// The newest changes of the verdict, oldest first, up to 32.
     pub changes: Vec<ChangeView>,
     /// Those of its events that are kept, oldest first.

@@ -58,7 +58,7 @@ pub struct ProbeView {
     /// All attempts at the current container, by outcome.
     pub counts: Counts,
     /// The newest attempt; null before the first.
-    pub last: Option<Attempt>,
+    pub last: Option<AttemptView>,
     /// What a verdict of failure may do: `report`, `stop`, `restart`.
     pub on_failure: String,
     /// Definitions that this one overrides, as they would show in `source`.
@@ -68,7 +68,7 @@ pub struct ProbeView {
 /// One attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Attempt {
+pub struct AttemptView {
     /// When it began.
     pub at: Time,
     /// How it ended.

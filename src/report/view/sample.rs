@@ -33,7 +33,7 @@ pub(crate) fn probe() -> ProbeView {
         next_at: Some(at(120_000)),
         run: Some(Run { verdict: Verdict::Success, count: 12 }),
         counts: Counts { success: 12, ..Counts::default() },
-        last: Some(Attempt {
+        last: Some(AttemptView {
             at: at(110_000),
             result: AttemptResult::Success,
             duration_seconds: Seconds(Duration::from_millis(31)),
@@ -70,7 +70,7 @@ pub(crate) fn failing_probe() -> ProbeView {
         next_at: None,
         run: Some(Run { verdict: Verdict::Failure, count: 3 }),
         counts: Counts { success: 12, failure: 3, ..Counts::default() },
-        last: Some(Attempt {
+        last: Some(AttemptView {
             at: at(110_000),
             result: AttemptResult::Failure,
             duration_seconds: Seconds(Duration::from_millis(1_031)),
@@ -281,7 +281,7 @@ pub(crate) fn run() -> RunView {
 pub(crate) fn detail() -> ProbeDetailView {
     let probe = failing_probe();
     let last = probe.last.clone().expect("it was attempted");
-    let well = Attempt {
+    let well = AttemptView {
         lag_seconds: None,
         result: AttemptResult::Success,
         duration_seconds: Seconds(Duration::from_millis(27)),
@@ -289,7 +289,7 @@ pub(crate) fn detail() -> ProbeDetailView {
         output: String::new(),
         ..last.clone()
     };
-    let lost = Attempt {
+    let lost = AttemptView {
         result: AttemptResult::Error,
         duration_seconds: Seconds(Duration::from_millis(6_012)),
         exit_code: None,
@@ -297,11 +297,13 @@ pub(crate) fn detail() -> ProbeDetailView {
         output: "runtime did not answer".to_owned(),
         ..last.clone()
     };
-    let warned = Attempt { result: AttemptResult::Warning, output: "moved".to_owned(), ..well.clone() };
-    let past = Attempt { lag_seconds: None, ..last };
+    let warned = AttemptView { result: AttemptResult::Warning, output: "moved".to_owned(), ..well.clone() };
+    let past = AttemptView { lag_seconds: None, ..last };
     let ended = [&[well][..], &[warned, lost], &vec![past; 3]].concat();
-    let history =
-        (0_u64..).zip(ended).map(|(n, attempt)| Attempt { at: at(60_000 + 10_000 * n), ..attempt }).collect();
+    let history = (0_u64..)
+        .zip(ended)
+        .map(|(n, attempt)| AttemptView { at: at(60_000 + 10_000 * n), ..attempt })
+        .collect();
     let change = |millis, from, to, why: &str| ChangeView { at: at(millis), from, to, why: why.to_owned() };
     ProbeDetailView {
         client: None,

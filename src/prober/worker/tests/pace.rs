@@ -24,7 +24,7 @@ fn the_wait_for_a_place_is_lag_and_does_not_move_the_beat() {
     rig.pass(4 * SECOND);
     assert_eq!(rig.on(Event::SlotFreed), [Action::StartAttempt]);
     rig.on(Event::Finished(Some(outcome(AttemptResult::Success))));
-    assert_eq!(rig.worker.results().last().map(|last| last.lag), Some(4 * SECOND));
+    assert_eq!(rig.worker.results().last().and_then(|last| last.lag), Some(4 * SECOND));
     assert_eq!(rig.worker.deadline(), Some(due + 10 * SECOND));
 }
 
