@@ -12,7 +12,7 @@ use super::{
 use crate::{
     document::fault::quoted,
     inventory::view::{Container, ContainerState, Pod, PodNetwork},
-    report::view::{Change, CheckedContainer, CheckedPod, CheckedProbe},
+    report::view::{CheckedContainer, CheckedPod, CheckedProbe, PlanChange},
     spec::{
         annotation,
         image::ImageNames,
@@ -161,12 +161,12 @@ fn place(
 }
 
 /// What became of a probe by the rules, beside what there was before.
-fn change(before: &[CheckedProbe], after: &CheckedProbe) -> Change {
+fn change(before: &[CheckedProbe], after: &CheckedProbe) -> PlanChange {
     match before.iter().find(|one| one.kind == after.kind) {
-        None => Change::Added,
-        Some(one) if one.source != after.source => Change::Replaced,
-        Some(one) if one.valid && !after.valid => Change::Invalidated,
-        Some(_) => Change::Same,
+        None => PlanChange::Added,
+        Some(one) if one.source != after.source => PlanChange::Replaced,
+        Some(one) if one.valid && !after.valid => PlanChange::Invalidated,
+        Some(_) => PlanChange::Same,
     }
 }
 

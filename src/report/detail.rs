@@ -4,7 +4,7 @@
 use super::view::{ChangeView, DefinitionView, HandlerView, HeaderView, PortView, ProbeDetailView, Seconds};
 use crate::{
     prober::status::ProbeStatus,
-    results::history::Change,
+    results::history::VerdictChange,
     spec::{Handler, PortRef, ProbeSpec, Scheme},
 };
 
@@ -75,8 +75,8 @@ fn header((name, value): &(String, String)) -> HeaderView {
     HeaderView { name: name.clone(), value: value.clone() }
 }
 
-impl From<&Change> for ChangeView {
-    fn from(change: &Change) -> Self {
+impl From<&VerdictChange> for ChangeView {
+    fn from(change: &VerdictChange) -> Self {
         Self { at: change.at.into(), from: change.from, to: change.to, why: change.why.in_words(change.to) }
     }
 }

@@ -25,8 +25,8 @@ pub use crate::{
 };
 pub use call::{CallView, ExecView, PeerView};
 pub use check::{
-    Change, CheckView, CheckedContainer, CheckedDocument, CheckedFile, CheckedPod, CheckedProbe, CheckedRule,
-    DocumentKind, Finding, Grade, Role,
+    CheckView, CheckedContainer, CheckedDocument, CheckedFile, CheckedPod, CheckedProbe, CheckedRule,
+    DocumentKind, Finding, Grade, PlanChange, Role,
 };
 pub use configuration::{ConfigurationView, MatchView, RuleView, SettingValue, SettingView};
 pub use detail::{

@@ -17,7 +17,7 @@ use super::{AttemptRecord, AttemptResult, Verdict, beginning};
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct History {
     attempts: VecDeque<Stored>,
-    changes: VecDeque<Change>,
+    changes: VecDeque<VerdictChange>,
     /// What stood before the first of the changes: only after a restart of ours is it known.
     stood: Option<Verdict>,
     /// What the texts take, each counted once.
@@ -44,7 +44,7 @@ const FIRST_FEW: usize = 4;
 
 /// One change of verdict. An absent verdict counts as unknown here, as it does wherever it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct VerdictChange {
     /// When.
     pub at: SystemTime,
     /// What stood before.
@@ -99,7 +99,7 @@ impl History {
     }
 
     /// The changes of verdict, oldest first.
-    pub fn changes(&self) -> impl ExactSizeIterator<Item = &Change> {
+    pub fn changes(&self) -> impl ExactSizeIterator<Item = &VerdictChange> {
         self.changes.iter()
     }
 
@@ -174,7 +174,7 @@ impl History {
         let from = self.changes.back().map(|last| last.to).or(self.stood).unwrap_or(Verdict::Unknown);
         let to = to.unwrap_or(Verdict::Unknown);
         if from != to {
-            push(&mut self.changes, CHANGES_KEPT, Change { at, from, to, why });
+            push(&mut self.changes, CHANGES_KEPT, VerdictChange { at, from, to, why });
         }
     }
 }
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn attempts_take_little_room() {
         assert_eq!(size_of::<Stored>(), 40);
-        assert!(size_of::<Change>() <= 32);
+        assert!(size_of::<VerdictChange>() <= 32);
         assert_eq!(History::default().attempts.capacity() + History::default().changes.capacity(), 0);
         let history = after(["the same", "else", "the same"].map(attempt));
         let outputs: Vec<_> = history.attempts.iter().filter_map(|stored| stored.output.as_ref()).collect();

@@ -12,8 +12,8 @@ use super::super::{
 use crate::report::{
     printable::printable,
     view::{
-        Change, CheckView, CheckedContainer, CheckedDocument, CheckedFile, CheckedPod, CheckedProbe,
-        DocumentKind, Finding, Grade, HandlerView, PortView, Role,
+        CheckView, CheckedContainer, CheckedDocument, CheckedFile, CheckedPod, CheckedProbe, DocumentKind,
+        Finding, Grade, HandlerView, PlanChange, PortView, Role,
     },
 };
 
@@ -205,12 +205,12 @@ fn rows(container: &CheckedContainer) -> Vec<(Sign, &CheckedProbe)> {
     for probe in &container.probes {
         let before = container.before.iter().flatten().find(|before| before.kind == probe.kind);
         rows.extend(match probe.change {
-            None | Some(Change::Same) => vec![(Sign::Same, probe)],
-            Some(Change::Added) => vec![(Sign::Comes, probe)],
-            Some(Change::Replaced) => {
+            None | Some(PlanChange::Same) => vec![(Sign::Same, probe)],
+            Some(PlanChange::Added) => vec![(Sign::Comes, probe)],
+            Some(PlanChange::Replaced) => {
                 before.map(|before| (Sign::Goes, before)).into_iter().chain([(Sign::Comes, probe)]).collect()
             }
-            Some(Change::Invalidated) => {
+            Some(PlanChange::Invalidated) => {
                 before.map(|before| (Sign::Goes, before)).into_iter().chain([(Sign::Fails, probe)]).collect()
             }
         });

@@ -133,13 +133,13 @@ pub struct CheckedProbe {
     /// Definitions of its type that it outranks.
     pub shadowed: Vec<String>,
     /// What the rules did to it; null where no rules were given, and of the kubelet's.
-    pub change: Option<Change>,
+    pub change: Option<PlanChange>,
 }
 
 /// What rules do to a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Change {
+pub enum PlanChange {
     /// Nothing: it is as it would be without them.
     Same,
     /// There was none of its type.
