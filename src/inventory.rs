@@ -34,7 +34,7 @@ use crate::{
     runtime::{Runtime, events::Events, link::Link, turns::Backlog},
     stage::{Asker, Tasks, Unanswered},
     tap::{
-        Call, Ended, Event,
+        Call, EndedCall, Event,
         cri::{Command, Request, Response},
     },
 };
@@ -153,7 +153,7 @@ pub struct TracedCall {
     /// When it began.
     pub at: SystemTime,
     /// The call and its end.
-    pub ended: Ended,
+    pub ended: EndedCall,
     /// The pod.
     pub pod: Option<Arc<view::Pod>>,
     /// The container's name.
@@ -318,7 +318,7 @@ impl<O: Observer> Task<'_, O> {
     }
 
     /// A command ended: it changed nothing that we know of, and many come from where the last one came from.
-    fn take_command(&mut self, at: SystemTime, ended: Ended, now: Instant) {
+    fn take_command(&mut self, at: SystemTime, ended: EndedCall, now: Instant) {
         let Request::ExecSync(command) = &ended.call.request else { return };
         let target = match self.target.take() {
             Some(target) if !target.is_named_by(command) => Target::of(command, &self.model, now),
@@ -333,7 +333,7 @@ impl<O: Observer> Task<'_, O> {
         self.target = Some(target);
     }
 
-    fn take_call(&mut self, ended: Ended, now: Instant, wall: SystemTime) {
+    fn take_call(&mut self, ended: EndedCall, now: Instant, wall: SystemTime) {
         let age = now.saturating_duration_since(ended.call.began);
         let at = wall.checked_sub(age).unwrap_or(wall);
         if matches!(ended.call.request, Request::Skipped) {
@@ -369,7 +369,7 @@ impl<O: Observer> Task<'_, O> {
     /// The container's name and the pod that a call was about; `named` is the container that its request named.
     fn whereabouts(
         &self,
-        ended: &Ended,
+        ended: &EndedCall,
         named: Option<&ContainerId>,
     ) -> (Option<Arc<str>>, Option<Arc<view::Pod>>) {
         let container = match &ended.response {

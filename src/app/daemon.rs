@@ -38,7 +38,7 @@ use crate::{
         view::EventView,
     },
     runtime::{Runtime, link, link::Link},
-    stage::{Ended, Tasks},
+    stage::{TaskEnd, Tasks},
     tap::Call,
 };
 
@@ -81,7 +81,7 @@ pub struct Daemon {
     is_draining: Arc<AtomicBool>,
     api: Api,
     /// Resolves when the state has been written for the last time.
-    saved: Ended,
+    saved: TaskEnd,
     tasks: Tasks,
 }
 
@@ -89,7 +89,7 @@ pub struct Daemon {
 #[derive(Debug)]
 struct Api {
     stop: CancellationToken,
-    ended: Ended,
+    ended: TaskEnd,
 }
 
 impl Daemon {

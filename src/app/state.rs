@@ -23,7 +23,7 @@ use crate::{
     clock,
     prober::Saved,
     report::view::StateFileView,
-    stage::{Ended, Tasks},
+    stage::{TaskEnd, Tasks},
 };
 
 /// 5 s: how long the file is waited for at the start. After that the prober begins without it. It is longer than a
@@ -63,7 +63,7 @@ impl Store {
         store: Option<Arc<Self>>,
         mut saves: watch::Receiver<Arc<Saved>>,
         tasks: &mut Tasks,
-    ) -> Ended {
+    ) -> TaskEnd {
         match store {
             Some(store) => tasks.spawn(tasks.supervise("state", async move || store.keep(&mut saves).await)),
             None => tasks.spawn(ready(())),

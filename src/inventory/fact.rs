@@ -10,7 +10,7 @@ use crate::{
         lists::{ContainerItem, SandboxItem},
     },
     tap::{
-        Call, CallEnd, Code, Ended,
+        Call, CallEnd, Code, EndedCall,
         cri::{Request, Response},
     },
 };
@@ -154,7 +154,7 @@ impl Fact {
     }
 
     /// What the end of a call tells of the stop that it was, if it was one.
-    pub fn of_stop_ended(ended: &Ended) -> Option<Self> {
+    pub fn of_stop_ended(ended: &EndedCall) -> Option<Self> {
         let call = CallId::of(&ended.call);
         let is_done = ended.end == CallEnd::Complete && ended.code == Some(Code::OK);
         Target::of(&ended.call.request)
@@ -162,7 +162,7 @@ impl Fact {
     }
 
     /// What follows from the end of a call.
-    pub fn of_ended(ended: &Ended) -> Conclusion {
+    pub fn of_ended(ended: &EndedCall) -> Conclusion {
         if !ended.call.method.kind.is_mutating() {
             return Conclusion { fact: None, needs_resync: false };
         }
@@ -231,7 +231,7 @@ mod tests {
         },
     };
 
-    fn ended(method: &str, request: Request, end: CallEnd, code: Option<u32>) -> Ended {
+    fn ended(method: &str, request: Request, end: CallEnd, code: Option<u32>) -> EndedCall {
         let now = clock::now();
         let call = Call {
             origin: Arc::new(Origin { conn: ConnId(1), peer: Arc::default(), user_agent: "".into() }),
@@ -242,7 +242,7 @@ mod tests {
             traceparent: None,
             request,
         };
-        Ended {
+        EndedCall {
             call,
             at: now,
             end,

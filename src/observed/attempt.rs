@@ -7,7 +7,7 @@ use crate::{
     inventory::TracedCall,
     results::{AttemptRecord, AttemptResult, history::OUTPUT_KEPT},
     tap::{
-        CallEnd, Code, Ended,
+        CallEnd, Code, EndedCall,
         cri::{Request, Response},
     },
 };
@@ -87,7 +87,7 @@ impl Attempt {
 
 /// As the kubelet judges an exec (docs/kubelet-prober.md 6.3): an exit code is a verdict, so is a deadline that passed;
 /// every other status is an error. A client that gives up when the timeout has passed met its own deadline.
-fn judged(ended: &Ended, is_timeout: bool) -> (AttemptResult, Option<i32>, String) {
+fn judged(ended: &EndedCall, is_timeout: bool) -> (AttemptResult, Option<i32>, String) {
     let silent = |result, exit_code| (result, Some(exit_code), String::new());
     match (ended.end, ended.code, &ended.response) {
         (CallEnd::Complete, Some(Code::OK), Response::Exec(result)) => match result.exit_code {

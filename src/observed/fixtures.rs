@@ -19,7 +19,7 @@ use crate::{
     peer::Peer,
     proto::cri::ExecSyncRequest,
     tap::{
-        Call, CallEnd, Code, Ended, Origin,
+        Call, CallEnd, Code, EndedCall, Origin,
         cri::{Command, ExecResult, Method, Request, Response},
     },
 };
@@ -61,7 +61,7 @@ impl Start {
             (other, _) => panic!("no such end: {other}"),
         };
         let at = self.after(began);
-        let ended = Ended {
+        let ended = EndedCall {
             call: begun(at, command, comm),
             at: at + Duration::from_secs_f64(took),
             end,

@@ -119,7 +119,7 @@ fn container_name(traced: &TracedCall) -> String {
     }
 }
 
-fn exec(ended: &tap::Ended) -> Option<ExecView> {
+fn exec(ended: &tap::EndedCall) -> Option<ExecView> {
     match (&ended.call.request, &ended.response) {
         (Request::ExecSync(command), response) => {
             let result = match response {

@@ -16,7 +16,7 @@ use tonic::{Code, Status};
 
 use super::{
     Runtime, Version,
-    events::{self, EmptyEnds, Ended, EventQueue, EventSource, Events},
+    events::{self, EmptyEnds, EventQueue, EventSource, Events, StreamEnd},
     presence::{Answer, HOLD, Hold},
 };
 use crate::{
@@ -132,8 +132,8 @@ async fn read_events(
         let ended = events::read(runtime, source, events, || subscribed(link, source)).await;
         let lasted = clock::now() - began;
         let has_none = match &ended {
-            Ended::Failed(status) => status.code() == Code::Unimplemented,
-            Ended::Well(_) => false,
+            StreamEnd::Failed(status) => status.code() == Code::Unimplemented,
+            StreamEnd::Well(_) => false,
         };
         if has_none || empty_ends.add(source, &ended, lasted) {
             tracing::info!("runtime has no events: its lists are asked for every 10 s");

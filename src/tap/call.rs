@@ -66,7 +66,7 @@ impl CallEnd {
 
 /// The end of a call.
 #[derive(Debug)]
-pub struct Ended {
+pub struct EndedCall {
     /// The call.
     pub call: Call,
     /// When its last byte was passed on.
@@ -128,7 +128,7 @@ pub enum Event {
     /// A request is whole.
     Begun(Call),
     /// A call ended.
-    Ended(Ended),
+    Ended(EndedCall),
     /// More streams were open than are followed: this many calls passed unseen.
     Untracked(u64),
     /// Nothing more is understood of this connection; its bytes go on.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    call::{Call, CallEnd, Code, Ended, Event, Origin},
+    call::{Call, CallEnd, Code, EndedCall, Event, Origin},
     cri::{Kind, Method, Request, Response},
     exec::ExecMeter,
     header::{RequestHeader, ResponseHeader, text},
@@ -248,7 +248,7 @@ impl Streams {
         };
         let response = if code == Some(Code::OK) { stream.response() } else { Response::Skipped };
         let response_bytes = stream.response.bytes;
-        out(Event::Ended(Ended { call, at: now, end, code, message, response_bytes, response }));
+        out(Event::Ended(EndedCall { call, at: now, end, code, message, response_bytes, response }));
     }
 }
 

@@ -76,7 +76,7 @@ fn line(event: &Event) -> String {
             line
         }
         Event::Ended(ended) => {
-            let Ended { call, end, code, message, response_bytes, response, .. } = ended;
+            let EndedCall { call, end, code, message, response_bytes, response, .. } = ended;
             let (stream, name, end) = (call.stream, &call.method.name, end.as_str());
             let code = code.map_or(String::new(), |code| format!(" {}", code.name()));
             let message = if message.is_empty() { String::new() } else { format!(" {message:?}") };
