@@ -34,7 +34,7 @@ use crate::{
     runtime::{Runtime, events::Events, link::Link, turns::Backlog},
     stage::{Asker, Tasks, Unanswered},
     tap::{
-        Call, EndedCall, Event,
+        Call, EndedCall, TapEvent,
         cri::{Command, Request, Response},
     },
 };
@@ -272,7 +272,7 @@ impl<O> Drop for Task<'_, O> {
 }
 
 impl<O: Observer> Task<'_, O> {
-    fn take_observations(&mut self, missed: Missed, batch: &mut Vec<Event>) {
+    fn take_observations(&mut self, missed: Missed, batch: &mut Vec<TapEvent>) {
         let now = clock::now();
         let wall = clock::wall();
         if missed.events > 0 {
@@ -280,7 +280,7 @@ impl<O: Observer> Task<'_, O> {
         }
         for event in batch.drain(..) {
             match event {
-                Event::Begun(call) => {
+                TapEvent::Begun(call) => {
                     if matches!(call.request, Request::ExecSync(_)) {
                         self.observer.command_begun(&call);
                     }
@@ -290,13 +290,13 @@ impl<O: Observer> Task<'_, O> {
                         self.model.apply(fact, call.began);
                     }
                 }
-                Event::Ended(ended) => self.take_call(ended, now, wall),
-                Event::Untracked(_) => self.gap(now),
-                Event::Blinded { conn, .. } => {
+                TapEvent::Ended(ended) => self.take_call(ended, now, wall),
+                TapEvent::Untracked(_) => self.gap(now),
+                TapEvent::Blinded { conn, .. } => {
                     self.gap(now);
                     self.model.apply(Fact::EndsLost(Lost::Connection(conn)), now);
                 }
-                Event::Closed { conn } => self.model.apply(Fact::EndsLost(Lost::Connection(conn)), now),
+                TapEvent::Closed { conn } => self.model.apply(Fact::EndsLost(Lost::Connection(conn)), now),
             }
         }
         // After the batch: whatever began in it may have ended unseen, too.

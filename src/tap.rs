@@ -1,6 +1,6 @@
 //! Reads both directions of one relayed connection on the side and tells which calls passed.
 //!
-//! In: the bytes as they were written on, in the order in which they were; out: [`Event`]s. Never does IO, never reads
+//! In: the bytes as they were written on, in the order in which they were; out: [`TapEvent`]s. Never does IO, never reads
 //! a clock, never delays a byte. What it does not understand blinds it for that connection, and the bytes go on.
 
 pub mod call;
@@ -20,7 +20,7 @@ use hpack::{Decoder, HpackError};
 use streams::Streams;
 use thiserror::Error;
 
-pub use self::call::{Call, CallEnd, Code, EndedCall, Event, Origin};
+pub use self::call::{Call, CallEnd, Code, EndedCall, Origin, TapEvent};
 use crate::{ids::ConnId, peer::Peer};
 
 /// What an HTTP/2 client says first (RFC 9113, 3.4).
@@ -96,7 +96,7 @@ impl Tap {
     }
 
     /// Bytes that the client sent were passed on.
-    pub fn client_bytes(&mut self, bytes: &[u8], now: Instant, mut out: impl FnMut(Event)) {
+    pub fn client_bytes(&mut self, bytes: &[u8], now: Instant, mut out: impl FnMut(TapEvent)) {
         if let State::Sighted(sighted) = &mut self.state
             && let Err(lost) = sighted.client_bytes(bytes, now, &mut out)
         {
@@ -105,7 +105,7 @@ impl Tap {
     }
 
     /// Bytes that the runtime sent were passed on.
-    pub fn runtime_bytes(&mut self, bytes: &[u8], now: Instant, mut out: impl FnMut(Event)) {
+    pub fn runtime_bytes(&mut self, bytes: &[u8], now: Instant, mut out: impl FnMut(TapEvent)) {
         if let State::Sighted(sighted) = &mut self.state
             && let Err(lost) = sighted.runtime_bytes(bytes, now, &mut out)
         {
@@ -114,26 +114,26 @@ impl Tap {
     }
 
     /// The connection is over: whatever is open is lost.
-    pub fn closed(&mut self, now: Instant, mut out: impl FnMut(Event)) {
+    pub fn closed(&mut self, now: Instant, mut out: impl FnMut(TapEvent)) {
         if let State::Sighted(sighted) = &mut self.state {
             sighted.streams.lost(now, &mut out);
         }
-        out(Event::Closed { conn: self.conn });
+        out(TapEvent::Closed { conn: self.conn });
     }
 
     /// Gives up: nothing more of this connection is looked at.
-    fn blind(&mut self, reason: &'static str, now: Instant, mut out: impl FnMut(Event)) {
+    fn blind(&mut self, reason: &'static str, now: Instant, mut out: impl FnMut(TapEvent)) {
         if let State::Sighted(sighted) = &mut self.state {
             sighted.streams.lost(now, &mut out);
             self.state = State::Blind(reason);
-            out(Event::Blinded { conn: self.conn, reason });
+            out(TapEvent::Blinded { conn: self.conn, reason });
         }
     }
 
     /// Gives up without a look at what is open: after a panic of ours nothing in here is to be relied on.
-    pub fn abandon(&mut self, reason: &'static str, mut out: impl FnMut(Event)) {
+    pub fn abandon(&mut self, reason: &'static str, mut out: impl FnMut(TapEvent)) {
         self.state = State::Blind(reason);
-        out(Event::Blinded { conn: self.conn, reason });
+        out(TapEvent::Blinded { conn: self.conn, reason });
     }
 
     /// Whether the runtime spoke and then ended the connection in the middle of things, without a GOAWAY.
@@ -209,7 +209,7 @@ impl Sighted {
         &mut self,
         mut bytes: &[u8],
         now: Instant,
-        out: &mut impl FnMut(Event),
+        out: &mut impl FnMut(TapEvent),
     ) -> Result<(), Lost> {
         if self.preface < PREFACE.len() {
             let count = bytes.len().min(PREFACE.len() - self.preface);
@@ -240,7 +240,7 @@ impl Sighted {
         &mut self,
         mut bytes: &[u8],
         now: Instant,
-        out: &mut impl FnMut(Event),
+        out: &mut impl FnMut(TapEvent),
     ) -> Result<(), Lost> {
         let Self { client, runtime, streams, scratch, has_goodbye, .. } = self;
         while let Some(frame) = runtime.frames.next(&mut bytes)? {

@@ -37,7 +37,7 @@ use crate::{
     spec::ProbeSpec,
 };
 pub use checkpoint::Mark;
-use event::{Action, Block, Event, Seen, Stopping};
+use event::{Action, Block, Seen, Stopping, WorkerEvent};
 
 /// 5 minutes: the longest that a probe whose runtime does not answer is spaced out to.
 const LONGEST_SPACING: Duration = Duration::from_secs(300);
@@ -144,43 +144,43 @@ impl Worker {
     }
 
     /// Takes one event in and tells what is to be done.
-    pub fn on(&mut self, event: Event, now: Moment) -> Vec<Action> {
+    pub fn on(&mut self, event: WorkerEvent, now: Moment) -> Vec<Action> {
         let mut actions = Vec::new();
         match event {
-            Event::Restored(checkpoint) => self.checkpoint = Some(checkpoint),
-            Event::Seen(seen) => self.look(seen, now, &mut actions),
-            Event::Started(is_started) => {
+            WorkerEvent::Restored(checkpoint) => self.checkpoint = Some(checkpoint),
+            WorkerEvent::Seen(seen) => self.look(seen, now, &mut actions),
+            WorkerEvent::Started(is_started) => {
                 // Those that a success of startup releases go on at once, however many they are.
                 self.may_spread &= self.is_started || !is_started;
                 self.is_started = is_started;
             }
             // Liveness and startup end before their container; readiness goes on, so that the pod can be seen draining
             // (docs/kubelet-prober.md 2, StopLivenessAndStartup).
-            Event::Stopping(_) if self.spec.kind == ProbeKind::Readiness => {}
-            Event::Stopping(stopping) => self.stopping = stopping,
-            Event::Paused(is_paused) => {
+            WorkerEvent::Stopping(_) if self.spec.kind == ProbeKind::Readiness => {}
+            WorkerEvent::Stopping(stopping) => self.stopping = stopping,
+            WorkerEvent::Paused(is_paused) => {
                 self.is_paused = is_paused;
                 self.is_triggered &= !is_paused;
             }
-            Event::Triggered => self.trigger(now),
-            Event::Due => self.enqueue(now, &mut actions),
-            Event::Spread(by) => {
+            WorkerEvent::Triggered => self.trigger(now),
+            WorkerEvent::Due => self.enqueue(now, &mut actions),
+            WorkerEvent::Spread(by) => {
                 self.may_spread = false;
                 self.next = self.next.map(|_| now.at + by);
             }
-            Event::RuntimeAnswers(by) => {
+            WorkerEvent::RuntimeAnswers(by) => {
                 let was_silent = std::mem::take(&mut self.unanswered) > 0;
                 let next = self.next.filter(|_| was_silent && self.deadline().is_some());
                 self.next = next.map(|next| next.min(now.at + by)).or(self.next);
             }
-            Event::SlotFreed => self.start(now, &mut actions),
-            Event::Finished(outcome) => self.finish(outcome, now, &mut actions),
+            WorkerEvent::SlotFreed => self.start(now, &mut actions),
+            WorkerEvent::Finished(outcome) => self.finish(outcome, now, &mut actions),
         }
         self.aim(now);
         actions
     }
 
-    /// When it wants to be told [`Event::Due`].
+    /// When it wants to be told [`WorkerEvent::Due`].
     pub fn deadline(&self) -> Option<Instant> {
         if self.is_queued || self.flight.is_some() { None } else { self.next }
     }
@@ -212,7 +212,7 @@ impl Worker {
         self.record.trust()
     }
 
-    /// Whether its next attempt may be spread with [`Event::Spread`]: the first one of a container, once.
+    /// Whether its next attempt may be spread with [`WorkerEvent::Spread`]: the first one of a container, once.
     pub fn may_spread(&self) -> bool {
         self.may_spread
     }

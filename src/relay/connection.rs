@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     clock,
-    tap::{Event, Tap},
+    tap::{Tap, TapEvent},
 };
 
 /// 64 KiB: what is read at once. A relay thread has one such buffer; a connection holds at most as much again, and
@@ -44,7 +44,7 @@ const QUIET: Duration = Duration::from_millis(500);
 thread_local! {
     static SCRATCH_BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH].into_boxed_slice());
     /// What the taps of this thread have to tell, between a look at some bytes and handing it on.
-    static EVENTS: RefCell<Vec<Event>> = const { RefCell::new(Vec::new()) };
+    static EVENTS: RefCell<Vec<TapEvent>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Relays one connection until it is over.
@@ -293,7 +293,7 @@ fn watch(
     tap: &mut Tap,
     shared: &Shared,
     connection: &Connection,
-    look: impl FnOnce(&mut Tap, Instant, &mut Vec<Event>),
+    look: impl FnOnce(&mut Tap, Instant, &mut Vec<TapEvent>),
 ) {
     let now = clock::now();
     let was_sighted = tap.blindness().is_none();

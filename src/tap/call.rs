@@ -124,7 +124,7 @@ impl Code {
 
 /// What leaves the tap of one connection, in the order of the bytes.
 #[derive(Debug)]
-pub enum Event {
+pub enum TapEvent {
     /// A request is whole.
     Begun(Call),
     /// A call ended.
@@ -145,10 +145,10 @@ pub enum Event {
     },
 }
 
-impl Event {
+impl TapEvent {
     /// Roughly how many bytes it holds, for the bound of the queue that it stands in.
     pub fn weight(&self) -> usize {
-        const FIXED: usize = size_of::<Event>();
+        const FIXED: usize = size_of::<TapEvent>();
         match self {
             Self::Begun(call) => FIXED + call.request.weight(),
             Self::Ended(ended) => FIXED + ended.message.len(),

@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    call::{Call, CallEnd, Code, EndedCall, Event, Origin},
+    call::{Call, CallEnd, Code, EndedCall, Origin, TapEvent},
     cri::{Kind, Method, Request, Response},
     exec::ExecMeter,
     header::{RequestHeader, ResponseHeader, text},
@@ -99,12 +99,12 @@ impl Streams {
         header: RequestHeader<'_>,
         is_end: bool,
         now: Instant,
-        out: &mut impl FnMut(Event),
+        out: &mut impl FnMut(TapEvent),
     ) {
         if id > self.highest {
             self.highest = id;
             if self.open.len() >= MAX_STREAMS {
-                out(Event::Untracked(1));
+                out(TapEvent::Untracked(1));
                 return;
             }
             let method = self.method(header.path);
@@ -135,7 +135,7 @@ impl Streams {
     }
 
     /// The client sent a piece of a request.
-    pub fn request_data(&mut self, id: u32, piece: &[u8], is_end: bool, out: &mut impl FnMut(Event)) {
+    pub fn request_data(&mut self, id: u32, piece: &[u8], is_end: bool, out: &mut impl FnMut(TapEvent)) {
         if let Some(stream) = self.open.get_mut(&id) {
             feed(&mut stream.request, piece, &mut self.kept);
             if is_end {
@@ -151,7 +151,7 @@ impl Streams {
         header: ResponseHeader,
         is_end: bool,
         now: Instant,
-        out: &mut impl FnMut(Event),
+        out: &mut impl FnMut(TapEvent),
     ) {
         if let Some(stream) = self.open.get_mut(&id) {
             stream.answer.merge(header);
@@ -168,7 +168,7 @@ impl Streams {
         piece: &[u8],
         is_end: bool,
         now: Instant,
-        out: &mut impl FnMut(Event),
+        out: &mut impl FnMut(TapEvent),
     ) {
         if let Some(stream) = self.open.get_mut(&id) {
             feed(&mut stream.response, piece, &mut self.kept);
@@ -179,19 +179,19 @@ impl Streams {
     }
 
     /// One of the two broke a stream off.
-    pub fn reset(&mut self, id: u32, end: CallEnd, now: Instant, out: &mut impl FnMut(Event)) {
+    pub fn reset(&mut self, id: u32, end: CallEnd, now: Instant, out: &mut impl FnMut(TapEvent)) {
         self.end(id, end, now, out);
     }
 
     /// The runtime takes no stream above `last`: those calls did not happen.
-    pub fn go_away(&mut self, last: u32, now: Instant, out: &mut impl FnMut(Event)) {
+    pub fn go_away(&mut self, last: u32, now: Instant, out: &mut impl FnMut(TapEvent)) {
         while let Some((&id, _)) = self.open.range(last.saturating_add(1)..).next() {
             self.end(id, CallEnd::Reset, now, out);
         }
     }
 
     /// The connection is over.
-    pub fn lost(&mut self, now: Instant, out: &mut impl FnMut(Event)) {
+    pub fn lost(&mut self, now: Instant, out: &mut impl FnMut(TapEvent)) {
         while let Some((&id, _)) = self.open.first_key_value() {
             self.end(id, CallEnd::Lost, now, out);
         }
@@ -214,7 +214,7 @@ impl Streams {
         method
     }
 
-    fn request_whole(&mut self, id: u32, out: &mut impl FnMut(Event)) {
+    fn request_whole(&mut self, id: u32, out: &mut impl FnMut(TapEvent)) {
         let Some(stream) = self.open.get_mut(&id) else { return };
         if stream.call.is_some() {
             return;
@@ -230,10 +230,10 @@ impl Streams {
         }
         self.kept += stream.held;
         stream.call = Some(call.clone());
-        out(Event::Begun(call));
+        out(TapEvent::Begun(call));
     }
 
-    fn end(&mut self, id: u32, end: CallEnd, now: Instant, out: &mut impl FnMut(Event)) {
+    fn end(&mut self, id: u32, end: CallEnd, now: Instant, out: &mut impl FnMut(TapEvent)) {
         let Some(mut stream) = self.open.remove(&id) else { return };
         // After a panic of ours the count may be off; what is open is reported all the same.
         self.kept = self.kept.saturating_sub(stream.held + stream.request.kept() + stream.response.kept());
@@ -248,7 +248,7 @@ impl Streams {
         };
         let response = if code == Some(Code::OK) { stream.response() } else { Response::Skipped };
         let response_bytes = stream.response.bytes;
-        out(Event::Ended(EndedCall { call, at: now, end, code, message, response_bytes, response }));
+        out(TapEvent::Ended(EndedCall { call, at: now, end, code, message, response_bytes, response }));
     }
 }
 

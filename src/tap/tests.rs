@@ -18,7 +18,7 @@ use crate::clock;
 
 /// What a tap told of a conversation.
 struct Told {
-    events: Vec<Event>,
+    events: Vec<TapEvent>,
     tap: Tap,
 }
 
@@ -66,16 +66,16 @@ fn kept(tap: &Tap) -> usize {
 }
 
 /// An event as a person would note it: stream, method, and what is particular to it.
-fn line(event: &Event) -> String {
+fn line(event: &TapEvent) -> String {
     match event {
-        Event::Begun(call) => {
+        TapEvent::Begun(call) => {
             let mut line = format!("{} {} begun {}", call.stream, call.method.name, asked(&call.request));
             if let Some(trace) = &call.traceparent {
                 line += &format!(" trace {trace}");
             }
             line
         }
-        Event::Ended(ended) => {
+        TapEvent::Ended(ended) => {
             let EndedCall { call, end, code, message, response_bytes, response, .. } = ended;
             let (stream, name, end) = (call.stream, &call.method.name, end.as_str());
             let code = code.map_or(String::new(), |code| format!(" {}", code.name()));
@@ -85,9 +85,9 @@ fn line(event: &Event) -> String {
                 call.request_bytes
             )
         }
-        Event::Untracked(count) => format!("{count} untracked"),
-        Event::Blinded { reason, .. } => format!("blinded: {reason}"),
-        Event::Closed { .. } => "closed".to_owned(),
+        TapEvent::Untracked(count) => format!("{count} untracked"),
+        TapEvent::Blinded { reason, .. } => format!("blinded: {reason}"),
+        TapEvent::Closed { .. } => "closed".to_owned(),
     }
 }
 
@@ -127,7 +127,7 @@ fn calls_take_time() {
             From::Runtime => tap.runtime_bytes(&step.bytes, now, |event| events.push(event)),
         }
     }
-    let Some(Event::Ended(ended)) = events.pop() else { panic!("{events:?}") };
+    let Some(TapEvent::Ended(ended)) = events.pop() else { panic!("{events:?}") };
     // Preface and two SETTINGS; request headers and message; answer's headers, message, trailers.
     assert_eq!(ended.call.began - start, Duration::from_secs(3));
     assert_eq!(ended.at - start, Duration::from_secs(7));

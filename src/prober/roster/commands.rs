@@ -8,7 +8,7 @@ use crate::{
         command::{Command, Refusal},
         saving::Urgency,
         status,
-        worker::{Worker, event::Event},
+        worker::{Worker, event::WorkerEvent},
     },
 };
 
@@ -36,7 +36,7 @@ impl Roster {
         self.able(key)?;
         self.pauses.insert(key, now.wall);
         self.saving.note(Urgency::Turn, now.at);
-        self.tell(key, Event::Paused(true), now);
+        self.tell(key, WorkerEvent::Paused(true), now);
         Ok(())
     }
 
@@ -48,7 +48,7 @@ impl Roster {
         self.able(key)?;
         self.pauses.remove(key);
         self.saving.note(Urgency::Turn, now.at);
-        self.tell(key, Event::Paused(false), now);
+        self.tell(key, WorkerEvent::Paused(false), now);
         Ok(())
     }
 
@@ -61,7 +61,7 @@ impl Roster {
             let (_, reason) = status::blocked(block, self.able(key)?, self.pauses.since(key));
             return Err(Refusal::NotNow(reason));
         }
-        self.tell(key, Event::Triggered, now);
+        self.tell(key, WorkerEvent::Triggered, now);
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use super::{Event, Moment, ProbeKey, Restoring, Roster};
+use super::{Moment, ProbeKey, Restoring, Roster, WorkerEvent};
 use crate::{
     ids::ContainerId,
     prober::saved::{Saved, SavedProbe},
@@ -55,7 +55,7 @@ impl Roster {
         let Some(entry) = self.entries.get(key).filter(|entry| entry.worker.is_some()) else { return };
         let Some(definition) = entry.definition else { return };
         if let Some(checkpoint) = self.restoring.take_checkpoint(key, container, definition, now.at) {
-            self.tell(key, Event::Restored(checkpoint), now);
+            self.tell(key, WorkerEvent::Restored(checkpoint), now);
         }
     }
 

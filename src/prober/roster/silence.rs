@@ -3,7 +3,7 @@
 
 use std::{collections::HashSet, time::Instant};
 
-use super::{AttemptOutcome, Event, Moment, ProbeKey, Roster, Worker};
+use super::{AttemptOutcome, Moment, ProbeKey, Roster, Worker, WorkerEvent};
 use crate::{results::AttemptResult, spec::Handler};
 
 /// The probes that were not answered while nobody was. One whose own container alone hangs is not among them: that the
@@ -50,7 +50,7 @@ impl Roster {
     fn resume_pace(&mut self, key: &ProbeKey, now: Moment) {
         let worker = self.entries.get(key).and_then(|entry| entry.worker.as_ref());
         if let Some(by) = worker.map(|worker| self.offset(key, worker.beat(now.at))) {
-            self.tell(key, Event::RuntimeAnswers(by), now);
+            self.tell(key, WorkerEvent::RuntimeAnswers(by), now);
         }
     }
 }

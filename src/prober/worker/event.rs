@@ -11,7 +11,7 @@ use crate::{
 
 /// What a worker is told.
 #[derive(Clone, Debug)]
-pub enum Event {
+pub enum WorkerEvent {
     /// Its checkpoint from before a restart of ours, on the container that it sees next.
     Restored(Checkpoint),
     /// This is the container now.

@@ -37,7 +37,7 @@ fn exec_sync() -> Vec<u8> {
 }
 
 /// Begins and ends a call.
-fn call(path: &str, request: &[u8], answer: &[u8]) -> Vec<Event> {
+fn call(path: &str, request: &[u8], answer: &[u8]) -> Vec<TapEvent> {
     watch(&conversation(|wire| {
         wire.request(1, path, request);
         wire.answer(1, answer);
@@ -45,10 +45,10 @@ fn call(path: &str, request: &[u8], answer: &[u8]) -> Vec<Event> {
     .events
 }
 
-fn details(mut events: Vec<Event>) -> (Call, Response) {
+fn details(mut events: Vec<TapEvent>) -> (Call, Response) {
     assert_eq!(events.len(), 2, "{events:?}");
-    let Some(Event::Ended(ended)) = events.pop() else { panic!("{events:?}") };
-    let Some(Event::Begun(call)) = events.pop() else { panic!("{events:?}") };
+    let Some(TapEvent::Ended(ended)) = events.pop() else { panic!("{events:?}") };
+    let Some(TapEvent::Begun(call)) = events.pop() else { panic!("{events:?}") };
     assert_eq!(format!("{call:?}"), format!("{:?}", ended.call));
     (call, ended.response)
 }
