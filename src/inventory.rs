@@ -35,7 +35,7 @@ use crate::{
     stage::{Asker, Tasks, Unanswered},
     tap::{
         Call, EndedCall, TapEvent,
-        cri::{Command, Request, Response},
+        cri::{ExecCommand, Request, Response},
     },
 };
 
@@ -253,14 +253,14 @@ struct Target {
 }
 
 impl Target {
-    fn of(command: &Command, model: &Model, now: Instant) -> Self {
+    fn of(command: &ExecCommand, model: &Model, now: Instant) -> Self {
         let container_id = model.full_container(command.container());
         let (container, pod) = model.whereabouts(&container_id).unzip();
         let (asked, revision) = (command.container_bytes().into(), model.revision());
         Self { asked, looked_at: now, revision, container_id, container, pod }
     }
 
-    fn is_named_by(&self, command: &Command) -> bool {
+    fn is_named_by(&self, command: &ExecCommand) -> bool {
         *self.asked == *command.container_bytes()
     }
 }

@@ -20,7 +20,7 @@ use hpack::{Decoder, HpackError};
 use streams::Streams;
 use thiserror::Error;
 
-pub use self::call::{Call, CallEnd, Code, EndedCall, Origin, TapEvent};
+pub use self::call::{Call, CallEnd, CallOrigin, Code, EndedCall, TapEvent};
 use crate::{ids::ConnId, peer::Peer};
 
 /// What an HTTP/2 client says first (RFC 9113, 3.4).

@@ -226,7 +226,7 @@ mod tests {
     use crate::{
         clock,
         tap::{
-            Origin,
+            CallOrigin,
             cri::{self, Method, Response},
         },
     };
@@ -234,7 +234,7 @@ mod tests {
     fn ended(method: &str, request: Request, end: CallEnd, code: Option<u32>) -> EndedCall {
         let now = clock::now();
         let call = Call {
-            origin: Arc::new(Origin { conn: ConnId(1), peer: Arc::default(), user_agent: "".into() }),
+            origin: Arc::new(CallOrigin { conn: ConnId(1), peer: Arc::default(), user_agent: "".into() }),
             stream: 1,
             method: Arc::new(Method::from_path(&format!("/runtime.v1.RuntimeService/{method}"))),
             began: now,
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn only_an_end_that_leaves_a_doubt_asks_the_runtime() {
         let stop = || Request::StopContainer("c".into());
-        let exec = || Request::decode(cri::Kind::ExecSync, &b"\x0a\x01c".as_slice().into());
+        let exec = || Request::decode(cri::CallKind::ExecSync, &b"\x0a\x01c".as_slice().into());
         let rows = [
             ("StopContainer", stop(), CallEnd::Complete, Some(0), "Some(ContainerStopped(\"c\"))", false),
             ("StopContainer", stop(), CallEnd::Complete, Some(5), "None", false),

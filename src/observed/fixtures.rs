@@ -19,8 +19,8 @@ use crate::{
     peer::Peer,
     proto::cri::ExecSyncRequest,
     tap::{
-        Call, CallEnd, Code, EndedCall, Origin,
-        cri::{Command, ExecResult, Method, Request, Response},
+        Call, CallEnd, CallOrigin, Code, EndedCall,
+        cri::{ExecCommand, ExecResult, Method, Request, Response},
     },
 };
 
@@ -46,7 +46,7 @@ impl Start {
     pub(super) fn call(
         self,
         (began, took, end): (f64, f64, &str),
-        command: &Command,
+        command: &ExecCommand,
         comm: &str,
     ) -> TracedCall {
         let result = |exit_code| Response::Exec(ExecResult { exit_code, ..ExecResult::default() });
@@ -80,11 +80,11 @@ impl Start {
     }
 }
 
-pub(super) fn begun(began: Instant, command: &Command, comm: &str) -> Call {
+pub(super) fn begun(began: Instant, command: &ExecCommand, comm: &str) -> Call {
     // Another connection each time, and another process: neither says who calls.
     let peer =
         Peer { pid: began.elapsed().subsec_nanos().cast_signed().max(1), uid: 0, comm: comm.to_owned() };
-    let origin = Origin { conn: crate::ids::ConnId(1), peer: Arc::new(peer), user_agent: "".into() };
+    let origin = CallOrigin { conn: crate::ids::ConnId(1), peer: Arc::new(peer), user_agent: "".into() };
     Call {
         origin: Arc::new(origin),
         stream: 1,
@@ -96,10 +96,10 @@ pub(super) fn begun(began: Instant, command: &Command, comm: &str) -> Call {
     }
 }
 
-pub(super) fn command(container: &str, words: &[&str], timeout: i64) -> Command {
+pub(super) fn command(container: &str, words: &[&str], timeout: i64) -> ExecCommand {
     let cmd = words.iter().map(ToString::to_string).collect();
     let request = ExecSyncRequest { container_id: container.to_owned(), cmd, timeout };
-    Command::read(&request.encode_to_vec().into()).unwrap()
+    ExecCommand::read(&request.encode_to_vec().into()).unwrap()
 }
 
 /// A running container of pod `web` with these annotations.

@@ -8,7 +8,7 @@ use crate::{
     ids::ProbeKind,
     inventory::view::Container,
     spec::expand::may_become,
-    tap::cri::Command,
+    tap::cri::ExecCommand,
 };
 
 /// What `kubectl apply` leaves on a pod: the pod as it was applied, in JSON.
@@ -75,7 +75,7 @@ impl Intended {
     }
 
     /// The type of the one probe that runs this command with this timeout and about this period; none if several do.
-    pub(super) fn likely(&self, command: &Command, period: Duration) -> Option<ProbeKind> {
+    pub(super) fn likely(&self, command: &ExecCommand, period: Duration) -> Option<ProbeKind> {
         let Self::Known(probes) = self else { return None };
         let mut fitting = probes.iter().filter(|probe| {
             let written = probe.period_seconds as f64;
@@ -88,7 +88,7 @@ impl Intended {
 }
 
 /// Whether a command is the written one, as it is or with any values in the place of its variables.
-fn runs(written: &[String], command: &Command) -> bool {
+fn runs(written: &[String], command: &ExecCommand) -> bool {
     command.arguments().eq(written) || may_become(written, command.arguments())
 }
 

@@ -10,7 +10,7 @@ use crate::{
     ids::{ProbeKind, ProbeType},
     inventory::view::Container,
     results::{AttemptResult, Results},
-    tap::cri::Command,
+    tap::cri::ExecCommand,
 };
 
 /// A probe of a client's own.
@@ -42,7 +42,7 @@ impl ObservedStatus {
     pub(super) fn of(
         view: &Arc<Container>,
         (comm, uid): (&str, u32),
-        command: &Command,
+        command: &ExecCommand,
         probe: &mut Probe,
         likely: Option<ProbeKind>,
         now: Instant,

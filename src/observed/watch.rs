@@ -16,7 +16,7 @@ use crate::{
     },
     tap::{
         Call,
-        cri::{Command, Request},
+        cri::{ExecCommand, Request},
     },
 };
 
@@ -187,12 +187,12 @@ impl Watch {
 }
 
 impl Watched {
-    fn group(&self, call: &Call, command: &Command) -> Option<usize> {
+    fn group(&self, call: &Call, command: &ExecCommand) -> Option<usize> {
         self.groups.iter().position(|group| group.is_of(&call.origin.peer, command))
     }
 
     /// Makes room for a command that was not called before, where there may be some.
-    fn add(&mut self, call: &Call, command: &Command, is_full: bool) -> Option<usize> {
+    fn add(&mut self, call: &Call, command: &ExecCommand, is_full: bool) -> Option<usize> {
         if command.weight() > LONGEST_COMMAND {
             return None;
         }

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use crate::tap::{TapEvent, cri::Kind};
+use crate::tap::{TapEvent, cri::CallKind};
 
 /// 65,536 events: about a tenth of a second of calls at full speed. What comes above is dropped, counted, and mended
 /// by a resync.
@@ -130,7 +130,10 @@ fn is_end(event: &TapEvent) -> bool {
     match event {
         TapEvent::Ended(ended) => matches!(
             ended.call.method.kind,
-            Kind::StopPodSandbox | Kind::RemovePodSandbox | Kind::StopContainer | Kind::RemoveContainer
+            CallKind::StopPodSandbox
+                | CallKind::RemovePodSandbox
+                | CallKind::StopContainer
+                | CallKind::RemoveContainer
         ),
         TapEvent::Blinded { .. } | TapEvent::Closed { .. } => true,
         TapEvent::Begun(_) | TapEvent::Untracked(_) => false,

@@ -12,7 +12,7 @@ use crate::{ids::ConnId, peer::Peer};
 #[derive(Clone, Debug)]
 pub struct Call {
     /// Where it came from.
-    pub origin: Arc<Origin>,
+    pub origin: Arc<CallOrigin>,
     /// Its stream there.
     pub stream: u32,
     /// Service and method.
@@ -29,7 +29,7 @@ pub struct Call {
 
 /// What the calls of one connection have in common.
 #[derive(Clone, Debug)]
-pub struct Origin {
+pub struct CallOrigin {
     /// The connection.
     pub conn: ConnId,
     /// Who opened it.

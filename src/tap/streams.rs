@@ -11,8 +11,8 @@ use std::{
 };
 
 use super::{
-    call::{Call, CallEnd, Code, EndedCall, Origin, TapEvent},
-    cri::{Kind, Method, Request, Response},
+    call::{Call, CallEnd, CallOrigin, Code, EndedCall, TapEvent},
+    cri::{CallKind, Method, Request, Response},
     exec::ExecMeter,
     header::{RequestHeader, ResponseHeader, text},
     message::{Body, Kept, Messages},
@@ -31,7 +31,7 @@ pub const MAX_METHODS: usize = 256;
 /// The calls of one connection.
 #[derive(Debug)]
 pub struct Streams {
-    origin: Arc<Origin>,
+    origin: Arc<CallOrigin>,
     /// Boxed, so that the tree moves pointers when streams come and go.
     open: BTreeMap<u32, Box<Stream>>,
     /// The highest stream that the client opened.
@@ -48,7 +48,7 @@ struct Stream {
     method: Arc<Method>,
     began: Instant,
     traceparent: Option<Arc<str>>,
-    origin: Arc<Origin>,
+    origin: Arc<CallOrigin>,
     request: Messages,
     response: Messages,
     /// Made when the request is whole.
@@ -62,7 +62,7 @@ impl Streams {
     /// No call yet.
     pub fn new(conn: ConnId, peer: Arc<Peer>) -> Self {
         Self {
-            origin: Arc::new(Origin { conn, peer, user_agent: Box::default() }),
+            origin: Arc::new(CallOrigin { conn, peer, user_agent: Box::default() }),
             open: BTreeMap::new(),
             highest: 0,
             kept: 0,
@@ -110,7 +110,7 @@ impl Streams {
             let method = self.method(header.path);
             if header.user_agent != self.origin.user_agent.as_bytes() {
                 let user_agent = text(header.user_agent).into();
-                self.origin = Arc::new(Origin { user_agent, ..Origin::clone(&self.origin) });
+                self.origin = Arc::new(CallOrigin { user_agent, ..CallOrigin::clone(&self.origin) });
             }
             let stream = Stream {
                 request: Messages::new(if method.kind.keeps_request() {
@@ -255,7 +255,7 @@ impl Streams {
 impl Stream {
     fn call(&mut self, stream: u32) -> Call {
         let request = match (self.method.kind, self.request.whole()) {
-            (Kind::Other, _) => Request::Skipped,
+            (CallKind::Other, _) => Request::Skipped,
             (kind, Some(message)) => Request::decode(kind, &message),
             (_, None) => Request::Undecoded,
         };
@@ -276,7 +276,7 @@ impl Stream {
                 Some(message) => Response::decode(self.method.kind, &message),
                 None => Response::Undecoded,
             }
-        } else if self.method.kind == Kind::ExecSync {
+        } else if self.method.kind == CallKind::ExecSync {
             self.response.measured().map_or(Response::Undecoded, Response::Exec)
         } else {
             Response::Skipped
@@ -294,8 +294,8 @@ fn feed(messages: &mut Messages, piece: &[u8], kept: &mut usize) {
     *kept = others + messages.kept();
 }
 
-fn response_body(kind: Kind) -> Body {
-    if kind == Kind::ExecSync {
+fn response_body(kind: CallKind) -> Body {
+    if kind == CallKind::ExecSync {
         Body::Measure(ExecMeter::default())
     } else if kind.keeps_response() {
         Body::Keep(Kept::default())

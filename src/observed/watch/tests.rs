@@ -21,7 +21,7 @@ fn steady(from: f64, count: u32) -> Vec<Row> {
     (0..count).map(|n| (from + 10.0 * f64::from(n), 0.05, "exit 0")).collect()
 }
 
-fn feed(watch: &mut Watch, start: Start, command: &Command, calls: &[Row]) {
+fn feed(watch: &mut Watch, start: Start, command: &ExecCommand, calls: &[Row]) {
     for &call in calls {
         watch.ended(&start.call(call, command, "kubelet"));
     }

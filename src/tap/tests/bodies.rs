@@ -3,7 +3,7 @@
 use prost::Message;
 
 use super::{
-    cri::{Kind, Request, Response},
+    cri::{CallKind, Request, Response},
     wire::*,
     *,
 };
@@ -181,7 +181,7 @@ fn only_mutating_calls_may_have_changed_something() {
         for name in names {
             let kind = cri::Method::from_path(&path(name)).kind;
             assert_eq!(kind.is_mutating(), is_mutating, "{name}");
-            assert_eq!(kind == Kind::Other, *name == "Version", "{name}");
+            assert_eq!(kind == CallKind::Other, *name == "Version", "{name}");
         }
     }
 }
