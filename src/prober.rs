@@ -44,7 +44,7 @@ use crate::{
     spec::{plan::Planned, policy::Limits},
 };
 
-pub use command::{Command, Refusal};
+pub use command::{CommandRefusal, ProbeCommand};
 pub use handle::{Listed, ProberHandle, Question};
 pub use readiness::{ContainerReadiness, ContainerStatus};
 pub use saved::Saved;

@@ -8,7 +8,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tonic::transport::Channel;
 
 use super::{
-    Command, ContainerStatus, Input, ProbeStatus, ProberSettings, Refusal,
+    CommandRefusal, ContainerStatus, Input, ProbeCommand, ProbeStatus, ProberSettings,
     attempt::{AttemptOutcome, Handlers},
     status,
     variables::Variables,
@@ -48,9 +48,9 @@ pub enum Question {
         /// Which probe.
         key: ProbeKey,
         /// What to do.
-        command: Command,
+        command: ProbeCommand,
         /// Is sent whether it was done.
-        answer: oneshot::Sender<Result<(), Refusal>>,
+        answer: oneshot::Sender<Result<(), CommandRefusal>>,
     },
 }
 
@@ -129,7 +129,11 @@ impl ProberHandle {
     ///
     /// # Errors
     /// The prober did not answer. The inner error is why nothing was done.
-    pub async fn command(&self, key: ProbeKey, command: Command) -> Result<Result<(), Refusal>, Unanswered> {
+    pub async fn command(
+        &self,
+        key: ProbeKey,
+        command: ProbeCommand,
+    ) -> Result<Result<(), CommandRefusal>, Unanswered> {
         self.questions.ask(|answer| Question::Command { key, command, answer }).await
     }
 
@@ -235,6 +239,6 @@ mod tests {
         let prober = prober(Runtime::Hangs);
         assert_eq!(prober.plans().await.unwrap_err(), Unanswered::Stopped("prober"));
         let key = ProbeKey { pod: "p".into(), container: "c".into(), kind: ProbeKind::Liveness };
-        assert_eq!(prober.command(key, Command::Pause).await, Err(Unanswered::Stopped("prober")));
+        assert_eq!(prober.command(key, ProbeCommand::Pause).await, Err(Unanswered::Stopped("prober")));
     }
 }

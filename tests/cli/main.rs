@@ -17,7 +17,7 @@ use std::{
 };
 
 use criprobe::{
-    prober::{Command as ProbeCommand, ProberHandle, ProberSettings, Question, Refusal},
+    prober::{CommandRefusal, ProbeCommand, ProberHandle, ProberSettings, Question},
     report::{
         Shown, Snapshot, Snapshots, Sources, api,
         journal::{Bounds, Journal},
@@ -199,7 +199,7 @@ fn prober() -> ProberHandle {
         while let Some(question) = questions.recv().await {
             match question {
                 Question::Command { command, answer, .. } => {
-                    let refusal = Refusal::NotNow("paused by an operator".to_owned());
+                    let refusal = CommandRefusal::NotNow("paused by an operator".to_owned());
                     let done = if command == ProbeCommand::Pause { Ok(()) } else { Err(refusal) };
                     let _ = answer.send(done);
                 }

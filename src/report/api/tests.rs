@@ -33,7 +33,7 @@ use crate::report::{
 };
 use crate::{
     ids::ProbeKey,
-    prober::{Command, ProberHandle, ProberSettings, Question, Refusal},
+    prober::{CommandRefusal, ProbeCommand, ProberHandle, ProberSettings, Question},
     stage::{Asker, Unanswered},
 };
 
@@ -59,7 +59,10 @@ impl Api {
     }
 
     /// With a prober that answers commands so.
-    fn commanded(probes: Vec<ProbeView>, answer: fn(&ProbeKey, Command) -> Result<(), Refusal>) -> Self {
+    fn commanded(
+        probes: Vec<ProbeView>,
+        answer: fn(&ProbeKey, ProbeCommand) -> Result<(), CommandRefusal>,
+    ) -> Self {
         let (asker, mut questions) = Asker::channel("prober");
         tokio::spawn(async move {
             while let Some(question) = questions.recv().await {

@@ -12,7 +12,7 @@ use crate::{
     ids::ProbeKind,
     inventory::view::{Container, ContainerState},
     prober::{
-        Command, Input, ProbeStatus, ProberSettings,
+        Input, ProbeCommand, ProbeStatus, ProberSettings,
         fixtures::{container, outcome, planned, spec},
         status::ProbePhase,
     },
@@ -95,7 +95,7 @@ impl Rig {
         }
     }
 
-    fn command(&mut self, kind: ProbeKind, command: Command) {
+    fn command(&mut self, kind: ProbeKind, command: ProbeCommand) {
         // Some tests command what cannot be done.
         let _ = self.roster.command(&key(kind), command, self.now);
     }
@@ -253,12 +253,12 @@ fn the_start_delay_still_counts_from_the_start() {
 #[test]
 fn a_pause_binds_to_the_key_whatever_the_container() {
     let mut rig = Rig::new(&[spec(Liveness)]);
-    rig.command(Liveness, Command::Pause);
+    rig.command(Liveness, ProbeCommand::Pause);
     rig.away(|rig| rig.replace("c2"));
     assert_eq!(rig.status(Liveness).phase, ProbePhase::Paused);
     assert_eq!(rig.attempt(Success), None);
     rig.restart();
-    rig.command(Liveness, Command::Resume);
+    rig.command(Liveness, ProbeCommand::Resume);
     rig.restart();
     assert_eq!(rig.attempt(Success), Some(Liveness), "its end is kept, too");
 }
@@ -266,7 +266,7 @@ fn a_pause_binds_to_the_key_whatever_the_container() {
 #[test]
 fn what_never_shows_up_is_saved_again_until_it_is_forgotten() {
     let mut rig = Rig::new(&[spec(Liveness), spec(Readiness)]);
-    rig.command(Readiness, Command::Pause);
+    rig.command(Readiness, ProbeCommand::Pause);
     rig.attempt(Success);
     let saved = rig.roster.save(rig.now);
     let mut later = Roster::new(&ProberSettings::default(), rig.now);
@@ -292,7 +292,7 @@ fn a_clock_that_was_set_back_makes_nothing_stand_since_a_time_to_come() {
 #[derive(Clone, Debug)]
 enum Step {
     Attempt(AttemptResult),
-    Command(Command),
+    Command(ProbeCommand),
     Replaced,
     Ended,
 }
@@ -302,8 +302,8 @@ fn steps(lasting: bool) -> impl Strategy<Value = Vec<Step>> {
     let others = if lasting { 0 } else { 1 };
     let step = prop_oneof![
         12 => result.prop_map(Step::Attempt),
-        1 => Just(Step::Command(Command::Pause)),
-        2 => Just(Step::Command(Command::Resume)),
+        1 => Just(Step::Command(ProbeCommand::Pause)),
+        2 => Just(Step::Command(ProbeCommand::Resume)),
         others => Just(Step::Replaced),
         others => Just(Step::Ended),
     ];

@@ -1,7 +1,7 @@
 //! Pauses, triggers, and why they may be refused.
 
 use super::*;
-use crate::prober::command::Refusal;
+use crate::prober::command::CommandRefusal;
 
 #[test]
 fn a_paused_probe_keeps_its_verdict_makes_no_attempts_and_goes_on_when_it_is_resumed() {
@@ -24,10 +24,10 @@ fn a_paused_probe_keeps_its_verdict_makes_no_attempts_and_goes_on_when_it_is_res
     rig.pass(100 * SECOND);
     assert_eq!(rig.started(), []);
     assert_eq!(rig.roster.pause(&liveness, rig.now), Ok(()), "twice is once");
-    assert_eq!(rig.roster.trigger(&liveness, rig.now), Err(Refusal::NotNow(reason.clone())));
+    assert_eq!(rig.roster.trigger(&liveness, rig.now), Err(CommandRefusal::NotNow(reason.clone())));
 
     rig.accept(Input::ContainerGone("c1".into()));
-    assert_eq!(rig.roster.resume(&liveness, rig.now), Err(Refusal::Unknown));
+    assert_eq!(rig.roster.resume(&liveness, rig.now), Err(CommandRefusal::Unknown));
     rig.accept(input(container("web", "c2", 1), std::slice::from_ref(&at_once)));
     assert_eq!(
         (rig.started(), rig.status(Liveness).phase),
@@ -76,8 +76,11 @@ fn a_command_that_cannot_be_done_says_why() {
     let probes = vec![startup, planned(delayed)];
     rig.accept(Input::Container { view: Arc::new(container("web", "c1", 0)), probes });
     let now = rig.now;
-    assert_eq!(rig.roster.pause(&key("web", Startup), now), Err(Refusal::Invalid("no handler".to_owned())));
-    assert_eq!(rig.roster.pause(&key("web", Readiness), now), Err(Refusal::Unknown));
+    assert_eq!(
+        rig.roster.pause(&key("web", Startup), now),
+        Err(CommandRefusal::Invalid("no handler".to_owned()))
+    );
+    assert_eq!(rig.roster.pause(&key("web", Readiness), now), Err(CommandRefusal::Unknown));
     let refused = rig.roster.trigger(&key("web", Liveness), now).map_err(|refusal| refusal.to_string());
     assert_eq!(refused, Err("there is nothing to try now: start delay of 5s".to_owned()));
 }
