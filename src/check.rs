@@ -33,7 +33,7 @@ pub const BOUNDS: Bounds = Bounds { bytes: 8 << 20, depth: 64, nodes: 1_000_000 
 
 /// One file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Input {
+pub struct CheckInput {
     /// Its name, for people.
     pub name: String,
     /// What it holds; of a longer one, at least a byte more than [`BOUNDS`] allow.
@@ -44,7 +44,7 @@ pub struct Input {
 
 /// Checks files. `rules` are configurations that a node is to have, in their order; without any, it is taken to have
 /// the defaults. What has no namespace is taken to be in `namespace`.
-pub fn check(files: &[Input], rules: &[Input], namespace: &str) -> CheckView {
+pub fn check(files: &[CheckInput], rules: &[CheckInput], namespace: &str) -> CheckView {
     let Rules { policy, quota, files: mut checked } = configuration::rules(rules);
     let texts: Vec<_> = files.iter().map(|file| text(&file.bytes)).collect();
     let read: Vec<_> = files.iter().zip(&texts).map(|(input, text)| Read::of(input, text)).collect();
@@ -89,14 +89,14 @@ fn text(bytes: &[u8]) -> Text<'_> {
 
 /// A file that was read.
 struct Read<'a> {
-    input: &'a Input,
+    input: &'a CheckInput,
     lines: Lines<'a>,
     text: &'a str,
     stream: Result<Stream, SyntaxError>,
 }
 
 impl<'a> Read<'a> {
-    fn of(input: &'a Input, text: &Text<'a>) -> Self {
+    fn of(input: &'a CheckInput, text: &Text<'a>) -> Self {
         let stream = text.clone().and_then(|text| document::stream::read(text, &BOUNDS));
         let text = text.as_ref().copied().unwrap_or_default();
         Self { input, lines: Lines::of(text), text, stream }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::{Input, findings::Findings, text};
+use super::{CheckInput, findings::Findings, text};
 use crate::{
     config::{Config, ConfigErrors, Loaded, Origin, Overrides, raw::Raw, resolve},
     report::view::{CheckedDocument, CheckedFile, CheckedProbe, CheckedRule, DocumentKind},
@@ -36,7 +36,7 @@ impl Quota {
 }
 
 /// Checks files that stand together, in their order.
-pub(super) fn rules(inputs: &[Input]) -> Rules {
+pub(super) fn rules(inputs: &[CheckInput]) -> Rules {
     if inputs.is_empty() {
         return Rules { policy: None, quota: by_default(), files: Vec::new() };
     }
@@ -59,7 +59,7 @@ pub(super) fn rules(inputs: &[Input]) -> Rules {
             (None, inputs.iter().map(|_| Vec::new()).collect())
         }
     };
-    let file = |((input, findings), rules): ((&Input, Findings), &mut Vec<CheckedRule>)| {
+    let file = |((input, findings), rules): ((&CheckInput, Findings), &mut Vec<CheckedRule>)| {
         let (taken, rules) = (DocumentKind::Configuration, std::mem::take(rules));
         let document = CheckedDocument { line: 1, taken, name: String::new(), pods: Vec::new(), rules };
         let (file, findings) = (input.name.clone(), findings.into_sorted());
@@ -80,7 +80,7 @@ pub(super) fn check(text: &str, name: &str, findings: &mut Findings) -> Vec<Chec
     }
 }
 
-fn raw(input: &Input) -> Raw {
+fn raw(input: &CheckInput) -> Raw {
     let path = Path::new(&input.name);
     match text(&input.bytes) {
         Ok(text) => Raw::read(text, path),

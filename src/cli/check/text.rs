@@ -277,12 +277,12 @@ fn handler(handler: &HandlerView, resolved: Option<u16>) -> String {
 mod tests {
     use super::*;
     use crate::{
-        check::{Input, check},
+        check::{CheckInput, check},
         cli::screen::width_of,
     };
 
-    fn input(name: &str, text: &str) -> Input {
-        Input { name: name.to_owned(), bytes: text.as_bytes().to_vec(), is_named: true }
+    fn input(name: &str, text: &str) -> CheckInput {
+        CheckInput { name: name.to_owned(), bytes: text.as_bytes().to_vec(), is_named: true }
     }
 
     fn shown(width: usize, is_wide: bool) -> String {
