@@ -30,7 +30,7 @@ pub use self::{
     daemon::{Daemon, StartError},
     demo::demo,
     reload::Reloading,
-    source::Source,
+    source::ConfigSource,
 };
 use crate::{
     cli::{Exit, ServeArgs},
@@ -52,7 +52,7 @@ pub fn serve(args: ServeArgs) -> Exit {
         .flag(Key::ApiListen, args.api)
         .flag(Key::LogFormat, args.log_format)
         .flag(Key::LogLevel, args.log_level);
-    let source = Source::new(args.config, overrides);
+    let source = ConfigSource::new(args.config, overrides);
     let loaded = match source.load() {
         Ok(loaded) => loaded,
         Err(errors) => {

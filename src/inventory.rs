@@ -47,7 +47,7 @@ const NAMED: Duration = Duration::from_secs(1);
 
 /// What the task works with.
 #[derive(Debug)]
-pub struct Sources {
+pub struct InventorySources {
     /// What the taps saw.
     pub observations: Observations,
     /// The relay: while one of its connections is blind, lists are asked for more often.
@@ -107,7 +107,7 @@ const CHANGES: usize = 1024;
 
 /// Starts the inventory: a handle, and the changes for the stage after it.
 pub fn spawn(
-    sources: Sources,
+    sources: InventorySources,
     observer: impl Observer + Send + 'static,
     tasks: &mut Tasks,
 ) -> (InventoryHandle, mpsc::Receiver<Change>) {
@@ -122,7 +122,7 @@ pub fn spawn(
 
 /// The ends of the inventory's channels, which survive a panic of its task.
 struct Channels<O> {
-    sources: Sources,
+    sources: InventorySources,
     pods_asked: mpsc::Receiver<oneshot::Sender<Pods>>,
     replay: Arc<Notify>,
     changes: mpsc::Sender<Change>,
@@ -166,7 +166,7 @@ pub struct TracedCall {
 /// also show what was removed meanwhile, and with the stops that were in progress.
 async fn run<O: Observer>(channels: &mut Channels<O>) {
     let Channels { sources, pods_asked, replay, changes, health, observer } = channels;
-    let Sources { observations, relay, runtime, link, events, stops } = sources;
+    let InventorySources { observations, relay, runtime, link, events, stops } = sources;
     let mut task = Task {
         counted: None,
         target: None,

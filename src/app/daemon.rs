@@ -130,7 +130,7 @@ impl Daemon {
         let observed = ObservedHandle::default();
         manifests::spawn(observed.clone(), &mut tasks);
         let (inventory, changes) = inventory::spawn(
-            inventory::Sources {
+            inventory::InventorySources {
                 observations,
                 relay: relayed.clone(),
                 runtime: runtime.clone(),

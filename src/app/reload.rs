@@ -23,7 +23,7 @@ use self::{
     debounce::Debounce,
     watch::Watch,
 };
-use super::{logging::Threshold, settings, source::Source};
+use super::{logging::Threshold, settings, source::ConfigSource};
 use crate::{
     clock,
     config::{Config, Loaded, LogLevel, health::ConfigHealth},
@@ -51,7 +51,7 @@ const MAX_MESSAGE: usize = 8 << 10;
 #[derive(Clone)]
 pub struct Reloading {
     /// Where it comes from.
-    pub(super) source: Source,
+    pub(super) source: ConfigSource,
     /// From which level on is logged.
     pub(super) threshold: Threshold,
     /// Notified when an operator wants it to be read.
@@ -142,7 +142,7 @@ async fn run(reloading: Reloading, started: Loaded, outlets: Arc<Outlets>) {
 }
 
 struct Task {
-    source: Source,
+    source: ConfigSource,
     threshold: Threshold,
     level: LogLevel,
     /// Gone while it is on a thread that may block.

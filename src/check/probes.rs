@@ -16,7 +16,7 @@ use crate::{
     spec::{
         annotation,
         image::ImageNames,
-        plan::{Class, ImageFacts, Planned, Source, plan, too_many_of_pod},
+        plan::{Class, ImageFacts, Planned, ProbeSource, plan, too_many_of_pod},
         policy::Policy,
     },
 };
@@ -151,10 +151,10 @@ fn place(
     pod: &WrittenPod<'_>,
 ) -> Option<crate::document::Place> {
     let among = match planned.source {
-        Source::ContainerAnnotation if container.is_elsewhere => return None,
-        Source::ContainerAnnotation => &container.annotations,
-        Source::PodAnnotation => &pod.annotations,
-        Source::EnforcedRule(_) | Source::Rule(_) | Source::Healthcheck => return None,
+        ProbeSource::ContainerAnnotation if container.is_elsewhere => return None,
+        ProbeSource::ContainerAnnotation => &container.annotations,
+        ProbeSource::PodAnnotation => &pod.annotations,
+        ProbeSource::EnforcedRule(_) | ProbeSource::Rule(_) | ProbeSource::Healthcheck => return None,
     };
     let is_it = |key: &str| annotation::target(key) == Some((planned.kind, container.name.as_str()));
     among.iter().find(|one| is_it(one.key))?.place

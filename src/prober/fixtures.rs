@@ -9,7 +9,7 @@ use crate::{
     results::AttemptResult,
     spec::{
         Handler, OnFailure, PortRef, ProbeSpec, Reach,
-        plan::{Planned, Source},
+        plan::{Planned, ProbeSource},
     },
 };
 
@@ -33,7 +33,7 @@ pub(super) fn spec(kind: ProbeKind) -> ProbeSpec {
 
 /// As an annotation of the pod.
 pub(super) fn planned(spec: ProbeSpec) -> Planned {
-    Planned { kind: spec.kind, source: Source::PodAnnotation, spec: Ok(spec), shadowed: vec![] }
+    Planned { kind: spec.kind, source: ProbeSource::PodAnnotation, spec: Ok(spec), shadowed: vec![] }
 }
 
 /// A running container `app` of a pod; its sandbox is `<pod>-sandbox`, its address 10.0.0.1.

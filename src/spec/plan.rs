@@ -17,7 +17,7 @@ pub struct Planned {
     /// Its type.
     pub kind: ProbeKind,
     /// Where its definition was taken from.
-    pub source: Source,
+    pub source: ProbeSource,
     /// Its definition, or why that cannot be used.
     pub spec: Result<ProbeSpec, Invalid>,
     /// Other definitions of the same type, which this one outranks, in the order of their rank: `pod annotation`.
@@ -28,7 +28,7 @@ pub struct Planned {
 ///
 /// Prints what reports show as the source: `annotation`, `rule:NAME`, `healthcheck`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
+pub enum ProbeSource {
     /// A rule of the operator's that no pod outranks.
     EnforcedRule(Arc<str>),
     /// An annotation of the container itself.
@@ -102,7 +102,7 @@ fn is_off(container: &Container, policy: &Policy) -> bool {
     policy.honours_annotations(&container.pod.namespace) && annotation::are_off(&container.pod.annotations)
 }
 
-impl Source {
+impl ProbeSource {
     /// How much definitions from here count.
     pub fn class(&self) -> Class {
         match self {
@@ -123,7 +123,7 @@ impl Source {
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for ProbeSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ContainerAnnotation | Self::PodAnnotation => f.pad("annotation"),
@@ -162,7 +162,7 @@ struct Facts<'a> {
 
 /// One definition, not yet read.
 struct Candidate<'a> {
-    source: Source,
+    source: ProbeSource,
     written: Written<'a>,
 }
 
@@ -214,8 +214,10 @@ impl<'a> Facts<'a> {
             found.extend(self.ruled(kind, false));
             let healthcheck = self.healthcheck.filter(|_| kind == ProbeKind::Liveness);
             found.extend(
-                healthcheck
-                    .map(|image| Candidate { source: Source::Healthcheck, written: Written::Image(image) }),
+                healthcheck.map(|image| Candidate {
+                    source: ProbeSource::Healthcheck,
+                    written: Written::Image(image),
+                }),
             );
         }
         found
@@ -224,7 +226,7 @@ impl<'a> Facts<'a> {
     fn ruled(&self, kind: ProbeKind, is_enforced: bool) -> impl Iterator<Item = Candidate<'a>> {
         self.rules.iter().filter(move |rule| rule.is_enforced == is_enforced).filter_map(move |rule| {
             let name = rule.name.clone();
-            let source = if is_enforced { Source::EnforcedRule(name) } else { Source::Rule(name) };
+            let source = if is_enforced { ProbeSource::EnforcedRule(name) } else { ProbeSource::Rule(name) };
             Some(Candidate { source, written: Written::Rule(rule.probe(kind)?) })
         })
     }
@@ -234,8 +236,8 @@ impl<'a> Facts<'a> {
             let text = annotation::probe(annotations, kind, &self.container.name)?;
             Some(Candidate { source, written: Written::Text(text) })
         };
-        let own = of(Source::ContainerAnnotation, &self.container.annotations);
-        own.into_iter().chain(of(Source::PodAnnotation, &self.container.pod.annotations))
+        let own = of(ProbeSource::ContainerAnnotation, &self.container.annotations);
+        own.into_iter().chain(of(ProbeSource::PodAnnotation, &self.container.pod.annotations))
     }
 
     /// The sources of annotations that do not count here, and so shadow nothing.

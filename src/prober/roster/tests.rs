@@ -19,7 +19,7 @@ use crate::{
     results::AttemptResult,
     spec::{
         Handler, ProbeSpec,
-        plan::{Invalid, Source},
+        plan::{Invalid, ProbeSource},
     },
 };
 
@@ -97,7 +97,7 @@ fn an_invalid_startup_probe_locks_nobody() {
     let probes = vec![
         Planned {
             kind: Startup,
-            source: Source::PodAnnotation,
+            source: ProbeSource::PodAnnotation,
             spec: Err(invalid),
             shadowed: vec!["container annotation".to_owned()],
         },

@@ -8,8 +8,8 @@ use super::*;
 use crate::{
     glob::Glob,
     ids::{PodUid, SandboxId},
-    inventory::view::{ContainerState, Pod, PodNetwork},
-    spec::{healthcheck, plan::Source},
+    inventory::pod::{ContainerState, Pod, PodNetwork},
+    spec::{healthcheck, plan::ProbeSource},
 };
 
 /// A container of this image in this namespace; its pod may have turned probes off.
@@ -75,7 +75,7 @@ fn an_image_is_asked_for_once_and_only_where_its_healthcheck_counts() {
     }
     let plans = planner.on_image(&"a".into(), of_image(&"a".into()));
     let planned: Vec<_> = plans.iter().map(|plan| (plan.view.id.as_str(), &plan.probes[0].source)).collect();
-    assert_eq!(planned, [("c4", &Source::Healthcheck), ("c5", &Source::Healthcheck)]);
+    assert_eq!(planned, [("c4", &ProbeSource::Healthcheck), ("c5", &ProbeSource::Healthcheck)]);
     let plans = planner.on_policy(honouring(&["other"]));
     let probed: Vec<_> =
         plans.iter().filter(|plan| !plan.probes.is_empty()).map(|plan| plan.view.id.as_str()).collect();

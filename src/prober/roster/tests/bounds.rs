@@ -26,7 +26,7 @@ fn able(rig: &Rig) -> Vec<String> {
 
 /// What a rule that no pod outranks asks for.
 fn enforced(spec: ProbeSpec) -> Planned {
-    Planned { source: Source::EnforcedRule("must".into()), ..planned(spec) }
+    Planned { source: ProbeSource::EnforcedRule("must".into()), ..planned(spec) }
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn a_command_that_cannot_be_done_says_why() {
     let mut rig = Rig::new(8);
     let invalid = Invalid { reason: "no handler".to_owned(), handler: None };
     let startup =
-        Planned { kind: Startup, source: Source::PodAnnotation, spec: Err(invalid), shadowed: vec![] };
+        Planned { kind: Startup, source: ProbeSource::PodAnnotation, spec: Err(invalid), shadowed: vec![] };
     let delayed = ProbeSpec { initial_delay: 5 * SECOND, ..spec(Liveness) };
     let probes = vec![startup, planned(delayed)];
     rig.accept(Input::Container { view: Arc::new(container("web", "c1", 0)), probes });
