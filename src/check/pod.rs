@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::findings::Findings;
 use crate::{
-    document::{Entry, Node, Place, Value, fault::quoted},
+    document::{MapEntry, Node, Place, Value, fault::quoted},
     ids::ProbeKind,
     report::view::Role,
 };
@@ -67,8 +67,8 @@ pub(super) struct Annotation<'a> {
     pub(super) value: &'a Node,
 }
 
-impl<'a> From<&'a Entry> for Annotation<'a> {
-    fn from(entry: &'a Entry) -> Self {
+impl<'a> From<&'a MapEntry> for Annotation<'a> {
+    fn from(entry: &'a MapEntry) -> Self {
         Self { key: &entry.name, place: entry.place, value: &entry.node }
     }
 }
@@ -104,7 +104,7 @@ pub(super) fn annotations(map: Option<&Node>) -> Vec<Annotation<'_>> {
 /// The texts of a map by their names.
 pub(super) fn texts(map: Option<&Node>) -> BTreeMap<String, String> {
     let entries = map.map(Node::entries).unwrap_or_default();
-    let pair = |entry: &Entry| Some((entry.name.clone(), entry.node.text()?.to_owned()));
+    let pair = |entry: &MapEntry| Some((entry.name.clone(), entry.node.text()?.to_owned()));
     entries.iter().filter_map(pair).collect()
 }
 

@@ -151,7 +151,7 @@ pub struct Follower<T: ?Sized> {
 
 /// What a follower gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Entry<T: ?Sized> {
+pub enum JournalEntry<T: ?Sized> {
     /// The next record.
     Record(Arc<T>),
     /// So many records were lost here: this follower fell too far behind.
@@ -160,10 +160,10 @@ pub enum Entry<T: ?Sized> {
 
 impl<T: Send + Sync + ?Sized> Follower<T> {
     /// Waits for the next entry; `None` when the journal is gone. Loses nothing when it is cancelled.
-    pub async fn next(&mut self) -> Option<Entry<T>> {
+    pub async fn next(&mut self) -> Option<JournalEntry<T>> {
         match self.live.recv().await {
-            Ok(record) => Some(Entry::Record(record)),
-            Err(RecvError::Lagged(missed)) => Some(Entry::Missed(missed)),
+            Ok(record) => Some(JournalEntry::Record(record)),
+            Err(RecvError::Lagged(missed)) => Some(JournalEntry::Missed(missed)),
             Err(RecvError::Closed) => None,
         }
     }
@@ -257,7 +257,7 @@ mod tests {
         let (kept, mut follower) = journal.follow_after(5);
         journal.push(4);
         assert_eq!(values(&kept), [2, 3]);
-        assert_eq!(follower.next().await, Some(Entry::Record(Arc::new(4))));
+        assert_eq!(follower.next().await, Some(JournalEntry::Record(Arc::new(4))));
         drop(journal);
         assert_eq!(follower.next().await, None);
     }
@@ -270,8 +270,8 @@ mod tests {
         for n in 0..pushed {
             journal.push(n);
         }
-        assert_eq!(follower.next().await, Some(Entry::Missed(10)));
-        assert_eq!(follower.next().await, Some(Entry::Record(Arc::new(10))));
+        assert_eq!(follower.next().await, Some(JournalEntry::Missed(10)));
+        assert_eq!(follower.next().await, Some(JournalEntry::Record(Arc::new(10))));
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -282,7 +282,9 @@ mod tests {
         let (kept, mut follower) = journal.follow_after(1_000);
         let mut seen = values(&kept);
         while seen.len() < 800 {
-            let Some(Entry::Record(record)) = follower.next().await else { panic!("a record is missing") };
+            let Some(JournalEntry::Record(record)) = follower.next().await else {
+                panic!("a record is missing")
+            };
             seen.push(*record);
         }
         writing.await.unwrap();

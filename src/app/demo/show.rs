@@ -17,7 +17,7 @@ use crate::{
     demo::pods::DemoPods,
     report::{
         Sources,
-        journal::Entry,
+        journal::JournalEntry,
         view::{ProbeView, Time},
     },
 };
@@ -94,8 +94,8 @@ impl Show<'_> {
                     let changes = known.changes(&probes, |change| fit(&change.line(now), screen.width) + "\n");
                     warning.unwrap_or_default() + &changes
                 }
-                Some(Entry::Record(call)) = calls.next() => trace::line(&call.view(), screen, false) + "\n",
-                Some(Entry::Record(event)) = happened.next() => {
+                Some(JournalEntry::Record(call)) = calls.next() => trace::line(&call.view(), screen, false) + "\n",
+                Some(JournalEntry::Record(event)) = happened.next() => {
                     if self.is_ours(&event.container_id) { events::line(&event, screen, false) + "\n" } else { continue }
                 }
             };
