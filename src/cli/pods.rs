@@ -15,7 +15,7 @@ use crate::{
     clock,
     report::{
         filter::{Glob, PodFilter},
-        view::{ContainerState, ContainerView, PodView, ProbesView, Verdict},
+        view::{ContainerStateView, ContainerView, PodView, ProbesView, Verdict},
     },
 };
 
@@ -124,10 +124,10 @@ fn rows(pod: &PodView, now: SystemTime) -> Vec<Vec<Cell>> {
 
 fn cells(container: &ContainerView, now: SystemTime) -> [Cell; 8] {
     let paint = match (container.state, container.exit_code) {
-        (ContainerState::Running, _) => Paint::Plain,
-        (ContainerState::Exited, Some(0)) | (ContainerState::Created, _) => Paint::Faint,
-        (ContainerState::Exited, _) => Paint::Bad,
-        (ContainerState::Unknown, _) => Paint::Doubtful,
+        (ContainerStateView::Running, _) => Paint::Plain,
+        (ContainerStateView::Exited, Some(0)) | (ContainerStateView::Created, _) => Paint::Faint,
+        (ContainerStateView::Exited, _) => Paint::Bad,
+        (ContainerStateView::Unknown, _) => Paint::Doubtful,
     };
     [
         (&*container.container).into(),

@@ -19,7 +19,7 @@ use crate::{
     clock,
     report::{
         filter::{CallFilter, Glob, count, duration},
-        view::{CallEnd, CallView, Missed},
+        view::{CallEnd, CallView, MissedView},
     },
 };
 
@@ -81,7 +81,7 @@ impl TraceArgs {
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(untagged)]
 enum Record<T> {
-    Missed(Missed),
+    Missed(MissedView),
     View(T),
 }
 
@@ -102,7 +102,7 @@ pub(super) async fn tell<T: Serialize + DeserializeOwned>(
                 (Format::Json, record) => format::json_line(record),
                 (Format::Yaml, record) => format::yaml_document(record),
                 (Format::Table | Format::Wide, Record::View(view)) => line(view, context.screen) + "\n",
-                (Format::Table | Format::Wide, Record::Missed(Missed { missed })) => {
+                (Format::Table | Format::Wide, Record::Missed(MissedView { missed })) => {
                     format!("-- {missed} records are missing here: they came faster than they were read --\n")
                 }
             })?;
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn a_gap_is_no_call() {
         let gap: Record<CallView> = serde_json::from_str(r#"{"missed":3}"#).unwrap();
-        assert!(matches!(gap, Record::Missed(Missed { missed: 3 })));
+        assert!(matches!(gap, Record::Missed(MissedView { missed: 3 })));
         let json = serde_json::to_string(&sample::call()).unwrap();
         let Record::View(call) = serde_json::from_str::<Record<CallView>>(&json).unwrap() else { panic!() };
         assert_eq!(call, sample::call());

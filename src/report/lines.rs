@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     journal::{Journal, JournalEntry},
     places::Following,
-    view::Missed,
+    view::MissedView,
 };
 
 /// What part of a journal a reader wants.
@@ -61,7 +61,7 @@ where
                         }
                         line(&view)
                     }
-                    JournalEntry::Missed(missed) => line(&Missed { missed }),
+                    JournalEntry::Missed(missed) => line(&MissedView { missed }),
                 };
                 return Some((line, (follower, admits, following)));
             }

@@ -8,7 +8,7 @@ use crate::{
     prober::ContainerStatus,
 };
 
-use super::view::{ContainerState as State, ContainerView, PodView, ProbesView};
+use super::view::{ContainerStateView, ContainerView, PodView, ProbesView};
 
 /// What the sandboxes of one pod share, and what views are sorted by: namespace, name, uid.
 type Identity = (Arc<str>, Arc<str>, Arc<str>);
@@ -105,10 +105,10 @@ fn unready(pod: &PodParts) -> Option<String> {
 fn container(known: &ContainerStatus) -> ContainerView {
     let view = &known.view;
     let (state, exit_code) = match view.state {
-        ContainerState::Created => (State::Created, None),
-        ContainerState::Running => (State::Running, None),
-        ContainerState::Exited { exit_code } => (State::Exited, exit_code),
-        ContainerState::Unknown => (State::Unknown, None),
+        ContainerState::Created => (ContainerStateView::Created, None),
+        ContainerState::Running => (ContainerStateView::Running, None),
+        ContainerState::Exited { exit_code } => (ContainerStateView::Exited, exit_code),
+        ContainerState::Unknown => (ContainerStateView::Unknown, None),
     };
     ContainerView {
         container: view.name.to_string(),

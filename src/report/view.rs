@@ -33,18 +33,18 @@ pub use detail::{
     ChangeView, ClientView, DefinitionView, HandlerView, HeaderView, PortView, ProbeDetailView,
 };
 pub use event::EventView;
-pub use pod::{ContainerState, ContainerView, PodView};
+pub use pod::{ContainerStateView, ContainerView, PodView};
 pub use probe::{AttemptView, ProbeView, joined, probe_id, probe_key};
 pub use run::{ContainerRef, RunView};
 pub use status::{
-    BlindView, CallsView, Check, ConfigView, ConnectionsView, InventoryView, LateView, LogView, ProbesView,
-    RuntimeState, RuntimeView, StageRestartView, StateFileView, StatusView, WaitingView,
+    BlindView, CallsView, ConfigView, ConnectionsView, InventoryView, LateView, LogView, ProbesView,
+    ReadyzCheck, RuntimeState, RuntimeView, StageRestartView, StateFileView, StatusView, WaitingView,
 };
 pub use units::{Seconds, Time};
 
 /// Stands in a stream for records that were lost because its reader was too slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Missed {
+pub struct MissedView {
     /// How many, before any filter.
     pub missed: u64,
 }
