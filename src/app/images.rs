@@ -23,14 +23,14 @@ use crate::{
     runtime::{
         Runtime,
         image::{Image, ImageError},
-        turns::{Backlog, Limits, News, Owner, PATIENCE, Turns},
+        turns::{Backlog, News, Owner, PATIENCE, TurnLimits, Turns},
     },
     spec::{healthcheck, image::ImageNames, plan::Healthcheck, planner::Depth},
 };
 
 /// 4 images are asked for at once; the others wait their turn. 8 more may be under way that the runtime does not answer at
 /// once, 2 of these tried before. As many may wait as containers may.
-const AT_ONCE: Limits = Limits { quick: 4, slow: 8, tried: 2, all: 65_536 };
+const AT_ONCE: TurnLimits = TurnLimits { quick: 4, slow: 8, tried: 2, all: 65_536 };
 
 /// What was found of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use crate::{
     report::view::Role,
     spec::{
         Handler, HttpGet, PortRef, ProbeSpec, Reach, annotation,
-        definition::{self, Fault},
+        definition::{self, DefinitionFault},
         policy::Policy,
         ports::{DeclaredPorts, PortError},
     },
@@ -171,7 +171,7 @@ fn no_container(name: &str, among: &[&WrittenContainer<'_>]) -> String {
 
 /// Tells errors at the places that they have in the file.
 fn tell(
-    fault: &Fault,
+    fault: &DefinitionFault,
     key: &str,
     start: Option<Place>,
     text: &str,
@@ -180,10 +180,10 @@ fn tell(
 ) {
     let at = |inner: Option<Place>| Some(lines.within(start?, text, inner?));
     match fault {
-        Fault::Syntax(error) => {
+        DefinitionFault::Syntax(error) => {
             findings.error(at(error.place()).or(start), format!("{key}: {}", error.reason()));
         }
-        Fault::Fields(errors) => {
+        DefinitionFault::Fields(errors) => {
             for error in errors {
                 findings.error(at(error.place).or(start), format!("{key}: {error}"));
             }

@@ -25,7 +25,7 @@ use crate::{
         Runtime,
         events::EventSource,
         link::Link,
-        turns::{Backlog, Limits, News, Owner, Turns},
+        turns::{Backlog, News, Owner, TurnLimits, Turns},
     },
 };
 
@@ -44,7 +44,7 @@ const WORTH_A_WARNING: u32 = 3;
 /// 8 statuses are asked for at once; the others wait their turn. 24 more may be under way that the runtime does not answer
 /// at once, which costs it and us next to nothing, 8 of these tried before. 4,096 wait at most: those of a node that is
 /// adopted with 3,000 containers. Above that a lookup finds no room.
-const LOOKUPS: Limits = Limits { quick: 8, slow: 24, tried: 8, all: 4_096 };
+const LOOKUPS: TurnLimits = TurnLimits { quick: 8, slow: 24, tried: 8, all: 4_096 };
 
 /// 100 ms until something is asked again that the runtime could not tell just now; twice as long each further time.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -20,7 +20,7 @@ use super::{
     Phase, Shared,
     descriptors::Undialled,
     pump::{Finished, Pump},
-    registry::Connection,
+    registry::RelayedConnection,
     socket::Socket,
 };
 use crate::{
@@ -53,7 +53,7 @@ thread_local! {
 /// runtime.
 pub async fn relay(
     shared: &Shared,
-    connection: &Connection,
+    connection: &RelayedConnection,
     born: Phase,
     client: Socket,
     undialled: Undialled,
@@ -83,7 +83,7 @@ pub async fn relay(
 
 struct Link<'a> {
     shared: &'a Shared,
-    connection: &'a Connection,
+    connection: &'a RelayedConnection,
     tap: Tap,
     /// Client to runtime.
     up: Pump,
@@ -292,7 +292,7 @@ impl Link<'_> {
 fn watch(
     tap: &mut Tap,
     shared: &Shared,
-    connection: &Connection,
+    connection: &RelayedConnection,
     look: impl FnOnce(&mut Tap, Instant, &mut Vec<TapEvent>),
 ) {
     let now = clock::now();

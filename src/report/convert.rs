@@ -14,7 +14,7 @@ use crate::{
     inventory::{TracedCall, view::Container},
     peer::Peer,
     prober::{handle::AttemptReport, status::ProbeStatus},
-    relay::registry::Connection,
+    relay::registry::RelayedConnection,
     results::{AttemptRecord, Run, event::ProbeEvent},
     tap::{
         self,
@@ -31,8 +31,8 @@ impl From<&Peer> for PeerView {
     }
 }
 
-impl From<&Connection> for Option<BlindView> {
-    fn from(connection: &Connection) -> Self {
+impl From<&RelayedConnection> for Option<BlindView> {
+    fn from(connection: &RelayedConnection) -> Self {
         let (since, reason) = connection.blind()?;
         Some(BlindView {
             id: connection.id.0,
