@@ -3,6 +3,7 @@
 
 mod daemon;
 mod demo;
+mod errors;
 mod event_log;
 mod images;
 mod log_share;
@@ -14,7 +15,6 @@ mod reload;
 mod settings;
 mod source;
 mod state;
-mod told;
 
 use std::{env, fmt::Display, sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ use tokio::{
     sync::Notify,
 };
 
-use self::told::told;
+use self::errors::describe_error;
 pub use self::{
     daemon::{Daemon, StartError},
     demo::demo,
@@ -83,7 +83,7 @@ pub fn serve(args: ServeArgs) -> Exit {
         Err(error) if is_runtime_itself(error) => Exit::Configuration,
         Err(_) => Exit::Failed,
     };
-    let failure = ran.err().map(|error| told(&error));
+    let failure = ran.err().map(|error| describe_error(&error));
     logging::end(failure.as_ref().map(|failure| failure as &dyn Display));
     exit
 }

@@ -185,7 +185,7 @@ impl Check<'_> {
                         // One that was not rendered goes wrong in many places for one reason.
                         Err(_) if is_template => {}
                         Err(error) => {
-                            is_template = syntax::tell(error, document.line, &file.lines, &mut findings);
+                            is_template = syntax::report(error, document.line, &file.lines, &mut findings);
                         }
                     }
                 }

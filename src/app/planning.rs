@@ -126,13 +126,13 @@ fn planned(
 ) -> (Arc<Container>, Vec<Planned>) {
     let Plan { view, probes } = plan;
     for finding in registration.news(&view, &probes, clock::now()) {
-        tell(journal, &view, &finding);
+        report(journal, &view, &finding);
     }
     (view, probes)
 }
 
 /// Logs what is wrong with a pod; a definition that cannot be used is an event, too.
-fn tell(journal: &Journal<EventView>, view: &Container, Finding { what, passed_over }: &Finding) {
+fn report(journal: &Journal<EventView>, view: &Container, Finding { what, passed_over }: &Finding) {
     let (namespace, pod) = (&*view.pod.namespace, &*view.pod.name);
     let passed_over = (*passed_over > 0).then_some(passed_over);
     match what {

@@ -214,7 +214,7 @@ impl Task {
             None => {}
         }
         if let Some(news) = news {
-            self.tell(&news, at);
+            self.report(&news, at);
         }
     }
 
@@ -228,7 +228,7 @@ impl Task {
         }
     }
 
-    fn tell(&self, news: &News, at: SystemTime) {
+    fn report(&self, news: &News, at: SystemTime) {
         let files = self.current.health().files().join(", ");
         let (kind, reason, message) = match news {
             News::Loaded { warnings } => {
@@ -245,11 +245,11 @@ impl Task {
                 for error in errors {
                     tracing::warn!(error, "configuration is wrong: the former one stays in force");
                 }
-                let told = errors.join("; ");
+                let reasons = errors.join("; ");
                 (
                     EventType::Warning,
                     "ConfigInvalid",
-                    format!("the former configuration stays in force: {told}"),
+                    format!("the former configuration stays in force: {reasons}"),
                 )
             }
         };

@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use self::file::{StateError, StateFile};
-use super::told::told;
+use super::errors::describe_error;
 use crate::{
     clock,
     prober::Saved,
@@ -163,8 +163,8 @@ impl Store {
 
     /// Tells of trouble, if there is any and it was not told just before.
     fn note(&self, trouble: String, message: &str) {
-        let told = self.health.borrow().trouble == trouble;
-        if told || trouble.is_empty() {
+        let is_known = self.health.borrow().trouble == trouble;
+        if is_known || trouble.is_empty() {
             return;
         }
         tracing::warn!(path = %self.path().display(), trouble, "{message}");
@@ -176,7 +176,7 @@ impl Store {
 fn words(ended: Result<Result<(), StateError>, JoinError>) -> String {
     match ended {
         Ok(Ok(())) => String::new(),
-        Ok(Err(error)) => told(&error.into()),
+        Ok(Err(error)) => describe_error(&error.into()),
         Err(panic) => panic.to_string(),
     }
 }

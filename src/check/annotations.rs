@@ -119,7 +119,7 @@ fn check_one(
     let spec = match definition::read(kind, text) {
         Ok(spec) => spec,
         Err(wrong) => {
-            tell(&wrong.fault, key, value.place.or(place), text, rulebook.lines, findings);
+            report(&wrong.fault, key, value.place.or(place), text, rulebook.lines, findings);
             return;
         }
     };
@@ -170,7 +170,7 @@ fn no_container(name: &str, among: &[&WrittenContainer<'_>]) -> String {
 }
 
 /// Tells errors at the places that they have in the file.
-fn tell(
+fn report(
     fault: &DefinitionFault,
     key: &str,
     start: Option<Place>,

@@ -55,7 +55,7 @@ pub(super) fn rules(inputs: &[CheckInput]) -> Rules {
             (Some(loaded.config.policy), rules)
         }
         Err(errors) => {
-            tell(&errors, &mut findings);
+            report(&errors, &mut findings);
             (None, inputs.iter().map(|_| Vec::new()).collect())
         }
     };
@@ -74,7 +74,7 @@ pub(super) fn check(text: &str, name: &str, findings: &mut Findings) -> Vec<Chec
     match resolved(&[Raw::read(text, Path::new(name))]) {
         Ok(loaded) => loaded.config.policy.rules.iter().map(checked).collect(),
         Err(errors) => {
-            tell(&errors, std::slice::from_mut(findings));
+            report(&errors, std::slice::from_mut(findings));
             Vec::new()
         }
     }
@@ -99,7 +99,7 @@ fn by_default() -> Quota {
     none.unwrap_or(Quota { per_pod: usize::MAX, per_node: usize::MAX })
 }
 
-fn tell(errors: &ConfigErrors, findings: &mut [Findings]) {
+fn report(errors: &ConfigErrors, findings: &mut [Findings]) {
     for error in errors.iter() {
         let (rank, place) = match &error.origin {
             Origin::File(file, place) => (file.rank, *place),

@@ -65,7 +65,7 @@ impl Check {
     /// Checks, prints, and says how it went.
     pub fn run(self) -> Exit {
         let screen = Screen::of_stdout();
-        self.checked(screen).unwrap_or_else(|error| error.tell())
+        self.checked(screen).unwrap_or_else(|error| error.report())
     }
 
     fn checked(self, screen: Screen) -> Result<Exit, Error> {

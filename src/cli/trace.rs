@@ -70,7 +70,7 @@ impl TraceArgs {
             follow: self.follow || self.last.is_none(),
         };
         let path = format!("/v1/trace{}", filter.to_query());
-        tell(context, &path, (filter.follow, "no calls"), |call, screen| {
+        show(context, &path, (filter.follow, "no calls"), |call, screen| {
             line(call, screen, context.format == Format::Wide)
         })
         .await
@@ -87,13 +87,13 @@ enum Record<T> {
 
 /// Prints a stream of views, each as `line` puts it, or as machines want it. One that follows ends with Ctrl-C; of one
 /// that ends by itself without a record, a person is told `nothing`.
-pub(super) async fn tell<T: Serialize + DeserializeOwned>(
+pub(super) async fn show<T: Serialize + DeserializeOwned>(
     context: &Context,
     path: &str,
     (follow, nothing): (bool, &str),
     line: impl Fn(&T, Screen) -> String,
 ) -> Result<Exit, Error> {
-    let told = async {
+    let shown = async {
         let mut lines = context.client.lines(path).await?;
         let mut is_empty = true;
         while let Some(record) = lines.next::<Record<T>>().await? {
@@ -114,10 +114,10 @@ pub(super) async fn tell<T: Serialize + DeserializeOwned>(
         if follow { Err(Error::Ended(context.client.endpoint().clone())) } else { Ok(Exit::Fine) }
     };
     if !follow {
-        return told.await;
+        return shown.await;
     }
     tokio::select! {
-        ended = told => ended,
+        ended = shown => ended,
         _ = tokio::signal::ctrl_c() => Ok(Exit::Fine),
     }
 }

@@ -99,25 +99,25 @@ impl Known {
     pub(crate) fn changes(
         &mut self,
         probes: &[ProbeView],
-        tell: impl Fn(&ProbeChange<'_>) -> String,
+        describe: impl Fn(&ProbeChange<'_>) -> String,
     ) -> String {
-        let mut told = String::new();
+        let mut lines = String::new();
         for probe in probes {
             let before = self.0.get(&probe.key);
             if before.is_none_or(|before| {
                 (before.state, before.phase, result(before)) != (probe.state, probe.phase, result(probe))
             }) {
-                told.push_str(&tell(&ProbeChange { id: &probe.id, before, probe: Some(probe) }));
+                lines.push_str(&describe(&ProbeChange { id: &probe.id, before, probe: Some(probe) }));
             }
         }
         let now: HashMap<_, _> = probes.iter().map(|probe| (probe.key.clone(), probe.clone())).collect();
         let mut gone: Vec<_> = self.0.values().filter(|probe| !now.contains_key(&probe.key)).collect();
         gone.sort_by(|a, b| a.id.cmp(&b.id));
         for probe in gone {
-            told.push_str(&tell(&ProbeChange { id: &probe.id, before: Some(probe), probe: None }));
+            lines.push_str(&describe(&ProbeChange { id: &probe.id, before: Some(probe), probe: None }));
         }
         self.0 = now;
-        told
+        lines
     }
 }
 

@@ -91,7 +91,7 @@ pub fn resolve(files: &[Raw], overrides: &Overrides, groups: Groups<'_>) -> Resu
     let Resolver { settings, mut errors, .. } = resolver;
     errors.extend(files.iter().enumerate().flat_map(|(rank, file)| file.errors(rank)));
     errors.sort_by(|a, b| a.origin.cmp(&b.origin));
-    told_up_to_a_bound(&mut errors);
+    bound_errors(&mut errors);
     let resolved = || {
         Some(Config {
             listen: listen?.value,
@@ -132,10 +132,10 @@ pub fn resolve(files: &[Raw], overrides: &Overrides, groups: Groups<'_>) -> Resu
 }
 
 /// Counts what goes beyond the bound.
-fn told_up_to_a_bound(errors: &mut Vec<ConfigError>) {
-    let untold = errors.split_off(errors.len().min(MAX_ERRORS));
-    if let Some(first) = untold.first() {
-        let reason = format!("{} more errors from here on", untold.len());
+fn bound_errors(errors: &mut Vec<ConfigError>) {
+    let omitted = errors.split_off(errors.len().min(MAX_ERRORS));
+    if let Some(first) = omitted.first() {
+        let reason = format!("{} more errors from here on", omitted.len());
         errors.push(ConfigError { origin: first.origin.clone(), reason });
     }
 }

@@ -23,7 +23,7 @@ use tokio::time;
 
 use self::{
     exchange::{Answer, ask},
-    redirect::{Next, next, told},
+    redirect::{Next, describe_error, next},
     request::Request,
 };
 use super::{Fault, Judgement, OUTPUT_LIMIT, Outcome, trouble::Trouble};
@@ -97,8 +97,10 @@ pub async fn attempt(target: &Target<'_>, timeout: Duration) -> Result<Outcome, 
     match time::timeout(timeout, run(target, first, &mut progress)).await {
         Ok(ended) => ended,
         Err(_elapsed) if progress.reads_body => Err(Fault::Body(BODY_TIMEOUT.into())),
-        Err(_elapsed) if progress.waits_for_us => Err(Fault::Ours(told(&progress.url, HEAD_TIMEOUT).into())),
-        Err(_elapsed) => Ok(Outcome::failure(told(&progress.url, HEAD_TIMEOUT))),
+        Err(_elapsed) if progress.waits_for_us => {
+            Err(Fault::Ours(describe_error(&progress.url, HEAD_TIMEOUT).into()))
+        }
+        Err(_elapsed) => Ok(Outcome::failure(describe_error(&progress.url, HEAD_TIMEOUT))),
     }
 }
 
@@ -123,7 +125,8 @@ async fn last_answer(
     let mut sent = 0;
     loop {
         let answer = ask(target, &request, &mut progress.waits_for_us).await;
-        let answer = answer.map_err(|trouble| trouble.in_words(|error| told(&progress.url, error)))?;
+        let answer =
+            answer.map_err(|trouble| trouble.in_words(|error| describe_error(&progress.url, error)))?;
         sent += 1;
         match next(&first, &request, sent, target.ports, answer.status, &answer.location) {
             Next::Judge => return Ok(answer),

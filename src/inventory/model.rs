@@ -99,7 +99,7 @@ impl Model {
             Fact::StopBegun { call, target } => self.stop_begun(call, &target),
             Fact::StopFailed(call) => {
                 let target = self.stops.failed(call);
-                self.tell_stops_failed(target);
+                self.report_stops_failed(target);
             }
             Fact::StopDone(call) => self.stops.done(call, at),
             Fact::EndsLost(lost) => {
@@ -137,13 +137,13 @@ impl Model {
 
     /// Reports that the runtime answers again.
     pub fn report_answering(&mut self) {
-        self.tell(Change::RuntimeAnswers);
+        self.report(Change::RuntimeAnswers);
     }
 
     /// Reports every container once more, and then that these are all.
     pub fn report_all(&mut self) {
         for container in self.containers.values_mut() {
-            container.told = None;
+            container.reported = None;
         }
         self.dirty.extend(self.containers.keys().cloned());
         self.report_listed();
@@ -151,14 +151,14 @@ impl Model {
 
     /// Reports which stops are open, and which containers there are.
     pub fn report_listed(&mut self) {
-        self.tell(Change::StopsListed(Arc::new(self.stops.open())));
+        self.report(Change::StopsListed(Arc::new(self.stops.open())));
         let all = self.containers.keys().cloned().collect();
-        self.tell(Change::Listed(Arc::new(all)));
+        self.report(Change::Listed(Arc::new(all)));
     }
 
     /// What changed since this was last asked, in order.
     pub fn take_changes(&mut self) -> Vec<Change> {
-        self.tell_views();
+        self.report_containers();
         std::mem::take(&mut self.changes)
     }
 
@@ -282,14 +282,14 @@ impl Model {
             }
         };
         if self.stops.begun(call, target) {
-            self.tell(change);
+            self.report(change);
         }
     }
 
     /// Tells that what was to be stopped goes on.
-    fn tell_stops_failed(&mut self, targets: impl IntoIterator<Item = Target>) {
+    fn report_stops_failed(&mut self, targets: impl IntoIterator<Item = Target>) {
         for target in targets {
-            self.tell(match target {
+            self.report(match target {
                 Target::Container(id) => Change::ContainerStopFailed(id),
                 Target::Sandbox(id) => Change::PodStopFailed(id),
             });
@@ -297,20 +297,20 @@ impl Model {
     }
 
     /// Tells something that is no view, after the views that came before it.
-    fn tell(&mut self, change: Change) {
-        self.tell_views();
+    fn report(&mut self, change: Change) {
+        self.report_containers();
         self.changes.push(change);
     }
 
     /// Tells each view that differs from what was last told.
-    fn tell_views(&mut self) {
+    fn report_containers(&mut self) {
         for id in std::mem::take(&mut self.dirty) {
             let Some(view) = self.view(&id) else { continue };
             if let Some(container) = self.containers.get_mut(&id)
-                && container.told.as_deref() != Some(&view)
+                && container.reported.as_deref() != Some(&view)
             {
                 let view = Arc::new(view);
-                container.told = Some(Arc::clone(&view));
+                container.reported = Some(Arc::clone(&view));
                 self.changes.push(Change::Container(view));
             }
         }

@@ -247,7 +247,7 @@ impl Resync {
                 let failures = self.lookups.failures(&lookup);
                 let is_hopeless = matches!(lookup, Lookup::Unexplained(_)) && failures >= TRIES;
                 match reply {
-                    Reply::Told(fact, sent) => {
+                    Reply::Fact(fact, sent) => {
                         self.lookups.answered(&lookup, now);
                         answer.facts.push((fact, sent));
                     }
@@ -375,7 +375,7 @@ mod tests {
     async fn what_comes_at_once_is_one_answer() {
         let mut resync = resync();
         for id in ["a", "b", "c"] {
-            let told = Done::LookedUp(Reply::Told(Fact::NotFound(id.into()), clock::now()));
+            let told = Done::LookedUp(Reply::Fact(Fact::NotFound(id.into()), clock::now()));
             ask(&mut resync, id, async { told });
         }
         tokio::task::yield_now().await;

@@ -187,7 +187,7 @@ impl Roster {
         let worker = self.entries.get(key).and_then(|entry| entry.worker.as_ref());
         let is_overtaken = worker.is_none_or(Worker::is_overtaken);
         let outcome = outcome.or_else(|| gave_way.filter(|_| !is_overtaken).map(AttemptOutcome::gave_way));
-        self.tell(key, WorkerEvent::Finished(outcome), now);
+        self.send(key, WorkerEvent::Finished(outcome), now);
         self.forget(key);
     }
 
@@ -201,12 +201,12 @@ impl Roster {
                 }
                 Some(_) | None => WorkerEvent::Due,
             };
-            self.tell(&key, event, now);
+            self.send(&key, event, now);
         }
         self.pool.age(now.at);
         while let Some(key) = self.pool.start(now.at) {
             let before = self.jobs.len();
-            self.tell(&key, WorkerEvent::SlotFreed, now);
+            self.send(&key, WorkerEvent::SlotFreed, now);
             if self.jobs.len() == before {
                 self.pool.finish(&key, now.at);
             }
@@ -287,7 +287,7 @@ impl Roster {
             self.enter(&key, planned, &known.view, now);
             if kind != ProbeKind::Startup {
                 let is_started = self.is_started(&key);
-                self.tell(&key, WorkerEvent::Started(is_started), now);
+                self.send(&key, WorkerEvent::Started(is_started), now);
             }
             let view = &known.view;
             self.restore_checkpoint(&key, &view.id, now);
@@ -297,8 +297,8 @@ impl Roster {
                 created_at: view.created_at,
                 started_at: view.started_at,
             };
-            self.tell(&key, WorkerEvent::Seen(seen), now);
-            self.tell(&key, WorkerEvent::Stopping(known.stopping()), now);
+            self.send(&key, WorkerEvent::Seen(seen), now);
+            self.send(&key, WorkerEvent::Stopping(known.stopping()), now);
             let worker = self.entries.get(&key).and_then(|entry| entry.worker.as_ref());
             if worker.is_some_and(Worker::is_overtaken) {
                 self.given_up.push(key);
@@ -377,7 +377,7 @@ impl Roster {
         entry.worker = Some(Worker::new(Arc::new(spec.clone()), self.began, is_busy, now));
         self.working += 1;
         if self.pauses.since(key).is_some() {
-            self.tell(key, WorkerEvent::Paused(true), now);
+            self.send(key, WorkerEvent::Paused(true), now);
         }
     }
 
@@ -417,7 +417,7 @@ impl Roster {
     }
 
     /// Tells a worker, and does what it wants done.
-    fn tell(&mut self, key: &ProbeKey, event: WorkerEvent, now: Moment) {
+    fn send(&mut self, key: &ProbeKey, event: WorkerEvent, now: Moment) {
         let Some(entry) = self.entries.get_mut(key) else { return };
         let Some(worker) = entry.worker.as_mut() else { return };
         let (before, has_ended) = (worker.mark(), matches!(event, WorkerEvent::Finished(_)));
@@ -439,7 +439,7 @@ impl Roster {
                     let variables = entry.variables.clone();
                     self.jobs.push(Job { key: key.clone(), spec, view, variables });
                 }
-                Action::Tell(container, notice) => {
+                Action::Report(container, notice) => {
                     self.events.push(ProbeEvent::new(&notice, key.kind, container, &entry.view, now.wall));
                 }
             }
@@ -454,7 +454,7 @@ impl Roster {
         for kind in [ProbeKind::Readiness, ProbeKind::Liveness] {
             let key = ProbeKey { kind, ..startup.clone() };
             let is_started = self.is_started(&key);
-            self.tell(&key, WorkerEvent::Started(is_started), now);
+            self.send(&key, WorkerEvent::Started(is_started), now);
         }
     }
 

@@ -408,7 +408,7 @@ impl Worker {
         let is_changed = self.results.set(Verdict::Failure, Why::NotRunning, now.wall);
         let has_run = |target: &&Target| target.has_run || target.is_restored;
         if let Some(target) = self.target.as_ref().filter(|_| is_changed).filter(has_run) {
-            actions.push(Action::Tell(target.seen.id.clone(), Notice::NotRunning));
+            actions.push(Action::Report(target.seen.id.clone(), Notice::NotRunning));
         }
     }
 
@@ -505,7 +505,7 @@ impl Worker {
             output: outcome.output.shared(),
         };
         self.results.record(record, is_current);
-        actions.extend(notice.map(|notice| Action::Tell(container.clone(), notice)));
+        actions.extend(notice.map(|notice| Action::Report(container.clone(), notice)));
 
         // Step 11: an error is thrown away; it does not even break a run. Neither does what a pause overtook.
         let Some(verdict) = outcome.result.verdict().filter(|_| !self.is_paused) else { return };
@@ -525,7 +525,7 @@ impl Worker {
         let counts = is_current && self.stopping.is_none() && self.is_running();
         if counts && self.results.set(verdict, Why::Results(run), now.wall) {
             let notice = Notice::VerdictChanged { to: verdict, after: run };
-            actions.push(Action::Tell(container.clone(), notice));
+            actions.push(Action::Report(container.clone(), notice));
         }
         // Step 16: whoever acts on this verdict replaces the container; until then there is nothing to find out.
         let ends_the_work = match self.spec.kind {

@@ -42,7 +42,7 @@ impl Show<'_> {
     pub(super) async fn run(&self) -> anyhow::Result<()> {
         let screen = Screen::of_stdout();
         print(&(self.headline() + "\n"))?;
-        if screen.height.is_some() { self.redraw().await } else { self.tell(screen).await }
+        if screen.height.is_some() { self.redraw().await } else { self.print(screen).await }
     }
 
     async fn redraw(&self) -> anyhow::Result<()> {
@@ -75,7 +75,7 @@ impl Show<'_> {
     }
 
     /// Plain lines: every call, every change of a probe, every event.
-    async fn tell(&self, screen: Screen) -> anyhow::Result<()> {
+    async fn print(&self, screen: Screen) -> anyhow::Result<()> {
         let mut known = Known::default();
         let (kept, mut calls) = self.sources.trace.follow_after(usize::MAX);
         let mut happened = self.sources.events.follow();

@@ -47,7 +47,7 @@ pub(super) struct KnownContainer {
     /// How often its status was asked for again since the last list.
     asked_again: u8,
     /// What was last told of it.
-    pub(super) told: Option<Arc<Container>>,
+    pub(super) reported: Option<Arc<Container>>,
 }
 
 impl KnownContainer {
@@ -134,7 +134,7 @@ impl Model {
             seen: at,
             state_as_of: at,
             asked_again: 0,
-            told: None,
+            reported: None,
         });
         container.seen = container.seen.max(at);
         self.dirty.insert(id);
@@ -186,7 +186,7 @@ impl Model {
             pod: self.pod(&container.sandbox).cloned(),
         });
         self.removed.note(id.as_str(), at, was);
-        if container.is_some_and(|container| container.told.is_some()) {
+        if container.is_some_and(|container| container.reported.is_some()) {
             self.changes.push(Change::ContainerGone(id.clone()));
         }
     }
@@ -220,7 +220,7 @@ impl Model {
             Target::Container(_) | Target::Sandbox(_) => None,
         };
         let failed = self.stops.settle(sent, runs);
-        self.tell_stops_failed(failed);
+        self.report_stops_failed(failed);
     }
 
     fn container_listed(&mut self, item: &ContainerItem, sent: Instant) {
@@ -283,7 +283,7 @@ impl Model {
             seen: sent,
             state_as_of: sent,
             asked_again: 0,
-            told: None,
+            reported: None,
         };
         container.learn_image(whole.image_id, whole.image_ref);
         self.containers.insert(id.clone(), container);

@@ -142,7 +142,7 @@ impl Model {
             Target::Container(_) | Target::Sandbox(_) => None,
         };
         let failed = self.stops.settle(sent, runs);
-        self.tell_stops_failed(failed);
+        self.report_stops_failed(failed);
     }
 
     /// What a list says of a sandbox, but for its state, never changes.

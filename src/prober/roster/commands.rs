@@ -36,7 +36,7 @@ impl Roster {
         self.able(key)?;
         self.pauses.insert(key, now.wall);
         self.saving.note(Urgency::Turn, now.at);
-        self.tell(key, WorkerEvent::Paused(true), now);
+        self.send(key, WorkerEvent::Paused(true), now);
         Ok(())
     }
 
@@ -48,7 +48,7 @@ impl Roster {
         self.able(key)?;
         self.pauses.remove(key);
         self.saving.note(Urgency::Turn, now.at);
-        self.tell(key, WorkerEvent::Paused(false), now);
+        self.send(key, WorkerEvent::Paused(false), now);
         Ok(())
     }
 
@@ -61,7 +61,7 @@ impl Roster {
             let (_, reason) = status::blocked(block, self.able(key)?, self.pauses.since(key));
             return Err(CommandRefusal::NotNow(reason));
         }
-        self.tell(key, WorkerEvent::Triggered, now);
+        self.send(key, WorkerEvent::Triggered, now);
         Ok(())
     }
 

@@ -55,7 +55,7 @@ impl Roster {
         let Some(entry) = self.entries.get(key).filter(|entry| entry.worker.is_some()) else { return };
         let Some(definition) = entry.definition else { return };
         if let Some(checkpoint) = self.restoring.take_checkpoint(key, container, definition, now.at) {
-            self.tell(key, WorkerEvent::Restored(checkpoint), now);
+            self.send(key, WorkerEvent::Restored(checkpoint), now);
         }
     }
 

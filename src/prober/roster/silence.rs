@@ -50,7 +50,7 @@ impl Roster {
     fn resume_pace(&mut self, key: &ProbeKey, now: Moment) {
         let worker = self.entries.get(key).and_then(|entry| entry.worker.as_ref());
         if let Some(by) = worker.map(|worker| self.offset(key, worker.beat(now.at))) {
-            self.tell(key, WorkerEvent::RuntimeAnswers(by), now);
+            self.send(key, WorkerEvent::RuntimeAnswers(by), now);
         }
     }
 }

@@ -44,7 +44,7 @@ pub enum Action {
     /// Make one attempt on the container seen last, and tell it how that ended.
     StartAttempt,
     /// Put this into the journal, as something about this container.
-    Tell(ContainerId, Notice),
+    Report(ContainerId, Notice),
 }
 
 /// One look at a container.

@@ -311,7 +311,7 @@ fn what_comes_late_says_nothing_of_another_container() {
     let seen_at = rig.now.at;
     rig.pass(3 * SECOND);
     let actions = rig.on(WorkerEvent::Finished(Some(outcome(AttemptResult::Failure))));
-    assert_eq!(actions, [Action::Tell("c1".into(), Notice::Failed { output: "out".into() })]);
+    assert_eq!(actions, [Action::Report("c1".into(), Notice::Failed { output: "out".into() })]);
     assert_eq!((rig.verdict(), rig.block()), ('S', None));
     assert_eq!(rig.worker.results().counts().total(), 0, "counts are of the current container");
     assert_eq!(rig.worker.deadline(), Some(seen_at), "its own first attempt is due since it was seen");
@@ -330,7 +330,7 @@ fn an_attempt_of_a_former_worker_says_nothing_but_is_waited_for() {
 #[test]
 fn the_journal_is_told_of_failures_errors_and_turns() {
     let mut rig = Rig::running(spec(ProbeKind::Readiness, 1, 2));
-    let tell = |notice| Action::Tell("c1".into(), notice);
+    let tell = |notice| Action::Report("c1".into(), notice);
     let output = || "out".to_owned();
     let turned = |to, after| tell(Notice::VerdictChanged { to, after });
     assert_eq!(rig.attempt(AttemptResult::Success), [turned(Verdict::Success, 1)]);
