@@ -388,7 +388,7 @@ impl<O: Observer> Task<'_, O> {
         (None, sandbox.and_then(|id| self.model.pod(&self.model.full_sandbox(id.as_str())).cloned()))
     }
 
-    fn take_answer(&mut self, answer: resync::Answer) {
+    fn take_answer(&mut self, answer: resync::ResyncAnswer) {
         if answer.is_full {
             self.health.resyncs += 1;
             self.health.last_resync = Some(clock::wall());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 
 use super::{
-    images::{Answer, Found, Images},
+    images::{Found, ImageAnswer, Images},
     registration::{self, Finding, Registration, What},
 };
 use crate::{
@@ -71,7 +71,7 @@ async fn run(deps: &mut Deps, mut images: Images) {
                 let plans = planner.on_policy(policy).into_iter();
                 Input::Replanned(plans.map(|plan| planned(plan, &mut registration, journal)).collect())
             }
-            Answer { image, found } = images.next() => {
+            ImageAnswer { image, found } = images.next() => {
                 let plans = match found {
                     Found::Names(names) => planner.on_names(&image, names),
                     Found::Healthcheck(healthcheck) => planner.on_image(&image, healthcheck),

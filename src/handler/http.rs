@@ -22,7 +22,7 @@ use bytes::Bytes;
 use tokio::time;
 
 use self::{
-    exchange::{Answer, ask},
+    exchange::{HttpAnswer, ask},
     redirect::{Next, describe_error, next},
     request::Request,
 };
@@ -120,7 +120,7 @@ async fn last_answer(
     target: &Target<'_>,
     first: Request,
     progress: &mut Progress,
-) -> Result<Answer, Trouble> {
+) -> Result<HttpAnswer, Trouble> {
     let mut request = first.clone();
     let mut sent = 0;
     loop {

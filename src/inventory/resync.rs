@@ -54,7 +54,7 @@ const TRIES: u32 = 3;
 
 /// What came back.
 #[derive(Debug, Default)]
-pub struct Answer {
+pub struct ResyncAnswer {
     /// What it says, and when the question was sent.
     pub facts: Vec<(Fact, Instant)>,
     /// Whether these are the complete lists.
@@ -171,7 +171,7 @@ impl Resync {
 
     /// Asks what is due and waits for the next answer; those that came with it are in it, too. Safe to be dropped and
     /// called again.
-    pub async fn next(&mut self) -> Answer {
+    pub async fn next(&mut self) -> ResyncAnswer {
         loop {
             self.start_lookups(clock::now());
             let list_at = self.due.next().filter(|_| self.is_up && self.listing.is_none());
@@ -186,7 +186,7 @@ impl Resync {
                 }
                 Some(done) = self.under_way.join_next_with_id() => {
                     let now = clock::now();
-                    let mut answer = Answer::default();
+                    let mut answer = ResyncAnswer::default();
                     self.finish(done, &mut answer, now);
                     while let Some(done) = self.under_way.try_join_next_with_id() {
                         self.finish(done, &mut answer, now);
@@ -240,7 +240,7 @@ impl Resync {
         }
     }
 
-    fn finish(&mut self, done: Result<(Id, Done), JoinError>, answer: &mut Answer, now: Instant) {
+    fn finish(&mut self, done: Result<(Id, Done), JoinError>, answer: &mut ResyncAnswer, now: Instant) {
         match done {
             Ok((task, Done::LookedUp(reply))) => {
                 let Some((lookup, _)) = self.asked.remove(&task) else { return };
@@ -302,7 +302,7 @@ mod tests {
         Resync::new(Runtime::new(Path::new("/nonexistent")))
     }
 
-    async fn wait(resync: &mut Resync) -> Option<Answer> {
+    async fn wait(resync: &mut Resync) -> Option<ResyncAnswer> {
         timeout(Duration::from_millis(500), resync.next()).await.ok()
     }
 
@@ -342,7 +342,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_id_that_nobody_knows_is_asked_for_three_more_times() {
         let mut resync = resync();
-        let mut answer = Answer::default();
+        let mut answer = ResyncAnswer::default();
         let mut asked = 0;
         ask(&mut resync, "x", async { Done::LookedUp(Reply::Unknown) });
         while let Some(done) = resync.under_way.join_next_with_id().await {
@@ -360,7 +360,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_spell_of_failures_ends_with_the_first_list() {
         let mut resync = resync();
-        let mut answer = Answer::default();
+        let mut answer = ResyncAnswer::default();
         let id = resync.under_way.spawn(pending()).id();
         for failures in 1..=5 {
             let failed = Done::Listed(Err(Status::out_of_range("too large")));

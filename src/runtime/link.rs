@@ -17,7 +17,7 @@ use tonic::{Code, Status};
 use super::{
     Runtime, Version,
     events::{self, EmptyEnds, EventQueue, EventSource, Events, StreamEnd},
-    presence::{Answer, HOLD, Hold},
+    presence::{HOLD, Hold, PresenceAnswer},
 };
 use crate::{
     clock,
@@ -143,7 +143,7 @@ async fn read_events(
             continue;
         }
         // A runtime may end the stream of one that read too slowly, and be well.
-        if let Answer::Away(status) = Answer::of(runtime.version().await) {
+        if let PresenceAnswer::Away(status) = PresenceAnswer::of(runtime.version().await) {
             return status.message().to_owned();
         }
         tracing::debug!(?ended, "event stream ended: subscribing again");
@@ -194,14 +194,14 @@ async fn let_through(runtime: &Runtime, gate: &Gate, hold: &mut Hold) -> bool {
 /// It has to take a new connection, as a client's would be, and ours has to be of use again. One of ours that hangs
 /// keeps nobody else waiting.
 async fn ask(runtime: &Runtime) -> Result<Found, Status> {
-    let found = match Answer::of(runtime.version_afresh().await) {
-        Answer::Version(version) => Found { version, trouble: String::new() },
-        Answer::Refusal(status) => Found { version: Version::default(), trouble: refusal(&status) },
-        Answer::Silence(status) | Answer::Away(status) => return Err(status),
+    let found = match PresenceAnswer::of(runtime.version_afresh().await) {
+        PresenceAnswer::Version(version) => Found { version, trouble: String::new() },
+        PresenceAnswer::Refusal(status) => Found { version: Version::default(), trouble: refusal(&status) },
+        PresenceAnswer::Silence(status) | PresenceAnswer::Away(status) => return Err(status),
     };
-    match Answer::of(runtime.version().await) {
-        Answer::Away(status) => Err(status),
-        Answer::Version(_) | Answer::Refusal(_) | Answer::Silence(_) => Ok(found),
+    match PresenceAnswer::of(runtime.version().await) {
+        PresenceAnswer::Away(status) => Err(status),
+        PresenceAnswer::Version(_) | PresenceAnswer::Refusal(_) | PresenceAnswer::Silence(_) => Ok(found),
     }
 }
 
@@ -222,16 +222,16 @@ async fn pulse(runtime: &Runtime, gate: &Gate, link: &watch::Sender<Link>) -> St
                 asked.await
             }
         };
-        match Answer::of(answer) {
-            Answer::Version(version) => set_up(link, version, String::new()),
-            Answer::Refusal(status) => {
+        match PresenceAnswer::of(answer) {
+            PresenceAnswer::Version(version) => set_up(link, version, String::new()),
+            PresenceAnswer::Refusal(status) => {
                 let version = link.borrow().version.clone();
                 set_up(link, version, refusal(&status));
             }
-            Answer::Silence(status) => {
+            PresenceAnswer::Silence(status) => {
                 set_down(link, format!("no answer to Version: {}", status.message()));
             }
-            Answer::Away(status) => return status.message().to_owned(),
+            PresenceAnswer::Away(status) => return status.message().to_owned(),
         }
         gate.settled();
         pause = if link.borrow().is_up { PULSE.0 } else { PULSE.1 };
