@@ -35,7 +35,7 @@ use crate::{
     stage::{Asker, Tasks, Unanswered},
     tap::{
         Call, EndedCall, TapEvent,
-        cri::{ExecCommand, Request, Response},
+        cri::{CriRequest, CriResponse, ExecCommand},
     },
 };
 
@@ -281,7 +281,7 @@ impl<O: Observer> Task<'_, O> {
         for event in batch.drain(..) {
             match event {
                 TapEvent::Begun(call) => {
-                    if matches!(call.request, Request::ExecSync(_)) {
+                    if matches!(call.request, CriRequest::ExecSync(_)) {
                         self.observer.command_begun(&call);
                     }
                     if !self.was_just_named(&call.request, now)
@@ -307,8 +307,8 @@ impl<O: Observer> Task<'_, O> {
 
     /// Whether a command runs where the last one ran, too: then all that its container's name could teach was learnt,
     /// and a name that the runtime does not know is not asked for again with each.
-    fn was_just_named(&mut self, request: &Request, now: Instant) -> bool {
-        let Request::ExecSync(command) = request else { return false };
+    fn was_just_named(&mut self, request: &CriRequest, now: Instant) -> bool {
+        let CriRequest::ExecSync(command) = request else { return false };
         let is_fresh = |target: &Target| now.saturating_duration_since(target.looked_at) < NAMED;
         if self.target.as_ref().is_some_and(|target| target.is_named_by(command) && is_fresh(target)) {
             return true;
@@ -319,7 +319,7 @@ impl<O: Observer> Task<'_, O> {
 
     /// A command ended: it changed nothing that we know of, and many come from where the last one came from.
     fn take_command(&mut self, at: SystemTime, ended: EndedCall, now: Instant) {
-        let Request::ExecSync(command) = &ended.call.request else { return };
+        let CriRequest::ExecSync(command) = &ended.call.request else { return };
         let target = match self.target.take() {
             Some(target) if !target.is_named_by(command) => Target::of(command, &self.model, now),
             Some(target) if target.revision == self.model.revision() => target,
@@ -336,10 +336,10 @@ impl<O: Observer> Task<'_, O> {
     fn take_call(&mut self, ended: EndedCall, now: Instant, wall: SystemTime) {
         let age = now.saturating_duration_since(ended.call.began);
         let at = wall.checked_sub(age).unwrap_or(wall);
-        if matches!(ended.call.request, Request::Skipped) {
+        if matches!(ended.call.request, CriRequest::Skipped) {
             return self.end_call(TracedCall { at, ended, pod: None, container: None, container_id: None });
         }
-        if matches!(ended.call.request, Request::ExecSync(_)) {
+        if matches!(ended.call.request, CriRequest::ExecSync(_)) {
             return self.take_command(at, ended, now);
         }
         // What a removal was about is known only before it, what a creation made only after.
@@ -360,8 +360,11 @@ impl<O: Observer> Task<'_, O> {
             known => known,
         };
         let container_id = match &ended.response {
-            Response::Container(id) => Some(id.clone()),
-            Response::Skipped | Response::Undecoded | Response::Sandbox(_) | Response::Exec(_) => named,
+            CriResponse::Container(id) => Some(id.clone()),
+            CriResponse::Skipped
+            | CriResponse::Undecoded
+            | CriResponse::Sandbox(_)
+            | CriResponse::Exec(_) => named,
         };
         self.end_call(TracedCall { at, ended, pod, container, container_id });
     }
@@ -373,17 +376,21 @@ impl<O: Observer> Task<'_, O> {
         named: Option<&ContainerId>,
     ) -> (Option<Arc<str>>, Option<Arc<view::Pod>>) {
         let container = match &ended.response {
-            Response::Container(id) => Some(id),
-            Response::Skipped | Response::Undecoded | Response::Sandbox(_) | Response::Exec(_) => named,
+            CriResponse::Container(id) => Some(id),
+            CriResponse::Skipped
+            | CriResponse::Undecoded
+            | CriResponse::Sandbox(_)
+            | CriResponse::Exec(_) => named,
         };
         if let Some((name, pod)) = container.and_then(|id| self.model.whereabouts(id)) {
             return (Some(name), Some(pod));
         }
         let sandbox = match &ended.response {
-            Response::Sandbox(id) => Some(id.clone()),
-            Response::Skipped | Response::Undecoded | Response::Container(_) | Response::Exec(_) => {
-                ended.call.request.sandbox()
-            }
+            CriResponse::Sandbox(id) => Some(id.clone()),
+            CriResponse::Skipped
+            | CriResponse::Undecoded
+            | CriResponse::Container(_)
+            | CriResponse::Exec(_) => ended.call.request.sandbox(),
         };
         (None, sandbox.and_then(|id| self.model.pod(&self.model.full_sandbox(id.as_str())).cloned()))
     }

@@ -11,7 +11,7 @@ use crate::{
     },
     tap::{
         Call, CallEnd, Code, EndedCall,
-        cri::{Request, Response},
+        cri::{CriRequest, CriResponse},
     },
 };
 
@@ -104,10 +104,14 @@ pub enum Target {
 }
 
 impl Target {
-    fn of(request: &Request) -> Option<Self> {
+    fn of(request: &CriRequest) -> Option<Self> {
         match request {
-            Request::StopPodSandbox(id) | Request::RemovePodSandbox(id) => Some(Self::Sandbox(id.clone())),
-            Request::StopContainer(id) | Request::RemoveContainer(id) => Some(Self::Container(id.clone())),
+            CriRequest::StopPodSandbox(id) | CriRequest::RemovePodSandbox(id) => {
+                Some(Self::Sandbox(id.clone()))
+            }
+            CriRequest::StopContainer(id) | CriRequest::RemoveContainer(id) => {
+                Some(Self::Container(id.clone()))
+            }
             _ => None,
         }
     }
@@ -144,11 +148,11 @@ impl Fact {
             return Some(Self::StopBegun { call: CallId::of(call), target });
         }
         match &call.request {
-            Request::ExecSync(command) | Request::Exec(command) => {
+            CriRequest::ExecSync(command) | CriRequest::Exec(command) => {
                 Some(Self::Mentioned(command.container().to_owned()))
             }
-            Request::Attach(container) => Some(Self::Mentioned(container.as_str().to_owned())),
-            Request::PortForward(sandbox) => Some(Self::Mentioned(sandbox.as_str().to_owned())),
+            CriRequest::Attach(container) => Some(Self::Mentioned(container.as_str().to_owned())),
+            CriRequest::PortForward(sandbox) => Some(Self::Mentioned(sandbox.as_str().to_owned())),
             _ => None,
         }
     }
@@ -179,19 +183,19 @@ impl Fact {
     }
 
     /// What the success of a mutating call tells; `None` where only the runtime can.
-    fn of_success(request: &Request, response: &Response) -> Option<Self> {
+    fn of_success(request: &CriRequest, response: &CriResponse) -> Option<Self> {
         Some(match (request, response) {
-            (Request::RunPodSandbox(config), Response::Sandbox(id)) => {
+            (CriRequest::RunPodSandbox(config), CriResponse::Sandbox(id)) => {
                 Self::SandboxRun { id: id.clone(), config: config.clone() }
             }
-            (Request::CreateContainer(request), Response::Container(id)) => {
+            (CriRequest::CreateContainer(request), CriResponse::Container(id)) => {
                 Self::ContainerCreated { id: id.clone(), request: request.clone() }
             }
-            (Request::StopPodSandbox(id), _) => Self::SandboxStopped(id.clone()),
-            (Request::RemovePodSandbox(id), _) => Self::SandboxRemoved(id.clone()),
-            (Request::StartContainer(id), _) => Self::ContainerStarted(id.clone()),
-            (Request::StopContainer(id), _) => Self::ContainerStopped(id.clone()),
-            (Request::RemoveContainer(id), _) => Self::ContainerRemoved(id.clone()),
+            (CriRequest::StopPodSandbox(id), _) => Self::SandboxStopped(id.clone()),
+            (CriRequest::RemovePodSandbox(id), _) => Self::SandboxRemoved(id.clone()),
+            (CriRequest::StartContainer(id), _) => Self::ContainerStarted(id.clone()),
+            (CriRequest::StopContainer(id), _) => Self::ContainerStopped(id.clone()),
+            (CriRequest::RemoveContainer(id), _) => Self::ContainerRemoved(id.clone()),
             // Undecoded, or a pod that came with containers of its own.
             _ => return None,
         })
@@ -227,11 +231,11 @@ mod tests {
         clock,
         tap::{
             CallOrigin,
-            cri::{self, Method, Response},
+            cri::{self, CriResponse, Method},
         },
     };
 
-    fn ended(method: &str, request: Request, end: CallEnd, code: Option<u32>) -> EndedCall {
+    fn ended(method: &str, request: CriRequest, end: CallEnd, code: Option<u32>) -> EndedCall {
         let now = clock::now();
         let call = Call {
             origin: Arc::new(CallOrigin { conn: ConnId(1), peer: Arc::default(), user_agent: "".into() }),
@@ -249,34 +253,48 @@ mod tests {
             code: code.map(Code),
             message: "".into(),
             response_bytes: 0,
-            response: Response::Skipped,
+            response: CriResponse::Skipped,
         }
     }
 
     #[test]
     fn only_an_end_that_leaves_a_doubt_asks_the_runtime() {
-        let stop = || Request::StopContainer("c".into());
-        let exec = || Request::decode(cri::CallKind::ExecSync, &b"\x0a\x01c".as_slice().into());
+        let stop = || CriRequest::StopContainer("c".into());
+        let exec = || CriRequest::decode(cri::CallKind::ExecSync, &b"\x0a\x01c".as_slice().into());
         let rows = [
             ("StopContainer", stop(), CallEnd::Complete, Some(0), "Some(ContainerStopped(\"c\"))", false),
             ("StopContainer", stop(), CallEnd::Complete, Some(5), "None", false),
             ("StopContainer", stop(), CallEnd::Complete, Some(4), "None", true),
             ("StopContainer", stop(), CallEnd::Cancelled, None, "None", true),
             ("StopContainer", stop(), CallEnd::Lost, None, "None", true),
-            ("StopContainer", Request::Undecoded, CallEnd::Complete, Some(0), "None", true),
-            ("StartContainer", Request::StartContainer("c".into()), CallEnd::Complete, Some(2), "None", true),
+            ("StopContainer", CriRequest::Undecoded, CallEnd::Complete, Some(0), "None", true),
             (
                 "StartContainer",
-                Request::StartContainer("c".into()),
+                CriRequest::StartContainer("c".into()),
+                CallEnd::Complete,
+                Some(2),
+                "None",
+                true,
+            ),
+            (
+                "StartContainer",
+                CriRequest::StartContainer("c".into()),
                 CallEnd::Complete,
                 Some(5),
                 "None",
                 false,
             ),
-            ("RestorePod", Request::RestorePod, CallEnd::Complete, Some(0), "None", true),
-            ("RemovePodSandbox", Request::RemovePodSandbox("s".into()), CallEnd::Reset, None, "None", true),
+            ("RestorePod", CriRequest::RestorePod, CallEnd::Complete, Some(0), "None", true),
+            (
+                "RemovePodSandbox",
+                CriRequest::RemovePodSandbox("s".into()),
+                CallEnd::Reset,
+                None,
+                "None",
+                true,
+            ),
             ("ExecSync", exec(), CallEnd::Cancelled, None, "None", false),
-            ("ListImages", Request::Skipped, CallEnd::Lost, None, "None", false),
+            ("ListImages", CriRequest::Skipped, CallEnd::Lost, None, "None", false),
         ];
         for (method, request, end, code, fact, needs_resync) in rows {
             let conclusion = Fact::of_ended(&ended(method, request, end, code));
@@ -290,13 +308,13 @@ mod tests {
 
     #[test]
     fn a_stop_that_was_not_answered_well_has_failed() {
-        let removal = || Request::RemovePodSandbox("s".into());
+        let removal = || CriRequest::RemovePodSandbox("s".into());
         let rows = [
             (removal(), CallEnd::Complete, Some(0), "Some(StopDone"),
             (removal(), CallEnd::Complete, Some(4), "Some(StopFailed"),
-            (Request::StopContainer("c".into()), CallEnd::Cancelled, None, "Some(StopFailed"),
-            (Request::StopContainer("c".into()), CallEnd::Lost, None, "Some(StopFailed"),
-            (Request::StartContainer("c".into()), CallEnd::Lost, None, "None"),
+            (CriRequest::StopContainer("c".into()), CallEnd::Cancelled, None, "Some(StopFailed"),
+            (CriRequest::StopContainer("c".into()), CallEnd::Lost, None, "Some(StopFailed"),
+            (CriRequest::StartContainer("c".into()), CallEnd::Lost, None, "None"),
         ];
         for (request, end, code, fact) in rows {
             let told = format!("{:?}", Fact::of_stop_ended(&ended("any", request, end, code)));

@@ -8,7 +8,7 @@ use crate::{
     results::{AttemptRecord, AttemptResult, history::OUTPUT_KEPT},
     tap::{
         CallEnd, Code, EndedCall,
-        cri::{Request, Response},
+        cri::{CriRequest, CriResponse},
     },
 };
 
@@ -43,7 +43,7 @@ impl Attempt {
     /// Of a command that ended; none of any other call.
     pub(super) fn of(call: &TracedCall) -> Option<Self> {
         let ended = &call.ended;
-        let Request::ExecSync(command) = &ended.call.request else { return None };
+        let CriRequest::ExecSync(command) = &ended.call.request else { return None };
         let limit = u64::try_from(command.timeout_seconds()).unwrap_or(0);
         let (began, took) = (ended.call.began, ended.at.saturating_duration_since(ended.call.began));
         let is_timeout = limit > 0 && took >= Duration::from_secs(limit);
@@ -90,7 +90,7 @@ impl Attempt {
 fn judged(ended: &EndedCall, is_timeout: bool) -> (AttemptResult, Option<i32>, String) {
     let silent = |result, exit_code| (result, Some(exit_code), String::new());
     match (ended.end, ended.code, &ended.response) {
-        (CallEnd::Complete, Some(Code::OK), Response::Exec(result)) => match result.exit_code {
+        (CallEnd::Complete, Some(Code::OK), CriResponse::Exec(result)) => match result.exit_code {
             0 => silent(AttemptResult::Success, 0),
             code => silent(AttemptResult::Failure, code),
         },

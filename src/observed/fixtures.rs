@@ -20,7 +20,7 @@ use crate::{
     proto::cri::ExecSyncRequest,
     tap::{
         Call, CallEnd, CallOrigin, Code, EndedCall,
-        cri::{ExecCommand, ExecResult, Method, Request, Response},
+        cri::{CriRequest, CriResponse, ExecCommand, ExecResult, Method},
     },
 };
 
@@ -49,15 +49,15 @@ impl Start {
         command: &ExecCommand,
         comm: &str,
     ) -> TracedCall {
-        let result = |exit_code| Response::Exec(ExecResult { exit_code, ..ExecResult::default() });
+        let result = |exit_code| CriResponse::Exec(ExecResult { exit_code, ..ExecResult::default() });
         let (end, code, response) = match end.split_once(' ').unwrap_or((end, "")) {
             ("exit", code) => (CallEnd::Complete, Some(Code::OK), result(code.parse().unwrap())),
-            ("deadline", _) => (CallEnd::Complete, Some(Code(4)), Response::Skipped),
-            ("unreadable", _) => (CallEnd::Complete, Some(Code::OK), Response::Undecoded),
-            ("error", "NotFound") => (CallEnd::Complete, Some(Code(5)), Response::Skipped),
-            ("cancelled", _) => (CallEnd::Cancelled, None, Response::Skipped),
-            ("reset", _) => (CallEnd::Reset, None, Response::Skipped),
-            ("lost", _) => (CallEnd::Lost, None, Response::Skipped),
+            ("deadline", _) => (CallEnd::Complete, Some(Code(4)), CriResponse::Skipped),
+            ("unreadable", _) => (CallEnd::Complete, Some(Code::OK), CriResponse::Undecoded),
+            ("error", "NotFound") => (CallEnd::Complete, Some(Code(5)), CriResponse::Skipped),
+            ("cancelled", _) => (CallEnd::Cancelled, None, CriResponse::Skipped),
+            ("reset", _) => (CallEnd::Reset, None, CriResponse::Skipped),
+            ("lost", _) => (CallEnd::Lost, None, CriResponse::Skipped),
             (other, _) => panic!("no such end: {other}"),
         };
         let at = self.after(began);
@@ -92,7 +92,7 @@ pub(super) fn begun(began: Instant, command: &ExecCommand, comm: &str) -> Call {
         began,
         request_bytes: 0,
         traceparent: None,
-        request: Request::ExecSync(command.clone()),
+        request: CriRequest::ExecSync(command.clone()),
     }
 }
 

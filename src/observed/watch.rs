@@ -16,7 +16,7 @@ use crate::{
     },
     tap::{
         Call,
-        cri::{ExecCommand, Request},
+        cri::{CriRequest, ExecCommand},
     },
 };
 
@@ -98,7 +98,7 @@ impl Watch {
 
     /// A call began.
     pub(super) fn begun(&mut self, call: &Call) {
-        let Request::ExecSync(command) = &call.request else { return };
+        let CriRequest::ExecSync(command) = &call.request else { return };
         let Some(watched) = self.containers.get_mut(command.container()) else { return };
         if let Some(group) = watched.group(call, command) {
             watched.groups[group].begun(call.began);
@@ -108,7 +108,7 @@ impl Watch {
     /// A call ended. Tells whether a probe was found whose meaning a manifest would tell.
     pub(super) fn ended(&mut self, traced: &TracedCall) -> bool {
         let call = &traced.ended.call;
-        let (Request::ExecSync(command), Some(id)) = (&call.request, &traced.container_id) else {
+        let (CriRequest::ExecSync(command), Some(id)) = (&call.request, &traced.container_id) else {
             return false;
         };
         let Some(attempt) = Attempt::of(traced) else { return false };

@@ -18,7 +18,7 @@ use crate::{
     results::{AttemptRecord, Run, event::ProbeEvent},
     tap::{
         self,
-        cri::{Request, Response},
+        cri::{CriRequest, CriResponse},
     },
 };
 
@@ -85,8 +85,8 @@ impl Shown for CallView {
 /// holds no environment of a container.
 pub fn for_journal(call: TracedCall) -> Arc<dyn Shown> {
     match &call.ended.call.request {
-        Request::Skipped => Arc::new(call),
-        Request::ExecSync(command) if command.weight() <= MAX_COMMAND => Arc::new(call),
+        CriRequest::Skipped => Arc::new(call),
+        CriRequest::ExecSync(command) if command.weight() <= MAX_COMMAND => Arc::new(call),
         _ => Arc::new(CallView::from(&call)),
     }
 }
@@ -97,8 +97,8 @@ fn pod_names(traced: &TracedCall) -> (String, String) {
         return (pod.namespace.to_string(), pod.name.to_string());
     }
     let metadata = match &traced.ended.call.request {
-        Request::RunPodSandbox(config) => config.metadata.as_ref(),
-        Request::CreateContainer(request) => {
+        CriRequest::RunPodSandbox(config) => config.metadata.as_ref(),
+        CriRequest::CreateContainer(request) => {
             request.sandbox_config.as_ref().and_then(|config| config.metadata.as_ref())
         }
         _ => None,
@@ -111,7 +111,7 @@ fn container_name(traced: &TracedCall) -> String {
         return name.to_string();
     }
     match &traced.ended.call.request {
-        Request::CreateContainer(request) => {
+        CriRequest::CreateContainer(request) => {
             let metadata = request.config.as_ref().and_then(|config| config.metadata.as_ref());
             metadata.map(|metadata| metadata.name.clone()).unwrap_or_default()
         }
@@ -121,12 +121,13 @@ fn container_name(traced: &TracedCall) -> String {
 
 fn exec(ended: &tap::EndedCall) -> Option<ExecView> {
     match (&ended.call.request, &ended.response) {
-        (Request::ExecSync(command), response) => {
+        (CriRequest::ExecSync(command), response) => {
             let result = match response {
-                Response::Exec(result) => Some(result),
-                Response::Skipped | Response::Undecoded | Response::Sandbox(_) | Response::Container(_) => {
-                    None
-                }
+                CriResponse::Exec(result) => Some(result),
+                CriResponse::Skipped
+                | CriResponse::Undecoded
+                | CriResponse::Sandbox(_)
+                | CriResponse::Container(_) => None,
             };
             Some(ExecView {
                 command: shown(command.arguments()),
@@ -136,7 +137,7 @@ fn exec(ended: &tap::EndedCall) -> Option<ExecView> {
                 stderr_bytes: result.map(|result| result.stderr_bytes.into()),
             })
         }
-        (Request::Exec(command), _) => {
+        (CriRequest::Exec(command), _) => {
             Some(ExecView { command: shown(command.arguments()), ..ExecView::default() })
         }
         _ => None,

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::cri::{Method, Request, Response};
+use super::cri::{CriRequest, CriResponse, Method};
 use crate::{ids::ConnId, peer::Peer};
 
 /// One call, from the moment on when its request was whole. Cheap to clone: it is told twice, and calls come by the
@@ -24,7 +24,7 @@ pub struct Call {
     /// The W3C trace context that the caller sent.
     pub traceparent: Option<Arc<str>>,
     /// What was asked, where that is of use.
-    pub request: Request,
+    pub request: CriRequest,
 }
 
 /// What the calls of one connection have in common.
@@ -80,7 +80,7 @@ pub struct EndedCall {
     /// Size of the answer's messages, without their five-byte heads.
     pub response_bytes: u64,
     /// What was answered, where that is of use.
-    pub response: Response,
+    pub response: CriResponse,
 }
 
 /// 1 KiB: enough for any status message that a person reads; the rest is dropped.

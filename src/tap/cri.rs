@@ -107,7 +107,7 @@ impl CallKind {
 
 /// What a request asked. Cheap to clone.
 #[derive(Clone, Debug)]
-pub enum Request {
+pub enum CriRequest {
     /// Not of interest.
     Skipped,
     /// Of interest, but compressed, malformed, incomplete or over the bound.
@@ -142,7 +142,7 @@ pub enum Request {
 /// that ids weigh next to nothing wherever they are kept.
 const MAX_ID: usize = 256;
 
-impl Request {
+impl CriRequest {
     /// Decodes the message of a request.
     pub fn decode(kind: CallKind, message: &Arc<[u8]>) -> Self {
         let request = Self::try_decode(kind, message).unwrap_or(Self::Undecoded);
@@ -269,7 +269,7 @@ struct RunPodSandboxRequest {
 
 /// What an answer said.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Response {
+pub enum CriResponse {
     /// Not of interest, or there was none.
     Skipped,
     /// Of interest, but compressed, malformed or over the bound.
@@ -282,7 +282,7 @@ pub enum Response {
     Exec(ExecResult),
 }
 
-impl Response {
+impl CriResponse {
     /// Decodes the message of an answer.
     pub fn decode(kind: CallKind, message: &[u8]) -> Self {
         let decoded = match kind {
@@ -362,9 +362,9 @@ mod tests {
     #[test]
     fn a_malformed_message_costs_only_its_details() {
         assert!(matches!(
-            Request::decode(CallKind::ExecSync, &[0xff; 9].as_slice().into()),
-            Request::Undecoded
+            CriRequest::decode(CallKind::ExecSync, &[0xff; 9].as_slice().into()),
+            CriRequest::Undecoded
         ));
-        assert_eq!(Response::decode(CallKind::CreateContainer, &[0x0a, 0xff]), Response::Undecoded);
+        assert_eq!(CriResponse::decode(CallKind::CreateContainer, &[0x0a, 0xff]), CriResponse::Undecoded);
     }
 }

@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     call::{Call, CallEnd, CallOrigin, Code, EndedCall, TapEvent},
-    cri::{CallKind, Method, Request, Response},
+    cri::{CallKind, CriRequest, CriResponse, Method},
     exec::ExecMeter,
     header::{RequestHeader, ResponseHeader, text},
     message::{Body, Kept, Messages},
@@ -225,7 +225,7 @@ impl Streams {
         // What was asked is held until the call ends.
         stream.held = call.request.weight();
         if self.kept + stream.held > MAX_KEPT {
-            call.request = Request::Undecoded;
+            call.request = CriRequest::Undecoded;
             stream.held = 0;
         }
         self.kept += stream.held;
@@ -246,7 +246,7 @@ impl Streams {
             CallEnd::Complete => stream.answer.status(),
             CallEnd::Cancelled | CallEnd::Reset | CallEnd::Lost => (None, Box::default()),
         };
-        let response = if code == Some(Code::OK) { stream.response() } else { Response::Skipped };
+        let response = if code == Some(Code::OK) { stream.response() } else { CriResponse::Skipped };
         let response_bytes = stream.response.bytes;
         out(TapEvent::Ended(EndedCall { call, at: now, end, code, message, response_bytes, response }));
     }
@@ -255,9 +255,9 @@ impl Streams {
 impl Stream {
     fn call(&mut self, stream: u32) -> Call {
         let request = match (self.method.kind, self.request.whole()) {
-            (CallKind::Other, _) => Request::Skipped,
-            (kind, Some(message)) => Request::decode(kind, &message),
-            (_, None) => Request::Undecoded,
+            (CallKind::Other, _) => CriRequest::Skipped,
+            (kind, Some(message)) => CriRequest::decode(kind, &message),
+            (_, None) => CriRequest::Undecoded,
         };
         Call {
             origin: Arc::clone(&self.origin),
@@ -270,16 +270,16 @@ impl Stream {
         }
     }
 
-    fn response(&self) -> Response {
+    fn response(&self) -> CriResponse {
         if self.method.kind.keeps_response() {
             match self.response.whole() {
-                Some(message) => Response::decode(self.method.kind, &message),
-                None => Response::Undecoded,
+                Some(message) => CriResponse::decode(self.method.kind, &message),
+                None => CriResponse::Undecoded,
             }
         } else if self.method.kind == CallKind::ExecSync {
-            self.response.measured().map_or(Response::Undecoded, Response::Exec)
+            self.response.measured().map_or(CriResponse::Undecoded, CriResponse::Exec)
         } else {
-            Response::Skipped
+            CriResponse::Skipped
         }
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use wire::{From, Step};
 
-use super::{cri::Request, *};
+use super::{cri::CriRequest, *};
 use crate::clock;
 
 /// What a tap told of a conversation.
@@ -92,15 +92,15 @@ fn line(event: &TapEvent) -> String {
 }
 
 /// What was asked, the same in every run: maps are printed in no order.
-fn asked(request: &Request) -> String {
+fn asked(request: &CriRequest) -> String {
     match request {
-        Request::RunPodSandbox(config) => {
+        CriRequest::RunPodSandbox(config) => {
             let metadata = config.metadata.clone().unwrap_or_default();
             let keys: std::collections::BTreeSet<_> =
                 config.labels.keys().chain(config.annotations.keys()).collect();
             format!("{}/{} uid {}, {keys:?}", metadata.namespace, metadata.name, metadata.uid)
         }
-        Request::CreateContainer(request) => {
+        CriRequest::CreateContainer(request) => {
             let config = request.config.clone().unwrap_or_default();
             let name = config.metadata.unwrap_or_default().name;
             let image = config.image.unwrap_or_default().image;
