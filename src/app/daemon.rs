@@ -32,7 +32,7 @@ use crate::{
     relay::{self, Relay, RelayEnded, gate::Gate},
     report::{
         Shown, Sources, api, convert,
-        journal::{Bounds, Journal},
+        journal::{Journal, JournalBounds},
         metrics::{Metrics, ProcessCounts},
         stages::Stages,
         view::EventView,
@@ -48,7 +48,7 @@ const CALLS_KEPT: usize = 1000;
 /// What is kept of events: 500, and 2 MiB of them; above that, those of the pod that has most make room. A usual one takes
 /// 300 bytes, one with all the output that a probe may have 11 KiB: of such ones 190 are kept. A follower may fall 256
 /// behind, which takes 3 MiB at most; one further behind loses the oldest, and learns how many.
-const EVENTS: Bounds<EventView> = Bounds {
+const EVENTS: JournalBounds<EventView> = JournalBounds {
     records: 500,
     bytes: 2 << 20,
     groups: Some(EventView::groups),
@@ -116,7 +116,7 @@ impl Daemon {
                 stage_restarts: tasks.restarts().counts(),
             },
         );
-        let (trace, events) = (Journal::new(Bounds::records(CALLS_KEPT)), Journal::new(EVENTS));
+        let (trace, events) = (Journal::new(JournalBounds::records(CALLS_KEPT)), Journal::new(EVENTS));
         let reports = (metrics.config.clone(), events.clone());
         let InForce { policies, prober: settings, health: config } =
             reload::spawn(loaded, started_at, reloading, reports, &mut tasks);

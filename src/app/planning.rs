@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::{
     images::{Found, ImageAnswer, Images},
-    registration::{self, Finding, Registration, What},
+    registration::{self, AnnotationFinding, Registration, What},
 };
 use crate::{
     clock,
@@ -132,7 +132,11 @@ fn planned(
 }
 
 /// Logs what is wrong with a pod; a definition that cannot be used is an event, too.
-fn report(journal: &Journal<EventView>, view: &Container, Finding { what, passed_over }: &Finding) {
+fn report(
+    journal: &Journal<EventView>,
+    view: &Container,
+    AnnotationFinding { what, passed_over }: &AnnotationFinding,
+) {
     let (namespace, pod) = (&*view.pod.namespace, &*view.pod.name);
     let passed_over = (*passed_over > 0).then_some(passed_over);
     match what {

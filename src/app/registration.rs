@@ -42,7 +42,7 @@ struct PodFindings {
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Finding {
+pub(super) struct AnnotationFinding {
     pub(super) what: What,
     /// How many findings of the pod were not reported, since the last one that was.
     pub(super) passed_over: u64,
@@ -70,7 +70,12 @@ pub(super) enum What {
 
 impl Registration {
     /// What has not been reported yet. A restarted container has the same definitions: they are no news.
-    pub(super) fn news(&mut self, view: &Container, probes: &[Planned], now: Instant) -> Vec<Finding> {
+    pub(super) fn news(
+        &mut self,
+        view: &Container,
+        probes: &[Planned],
+        now: Instant,
+    ) -> Vec<AnnotationFinding> {
         let uid = &view.pod.uid;
         if self.containers.get(&view.id) != Some(uid) {
             self.forget(&view.id);
@@ -86,7 +91,7 @@ impl Registration {
                 && pod.found.insert(hasher.finish())
                 && let Some(passed_over) = self.share.admit(uid, &view.pod.namespace, now)
             {
-                news.push(Finding { what, passed_over });
+                news.push(AnnotationFinding { what, passed_over });
             }
         }
         news

@@ -20,7 +20,7 @@ use criprobe::{
     prober::{CommandRefusal, ProbeCommand, ProberHandle, ProberSettings, Question},
     report::{
         Shown, Snapshot, Snapshots, Sources, api,
-        journal::{Bounds, Journal},
+        journal::{Journal, JournalBounds},
         metrics::Metrics,
         name::ProbeName,
         view::{CallView, ConfigurationView, EventView, PodView, ProbeDetailView, ProbeView, StatusView},
@@ -79,7 +79,8 @@ impl Daemon {
         let _entered = runtime.enter();
         let status = status();
         let (probes, shown) = watch::channel(vec![probe()]);
-        let (trace, events) = (Journal::new(Bounds::records(1_000)), Journal::new(Bounds::records(1_000)));
+        let (trace, events) =
+            (Journal::new(JournalBounds::records(1_000)), Journal::new(JournalBounds::records(1_000)));
         let sources = sources(Stages { status, probes: Some(shown) }, prober());
         let sources = Sources { trace: trace.clone(), events: events.clone(), ..sources };
         let listener = tokio::net::UnixListener::bind(dir.path().join("api.sock")).unwrap();
@@ -138,8 +139,8 @@ impl Snapshots for Stages {
 fn sources(stages: Stages, prober: ProberHandle) -> Sources {
     Sources {
         snapshots: Arc::new(stages),
-        trace: Journal::new(Bounds::records(1_000)),
-        events: Journal::new(Bounds::records(1_000)),
+        trace: Journal::new(JournalBounds::records(1_000)),
+        events: Journal::new(JournalBounds::records(1_000)),
         metrics: Metrics::new("0.1.0"),
         prober,
     }

@@ -23,7 +23,7 @@ use tokio::{
 use super::*;
 use crate::report::{
     Shown, Snapshot, Snapshots,
-    journal::{Bounds, Journal},
+    journal::{Journal, JournalBounds},
     metrics::Metrics,
     name::ProbeName,
     view::{
@@ -79,8 +79,8 @@ impl Api {
     fn before(snapshots: Fixed, prober: ProberHandle) -> Self {
         Self::serve(Sources {
             snapshots: Arc::new(snapshots),
-            trace: Journal::new(Bounds::records(1_000)),
-            events: Journal::new(Bounds::records(1_000)),
+            trace: Journal::new(JournalBounds::records(1_000)),
+            events: Journal::new(JournalBounds::records(1_000)),
             metrics: Metrics::new("0.1.0"),
             prober,
         })

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Time;
 use crate::{
-    report::journal::{Groups, group},
+    report::journal::{JournalGroups, group},
     results::event::EventType,
 };
 
@@ -37,7 +37,7 @@ pub struct EventView {
 
 impl EventView {
     /// Whose it is: its namespace's, its pod's, that of its reason among those of a probe.
-    pub fn groups(&self) -> Groups {
+    pub fn groups(&self) -> JournalGroups {
         let pod = (&self.namespace, &self.pod_uid);
         [group(&self.namespace), group(pod), group((pod, &self.container, &self.probe, &self.reason))]
     }
