@@ -6,8 +6,8 @@
 mod convert;
 mod fact;
 mod model;
+pub mod pod;
 mod resync;
-pub mod view;
 
 use std::{
     sync::Arc,
@@ -80,14 +80,14 @@ pub struct InventoryHandle {
     replay: Arc<Notify>,
 }
 
-type Pods = Vec<Arc<view::Pod>>;
+type Pods = Vec<Arc<pod::Pod>>;
 
 impl InventoryHandle {
     /// All sandboxes, in no order.
     ///
     /// # Errors
     /// The inventory did not answer.
-    pub async fn pods(&self) -> Result<Vec<Arc<view::Pod>>, Unanswered> {
+    pub async fn pods(&self) -> Result<Vec<Arc<pod::Pod>>, Unanswered> {
         self.pods.ask(|answer| answer).await
     }
 
@@ -155,7 +155,7 @@ pub struct TracedCall {
     /// The call and its end.
     pub ended: EndedCall,
     /// The pod.
-    pub pod: Option<Arc<view::Pod>>,
+    pub pod: Option<Arc<pod::Pod>>,
     /// The container's name.
     pub container: Option<Arc<str>>,
     /// The container's id.
@@ -249,7 +249,7 @@ struct Target {
     revision: u64,
     container_id: ContainerId,
     container: Option<Arc<str>>,
-    pod: Option<Arc<view::Pod>>,
+    pod: Option<Arc<pod::Pod>>,
 }
 
 impl Target {
@@ -374,7 +374,7 @@ impl<O: Observer> Task<'_, O> {
         &self,
         ended: &EndedCall,
         named: Option<&ContainerId>,
-    ) -> (Option<Arc<str>>, Option<Arc<view::Pod>>) {
+    ) -> (Option<Arc<str>>, Option<Arc<pod::Pod>>) {
         let container = match &ended.response {
             CriResponse::Container(id) => Some(id),
             CriResponse::Skipped

@@ -40,7 +40,7 @@ use std::{
 use crate::{
     clock,
     ids::{ContainerId, SandboxId},
-    inventory::view::{Container, OpenStops},
+    inventory::pod::{Container, OpenStops},
     spec::{plan::Planned, policy::Limits},
 };
 

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use criprobe::{
     ids::{ContainerId, PodUid, ProbeKind, SandboxId},
-    inventory::view::{ContainerState, Container, PodNetwork, Pod},
+    inventory::pod::{ContainerState, Container, PodNetwork, Pod},
     spec::{
         plan::{ImageFacts, plan},
         policy::Policy,

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     clock,
-    inventory::{Change, InventoryHandle, view::Container},
+    inventory::{Change, InventoryHandle, pod::Container},
     prober::{Input, ProberHandle},
     report::{journal::Journal, view::EventView},
     runtime::{Runtime, turns::Backlog},

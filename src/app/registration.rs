@@ -12,7 +12,7 @@ use super::log_share::LogShare;
 use crate::{
     clock,
     ids::{ContainerId, PodUid, ProbeKind},
-    inventory::view::Container,
+    inventory::pod::Container,
     report::view::{EventType, EventView},
     results::event::bounded,
     spec::{annotation, plan::Planned},
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use crate::{
         ids::SandboxId,
-        inventory::view::{ContainerState, Pod, PodNetwork},
+        inventory::pod::{ContainerState, Pod, PodNetwork},
         spec::{
             plan::{ImageFacts, plan},
             policy::Policy,

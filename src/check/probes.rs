@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     document::fault::quoted,
-    inventory::view::{Container, ContainerState, Pod, PodNetwork},
+    inventory::pod::{Container, ContainerState, Pod, PodNetwork},
     report::view::{CheckedContainer, CheckedPod, CheckedProbe, PlanChange},
     spec::{
         annotation,

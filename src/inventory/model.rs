@@ -30,7 +30,7 @@ pub use stops::Stops;
 
 use super::{
     fact::{CallId, Fact, Lookup, Target},
-    view::{Container, ContainerState, OpenStops, Pod},
+    pod::{Container, ContainerState, OpenStops, Pod},
 };
 use crate::{
     ids::{ContainerId, SandboxId},

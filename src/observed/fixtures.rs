@@ -14,7 +14,7 @@ use crate::{
     ids::ContainerId,
     inventory::{
         Change, TracedCall,
-        view::{Container, ContainerState, Pod, PodNetwork},
+        pod::{Container, ContainerState, Pod, PodNetwork},
     },
     peer::Peer,
     proto::cri::ExecSyncRequest,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::{
     document::{self, Node, Value},
     ids::ProbeKind,
-    inventory::view::Container,
+    inventory::pod::Container,
     spec::expand::may_become,
     tap::cri::ExecCommand,
 };

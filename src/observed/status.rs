@@ -8,7 +8,7 @@ use std::{
 use super::probe::Probe;
 use crate::{
     ids::{ProbeKind, ProbeType},
-    inventory::view::Container,
+    inventory::pod::Container,
     results::{AttemptResult, Results},
     tap::cri::ExecCommand,
 };

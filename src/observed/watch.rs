@@ -12,7 +12,7 @@ use crate::{
     ids::{ContainerId, PodUid},
     inventory::{
         Change, TracedCall,
-        view::{Container, ContainerState},
+        pod::{Container, ContainerState},
     },
     tap::{
         Call,

@@ -13,7 +13,7 @@ use super::{ProberSettings, variables::Variables};
 use crate::{
     handler::{Fault, Outcome, exec::Exec, go, grpc, http, lookup::Host, tcp},
     ids::ProbeKey,
-    inventory::view::{Container, PodNetwork},
+    inventory::pod::{Container, PodNetwork},
     results::{AttemptResult, text::BoundedText},
     spec::{
         Handler, PortRef, ProbeSpec, Reach, Scheme,

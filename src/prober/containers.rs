@@ -9,7 +9,7 @@ use std::{
 use super::{handle::Listed, worker::event::Stopping};
 use crate::{
     ids::{ContainerId, PodUid, ProbeKey, ProbeKind, SandboxId},
-    inventory::view::{Container, ContainerState, OpenStops},
+    inventory::pod::{Container, ContainerState, OpenStops},
     spec::plan::Planned,
 };
 

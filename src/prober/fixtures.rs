@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use super::attempt::AttemptOutcome;
 use crate::{
     ids::{ProbeKind, SandboxId},
-    inventory::view::{Container, ContainerState, Pod, PodNetwork},
+    inventory::pod::{Container, ContainerState, Pod, PodNetwork},
     results::AttemptResult,
     spec::{
         Handler, OnFailure, PortRef, ProbeSpec, Reach,

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     clock,
     ids::{ProbeKey, ProbeKind},
-    inventory::view::{Container, ContainerState},
+    inventory::pod::{Container, ContainerState},
     spec::{ProbeSpec, plan::Planned, policy::Limits},
     stage::{Asker, Unanswered},
 };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::status::{ProbePhase, ProbeStatus};
 use crate::{
     ids::ProbeKind,
-    inventory::view::{Container, ContainerState},
+    inventory::pod::{Container, ContainerState},
     results::Verdict,
 };
 

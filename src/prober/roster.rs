@@ -41,7 +41,7 @@ use super::{
 };
 use crate::{
     ids::{ProbeKey, ProbeKind},
-    inventory::view::Container,
+    inventory::pod::Container,
     results::{
         Verdict,
         event::{Notice, ProbeEvent},

@@ -20,7 +20,7 @@ use crate::{
     clock,
     handler::go,
     ids::{ContainerId, ProbeKey, ProbeKind, SandboxId},
-    inventory::view::{Container, ContainerState},
+    inventory::pod::{Container, ContainerState},
     results::{AttemptRecord, Counts, Run, Verdict, history::History},
     spec::{
         OnFailure, ProbeSpec,

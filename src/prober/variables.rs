@@ -14,7 +14,7 @@ use crate::{
     clock,
     handler::{Fault, go},
     ids::{ContainerId, PodUid},
-    inventory::view::{Container, Pod},
+    inventory::pod::{Container, Pod},
     results::text::BoundedText,
     runtime::environment,
     spec::expand::{Env, TooLong},

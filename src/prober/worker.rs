@@ -32,7 +32,7 @@ use super::{
 };
 use crate::{
     ids::{ContainerId, ProbeKind},
-    inventory::view::ContainerState,
+    inventory::pod::ContainerState,
     results::{AttemptRecord, AttemptResult, Results, Verdict, event::Notice, history::Why},
     spec::ProbeSpec,
 };

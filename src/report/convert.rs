@@ -11,7 +11,7 @@ use super::{
     },
 };
 use crate::{
-    inventory::{TracedCall, view::Container},
+    inventory::{TracedCall, pod::Container},
     peer::Peer,
     prober::{handle::AttemptReport, status::ProbeStatus},
     relay::registry::RelayedConnection,

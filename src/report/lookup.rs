@@ -179,7 +179,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        inventory::view::{self, ContainerState, PodNetwork},
+        inventory::pod::{self, ContainerState, PodNetwork},
         report::view::sample,
     };
 
@@ -224,7 +224,7 @@ mod tests {
     }
 
     fn listed(id: &str, namespace: &str, pod: &str, uid: &str, made: Option<u64>) -> Listed {
-        let pod = view::Pod {
+        let pod = pod::Pod {
             sandbox_id: "s".into(),
             uid: uid.into(),
             name: pod.into(),
@@ -237,7 +237,7 @@ mod tests {
             annotations: BTreeMap::new(),
             omitted: 0,
         };
-        let view = view::Container {
+        let view = pod::Container {
             id: id.into(),
             name: "app".into(),
             attempt: 0,

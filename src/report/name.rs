@@ -5,7 +5,7 @@ use std::{fmt, mem::take};
 use super::view::{probe_id, probe_key};
 use crate::{
     ids::{ProbeKey, ProbeType},
-    inventory::view::Container,
+    inventory::pod::Container,
     observed::ObservedStatus,
     prober::status::ProbeStatus,
 };

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    inventory::view::{self, ContainerState},
+    inventory::pod::{self, ContainerState},
     prober::ContainerStatus,
 };
 
@@ -15,7 +15,7 @@ type Identity = (Arc<str>, Arc<str>, Arc<str>);
 
 /// One pod as it is put together: its newest sandbox, and the newest container of each name in that.
 struct PodParts {
-    sandbox: Arc<view::Pod>,
+    sandbox: Arc<pod::Pod>,
     containers: BTreeMap<Arc<str>, ContainerStatus>,
 }
 
@@ -24,7 +24,7 @@ const COPIED: &str =
     "its UID is a copy of another pod's: it is known by one that is made of its sandbox's ID";
 
 /// A view a pod, by namespace, name and uid.
-pub(super) fn views(sandboxes: Vec<Arc<view::Pod>>, containers: Vec<ContainerStatus>) -> Vec<PodView> {
+pub(super) fn views(sandboxes: Vec<Arc<pod::Pod>>, containers: Vec<ContainerStatus>) -> Vec<PodView> {
     let mut pods: BTreeMap<Identity, PodParts> = BTreeMap::new();
     // One that was made between the two questions is known from its containers alone.
     let of_containers: Vec<_> = containers.iter().map(|container| container.view.pod.clone()).collect();
@@ -51,7 +51,7 @@ pub(super) fn views(sandboxes: Vec<Arc<view::Pod>>, containers: Vec<ContainerSta
     pods.into_values().map(PodView::from).collect()
 }
 
-fn identity(pod: &view::Pod) -> Identity {
+fn identity(pod: &pod::Pod) -> Identity {
     (pod.namespace.clone(), pod.name.clone(), pod.uid.as_str().into())
 }
 
@@ -130,12 +130,12 @@ mod tests {
     use super::*;
     use crate::{
         ids::{ContainerId, PodUid, SandboxId},
-        inventory::view::PodNetwork,
+        inventory::pod::PodNetwork,
         prober::ContainerReadiness,
     };
 
-    fn sandbox(uid: &str, attempt: u32, is_ready: bool) -> Arc<view::Pod> {
-        Arc::new(view::Pod {
+    fn sandbox(uid: &str, attempt: u32, is_ready: bool) -> Arc<pod::Pod> {
+        Arc::new(pod::Pod {
             sandbox_id: SandboxId::from(format!("{uid}-{attempt}")),
             uid: PodUid::from(uid),
             name: "web".into(),
@@ -155,14 +155,14 @@ mod tests {
     const BROKEN: ContainerState = ContainerState::Exited { exit_code: Some(1) };
 
     fn container(
-        pod: &Arc<view::Pod>,
+        pod: &Arc<pod::Pod>,
         name: &str,
         attempt: u32,
         state: ContainerState,
         is_ready: bool,
     ) -> ContainerStatus {
         ContainerStatus {
-            view: Arc::new(view::Container {
+            view: Arc::new(pod::Container {
                 id: ContainerId::from(format!("{}-{name}-{attempt}", pod.sandbox_id)),
                 name: name.into(),
                 attempt,

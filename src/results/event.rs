@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Verdict, history::Why, text::BoundedText};
 use crate::{
     ids::{ContainerId, PodUid, ProbeKind},
-    inventory::view::Container,
+    inventory::pod::Container,
 };
 
 /// 11 KiB: 10 KiB of what an attempt said, and the words before it. A longer message, of a container with an endless name,

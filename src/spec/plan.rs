@@ -9,7 +9,7 @@ use super::{
     policy::{Limits, Policy},
     rule::Rule,
 };
-use crate::{document::fault, ids::ProbeKind, inventory::view::Container};
+use crate::{document::fault, ids::ProbeKind, inventory::pod::Container};
 
 /// A probe that a container is meant to have.
 #[derive(Clone, Debug, PartialEq, Eq)]

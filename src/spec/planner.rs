@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     ids::{ContainerId, ImageRef},
-    inventory::view::Container,
+    inventory::pod::Container,
 };
 
 /// A container, and all that it is to be probed for.

@@ -6,7 +6,7 @@ use super::{
     ProbeSpec,
     image::{ImageNames, forms},
 };
-use crate::{glob::Glob, ids::ProbeKind, inventory::view::Container};
+use crate::{glob::Glob, ids::ProbeKind, inventory::pod::Container};
 
 /// One rule.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use super::{
     super::{
         convert,
         fact::{Lookup, Target},
-        view::{Container, ContainerState},
+        pod::{Container, ContainerState},
     },
     Change, Model,
     removed::Was,

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::{
     ids::{PodUid, SandboxId},
-    inventory::view::Pod,
+    inventory::pod::Pod,
 };
 
 /// What a uid begins with that is made of a sandbox's id. No client can give such a one.

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::inventory::view::Pod;
+use crate::inventory::pod::Pod;
 
 /// 2 min: how long a removal is remembered; longer than any list may be under way.
 const MEMORY: Duration = Duration::from_secs(120);

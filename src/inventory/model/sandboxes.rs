@@ -6,7 +6,7 @@ use super::{
     super::{
         convert,
         fact::{Lookup, Target},
-        view::{Pod, PodNetwork},
+        pod::{Pod, PodNetwork},
     },
     Model,
     identities::Identities,

@@ -52,7 +52,7 @@ fn grpc_spec(port: u16) -> ProbeSpec {
 
 fn view(network: PodNetwork) -> Container {
     let view = container("web", "c1", 0);
-    Container { pod: Arc::new(crate::inventory::view::Pod { network, ..(*view.pod).clone() }), ..view }
+    Container { pod: Arc::new(crate::inventory::pod::Pod { network, ..(*view.pod).clone() }), ..view }
 }
 
 /// With one port declared, as the kubelet writes it.

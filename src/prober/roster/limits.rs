@@ -6,7 +6,7 @@ use std::{collections::HashMap, sync::Arc};
 use super::{Entry, Moment, Notice, Place, ProbeEvent, ProbeKey, ProbeStatus, ProberSettings, Roster};
 use crate::{
     ids::PodUid,
-    inventory::view::ContainerState,
+    inventory::pod::ContainerState,
     prober::{quota::Rank, saving::Urgency, status::ProbePhase, variables::Variables},
 };
 

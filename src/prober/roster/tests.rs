@@ -11,7 +11,7 @@ use std::collections::HashSet;
 
 use super::*;
 use crate::{
-    inventory::view::ContainerState,
+    inventory::pod::ContainerState,
     prober::{
         fixtures::{container, outcome, planned, spec},
         status::ProbePhase,

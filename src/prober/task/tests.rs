@@ -10,7 +10,7 @@ use super::*;
 use crate::{
     clock,
     ids::ProbeKind,
-    inventory::view::{Container, ContainerState, Pod, PodNetwork},
+    inventory::pod::{Container, ContainerState, Pod, PodNetwork},
     prober::{
         ProbeStatus,
         fixtures::{container, outcome, planned, spec},

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::{
     ids::ContainerId,
-    inventory::view::ContainerState,
+    inventory::pod::ContainerState,
     prober::{attempt::AttemptOutcome, saved::Checkpoint},
     results::event::Notice,
 };

@@ -10,7 +10,7 @@ use super::*;
 use crate::{
     glob::Glob,
     ids::{ContainerId, PodUid, SandboxId},
-    inventory::view::{ContainerState, Pod, PodNetwork},
+    inventory::pod::{ContainerState, Pod, PodNetwork},
 };
 
 fn container(pod: &[(&str, &str)], own: &[(&str, &str)]) -> Container {

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     ids::ProbeKind,
-    inventory::view::{Container, ContainerState},
+    inventory::pod::{Container, ContainerState},
     prober::{
         Input, ProbeCommand, ProbeStatus, ProberSettings,
         fixtures::{container, outcome, planned, spec},

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     ids::{ContainerId, SandboxId},
-    inventory::view::OpenStops,
+    inventory::pod::OpenStops,
 };
 
 #[test]
@@ -138,7 +138,7 @@ fn a_sandbox_that_is_not_ready_ends_liveness_for_as_long_as_it_is_not() {
     let mut rig = Rig::new(8);
     let is_ready = |is_ready| {
         let view = container("web", "c1", 0);
-        let pod = crate::inventory::view::Pod { is_ready, ..(*view.pod).clone() };
+        let pod = crate::inventory::pod::Pod { is_ready, ..(*view.pod).clone() };
         input(Container { pod: Arc::new(pod), ..view }, &[spec(Liveness)])
     };
     rig.accept(is_ready(false));

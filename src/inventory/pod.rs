@@ -1,4 +1,4 @@
-//! What the inventory tells the stages after it: one container with its pod, as far as it is known now.
+//! What the inventory reports to later stages: containers and their pods, as far as they are known now.
 
 use std::{
     collections::{BTreeMap, HashMap},
