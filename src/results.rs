@@ -10,7 +10,7 @@ use std::{fmt, sync::Arc, time::Duration, time::SystemTime};
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::ids::ProbeKind;
-use history::{History, OUTPUT_KEPT, Why, text_size};
+use history::{ChangeReason, History, OUTPUT_KEPT, text_size};
 
 /// What one probe's attempts have shown so far.
 ///
@@ -57,27 +57,27 @@ impl Results {
 
     /// Sets the verdict and tells whether that changed it; an absent one differs from every other
     /// (docs/kubelet-prober.md 4).
-    pub fn set(&mut self, verdict: Verdict, why: Why, at: SystemTime) -> bool {
+    pub fn set(&mut self, verdict: Verdict, why: ChangeReason, at: SystemTime) -> bool {
         let is_changed = self.verdict != Some(verdict);
         if is_changed {
             self.verdict = Some(verdict);
             self.since = at;
-            self.stands(why, at);
+            self.note_verdict(why, at);
         }
         is_changed
     }
 
     /// Removes the verdict, which tells nobody; setting the same one later is a change again
     /// (docs/kubelet-prober.md 4).
-    pub fn remove(&mut self, why: Why, at: SystemTime) {
+    pub fn remove(&mut self, why: ChangeReason, at: SystemTime) {
         if self.verdict.take().is_some() {
             self.since = at;
         }
-        self.stands(why, at);
+        self.note_verdict(why, at);
     }
 
-    fn stands(&mut self, why: Why, at: SystemTime) {
-        Arc::make_mut(&mut self.history).stands(self.verdict, why, at);
+    fn note_verdict(&mut self, why: ChangeReason, at: SystemTime) {
+        Arc::make_mut(&mut self.history).note_verdict(self.verdict, why, at);
     }
 
     /// Keeps an attempt as the last one and in the history; counts it if it was one of the current container.
@@ -345,14 +345,14 @@ mod tests {
                 let told = format!("{id}: {rule}: {op}");
                 match op.split([' ', ':']).filter(|word| !word.is_empty()).collect::<Vec<_>>()[..] {
                     ["set", name, "changed"] => {
-                        assert!(results.set(verdict(name), Why::Started, UNIX_EPOCH), "{told}");
+                        assert!(results.set(verdict(name), ChangeReason::Started, UNIX_EPOCH), "{told}");
                     }
                     ["set", name, "same"] => {
-                        assert!(!results.set(verdict(name), Why::Started, UNIX_EPOCH), "{told}");
+                        assert!(!results.set(verdict(name), ChangeReason::Started, UNIX_EPOCH), "{told}");
                     }
                     ["get", "none"] => assert_eq!(results.verdict(), None, "{told}"),
                     ["get", name] => assert_eq!(results.verdict(), Some(verdict(name)), "{told}"),
-                    ["remove"] => results.remove(Why::Adopted, UNIX_EPOCH),
+                    ["remove"] => results.remove(ChangeReason::Adopted, UNIX_EPOCH),
                     ["container"] => results.start_container(UNIX_EPOCH),
                     _ => panic!("no such step: {told}"),
                 }
@@ -364,10 +364,10 @@ mod tests {
     fn since_is_the_time_of_the_last_change() {
         let later = UNIX_EPOCH + Duration::from_secs(5);
         let mut results = Results::new(UNIX_EPOCH);
-        results.set(Verdict::Success, Why::Results(1), UNIX_EPOCH);
-        results.set(Verdict::Success, Why::Results(1), later);
+        results.set(Verdict::Success, ChangeReason::Results(1), UNIX_EPOCH);
+        results.set(Verdict::Success, ChangeReason::Results(1), later);
         assert_eq!(results.since(), UNIX_EPOCH);
-        results.set(Verdict::Failure, Why::Results(1), later);
+        results.set(Verdict::Failure, ChangeReason::Results(1), later);
         assert_eq!(results.since(), later);
     }
 

@@ -31,7 +31,7 @@ use crate::{
     prober::{self, Saved},
     relay::{self, Relay, RelayEnded, gate::Gate},
     report::{
-        Shown, Sources, api, convert,
+        JournaledCall, Sources, api, convert,
         journal::{Journal, JournalBounds},
         metrics::{Metrics, ProcessCounts},
         stages::Stages,
@@ -243,7 +243,7 @@ impl Api {
 /// Feeds what passes to those who keep it.
 struct Passing {
     observed: ObservedHandle,
-    trace: Journal<dyn Shown>,
+    trace: Journal<dyn JournaledCall>,
 }
 
 impl Observer for Passing {

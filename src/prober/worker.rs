@@ -33,7 +33,7 @@ use super::{
 use crate::{
     ids::{ContainerId, ProbeKind},
     inventory::pod::ContainerState,
-    results::{AttemptRecord, AttemptResult, Results, Verdict, event::Notice, history::Why},
+    results::{AttemptRecord, AttemptResult, Results, Verdict, event::Notice, history::ChangeReason},
     spec::ProbeSpec,
 };
 pub use checkpoint::Mark;
@@ -396,16 +396,16 @@ impl Worker {
         let is_adopted =
             runs_since.is_some_and(|at| made.duration_since(at).is_ok_and(|age| age > ADOPTED_BEFORE));
         if is_adopted {
-            self.results.remove(Why::Adopted, now.wall);
+            self.results.remove(ChangeReason::Adopted, now.wall);
         } else {
-            self.results.set(Verdict::initial(self.spec.kind), Why::Started, now.wall);
+            self.results.set(Verdict::initial(self.spec.kind), ChangeReason::Started, now.wall);
         }
     }
 
     /// Step 6: a container that does not run is a failure, of whatever type and whoever stopped it. It is news only of
     /// one that did run.
     fn fall(&mut self, now: Moment, actions: &mut Vec<Action>) {
-        let is_changed = self.results.set(Verdict::Failure, Why::NotRunning, now.wall);
+        let is_changed = self.results.set(Verdict::Failure, ChangeReason::NotRunning, now.wall);
         let has_run = |target: &&Target| target.has_run || target.is_restored;
         if let Some(target) = self.target.as_ref().filter(|_| is_changed).filter(has_run) {
             actions.push(Action::Report(target.seen.id.clone(), Notice::NotRunning));
@@ -523,7 +523,7 @@ impl Worker {
         // ours has seen it already, so what comes late says nothing of a container that is replaced, ended, or
         // being stopped.
         let counts = is_current && self.stopping.is_none() && self.is_running();
-        if counts && self.results.set(verdict, Why::Results(run), now.wall) {
+        if counts && self.results.set(verdict, ChangeReason::Results(run), now.wall) {
             let notice = Notice::VerdictChanged { to: verdict, after: run };
             actions.push(Action::Report(container.clone(), notice));
         }

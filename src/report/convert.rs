@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::{
-    Shown,
+    JournaledCall,
     view::{
         AttemptView, BlindView, CallView, ContainerRef, EventView, ExecView, PeerView, ProbeView, RunView,
         Seconds, joined, probe_id, probe_key,
@@ -69,13 +69,13 @@ impl From<&TracedCall> for CallView {
     }
 }
 
-impl Shown for TracedCall {
+impl JournaledCall for TracedCall {
     fn view(&self) -> CallView {
         self.into()
     }
 }
 
-impl Shown for CallView {
+impl JournaledCall for CallView {
     fn view(&self) -> CallView {
         self.clone()
     }
@@ -83,7 +83,7 @@ impl Shown for CallView {
 
 /// A call for the journal: as it came where that is small, else as it will be shown. So the journal stays small, and
 /// holds no environment of a container.
-pub fn for_journal(call: TracedCall) -> Arc<dyn Shown> {
+pub fn for_journal(call: TracedCall) -> Arc<dyn JournaledCall> {
     match &call.ended.call.request {
         CriRequest::Skipped => Arc::new(call),
         CriRequest::ExecSync(command) if command.weight() <= MAX_COMMAND => Arc::new(call),

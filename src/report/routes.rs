@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tower_http::{catch_panic::CatchPanicLayer, limit::RequestBodyLimitLayer, timeout::TimeoutLayer};
 
 use super::{
-    Shown, Sources,
+    JournaledCall, Sources,
     commands::CommandLog,
     filter::{CallFilter, EventFilter, Parameters, PodFilter, ProbeFilter},
     lines::{self, Window},
@@ -138,7 +138,7 @@ async fn trace(
 ) -> Result<Response, Refusal> {
     let (last, following) = (filter.last, following(&place, filter.follow)?);
     let window = Window { admits: move |call: &_| filter.admits(call), last, following };
-    Ok(lines::respond(&shared.sources.trace, Shown::view, window, shared.drained))
+    Ok(lines::respond(&shared.sources.trace, JournaledCall::view, window, shared.drained))
 }
 
 async fn events(

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Verdict, history::Why, text::BoundedText};
+use super::{Verdict, history::ChangeReason, text::BoundedText};
 use crate::{
     ids::{ContainerId, PodUid, ProbeKind},
     inventory::pod::Container,
@@ -150,7 +150,10 @@ impl Notice {
             }
             Self::Warned { output } => format!("{title} probe warning: {output}"),
             Self::VerdictChanged { to, after } => {
-                format!("{kind} of {container} is now {to} after {}", Why::Results(*after).in_words(*to))
+                format!(
+                    "{kind} of {container} is now {to} after {}",
+                    ChangeReason::Results(*after).in_words(*to)
+                )
             }
             Self::NotRunning => format!("{kind} of {container} is now failure: the container is not running"),
             Self::Refused { reason } => format!("{title} probe is invalid: {reason}"),

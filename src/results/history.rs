@@ -18,8 +18,8 @@ use super::{AttemptRecord, AttemptResult, Verdict, beginning};
 pub struct History {
     attempts: VecDeque<Stored>,
     changes: VecDeque<VerdictChange>,
-    /// What stood before the first of the changes: only after a restart of ours is it known.
-    stood: Option<Verdict>,
+    /// The verdict before the first of the changes; known only after a restart of ours.
+    before: Option<Verdict>,
     /// What the texts take, each counted once.
     output_bytes: usize,
 }
@@ -47,17 +47,17 @@ const FIRST_FEW: usize = 4;
 pub struct VerdictChange {
     /// When.
     pub at: SystemTime,
-    /// What stood before.
+    /// The verdict before.
     pub from: Verdict,
-    /// What stands since.
+    /// The verdict since.
     pub to: Verdict,
     /// Why.
-    pub why: Why,
+    pub why: ChangeReason,
 }
 
 /// What made a verdict change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum ChangeReason {
     /// So many equal results in a row.
     Results(u32),
     /// The container began to run: what its type starts with stands.
@@ -88,8 +88,8 @@ enum Code {
 
 impl History {
     /// That of a probe whose verdict was known before anything is remembered of it.
-    pub(super) fn restored(stood: Option<Verdict>) -> Self {
-        Self { stood, ..Self::default() }
+    pub(super) fn restored(before: Option<Verdict>) -> Self {
+        Self { before, ..Self::default() }
     }
 
     /// The attempts, oldest first: times to the millisecond, durations to the microsecond and at most 71 minutes, of each
@@ -169,9 +169,9 @@ impl History {
         }
     }
 
-    /// Keeps what stands now, where that is not what stood.
-    pub(super) fn stands(&mut self, to: Option<Verdict>, why: Why, at: SystemTime) {
-        let from = self.changes.back().map(|last| last.to).or(self.stood).unwrap_or(Verdict::Unknown);
+    /// Notes the verdict as it is now, if that is a change.
+    pub(super) fn note_verdict(&mut self, to: Option<Verdict>, why: ChangeReason, at: SystemTime) {
+        let from = self.changes.back().map(|last| last.to).or(self.before).unwrap_or(Verdict::Unknown);
         let to = to.unwrap_or(Verdict::Unknown);
         if from != to {
             push(&mut self.changes, CHANGES_KEPT, VerdictChange { at, from, to, why });
@@ -216,7 +216,7 @@ impl From<&Stored> for AttemptRecord {
     }
 }
 
-impl Why {
+impl ChangeReason {
     /// In words, of a verdict that it led to: `3 failures in a row`, `the container is not running`.
     pub fn in_words(self, to: Verdict) -> String {
         match (self, to) {
@@ -301,7 +301,11 @@ mod tests {
         assert!(Arc::ptr_eq(outputs[0], outputs[2]), "what was said before is not kept twice");
         let mut full = after(vec![attempt(""); 100]);
         for n in 0..100 {
-            full.stands(Some([Verdict::Success, Verdict::Failure][n % 2]), Why::Started, UNIX_EPOCH);
+            full.note_verdict(
+                Some([Verdict::Success, Verdict::Failure][n % 2]),
+                ChangeReason::Started,
+                UNIX_EPOCH,
+            );
         }
         assert!(full.attempts.capacity() <= ATTEMPTS_KEPT && full.changes.capacity() <= CHANGES_KEPT);
     }
@@ -309,9 +313,9 @@ mod tests {
     #[test]
     fn what_stood_before_a_restart_is_where_the_first_change_comes_from() {
         let mut history = History::restored(Some(Verdict::Success));
-        history.stands(Some(Verdict::Success), Why::Results(1), UNIX_EPOCH);
+        history.note_verdict(Some(Verdict::Success), ChangeReason::Results(1), UNIX_EPOCH);
         assert_eq!(history.changes().len(), 0);
-        history.stands(Some(Verdict::Failure), Why::NotRunning, UNIX_EPOCH);
+        history.note_verdict(Some(Verdict::Failure), ChangeReason::NotRunning, UNIX_EPOCH);
         let changes: Vec<_> = history.changes().map(|change| (change.from, change.to)).collect();
         assert_eq!(changes, [(Verdict::Success, Verdict::Failure)]);
     }
@@ -336,15 +340,15 @@ mod tests {
         let mut history = History::default();
         let (success, failure) = (Some(Verdict::Success), Some(Verdict::Failure));
         for (to, why) in [
-            (None, Why::Adopted),
-            (Some(Verdict::Unknown), Why::Started),
-            (success, Why::Started),
-            (success, Why::Results(1)),
-            (failure, Why::NotRunning),
-            (None, Why::Adopted),
-            (failure, Why::Results(3)),
+            (None, ChangeReason::Adopted),
+            (Some(Verdict::Unknown), ChangeReason::Started),
+            (success, ChangeReason::Started),
+            (success, ChangeReason::Results(1)),
+            (failure, ChangeReason::NotRunning),
+            (None, ChangeReason::Adopted),
+            (failure, ChangeReason::Results(3)),
         ] {
-            history.stands(to, why, UNIX_EPOCH);
+            history.note_verdict(to, why, UNIX_EPOCH);
         }
         let told: Vec<_> = history
             .changes()
@@ -389,7 +393,7 @@ mod tests {
             let mut history = History::default();
             for verdict in verdicts {
                 let to = [None, Some(Verdict::Success), Some(Verdict::Failure), Some(Verdict::Unknown)][verdict];
-                history.stands(to, Why::Started, UNIX_EPOCH);
+                history.note_verdict(to, ChangeReason::Started, UNIX_EPOCH);
             }
             let changes: Vec<_> = history.changes().collect();
             prop_assert!(changes.len() <= CHANGES_KEPT);

@@ -19,7 +19,7 @@ use std::{
 use criprobe::{
     prober::{CommandRefusal, ProbeCommand, ProberHandle, ProberSettings, Question},
     report::{
-        Shown, Snapshot, Snapshots, Sources, api,
+        JournaledCall, Snapshot, Snapshots, Sources, api,
         journal::{Journal, JournalBounds},
         metrics::Metrics,
         name::ProbeName,
@@ -68,7 +68,7 @@ struct Daemon {
     /// Taken to end the daemon.
     runtime: Option<Runtime>,
     probes: watch::Sender<Vec<ProbeView>>,
-    trace: Journal<dyn Shown>,
+    trace: Journal<dyn JournaledCall>,
     events: Journal<EventView>,
 }
 
@@ -89,7 +89,7 @@ impl Daemon {
     }
 
     fn push(&self, call: CallView) {
-        let call: Arc<dyn Shown> = Arc::new(call);
+        let call: Arc<dyn JournaledCall> = Arc::new(call);
         self.trace.push(call);
     }
 

@@ -22,7 +22,7 @@ use tokio::{
 
 use super::*;
 use crate::report::{
-    Shown, Snapshot, Snapshots,
+    JournaledCall, Snapshot, Snapshots,
     journal::{Journal, JournalBounds},
     metrics::Metrics,
     name::ProbeName,
@@ -44,7 +44,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 struct Api {
     _dir: tempfile::TempDir,
     socket: PathBuf,
-    trace: Journal<dyn Shown>,
+    trace: Journal<dyn JournaledCall>,
     events: Journal<EventView>,
     client: Client<UnixConnector, Empty<axum::body::Bytes>>,
     drain: Option<oneshot::Sender<()>>,
@@ -224,7 +224,7 @@ fn call(method: &str) -> CallView {
     CallView { method: method.to_owned(), ..sample::call() }
 }
 
-fn push(journal: &Journal<dyn Shown>, call: CallView) {
-    let call: std::sync::Arc<dyn Shown> = std::sync::Arc::new(call);
+fn push(journal: &Journal<dyn JournaledCall>, call: CallView) {
+    let call: std::sync::Arc<dyn JournaledCall> = std::sync::Arc::new(call);
     journal.push(call);
 }

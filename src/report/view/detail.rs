@@ -127,9 +127,9 @@ pub struct HeaderView {
 pub struct ChangeView {
     /// When.
     pub at: Time,
-    /// What stood before.
+    /// The verdict before.
     pub from: Verdict,
-    /// What stands since.
+    /// The verdict since.
     pub to: Verdict,
     /// Why, in words: `3 failures in a row`.
     pub why: String,
