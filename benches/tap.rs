@@ -11,7 +11,7 @@ use criprobe::{
     clock,
     ids::ConnId,
     peer::Peer,
-    tap::{Event, Tap},
+    tap::{Tap, TapEvent},
 };
 
 /// 2 us of CPU a call: DESIGN.md, hot path.
@@ -58,7 +58,7 @@ fn measure(traffic: &[&Traffic], in_flight: usize) -> (Duration, usize) {
     let mut tap = Tap::new(ConnId(1), Arc::new(Peer::default()));
     let mut connection = Connection::default();
     let mut events = 0;
-    let mut count = |_: Event| events += 1;
+    let mut count = |_: TapEvent| events += 1;
     for (is_client, bytes) in connection.opening() {
         feed(&mut tap, is_client, &bytes, &mut count);
     }
@@ -91,7 +91,7 @@ fn measure(traffic: &[&Traffic], in_flight: usize) -> (Duration, usize) {
     (spent[spent.len() / 2], events)
 }
 
-fn feed(tap: &mut Tap, is_client: bool, bytes: &[u8], count: &mut impl FnMut(Event)) {
+fn feed(tap: &mut Tap, is_client: bool, bytes: &[u8], count: &mut impl FnMut(TapEvent)) {
     let now = clock::now();
     if is_client {
         tap.client_bytes(bytes, now, count);

@@ -3,6 +3,7 @@
 
 mod daemon;
 mod demo;
+mod errors;
 mod event_log;
 mod images;
 mod log_share;
@@ -14,7 +15,6 @@ mod reload;
 mod settings;
 mod source;
 mod state;
-mod told;
 
 use std::{env, fmt::Display, sync::Arc, time::Duration};
 
@@ -25,12 +25,12 @@ use tokio::{
     sync::Notify,
 };
 
-use self::told::told;
+use self::errors::describe_error;
 pub use self::{
     daemon::{Daemon, StartError},
     demo::demo,
     reload::Reloading,
-    source::Source,
+    source::ConfigSource,
 };
 use crate::{
     cli::{Exit, ServeArgs},
@@ -52,7 +52,7 @@ pub fn serve(args: ServeArgs) -> Exit {
         .flag(Key::ApiListen, args.api)
         .flag(Key::LogFormat, args.log_format)
         .flag(Key::LogLevel, args.log_level);
-    let source = Source::new(args.config, overrides);
+    let source = ConfigSource::new(args.config, overrides);
     let loaded = match source.load() {
         Ok(loaded) => loaded,
         Err(errors) => {
@@ -83,7 +83,7 @@ pub fn serve(args: ServeArgs) -> Exit {
         Err(error) if is_runtime_itself(error) => Exit::Configuration,
         Err(_) => Exit::Failed,
     };
-    let failure = ran.err().map(|error| told(&error));
+    let failure = ran.err().map(|error| describe_error(&error));
     logging::end(failure.as_ref().map(|failure| failure as &dyn Display));
     exit
 }

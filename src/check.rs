@@ -19,11 +19,11 @@ use configuration::{Quota, Rules};
 use findings::Findings;
 use kind::Shape;
 use place::Lines;
-use pod::{Container, Pod};
+use pod::{WrittenContainer, WrittenPod};
 
 use crate::{
     document::{self, Bounds, Node, SyntaxError, stream::Stream},
-    report::view::{CheckView, CheckedDocument, CheckedFile, CheckedPod, Finding, Grade, Taken},
+    report::view::{CheckView, CheckedDocument, CheckedFile, CheckedPod, DocumentKind, Finding, Grade},
     spec::policy::Policy,
 };
 
@@ -33,7 +33,7 @@ pub const BOUNDS: Bounds = Bounds { bytes: 8 << 20, depth: 64, nodes: 1_000_000 
 
 /// One file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Input {
+pub struct CheckInput {
     /// Its name, for people.
     pub name: String,
     /// What it holds; of a longer one, at least a byte more than [`BOUNDS`] allow.
@@ -44,7 +44,7 @@ pub struct Input {
 
 /// Checks files. `rules` are configurations that a node is to have, in their order; without any, it is taken to have
 /// the defaults. What has no namespace is taken to be in `namespace`.
-pub fn check(files: &[Input], rules: &[Input], namespace: &str) -> CheckView {
+pub fn check(files: &[CheckInput], rules: &[CheckInput], namespace: &str) -> CheckView {
     let Rules { policy, quota, files: mut checked } = configuration::rules(rules);
     let texts: Vec<_> = files.iter().map(|file| text(&file.bytes)).collect();
     let read: Vec<_> = files.iter().zip(&texts).map(|(input, text)| Read::of(input, text)).collect();
@@ -89,14 +89,14 @@ fn text(bytes: &[u8]) -> Text<'_> {
 
 /// A file that was read.
 struct Read<'a> {
-    input: &'a Input,
+    input: &'a CheckInput,
     lines: Lines<'a>,
     text: &'a str,
     stream: Result<Stream, SyntaxError>,
 }
 
 impl<'a> Read<'a> {
-    fn of(input: &'a Input, text: &Text<'a>) -> Self {
+    fn of(input: &'a CheckInput, text: &Text<'a>) -> Self {
         let stream = text.clone().and_then(|text| document::stream::read(text, &BOUNDS));
         let text = text.as_ref().copied().unwrap_or_default();
         Self { input, lines: Lines::of(text), text, stream }
@@ -114,14 +114,14 @@ const MAX_TOGETHER: usize = 250;
 
 /// The only pod for crictl among all files, with all containers for crictl; `None` where there are several pods or none,
 /// or no containers.
-fn together<'a>(files: &'a [Read<'a>], namespace: &str) -> Option<Pod<'a>> {
+fn together<'a>(files: &'a [Read<'a>], namespace: &str) -> Option<WrittenPod<'a>> {
     let of = |shape| files.iter().flat_map(Read::nodes).filter(move |node| kind::of(node) == shape);
     let mut pods = of(Shape::CrictlPod);
     let (pod, None) = (pods.next()?, pods.next()) else { return None };
-    let elsewhere = |node| Container { is_elsewhere: true, ..crictl::container(node) };
+    let elsewhere = |node| WrittenContainer { is_elsewhere: true, ..crictl::container(node) };
     let containers: Vec<_> = of(Shape::CrictlContainer).take(MAX_TOGETHER + 1).map(elsewhere).collect();
     let is_known = (1..=MAX_TOGETHER).contains(&containers.len());
-    is_known.then(|| Pod { containers, are_all: true, ..crictl::pod(pod, namespace) })
+    is_known.then(|| WrittenPod { containers, are_all: true, ..crictl::pod(pod, namespace) })
 }
 
 /// What is the same for all files.
@@ -131,7 +131,7 @@ struct Check<'a> {
     is_compared: bool,
     namespace: &'a str,
     /// What was given for crictl, where it belongs together.
-    together: Option<Pod<'a>>,
+    together: Option<WrittenPod<'a>>,
 }
 
 impl Check<'_> {
@@ -185,7 +185,7 @@ impl Check<'_> {
                         // One that was not rendered goes wrong in many places for one reason.
                         Err(_) if is_template => {}
                         Err(error) => {
-                            is_template = syntax::tell(error, document.line, &file.lines, &mut findings);
+                            is_template = syntax::report(error, document.line, &file.lines, &mut findings);
                         }
                     }
                 }
@@ -230,7 +230,7 @@ impl Check<'_> {
                 let pods: Vec<_> = self.together.iter().chain(&alone).collect();
                 let name = pods.iter().map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
                 let pods = pods.into_iter().map(|pod| self.pod(pod, file, findings)).collect();
-                vec![CheckedDocument { pods, ..taken(Taken::CrictlPod, name) }]
+                vec![CheckedDocument { pods, ..taken(DocumentKind::CrictlPod, name) }]
             }
             Shape::CrictlContainer => {
                 let container = crictl::container(node);
@@ -245,21 +245,21 @@ impl Check<'_> {
                         vec![self.pod(&crictl::pod_of(container, self.namespace), file, findings)]
                     }
                 };
-                vec![CheckedDocument { pods, ..taken(Taken::CrictlContainer, name) }]
+                vec![CheckedDocument { pods, ..taken(DocumentKind::CrictlContainer, name) }]
             }
             Shape::Configuration if is_alone => {
                 let rules = configuration::check(file.text, &file.input.name, findings);
-                vec![CheckedDocument { rules, ..taken(Taken::Configuration, String::new()) }]
+                vec![CheckedDocument { rules, ..taken(DocumentKind::Configuration, String::new()) }]
             }
             Shape::Configuration => {
                 findings.error(node.place, "a configuration of criprobe must be in a file of its own");
-                vec![taken(Taken::Configuration, String::new())]
+                vec![taken(DocumentKind::Configuration, String::new())]
             }
             Shape::Unknown | Shape::NoMap => {
                 if file.input.is_named {
                     findings.error(node.place, NOTHING);
                 }
-                vec![taken(Taken::Unknown, String::new())]
+                vec![taken(DocumentKind::Unknown, String::new())]
             }
         }
     }
@@ -274,10 +274,10 @@ impl Check<'_> {
     ) -> CheckedDocument {
         let object = manifest::read(node, kind, self.namespace, findings);
         let pods = object.pods.iter().map(|pod| self.pod(pod, file, findings)).collect();
-        CheckedDocument { line, taken: Taken::Manifest, name: object.name, pods, rules: Vec::new() }
+        CheckedDocument { line, taken: DocumentKind::Manifest, name: object.name, pods, rules: Vec::new() }
     }
 
-    fn pod(&self, pod: &Pod<'_>, file: &Read<'_>, findings: &mut Findings) -> CheckedPod {
+    fn pod(&self, pod: &WrittenPod<'_>, file: &Read<'_>, findings: &mut Findings) -> CheckedPod {
         probes::check(pod, self.rulebook(file), self.quota.per_pod, self.is_compared, findings)
     }
 

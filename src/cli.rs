@@ -156,7 +156,7 @@ struct Context {
 /// # Errors
 /// The exit code, when all is said already: help was printed, or one line on what is wrong.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, ExitCode> {
-    read(arguments.into_iter().collect()).map_err(|refused| refused.tell().into())
+    read(arguments.into_iter().collect()).map_err(|refused| refused.report().into())
 }
 
 /// Why arguments are no command.
@@ -240,7 +240,7 @@ impl Request {
             .build()
             .map_err(Error::Output)
             .and_then(|runtime| runtime.block_on(self.ask()));
-        asked.unwrap_or_else(|error| error.tell()).into()
+        asked.unwrap_or_else(|error| error.report()).into()
     }
 
     async fn ask(self) -> Result<Exit, Error> {
@@ -270,9 +270,9 @@ impl Request {
 
 impl Refused {
     /// Prints help where it was asked for; else one line on what is wrong, and where to read on.
-    fn tell(&self) -> Exit {
+    fn report(&self) -> Exit {
         match self {
-            Self::Usage(reason) => Error::Usage(reason.clone()).tell(),
+            Self::Usage(reason) => Error::Usage(reason.clone()).report(),
             Self::Help(help) => {
                 // Nobody reads it: nothing to do about that.
                 let _ = help.print();

@@ -72,12 +72,12 @@ pub enum Value {
     /// In order.
     List(Vec<Node>),
     /// In order; no name stands twice.
-    Map(Vec<Entry>),
+    Map(Vec<MapEntry>),
 }
 
 /// One name of a map with its value.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct MapEntry {
     /// The name as text.
     pub name: String,
     /// Where the name stands.
@@ -117,7 +117,7 @@ pub enum SyntaxError {
 
 impl Node {
     /// The entries of a map; none of anything else.
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[MapEntry] {
         match &self.value {
             Value::Map(entries) => entries,
             _ => &[],
@@ -393,7 +393,11 @@ impl<'de> Visitor<'de> for ValueVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut map = Vec::new();
         while let Some(name) = entries.next_key::<Spanned<String>>()? {
-            map.push(Entry { name: name.value, place: known(name.referenced), node: entries.next_value()? });
+            map.push(MapEntry {
+                name: name.value,
+                place: known(name.referenced),
+                node: entries.next_value()?,
+            });
         }
         Ok(Value::Map(map))
     }

@@ -15,11 +15,11 @@ use std::fmt;
 
 use crate::results::{
     AttemptResult,
-    said::{SAID_LIMIT, Said},
+    text::{BoundedText, TEXT_LIMIT},
 };
 
 /// How much of an output is read.
-pub const OUTPUT_LIMIT: usize = SAID_LIMIT;
+pub const OUTPUT_LIMIT: usize = TEXT_LIMIT;
 
 /// What an attempt says of the container.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct Outcome {
     /// How it went.
     pub judgement: Judgement,
     /// What it said.
-    pub output: Said,
+    pub output: BoundedText,
     /// Of the command, where there was one and it ended.
     pub exit_code: Option<i32>,
     /// Of the HTTP answer, where there was one that was judged.
@@ -37,16 +37,16 @@ pub struct Outcome {
 impl Outcome {
     /// A success with nothing to say.
     pub fn success() -> Self {
-        Self::of(Judgement::Success, Said::default())
+        Self::of(Judgement::Success, BoundedText::default())
     }
 
     /// A failure for a reason that we put into words.
-    pub fn failure(text: impl Into<Said>) -> Self {
+    pub fn failure(text: impl Into<BoundedText>) -> Self {
         Self::of(Judgement::Failure, text)
     }
 
     /// A judgement with what was said, and without exit code and status.
-    pub fn of(judgement: Judgement, output: impl Into<Said>) -> Self {
+    pub fn of(judgement: Judgement, output: impl Into<BoundedText>) -> Self {
         Self { judgement, output: output.into(), exit_code: None, status: None }
     }
 }
@@ -82,29 +82,29 @@ pub enum Fault {
         /// The code's name as Go spells it.
         code: &'static str,
         /// The runtime's own words.
-        message: Said,
+        message: BoundedText,
     },
     /// The runtime could not be reached, or the connection to it broke; the text is what the system says.
     #[error("the runtime is away: the connection to its socket failed: {0}")]
-    Away(Said),
+    Away(BoundedText),
     /// The runtime was silent: past the timeout and the grace that it gets, or when it was asked whether it is there.
     #[error("runtime did not answer")]
     Unanswered,
     /// There is no target: no address, no such port, no allowance.
     #[error("{0}")]
-    Target(Said),
+    Target(BoundedText),
     /// The server answered, and the body of its answer could not be read.
     #[error("{0}")]
-    Body(Said),
+    Body(BoundedText),
     /// The node or criprobe itself ran out of something, or may not do it: descriptors, memory, ports, permissions.
     #[error("criprobe could not try: {0}")]
-    Ours(Said),
+    Ours(BoundedText),
 }
 
 impl Fault {
     /// There is no target, for this reason.
     pub fn target(reason: impl fmt::Display) -> Self {
-        Self::Target(Said::of(reason))
+        Self::Target(BoundedText::of(reason))
     }
 
     /// Whether another try at once may help. After a silence it would only hold a worker for as long again, and what is

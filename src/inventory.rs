@@ -8,8 +8,8 @@ mod fact;
 #[cfg(test)]
 pub(crate) mod fixtures;
 mod model;
+pub mod pod;
 mod resync;
-pub mod view;
 
 use std::{
     sync::Arc,
@@ -36,8 +36,8 @@ use crate::{
     runtime::{Runtime, events::Events, link::Link, turns::Backlog},
     stage::{Asker, Tasks, Unanswered},
     tap::{
-        Call, Ended, Event,
-        cri::{Command, Request, Response},
+        Call, EndedCall, TapEvent,
+        cri::{CriRequest, CriResponse, ExecCommand},
     },
 };
 
@@ -49,7 +49,7 @@ const NAMED: Duration = Duration::from_secs(1);
 
 /// What the task works with.
 #[derive(Debug)]
-pub struct Sources {
+pub struct InventorySources {
     /// What the taps saw.
     pub observations: Observations,
     /// The relay: while one of its connections is blind, lists are asked for more often.
@@ -82,14 +82,14 @@ pub struct InventoryHandle {
     replay: Arc<Notify>,
 }
 
-type Pods = Vec<Arc<view::PodView>>;
+type Pods = Vec<Arc<pod::Pod>>;
 
 impl InventoryHandle {
     /// All sandboxes, in no order.
     ///
     /// # Errors
     /// The inventory did not answer.
-    pub async fn pods(&self) -> Result<Vec<Arc<view::PodView>>, Unanswered> {
+    pub async fn pods(&self) -> Result<Vec<Arc<pod::Pod>>, Unanswered> {
         self.pods.ask(|answer| answer).await
     }
 
@@ -109,7 +109,7 @@ const CHANGES: usize = 1024;
 
 /// Starts the inventory: a handle, and the changes for the stage after it.
 pub fn spawn(
-    sources: Sources,
+    sources: InventorySources,
     observer: impl Observer + Send + 'static,
     tasks: &mut Tasks,
 ) -> (InventoryHandle, mpsc::Receiver<Change>) {
@@ -124,7 +124,7 @@ pub fn spawn(
 
 /// The ends of the inventory's channels, which survive a panic of its task.
 struct Channels<O> {
-    sources: Sources,
+    sources: InventorySources,
     pods_asked: mpsc::Receiver<oneshot::Sender<Pods>>,
     replay: Arc<Notify>,
     changes: mpsc::Sender<Change>,
@@ -155,9 +155,9 @@ pub struct TracedCall {
     /// When it began.
     pub at: SystemTime,
     /// The call and its end.
-    pub ended: Ended,
+    pub ended: EndedCall,
     /// The pod.
-    pub pod: Option<Arc<view::PodView>>,
+    pub pod: Option<Arc<pod::Pod>>,
     /// The container's name.
     pub container: Option<Arc<str>>,
     /// The container's id.
@@ -168,7 +168,7 @@ pub struct TracedCall {
 /// also show what was removed meanwhile, and with the stops that were in progress.
 async fn run<O: Observer>(channels: &mut Channels<O>) {
     let Channels { sources, pods_asked, replay, changes, health, observer } = channels;
-    let Sources { observations, relay, runtime, link, events, stops } = sources;
+    let InventorySources { observations, relay, runtime, link, events, stops } = sources;
     let mut task = Task {
         counted: None,
         target: None,
@@ -251,18 +251,18 @@ struct Target {
     revision: u64,
     container_id: ContainerId,
     container: Option<Arc<str>>,
-    pod: Option<Arc<view::PodView>>,
+    pod: Option<Arc<pod::Pod>>,
 }
 
 impl Target {
-    fn of(command: &Command, model: &Model, now: Instant) -> Self {
+    fn of(command: &ExecCommand, model: &Model, now: Instant) -> Self {
         let container_id = model.full_container(command.container());
         let (container, pod) = model.whereabouts(&container_id).unzip();
         let (asked, revision) = (command.container_bytes().into(), model.revision());
         Self { asked, looked_at: now, revision, container_id, container, pod }
     }
 
-    fn is_named_by(&self, command: &Command) -> bool {
+    fn is_named_by(&self, command: &ExecCommand) -> bool {
         *self.asked == *command.container_bytes()
     }
 }
@@ -274,7 +274,7 @@ impl<O> Drop for Task<'_, O> {
 }
 
 impl<O: Observer> Task<'_, O> {
-    fn take_observations(&mut self, missed: Missed, batch: &mut Vec<Event>) {
+    fn take_observations(&mut self, missed: Missed, batch: &mut Vec<TapEvent>) {
         let now = clock::now();
         let wall = clock::wall();
         if missed.events > 0 {
@@ -282,8 +282,8 @@ impl<O: Observer> Task<'_, O> {
         }
         for event in batch.drain(..) {
             match event {
-                Event::Begun(call) => {
-                    if matches!(call.request, Request::ExecSync(_)) {
+                TapEvent::Begun(call) => {
+                    if matches!(call.request, CriRequest::ExecSync(_)) {
                         self.observer.command_begun(&call);
                     }
                     if !self.was_just_named(&call.request, now)
@@ -292,13 +292,13 @@ impl<O: Observer> Task<'_, O> {
                         self.model.apply(fact, call.began);
                     }
                 }
-                Event::Ended(ended) => self.take_call(ended, now, wall),
-                Event::Untracked(_) => self.gap(now),
-                Event::Blinded { conn, .. } => {
+                TapEvent::Ended(ended) => self.take_call(ended, now, wall),
+                TapEvent::Untracked(_) => self.gap(now),
+                TapEvent::Blinded { conn, .. } => {
                     self.gap(now);
                     self.model.apply(Fact::EndsLost(Lost::Connection(conn)), now);
                 }
-                Event::Closed { conn } => self.model.apply(Fact::EndsLost(Lost::Connection(conn)), now),
+                TapEvent::Closed { conn } => self.model.apply(Fact::EndsLost(Lost::Connection(conn)), now),
             }
         }
         // After the batch: whatever began in it may have ended unseen, too.
@@ -309,8 +309,8 @@ impl<O: Observer> Task<'_, O> {
 
     /// Whether a command runs where the last one ran, too: then all that its container's name could teach was learnt,
     /// and a name that the runtime does not know is not asked for again with each.
-    fn was_just_named(&mut self, request: &Request, now: Instant) -> bool {
-        let Request::ExecSync(command) = request else { return false };
+    fn was_just_named(&mut self, request: &CriRequest, now: Instant) -> bool {
+        let CriRequest::ExecSync(command) = request else { return false };
         let is_fresh = |target: &Target| now.saturating_duration_since(target.looked_at) < NAMED;
         if self.target.as_ref().is_some_and(|target| target.is_named_by(command) && is_fresh(target)) {
             return true;
@@ -320,8 +320,8 @@ impl<O: Observer> Task<'_, O> {
     }
 
     /// A command ended: it changed nothing that we know of, and many come from where the last one came from.
-    fn take_command(&mut self, at: SystemTime, ended: Ended, now: Instant) {
-        let Request::ExecSync(command) = &ended.call.request else { return };
+    fn take_command(&mut self, at: SystemTime, ended: EndedCall, now: Instant) {
+        let CriRequest::ExecSync(command) = &ended.call.request else { return };
         let target = match self.target.take() {
             Some(target) if !target.is_named_by(command) => Target::of(command, &self.model, now),
             Some(target) if target.revision == self.model.revision() => target,
@@ -335,26 +335,26 @@ impl<O: Observer> Task<'_, O> {
         self.target = Some(target);
     }
 
-    fn take_call(&mut self, ended: Ended, now: Instant, wall: SystemTime) {
+    fn take_call(&mut self, ended: EndedCall, now: Instant, wall: SystemTime) {
         let age = now.saturating_duration_since(ended.call.began);
         let at = wall.checked_sub(age).unwrap_or(wall);
-        if matches!(ended.call.request, Request::Skipped) {
+        if matches!(ended.call.request, CriRequest::Skipped) {
             return self.end_call(TracedCall { at, ended, pod: None, container: None, container_id: None });
         }
-        if matches!(ended.call.request, Request::ExecSync(_)) {
+        if matches!(ended.call.request, CriRequest::ExecSync(_)) {
             return self.take_command(at, ended, now);
         }
         // What a removal was about is known only before it, what a creation made only after.
         let named = ended.call.request.container().map(|id| self.model.full_container(id));
         let before = self.whereabouts(&ended, named.as_ref());
-        let lesson = Fact::of_ended(&ended);
+        let conclusion = Fact::of_ended(&ended);
         if let Some(fact) = Fact::of_stop_ended(&ended) {
             self.model.apply(fact, ended.at);
         }
-        if let Some(fact) = lesson.fact {
+        if let Some(fact) = conclusion.fact {
             self.model.apply(fact, ended.at);
         }
-        if lesson.asks {
+        if conclusion.needs_resync {
             self.resync.soon_and_later(now);
         }
         let (container, pod) = match before {
@@ -362,8 +362,11 @@ impl<O: Observer> Task<'_, O> {
             known => known,
         };
         let container_id = match &ended.response {
-            Response::Container(id) => Some(id.clone()),
-            Response::Skipped | Response::Undecoded | Response::Sandbox(_) | Response::Exec(_) => named,
+            CriResponse::Container(id) => Some(id.clone()),
+            CriResponse::Skipped
+            | CriResponse::Undecoded
+            | CriResponse::Sandbox(_)
+            | CriResponse::Exec(_) => named,
         };
         self.end_call(TracedCall { at, ended, pod, container, container_id });
     }
@@ -371,26 +374,30 @@ impl<O: Observer> Task<'_, O> {
     /// The container's name and the pod that a call was about; `named` is the container that its request named.
     fn whereabouts(
         &self,
-        ended: &Ended,
+        ended: &EndedCall,
         named: Option<&ContainerId>,
-    ) -> (Option<Arc<str>>, Option<Arc<view::PodView>>) {
+    ) -> (Option<Arc<str>>, Option<Arc<pod::Pod>>) {
         let container = match &ended.response {
-            Response::Container(id) => Some(id),
-            Response::Skipped | Response::Undecoded | Response::Sandbox(_) | Response::Exec(_) => named,
+            CriResponse::Container(id) => Some(id),
+            CriResponse::Skipped
+            | CriResponse::Undecoded
+            | CriResponse::Sandbox(_)
+            | CriResponse::Exec(_) => named,
         };
         if let Some((name, pod)) = container.and_then(|id| self.model.whereabouts(id)) {
             return (Some(name), Some(pod));
         }
         let sandbox = match &ended.response {
-            Response::Sandbox(id) => Some(id.clone()),
-            Response::Skipped | Response::Undecoded | Response::Container(_) | Response::Exec(_) => {
-                ended.call.request.sandbox()
-            }
+            CriResponse::Sandbox(id) => Some(id.clone()),
+            CriResponse::Skipped
+            | CriResponse::Undecoded
+            | CriResponse::Container(_)
+            | CriResponse::Exec(_) => ended.call.request.sandbox(),
         };
         (None, sandbox.and_then(|id| self.model.pod(&self.model.full_sandbox(id.as_str())).cloned()))
     }
 
-    fn take_answer(&mut self, answer: resync::Answer) {
+    fn take_answer(&mut self, answer: resync::ResyncAnswer) {
         if answer.is_full {
             self.health.resyncs += 1;
             self.health.last_resync = Some(clock::wall());

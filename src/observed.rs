@@ -36,7 +36,7 @@ use crate::{
     clock,
     ids::PodUid,
     inventory::{Change, TracedCall},
-    tap::{Call, cri::Request},
+    tap::{Call, cri::CriRequest},
 };
 use watch::Watch;
 
@@ -66,7 +66,7 @@ impl ObservedHandle {
 
     /// A call ended.
     pub fn ended(&self, call: &TracedCall) {
-        if matches!(call.ended.call.request, Request::ExecSync(_)) && self.watch().ended(call) {
+        if matches!(call.ended.call.request, CriRequest::ExecSync(_)) && self.watch().ended(call) {
             self.awaits_manifests.notify_one();
         }
     }

@@ -14,12 +14,12 @@ mod outputs;
 mod pauses;
 mod pool;
 mod quota;
+pub mod readiness;
 mod restoring;
 mod roster;
 pub mod saved;
 mod saving;
 mod schedule;
-pub mod standing;
 pub mod status;
 pub mod task;
 mod timing;
@@ -40,14 +40,14 @@ use std::{
 use crate::{
     clock,
     ids::{ContainerId, SandboxId},
-    inventory::view::{ContainerView, OpenStops},
+    inventory::pod::{Container, OpenStops},
     spec::{plan::Planned, policy::Limits},
 };
 
-pub use command::{Command, Refusal};
+pub use command::{CommandRefusal, ProbeCommand};
 pub use handle::{Listed, ProberHandle, Question};
+pub use readiness::{ContainerReadiness, ContainerStatus};
 pub use saved::Saved;
-pub use standing::{ContainerStatus, Standing};
 pub use status::ProbeStatus;
 pub use task::{Deps, spawn};
 
@@ -57,13 +57,13 @@ pub enum Input {
     /// A container was made or changed, and these are the probes planned for it. May be said any number of times.
     Container {
         /// The container as it is now.
-        view: Arc<ContainerView>,
+        view: Arc<Container>,
         /// At most one a type.
         probes: Vec<Planned>,
     },
     /// All containers were planned anew. Told at once, so that probes that come to be together are seen to, and are
     /// spread where they are too many.
-    Replanned(Vec<(Arc<ContainerView>, Vec<Planned>)>),
+    Replanned(Vec<(Arc<Container>, Vec<Planned>)>),
     /// A container is gone from the runtime.
     ContainerGone(ContainerId),
     /// A client began to stop a container: its liveness and startup probes end before it does, as a kubelet's do.

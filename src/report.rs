@@ -39,7 +39,7 @@ pub struct Sources {
     /// Answers questions about the present.
     pub snapshots: Arc<dyn Snapshots>,
     /// Calls, as they end.
-    pub trace: Journal<dyn Shown>,
+    pub trace: Journal<dyn JournaledCall>,
     /// Events, as they happen.
     pub events: Journal<EventView>,
     /// Numbers about the daemon itself.
@@ -70,7 +70,7 @@ pub trait Snapshots: fmt::Debug + Send + Sync {
 }
 
 /// A call that ended. It becomes a view only when somebody reads it: most are never read.
-pub trait Shown: fmt::Debug + Send + Sync {
+pub trait JournaledCall: fmt::Debug + Send + Sync {
     /// What is shown of it.
     fn view(&self) -> CallView;
 }

@@ -3,12 +3,14 @@
 
 pub mod event;
 pub mod history;
-pub mod said;
+pub mod text;
 
 use std::{fmt, sync::Arc, time::Duration, time::SystemTime};
 
+use serde::{Deserialize, Deserializer, Serialize, de};
+
 use crate::ids::ProbeKind;
-use history::{History, SAID_KEPT, Why, text_size};
+use history::{ChangeReason, History, OUTPUT_KEPT, text_size};
 
 /// What one probe's attempts have shown so far.
 ///
@@ -55,27 +57,27 @@ impl Results {
 
     /// Sets the verdict and tells whether that changed it; an absent one differs from every other
     /// (docs/kubelet-prober.md 4).
-    pub fn set(&mut self, verdict: Verdict, why: Why, at: SystemTime) -> bool {
+    pub fn set(&mut self, verdict: Verdict, why: ChangeReason, at: SystemTime) -> bool {
         let is_changed = self.verdict != Some(verdict);
         if is_changed {
             self.verdict = Some(verdict);
             self.since = at;
-            self.stands(why, at);
+            self.note_verdict(why, at);
         }
         is_changed
     }
 
     /// Removes the verdict, which tells nobody; setting the same one later is a change again
     /// (docs/kubelet-prober.md 4).
-    pub fn remove(&mut self, why: Why, at: SystemTime) {
+    pub fn remove(&mut self, why: ChangeReason, at: SystemTime) {
         if self.verdict.take().is_some() {
             self.since = at;
         }
-        self.stands(why, at);
+        self.note_verdict(why, at);
     }
 
-    fn stands(&mut self, why: Why, at: SystemTime) {
-        Arc::make_mut(&mut self.history).stands(self.verdict, why, at);
+    fn note_verdict(&mut self, why: ChangeReason, at: SystemTime) {
+        Arc::make_mut(&mut self.history).note_verdict(self.verdict, why, at);
     }
 
     /// Keeps an attempt as the last one and in the history; counts it if it was one of the current container.
@@ -91,21 +93,21 @@ impl Results {
     }
 
     /// What remembered outputs take, in bytes: that of the last attempt and those in the history.
-    pub fn said(&self) -> usize {
-        let longer = self.last.as_ref().filter(|last| last.output.len() > SAID_KEPT);
-        self.history.said() + longer.map_or(0, |last| text_size(&last.output))
+    pub fn output_bytes(&self) -> usize {
+        let longer = self.last.as_ref().filter(|last| last.output.len() > OUTPUT_KEPT);
+        self.history.output_bytes() + longer.map_or(0, |last| text_size(&last.output))
     }
 
     /// Forgets outputs until they take `most` bytes, or nothing is left but the beginning of the last one: first what
     /// exceeds that beginning, then the outputs in the history, the oldest first.
     pub fn forget(&mut self, most: usize) {
-        if self.said() <= most {
+        if self.output_bytes() <= most {
             return;
         }
-        if let Some(last) = self.last.as_mut().filter(|last| last.output.len() > SAID_KEPT) {
+        if let Some(last) = self.last.as_mut().filter(|last| last.output.len() > OUTPUT_KEPT) {
             last.output = self.history.attempts().last().map(|kept| kept.output).unwrap_or_default();
         }
-        if self.history.said() > most {
+        if self.history.output_bytes() > most {
             Arc::make_mut(&mut self.history).forget(most);
         }
     }
@@ -157,7 +159,8 @@ impl Results {
 }
 
 /// What a probe says of its container, after thresholds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// It is well.
     Success,
@@ -194,7 +197,8 @@ impl fmt::Display for Verdict {
 }
 
 /// How one attempt ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum AttemptResult {
     /// As hoped.
     Success,
@@ -234,11 +238,12 @@ impl fmt::Display for AttemptResult {
 }
 
 /// Equal results in a row; errors neither prolong nor break it. An untouched one is no success, `count` 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     /// Success or failure, never unknown.
+    #[serde(rename = "result", deserialize_with = "known")]
     pub verdict: Verdict,
-    /// How many.
+    /// How many; 0 after a verdict that ended the run.
     pub count: u32,
 }
 
@@ -248,8 +253,16 @@ impl Default for Run {
     }
 }
 
+/// Reads a verdict that cannot be unknown.
+fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Verdict, D::Error> {
+    match Verdict::deserialize(deserializer)? {
+        Verdict::Unknown => Err(de::Error::custom("a run is of success or of failure")),
+        verdict @ (Verdict::Success | Verdict::Failure) => Ok(verdict),
+    }
+}
+
 /// How many attempts of the current container ended how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Counts {
     /// Successes.
     pub success: u64,
@@ -286,13 +299,13 @@ pub struct AttemptRecord {
     pub result: AttemptResult,
     /// How long it took, with the tries that an error costs.
     pub duration: Duration,
-    /// How long it waited for a worker after it was due.
-    pub lag: Duration,
+    /// How long it waited for a worker after it was due; not known of a client's attempt, not kept in a history.
+    pub lag: Option<Duration>,
     /// Of the command, where there was one and it ended.
     pub exit_code: Option<i32>,
     /// Of the HTTP response, where there was one.
     pub status: Option<u16>,
-    /// The beginning of what it said, at most [`said::SAID_LIMIT`] bytes of it.
+    /// The beginning of what it said, at most [`text::TEXT_LIMIT`] bytes of it.
     pub output: Arc<str>,
 }
 
@@ -307,7 +320,7 @@ mod tests {
 
     use serde::Deserialize;
 
-    use super::{said::SAID_LIMIT, *};
+    use super::{text::TEXT_LIMIT, *};
 
     /// One row of `tests/data/prober/results.json`: what is done to an untouched one, and what that tells.
     #[derive(Deserialize)]
@@ -332,14 +345,14 @@ mod tests {
                 let told = format!("{id}: {rule}: {op}");
                 match op.split([' ', ':']).filter(|word| !word.is_empty()).collect::<Vec<_>>()[..] {
                     ["set", name, "changed"] => {
-                        assert!(results.set(verdict(name), Why::Started, UNIX_EPOCH), "{told}");
+                        assert!(results.set(verdict(name), ChangeReason::Started, UNIX_EPOCH), "{told}");
                     }
                     ["set", name, "same"] => {
-                        assert!(!results.set(verdict(name), Why::Started, UNIX_EPOCH), "{told}");
+                        assert!(!results.set(verdict(name), ChangeReason::Started, UNIX_EPOCH), "{told}");
                     }
                     ["get", "none"] => assert_eq!(results.verdict(), None, "{told}"),
                     ["get", name] => assert_eq!(results.verdict(), Some(verdict(name)), "{told}"),
-                    ["remove"] => results.remove(Why::Adopted, UNIX_EPOCH),
+                    ["remove"] => results.remove(ChangeReason::Adopted, UNIX_EPOCH),
                     ["container"] => results.start_container(UNIX_EPOCH),
                     _ => panic!("no such step: {told}"),
                 }
@@ -351,10 +364,10 @@ mod tests {
     fn since_is_the_time_of_the_last_change() {
         let later = UNIX_EPOCH + Duration::from_secs(5);
         let mut results = Results::new(UNIX_EPOCH);
-        results.set(Verdict::Success, Why::Results(1), UNIX_EPOCH);
-        results.set(Verdict::Success, Why::Results(1), later);
+        results.set(Verdict::Success, ChangeReason::Results(1), UNIX_EPOCH);
+        results.set(Verdict::Success, ChangeReason::Results(1), later);
         assert_eq!(results.since(), UNIX_EPOCH);
-        results.set(Verdict::Failure, Why::Results(1), later);
+        results.set(Verdict::Failure, ChangeReason::Results(1), later);
         assert_eq!(results.since(), later);
     }
 
@@ -375,23 +388,24 @@ mod tests {
             at: UNIX_EPOCH,
             result: AttemptResult::Failure,
             duration: Duration::ZERO,
-            lag: Duration::ZERO,
+            lag: None,
             exit_code: None,
             status: None,
             output: output.into(),
         };
         let mut results = Results::new(UNIX_EPOCH);
         results.record(attempt("a".repeat(100)), true);
-        results.record(attempt("b".repeat(SAID_LIMIT)), true);
-        let (first, last, beginning) = (100 + 32, SAID_LIMIT + 32, SAID_KEPT + 32);
-        let size = |results: &Results| (results.said(), results.last().map_or(0, |last| last.output.len()));
-        assert_eq!(size(&results), (first + last + beginning, SAID_LIMIT));
+        results.record(attempt("b".repeat(TEXT_LIMIT)), true);
+        let (first, last, beginning) = (100 + 32, TEXT_LIMIT + 32, OUTPUT_KEPT + 32);
+        let size =
+            |results: &Results| (results.output_bytes(), results.last().map_or(0, |last| last.output.len()));
+        assert_eq!(size(&results), (first + last + beginning, TEXT_LIMIT));
         results.forget(first + last + beginning);
-        assert_eq!(size(&results).1, SAID_LIMIT, "there is room");
+        assert_eq!(size(&results).1, TEXT_LIMIT, "there is room");
         results.forget(first + beginning);
-        assert_eq!(size(&results), (first + beginning, SAID_KEPT));
+        assert_eq!(size(&results), (first + beginning, OUTPUT_KEPT));
         results.forget(0);
-        assert_eq!(size(&results), (beginning, SAID_KEPT));
+        assert_eq!(size(&results), (beginning, OUTPUT_KEPT));
         results.record(attempt("c".to_owned()), true);
         assert_eq!(size(&results), (beginning + 1 + 32, 1), "a short one is kept once");
     }

@@ -40,9 +40,9 @@ pub struct Tasks {
 
 /// Resolves when a task has ended, however it ended.
 #[derive(Debug)]
-pub struct Ended(oneshot::Receiver<()>);
+pub struct TaskEnd(oneshot::Receiver<()>);
 
-impl Ended {
+impl TaskEnd {
     /// Waits for the end of the task.
     pub async fn wait(self) {
         // The task never sends: it drops its end.
@@ -52,13 +52,13 @@ impl Ended {
 
 impl Tasks {
     /// Starts a task. A stage is wrapped in [`Tasks::supervise`] or [`Tasks::supervise_until`].
-    pub fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) -> Ended {
+    pub fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) -> TaskEnd {
         let (done, ended) = oneshot::channel::<()>();
         self.running.spawn(async move {
             task.await;
             drop(done);
         });
-        Ended(ended)
+        TaskEnd(ended)
     }
 
     /// Runs a stage until all stages are stopped, and again after each panic. A stage that ends before is started again,

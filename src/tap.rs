@@ -1,6 +1,6 @@
 //! Reads both directions of one relayed connection on the side and tells which calls passed.
 //!
-//! In: the bytes as they were written on, in the order in which they were; out: [`Event`]s. Never does IO, never reads
+//! In: the bytes as they were written on, in the order in which they were; out: [`TapEvent`]s. Never does IO, never reads
 //! a clock, never delays a byte. What it does not understand blinds it for that connection, and the bytes go on.
 
 mod blindness;
@@ -22,7 +22,7 @@ use streams::Streams;
 
 pub use self::{
     blindness::Blindness,
-    call::{Call, Code, End, Ended, Event, Origin},
+    call::{Call, CallEnd, CallOrigin, Code, EndedCall, TapEvent},
 };
 use crate::{ids::ConnId, peer::Peer};
 
@@ -79,7 +79,7 @@ impl Tap {
     }
 
     /// Bytes that the client sent were passed on.
-    pub fn client_bytes(&mut self, bytes: &[u8], now: Instant, mut out: impl FnMut(Event)) {
+    pub fn client_bytes(&mut self, bytes: &[u8], now: Instant, mut out: impl FnMut(TapEvent)) {
         if let State::Sighted(sighted) = &mut self.state
             && let Err(lost) = sighted.client_bytes(bytes, now, &mut out)
         {
@@ -88,7 +88,7 @@ impl Tap {
     }
 
     /// Bytes that the runtime sent were passed on.
-    pub fn runtime_bytes(&mut self, bytes: &[u8], now: Instant, mut out: impl FnMut(Event)) {
+    pub fn runtime_bytes(&mut self, bytes: &[u8], now: Instant, mut out: impl FnMut(TapEvent)) {
         if let State::Sighted(sighted) = &mut self.state
             && let Err(lost) = sighted.runtime_bytes(bytes, now, &mut out)
         {
@@ -97,27 +97,27 @@ impl Tap {
     }
 
     /// The connection is over: whatever is open is lost.
-    pub fn closed(&mut self, now: Instant, mut out: impl FnMut(Event)) {
+    pub fn closed(&mut self, now: Instant, mut out: impl FnMut(TapEvent)) {
         if let State::Sighted(sighted) = &mut self.state {
             sighted.streams.lost(now, &mut out);
         }
-        out(Event::Closed { conn: self.conn });
+        out(TapEvent::Closed { conn: self.conn });
     }
 
     /// Gives up: nothing more of this connection is looked at.
-    fn blind(&mut self, reason: Blindness, now: Instant, mut out: impl FnMut(Event)) {
+    fn blind(&mut self, reason: Blindness, now: Instant, mut out: impl FnMut(TapEvent)) {
         if let State::Sighted(sighted) = &mut self.state {
             sighted.streams.lost(now, &mut out);
             self.state = State::Blind(reason);
-            out(Event::Blinded { conn: self.conn, reason });
+            out(TapEvent::Blinded { conn: self.conn, reason });
         }
     }
 
     /// Gives up without a look at what is open: after a panic of ours nothing in here is to be relied on.
-    pub fn abandon(&mut self, mut out: impl FnMut(Event)) {
+    pub fn abandon(&mut self, mut out: impl FnMut(TapEvent)) {
         let reason = Blindness::Panicked;
         self.state = State::Blind(reason);
-        out(Event::Blinded { conn: self.conn, reason });
+        out(TapEvent::Blinded { conn: self.conn, reason });
     }
 
     /// Whether the runtime spoke and then ended the connection in the middle of things, without a GOAWAY.
@@ -193,7 +193,7 @@ impl Sighted {
         &mut self,
         mut bytes: &[u8],
         now: Instant,
-        out: &mut impl FnMut(Event),
+        out: &mut impl FnMut(TapEvent),
     ) -> Result<(), Blindness> {
         if self.preface < PREFACE.len() {
             let count = bytes.len().min(PREFACE.len() - self.preface);
@@ -212,7 +212,7 @@ impl Sighted {
                     streams.request_header(stream, header, is_end, now, out);
                 }
                 Frame::Settings(payload) => runtime.announced(payload),
-                Frame::Reset { stream } => streams.reset(stream, End::Cancelled, now, out),
+                Frame::Reset { stream } => streams.reset(stream, CallEnd::Cancelled, now, out),
                 // Clients open the streams here; theirs ends nothing.
                 Frame::GoAway { .. } => {}
             }
@@ -224,7 +224,7 @@ impl Sighted {
         &mut self,
         mut bytes: &[u8],
         now: Instant,
-        out: &mut impl FnMut(Event),
+        out: &mut impl FnMut(TapEvent),
     ) -> Result<(), Blindness> {
         let Self { client, runtime, streams, scratch, has_goodbye, .. } = self;
         while let Some(frame) = runtime.frames.next(&mut bytes)? {
@@ -237,7 +237,7 @@ impl Sighted {
                     streams.response_header(stream, header, is_end, now, out);
                 }
                 Frame::Settings(payload) => client.announced(payload),
-                Frame::Reset { stream } => streams.reset(stream, End::Reset, now, out),
+                Frame::Reset { stream } => streams.reset(stream, CallEnd::Reset, now, out),
                 Frame::GoAway { last_stream } => {
                     *has_goodbye = true;
                     streams.go_away(last_stream, now, out);

@@ -34,18 +34,18 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         &["clock", "ids", "proto", "relay::RelayHandle", "relay::output", "runtime", "stage", "tap"],
     ),
     // Probes.
-    ("spec", &["document", "duration", "glob", "ids", "inventory::view"]),
+    ("spec", &["document", "duration", "glob", "ids", "inventory::pod"]),
     // Rules are written in the configuration, so it stands after what a rule is.
     ("config", &["document", "duration", "glob", "ids", "spec"]),
-    ("results", &["ids", "inventory::view"]),
+    ("results", &["ids", "inventory::pod"]),
     // An outcome ends in a result, and what it says is bounded; a command is expanded straight into its request.
     (
         "handler",
-        &["clock", "duration", "ids", "proto", "results::AttemptResult", "results::said", "spec::expand"],
+        &["clock", "duration", "ids", "proto", "results::AttemptResult", "results::text", "spec::expand"],
     ),
     (
         "prober",
-        &["clock", "handler", "ids", "inventory::view", "results", "runtime::environment", "spec", "stage"],
+        &["clock", "handler", "ids", "inventory::pod", "results", "runtime::environment", "spec", "stage"],
     ),
     // What clients probe. Changes and calls come from the inventory; a written pod is read as our documents are.
     (
@@ -56,7 +56,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "ids",
             "inventory::Change",
             "inventory::TracedCall",
-            "inventory::view",
+            "inventory::pod",
             "peer",
             "results",
             "spec::expand",
@@ -75,7 +75,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "ids",
             "inventory::InventoryHandle",
             "inventory::TracedCall",
-            "inventory::view",
+            "inventory::pod",
             "observed::ObservedHandle",
             "observed::ObservedStatus",
             "peer",
@@ -91,7 +91,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         ],
     ),
     // What a node would do with files, told without one: shares the views, so that a definition looks the same.
-    ("check", &["config", "document", "ids", "inventory::view", "report::view", "spec"]),
+    ("check", &["config", "document", "ids", "inventory::pod", "report::view", "spec"]),
     (
         "cli",
         &[
@@ -151,7 +151,7 @@ const PURE: &[&str] = &[
     "handler/http/wire.rs",
     "inventory/fact.rs",
     "inventory/model",
-    "inventory/view.rs",
+    "inventory/pod.rs",
     "observed/",
     "prober/containers.rs",
     "prober/pool.rs",
@@ -162,7 +162,7 @@ const PURE: &[&str] = &[
     "prober/saved",
     "prober/saving.rs",
     "prober/schedule.rs",
-    "prober/standing.rs",
+    "prober/readiness.rs",
     "prober/timing.rs",
     "prober/worker",
     "report/lookup.rs",

@@ -7,7 +7,7 @@ use criprobe::{
     clock,
     ids::ConnId,
     peer::Peer,
-    tap::{Event, Tap},
+    tap::{Tap, TapEvent},
 };
 
 use crate::{
@@ -53,8 +53,8 @@ fn replay(recording: &Recording, calls: u32) -> Result<()> {
     let mut ended = 0;
     for (sender, piece) in recording {
         let now = clock::now();
-        let out = |event: Event| {
-            ended += u32::from(matches!(event, Event::Ended(_)));
+        let out = |event: TapEvent| {
+            ended += u32::from(matches!(event, TapEvent::Ended(_)));
             hint::black_box(event);
         };
         match sender {

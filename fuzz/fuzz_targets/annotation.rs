@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use criprobe::{
     ids::{ContainerId, PodUid, ProbeKind, SandboxId},
-    inventory::view::{ContainerState, ContainerView, PodNetwork, PodView},
+    inventory::pod::{ContainerState, Container, PodNetwork, Pod},
     spec::{
         plan::{ImageFacts, plan},
         policy::Policy,
@@ -34,8 +34,8 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-fn container(annotations: BTreeMap<String, String>) -> ContainerView {
-    ContainerView {
+fn container(annotations: BTreeMap<String, String>) -> Container {
+    Container {
         id: ContainerId::from("c"),
         name: "app".into(),
         attempt: 0,
@@ -47,7 +47,7 @@ fn container(annotations: BTreeMap<String, String>) -> ContainerView {
         started_at: None,
         annotations,
         omitted: 0,
-        pod: Arc::new(PodView {
+        pod: Arc::new(Pod {
             sandbox_id: SandboxId::from("s"),
             uid: PodUid::from("u"),
             name: "web".into(),

@@ -3,11 +3,11 @@
 
 #![no_main]
 
-use criprobe::check::{Input, check};
+use criprobe::check::{CheckInput, check};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    let input = |name: &str| Input { name: name.to_owned(), bytes: bytes.to_vec(), is_named: true };
+    let input = |name: &str| CheckInput { name: name.to_owned(), bytes: bytes.to_vec(), is_named: true };
     let lines = bytes.iter().filter(|byte| matches!(byte, b'\n' | b'\r')).count() + 1;
     let view = check(&[input("file")], &[input("rules")], "default");
     for finding in view.files.iter().flat_map(|file| &file.findings) {

@@ -12,7 +12,7 @@ use criprobe::{
     clock,
     ids::ConnId,
     peer::Peer,
-    tap::{Event, Tap},
+    tap::{TapEvent, Tap},
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -69,10 +69,10 @@ struct Told {
 }
 
 impl Told {
-    fn take(&mut self, event: &Event) {
-        assert!(!self.is_blind || matches!(event, Event::Closed { .. }), "a blind tap is silent");
+    fn take(&mut self, event: &TapEvent) {
+        assert!(!self.is_blind || matches!(event, TapEvent::Closed { .. }), "a blind tap is silent");
         self.lines.push(match event {
-            Event::Begun(call) => {
+            TapEvent::Begun(call) => {
                 assert!(self.begun.insert(call.stream) && !self.ended.contains(&call.stream));
                 format!(
                     "{} begun {} {} {}",
@@ -82,19 +82,19 @@ impl Told {
                     event.weight()
                 )
             }
-            Event::Ended(ended) => {
+            TapEvent::Ended(ended) => {
                 let stream = ended.call.stream;
                 assert!(self.ended.insert(stream), "a call ends once");
                 let (end, code, message) = (ended.end, ended.code, &ended.message);
                 assert!(message.len() <= criprobe::tap::call::MAX_MESSAGE);
                 format!("{stream} {end:?} {code:?} {message} {} {:?}", ended.response_bytes, ended.response)
             }
-            Event::Blinded { reason, .. } => {
+            TapEvent::Blinded { reason, .. } => {
                 self.is_blind = true;
                 format!("blinded: {reason}")
             }
-            Event::Untracked(count) => format!("untracked {count}"),
-            Event::Closed { .. } => "closed".to_owned(),
+            TapEvent::Untracked(count) => format!("untracked {count}"),
+            TapEvent::Closed { .. } => "closed".to_owned(),
         });
     }
 }

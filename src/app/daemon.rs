@@ -31,14 +31,14 @@ use crate::{
     prober::{self, Saved},
     relay::{self, Relay, RelayEnded, gate::Gate},
     report::{
-        Shown, Sources, api, convert,
-        journal::{Bounds, Journal},
+        JournaledCall, Sources, api, convert,
+        journal::{Journal, JournalBounds},
         metrics::{Metrics, ProcessCounts},
         stages::Stages,
         view::EventView,
     },
     runtime::{Runtime, link, link::Link},
-    stage::{Ended, Tasks},
+    stage::{TaskEnd, Tasks},
     tap::Call,
 };
 
@@ -48,7 +48,7 @@ const CALLS_KEPT: usize = 1000;
 /// What is kept of events: 500, and 2 MiB of them; above that, those of the pod that has most make room. A usual one takes
 /// 300 bytes, one with all the output that a probe may have 11 KiB: of such ones 190 are kept. A follower may fall 256
 /// behind, which takes 3 MiB at most; one further behind loses the oldest, and learns how many.
-const EVENTS: Bounds<EventView> = Bounds {
+const EVENTS: JournalBounds<EventView> = JournalBounds {
     records: 500,
     bytes: 2 << 20,
     groups: Some(EventView::groups),
@@ -81,7 +81,7 @@ pub struct Daemon {
     is_draining: Arc<AtomicBool>,
     api: Api,
     /// Resolves when the state has been written for the last time.
-    saved: Ended,
+    saved: TaskEnd,
     tasks: Tasks,
 }
 
@@ -89,7 +89,7 @@ pub struct Daemon {
 #[derive(Debug)]
 struct Api {
     stop: CancellationToken,
-    ended: Ended,
+    ended: TaskEnd,
 }
 
 impl Daemon {
@@ -117,7 +117,7 @@ impl Daemon {
                 stage_restarts: tasks.restarts().counts(),
             },
         );
-        let (trace, events) = (Journal::new(Bounds::records(CALLS_KEPT)), Journal::new(EVENTS));
+        let (trace, events) = (Journal::new(JournalBounds::records(CALLS_KEPT)), Journal::new(EVENTS));
         let (reports, observed) = ((metrics.config.clone(), events.clone()), ObservedHandle::default());
         let InForce { policies, prober: settings, health: config } =
             reload::spawn(loaded, started_at, reloading, observed.clone(), reports, &mut tasks);
@@ -130,7 +130,7 @@ impl Daemon {
 
         manifests::spawn(observed.clone(), &mut tasks);
         let (inventory, changes) = inventory::spawn(
-            inventory::Sources {
+            inventory::InventorySources {
                 observations,
                 relay: relayed.clone(),
                 runtime: runtime.clone(),
@@ -243,7 +243,7 @@ impl Api {
 /// Feeds what passes to those who keep it.
 struct Passing {
     observed: ObservedHandle,
-    trace: Journal<dyn Shown>,
+    trace: Journal<dyn JournaledCall>,
 }
 
 impl Observer for Passing {

@@ -22,8 +22,9 @@ use tokio::{
 
 use self::folder::{Folder, FolderError};
 use super::{
-    Daemon, background, logging,
-    told::{is_reader_gone, told},
+    Daemon, background,
+    errors::{describe_error, is_reader_gone},
+    logging,
 };
 use crate::{
     cli::{DemoArgs, Exit},
@@ -56,7 +57,7 @@ pub fn demo(args: DemoArgs) -> Exit {
         Err(error) if error.downcast_ref().is_some_and(FolderError::is_usage) => {
             (Exit::Usage, Some(error.to_string()))
         }
-        Err(error) => (Exit::Failed, Some(told(&error))),
+        Err(error) => (Exit::Failed, Some(describe_error(&error))),
     };
     logging::end(failure.as_ref().map(|failure| failure as &dyn Display));
     exit

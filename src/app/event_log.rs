@@ -4,7 +4,7 @@ use super::log_share::LogShare;
 use crate::{
     clock,
     report::{journal::Journal, view::EventView},
-    results::event::{EventReason, ProbeEvent, Severity},
+    results::event::{EventReason, EventType, ProbeEvent},
 };
 
 /// Where probes' events go.
@@ -44,7 +44,7 @@ fn log(event: &ProbeEvent, passed_over: u64) {
     let (pod, namespace) = (&*event.pod, &*event.namespace);
     let passed_over = (passed_over > 0).then_some(passed_over);
     match event.severity {
-        Severity::Warning => tracing::warn!(namespace, pod, passed_over, message = %event.message),
-        Severity::Normal => tracing::info!(namespace, pod, passed_over, message = %event.message),
+        EventType::Warning => tracing::warn!(namespace, pod, passed_over, message = %event.message),
+        EventType::Normal => tracing::info!(namespace, pod, passed_over, message = %event.message),
     }
 }

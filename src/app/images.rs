@@ -23,18 +23,18 @@ use crate::{
     runtime::{
         Runtime,
         image::{Image, ImageError},
-        turns::{Backlog, Limits, News, Owner, PATIENCE, Turns},
+        turns::{Backlog, News, Owner, PATIENCE, TurnLimits, Turns},
     },
     spec::{healthcheck, image::ImageNames, plan::Healthcheck, planner::Depth},
 };
 
 /// 4 images are asked for at once; the others wait their turn. 8 more may be under way that the runtime does not answer at
 /// once, 2 of these tried before. As many may wait as containers may.
-const AT_ONCE: Limits = Limits { quick: 4, slow: 8, tried: 2, all: 65_536 };
+const AT_ONCE: TurnLimits = TurnLimits { quick: 4, slow: 8, tried: 2, all: 65_536 };
 
 /// What was found of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct ImageAnswer {
     /// Which image.
     pub(super) image: ImageRef,
     /// What it has.
@@ -64,7 +64,7 @@ pub(super) struct Images {
     last_failure: String,
     under_way: JoinSet<Step>,
     /// Found together with what was answered last.
-    found: Option<Answer>,
+    found: Option<ImageAnswer>,
     kept: Kept,
     /// Whether the runtime has shown that it has no images to ask for: then nothing is asked any more.
     has_no_images: bool,
@@ -124,7 +124,7 @@ impl Images {
     }
 
     /// Asks what is due and waits for the next answer. Safe to be dropped and called again.
-    pub(super) async fn next(&mut self) -> Answer {
+    pub(super) async fn next(&mut self) -> ImageAnswer {
         if let Some(found) = self.found.take() {
             return found;
         }
@@ -173,7 +173,7 @@ impl Images {
         self.backlog.send_if_modified(|shown| std::mem::replace(shown, backlog) != backlog);
     }
 
-    fn on_ended(&mut self, ended: Result<(Id, Step), JoinError>, now: Instant) -> Option<Answer> {
+    fn on_ended(&mut self, ended: Result<(Id, Step), JoinError>, now: Instant) -> Option<ImageAnswer> {
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
         let Asked { image, depth, .. } = self.asked.remove(&id)?;
         match ended {
@@ -184,12 +184,12 @@ impl Images {
                 } else {
                     self.turns.answered(&image, now);
                 }
-                return Some(Answer { image, found: Found::Names(Arc::new(names)) });
+                return Some(ImageAnswer { image, found: Found::Names(Arc::new(names)) });
             }
             Ok((_, Step::Read(id, Ok(healthcheck)))) => {
                 self.kept.put(id, healthcheck.clone());
                 self.turns.answered(&image, now);
-                return Some(Answer { image, found: Found::Healthcheck(healthcheck) });
+                return Some(ImageAnswer { image, found: Found::Healthcheck(healthcheck) });
             }
             Ok((_, Step::Identified(Err(ImageError::NoStore)))) => self.end(),
             Ok((_, Step::Read(_, Err(ImageError::NoStore)))) => {
@@ -214,7 +214,7 @@ impl Images {
     fn read(&mut self, image: ImageRef, id: String, now: Instant) {
         if let Some(healthcheck) = self.kept.get(&id) {
             self.turns.answered(&image, now);
-            self.found = Some(Answer { image, found: Found::Healthcheck(healthcheck) });
+            self.found = Some(ImageAnswer { image, found: Found::Healthcheck(healthcheck) });
         } else {
             let task = self.under_way.spawn(read(self.runtime.clone(), id));
             self.asked.insert(task.id(), Asked { image, depth: Depth::Healthcheck, task });

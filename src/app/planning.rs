@@ -6,12 +6,12 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 
 use super::{
-    images::{Answer, Found, Images},
-    registration::{self, Finding, Registration, What},
+    images::{Found, ImageAnswer, Images},
+    registration::{self, AnnotationFinding, Registration, What},
 };
 use crate::{
     clock,
-    inventory::{Change, InventoryHandle, view::ContainerView},
+    inventory::{Change, InventoryHandle, pod::Container},
     prober::{Input, ProberHandle},
     report::{journal::Journal, view::EventView},
     runtime::{Runtime, turns::Backlog},
@@ -71,7 +71,7 @@ async fn run(deps: &mut Deps, mut images: Images) {
                 let plans = planner.on_policy(policy).into_iter();
                 Input::Replanned(plans.map(|plan| planned(plan, &mut registration, journal)).collect())
             }
-            Answer { image, found } = images.next() => {
+            ImageAnswer { image, found } = images.next() => {
                 let plans = match found {
                     Found::Names(names) => planner.on_names(&image, names),
                     Found::Healthcheck(healthcheck) => planner.on_image(&image, healthcheck),
@@ -123,16 +123,20 @@ fn planned(
     plan: Plan,
     registration: &mut Registration,
     journal: &Journal<EventView>,
-) -> (Arc<ContainerView>, Vec<Planned>) {
+) -> (Arc<Container>, Vec<Planned>) {
     let Plan { view, probes } = plan;
     for finding in registration.news(&view, &probes, clock::now()) {
-        tell(journal, &view, &finding);
+        report(journal, &view, &finding);
     }
     (view, probes)
 }
 
 /// Logs what is wrong with a pod; a definition that cannot be used is an event, too.
-fn tell(journal: &Journal<EventView>, view: &ContainerView, Finding { what, passed_over }: &Finding) {
+fn report(
+    journal: &Journal<EventView>,
+    view: &Container,
+    AnnotationFinding { what, passed_over }: &AnnotationFinding,
+) {
     let (namespace, pod) = (&*view.pod.namespace, &*view.pod.name);
     let passed_over = (*passed_over > 0).then_some(passed_over);
     match what {

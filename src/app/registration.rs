@@ -12,7 +12,7 @@ use super::log_share::LogShare;
 use crate::{
     clock,
     ids::{ContainerId, PodUid, ProbeKind},
-    inventory::view::ContainerView,
+    inventory::pod::Container,
     report::view::{EventType, EventView},
     results::event::{EventReason, bounded},
     spec::{annotation, plan::Planned},
@@ -27,14 +27,14 @@ const MAX_OF_POD: usize = 1024;
 pub(super) struct Registration {
     /// Of each container that there is: its pod.
     containers: HashMap<ContainerId, PodUid>,
-    pods: HashMap<PodUid, Pod>,
+    pods: HashMap<PodUid, PodFindings>,
     /// Findings beyond that are neither logged nor events.
     share: LogShare,
 }
 
 /// Of one pod.
 #[derive(Debug, Default)]
-struct Pod {
+struct PodFindings {
     containers: usize,
     /// Hashes of what was found.
     found: HashSet<u64>,
@@ -42,7 +42,7 @@ struct Pod {
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Finding {
+pub(super) struct AnnotationFinding {
     pub(super) what: What,
     /// How many findings of the pod were not reported, since the last one that was.
     pub(super) passed_over: u64,
@@ -70,7 +70,12 @@ pub(super) enum What {
 
 impl Registration {
     /// What has not been reported yet. A restarted container has the same definitions: they are no news.
-    pub(super) fn news(&mut self, view: &ContainerView, probes: &[Planned], now: Instant) -> Vec<Finding> {
+    pub(super) fn news(
+        &mut self,
+        view: &Container,
+        probes: &[Planned],
+        now: Instant,
+    ) -> Vec<AnnotationFinding> {
         let uid = &view.pod.uid;
         if self.containers.get(&view.id) != Some(uid) {
             self.forget(&view.id);
@@ -86,7 +91,7 @@ impl Registration {
                 && pod.found.insert(hasher.finish())
                 && let Some(passed_over) = self.share.admit(uid, &view.pod.namespace, now)
             {
-                news.push(Finding { what, passed_over });
+                news.push(AnnotationFinding { what, passed_over });
             }
         }
         news
@@ -109,7 +114,7 @@ impl Registration {
     }
 }
 
-fn wrong(view: &ContainerView, probes: &[Planned]) -> Vec<What> {
+fn wrong(view: &Container, probes: &[Planned]) -> Vec<What> {
     let invalid = probes.iter().filter_map(|planned| {
         let reason = planned.spec.as_ref().err()?.reason.clone();
         Some(What::Invalid { container: view.name.clone(), kind: planned.kind, reason })
@@ -122,7 +127,7 @@ fn wrong(view: &ContainerView, probes: &[Planned]) -> Vec<What> {
 }
 
 /// The event of a definition that cannot be used.
-pub(super) fn event(view: &ContainerView, kind: ProbeKind, reason: &str) -> EventView {
+pub(super) fn event(view: &Container, kind: ProbeKind, reason: &str) -> EventView {
     EventView {
         at: clock::wall().into(),
         kind: EventType::Warning,
@@ -143,7 +148,7 @@ mod tests {
     use crate::{
         inventory::{
             fixtures::{self, texts},
-            view::PodView,
+            pod::Pod,
         },
         spec::{
             plan::{ImageFacts, plan},
@@ -151,8 +156,8 @@ mod tests {
         },
     };
 
-    fn container(id: &str, annotations: &[(&str, &str)]) -> ContainerView {
-        let pod = PodView { uid: "u".into(), annotations: texts(annotations), ..fixtures::pod() };
+    fn container(id: &str, annotations: &[(&str, &str)]) -> Container {
+        let pod = Pod { uid: "u".into(), annotations: texts(annotations), ..fixtures::pod() };
         fixtures::container(id, pod)
     }
 
@@ -194,7 +199,7 @@ mod tests {
         let mut reported = 0;
         for number in 0..2_000 {
             let key = format!("liveness.criprobe.dev/c{number}");
-            let view = ContainerView {
+            let view = Container {
                 name: format!("c{number}").into(),
                 ..container(&number.to_string(), &[(&key, "{exec: {}}")])
             };

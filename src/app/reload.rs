@@ -22,7 +22,7 @@ use self::{
     debounce::Debounce,
     watch::Watch,
 };
-use super::{logging::Threshold, settings, source::Source};
+use super::{logging::Threshold, settings, source::ConfigSource};
 use crate::{
     clock,
     config::{Config, Loaded, LogLevel, health::ConfigHealth},
@@ -51,7 +51,7 @@ const MAX_MESSAGE: usize = 8 << 10;
 #[derive(Clone)]
 pub struct Reloading {
     /// Where it comes from.
-    pub(super) source: Source,
+    pub(super) source: ConfigSource,
     /// From which level on is logged.
     pub(super) threshold: Threshold,
     /// Notified when an operator wants it to be read.
@@ -146,7 +146,7 @@ async fn run(reloading: Reloading, started: Loaded, outlets: Arc<Outlets>) {
 }
 
 struct Task {
-    source: Source,
+    source: ConfigSource,
     threshold: Threshold,
     level: LogLevel,
     /// Gone while it is on a thread that may block.
@@ -218,7 +218,7 @@ impl Task {
             None => {}
         }
         if let Some(news) = news {
-            self.tell(&news, at);
+            self.report(&news, at);
         }
     }
 
@@ -233,7 +233,7 @@ impl Task {
         }
     }
 
-    fn tell(&self, news: &News, at: SystemTime) {
+    fn report(&self, news: &News, at: SystemTime) {
         let files = self.current.health().files().join(", ");
         let (kind, reason, message) = match news {
             News::Loaded { warnings } => {
@@ -250,11 +250,11 @@ impl Task {
                 for error in errors {
                     tracing::warn!(error, "configuration is wrong: the former one stays in force");
                 }
-                let told = errors.join("; ");
+                let reasons = errors.join("; ");
                 (
                     EventType::Warning,
                     "ConfigInvalid",
-                    format!("the former configuration stays in force: {told}"),
+                    format!("the former configuration stays in force: {reasons}"),
                 )
             }
         };

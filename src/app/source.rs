@@ -8,7 +8,7 @@ use crate::config::{self, ConfigErrors, Loaded, Overrides, files};
 
 /// The file that was named, if any, and what stands above all files.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct ConfigSource {
     file: Option<PathBuf>,
     overrides: Overrides,
 }
@@ -20,7 +20,7 @@ pub(super) struct Roots {
     pub(super) folder: PathBuf,
 }
 
-impl Source {
+impl ConfigSource {
     /// With what the command line and the environment say.
     pub fn new(file: Option<PathBuf>, overrides: Overrides) -> Self {
         Self { file, overrides }

@@ -18,12 +18,12 @@ use tokio::{
 };
 
 use self::file::{StateError, StateFile};
-use super::told::told;
+use super::errors::describe_error;
 use crate::{
     clock,
     prober::Saved,
     report::view::StateFileView,
-    stage::{Ended, Tasks},
+    stage::{TaskEnd, Tasks},
 };
 
 /// 5 s: how long the file is waited for at the start. After that the prober begins without it. It is longer than a
@@ -63,7 +63,7 @@ impl Store {
         store: Option<Arc<Self>>,
         mut saves: watch::Receiver<Arc<Saved>>,
         tasks: &mut Tasks,
-    ) -> Ended {
+    ) -> TaskEnd {
         match store {
             Some(store) => tasks.spawn(tasks.supervise("state", async move || store.keep(&mut saves).await)),
             None => tasks.spawn(ready(())),
@@ -163,8 +163,8 @@ impl Store {
 
     /// Tells of trouble, if there is any and it was not told just before.
     fn note(&self, trouble: String, message: &str) {
-        let told = self.health.borrow().trouble == trouble;
-        if told || trouble.is_empty() {
+        let is_known = self.health.borrow().trouble == trouble;
+        if is_known || trouble.is_empty() {
             return;
         }
         tracing::warn!(path = %self.path().display(), trouble, "{message}");
@@ -176,7 +176,7 @@ impl Store {
 fn words(ended: Result<Result<(), StateError>, JoinError>) -> String {
     match ended {
         Ok(Ok(())) => String::new(),
-        Ok(Err(error)) => told(&error.into()),
+        Ok(Err(error)) => describe_error(&error.into()),
         Err(panic) => panic.to_string(),
     }
 }
@@ -193,7 +193,7 @@ mod tests {
 
     fn saved(pod: &str) -> Arc<Saved> {
         let key = ProbeKey { pod: pod.into(), container: "app".into(), kind: ProbeKind::Liveness };
-        let probe = SavedProbe { key, paused_since: Some(SystemTime::UNIX_EPOCH), stand: None };
+        let probe = SavedProbe { key, paused_since: Some(SystemTime::UNIX_EPOCH), checkpoint: None };
         Arc::new(Saved { probes: vec![probe] })
     }
 

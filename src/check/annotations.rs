@@ -4,14 +4,14 @@
 use super::{
     findings::Findings,
     place::Lines,
-    pod::{Annotation, Container, Pod, with_ports},
+    pod::{Annotation, WrittenContainer, WrittenPod, with_ports},
 };
 use crate::{
     document::{self, Node, Place, Value, fault::quoted, suggest},
     report::view::Role,
     spec::{
         Handler, HttpGet, PortRef, ProbeSpec, Reach, annotation,
-        definition::{self, Fault},
+        definition::{self, DefinitionFault},
         policy::Policy,
         ports::{DeclaredPorts, PortError},
     },
@@ -34,7 +34,7 @@ pub(super) struct Rulebook<'a> {
 }
 
 /// Checks the annotations of a pod.
-pub(super) fn of_pod(pod: &Pod<'_>, rulebook: Rulebook<'_>, findings: &mut Findings) {
+pub(super) fn of_pod(pod: &WrittenPod<'_>, rulebook: Rulebook<'_>, findings: &mut Findings) {
     let is_honoured = rulebook.policy.honours_annotations(&pod.namespace);
     let among = Among { containers: pod.containers.iter().collect(), are_all: pod.are_all };
     for one in bounded(&pod.annotations, findings) {
@@ -50,8 +50,8 @@ pub(super) fn of_pod(pod: &Pod<'_>, rulebook: Rulebook<'_>, findings: &mut Findi
 
 /// Checks the annotations of a container of that pod.
 pub(super) fn of_container(
-    container: &Container<'_>,
-    pod: &Pod<'_>,
+    container: &WrittenContainer<'_>,
+    pod: &WrittenPod<'_>,
     rulebook: Rulebook<'_>,
     findings: &mut Findings,
 ) {
@@ -75,13 +75,13 @@ fn bounded<'a, 'b>(all: &'b [Annotation<'a>], findings: &mut Findings) -> Vec<&'
 
 /// The containers that an annotation may speak of.
 struct Among<'a> {
-    containers: Vec<&'a Container<'a>>,
+    containers: Vec<&'a WrittenContainer<'a>>,
     are_all: bool,
 }
 
 fn check_one(
     one: &Annotation<'_>,
-    pod: &Pod<'_>,
+    pod: &WrittenPod<'_>,
     among: &Among<'_>,
     rulebook: Rulebook<'_>,
     findings: &mut Findings,
@@ -119,7 +119,7 @@ fn check_one(
     let spec = match definition::read(kind, text) {
         Ok(spec) => spec,
         Err(wrong) => {
-            tell(&wrong.fault, key, value.place.or(place), text, rulebook.lines, findings);
+            report(&wrong.fault, key, value.place.or(place), text, rulebook.lines, findings);
             return;
         }
     };
@@ -157,7 +157,7 @@ fn is_in_block(place: Place, lines: &Lines<'_>) -> bool {
     line.chars().take(place.column.saturating_sub(1) as usize).all(|character| character == ' ')
 }
 
-fn no_container(name: &str, among: &[&Container<'_>]) -> String {
+fn no_container(name: &str, among: &[&WrittenContainer<'_>]) -> String {
     let names: Vec<_> = among.iter().map(|container| container.name.as_str()).collect();
     let shown = || {
         let shown: Vec<_> = names.iter().take(MAX_NAMED).map(|name| quoted(name)).collect();
@@ -170,8 +170,8 @@ fn no_container(name: &str, among: &[&Container<'_>]) -> String {
 }
 
 /// Tells errors at the places that they have in the file.
-fn tell(
-    fault: &Fault,
+fn report(
+    fault: &DefinitionFault,
     key: &str,
     start: Option<Place>,
     text: &str,
@@ -180,10 +180,10 @@ fn tell(
 ) {
     let at = |inner: Option<Place>| Some(lines.within(start?, text, inner?));
     match fault {
-        Fault::Syntax(error) => {
+        DefinitionFault::Syntax(error) => {
             findings.error(at(error.place()).or(start), format!("{key}: {}", error.reason()));
         }
-        Fault::Fields(errors) => {
+        DefinitionFault::Fields(errors) => {
             for error in errors {
                 findings.error(at(error.place).or(start), format!("{key}: {error}"));
             }
@@ -204,8 +204,8 @@ pub(super) enum Prober {
 /// the pod is in the node's network and nobody but its author says so.
 pub(super) fn port_fault(
     spec: &ProbeSpec,
-    container: &Container<'_>,
-    pod: &Pod<'_>,
+    container: &WrittenContainer<'_>,
+    pod: &WrittenPod<'_>,
     prober: Prober,
 ) -> Option<String> {
     let (field, port, host) = target(&spec.handler)?;
@@ -225,7 +225,7 @@ pub(super) fn port_fault(
 }
 
 /// The port that a name of a port comes to.
-pub(super) fn resolved(spec: &ProbeSpec, container: &Container<'_>) -> Option<u16> {
+pub(super) fn resolved(spec: &ProbeSpec, container: &WrittenContainer<'_>) -> Option<u16> {
     let (_, port, _) = target(&spec.handler)?;
     match port {
         PortRef::Number(_) => None,
@@ -243,7 +243,7 @@ fn target(handler: &Handler) -> Option<(&'static str, PortRef, Option<&str>)> {
     }
 }
 
-fn undeclared(name: &str, container: &Container<'_>, pod: &Pod<'_>) -> String {
+fn undeclared(name: &str, container: &WrittenContainer<'_>, pod: &WrittenPod<'_>) -> String {
     let names: Vec<_> = container.ports.iter().map(|port| port.name.as_str()).collect();
     let elsewhere = pod.containers.iter().find(|other| other.ports.iter().any(|port| port.name == name));
     let hint = match (suggest::nearest(name, &names), elsewhere) {

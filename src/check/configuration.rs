@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use super::{Input, findings::Findings, text};
+use super::{CheckInput, findings::Findings, text};
 use crate::{
     config::{Config, ConfigErrors, Loaded, Origin, Overrides, raw::Raw, resolve},
-    report::view::{CheckedDocument, CheckedFile, CheckedProbe, CheckedRule, Taken},
+    report::view::{CheckedDocument, CheckedFile, CheckedProbe, CheckedRule, DocumentKind},
     spec::{ProbeSpec, policy::Policy, rule::Rule},
 };
 
@@ -36,7 +36,7 @@ impl Quota {
 }
 
 /// Checks files that stand together, in their order.
-pub(super) fn rules(inputs: &[Input]) -> Rules {
+pub(super) fn rules(inputs: &[CheckInput]) -> Rules {
     if inputs.is_empty() {
         return Rules { policy: None, quota: by_default(), files: Vec::new() };
     }
@@ -55,12 +55,12 @@ pub(super) fn rules(inputs: &[Input]) -> Rules {
             (Some(loaded.config.policy), rules)
         }
         Err(errors) => {
-            tell(&errors, &mut findings);
+            report(&errors, &mut findings);
             (None, inputs.iter().map(|_| Vec::new()).collect())
         }
     };
-    let file = |((input, findings), rules): ((&Input, Findings), &mut Vec<CheckedRule>)| {
-        let (taken, rules) = (Taken::Configuration, std::mem::take(rules));
+    let file = |((input, findings), rules): ((&CheckInput, Findings), &mut Vec<CheckedRule>)| {
+        let (taken, rules) = (DocumentKind::Configuration, std::mem::take(rules));
         let document = CheckedDocument { line: 1, taken, name: String::new(), pods: Vec::new(), rules };
         let (file, findings) = (input.name.clone(), findings.into_sorted());
         CheckedFile { file, documents: vec![document], findings }
@@ -74,13 +74,13 @@ pub(super) fn check(text: &str, name: &str, findings: &mut Findings) -> Vec<Chec
     match resolved(&[Raw::read(text, Path::new(name))]) {
         Ok(loaded) => loaded.config.policy.rules.iter().map(checked).collect(),
         Err(errors) => {
-            tell(&errors, std::slice::from_mut(findings));
+            report(&errors, std::slice::from_mut(findings));
             Vec::new()
         }
     }
 }
 
-fn raw(input: &Input) -> Raw {
+fn raw(input: &CheckInput) -> Raw {
     let path = Path::new(&input.name);
     match text(&input.bytes) {
         Ok(text) => Raw::read(text, path),
@@ -99,7 +99,7 @@ fn by_default() -> Quota {
     none.unwrap_or(Quota { per_pod: usize::MAX, per_node: usize::MAX })
 }
 
-fn tell(errors: &ConfigErrors, findings: &mut [Findings]) {
+fn report(errors: &ConfigErrors, findings: &mut [Findings]) {
     for error in errors.iter() {
         let (rank, place) = match &error.origin {
             Origin::File(file, place) => (file.rank, *place),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::pod::{self, Annotation, Container, Pod};
+use super::pod::{self, Annotation, WrittenContainer, WrittenPod};
 use crate::{
     document::{Node, Value},
     report::view::Role,
@@ -13,13 +13,13 @@ use crate::{
 const NODE: i128 = 2;
 
 /// A pod; its containers are those that its annotations name, until others are given.
-pub(super) fn pod<'a>(node: &'a Node, namespace: &str) -> Pod<'a> {
+pub(super) fn pod<'a>(node: &'a Node, namespace: &str) -> WrittenPod<'a> {
     let metadata = |name| node.at(&["metadata", name]).and_then(Node::text);
     let annotations = pod::annotations(node.get("annotations"));
     let network = node.at(&["linux", "security_context", "namespace_options", "network"]);
     let named: BTreeSet<_> =
         annotations.iter().filter_map(|one| annotation::target(one.key)).map(|(_, name)| name).collect();
-    Pod {
+    WrittenPod {
         namespace: metadata("namespace").unwrap_or(namespace).to_owned(),
         name: metadata("name").unwrap_or_default().to_owned(),
         path: String::new(),
@@ -36,10 +36,10 @@ pub(super) fn pod<'a>(node: &'a Node, namespace: &str) -> Pod<'a> {
 }
 
 /// A container.
-pub(super) fn container(node: &Node) -> Container<'_> {
+pub(super) fn container(node: &Node) -> WrittenContainer<'_> {
     let image = node.get("image");
     let image = image.and_then(|image| image.get("image").or(Some(image))).and_then(Node::text);
-    Container {
+    WrittenContainer {
         name: node.at(&["metadata", "name"]).and_then(Node::text).unwrap_or_default().to_owned(),
         role: Role::Container,
         image: image.unwrap_or_default().to_owned(),
@@ -53,8 +53,8 @@ pub(super) fn container(node: &Node) -> Container<'_> {
 }
 
 /// The pod of a container that was given without one.
-pub(super) fn pod_of<'a>(container: Container<'a>, namespace: &str) -> Pod<'a> {
-    Pod {
+pub(super) fn pod_of<'a>(container: WrittenContainer<'a>, namespace: &str) -> WrittenPod<'a> {
+    WrittenPod {
         namespace: namespace.to_owned(),
         name: String::new(),
         path: String::new(),
@@ -66,8 +66,8 @@ pub(super) fn pod_of<'a>(container: Container<'a>, namespace: &str) -> Pod<'a> {
     }
 }
 
-fn named_only(name: &str) -> Container<'static> {
-    Container {
+fn named_only(name: &str) -> WrittenContainer<'static> {
+    WrittenContainer {
         name: name.to_owned(),
         role: Role::Container,
         image: String::new(),

@@ -12,7 +12,7 @@ const MAX_FINDINGS: usize = 1_000;
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     found: Vec<Finding>,
-    untold: usize,
+    omitted: usize,
 }
 
 impl Findings {
@@ -39,15 +39,15 @@ impl Findings {
         match () {
             () if self.found.contains(&finding) => {}
             () if self.found.len() < MAX_FINDINGS => self.found.push(finding),
-            () => self.untold += 1,
+            () => self.omitted += 1,
         }
     }
 
     /// In the order of their places.
     pub(super) fn into_sorted(mut self) -> Vec<Finding> {
         self.found.sort_by_key(|finding| (finding.line, finding.column));
-        if self.untold > 0 {
-            let message = format!("and {} more findings: mend these first", self.untold);
+        if self.omitted > 0 {
+            let message = format!("and {} more findings: mend these first", self.omitted);
             self.found.push(Finding { severity: Grade::Error, line: None, column: None, message });
         }
         self.found

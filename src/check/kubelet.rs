@@ -4,7 +4,7 @@
 use super::{
     annotations::{Prober, handler_field, port_fault, resolved},
     findings::Findings,
-    pod::{Container, KUBELET_PROBES, Pod, join},
+    pod::{KUBELET_PROBES, WrittenContainer, WrittenPod, join},
 };
 use crate::{
     document::{
@@ -21,15 +21,19 @@ use crate::{
 pub(super) const SOURCE: &str = "kubelet";
 
 /// The kubelet's probes of a container; what is wrong with them is added to `findings`.
-pub(super) fn probes(container: &Container<'_>, pod: &Pod<'_>, findings: &mut Findings) -> Vec<CheckedProbe> {
+pub(super) fn probes(
+    container: &WrittenContainer<'_>,
+    pod: &WrittenPod<'_>,
+    findings: &mut Findings,
+) -> Vec<CheckedProbe> {
     container.kubelet.iter().map(|(kind, node)| probe(*kind, node, container, pod, findings)).collect()
 }
 
 fn probe(
     kind: ProbeKind,
     node: &Node,
-    container: &Container<'_>,
-    pod: &Pod<'_>,
+    container: &WrittenContainer<'_>,
+    pod: &WrittenPod<'_>,
     findings: &mut Findings,
 ) -> CheckedProbe {
     let key = KUBELET_PROBES.iter().find(|(one, _)| *one == kind).map_or("", |(_, key)| key);

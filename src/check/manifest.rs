@@ -3,7 +3,7 @@
 
 use super::{
     findings::Findings,
-    pod::{self, Annotation, Pod, join},
+    pod::{self, Annotation, WrittenPod, join},
 };
 use crate::{document::Node, spec::annotation};
 
@@ -19,7 +19,7 @@ pub(super) struct Object<'a> {
     /// `Deployment shop/web`.
     pub(super) name: String,
     /// Its pods.
-    pub(super) pods: Vec<Pod<'a>>,
+    pub(super) pods: Vec<WrittenPod<'a>>,
 }
 
 /// Reads an object of that kind; what has no namespace of its own is taken to be in `namespace`.

@@ -7,14 +7,14 @@ use serde_json::json;
 
 use super::findings::Findings;
 use crate::{
-    document::{Entry, Node, Place, Value, fault::quoted},
+    document::{MapEntry, Node, Place, Value, fault::quoted},
     ids::ProbeKind,
     report::view::Role,
 };
 
 /// One pod.
 #[derive(Debug)]
-pub(super) struct Pod<'a> {
+pub(super) struct WrittenPod<'a> {
     /// Its namespace.
     pub(super) namespace: String,
     /// Its name, or one of the form that it will have.
@@ -28,14 +28,14 @@ pub(super) struct Pod<'a> {
     /// Whether it is in the node's own network.
     pub(super) is_host_network: bool,
     /// Init containers first.
-    pub(super) containers: Vec<Container<'a>>,
+    pub(super) containers: Vec<WrittenContainer<'a>>,
     /// Whether these are all that it has: a pod for crictl does not say.
     pub(super) are_all: bool,
 }
 
 /// One container.
 #[derive(Debug)]
-pub(super) struct Container<'a> {
+pub(super) struct WrittenContainer<'a> {
     /// Its name.
     pub(super) name: String,
     /// What it is to its pod.
@@ -67,8 +67,8 @@ pub(super) struct Annotation<'a> {
     pub(super) value: &'a Node,
 }
 
-impl<'a> From<&'a Entry> for Annotation<'a> {
-    fn from(entry: &'a Entry) -> Self {
+impl<'a> From<&'a MapEntry> for Annotation<'a> {
+    fn from(entry: &'a MapEntry) -> Self {
         Self { key: &entry.name, place: entry.place, value: &entry.node }
     }
 }
@@ -104,12 +104,12 @@ pub(super) fn annotations(map: Option<&Node>) -> Vec<Annotation<'_>> {
 /// The texts of a map by their names.
 pub(super) fn texts(map: Option<&Node>) -> BTreeMap<String, String> {
     let entries = map.map(Node::entries).unwrap_or_default();
-    let pair = |entry: &Entry| Some((entry.name.clone(), entry.node.text()?.to_owned()));
+    let pair = |entry: &MapEntry| Some((entry.name.clone(), entry.node.text()?.to_owned()));
     entries.iter().filter_map(pair).collect()
 }
 
 /// The annotations of a container as a runtime has them: its own, and the ports as the kubelet writes them.
-pub(super) fn with_ports(container: &Container<'_>) -> BTreeMap<String, String> {
+pub(super) fn with_ports(container: &WrittenContainer<'_>) -> BTreeMap<String, String> {
     let own = container.annotations.iter();
     let mut all: BTreeMap<String, String> =
         own.filter_map(|one| Some((one.key.to_owned(), one.value.text()?.to_owned()))).collect();
@@ -127,7 +127,7 @@ pub(super) fn of_template<'a>(
     path: &str,
     (namespace, name): (String, String),
     findings: &mut Findings,
-) -> Pod<'a> {
+) -> WrittenPod<'a> {
     let metadata = template.get("metadata");
     let spec = template.get("spec");
     let mut containers = Vec::new();
@@ -151,7 +151,7 @@ pub(super) fn of_template<'a>(
         findings.error(place, format!("{}: Required value", join(path, "spec.containers")));
     }
     let host_network = spec.and_then(|spec| spec.get("hostNetwork"));
-    Pod {
+    WrittenPod {
         namespace,
         name,
         path: path.to_owned(),
@@ -168,7 +168,7 @@ fn container<'a>(
     path: String,
     is_init: bool,
     findings: &mut Findings,
-) -> Option<Container<'a>> {
+) -> Option<WrittenContainer<'a>> {
     let Some(name) = node.get("name").and_then(Node::text).filter(|name| !name.is_empty()) else {
         findings.error(node.place, format!("{path}.name: Required value"));
         return None;
@@ -180,7 +180,7 @@ fn container<'a>(
         (true, _) => Role::Init,
     };
     let kubelet = KUBELET_PROBES.iter().filter_map(|(kind, key)| Some((*kind, node.get(key)?)));
-    Some(Container {
+    Some(WrittenContainer {
         name: name.to_owned(),
         role,
         image: node.get("image").and_then(Node::text).unwrap_or_default().to_owned(),

@@ -7,16 +7,16 @@ use super::{
     annotations::{self, Prober, Rulebook},
     findings::Findings,
     kubelet,
-    pod::{Container, Pod, with_ports},
+    pod::{WrittenContainer, WrittenPod, with_ports},
 };
 use crate::{
     document::fault::quoted,
-    inventory::view::{ContainerState, ContainerView, PodNetwork, PodView},
-    report::view::{Change, CheckedContainer, CheckedPod, CheckedProbe},
+    inventory::pod::{Container, ContainerState, Pod, PodNetwork},
+    report::view::{CheckedContainer, CheckedPod, CheckedProbe, PlanChange},
     spec::{
         annotation,
         image::ImageNames,
-        plan::{Class, ImageFacts, Planned, Source, plan, too_many_of_pod},
+        plan::{Class, ImageFacts, Planned, ProbeSource, plan, too_many_of_pod},
         policy::Policy,
     },
 };
@@ -24,7 +24,7 @@ use crate::{
 /// Checks a pod and plans its containers; so many probes may run at most. Where there are rules, `rulebook` has them, and
 /// `is_compared` asks for what would be without them, too.
 pub(super) fn check(
-    pod: &Pod<'_>,
+    pod: &WrittenPod<'_>,
     rulebook: Rulebook<'_>,
     per_pod: usize,
     is_compared: bool,
@@ -55,7 +55,7 @@ pub(super) fn check(
 
 /// What is planned for a container, by the policy and, where that is asked for, by another one before it.
 struct Plans<'a> {
-    container: &'a Container<'a>,
+    container: &'a WrittenContainer<'a>,
     ours: Vec<OurProbe>,
     before: Option<Vec<OurProbe>>,
 }
@@ -63,7 +63,12 @@ struct Plans<'a> {
 /// A probe, and how much it counts.
 type OurProbe = (Class, CheckedProbe);
 
-fn planned(container: &Container<'_>, pod: &Pod<'_>, view: &Arc<PodView>, policy: &Policy) -> Vec<OurProbe> {
+fn planned(
+    container: &WrittenContainer<'_>,
+    pod: &WrittenPod<'_>,
+    view: &Arc<Pod>,
+    policy: &Policy,
+) -> Vec<OurProbe> {
     let view = container_view(container, view);
     let names = ImageNames::of_manifest(&container.image);
     let planned = plan(&view, policy, ImageFacts { healthcheck: None, names: Some(&names) });
@@ -88,7 +93,7 @@ fn limit(containers: &mut [Plans<'_>], per_pod: usize, findings: &mut Findings) 
     }
 }
 
-fn container_probes(plans: Plans<'_>, pod: &Pod<'_>, findings: &mut Findings) -> CheckedContainer {
+fn container_probes(plans: Plans<'_>, pod: &WrittenPod<'_>, findings: &mut Findings) -> CheckedContainer {
     let checked = |probes: Vec<OurProbe>| probes.into_iter().map(|(_, probe)| probe).collect::<Vec<_>>();
     let (container, mut ours, before) = (plans.container, checked(plans.ours), plans.before.map(checked));
     if let Some(before) = &before {
@@ -113,7 +118,7 @@ fn container_probes(plans: Plans<'_>, pod: &Pod<'_>, findings: &mut Findings) ->
     }
 }
 
-fn checked(planned: &Planned, container: &Container<'_>, pod: &Pod<'_>) -> CheckedProbe {
+fn checked(planned: &Planned, container: &WrittenContainer<'_>, pod: &WrittenPod<'_>) -> CheckedProbe {
     let place = place(planned, container, pod);
     let handler = match &planned.spec {
         Ok(spec) => spec.handler.name(),
@@ -140,31 +145,35 @@ fn checked(planned: &Planned, container: &Container<'_>, pod: &Pod<'_>) -> Check
 }
 
 /// Where the annotation stands that a probe comes from.
-fn place(planned: &Planned, container: &Container<'_>, pod: &Pod<'_>) -> Option<crate::document::Place> {
+fn place(
+    planned: &Planned,
+    container: &WrittenContainer<'_>,
+    pod: &WrittenPod<'_>,
+) -> Option<crate::document::Place> {
     let among = match planned.source {
-        Source::ContainerAnnotation if container.is_elsewhere => return None,
-        Source::ContainerAnnotation => &container.annotations,
-        Source::PodAnnotation => &pod.annotations,
-        Source::EnforcedRule(_) | Source::Rule(_) | Source::Healthcheck => return None,
+        ProbeSource::ContainerAnnotation if container.is_elsewhere => return None,
+        ProbeSource::ContainerAnnotation => &container.annotations,
+        ProbeSource::PodAnnotation => &pod.annotations,
+        ProbeSource::EnforcedRule(_) | ProbeSource::Rule(_) | ProbeSource::Healthcheck => return None,
     };
     let is_it = |key: &str| annotation::target(key) == Some((planned.kind, container.name.as_str()));
     among.iter().find(|one| is_it(one.key))?.place
 }
 
 /// What became of a probe by the rules, beside what there was before.
-fn change(before: &[CheckedProbe], after: &CheckedProbe) -> Change {
+fn change(before: &[CheckedProbe], after: &CheckedProbe) -> PlanChange {
     match before.iter().find(|one| one.kind == after.kind) {
-        None => Change::Added,
-        Some(one) if one.source != after.source => Change::Replaced,
-        Some(one) if one.valid && !after.valid => Change::Invalidated,
-        Some(_) => Change::Same,
+        None => PlanChange::Added,
+        Some(one) if one.source != after.source => PlanChange::Replaced,
+        Some(one) if one.valid && !after.valid => PlanChange::Invalidated,
+        Some(_) => PlanChange::Same,
     }
 }
 
-fn pod_view(pod: &Pod<'_>) -> PodView {
+fn pod_view(pod: &WrittenPod<'_>) -> Pod {
     let texts =
         pod.annotations.iter().filter_map(|one| Some((one.key.to_owned(), one.value.text()?.to_owned())));
-    PodView {
+    Pod {
         sandbox_id: "".into(),
         uid: "".into(),
         name: pod.name.as_str().into(),
@@ -179,8 +188,8 @@ fn pod_view(pod: &Pod<'_>) -> PodView {
     }
 }
 
-fn container_view(container: &Container<'_>, pod: &Arc<PodView>) -> ContainerView {
-    ContainerView {
+fn container_view(container: &WrittenContainer<'_>, pod: &Arc<Pod>) -> Container {
+    Container {
         id: "".into(),
         name: container.name.as_str().into(),
         attempt: 0,

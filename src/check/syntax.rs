@@ -20,7 +20,7 @@ pub(super) fn text(bytes: &[u8]) -> Result<&str, SyntaxError> {
 }
 
 /// Tells an error in a document that begins in that line. True where it looks like a template that was not rendered.
-pub(super) fn tell(error: &SyntaxError, first: u32, lines: &Lines<'_>, findings: &mut Findings) -> bool {
+pub(super) fn report(error: &SyntaxError, first: u32, lines: &Lines<'_>, findings: &mut Findings) -> bool {
     let place = error.place();
     if let Some(template) = template(first, lines) {
         let reason = format!(

@@ -7,11 +7,11 @@ use proptest::prelude::*;
 use super::*;
 use crate::report::view::{CheckedProbe, Finding};
 
-fn input(name: &str, bytes: impl Into<Vec<u8>>) -> Input {
-    Input { name: name.to_owned(), bytes: bytes.into(), is_named: true }
+fn input(name: &str, bytes: impl Into<Vec<u8>>) -> CheckInput {
+    CheckInput { name: name.to_owned(), bytes: bytes.into(), is_named: true }
 }
 
-fn sample(name: &str) -> Input {
+fn sample(name: &str) -> CheckInput {
     let path = format!("{}/tests/data/check/{name}", env!("CARGO_MANIFEST_DIR"));
     input(name, std::fs::read(path).unwrap())
 }
@@ -208,9 +208,9 @@ fn what_depends_on_the_pod_is_told() {
 fn a_file_that_is_nothing_is_wrong_only_if_it_was_named() {
     let values = "replicaCount: 1\nimage: {tag: x}\n";
     assert!(told(values).contains("x:1:1: error: neither a manifest of Kubernetes"));
-    let found = Input { is_named: false, ..input("values.yaml", values) };
+    let found = CheckInput { is_named: false, ..input("values.yaml", values) };
     let view = check(&[found], &[], "default");
-    assert_eq!((findings(&view), view.files[0].documents[0].taken), (String::new(), Taken::Unknown));
+    assert_eq!((findings(&view), view.files[0].documents[0].taken), (String::new(), DocumentKind::Unknown));
 }
 
 /// Pieces that manifests are made of, to be put together at random.

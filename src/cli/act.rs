@@ -62,13 +62,13 @@ fn line(probe: &ProbeView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::view::{Phase, sample};
+    use crate::report::view::{ProbePhase, sample};
 
     #[test]
     fn how_a_probe_is_then_takes_a_line() {
         assert_eq!(line(&sample::probe()), "default/web/app/liveness: probing, success\n");
         let reason = "paused by an operator since 2026-11-20T10:00:00.000Z".to_owned();
-        let paused = ProbeView { phase: Phase::Paused, reason, ..sample::probe() };
+        let paused = ProbeView { phase: ProbePhase::Paused, reason, ..sample::probe() };
         assert_eq!(
             line(&paused),
             "default/web/app/liveness: paused, success (paused by an operator since 2026-11-20T10:00:00.000Z)\n"

@@ -11,7 +11,7 @@ use super::{
     screen::{Screen, print},
 };
 use crate::{
-    check::{self, Input},
+    check::{self, CheckInput},
     report::view::CheckView,
 };
 
@@ -65,7 +65,7 @@ impl Check {
     /// Checks, prints, and says how it went.
     pub fn run(self) -> Exit {
         let screen = Screen::of_stdout();
-        self.checked(screen).unwrap_or_else(|error| error.tell())
+        self.checked(screen).unwrap_or_else(|error| error.report())
     }
 
     fn checked(self, screen: Screen) -> Result<Exit, Error> {
@@ -85,7 +85,7 @@ impl Check {
 }
 
 /// Documents nest, and so do the calls that read them: they get a stack of a known size.
-fn in_thread(files: Vec<Input>, rules: Vec<Input>, namespace: String) -> Result<CheckView, Error> {
+fn in_thread(files: Vec<CheckInput>, rules: Vec<CheckInput>, namespace: String) -> Result<CheckView, Error> {
     let thread = std::thread::Builder::new().name("check".to_owned()).stack_size(STACK);
     let thread = thread.spawn(move || check::check(&files, &rules, &namespace)).map_err(Error::Output)?;
     thread.join().map_err(|_| Error::Refused("an error of criprobe's own".to_owned()))

@@ -125,11 +125,11 @@ fn matched(matcher: &MatchView) -> String {
 
 fn probes(rule: &RuleView) -> Vec<String> {
     let probes = [("startup", &rule.startup), ("readiness", &rule.readiness), ("liveness", &rule.liveness)];
-    let told = probes.into_iter().filter_map(|(kind, probe)| {
+    let lines = probes.into_iter().filter_map(|(kind, probe)| {
         let probe = probe.as_ref()?;
         Some(format!("{kind}: {}, {}", definition::handler(&probe.handler), definition::timing(probe)))
     });
-    told.collect()
+    lines.collect()
 }
 
 #[cfg(test)]

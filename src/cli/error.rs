@@ -34,7 +34,7 @@ pub(super) enum Error {
 
 impl Error {
     /// Says it on standard error in one line. A reader of ours that has left is no error: nothing is said.
-    pub(super) fn tell(&self) -> Exit {
+    pub(super) fn report(&self) -> Exit {
         if matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe) {
             return Exit::Fine;
         }

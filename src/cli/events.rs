@@ -6,7 +6,7 @@ use super::{
     reason::plain,
     screen::{Paint, Screen},
     select::Select,
-    trace::{Row, tell},
+    trace::{Row, show},
 };
 use crate::{
     clock,
@@ -43,7 +43,7 @@ impl EventsArgs {
         let last = self.last.or(Some(usize::MAX));
         let filter = EventFilter { namespace, pod, container, last, follow: self.follow };
         let path = format!("/v1/events{}", filter.to_query());
-        tell(context, &path, (self.follow, "no events"), |event, screen| {
+        show(context, &path, (self.follow, "no events"), |event, screen| {
             line(event, screen, context.format == Format::Wide)
         })
         .await

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use super::{
     Context, Error, Exit,
     format::{self, Format},
-    probes::state_paint,
+    probes::verdict_paint,
     screen::{Paint, print},
     select::glob,
     span::age,
@@ -15,7 +15,7 @@ use crate::{
     clock,
     report::{
         filter::{Glob, PodFilter},
-        view::{ContainerState, ContainerView, PodView, ProbesView, State},
+        view::{ContainerStateView, ContainerView, PodView, ProbesView, Verdict},
     },
 };
 
@@ -124,10 +124,10 @@ fn rows(pod: &PodView, now: SystemTime) -> Vec<Vec<Cell>> {
 
 fn cells(container: &ContainerView, now: SystemTime) -> [Cell; 8] {
     let paint = match (container.state, container.exit_code) {
-        (ContainerState::Running, _) => Paint::Plain,
-        (ContainerState::Exited, Some(0)) | (ContainerState::Created, _) => Paint::Faint,
-        (ContainerState::Exited, _) => Paint::Bad,
-        (ContainerState::Unknown, _) => Paint::Doubtful,
+        (ContainerStateView::Running, _) => Paint::Plain,
+        (ContainerStateView::Exited, Some(0)) | (ContainerStateView::Created, _) => Paint::Faint,
+        (ContainerStateView::Exited, _) => Paint::Bad,
+        (ContainerStateView::Unknown, _) => Paint::Doubtful,
     };
     [
         (&*container.container).into(),
@@ -156,8 +156,8 @@ pub(super) fn probes(probes: &ProbesView) -> String {
 }
 
 fn probes_paint(probes: &ProbesView) -> Paint {
-    let is_failing = probes.states.get(&State::Failure).is_some_and(|&count| count > 0);
-    if is_failing { state_paint(State::Failure) } else { Paint::Plain }
+    let is_failing = probes.states.get(&Verdict::Failure).is_some_and(|&count| count > 0);
+    if is_failing { verdict_paint(Verdict::Failure) } else { Paint::Plain }
 }
 
 fn yes(is_so: bool) -> Cell {

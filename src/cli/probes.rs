@@ -17,7 +17,7 @@ use crate::{
     clock,
     report::{
         filter::{Glob, ProbeFilter, kind},
-        view::{Attempt, Outcome, Phase, ProbeView, Run, State},
+        view::{AttemptResult, AttemptView, ProbePhase, ProbeView, Run, Verdict},
     },
 };
 
@@ -76,7 +76,7 @@ impl ProbesArgs {
 fn check(probes: &[ProbeView]) -> Exit {
     let failing: Vec<_> = probes.iter().filter(|probe| probe.is_failing()).map(|probe| &*probe.id).collect();
     let invalid: Vec<_> =
-        probes.iter().filter(|probe| probe.phase == Phase::Invalid).map(|probe| &*probe.id).collect();
+        probes.iter().filter(|probe| probe.phase == ProbePhase::Invalid).map(|probe| &*probe.id).collect();
     let mut exit = Exit::Fine;
     if probes.is_empty() {
         exit = exit.because(&"nothing was checked: there is no such probe");
@@ -159,15 +159,15 @@ fn wide(probes: &[ProbeView], now: SystemTime) -> Table {
 fn cells(probe: &ProbeView, now: SystemTime) -> Vec<Cell> {
     let run = match probe.run {
         None | Some(Run { count: 0, .. }) => String::new(),
-        Some(Run { count, result }) if result == probe.state => count.to_string(),
-        Some(Run { count, result }) => format!("{} {count}", result.as_str()),
+        Some(Run { count, verdict }) if verdict == probe.state => count.to_string(),
+        Some(Run { count, verdict }) => format!("{} {count}", verdict.as_str()),
     };
     vec![
         format!("{}/{}", probe.namespace, probe.pod).into(),
         (&*probe.container).into(),
         kind_of(probe).into(),
         (&*probe.handler).into(),
-        Cell::new(probe.state.as_str(), state_paint(probe.state)),
+        Cell::new(probe.state.as_str(), verdict_paint(probe.state)),
         Cell::new(probe.phase.as_str(), phase_paint(probe.phase)),
         run.into(),
         probe.last.as_ref().map_or_else(|| "".into(), last),
@@ -183,11 +183,11 @@ fn kind_of(probe: &ProbeView) -> String {
     }
 }
 
-fn last(last: &Attempt) -> Cell {
+fn last(last: &AttemptView) -> Cell {
     let paint = match last.result {
-        Outcome::Success => Paint::Plain,
-        Outcome::Warning | Outcome::Error => Paint::Doubtful,
-        Outcome::Failure => Paint::Bad,
+        AttemptResult::Success => Paint::Plain,
+        AttemptResult::Warning | AttemptResult::Error => Paint::Doubtful,
+        AttemptResult::Failure => Paint::Bad,
     };
     Cell::new(&format!("{} {}", last.result.as_str(), measured(last.duration_seconds.0)), paint)
 }
@@ -195,9 +195,12 @@ fn last(last: &Attempt) -> Cell {
 /// Whether the row alone leaves a person wondering: a bad verdict, a wrong definition, no work, an attempt that went
 /// wrong.
 fn needs_explaining(probe: &ProbeView) -> bool {
-    let is_bad = probe.state == State::Failure
-        || matches!(probe.phase, Phase::Invalid | Phase::Waiting | Phase::Paused | Phase::Stopped)
-        || probe.last.as_ref().is_some_and(|last| last.result != Outcome::Success);
+    let is_bad = probe.state == Verdict::Failure
+        || matches!(
+            probe.phase,
+            ProbePhase::Invalid | ProbePhase::Waiting | ProbePhase::Paused | ProbePhase::Stopped
+        )
+        || probe.last.as_ref().is_some_and(|last| last.result != AttemptResult::Success);
     is_bad && !explanation(probe).is_empty()
 }
 
@@ -205,7 +208,7 @@ fn needs_explaining(probe: &ProbeView) -> bool {
 fn explanation(probe: &ProbeView) -> String {
     let reason = plain(&probe.reason);
     // What an attempt said when it went well explains nothing.
-    let is_telling = probe.last.as_ref().is_some_and(|last| last.result != Outcome::Success);
+    let is_telling = probe.last.as_ref().is_some_and(|last| last.result != AttemptResult::Success);
     let output = if is_telling { last_output(probe) } else { String::new() };
     match (&*reason, &*output) {
         (_, "") => reason,
@@ -219,20 +222,20 @@ fn last_output(probe: &ProbeView) -> String {
     probe.last.as_ref().map(|last| plain(last.output.trim())).unwrap_or_default()
 }
 
-pub(super) fn state_paint(state: State) -> Paint {
+pub(super) fn verdict_paint(state: Verdict) -> Paint {
     match state {
-        State::Success => Paint::Good,
-        State::Failure => Paint::Bad,
-        State::Unknown => Paint::Doubtful,
+        Verdict::Success => Paint::Good,
+        Verdict::Failure => Paint::Bad,
+        Verdict::Unknown => Paint::Doubtful,
     }
 }
 
-pub(super) fn phase_paint(phase: Phase) -> Paint {
+pub(super) fn phase_paint(phase: ProbePhase) -> Paint {
     match phase {
-        Phase::Probing => Paint::Plain,
-        Phase::Waiting | Phase::Stopped => Paint::Faint,
-        Phase::Held | Phase::Paused => Paint::Doubtful,
-        Phase::Invalid => Paint::Bad,
+        ProbePhase::Probing => Paint::Plain,
+        ProbePhase::Waiting | ProbePhase::Stopped => Paint::Faint,
+        ProbePhase::Held | ProbePhase::Paused => Paint::Doubtful,
+        ProbePhase::Invalid => Paint::Bad,
     }
 }
 
@@ -241,15 +244,15 @@ mod tests {
     use super::*;
     use crate::{
         cli::{client::Client, endpoint::Endpoint, screen::Screen},
-        report::view::{Attempt, Run, Seconds, sample},
+        report::view::{AttemptView, Run, Seconds, sample},
     };
 
     fn probes() -> Vec<ProbeView> {
         let mut erring = sample::named_probe("default", "web", "app", "startup");
         erring.handler = "tcpSocket".to_owned();
-        erring.run = Some(Run { result: State::Failure, count: 2 });
-        erring.last = Some(Attempt {
-            result: Outcome::Error,
+        erring.run = Some(Run { verdict: Verdict::Failure, count: 2 });
+        erring.last = Some(AttemptView {
+            result: AttemptResult::Error,
             exit_code: None,
             output: "runtime did not answer".to_owned(),
             duration_seconds: Seconds(std::time::Duration::from_millis(6_012)),
@@ -293,7 +296,7 @@ mod tests {
         assert_eq!(check(&[]), Exit::Fine);
         assert_eq!(check(&[sample::probe(), sample::invalid_probe()]), Exit::Fine);
         assert_eq!(check(&probes()), Exit::Failed);
-        for phase in [Phase::Waiting, Phase::Stopped] {
+        for phase in [ProbePhase::Waiting, ProbePhase::Stopped] {
             let probe = ProbeView { phase, ..sample::failing_probe() };
             assert_eq!(check(&[probe]), Exit::Fine, "there is nothing that could fail");
         }
@@ -302,8 +305,8 @@ mod tests {
     #[test]
     fn why_a_probe_does_nothing_is_always_told() {
         for (phase, reason) in [
-            (Phase::Waiting, "the startup probe has not succeeded yet"),
-            (Phase::Paused, "paused by an operator since 2026-11-20T10:00:00.000Z"),
+            (ProbePhase::Waiting, "the startup probe has not succeeded yet"),
+            (ProbePhase::Paused, "paused by an operator since 2026-11-20T10:00:00.000Z"),
         ] {
             let probe = ProbeView { phase, reason: reason.to_owned(), ..sample::probe() };
             let lines = table(&[probe], sample::at(125_000).0).render(Screen::plain(100), Some(100));

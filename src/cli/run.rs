@@ -18,7 +18,7 @@ use crate::{
     report::{
         filter::duration,
         printable::printable,
-        view::{Outcome, RunView},
+        view::{AttemptResult, RunView},
     },
 };
 
@@ -82,8 +82,8 @@ impl RunArgs {
             Format::Table | Format::Wide => text(&ran, context.screen),
         })?;
         Ok(match ran.result {
-            Outcome::Success | Outcome::Warning => Exit::Fine,
-            Outcome::Failure | Outcome::Error => Exit::Failed,
+            AttemptResult::Success | AttemptResult::Warning => Exit::Fine,
+            AttemptResult::Failure | AttemptResult::Error => Exit::Failed,
         })
     }
 
@@ -143,9 +143,9 @@ fn header(text: &str) -> Result<(String, String), String> {
 /// The result with what it rests on in a line, and below it the output, whole.
 fn text(ran: &RunView, screen: Screen) -> String {
     let paint = match ran.result {
-        Outcome::Success => Paint::Good,
-        Outcome::Warning | Outcome::Error => Paint::Doubtful,
-        Outcome::Failure => Paint::Bad,
+        AttemptResult::Success => Paint::Good,
+        AttemptResult::Warning | AttemptResult::Error => Paint::Doubtful,
+        AttemptResult::Failure => Paint::Bad,
     };
     let mut line = format!(
         "{} in {}: {} of {}",
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn what_it_found_looks_like_this() {
         let status = RunView {
-            result: Outcome::Warning,
+            result: AttemptResult::Warning,
             exit_code: None,
             status: Some(302),
             handler: "httpGet".to_owned(),
@@ -248,7 +248,7 @@ mod tests {
             ..sample::run()
         };
         let erred = RunView {
-            result: Outcome::Error,
+            result: AttemptResult::Error,
             exit_code: None,
             tries: 3,
             output: "rpc error: code = NotFound desc = no such container".to_owned(),

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use super::{
     Context, Error, Exit,
     format::{self, Format},
-    probes::state_paint,
+    probes::verdict_paint,
     screen::{Paint, Screen, fit, print, width_of},
     span::{age, coarse, configured},
 };
@@ -65,8 +65,8 @@ fn text(status: &StatusView, screen: Screen, now: SystemTime, limit: Option<usiz
         (status.inventory.waiting_images, "images wait for their names or HEALTHCHECK from the runtime"),
     ];
     lines.extend(waiting.into_iter().filter_map(|(waiting, what)| Some(waits(waiting?, what))));
-    let worst = status.probes.states.keys().copied().find(|&state| state_paint(state) == Paint::Bad);
-    lines.push(("probes", probes(&status.probes), worst.map_or(Paint::Plain, state_paint)));
+    let worst = status.probes.states.keys().copied().find(|&state| verdict_paint(state) == Paint::Bad);
+    lines.push(("probes", probes(&status.probes), worst.map_or(Paint::Plain, verdict_paint)));
     lines.extend(status.probes.late.map(late));
     lines.push(state(status, now));
     lines.extend(status.stages.iter().map(|stage| ("  failed", restarted(stage, now), Paint::Doubtful)));

@@ -19,7 +19,7 @@ use crate::{
     clock,
     report::{
         filter::{CallFilter, Glob, count, duration},
-        view::{CallView, End, Missed},
+        view::{CallEnd, CallView, MissedView},
     },
 };
 
@@ -70,7 +70,7 @@ impl TraceArgs {
             follow: self.follow || self.last.is_none(),
         };
         let path = format!("/v1/trace{}", filter.to_query());
-        tell(context, &path, (filter.follow, "no calls"), |call, screen| {
+        show(context, &path, (filter.follow, "no calls"), |call, screen| {
             line(call, screen, context.format == Format::Wide)
         })
         .await
@@ -81,19 +81,19 @@ impl TraceArgs {
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(untagged)]
 enum Record<T> {
-    Missed(Missed),
+    Missed(MissedView),
     View(T),
 }
 
 /// Prints a stream of views, each as `line` puts it, or as machines want it. One that follows ends with Ctrl-C; of one
 /// that ends by itself without a record, a person is told `nothing`.
-pub(super) async fn tell<T: Serialize + DeserializeOwned>(
+pub(super) async fn show<T: Serialize + DeserializeOwned>(
     context: &Context,
     path: &str,
     (follow, nothing): (bool, &str),
     line: impl Fn(&T, Screen) -> String,
 ) -> Result<Exit, Error> {
-    let told = async {
+    let shown = async {
         let mut lines = context.client.lines(path).await?;
         let mut is_empty = true;
         while let Some(record) = lines.next::<Record<T>>().await? {
@@ -102,7 +102,7 @@ pub(super) async fn tell<T: Serialize + DeserializeOwned>(
                 (Format::Json, record) => format::json_line(record),
                 (Format::Yaml, record) => format::yaml_document(record),
                 (Format::Table | Format::Wide, Record::View(view)) => line(view, context.screen) + "\n",
-                (Format::Table | Format::Wide, Record::Missed(Missed { missed })) => {
+                (Format::Table | Format::Wide, Record::Missed(MissedView { missed })) => {
                     format!("-- {missed} records are missing here: they came faster than they were read --\n")
                 }
             })?;
@@ -114,10 +114,10 @@ pub(super) async fn tell<T: Serialize + DeserializeOwned>(
         if follow { Err(Error::Ended(context.client.endpoint().clone())) } else { Ok(Exit::Fine) }
     };
     if !follow {
-        return told.await;
+        return shown.await;
     }
     tokio::select! {
-        ended = told => ended,
+        ended = shown => ended,
         _ = tokio::signal::ctrl_c() => Ok(Exit::Fine),
     }
 }
@@ -160,11 +160,11 @@ pub(crate) fn line(call: &CallView, screen: Screen, is_wide: bool) -> String {
 /// The code, or where none came, how it ended instead.
 fn verdict(call: &CallView) -> (&str, Paint) {
     match call.end {
-        End::Complete if call.is_ok() => (&call.code, Paint::Good),
-        End::Complete => (&call.code, Paint::Bad),
-        End::Cancelled => ("cancelled", Paint::Doubtful),
-        End::Reset => ("reset", Paint::Bad),
-        End::Lost => ("lost", Paint::Bad),
+        CallEnd::Complete if call.is_ok() => (&call.code, Paint::Good),
+        CallEnd::Complete => (&call.code, Paint::Bad),
+        CallEnd::Cancelled => ("cancelled", Paint::Doubtful),
+        CallEnd::Reset => ("reset", Paint::Bad),
+        CallEnd::Lost => ("lost", Paint::Bad),
     }
 }
 
@@ -243,7 +243,7 @@ mod tests {
             sample::refused_call(),
             CallView { exec: exec(Some(1), &["sh", "-c", "test -f \u{1b}[2J\n'x'"]), ..sample::call() },
             CallView {
-                end: End::Cancelled,
+                end: CallEnd::Cancelled,
                 code: String::new(),
                 duration_seconds: Seconds(Duration::from_millis(10_004)),
                 exec: exec(None, &["sleep", "60"]),
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn a_gap_is_no_call() {
         let gap: Record<CallView> = serde_json::from_str(r#"{"missed":3}"#).unwrap();
-        assert!(matches!(gap, Record::Missed(Missed { missed: 3 })));
+        assert!(matches!(gap, Record::Missed(MissedView { missed: 3 })));
         let json = serde_json::to_string(&sample::call()).unwrap();
         let Record::View(call) = serde_json::from_str::<Record<CallView>>(&json).unwrap() else { panic!() };
         assert_eq!(call, sample::call());

@@ -92,7 +92,7 @@ pub fn resolve(files: &[Raw], overrides: &Overrides, groups: Groups<'_>) -> Resu
     let Resolver { settings, mut errors, .. } = resolver;
     errors.extend(files.iter().enumerate().flat_map(|(rank, file)| file.errors(rank)));
     errors.sort_by(|a, b| a.origin.cmp(&b.origin));
-    told_up_to_a_bound(&mut errors);
+    bound_errors(&mut errors);
     let resolved = || {
         Some(Config {
             listen: listen?.value,
@@ -134,10 +134,10 @@ pub fn resolve(files: &[Raw], overrides: &Overrides, groups: Groups<'_>) -> Resu
 }
 
 /// Counts what goes beyond the bound.
-fn told_up_to_a_bound(errors: &mut Vec<ConfigError>) {
-    let untold = errors.split_off(errors.len().min(MAX_ERRORS));
-    if let Some(first) = untold.first() {
-        let reason = format!("{} more errors from here on", untold.len());
+fn bound_errors(errors: &mut Vec<ConfigError>) {
+    let omitted = errors.split_off(errors.len().min(MAX_ERRORS));
+    if let Some(first) = omitted.first() {
+        let reason = format!("{} more errors from here on", omitted.len());
         errors.push(ConfigError { origin: first.origin.clone(), reason });
     }
 }
@@ -149,21 +149,21 @@ struct Resolver<'a> {
     errors: Vec<ConfigError>,
 }
 
-/// A good value, and who said it.
-struct Said<T> {
+/// A valid value with its key, and where it was set.
+struct SourcedValue<T> {
     key: Key,
     value: T,
     origin: Origin,
 }
 
 impl Resolver<'_> {
-    fn value<T>(&mut self, key: Key, parse: impl Fn(&str) -> Result<T, String>) -> Option<Said<T>> {
-        let (origin, texts) = self.said(key);
+    fn value<T>(&mut self, key: Key, parse: impl Fn(&str) -> Result<T, String>) -> Option<SourcedValue<T>> {
+        let (origin, texts) = self.texts(key);
         let (text, origin_of_text) = texts.into_iter().next().unwrap_or((String::new(), origin.clone()));
         match parse(&text) {
             Ok(value) => {
                 self.settings.push(Setting { key, texts: vec![text], origin: origin.clone() });
-                Some(Said { key, value, origin })
+                Some(SourcedValue { key, value, origin })
             }
             Err(reason) => {
                 self.report(key, origin_of_text, &reason);
@@ -173,17 +173,17 @@ impl Resolver<'_> {
     }
 
     /// A socket, shown as a URL however it was written.
-    fn socket(&mut self, key: Key) -> Option<Said<PathBuf>> {
-        let said = self.value(key, socket)?;
+    fn socket(&mut self, key: Key) -> Option<SourcedValue<PathBuf>> {
+        let socket = self.value(key, socket)?;
         if let Some(setting) = self.settings.last_mut() {
-            setting.texts = vec![format!("unix://{}", said.value.display())];
+            setting.texts = vec![format!("unix://{}", socket.value.display())];
         }
-        Some(said)
+        Some(socket)
     }
 
     /// A list; each item that is wrong is reported.
     fn list<T>(&mut self, key: Key, parse: impl Fn(&str) -> Result<T, String>) -> Option<Vec<T>> {
-        let (origin, texts) = self.said(key);
+        let (origin, texts) = self.texts(key);
         if texts.len() > MAX_ITEMS {
             self.report(key, origin, &format!("{} items are too many: at most {MAX_ITEMS}", texts.len()));
             return None;
@@ -201,8 +201,8 @@ impl Resolver<'_> {
         is_good.then_some(values)
     }
 
-    /// What the mightiest says of a setting, and who that is: one text, or the items of a list.
-    fn said(&self, key: Key) -> (Origin, Vec<(String, Origin)>) {
+    /// The texts of a setting from the source that takes precedence, and that source: one text, or the items of a list.
+    fn texts(&self, key: Key) -> (Origin, Vec<(String, Origin)>) {
         let split = |text: &str, origin: Origin| {
             let items: Vec<_> = match key.is_list() {
                 false => vec![text],
@@ -259,8 +259,8 @@ impl Resolver<'_> {
     /// Blames the mightier of the two, which is never the default.
     fn sockets_differ(
         &mut self,
-        one: &Option<Said<PathBuf>>,
-        (other_key, other): (Key, &Option<Said<PathBuf>>),
+        one: &Option<SourcedValue<PathBuf>>,
+        (other_key, other): (Key, &Option<SourcedValue<PathBuf>>),
     ) {
         let (Some(one), Some(other)) = (one, other) else { return };
         if one.value != other.value {
@@ -281,8 +281,8 @@ impl Resolver<'_> {
     /// Nobody who lowers the number of workers must know of the other one.
     fn exec_workers(
         &mut self,
-        workers: &Option<Said<NonZeroUsize>>,
-        exec: Option<Said<NonZeroUsize>>,
+        workers: &Option<SourcedValue<NonZeroUsize>>,
+        exec: Option<SourcedValue<NonZeroUsize>>,
     ) -> Option<NonZeroUsize> {
         let (workers, exec) = (workers.as_ref()?.value, exec?);
         if exec.value > workers && exec.origin != Origin::Default {

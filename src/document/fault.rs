@@ -71,22 +71,22 @@ pub fn one_line(message: &str) -> String {
     line
 }
 
-/// All errors in one line, in their order, each told once.
+/// All errors in one line, in their order, each once.
 pub fn joined(errors: &[FieldError]) -> String {
-    let mut told: Vec<String> = Vec::new();
-    let mut untold = 0;
+    let mut texts: Vec<String> = Vec::new();
+    let mut omitted = 0;
     for error in errors {
         let text = error.to_string();
         match () {
-            () if told.contains(&text) => {}
-            () if told.len() < MAX_JOINED => told.push(text),
-            () => untold += 1,
+            () if texts.contains(&text) => {}
+            () if texts.len() < MAX_JOINED => texts.push(text),
+            () => omitted += 1,
         }
     }
-    if untold > 0 {
-        told.push(format!("and {untold} more"));
+    if omitted > 0 {
+        texts.push(format!("and {omitted} more"));
     }
-    told.join("; ")
+    texts.join("; ")
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! Never stops at the first error, never converts a value to another type.
 
 use super::{
-    Entry, Node, Place, Value,
+    MapEntry, Node, Place, Value,
     fault::{FieldError, quoted},
     suggest,
 };
@@ -39,7 +39,7 @@ pub enum NumberOrText {
 /// A map that is being read: each field is asked for once, what nobody asked for is reported as unknown.
 #[derive(Debug)]
 pub struct Fields<'a> {
-    entries: &'a [Entry],
+    entries: &'a [MapEntry],
     place: Option<Place>,
     path: String,
     known: Vec<&'static str>,
@@ -185,7 +185,7 @@ impl<'a> Fields<'a> {
                 errors.push(wrong(path, node, "must be a map of names to strings"));
                 return None;
             };
-            let pair = |entry: &Entry, errors: &mut Vec<FieldError>| {
+            let pair = |entry: &MapEntry, errors: &mut Vec<FieldError>| {
                 let name = Written { value: entry.name.clone(), place: entry.place };
                 let path = format!("{path}[{}]", quoted(&entry.name));
                 Some((name, written_text(&entry.node, path, errors)?))

@@ -20,7 +20,7 @@ use super::{Fault, Judgement, Outcome, go};
 use crate::{
     ids::ContainerId,
     proto::cri::{VersionRequest, runtime_service_client::RuntimeServiceClient},
-    results::said::Said,
+    results::text::BoundedText,
     spec::expand::Expansion,
 };
 
@@ -115,7 +115,10 @@ impl Exec {
         match ended {
             Ok(Ok(Answer { exit_code, output })) => {
                 let judgement = if exit_code == 0 { Judgement::Success } else { Judgement::Failure };
-                Ok(Outcome { exit_code: Some(exit_code), ..Outcome::of(judgement, Said::lossy(&output)) })
+                Ok(Outcome {
+                    exit_code: Some(exit_code),
+                    ..Outcome::of(judgement, BoundedText::lossy(&output))
+                })
             }
             Ok(Err(status)) if status.code() != Code::DeadlineExceeded => {
                 Err(match broken_connection(&status) {
@@ -129,7 +132,7 @@ impl Exec {
             Ok(Err(_)) | Err(Late::Alive) => {
                 let (command, timeout) = (command.defined().join(" "), go::duration(timeout));
                 let text = format_args!("command timed out: \"{command}\" timed out after {timeout}");
-                Ok(Outcome::failure(Said::of(text)))
+                Ok(Outcome::failure(BoundedText::of(text)))
             }
             Err(Late::Silent) => Err(Fault::Unanswered),
         }
@@ -221,7 +224,7 @@ async fn read(mut body: Body) -> Result<Answer, Status> {
 
 /// What the system says of the connection to the runtime, where a status is not the runtime's own: that has no source. The
 /// runtime's reset of one call leaves the connection as it is.
-fn broken_connection(status: &Status) -> Option<Said> {
+fn broken_connection(status: &Status) -> Option<BoundedText> {
     let mut cause = status.source()?;
     loop {
         if cause.downcast_ref::<h2::Error>().is_some_and(h2::Error::is_reset) {
@@ -229,7 +232,7 @@ fn broken_connection(status: &Status) -> Option<Said> {
         }
         match cause.source() {
             Some(deeper) => cause = deeper,
-            None => return Some(Said::of(cause)),
+            None => return Some(BoundedText::of(cause)),
         }
     }
 }

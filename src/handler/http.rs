@@ -31,12 +31,12 @@ use bytes::Bytes;
 use tokio::time;
 
 use self::{
-    exchange::{Answer, ask},
-    redirect::{Next, next, told},
+    exchange::{HttpAnswer, ask},
+    redirect::{Next, describe_error, next},
     request::Request,
 };
 use super::{Fault, Judgement, OUTPUT_LIMIT, Outcome, trouble::Trouble};
-use crate::results::said::Said;
+use crate::results::text::BoundedText;
 
 /// Go's words for a body that did not come in time.
 const BODY_TIMEOUT: &str =
@@ -106,8 +106,10 @@ pub async fn attempt(target: &Target<'_>, timeout: Duration) -> Result<Outcome, 
     match time::timeout(timeout, run(target, first, &mut progress)).await {
         Ok(ended) => ended,
         Err(_elapsed) if progress.reads_body => Err(Fault::Body(BODY_TIMEOUT.into())),
-        Err(_elapsed) if progress.waits_for_us => Err(Fault::Ours(told(&progress.url, HEAD_TIMEOUT).into())),
-        Err(_elapsed) => Ok(Outcome::failure(told(&progress.url, HEAD_TIMEOUT))),
+        Err(_elapsed) if progress.waits_for_us => {
+            Err(Fault::Ours(describe_error(&progress.url, HEAD_TIMEOUT).into()))
+        }
+        Err(_elapsed) => Ok(Outcome::failure(describe_error(&progress.url, HEAD_TIMEOUT))),
     }
 }
 
@@ -127,12 +129,13 @@ async fn last_answer(
     target: &Target<'_>,
     first: Request,
     progress: &mut Progress,
-) -> Result<Answer, Trouble> {
+) -> Result<HttpAnswer, Trouble> {
     let mut request = first.clone();
     let mut sent = 0;
     loop {
         let answer = ask(target, &request, &mut progress.waits_for_us).await;
-        let answer = answer.map_err(|trouble| trouble.in_words(|error| told(&progress.url, error)))?;
+        let answer =
+            answer.map_err(|trouble| trouble.in_words(|error| describe_error(&progress.url, error)))?;
         sent += 1;
         match next(&first, &request, sent, target.ports, answer.status, &answer.location) {
             Next::Judge => return Ok(answer),
@@ -149,12 +152,14 @@ async fn last_answer(
 /// docs/kubelet-prober.md 7.5.
 fn judged(status: u16, body: &Bytes) -> Outcome {
     let (judgement, output) = match status {
-        200..=299 => (Judgement::Success, Said::lossy(body)),
+        200..=299 => (Judgement::Success, BoundedText::lossy(body)),
         300..=399 => {
             let prefix = b"Probe terminated redirects, Response body: ";
-            (Judgement::Warning, Said::lossy(&[prefix.as_slice(), body].concat()))
+            (Judgement::Warning, BoundedText::lossy(&[prefix.as_slice(), body].concat()))
         }
-        _ => (Judgement::Failure, Said::of(format_args!("HTTP probe failed with statuscode: {status}"))),
+        _ => {
+            (Judgement::Failure, BoundedText::of(format_args!("HTTP probe failed with statuscode: {status}")))
+        }
     };
     Outcome { status: Some(status), ..Outcome::of(judgement, output) }
 }

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use super::view::{ContainerState, PodNetwork};
+use super::pod::{ContainerState, PodNetwork};
 use crate::proto::cri;
 
 /// 16 addresses of a pod are kept, the primary one first: Kubernetes gives it two.

@@ -10,8 +10,8 @@ use crate::{
         lists::{ContainerItem, SandboxItem},
     },
     tap::{
-        Call, Code, End, Ended,
-        cri::{Request, Response},
+        Call, CallEnd, Code, EndedCall,
+        cri::{CriRequest, CriResponse},
     },
 };
 
@@ -104,10 +104,14 @@ pub enum Target {
 }
 
 impl Target {
-    fn of(request: &Request) -> Option<Self> {
+    fn of(request: &CriRequest) -> Option<Self> {
         match request {
-            Request::StopPodSandbox(id) | Request::RemovePodSandbox(id) => Some(Self::Sandbox(id.clone())),
-            Request::StopContainer(id) | Request::RemoveContainer(id) => Some(Self::Container(id.clone())),
+            CriRequest::StopPodSandbox(id) | CriRequest::RemovePodSandbox(id) => {
+                Some(Self::Sandbox(id.clone()))
+            }
+            CriRequest::StopContainer(id) | CriRequest::RemoveContainer(id) => {
+                Some(Self::Container(id.clone()))
+            }
             _ => None,
         }
     }
@@ -144,31 +148,31 @@ impl Fact {
             return Some(Self::StopBegun { call: CallId::of(call), target });
         }
         match &call.request {
-            Request::ExecSync(command) | Request::Exec(command) => {
+            CriRequest::ExecSync(command) | CriRequest::Exec(command) => {
                 Some(Self::Mentioned(command.container().to_owned()))
             }
-            Request::Attach(container) => Some(Self::Mentioned(container.as_str().to_owned())),
-            Request::PortForward(sandbox) => Some(Self::Mentioned(sandbox.as_str().to_owned())),
+            CriRequest::Attach(container) => Some(Self::Mentioned(container.as_str().to_owned())),
+            CriRequest::PortForward(sandbox) => Some(Self::Mentioned(sandbox.as_str().to_owned())),
             _ => None,
         }
     }
 
     /// What the end of a call tells of the stop that it was, if it was one.
-    pub fn of_stop_ended(ended: &Ended) -> Option<Self> {
+    pub fn of_stop_ended(ended: &EndedCall) -> Option<Self> {
         let call = CallId::of(&ended.call);
-        let is_done = ended.end == End::Complete && ended.code == Some(Code::OK);
+        let is_done = ended.end == CallEnd::Complete && ended.code == Some(Code::OK);
         Target::of(&ended.call.request)
             .map(|_| if is_done { Self::StopDone(call) } else { Self::StopFailed(call) })
     }
 
-    /// What the end of a call tells.
-    pub fn of_ended(ended: &Ended) -> Lesson {
+    /// What follows from the end of a call.
+    pub fn of_ended(ended: &EndedCall) -> Conclusion {
         if !ended.call.method.kind.is_mutating() {
-            return Lesson { fact: None, asks: false };
+            return Conclusion { fact: None, needs_resync: false };
         }
-        if ended.end == End::Complete && ended.code == Some(Code::OK) {
+        if ended.end == CallEnd::Complete && ended.code == Some(Code::OK) {
             let fact = Self::of_success(&ended.call.request, &ended.response);
-            return Lesson { asks: fact.is_none(), fact };
+            return Conclusion { needs_resync: fact.is_none(), fact };
         }
         // A refusal changed nothing. DeadlineExceeded, Canceled and Unknown may have, as any call without an answer.
         let is_refused = matches!(
@@ -181,23 +185,23 @@ impl Fact {
                     | Code::PERMISSION_DENIED
             )
         );
-        Lesson { fact: None, asks: ended.end != End::Complete || !is_refused }
+        Conclusion { fact: None, needs_resync: ended.end != CallEnd::Complete || !is_refused }
     }
 
     /// What the success of a mutating call tells; `None` where only the runtime can.
-    fn of_success(request: &Request, response: &Response) -> Option<Self> {
+    fn of_success(request: &CriRequest, response: &CriResponse) -> Option<Self> {
         Some(match (request, response) {
-            (Request::RunPodSandbox(config), Response::Sandbox(id)) => {
+            (CriRequest::RunPodSandbox(config), CriResponse::Sandbox(id)) => {
                 Self::SandboxRun { id: id.clone(), config: config.clone() }
             }
-            (Request::CreateContainer(request), Response::Container(id)) => {
+            (CriRequest::CreateContainer(request), CriResponse::Container(id)) => {
                 Self::ContainerCreated { id: id.clone(), request: request.clone() }
             }
-            (Request::StopPodSandbox(id), _) => Self::SandboxStopped(id.clone()),
-            (Request::RemovePodSandbox(id), _) => Self::SandboxRemoved(id.clone()),
-            (Request::StartContainer(id), _) => Self::ContainerStarted(id.clone()),
-            (Request::StopContainer(id), _) => Self::ContainerStopped(id.clone()),
-            (Request::RemoveContainer(id), _) => Self::ContainerRemoved(id.clone()),
+            (CriRequest::StopPodSandbox(id), _) => Self::SandboxStopped(id.clone()),
+            (CriRequest::RemovePodSandbox(id), _) => Self::SandboxRemoved(id.clone()),
+            (CriRequest::StartContainer(id), _) => Self::ContainerStarted(id.clone()),
+            (CriRequest::StopContainer(id), _) => Self::ContainerStopped(id.clone()),
+            (CriRequest::RemoveContainer(id), _) => Self::ContainerRemoved(id.clone()),
             // Undecoded, or a pod that came with containers of its own.
             _ => return None,
         })
@@ -217,13 +221,13 @@ impl Fact {
     }
 }
 
-/// What the end of a call teaches.
+/// What follows from the end of a call.
 #[derive(Debug)]
-pub struct Lesson {
+pub struct Conclusion {
     /// What is known of it.
     pub fact: Option<Fact>,
     /// Whether it ended in a way that does not say what happened: the runtime's own lists do.
-    pub asks: bool,
+    pub needs_resync: bool,
 }
 
 #[cfg(test)]
@@ -232,15 +236,15 @@ mod tests {
     use crate::{
         clock,
         tap::{
-            Origin,
-            cri::{self, Method, Response},
+            CallOrigin,
+            cri::{self, CriResponse, Method},
         },
     };
 
-    fn ended(method: &str, request: Request, end: End, code: Option<u32>) -> Ended {
+    fn ended(method: &str, request: CriRequest, end: CallEnd, code: Option<u32>) -> EndedCall {
         let now = clock::now();
         let call = Call {
-            origin: Arc::new(Origin { conn: ConnId(1), peer: Arc::default(), user_agent: "".into() }),
+            origin: Arc::new(CallOrigin { conn: ConnId(1), peer: Arc::default(), user_agent: "".into() }),
             stream: 1,
             method: Arc::new(Method::from_path(&format!("/runtime.v1.RuntimeService/{method}"))),
             began: now,
@@ -248,40 +252,61 @@ mod tests {
             traceparent: None,
             request,
         };
-        Ended {
+        EndedCall {
             call,
             at: now,
             end,
             code: code.map(Code),
             message: "".into(),
             response_bytes: 0,
-            response: Response::Skipped,
+            response: CriResponse::Skipped,
         }
     }
 
     #[test]
     fn only_an_end_that_leaves_a_doubt_asks_the_runtime() {
-        let stop = || Request::StopContainer("c".into());
-        let exec = || Request::decode(cri::Kind::ExecSync, &b"\x0a\x01c".as_slice().into());
+        let stop = || CriRequest::StopContainer("c".into());
+        let exec = || CriRequest::decode(cri::CallKind::ExecSync, &b"\x0a\x01c".as_slice().into());
         let rows = [
-            ("StopContainer", stop(), End::Complete, Some(0), "Some(ContainerStopped(\"c\"))", false),
-            ("StopContainer", stop(), End::Complete, Some(5), "None", false),
-            ("StopContainer", stop(), End::Complete, Some(4), "None", true),
-            ("StopContainer", stop(), End::Cancelled, None, "None", true),
-            ("StopContainer", stop(), End::Lost, None, "None", true),
-            ("StopContainer", Request::Undecoded, End::Complete, Some(0), "None", true),
-            ("StartContainer", Request::StartContainer("c".into()), End::Complete, Some(2), "None", true),
-            ("StartContainer", Request::StartContainer("c".into()), End::Complete, Some(5), "None", false),
-            ("RestorePod", Request::RestorePod, End::Complete, Some(0), "None", true),
-            ("RemovePodSandbox", Request::RemovePodSandbox("s".into()), End::Reset, None, "None", true),
-            ("ExecSync", exec(), End::Cancelled, None, "None", false),
-            ("ListImages", Request::Skipped, End::Lost, None, "None", false),
+            ("StopContainer", stop(), CallEnd::Complete, Some(0), "Some(ContainerStopped(\"c\"))", false),
+            ("StopContainer", stop(), CallEnd::Complete, Some(5), "None", false),
+            ("StopContainer", stop(), CallEnd::Complete, Some(4), "None", true),
+            ("StopContainer", stop(), CallEnd::Cancelled, None, "None", true),
+            ("StopContainer", stop(), CallEnd::Lost, None, "None", true),
+            ("StopContainer", CriRequest::Undecoded, CallEnd::Complete, Some(0), "None", true),
+            (
+                "StartContainer",
+                CriRequest::StartContainer("c".into()),
+                CallEnd::Complete,
+                Some(2),
+                "None",
+                true,
+            ),
+            (
+                "StartContainer",
+                CriRequest::StartContainer("c".into()),
+                CallEnd::Complete,
+                Some(5),
+                "None",
+                false,
+            ),
+            ("RestorePod", CriRequest::RestorePod, CallEnd::Complete, Some(0), "None", true),
+            (
+                "RemovePodSandbox",
+                CriRequest::RemovePodSandbox("s".into()),
+                CallEnd::Reset,
+                None,
+                "None",
+                true,
+            ),
+            ("ExecSync", exec(), CallEnd::Cancelled, None, "None", false),
+            ("ListImages", CriRequest::Skipped, CallEnd::Lost, None, "None", false),
         ];
-        for (method, request, end, code, fact, asks) in rows {
-            let lesson = Fact::of_ended(&ended(method, request, end, code));
+        for (method, request, end, code, fact, needs_resync) in rows {
+            let conclusion = Fact::of_ended(&ended(method, request, end, code));
             assert_eq!(
-                (format!("{:?}", lesson.fact).as_str(), lesson.asks),
-                (fact, asks),
+                (format!("{:?}", conclusion.fact).as_str(), conclusion.needs_resync),
+                (fact, needs_resync),
                 "{method} {end:?} {code:?}"
             );
         }
@@ -289,13 +314,13 @@ mod tests {
 
     #[test]
     fn a_stop_that_was_not_answered_well_has_failed() {
-        let removal = || Request::RemovePodSandbox("s".into());
+        let removal = || CriRequest::RemovePodSandbox("s".into());
         let rows = [
-            (removal(), End::Complete, Some(0), "Some(StopDone"),
-            (removal(), End::Complete, Some(4), "Some(StopFailed"),
-            (Request::StopContainer("c".into()), End::Cancelled, None, "Some(StopFailed"),
-            (Request::StopContainer("c".into()), End::Lost, None, "Some(StopFailed"),
-            (Request::StartContainer("c".into()), End::Lost, None, "None"),
+            (removal(), CallEnd::Complete, Some(0), "Some(StopDone"),
+            (removal(), CallEnd::Complete, Some(4), "Some(StopFailed"),
+            (CriRequest::StopContainer("c".into()), CallEnd::Cancelled, None, "Some(StopFailed"),
+            (CriRequest::StopContainer("c".into()), CallEnd::Lost, None, "Some(StopFailed"),
+            (CriRequest::StartContainer("c".into()), CallEnd::Lost, None, "None"),
         ];
         for (request, end, code, fact) in rows {
             let told = format!("{:?}", Fact::of_stop_ended(&ended("any", request, end, code)));

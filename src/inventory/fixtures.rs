@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::view::{ContainerState, ContainerView, PodNetwork, PodView};
+use super::pod::{Container, ContainerState, Pod, PodNetwork};
 
 /// Pod `web` of `default`, which is ready.
-pub(crate) fn pod() -> PodView {
-    PodView {
+pub(crate) fn pod() -> Pod {
+    Pod {
         sandbox_id: "s1".into(),
         uid: "u1".into(),
         copied_uid: None,
@@ -22,8 +22,8 @@ pub(crate) fn pod() -> PodView {
 }
 
 /// Its container `app`, which runs.
-pub(crate) fn container(id: &str, pod: PodView) -> ContainerView {
-    ContainerView {
+pub(crate) fn container(id: &str, pod: Pod) -> Container {
+    Container {
         id: id.into(),
         name: "app".into(),
         attempt: 0,

@@ -22,7 +22,7 @@ use std::{
     time::Instant,
 };
 
-use containers::Container;
+use containers::KnownContainer;
 use identities::Identities;
 use removed::Removed;
 use sandboxes::Sandbox;
@@ -30,7 +30,7 @@ pub use stops::Stops;
 
 use super::{
     fact::{CallId, Fact, Lookup, Target},
-    view::{ContainerState, ContainerView, OpenStops, PodView},
+    pod::{Container, ContainerState, OpenStops, Pod},
 };
 use crate::{
     ids::{ContainerId, SandboxId},
@@ -41,7 +41,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// A container appeared, or something about it or its pod changed.
-    Container(Arc<ContainerView>),
+    Container(Arc<Container>),
     /// A container is no more.
     ContainerGone(ContainerId),
     /// The runtime was listed, and these are all containers that there are. Reported after the first lists, and
@@ -66,7 +66,7 @@ pub enum Change {
 pub struct Model {
     sandboxes: HashMap<SandboxId, Sandbox>,
     identities: Identities,
-    containers: HashMap<ContainerId, Container>,
+    containers: HashMap<ContainerId, KnownContainer>,
     removed: Removed,
     stops: Stops,
     /// For which moment the last list of sandboxes spoke, and that of containers.
@@ -99,7 +99,7 @@ impl Model {
             Fact::StopBegun { call, target } => self.stop_begun(call, &target),
             Fact::StopFailed(call) => {
                 let target = self.stops.failed(call);
-                self.tell_stops_failed(target);
+                self.report_stops_failed(target);
             }
             Fact::StopDone(call) => self.stops.done(call, at),
             Fact::EndsLost(lost) => {
@@ -137,13 +137,13 @@ impl Model {
 
     /// Reports that the runtime answers again.
     pub fn report_answering(&mut self) {
-        self.tell(Change::RuntimeAnswers);
+        self.report(Change::RuntimeAnswers);
     }
 
     /// Reports every container once more, and then that these are all.
     pub fn report_all(&mut self) {
         for container in self.containers.values_mut() {
-            container.told = None;
+            container.reported = None;
         }
         self.dirty.extend(self.containers.keys().cloned());
         self.report_listed();
@@ -151,14 +151,14 @@ impl Model {
 
     /// Reports which stops are open, and which containers there are.
     pub fn report_listed(&mut self) {
-        self.tell(Change::StopsListed(Arc::new(self.stops.open())));
+        self.report(Change::StopsListed(Arc::new(self.stops.open())));
         let all = self.containers.keys().cloned().collect();
-        self.tell(Change::Listed(Arc::new(all)));
+        self.report(Change::Listed(Arc::new(all)));
     }
 
     /// What changed since this was last asked, in order.
     pub fn take_changes(&mut self) -> Vec<Change> {
-        self.tell_views();
+        self.report_containers();
         std::mem::take(&mut self.changes)
     }
 
@@ -172,7 +172,7 @@ impl Model {
     pub fn wants(&self, lookup: &Lookup) -> bool {
         match lookup {
             Lookup::Container(id) | Lookup::ContainerAgain(id) => {
-                self.containers.get(id).is_some_and(Container::lacks_something)
+                self.containers.get(id).is_some_and(KnownContainer::lacks_something)
             }
             Lookup::Sandbox(id) => match self.sandboxes.get(id) {
                 Some(sandbox) => !sandbox.view.is_ready || sandbox.lacks_address(),
@@ -208,7 +208,7 @@ impl Model {
     }
 
     /// A container's name and pod in brief, as soon as both are known, and for a while after it is gone.
-    pub fn whereabouts(&self, id: &ContainerId) -> Option<(Arc<str>, Arc<PodView>)> {
+    pub fn whereabouts(&self, id: &ContainerId) -> Option<(Arc<str>, Arc<Pod>)> {
         if let Some(container) = self.containers.get(id) {
             return Some((Arc::clone(&container.name), Arc::clone(self.pod(&container.sandbox)?)));
         }
@@ -222,7 +222,7 @@ impl Model {
     }
 
     /// A pod in brief by its sandbox's id, also for a while after it is gone.
-    pub fn pod(&self, id: &SandboxId) -> Option<&Arc<PodView>> {
+    pub fn pod(&self, id: &SandboxId) -> Option<&Arc<Pod>> {
         match self.sandboxes.get(id) {
             Some(sandbox) => Some(&sandbox.brief),
             None => self.removed.was(id.as_str())?.pod.as_ref(),
@@ -230,13 +230,13 @@ impl Model {
     }
 
     /// All sandboxes, in no order.
-    pub fn pods(&self) -> Vec<Arc<PodView>> {
+    pub fn pods(&self) -> Vec<Arc<Pod>> {
         self.sandboxes.values().map(|sandbox| Arc::clone(&sandbox.view)).collect()
     }
 
     /// How much there is of everything.
     pub fn census(&self) -> Census {
-        let is_running = |container: &&Container| container.state == ContainerState::Running;
+        let is_running = |container: &&KnownContainer| container.state == ContainerState::Running;
         Census {
             pods: self.sandboxes.values().filter(|sandbox| sandbox.view.is_ready).count(),
             sandboxes: self.sandboxes.len(),
@@ -282,14 +282,14 @@ impl Model {
             }
         };
         if self.stops.begun(call, target) {
-            self.tell(change);
+            self.report(change);
         }
     }
 
     /// Tells that what was to be stopped goes on.
-    fn tell_stops_failed(&mut self, targets: impl IntoIterator<Item = Target>) {
+    fn report_stops_failed(&mut self, targets: impl IntoIterator<Item = Target>) {
         for target in targets {
-            self.tell(match target {
+            self.report(match target {
                 Target::Container(id) => Change::ContainerStopFailed(id),
                 Target::Sandbox(id) => Change::PodStopFailed(id),
             });
@@ -297,20 +297,20 @@ impl Model {
     }
 
     /// Tells something that is no view, after the views that came before it.
-    fn tell(&mut self, change: Change) {
-        self.tell_views();
+    fn report(&mut self, change: Change) {
+        self.report_containers();
         self.changes.push(change);
     }
 
     /// Tells each view that differs from what was last told.
-    fn tell_views(&mut self) {
+    fn report_containers(&mut self) {
         for id in std::mem::take(&mut self.dirty) {
             let Some(view) = self.view(&id) else { continue };
             if let Some(container) = self.containers.get_mut(&id)
-                && container.told.as_deref() != Some(&view)
+                && container.reported.as_deref() != Some(&view)
             {
                 let view = Arc::new(view);
-                container.told = Some(Arc::clone(&view));
+                container.reported = Some(Arc::clone(&view));
                 self.changes.push(Change::Container(view));
             }
         }
@@ -318,13 +318,13 @@ impl Model {
 
     /// What can be told of a container; `None` while its pod is unknown, or while it runs and the runtime has not yet
     /// said since when.
-    fn view(&self, id: &ContainerId) -> Option<ContainerView> {
+    fn view(&self, id: &ContainerId) -> Option<Container> {
         let container = self.containers.get(id)?;
         let pod = Arc::clone(&self.sandboxes.get(&container.sandbox)?.view);
         if container.state == ContainerState::Running && container.lacks_something() {
             return None;
         }
-        Some(ContainerView {
+        Some(Container {
             id: id.clone(),
             name: Arc::clone(&container.name),
             attempt: container.attempt,

@@ -25,7 +25,7 @@ use crate::{
         Runtime,
         events::EventSource,
         link::Link,
-        turns::{Backlog, Limits, News, Owner, Turns},
+        turns::{Backlog, News, Owner, TurnLimits, Turns},
     },
 };
 
@@ -44,7 +44,7 @@ const WORTH_A_WARNING: u32 = 3;
 /// 8 statuses are asked for at once; the others wait their turn. 24 more may be under way that the runtime does not answer
 /// at once, which costs it and us next to nothing, 8 of these tried before. 4,096 wait at most: those of a node that is
 /// adopted with 3,000 containers. Above that a lookup finds no room.
-const LOOKUPS: Limits = Limits { quick: 8, slow: 24, tried: 8, all: 4_096 };
+const LOOKUPS: TurnLimits = TurnLimits { quick: 8, slow: 24, tried: 8, all: 4_096 };
 
 /// 100 ms until something is asked again that the runtime could not tell just now; twice as long each further time.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -54,7 +54,7 @@ const TRIES: u32 = 3;
 
 /// What came back.
 #[derive(Debug, Default)]
-pub struct Answer {
+pub struct ResyncAnswer {
     /// What it says, and when the question was sent.
     pub facts: Vec<(Fact, Instant)>,
     /// Whether these are the complete lists.
@@ -171,7 +171,7 @@ impl Resync {
 
     /// Asks what is due and waits for the next answer; those that came with it are in it, too. Safe to be dropped and
     /// called again.
-    pub async fn next(&mut self) -> Answer {
+    pub async fn next(&mut self) -> ResyncAnswer {
         loop {
             self.start_lookups(clock::now());
             let list_at = self.due.next().filter(|_| self.is_up && self.listing.is_none());
@@ -186,7 +186,7 @@ impl Resync {
                 }
                 Some(done) = self.under_way.join_next_with_id() => {
                     let now = clock::now();
-                    let mut answer = Answer::default();
+                    let mut answer = ResyncAnswer::default();
                     self.finish(done, &mut answer, now);
                     while let Some(done) = self.under_way.try_join_next_with_id() {
                         self.finish(done, &mut answer, now);
@@ -240,14 +240,14 @@ impl Resync {
         }
     }
 
-    fn finish(&mut self, done: Result<(Id, Done), JoinError>, answer: &mut Answer, now: Instant) {
+    fn finish(&mut self, done: Result<(Id, Done), JoinError>, answer: &mut ResyncAnswer, now: Instant) {
         match done {
             Ok((task, Done::LookedUp(reply))) => {
                 let Some((lookup, _)) = self.asked.remove(&task) else { return };
                 let failures = self.lookups.failures(&lookup);
                 let is_hopeless = matches!(lookup, Lookup::Unexplained(_)) && failures >= TRIES;
                 match reply {
-                    Reply::Told(fact, sent) => {
+                    Reply::Fact(fact, sent) => {
                         self.lookups.answered(&lookup, now);
                         answer.facts.push((fact, sent));
                     }
@@ -302,7 +302,7 @@ mod tests {
         Resync::new(Runtime::new(Path::new("/nonexistent")))
     }
 
-    async fn wait(resync: &mut Resync) -> Option<Answer> {
+    async fn wait(resync: &mut Resync) -> Option<ResyncAnswer> {
         timeout(Duration::from_millis(500), resync.next()).await.ok()
     }
 
@@ -342,7 +342,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_id_that_nobody_knows_is_asked_for_three_more_times() {
         let mut resync = resync();
-        let mut answer = Answer::default();
+        let mut answer = ResyncAnswer::default();
         let mut asked = 0;
         ask(&mut resync, "x", async { Done::LookedUp(Reply::Unknown) });
         while let Some(done) = resync.under_way.join_next_with_id().await {
@@ -360,7 +360,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_spell_of_failures_ends_with_the_first_list() {
         let mut resync = resync();
-        let mut answer = Answer::default();
+        let mut answer = ResyncAnswer::default();
         let id = resync.under_way.spawn(pending()).id();
         for failures in 1..=5 {
             let failed = Done::Listed(Err(Status::out_of_range("too large")));
@@ -375,7 +375,7 @@ mod tests {
     async fn what_comes_at_once_is_one_answer() {
         let mut resync = resync();
         for id in ["a", "b", "c"] {
-            let told = Done::LookedUp(Reply::Told(Fact::NotFound(id.into()), clock::now()));
+            let told = Done::LookedUp(Reply::Fact(Fact::NotFound(id.into()), clock::now()));
             ask(&mut resync, id, async { told });
         }
         tokio::task::yield_now().await;

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::{
     inventory::TracedCall,
-    results::{AttemptRecord, AttemptResult, history::SAID_KEPT},
+    results::{AttemptRecord, AttemptResult, history::OUTPUT_KEPT},
     tap::{
-        Code, End, Ended,
-        cri::{Request, Response},
+        CallEnd, Code, EndedCall,
+        cri::{CriRequest, CriResponse},
     },
 };
 
@@ -32,7 +32,7 @@ pub(super) struct Attempt {
     /// As the last try ended.
     pub(super) result: AttemptResult,
     exit_code: Option<i32>,
-    /// Why it erred, or failed without an exit code; at most [`SAID_KEPT`] bytes. What a command prints is not kept.
+    /// Why it erred, or failed without an exit code; at most [`OUTPUT_KEPT`] bytes. What a command prints is not kept.
     said: Box<str>,
     /// Whether a try took as long as it may.
     pub(super) is_timeout: bool,
@@ -43,12 +43,12 @@ impl Attempt {
     /// Of a command that ended; none of any other call.
     pub(super) fn of(call: &TracedCall) -> Option<Self> {
         let ended = &call.ended;
-        let Request::ExecSync(command) = &ended.call.request else { return None };
+        let CriRequest::ExecSync(command) = &ended.call.request else { return None };
         let limit = u64::try_from(command.timeout_seconds()).unwrap_or(0);
         let (began, took) = (ended.call.began, ended.at.saturating_duration_since(ended.call.began));
         let is_timeout = limit > 0 && took >= Duration::from_secs(limit);
         let (result, exit_code, said) = judged(ended, is_timeout);
-        let said = said[..said.floor_char_boundary(SAID_KEPT)].into();
+        let said = said[..said.floor_char_boundary(OUTPUT_KEPT)].into();
         Some(Self { began, at: call.at, ended: ended.at, result, exit_code, said, is_timeout, tries: 1 })
     }
 
@@ -77,7 +77,7 @@ impl Attempt {
             at: self.at,
             result: self.result,
             duration: self.ended.saturating_duration_since(self.began),
-            lag: Duration::ZERO,
+            lag: None,
             exit_code: self.exit_code,
             status: None,
             output: self.said.clone().into(),
@@ -87,30 +87,32 @@ impl Attempt {
 
 /// As the kubelet judges an exec (docs/kubelet-prober.md 6.3): an exit code is a verdict, so is a deadline that passed;
 /// every other status is an error. A client that gives up when the timeout has passed met its own deadline.
-fn judged(ended: &Ended, is_timeout: bool) -> (AttemptResult, Option<i32>, String) {
+fn judged(ended: &EndedCall, is_timeout: bool) -> (AttemptResult, Option<i32>, String) {
     let silent = |result, exit_code| (result, Some(exit_code), String::new());
     match (ended.end, ended.code, &ended.response) {
-        (End::Complete, Some(Code::OK), Response::Exec(result)) => match result.exit_code {
+        (CallEnd::Complete, Some(Code::OK), CriResponse::Exec(result)) => match result.exit_code {
             0 => silent(AttemptResult::Success, 0),
             code => silent(AttemptResult::Failure, code),
         },
-        (End::Complete, Some(Code::OK), _) => {
+        (CallEnd::Complete, Some(Code::OK), _) => {
             (AttemptResult::Error, None, "its answer cannot be read".to_owned())
         }
-        (End::Complete, Some(DEADLINE_EXCEEDED), _) => {
+        (CallEnd::Complete, Some(DEADLINE_EXCEEDED), _) => {
             (AttemptResult::Failure, None, ended.message.to_string())
         }
-        (End::Complete, code, _) => {
+        (CallEnd::Complete, code, _) => {
             let name = code.unwrap_or(Code::UNKNOWN).name();
             let said = format!("rpc error: code = {name} desc = {}", ended.message);
             (AttemptResult::Error, None, said)
         }
-        (End::Cancelled, ..) if is_timeout => {
+        (CallEnd::Cancelled, ..) if is_timeout => {
             (AttemptResult::Failure, None, "the client gave up after the timeout".to_owned())
         }
-        (End::Cancelled, ..) => (AttemptResult::Error, None, "the client took the call back".to_owned()),
-        (End::Reset, ..) => (AttemptResult::Error, None, "the runtime broke the call off".to_owned()),
-        (End::Lost, ..) => (AttemptResult::Error, None, "a connection went away under the call".to_owned()),
+        (CallEnd::Cancelled, ..) => (AttemptResult::Error, None, "the client took the call back".to_owned()),
+        (CallEnd::Reset, ..) => (AttemptResult::Error, None, "the runtime broke the call off".to_owned()),
+        (CallEnd::Lost, ..) => {
+            (AttemptResult::Error, None, "a connection went away under the call".to_owned())
+        }
     }
 }
 

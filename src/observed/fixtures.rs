@@ -14,13 +14,13 @@ use crate::{
     inventory::{
         Change, TracedCall,
         fixtures::{self, texts},
-        view::{ContainerView, PodView},
+        pod::{Container, Pod},
     },
     peer::Peer,
     proto::cri::ExecSyncRequest,
     tap::{
-        Call, Code, End, Ended, Origin,
-        cri::{Command, ExecResult, Method, Request, Response},
+        Call, CallEnd, CallOrigin, Code, EndedCall,
+        cri::{CriRequest, CriResponse, ExecCommand, ExecResult, Method},
     },
 };
 
@@ -46,22 +46,22 @@ impl Start {
     pub(super) fn call(
         self,
         (began, took, end): (f64, f64, &str),
-        command: &Command,
+        command: &ExecCommand,
         comm: &str,
     ) -> TracedCall {
-        let result = |exit_code| Response::Exec(ExecResult { exit_code, ..ExecResult::default() });
+        let result = |exit_code| CriResponse::Exec(ExecResult { exit_code, ..ExecResult::default() });
         let (end, code, response) = match end.split_once(' ').unwrap_or((end, "")) {
-            ("exit", code) => (End::Complete, Some(Code::OK), result(code.parse().unwrap())),
-            ("deadline", _) => (End::Complete, Some(Code::DEADLINE_EXCEEDED), Response::Skipped),
-            ("unreadable", _) => (End::Complete, Some(Code::OK), Response::Undecoded),
-            ("error", "NotFound") => (End::Complete, Some(Code::NOT_FOUND), Response::Skipped),
-            ("cancelled", _) => (End::Cancelled, None, Response::Skipped),
-            ("reset", _) => (End::Reset, None, Response::Skipped),
-            ("lost", _) => (End::Lost, None, Response::Skipped),
+            ("exit", code) => (CallEnd::Complete, Some(Code::OK), result(code.parse().unwrap())),
+            ("deadline", _) => (CallEnd::Complete, Some(Code::DEADLINE_EXCEEDED), CriResponse::Skipped),
+            ("unreadable", _) => (CallEnd::Complete, Some(Code::OK), CriResponse::Undecoded),
+            ("error", "NotFound") => (CallEnd::Complete, Some(Code::NOT_FOUND), CriResponse::Skipped),
+            ("cancelled", _) => (CallEnd::Cancelled, None, CriResponse::Skipped),
+            ("reset", _) => (CallEnd::Reset, None, CriResponse::Skipped),
+            ("lost", _) => (CallEnd::Lost, None, CriResponse::Skipped),
             (other, _) => panic!("no such end: {other}"),
         };
         let at = self.after(began);
-        let ended = Ended {
+        let ended = EndedCall {
             call: begun(at, command, comm),
             at: at + Duration::from_secs_f64(took),
             end,
@@ -80,11 +80,11 @@ impl Start {
     }
 }
 
-pub(super) fn begun(began: Instant, command: &Command, comm: &str) -> Call {
+pub(super) fn begun(began: Instant, command: &ExecCommand, comm: &str) -> Call {
     // Another connection each time, and another process: neither says who calls.
     let peer =
         Peer { pid: began.elapsed().subsec_nanos().cast_signed().max(1), uid: 0, comm: comm.to_owned() };
-    let origin = Origin { conn: crate::ids::ConnId(1), peer: Arc::new(peer), user_agent: "".into() };
+    let origin = CallOrigin { conn: crate::ids::ConnId(1), peer: Arc::new(peer), user_agent: "".into() };
     Call {
         origin: Arc::new(origin),
         stream: 1,
@@ -92,19 +92,19 @@ pub(super) fn begun(began: Instant, command: &Command, comm: &str) -> Call {
         began,
         request_bytes: 0,
         traceparent: None,
-        request: Request::ExecSync(command.clone()),
+        request: CriRequest::ExecSync(command.clone()),
     }
 }
 
-pub(super) fn command(container: &str, words: &[&str], timeout: i64) -> Command {
+pub(super) fn command(container: &str, words: &[&str], timeout: i64) -> ExecCommand {
     let cmd = words.iter().map(ToString::to_string).collect();
     let request = ExecSyncRequest { container_id: container.to_owned(), cmd, timeout };
-    Command::read(&request.encode_to_vec().into()).unwrap()
+    ExecCommand::read(&request.encode_to_vec().into()).unwrap()
 }
 
 /// A running container of pod `web` with these annotations.
-pub(super) fn container(id: &str, annotations: &[(&str, &str)]) -> ContainerView {
-    let pod = PodView {
+pub(super) fn container(id: &str, annotations: &[(&str, &str)]) -> Container {
+    let pod = Pod {
         uid: "uid-web".into(),
         namespace: "shop".into(),
         annotations: texts(annotations),

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     peer::Peer,
-    tap::{Call, cri::Command},
+    tap::{Call, cri::ExecCommand},
 };
 
 /// 3 rhythms are told apart: a container has a startup, a readiness and a liveness probe. While there are as many,
@@ -57,7 +57,7 @@ pub(super) struct Group {
     /// The kernel's name of the caller, and its user: they outlive its connections and its restarts.
     pub(super) comm: Box<str>,
     pub(super) uid: u32,
-    pub(super) command: Command,
+    pub(super) command: ExecCommand,
     pub(super) probes: Vec<Probe>,
     /// In order of their begin.
     strays: VecDeque<Attempt>,
@@ -75,7 +75,7 @@ pub(super) struct Group {
 }
 
 impl Group {
-    pub(super) fn new(call: &Call, command: &Command) -> Self {
+    pub(super) fn new(call: &Call, command: &ExecCommand) -> Self {
         Self {
             comm: call.origin.peer.comm.as_str().into(),
             uid: call.origin.peer.uid,
@@ -92,7 +92,7 @@ impl Group {
     }
 
     /// Whether calls of this kind belong here.
-    pub(super) fn is_of(&self, peer: &Peer, command: &Command) -> bool {
+    pub(super) fn is_of(&self, peer: &Peer, command: &ExecCommand) -> bool {
         self.command == *command && self.uid == peer.uid && *self.comm == *peer.comm
     }
 

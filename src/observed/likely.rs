@@ -6,9 +6,9 @@ use std::time::Duration;
 use crate::{
     document::{self, Node, Value},
     ids::ProbeKind,
-    inventory::view::ContainerView,
+    inventory::pod::Container,
     spec::expand::may_become,
-    tap::cri::Command,
+    tap::cri::ExecCommand,
 };
 
 /// What `kubectl apply` leaves on a pod: the pod as it was applied, in JSON.
@@ -50,7 +50,7 @@ pub(super) struct ExecProbe {
 
 impl Intended {
     /// Reads the pod's annotation, if nobody has.
-    pub(super) fn read(&mut self, view: &ContainerView) {
+    pub(super) fn read(&mut self, view: &Container) {
         if !matches!(self, Self::Unread) {
             return;
         }
@@ -75,7 +75,7 @@ impl Intended {
     }
 
     /// The type of the one probe that runs this command with this timeout and about this period; none if several do.
-    pub(super) fn likely(&self, command: &Command, period: Duration) -> Option<ProbeKind> {
+    pub(super) fn likely(&self, command: &ExecCommand, period: Duration) -> Option<ProbeKind> {
         let Self::Known(probes) = self else { return None };
         let mut fitting = probes.iter().filter(|probe| {
             let written = probe.period_seconds as f64;
@@ -88,7 +88,7 @@ impl Intended {
 }
 
 /// Whether a command is the written one, as it is or with any values in the place of its variables.
-fn runs(written: &[String], command: &Command) -> bool {
+fn runs(written: &[String], command: &ExecCommand) -> bool {
     command.arguments().eq(written) || may_become(written, command.arguments())
 }
 

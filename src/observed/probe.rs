@@ -6,7 +6,7 @@ use super::{
     attempt::{Attempt, TRIED_AGAIN_WITHIN},
     rhythm::{Fit, Rhythm},
 };
-use crate::results::{Results, history::Why};
+use crate::results::{Results, history::ChangeReason};
 
 /// A client's own probe.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl Probe {
         self.results.record(record, true);
         if let Some(verdict) = attempt.result.verdict() {
             let run = self.results.prolong_run(verdict);
-            self.results.set(verdict, Why::Results(run), at);
+            self.results.set(verdict, ChangeReason::Results(run), at);
         }
     }
 }

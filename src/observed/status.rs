@@ -8,16 +8,16 @@ use std::{
 use super::probe::Probe;
 use crate::{
     ids::{ProbeKind, ProbeType},
-    inventory::view::ContainerView,
+    inventory::pod::Container,
     results::{AttemptResult, Results},
-    tap::cri::Command,
+    tap::cri::ExecCommand,
 };
 
 /// A probe of a client's own.
 #[derive(Clone, Debug)]
 pub struct ObservedStatus {
     /// The container that it looks at, with its pod.
-    pub container: Arc<ContainerView>,
+    pub container: Arc<Container>,
     /// `observed-N`.
     pub kind: ProbeType,
     /// What it is in the client's pod, where that can be known.
@@ -40,9 +40,9 @@ pub struct ObservedStatus {
 
 impl ObservedStatus {
     pub(super) fn of(
-        view: &Arc<ContainerView>,
+        view: &Arc<Container>,
         (comm, uid): (&str, u32),
-        command: &Command,
+        command: &ExecCommand,
         probe: &mut Probe,
         likely: Option<ProbeKind>,
         now: Instant,

@@ -12,11 +12,11 @@ use crate::{
     ids::{ContainerId, PodUid},
     inventory::{
         Change, TracedCall,
-        view::{ContainerState, ContainerView},
+        pod::{Container, ContainerState},
     },
     tap::{
         Call,
-        cri::{Command, Request},
+        cri::{CriRequest, ExecCommand},
     },
 };
 
@@ -51,7 +51,7 @@ pub(super) struct Watch {
 /// A container that has not exited.
 #[derive(Debug)]
 struct Watched {
-    view: Arc<ContainerView>,
+    view: Arc<Container>,
     groups: Vec<Group>,
     intended: Intended,
 }
@@ -110,7 +110,7 @@ impl Watch {
 
     /// A call began.
     pub(super) fn begun(&mut self, call: &Call) {
-        let Request::ExecSync(command) = &call.request else { return };
+        let CriRequest::ExecSync(command) = &call.request else { return };
         let Some(watched) = self.containers.get_mut(command.container()) else { return };
         if let Some(group) = watched.group(call, command) {
             watched.groups[group].begun(call.began);
@@ -123,7 +123,7 @@ impl Watch {
             return false;
         }
         let call = &traced.ended.call;
-        let (Request::ExecSync(command), Some(id)) = (&call.request, &traced.container_id) else {
+        let (CriRequest::ExecSync(command), Some(id)) = (&call.request, &traced.container_id) else {
             return false;
         };
         let Some(attempt) = Attempt::of(traced) else { return false };
@@ -202,12 +202,12 @@ impl Watch {
 }
 
 impl Watched {
-    fn group(&self, call: &Call, command: &Command) -> Option<usize> {
+    fn group(&self, call: &Call, command: &ExecCommand) -> Option<usize> {
         self.groups.iter().position(|group| group.is_of(&call.origin.peer, command))
     }
 
     /// Makes room for a command that was not called before, where there may be some.
-    fn add(&mut self, call: &Call, command: &Command, is_full: bool) -> Option<usize> {
+    fn add(&mut self, call: &Call, command: &ExecCommand, is_full: bool) -> Option<usize> {
         if command.weight() > LONGEST_COMMAND {
             return None;
         }

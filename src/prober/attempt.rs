@@ -13,8 +13,8 @@ use super::{ProberSettings, variables::Variables};
 use crate::{
     handler::{Fault, Outcome, exec::Exec, go, grpc, http, lookup::Host, tcp},
     ids::ProbeKey,
-    inventory::view::{ContainerView, PodNetwork},
-    results::{AttemptResult, said::Said},
+    inventory::pod::{Container, PodNetwork},
+    results::{AttemptResult, text::BoundedText},
     spec::{
         Handler, PortRef, ProbeSpec, Reach, Scheme,
         expand::{self, Env, Expansion, MAX_COMMAND, MAX_PODS_COMMAND},
@@ -38,18 +38,18 @@ pub struct Job {
     /// What to do.
     pub spec: Arc<ProbeSpec>,
     /// On what.
-    pub view: Arc<ContainerView>,
+    pub view: Arc<Container>,
     /// What its command needs of the container's environment.
     pub variables: Arc<Variables>,
 }
 
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tried {
+pub struct AttemptOutcome {
     /// The result of the last try.
     pub result: AttemptResult,
     /// What it said; of an error, why.
-    pub output: Said,
+    pub output: BoundedText,
     /// Of the command, where there was one and it ended.
     pub exit_code: Option<i32>,
     /// Of the HTTP response, where there was one.
@@ -82,14 +82,14 @@ impl Handlers {
     }
 
     /// Makes one attempt.
-    pub async fn attempt(&self, spec: &ProbeSpec, view: &ContainerView, variables: &Variables) -> Tried {
+    pub async fn attempt(&self, spec: &ProbeSpec, view: &Container, variables: &Variables) -> AttemptOutcome {
         let most = if spec.period < SHORTEST { 1 } else { TRIES };
         let mut tries = 1;
         // Section 5: only an error leads to another try, at once; any result ends it, a failure too.
         loop {
             match self.once(spec, view, variables).await {
                 Err(fault) if fault.is_worth_another_try() && tries < most => tries += 1,
-                ended => return Tried { tries, ..ended.into() },
+                ended => return AttemptOutcome { tries, ..ended.into() },
             }
         }
     }
@@ -98,7 +98,7 @@ impl Handlers {
     async fn once(
         &self,
         spec: &ProbeSpec,
-        view: &ContainerView,
+        view: &Container,
         variables: &Variables,
     ) -> Result<Outcome, Fault> {
         match &spec.handler {
@@ -158,7 +158,7 @@ impl Handlers {
         named: Option<&'a str>,
         port: u16,
         reach: Reach,
-        view: &ContainerView,
+        view: &Container,
     ) -> Result<Host<'a>, Fault> {
         match named {
             Some(name) => Ok(Host::of(name)),
@@ -169,7 +169,7 @@ impl Handlers {
     /// Where the pod is. One whose address is not known is never dialled at the node's own loopback instead; and what is
     /// in the node's network reaches no port of the node's that its container does not declare, unless the operator
     /// says so.
-    fn pod_address(&self, port: u16, reach: Reach, view: &ContainerView) -> Result<IpAddr, Fault> {
+    fn pod_address(&self, port: u16, reach: Reach, view: &Container) -> Result<IpAddr, Fault> {
         match &view.pod.network {
             PodNetwork::Pod(addresses) => match addresses.first().copied() {
                 Some(address) if is_never_a_pods(address) => {
@@ -200,7 +200,7 @@ impl Handlers {
 
 /// The port to go to, among those that the container declares where it is named. A number needs none of them, and
 /// reading them takes its time.
-fn port_of(port: &PortRef, view: &ContainerView) -> Result<u16, Fault> {
+fn port_of(port: &PortRef, view: &Container) -> Result<u16, Fault> {
     let declared = match port {
         PortRef::Number(_) => DeclaredPorts::default(),
         PortRef::Name(_) => DeclaredPorts::read(&view.annotations),
@@ -211,7 +211,7 @@ fn port_of(port: &PortRef, view: &ContainerView) -> Result<u16, Fault> {
 /// The ports that a probe may be redirected to; none where that is any. A pod's own address is the pod's own business. A
 /// host that is named, and the node's network, are others', too: there it is the port that is probed, and what the
 /// container declares in the node's network. Also under a rule: it is not the operator who redirects.
-fn shared_ports(named: Option<&str>, port: u16, view: &ContainerView) -> Option<Vec<u16>> {
+fn shared_ports(named: Option<&str>, port: u16, view: &Container) -> Option<Vec<u16>> {
     match (named, &view.pod.network) {
         (Some(_), _) => Some(vec![port]),
         (None, PodNetwork::Pod(_)) => None,
@@ -222,7 +222,7 @@ fn shared_ports(named: Option<&str>, port: u16, view: &ContainerView) -> Option<
     }
 }
 
-impl Tried {
+impl AttemptOutcome {
     /// An attempt that was given up after so long, because others wait for its place: says nothing of the container.
     pub(super) fn gave_way(held: Duration) -> Self {
         let held = Duration::from_millis(u64::try_from(held.as_millis() / 100 * 100).unwrap_or(u64::MAX));
@@ -231,7 +231,7 @@ impl Tried {
             format_args!("gave up after {after}: too many attempts take long, and others wait for a place");
         Self {
             result: AttemptResult::Error,
-            output: Said::of(text),
+            output: BoundedText::of(text),
             exit_code: None,
             status: None,
             error_state: "unknown",
@@ -241,7 +241,7 @@ impl Tried {
     }
 }
 
-impl From<Result<Outcome, Fault>> for Tried {
+impl From<Result<Outcome, Fault>> for AttemptOutcome {
     fn from(ended: Result<Outcome, Fault>) -> Self {
         match ended {
             Ok(outcome) => Self {
@@ -255,7 +255,7 @@ impl From<Result<Outcome, Fault>> for Tried {
             },
             Err(fault) => Self {
                 result: AttemptResult::Error,
-                output: Said::of(&fault),
+                output: BoundedText::of(&fault),
                 exit_code: None,
                 status: None,
                 error_state: fault.state(),

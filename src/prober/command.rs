@@ -2,7 +2,7 @@
 
 /// What is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Command {
+pub enum ProbeCommand {
     /// No attempts until it is resumed; the verdict stays. Binds to the key, so it outlives the container.
     Pause,
     /// Attempts again; the first is due at once.
@@ -13,7 +13,7 @@ pub enum Command {
 
 /// Why nothing was done. All are the operator's to mend.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum CommandRefusal {
     /// Nothing has this key.
     #[error("there is no such probe")]
     Unknown,

@@ -9,7 +9,7 @@ use std::{
 use super::{handle::Listed, worker::event::Stopping};
 use crate::{
     ids::{ContainerId, PodUid, ProbeKey, ProbeKind, SandboxId},
-    inventory::view::{ContainerState, ContainerView, OpenStops},
+    inventory::pod::{Container, ContainerState, OpenStops},
     spec::plan::Planned,
 };
 
@@ -29,7 +29,7 @@ pub(super) struct Place {
 
 impl Place {
     /// Where a container stands.
-    pub(super) fn of(view: &ContainerView) -> Self {
+    pub(super) fn of(view: &Container) -> Self {
         Self { pod: view.pod.uid.clone(), name: view.name.clone() }
     }
 
@@ -43,7 +43,7 @@ impl Place {
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     /// As it was told last.
-    pub(super) view: Arc<ContainerView>,
+    pub(super) view: Arc<Container>,
     probes: Vec<Arc<Planned>>,
     stops: Stops,
 }
@@ -79,7 +79,7 @@ impl Containers {
     }
 
     /// Adds or updates one.
-    pub(super) fn upsert(&mut self, view: Arc<ContainerView>, probes: Vec<Planned>) {
+    pub(super) fn upsert(&mut self, view: Arc<Container>, probes: Vec<Planned>) {
         let (id, place) = (view.id.clone(), Place::of(&view));
         let mut stops = Stops::default();
         if let Some(former) = self.by_id.get(&id) {
@@ -171,7 +171,7 @@ impl Containers {
     }
 
     /// All of them, in no order.
-    pub(super) fn views(&self) -> impl Iterator<Item = &Arc<ContainerView>> {
+    pub(super) fn views(&self) -> impl Iterator<Item = &Arc<Container>> {
         self.by_id.values().map(|known| &known.view)
     }
 

@@ -2,17 +2,17 @@
 
 use std::{net::IpAddr, time::Duration};
 
-use super::attempt::Tried;
+use super::attempt::AttemptOutcome;
 use crate::{
     ids::{ProbeKind, SandboxId},
     inventory::{
         fixtures,
-        view::{ContainerView, PodNetwork, PodView},
+        pod::{Container, Pod, PodNetwork},
     },
     results::AttemptResult,
     spec::{
         Handler, OnFailure, PortRef, ProbeSpec, Reach,
-        plan::{Planned, Source},
+        plan::{Planned, ProbeSource},
     },
 };
 
@@ -36,24 +36,24 @@ pub(super) fn spec(kind: ProbeKind) -> ProbeSpec {
 
 /// As an annotation of the pod.
 pub(super) fn planned(spec: ProbeSpec) -> Planned {
-    Planned { kind: spec.kind, source: Source::PodAnnotation, spec: Ok(spec), shadowed: vec![] }
+    Planned { kind: spec.kind, source: ProbeSource::PodAnnotation, spec: Ok(spec), shadowed: vec![] }
 }
 
 /// A running container `app` of a pod; its sandbox is `<pod>-sandbox`, its address 10.0.0.1.
-pub(super) fn container(pod: &str, id: &str, attempt: u32) -> ContainerView {
-    let sandbox = PodView {
+pub(super) fn container(pod: &str, id: &str, attempt: u32) -> Container {
+    let sandbox = Pod {
         sandbox_id: SandboxId::from(format!("{pod}-sandbox")),
         uid: pod.into(),
         name: pod.into(),
         network: PodNetwork::Pod(vec![IpAddr::from([10, 0, 0, 1])]),
         ..fixtures::pod()
     };
-    ContainerView { attempt, ..fixtures::container(id, sandbox) }
+    Container { attempt, ..fixtures::container(id, sandbox) }
 }
 
-/// The end of an attempt that said `out`.
-pub(super) fn tried(result: AttemptResult) -> Tried {
-    Tried {
+/// The outcome of an attempt whose output is `out`.
+pub(super) fn outcome(result: AttemptResult) -> AttemptOutcome {
+    AttemptOutcome {
         tries: 1,
         result,
         output: "out".into(),

@@ -8,15 +8,15 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tonic::transport::Channel;
 
 use super::{
-    Command, ContainerStatus, Input, ProbeStatus, ProberSettings, Refusal,
-    attempt::{Handlers, Tried},
+    CommandRefusal, ContainerStatus, Input, ProbeCommand, ProbeStatus, ProberSettings,
+    attempt::{AttemptOutcome, Handlers},
     status,
     variables::Variables,
 };
 use crate::{
     clock,
     ids::{ProbeKey, ProbeKind},
-    inventory::view::{ContainerState, ContainerView},
+    inventory::pod::{Container, ContainerState},
     spec::{ProbeSpec, plan::Planned, policy::Limits},
     stage::{Asker, Unanswered},
 };
@@ -48,9 +48,9 @@ pub enum Question {
         /// Which probe.
         key: ProbeKey,
         /// What to do.
-        command: Command,
+        command: ProbeCommand,
         /// Is sent whether it was done.
-        answer: oneshot::Sender<Result<(), Refusal>>,
+        answer: oneshot::Sender<Result<(), CommandRefusal>>,
     },
 }
 
@@ -58,16 +58,16 @@ pub enum Question {
 #[derive(Clone, Debug)]
 pub struct Listed {
     /// As it was told last.
-    pub view: Arc<ContainerView>,
+    pub view: Arc<Container>,
     /// At most one a type.
     pub probes: Vec<Arc<Planned>>,
 }
 
-/// An attempt that was made.
+/// The outcome of one attempt, and how long it took.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Made {
+pub struct AttemptReport {
     /// How it ended.
-    pub tried: Tried,
+    pub outcome: AttemptOutcome,
     /// How long all its tries took together.
     pub duration: Duration,
 }
@@ -129,7 +129,11 @@ impl ProberHandle {
     ///
     /// # Errors
     /// The prober did not answer. The inner error is why nothing was done.
-    pub async fn command(&self, key: ProbeKey, command: Command) -> Result<Result<(), Refusal>, Unanswered> {
+    pub async fn command(
+        &self,
+        key: ProbeKey,
+        command: ProbeCommand,
+    ) -> Result<Result<(), CommandRefusal>, Unanswered> {
         self.questions.ask(|answer| Question::Command { key, command, answer }).await
     }
 
@@ -138,15 +142,15 @@ impl ProberHandle {
     ///
     /// # Errors
     /// The container does not run, or too many such attempts are under way.
-    pub async fn attempt(&self, spec: &ProbeSpec, view: &ContainerView) -> Result<Made, NotMade> {
+    pub async fn attempt(&self, spec: &ProbeSpec, view: &Container) -> Result<AttemptReport, NotMade> {
         if view.state != ContainerState::Running {
             return Err(NotMade::NotRunning(status::not_running(view.state)));
         }
         let _place = self.places.try_acquire().map_err(|_| NotMade::Busy)?;
         let began = clock::now();
         let handlers = self.handlers.under(&self.settings.borrow());
-        let tried = handlers.attempt(spec, view, &Variables::default()).await;
-        Ok(Made { tried, duration: clock::now() - began })
+        let outcome = handlers.attempt(spec, view, &Variables::default()).await;
+        Ok(AttemptReport { outcome, duration: clock::now() - began })
     }
 
     /// What an attempt must keep, by the settings of this moment.
@@ -189,13 +193,13 @@ mod tests {
     async fn an_attempt_tells_how_often_it_tried_and_one_that_errs_gives_its_place_back() {
         let prober = prober(Runtime::Refuses(tonic::Code::Internal));
         for _ in 0..2 * ATTEMPTS_AT_ONCE {
-            let made = prober.attempt(&command(), &container("web", "c1", 0)).await.unwrap();
-            assert_eq!((made.tried.result, made.tried.tries), (AttemptResult::Error, 3));
+            let report = prober.attempt(&command(), &container("web", "c1", 0)).await.unwrap();
+            assert_eq!((report.outcome.result, report.outcome.tries), (AttemptResult::Error, 3));
         }
         let prober = self::prober(Runtime::Answers { exit_code: 1, stdout: "no", stderr: String::new() });
-        let made = prober.attempt(&command(), &container("web", "c1", 0)).await.unwrap();
-        assert_eq!((made.tried.result, made.tried.tries), (AttemptResult::Failure, 1));
-        assert_eq!((made.tried.exit_code, &*made.tried.output), (Some(1), "no"));
+        let report = prober.attempt(&command(), &container("web", "c1", 0)).await.unwrap();
+        assert_eq!((report.outcome.result, report.outcome.tries), (AttemptResult::Failure, 1));
+        assert_eq!((report.outcome.exit_code, &*report.outcome.output), (Some(1), "no"));
     }
 
     #[tokio::test]
@@ -224,7 +228,7 @@ mod tests {
             (ContainerState::Exited { exit_code: Some(3) }, "the container exited with code 3"),
             (ContainerState::Unknown, "the runtime cannot tell the container's state"),
         ] {
-            let view = ContainerView { state, ..container("web", "c1", 0) };
+            let view = Container { state, ..container("web", "c1", 0) };
             let refused = prober.attempt(&command(), &view).await;
             assert_eq!(refused, Err(NotMade::NotRunning(told.to_owned())));
         }
@@ -235,6 +239,6 @@ mod tests {
         let prober = prober(Runtime::Hangs);
         assert_eq!(prober.plans().await.unwrap_err(), Unanswered::Stopped("prober"));
         let key = ProbeKey { pod: "p".into(), container: "c".into(), kind: ProbeKind::Liveness };
-        assert_eq!(prober.command(key, Command::Pause).await, Err(Unanswered::Stopped("prober")));
+        assert_eq!(prober.command(key, ProbeCommand::Pause).await, Err(Unanswered::Stopped("prober")));
     }
 }

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use super::saved::{Definition, Saved, SavedProbe, Stand};
+use super::saved::{Checkpoint, Definition, Saved, SavedProbe};
 use crate::ids::{ContainerId, ProbeKey};
 
 /// 5 min: how long after the runtime's first list what was saved is kept. What the list had is met within seconds; a pod
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// As much as was saved, and ever less.
 #[derive(Debug, Default)]
 pub(super) struct Restoring {
-    stands: HashMap<ProbeKey, Stand>,
+    checkpoints: HashMap<ProbeKey, Checkpoint>,
     paused: HashMap<ProbeKey, SystemTime>,
     /// When the rest is forgotten; none before the runtime was listed.
     until: Option<Instant>,
@@ -26,12 +26,12 @@ impl Restoring {
     /// Of what was saved.
     pub(super) fn new(saved: Saved) -> Self {
         let mut restoring = Self::default();
-        for SavedProbe { key, paused_since, stand } in saved.probes {
+        for SavedProbe { key, paused_since, checkpoint } in saved.probes {
             if let Some(since) = paused_since {
                 restoring.paused.insert(key.clone(), since);
             }
-            if let Some(stand) = stand {
-                restoring.stands.insert(key, stand);
+            if let Some(checkpoint) = checkpoint {
+                restoring.checkpoints.insert(key, checkpoint);
             }
         }
         restoring
@@ -44,22 +44,24 @@ impl Restoring {
 
     /// Whether something is known of a probe on this very container under this very definition.
     pub(super) fn knows(&self, key: &ProbeKey, container: &ContainerId, definition: Definition) -> bool {
-        let stand = self.stands.get(key);
-        stand.is_some_and(|stand| stand.container == *container && stand.definition == definition)
+        let checkpoint = self.checkpoints.get(key);
+        checkpoint.is_some_and(|checkpoint| {
+            checkpoint.container == *container && checkpoint.definition == definition
+        })
     }
 
-    /// Where a probe stood on this very container under this very definition. What was saved for another definition is
+    /// The checkpoint of a probe on this very container under this very definition. What was saved for another definition is
     /// of no more use; what was saved for another container may still be: this one may be a former one.
-    pub(super) fn take_stand(
+    pub(super) fn take_checkpoint(
         &mut self,
         key: &ProbeKey,
         container: &ContainerId,
         definition: Definition,
         now: Instant,
-    ) -> Option<Stand> {
+    ) -> Option<Checkpoint> {
         self.forget_late(now);
-        self.stands.get(key).filter(|stand| stand.container == *container)?;
-        self.stands.remove(key).filter(|stand| stand.definition == definition)
+        self.checkpoints.get(key).filter(|checkpoint| checkpoint.container == *container)?;
+        self.checkpoints.remove(key).filter(|checkpoint| checkpoint.definition == definition)
     }
 
     /// Since when a probe was paused, if it was.
@@ -69,14 +71,14 @@ impl Restoring {
     }
 
     /// What nobody came for yet, to be saved again.
-    pub(super) fn rest(&self) -> (&HashMap<ProbeKey, Stand>, &HashMap<ProbeKey, SystemTime>) {
-        (&self.stands, &self.paused)
+    pub(super) fn rest(&self) -> (&HashMap<ProbeKey, Checkpoint>, &HashMap<ProbeKey, SystemTime>) {
+        (&self.checkpoints, &self.paused)
     }
 
     /// Forgets what nobody came for in time.
     pub(super) fn forget_late(&mut self, now: Instant) {
         if self.until.is_some_and(|until| until <= now) {
-            self.stands = HashMap::new();
+            self.checkpoints = HashMap::new();
             self.paused = HashMap::new();
         }
     }
@@ -101,7 +103,7 @@ mod tests {
     }
 
     fn restoring() -> Restoring {
-        let stand = |container: &str| Stand {
+        let checkpoint = |container: &str| Checkpoint {
             container: container.into(),
             definition: defined(ProbeKind::Liveness),
             verdict: None,
@@ -113,7 +115,7 @@ mod tests {
         let saved = |pod| SavedProbe {
             key: key(pod),
             paused_since: Some(SystemTime::UNIX_EPOCH),
-            stand: Some(stand("c1")),
+            checkpoint: Some(checkpoint("c1")),
         };
         Restoring::new(Saved { probes: vec![saved("a"), saved("b"), saved("c")] })
     }
@@ -122,7 +124,7 @@ mod tests {
     fn what_was_saved_is_given_out_once_and_for_the_same_container_and_definition_only() {
         let (mut restoring, now) = (restoring(), clock::now());
         let mut take = |pod, container: &str, kind| {
-            restoring.take_stand(&key(pod), &container.into(), defined(kind), now).is_some()
+            restoring.take_checkpoint(&key(pod), &container.into(), defined(kind), now).is_some()
         };
         assert!(!take("a", "c0", ProbeKind::Liveness), "a former container");
         assert!(take("a", "c1", ProbeKind::Liveness));

@@ -19,28 +19,28 @@ use silence::Silence;
 
 use super::{
     Input, Moment, ProberSettings,
-    attempt::{Job, Tried},
+    attempt::{AttemptOutcome, Job},
     containers::{Containers, Place},
     lateness::{Lateness, LatenessNews},
     outputs::Outputs,
     pauses::Pauses,
     pool::{Lane, Pool},
     quota::Quota,
+    readiness,
     restoring::Restoring,
     saved::Definition,
     saving::{Saving, Urgency},
     schedule::Schedule,
-    standing,
     trust::Kind,
     variables::{Room, Variables},
     worker::{
         Worker,
-        event::{Action, Event, Seen},
+        event::{Action, Seen, WorkerEvent},
     },
 };
 use crate::{
     ids::{ProbeKey, ProbeKind},
-    inventory::view::ContainerView,
+    inventory::pod::Container,
     results::{
         Verdict,
         event::{Notice, ProbeEvent},
@@ -93,7 +93,7 @@ struct Entry {
     /// What its definition is known by over restarts; none if that is invalid.
     definition: Option<Definition>,
     /// The container that it looks at.
-    view: Arc<ContainerView>,
+    view: Arc<Container>,
     /// What its command needs of that container's environment.
     variables: Arc<Variables>,
     /// When it came to be.
@@ -184,13 +184,13 @@ impl Roster {
     }
 
     /// Takes in the end of an attempt; with nothing to tell if it panicked or was given up.
-    pub(super) fn finish(&mut self, key: &ProbeKey, tried: Option<Tried>, now: Moment) {
-        self.heed_silence(key, tried.as_ref(), now);
+    pub(super) fn finish(&mut self, key: &ProbeKey, outcome: Option<AttemptOutcome>, now: Moment) {
+        self.heed_silence(key, outcome.as_ref(), now);
         let gave_way = self.pool.finish(key, now.at);
         let worker = self.entries.get(key).and_then(|entry| entry.worker.as_ref());
         let is_overtaken = worker.is_none_or(Worker::is_overtaken);
-        let tried = tried.or_else(|| gave_way.filter(|_| !is_overtaken).map(Tried::gave_way));
-        self.tell(key, Event::Finished(tried), now);
+        let outcome = outcome.or_else(|| gave_way.filter(|_| !is_overtaken).map(AttemptOutcome::gave_way));
+        self.send(key, WorkerEvent::Finished(outcome), now);
         self.forget(key);
     }
 
@@ -202,16 +202,16 @@ impl Roster {
                 Some((entry, worker)) if self.is_to_be_spread(entry, worker, now) => {
                     let beat = worker.beat(now.at);
                     let over = if worker.wants_jitter(now) { beat } else { beat.min(SPREAD) };
-                    Event::Spread(self.offset(&key, over))
+                    WorkerEvent::Spread(self.offset(&key, over))
                 }
-                Some(_) | None => Event::Due,
+                Some(_) | None => WorkerEvent::Due,
             };
-            self.tell(&key, event, now);
+            self.send(&key, event, now);
         }
         self.pool.age(now.at);
         while let Some(key) = self.pool.start(now.at) {
             let before = self.jobs.len();
-            self.tell(&key, Event::SlotFreed, now);
+            self.send(&key, WorkerEvent::SlotFreed, now);
             if self.jobs.len() == before {
                 self.pool.finish(&key, now.at);
             }
@@ -256,18 +256,18 @@ impl Roster {
             self.enter(&key, planned, &known.view, now);
             if kind != ProbeKind::Startup {
                 let is_started = self.is_started(&key);
-                self.tell(&key, Event::Started(is_started), now);
+                self.send(&key, WorkerEvent::Started(is_started), now);
             }
             let view = &known.view;
-            self.restore_stand(&key, &view.id, now);
+            self.restore_checkpoint(&key, &view.id, now);
             let seen = Seen {
                 id: view.id.clone(),
                 state: view.state,
                 created_at: view.created_at,
                 started_at: view.started_at,
             };
-            self.tell(&key, Event::Seen(seen), now);
-            self.tell(&key, Event::Stopping(known.stopping()), now);
+            self.send(&key, WorkerEvent::Seen(seen), now);
+            self.send(&key, WorkerEvent::Stopping(known.stopping()), now);
             let worker = self.entries.get(&key).and_then(|entry| entry.worker.as_ref());
             if worker.is_some_and(Worker::is_overtaken) {
                 self.given_up.push(key);
@@ -276,7 +276,7 @@ impl Roster {
     }
 
     /// Makes sure that a probe is there, and runs if it may. One whose definition changed is another probe.
-    fn enter(&mut self, key: &ProbeKey, planned: &Arc<Planned>, view: &Arc<ContainerView>, now: Moment) {
+    fn enter(&mut self, key: &ProbeKey, planned: &Arc<Planned>, view: &Arc<Container>, now: Moment) {
         let known = self.entries.get_mut(key);
         let is_same = known.as_ref().is_some_and(|entry| match (&entry.planned.spec, &planned.spec) {
             (Ok(before), Ok(after)) => before.is_same_probe(after),
@@ -346,7 +346,7 @@ impl Roster {
         entry.worker = Some(Worker::new(Arc::new(spec.clone()), self.began, is_busy, now));
         self.working += 1;
         if self.pauses.since(key).is_some() {
-            self.tell(key, Event::Paused(true), now);
+            self.send(key, WorkerEvent::Paused(true), now);
         }
     }
 
@@ -354,7 +354,7 @@ impl Roster {
     fn end(&mut self, key: &ProbeKey) {
         let worker = self.entries.get_mut(key).and_then(|entry| entry.worker.take());
         if let Some(worker) = worker {
-            self.outputs.changed(worker.results().said(), 0);
+            self.outputs.changed(worker.results().output_bytes(), 0);
             self.working -= 1;
         }
         if self.pool.is_in_flight(key) {
@@ -383,17 +383,17 @@ impl Roster {
     fn is_started(&self, key: &ProbeKey) -> bool {
         let startup = ProbeKey { kind: ProbeKind::Startup, ..key.clone() };
         let worker = self.entries.get(&startup).and_then(|entry| entry.worker.as_ref());
-        standing::allows(worker.map(|worker| worker.results().verdict().unwrap_or(Verdict::Unknown)))
+        readiness::allows(worker.map(|worker| worker.results().verdict().unwrap_or(Verdict::Unknown)))
     }
 
     /// Tells a worker, and does what it wants done.
-    fn tell(&mut self, key: &ProbeKey, event: Event, now: Moment) {
+    fn send(&mut self, key: &ProbeKey, event: WorkerEvent, now: Moment) {
         let Some(entry) = self.entries.get_mut(key) else { return };
         let Some(worker) = entry.worker.as_mut() else { return };
-        let (before, has_ended) = (worker.mark(), matches!(event, Event::Finished(_)));
-        let said = worker.results().said();
+        let (before, has_ended) = (worker.mark(), matches!(event, WorkerEvent::Finished(_)));
+        let said = worker.results().output_bytes();
         let actions = worker.on(event, now);
-        self.outputs.changed(said, worker.results().said());
+        self.outputs.changed(said, worker.results().output_bytes());
         if let Some(urgency) = Urgency::of(&before, &worker.mark(), has_ended) {
             self.saving.note(urgency, now.at);
         }
@@ -409,7 +409,7 @@ impl Roster {
                     let variables = entry.variables.clone();
                     self.jobs.push(Job { key: key.clone(), spec, view, variables });
                 }
-                Action::Tell(container, notice) => {
+                Action::Report(container, notice) => {
                     self.events.push(ProbeEvent::new(&notice, key.kind, container, &entry.view, now.wall));
                 }
             }
@@ -424,7 +424,7 @@ impl Roster {
         for kind in [ProbeKind::Readiness, ProbeKind::Liveness] {
             let key = ProbeKey { kind, ..startup.clone() };
             let is_started = self.is_started(&key);
-            self.tell(&key, Event::Started(is_started), now);
+            self.send(&key, WorkerEvent::Started(is_started), now);
         }
     }
 

@@ -1,10 +1,12 @@
-//! What outlives a restart of the prober: of each probe where it stood on its container, and whether it is paused. Only
-//! shapes and bounds: `json` makes text of them, `roster::continuity` takes and gives them. Pure.
+//! What outlives a restart of the prober: a checkpoint of each probe, and whether it is paused. Only shapes and bounds:
+//! `json` makes text of them, `roster::continuity` takes and gives them. Pure.
 
 mod definition;
 mod json;
 
 use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
 
 use crate::{
     ids::{ContainerId, ProbeKey},
@@ -35,25 +37,30 @@ pub struct SavedProbe {
     pub key: ProbeKey,
     /// Since when it is paused, if it is: on whatever container.
     pub paused_since: Option<SystemTime>,
-    /// Where it stood, if it has seen a container run.
-    pub stand: Option<Stand>,
+    /// Its progress on its container, if it has seen that run.
+    pub checkpoint: Option<Checkpoint>,
 }
 
-/// Where a probe stood on one container. Says nothing about another container, nor under another definition.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stand {
+/// The progress of a probe on one container. Means nothing for another container or another definition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkpoint {
     /// Which container.
+    #[serde(rename = "containerId")]
     pub container: ContainerId,
     /// Of what the probe was.
     pub definition: Definition,
     /// The verdict; of startup, success is what releases the others.
+    #[serde(rename = "state")]
     pub verdict: Option<Verdict>,
     /// Since when it stands.
+    #[serde(with = "json::time")]
     pub since: SystemTime,
     /// The results in a row.
     pub run: Run,
     /// The attempts of this container.
+    #[serde(deserialize_with = "json::bounded_counts")]
     pub counts: Counts,
     /// Whether a verdict fell that ends the work on this container.
+    #[serde(rename = "held")]
     pub is_held: bool,
 }

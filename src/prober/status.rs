@@ -6,6 +6,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     Moment,
     lateness::is_late,
@@ -18,7 +20,7 @@ use crate::{
     clock,
     handler::go,
     ids::{ContainerId, ProbeKey, ProbeKind, SandboxId},
-    inventory::view::{ContainerState, ContainerView},
+    inventory::pod::{Container, ContainerState},
     results::{AttemptRecord, Counts, Run, Verdict, history::History},
     spec::{
         OnFailure, ProbeSpec,
@@ -50,7 +52,7 @@ pub struct ProbeStatus {
     /// Where the definition came from: `annotation`, `rule:NAME`, ...
     pub source: String,
     /// Where the probe is in its work.
-    pub phase: Phase,
+    pub phase: ProbePhase,
     /// The verdict after thresholds.
     pub state: Verdict,
     /// Why it is in this phase, in words; while it probes, why the last attempt was an error.
@@ -78,8 +80,9 @@ pub struct ProbeStatus {
 }
 
 /// Where a probe is in its work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Phase {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProbePhase {
     /// No running container, start delay, or startup gate.
     Waiting,
     /// Attempts are made.
@@ -94,7 +97,7 @@ pub enum Phase {
     Stopped,
 }
 
-impl Phase {
+impl ProbePhase {
     /// `waiting`, `probing`, `held`, `paused`, `invalid`, `stopped`.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -112,14 +115,14 @@ impl ProbeStatus {
     /// Of a probe whose definition is valid; `paused` since then, if it is.
     pub(super) fn of(
         key: &ProbeKey,
-        view: &ContainerView,
+        view: &Container,
         planned: &Planned,
         worker: &Worker,
         paused: Option<SystemTime>,
         now: Moment,
     ) -> Self {
         let (phase, reason) = match worker.block(now.at) {
-            None => (Phase::Probing, probing(worker, now)),
+            None => (ProbePhase::Probing, probing(worker, now)),
             Some(block) => blocked(block, worker, paused),
         };
         let (spec, results) = (worker.spec(), worker.results());
@@ -145,7 +148,7 @@ impl ProbeStatus {
     /// Of a probe that cannot run, since it came to be, and why.
     pub(super) fn invalid(
         key: &ProbeKey,
-        view: &ContainerView,
+        view: &Container,
         planned: &Planned,
         invalid: Option<&Invalid>,
         since: SystemTime,
@@ -161,7 +164,7 @@ impl ProbeStatus {
             spec: None,
             handler: invalid.and_then(|invalid| invalid.handler),
             source: planned.source.to_string(),
-            phase: Phase::Invalid,
+            phase: ProbePhase::Invalid,
             state: Verdict::Unknown,
             reason: invalid.map(|invalid| invalid.reason.clone()).unwrap_or_default(),
             since,
@@ -203,18 +206,22 @@ fn probing(worker: &Worker, now: Moment) -> String {
 }
 
 /// The phase of a probe that something stands in the way of, and what; `paused` since then, if it is.
-pub(super) fn blocked(block: Block, worker: &Worker, paused: Option<SystemTime>) -> (Phase, String) {
+pub(super) fn blocked(block: Block, worker: &Worker, paused: Option<SystemTime>) -> (ProbePhase, String) {
     let spec = worker.spec();
     let (phase, reason) = match block {
-        Block::NoContainer => (Phase::Waiting, "there is no container".to_owned()),
-        Block::Paused => (Phase::Paused, by_an_operator(paused)),
-        Block::Stopping(Stopping::Container) => (Phase::Stopped, "the container is being stopped".to_owned()),
-        Block::Stopping(Stopping::Pod) => (Phase::Stopped, "the pod is being stopped".to_owned()),
-        Block::Held => (Phase::Held, held(worker)),
-        Block::NotRunning(state) => (Phase::Waiting, not_running(state)),
-        Block::Delayed(_) => (Phase::Waiting, format!("start delay of {}", go::duration(spec.initial_delay))),
-        Block::NotStarted => (Phase::Waiting, "the startup probe has not succeeded yet".to_owned()),
-        Block::AlreadyStarted => (Phase::Held, "the container has started".to_owned()),
+        Block::NoContainer => (ProbePhase::Waiting, "there is no container".to_owned()),
+        Block::Paused => (ProbePhase::Paused, by_an_operator(paused)),
+        Block::Stopping(Stopping::Container) => {
+            (ProbePhase::Stopped, "the container is being stopped".to_owned())
+        }
+        Block::Stopping(Stopping::Pod) => (ProbePhase::Stopped, "the pod is being stopped".to_owned()),
+        Block::Held => (ProbePhase::Held, held(worker)),
+        Block::NotRunning(state) => (ProbePhase::Waiting, not_running(state)),
+        Block::Delayed(_) => {
+            (ProbePhase::Waiting, format!("start delay of {}", go::duration(spec.initial_delay)))
+        }
+        Block::NotStarted => (ProbePhase::Waiting, "the startup probe has not succeeded yet".to_owned()),
+        Block::AlreadyStarted => (ProbePhase::Held, "the container has started".to_owned()),
     };
     (phase, reason)
 }

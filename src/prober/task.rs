@@ -14,7 +14,7 @@ use tonic::transport::Channel;
 
 use super::{
     Input, Moment, ProberHandle, ProberSettings, Question,
-    attempt::{Handlers, Job, Tried},
+    attempt::{AttemptOutcome, Handlers, Job},
     lateness::LatenessNews,
     roster::Roster,
     saved::Saved,
@@ -30,9 +30,9 @@ use crate::{
 const INPUTS_AT_ONCE: usize = 1024;
 
 /// How an attempt's task ended.
-enum Ended {
+enum AttemptEnd {
     /// The attempt was made.
-    Made(Tried),
+    Finished(AttemptOutcome),
     /// It was given up: its container or its probe is no more, or others wait for its place.
     GivenUp,
     /// It panicked.
@@ -114,12 +114,12 @@ async fn drive<A, F>(
     mut on_event: impl FnMut(ProbeEvent) + Send,
 ) where
     A: Fn(Job) -> F,
-    F: Future<Output = Tried> + Send + 'static,
+    F: Future<Output = AttemptOutcome> + Send + 'static,
 {
     let mut roster = Roster::new(&channels.settings.borrow_and_update(), Moment::now());
     let mut may_change = true;
     roster.restore(restored);
-    let mut attempts: JoinSet<(ProbeKey, Ended)> = JoinSet::new();
+    let mut attempts: JoinSet<(ProbeKey, AttemptEnd)> = JoinSet::new();
     // Of all attempts in flight: what gives them up.
     let mut in_flight: HashMap<ProbeKey, CancellationToken> = HashMap::new();
     let mut inputs = Vec::new();
@@ -147,14 +147,14 @@ async fn drive<A, F>(
         // All that ended is taken each time, so that no flood of inputs or questions keeps places taken.
         while let Some((key, ended)) = finished {
             in_flight.remove(&key);
-            if matches!(ended, Ended::Panicked) {
+            if matches!(ended, AttemptEnd::Panicked) {
                 tracing::error!(pod.uid = %key.pod, container = %key.container, probe.type = %key.kind, "attempt panicked");
             }
-            let tried = match ended {
-                Ended::Made(tried) => Some(tried),
-                Ended::GivenUp | Ended::Panicked => None,
+            let outcome = match ended {
+                AttemptEnd::Finished(outcome) => Some(outcome),
+                AttemptEnd::GivenUp | AttemptEnd::Panicked => None,
             };
-            roster.finish(&key, tried, now);
+            roster.finish(&key, outcome, now);
             finished = attempts.try_join_next().and_then(Result::ok);
         }
         for input in inputs.drain(..) {
@@ -166,9 +166,9 @@ async fn drive<A, F>(
             let made = AssertUnwindSafe(attempt(job)).catch_unwind();
             attempts.spawn(async move {
                 let ended = match given_up.run_until_cancelled(made).await {
-                    Some(Ok(tried)) => Ended::Made(tried),
-                    Some(Err(_)) => Ended::Panicked,
-                    None => Ended::GivenUp,
+                    Some(Ok(outcome)) => AttemptEnd::Finished(outcome),
+                    Some(Err(_)) => AttemptEnd::Panicked,
+                    None => AttemptEnd::GivenUp,
                 };
                 (key, ended)
             });

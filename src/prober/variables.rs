@@ -14,8 +14,8 @@ use crate::{
     clock,
     handler::{Fault, go},
     ids::{ContainerId, PodUid},
-    inventory::view::{ContainerView, PodView},
-    results::said::Said,
+    inventory::pod::{Container, Pod},
+    results::text::BoundedText,
     runtime::environment,
     spec::expand::{Env, TooLong},
 };
@@ -68,7 +68,7 @@ impl Variables {
     pub(super) async fn read(
         &self,
         runtime: Channel,
-        view: &ContainerView,
+        view: &Container,
         names: &BTreeSet<&str>,
         limit: usize,
     ) -> Result<Env, Fault> {
@@ -82,7 +82,7 @@ impl Variables {
             Err(status) if status.code() == Code::OutOfRange => Err(unknown("it is too large")),
             Err(status) if status.code() == Code::DeadlineExceeded => return Err(Fault::Unanswered),
             Err(status) => {
-                let message = Said::of(status.message());
+                let message = BoundedText::of(status.message());
                 return Err(Fault::Runtime { code: go::code(status.code()), message });
             }
         };
@@ -117,7 +117,7 @@ impl Variables {
     }
 
     /// Takes room for values.
-    fn lease(&self, view: &ContainerView, values: Env, limit: usize) -> Result<(Env, Lease), Fault> {
+    fn lease(&self, view: &Container, values: Env, limit: usize) -> Result<(Env, Lease), Fault> {
         // Each is in the command at least once.
         if values.length() > limit {
             return Err(Fault::target(TooLong(limit)));
@@ -143,11 +143,11 @@ fn unknown(reason: impl std::fmt::Display) -> Fault {
 
 /// What the values of all probes take together.
 #[derive(Debug, Default)]
-pub(super) struct Room(Mutex<Taken>);
+pub(super) struct Room(Mutex<Usage>);
 
 /// In bytes; no entry is zero.
 #[derive(Debug, Default)]
-struct Taken {
+struct Usage {
     in_all: usize,
     by_pod: HashMap<PodUid, usize>,
     by_namespace: HashMap<Arc<str>, usize>,
@@ -159,11 +159,11 @@ struct Lease(Option<(Arc<Room>, PodUid, Arc<str>, usize)>);
 
 impl Room {
     /// Takes so many bytes for a probe of a pod, if there is room for them.
-    fn take(self: &Arc<Self>, pod: &PodView, bytes: usize) -> Option<Lease> {
+    fn take(self: &Arc<Self>, pod: &Pod, bytes: usize) -> Option<Lease> {
         if bytes <= SMALL {
             return Some(Lease::default());
         }
-        let mut taken = self.taken();
+        let mut taken = self.usage();
         let of_pod = taken.by_pod.get(&pod.uid).copied().unwrap_or_default();
         let of_namespace = taken.by_namespace.get(&pod.namespace).copied().unwrap_or_default();
         let fits = |taken: usize, most: usize| taken.saturating_add(bytes) <= most;
@@ -176,7 +176,7 @@ impl Room {
         Some(Lease(Some((self.clone(), pod.uid.clone(), pod.namespace.clone(), bytes))))
     }
 
-    fn taken(&self) -> MutexGuard<'_, Taken> {
+    fn usage(&self) -> MutexGuard<'_, Usage> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -184,7 +184,7 @@ impl Room {
 impl Drop for Lease {
     fn drop(&mut self) {
         let Some((room, pod, namespace, bytes)) = self.0.take() else { return };
-        let mut taken = room.taken();
+        let mut taken = room.usage();
         taken.in_all -= bytes;
         give_back(&mut taken.by_pod, &pod, bytes);
         give_back(&mut taken.by_namespace, &namespace, bytes);
@@ -207,15 +207,15 @@ mod tests {
     use super::*;
     use crate::prober::fixtures::container;
 
-    fn pod(name: &str, namespace: &str) -> PodView {
+    fn pod(name: &str, namespace: &str) -> Pod {
         let pod = &container(name, "c", 0).pod;
-        PodView { namespace: namespace.into(), ..PodView::clone(pod) }
+        Pod { namespace: namespace.into(), ..Pod::clone(pod) }
     }
 
     #[test]
     fn row_16_a_pod_has_a_quarter_of_the_room_and_its_namespace_three_quarters() {
         let room = Arc::new(Room::default());
-        let full = |pod: &PodView| {
+        let full = |pod: &Pod| {
             let leases: Vec<_> = std::iter::from_fn(|| room.take(pod, MOST_OF_POD / 8)).collect();
             assert!(room.take(pod, SMALL).is_some(), "there is always room for a usual command");
             leases
@@ -236,9 +236,9 @@ mod tests {
         let value = || Env::from_iter([("A".to_owned(), "x".repeat(2 * SMALL))]);
         let (values, lease) = variables.lease(&view, value(), 4 * SMALL).unwrap();
         *variables.state() = State::Kept { container: view.id.clone(), values, _lease: lease };
-        assert!(variables.known(&view.id, clock::now()).is_some() && room.taken().in_all > 2 * SMALL);
+        assert!(variables.known(&view.id, clock::now()).is_some() && room.usage().in_all > 2 * SMALL);
         assert!(variables.known(&"c2".into(), clock::now()).is_none());
-        assert_eq!(room.taken().in_all, 0, "before those of another container are read");
+        assert_eq!(room.usage().in_all, 0, "before those of another container are read");
         let refused = variables.lease(&view, value(), SMALL).unwrap_err().to_string();
         assert_eq!(refused, "the command is longer than 4096 bytes after its variables were expanded");
         let refused = variables.lease(&view, Env::from_iter([("A".to_owned(), "x".repeat(MOST))]), MOST);
@@ -268,7 +268,7 @@ mod tests {
                 } else {
                     leases.extend(room.take(&pod(&format!("{name}-{namespace}"), &namespace.to_string()), bytes));
                 }
-                let taken = room.taken();
+                let taken = room.usage();
                 prop_assert!(taken.in_all <= MOST);
                 prop_assert!(taken.by_pod.values().all(|bytes| *bytes <= MOST_OF_POD));
                 prop_assert!(taken.by_namespace.values().all(|bytes| *bytes <= MOST_OF_NAMESPACE));
@@ -276,7 +276,7 @@ mod tests {
                 prop_assert_eq!(taken.in_all, taken.by_namespace.values().sum::<usize>());
             }
             leases.clear();
-            let taken = room.taken();
+            let taken = room.usage();
             prop_assert!(taken.in_all == 0 && taken.by_pod.is_empty() && taken.by_namespace.is_empty());
         }
     }

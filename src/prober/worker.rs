@@ -25,19 +25,19 @@ use std::{
 
 use super::{
     Moment,
-    attempt::Tried,
-    saved::Stand,
+    attempt::AttemptOutcome,
+    saved::Checkpoint,
     timing::{probe_from, start_until, tick_after},
     trust::{Record, Trust},
 };
 use crate::{
     ids::{ContainerId, ProbeKind},
-    inventory::view::ContainerState,
-    results::{AttemptRecord, AttemptResult, Results, Verdict, event::Notice, history::Why},
+    inventory::pod::ContainerState,
+    results::{AttemptRecord, AttemptResult, Results, Verdict, event::Notice, history::ChangeReason},
     spec::ProbeSpec,
 };
 pub use checkpoint::Mark;
-use event::{Action, Block, Event, Seen, Stopping};
+use event::{Action, Block, Seen, Stopping, WorkerEvent};
 
 /// 5 minutes: the longest that a probe whose runtime does not answer is spaced out to.
 const LONGEST_SPACING: Duration = Duration::from_secs(300);
@@ -58,7 +58,7 @@ pub struct Worker {
     results: Results,
     target: Option<Target>,
     /// What is known from before a restart of ours of the container that is seen next.
-    stand: Option<Stand>,
+    checkpoint: Option<Checkpoint>,
     stopping: Option<Stopping>,
     is_held: bool,
     /// Whether an operator wants no attempts.
@@ -123,7 +123,7 @@ impl Worker {
             made: now,
             results: Results::new(now.wall),
             target: None,
-            stand: None,
+            checkpoint: None,
             stopping: None,
             is_held: false,
             is_paused: false,
@@ -144,43 +144,43 @@ impl Worker {
     }
 
     /// Takes one event in and tells what is to be done.
-    pub fn on(&mut self, event: Event, now: Moment) -> Vec<Action> {
+    pub fn on(&mut self, event: WorkerEvent, now: Moment) -> Vec<Action> {
         let mut actions = Vec::new();
         match event {
-            Event::Restored(stand) => self.stand = Some(stand),
-            Event::Seen(seen) => self.look(seen, now, &mut actions),
-            Event::Started(is_started) => {
+            WorkerEvent::Restored(checkpoint) => self.checkpoint = Some(checkpoint),
+            WorkerEvent::Seen(seen) => self.look(seen, now, &mut actions),
+            WorkerEvent::Started(is_started) => {
                 // Those that a success of startup releases go on at once, however many they are.
                 self.may_spread &= self.is_started || !is_started;
                 self.is_started = is_started;
             }
             // Liveness and startup end before their container; readiness goes on, so that the pod can be seen draining
             // (docs/kubelet-prober.md 2, StopLivenessAndStartup).
-            Event::Stopping(_) if self.spec.kind == ProbeKind::Readiness => {}
-            Event::Stopping(stopping) => self.stopping = stopping,
-            Event::Paused(is_paused) => {
+            WorkerEvent::Stopping(_) if self.spec.kind == ProbeKind::Readiness => {}
+            WorkerEvent::Stopping(stopping) => self.stopping = stopping,
+            WorkerEvent::Paused(is_paused) => {
                 self.is_paused = is_paused;
                 self.is_triggered &= !is_paused;
             }
-            Event::Triggered => self.trigger(now),
-            Event::Due => self.enqueue(now, &mut actions),
-            Event::Spread(by) => {
+            WorkerEvent::Triggered => self.trigger(now),
+            WorkerEvent::Due => self.enqueue(now, &mut actions),
+            WorkerEvent::Spread(by) => {
                 self.may_spread = false;
                 self.next = self.next.map(|_| now.at + by);
             }
-            Event::RuntimeAnswers(by) => {
+            WorkerEvent::RuntimeAnswers(by) => {
                 let was_silent = std::mem::take(&mut self.unanswered) > 0;
                 let next = self.next.filter(|_| was_silent && self.deadline().is_some());
                 self.next = next.map(|next| next.min(now.at + by)).or(self.next);
             }
-            Event::SlotFreed => self.start(now, &mut actions),
-            Event::Finished(tried) => self.finish(tried, now, &mut actions),
+            WorkerEvent::SlotFreed => self.start(now, &mut actions),
+            WorkerEvent::Finished(outcome) => self.finish(outcome, now, &mut actions),
         }
         self.aim(now);
         actions
     }
 
-    /// When it wants to be told [`Event::Due`].
+    /// When it wants to be told [`WorkerEvent::Due`].
     pub fn deadline(&self) -> Option<Instant> {
         if self.is_queued || self.flight.is_some() { None } else { self.next }
     }
@@ -212,7 +212,7 @@ impl Worker {
         self.record.trust()
     }
 
-    /// Whether its next attempt may be spread with [`Event::Spread`]: the first one of a container, once.
+    /// Whether its next attempt may be spread with [`WorkerEvent::Spread`]: the first one of a container, once.
     pub fn may_spread(&self) -> bool {
         self.may_spread
     }
@@ -362,14 +362,15 @@ impl Worker {
     /// Takes up the work on another container: goes on where it stood on this one before a restart of ours, and tells
     /// whether it did; or begins.
     fn take_up(&mut self, container: &ContainerId, now: Moment) -> bool {
-        let restored = self.stand.take().filter(|stand| stand.container == *container);
+        let restored = self.checkpoint.take().filter(|checkpoint| checkpoint.container == *container);
         let is_restored = restored.is_some();
-        self.is_held = restored.as_ref().is_some_and(|stand| stand.is_held);
+        self.is_held = restored.as_ref().is_some_and(|checkpoint| checkpoint.is_held);
         match restored {
-            Some(stand) => {
+            Some(checkpoint) => {
                 // A clock that was set back meanwhile must not make it stand since a time to come.
-                let since = stand.since.min(now.wall);
-                self.results = Results::restored(stand.verdict, since, stand.run, stand.counts);
+                let since = checkpoint.since.min(now.wall);
+                self.results =
+                    Results::restored(checkpoint.verdict, since, checkpoint.run, checkpoint.counts);
             }
             // One that ran before our restart and never since was replaced while we were away: all begins anew, as it
             // does where the former one is gone already.
@@ -395,19 +396,19 @@ impl Worker {
         let is_adopted =
             runs_since.is_some_and(|at| made.duration_since(at).is_ok_and(|age| age > ADOPTED_BEFORE));
         if is_adopted {
-            self.results.remove(Why::Adopted, now.wall);
+            self.results.remove(ChangeReason::Adopted, now.wall);
         } else {
-            self.results.set(Verdict::initial(self.spec.kind), Why::Started, now.wall);
+            self.results.set(Verdict::initial(self.spec.kind), ChangeReason::Started, now.wall);
         }
     }
 
     /// Step 6: a container that does not run is a failure, of whatever type and whoever stopped it. It is news only of
     /// one that did run.
     fn fall(&mut self, now: Moment, actions: &mut Vec<Action>) {
-        let is_changed = self.results.set(Verdict::Failure, Why::NotRunning, now.wall);
+        let is_changed = self.results.set(Verdict::Failure, ChangeReason::NotRunning, now.wall);
         let has_run = |target: &&Target| target.has_run || target.is_restored;
         if let Some(target) = self.target.as_ref().filter(|_| is_changed).filter(has_run) {
-            actions.push(Action::Tell(target.seen.id.clone(), Notice::NotRunning));
+            actions.push(Action::Report(target.seen.id.clone(), Notice::NotRunning));
         }
     }
 
@@ -459,15 +460,15 @@ impl Worker {
         actions.push(Action::StartAttempt);
     }
 
-    fn finish(&mut self, tried: Option<Tried>, now: Moment, actions: &mut Vec<Action>) {
+    fn finish(&mut self, outcome: Option<AttemptOutcome>, now: Moment, actions: &mut Vec<Action>) {
         let is_triggered = std::mem::take(&mut self.is_triggered);
         let Some(Flight::Own(attempt)) = self.flight.take() else { return };
         let is_current = self.target.as_ref().is_some_and(|target| target.seen.id == attempt.container);
         self.record.note(now.at.saturating_duration_since(attempt.began.at));
         // An attempt that panicked, or was given up, changes nothing (docs/kubelet-prober.md 3.6).
-        if let Some(tried) = tried {
-            self.unanswered = if tried.is_unanswered { self.unanswered.saturating_add(1) } else { 0 };
-            self.settle(&tried, &attempt, is_current, now, actions);
+        if let Some(outcome) = outcome {
+            self.unanswered = if outcome.is_unanswered { self.unanswered.saturating_add(1) } else { 0 };
+            self.settle(&outcome, &attempt, is_current, now, actions);
         }
         // Another container has its own first attempt; the same one has its next at the next tick that is to come:
         // those that passed meanwhile are dropped, not caught up.
@@ -480,34 +481,34 @@ impl Worker {
 
     fn settle(
         &mut self,
-        tried: &Tried,
+        outcome: &AttemptOutcome,
         Attempt { container, began, lag, is_forgiven, .. }: &Attempt,
         is_current: bool,
         now: Moment,
         actions: &mut Vec<Action>,
     ) {
         // Section 5: what each result tells; every failing attempt does, also below its threshold.
-        let said = tried.output.clone();
-        let notice = match tried.result {
+        let said = outcome.output.clone();
+        let notice = match outcome.result {
             AttemptResult::Success => None,
             AttemptResult::Warning => Some(Notice::Warned { output: said }),
             AttemptResult::Failure => Some(Notice::Failed { output: said }),
-            AttemptResult::Error => Some(Notice::Errored { state: tried.error_state, error: said }),
+            AttemptResult::Error => Some(Notice::Errored { state: outcome.error_state, error: said }),
         };
         let record = AttemptRecord {
             at: began.wall,
-            result: tried.result,
+            result: outcome.result,
             duration: now.at.saturating_duration_since(began.at),
-            lag: *lag,
-            exit_code: tried.exit_code,
-            status: tried.status,
-            output: tried.output.shared(),
+            lag: Some(*lag),
+            exit_code: outcome.exit_code,
+            status: outcome.status,
+            output: outcome.output.shared(),
         };
         self.results.record(record, is_current);
-        actions.extend(notice.map(|notice| Action::Tell(container.clone(), notice)));
+        actions.extend(notice.map(|notice| Action::Report(container.clone(), notice)));
 
         // Step 11: an error is thrown away; it does not even break a run. Neither does what a pause overtook.
-        let Some(verdict) = tried.result.verdict().filter(|_| !self.is_paused) else { return };
+        let Some(verdict) = outcome.result.verdict().filter(|_| !self.is_paused) else { return };
         // Ours, and Docker's: a failure while it starts is told, and does not count.
         if *is_forgiven && verdict == Verdict::Failure {
             return;
@@ -522,9 +523,9 @@ impl Worker {
         // ours has seen it already, so what comes late says nothing of a container that is replaced, ended, or
         // being stopped.
         let counts = is_current && self.stopping.is_none() && self.is_running();
-        if counts && self.results.set(verdict, Why::Results(run), now.wall) {
+        if counts && self.results.set(verdict, ChangeReason::Results(run), now.wall) {
             let notice = Notice::VerdictChanged { to: verdict, after: run };
-            actions.push(Action::Tell(container.clone(), notice));
+            actions.push(Action::Report(container.clone(), notice));
         }
         // Step 16: whoever acts on this verdict replaces the container; until then there is nothing to find out.
         let ends_the_work = match self.spec.kind {

@@ -20,12 +20,12 @@ use super::{
     Phase, Shared,
     descriptors::Undialled,
     pump::{Finished, Pump},
-    registry::Connection,
+    registry::RelayedConnection,
     socket::Socket,
 };
 use crate::{
     clock,
-    tap::{Event, Tap},
+    tap::{Tap, TapEvent},
 };
 
 /// 64 KiB: what is read at once. A relay thread has one such buffer; a connection holds at most as much again, and
@@ -44,7 +44,7 @@ const QUIET: Duration = Duration::from_millis(500);
 thread_local! {
     static SCRATCH_BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH].into_boxed_slice());
     /// What the taps of this thread have to tell, between a look at some bytes and handing it on.
-    static EVENTS: RefCell<Vec<Event>> = const { RefCell::new(Vec::new()) };
+    static EVENTS: RefCell<Vec<TapEvent>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Relays one connection until it is over.
@@ -53,7 +53,7 @@ thread_local! {
 /// runtime.
 pub async fn relay(
     shared: &Shared,
-    connection: &Connection,
+    connection: &RelayedConnection,
     born: Phase,
     client: Socket,
     undialled: Undialled,
@@ -83,7 +83,7 @@ pub async fn relay(
 
 struct Link<'a> {
     shared: &'a Shared,
-    connection: &'a Connection,
+    connection: &'a RelayedConnection,
     tap: Tap,
     /// Client to runtime.
     up: Pump,
@@ -292,8 +292,8 @@ impl Link<'_> {
 fn watch(
     tap: &mut Tap,
     shared: &Shared,
-    connection: &Connection,
-    look: impl FnOnce(&mut Tap, Instant, &mut Vec<Event>),
+    connection: &RelayedConnection,
+    look: impl FnOnce(&mut Tap, Instant, &mut Vec<TapEvent>),
 ) {
     let now = clock::now();
     let was_sighted = tap.blindness().is_none();

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use crate::tap::{Event, cri::Kind};
+use crate::tap::{TapEvent, cri::CallKind};
 
 /// 65,536 events: about a tenth of a second of calls at full speed. What comes above is dropped, counted, and mended
 /// by a resync.
@@ -54,7 +54,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Queue {
-    events: Vec<Event>,
+    events: Vec<TapEvent>,
     bytes: usize,
     dropped: u64,
     has_dropped_ends: bool,
@@ -68,7 +68,7 @@ pub fn channel(max_events: usize) -> (Output, Observations) {
 
 impl Output {
     /// Hands events on, and drops those for which there is no room. `events` is empty afterwards.
-    pub fn send(&self, events: &mut Vec<Event>) {
+    pub fn send(&self, events: &mut Vec<TapEvent>) {
         if events.is_empty() {
             return;
         }
@@ -102,7 +102,7 @@ impl Output {
 impl Observations {
     /// Waits for events and puts all of them into the emptied `batch`, whose room the queue uses next. Returns what
     /// was dropped since the last call: where that is anything there is a gap before these, or among them.
-    pub async fn next_batch(&mut self, batch: &mut Vec<Event>) -> Missed {
+    pub async fn next_batch(&mut self, batch: &mut Vec<TapEvent>) -> Missed {
         // After a burst the room goes back, step by step; at a steady pace it stays.
         if batch.capacity() > MIN_ROOM && batch.len() < batch.capacity() / 8 {
             batch.clear();
@@ -126,14 +126,17 @@ impl Observations {
 }
 
 /// Whether it ends a stop, or a connection with all that is under way there.
-fn is_end(event: &Event) -> bool {
+fn is_end(event: &TapEvent) -> bool {
     match event {
-        Event::Ended(ended) => matches!(
+        TapEvent::Ended(ended) => matches!(
             ended.call.method.kind,
-            Kind::StopPodSandbox | Kind::RemovePodSandbox | Kind::StopContainer | Kind::RemoveContainer
+            CallKind::StopPodSandbox
+                | CallKind::RemovePodSandbox
+                | CallKind::StopContainer
+                | CallKind::RemoveContainer
         ),
-        Event::Blinded { .. } | Event::Closed { .. } => true,
-        Event::Begun(_) | Event::Untracked(_) => false,
+        TapEvent::Blinded { .. } | TapEvent::Closed { .. } => true,
+        TapEvent::Begun(_) | TapEvent::Untracked(_) => false,
     }
 }
 
@@ -151,12 +154,12 @@ mod tests {
     #[tokio::test]
     async fn what_finds_no_room_is_a_gap_that_is_told_once() {
         let (output, mut observations) = channel(2);
-        output.send(&mut (1..=5).map(Event::Untracked).collect());
+        output.send(&mut (1..=5).map(TapEvent::Untracked).collect());
         let mut batch = vec![];
         let missed = Missed { events: 3, has_ends: false };
         assert_eq!(observations.next_batch(&mut batch).await, missed);
         assert_eq!(batch.len(), 2);
-        output.send(&mut vec![Event::Untracked(1)]);
+        output.send(&mut vec![TapEvent::Untracked(1)]);
         assert_eq!(observations.next_batch(&mut batch).await, Missed::default());
         assert_eq!((batch.len(), output.dropped()), (1, 3));
     }
@@ -165,8 +168,8 @@ mod tests {
     async fn an_end_finds_room_where_others_find_none_until_that_is_full_too() {
         let (output, mut observations) = channel(2);
         let mut batch = vec![];
-        let ends = |count| (0..count).map(|conn| Event::Closed { conn: ConnId(conn) });
-        output.send(&mut (1..=5).map(Event::Untracked).chain(ends(RESERVE.0 as u64)).collect());
+        let ends = |count| (0..count).map(|conn| TapEvent::Closed { conn: ConnId(conn) });
+        output.send(&mut (1..=5).map(TapEvent::Untracked).chain(ends(RESERVE.0 as u64)).collect());
         let missed = Missed { events: 3, has_ends: false };
         assert_eq!(observations.next_batch(&mut batch).await, missed);
         assert_eq!(batch.len(), 2 + RESERVE.0);
@@ -179,7 +182,8 @@ mod tests {
     async fn the_room_of_a_burst_is_given_back() {
         let (output, mut observations) = channel(MAX_EVENTS);
         let mut batch = vec![];
-        let burst = |count| (1..=count).map(|conn| Event::Closed { conn: ConnId(conn) }).collect::<Vec<_>>();
+        let burst =
+            |count| (1..=count).map(|conn| TapEvent::Closed { conn: ConnId(conn) }).collect::<Vec<_>>();
         for _ in 0..2 {
             output.send(&mut burst(50_000));
             observations.next_batch(&mut batch).await;
@@ -203,7 +207,7 @@ mod tests {
             batch.len()
         });
         tokio::task::yield_now().await;
-        output.send(&mut vec![Event::Untracked(1)]);
+        output.send(&mut vec![TapEvent::Untracked(1)]);
         assert_eq!(waiting.await.unwrap(), 1);
     }
 }

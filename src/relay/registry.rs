@@ -16,7 +16,7 @@ use crate::{clock, ids::ConnId, peer::Peer, tap::Blindness};
 
 /// One open connection.
 #[derive(Debug)]
-pub struct Connection {
+pub struct RelayedConnection {
     /// Its number.
     pub id: ConnId,
     /// Who opened it.
@@ -28,7 +28,7 @@ pub struct Connection {
     blind: Mutex<Option<(SystemTime, Blindness)>>,
 }
 
-impl Connection {
+impl RelayedConnection {
     /// Since when it is blind, and why.
     pub fn blind(&self) -> Option<(SystemTime, Blindness)> {
         *self.blind.lock().unwrap_or_else(PoisonError::into_inner)
@@ -41,7 +41,7 @@ pub struct Registry(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    open: Mutex<BTreeMap<ConnId, Arc<Connection>>>,
+    open: Mutex<BTreeMap<ConnId, Arc<RelayedConnection>>>,
     total: AtomicU64,
     blinded: AtomicU64,
     accepting_paused: Mutex<Option<SystemTime>>,
@@ -50,9 +50,9 @@ struct Inner {
 
 impl Registry {
     /// Notes a connection that was accepted.
-    pub fn opened(&self, peer: Arc<Peer>) -> Arc<Connection> {
+    pub fn opened(&self, peer: Arc<Peer>) -> Arc<RelayedConnection> {
         let id = ConnId(self.0.total.fetch_add(1, Ordering::Relaxed) + 1);
-        let connection = Arc::new(Connection {
+        let connection = Arc::new(RelayedConnection {
             id,
             peer,
             since: clock::wall(),
@@ -64,7 +64,7 @@ impl Registry {
     }
 
     /// Notes that nothing more is understood of a connection.
-    pub fn blinded(&self, connection: &Connection, reason: Blindness) {
+    pub fn blinded(&self, connection: &RelayedConnection, reason: Blindness) {
         self.0.blinded.fetch_add(1, Ordering::Relaxed);
         *connection.blind.lock().unwrap_or_else(PoisonError::into_inner) = Some((clock::wall(), reason));
     }
@@ -75,7 +75,7 @@ impl Registry {
     }
 
     /// The open connections, oldest first.
-    pub fn snapshot(&self) -> Vec<Arc<Connection>> {
+    pub fn snapshot(&self) -> Vec<Arc<RelayedConnection>> {
         self.open().values().cloned().collect()
     }
 
@@ -131,7 +131,7 @@ impl Registry {
         self.0.accepting_paused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn open(&self) -> std::sync::MutexGuard<'_, BTreeMap<ConnId, Arc<Connection>>> {
+    fn open(&self) -> std::sync::MutexGuard<'_, BTreeMap<ConnId, Arc<RelayedConnection>>> {
         self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -10,7 +10,7 @@ use std::{
 use proptest::prelude::*;
 
 use super::*;
-use crate::{listen, tap::Event};
+use crate::{listen, tap::TapEvent};
 
 /// A relay between two sockets in a folder of its own.
 struct Rig {
@@ -157,11 +157,11 @@ fn http1_passes_and_the_connection_is_counted_as_blind() {
     assert!(rig.registry.has_blind());
     assert_eq!(rig.registry.total_blinded(), 1);
     let batch = take(&mut rig, 1);
-    assert!(matches!(batch[0], Event::Blinded { .. }), "{batch:?}");
+    assert!(matches!(batch[0], TapEvent::Blinded { .. }), "{batch:?}");
 }
 
 /// Waits for events of the taps.
-fn take(rig: &mut Rig, at_least: usize) -> Vec<Event> {
+fn take(rig: &mut Rig, at_least: usize) -> Vec<TapEvent> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut events = Vec::new();
@@ -229,7 +229,7 @@ fn a_socket_path_as_authority_passes() {
         client.read_exact(&mut received).unwrap();
         assert_eq!(received, answer);
         let events = take(&mut rig, 2);
-        let Event::Ended(ended) = &events[1] else { panic!("{events:?}") };
+        let TapEvent::Ended(ended) = &events[1] else { panic!("{events:?}") };
         assert_eq!(&*ended.call.method.name, "Version");
         assert_eq!(ended.code.map(crate::tap::Code::name), Some("OK"));
     }
@@ -259,10 +259,10 @@ fn an_answer_is_never_decoded_before_its_request() {
     runtime.read_exact(&mut rest).unwrap();
     drop(writer.join().unwrap());
     let events = take(&mut rig, 2);
-    let Event::Ended(ended) = &events[0] else { panic!("{events:?}") };
-    assert_eq!((&*ended.call.method.name, ended.end), ("Version", crate::tap::End::Complete));
+    let TapEvent::Ended(ended) = &events[0] else { panic!("{events:?}") };
+    assert_eq!((&*ended.call.method.name, ended.end), ("Version", crate::tap::CallEnd::Complete));
     assert!(
-        matches!(events[1], Event::Closed { .. }),
+        matches!(events[1], TapEvent::Closed { .. }),
         "the late rest of the request is no second call: {events:?}"
     );
 }

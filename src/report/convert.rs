@@ -4,27 +4,21 @@
 use std::sync::Arc;
 
 use super::{
-    Shown,
+    JournaledCall,
     view::{
-        Attempt, BlindView, CallView, ContainerRef, Counts, End, EventType, EventView, ExecView, Outcome,
-        PeerView, Phase, ProbeView, Run, RunView, Seconds, State, joined, probe_id, probe_key,
+        AttemptView, BlindView, CallView, ContainerRef, EventView, ExecView, PeerView, ProbeView, RunView,
+        Seconds, joined, probe_id, probe_key,
     },
 };
 use crate::{
-    inventory::{TracedCall, view::ContainerView},
+    inventory::{TracedCall, pod::Container},
     peer::Peer,
-    prober::{
-        handle::Made,
-        status::{self, ProbeStatus},
-    },
-    relay::registry::Connection,
-    results::{
-        self, AttemptResult, Verdict,
-        event::{ProbeEvent, Severity},
-    },
+    prober::{handle::AttemptReport, status::ProbeStatus},
+    relay::registry::RelayedConnection,
+    results::{AttemptRecord, Run, event::ProbeEvent},
     tap::{
         self,
-        cri::{Request, Response},
+        cri::{CriRequest, CriResponse},
     },
 };
 
@@ -37,8 +31,8 @@ impl From<&Peer> for PeerView {
     }
 }
 
-impl From<&Connection> for Option<BlindView> {
-    fn from(connection: &Connection) -> Self {
+impl From<&RelayedConnection> for Option<BlindView> {
+    fn from(connection: &RelayedConnection) -> Self {
         let (since, reason) = connection.blind()?;
         Some(BlindView {
             id: connection.id.0,
@@ -46,17 +40,6 @@ impl From<&Connection> for Option<BlindView> {
             since: since.into(),
             reason: reason.to_string(),
         })
-    }
-}
-
-impl From<tap::End> for End {
-    fn from(end: tap::End) -> Self {
-        match end {
-            tap::End::Complete => Self::Complete,
-            tap::End::Cancelled => Self::Cancelled,
-            tap::End::Reset => Self::Reset,
-            tap::End::Lost => Self::Lost,
-        }
     }
 }
 
@@ -72,7 +55,7 @@ impl From<&TracedCall> for CallView {
             method: call.method.name.to_string(),
             code: ended.code.map(|code| code.name().to_owned()).unwrap_or_default(),
             message: ended.message.to_string(),
-            end: ended.end.into(),
+            end: ended.end,
             peer: (&*call.origin.peer).into(),
             request_bytes: call.request_bytes,
             response_bytes: ended.response_bytes,
@@ -86,13 +69,13 @@ impl From<&TracedCall> for CallView {
     }
 }
 
-impl Shown for TracedCall {
+impl JournaledCall for TracedCall {
     fn view(&self) -> CallView {
         self.into()
     }
 }
 
-impl Shown for CallView {
+impl JournaledCall for CallView {
     fn view(&self) -> CallView {
         self.clone()
     }
@@ -100,10 +83,10 @@ impl Shown for CallView {
 
 /// A call for the journal: as it came where that is small, else as it will be shown. So the journal stays small, and
 /// holds no environment of a container.
-pub fn for_journal(call: TracedCall) -> Arc<dyn Shown> {
+pub fn for_journal(call: TracedCall) -> Arc<dyn JournaledCall> {
     match &call.ended.call.request {
-        Request::Skipped => Arc::new(call),
-        Request::ExecSync(command) if command.weight() <= MAX_COMMAND => Arc::new(call),
+        CriRequest::Skipped => Arc::new(call),
+        CriRequest::ExecSync(command) if command.weight() <= MAX_COMMAND => Arc::new(call),
         _ => Arc::new(CallView::from(&call)),
     }
 }
@@ -114,8 +97,8 @@ fn pod_names(traced: &TracedCall) -> (String, String) {
         return (pod.namespace.to_string(), pod.name.to_string());
     }
     let metadata = match &traced.ended.call.request {
-        Request::RunPodSandbox(config) => config.metadata.as_ref(),
-        Request::CreateContainer(request) => {
+        CriRequest::RunPodSandbox(config) => config.metadata.as_ref(),
+        CriRequest::CreateContainer(request) => {
             request.sandbox_config.as_ref().and_then(|config| config.metadata.as_ref())
         }
         _ => None,
@@ -128,7 +111,7 @@ fn container_name(traced: &TracedCall) -> String {
         return name.to_string();
     }
     match &traced.ended.call.request {
-        Request::CreateContainer(request) => {
+        CriRequest::CreateContainer(request) => {
             let metadata = request.config.as_ref().and_then(|config| config.metadata.as_ref());
             metadata.map(|metadata| metadata.name.clone()).unwrap_or_default()
         }
@@ -136,14 +119,15 @@ fn container_name(traced: &TracedCall) -> String {
     }
 }
 
-fn exec(ended: &tap::Ended) -> Option<ExecView> {
+fn exec(ended: &tap::EndedCall) -> Option<ExecView> {
     match (&ended.call.request, &ended.response) {
-        (Request::ExecSync(command), response) => {
+        (CriRequest::ExecSync(command), response) => {
             let result = match response {
-                Response::Exec(result) => Some(result),
-                Response::Skipped | Response::Undecoded | Response::Sandbox(_) | Response::Container(_) => {
-                    None
-                }
+                CriResponse::Exec(result) => Some(result),
+                CriResponse::Skipped
+                | CriResponse::Undecoded
+                | CriResponse::Sandbox(_)
+                | CriResponse::Container(_) => None,
             };
             Some(ExecView {
                 command: shown(command.arguments()),
@@ -153,7 +137,7 @@ fn exec(ended: &tap::Ended) -> Option<ExecView> {
                 stderr_bytes: result.map(|result| result.stderr_bytes.into()),
             })
         }
-        (Request::Exec(command), _) => {
+        (CriRequest::Exec(command), _) => {
             Some(ExecView { command: shown(command.arguments()), ..ExecView::default() })
         }
         _ => None,
@@ -175,40 +159,6 @@ fn shown<'a>(command: impl Iterator<Item = &'a str>) -> Vec<String> {
     shown
 }
 
-impl From<Verdict> for State {
-    fn from(verdict: Verdict) -> Self {
-        match verdict {
-            Verdict::Success => Self::Success,
-            Verdict::Failure => Self::Failure,
-            Verdict::Unknown => Self::Unknown,
-        }
-    }
-}
-
-impl From<status::Phase> for Phase {
-    fn from(phase: status::Phase) -> Self {
-        match phase {
-            status::Phase::Waiting => Self::Waiting,
-            status::Phase::Probing => Self::Probing,
-            status::Phase::Held => Self::Held,
-            status::Phase::Paused => Self::Paused,
-            status::Phase::Invalid => Self::Invalid,
-            status::Phase::Stopped => Self::Stopped,
-        }
-    }
-}
-
-impl From<AttemptResult> for Outcome {
-    fn from(result: AttemptResult) -> Self {
-        match result {
-            AttemptResult::Success => Self::Success,
-            AttemptResult::Warning => Self::Warning,
-            AttemptResult::Failure => Self::Failure,
-            AttemptResult::Error => Self::Error,
-        }
-    }
-}
-
 impl From<&ProbeStatus> for ProbeView {
     fn from(probe: &ProbeStatus) -> Self {
         let kind = probe.key.kind.as_str();
@@ -226,45 +176,43 @@ impl From<&ProbeStatus> for ProbeView {
             likely_type: None,
             handler: probe.handler.unwrap_or_default().to_owned(),
             source: probe.source.clone(),
-            phase: probe.phase.into(),
-            state: probe.state.into(),
+            phase: probe.phase,
+            state: probe.state,
             reason: probe.reason.clone(),
             since: probe.since.into(),
             period_seconds: probe.period.map(Seconds),
             next_at: probe.next_at.map(Into::into),
             run: run(probe),
-            counts: probe.counts.into(),
-            last: probe.last.as_ref().map(|last| Attempt {
-                at: last.at.into(),
-                result: last.result.into(),
-                duration_seconds: Seconds(last.duration),
-                exit_code: last.exit_code,
-                status: last.status,
-                lag_seconds: Some(Seconds(last.lag)),
-                output: last.output.to_string(),
-            }),
+            counts: probe.counts,
+            last: probe.last.as_ref().map(Into::into),
             on_failure: probe.on_failure.as_str().to_owned(),
             shadowed: probe.shadowed.clone(),
         }
     }
 }
 
-impl From<results::Counts> for Counts {
-    fn from(counts: results::Counts) -> Self {
-        let results::Counts { success, warning, failure, error } = counts;
-        Self { success, warning, failure, error }
+impl From<&AttemptRecord> for AttemptView {
+    fn from(attempt: &AttemptRecord) -> Self {
+        Self {
+            at: attempt.at.into(),
+            result: attempt.result,
+            duration_seconds: Seconds(attempt.duration),
+            exit_code: attempt.exit_code,
+            status: attempt.status,
+            lag_seconds: attempt.lag.map(Seconds),
+            output: attempt.output.to_string(),
+        }
     }
 }
 
 /// A run that a verdict ended has no length, but came from results; one that has not begun came from none.
 fn run(probe: &ProbeStatus) -> Option<Run> {
     let results = probe.counts.success + probe.counts.warning + probe.counts.failure;
-    (probe.run.count > 0 || results > 0)
-        .then(|| Run { result: probe.run.verdict.into(), count: probe.run.count.into() })
+    (probe.run.count > 0 || results > 0).then_some(probe.run)
 }
 
-impl From<&ContainerView> for ContainerRef {
-    fn from(container: &ContainerView) -> Self {
+impl From<&Container> for ContainerRef {
+    fn from(container: &Container) -> Self {
         let pod = &container.pod;
         Self {
             id: joined([&*pod.namespace, &*pod.name, &*container.name]),
@@ -280,15 +228,15 @@ impl From<&ContainerView> for ContainerRef {
 }
 
 /// What an attempt found that was made on a container with a handler of this name.
-pub(super) fn run_view(made: &Made, handler: &str, container: &ContainerView) -> RunView {
-    let tried = &made.tried;
+pub(super) fn run_view(report: &AttemptReport, handler: &str, container: &Container) -> RunView {
+    let outcome = &report.outcome;
     RunView {
-        result: tried.result.into(),
-        duration_seconds: Seconds(made.duration),
-        exit_code: tried.exit_code,
-        status: tried.status,
-        output: tried.output.to_string(),
-        tries: tried.tries,
+        result: outcome.result,
+        duration_seconds: Seconds(report.duration),
+        exit_code: outcome.exit_code,
+        status: outcome.status,
+        output: outcome.output.to_string(),
+        tries: outcome.tries,
         handler: handler.to_owned(),
         container: container.into(),
     }
@@ -298,10 +246,7 @@ impl From<ProbeEvent> for EventView {
     fn from(event: ProbeEvent) -> Self {
         Self {
             at: event.at.into(),
-            kind: match event.severity {
-                Severity::Normal => EventType::Normal,
-                Severity::Warning => EventType::Warning,
-            },
+            kind: event.severity,
             reason: event.reason.as_str().to_owned(),
             message: event.message,
             namespace: event.namespace.to_string(),

@@ -1,12 +1,10 @@
 //! Turns all that the prober knows of one probe into its view. In: its status; out: the JSON shape, without the events,
 //! which the journal has.
 
-use super::view::{
-    Attempt, ChangeView, DefinitionView, HandlerView, HeaderView, PortView, ProbeDetailView, Seconds,
-};
+use super::view::{ChangeView, DefinitionView, HandlerView, HeaderView, PortView, ProbeDetailView, Seconds};
 use crate::{
     prober::status::ProbeStatus,
-    results::history::{Change, PastAttempt},
+    results::history::VerdictChange,
     spec::{Handler, PortRef, ProbeSpec, Scheme},
 };
 
@@ -19,7 +17,7 @@ impl From<&ProbeStatus> for ProbeDetailView {
                 true => DefinitionView::from(spec).without_secrets(),
                 false => spec.into(),
             }),
-            history: probe.history.attempts().map(Into::into).collect(),
+            history: probe.history.attempts().map(|attempt| (&attempt).into()).collect(),
             changes: probe.history.changes().map(Into::into).collect(),
             events: Vec::new(),
         }
@@ -77,27 +75,8 @@ fn header((name, value): &(String, String)) -> HeaderView {
     HeaderView { name: name.clone(), value: value.clone() }
 }
 
-impl From<PastAttempt> for Attempt {
-    fn from(attempt: PastAttempt) -> Self {
-        Self {
-            at: attempt.at.into(),
-            result: attempt.result.into(),
-            duration_seconds: Seconds(attempt.duration),
-            exit_code: attempt.exit_code,
-            status: attempt.status,
-            lag_seconds: None,
-            output: attempt.output.to_string(),
-        }
-    }
-}
-
-impl From<&Change> for ChangeView {
-    fn from(change: &Change) -> Self {
-        Self {
-            at: change.at.into(),
-            from: change.from.into(),
-            to: change.to.into(),
-            why: change.why.in_words(change.to),
-        }
+impl From<&VerdictChange> for ChangeView {
+    fn from(change: &VerdictChange) -> Self {
+        Self { at: change.at.into(), from: change.from, to: change.to, why: change.why.in_words(change.to) }
     }
 }

@@ -328,7 +328,7 @@ mod tests {
     use axum::extract::Query as Extracted;
 
     use super::*;
-    use crate::report::view::{End, ExecView, Seconds, sample};
+    use crate::report::view::{CallEnd, ExecView, Seconds, sample};
 
     fn parsed<T: Parameters>(query: &str) -> Result<T, String> {
         let uri = format!("http://x/{query}").parse().unwrap();
@@ -384,7 +384,7 @@ mod tests {
     #[test]
     fn calls_are_chosen_by_method_names_end_and_duration() {
         let plain = CallView { duration_seconds: Seconds(Duration::from_millis(250)), ..sample::call() };
-        let cancelled = CallView { end: End::Cancelled, code: String::new(), ..plain.clone() };
+        let cancelled = CallView { end: CallEnd::Cancelled, code: String::new(), ..plain.clone() };
         let refused = CallView { code: "NotFound".to_owned(), ..plain.clone() };
         let exec = ExecView { exit_code: Some(1), ..ExecView::default() };
         let exited = CallView { exec: Some(exec), ..plain.clone() };

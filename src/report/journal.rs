@@ -19,7 +19,7 @@ pub struct Journal<T: ?Sized> {
 struct Shared<T: ?Sized> {
     /// Held for one push, or for copying the pointers of what is kept: microseconds. Orders pushes for followers.
     kept: Mutex<Kept<T>>,
-    bounds: Bounds<T>,
+    bounds: JournalBounds<T>,
     live: broadcast::Sender<Arc<T>>,
 }
 
@@ -31,14 +31,14 @@ struct Kept<T: ?Sized> {
 
 /// What a journal keeps, and what its followers may fall behind by.
 #[derive(Debug)]
-pub struct Bounds<T: ?Sized> {
+pub struct JournalBounds<T: ?Sized> {
     /// How many records are kept; a newer one then replaces an old one.
     pub records: usize,
     /// What they may take together, in bytes; a newer one then replaces as many old ones as it takes.
     pub bytes: usize,
     /// Whose a record is, from the widest group to the narrowest. The oldest record makes room of the widest group that
     /// has most, in that of the next narrower one that has most, and so on. Without it, the oldest of all does.
-    pub groups: Option<fn(&T) -> Groups>,
+    pub groups: Option<fn(&T) -> JournalGroups>,
     /// How many records a follower may fall behind. One further behind loses the oldest, and learns how many.
     pub backlog: usize,
     /// What one takes.
@@ -46,7 +46,7 @@ pub struct Bounds<T: ?Sized> {
 }
 
 /// Names of the groups that a record is in: its namespace, its pod, its series.
-pub type Groups = [u64; 3];
+pub type JournalGroups = [u64; 3];
 
 /// Names a group by what makes it one.
 pub fn group(of: impl Hash) -> u64 {
@@ -58,7 +58,7 @@ pub fn group(of: impl Hash) -> u64 {
 /// 1,024 records: how far a follower may fall behind of records that are small.
 const BACKLOG: usize = 1_024;
 
-impl<T: ?Sized> Bounds<T> {
+impl<T: ?Sized> JournalBounds<T> {
     /// So many records, each of which is small by what it is made of.
     pub fn records(records: usize) -> Self {
         Self { records, bytes: usize::MAX, groups: None, backlog: BACKLOG, size: |_| 0 }
@@ -67,7 +67,7 @@ impl<T: ?Sized> Bounds<T> {
 
 impl<T: Send + Sync + ?Sized> Journal<T> {
     /// An empty journal that keeps the newest records within these bounds.
-    pub fn new(bounds: Bounds<T>) -> Self {
+    pub fn new(bounds: JournalBounds<T>) -> Self {
         let kept = Mutex::new(Kept { records: VecDeque::new(), bytes: 0 });
         let live = broadcast::Sender::new(bounds.backlog);
         Self { shared: Arc::new(Shared { kept, bounds, live }) }
@@ -99,8 +99,8 @@ impl<T: Send + Sync + ?Sized> Journal<T> {
         let weighs = kept.bytes > bounds.bytes;
         let weight = |record: &T| if weighs { (bounds.size)(record) } else { 1 };
         let of = |(at, record): (usize, &Arc<T>)| (at, groups(record), weight(record));
-        let mut left: Vec<(usize, Groups, usize)> = kept.records.iter().enumerate().map(of).collect();
-        for level in 0..Groups::default().len() {
+        let mut left: Vec<(usize, JournalGroups, usize)> = kept.records.iter().enumerate().map(of).collect();
+        for level in 0..JournalGroups::default().len() {
             let mut weights: HashMap<u64, usize> = HashMap::new();
             for (_, groups, weight) in &left {
                 *weights.entry(groups[level]).or_default() += weight;
@@ -151,7 +151,7 @@ pub struct Follower<T: ?Sized> {
 
 /// What a follower gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Entry<T: ?Sized> {
+pub enum JournalEntry<T: ?Sized> {
     /// The next record.
     Record(Arc<T>),
     /// So many records were lost here: this follower fell too far behind.
@@ -160,10 +160,10 @@ pub enum Entry<T: ?Sized> {
 
 impl<T: Send + Sync + ?Sized> Follower<T> {
     /// Waits for the next entry; `None` when the journal is gone. Loses nothing when it is cancelled.
-    pub async fn next(&mut self) -> Option<Entry<T>> {
+    pub async fn next(&mut self) -> Option<JournalEntry<T>> {
         match self.live.recv().await {
-            Ok(record) => Some(Entry::Record(record)),
-            Err(RecvError::Lagged(missed)) => Some(Entry::Missed(missed)),
+            Ok(record) => Some(JournalEntry::Record(record)),
+            Err(RecvError::Lagged(missed)) => Some(JournalEntry::Missed(missed)),
             Err(RecvError::Closed) => None,
         }
     }
@@ -178,13 +178,13 @@ mod tests {
     use super::*;
 
     fn of(records: usize) -> Journal<u64> {
-        Journal::new(Bounds::records(records))
+        Journal::new(JournalBounds::records(records))
     }
 
     #[test]
     fn the_oldest_make_room_for_what_takes_more() {
         let size = |number: &u64| usize::try_from(*number).unwrap();
-        let journal = Journal::new(Bounds { records: 9, bytes: 10, groups: None, backlog: 1, size });
+        let journal = Journal::new(JournalBounds { records: 9, bytes: 10, groups: None, backlog: 1, size });
         for (number, kept) in [(4, &[4][..]), (5, &[4, 5]), (2, &[5, 2]), (10, &[10]), (11, &[]), (1, &[1])] {
             journal.push(number);
             assert_eq!(values(&journal.last(10)), kept);
@@ -195,7 +195,7 @@ mod tests {
     fn grouped(records: usize, bytes: usize) -> Journal<u64> {
         let groups = |number: &u64| [number / 100 % 10, number / 10 % 100, number % 1000];
         let size = |number: &u64| if *number > 1_000_000 { 5 } else { 1 };
-        Journal::new(Bounds { records, bytes, groups: Some(groups), backlog: 1, size })
+        Journal::new(JournalBounds { records, bytes, groups: Some(groups), backlog: 1, size })
     }
 
     #[test]
@@ -257,7 +257,7 @@ mod tests {
         let (kept, mut follower) = journal.follow_after(5);
         journal.push(4);
         assert_eq!(values(&kept), [2, 3]);
-        assert_eq!(follower.next().await, Some(Entry::Record(Arc::new(4))));
+        assert_eq!(follower.next().await, Some(JournalEntry::Record(Arc::new(4))));
         drop(journal);
         assert_eq!(follower.next().await, None);
     }
@@ -270,8 +270,8 @@ mod tests {
         for n in 0..pushed {
             journal.push(n);
         }
-        assert_eq!(follower.next().await, Some(Entry::Missed(10)));
-        assert_eq!(follower.next().await, Some(Entry::Record(Arc::new(10))));
+        assert_eq!(follower.next().await, Some(JournalEntry::Missed(10)));
+        assert_eq!(follower.next().await, Some(JournalEntry::Record(Arc::new(10))));
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -282,7 +282,9 @@ mod tests {
         let (kept, mut follower) = journal.follow_after(1_000);
         let mut seen = values(&kept);
         while seen.len() < 800 {
-            let Some(Entry::Record(record)) = follower.next().await else { panic!("a record is missing") };
+            let Some(JournalEntry::Record(record)) = follower.next().await else {
+                panic!("a record is missing")
+            };
             seen.push(*record);
         }
         writing.await.unwrap();

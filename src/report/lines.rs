@@ -12,9 +12,9 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    journal::{Entry, Journal},
+    journal::{Journal, JournalEntry},
     places::Following,
-    view::Missed,
+    view::MissedView,
 };
 
 /// What part of a journal a reader wants.
@@ -54,14 +54,14 @@ where
         let live = stream::unfold(state, move |(mut follower, admits, following)| async move {
             loop {
                 let line = match follower.next().await? {
-                    Entry::Record(record) => {
+                    JournalEntry::Record(record) => {
                         let view = show(&record);
                         if !admits(&view) {
                             continue;
                         }
                         line(&view)
                     }
-                    Entry::Missed(missed) => line(&Missed { missed }),
+                    JournalEntry::Missed(missed) => line(&MissedView { missed }),
                 };
                 return Some((line, (follower, admits, following)));
             }

@@ -23,7 +23,7 @@ pub(crate) enum NotFound {
 }
 
 /// A container that can be named.
-pub(crate) trait Container {
+pub(crate) trait NamedContainer {
     /// Namespace, pod and container.
     fn names(&self) -> [&str; 3];
     /// The runtime's id.
@@ -33,7 +33,7 @@ pub(crate) trait Container {
     fn age(&self) -> (bool, Option<SystemTime>, u32);
 }
 
-impl Container for Listed {
+impl NamedContainer for Listed {
     fn names(&self) -> [&str; 3] {
         [&self.view.pod.namespace, &self.view.pod.name, &self.view.name]
     }
@@ -48,7 +48,7 @@ impl Container for Listed {
 }
 
 /// A pod and one of its containers, as the API shows them.
-impl Container for (&PodView, &ContainerView) {
+impl NamedContainer for (&PodView, &ContainerView) {
     fn names(&self) -> [&str; 3] {
         let (pod, container) = self;
         [&pod.namespace, &pod.pod, &container.container]
@@ -97,7 +97,7 @@ pub(super) fn probe(names: &[String], mut probes: Vec<ProbeView>) -> Result<Prob
 
 /// The container that is written so: `NAMESPACE/POD/CONTAINER`, names percent-encoded where they hold a slash, then the
 /// newest one of that name; or an id, or the beginning of one id only.
-pub(crate) fn container<C: Container>(written: &str, mut containers: Vec<C>) -> Result<C, NotFound> {
+pub(crate) fn container<C: NamedContainer>(written: &str, mut containers: Vec<C>) -> Result<C, NotFound> {
     containers.sort_by(|a, b| (a.names(), a.age(), a.id()).cmp(&(b.names(), b.age(), b.id())));
     let parts: Vec<_> = written.split('/').map(|part| percent_decode_str(part).decode_utf8()).collect();
     let at = match &parts[..] {
@@ -109,7 +109,7 @@ pub(crate) fn container<C: Container>(written: &str, mut containers: Vec<C>) -> 
     Ok(containers.swap_remove(at))
 }
 
-fn by_names<C: Container>(wanted: [&Cow<'_, str>; 3], containers: &[C]) -> Result<usize, NotFound> {
+fn by_names<C: NamedContainer>(wanted: [&Cow<'_, str>; 3], containers: &[C]) -> Result<usize, NotFound> {
     let wanted = wanted.map(|name| &**name);
     containers.iter().rposition(|container| container.names() == wanted).ok_or_else(|| {
         let near = nearest(wanted, 1, containers.iter().map(C::names));
@@ -118,7 +118,7 @@ fn by_names<C: Container>(wanted: [&Cow<'_, str>; 3], containers: &[C]) -> Resul
     })
 }
 
-fn by_container_id<C: Container>(written: &str, containers: &[C]) -> Result<usize, NotFound> {
+fn by_container_id<C: NamedContainer>(written: &str, containers: &[C]) -> Result<usize, NotFound> {
     let begins: Vec<_> =
         (0..containers.len()).filter(|&at| containers[at].id().starts_with(written)).collect();
     let exact = begins.iter().find(|&&at| containers[at].id() == written);
@@ -136,12 +136,16 @@ fn by_container_id<C: Container>(written: &str, containers: &[C]) -> Result<usiz
     }
 }
 
-fn unnamed<C: Container>(written: &str, is_meant: impl Fn([&str; 3]) -> bool, containers: &[C]) -> NotFound {
+fn unnamed<C: NamedContainer>(
+    written: &str,
+    is_meant: impl Fn([&str; 3]) -> bool,
+    containers: &[C],
+) -> NotFound {
     NotFound::Malformed(format!("{} names no container{}", shown(written), meant(is_meant, containers)))
 }
 
 /// Who writes only a part of a name is told how to write it in full.
-fn meant<C: Container>(is_meant: impl Fn([&str; 3]) -> bool, containers: &[C]) -> String {
+fn meant<C: NamedContainer>(is_meant: impl Fn([&str; 3]) -> bool, containers: &[C]) -> String {
     let mut full: Vec<_> =
         containers.iter().map(C::names).filter(|&names| is_meant(names)).map(joined).collect();
     full.dedup();
@@ -174,7 +178,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        inventory::{fixtures, view},
+        inventory::{fixtures, pod},
         report::view::sample,
     };
 
@@ -219,14 +223,10 @@ mod tests {
     }
 
     fn listed(id: &str, namespace: &str, pod: &str, uid: &str, made: Option<u64>) -> Listed {
-        let pod = view::PodView {
-            uid: uid.into(),
-            name: pod.into(),
-            namespace: namespace.into(),
-            ..fixtures::pod()
-        };
+        let pod =
+            pod::Pod { uid: uid.into(), name: pod.into(), namespace: namespace.into(), ..fixtures::pod() };
         let created_at = made.map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
-        let view = view::ContainerView { created_at, ..fixtures::container(id, pod) };
+        let view = pod::Container { created_at, ..fixtures::container(id, pod) };
         Listed { view: Arc::new(view), probes: Vec::new() }
     }
 

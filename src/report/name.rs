@@ -5,7 +5,7 @@ use std::{fmt, mem::take};
 use super::view::{probe_id, probe_key};
 use crate::{
     ids::{ProbeKey, ProbeType},
-    inventory::view::ContainerView,
+    inventory::pod::Container,
     observed::ObservedStatus,
     prober::status::ProbeStatus,
 };
@@ -69,7 +69,7 @@ impl ProbeName {
 
     /// Whether a client's own probe has this name.
     pub fn is_of_observed(&self, probe: &ObservedStatus) -> bool {
-        let ContainerView { name, pod, .. } = &*probe.container;
+        let Container { name, pod, .. } = &*probe.container;
         self.is(probe.kind, (&pod.namespace, &pod.name), pod.uid.as_str(), name)
     }
 

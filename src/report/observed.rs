@@ -2,13 +2,8 @@
 
 use std::time::SystemTime;
 
-use super::view::{
-    Attempt, ClientView, Phase, ProbeDetailView, ProbeView, Run, Seconds, State, probe_id, probe_key,
-};
-use crate::{
-    observed::ObservedStatus,
-    results::{AttemptRecord, Verdict},
-};
+use super::view::{ClientView, ProbeDetailView, ProbePhase, ProbeView, Seconds, probe_id, probe_key};
+use crate::{observed::ObservedStatus, results::Verdict};
 
 /// As it is listed among the others.
 pub fn view(probe: &ObservedStatus, now: SystemTime) -> ProbeView {
@@ -30,15 +25,15 @@ pub fn view(probe: &ObservedStatus, now: SystemTime) -> ProbeView {
         likely_type: probe.likely.map(|kind| kind.to_string()),
         handler: "exec".to_owned(),
         source: "observed".to_owned(),
-        phase: Phase::Probing,
-        state: results.verdict().unwrap_or(Verdict::Unknown).into(),
+        phase: ProbePhase::Probing,
+        state: results.verdict().unwrap_or(Verdict::Unknown),
         reason: probe.reason().to_owned(),
         since: results.since().into(),
         period_seconds: Some(Seconds(probe.period)),
         next_at: Some((now + probe.next_in).into()),
-        run: (run.count > 0).then(|| Run { result: State::from(run.verdict), count: run.count.into() }),
-        counts: results.counts().into(),
-        last: results.last().map(attempt),
+        run: (run.count > 0).then_some(run),
+        counts: results.counts(),
+        last: results.last().map(Into::into),
         on_failure: "report".to_owned(),
         shadowed: Vec::new(),
     }
@@ -56,21 +51,8 @@ pub fn detail(probe: &ObservedStatus, now: SystemTime) -> ProbeDetailView {
             timeout_seconds: Seconds(probe.timeout),
         }),
         definition: None,
-        history: history.attempts().map(Into::into).collect(),
+        history: history.attempts().map(|attempt| (&attempt).into()).collect(),
         changes: history.changes().map(Into::into).collect(),
         events: Vec::new(),
-    }
-}
-
-/// Nobody knows when the client meant to begin it: it has no lag.
-fn attempt(last: &AttemptRecord) -> Attempt {
-    Attempt {
-        at: last.at.into(),
-        result: last.result.into(),
-        duration_seconds: Seconds(last.duration),
-        exit_code: last.exit_code,
-        status: None,
-        lag_seconds: None,
-        output: last.output.to_string(),
     }
 }

@@ -4,18 +4,18 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    inventory::view::{self, ContainerState},
+    inventory::pod::{self, ContainerState},
     prober::ContainerStatus,
 };
 
-use super::view::{ContainerState as State, ContainerView, PodView, ProbesView};
+use super::view::{ContainerStateView, ContainerView, PodView, ProbesView};
 
 /// What the sandboxes of one pod share, and what views are sorted by: namespace, name, uid.
 type Identity = (Arc<str>, Arc<str>, Arc<str>);
 
 /// One pod as it is put together: its newest sandbox, and the newest container of each name in that.
-struct Pod {
-    sandbox: Arc<view::PodView>,
+struct PodParts {
+    sandbox: Arc<pod::Pod>,
     containers: BTreeMap<Arc<str>, ContainerStatus>,
 }
 
@@ -24,8 +24,8 @@ const COPIED: &str =
     "its UID is a copy of another pod's: it is known by one that is made of its sandbox's ID";
 
 /// A view a pod, by namespace, name and uid.
-pub(super) fn views(sandboxes: Vec<Arc<view::PodView>>, containers: Vec<ContainerStatus>) -> Vec<PodView> {
-    let mut pods: BTreeMap<Identity, Pod> = BTreeMap::new();
+pub(super) fn views(sandboxes: Vec<Arc<pod::Pod>>, containers: Vec<ContainerStatus>) -> Vec<PodView> {
+    let mut pods: BTreeMap<Identity, PodParts> = BTreeMap::new();
     // One that was made between the two questions is known from its containers alone.
     let of_containers: Vec<_> = containers.iter().map(|container| container.view.pod.clone()).collect();
     for sandbox in sandboxes.into_iter().chain(of_containers) {
@@ -33,7 +33,7 @@ pub(super) fn views(sandboxes: Vec<Arc<view::PodView>>, containers: Vec<Containe
             Some(pod) if pod.sandbox.attempt >= sandbox.attempt => {}
             Some(pod) => pod.sandbox = sandbox,
             None => {
-                pods.insert(identity(&sandbox), Pod { sandbox, containers: BTreeMap::new() });
+                pods.insert(identity(&sandbox), PodParts { sandbox, containers: BTreeMap::new() });
             }
         }
     }
@@ -51,7 +51,7 @@ pub(super) fn views(sandboxes: Vec<Arc<view::PodView>>, containers: Vec<Containe
     pods.into_values().map(PodView::from).collect()
 }
 
-fn identity(pod: &view::PodView) -> Identity {
+fn identity(pod: &pod::Pod) -> Identity {
     (pod.namespace.clone(), pod.name.clone(), pod.uid.as_str().into())
 }
 
@@ -59,8 +59,8 @@ fn age(container: &ContainerStatus) -> impl PartialOrd + use<> {
     (container.view.attempt, container.view.created_at, container.view.id.clone())
 }
 
-impl From<Pod> for PodView {
-    fn from(pod: Pod) -> Self {
+impl From<PodParts> for PodView {
+    fn from(pod: PodParts) -> Self {
         let unready = unready(&pod);
         let copied = pod.sandbox.copied_uid.as_ref().map(|_| COPIED.to_owned());
         Self {
@@ -81,7 +81,7 @@ impl From<Pod> for PodView {
 ///
 /// A container that ended well may be an init container that has done its work, so it is left out; but somebody has to be
 /// there who is ready.
-fn unready(pod: &Pod) -> Option<String> {
+fn unready(pod: &PodParts) -> Option<String> {
     if !pod.sandbox.is_ready {
         return Some("the sandbox is not ready".to_owned());
     }
@@ -96,7 +96,7 @@ fn unready(pod: &Pod) -> Option<String> {
         return Some("all containers have exited".to_owned());
     }
     let names: Vec<_> = counted()
-        .filter(|container| !container.standing.is_ready)
+        .filter(|container| !container.readiness.is_ready)
         .map(|container| &*container.view.name)
         .collect();
     (!names.is_empty()).then(|| format!("containers with unready status: [{}]", names.join(" ")))
@@ -105,10 +105,10 @@ fn unready(pod: &Pod) -> Option<String> {
 fn container(known: &ContainerStatus) -> ContainerView {
     let view = &known.view;
     let (state, exit_code) = match view.state {
-        ContainerState::Created => (State::Created, None),
-        ContainerState::Running => (State::Running, None),
-        ContainerState::Exited { exit_code } => (State::Exited, exit_code),
-        ContainerState::Unknown => (State::Unknown, None),
+        ContainerState::Created => (ContainerStateView::Created, None),
+        ContainerState::Running => (ContainerStateView::Running, None),
+        ContainerState::Exited { exit_code } => (ContainerStateView::Exited, exit_code),
+        ContainerState::Unknown => (ContainerStateView::Unknown, None),
     };
     ContainerView {
         container: view.name.to_string(),
@@ -118,10 +118,10 @@ fn container(known: &ContainerStatus) -> ContainerView {
         exit_code,
         created_at: view.created_at.map(Into::into),
         started_at: view.started_at.map(Into::into),
-        started: known.standing.is_started,
-        ready: known.standing.is_ready,
+        started: known.readiness.is_started,
+        ready: known.readiness.is_ready,
         restarts: view.attempt,
-        probes: ProbesView::count(known.probes.iter().map(|probe| (probe.state.into(), probe.phase.into()))),
+        probes: ProbesView::count(known.probes.iter().map(|probe| (probe.state, probe.phase))),
     }
 }
 
@@ -131,11 +131,11 @@ mod tests {
     use crate::{
         ids::{ContainerId, PodUid, SandboxId},
         inventory::fixtures,
-        prober::Standing,
+        prober::ContainerReadiness,
     };
 
-    fn sandbox(uid: &str, attempt: u32, is_ready: bool) -> Arc<view::PodView> {
-        Arc::new(view::PodView {
+    fn sandbox(uid: &str, attempt: u32, is_ready: bool) -> Arc<pod::Pod> {
+        Arc::new(pod::Pod {
             sandbox_id: SandboxId::from(format!("{uid}-{attempt}")),
             uid: PodUid::from(uid),
             namespace: "shop".into(),
@@ -150,14 +150,14 @@ mod tests {
     const BROKEN: ContainerState = ContainerState::Exited { exit_code: Some(1) };
 
     fn container(
-        pod: &Arc<view::PodView>,
+        pod: &Arc<pod::Pod>,
         name: &str,
         attempt: u32,
         state: ContainerState,
         is_ready: bool,
     ) -> ContainerStatus {
         ContainerStatus {
-            view: Arc::new(view::ContainerView {
+            view: Arc::new(pod::Container {
                 id: ContainerId::from(format!("{}-{name}-{attempt}", pod.sandbox_id)),
                 name: name.into(),
                 attempt,
@@ -165,7 +165,7 @@ mod tests {
                 pod: pod.clone(),
                 ..fixtures::container("", fixtures::pod())
             }),
-            standing: Standing { is_started: state == RUNNING, is_ready },
+            readiness: ContainerReadiness { is_started: state == RUNNING, is_ready },
             probes: Vec::new(),
         }
     }

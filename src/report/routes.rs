@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tower_http::{catch_panic::CatchPanicLayer, limit::RequestBodyLimitLayer, timeout::TimeoutLayer};
 
 use super::{
-    Shown, Sources,
+    JournaledCall, Sources,
     commands::CommandLog,
     filter::{CallFilter, EventFilter, Parameters, PodFilter, ProbeFilter},
     lines::{self, Window},
@@ -26,7 +26,9 @@ use super::{
     metrics,
     name::ProbeName,
     places::{Following, MAX_FOLLOWERS, Place},
-    view::{Check, ConfigurationView, ErrorView, EventView, PodView, ProbeDetailView, ProbeView, StatusView},
+    view::{
+        ConfigurationView, ErrorView, EventView, PodView, ProbeDetailView, ProbeView, ReadyzCheck, StatusView,
+    },
 };
 use crate::stage::Unanswered;
 
@@ -136,7 +138,7 @@ async fn trace(
 ) -> Result<Response, Refusal> {
     let (last, following) = (filter.last, following(&place, filter.follow)?);
     let window = Window { admits: move |call: &_| filter.admits(call), last, following };
-    Ok(lines::respond(&shared.sources.trace, Shown::view, window, shared.drained))
+    Ok(lines::respond(&shared.sources.trace, JournaledCall::view, window, shared.drained))
 }
 
 async fn events(
@@ -164,11 +166,11 @@ fn following(place: &Arc<Place>, is_wanted: bool) -> Result<Option<Following>, R
 async fn readyz(State(shared): State<Shared>, RawQuery(query): RawQuery) -> Response {
     let checks = match shared.sources.snapshots.status().await {
         Ok(status) => Vec::from(status.checks()),
-        Err(error) => vec![("status", Check::Failed(error.to_string()))],
+        Err(error) => vec![("status", ReadyzCheck::Failed(error.to_string()))],
     };
     let failed = checks.iter().find_map(|(_, check)| match check {
-        Check::Failed(reason) => Some(reason),
-        Check::Ok | Check::Doubtful(_) => None,
+        ReadyzCheck::Failed(reason) => Some(reason),
+        ReadyzCheck::Ok | ReadyzCheck::Doubtful(_) => None,
     });
     let code = if failed.is_none() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let is_verbose = query.is_some_and(|query| query.split('&').any(|pair| pair.starts_with("verbose")));
@@ -180,11 +182,11 @@ async fn readyz(State(shared): State<Shared>, RawQuery(query): RawQuery) -> Resp
     (code, text).into_response()
 }
 
-fn check_line((name, check): &(&str, Check)) -> String {
+fn check_line((name, check): &(&str, ReadyzCheck)) -> String {
     match check {
-        Check::Ok => format!("[+] {name} ok\n"),
-        Check::Doubtful(reason) => format!("[!] {name} doubtful: {reason}\n"),
-        Check::Failed(reason) => format!("[-] {name} failed: {reason}\n"),
+        ReadyzCheck::Ok => format!("[+] {name} ok\n"),
+        ReadyzCheck::Doubtful(reason) => format!("[!] {name} doubtful: {reason}\n"),
+        ReadyzCheck::Failed(reason) => format!("[-] {name} failed: {reason}\n"),
     }
 }
 

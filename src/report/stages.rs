@@ -150,7 +150,7 @@ impl Stages {
             probes: ProbesView {
                 observed: self.observed.probes().len() as u64,
                 late: LateView::of(probes.iter().filter_map(|probe| probe.late)),
-                ..ProbesView::count(probes.iter().map(|probe| (probe.state.into(), probe.phase.into())))
+                ..ProbesView::count(probes.iter().map(|probe| (probe.state, probe.phase)))
             },
             state: self.state.borrow().clone(),
             stages: self.restarts.all().into_iter().map(Into::into).collect(),

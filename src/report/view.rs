@@ -18,28 +18,33 @@ mod units;
 
 use serde::{Deserialize, Serialize};
 
-pub use call::{CallView, End, ExecView, PeerView};
+pub use crate::{
+    prober::status::ProbePhase,
+    results::{AttemptResult, Counts, Run, Verdict, event::EventType},
+    tap::CallEnd,
+};
+pub use call::{CallView, ExecView, PeerView};
 pub use check::{
-    Change, CheckView, CheckedContainer, CheckedDocument, CheckedFile, CheckedPod, CheckedProbe, CheckedRule,
-    Finding, Grade, Role, Taken,
+    CheckView, CheckedContainer, CheckedDocument, CheckedFile, CheckedPod, CheckedProbe, CheckedRule,
+    DocumentKind, Finding, Grade, PlanChange, Role,
 };
 pub use configuration::{ConfigurationView, MatchView, RuleView, SettingValue, SettingView};
 pub use detail::{
     ChangeView, ClientView, DefinitionView, HandlerView, HeaderView, PortView, ProbeDetailView,
 };
-pub use event::{EventType, EventView};
-pub use pod::{ContainerState, ContainerView, PodView};
-pub use probe::{Attempt, Counts, Outcome, Phase, ProbeView, Run, State, joined, probe_id, probe_key};
+pub use event::EventView;
+pub use pod::{ContainerStateView, ContainerView, PodView};
+pub use probe::{AttemptView, ProbeView, joined, probe_id, probe_key};
 pub use run::{ContainerRef, RunView};
 pub use status::{
-    BlindView, CallsView, Check, ConfigView, ConnectionsView, InventoryView, LateView, LogView, ProbesView,
-    RuntimeState, RuntimeView, StageRestartView, StateFileView, StatusView, WaitingView,
+    BlindView, CallsView, ConfigView, ConnectionsView, InventoryView, LateView, LogView, ProbesView,
+    ReadyzCheck, RuntimeState, RuntimeView, StageRestartView, StateFileView, StatusView, WaitingView,
 };
 pub use units::{Seconds, Time};
 
 /// Stands in a stream for records that were lost because its reader was too slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Missed {
+pub struct MissedView {
     /// How many, before any filter.
     pub missed: u64,
 }
@@ -109,7 +114,7 @@ mod tests {
             (sample::refused_call(), true),
             (exited(Some(1)), true),
             (exited(None), false),
-            (CallView { end: End::Lost, code: String::new(), ..sample::call() }, true),
+            (CallView { end: CallEnd::Lost, code: String::new(), ..sample::call() }, true),
         ] {
             assert_eq!(call.is_failed(), failed, "{call:?}");
         }

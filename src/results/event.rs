@@ -3,10 +3,12 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use super::{Verdict, history::Why, said::Said};
+use serde::{Deserialize, Serialize};
+
+use super::{Verdict, history::ChangeReason, text::BoundedText};
 use crate::{
     ids::{ContainerId, PodUid, ProbeKind},
-    inventory::view::ContainerView,
+    inventory::pod::Container,
 };
 
 /// 11 KiB: 10 KiB of what an attempt said, and the words before it. A longer message, of a container with an endless name,
@@ -19,7 +21,7 @@ pub struct ProbeEvent {
     /// When it happened.
     pub at: SystemTime,
     /// Whether it is bad news.
-    pub severity: Severity,
+    pub severity: EventType,
     /// What happened, in one word.
     pub reason: EventReason,
     /// In words, unescaped, at most [`MESSAGE_LIMIT`] bytes. The command as it was defined, never expanded.
@@ -45,7 +47,7 @@ impl ProbeEvent {
         notice: &Notice,
         kind: ProbeKind,
         container_id: ContainerId,
-        view: &ContainerView,
+        view: &Container,
         at: SystemTime,
     ) -> Self {
         Self {
@@ -63,16 +65,16 @@ impl ProbeEvent {
     }
 }
 
-/// Whether an event is bad news, in Kubernetes' words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Severity {
-    /// It is not.
+/// Kubernetes' two types of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EventType {
+    /// Good to know.
     Normal,
-    /// It is.
+    /// Somebody may want to look.
     Warning,
 }
 
-impl Severity {
+impl EventType {
     /// `Normal`, `Warning`.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -113,19 +115,19 @@ pub enum Notice {
     /// An attempt failed, also one below the threshold.
     Failed {
         /// What it said.
-        output: Said,
+        output: BoundedText,
     },
     /// An attempt could not be made.
     Errored {
         /// `unknown`, or `failure` where it was the container that made it impossible.
         state: &'static str,
         /// Why.
-        error: Said,
+        error: BoundedText,
     },
     /// An attempt succeeded with a doubt.
     Warned {
         /// What it said.
-        output: Said,
+        output: BoundedText,
     },
     /// Attempts turned the verdict.
     VerdictChanged {
@@ -153,14 +155,14 @@ impl Notice {
         }
     }
 
-    fn severity(&self) -> Severity {
+    fn severity(&self) -> EventType {
         match self {
-            Self::VerdictChanged { to: Verdict::Success, .. } | Self::NotRunning => Severity::Normal,
+            Self::VerdictChanged { to: Verdict::Success, .. } | Self::NotRunning => EventType::Normal,
             Self::VerdictChanged { .. }
             | Self::Failed { .. }
             | Self::Errored { .. }
             | Self::Warned { .. }
-            | Self::Refused { .. } => Severity::Warning,
+            | Self::Refused { .. } => EventType::Warning,
         }
     }
 
@@ -173,7 +175,10 @@ impl Notice {
             }
             Self::Warned { output } => format!("{title} probe warning: {output}"),
             Self::VerdictChanged { to, after } => {
-                format!("{kind} of {container} is now {to} after {}", Why::Results(*after).in_words(*to))
+                format!(
+                    "{kind} of {container} is now {to} after {}",
+                    ChangeReason::Results(*after).in_words(*to)
+                )
             }
             Self::NotRunning => format!("{kind} of {container} is now failure: the container is not running"),
             Self::Refused { reason } => format!("{title} probe is invalid: {reason}"),
@@ -214,7 +219,7 @@ mod tests {
         let rows: Vec<Row> =
             serde_json::from_str(include_str!("../../tests/data/prober/events.json")).unwrap();
         for row in rows {
-            let text = Said::from(row.text);
+            let text = BoundedText::from(row.text);
             let notice = match &row.notice.split(' ').collect::<Vec<_>>()[..] {
                 ["failed"] => Notice::Failed { output: text },
                 ["errored"] => Notice::Errored { state: "unknown", error: text },

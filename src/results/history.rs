@@ -12,16 +12,16 @@ use super::{AttemptRecord, AttemptResult, Verdict, beginning};
 /// The newest attempts and changes of verdict of one probe, also those on former containers.
 ///
 /// Holds nothing before the first of them. Full of attempts that say nothing, or all the same, those of 5,000 probes
-/// take 12 MiB. What attempts say comes on top: whoever owns the histories bounds that by `said` and
+/// take 12 MiB. What attempts say comes on top: whoever owns the histories bounds that by `output_bytes` and
 /// `forget`, as it would be 48 MiB more where each says something else, and as much as is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct History {
     attempts: VecDeque<Stored>,
-    changes: VecDeque<Change>,
-    /// What stood before the first of the changes: only after a restart of ours is it known.
-    stood: Option<Verdict>,
+    changes: VecDeque<VerdictChange>,
+    /// The verdict before the first of the changes; known only after a restart of ours.
+    before: Option<Verdict>,
     /// What the texts take, each counted once.
-    said: usize,
+    output_bytes: usize,
 }
 
 /// 32 attempts are kept; another one replaces the oldest.
@@ -31,7 +31,7 @@ pub const ATTEMPTS_KEPT: usize = 32;
 pub const CHANGES_KEPT: usize = 32;
 
 /// 256 bytes of what each attempt said are kept, cut at a character; of the last attempt there is more in its record.
-pub const SAID_KEPT: usize = 256;
+pub const OUTPUT_KEPT: usize = 256;
 
 /// 32 bytes: what a text takes beside its own, the counts of its owners and the allocator's share.
 const TEXT_OVERHEAD: usize = 32;
@@ -42,39 +42,22 @@ static FORGOTTEN: LazyLock<Arc<str>> = LazyLock::new(|| "\u{2026}".into());
 /// 4 attempts or changes before there is room for all.
 const FIRST_FEW: usize = 4;
 
-/// One attempt, as it is remembered when others came after it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PastAttempt {
-    /// When it began, to the millisecond.
-    pub at: SystemTime,
-    /// How it ended.
-    pub result: AttemptResult,
-    /// How long it took, to the microsecond; at most 71 minutes, which no attempt takes.
-    pub duration: Duration,
-    /// Of the command, where there was one and it ended.
-    pub exit_code: Option<i32>,
-    /// Of the HTTP response, where there was one.
-    pub status: Option<u16>,
-    /// The beginning of what it said, at most [`SAID_KEPT`] bytes; an ellipsis alone where that was forgotten.
-    pub output: Arc<str>,
-}
-
 /// One change of verdict. An absent verdict counts as unknown here, as it does wherever it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct VerdictChange {
     /// When.
     pub at: SystemTime,
-    /// What stood before.
+    /// The verdict before.
     pub from: Verdict,
-    /// What stands since.
+    /// The verdict since.
     pub to: Verdict,
     /// Why.
-    pub why: Why,
+    pub why: ChangeReason,
 }
 
 /// What made a verdict change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum ChangeReason {
     /// So many equal results in a row.
     Results(u32),
     /// The container began to run: what its type starts with stands.
@@ -105,17 +88,18 @@ enum Code {
 
 impl History {
     /// That of a probe whose verdict was known before anything is remembered of it.
-    pub(super) fn restored(stood: Option<Verdict>) -> Self {
-        Self { stood, ..Self::default() }
+    pub(super) fn restored(before: Option<Verdict>) -> Self {
+        Self { before, ..Self::default() }
     }
 
-    /// The attempts, oldest first.
-    pub fn attempts(&self) -> impl ExactSizeIterator<Item = PastAttempt> {
-        self.attempts.iter().map(PastAttempt::from)
+    /// The attempts, oldest first: times to the millisecond, durations to the microsecond and at most 71 minutes, of each
+    /// output at most [`OUTPUT_KEPT`] bytes, or an ellipsis where it was forgotten.
+    pub fn attempts(&self) -> impl ExactSizeIterator<Item = AttemptRecord> {
+        self.attempts.iter().map(AttemptRecord::from)
     }
 
     /// The changes of verdict, oldest first.
-    pub fn changes(&self) -> impl ExactSizeIterator<Item = &Change> {
+    pub fn changes(&self) -> impl ExactSizeIterator<Item = &VerdictChange> {
         self.changes.iter()
     }
 
@@ -143,14 +127,14 @@ impl History {
     }
 
     /// What the texts of all attempts take, in bytes.
-    pub(super) fn said(&self) -> usize {
-        self.said
+    pub(super) fn output_bytes(&self) -> usize {
+        self.output_bytes
     }
 
     /// Forgets texts, those of the oldest attempts first and never that of the newest, until they take `most` bytes.
     pub(super) fn forget(&mut self, most: usize) {
         for at in 1..self.attempts.len() {
-            if self.said <= most {
+            if self.output_bytes <= most {
                 return;
             }
             let output = &mut self.attempts[at - 1].output;
@@ -163,7 +147,7 @@ impl History {
 
     /// What is kept of a text: that of an earlier attempt if it is the same, the text itself if it is short.
     fn text(&mut self, said: &Arc<str>) -> Option<Arc<str>> {
-        let beginning = beginning(said, SAID_KEPT);
+        let beginning = beginning(said, OUTPUT_KEPT);
         if beginning.is_empty() {
             return None;
         }
@@ -172,7 +156,7 @@ impl History {
             return Some(Arc::clone(same));
         }
         let text = if beginning.len() == said.len() { Arc::clone(said) } else { beginning.into() };
-        self.said += text_size(&text);
+        self.output_bytes += text_size(&text);
         Some(text)
     }
 
@@ -181,16 +165,16 @@ impl History {
         let Some(text) = text.filter(|text| !Arc::ptr_eq(text, &FORGOTTEN)) else { return };
         let mut others = self.attempts.iter().filter_map(|stored| stored.output.as_ref());
         if !others.any(|other| Arc::ptr_eq(other, &text)) {
-            self.said -= text_size(&text);
+            self.output_bytes -= text_size(&text);
         }
     }
 
-    /// Keeps what stands now, where that is not what stood.
-    pub(super) fn stands(&mut self, to: Option<Verdict>, why: Why, at: SystemTime) {
-        let from = self.changes.back().map(|last| last.to).or(self.stood).unwrap_or(Verdict::Unknown);
+    /// Notes the verdict as it is now, if that is a change.
+    pub(super) fn note_verdict(&mut self, to: Option<Verdict>, why: ChangeReason, at: SystemTime) {
+        let from = self.changes.back().map(|last| last.to).or(self.before).unwrap_or(Verdict::Unknown);
         let to = to.unwrap_or(Verdict::Unknown);
         if from != to {
-            push(&mut self.changes, CHANGES_KEPT, Change { at, from, to, why });
+            push(&mut self.changes, CHANGES_KEPT, VerdictChange { at, from, to, why });
         }
     }
 }
@@ -213,7 +197,7 @@ fn push<T>(kept: &mut VecDeque<T>, most: usize, item: T) -> Option<T> {
     oldest
 }
 
-impl From<&Stored> for PastAttempt {
+impl From<&Stored> for AttemptRecord {
     fn from(stored: &Stored) -> Self {
         let (exit_code, status) = match stored.code {
             Code::None => (None, None),
@@ -224,6 +208,7 @@ impl From<&Stored> for PastAttempt {
             at: SystemTime::UNIX_EPOCH + Duration::from_millis(stored.millis),
             result: stored.result,
             duration: Duration::from_micros(stored.micros.into()),
+            lag: None,
             exit_code,
             status,
             output: stored.output.clone().unwrap_or_default(),
@@ -231,7 +216,7 @@ impl From<&Stored> for PastAttempt {
     }
 }
 
-impl Why {
+impl ChangeReason {
     /// In words, of a verdict that it led to: `3 failures in a row`, `the container is not running`.
     pub fn in_words(self, to: Verdict) -> String {
         match (self, to) {
@@ -261,7 +246,7 @@ mod tests {
             at: UNIX_EPOCH + Duration::from_millis(1_700_000_000_123),
             result: AttemptResult::Failure,
             duration: Duration::from_micros(31_004),
-            lag: Duration::ZERO,
+            lag: None,
             exit_code: Some(-1),
             status: None,
             output: output.into(),
@@ -293,9 +278,9 @@ mod tests {
     #[test]
     fn what_an_attempt_said_is_cut_between_characters() {
         let said = |output: &str| after([attempt(output)]).attempts().next().unwrap().output;
-        let text = format!("{}\u{20ac}", "a".repeat(SAID_KEPT - 1));
-        assert_eq!(&*said(&text), "a".repeat(SAID_KEPT - 1));
-        assert_eq!(&*said(&"a".repeat(SAID_KEPT)), "a".repeat(SAID_KEPT));
+        let text = format!("{}\u{20ac}", "a".repeat(OUTPUT_KEPT - 1));
+        assert_eq!(&*said(&text), "a".repeat(OUTPUT_KEPT - 1));
+        assert_eq!(&*said(&"a".repeat(OUTPUT_KEPT)), "a".repeat(OUTPUT_KEPT));
     }
 
     #[test]
@@ -309,14 +294,18 @@ mod tests {
     #[test]
     fn attempts_take_little_room() {
         assert_eq!(size_of::<Stored>(), 40);
-        assert!(size_of::<Change>() <= 32);
+        assert!(size_of::<VerdictChange>() <= 32);
         assert_eq!(History::default().attempts.capacity() + History::default().changes.capacity(), 0);
         let history = after(["the same", "else", "the same"].map(attempt));
         let outputs: Vec<_> = history.attempts.iter().filter_map(|stored| stored.output.as_ref()).collect();
         assert!(Arc::ptr_eq(outputs[0], outputs[2]), "what was said before is not kept twice");
         let mut full = after(vec![attempt(""); 100]);
         for n in 0..100 {
-            full.stands(Some([Verdict::Success, Verdict::Failure][n % 2]), Why::Started, UNIX_EPOCH);
+            full.note_verdict(
+                Some([Verdict::Success, Verdict::Failure][n % 2]),
+                ChangeReason::Started,
+                UNIX_EPOCH,
+            );
         }
         assert!(full.attempts.capacity() <= ATTEMPTS_KEPT && full.changes.capacity() <= CHANGES_KEPT);
     }
@@ -324,9 +313,9 @@ mod tests {
     #[test]
     fn what_stood_before_a_restart_is_where_the_first_change_comes_from() {
         let mut history = History::restored(Some(Verdict::Success));
-        history.stands(Some(Verdict::Success), Why::Results(1), UNIX_EPOCH);
+        history.note_verdict(Some(Verdict::Success), ChangeReason::Results(1), UNIX_EPOCH);
         assert_eq!(history.changes().len(), 0);
-        history.stands(Some(Verdict::Failure), Why::NotRunning, UNIX_EPOCH);
+        history.note_verdict(Some(Verdict::Failure), ChangeReason::NotRunning, UNIX_EPOCH);
         let changes: Vec<_> = history.changes().map(|change| (change.from, change.to)).collect();
         assert_eq!(changes, [(Verdict::Success, Verdict::Failure)]);
     }
@@ -336,14 +325,14 @@ mod tests {
         let mut history = after(["a", "b", "", "a", "c"].map(attempt));
         let said = |history: &History| -> Vec<_> { history.attempts().map(|kept| kept.output).collect() };
         let one = text_size("a");
-        assert_eq!(history.said(), 3 * one, "each counts once");
+        assert_eq!(history.output_bytes(), 3 * one, "each counts once");
         history.forget(3 * one);
         assert_eq!(said(&history).join(" "), "a b  a c", "there is room");
         history.forget(2 * one);
         assert_eq!(said(&history).join(" "), "\u{2026} \u{2026}  a c", "what another has frees nothing");
         history.forget(0);
         assert_eq!(said(&history).join(" "), "\u{2026} \u{2026}  \u{2026} c");
-        assert_eq!(history.said(), one);
+        assert_eq!(history.output_bytes(), one);
     }
 
     #[test]
@@ -351,15 +340,15 @@ mod tests {
         let mut history = History::default();
         let (success, failure) = (Some(Verdict::Success), Some(Verdict::Failure));
         for (to, why) in [
-            (None, Why::Adopted),
-            (Some(Verdict::Unknown), Why::Started),
-            (success, Why::Started),
-            (success, Why::Results(1)),
-            (failure, Why::NotRunning),
-            (None, Why::Adopted),
-            (failure, Why::Results(3)),
+            (None, ChangeReason::Adopted),
+            (Some(Verdict::Unknown), ChangeReason::Started),
+            (success, ChangeReason::Started),
+            (success, ChangeReason::Results(1)),
+            (failure, ChangeReason::NotRunning),
+            (None, ChangeReason::Adopted),
+            (failure, ChangeReason::Results(3)),
         ] {
-            history.stands(to, why, UNIX_EPOCH);
+            history.note_verdict(to, why, UNIX_EPOCH);
         }
         let told: Vec<_> = history
             .changes()
@@ -395,7 +384,7 @@ mod tests {
                         distinct.push(text);
                     }
                 }
-                prop_assert_eq!(history.said(), distinct.into_iter().map(|text| text_size(text)).sum::<usize>());
+                prop_assert_eq!(history.output_bytes(), distinct.into_iter().map(|text| text_size(text)).sum::<usize>());
             }
         }
 
@@ -404,7 +393,7 @@ mod tests {
             let mut history = History::default();
             for verdict in verdicts {
                 let to = [None, Some(Verdict::Success), Some(Verdict::Failure), Some(Verdict::Unknown)][verdict];
-                history.stands(to, Why::Started, UNIX_EPOCH);
+                history.note_verdict(to, ChangeReason::Started, UNIX_EPOCH);
             }
             let changes: Vec<_> = history.changes().collect();
             prop_assert!(changes.len() <= CHANGES_KEPT);

@@ -138,7 +138,7 @@ impl EventSource {
 
 /// How a stream of events ended.
 #[derive(Debug)]
-pub enum Ended {
+pub enum StreamEnd {
     /// The runtime ended it in good order, after so many events.
     Well(u64),
     /// It failed; `Unimplemented` where the runtime has no such events.
@@ -158,8 +158,8 @@ pub struct EmptyEnds(u32);
 
 impl EmptyEnds {
     /// A stream ended after so long. Says whether the runtime has no events.
-    pub fn add(&mut self, source: EventSource, ended: &Ended, lasted: Duration) -> bool {
-        let is_empty = source == EventSource::Cri && matches!(ended, Ended::Well(0)) && lasted < AT_ONCE;
+    pub fn add(&mut self, source: EventSource, ended: &StreamEnd, lasted: Duration) -> bool {
+        let is_empty = source == EventSource::Cri && matches!(ended, StreamEnd::Well(0)) && lasted < AT_ONCE;
         self.0 = if is_empty { self.0 + 1 } else { 0 };
         self.0 >= EMPTY_ENDS
     }
@@ -171,7 +171,7 @@ pub async fn read(
     source: EventSource,
     queue: &EventQueue,
     subscribed: impl FnOnce(),
-) -> Ended {
+) -> StreamEnd {
     let mut events = 0;
     let mut push = |event: Option<RuntimeEvent>| {
         events += 1;
@@ -184,7 +184,7 @@ pub async fn read(
         EventSource::Cri => of_cri_service(runtime, subscribed, &mut push).await,
         EventSource::None | EventSource::Unsupported => Err(Status::unimplemented("no events")),
     };
-    failed.map_or_else(Ended::Failed, |()| Ended::Well(events))
+    failed.map_or_else(StreamEnd::Failed, |()| StreamEnd::Well(events))
 }
 
 async fn of_containerd_service(
@@ -291,24 +291,24 @@ mod tests {
     #[test]
     fn two_streams_in_a_row_that_end_at_once_and_well_without_an_event_mean_that_there_are_none() {
         let quick = Duration::from_millis(999);
-        let failed = || Ended::Failed(Status::internal("not now"));
+        let failed = || StreamEnd::Failed(Status::internal("not now"));
         let cri = |ended, lasted| (EventSource::Cri, ended, lasted);
         for (rule, ends, has_none) in [
-            ("twice", vec![cri(Ended::Well(0), quick), cri(Ended::Well(0), quick)], true),
-            ("once", vec![cri(Ended::Well(0), quick)], false),
-            ("with an event", vec![cri(Ended::Well(0), quick), cri(Ended::Well(1), quick)], false),
-            ("after a while", vec![cri(Ended::Well(0), quick), cri(Ended::Well(0), AT_ONCE)], false),
+            ("twice", vec![cri(StreamEnd::Well(0), quick), cri(StreamEnd::Well(0), quick)], true),
+            ("once", vec![cri(StreamEnd::Well(0), quick)], false),
+            ("with an event", vec![cri(StreamEnd::Well(0), quick), cri(StreamEnd::Well(1), quick)], false),
+            ("after a while", vec![cri(StreamEnd::Well(0), quick), cri(StreamEnd::Well(0), AT_ONCE)], false),
             ("by failing", vec![cri(failed(), quick), cri(failed(), quick)], false),
             (
                 "not in a row",
-                vec![cri(Ended::Well(0), quick), cri(failed(), quick), cri(Ended::Well(0), quick)],
+                vec![cri(StreamEnd::Well(0), quick), cri(failed(), quick), cri(StreamEnd::Well(0), quick)],
                 false,
             ),
             (
                 "of containerd, which has events",
                 vec![
-                    (EventSource::Containerd, Ended::Well(0), quick),
-                    (EventSource::Containerd, Ended::Well(0), quick),
+                    (EventSource::Containerd, StreamEnd::Well(0), quick),
+                    (EventSource::Containerd, StreamEnd::Well(0), quick),
                 ],
                 false,
             ),

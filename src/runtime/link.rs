@@ -18,8 +18,8 @@ use tonic::{Code, Status};
 
 use super::{
     Runtime, Version,
-    events::{self, EmptyEnds, Ended, EventQueue, EventSource, Events},
-    presence::{Answer, HOLD, Hold},
+    events::{self, EmptyEnds, EventQueue, EventSource, Events, StreamEnd},
+    presence::{HOLD, Hold, PresenceAnswer},
 };
 use crate::{
     clock,
@@ -158,8 +158,8 @@ async fn read_events(
         let ended = events::read(runtime, source, events, || subscribed(link, source)).await;
         let lasted = clock::now() - began;
         let has_none = match &ended {
-            Ended::Failed(status) => status.code() == Code::Unimplemented,
-            Ended::Well(_) => false,
+            StreamEnd::Failed(status) => status.code() == Code::Unimplemented,
+            StreamEnd::Well(_) => false,
         };
         if has_none || empty_ends.add(source, &ended, lasted) {
             tracing::info!("runtime has no events: its lists are asked for every 10 s");
@@ -169,7 +169,7 @@ async fn read_events(
             continue;
         }
         // A runtime may end the stream of one that read too slowly, and be well.
-        if let Answer::Away(status) = Answer::of(runtime.version().await) {
+        if let PresenceAnswer::Away(status) = PresenceAnswer::of(runtime.version().await) {
             return (&status).into();
         }
         tracing::debug!(?ended, "event stream ended: subscribing again");
@@ -220,14 +220,14 @@ async fn let_through(runtime: &Runtime, gate: &Gate, hold: &mut Hold) -> bool {
 /// It has to take a new connection, as a client's would be, and ours has to be of use again. One of ours that hangs
 /// keeps nobody else waiting.
 async fn ask(runtime: &Runtime) -> Result<Found, Status> {
-    let found = match Answer::of(runtime.version_afresh().await) {
-        Answer::Version(version) => Found { version, trouble: LinkTrouble::default() },
-        Answer::Refusal(status) => Found { version: Version::default(), trouble: refusal(&status) },
-        Answer::Silence(status) | Answer::Away(status) => return Err(status),
+    let found = match PresenceAnswer::of(runtime.version_afresh().await) {
+        PresenceAnswer::Version(version) => Found { version, trouble: LinkTrouble::default() },
+        PresenceAnswer::Refusal(status) => Found { version: Version::default(), trouble: refusal(&status) },
+        PresenceAnswer::Silence(status) | PresenceAnswer::Away(status) => return Err(status),
     };
-    match Answer::of(runtime.version().await) {
-        Answer::Away(status) => Err(status),
-        Answer::Version(_) | Answer::Refusal(_) | Answer::Silence(_) => Ok(found),
+    match PresenceAnswer::of(runtime.version().await) {
+        PresenceAnswer::Away(status) => Err(status),
+        PresenceAnswer::Version(_) | PresenceAnswer::Refusal(_) | PresenceAnswer::Silence(_) => Ok(found),
     }
 }
 
@@ -248,16 +248,16 @@ async fn pulse(runtime: &Runtime, gate: &Gate, link: &watch::Sender<Link>) -> Li
                 asked.await
             }
         };
-        match Answer::of(answer) {
-            Answer::Version(version) => set_up(link, version, LinkTrouble::default()),
-            Answer::Refusal(status) => {
+        match PresenceAnswer::of(answer) {
+            PresenceAnswer::Version(version) => set_up(link, version, LinkTrouble::default()),
+            PresenceAnswer::Refusal(status) => {
                 let version = link.borrow().version.clone();
                 set_up(link, version, refusal(&status));
             }
-            Answer::Silence(status) => {
+            PresenceAnswer::Silence(status) => {
                 set_down(link, format!("no answer to Version: {}", status.message()).into());
             }
-            Answer::Away(status) => return (&status).into(),
+            PresenceAnswer::Away(status) => return (&status).into(),
         }
         gate.settled();
         pause = if link.borrow().is_up { PULSE.0 } else { PULSE.1 };

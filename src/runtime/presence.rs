@@ -20,7 +20,7 @@ const NOT_INITIALIZED: &str = "server is not initialized yet";
 
 /// How a runtime took a Version call.
 #[derive(Debug)]
-pub enum Answer {
+pub enum PresenceAnswer {
     /// It said who it is.
     Version(Version),
     /// It answered, but not who it is: it does not serve this version of the CRI, or its CRI plugin is disabled.
@@ -31,7 +31,7 @@ pub enum Answer {
     Away(Status),
 }
 
-impl Answer {
+impl PresenceAnswer {
     /// What this outcome of a Version call means.
     pub fn of(outcome: Result<Version, Status>) -> Self {
         match outcome {
@@ -81,11 +81,11 @@ mod tests {
     #[test]
     fn whatever_a_server_answers_is_presence_unless_it_says_that_it_is_not_ready() {
         let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
-        let kind = |status| match Answer::of(Err(status)) {
-            Answer::Version(_) => "version",
-            Answer::Refusal(_) => "refusal",
-            Answer::Silence(_) => "silence",
-            Answer::Away(_) => "away",
+        let kind = |status| match PresenceAnswer::of(Err(status)) {
+            PresenceAnswer::Version(_) => "version",
+            PresenceAnswer::Refusal(_) => "refusal",
+            PresenceAnswer::Silence(_) => "silence",
+            PresenceAnswer::Away(_) => "away",
         };
         for (status, expected) in [
             (Status::unimplemented("unknown service runtime.v1.RuntimeService"), "refusal"),

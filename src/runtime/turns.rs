@@ -28,7 +28,7 @@ pub const WORTH_A_WARNING: Duration = Duration::from_secs(30);
 
 /// How much there may be at once.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct TurnLimits {
     /// Questions under way that were asked less than [`PATIENCE`] ago, and were not tried before.
     pub quick: usize,
     /// The others under way.
@@ -69,7 +69,7 @@ pub enum News {
 /// The questions, each once, by what they are about.
 #[derive(Debug)]
 pub struct Turns<K> {
-    limits: Limits,
+    limits: TurnLimits,
     questions: HashMap<K, Question>,
     /// By age.
     ages: BTreeSet<(Instant, K)>,
@@ -109,7 +109,7 @@ struct Asked {
 
 impl<K: Clone + Ord + Hash> Turns<K> {
     /// Without any question.
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: TurnLimits) -> Self {
         Self {
             limits,
             questions: HashMap::new(),
@@ -368,7 +368,7 @@ mod tests {
     use super::*;
     use crate::clock;
 
-    const LIMITS: Limits = Limits { quick: 4, slow: 6, tried: 2, all: 1_000 };
+    const LIMITS: TurnLimits = TurnLimits { quick: 4, slow: 6, tried: 2, all: 1_000 };
 
     fn owner(namespace: &str, pod: &str) -> Owner {
         Owner { namespace: namespace.into(), pod: pod.into() }
@@ -380,7 +380,7 @@ mod tests {
 
     #[test]
     fn namespaces_take_turns_and_in_each_its_pods() {
-        let (mut turns, now) = (Turns::new(Limits { quick: 100, ..LIMITS }), clock::now());
+        let (mut turns, now) = (Turns::new(TurnLimits { quick: 100, ..LIMITS }), clock::now());
         for (namespace, pod, count) in [("a", "1", 3), ("a", "2", 1), ("b", "3", 2)] {
             for number in 0..count {
                 let key = format!("{namespace}{pod}{number}");
@@ -475,7 +475,7 @@ mod tests {
 
     #[test]
     fn a_pause_is_kept_unless_it_is_wanted_at_once_and_room_is_bounded() {
-        let (mut turns, now) = (Turns::new(Limits { all: 2, ..LIMITS }), clock::now());
+        let (mut turns, now) = (Turns::new(TurnLimits { all: 2, ..LIMITS }), clock::now());
         let pause = Duration::from_millis(100);
         let add = |turns: &mut Turns<&str>, key, after| turns.add(key, owner("n", key), after, now);
         assert!(add(&mut turns, "a", pause) && add(&mut turns, "b", pause));

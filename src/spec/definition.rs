@@ -14,14 +14,14 @@ use crate::{
 #[error("{fault}")]
 pub struct Wrong {
     /// What is wrong.
-    pub fault: Fault,
+    pub fault: DefinitionFault,
     /// The handler as far as it could be told: `exec`, `httpGet`, `tcpSocket`, `grpc`.
     pub handler: Option<&'static str>,
 }
 
 /// What is wrong with a text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum DefinitionFault {
     /// It cannot be read at all.
     #[error("{0}")]
     Syntax(SyntaxError),
@@ -35,9 +35,9 @@ pub enum Fault {
 /// # Errors
 /// Everything that is wrong at once.
 pub fn read(kind: ProbeKind, text: &str) -> Result<ProbeSpec, Wrong> {
-    let fields = |errors, handler| Wrong { fault: Fault::Fields(errors), handler };
+    let fields = |errors, handler| Wrong { fault: DefinitionFault::Fields(errors), handler };
     let node = document::parse(text, annotation::MAX_ANNOTATION)
-        .map_err(|error| Wrong { fault: Fault::Syntax(error), handler: None })?;
+        .map_err(|error| Wrong { fault: DefinitionFault::Syntax(error), handler: None })?;
     if node.value == Value::Null {
         let reason = "the annotation is empty: write a probe, such as {exec: {command: [cat, /tmp/healthy]}}";
         let error = FieldError { path: String::new(), reason: reason.to_owned(), place: None };

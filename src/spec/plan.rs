@@ -9,7 +9,7 @@ use super::{
     policy::{Limits, Policy},
     rule::Rule,
 };
-use crate::{document::fault, ids::ProbeKind, inventory::view::ContainerView};
+use crate::{document::fault, ids::ProbeKind, inventory::pod::Container};
 
 /// A probe that a container is meant to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct Planned {
     /// Its type.
     pub kind: ProbeKind,
     /// Where its definition was taken from.
-    pub source: Source,
+    pub source: ProbeSource,
     /// Its definition, or why that cannot be used.
     pub spec: Result<ProbeSpec, Invalid>,
     /// Other definitions of the same type, which this one outranks, in the order of their rank: `pod annotation`.
@@ -28,7 +28,7 @@ pub struct Planned {
 ///
 /// Prints what reports show as the source: `annotation`, `rule:NAME`, `healthcheck`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
+pub enum ProbeSource {
     /// A rule of the operator's that no pod outranks.
     EnforcedRule(Arc<str>),
     /// An annotation of the container itself.
@@ -87,22 +87,22 @@ pub struct ImageFacts<'a> {
 
 /// The probes of a container, in the kubelet's order: startup, readiness, liveness. The best source wins, also where
 /// its definition is invalid. A pod that turned its probes off keeps those of enforced rules.
-pub fn plan(container: &ContainerView, policy: &Policy, image: ImageFacts<'_>) -> Vec<Planned> {
+pub fn plan(container: &Container, policy: &Policy, image: ImageFacts<'_>) -> Vec<Planned> {
     let facts = Facts::of(container, policy, image);
     ProbeKind::ALL.into_iter().filter_map(|kind| facts.plan(kind)).collect()
 }
 
 /// Whether the HEALTHCHECK of its image says anything of a container: the operator lets it, and the pod too.
-pub fn heeds_healthcheck(container: &ContainerView, policy: &Policy) -> bool {
+pub fn heeds_healthcheck(container: &Container, policy: &Policy) -> bool {
     policy.honours_healthchecks(&container.pod.namespace) && !is_off(container, policy)
 }
 
 /// Whether the pod wants no probes but those that are enforced, and is heard.
-fn is_off(container: &ContainerView, policy: &Policy) -> bool {
+fn is_off(container: &Container, policy: &Policy) -> bool {
     policy.honours_annotations(&container.pod.namespace) && annotation::are_off(&container.pod.annotations)
 }
 
-impl Source {
+impl ProbeSource {
     /// How much definitions from here count.
     pub fn class(&self) -> Class {
         match self {
@@ -123,7 +123,7 @@ impl Source {
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for ProbeSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ContainerAnnotation | Self::PodAnnotation => f.pad("annotation"),
@@ -149,7 +149,7 @@ const MORE: &str = " ... and more";
 
 /// All that decides, for all types.
 struct Facts<'a> {
-    container: &'a ContainerView,
+    container: &'a Container,
     limits: &'a Limits,
     /// Those that fit, in their order.
     rules: Vec<&'a Rule>,
@@ -162,7 +162,7 @@ struct Facts<'a> {
 
 /// One definition, not yet read.
 struct Candidate<'a> {
-    source: Source,
+    source: ProbeSource,
     written: Written<'a>,
 }
 
@@ -178,7 +178,7 @@ enum Written<'a> {
 }
 
 impl<'a> Facts<'a> {
-    fn of(container: &'a ContainerView, policy: &'a Policy, image: ImageFacts<'a>) -> Self {
+    fn of(container: &'a Container, policy: &'a Policy, image: ImageFacts<'a>) -> Self {
         let namespace = &container.pod.namespace;
         let is_honoured = policy.honours_annotations(namespace);
         Self {
@@ -214,8 +214,10 @@ impl<'a> Facts<'a> {
             found.extend(self.ruled(kind, false));
             let healthcheck = self.healthcheck.filter(|_| kind == ProbeKind::Liveness);
             found.extend(
-                healthcheck
-                    .map(|image| Candidate { source: Source::Healthcheck, written: Written::Image(image) }),
+                healthcheck.map(|image| Candidate {
+                    source: ProbeSource::Healthcheck,
+                    written: Written::Image(image),
+                }),
             );
         }
         found
@@ -224,7 +226,7 @@ impl<'a> Facts<'a> {
     fn ruled(&self, kind: ProbeKind, is_enforced: bool) -> impl Iterator<Item = Candidate<'a>> {
         self.rules.iter().filter(move |rule| rule.is_enforced == is_enforced).filter_map(move |rule| {
             let name = rule.name.clone();
-            let source = if is_enforced { Source::EnforcedRule(name) } else { Source::Rule(name) };
+            let source = if is_enforced { ProbeSource::EnforcedRule(name) } else { ProbeSource::Rule(name) };
             Some(Candidate { source, written: Written::Rule(rule.probe(kind)?) })
         })
     }
@@ -234,8 +236,8 @@ impl<'a> Facts<'a> {
             let text = annotation::probe(annotations, kind, &self.container.name)?;
             Some(Candidate { source, written: Written::Text(text) })
         };
-        let own = of(Source::ContainerAnnotation, &self.container.annotations);
-        own.into_iter().chain(of(Source::PodAnnotation, &self.container.pod.annotations))
+        let own = of(ProbeSource::ContainerAnnotation, &self.container.annotations);
+        own.into_iter().chain(of(ProbeSource::PodAnnotation, &self.container.pod.annotations))
     }
 
     /// The sources of annotations that do not count here, and so shadow nothing.

@@ -14,14 +14,14 @@ use super::{
 };
 use crate::{
     ids::{ContainerId, ImageRef},
-    inventory::view::ContainerView,
+    inventory::pod::Container,
 };
 
 /// A container, and all that it is to be probed for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The container as it is now.
-    pub view: Arc<ContainerView>,
+    pub view: Arc<Container>,
     /// At most one a type.
     pub probes: Vec<Planned>,
 }
@@ -31,7 +31,7 @@ pub struct Plan {
 #[derive(Debug, Default)]
 pub struct Planner {
     policy: Arc<Policy>,
-    containers: HashMap<ContainerId, Arc<ContainerView>>,
+    containers: HashMap<ContainerId, Arc<Container>>,
     images: HashMap<ImageRef, Image>,
     /// Those of the images that nobody was asked for yet.
     wanted: BTreeMap<ImageRef, Depth>,
@@ -66,7 +66,7 @@ impl Planner {
     }
 
     /// A container was made or changed.
-    pub fn on_container(&mut self, view: Arc<ContainerView>) -> Plan {
+    pub fn on_container(&mut self, view: Arc<Container>) -> Plan {
         let former = self.containers.insert(view.id.clone(), view.clone());
         if let Some(former) = former.filter(|former| former.image_ref != view.image_ref) {
             self.leave(&former);
@@ -127,7 +127,7 @@ impl Planner {
     }
 
     /// Notes which image decides about a container, if one does.
-    fn heed(&mut self, view: &ContainerView) {
+    fn heed(&mut self, view: &Container) {
         let depth = match (heeds_healthcheck(view, &self.policy), self.policy.needs_image_names()) {
             _ if view.image_ref.is_empty() => return,
             (true, _) => Depth::Healthcheck,
@@ -146,7 +146,7 @@ impl Planner {
     }
 
     /// Notes that a container's image decides nothing about it.
-    fn leave(&mut self, view: &ContainerView) {
+    fn leave(&mut self, view: &Container) {
         let Some(image) = self.images.get_mut(&view.image_ref) else { return };
         image.containers.remove(&view.id);
         if image.containers.is_empty() {
@@ -160,7 +160,7 @@ impl Planner {
         ids.filter_map(|id| self.containers.get(id)).map(|view| self.plan(view.clone())).collect()
     }
 
-    fn plan(&self, view: Arc<ContainerView>) -> Plan {
+    fn plan(&self, view: Arc<Container>) -> Plan {
         let known = self.images.get(&view.image_ref);
         let healthcheck = known.and_then(|image| image.healthcheck.as_deref());
         let names = known.and_then(|image| image.names.as_deref());

@@ -6,7 +6,7 @@ use super::{
     ProbeSpec,
     image::{ImageNames, forms},
 };
-use crate::{glob::Glob, ids::ProbeKind, inventory::view::ContainerView};
+use crate::{glob::Glob, ids::ProbeKind, inventory::pod::Container};
 
 /// One rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl Matcher {
     }
 
     /// Whether a container fits, whose image has these names as far as they are known.
-    pub fn fits(&self, container: &ContainerView, names: Option<&ImageNames>) -> bool {
+    pub fn fits(&self, container: &Container, names: Option<&ImageNames>) -> bool {
         let pod = &container.pod;
         self.namespace.matches(&pod.namespace)
             && self.pod.matches(&pod.name)
@@ -65,7 +65,7 @@ impl Matcher {
         !self.image.matches("")
     }
 
-    fn fits_image(&self, container: &ContainerView, names: Option<&ImageNames>) -> bool {
+    fn fits_image(&self, container: &Container, names: Option<&ImageNames>) -> bool {
         !self.needs_image_names()
             || forms(&container.image_spec).any(|name| self.image.matches(name))
             || names.is_some_and(|names| names.iter().any(|name| self.image.matches(name)))

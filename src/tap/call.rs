@@ -2,9 +2,11 @@
 
 use std::{sync::Arc, time::Instant};
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     blindness::Blindness,
-    cri::{Method, Request, Response},
+    cri::{CriRequest, CriResponse, Method},
 };
 use crate::{ids::ConnId, peer::Peer};
 
@@ -13,7 +15,7 @@ use crate::{ids::ConnId, peer::Peer};
 #[derive(Clone, Debug)]
 pub struct Call {
     /// Where it came from.
-    pub origin: Arc<Origin>,
+    pub origin: Arc<CallOrigin>,
     /// Its stream there.
     pub stream: u32,
     /// Service and method.
@@ -25,12 +27,12 @@ pub struct Call {
     /// The W3C trace context that the caller sent.
     pub traceparent: Option<Arc<str>>,
     /// What was asked, where that is of use.
-    pub request: Request,
+    pub request: CriRequest,
 }
 
 /// What the calls of one connection have in common.
 #[derive(Clone, Debug)]
-pub struct Origin {
+pub struct CallOrigin {
     /// The connection.
     pub conn: ConnId,
     /// Who opened it.
@@ -40,8 +42,9 @@ pub struct Origin {
 }
 
 /// How a call ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CallEnd {
     /// With a status from the runtime.
     Complete,
     /// The client took it back.
@@ -52,7 +55,7 @@ pub enum End {
     Lost,
 }
 
-impl End {
+impl CallEnd {
     /// `complete`, `cancelled`, `reset`, `lost`.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -66,13 +69,13 @@ impl End {
 
 /// The end of a call.
 #[derive(Debug)]
-pub struct Ended {
+pub struct EndedCall {
     /// The call.
     pub call: Call,
     /// When its last byte was passed on.
     pub at: Instant,
     /// How.
-    pub end: End,
+    pub end: CallEnd,
     /// The gRPC status; `None` unless complete.
     pub code: Option<Code>,
     /// The status message, percent-decoded; at most [`MAX_MESSAGE`] bytes are kept.
@@ -80,7 +83,7 @@ pub struct Ended {
     /// Size of the answer's messages, without their five-byte heads.
     pub response_bytes: u64,
     /// What was answered, where that is of use.
-    pub response: Response,
+    pub response: CriResponse,
 }
 
 /// 1 KiB: enough for any status message that a person reads; the rest is dropped.
@@ -136,11 +139,11 @@ impl Code {
 
 /// What leaves the tap of one connection, in the order of the bytes.
 #[derive(Debug)]
-pub enum Event {
+pub enum TapEvent {
     /// A request is whole.
     Begun(Call),
     /// A call ended.
-    Ended(Ended),
+    Ended(EndedCall),
     /// More streams were open than are followed: this many calls passed unseen.
     Untracked(u64),
     /// Nothing more is understood of this connection; its bytes go on.
@@ -157,10 +160,10 @@ pub enum Event {
     },
 }
 
-impl Event {
+impl TapEvent {
     /// Roughly how many bytes it holds, for the bound of the queue that it stands in.
     pub fn weight(&self) -> usize {
-        const FIXED: usize = size_of::<Event>();
+        const FIXED: usize = size_of::<TapEvent>();
         match self {
             Self::Begun(call) => FIXED + call.request.weight(),
             Self::Ended(ended) => FIXED + ended.message.len(),

@@ -7,7 +7,7 @@ use std::{fmt, sync::Arc};
 
 use prost::Message;
 
-pub use self::command::Command;
+pub use self::command::ExecCommand;
 
 use crate::{
     ids::{ContainerId, SandboxId},
@@ -25,7 +25,7 @@ pub struct Method {
     /// `ExecSync`.
     pub name: Arc<str>,
     /// What it means to us.
-    pub kind: Kind,
+    pub kind: CallKind,
 }
 
 impl Method {
@@ -34,7 +34,7 @@ impl Method {
         let (service, name) =
             path.strip_prefix('/').and_then(|path| path.rsplit_once('/')).unwrap_or(("", path));
         let is_runtime = matches!(service, "runtime.v1.RuntimeService" | "runtime.v1alpha2.RuntimeService");
-        let kind = if is_runtime { Kind::of(name) } else { Kind::Other };
+        let kind = if is_runtime { CallKind::of(name) } else { CallKind::Other };
         Self { service: service.into(), name: name.into(), kind }
     }
 }
@@ -42,7 +42,7 @@ impl Method {
 /// The calls whose messages are decoded; everything else is skipped by its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Kind {
+pub enum CallKind {
     RunPodSandbox,
     StopPodSandbox,
     RemovePodSandbox,
@@ -59,7 +59,7 @@ pub enum Kind {
     Other,
 }
 
-impl Kind {
+impl CallKind {
     fn of(method: &str) -> Self {
         match method {
             "RunPodSandbox" => Self::RunPodSandbox,
@@ -107,7 +107,7 @@ impl Kind {
 
 /// What a request asked. Cheap to clone.
 #[derive(Clone, Debug)]
-pub enum Request {
+pub enum CriRequest {
     /// Not of interest.
     Skipped,
     /// Of interest, but compressed, malformed, incomplete or over the bound.
@@ -129,9 +129,9 @@ pub enum Request {
     /// A container is to be removed.
     RemoveContainer(ContainerId),
     /// A command is to be run, and its output answered.
-    ExecSync(Command),
+    ExecSync(ExecCommand),
     /// A command is to be run on a stream of the runtime's own.
-    Exec(Command),
+    Exec(ExecCommand),
     /// A stream to a container's main process.
     Attach(ContainerId),
     /// Streams to a pod's ports.
@@ -142,9 +142,9 @@ pub enum Request {
 /// that ids weigh next to nothing wherever they are kept.
 const MAX_ID: usize = 256;
 
-impl Request {
+impl CriRequest {
     /// Decodes the message of a request.
-    pub fn decode(kind: Kind, message: &Arc<[u8]>) -> Self {
+    pub fn decode(kind: CallKind, message: &Arc<[u8]>) -> Self {
         let request = Self::try_decode(kind, message).unwrap_or(Self::Undecoded);
         let has_endless_id = request.id().is_some_and(|id| id.len() > MAX_ID);
         if has_endless_id { Self::Undecoded } else { request }
@@ -167,38 +167,38 @@ impl Request {
         }
     }
 
-    fn try_decode(kind: Kind, shared: &Arc<[u8]>) -> Result<Self, prost::DecodeError> {
+    fn try_decode(kind: CallKind, shared: &Arc<[u8]>) -> Result<Self, prost::DecodeError> {
         let message = &**shared;
         Ok(match kind {
-            Kind::Other => Self::Skipped,
-            Kind::RestorePod => Self::RestorePod,
-            Kind::RunPodSandbox => {
+            CallKind::Other => Self::Skipped,
+            CallKind::RestorePod => Self::RestorePod,
+            CallKind::RunPodSandbox => {
                 let config = RunPodSandboxRequest::decode(message)?.config;
                 config
                     .and_then(|config| trim::decode(&config).ok())
                     .map_or(Self::Undecoded, |config| Self::RunPodSandbox(Arc::new(config)))
             }
-            Kind::StopPodSandbox => {
+            CallKind::StopPodSandbox => {
                 Self::StopPodSandbox(cri::StopPodSandboxRequest::decode(message)?.pod_sandbox_id.into())
             }
-            Kind::RemovePodSandbox => {
+            CallKind::RemovePodSandbox => {
                 Self::RemovePodSandbox(cri::RemovePodSandboxRequest::decode(message)?.pod_sandbox_id.into())
             }
-            Kind::CreateContainer => trim::decode(message)
+            CallKind::CreateContainer => trim::decode(message)
                 .map_or(Self::Undecoded, |request| Self::CreateContainer(Arc::new(request))),
-            Kind::StartContainer => {
+            CallKind::StartContainer => {
                 Self::StartContainer(cri::StartContainerRequest::decode(message)?.container_id.into())
             }
-            Kind::StopContainer => {
+            CallKind::StopContainer => {
                 Self::StopContainer(cri::StopContainerRequest::decode(message)?.container_id.into())
             }
-            Kind::RemoveContainer => {
+            CallKind::RemoveContainer => {
                 Self::RemoveContainer(cri::RemoveContainerRequest::decode(message)?.container_id.into())
             }
-            Kind::ExecSync => Command::read(shared).map_or(Self::Undecoded, Self::ExecSync),
-            Kind::Exec => Command::read(shared).map_or(Self::Undecoded, Self::Exec),
-            Kind::Attach => Self::Attach(cri::AttachRequest::decode(message)?.container_id.into()),
-            Kind::PortForward => {
+            CallKind::ExecSync => ExecCommand::read(shared).map_or(Self::Undecoded, Self::ExecSync),
+            CallKind::Exec => ExecCommand::read(shared).map_or(Self::Undecoded, Self::Exec),
+            CallKind::Attach => Self::Attach(cri::AttachRequest::decode(message)?.container_id.into()),
+            CallKind::PortForward => {
                 Self::PortForward(cri::PortForwardRequest::decode(message)?.pod_sandbox_id.into())
             }
         })
@@ -269,7 +269,7 @@ struct RunPodSandboxRequest {
 
 /// What an answer said.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Response {
+pub enum CriResponse {
     /// Not of interest, or there was none.
     Skipped,
     /// Of interest, but compressed, malformed or over the bound.
@@ -282,26 +282,26 @@ pub enum Response {
     Exec(ExecResult),
 }
 
-impl Response {
+impl CriResponse {
     /// Decodes the message of an answer.
-    pub fn decode(kind: Kind, message: &[u8]) -> Self {
+    pub fn decode(kind: CallKind, message: &[u8]) -> Self {
         let decoded = match kind {
-            Kind::RunPodSandbox => cri::RunPodSandboxResponse::decode(message)
+            CallKind::RunPodSandbox => cri::RunPodSandboxResponse::decode(message)
                 .map(|answer| Self::Sandbox(answer.pod_sandbox_id.into())),
-            Kind::RestorePod => cri::RestorePodResponse::decode(message)
+            CallKind::RestorePod => cri::RestorePodResponse::decode(message)
                 .map(|answer| Self::Sandbox(answer.pod_sandbox_id.into())),
-            Kind::CreateContainer => cri::CreateContainerResponse::decode(message)
+            CallKind::CreateContainer => cri::CreateContainerResponse::decode(message)
                 .map(|answer| Self::Container(answer.container_id.into())),
-            Kind::StopPodSandbox
-            | Kind::RemovePodSandbox
-            | Kind::StartContainer
-            | Kind::StopContainer
-            | Kind::RemoveContainer
-            | Kind::ExecSync
-            | Kind::Exec
-            | Kind::Attach
-            | Kind::PortForward
-            | Kind::Other => Ok(Self::Skipped),
+            CallKind::StopPodSandbox
+            | CallKind::RemovePodSandbox
+            | CallKind::StartContainer
+            | CallKind::StopContainer
+            | CallKind::RemoveContainer
+            | CallKind::ExecSync
+            | CallKind::Exec
+            | CallKind::Attach
+            | CallKind::PortForward
+            | CallKind::Other => Ok(Self::Skipped),
         };
         let answer = decoded.unwrap_or(Self::Undecoded);
         let id = match &answer {
@@ -337,16 +337,21 @@ mod tests {
     #[test]
     fn a_path_is_taken_apart() {
         let rows = [
-            ("/runtime.v1.RuntimeService/ExecSync", "runtime.v1.RuntimeService", "ExecSync", Kind::ExecSync),
+            (
+                "/runtime.v1.RuntimeService/ExecSync",
+                "runtime.v1.RuntimeService",
+                "ExecSync",
+                CallKind::ExecSync,
+            ),
             (
                 "/runtime.v1alpha2.RuntimeService/StartContainer",
                 "runtime.v1alpha2.RuntimeService",
                 "StartContainer",
-                Kind::StartContainer,
+                CallKind::StartContainer,
             ),
-            ("/runtime.v1.ImageService/ListImages", "runtime.v1.ImageService", "ListImages", Kind::Other),
-            ("/evil.Service/ExecSync", "evil.Service", "ExecSync", Kind::Other),
-            ("nonsense", "", "nonsense", Kind::Other),
+            ("/runtime.v1.ImageService/ListImages", "runtime.v1.ImageService", "ListImages", CallKind::Other),
+            ("/evil.Service/ExecSync", "evil.Service", "ExecSync", CallKind::Other),
+            ("nonsense", "", "nonsense", CallKind::Other),
         ];
         for (path, service, name, kind) in rows {
             let method = Method::from_path(path);
@@ -356,7 +361,10 @@ mod tests {
 
     #[test]
     fn a_malformed_message_costs_only_its_details() {
-        assert!(matches!(Request::decode(Kind::ExecSync, &[0xff; 9].as_slice().into()), Request::Undecoded));
-        assert_eq!(Response::decode(Kind::CreateContainer, &[0x0a, 0xff]), Response::Undecoded);
+        assert!(matches!(
+            CriRequest::decode(CallKind::ExecSync, &[0xff; 9].as_slice().into()),
+            CriRequest::Undecoded
+        ));
+        assert_eq!(CriResponse::decode(CallKind::CreateContainer, &[0x0a, 0xff]), CriResponse::Undecoded);
     }
 }

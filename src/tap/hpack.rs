@@ -36,7 +36,7 @@ pub struct Decoder {
 
 /// One field of a header block; the texts live as long as the call that hands them out.
 #[derive(Clone, Copy, Debug)]
-pub struct Field<'a> {
+pub struct HeaderField<'a> {
     /// Which of the names of interest this is.
     pub name: Name,
     /// The name as it came.
@@ -95,7 +95,11 @@ impl Decoder {
     /// # Errors
     /// Fails on what RFC 7541 calls a decoding error; fields before it have been handed out by then. A faulty
     /// Huffman string fails here only if it enters the table, else when its text is asked for.
-    pub fn decode(&mut self, block: &[u8], mut on_field: impl FnMut(Field<'_>)) -> Result<(), HpackError> {
+    pub fn decode(
+        &mut self,
+        block: &[u8],
+        mut on_field: impl FnMut(HeaderField<'_>),
+    ) -> Result<(), HpackError> {
         let mut rest = block;
         let mut had_field = false;
         while let Some(&first) = rest.first() {
@@ -128,7 +132,7 @@ impl Decoder {
     }
 
     /// The entry at `index` of both tables, seen as one (RFC 7541, section 2.3.3).
-    fn entry(&self, index: u32) -> Result<Field<'_>, HpackError> {
+    fn entry(&self, index: u32) -> Result<HeaderField<'_>, HpackError> {
         let at = (index as usize).checked_sub(1).ok_or(HpackError::NoSuchEntry(0))?;
         match STATIC_TABLE.get(at) {
             Some(entry) => Ok(entry.field()),
@@ -136,16 +140,20 @@ impl Decoder {
         }
     }
 
-    fn resolve<'a>(&'a self, literal: Literal<'a>) -> Result<Field<'a>, HpackError> {
+    fn resolve<'a>(&'a self, literal: Literal<'a>) -> Result<HeaderField<'a>, HpackError> {
         let value = literal.value;
         match literal.name {
-            LiteralName::Text(raw_name) => Ok(Field { name: Name::of(raw_name), raw_name, value }),
-            LiteralName::Index(index) => Ok(Field { value, ..self.entry(index)? }),
+            LiteralName::Text(raw_name) => Ok(HeaderField { name: Name::of(raw_name), raw_name, value }),
+            LiteralName::Index(index) => Ok(HeaderField { value, ..self.entry(index)? }),
         }
     }
 
     /// Enters a literal into the dynamic table and hands it out, from there where it fits.
-    fn keep(&mut self, literal: Literal<'_>, on_field: &mut impl FnMut(Field<'_>)) -> Result<(), HpackError> {
+    fn keep(
+        &mut self,
+        literal: Literal<'_>,
+        on_field: &mut impl FnMut(HeaderField<'_>),
+    ) -> Result<(), HpackError> {
         let value = literal.value;
         let kept = match literal.name {
             LiteralName::Text(name) => self.table.insert(Name::of(name), name, value)?,

@@ -11,8 +11,8 @@ use std::{
 };
 
 use super::{
-    call::{Call, Code, End, Ended, Event, Origin},
-    cri::{Kind, Method, Request, Response},
+    call::{Call, CallEnd, CallOrigin, Code, EndedCall, TapEvent},
+    cri::{CallKind, CriRequest, CriResponse, Method},
     exec::ExecMeter,
     header::{RequestHeader, ResponseHeader, text},
     message::{Body, Kept, Messages},
@@ -31,7 +31,7 @@ pub const MAX_METHODS: usize = 256;
 /// The calls of one connection.
 #[derive(Debug)]
 pub struct Streams {
-    origin: Arc<Origin>,
+    origin: Arc<CallOrigin>,
     /// Boxed, so that the tree moves pointers when streams come and go.
     open: BTreeMap<u32, Box<Stream>>,
     /// The highest stream that the client opened.
@@ -48,7 +48,7 @@ struct Stream {
     method: Arc<Method>,
     began: Instant,
     traceparent: Option<Arc<str>>,
-    origin: Arc<Origin>,
+    origin: Arc<CallOrigin>,
     request: Messages,
     response: Messages,
     /// Made when the request is whole.
@@ -62,7 +62,7 @@ impl Streams {
     /// No call yet.
     pub fn new(conn: ConnId, peer: Arc<Peer>) -> Self {
         Self {
-            origin: Arc::new(Origin { conn, peer, user_agent: Box::default() }),
+            origin: Arc::new(CallOrigin { conn, peer, user_agent: Box::default() }),
             open: BTreeMap::new(),
             highest: 0,
             kept: 0,
@@ -99,18 +99,18 @@ impl Streams {
         header: RequestHeader<'_>,
         is_end: bool,
         now: Instant,
-        out: &mut impl FnMut(Event),
+        out: &mut impl FnMut(TapEvent),
     ) {
         if id > self.highest {
             self.highest = id;
             if self.open.len() >= MAX_STREAMS {
-                out(Event::Untracked(1));
+                out(TapEvent::Untracked(1));
                 return;
             }
             let method = self.method(header.path);
             if header.user_agent != self.origin.user_agent.as_bytes() {
                 let user_agent = text(header.user_agent).into();
-                self.origin = Arc::new(Origin { user_agent, ..Origin::clone(&self.origin) });
+                self.origin = Arc::new(CallOrigin { user_agent, ..CallOrigin::clone(&self.origin) });
             }
             let stream = Stream {
                 request: Messages::new(if method.kind.keeps_request() {
@@ -135,7 +135,7 @@ impl Streams {
     }
 
     /// The client sent a piece of a request.
-    pub fn request_data(&mut self, id: u32, piece: &[u8], is_end: bool, out: &mut impl FnMut(Event)) {
+    pub fn request_data(&mut self, id: u32, piece: &[u8], is_end: bool, out: &mut impl FnMut(TapEvent)) {
         if let Some(stream) = self.open.get_mut(&id) {
             feed(&mut stream.request, piece, &mut self.kept);
             if is_end {
@@ -151,12 +151,12 @@ impl Streams {
         header: ResponseHeader,
         is_end: bool,
         now: Instant,
-        out: &mut impl FnMut(Event),
+        out: &mut impl FnMut(TapEvent),
     ) {
         if let Some(stream) = self.open.get_mut(&id) {
             stream.answer.merge(header);
             if is_end {
-                self.end(id, End::Complete, now, out);
+                self.end(id, CallEnd::Complete, now, out);
             }
         }
     }
@@ -168,32 +168,32 @@ impl Streams {
         piece: &[u8],
         is_end: bool,
         now: Instant,
-        out: &mut impl FnMut(Event),
+        out: &mut impl FnMut(TapEvent),
     ) {
         if let Some(stream) = self.open.get_mut(&id) {
             feed(&mut stream.response, piece, &mut self.kept);
             if is_end {
-                self.end(id, End::Complete, now, out);
+                self.end(id, CallEnd::Complete, now, out);
             }
         }
     }
 
     /// One of the two broke a stream off.
-    pub fn reset(&mut self, id: u32, end: End, now: Instant, out: &mut impl FnMut(Event)) {
+    pub fn reset(&mut self, id: u32, end: CallEnd, now: Instant, out: &mut impl FnMut(TapEvent)) {
         self.end(id, end, now, out);
     }
 
     /// The runtime takes no stream above `last`: those calls did not happen.
-    pub fn go_away(&mut self, last: u32, now: Instant, out: &mut impl FnMut(Event)) {
+    pub fn go_away(&mut self, last: u32, now: Instant, out: &mut impl FnMut(TapEvent)) {
         while let Some((&id, _)) = self.open.range(last.saturating_add(1)..).next() {
-            self.end(id, End::Reset, now, out);
+            self.end(id, CallEnd::Reset, now, out);
         }
     }
 
     /// The connection is over.
-    pub fn lost(&mut self, now: Instant, out: &mut impl FnMut(Event)) {
+    pub fn lost(&mut self, now: Instant, out: &mut impl FnMut(TapEvent)) {
         while let Some((&id, _)) = self.open.first_key_value() {
-            self.end(id, End::Lost, now, out);
+            self.end(id, CallEnd::Lost, now, out);
         }
     }
 
@@ -214,7 +214,7 @@ impl Streams {
         method
     }
 
-    fn request_whole(&mut self, id: u32, out: &mut impl FnMut(Event)) {
+    fn request_whole(&mut self, id: u32, out: &mut impl FnMut(TapEvent)) {
         let Some(stream) = self.open.get_mut(&id) else { return };
         if stream.call.is_some() {
             return;
@@ -225,15 +225,15 @@ impl Streams {
         // What was asked is held until the call ends.
         stream.held = call.request.weight();
         if self.kept + stream.held > MAX_KEPT {
-            call.request = Request::Undecoded;
+            call.request = CriRequest::Undecoded;
             stream.held = 0;
         }
         self.kept += stream.held;
         stream.call = Some(call.clone());
-        out(Event::Begun(call));
+        out(TapEvent::Begun(call));
     }
 
-    fn end(&mut self, id: u32, end: End, now: Instant, out: &mut impl FnMut(Event)) {
+    fn end(&mut self, id: u32, end: CallEnd, now: Instant, out: &mut impl FnMut(TapEvent)) {
         let Some(mut stream) = self.open.remove(&id) else { return };
         // After a panic of ours the count may be off; what is open is reported all the same.
         self.kept = self.kept.saturating_sub(stream.held + stream.request.kept() + stream.response.kept());
@@ -243,21 +243,21 @@ impl Streams {
             None => stream.call(id),
         };
         let (code, message) = match end {
-            End::Complete => stream.answer.status(),
-            End::Cancelled | End::Reset | End::Lost => (None, Box::default()),
+            CallEnd::Complete => stream.answer.status(),
+            CallEnd::Cancelled | CallEnd::Reset | CallEnd::Lost => (None, Box::default()),
         };
-        let response = if code == Some(Code::OK) { stream.response() } else { Response::Skipped };
+        let response = if code == Some(Code::OK) { stream.response() } else { CriResponse::Skipped };
         let response_bytes = stream.response.bytes;
-        out(Event::Ended(Ended { call, at: now, end, code, message, response_bytes, response }));
+        out(TapEvent::Ended(EndedCall { call, at: now, end, code, message, response_bytes, response }));
     }
 }
 
 impl Stream {
     fn call(&mut self, stream: u32) -> Call {
         let request = match (self.method.kind, self.request.whole()) {
-            (Kind::Other, _) => Request::Skipped,
-            (kind, Some(message)) => Request::decode(kind, &message),
-            (_, None) => Request::Undecoded,
+            (CallKind::Other, _) => CriRequest::Skipped,
+            (kind, Some(message)) => CriRequest::decode(kind, &message),
+            (_, None) => CriRequest::Undecoded,
         };
         Call {
             origin: Arc::clone(&self.origin),
@@ -270,16 +270,16 @@ impl Stream {
         }
     }
 
-    fn response(&self) -> Response {
+    fn response(&self) -> CriResponse {
         if self.method.kind.keeps_response() {
             match self.response.whole() {
-                Some(message) => Response::decode(self.method.kind, &message),
-                None => Response::Undecoded,
+                Some(message) => CriResponse::decode(self.method.kind, &message),
+                None => CriResponse::Undecoded,
             }
-        } else if self.method.kind == Kind::ExecSync {
-            self.response.measured().map_or(Response::Undecoded, Response::Exec)
+        } else if self.method.kind == CallKind::ExecSync {
+            self.response.measured().map_or(CriResponse::Undecoded, CriResponse::Exec)
         } else {
-            Response::Skipped
+            CriResponse::Skipped
         }
     }
 }
@@ -294,8 +294,8 @@ fn feed(messages: &mut Messages, piece: &[u8], kept: &mut usize) {
     *kept = others + messages.kept();
 }
 
-fn response_body(kind: Kind) -> Body {
-    if kind == Kind::ExecSync {
+fn response_body(kind: CallKind) -> Body {
+    if kind == CallKind::ExecSync {
         Body::Measure(ExecMeter::default())
     } else if kind.keeps_response() {
         Body::Keep(Kept::default())

@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use wire::{From, Step};
 
-use super::{cri::Request, *};
+use super::{cri::CriRequest, *};
 use crate::clock;
 
 /// What a tap told of a conversation.
 struct Told {
-    events: Vec<Event>,
+    events: Vec<TapEvent>,
     tap: Tap,
 }
 
@@ -66,17 +66,17 @@ fn kept(tap: &Tap) -> usize {
 }
 
 /// An event as a person would note it: stream, method, and what is particular to it.
-fn line(event: &Event) -> String {
+fn line(event: &TapEvent) -> String {
     match event {
-        Event::Begun(call) => {
+        TapEvent::Begun(call) => {
             let mut line = format!("{} {} begun {}", call.stream, call.method.name, asked(&call.request));
             if let Some(trace) = &call.traceparent {
                 line += &format!(" trace {trace}");
             }
             line
         }
-        Event::Ended(ended) => {
-            let Ended { call, end, code, message, response_bytes, response, .. } = ended;
+        TapEvent::Ended(ended) => {
+            let EndedCall { call, end, code, message, response_bytes, response, .. } = ended;
             let (stream, name, end) = (call.stream, &call.method.name, end.as_str());
             let code = code.map_or(String::new(), |code| format!(" {}", code.name()));
             let message = if message.is_empty() { String::new() } else { format!(" {message:?}") };
@@ -85,22 +85,22 @@ fn line(event: &Event) -> String {
                 call.request_bytes
             )
         }
-        Event::Untracked(count) => format!("{count} untracked"),
-        Event::Blinded { reason, .. } => format!("blinded: {reason}"),
-        Event::Closed { .. } => "closed".to_owned(),
+        TapEvent::Untracked(count) => format!("{count} untracked"),
+        TapEvent::Blinded { reason, .. } => format!("blinded: {reason}"),
+        TapEvent::Closed { .. } => "closed".to_owned(),
     }
 }
 
 /// What was asked, the same in every run: maps are printed in no order.
-fn asked(request: &Request) -> String {
+fn asked(request: &CriRequest) -> String {
     match request {
-        Request::RunPodSandbox(config) => {
+        CriRequest::RunPodSandbox(config) => {
             let metadata = config.metadata.clone().unwrap_or_default();
             let keys: std::collections::BTreeSet<_> =
                 config.labels.keys().chain(config.annotations.keys()).collect();
             format!("{}/{} uid {}, {keys:?}", metadata.namespace, metadata.name, metadata.uid)
         }
-        Request::CreateContainer(request) => {
+        CriRequest::CreateContainer(request) => {
             let config = request.config.clone().unwrap_or_default();
             let name = config.metadata.unwrap_or_default().name;
             let image = config.image.unwrap_or_default().image;
@@ -127,7 +127,7 @@ fn calls_take_time() {
             From::Runtime => tap.runtime_bytes(&step.bytes, now, |event| events.push(event)),
         }
     }
-    let Some(Event::Ended(ended)) = events.pop() else { panic!("{events:?}") };
+    let Some(TapEvent::Ended(ended)) = events.pop() else { panic!("{events:?}") };
     // Preface and two SETTINGS; request headers and message; answer's headers, message, trailers.
     assert_eq!(ended.call.began - start, Duration::from_secs(3));
     assert_eq!(ended.at - start, Duration::from_secs(7));

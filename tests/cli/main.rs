@@ -17,10 +17,10 @@ use std::{
 };
 
 use criprobe::{
-    prober::{Command as ProbeCommand, ProberHandle, ProberSettings, Question, Refusal},
+    prober::{CommandRefusal, ProbeCommand, ProberHandle, ProberSettings, Question},
     report::{
-        Shown, Snapshot, Snapshots, Sources, api,
-        journal::{Bounds, Journal},
+        JournaledCall, Snapshot, Snapshots, Sources, api,
+        journal::{Journal, JournalBounds},
         metrics::Metrics,
         name::ProbeName,
         view::{CallView, ConfigurationView, EventView, PodView, ProbeDetailView, ProbeView, StatusView},
@@ -68,7 +68,7 @@ struct Daemon {
     /// Taken to end the daemon.
     runtime: Option<Runtime>,
     probes: watch::Sender<Vec<ProbeView>>,
-    trace: Journal<dyn Shown>,
+    trace: Journal<dyn JournaledCall>,
     events: Journal<EventView>,
 }
 
@@ -79,7 +79,8 @@ impl Daemon {
         let _entered = runtime.enter();
         let status = status();
         let (probes, shown) = watch::channel(vec![probe()]);
-        let (trace, events) = (Journal::new(Bounds::records(1_000)), Journal::new(Bounds::records(1_000)));
+        let (trace, events) =
+            (Journal::new(JournalBounds::records(1_000)), Journal::new(JournalBounds::records(1_000)));
         let sources = sources(Stages { status, probes: Some(shown) }, prober());
         let sources = Sources { trace: trace.clone(), events: events.clone(), ..sources };
         let listener = tokio::net::UnixListener::bind(dir.path().join("api.sock")).unwrap();
@@ -88,7 +89,7 @@ impl Daemon {
     }
 
     fn push(&self, call: CallView) {
-        let call: Arc<dyn Shown> = Arc::new(call);
+        let call: Arc<dyn JournaledCall> = Arc::new(call);
         self.trace.push(call);
     }
 
@@ -138,8 +139,8 @@ impl Snapshots for Stages {
 fn sources(stages: Stages, prober: ProberHandle) -> Sources {
     Sources {
         snapshots: Arc::new(stages),
-        trace: Journal::new(Bounds::records(1_000)),
-        events: Journal::new(Bounds::records(1_000)),
+        trace: Journal::new(JournalBounds::records(1_000)),
+        events: Journal::new(JournalBounds::records(1_000)),
         metrics: Metrics::new("0.1.0"),
         prober,
     }
@@ -199,7 +200,7 @@ fn prober() -> ProberHandle {
         while let Some(question) = questions.recv().await {
             match question {
                 Question::Command { command, answer, .. } => {
-                    let refusal = Refusal::NotNow("paused by an operator".to_owned());
+                    let refusal = CommandRefusal::NotNow("paused by an operator".to_owned());
                     let done = if command == ProbeCommand::Pause { Ok(()) } else { Err(refusal) };
                     let _ = answer.send(done);
                 }

@@ -20,7 +20,7 @@ use crate::{
     demo::pods::DemoPods,
     report::{
         Sources,
-        journal::Entry,
+        journal::JournalEntry,
         view::{ProbeView, Time},
     },
 };
@@ -45,7 +45,7 @@ impl Show<'_> {
     pub(super) async fn run(&self) -> anyhow::Result<()> {
         let screen = Screen::of_stdout();
         print(&(self.headline() + "\n"))?;
-        if screen.height.is_some() { self.redraw().await } else { self.tell(screen).await }
+        if screen.height.is_some() { self.redraw().await } else { self.print(screen).await }
     }
 
     async fn redraw(&self) -> anyhow::Result<()> {
@@ -78,7 +78,7 @@ impl Show<'_> {
     }
 
     /// Plain lines: every call, every change of a probe, every event.
-    async fn tell(&self, screen: Screen) -> anyhow::Result<()> {
+    async fn print(&self, screen: Screen) -> anyhow::Result<()> {
         let mut known = Known::default();
         let (kept, mut calls) = self.sources.trace.follow_after(usize::MAX);
         let mut happened = self.sources.events.follow();
@@ -97,8 +97,8 @@ impl Show<'_> {
                     let changes = known.changes(&probes, |change| fit(&change.line(now), screen.width) + "\n");
                     warning.unwrap_or_default() + &changes
                 }
-                Some(Entry::Record(call)) = calls.next() => trace::line(&call.view(), screen, false) + "\n",
-                Some(Entry::Record(event)) = happened.next() => {
+                Some(JournalEntry::Record(call)) = calls.next() => trace::line(&call.view(), screen, false) + "\n",
+                Some(JournalEntry::Record(event)) = happened.next() => {
                     if self.is_ours(&event.container_id) { events::line(&event, screen, false) + "\n" } else { continue }
                 }
             };

@@ -141,7 +141,7 @@ async fn an_image_whose_names_are_wanted_is_not_read_until_its_healthcheck_is() 
     let mut rig = Rig::with(&[]);
     rig.runtime.add_image("web", HEALTHCHECK);
     rig.images.want("web".into(), Depth::Names);
-    let Answer { found: Found::Names(names), .. } = rig.images.next().await else { panic!("no names") };
+    let ImageAnswer { found: Found::Names(names), .. } = rig.images.next().await else { panic!("no names") };
     assert!(names.iter().any(|name| name == "web:latest"), "{names:?}");
     assert!(rig.is_silent().await);
     assert_eq!(rig.asked(), (1, 0));

@@ -30,14 +30,14 @@ pub(super) struct Watch {
     /// None where the kernel gives none: then looks alone find changes.
     watcher: Option<INotifyWatcher>,
     watched: BTreeMap<PathBuf, Stamp>,
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl Watch {
     /// Watches nothing before the first look. `changed` is notified of what may change what is read.
     pub(super) fn new(roots: Roots, changed: Arc<Notify>) -> Self {
         let (survey, watched) = (Arc::default(), BTreeMap::new());
-        Self { roots, changed, survey, watcher: None, watched, is_told: false }
+        Self { roots, changed, survey, watcher: None, watched, is_reported: false }
     }
 
     /// Looks at the files, watches what is to be watched now, and tells whether anything differs from the last look. What
@@ -63,10 +63,10 @@ impl Watch {
 
     fn watch(&mut self, survey: &Survey) {
         let trouble = self.try_watch(survey).err();
-        if let Some(error) = trouble.as_ref().filter(|_| !self.is_told) {
+        if let Some(error) = trouble.as_ref().filter(|_| !self.is_reported) {
             tracing::warn!(%error, "cannot watch the configuration: its changes are seen within 10 s");
         }
-        self.is_told = trouble.is_some();
+        self.is_reported = trouble.is_some();
     }
 
     fn try_watch(&mut self, survey: &Survey) -> notify::Result<()> {

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::check::{BOUNDS, Input};
+use crate::check::{BOUNDS, CheckInput};
 
 /// 10,000 files: the most that are checked at once. More are an error.
 const MAX_FILES: usize = 10_000;
@@ -26,7 +26,7 @@ const RULES_EXTENSIONS: [&str; 1] = ["yaml"];
 /// The files, and why some could not be read.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    pub(super) inputs: Vec<Input>,
+    pub(super) inputs: Vec<CheckInput>,
     pub(super) unreadable: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ pub(super) fn find(names: &[PathBuf]) -> Result<Found, String> {
 ///
 /// # Errors
 /// One cannot be read: without it nothing could be told.
-pub(super) fn rules(names: &[PathBuf]) -> Result<Vec<Input>, String> {
+pub(super) fn rules(names: &[PathBuf]) -> Result<Vec<CheckInput>, String> {
     let mut finder = Finder { found: Found::default(), left: MAX_TOTAL };
     for name in names {
         if name.is_dir() {
@@ -119,7 +119,7 @@ impl Finder {
                 let too_much =
                     || format!("more than {} MiB in all: check fewer files at a time", MAX_TOTAL >> 20);
                 self.left = left.ok_or_else(too_much)?;
-                self.found.inputs.push(Input { name, bytes, is_named });
+                self.found.inputs.push(CheckInput { name, bytes, is_named });
             }
         }
         Ok(())

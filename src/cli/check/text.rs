@@ -12,8 +12,8 @@ use super::super::{
 use crate::report::{
     printable::printable,
     view::{
-        Change, CheckView, CheckedContainer, CheckedDocument, CheckedFile, CheckedPod, CheckedProbe, Finding,
-        Grade, HandlerView, PortView, Role, Taken,
+        CheckView, CheckedContainer, CheckedDocument, CheckedFile, CheckedPod, CheckedProbe, DocumentKind,
+        Finding, Grade, HandlerView, PlanChange, PortView, Role,
     },
 };
 
@@ -147,24 +147,24 @@ fn named(container: &CheckedContainer) -> String {
 /// Whether a document has something to tell of its own.
 fn is_telling(document: &CheckedDocument) -> bool {
     match document.taken {
-        Taken::Configuration | Taken::CrictlPod | Taken::CrictlContainer => true,
-        Taken::Manifest => !document.pods.is_empty(),
-        Taken::Unknown => false,
+        DocumentKind::Configuration | DocumentKind::CrictlPod | DocumentKind::CrictlContainer => true,
+        DocumentKind::Manifest => !document.pods.is_empty(),
+        DocumentKind::Unknown => false,
     }
 }
 
 fn heading(document: &CheckedDocument) -> String {
     let name = &document.name;
     match document.taken {
-        Taken::Configuration => "configuration of criprobe".to_owned(),
-        Taken::CrictlPod => format!("pod for crictl {name}"),
-        Taken::CrictlContainer => format!("container for crictl {name}"),
-        Taken::Manifest => {
+        DocumentKind::Configuration => "configuration of criprobe".to_owned(),
+        DocumentKind::CrictlPod => format!("pod for crictl {name}"),
+        DocumentKind::CrictlContainer => format!("container for crictl {name}"),
+        DocumentKind::Manifest => {
             let pods: Vec<_> =
                 document.pods.iter().map(|pod| format!("{}/{}", pod.namespace, pod.pod)).collect();
             format!("{name}, as pod {}", pods.join(", "))
         }
-        Taken::Unknown => name.clone(),
+        DocumentKind::Unknown => name.clone(),
     }
 }
 
@@ -173,7 +173,7 @@ fn passed_over(documents: &[&CheckedDocument]) -> String {
     let mut kinds = BTreeMap::new();
     for document in documents {
         let kind = match document.taken {
-            Taken::Unknown => "unknown",
+            DocumentKind::Unknown => "unknown",
             _ => document.name.split(' ').next().unwrap_or_default(),
         };
         *kinds.entry(kind).or_insert(0_usize) += 1;
@@ -205,12 +205,12 @@ fn rows(container: &CheckedContainer) -> Vec<(Sign, &CheckedProbe)> {
     for probe in &container.probes {
         let before = container.before.iter().flatten().find(|before| before.kind == probe.kind);
         rows.extend(match probe.change {
-            None | Some(Change::Same) => vec![(Sign::Same, probe)],
-            Some(Change::Added) => vec![(Sign::Comes, probe)],
-            Some(Change::Replaced) => {
+            None | Some(PlanChange::Same) => vec![(Sign::Same, probe)],
+            Some(PlanChange::Added) => vec![(Sign::Comes, probe)],
+            Some(PlanChange::Replaced) => {
                 before.map(|before| (Sign::Goes, before)).into_iter().chain([(Sign::Comes, probe)]).collect()
             }
-            Some(Change::Invalidated) => {
+            Some(PlanChange::Invalidated) => {
                 before.map(|before| (Sign::Goes, before)).into_iter().chain([(Sign::Fails, probe)]).collect()
             }
         });
@@ -277,12 +277,12 @@ fn handler(handler: &HandlerView, resolved: Option<u16>) -> String {
 mod tests {
     use super::*;
     use crate::{
-        check::{Input, check},
+        check::{CheckInput, check},
         cli::screen::width_of,
     };
 
-    fn input(name: &str, text: &str) -> Input {
-        Input { name: name.to_owned(), bytes: text.as_bytes().to_vec(), is_named: true }
+    fn input(name: &str, text: &str) -> CheckInput {
+        CheckInput { name: name.to_owned(), bytes: text.as_bytes().to_vec(), is_named: true }
     }
 
     fn shown(width: usize, is_wide: bool) -> String {

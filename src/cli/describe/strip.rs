@@ -1,32 +1,32 @@
 //! A history in one line: attempts in, a sign each out. Where colours or signs are not wanted, letters do.
 
 use super::super::screen::{Paint, Screen};
-use crate::report::view::{Attempt, Outcome};
+use crate::report::view::{AttemptResult, AttemptView};
 
 /// A sign an attempt, in their order; each a column wide.
-pub(super) fn strip(attempts: &[Attempt], screen: Screen) -> String {
+pub(super) fn strip(attempts: &[AttemptView], screen: Screen) -> String {
     let sign =
-        |attempt: &Attempt| screen.paint(sign(attempt.result, screen.has_signs), paint(attempt.result));
+        |attempt: &AttemptView| screen.paint(sign(attempt.result, screen.has_signs), paint(attempt.result));
     attempts.iter().map(sign).collect()
 }
 
-fn sign(result: Outcome, has_signs: bool) -> &'static str {
+fn sign(result: AttemptResult, has_signs: bool) -> &'static str {
     match (result, has_signs) {
-        (Outcome::Success, true) => "\u{2713}",
-        (Outcome::Success, false) => ".",
-        (Outcome::Warning, _) => "~",
-        (Outcome::Failure, true) => "\u{2717}",
-        (Outcome::Failure, false) => "X",
-        (Outcome::Error, _) => "?",
+        (AttemptResult::Success, true) => "\u{2713}",
+        (AttemptResult::Success, false) => ".",
+        (AttemptResult::Warning, _) => "~",
+        (AttemptResult::Failure, true) => "\u{2717}",
+        (AttemptResult::Failure, false) => "X",
+        (AttemptResult::Error, _) => "?",
     }
 }
 
 /// The colour of a result.
-pub(super) fn paint(result: Outcome) -> Paint {
+pub(super) fn paint(result: AttemptResult) -> Paint {
     match result {
-        Outcome::Success => Paint::Good,
-        Outcome::Warning | Outcome::Error => Paint::Doubtful,
-        Outcome::Failure => Paint::Bad,
+        AttemptResult::Success => Paint::Good,
+        AttemptResult::Warning | AttemptResult::Error => Paint::Doubtful,
+        AttemptResult::Failure => Paint::Bad,
     }
 }
 

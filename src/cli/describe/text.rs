@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use super::{
     super::{
         pods,
-        probes::{phase_paint, state_paint},
+        probes::{phase_paint, verdict_paint},
         reason::plain,
         screen::{Paint, Screen, wrapped},
         span::{age, configured, measured},
@@ -17,8 +17,8 @@ use super::{
 use crate::{
     clock,
     report::view::{
-        Attempt, ChangeView, ContainerView, EventType, EventView, Phase, PodView, ProbeDetailView, ProbeView,
-        Run, State, Time,
+        AttemptView, ChangeView, ContainerView, EventType, EventView, PodView, ProbeDetailView, ProbePhase,
+        ProbeView, Run, Time, Verdict,
     },
 };
 
@@ -122,7 +122,7 @@ impl Page {
             age(probe.since.0, self.now),
             time(probe.since)
         );
-        line("state", &since, state_paint(probe.state));
+        line("state", &since, verdict_paint(probe.state));
         let reason = plain(&probe.reason);
         let phase = probe.phase.as_str();
         let phase = if reason.is_empty() { phase.to_owned() } else { format!("{phase}: {reason}") };
@@ -155,7 +155,7 @@ impl Page {
     fn next(self, probe: &ProbeView, defined: Option<std::time::Duration>) -> String {
         let Some(at) = probe.next_at else {
             return match probe.phase {
-                Phase::Invalid => "never".to_owned(),
+                ProbePhase::Invalid => "never".to_owned(),
                 _ => "not due".to_owned(),
             };
         };
@@ -180,7 +180,7 @@ impl Page {
     }
 
     /// The newest attempts that fit, a sign each.
-    fn strip(self, text: &mut String, history: &[Attempt]) {
+    fn strip(self, text: &mut String, history: &[AttemptView]) {
         if history.is_empty() {
             return;
         }
@@ -211,7 +211,7 @@ impl Page {
         }
     }
 
-    fn output(self, text: &mut String, last: Option<&Attempt>) {
+    fn output(self, text: &mut String, last: Option<&AttemptView>) {
         let Some(last) = last.filter(|last| !last.output.trim().is_empty()) else { return };
         text.push_str(&format!("\nlast output, {}\n", last.result.as_str()));
         let width = self.screen.width.saturating_sub(MARGIN.len());
@@ -232,13 +232,13 @@ fn run(probe: &ProbeView) -> String {
     match probe.run {
         None => "none yet".to_owned(),
         Some(Run { count: 0, .. }) => "ended by the verdict".to_owned(),
-        Some(Run { count: 1, result }) => format!("1 {}", result.as_str()),
-        Some(Run { count, result: State::Success }) => format!("{count} successes in a row"),
+        Some(Run { count: 1, verdict }) => format!("1 {}", verdict.as_str()),
+        Some(Run { count, verdict: Verdict::Success }) => format!("{count} successes in a row"),
         Some(Run { count, .. }) => format!("{count} failures in a row"),
     }
 }
 
-fn attempts(attempts: &[Attempt], is_whole: bool) -> Table {
+fn attempts(attempts: &[AttemptView], is_whole: bool) -> Table {
     let mut table = table(["AT", "RESULT", "TOOK", "CODE", "OUTPUT"]);
     for attempt in attempts {
         let code = attempt.exit_code.map(|code| code.to_string());
@@ -259,8 +259,8 @@ fn changes(changes: &[ChangeView], is_whole: bool) -> Table {
     for change in changes {
         table.row(vec![
             moment(change.at, is_whole),
-            Cell::new(change.from.as_str(), state_paint(change.from)),
-            Cell::new(change.to.as_str(), state_paint(change.to)),
+            Cell::new(change.from.as_str(), verdict_paint(change.from)),
+            Cell::new(change.to.as_str(), verdict_paint(change.to)),
             (&*change.why).into(),
         ]);
     }
@@ -311,11 +311,11 @@ mod tests {
 
     fn long() -> ProbeDetailView {
         let mut detail = sample::detail();
-        let attempt = Attempt { output: "x".repeat(256), ..detail.history[5].clone() };
+        let attempt = AttemptView { output: "x".repeat(256), ..detail.history[5].clone() };
         detail.history = vec![attempt.clone(); 32];
         detail.probe.last =
-            Some(Attempt { output: "漢 long line\t".repeat(300) + &"\n".repeat(30) + "end", ..attempt });
-        detail.probe.phase = Phase::Probing;
+            Some(AttemptView { output: "漢 long line\t".repeat(300) + &"\n".repeat(30) + "end", ..attempt });
+        detail.probe.phase = ProbePhase::Probing;
         detail.probe.next_at = Some(sample::at(131_500));
         detail.events = vec![sample::event(); 12];
         detail

@@ -11,7 +11,7 @@ use crate::{
         screen::{Screen, fit, print},
     },
     clock,
-    report::view::{Outcome, ProbeView, Time},
+    report::view::{AttemptResult, ProbeView, Time},
 };
 
 /// 1 s between one look and the next.
@@ -53,7 +53,7 @@ async fn watch(context: &Context, path: &str) -> Result<Exit, Error> {
             }
             (Format::Yaml, _) => {
                 let document =
-                    |change: &Change<'_>| change.probe.map(format::yaml_document).unwrap_or_default();
+                    |change: &ProbeChange<'_>| change.probe.map(format::yaml_document).unwrap_or_default();
                 print(&known.changes(&probes, document))?;
             }
         }
@@ -88,7 +88,7 @@ pub(crate) fn redraw(lines: &[String], drawn: usize) -> String {
 pub(crate) struct Known(HashMap<String, ProbeView>);
 
 /// A probe that came, changed or went.
-pub(crate) struct Change<'a> {
+pub(crate) struct ProbeChange<'a> {
     id: &'a str,
     before: Option<&'a ProbeView>,
     probe: Option<&'a ProbeView>,
@@ -96,28 +96,32 @@ pub(crate) struct Change<'a> {
 
 impl Known {
     /// Tells of each probe whose state, phase or last result is not what it was, and remembers.
-    pub(crate) fn changes(&mut self, probes: &[ProbeView], tell: impl Fn(&Change<'_>) -> String) -> String {
-        let mut told = String::new();
+    pub(crate) fn changes(
+        &mut self,
+        probes: &[ProbeView],
+        describe: impl Fn(&ProbeChange<'_>) -> String,
+    ) -> String {
+        let mut lines = String::new();
         for probe in probes {
             let before = self.0.get(&probe.key);
             if before.is_none_or(|before| {
                 (before.state, before.phase, result(before)) != (probe.state, probe.phase, result(probe))
             }) {
-                told.push_str(&tell(&Change { id: &probe.id, before, probe: Some(probe) }));
+                lines.push_str(&describe(&ProbeChange { id: &probe.id, before, probe: Some(probe) }));
             }
         }
         let now: HashMap<_, _> = probes.iter().map(|probe| (probe.key.clone(), probe.clone())).collect();
         let mut gone: Vec<_> = self.0.values().filter(|probe| !now.contains_key(&probe.key)).collect();
         gone.sort_by(|a, b| a.id.cmp(&b.id));
         for probe in gone {
-            told.push_str(&tell(&Change { id: &probe.id, before: Some(probe), probe: None }));
+            lines.push_str(&describe(&ProbeChange { id: &probe.id, before: Some(probe), probe: None }));
         }
         self.0 = now;
-        told
+        lines
     }
 }
 
-impl Change<'_> {
+impl ProbeChange<'_> {
     /// `TIME ID STATE PHASE, last RESULT: REASON`, with what it was before in the middle.
     pub(crate) fn line(&self, now: Time) -> String {
         let at = clock::rfc3339(now.0);
@@ -133,23 +137,23 @@ impl Change<'_> {
     }
 }
 
-fn result(probe: &ProbeView) -> Option<Outcome> {
+fn result(probe: &ProbeView) -> Option<AttemptResult> {
     probe.last.as_ref().map(|last| last.result)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::view::{Phase, State, sample};
+    use crate::report::view::{ProbePhase, Verdict, sample};
 
     #[test]
     fn each_change_is_told_once() {
         let mut known = Known::default();
-        let line = |change: &Change<'_>| change.line(sample::at(0)) + "\n";
+        let line = |change: &ProbeChange<'_>| change.line(sample::at(0)) + "\n";
         let first = sample::probe();
         let failed = ProbeView {
-            state: State::Failure,
-            phase: Phase::Held,
+            state: Verdict::Failure,
+            phase: ProbePhase::Held,
             reason: "3 attempts failed".to_owned(),
             ..first.clone()
         };

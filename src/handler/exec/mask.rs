@@ -6,7 +6,7 @@ use std::{collections::HashMap, fmt, ops::Range};
 
 use super::decoded::{Decoded, is_cut, normal};
 use crate::{
-    results::said::Said,
+    results::text::BoundedText,
     spec::expand::{Expansion, Piece, Word},
 };
 
@@ -44,10 +44,10 @@ const WITHHELD: &str = "the runtime's message is withheld: too many variables of
 /// A message without the values of variables: each word of the command that they changed stands there as it was defined,
 /// and each value elsewhere as the reference to it, also if the message holds only a part of it. Every occurrence is found
 /// in the message as it came; what is put in is never searched.
-pub(super) fn masked(message: &str, command: Expansion<'_>) -> Said {
+pub(super) fn masked(message: &str, command: Expansion<'_>) -> BoundedText {
     let message = &message[..message.floor_char_boundary(MESSAGE_LIMIT)];
     let Some(Texts { words, values }) = Texts::of(command, message.len()) else {
-        return Said::from(WITHHELD);
+        return BoundedText::from(WITHHELD);
     };
     let mut found = vec![Found::default(); message.len()];
     let mut layer = Some(Decoded::plain(message));
@@ -59,7 +59,7 @@ pub(super) fn masked(message: &str, command: Expansion<'_>) -> Said {
         search_parts(decoded.bytes(), &values, &mut note);
         layer = decoded.unescaped();
     }
-    Said::of(Masked { message, found: &found })
+    BoundedText::of(Masked { message, found: &found })
 }
 
 /// What is looked for.
@@ -278,7 +278,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{handler::go, results::said::SAID_LIMIT, spec::expand::Env};
+    use crate::{handler::go, results::text::TEXT_LIMIT, spec::expand::Env};
 
     fn mask(message: &str, command: &[&str], env: &[(&str, &str)]) -> String {
         let command: Vec<_> = command.iter().map(|&word| word.to_owned()).collect();
@@ -338,7 +338,7 @@ mod tests {
         assert_eq!(mask("$(A)$(A) $(B)", &["$(A)", "$(B)"], &env), "$(B) $(A)");
         let command = format!("$(LONG){}", "x".repeat(16 << 10));
         let message = format!("long{} ", "x".repeat(4)).repeat(4000);
-        assert_eq!(mask(&message, &[&command], &env).len(), SAID_LIMIT);
+        assert_eq!(mask(&message, &[&command], &env).len(), TEXT_LIMIT);
     }
 
     #[test]
@@ -393,7 +393,7 @@ mod tests {
             for value in &values {
                 prop_assert!(!shown.contains(value.as_str()), "{:?} in {:?}", value, shown);
             }
-            prop_assert!(shown.len() <= SAID_LIMIT);
+            prop_assert!(shown.len() <= TEXT_LIMIT);
         }
 
         #[test]

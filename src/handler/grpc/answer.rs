@@ -55,13 +55,13 @@ impl Refusal {
 
 /// An answer as far as it was read.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct GrpcAnswer {
     /// The status, where the headers hold it already: there is no message then.
     early: Option<Result<(), Refusal>>,
     body: Vec<u8>,
 }
 
-impl Answer {
+impl GrpcAnswer {
     /// Begins with the headers.
     ///
     /// # Errors
@@ -184,7 +184,7 @@ mod tests {
         body: &[u8],
         last: &[(&'static str, &'static str)],
     ) -> Result<i32, String> {
-        let mut answer = Answer::begin(StatusCode::from_u16(status).unwrap(), &headers(first))
+        let mut answer = GrpcAnswer::begin(StatusCode::from_u16(status).unwrap(), &headers(first))
             .map_err(|refusal| refusal.to_string())?;
         answer.take(body).map_err(|refusal| refusal.to_string())?;
         answer.end(&headers(last)).map_err(|refusal| refusal.to_string())
@@ -283,7 +283,7 @@ mod tests {
         ) {
             const GRPC: &[(&str, &str)] = &[("content-type", "application/grpc")];
             let read = |pieces: &[&[u8]]| {
-                let mut answer = Answer::begin(StatusCode::OK, &headers(GRPC))?;
+                let mut answer = GrpcAnswer::begin(StatusCode::OK, &headers(GRPC))?;
                 for piece in pieces {
                     answer.take(piece)?;
                 }

@@ -21,7 +21,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{
     USER_AGENT,
-    answer::{Answer, Refusal},
+    answer::{GrpcAnswer, Refusal},
     preface::Preface,
 };
 use crate::{
@@ -140,7 +140,7 @@ async fn call(
     let (response, mut upload) = requests.send_request(request, false).map_err(Refusal::of_transport)?;
     upload.send_data(framed(service), true).map_err(Refusal::of_transport)?;
     let (head, mut body) = response.await.map_err(Refusal::of_transport)?.into_parts();
-    let mut answer = Answer::begin(head.status, &head.headers)?;
+    let mut answer = GrpcAnswer::begin(head.status, &head.headers)?;
     while let Some(octets) = body.data().await {
         answer.take(&octets.map_err(Refusal::of_transport)?)?;
     }

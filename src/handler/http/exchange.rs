@@ -22,7 +22,7 @@ use crate::handler::{dial::Connection, trouble::Trouble};
 
 /// An answer up to the end of its head.
 #[derive(Debug)]
-pub struct Answer {
+pub struct HttpAnswer {
     /// Three digits.
     pub status: u16,
     /// Where to instead; empty without one.
@@ -41,14 +41,18 @@ enum Body {
 ///
 /// # Errors
 /// In the words of Go's client, without the URL.
-pub async fn ask(target: &Target<'_>, request: &Request, waits_for_us: &mut bool) -> Result<Answer, Trouble> {
+pub async fn ask(
+    target: &Target<'_>,
+    request: &Request,
+    waits_for_us: &mut bool,
+) -> Result<HttpAnswer, Trouble> {
     request.check()?;
     let connection = connect(target, &request.url, waits_for_us).await?;
     if !request.is_secure() {
         let mut source = Source::new(connection, |connection, error| broken(connection, "read", error));
         let head =
             exchange(&mut source, request, |connection, error| broken(connection, "write", error)).await?;
-        return Ok(Answer {
+        return Ok(HttpAnswer {
             status: head.status,
             location: head.location,
             body: Body::Plain(source, head.framing),
@@ -58,12 +62,12 @@ pub async fn ask(target: &Target<'_>, request: &Request, waits_for_us: &mut bool
     let secured = tls::secure(connection, &host).await?;
     if tls::chose_http2(&secured) {
         let (http2, status, location) = Http2::ask(secured, wire::http2(request)?).await?;
-        return Ok(Answer { status, location, body: Body::Http2(Box::new(http2)) });
+        return Ok(HttpAnswer { status, location, body: Body::Http2(Box::new(http2)) });
     }
     let mut source = Source::new(secured, tls::read_error);
     let head = exchange(&mut source, request, tls::read_error).await?;
     let body = Body::Secured(Box::new(source), head.framing);
-    Ok(Answer { status: head.status, location: head.location, body })
+    Ok(HttpAnswer { status: head.status, location: head.location, body })
 }
 
 /// Sends the request and reads the head. A server may answer and close before it has read all: its answer counts.
@@ -82,7 +86,7 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
     source.head().await.map_err(|error| unwritten.unwrap_or(error))
 }
 
-impl Answer {
+impl HttpAnswer {
     /// Reads the body, at most `limit` bytes of it, and ends the connection.
     ///
     /// # Errors

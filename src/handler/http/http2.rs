@@ -31,12 +31,12 @@ impl Http2 {
         builder.enable_push(false).initial_window_size(WINDOW).initial_connection_window_size(WINDOW);
         builder.max_header_list_size(MAX_HEAD as u32).max_concurrent_reset_streams(0);
         let (sender, mut connection) =
-            builder.handshake::<_, Bytes>(stream).await.map_err(|error| told(&error))?;
+            builder.handshake::<_, Bytes>(stream).await.map_err(|error| describe_error(&error))?;
         let asked = async {
             let (answer, _nothing_to_send) = sender.ready().await?.send_request(request, true)?;
             answer.await
         };
-        let answer = driven(&mut connection, asked).await?.map_err(|error| told(&error))?;
+        let answer = driven(&mut connection, asked).await?.map_err(|error| describe_error(&error))?;
         let (head, body) = answer.into_parts();
         let location = head.headers.get(http::header::LOCATION);
         let location = location.map(|value| value.as_bytes().to_vec()).unwrap_or_default();
@@ -66,7 +66,7 @@ impl Http2 {
             }
             Ok(bytes.freeze())
         };
-        driven(connection, read).await?.map_err(|error| told(&error))
+        driven(connection, read).await?.map_err(|error| describe_error(&error))
     }
 }
 
@@ -86,7 +86,7 @@ async fn driven<T>(
         }
         match (waiting.as_mut().poll(cx), &ended) {
             (Poll::Ready(output), _) => Poll::Ready(Ok(output)),
-            (Poll::Pending, Some(Err(error))) => Poll::Ready(Err(told(error))),
+            (Poll::Pending, Some(Err(error))) => Poll::Ready(Err(describe_error(error))),
             (Poll::Pending, Some(Ok(()))) => Poll::Ready(Err(UNEXPECTED_EOF.to_owned())),
             (Poll::Pending, None) => Poll::Pending,
         }
@@ -95,7 +95,7 @@ async fn driven<T>(
 }
 
 /// An error as Go's client tells it, nearly.
-fn told(error: &h2::Error) -> String {
+fn describe_error(error: &h2::Error) -> String {
     let from = if error.is_remote() { "; received from peer" } else { "" };
     match error.reason() {
         Some(reason) if error.is_go_away() => {

@@ -38,7 +38,7 @@ pub fn next(
         Ok(reference) => reference,
         Err(error) => {
             let error = format!("failed to parse Location header {}: {error}", go::quoted(location));
-            return Next::Fail(told(&last.url.redacted(), &error));
+            return Next::Fail(describe_error(&last.url.redacted(), &error));
         }
     };
     let keeps_host = reference.scheme.is_empty() && last.host.as_bytes() != last.url.host;
@@ -47,7 +47,7 @@ pub fn next(
         return Next::Judge;
     }
     if sent >= MAX_REQUESTS {
-        return Next::Fail(told(location, &format!("stopped after {MAX_REQUESTS} redirects")));
+        return Next::Fail(describe_error(location, &format!("stopped after {MAX_REQUESTS} redirects")));
     }
     let mut headers = first.headers.clone();
     if headers.first("Referer").is_empty() && !(last.is_secure() && url.scheme == "http") {
@@ -64,6 +64,6 @@ fn leads_astray(url: &Url, ports: Ports<'_>) -> bool {
 }
 
 /// An error as Go's client tells it: `Get "http://10.0.0.1:80/": EOF`.
-pub fn told(url: &[u8], error: &str) -> String {
+pub fn describe_error(url: &[u8], error: &str) -> String {
     format!("Get {}: {error}", go::quoted(url))
 }

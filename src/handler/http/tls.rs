@@ -49,7 +49,7 @@ pub async fn secure(connection: Connection, host: &str) -> Result<Secured, Strin
     let handshake = connector.connect(server_name(host), watched).into_fallible();
     match time::timeout(HANDSHAKE_LIMIT, handshake).await {
         Ok(Ok(stream)) => Ok(stream),
-        Ok(Err((error, watched))) => Err(told(&error, &watched)),
+        Ok(Err((error, watched))) => Err(describe_error(&error, &watched)),
         Err(_elapsed) => Err("net/http: TLS handshake timeout".to_owned()),
     }
 }
@@ -61,7 +61,7 @@ pub fn chose_http2(stream: &Secured) -> bool {
 
 /// An error of an established stream.
 pub fn read_error(stream: &Secured, error: &io::Error) -> String {
-    told(error, stream.get_ref().0)
+    describe_error(error, stream.get_ref().0)
 }
 
 /// An address as a name is what makes rustls send no name.
@@ -162,7 +162,7 @@ impl Watch for Beginning {
 }
 
 /// Why a stream broke, in Go's words where it has some for it.
-fn told(error: &io::Error, watched: &Watched<Beginning>) -> String {
+fn describe_error(error: &io::Error, watched: &Watched<Beginning>) -> String {
     let Beginning { first, seen } = watched.watch();
     if first == b"HTTP/" {
         return "http: server gave HTTP response to HTTPS client".to_owned();

@@ -10,7 +10,7 @@ use super::{
     super::{
         convert,
         fact::{Lookup, Target},
-        view::{ContainerState, ContainerView},
+        pod::{Container, ContainerState},
     },
     Change, Model,
     removed::Was,
@@ -26,7 +26,7 @@ const ASKED_AGAIN: u8 = 5;
 
 /// One container.
 #[derive(Debug)]
-pub(super) struct Container {
+pub(super) struct KnownContainer {
     pub(super) sandbox: SandboxId,
     pub(super) name: Arc<str>,
     pub(super) attempt: u32,
@@ -47,10 +47,10 @@ pub(super) struct Container {
     /// How often its status was asked for again since the last list.
     asked_again: u8,
     /// What was last told of it.
-    pub(super) told: Option<Arc<ContainerView>>,
+    pub(super) reported: Option<Arc<Container>>,
 }
 
-impl Container {
+impl KnownContainer {
     /// Whether the runtime's status of it is still wanted.
     pub(super) fn lacks_something(&self) -> bool {
         match self.state {
@@ -118,7 +118,7 @@ impl Model {
         }
         self.explain_sandbox(&sandbox);
         let metadata = config.metadata.unwrap_or_default();
-        let container = self.containers.entry(id.clone()).or_insert_with(|| Container {
+        let container = self.containers.entry(id.clone()).or_insert_with(|| KnownContainer {
             sandbox,
             name: metadata.name.into(),
             attempt: metadata.attempt,
@@ -134,7 +134,7 @@ impl Model {
             seen: at,
             state_as_of: at,
             asked_again: 0,
-            told: None,
+            reported: None,
         });
         container.seen = container.seen.max(at);
         self.dirty.insert(id);
@@ -186,7 +186,7 @@ impl Model {
             pod: self.pod(&container.sandbox).cloned(),
         });
         self.removed.note(id.as_str(), at, was);
-        if container.is_some_and(|container| container.told.is_some()) {
+        if container.is_some_and(|container| container.reported.is_some()) {
             self.changes.push(Change::ContainerGone(id.clone()));
         }
     }
@@ -219,7 +219,7 @@ impl Model {
             Target::Container(_) | Target::Sandbox(_) => None,
         };
         let failed = self.stops.settle(sent, runs);
-        self.tell_stops_failed(failed);
+        self.report_stops_failed(failed);
     }
 
     fn container_listed(&mut self, item: &ContainerItem, sent: Instant) {
@@ -266,7 +266,7 @@ impl Model {
         let id = ContainerId::from(whole.id);
         let metadata = whole.metadata.unwrap_or_default();
         let image = convert::image(whole.image);
-        let mut container = Container {
+        let mut container = KnownContainer {
             sandbox: whole.pod_sandbox_id.into(),
             name: metadata.name.into(),
             attempt: metadata.attempt,
@@ -282,7 +282,7 @@ impl Model {
             seen: sent,
             state_as_of: sent,
             asked_again: 0,
-            told: None,
+            reported: None,
         };
         container.learn_image(whole.image_id, whole.image_ref);
         self.containers.insert(id.clone(), container);

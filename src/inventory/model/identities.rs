@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::{
     ids::{PodUid, SandboxId},
-    inventory::view::PodView,
+    inventory::pod::Pod,
 };
 
 /// What a uid begins with that is made of a sandbox's id. No client can give such a one.
@@ -30,13 +30,13 @@ struct Owner {
 impl Identities {
     /// Decides the uid that the pod of a new sandbox is known by: the one that was given, if there is one and no other pod
     /// has it; else one made of the sandbox's id.
-    pub(super) fn identify(&mut self, given: &PodUid, pod: &mut PodView) {
+    pub(super) fn identify(&mut self, given: &PodUid, pod: &mut Pod) {
         pod.uid = self.claim(given, pod);
         let is_copied = pod.uid != *given && !given.is_empty() && !given.as_str().starts_with(OF_SANDBOX);
         pod.copied_uid = is_copied.then(|| given.clone());
     }
 
-    fn claim(&mut self, given: &PodUid, pod: &PodView) -> PodUid {
+    fn claim(&mut self, given: &PodUid, pod: &Pod) -> PodUid {
         if given.is_empty() || given.as_str().starts_with(OF_SANDBOX) {
             return of_sandbox(&pod.sandbox_id);
         }
@@ -53,7 +53,7 @@ impl Identities {
     }
 
     /// A sandbox is no more. When it was its pod's last, others may have the uid.
-    pub(super) fn release(&mut self, pod: &PodView) {
+    pub(super) fn release(&mut self, pod: &Pod) {
         let Some(owner) = self.owners.get_mut(&pod.uid) else { return };
         owner.sandboxes.remove(&pod.sandbox_id);
         if owner.sandboxes.is_empty() {

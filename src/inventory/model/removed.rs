@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::inventory::view::PodView;
+use crate::inventory::pod::Pod;
 
 /// 2 min: how long a removal is remembered; longer than any list may be under way.
 const MEMORY: Duration = Duration::from_secs(120);
@@ -30,7 +30,7 @@ pub(super) struct Was {
     /// The name of a container; `None` of a sandbox.
     pub(super) container: Option<Arc<str>>,
     /// The pod, where it was known.
-    pub(super) pod: Option<Arc<PodView>>,
+    pub(super) pod: Option<Arc<Pod>>,
 }
 
 impl Removed {

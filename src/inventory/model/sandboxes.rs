@@ -6,7 +6,7 @@ use super::{
     super::{
         convert,
         fact::{Lookup, Target},
-        view::{PodNetwork, PodView},
+        pod::{Pod, PodNetwork},
     },
     Model,
     identities::Identities,
@@ -21,13 +21,13 @@ use crate::{
 /// One sandbox.
 #[derive(Debug)]
 pub(super) struct Sandbox {
-    pub(super) view: Arc<PodView>,
+    pub(super) view: Arc<Pod>,
     /// The uid that its client gave, which may be none, or another pod's.
     given_uid: PodUid,
     /// Nanoseconds since the epoch; the greatest number until a list has said.
     created_at: i64,
     /// The same in brief.
-    pub(super) brief: Arc<PodView>,
+    pub(super) brief: Arc<Pod>,
     /// The latest moment for which it is known to exist.
     pub(super) seen: Instant,
     state_as_of: Instant,
@@ -122,7 +122,7 @@ impl Model {
         self.identities = Identities::default();
         for (_, id) in ids {
             let Some(known) = self.sandboxes.get_mut(&id) else { continue };
-            let mut view = PodView::clone(&known.view);
+            let mut view = Pod::clone(&known.view);
             self.identities.identify(&known.given_uid, &mut view);
             if view != *known.view {
                 known.view = Arc::new(view);
@@ -142,7 +142,7 @@ impl Model {
             Target::Container(_) | Target::Sandbox(_) => None,
         };
         let failed = self.stops.settle(sent, runs);
-        self.tell_stops_failed(failed);
+        self.report_stops_failed(failed);
     }
 
     /// What a list says of a sandbox, but for its state, never changes.
@@ -205,7 +205,7 @@ impl Model {
 
     /// Adds or refreshes a sandbox; its network is kept where the new report knows less, its state where it is older, and
     /// the uid that its pod is known by for as long as it exists.
-    fn put_sandbox(&mut self, mut view: PodView, at: Instant) {
+    fn put_sandbox(&mut self, mut view: Pod, at: Instant) {
         if self.removed.is_since(view.sandbox_id.as_str(), at) {
             return;
         }
@@ -247,9 +247,9 @@ fn pod_view(
     is_ready: bool,
     network: PodNetwork,
     (labels, annotations, omitted): (HashMap<String, String>, HashMap<String, String>, u32),
-) -> PodView {
+) -> Pod {
     let metadata = metadata.unwrap_or_default();
-    PodView {
+    Pod {
         sandbox_id,
         uid: PodUid::from(metadata.uid),
         name: metadata.name.into(),

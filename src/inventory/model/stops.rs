@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, time::Instant};
 
 use super::super::{
     fact::{CallId, Lost, Target},
-    view::OpenStops,
+    pod::OpenStops,
 };
 
 /// 16,384 stops are followed at once. One above that is not noted: what it stops is probed until it has ended.

@@ -67,7 +67,7 @@ impl Rig {
     }
 
     /// A pod as it is known.
-    fn pod(&self, id: &str) -> &PodView {
+    fn pod(&self, id: &str) -> &Pod {
         &self.model.sandboxes[id].view
     }
 

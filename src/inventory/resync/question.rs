@@ -11,7 +11,7 @@ use crate::{clock, runtime::Runtime};
 #[derive(Debug)]
 pub(super) enum Reply {
     /// This, as of when the question was sent.
-    Told(Fact, Instant),
+    Fact(Fact, Instant),
     /// The runtime knows nothing of that name, or not yet.
     Unknown,
     /// No answer was to be had; the next list asks again.
@@ -43,12 +43,12 @@ pub(super) async fn look_up(runtime: &Runtime, lookup: &Lookup) -> Reply {
         },
     };
     match (answer, lookup) {
-        (Ok(fact), _) => Reply::Told(fact, sent),
+        (Ok(fact), _) => Reply::Fact(fact, sent),
         (Err(status), Lookup::Container(id) | Lookup::ContainerAgain(id)) if is_unknown(&status) => {
-            Reply::Told(Fact::NotFound(id.to_string()), sent)
+            Reply::Fact(Fact::NotFound(id.to_string()), sent)
         }
         (Err(status), Lookup::Sandbox(id)) if is_unknown(&status) => {
-            Reply::Told(Fact::NotFound(id.to_string()), sent)
+            Reply::Fact(Fact::NotFound(id.to_string()), sent)
         }
         (Err(status), Lookup::Unexplained(_)) if is_unknown(&status) => Reply::Unknown,
         (Err(status), lookup) => {

@@ -21,7 +21,7 @@ fn steady(from: f64, count: u32) -> Vec<Row> {
     (0..count).map(|n| (from + 10.0 * f64::from(n), 0.05, "exit 0")).collect()
 }
 
-fn feed(watch: &mut Watch, start: Start, command: &Command, calls: &[Row]) {
+fn feed(watch: &mut Watch, start: Start, command: &ExecCommand, calls: &[Row]) {
     for &call in calls {
         watch.ended(&start.call(call, command, "kubelet"));
     }
@@ -134,7 +134,7 @@ fn a_call_that_is_under_way_is_not_missed() {
 #[test]
 fn a_probe_goes_with_its_container_and_another_one_starts_anew() {
     let (start, cat) = (Start::now(), command("c1", &["cat"], 1));
-    let exited = ContainerView { state: ContainerState::Exited { exit_code: None }, ..container("c1", &[]) };
+    let exited = Container { state: ContainerState::Exited { exit_code: None }, ..container("c1", &[]) };
     for change in [Change::ContainerGone("c1".into()), Change::Container(Arc::new(exited))] {
         let mut watch = watch("c1");
         feed(&mut watch, start, &cat, &steady(0.0, 5));
@@ -146,7 +146,7 @@ fn a_probe_goes_with_its_container_and_another_one_starts_anew() {
     }
     let (mut watch, next) = (watch("c1"), command("c2", &["cat"], 1));
     feed(&mut watch, start, &cat, &steady(0.0, 5));
-    watch.changed(&Change::Container(Arc::new(ContainerView { attempt: 1, ..container("c2", &[]) })));
+    watch.changed(&Change::Container(Arc::new(Container { attempt: 1, ..container("c2", &[]) })));
     watch.changed(&Change::ContainerGone("c1".into()));
     feed(&mut watch, start, &next, &steady(50.0, 4));
     let probe = watch.probes(start.after(81.0)).pop().unwrap();

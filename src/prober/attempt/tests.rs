@@ -50,23 +50,20 @@ fn grpc_spec(port: u16) -> ProbeSpec {
     ProbeSpec { handler: Handler::Grpc { port, service: String::new() }, ..spec(ProbeKind::Liveness) }
 }
 
-fn view(network: PodNetwork) -> ContainerView {
+fn view(network: PodNetwork) -> Container {
     let view = container("web", "c1", 0);
-    ContainerView {
-        pod: Arc::new(crate::inventory::view::PodView { network, ..(*view.pod).clone() }),
-        ..view
-    }
+    Container { pod: Arc::new(crate::inventory::pod::Pod { network, ..(*view.pod).clone() }), ..view }
 }
 
 /// With one port declared, as the kubelet writes it.
-fn declaring(port: u16, mut view: ContainerView) -> ContainerView {
+fn declaring(port: u16, mut view: Container) -> Container {
     let ports = format!(r#"[{{"containerPort":{port},"protocol":"TCP"}}]"#);
     view.annotations.insert("io.kubernetes.container.ports".to_owned(), ports);
     view
 }
 
-fn text(tried: &Tried) -> &str {
-    &tried.output
+fn text(outcome: &AttemptOutcome) -> &str {
+    &outcome.output
 }
 
 /// One row of `tests/data/prober/exec.json` and `retries.json`.
@@ -154,15 +151,15 @@ async fn play(rows: &str) {
             let view = Arc::new(container("web", "c1", 0));
             roster.accept(Input::Container { view, probes: vec![planned(spec)] }, now);
             let [job] = &roster.advance(now)[..] else { panic!("{told}: one attempt") };
-            let tried = handlers.attempt(&job.spec, &job.view, &job.variables).await;
+            let outcome = handlers.attempt(&job.spec, &job.view, &job.variables).await;
 
-            assert_eq!(tried.result.as_str(), row.result, "{told}");
+            assert_eq!(outcome.result.as_str(), row.result, "{told}");
             assert_eq!(counter.load(Ordering::Relaxed), row.asked, "{told}: how often it was asked");
             let output = row.output_times.as_ref().map(|(text, times)| text.repeat(*times));
             if let Some(output) = output.or_else(|| row.output.clone()) {
-                assert_eq!(text(&tried), output, "{told}");
+                assert_eq!(text(&outcome), output, "{told}");
             }
-            roster.finish(&job.key, Some(tried), now);
+            roster.finish(&job.key, Some(outcome), now);
             let events: Vec<_> = roster.take_events().into_iter().map(|event| event.message).collect();
             if let Some(expected) = &row.events {
                 let filled =
@@ -196,8 +193,8 @@ async fn an_error_is_tried_once_where_the_next_attempt_comes_within_a_second() {
         let (exec, asked) = exec(Runtime::Refuses(tonic::Code::Unknown));
         let spec = ProbeSpec { period: Duration::from_millis(period), ..exec_spec(&["true"]) };
         let handlers = Handlers { exec, node_ip: None };
-        let tried = handlers.attempt(&spec, &container("web", "c1", 0), &Variables::default()).await;
-        assert_eq!((tried.tries, asked.load(Ordering::Relaxed)), (tries, tries), "{period} ms");
+        let outcome = handlers.attempt(&spec, &container("web", "c1", 0), &Variables::default()).await;
+        assert_eq!((outcome.tries, asked.load(Ordering::Relaxed)), (tries, tries), "{period} ms");
     }
 }
 
@@ -256,14 +253,14 @@ async fn a_connection_is_judged_as_the_kubelet_judges() {
         };
         let handlers = Handlers { exec: exec(Runtime::Hangs).0, node_ip: None };
         let spec = ProbeSpec { timeout: Duration::from_millis(row.timeout_ms), ..tcp_spec(None, port) };
-        let tried =
+        let outcome =
             handlers.attempt(&spec, &view(PodNetwork::Pod(vec![address.ip()])), &Variables::default()).await;
         let output = row
             .output
             .replace("{address}", &address.to_string())
             .replace("{port}", &address.port().to_string());
         assert_eq!(
-            (tried.result.as_str(), text(&tried)),
+            (outcome.result.as_str(), text(&outcome)),
             (&*row.result, &*output),
             "{}: {}",
             row.id,
@@ -277,10 +274,10 @@ async fn a_silent_runtime_is_not_asked_again_so_that_the_place_is_free_at_once()
     let (exec, asked) = exec(Runtime::Hangs);
     let began = clock::now();
     let handlers = Handlers { exec, node_ip: None };
-    let tried =
+    let outcome =
         handlers.attempt(&exec_spec(&["true"]), &container("web", "c1", 0), &Variables::default()).await;
     assert_eq!(
-        (tried.result, tried.is_unanswered, text(&tried)),
+        (outcome.result, outcome.is_unanswered, text(&outcome)),
         (AttemptResult::Error, true, "runtime did not answer")
     );
     assert_eq!(asked.load(Ordering::Relaxed), 1);
@@ -291,10 +288,10 @@ async fn a_silent_runtime_is_not_asked_again_so_that_the_place_is_free_at_once()
 async fn a_command_with_variables_is_not_run_before_they_are_known() {
     let (exec, asked) = exec(Runtime::Refuses(tonic::Code::NotFound));
     let handlers = Handlers { exec, node_ip: None };
-    let tried = handlers
+    let outcome = handlers
         .attempt(&exec_spec(&["cat", "$(FILE)"]), &container("web", "c1", 0), &Variables::default())
         .await;
-    assert_eq!((tried.result, asked.load(Ordering::Relaxed)), (AttemptResult::Error, 0));
+    assert_eq!((outcome.result, asked.load(Ordering::Relaxed)), (AttemptResult::Error, 0));
 }
 
 #[tokio::test]
@@ -312,8 +309,8 @@ async fn a_pod_is_dialled_at_its_own_address_or_at_the_nodes_or_not_at_all() {
     for (name, network, node_ip, result) in rows {
         let handlers = Handlers { exec: exec(Runtime::Hangs).0, node_ip };
         let spec = ProbeSpec { timeout: Duration::from_secs(5), ..tcp_spec(None, port.clone()) };
-        let tried = handlers.attempt(&spec, &declaring(number, view(network)), &Variables::default()).await;
-        assert_eq!(tried.result, result, "{name}: {}", text(&tried));
+        let outcome = handlers.attempt(&spec, &declaring(number, view(network)), &Variables::default()).await;
+        assert_eq!(outcome.result, result, "{name}: {}", text(&outcome));
     }
 }
 
@@ -325,9 +322,9 @@ async fn a_pod_in_the_nodes_network_aims_at_no_port_that_its_container_does_not_
     let other = declaring(number ^ 1, view(PodNetwork::Host));
     for port in [PortRef::Number(number), PortRef::Name(number.to_string())] {
         for view in [&view(PodNetwork::Host), &other] {
-            let tried = handlers.attempt(&tcp_spec(None, port.clone()), view, &Variables::default()).await;
-            assert_eq!(tried.result, AttemptResult::Error, "{port:?}");
-            assert!(text(&tried).starts_with(&format!("port {number} is not among")), "{}", text(&tried));
+            let outcome = handlers.attempt(&tcp_spec(None, port.clone()), view, &Variables::default()).await;
+            assert_eq!(outcome.result, AttemptResult::Error, "{port:?}");
+            assert!(text(&outcome).starts_with(&format!("port {number} is not among")), "{}", text(&outcome));
         }
     }
 }
@@ -338,8 +335,8 @@ async fn an_operators_rule_may_aim_at_any_port_of_a_pod_in_the_nodes_network() {
     let number = listener.local_addr().unwrap().port();
     let handlers = Handlers { exec: exec(Runtime::Hangs).0, node_ip: Some(LOCALHOST) };
     let spec = ProbeSpec { reach: Reach::Any, ..tcp_spec(None, PortRef::Number(number)) };
-    let tried = handlers.attempt(&spec, &view(PodNetwork::Host), &Variables::default()).await;
-    assert_eq!(tried.result, AttemptResult::Success, "{}", text(&tried));
+    let outcome = handlers.attempt(&spec, &view(PodNetwork::Host), &Variables::default()).await;
+    assert_eq!(outcome.result, AttemptResult::Success, "{}", text(&outcome));
 }
 
 #[tokio::test]
@@ -366,8 +363,8 @@ async fn a_host_is_dialled_instead_of_the_pod_by_address_or_by_name() {
             [tcp_spec(Some(host), PortRef::Number(number)), http_spec(Some(host), PortRef::Number(number))]
         {
             let spec = ProbeSpec { timeout: Duration::from_secs(5), ..spec };
-            let tried = handlers.attempt(&spec, &view(PodNetwork::Unknown), &Variables::default()).await;
-            assert_eq!(tried.result, AttemptResult::Success, "{host}: {}", text(&tried));
+            let outcome = handlers.attempt(&spec, &view(PodNetwork::Unknown), &Variables::default()).await;
+            assert_eq!(outcome.result, AttemptResult::Success, "{host}: {}", text(&outcome));
         }
     }
     let hosts = server.join().unwrap();
@@ -393,10 +390,10 @@ async fn a_server_is_asked_at_the_pods_address_and_its_stalling_body_is_an_error
     let spec = ProbeSpec { timeout: Duration::from_secs(5), ..spec };
     let handlers = Handlers { exec: exec(Runtime::Hangs).0, node_ip: None };
     let view = view(PodNetwork::Pod(vec![LOCALHOST]));
-    let tried = handlers.attempt(&spec, &view, &Variables::default()).await;
-    assert_eq!((tried.result, text(&tried)), (AttemptResult::Success, "ok"));
-    let tried = handlers.attempt(&spec, &view, &Variables::default()).await;
-    assert_eq!((tried.result, text(&tried)), (AttemptResult::Error, "unexpected EOF"));
+    let outcome = handlers.attempt(&spec, &view, &Variables::default()).await;
+    assert_eq!((outcome.result, text(&outcome)), (AttemptResult::Success, "ok"));
+    let outcome = handlers.attempt(&spec, &view, &Variables::default()).await;
+    assert_eq!((outcome.result, text(&outcome)), (AttemptResult::Error, "unexpected EOF"));
     let requests = server.join().unwrap();
     assert!(
         requests[0]
@@ -413,8 +410,8 @@ async fn what_cannot_be_dialled_is_an_error_that_says_why() {
         (http_spec(None, PortRef::Name("http".to_owned())), "the container declares no port named \"http\""),
     ];
     for (spec, reason) in rows {
-        let tried = handlers.attempt(&spec, &view(PodNetwork::Unknown), &Variables::default()).await;
-        assert_eq!((tried.result, text(&tried)), (AttemptResult::Error, reason), "F30, H10");
+        let outcome = handlers.attempt(&spec, &view(PodNetwork::Unknown), &Variables::default()).await;
+        assert_eq!((outcome.result, text(&outcome)), (AttemptResult::Error, reason), "F30, H10");
     }
 }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::{Entry, Place, Roster};
 use crate::{
     ids::{ProbeKey, ProbeKind},
-    inventory::view::ContainerView,
+    inventory::pod::Container,
     prober::{
         Moment,
         handle::Listed,
-        standing::{ContainerStatus, Standing},
+        readiness::{ContainerReadiness, ContainerStatus},
         status::ProbeStatus,
     },
     spec::plan::Invalid,
@@ -37,17 +37,17 @@ impl Roster {
         self.containers.all()
     }
 
-    /// All containers that it was told of, in no order.
+    /// All containers that it knows, in no order.
     pub(in crate::prober) fn containers(&self, now: Moment) -> Vec<ContainerStatus> {
-        let status = |view: &Arc<ContainerView>| {
+        let status = |view: &Arc<Container>| {
             let place = Place::of(view);
             let of_it = ProbeKind::ALL.map(|kind| place.key(kind)).into_iter().filter_map(|key| {
                 let entry = self.entries.get(&key).filter(|entry| entry.view.id == view.id)?;
                 self.is_listed(&key).then(|| self.status(&key, entry, now))
             });
             let probes: Vec<_> = of_it.collect();
-            let standing = Standing::of(view.state, &probes);
-            ContainerStatus { view: view.clone(), standing, probes }
+            let readiness = ContainerReadiness::of(view.state, &probes);
+            ContainerStatus { view: view.clone(), readiness, probes }
         };
         self.containers.views().map(status).collect()
     }

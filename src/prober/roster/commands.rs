@@ -5,10 +5,10 @@ use crate::{
     ids::ProbeKey,
     prober::{
         Moment,
-        command::{Command, Refusal},
+        command::{CommandRefusal, ProbeCommand},
         saving::Urgency,
         status,
-        worker::{Worker, event::Event},
+        worker::{Worker, event::WorkerEvent},
     },
 };
 
@@ -17,13 +17,13 @@ impl Roster {
     pub(in crate::prober) fn command(
         &mut self,
         key: &ProbeKey,
-        command: Command,
+        command: ProbeCommand,
         now: Moment,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), CommandRefusal> {
         match command {
-            Command::Pause => self.pause(key, now),
-            Command::Resume => self.resume(key, now),
-            Command::Trigger => self.trigger(key, now),
+            ProbeCommand::Pause => self.pause(key, now),
+            ProbeCommand::Resume => self.resume(key, now),
+            ProbeCommand::Trigger => self.trigger(key, now),
         }
     }
 
@@ -32,11 +32,11 @@ impl Roster {
     ///
     /// # Errors
     /// There is no such probe, or it cannot run.
-    pub(super) fn pause(&mut self, key: &ProbeKey, now: Moment) -> Result<(), Refusal> {
+    pub(super) fn pause(&mut self, key: &ProbeKey, now: Moment) -> Result<(), CommandRefusal> {
         self.able(key)?;
         self.pauses.insert(key, now.wall);
         self.saving.note(Urgency::Turn, now.at);
-        self.tell(key, Event::Paused(true), now);
+        self.send(key, WorkerEvent::Paused(true), now);
         Ok(())
     }
 
@@ -44,11 +44,11 @@ impl Roster {
     ///
     /// # Errors
     /// There is no such probe, or it cannot run.
-    pub(super) fn resume(&mut self, key: &ProbeKey, now: Moment) -> Result<(), Refusal> {
+    pub(super) fn resume(&mut self, key: &ProbeKey, now: Moment) -> Result<(), CommandRefusal> {
         self.able(key)?;
         self.pauses.remove(key);
         self.saving.note(Urgency::Turn, now.at);
-        self.tell(key, Event::Paused(false), now);
+        self.send(key, WorkerEvent::Paused(false), now);
         Ok(())
     }
 
@@ -56,19 +56,21 @@ impl Roster {
     ///
     /// # Errors
     /// There is no such probe, it cannot run, or something stands in the way of an attempt.
-    pub(super) fn trigger(&mut self, key: &ProbeKey, now: Moment) -> Result<(), Refusal> {
+    pub(super) fn trigger(&mut self, key: &ProbeKey, now: Moment) -> Result<(), CommandRefusal> {
         if let Some(block) = self.able(key)?.block(now.at) {
             let (_, reason) = status::blocked(block, self.able(key)?, self.pauses.since(key));
-            return Err(Refusal::NotNow(reason));
+            return Err(CommandRefusal::NotNow(reason));
         }
-        self.tell(key, Event::Triggered, now);
+        self.send(key, WorkerEvent::Triggered, now);
         Ok(())
     }
 
-    fn able(&self, key: &ProbeKey) -> Result<&Worker, Refusal> {
-        let entry = self.entries.get(key).ok_or(Refusal::Unknown)?;
+    fn able(&self, key: &ProbeKey) -> Result<&Worker, CommandRefusal> {
+        let entry = self.entries.get(key).ok_or(CommandRefusal::Unknown)?;
         entry.worker.as_ref().ok_or_else(|| {
-            Refusal::Invalid(self.invalid(key, entry).map(|invalid| invalid.reason).unwrap_or_default())
+            CommandRefusal::Invalid(
+                self.invalid(key, entry).map(|invalid| invalid.reason).unwrap_or_default(),
+            )
         })
     }
 }

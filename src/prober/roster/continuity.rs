@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use super::{Event, Moment, ProbeKey, Restoring, Roster};
+use super::{Moment, ProbeKey, Restoring, Roster, WorkerEvent};
 use crate::{
     ids::ContainerId,
     prober::saved::{Saved, SavedProbe},
@@ -20,41 +20,42 @@ impl Roster {
         self.saving.deadline()
     }
 
-    /// What a restart is to survive: where the probes stand, what is paused, and what was saved before and is still
+    /// What a restart is to survive: the checkpoints of the probes, what is paused, and what was saved before and is still
     /// waited for.
     pub(in crate::prober) fn save(&mut self, now: Moment) -> Saved {
         self.saving.take(self.working, now.at);
         self.restoring.forget_late(now.at);
-        let (stands, paused) = self.restoring.rest();
-        let mut probes: Vec<SavedProbe> = Vec::with_capacity(self.working + stands.len());
+        let (checkpoints, paused) = self.restoring.rest();
+        let mut probes: Vec<SavedProbe> = Vec::with_capacity(self.working + checkpoints.len());
         for (key, entry) in &self.entries {
-            let stand = entry.worker.as_ref().zip(entry.definition).and_then(|(worker, of)| worker.stand(of));
+            let checkpoint =
+                entry.worker.as_ref().zip(entry.definition).and_then(|(worker, of)| worker.checkpoint(of));
             // One that waits for its container while a former one is looked at still has what was saved of it.
-            let stand = stand.or_else(|| stands.get(key).cloned());
+            let checkpoint = checkpoint.or_else(|| checkpoints.get(key).cloned());
             let paused_since = self.pauses.since(key);
-            if stand.is_some() || paused_since.is_some() {
-                probes.push(SavedProbe { key: key.clone(), paused_since, stand });
+            if checkpoint.is_some() || paused_since.is_some() {
+                probes.push(SavedProbe { key: key.clone(), paused_since, checkpoint });
             }
         }
         let is_absent = |key: &ProbeKey| !self.entries.contains_key(key);
-        for (key, stand) in stands.iter().filter(|(key, _)| is_absent(key)) {
+        for (key, checkpoint) in checkpoints.iter().filter(|(key, _)| is_absent(key)) {
             let paused_since = paused.get(key).copied().or_else(|| self.pauses.since(key));
-            probes.push(SavedProbe { key: key.clone(), paused_since, stand: Some(stand.clone()) });
+            probes.push(SavedProbe { key: key.clone(), paused_since, checkpoint: Some(checkpoint.clone()) });
         }
         let waited_for = paused.iter().map(|(key, since)| (key, *since));
         let absent = self.pauses.all().chain(waited_for);
-        for (key, since) in absent.filter(|(key, _)| is_absent(key) && !stands.contains_key(*key)) {
-            probes.push(SavedProbe { key: key.clone(), paused_since: Some(since), stand: None });
+        for (key, since) in absent.filter(|(key, _)| is_absent(key) && !checkpoints.contains_key(*key)) {
+            probes.push(SavedProbe { key: key.clone(), paused_since: Some(since), checkpoint: None });
         }
         Saved { probes }
     }
 
-    /// Gives a probe back where it stood on a container before a restart, if that was saved.
-    pub(super) fn restore_stand(&mut self, key: &ProbeKey, container: &ContainerId, now: Moment) {
+    /// Gives a probe its checkpoint on a container from before a restart, if one was saved.
+    pub(super) fn restore_checkpoint(&mut self, key: &ProbeKey, container: &ContainerId, now: Moment) {
         let Some(entry) = self.entries.get(key).filter(|entry| entry.worker.is_some()) else { return };
         let Some(definition) = entry.definition else { return };
-        if let Some(stand) = self.restoring.take_stand(key, container, definition, now.at) {
-            self.tell(key, Event::Restored(stand), now);
+        if let Some(checkpoint) = self.restoring.take_checkpoint(key, container, definition, now.at) {
+            self.send(key, WorkerEvent::Restored(checkpoint), now);
         }
     }
 

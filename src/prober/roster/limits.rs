@@ -6,8 +6,8 @@ use std::{collections::HashMap, sync::Arc};
 use super::{Entry, Moment, Notice, Place, ProbeEvent, ProbeKey, ProberSettings, Roster};
 use crate::{
     ids::PodUid,
-    inventory::view::ContainerState,
-    prober::{ProbeStatus, quota::Rank, saving::Urgency, status::Phase, variables::Variables},
+    inventory::pod::ContainerState,
+    prober::{ProbeStatus, quota::Rank, saving::Urgency, status::ProbePhase, variables::Variables},
 };
 
 impl Roster {
@@ -78,7 +78,7 @@ impl Roster {
         for key in self.entries.keys().filter(|key| !self.is_listed(key)) {
             *unlisted.entry(&key.pod).or_default() += 1;
         }
-        let invalid = listed.iter_mut().filter(|status| status.phase == Phase::Invalid);
+        let invalid = listed.iter_mut().filter(|status| status.phase == ProbePhase::Invalid);
         for status in invalid.rev() {
             if let Some(count) = unlisted.remove(&status.key.pod) {
                 status.reason += &format!("; and {count} more of this pod, which are not listed");

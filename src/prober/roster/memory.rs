@@ -20,9 +20,9 @@ impl Entry {
     /// Forgets what attempts said beyond a share.
     fn forget(&mut self, share: usize, outputs: &mut Outputs) {
         if let Some(worker) = &mut self.worker {
-            let before = worker.results().said();
+            let before = worker.results().output_bytes();
             worker.forget(share);
-            outputs.changed(before, worker.results().said());
+            outputs.changed(before, worker.results().output_bytes());
         }
     }
 }

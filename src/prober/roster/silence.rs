@@ -3,7 +3,7 @@
 
 use std::{collections::HashSet, time::Instant};
 
-use super::{Event, Moment, ProbeKey, Roster, Tried, Worker};
+use super::{AttemptOutcome, Moment, ProbeKey, Roster, Worker, WorkerEvent};
 use crate::{results::AttemptResult, spec::Handler};
 
 /// The probes that were not answered while nobody was. One whose own container alone hangs is not among them: that the
@@ -18,17 +18,17 @@ pub(super) struct Silence {
 impl Roster {
     /// Notes how an attempt that was in flight since then ended. An answer lets those go on that were not answered while
     /// nobody was.
-    pub(super) fn heed_silence(&mut self, key: &ProbeKey, tried: Option<&Tried>, now: Moment) {
+    pub(super) fn heed_silence(&mut self, key: &ProbeKey, outcome: Option<&AttemptOutcome>, now: Moment) {
         let worker = self.entries.get(key).and_then(|entry| entry.worker.as_ref());
         let is_exec = |worker: &&Worker| matches!(worker.spec().handler, Handler::Exec { .. });
         let Some(began) = worker.filter(is_exec).and_then(Worker::flight_since) else { return };
-        match tried {
-            Some(tried) if tried.is_unanswered => {
+        match outcome {
+            Some(outcome) if outcome.is_unanswered => {
                 if self.silence.answered.is_none_or(|at| at < began) {
                     self.silence.probes.insert(key.clone());
                 }
             }
-            Some(tried) if tried.result != AttemptResult::Error => {
+            Some(outcome) if outcome.result != AttemptResult::Error => {
                 self.silence.answered = Some(now.at);
                 for key in std::mem::take(&mut self.silence.probes) {
                     self.resume_pace(&key, now);
@@ -50,7 +50,7 @@ impl Roster {
     fn resume_pace(&mut self, key: &ProbeKey, now: Moment) {
         let worker = self.entries.get(key).and_then(|entry| entry.worker.as_ref());
         if let Some(by) = worker.map(|worker| self.offset(key, worker.beat(now.at))) {
-            self.tell(key, Event::RuntimeAnswers(by), now);
+            self.send(key, WorkerEvent::RuntimeAnswers(by), now);
         }
     }
 }

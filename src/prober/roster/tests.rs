@@ -11,21 +11,21 @@ use std::collections::HashSet;
 
 use super::*;
 use crate::{
-    inventory::view::ContainerState,
+    inventory::pod::ContainerState,
     prober::{
-        fixtures::{container, planned, spec, tried},
-        status::{Phase, ProbeStatus},
+        fixtures::{container, outcome, planned, spec},
+        status::{ProbePhase, ProbeStatus},
     },
     results::AttemptResult,
     spec::{
         Handler, ProbeSpec,
-        plan::{Invalid, Source},
+        plan::{Invalid, ProbeSource},
     },
 };
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn input(view: ContainerView, specs: &[ProbeSpec]) -> Input {
+fn input(view: Container, specs: &[ProbeSpec]) -> Input {
     Input::Container { view: Arc::new(view), probes: specs.iter().cloned().map(planned).collect() }
 }
 
@@ -59,7 +59,7 @@ impl Rig {
 
     fn finish(&mut self, kind: ProbeKind, result: AttemptResult) {
         let key = ProbeKey { pod: "web".into(), container: "app".into(), kind };
-        self.roster.finish(&key, Some(tried(result)), self.now);
+        self.roster.finish(&key, Some(outcome(result)), self.now);
     }
 
     fn status(&self, kind: ProbeKind) -> ProbeStatus {
@@ -80,7 +80,7 @@ fn success_of_startup_releases_the_others_at_once_and_a_new_container_locks_them
     rig.finish(Startup, AttemptResult::Success);
     let started: HashSet<_> = rig.started().into_iter().collect();
     assert_eq!(started, HashSet::from([(Readiness, "c1".to_owned()), (Liveness, "c1".to_owned())]));
-    assert_eq!(rig.status(Startup).phase, Phase::Held);
+    assert_eq!(rig.status(Startup).phase, ProbePhase::Held);
     rig.finish(Readiness, AttemptResult::Success);
     rig.finish(Liveness, AttemptResult::Success);
 
@@ -97,7 +97,7 @@ fn an_invalid_startup_probe_locks_nobody() {
     let probes = vec![
         Planned {
             kind: Startup,
-            source: Source::PodAnnotation,
+            source: ProbeSource::PodAnnotation,
             spec: Err(invalid),
             shadowed: vec!["container annotation".to_owned()],
         },
@@ -106,7 +106,7 @@ fn an_invalid_startup_probe_locks_nobody() {
     rig.accept(Input::Container { view: Arc::new(container("web", "c1", 0)), probes });
     assert_eq!(rig.started(), [(Liveness, "c1".to_owned())]);
     let status = rig.status(Startup);
-    assert_eq!((status.phase, status.reason.as_str()), (Phase::Invalid, "no handler"));
+    assert_eq!((status.phase, status.reason.as_str()), (ProbePhase::Invalid, "no handler"));
     assert_eq!(
         (status.source.as_str(), status.shadowed),
         ("annotation", vec!["container annotation".to_owned()])
@@ -174,7 +174,7 @@ fn the_fourth_failure_of_three_is_never_attempted() {
     }
     assert_eq!(rig.started(), []);
     let status = rig.status(Liveness);
-    assert_eq!((status.phase, status.state), (Phase::Held, Verdict::Failure));
+    assert_eq!((status.phase, status.state), (ProbePhase::Held, Verdict::Failure));
     assert_eq!((status.counts.failure, status.next_at), (3, None));
     assert_eq!(status.reason, "liveness failed; waits for a new container");
     let messages: Vec<_> = rig.roster.take_events().into_iter().map(|event| event.message).collect();

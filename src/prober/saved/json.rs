@@ -3,17 +3,16 @@
 
 use std::{fmt, sync::Arc, time::SystemTime};
 
-use jiff::Timestamp;
 use serde::{
-    Deserialize, Deserializer, Serialize, Serializer,
+    Deserialize, Deserializer, Serialize,
     de::{self, SeqAccess, Visitor},
 };
 use thiserror::Error;
 
-use super::{Definition, MAX_BYTES, MAX_PROBES, Saved, SavedProbe, Stand};
+use super::{Checkpoint, MAX_BYTES, MAX_PROBES, Saved, SavedProbe};
 use crate::{
-    ids::{ContainerId, PodUid, ProbeKey, ProbeKind},
-    results::{Counts, Run, Verdict},
+    ids::{PodUid, ProbeKey, ProbeKind},
+    results::Counts,
 };
 
 /// 1: what we write, and all that we can read.
@@ -109,146 +108,69 @@ struct Line {
     kind: ProbeKind,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     paused_since: Option<Time>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    stand: Option<StandLine>,
+    #[serde(default, rename = "stand", skip_serializing_if = "Option::is_none")]
+    checkpoint: Option<Checkpoint>,
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct StandLine {
-    container_id: ContainerId,
-    definition: Definition,
-    state: Option<State>,
-    since: Time,
-    run: RunLine,
-    counts: CountsLine,
-    held: bool,
-}
-
-#[derive(Serialize, Deserialize)]
-struct RunLine {
-    result: RunResult,
-    count: u32,
-}
-
-#[derive(Serialize, Deserialize)]
-struct CountsLine {
-    success: u64,
-    warning: u64,
-    failure: u64,
-    error: u64,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum State {
-    Success,
-    Failure,
-    Unknown,
-}
-
-/// A run is never of anything else.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum RunResult {
-    Success,
-    Failure,
-}
-
-/// RFC 3339 in UTC, to the nanosecond.
-struct Time(SystemTime);
+#[serde(transparent)]
+struct Time(#[serde(with = "time")] SystemTime);
 
 impl From<&SavedProbe> for Line {
-    fn from(SavedProbe { key, paused_since, stand }: &SavedProbe) -> Self {
+    fn from(SavedProbe { key, paused_since, checkpoint }: &SavedProbe) -> Self {
         Self {
             pod: key.pod.clone(),
             container: key.container.clone(),
             kind: key.kind,
             paused_since: paused_since.map(Time),
-            stand: stand.as_ref().map(StandLine::from),
+            checkpoint: checkpoint.clone(),
         }
     }
 }
 
 impl From<Line> for SavedProbe {
-    fn from(Line { pod, container, kind, paused_since, stand }: Line) -> Self {
+    fn from(Line { pod, container, kind, paused_since, checkpoint }: Line) -> Self {
         Self {
             key: ProbeKey { pod, container, kind },
             paused_since: paused_since.map(|Time(at)| at),
-            stand: stand.map(Stand::from),
+            checkpoint,
         }
     }
 }
 
-impl From<&Stand> for StandLine {
-    fn from(stand: &Stand) -> Self {
-        let Counts { success, warning, failure, error } = stand.counts;
-        Self {
-            container_id: stand.container.clone(),
-            definition: stand.definition,
-            state: stand.verdict.map(|verdict| match verdict {
-                Verdict::Success => State::Success,
-                Verdict::Failure => State::Failure,
-                Verdict::Unknown => State::Unknown,
-            }),
-            since: Time(stand.since),
-            run: RunLine {
-                result: match stand.run.verdict {
-                    Verdict::Success => RunResult::Success,
-                    Verdict::Failure | Verdict::Unknown => RunResult::Failure,
-                },
-                count: stand.run.count,
-            },
-            counts: CountsLine { success, warning, failure, error },
-            held: stand.is_held,
-        }
-    }
-}
+/// A time as RFC 3339 in UTC, to the nanosecond.
+pub(super) mod time {
+    use std::time::SystemTime;
 
-impl From<StandLine> for Stand {
-    fn from(line: StandLine) -> Self {
-        let CountsLine { success, warning, failure, error } = line.counts;
-        let Time(since) = line.since;
-        Self {
-            container: line.container_id,
-            definition: line.definition,
-            verdict: line.state.map(|state| match state {
-                State::Success => Verdict::Success,
-                State::Failure => Verdict::Failure,
-                State::Unknown => Verdict::Unknown,
-            }),
-            since,
-            run: Run {
-                verdict: match line.run.result {
-                    RunResult::Success => Verdict::Success,
-                    RunResult::Failure => Verdict::Failure,
-                },
-                count: line.run.count,
-            },
-            counts: Counts {
-                success: success.min(MAX_COUNT),
-                warning: warning.min(MAX_COUNT),
-                failure: failure.min(MAX_COUNT),
-                error: error.min(MAX_COUNT),
-            },
-            is_held: line.held,
-        }
-    }
-}
+    use jiff::Timestamp;
+    use serde::{Deserialize, Deserializer, Serializer, de};
 
-impl Serialize for Time {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(in crate::prober::saved) fn serialize<S: Serializer>(
+        at: &SystemTime,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         // A time that no calendar has is as good as none.
-        serializer.collect_str(&Timestamp::try_from(self.0).unwrap_or(Timestamp::UNIX_EPOCH))
+        serializer.collect_str(&Timestamp::try_from(*at).unwrap_or(Timestamp::UNIX_EPOCH))
     }
-}
 
-impl<'de> Deserialize<'de> for Time {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+    pub(in crate::prober::saved) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<SystemTime, D::Error> {
         let text = String::deserialize(deserializer)?;
         let at: Timestamp = text.parse().map_err(de::Error::custom)?;
-        Ok(Self(at.into()))
+        Ok(at.into())
     }
+}
+
+/// Reads counts; one beyond [`MAX_COUNT`] becomes that.
+pub(super) fn bounded_counts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Counts, D::Error> {
+    let Counts { success, warning, failure, error } = Counts::deserialize(deserializer)?;
+    Ok(Counts {
+        success: success.min(MAX_COUNT),
+        warning: warning.min(MAX_COUNT),
+        failure: failure.min(MAX_COUNT),
+        error: error.min(MAX_COUNT),
+    })
 }
 
 /// Reads probes, and fails at the first beyond [`MAX_PROBES`] instead of keeping it.

@@ -10,10 +10,10 @@ use super::*;
 use crate::{
     clock,
     ids::ProbeKind,
-    inventory::view::{ContainerState, ContainerView, PodNetwork, PodView},
+    inventory::pod::{Container, ContainerState, Pod, PodNetwork},
     prober::{
         ProbeStatus,
-        fixtures::{container, planned, spec, tried},
+        fixtures::{container, outcome, planned, spec},
     },
     results::{AttemptResult, Verdict, event::EventReason},
     spec::{Handler, PortRef, ProbeSpec},
@@ -95,7 +95,7 @@ impl Rig {
                     log.lock().unwrap().begin(&job.key);
                     time::sleep(duration).await;
                     log.lock().unwrap().end(&job.key);
-                    tried(result(&job.key))
+                    outcome(result(&job.key))
                 }
             };
             let mut channels = channels;
@@ -167,8 +167,8 @@ async fn a_period_below_a_second_is_kept_within_a_tenth() {
     let spec = ProbeSpec { handler, period, ..spec(ProbeKind::Readiness) };
     let view = container("p", "c", 0);
     let network = PodNetwork::Pod(vec![address.ip()]);
-    let pod = Arc::new(PodView { network, ..(*view.pod).clone() });
-    let view = Arc::new(ContainerView { pod, ..view });
+    let pod = Arc::new(Pod { network, ..(*view.pod).clone() });
+    let view = Arc::new(Container { pod, ..view });
     inputs.send(Input::Container { view, probes: vec![planned(spec)] }).await.unwrap();
     let accept = async || time::timeout(10 * SECOND, listener.accept()).await.unwrap().unwrap();
     drop(accept().await);
@@ -219,7 +219,7 @@ async fn an_attempt_ends_with_its_container_and_its_place_is_free() {
         (0, Input::ContainerGone("c0".into())),
         (1, {
             let exited = ContainerState::Exited { exit_code: Some(0) };
-            let view = ContainerView { state: exited, ..container("p1", "c1", 0) };
+            let view = Container { state: exited, ..container("p1", "c1", 0) };
             Input::Container {
                 view: Arc::new(view),
                 probes: vec![planned(ProbeSpec { handler: tcp(), ..spec(ProbeKind::Liveness) })],

@@ -3,7 +3,7 @@
 use super::Worker;
 use crate::{
     ids::ContainerId,
-    prober::saved::{Definition, Stand},
+    prober::saved::{Checkpoint, Definition},
     results::{Run, Verdict},
 };
 
@@ -23,10 +23,10 @@ pub struct Mark {
 }
 
 impl Worker {
-    /// Where it stands on its container, to be saved; none before that has run. `definition` is that of its spec.
-    pub fn stand(&self, definition: Definition) -> Option<Stand> {
+    /// Its progress on its container, to be saved; none before that has run. `definition` is that of its spec.
+    pub fn checkpoint(&self, definition: Definition) -> Option<Checkpoint> {
         let target = self.target.as_ref().filter(|target| target.has_run || target.is_restored)?;
-        Some(Stand {
+        Some(Checkpoint {
             container: target.seen.id.clone(),
             definition,
             verdict: self.results.verdict(),

@@ -4,16 +4,16 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::{
     ids::ContainerId,
-    inventory::view::ContainerState,
-    prober::{attempt::Tried, saved::Stand},
+    inventory::pod::ContainerState,
+    prober::{attempt::AttemptOutcome, saved::Checkpoint},
     results::event::Notice,
 };
 
 /// What a worker is told.
 #[derive(Clone, Debug)]
-pub enum Event {
-    /// Where it stood before a restart of ours, on the container that it is told of next.
-    Restored(Stand),
+pub enum WorkerEvent {
+    /// Its checkpoint from before a restart of ours, on the container that it sees next.
+    Restored(Checkpoint),
     /// This is the container now.
     Seen(Seen),
     /// Whether the container counts as started: true once its startup probe succeeded, or where it has none.
@@ -33,7 +33,7 @@ pub enum Event {
     /// There is place for the attempt now.
     SlotFreed,
     /// The attempt in flight ended; with nothing to tell if it panicked or was given up.
-    Finished(Option<Tried>),
+    Finished(Option<AttemptOutcome>),
 }
 
 /// What a worker wants done.
@@ -44,7 +44,7 @@ pub enum Action {
     /// Make one attempt on the container seen last, and tell it how that ended.
     StartAttempt,
     /// Put this into the journal, as something about this container.
-    Tell(ContainerId, Notice),
+    Report(ContainerId, Notice),
 }
 
 /// One look at a container.

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use serde::Deserialize;
 
 use super::*;
-use crate::prober::fixtures::{self, tried};
+use crate::prober::fixtures::{self, outcome};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -17,8 +17,8 @@ fn spec(kind: ProbeKind, success_threshold: u32, failure_threshold: u32) -> Prob
     ProbeSpec { success_threshold, failure_threshold, ..fixtures::spec(kind) }
 }
 
-fn seen(id: &str, state: ContainerState) -> Event {
-    Event::Seen(Seen { id: id.into(), state, created_at: None, started_at: None })
+fn seen(id: &str, state: ContainerState) -> WorkerEvent {
+    WorkerEvent::Seen(Seen { id: id.into(), state, created_at: None, started_at: None })
 }
 
 const EXITED: ContainerState = ContainerState::Exited { exit_code: Some(1) };
@@ -45,7 +45,7 @@ impl Rig {
         rig
     }
 
-    fn on(&mut self, event: Event) -> Vec<Action> {
+    fn on(&mut self, event: WorkerEvent) -> Vec<Action> {
         self.worker.on(event, self.now)
     }
 
@@ -57,21 +57,21 @@ impl Rig {
     fn start(&mut self) -> bool {
         let Some(deadline) = self.worker.deadline() else { return false };
         self.pass(deadline.saturating_duration_since(self.now.at));
-        assert_eq!(self.on(Event::Due), [Action::Enqueue]);
-        assert_eq!(self.on(Event::SlotFreed), [Action::StartAttempt]);
+        assert_eq!(self.on(WorkerEvent::Due), [Action::Enqueue]);
+        assert_eq!(self.on(WorkerEvent::SlotFreed), [Action::StartAttempt]);
         true
     }
 
     fn attempt(&mut self, result: AttemptResult) -> Vec<Action> {
         assert!(self.start(), "an attempt is due");
-        self.on(Event::Finished(Some(tried(result))))
+        self.on(WorkerEvent::Finished(Some(outcome(result))))
     }
 
     fn step(&mut self, what: &str) {
         let see = |rig: &mut Self, state| {
             let id = ContainerId::from(format!("c{}", rig.containers));
             let started_at = rig.started_at.filter(|_| rig.containers == 1);
-            drop(rig.on(Event::Seen(Seen { id, state, created_at: None, started_at })));
+            drop(rig.on(WorkerEvent::Seen(Seen { id, state, created_at: None, started_at })));
         };
         match what {
             "s" => drop(self.attempt(AttemptResult::Success)),
@@ -80,7 +80,7 @@ impl Rig {
             "e" => drop(self.attempt(AttemptResult::Error)),
             "p" => {
                 assert!(self.start());
-                self.on(Event::Finished(None));
+                self.on(WorkerEvent::Finished(None));
             }
             "-" => assert_eq!(self.worker.deadline(), None, "no attempt is due"),
             "made" => see(self, ContainerState::Created),
@@ -91,8 +91,8 @@ impl Rig {
                 self.containers += 1;
                 see(self, ContainerState::Running);
             }
-            "gate" => drop(self.on(Event::Started(false))),
-            "open" => drop(self.on(Event::Started(true))),
+            "gate" => drop(self.on(WorkerEvent::Started(false))),
+            "open" => drop(self.on(WorkerEvent::Started(true))),
             other => {
                 let seconds = |number: &str| number.parse::<u32>().expect("a number of seconds") * SECOND;
                 match (other.strip_prefix('@'), other.strip_prefix("wait")) {
@@ -219,7 +219,7 @@ fn a_start_time_that_is_told_late_still_adopts_and_shortens_the_delay() {
     rig.on(seen("c1", ContainerState::Running));
     assert_eq!((rig.verdict(), rig.worker.deadline()), ('S', Some(rig.now.at + 60 * SECOND)));
     let started_at = Some(rig.now.wall - 300 * SECOND);
-    rig.on(Event::Seen(Seen {
+    rig.on(WorkerEvent::Seen(Seen {
         id: "c1".into(),
         state: ContainerState::Running,
         created_at: None,
@@ -236,7 +236,7 @@ fn a_clock_that_is_set_makes_a_container_that_starts_now_neither_adopted_nor_put
         rig.pass(60 * SECOND);
         rig.now.wall = if is_set_back { rig.now.wall - hour } else { rig.now.wall + hour };
         let (state, at) = (ContainerState::Running, Some(rig.now.wall - SECOND));
-        rig.on(Event::Seen(Seen { id: "c1".into(), state, created_at: at, started_at: at }));
+        rig.on(WorkerEvent::Seen(Seen { id: "c1".into(), state, created_at: at, started_at: at }));
         assert_eq!(
             (rig.verdict(), rig.worker.deadline()),
             ('S', Some(rig.now.at)),
@@ -271,18 +271,18 @@ fn a_container_that_was_only_created_is_seeded_anew_when_it_runs() {
 fn the_startup_gate_holds_the_others_back_and_releases_them_at_once() {
     for kind in [ProbeKind::Readiness, ProbeKind::Liveness] {
         let mut rig = Rig::new(spec(kind, 1, 1));
-        rig.on(Event::Started(false));
+        rig.on(WorkerEvent::Started(false));
         rig.on(seen("c1", ContainerState::Running));
         assert_eq!((rig.block(), rig.worker.deadline()), (Some(Block::NotStarted), None), "M16");
         rig.pass(7 * SECOND);
-        rig.on(Event::Started(true));
+        rig.on(WorkerEvent::Started(true));
         assert_eq!((rig.block(), rig.worker.deadline()), (None, Some(rig.now.at)), "{kind}");
         assert!(!rig.worker.may_spread(), "a release is not spread");
     }
     let mut rig = Rig::running(spec(ProbeKind::Startup, 1, 1));
-    rig.on(Event::Started(true));
+    rig.on(WorkerEvent::Started(true));
     assert_eq!((rig.block(), rig.verdict()), (Some(Block::AlreadyStarted), 'U'), "M18");
-    rig.on(Event::Started(false));
+    rig.on(WorkerEvent::Started(false));
     assert_eq!(rig.block(), None, "the worker stays");
 }
 
@@ -290,7 +290,7 @@ fn the_startup_gate_holds_the_others_back_and_releases_them_at_once() {
 fn liveness_and_startup_end_when_a_client_stops_the_container_and_readiness_does_not() {
     for kind in ProbeKind::ALL {
         let mut rig = Rig::running(spec(kind, 1, 1));
-        rig.on(Event::Stopping(Some(Stopping::Container)));
+        rig.on(WorkerEvent::Stopping(Some(Stopping::Container)));
         let is_stopped = kind != ProbeKind::Readiness;
         assert_eq!(rig.block().is_some(), is_stopped, "S12 {kind}");
         assert_eq!(rig.worker.deadline().is_none(), is_stopped);
@@ -310,8 +310,8 @@ fn what_comes_late_says_nothing_of_another_container() {
     assert_eq!(rig.worker.deadline(), None, "never two attempts at once");
     let seen_at = rig.now.at;
     rig.pass(3 * SECOND);
-    let actions = rig.on(Event::Finished(Some(tried(AttemptResult::Failure))));
-    assert_eq!(actions, [Action::Tell("c1".into(), Notice::Failed { output: "out".into() })]);
+    let actions = rig.on(WorkerEvent::Finished(Some(outcome(AttemptResult::Failure))));
+    assert_eq!(actions, [Action::Report("c1".into(), Notice::Failed { output: "out".into() })]);
     assert_eq!((rig.verdict(), rig.block()), ('S', None));
     assert_eq!(rig.worker.results().counts().total(), 0, "counts are of the current container");
     assert_eq!(rig.worker.deadline(), Some(seen_at), "its own first attempt is due since it was seen");
@@ -323,14 +323,14 @@ fn an_attempt_of_a_former_worker_says_nothing_but_is_waited_for() {
     let mut worker = Worker::new(Arc::new(spec(ProbeKind::Liveness, 1, 1)), now, true, now);
     worker.on(seen("c1", ContainerState::Running), now);
     assert_eq!(worker.deadline(), None);
-    let told = worker.on(Event::Finished(Some(tried(AttemptResult::Failure))), now);
+    let told = worker.on(WorkerEvent::Finished(Some(outcome(AttemptResult::Failure))), now);
     assert_eq!((told, worker.results().last(), worker.deadline()), (vec![], None, Some(now.at)));
 }
 
 #[test]
 fn the_journal_is_told_of_failures_errors_and_turns() {
     let mut rig = Rig::running(spec(ProbeKind::Readiness, 1, 2));
-    let tell = |notice| Action::Tell("c1".into(), notice);
+    let tell = |notice| Action::Report("c1".into(), notice);
     let output = || "out".to_owned();
     let turned = |to, after| tell(Notice::VerdictChanged { to, after });
     assert_eq!(rig.attempt(AttemptResult::Success), [turned(Verdict::Success, 1)]);

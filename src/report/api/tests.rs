@@ -22,18 +22,18 @@ use tokio::{
 
 use super::*;
 use crate::report::{
-    Shown, Snapshot, Snapshots,
-    journal::{Bounds, Journal},
+    JournaledCall, Snapshot, Snapshots,
+    journal::{Journal, JournalBounds},
     metrics::Metrics,
     name::ProbeName,
     view::{
-        CallView, ConfigurationView, EventView, LateView, Phase, PodView, ProbeDetailView, ProbeView,
+        CallView, ConfigurationView, EventView, LateView, PodView, ProbeDetailView, ProbePhase, ProbeView,
         RuntimeState, StatusView, probe_key, sample,
     },
 };
 use crate::{
     ids::ProbeKey,
-    prober::{Command, ProberHandle, ProberSettings, Question, Refusal},
+    prober::{CommandRefusal, ProbeCommand, ProberHandle, ProberSettings, Question},
     stage::{Asker, Unanswered},
 };
 
@@ -44,7 +44,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 struct Api {
     _dir: tempfile::TempDir,
     socket: PathBuf,
-    trace: Journal<dyn Shown>,
+    trace: Journal<dyn JournaledCall>,
     events: Journal<EventView>,
     client: Client<UnixConnector, Empty<axum::body::Bytes>>,
     drain: Option<oneshot::Sender<()>>,
@@ -59,7 +59,10 @@ impl Api {
     }
 
     /// With a prober that answers commands so.
-    fn commanded(probes: Vec<ProbeView>, answer: fn(&ProbeKey, Command) -> Result<(), Refusal>) -> Self {
+    fn commanded(
+        probes: Vec<ProbeView>,
+        answer: fn(&ProbeKey, ProbeCommand) -> Result<(), CommandRefusal>,
+    ) -> Self {
         let (asker, mut questions) = Asker::channel("prober");
         tokio::spawn(async move {
             while let Some(question) = questions.recv().await {
@@ -76,8 +79,8 @@ impl Api {
     fn before(snapshots: Fixed, prober: ProberHandle) -> Self {
         Self::serve(Sources {
             snapshots: Arc::new(snapshots),
-            trace: Journal::new(Bounds::records(1_000)),
-            events: Journal::new(Bounds::records(1_000)),
+            trace: Journal::new(JournalBounds::records(1_000)),
+            events: Journal::new(JournalBounds::records(1_000)),
             metrics: Metrics::new("0.1.0"),
             prober,
         })
@@ -221,7 +224,7 @@ fn call(method: &str) -> CallView {
     CallView { method: method.to_owned(), ..sample::call() }
 }
 
-fn push(journal: &Journal<dyn Shown>, call: CallView) {
-    let call: std::sync::Arc<dyn Shown> = std::sync::Arc::new(call);
+fn push(journal: &Journal<dyn JournaledCall>, call: CallView) {
+    let call: std::sync::Arc<dyn JournaledCall> = std::sync::Arc::new(call);
     journal.push(call);
 }

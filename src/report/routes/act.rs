@@ -5,7 +5,7 @@ use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
 use super::{Names, Refusal, Shared};
 use crate::{
     ids::ProbeKey,
-    prober::command::{self, Command},
+    prober::command::{self, ProbeCommand},
     report::{lookup, view::ProbeView},
 };
 
@@ -13,7 +13,7 @@ use crate::{
 pub(super) fn routes() -> Router<Shared> {
     let probes = ["/v1/probes/{uid}/{container}/{type}", "/v1/probes/{namespace}/{pod}/{container}/{type}"];
     let mut routes = Router::new();
-    for command in [Command::Pause, Command::Resume, Command::Trigger] {
+    for command in [ProbeCommand::Pause, ProbeCommand::Resume, ProbeCommand::Trigger] {
         for probe in probes {
             let act = move |shared: State<Shared>, names: Names| act(shared, names, command);
             routes = routes.route(&format!("{probe}/{}", word(command)), post(act));
@@ -25,7 +25,7 @@ pub(super) fn routes() -> Router<Shared> {
 async fn act(
     State(shared): State<Shared>,
     Names(names): Names,
-    command: Command,
+    command: ProbeCommand,
 ) -> Result<Json<ProbeView>, Refusal> {
     let sources = &shared.sources;
     let probe = lookup::probe(&names, sources.snapshots.probes().await?)?;
@@ -51,19 +51,19 @@ async fn act(
     Ok(Json(lookup::probe(&[probe.pod_uid, probe.container, probe.kind], probes)?))
 }
 
-fn refused(probe: &ProbeView, refusal: &command::Refusal) -> Refusal {
+fn refused(probe: &ProbeView, refusal: &command::CommandRefusal) -> Refusal {
     let code = match refusal {
-        command::Refusal::Unknown => StatusCode::NOT_FOUND,
-        command::Refusal::Invalid(_) | command::Refusal::NotNow(_) => StatusCode::CONFLICT,
+        command::CommandRefusal::Unknown => StatusCode::NOT_FOUND,
+        command::CommandRefusal::Invalid(_) | command::CommandRefusal::NotNow(_) => StatusCode::CONFLICT,
     };
     Refusal::new(code, format!("{}: {refusal}", probe.id))
 }
 
 /// The last part of its path.
-fn word(command: Command) -> &'static str {
+fn word(command: ProbeCommand) -> &'static str {
     match command {
-        Command::Pause => "pause",
-        Command::Resume => "resume",
-        Command::Trigger => "trigger",
+        ProbeCommand::Pause => "pause",
+        ProbeCommand::Resume => "resume",
+        ProbeCommand::Trigger => "trigger",
     }
 }

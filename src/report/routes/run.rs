@@ -34,14 +34,14 @@ async fn run(State(shared): State<Shared>, request: Request) -> Result<Json<RunV
     let asked = asked.map_err(|reason| Refusal::new(StatusCode::BAD_REQUEST, reason))?;
     let listed = lookup::container(&asked.container, prober.plans().await?)?;
     let spec = definition(asked.trial, &listed)?;
-    let made = tokio::select! {
+    let report = tokio::select! {
         biased;
         () = shared.drained.cancelled() => {
             return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the daemon ends".to_owned()));
         }
-        made = prober.attempt(&spec, &listed.view) => made.map_err(|reason| not_made(&listed, &reason))?,
+        report = prober.attempt(&spec, &listed.view) => report.map_err(|reason| not_made(&listed, &reason))?,
     };
-    Ok(Json(run_view(&made, spec.handler.name(), &listed.view)))
+    Ok(Json(run_view(&report, spec.handler.name(), &listed.view)))
 }
 
 /// The whole body, which came in time and is text.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Seconds, Time};
-use crate::tap::Code;
+use crate::tap::{CallEnd, Code};
 
 /// One call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ pub struct CallView {
     /// gRPC's message; mostly of errors.
     pub message: String,
     /// How it ended.
-    pub end: End,
+    pub end: CallEnd,
     /// Who called.
     pub peer: PeerView,
     /// Bytes of its request messages.
@@ -42,32 +42,6 @@ pub struct CallView {
     pub exec: Option<ExecView>,
     /// The W3C trace context that came with the call; empty where none did.
     pub traceparent: String,
-}
-
-/// How a call ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum End {
-    /// With an answer.
-    Complete,
-    /// The client gave it up.
-    Cancelled,
-    /// The runtime broke it off.
-    Reset,
-    /// Its connection went.
-    Lost,
-}
-
-impl End {
-    /// `complete`, `cancelled`, `reset`, `lost`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Complete => "complete",
-            Self::Cancelled => "cancelled",
-            Self::Reset => "reset",
-            Self::Lost => "lost",
-        }
-    }
 }
 
 /// The process at the other end of a connection, as it was when it connected.
@@ -109,7 +83,7 @@ impl CallView {
 
     /// Whether it ended in any other way than well: no answer, an error, or a command with an exit code other than 0.
     pub fn is_failed(&self) -> bool {
-        self.end != End::Complete
+        self.end != CallEnd::Complete
             || !self.is_ok()
             || self.exec.as_ref().is_some_and(|exec| exec.exit_code.is_some_and(|code| code != 0))
     }

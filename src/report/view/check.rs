@@ -37,8 +37,8 @@ pub struct CheckedFile {
 pub struct CheckedDocument {
     /// The line that it begins in, from 1.
     pub line: u32,
-    /// How it was taken.
-    pub taken: Taken,
+    /// What it is.
+    pub taken: DocumentKind,
     /// What it calls itself: `Deployment shop/web`; empty where it has no name.
     pub name: String,
     /// The pods that it makes, or is.
@@ -47,10 +47,10 @@ pub struct CheckedDocument {
     pub rules: Vec<CheckedRule>,
 }
 
-/// How a document was taken.
+/// What a document is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Taken {
+pub enum DocumentKind {
     /// A configuration of criprobe.
     Configuration,
     /// An object of Kubernetes.
@@ -133,13 +133,13 @@ pub struct CheckedProbe {
     /// Definitions of its type that it outranks.
     pub shadowed: Vec<String>,
     /// What the rules did to it; null where no rules were given, and of the kubelet's.
-    pub change: Option<Change>,
+    pub change: Option<PlanChange>,
 }
 
 /// What rules do to a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Change {
+pub enum PlanChange {
     /// Nothing: it is as it would be without them.
     Same,
     /// There was none of its type.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Attempt, EventView, ProbeView, Seconds, State, Time};
+use super::{AttemptView, EventView, ProbeView, Seconds, Time, Verdict};
 
 /// One probe in full.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -16,7 +16,7 @@ pub struct ProbeDetailView {
     /// Its definition, with all defaults; null where that is wrong, or one too many, or a client's.
     pub definition: Option<DefinitionView>,
     /// The newest attempts, oldest first, up to 32; also those at former containers.
-    pub history: Vec<Attempt>,
+    pub history: Vec<AttemptView>,
     /// The newest changes of the verdict, oldest first, up to 32.
     pub changes: Vec<ChangeView>,
     /// Those of its events that are kept, oldest first.
@@ -127,10 +127,10 @@ pub struct HeaderView {
 pub struct ChangeView {
     /// When.
     pub at: Time,
-    /// What stood before.
-    pub from: State,
-    /// What stands since.
-    pub to: State,
+    /// The verdict before.
+    pub from: Verdict,
+    /// The verdict since.
+    pub to: Verdict,
     /// Why, in words: `3 failures in a row`.
     pub why: String,
 }

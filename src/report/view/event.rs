@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::Time;
-use crate::report::journal::{Groups, group};
+use crate::{
+    report::journal::{JournalGroups, group},
+    results::event::EventType,
+};
 
 /// Something that happened to a container, or to criprobe itself: then all that names a container is empty.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +37,7 @@ pub struct EventView {
 
 impl EventView {
     /// Whose it is: its namespace's, its pod's, that of its reason among those of a probe.
-    pub fn groups(&self) -> Groups {
+    pub fn groups(&self) -> JournalGroups {
         let pod = (&self.namespace, &self.pod_uid);
         [group(&self.namespace), group(pod), group((pod, &self.container, &self.probe, &self.reason))]
     }
@@ -52,24 +55,5 @@ impl EventView {
             &self.probe,
         ];
         size_of::<Self>() + texts.into_iter().map(String::len).sum::<usize>()
-    }
-}
-
-/// Kubernetes' two types of events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum EventType {
-    /// Good to know.
-    Normal,
-    /// Somebody may want to look.
-    Warning,
-}
-
-impl EventType {
-    /// `Normal`, `Warning`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Normal => "Normal",
-            Self::Warning => "Warning",
-        }
     }
 }

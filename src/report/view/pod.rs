@@ -39,7 +39,7 @@ pub struct ContainerView {
     /// As the client named it.
     pub image: String,
     /// Where it is in its life.
-    pub state: ContainerState,
+    pub state: ContainerStateView,
     /// Of one that has exited, where the runtime has told; null otherwise.
     pub exit_code: Option<i32>,
     /// When it was made; null while that is not known.
@@ -59,7 +59,7 @@ pub struct ContainerView {
 /// Where a container is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum ContainerState {
+pub enum ContainerStateView {
     /// Made, not started.
     Created,
     /// Its process runs.
@@ -70,7 +70,7 @@ pub enum ContainerState {
     Unknown,
 }
 
-impl ContainerState {
+impl ContainerStateView {
     /// `created`, `running`, `exited`, `unknown`.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -4,6 +4,10 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 
 use super::{Seconds, Time};
+use crate::{
+    prober::status::ProbePhase,
+    results::{AttemptResult, Counts, Run, Verdict},
+};
 
 /// One probe of one container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,9 +42,9 @@ pub struct ProbeView {
     /// Where the definition came from: `annotation`, `rule:NAME`, `healthcheck`, `observed`.
     pub source: String,
     /// What it is doing.
-    pub phase: Phase,
+    pub phase: ProbePhase,
     /// The verdict after thresholds.
-    pub state: State,
+    pub state: Verdict,
     /// Why it is in this phase or state, in words; empty where that says enough.
     pub reason: String,
     /// Since when `state` is what it is.
@@ -54,87 +58,21 @@ pub struct ProbeView {
     /// All attempts at the current container, by outcome.
     pub counts: Counts,
     /// The newest attempt; null before the first.
-    pub last: Option<Attempt>,
+    pub last: Option<AttemptView>,
     /// What a verdict of failure may do: `report`, `stop`, `restart`.
     pub on_failure: String,
     /// Definitions that this one overrides, as they would show in `source`.
     pub shadowed: Vec<String>,
 }
 
-/// The verdict, after thresholds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum State {
-    /// Passed.
-    Success,
-    /// Did not.
-    Failure,
-    /// Not known yet.
-    Unknown,
-}
-
-/// What a probe is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Phase {
-    /// No running container, its delay, or its startup gate.
-    Waiting,
-    /// Attempts are made.
-    Probing,
-    /// A verdict fell; a new container releases it.
-    Held,
-    /// Somebody paused it.
-    Paused,
-    /// Its definition is wrong; the reason says how.
-    Invalid,
-    /// Its pod or container is going.
-    Stopped,
-}
-
-/// How one attempt ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Outcome {
-    /// It passed.
-    Success,
-    /// It passed, with something to say.
-    Warning,
-    /// It did not pass.
-    Failure,
-    /// It could not be judged.
-    Error,
-}
-
-/// Results of one kind in a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Run {
-    /// Which.
-    pub result: State,
-    /// How many; 0 while a verdict is held, which ended the run.
-    pub count: u64,
-}
-
-/// Attempts by outcome.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Counts {
-    /// Passed.
-    pub success: u64,
-    /// Passed, with something to say.
-    pub warning: u64,
-    /// Did not pass.
-    pub failure: u64,
-    /// Could not be judged.
-    pub error: u64,
-}
-
 /// One attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Attempt {
+pub struct AttemptView {
     /// When it began.
     pub at: Time,
     /// How it ended.
-    pub result: Outcome,
+    pub result: AttemptResult,
     /// How long it took.
     pub duration_seconds: Seconds,
     /// Of an exec that ended by itself; absent otherwise.
@@ -150,48 +88,11 @@ pub struct Attempt {
     pub output: String,
 }
 
-impl State {
-    /// `success`, `failure`, `unknown`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::Failure => "failure",
-            Self::Unknown => "unknown",
-        }
-    }
-}
-
-impl Phase {
-    /// `waiting`, `probing`, `held`, `paused`, `invalid`, `stopped`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::Probing => "probing",
-            Self::Held => "held",
-            Self::Paused => "paused",
-            Self::Invalid => "invalid",
-            Self::Stopped => "stopped",
-        }
-    }
-}
-
-impl Outcome {
-    /// `success`, `warning`, `failure`, `error`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::Warning => "warning",
-            Self::Failure => "failure",
-            Self::Error => "error",
-        }
-    }
-}
-
 impl ProbeView {
     /// Whether its verdict is failure, and says something of a container that runs. One with a wrong definition has no
     /// verdict; one that waits or has stopped fails only for want of a container that could be asked.
     pub fn is_failing(&self) -> bool {
-        self.state == State::Failure && !matches!(self.phase, Phase::Waiting | Phase::Stopped)
+        self.state == Verdict::Failure && !matches!(self.phase, ProbePhase::Waiting | ProbePhase::Stopped)
     }
 }
 

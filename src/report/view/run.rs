@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Outcome, Seconds};
+use super::{AttemptResult, Seconds};
 
 /// One attempt that was made at once and is recorded nowhere.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunView {
     /// How it ended.
-    pub result: Outcome,
+    pub result: AttemptResult,
     /// How long all its tries took together.
     pub duration_seconds: Seconds,
     /// Of an exec that ended by itself; absent otherwise.

@@ -25,17 +25,17 @@ pub(crate) fn probe() -> ProbeView {
         likely_type: None,
         handler: "exec".to_owned(),
         source: "annotation".to_owned(),
-        phase: Phase::Probing,
-        state: State::Success,
+        phase: ProbePhase::Probing,
+        state: Verdict::Success,
         reason: String::new(),
         since: at(0),
         period_seconds: Some(Seconds(Duration::from_secs(10))),
         next_at: Some(at(120_000)),
-        run: Some(Run { result: State::Success, count: 12 }),
+        run: Some(Run { verdict: Verdict::Success, count: 12 }),
         counts: Counts { success: 12, ..Counts::default() },
-        last: Some(Attempt {
+        last: Some(AttemptView {
             at: at(110_000),
-            result: Outcome::Success,
+            result: AttemptResult::Success,
             duration_seconds: Seconds(Duration::from_millis(31)),
             exit_code: Some(0),
             status: None,
@@ -64,15 +64,15 @@ pub(crate) fn named_probe(namespace: &str, pod: &str, container: &str, kind: &st
 /// A probe that fails, with something nasty to say.
 pub(crate) fn failing_probe() -> ProbeView {
     ProbeView {
-        phase: Phase::Held,
-        state: State::Failure,
+        phase: ProbePhase::Held,
+        state: Verdict::Failure,
         reason: "3 attempts failed; waits for a new container".to_owned(),
         next_at: None,
-        run: Some(Run { result: State::Failure, count: 3 }),
+        run: Some(Run { verdict: Verdict::Failure, count: 3 }),
         counts: Counts { success: 12, failure: 3, ..Counts::default() },
-        last: Some(Attempt {
+        last: Some(AttemptView {
             at: at(110_000),
-            result: Outcome::Failure,
+            result: AttemptResult::Failure,
             duration_seconds: Seconds(Duration::from_millis(1_031)),
             exit_code: Some(1),
             status: None,
@@ -113,8 +113,8 @@ pub(crate) fn observed_detail() -> ProbeDetailView {
 /// A probe whose definition is wrong.
 pub(crate) fn invalid_probe() -> ProbeView {
     ProbeView {
-        phase: Phase::Invalid,
-        state: State::Unknown,
+        phase: ProbePhase::Invalid,
+        state: Verdict::Unknown,
         handler: String::new(),
         container_id: String::new(),
         reason: "unknown field \"tcpSockets\"".to_owned(),
@@ -136,7 +136,7 @@ pub(crate) fn call() -> CallView {
         method: "ExecSync".to_owned(),
         code: "OK".to_owned(),
         message: String::new(),
-        end: End::Complete,
+        end: CallEnd::Complete,
         peer: PeerView { pid: 812, uid: 0, comm: "kubelet".to_owned() },
         request_bytes: 91,
         response_bytes: 12,
@@ -229,10 +229,10 @@ pub(crate) fn status() -> StatusView {
             waiting_images: None,
         },
         probes: ProbesView::count([
-            (State::Success, Phase::Probing),
-            (State::Success, Phase::Probing),
-            (State::Failure, Phase::Held),
-            (State::Unknown, Phase::Invalid),
+            (Verdict::Success, ProbePhase::Probing),
+            (Verdict::Success, ProbePhase::Probing),
+            (Verdict::Failure, ProbePhase::Held),
+            (Verdict::Unknown, ProbePhase::Invalid),
         ]),
         state: StateFileView {
             file: "/var/lib/criprobe/probes.json".to_owned(),
@@ -257,7 +257,7 @@ pub(crate) fn status() -> StatusView {
 pub(crate) fn run() -> RunView {
     let ProbeView { namespace, pod, pod_uid, sandbox_id, container, container_id, attempt, .. } = probe();
     RunView {
-        result: Outcome::Success,
+        result: AttemptResult::Success,
         duration_seconds: Seconds(Duration::from_millis(31)),
         exit_code: Some(0),
         status: None,
@@ -281,27 +281,29 @@ pub(crate) fn run() -> RunView {
 pub(crate) fn detail() -> ProbeDetailView {
     let probe = failing_probe();
     let last = probe.last.clone().expect("it was attempted");
-    let well = Attempt {
+    let well = AttemptView {
         lag_seconds: None,
-        result: Outcome::Success,
+        result: AttemptResult::Success,
         duration_seconds: Seconds(Duration::from_millis(27)),
         exit_code: Some(0),
         output: String::new(),
         ..last.clone()
     };
-    let lost = Attempt {
-        result: Outcome::Error,
+    let lost = AttemptView {
+        result: AttemptResult::Error,
         duration_seconds: Seconds(Duration::from_millis(6_012)),
         exit_code: None,
         lag_seconds: None,
         output: "runtime did not answer".to_owned(),
         ..last.clone()
     };
-    let warned = Attempt { result: Outcome::Warning, output: "moved".to_owned(), ..well.clone() };
-    let past = Attempt { lag_seconds: None, ..last };
+    let warned = AttemptView { result: AttemptResult::Warning, output: "moved".to_owned(), ..well.clone() };
+    let past = AttemptView { lag_seconds: None, ..last };
     let ended = [&[well][..], &[warned, lost], &vec![past; 3]].concat();
-    let history =
-        (0_u64..).zip(ended).map(|(n, attempt)| Attempt { at: at(60_000 + 10_000 * n), ..attempt }).collect();
+    let history = (0_u64..)
+        .zip(ended)
+        .map(|(n, attempt)| AttemptView { at: at(60_000 + 10_000 * n), ..attempt })
+        .collect();
     let change = |millis, from, to, why: &str| ChangeView { at: at(millis), from, to, why: why.to_owned() };
     ProbeDetailView {
         client: None,
@@ -320,8 +322,8 @@ pub(crate) fn detail() -> ProbeDetailView {
         }),
         history,
         changes: vec![
-            change(0, State::Unknown, State::Success, "the container started"),
-            change(111_031, State::Success, State::Failure, "3 failures in a row"),
+            change(0, Verdict::Unknown, Verdict::Success, "the container started"),
+            change(111_031, Verdict::Success, Verdict::Failure, "3 failures in a row"),
         ],
         events: vec![event()],
     }
@@ -361,20 +363,23 @@ pub(crate) fn pod() -> PodView {
         container: "app".to_owned(),
         container_id: "c1".repeat(32),
         image: "registry.example/shop/web:1.2".to_owned(),
-        state: ContainerState::Running,
+        state: ContainerStateView::Running,
         exit_code: None,
         created_at: Some(at(0)),
         started_at: Some(at(250)),
         started: true,
         ready: true,
         restarts: 0,
-        probes: ProbesView::count([(State::Success, Phase::Probing), (State::Success, Phase::Held)]),
+        probes: ProbesView::count([
+            (Verdict::Success, ProbePhase::Probing),
+            (Verdict::Success, ProbePhase::Held),
+        ]),
     };
     let log = ContainerView {
         container: "log".to_owned(),
         container_id: "c2".repeat(32),
         image: "busybox:1.36".to_owned(),
-        state: ContainerState::Exited,
+        state: ContainerStateView::Exited,
         exit_code: Some(137),
         started: false,
         ready: false,

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{PeerView, Phase, Seconds, State, Time};
+use super::{PeerView, ProbePhase, Seconds, Time, Verdict};
 
 /// The daemon as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -179,9 +179,9 @@ pub struct ProbesView {
     /// All of ours.
     pub total: u64,
     /// By verdict.
-    pub states: BTreeMap<State, u64>,
+    pub states: BTreeMap<Verdict, u64>,
     /// By what they are doing.
-    pub phases: BTreeMap<Phase, u64>,
+    pub phases: BTreeMap<ProbePhase, u64>,
     /// Clients' own, which the other numbers leave out; absent where there are none.
     #[serde(default, skip_serializing_if = "is_none")]
     pub observed: u64,
@@ -239,7 +239,7 @@ pub struct ConfigView {
 
 /// What one check of `/readyz` found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Check {
+pub enum ReadyzCheck {
     /// All is well.
     Ok,
     /// Somebody may want to look, but what criprobe is for is done.
@@ -254,7 +254,7 @@ fn is_none(count: &u64) -> bool {
 
 impl ProbesView {
     /// Counts probes by state and phase.
-    pub fn count(probes: impl IntoIterator<Item = (State, Phase)>) -> Self {
+    pub fn count(probes: impl IntoIterator<Item = (Verdict, ProbePhase)>) -> Self {
         let mut counted = Self::default();
         for (state, phase) in probes {
             counted.total += 1;
@@ -264,15 +264,15 @@ impl ProbesView {
         counted
     }
 
-    fn check(&self) -> Check {
+    fn check(&self) -> ReadyzCheck {
         let doubtful = |late: LateView| {
             let longest = late.longest_seconds.0.as_secs();
-            Check::Doubtful(format!(
+            ReadyzCheck::Doubtful(format!(
                 "{} have waited for a place for more than two periods, the longest for {longest}s",
                 late.count
             ))
         };
-        self.late.map_or(Check::Ok, doubtful)
+        self.late.map_or(ReadyzCheck::Ok, doubtful)
     }
 }
 
@@ -280,7 +280,7 @@ impl ProbesView {
 const LONG_WAIT: Duration = Duration::from_secs(30);
 
 impl InventoryView {
-    fn check(&self) -> Check {
+    fn check(&self) -> ReadyzCheck {
         let waiting =
             [(self.waiting, "containers or pods wait for their status"), (self.waiting_images, IMAGES_WAIT)];
         let texts = waiting.into_iter().filter_map(|(waiting, what)| {
@@ -292,7 +292,7 @@ impl InventoryView {
             ))
         });
         let texts: Vec<_> = texts.collect();
-        if texts.is_empty() { Check::Ok } else { Check::Doubtful(texts.join("; ")) }
+        if texts.is_empty() { ReadyzCheck::Ok } else { ReadyzCheck::Doubtful(texts.join("; ")) }
     }
 }
 
@@ -317,22 +317,26 @@ impl StatusView {
     ///
     /// A configuration that is wrong never makes the daemon unready: it goes on with the former one, and whoever took it
     /// out of service for a typing error would make that an outage.
-    pub fn checks(&self) -> [(&'static str, Check); 5] {
+    pub fn checks(&self) -> [(&'static str, ReadyzCheck); 5] {
         let shutdown = match self.draining {
-            true => Check::Failed("the daemon is draining: it ends soon".to_owned()),
-            false => Check::Ok,
+            true => ReadyzCheck::Failed("the daemon is draining: it ends soon".to_owned()),
+            false => ReadyzCheck::Ok,
         };
         let runtime = match self.runtime.state {
-            RuntimeState::Ok if self.runtime.reason.is_empty() => Check::Ok,
-            RuntimeState::Ok => Check::Doubtful(self.runtime.reason.clone()),
+            RuntimeState::Ok if self.runtime.reason.is_empty() => ReadyzCheck::Ok,
+            RuntimeState::Ok => ReadyzCheck::Doubtful(self.runtime.reason.clone()),
             RuntimeState::Away if self.runtime.reason.is_empty() => {
-                Check::Failed("the runtime is away".to_owned())
+                ReadyzCheck::Failed("the runtime is away".to_owned())
             }
-            RuntimeState::Away => Check::Failed(format!("the runtime is away: {}", self.runtime.reason)),
+            RuntimeState::Away => {
+                ReadyzCheck::Failed(format!("the runtime is away: {}", self.runtime.reason))
+            }
         };
         let inventory = match self.inventory.last_resync_at {
             Some(_) => self.inventory.check(),
-            None => Check::Failed("the runtime's pods and containers have not been listed yet".to_owned()),
+            None => {
+                ReadyzCheck::Failed("the runtime's pods and containers have not been listed yet".to_owned())
+            }
         };
         [
             ("shutdown", shutdown),
@@ -345,13 +349,13 @@ impl StatusView {
 }
 
 impl ConfigView {
-    fn check(&self) -> Check {
+    fn check(&self) -> ReadyzCheck {
         match (&*self.errors, &*self.needs_restart) {
-            ([], []) => Check::Ok,
-            ([], [first]) => Check::Doubtful(first.clone()),
-            ([], [first, rest @ ..]) => Check::Doubtful(format!("{first}; and {} more", rest.len())),
-            ([only], _) => Check::Doubtful(format!("{only}; the former configuration stays in force")),
-            ([first, rest @ ..], _) => Check::Doubtful(format!(
+            ([], []) => ReadyzCheck::Ok,
+            ([], [first]) => ReadyzCheck::Doubtful(first.clone()),
+            ([], [first, rest @ ..]) => ReadyzCheck::Doubtful(format!("{first}; and {} more", rest.len())),
+            ([only], _) => ReadyzCheck::Doubtful(format!("{only}; the former configuration stays in force")),
+            ([first, rest @ ..], _) => ReadyzCheck::Doubtful(format!(
                 "{first}; and {} more: the former configuration stays in force",
                 rest.len()
             )),
@@ -379,14 +383,14 @@ mod tests {
                 needs_restart: lines(needs_restart),
                 ..ConfigView::default()
             };
-            let expected = expected.map_or(Check::Ok, |told| Check::Doubtful(told.to_owned()));
+            let expected = expected.map_or(ReadyzCheck::Ok, |told| ReadyzCheck::Doubtful(told.to_owned()));
             assert_eq!(view.check(), expected);
         }
     }
 
     #[test]
     fn probes_that_wait_too_long_are_doubtful_and_no_failure() {
-        assert_eq!((LateView::of([]), ProbesView::default().check()), (None, Check::Ok));
+        assert_eq!((LateView::of([]), ProbesView::default().check()), (None, ReadyzCheck::Ok));
         let late = LateView::of([3, 12, 7].map(Duration::from_secs));
         let view = ProbesView { late, ..ProbesView::default() };
         assert_eq!(
@@ -394,15 +398,15 @@ mod tests {
             serde_json::json!({"count": 3, "longestSeconds": 12.0})
         );
         let told = "3 have waited for a place for more than two periods, the longest for 12s";
-        assert_eq!(view.check(), Check::Doubtful(told.to_owned()));
+        assert_eq!(view.check(), ReadyzCheck::Doubtful(told.to_owned()));
     }
 
     #[test]
     fn probes_are_counted_by_state_and_by_phase() {
         let counted = ProbesView::count([
-            (State::Success, Phase::Probing),
-            (State::Failure, Phase::Held),
-            (State::Success, Phase::Waiting),
+            (Verdict::Success, ProbePhase::Probing),
+            (Verdict::Failure, ProbePhase::Held),
+            (Verdict::Success, ProbePhase::Waiting),
         ]);
         assert_eq!(
             serde_json::to_string(&counted).unwrap(),

@@ -12,19 +12,14 @@ use crate::{
     ids::ContainerId,
     inventory::{
         fixtures::{self, texts},
-        view::PodView,
+        pod::Pod,
     },
 };
 
-fn container(pod: &[(&str, &str)], own: &[(&str, &str)]) -> ContainerView {
-    let pod = PodView { annotations: texts(pod), ..fixtures::pod() };
+fn container(pod: &[(&str, &str)], own: &[(&str, &str)]) -> Container {
+    let pod = Pod { annotations: texts(pod), ..fixtures::pod() };
     let (image, annotations) = ("busybox", texts(own));
-    ContainerView {
-        image: image.into(),
-        image_spec: image.into(),
-        annotations,
-        ..fixtures::container("c1", pod)
-    }
+    Container { image: image.into(), image_spec: image.into(), annotations, ..fixtures::container("c1", pod) }
 }
 
 /// An image of which nothing is known but this.
@@ -33,14 +28,14 @@ pub(crate) fn of_healthcheck(healthcheck: Option<&Healthcheck>) -> ImageFacts<'_
 }
 
 /// With no rules, and no HEALTHCHECK.
-fn plan_by_default(container: &ContainerView) -> Vec<Planned> {
+fn plan_by_default(container: &Container) -> Vec<Planned> {
     plan(container, &Policy::default(), ImageFacts::default())
 }
 
 const TRUE: &str = "{exec: {command: ['true']}}";
 
 /// Type, source, handler or reason, and what it shadows, one line a probe.
-fn told(container: &ContainerView) -> Vec<String> {
+fn told(container: &Container) -> Vec<String> {
     plan_by_default(container)
         .into_iter()
         .map(|planned| {

@@ -9,16 +9,16 @@ use crate::{
     glob::Glob,
     inventory::{
         fixtures::{self, texts},
-        view::PodView,
+        pod::Pod,
     },
-    spec::{healthcheck, plan::Source},
+    spec::{healthcheck, plan::ProbeSource},
 };
 
 /// A container of this image in this namespace; its pod may have turned probes off.
-fn container(id: &str, image: &str, namespace: &str, is_off: bool) -> Arc<ContainerView> {
+fn container(id: &str, image: &str, namespace: &str, is_off: bool) -> Arc<Container> {
     let annotations = texts(if is_off { &[("criprobe.dev/probes", "off")] } else { &[] });
-    let pod = PodView { namespace: namespace.into(), annotations, ..fixtures::pod() };
-    Arc::new(ContainerView { image_ref: image.into(), ..fixtures::container(id, pod) })
+    let pod = Pod { namespace: namespace.into(), annotations, ..fixtures::pod() };
+    Arc::new(Container { image_ref: image.into(), ..fixtures::container(id, pod) })
 }
 
 /// HEALTHCHECKs count in these namespaces.
@@ -53,7 +53,7 @@ fn an_image_is_asked_for_once_and_only_where_its_healthcheck_counts() {
     }
     let plans = planner.on_image(&"a".into(), of_image(&"a".into()));
     let planned: Vec<_> = plans.iter().map(|plan| (plan.view.id.as_str(), &plan.probes[0].source)).collect();
-    assert_eq!(planned, [("c4", &Source::Healthcheck), ("c5", &Source::Healthcheck)]);
+    assert_eq!(planned, [("c4", &ProbeSource::Healthcheck), ("c5", &ProbeSource::Healthcheck)]);
     let plans = planner.on_policy(honouring(&["other"]));
     let probed: Vec<_> =
         plans.iter().filter(|plan| !plan.probes.is_empty()).map(|plan| plan.view.id.as_str()).collect();

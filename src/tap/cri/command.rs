@@ -8,7 +8,7 @@ use std::{fmt, ops::Range, sync::Arc};
 /// Of ExecSyncRequest and ExecRequest alike: 1 container_id, 2 cmd, repeated; 3 is the timeout of the one and a flag
 /// of the other.
 #[derive(Clone)]
-pub struct Command {
+pub struct ExecCommand {
     message: Arc<[u8]>,
     container: Range<u32>,
 }
@@ -22,7 +22,7 @@ const CONTAINER_ID: u64 = 1;
 const CMD: u64 = 2;
 const TIMEOUT: u64 = 3;
 
-impl Command {
+impl ExecCommand {
     /// Reads a message; `None` if it is not one of those two. Above 4 GiB none is.
     pub fn read(shared: &Arc<[u8]>) -> Option<Self> {
         let message = &**shared;
@@ -88,15 +88,15 @@ impl Command {
 }
 
 /// Equal if they came in the same bytes, as all do that one client sends.
-impl PartialEq for Command {
+impl PartialEq for ExecCommand {
     fn eq(&self, other: &Self) -> bool {
         self.message == other.message
     }
 }
 
-impl Eq for Command {}
+impl Eq for ExecCommand {}
 
-impl fmt::Debug for Command {
+impl fmt::Debug for ExecCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let arguments: Vec<_> = self.arguments().collect();
         write!(f, "{:?}: {arguments:?}, {}", self.container(), self.timeout_seconds())
@@ -179,7 +179,7 @@ mod tests {
     use crate::proto::cri::{ExecRequest, ExecSyncRequest};
 
     fn read(message: &[u8]) -> Option<ExecSyncRequest> {
-        let command = Command::read(&message.into())?;
+        let command = ExecCommand::read(&message.into())?;
         Some(ExecSyncRequest {
             container_id: command.container().to_owned(),
             cmd: command.arguments().map(str::to_owned).collect(),
@@ -232,7 +232,7 @@ mod tests {
             stdin: true,
             ..ExecRequest::default()
         };
-        let command = Command::read(&request.encode_to_vec().into()).unwrap();
+        let command = ExecCommand::read(&request.encode_to_vec().into()).unwrap();
         assert_eq!(command.container(), "c1");
         assert_eq!(command.arguments().collect::<Vec<_>>(), ["sh", "-c"]);
     }

@@ -10,7 +10,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use super::{Field, HpackError, Name, Text};
+use super::{HeaderField, HpackError, Name, Text};
 
 /// 32 octets: what an entry counts beside its name and value (RFC 7541, section 4.1).
 const ENTRY_OVERHEAD: usize = 32;
@@ -74,17 +74,17 @@ impl DynamicTable {
     }
 
     /// The entry that came `age` insertions before the newest.
-    pub(super) fn get(&self, age: usize) -> Option<Field<'_>> {
+    pub(super) fn get(&self, age: usize) -> Option<HeaderField<'_>> {
         let entry = self.entry(age)?;
         let value = &self.octets[entry.start as usize..][..entry.value_length as usize];
-        Some(Field {
+        Some(HeaderField {
             name: entry.name,
             raw_name: Text::plain(entry.raw_name.octets()),
             value: Text::plain(value),
         })
     }
 
-    pub(super) fn newest(&self) -> Option<Field<'_>> {
+    pub(super) fn newest(&self) -> Option<HeaderField<'_>> {
         self.get(0)
     }
 

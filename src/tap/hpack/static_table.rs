@@ -1,6 +1,6 @@
 //! The entries that every connection starts with (RFC 7541, appendix A).
 
-use super::{Field, Name, Text};
+use super::{HeaderField, Name, Text};
 
 /// One entry of the static table.
 #[derive(Debug)]
@@ -11,8 +11,8 @@ pub(super) struct StaticEntry {
 }
 
 impl StaticEntry {
-    pub(super) fn field(&self) -> Field<'static> {
-        Field { name: self.name, raw_name: Text::plain(self.raw_name), value: Text::plain(self.value) }
+    pub(super) fn field(&self) -> HeaderField<'static> {
+        HeaderField { name: self.name, raw_name: Text::plain(self.raw_name), value: Text::plain(self.value) }
     }
 }
 

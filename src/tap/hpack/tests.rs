@@ -19,7 +19,7 @@ fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Fields, HpackError> {
     faults.pop().map_or(Ok(fields), Err)
 }
 
-fn texts(field: Field<'_>) -> Result<(Vec<u8>, Vec<u8>), HpackError> {
+fn texts(field: HeaderField<'_>) -> Result<(Vec<u8>, Vec<u8>), HpackError> {
     let mut name = Vec::new();
     field.raw_name.decode(&mut name)?;
     Ok((name, field.value.get(&mut Vec::new())?.to_vec()))

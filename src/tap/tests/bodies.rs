@@ -3,7 +3,7 @@
 use prost::Message;
 
 use super::{
-    cri::{Kind, Request, Response},
+    cri::{CallKind, CriRequest, CriResponse},
     wire::*,
     *,
 };
@@ -37,7 +37,7 @@ fn exec_sync() -> Vec<u8> {
 }
 
 /// Begins and ends a call.
-fn call(path: &str, request: &[u8], answer: &[u8]) -> Vec<Event> {
+fn call(path: &str, request: &[u8], answer: &[u8]) -> Vec<TapEvent> {
     watch(&conversation(|wire| {
         wire.request(1, path, request);
         wire.answer(1, answer);
@@ -45,10 +45,10 @@ fn call(path: &str, request: &[u8], answer: &[u8]) -> Vec<Event> {
     .events
 }
 
-fn details(mut events: Vec<Event>) -> (Call, Response) {
+fn details(mut events: Vec<TapEvent>) -> (Call, CriResponse) {
     assert_eq!(events.len(), 2, "{events:?}");
-    let Some(Event::Ended(ended)) = events.pop() else { panic!("{events:?}") };
-    let Some(Event::Begun(call)) = events.pop() else { panic!("{events:?}") };
+    let Some(TapEvent::Ended(ended)) = events.pop() else { panic!("{events:?}") };
+    let Some(TapEvent::Begun(call)) = events.pop() else { panic!("{events:?}") };
     assert_eq!(format!("{call:?}"), format!("{:?}", ended.call));
     (call, ended.response)
 }
@@ -101,15 +101,15 @@ fn messages_of_interest_are_read_in_both_versions() {
 fn pods_and_containers_come_with_what_is_needed_of_what_was_asked_for() {
     let asked = pb::RunPodSandboxRequest { config: Some(sandbox()), ..Default::default() };
     let (call, response) = details(call(&path("RunPodSandbox"), &asked.encode_to_vec(), b"\x0a\x02s1"));
-    let Request::RunPodSandbox(config) = &call.request else { panic!("{:?}", call.request) };
+    let CriRequest::RunPodSandbox(config) = &call.request else { panic!("{:?}", call.request) };
     assert_eq!(**config, trim::decode(&sandbox().encode_to_vec()).unwrap());
-    assert_eq!(response, Response::Sandbox("s1".into()));
+    assert_eq!(response, CriResponse::Sandbox("s1".into()));
 
     let (call, response) =
         details(self::call(&path("CreateContainer"), &creation().encode_to_vec(), b"\x0a\x02c1"));
-    let Request::CreateContainer(request) = &call.request else { panic!("{:?}", call.request) };
+    let CriRequest::CreateContainer(request) = &call.request else { panic!("{:?}", call.request) };
     assert_eq!(**request, trim::decode(&creation().encode_to_vec()).unwrap());
-    assert_eq!(response, Response::Container("c1".into()));
+    assert_eq!(response, CriResponse::Container("c1".into()));
     assert_eq!(call.request.sandbox(), Some("s1".into()));
 }
 
@@ -181,7 +181,7 @@ fn only_mutating_calls_may_have_changed_something() {
         for name in names {
             let kind = cri::Method::from_path(&path(name)).kind;
             assert_eq!(kind.is_mutating(), is_mutating, "{name}");
-            assert_eq!(kind == Kind::Other, *name == "Version", "{name}");
+            assert_eq!(kind == CallKind::Other, *name == "Version", "{name}");
         }
     }
 }

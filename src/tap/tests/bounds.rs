@@ -72,7 +72,7 @@ fn above_the_bound_on_kept_bytes_calls_go_without_details() {
         .events
         .iter()
         .map(|event| match event {
-            Event::Begun(call) => call.request.container().is_some(),
+            TapEvent::Begun(call) => call.request.container().is_some(),
             _ => panic!("{event:?}"),
         })
         .collect();
@@ -108,7 +108,7 @@ fn above_the_bound_on_kept_bytes_open_commands_go_without_details() {
         }
     }));
     let begun = told.events.iter().filter_map(|event| match event {
-        Event::Begun(call) => Some(call.request.container().is_some()),
+        TapEvent::Begun(call) => Some(call.request.container().is_some()),
         _ => None,
     });
     assert_eq!(begun.collect::<Vec<_>>(), [true, true, true, true, false, true]);
@@ -192,7 +192,7 @@ fn nothing_is_kept_when_calls_are_over() {
                 .collect();
             let mut told = watch(&steps);
             assert_eq!(told.tap.open_calls(), 0, "{rule}");
-            assert!(told.events.iter().any(|event| matches!(event, Event::Ended(_))), "{rule}");
+            assert!(told.events.iter().any(|event| matches!(event, TapEvent::Ended(_))), "{rule}");
             // The next frame gives room back that was used once.
             show(&mut told, &[ping(From::Client), ping(From::Runtime)]);
             assert!(kept(&told.tap) <= IDLE, "{rule}: {} bytes", kept(&told.tap));

@@ -286,7 +286,7 @@ fn an_answer_may_come_before_the_request_is_whole() {
         wire.answer(1, b"");
     }));
     // grpc-go serves a unary call as soon as its message is whole.
-    let [Event::Ended(ended)] = &told.events[..] else { panic!("{:?}", told.lines()) };
+    let [TapEvent::Ended(ended)] = &told.events[..] else { panic!("{:?}", told.lines()) };
     assert_eq!(ended.call.request.container(), Some("app"));
 }
 
@@ -361,7 +361,7 @@ fn callers_are_told_apart() {
         .events
         .iter()
         .map(|event| match event {
-            Event::Begun(call) => {
+            TapEvent::Begun(call) => {
                 (&*call.origin.user_agent, call.traceparent.as_ref().map_or(0, |trace| trace.len()))
             }
             _ => panic!("{event:?}"),
@@ -393,8 +393,8 @@ fn five_hundred_streams_on_one_connection_are_kept_apart() {
     assert_eq!(told.events.len(), 1000);
     for event in &told.events {
         let (call, size) = match event {
-            Event::Begun(call) => (call, None),
-            Event::Ended(ended) => (&ended.call, Some(ended.response_bytes)),
+            TapEvent::Begun(call) => (call, None),
+            TapEvent::Ended(ended) => (&ended.call, Some(ended.response_bytes)),
             _ => panic!("{event:?}"),
         };
         let container = call.request.container();

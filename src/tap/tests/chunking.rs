@@ -237,18 +237,18 @@ fn apply(steps: &mut Vec<Step>, harm: Harm) {
 }
 
 /// Each call is told of once or twice, in order, and nothing after the tap went blind but the connection's end.
-fn check_order(events: &[Event]) -> Result<(), TestCaseError> {
+fn check_order(events: &[TapEvent]) -> Result<(), TestCaseError> {
     let mut begun = std::collections::HashSet::new();
     let mut ended = std::collections::HashSet::new();
     let mut is_blind = false;
     for event in events {
-        let is_closed = matches!(event, Event::Closed { .. });
+        let is_closed = matches!(event, TapEvent::Closed { .. });
         prop_assert!(!is_blind || is_closed);
         match event {
-            Event::Begun(call) => prop_assert!(!ended.contains(&call.stream) && begun.insert(call.stream)),
-            Event::Ended(call) => prop_assert!(ended.insert(call.call.stream)),
-            Event::Blinded { .. } => is_blind = true,
-            Event::Untracked(_) | Event::Closed { .. } => {}
+            TapEvent::Begun(call) => prop_assert!(!ended.contains(&call.stream) && begun.insert(call.stream)),
+            TapEvent::Ended(call) => prop_assert!(ended.insert(call.call.stream)),
+            TapEvent::Blinded { .. } => is_blind = true,
+            TapEvent::Untracked(_) | TapEvent::Closed { .. } => {}
         }
     }
     prop_assert!(begun.is_subset(&ended), "what began also ended");

@@ -41,7 +41,7 @@ fn recorded_calls_are_told_as_they_were() {
             .events
             .iter()
             .filter_map(|event| match event {
-                Event::Ended(ended) => Some(ended.call.origin.user_agent.to_string()),
+                TapEvent::Ended(ended) => Some(ended.call.origin.user_agent.to_string()),
                 _ => None,
             })
             .collect();

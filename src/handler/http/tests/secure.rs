@@ -250,5 +250,5 @@ async fn a_handshake_that_hangs_is_a_failure_at_the_timeout() {
     let address = listener.local_addr().unwrap();
     let target = Target { is_secure: true, ..at("127.0.0.1", address) };
     let outcome = attempt(&target, Duration::from_millis(200)).await.unwrap();
-    assert_eq!(text(&outcome), told(format!("https://{address}/").as_bytes(), HEAD_TIMEOUT));
+    assert_eq!(text(&outcome), describe_error(format!("https://{address}/").as_bytes(), HEAD_TIMEOUT));
 }

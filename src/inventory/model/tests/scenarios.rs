@@ -2,7 +2,7 @@
 
 use cri::ContainerState::{ContainerCreated, ContainerExited, ContainerRunning, ContainerUnknown};
 
-use super::{super::super::view::PodNetwork, *};
+use super::{super::super::pod::PodNetwork, *};
 
 /// A running container `c` in the pod `s`, all of it told at 0, nothing left to ask.
 fn running() -> Rig {

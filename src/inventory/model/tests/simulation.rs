@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use proptest::{prelude::*, sample::Index};
 
-use super::{super::super::view::PodNetwork, *};
+use super::{super::super::pod::PodNetwork, *};
 
 /// One step of a story. The indices choose among what there is at that moment.
 #[derive(Clone, Debug)]

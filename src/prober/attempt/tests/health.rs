@@ -83,15 +83,15 @@ async fn a_health_server_is_judged_as_the_kubelet_judges() {
             tokio::time::pause();
         }
         let began = clock::now();
-        let tried =
+        let outcome =
             handlers.attempt(&spec, &view(PodNetwork::Pod(vec![LOCALHOST])), &Variables::default()).await;
         let took = clock::now() - began;
         if row.peer == Peer::Refuses {
             tokio::time::resume();
         }
-        assert_eq!(tried.result.as_str(), row.result, "{told}: {}", text(&tried));
+        assert_eq!(outcome.result.as_str(), row.result, "{told}: {}", text(&outcome));
         if let Some(output) = row.output {
-            assert_eq!(text(&tried), output.replace("{address}", &address.to_string()), "{told}");
+            assert_eq!(text(&outcome), output.replace("{address}", &address.to_string()), "{told}");
         }
         if let Some(took_ms) = row.took_ms {
             let expected = Duration::from_millis(took_ms);

@@ -125,14 +125,14 @@ async fn check(row: Row) {
     let timeout = Duration::from_millis(row.timeout_ms);
     let spec = ProbeSpec { handler: Handler::HttpGet(asked), timeout, ..spec(ProbeKind::Liveness) };
     let network = PodNetwork::Pod(vec![LOCALHOST]);
-    let (tried, events) = tried_and_told(spec, view(network)).await;
+    let (outcome, events) = attempt_and_events(spec, view(network)).await;
 
     let url = format!("http{}://{}/", if row.secure { "s" } else { "" }, server.address);
-    assert_eq!(tried.result.as_str(), row.result, "{told}: {}", text(&tried));
+    assert_eq!(outcome.result.as_str(), row.result, "{told}: {}", text(&outcome));
     assert_eq!(server.asked.load(Ordering::Relaxed), row.asked, "{told}");
     let times = row.output_times.map(|(text, times)| text.repeat(times));
     if let Some(output) = row.output.or(times) {
-        assert_eq!(text(&tried), output.replace("{url}", &url), "{told}");
+        assert_eq!(text(&outcome), output.replace("{url}", &url), "{told}");
     }
     if let Some(expected) = row.events {
         assert_eq!(events, expected, "{told}");
@@ -140,17 +140,17 @@ async fn check(row: Row) {
 }
 
 /// One attempt on a container as the prober makes it, and the events of it but for those of verdicts.
-async fn tried_and_told(spec: ProbeSpec, view: ContainerView) -> (Tried, Vec<String>) {
+async fn attempt_and_events(spec: ProbeSpec, view: Container) -> (AttemptOutcome, Vec<String>) {
     let now = Moment::now();
     let mut roster = Roster::new(&ProberSettings::default(), now);
     let input = Input::Container { view: Arc::new(view), probes: vec![planned(spec)] };
     roster.accept(input, now);
     let [job] = &roster.advance(now)[..] else { panic!("one attempt is due") };
     let handlers = Handlers { exec: exec(Runtime::Hangs).0, node_ip: None };
-    let tried = handlers.attempt(&job.spec, &job.view, &job.variables).await;
-    roster.finish(&job.key, Some(tried.clone()), now);
+    let outcome = handlers.attempt(&job.spec, &job.view, &job.variables).await;
+    roster.finish(&job.key, Some(outcome.clone()), now);
     let events = roster.take_events().into_iter().map(|event| event.message).collect();
-    (tried, events)
+    (outcome, events)
 }
 
 /// Set in the process that a row with variables starts.

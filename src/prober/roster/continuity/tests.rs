@@ -10,11 +10,11 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     ids::ProbeKind,
-    inventory::view::{ContainerState, ContainerView},
+    inventory::pod::{Container, ContainerState},
     prober::{
-        Command, Input, ProbeStatus, ProberSettings,
-        fixtures::{container, planned, spec, tried},
-        status::Phase,
+        Input, ProbeCommand, ProbeStatus, ProberSettings,
+        fixtures::{container, outcome, planned, spec},
+        status::ProbePhase,
     },
     results::{AttemptResult, Run, Verdict},
     spec::{ProbeSpec, StartPeriod},
@@ -29,14 +29,14 @@ const SECOND: Duration = Duration::from_secs(1);
 struct Rig {
     roster: Roster,
     now: Moment,
-    view: ContainerView,
+    view: Container,
     specs: Vec<ProbeSpec>,
 }
 
 impl Rig {
     fn new(specs: &[ProbeSpec]) -> Self {
         let now = Moment::now();
-        let view = ContainerView { started_at: Some(now.wall), ..container("web", "c1", 0) };
+        let view = Container { started_at: Some(now.wall), ..container("web", "c1", 0) };
         let roster = Roster::new(&ProberSettings::default(), now);
         let mut rig = Self { roster, now, view, specs: specs.to_vec() };
         rig.show();
@@ -68,7 +68,7 @@ impl Rig {
 
     fn replace(&mut self, id: &str) {
         self.view =
-            ContainerView { started_at: Some(self.now.wall), ..container("web", id, self.view.attempt + 1) };
+            Container { started_at: Some(self.now.wall), ..container("web", id, self.view.attempt + 1) };
     }
 
     fn pass(&mut self, time: Duration) {
@@ -80,7 +80,7 @@ impl Rig {
         for _ in 0..30 {
             let jobs = self.roster.advance(self.now);
             if let [job] = &jobs[..] {
-                self.roster.finish(&job.key, Some(tried(result)), self.now);
+                self.roster.finish(&job.key, Some(outcome(result)), self.now);
                 return Some(job.key.kind);
             }
             assert!(jobs.is_empty(), "one at a time");
@@ -95,7 +95,7 @@ impl Rig {
         }
     }
 
-    fn command(&mut self, kind: ProbeKind, command: Command) {
+    fn command(&mut self, kind: ProbeKind, command: ProbeCommand) {
         // Some tests command what cannot be done.
         let _ = self.roster.command(&key(kind), command, self.now);
     }
@@ -156,10 +156,13 @@ fn a_run_goes_on_and_the_verdict_and_its_time_stay() {
     assert_eq!((after.run, after.counts), (Run { verdict: Verdict::Failure, count: 2 }, before.counts));
     assert!(rig.roster.take_events().is_empty(), "nothing happened");
     rig.attempt(Failure);
-    assert_eq!((rig.status(Liveness).state, rig.status(Liveness).phase), (Verdict::Failure, Phase::Held));
+    assert_eq!(
+        (rig.status(Liveness).state, rig.status(Liveness).phase),
+        (Verdict::Failure, ProbePhase::Held)
+    );
     rig.restart();
     assert_eq!(rig.attempt(Success), None, "held over a restart, too");
-    assert_eq!(rig.status(Liveness).phase, Phase::Held);
+    assert_eq!(rig.status(Liveness).phase, ProbePhase::Held);
 }
 
 #[test]
@@ -167,10 +170,10 @@ fn a_container_that_has_started_lets_readiness_go_on_and_startup_rest() {
     let mut rig = Rig::new(&[spec(Startup), spec(Readiness)]);
     assert_eq!([rig.attempt(Success), rig.attempt(Success)], [Some(Startup), Some(Readiness)]);
     rig.restart();
-    assert_eq!(rig.status(Startup).phase, Phase::Held);
+    assert_eq!(rig.status(Startup).phase, ProbePhase::Held);
     assert_eq!(
         (rig.status(Readiness).state, rig.status(Readiness).phase),
-        (Verdict::Success, Phase::Probing)
+        (Verdict::Success, ProbePhase::Probing)
     );
     assert_eq!(rig.attempt(Success), Some(Readiness));
 }
@@ -204,12 +207,10 @@ fn a_former_container_that_is_met_first_costs_the_current_one_nothing() {
     rig.attempts(&[Success, Failure, Failure]);
     let current = rig.view.clone();
     rig.away(|rig| {
-        rig.view = ContainerView {
-            state: ContainerState::Exited { exit_code: Some(1) },
-            ..container("web", "c1", 0)
-        };
+        rig.view =
+            Container { state: ContainerState::Exited { exit_code: Some(1) }, ..container("web", "c1", 0) };
     });
-    assert_eq!(rig.roster.save(rig.now).probes[0].stand.as_ref().unwrap().container.as_str(), "c2");
+    assert_eq!(rig.roster.save(rig.now).probes[0].checkpoint.as_ref().unwrap().container.as_str(), "c2");
     rig.view = current;
     rig.show();
     let status = rig.status(Liveness);
@@ -242,18 +243,22 @@ fn the_start_delay_still_counts_from_the_start() {
     rig.restart();
     assert_eq!(rig.attempt(Success), None, "20 s were away, 30 s have passed here");
     let status = rig.status(Liveness);
-    assert_eq!((status.state, status.phase), (Verdict::Success, Phase::Probing), "its first verdict stays");
+    assert_eq!(
+        (status.state, status.phase),
+        (Verdict::Success, ProbePhase::Probing),
+        "its first verdict stays"
+    );
 }
 
 #[test]
 fn a_pause_binds_to_the_key_whatever_the_container() {
     let mut rig = Rig::new(&[spec(Liveness)]);
-    rig.command(Liveness, Command::Pause);
+    rig.command(Liveness, ProbeCommand::Pause);
     rig.away(|rig| rig.replace("c2"));
-    assert_eq!(rig.status(Liveness).phase, Phase::Paused);
+    assert_eq!(rig.status(Liveness).phase, ProbePhase::Paused);
     assert_eq!(rig.attempt(Success), None);
     rig.restart();
-    rig.command(Liveness, Command::Resume);
+    rig.command(Liveness, ProbeCommand::Resume);
     rig.restart();
     assert_eq!(rig.attempt(Success), Some(Liveness), "its end is kept, too");
 }
@@ -261,7 +266,7 @@ fn a_pause_binds_to_the_key_whatever_the_container() {
 #[test]
 fn what_never_shows_up_is_saved_again_until_it_is_forgotten() {
     let mut rig = Rig::new(&[spec(Liveness), spec(Readiness)]);
-    rig.command(Readiness, Command::Pause);
+    rig.command(Readiness, ProbeCommand::Pause);
     rig.attempt(Success);
     let saved = rig.roster.save(rig.now);
     let mut later = Roster::new(&ProberSettings::default(), rig.now);
@@ -287,7 +292,7 @@ fn a_clock_that_was_set_back_makes_nothing_stand_since_a_time_to_come() {
 #[derive(Clone, Debug)]
 enum Step {
     Attempt(AttemptResult),
-    Command(Command),
+    Command(ProbeCommand),
     Replaced,
     Ended,
 }
@@ -297,8 +302,8 @@ fn steps(lasting: bool) -> impl Strategy<Value = Vec<Step>> {
     let others = if lasting { 0 } else { 1 };
     let step = prop_oneof![
         12 => result.prop_map(Step::Attempt),
-        1 => Just(Step::Command(Command::Pause)),
-        2 => Just(Step::Command(Command::Resume)),
+        1 => Just(Step::Command(ProbeCommand::Pause)),
+        2 => Just(Step::Command(ProbeCommand::Resume)),
         others => Just(Step::Replaced),
         others => Just(Step::Ended),
     ];

@@ -6,9 +6,9 @@ use super::*;
 use crate::{prober::saved::Saved, results::event::EventReason};
 
 /// A running container that was made so many seconds after others.
-fn made(pod: &str, id: &str, name: &str, seconds: u64) -> ContainerView {
+fn made(pod: &str, id: &str, name: &str, seconds: u64) -> Container {
     let created_at = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
-    ContainerView { name: name.into(), created_at, ..container(pod, id, 0) }
+    Container { name: name.into(), created_at, ..container(pod, id, 0) }
 }
 
 fn limited(max_per_pod: usize, max_per_node: usize) -> Rig {
@@ -20,13 +20,13 @@ fn limited(max_per_pod: usize, max_per_node: usize) -> Rig {
 /// The probes that are not invalid, as `POD/CONTAINER/TYPE`.
 fn able(rig: &Rig) -> Vec<String> {
     let statuses = rig.roster.statuses(rig.now).into_iter();
-    let able = statuses.filter(|status| status.phase != Phase::Invalid);
+    let able = statuses.filter(|status| status.phase != ProbePhase::Invalid);
     able.map(|status| status.key.to_string()).collect()
 }
 
 /// What a rule that no pod outranks asks for.
 fn enforced(spec: ProbeSpec) -> Planned {
-    Planned { source: Source::EnforcedRule("must".into()), ..planned(spec) }
+    Planned { source: ProbeSource::EnforcedRule("must".into()), ..planned(spec) }
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn row_04_an_enforced_rule_runs_whatever_annotations_its_pod_has() {
     assert_eq!(rig.started(), []);
     rig.pass(20 * SECOND);
     assert_eq!(rig.started().len(), 2);
-    rig.roster.finish(&last("c0"), Some(tried(AttemptResult::Success)), rig.now);
+    rig.roster.finish(&last("c0"), Some(outcome(AttemptResult::Success)), rig.now);
     let view = Arc::new(made("web", "c2", "app", 2));
     rig.accept(Input::Container { view, probes: vec![enforced(spec(Readiness))] });
     assert_eq!(able(&rig), ["web/app/readiness", "web/c0/readiness"]);
@@ -47,7 +47,7 @@ fn row_04_an_enforced_rule_runs_whatever_annotations_its_pod_has() {
     rig.roster.finish(&last("c1"), None, rig.now);
     assert_eq!(rig.started(), [(Readiness, "c2".to_owned())]);
     let statuses = rig.roster.statuses(rig.now);
-    let refused: Vec<_> = statuses.iter().filter(|status| status.phase == Phase::Invalid).collect();
+    let refused: Vec<_> = statuses.iter().filter(|status| status.phase == ProbePhase::Invalid).collect();
     assert_eq!(refused.iter().map(|status| status.key.kind).collect::<Vec<_>>(), [Readiness, Liveness]);
     assert!(refused.iter().all(|status| status.reason.starts_with("the pod has more probes than")));
     let told = rig
@@ -119,7 +119,7 @@ fn probes_beyond_the_limits_are_invalid_until_there_is_room() {
                       rules, then older containers";
     rig.accept(input(made("web", "c1", "app", 1), &specs));
     let status = rig.status(Liveness);
-    assert_eq!((status.phase, status.handler), (Phase::Invalid, Some("tcpSocket")));
+    assert_eq!((status.phase, status.handler), (ProbePhase::Invalid, Some("tcpSocket")));
     assert_eq!(status.reason, beyond_pod);
     rig.accept(input(made("b", "b1", "app", 2), &specs));
     let of_b = |rig: &Rig| -> Vec<_> {
@@ -148,27 +148,27 @@ fn containers_that_are_done_take_no_room() {
     let mut rig = limited(32, 2);
     let done = |pod: &str, id: &str| {
         let state = ContainerState::Exited { exit_code: Some(0) };
-        ContainerView { state, ..made(pod, id, "app", 0) }
+        Container { state, ..made(pod, id, "app", 0) }
     };
     for number in 0..5 {
         let (pod, id) = (format!("job-{number}"), format!("j{number}"));
         rig.accept(input(done(&pod, &id), &[spec(Readiness), spec(Liveness)]));
     }
     rig.accept(input(made("web", "c1", "app", 1), &[spec(Readiness), spec(Liveness)]));
-    let phase = |rig: &Rig, pod: &str| -> Vec<Phase> {
+    let phase = |rig: &Rig, pod: &str| -> Vec<ProbePhase> {
         let statuses = rig.roster.statuses(rig.now).into_iter();
         statuses.filter(|status| &*status.pod == pod).map(|status| status.phase).collect()
     };
-    assert_eq!(phase(&rig, "web"), [Phase::Probing; 2]);
-    assert_eq!(phase(&rig, "job-4"), [Phase::Waiting; 2], "they are listed all the same");
+    assert_eq!(phase(&rig, "web"), [ProbePhase::Probing; 2]);
+    assert_eq!(phase(&rig, "job-4"), [ProbePhase::Waiting; 2], "they are listed all the same");
     rig.accept(input(made("b", "b1", "app", 2), &[spec(Readiness)]));
-    assert_eq!(phase(&rig, "b"), [Phase::Invalid]);
+    assert_eq!(phase(&rig, "b"), [ProbePhase::Invalid]);
     rig.accept(input(done("web", "c1"), &[spec(Readiness), spec(Liveness)]));
-    assert_eq!(phase(&rig, "b"), [Phase::Probing], "there is room");
-    let again = ContainerView { attempt: 1, ..made("web", "c2", "app", 3) };
+    assert_eq!(phase(&rig, "b"), [ProbePhase::Probing], "there is room");
+    let again = Container { attempt: 1, ..made("web", "c2", "app", 3) };
     rig.accept(input(again, &[spec(Readiness), spec(Liveness)]));
     let phases = phase(&rig, "web");
-    assert_eq!(phases.iter().filter(|phase| **phase == Phase::Invalid).count(), 1, "{phases:?}");
+    assert_eq!(phases.iter().filter(|phase| **phase == ProbePhase::Invalid).count(), 1, "{phases:?}");
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn the_same_probes_of_a_pod_run_in_whatever_order_its_containers_are_met() {
 /// The bytes that are remembered of what attempts said.
 fn remembered(rig: &Rig) -> usize {
     let workers = rig.roster.entries.values().filter_map(|entry| entry.worker.as_ref());
-    workers.map(|worker| worker.results().said()).sum()
+    workers.map(|worker| worker.results().output_bytes()).sum()
 }
 
 #[test]
@@ -196,8 +196,8 @@ fn what_all_attempts_said_is_bounded_and_each_probe_keeps_its_share_of_it() {
     const MOST: usize = 6 << 20;
     let mut rig = Rig::new(5_000);
     let say = |rig: &mut Rig, pod: usize, output: String| {
-        let tried = Tried { output: output.into(), ..tried(AttemptResult::Failure) };
-        rig.roster.finish(&key(&format!("p{pod}"), Readiness), Some(tried), rig.now);
+        let outcome = AttemptOutcome { output: output.into(), ..outcome(AttemptResult::Failure) };
+        rig.roster.finish(&key(&format!("p{pod}"), Readiness), Some(outcome), rig.now);
     };
     for pod in 0..1_000 {
         rig.accept(input(container(&format!("p{pod}"), &format!("c{pod}"), 0), &[spec(Readiness)]));

@@ -17,7 +17,7 @@ struct Row {
 }
 
 fn see(rig: &mut Rig, name: &str, attempt: u32, kinds: &str) {
-    let view = ContainerView { name: name.into(), ..container("web", &format!("{name}-{attempt}"), attempt) };
+    let view = Container { name: name.into(), ..container("web", &format!("{name}-{attempt}"), attempt) };
     let plan = |kind: &str| {
         let valid = planned(spec(kind.trim_end_matches('!').parse().unwrap()));
         let invalid = Invalid { reason: "bad".to_owned(), handler: None };
@@ -51,7 +51,7 @@ fn probes_come_and_go_with_their_containers() {
                     (None, Some(kind)) => {
                         let at = in_flight.iter().position(|job| job.key.kind.as_str() == kind);
                         let key = in_flight.remove(at.expect("in flight")).key;
-                        rig.roster.finish(&key, Some(tried(AttemptResult::Success)), rig.now);
+                        rig.roster.finish(&key, Some(outcome(AttemptResult::Success)), rig.now);
                     }
                     (None, None) => panic!("no such step: {what}"),
                 },

@@ -1,7 +1,7 @@
 //! Pauses, triggers, and why they may be refused.
 
 use super::*;
-use crate::prober::command::Refusal;
+use crate::prober::command::CommandRefusal;
 
 #[test]
 fn a_paused_probe_keeps_its_verdict_makes_no_attempts_and_goes_on_when_it_is_resumed() {
@@ -14,7 +14,7 @@ fn a_paused_probe_keeps_its_verdict_makes_no_attempts_and_goes_on_when_it_is_res
     rig.finish(Liveness, AttemptResult::Failure);
     let status = rig.status(Liveness);
     let reason = format!("paused by an operator since {}", crate::clock::rfc3339(rig.now.wall));
-    assert_eq!((status.phase, &status.reason), (Phase::Paused, &reason));
+    assert_eq!((status.phase, &status.reason), (ProbePhase::Paused, &reason));
     assert_eq!(
         (status.state, status.next_at),
         (Verdict::Success, None),
@@ -24,15 +24,19 @@ fn a_paused_probe_keeps_its_verdict_makes_no_attempts_and_goes_on_when_it_is_res
     rig.pass(100 * SECOND);
     assert_eq!(rig.started(), []);
     assert_eq!(rig.roster.pause(&liveness, rig.now), Ok(()), "twice is once");
-    assert_eq!(rig.roster.trigger(&liveness, rig.now), Err(Refusal::NotNow(reason.clone())));
+    assert_eq!(rig.roster.trigger(&liveness, rig.now), Err(CommandRefusal::NotNow(reason.clone())));
 
     rig.accept(Input::ContainerGone("c1".into()));
-    assert_eq!(rig.roster.resume(&liveness, rig.now), Err(Refusal::Unknown));
+    assert_eq!(rig.roster.resume(&liveness, rig.now), Err(CommandRefusal::Unknown));
     rig.accept(input(container("web", "c2", 1), std::slice::from_ref(&at_once)));
-    assert_eq!((rig.started(), rig.status(Liveness).phase), (vec![], Phase::Paused), "it binds to the key");
+    assert_eq!(
+        (rig.started(), rig.status(Liveness).phase),
+        (vec![], ProbePhase::Paused),
+        "it binds to the key"
+    );
     rig.accept(input(container("web", "c2", 1), &[ProbeSpec { period: SECOND, ..at_once }]));
     let status = rig.status(Liveness);
-    assert_eq!((status.phase, status.reason), (Phase::Paused, reason), "also with another definition");
+    assert_eq!((status.phase, status.reason), (ProbePhase::Paused, reason), "also with another definition");
     assert_eq!(rig.roster.resume(&liveness, rig.now), Ok(()));
     assert_eq!(rig.started(), [(Liveness, "c2".to_owned())]);
     rig.finish(Liveness, AttemptResult::Failure);
@@ -67,13 +71,16 @@ fn a_command_that_cannot_be_done_says_why() {
     let mut rig = Rig::new(8);
     let invalid = Invalid { reason: "no handler".to_owned(), handler: None };
     let startup =
-        Planned { kind: Startup, source: Source::PodAnnotation, spec: Err(invalid), shadowed: vec![] };
+        Planned { kind: Startup, source: ProbeSource::PodAnnotation, spec: Err(invalid), shadowed: vec![] };
     let delayed = ProbeSpec { initial_delay: 5 * SECOND, ..spec(Liveness) };
     let probes = vec![startup, planned(delayed)];
     rig.accept(Input::Container { view: Arc::new(container("web", "c1", 0)), probes });
     let now = rig.now;
-    assert_eq!(rig.roster.pause(&key("web", Startup), now), Err(Refusal::Invalid("no handler".to_owned())));
-    assert_eq!(rig.roster.pause(&key("web", Readiness), now), Err(Refusal::Unknown));
+    assert_eq!(
+        rig.roster.pause(&key("web", Startup), now),
+        Err(CommandRefusal::Invalid("no handler".to_owned()))
+    );
+    assert_eq!(rig.roster.pause(&key("web", Readiness), now), Err(CommandRefusal::Unknown));
     let refused = rig.roster.trigger(&key("web", Liveness), now).map_err(|refusal| refusal.to_string());
     assert_eq!(refused, Err("there is nothing to try now: start delay of 5s".to_owned()));
 }

@@ -46,7 +46,7 @@ fn containers_that_ran_before_us_are_probed_within_a_period_and_not_all_at_once(
     let began = rig.now.wall;
     let adopted = |pod: usize, started_at| {
         let view = container(&format!("pod{pod}"), &format!("c{pod}"), 0);
-        let view = ContainerView { created_at: Some(began - 300 * SECOND), started_at, ..view };
+        let view = Container { created_at: Some(began - 300 * SECOND), started_at, ..view };
         input(view, &[spec(Liveness)])
     };
     for pod in 0..200 {
@@ -72,7 +72,7 @@ fn containers_that_ran_before_us_are_probed_within_a_period_and_not_all_at_once(
         "no jitter after the first period (docs/kubelet-prober.md 3.1)"
     );
     let mut rig = Rig::new(1000);
-    let view = ContainerView { started_at: Some(rig.now.wall + SECOND), ..container("web", "new", 0) };
+    let view = Container { started_at: Some(rig.now.wall + SECOND), ..container("web", "new", 0) };
     rig.pass(2 * SECOND);
     rig.accept(input(view, &[spec(Liveness)]));
     assert_eq!(rig.started(), [(Liveness, "new".to_owned())], "no jitter for one that began after us");
@@ -94,7 +94,7 @@ fn a_process_that_stood_still_makes_no_burst() {
                     break;
                 }
                 jobs.iter().for_each(|job| {
-                    rig.roster.finish(&job.key, Some(tried(AttemptResult::Success)), rig.now);
+                    rig.roster.finish(&job.key, Some(outcome(AttemptResult::Success)), rig.now);
                 });
             }
             rig.pass(SECOND / 10);
@@ -127,8 +127,11 @@ fn an_exec_that_the_runtime_does_not_answer_frees_its_place_is_spaced_out_and_sa
     }
     assert_eq!(rig.started(), [(Liveness, "web".to_owned())]);
     rig.pass(6 * SECOND);
-    let silence =
-        Tried { is_unanswered: true, output: "runtime did not answer".into(), ..tried(AttemptResult::Error) };
+    let silence = AttemptOutcome {
+        is_unanswered: true,
+        output: "runtime did not answer".into(),
+        ..outcome(AttemptResult::Error)
+    };
     rig.roster.finish(&key("web", Liveness), Some(silence), rig.now);
     assert_eq!(rig.started(), [(Liveness, "other".to_owned())], "its place is free at once");
     let of_web = |rig: &Rig| {
@@ -138,7 +141,7 @@ fn an_exec_that_the_runtime_does_not_answer_frees_its_place_is_spaced_out_and_sa
     assert_eq!(status.reason, "runtime did not answer: spaced out to every 20s");
     assert_eq!(
         (status.state, status.phase, status.period),
-        (Verdict::Success, Phase::Probing, Some(20 * SECOND))
+        (Verdict::Success, ProbePhase::Probing, Some(20 * SECOND))
     );
     assert_eq!(status.next_at, Some(rig.now.wall + 14 * SECOND), "20 s after it began");
     rig.accept(Input::ContainerGone("other".into()));
@@ -199,7 +202,7 @@ fn first_attempts_on_silent_servers_leave_places_to_those_that_answer() {
 #[test]
 fn row_20_after_a_silence_all_go_on_at_their_pace_and_not_all_at_once() {
     let settings = ProberSettings { workers: 200, exec_workers: 200, ..ProberSettings::default() };
-    let silence = || Some(Tried { is_unanswered: true, ..tried(AttemptResult::Error) });
+    let silence = || Some(AttemptOutcome { is_unanswered: true, ..outcome(AttemptResult::Error) });
     let exec = ProbeSpec { handler: Handler::Exec { command: vec!["true".into()] }, ..spec(Liveness) };
     for by_link in [true, false] {
         let now = Moment::now();
@@ -231,7 +234,7 @@ fn row_20_after_a_silence_all_go_on_at_their_pace_and_not_all_at_once() {
         } else {
             rig.accept(input(container("new", "new", 0), std::slice::from_ref(&exec)));
             assert_eq!(rig.started().len(), 1);
-            rig.roster.finish(&key("new", Liveness), Some(tried(AttemptResult::Failure)), rig.now);
+            rig.roster.finish(&key("new", Liveness), Some(outcome(AttemptResult::Failure)), rig.now);
         }
         let waits = waits(&rig);
         assert!(waits.iter().all(|wait| *wait <= 10_000), "{waits:?}");
@@ -249,13 +252,13 @@ fn a_container_that_hangs_alone_stays_spaced_out_however_often_others_are_answer
         rig.accept(input(container(pod, pod, 0), std::slice::from_ref(&exec)));
     }
     assert_eq!(rig.started().len(), 2);
-    rig.roster.finish(&key("well", Liveness), Some(tried(AttemptResult::Success)), rig.now);
+    rig.roster.finish(&key("well", Liveness), Some(outcome(AttemptResult::Success)), rig.now);
     rig.pass(6 * SECOND);
-    let silence = Tried { is_unanswered: true, ..tried(AttemptResult::Error) };
+    let silence = AttemptOutcome { is_unanswered: true, ..outcome(AttemptResult::Error) };
     rig.roster.finish(&key("hangs", Liveness), Some(silence), rig.now);
     rig.pass(4 * SECOND);
     assert_eq!(rig.started(), [(Liveness, "well".to_owned())]);
-    rig.roster.finish(&key("well", Liveness), Some(tried(AttemptResult::Success)), rig.now);
+    rig.roster.finish(&key("well", Liveness), Some(outcome(AttemptResult::Success)), rig.now);
     let of_it =
         rig.roster.statuses(rig.now).into_iter().find(|status| status.pod.as_ref() == "hangs").unwrap();
     assert_eq!(of_it.period, Some(20 * SECOND));
@@ -273,7 +276,7 @@ fn what_takes_too_long_while_others_wait_ends_as_an_error_that_changes_no_verdic
     }
     assert_eq!(rig.started().len(), 3);
     for pod in ["a", "b", "c"] {
-        rig.roster.finish(&key(pod, Liveness), Some(tried(AttemptResult::Success)), rig.now);
+        rig.roster.finish(&key(pod, Liveness), Some(outcome(AttemptResult::Success)), rig.now);
     }
     rig.pass(SECOND);
     assert_eq!(rig.started().len(), 3, "they are trusted by now");

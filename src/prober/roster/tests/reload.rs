@@ -9,7 +9,7 @@ fn limits_that_change_hold_for_all_at_once() {
     let with = |max_per_pod| ProberSettings { max_per_pod, ..ProberSettings::default() };
     let invalid = |rig: &Rig| -> Vec<_> {
         let statuses = rig.roster.statuses(rig.now).into_iter();
-        let invalid = statuses.filter(|status| status.phase == Phase::Invalid);
+        let invalid = statuses.filter(|status| status.phase == ProbePhase::Invalid);
         invalid.map(|status| (status.key.kind, status.reason)).collect()
     };
     rig.roster.set_limits(&with(1), rig.now);
@@ -51,29 +51,29 @@ fn probes_that_a_reload_brings_to_many_containers_are_spread() {
 #[test]
 fn a_definition_from_another_source_is_the_same_probe_and_another_definition_is_another_one() {
     let mut rig = Rig::new(8);
-    let from = |source: Source, spec: ProbeSpec| Input::Container {
+    let from = |source: ProbeSource, spec: ProbeSpec| Input::Container {
         view: Arc::new(container("web", "c1", 0)),
         probes: vec![Planned { source, ..planned(spec) }],
     };
-    rig.accept(from(Source::Rule("first".into()), spec(Liveness)));
+    rig.accept(from(ProbeSource::Rule("first".into()), spec(Liveness)));
     assert_eq!(rig.started().len(), 1);
     rig.finish(Liveness, AttemptResult::Success);
     let next_at = rig.status(Liveness).next_at;
     rig.pass(3 * SECOND);
-    rig.accept(from(Source::PodAnnotation, spec(Liveness)));
+    rig.accept(from(ProbeSource::PodAnnotation, spec(Liveness)));
     assert_eq!(
         (rig.status(Liveness).counts.success, rig.status(Liveness).source.as_str()),
         (1, "annotation")
     );
     // A rule may name any port.
-    rig.accept(from(Source::Rule("second".into()), ProbeSpec { reach: Reach::Any, ..spec(Liveness) }));
+    rig.accept(from(ProbeSource::Rule("second".into()), ProbeSpec { reach: Reach::Any, ..spec(Liveness) }));
     assert_eq!(rig.roster.entries[&key("web", Liveness)].worker.as_ref().unwrap().spec().reach, Reach::Any);
     let status = rig.status(Liveness);
     assert_eq!(status.source, "rule:second");
     assert_eq!((status.next_at, status.counts.total()), (next_at, 1), "its beat and counts go on");
     assert_eq!(rig.started(), []);
     let changed = ProbeSpec { failure_threshold: 7, ..spec(Liveness) };
-    rig.accept(from(Source::Rule("second".into()), changed));
+    rig.accept(from(ProbeSource::Rule("second".into()), changed));
     assert_eq!(rig.status(Liveness).counts.total(), 0);
     assert_eq!(rig.started().len(), 1, "it begins anew, at once");
 }
@@ -85,7 +85,7 @@ fn a_probe_that_comes_to_a_container_that_runs_for_long_has_no_verdict_before_it
         rig.pass(300 * SECOND);
         let began = rig.now.wall - Duration::from_secs(age);
         rig.pass(SECOND);
-        let view = ContainerView { started_at: Some(began), ..container("web", "c1", 0) };
+        let view = Container { started_at: Some(began), ..container("web", "c1", 0) };
         rig.accept(input(view, &[ProbeSpec { period: 3600 * SECOND, ..spec(Readiness) }]));
         assert_eq!(rig.status(Readiness).state, verdict, "{age} s");
         assert_eq!(rig.started().len(), 1, "and is not put off");

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     ids::{ContainerId, SandboxId},
-    inventory::view::OpenStops,
+    inventory::pod::OpenStops,
     results::event::EventReason,
 };
 
@@ -19,7 +19,7 @@ fn stopping_a_pod_ends_its_liveness_also_after_a_changed_definition() {
         container("web", "c1", 0),
         &[ProbeSpec { period: SECOND, ..spec(Liveness) }, spec(Readiness)],
     ));
-    assert_eq!(rig.status(Liveness).phase, Phase::Stopped);
+    assert_eq!(rig.status(Liveness).phase, ProbePhase::Stopped);
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn a_client_that_stops_a_container_ends_its_liveness() {
     let mut rig = Rig::new(8);
     rig.accept(input(container("web", "c1", 0), &[spec(Liveness)]));
     rig.accept(Input::ContainerStopping(ContainerId::from("c1")));
-    assert_eq!((rig.started(), rig.status(Liveness).phase), (vec![], Phase::Stopped));
+    assert_eq!((rig.started(), rig.status(Liveness).phase), (vec![], ProbePhase::Stopped));
     rig.accept(input(container("web", "c2", 1), &[spec(Liveness)]));
     assert_eq!(rig.started(), [(Liveness, "c2".to_owned())]);
 }
@@ -46,9 +46,9 @@ fn a_stop_that_failed_lets_liveness_go_on() {
         rig.finish(Liveness, AttemptResult::Success);
         rig.accept(stopping);
         rig.pass(10 * SECOND);
-        assert_eq!((rig.started(), rig.status(Liveness).phase), (vec![], Phase::Stopped));
+        assert_eq!((rig.started(), rig.status(Liveness).phase), (vec![], ProbePhase::Stopped));
         rig.accept(failed);
-        assert_eq!(rig.status(Liveness).phase, Phase::Probing);
+        assert_eq!(rig.status(Liveness).phase, ProbePhase::Probing);
         assert_eq!(rig.started(), [(Liveness, "c1".to_owned())]);
     }
 }
@@ -60,7 +60,7 @@ fn a_container_whose_stop_failed_still_ends_with_its_pod() {
     rig.accept(Input::ContainerStopping("c1".into()));
     rig.accept(Input::PodStopping("web-sandbox".into()));
     rig.accept(Input::ContainerStopFailed("c1".into()));
-    assert_eq!(rig.status(Liveness).phase, Phase::Stopped);
+    assert_eq!(rig.status(Liveness).phase, ProbePhase::Stopped);
 }
 
 #[test]
@@ -70,12 +70,20 @@ fn every_stop_counts_until_it_fails_itself() {
     let pod_begun = || Input::PodStopping("web-sandbox".into());
     let pod_failed = || Input::PodStopFailed("web-sandbox".into());
     let rows = [
-        ("the first of two stops failed", vec![begun(), begun(), failed()], Phase::Stopped),
-        ("both failed", vec![begun(), begun(), failed(), failed()], Phase::Probing),
-        ("the pod's failed, not the container's", vec![begun(), pod_begun(), pod_failed()], Phase::Stopped),
-        ("the container's failed, not the pod's", vec![begun(), pod_begun(), failed()], Phase::Stopped),
-        ("the first of two of the pod failed", vec![pod_begun(), pod_begun(), pod_failed()], Phase::Stopped),
-        ("a failure whose beginning went unseen", vec![failed(), pod_failed()], Phase::Probing),
+        ("the first of two stops failed", vec![begun(), begun(), failed()], ProbePhase::Stopped),
+        ("both failed", vec![begun(), begun(), failed(), failed()], ProbePhase::Probing),
+        (
+            "the pod's failed, not the container's",
+            vec![begun(), pod_begun(), pod_failed()],
+            ProbePhase::Stopped,
+        ),
+        ("the container's failed, not the pod's", vec![begun(), pod_begun(), failed()], ProbePhase::Stopped),
+        (
+            "the first of two of the pod failed",
+            vec![pod_begun(), pod_begun(), pod_failed()],
+            ProbePhase::Stopped,
+        ),
+        ("a failure whose beginning went unseen", vec![failed(), pod_failed()], ProbePhase::Probing),
     ];
     for (name, inputs, phase) in rows {
         let mut rig = Rig::new(8);
@@ -89,7 +97,7 @@ fn every_stop_counts_until_it_fails_itself() {
 fn a_container_that_was_stopped_before_its_start_is_probed_like_any_other() {
     let mut rig = Rig::new(8);
     let in_state = |state| {
-        let view = ContainerView { state, ..container("web", "c1", 0) };
+        let view = Container { state, ..container("web", "c1", 0) };
         input(view, &[spec(Startup), spec(Liveness)])
     };
     rig.accept(in_state(ContainerState::Created));
@@ -101,11 +109,11 @@ fn a_container_that_was_stopped_before_its_start_is_probed_like_any_other() {
 #[test]
 fn what_a_client_stopped_is_a_failure_that_waits_also_when_the_stop_failed_late() {
     let rows = [
-        (Input::ContainerStopping("c1".into()), Input::ContainerStopFailed("c1".into()), Phase::Waiting),
+        (Input::ContainerStopping("c1".into()), Input::ContainerStopFailed("c1".into()), ProbePhase::Waiting),
         (
             Input::PodStopping("web-sandbox".into()),
             Input::PodStopFailed("web-sandbox".into()),
-            Phase::Stopped,
+            ProbePhase::Stopped,
         ),
     ];
     for (stopping, failed, phase) in rows {
@@ -114,14 +122,14 @@ fn what_a_client_stopped_is_a_failure_that_waits_also_when_the_stop_failed_late(
         rig.accept(stopping);
         assert_eq!(
             (rig.status(Liveness).state, rig.status(Liveness).phase),
-            (Verdict::Success, Phase::Stopped)
+            (Verdict::Success, ProbePhase::Stopped)
         );
         let exited = ContainerState::Exited { exit_code: Some(137) };
-        rig.accept(input(ContainerView { state: exited, ..container("web", "c1", 0) }, &[spec(Liveness)]));
+        rig.accept(input(Container { state: exited, ..container("web", "c1", 0) }, &[spec(Liveness)]));
         assert_eq!((rig.status(Liveness).state, rig.status(Liveness).phase), (Verdict::Failure, phase));
         rig.accept(failed);
         let status = rig.status(Liveness);
-        assert_eq!((status.state, status.phase), (Verdict::Failure, Phase::Waiting));
+        assert_eq!((status.state, status.phase), (Verdict::Failure, ProbePhase::Waiting));
         assert_eq!(status.reason, "the container exited with code 137");
     }
 }
@@ -131,11 +139,11 @@ fn a_sandbox_that_is_not_ready_ends_liveness_for_as_long_as_it_is_not() {
     let mut rig = Rig::new(8);
     let is_ready = |is_ready| {
         let view = container("web", "c1", 0);
-        let pod = crate::inventory::view::PodView { is_ready, ..(*view.pod).clone() };
-        input(ContainerView { pod: Arc::new(pod), ..view }, &[spec(Liveness)])
+        let pod = crate::inventory::pod::Pod { is_ready, ..(*view.pod).clone() };
+        input(Container { pod: Arc::new(pod), ..view }, &[spec(Liveness)])
     };
     rig.accept(is_ready(false));
-    assert_eq!((rig.started(), rig.status(Liveness).phase), (vec![], Phase::Stopped));
+    assert_eq!((rig.started(), rig.status(Liveness).phase), (vec![], ProbePhase::Stopped));
     rig.accept(is_ready(true));
     assert_eq!(rig.started(), [(Liveness, "c1".to_owned())]);
 }
@@ -144,7 +152,7 @@ fn a_sandbox_that_is_not_ready_ends_liveness_for_as_long_as_it_is_not() {
 fn attempts_are_given_up_when_what_they_are_made_on_is_no_more_and_not_before() {
     let exited = || {
         let state = ContainerState::Exited { exit_code: Some(137) };
-        input(ContainerView { state, ..container("web", "c1", 0) }, &[spec(Readiness)])
+        input(Container { state, ..container("web", "c1", 0) }, &[spec(Readiness)])
     };
     let rows = [
         ("gone", Input::ContainerGone("c1".into()), true),
@@ -186,15 +194,15 @@ fn a_list_of_open_stops_replaces_what_was_known_of_them() {
     for count in [1, 1, 2] {
         let containers = [(ContainerId::from("c1"), count)].into();
         rig.accept(Input::StopsListed(Arc::new(OpenStops { containers, ..OpenStops::default() })));
-        assert_eq!(rig.status(Liveness).phase, Phase::Stopped);
+        assert_eq!(rig.status(Liveness).phase, ProbePhase::Stopped);
     }
     rig.accept(Input::ContainerStopFailed("c1".into()));
-    assert_eq!(rig.status(Liveness).phase, Phase::Stopped, "there is another one");
+    assert_eq!(rig.status(Liveness).phase, ProbePhase::Stopped, "there is another one");
     rig.accept(Input::ContainerStopFailed("c1".into()));
     assert_eq!(rig.started(), [(Liveness, "c1".to_owned())]);
     let pods = [(SandboxId::from("web-sandbox"), 1)].into();
     rig.accept(Input::StopsListed(Arc::new(OpenStops { pods, ..OpenStops::default() })));
     assert_eq!(rig.status(Liveness).reason, "the pod is being stopped");
     rig.accept(Input::StopsListed(Arc::default()));
-    assert_eq!(rig.status(Liveness).phase, Phase::Probing);
+    assert_eq!(rig.status(Liveness).phase, ProbePhase::Probing);
 }

@@ -5,14 +5,17 @@ use std::time::{Duration, UNIX_EPOCH};
 use proptest::prelude::*;
 
 use super::*;
-use crate::prober::fixtures::spec;
+use crate::{
+    prober::{fixtures::spec, saved::Definition},
+    results::{Run, Verdict},
+};
 
 fn key(pod: &str, kind: ProbeKind) -> ProbeKey {
     ProbeKey { pod: pod.into(), container: "app".into(), kind }
 }
 
-fn stand() -> Stand {
-    Stand {
+fn checkpoint() -> Checkpoint {
+    Checkpoint {
         container: "c1".into(),
         definition: Definition::of(&spec(ProbeKind::Liveness)),
         verdict: Some(Verdict::Success),
@@ -25,14 +28,17 @@ fn stand() -> Stand {
 
 fn paused(pod: &str) -> SavedProbe {
     let paused_since = Some(UNIX_EPOCH + Duration::from_secs(1_795_168_800));
-    SavedProbe { key: key(pod, ProbeKind::Readiness), paused_since, stand: None }
+    SavedProbe { key: key(pod, ProbeKind::Readiness), paused_since, checkpoint: None }
 }
 
 #[test]
 fn it_is_a_probe_a_line_the_paused_ones_first() {
-    let standing =
-        SavedProbe { key: key("p1", ProbeKind::Liveness), paused_since: None, stand: Some(stand()) };
-    let saved = Saved { probes: vec![standing, paused("p2")] };
+    let working = SavedProbe {
+        key: key("p1", ProbeKind::Liveness),
+        paused_since: None,
+        checkpoint: Some(checkpoint()),
+    };
+    let saved = Saved { probes: vec![working, paused("p2")] };
     let text = String::from_utf8(saved.to_json()).unwrap();
     insta::assert_snapshot!(text, @r#"
     {"version":1,"probes":[
@@ -48,7 +54,7 @@ fn it_is_a_probe_a_line_the_paused_ones_first() {
 #[test]
 fn what_is_not_known_is_passed_over_and_what_is_not_meant_is_refused() {
     let probe = |fields: &str| format!(r#"{{"pod":"p","container":"c","type":"startup"{fields}}}"#);
-    let stand = |state: &str, result: &str| {
+    let checkpoint = |state: &str, result: &str| {
         probe(&format!(
             r#","stand":{{"containerId":"c1","definition":"00000000000000ff","state":{state},"since":"2026-11-20T10:00:00Z",
             "run":{{"result":"{result}","count":1}},"counts":{{"success":1,"warning":0,"failure":0,"error":0}},"held":true}}"#
@@ -57,10 +63,10 @@ fn what_is_not_known_is_passed_over_and_what_is_not_meant_is_refused() {
     let document = |probes: &str| format!(r#"{{"version":1,"savedBy":"x","probes":[{probes}]}}"#);
     let rows = [
         ("unknown fields", document(&probe(r#","mood":{"deep":[1]}"#)), Ok(1)),
-        ("no verdict", document(&stand("null", "success")), Ok(1)),
-        ("a verdict", document(&stand(r#""unknown""#, "failure")), Ok(1)),
-        ("no such verdict", document(&stand(r#""fine""#, "failure")), Err("damaged at line 1")),
-        ("a run of nothing", document(&stand("null", "unknown")), Err("damaged at line 2")),
+        ("no verdict", document(&checkpoint("null", "success")), Ok(1)),
+        ("a verdict", document(&checkpoint(r#""unknown""#, "failure")), Ok(1)),
+        ("no such verdict", document(&checkpoint(r#""fine""#, "failure")), Err("damaged at line 1")),
+        ("a run of nothing", document(&checkpoint("null", "unknown")), Err("damaged at line 2")),
         ("no such type", document(r#"{"pod":"p","container":"c","type":"x"}"#), Err("damaged at line 1")),
         ("no such time", document(&probe(r#","pausedSince":"soon""#)), Err("damaged at line 1")),
         ("half of it", document("")[..20].to_owned(), Err("damaged at line 1")),
@@ -103,12 +109,12 @@ fn probes_beyond_the_bounds_are_refused_when_read_and_left_out_when_written() {
     assert_eq!(Saved::from_json(&written).unwrap().probes.len(), MAX_PROBES);
 
     let long = "x".repeat(MAX_BYTES / 10);
-    let standing = |pod: usize| SavedProbe {
+    let working = |pod: usize| SavedProbe {
         key: key(&format!("{pod}{long}"), ProbeKind::Liveness),
         paused_since: None,
-        stand: Some(stand()),
+        checkpoint: Some(checkpoint()),
     };
-    let mut probes: Vec<_> = (0..10).map(standing).collect();
+    let mut probes: Vec<_> = (0..10).map(working).collect();
     probes.push(paused("p"));
     let written = Saved { probes }.to_json();
     assert!(written.len() <= MAX_BYTES);
@@ -121,19 +127,19 @@ fn verdicts() -> impl Strategy<Value = Verdict> {
 }
 
 prop_compose! {
-    fn stands()(
+    fn checkpoints()(
         container in "\\PC{0,8}", verdict in proptest::option::of(prop_oneof![verdicts(), Just(Verdict::Unknown)]),
         nanos in 0..4_000_000_000_000_000_000u64, run in verdicts(), count: u32, numbers: [u32; 4], is_held: bool,
-    ) -> Stand {
+    ) -> Checkpoint {
         let [success, warning, failure, error] = numbers.map(u64::from);
-        Stand {
+        Checkpoint {
             container: container.as_str().into(),
             since: UNIX_EPOCH + Duration::from_nanos(nanos),
             verdict,
             run: Run { verdict: run, count },
             counts: Counts { success, warning, failure, error },
             is_held,
-            ..stand()
+            ..checkpoint()
         }
     }
 }
@@ -141,10 +147,10 @@ prop_compose! {
 proptest! {
     #[test]
     fn what_is_written_is_read(
-        probes in proptest::collection::btree_map("\\PC{0,8}", (proptest::option::of(stands()), any::<bool>()), 0..5),
+        probes in proptest::collection::btree_map("\\PC{0,8}", (proptest::option::of(checkpoints()), any::<bool>()), 0..5),
     ) {
-        let probes = probes.into_iter().map(|(pod, (stand, is_paused))| SavedProbe {
-            key: key(&pod, ProbeKind::Startup), paused_since: is_paused.then_some(UNIX_EPOCH), stand,
+        let probes = probes.into_iter().map(|(pod, (checkpoint, is_paused))| SavedProbe {
+            key: key(&pod, ProbeKind::Startup), paused_since: is_paused.then_some(UNIX_EPOCH), checkpoint,
         });
         let mut saved = Saved { probes: probes.collect() };
         saved.probes.sort_by_key(|probe| probe.paused_since.is_none());
@@ -155,7 +161,7 @@ proptest! {
     fn any_bytes_are_a_state_or_an_error(bytes: Vec<u8>, at: usize, byte: u8) {
         let _ = Saved::from_json(&bytes);
         let mut text = Saved { probes: vec![
-            SavedProbe { stand: Some(stand()), ..paused("p") },
+            SavedProbe { checkpoint: Some(checkpoint()), ..paused("p") },
         ] }.to_json();
         let at = at % text.len();
         text[at] = byte;

@@ -225,11 +225,11 @@ proptest! {
         let mut world = World { container: None, is_started: kind != ProbeKind::Startup, now: 0 };
         for (change, result) in seconds {
             world.change(&change);
-            rig.on(Event::Started(world.is_started));
+            rig.on(WorkerEvent::Started(world.is_started));
             if let Some(Container { id, state, started_at }) = world.container {
                 let started_at = (state != ContainerState::Created).then(|| wall(started_at));
                 let id = ContainerId::from(format!("c{id}"));
-                rig.on(Event::Seen(Seen { id, state, created_at: None, started_at }));
+                rig.on(WorkerEvent::Seen(Seen { id, state, created_at: None, started_at }));
             }
             let is_due = rig.worker.deadline().is_some_and(|deadline| deadline <= rig.now.at);
             if is_due {

@@ -10,7 +10,7 @@ fn ticks_that_passed_are_dropped_and_keep_their_beat() {
         let began = rig.now.at;
         assert!(rig.start());
         rig.pass(took * SECOND);
-        rig.on(Event::Finished(Some(tried(AttemptResult::Success))));
+        rig.on(WorkerEvent::Finished(Some(outcome(AttemptResult::Success))));
         assert_eq!(rig.worker.deadline().map(|at| (at - began).as_secs()), Some(next), "took {took} s");
     }
 }
@@ -19,24 +19,24 @@ fn ticks_that_passed_are_dropped_and_keep_their_beat() {
 fn the_wait_for_a_place_is_lag_and_does_not_move_the_beat() {
     let mut rig = Rig::running(spec(ProbeKind::Liveness, 1, 3));
     let due = rig.now.at;
-    rig.on(Event::Due);
+    rig.on(WorkerEvent::Due);
     assert_eq!(rig.worker.deadline(), None, "while it waits nothing is due");
     rig.pass(4 * SECOND);
-    assert_eq!(rig.on(Event::SlotFreed), [Action::StartAttempt]);
-    rig.on(Event::Finished(Some(tried(AttemptResult::Success))));
-    assert_eq!(rig.worker.results().last().map(|last| last.lag), Some(4 * SECOND));
+    assert_eq!(rig.on(WorkerEvent::SlotFreed), [Action::StartAttempt]);
+    rig.on(WorkerEvent::Finished(Some(outcome(AttemptResult::Success))));
+    assert_eq!(rig.worker.results().last().and_then(|last| last.lag), Some(4 * SECOND));
     assert_eq!(rig.worker.deadline(), Some(due + 10 * SECOND));
 }
 
 #[test]
 fn a_probe_whose_runtime_does_not_answer_is_spaced_out() {
     let mut rig = Rig::running(spec(ProbeKind::Liveness, 1, 1));
-    let unanswered = Tried { is_unanswered: true, ..tried(AttemptResult::Error) };
+    let unanswered = AttemptOutcome { is_unanswered: true, ..outcome(AttemptResult::Error) };
     let mut waits = Vec::new();
     for _ in 0..7 {
         assert!(rig.start());
         let due = rig.now.at;
-        rig.on(Event::Finished(Some(unanswered.clone())));
+        rig.on(WorkerEvent::Finished(Some(unanswered.clone())));
         waits.push(rig.worker.deadline().map(|at| (at - due).as_secs()).unwrap());
     }
     assert_eq!(waits, [20, 40, 80, 160, 300, 300, 300]);
@@ -47,15 +47,15 @@ fn a_probe_whose_runtime_does_not_answer_is_spaced_out() {
 #[test]
 fn a_runtime_that_answers_again_ends_the_spacing_at_once() {
     let mut rig = Rig::running(spec(ProbeKind::Liveness, 1, 1));
-    let unanswered = Tried { is_unanswered: true, ..tried(AttemptResult::Error) };
+    let unanswered = AttemptOutcome { is_unanswered: true, ..outcome(AttemptResult::Error) };
     for _ in 0..6 {
         assert!(rig.start());
-        rig.on(Event::Finished(Some(unanswered.clone())));
+        rig.on(WorkerEvent::Finished(Some(unanswered.clone())));
     }
     assert_eq!(rig.worker.deadline(), Some(rig.now.at + 300 * SECOND));
-    rig.on(Event::RuntimeAnswers(3 * SECOND));
+    rig.on(WorkerEvent::RuntimeAnswers(3 * SECOND));
     assert_eq!(rig.worker.deadline(), Some(rig.now.at + 3 * SECOND));
     assert_eq!(rig.worker.spacing(rig.now.at), 10 * SECOND);
-    rig.on(Event::RuntimeAnswers(SECOND));
+    rig.on(WorkerEvent::RuntimeAnswers(SECOND));
     assert_eq!(rig.worker.deadline(), Some(rig.now.at + 3 * SECOND), "it is told once for each silence");
 }

@@ -64,26 +64,26 @@ proptest! {
             let mut result = None;
             let event = match happening {
                 Happening::Seen(id, state) => seen(&format!("c{id}"), state),
-                Happening::Started(is_started) => Event::Started(is_started),
-                Happening::Stopping(is_stopping) => Event::Stopping(is_stopping.then_some(Stopping::Pod)),
-                Happening::Paused(is_paused) => Event::Paused(is_paused),
-                Happening::Triggered => Event::Triggered,
-                Happening::Spread(seconds) => Event::Spread(seconds * SECOND),
-                Happening::Due => Event::Due,
-                Happening::SlotFreed => Event::SlotFreed,
+                Happening::Started(is_started) => WorkerEvent::Started(is_started),
+                Happening::Stopping(is_stopping) => WorkerEvent::Stopping(is_stopping.then_some(Stopping::Pod)),
+                Happening::Paused(is_paused) => WorkerEvent::Paused(is_paused),
+                Happening::Triggered => WorkerEvent::Triggered,
+                Happening::Spread(seconds) => WorkerEvent::Spread(seconds * SECOND),
+                Happening::Due => WorkerEvent::Due,
+                Happening::SlotFreed => WorkerEvent::SlotFreed,
                 Happening::Finished(_) if !in_flight => continue,
                 Happening::Finished(ended) => {
                     in_flight = false;
                     result = ended;
-                    Event::Finished(ended.map(tried))
+                    WorkerEvent::Finished(ended.map(outcome))
                 }
                 Happening::Passed(seconds) => {
                     rig.pass(seconds * SECOND);
                     continue;
                 }
             };
-            let is_finished = matches!(event, Event::Finished(_));
-            let is_seen = matches!(event, Event::Seen(_));
+            let is_finished = matches!(event, WorkerEvent::Finished(_));
+            let is_seen = matches!(event, WorkerEvent::Seen(_));
             let actions = rig.on(event);
             for action in &actions {
                 if *action == Action::StartAttempt {

@@ -27,7 +27,7 @@ impl Rig {
     fn see(&mut self, id: &str, ago: Duration) {
         let started_at = Some(self.now.wall - ago);
         let (id, state) = (id.into(), ContainerState::Running);
-        self.on(Event::Seen(Seen { id, state, created_at: None, started_at }));
+        self.on(WorkerEvent::Seen(Seen { id, state, created_at: None, started_at }));
     }
 
     /// Seconds until the next attempt.
@@ -80,7 +80,7 @@ fn an_attempt_that_began_in_time_is_forgiven_however_late_it_ends() {
     let mut rig = Rig::started(starting(), 29 * SECOND);
     assert!(rig.start());
     rig.pass(5 * SECOND);
-    rig.on(Event::Finished(Some(tried(AttemptResult::Failure))));
+    rig.on(WorkerEvent::Finished(Some(outcome(AttemptResult::Failure))));
     assert_eq!(rig.worker.results().run().count, 0);
     assert_eq!(rig.wait(), 5, "and the next comes a period after it was due");
 }
@@ -115,6 +115,9 @@ fn each_container_starts_anew() {
 fn a_runtime_that_does_not_answer_is_spaced_out_from_the_interval() {
     let mut rig = Rig::started(starting(), Duration::ZERO);
     assert!(rig.start());
-    rig.on(Event::Finished(Some(Tried { is_unanswered: true, ..tried(AttemptResult::Error) })));
+    rig.on(WorkerEvent::Finished(Some(AttemptOutcome {
+        is_unanswered: true,
+        ..outcome(AttemptResult::Error)
+    })));
     assert_eq!(rig.wait(), 8);
 }

@@ -14,9 +14,9 @@ async fn commands_reach_the_probe_that_is_meant_and_refusals_come_back_with_thei
     ];
     let api = Api::commanded(probes, |key, command| match (key.pod.as_str(), command) {
         ("uid-1" | "uid-odd", _) => Ok(()),
-        ("uid-late", Command::Trigger) => Err(Refusal::NotNow("start delay of 5s".to_owned())),
-        ("uid-bad", _) => Err(Refusal::Invalid("exec.command: Required value".to_owned())),
-        _ => Err(Refusal::Unknown),
+        ("uid-late", ProbeCommand::Trigger) => Err(CommandRefusal::NotNow("start delay of 5s".to_owned())),
+        ("uid-bad", _) => Err(CommandRefusal::Invalid("exec.command: Required value".to_owned())),
+        _ => Err(CommandRefusal::Unknown),
     });
     for (path, code, told) in [
         ("default/web/app/liveness/pause", 200, r#"{"id":"default/web/app/liveness","#),

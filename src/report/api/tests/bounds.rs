@@ -39,7 +39,8 @@ async fn a_client_that_breaks_off_or_talks_nonsense_harms_itself_only() {
 
 #[tokio::test]
 async fn a_drain_does_not_wait_for_ever_for_a_reader_that_stands_still() {
-    let api = Api::start(sample::status(), vec![ProbeView { phase: Phase::Held, ..sample::probe() }; 20_000]);
+    let api =
+        Api::start(sample::status(), vec![ProbeView { phase: ProbePhase::Held, ..sample::probe() }; 20_000]);
     let mut still = UnixStream::connect(&api.socket).await.unwrap();
     still.write_all(b"GET /v1/probes HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     still.readable().await.unwrap();

@@ -137,8 +137,8 @@ fn a_rule_fits_a_container_that_fits_all_of_it() {
     let view = {
         let plain = container(&[], &[]);
         let labels = [("tier".to_owned(), "front".to_owned()), ("empty".to_owned(), String::new())];
-        let pod = PodView { namespace: "shop-eu".into(), labels: labels.into(), ..(*plain.pod).clone() };
-        ContainerView { image_spec: "docker.io/library/nginx:1.27".into(), pod: Arc::new(pod), ..plain }
+        let pod = Pod { namespace: "shop-eu".into(), labels: labels.into(), ..(*plain.pod).clone() };
+        Container { image_spec: "docker.io/library/nginx:1.27".into(), pod: Arc::new(pod), ..plain }
     };
     let rows: &[(&[(&str, &str)], bool)] = &[
         (&[], true),
@@ -247,19 +247,15 @@ enum Fact {
     Container(usize),
 }
 
-fn shop(number: usize) -> Arc<ContainerView> {
+fn shop(number: usize) -> Arc<Container> {
     let annotations: &[(&str, &str)] = match number % 3 {
         0 => &[],
         1 => &[("liveness.criprobe.dev/app", TRUE)],
         _ => &[("criprobe.dev/probes", "off")],
     };
     let plain = container(annotations, &[]);
-    let pod = PodView { name: format!("web-{number}").into(), ..(*plain.pod).clone() };
-    Arc::new(ContainerView {
-        id: ContainerId::from(format!("c{number}").as_str()),
-        pod: Arc::new(pod),
-        ..plain
-    })
+    let pod = Pod { name: format!("web-{number}").into(), ..(*plain.pod).clone() };
+    Arc::new(Container { id: ContainerId::from(format!("c{number}").as_str()), pod: Arc::new(pod), ..plain })
 }
 
 proptest! {

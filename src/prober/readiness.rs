@@ -3,34 +3,34 @@
 
 use std::sync::Arc;
 
-use super::status::{Phase, ProbeStatus};
+use super::status::{ProbePhase, ProbeStatus};
 use crate::{
     ids::ProbeKind,
-    inventory::view::{ContainerState, ContainerView},
+    inventory::pod::{Container, ContainerState},
     results::Verdict,
 };
 
 /// One container with its probes, as they were at one moment.
 #[derive(Clone, Debug)]
 pub struct ContainerStatus {
-    /// As the prober was told of it last.
-    pub view: Arc<ContainerView>,
-    /// How it stands.
-    pub standing: Standing,
+    /// As the prober saw it last.
+    pub view: Arc<Container>,
+    /// Whether it has started and is ready.
+    pub readiness: ContainerReadiness,
     /// Those that look at it; none where a newer container of its name has them.
     pub probes: Vec<ProbeStatus>,
 }
 
-/// What the kubelet tells of one container beside its state.
+/// What the kubelet reports of a container beside its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Standing {
+pub struct ContainerReadiness {
     /// Its startup probe succeeded, or it has none and runs.
     pub is_started: bool,
     /// It has started, and its readiness probe says success, or it has none.
     pub is_ready: bool,
 }
 
-impl Standing {
+impl ContainerReadiness {
     /// That of a container, by all probes that look at it; those of others must not be among them. An invalid probe
     /// has no say, as if it were not there.
     pub fn of(state: ContainerState, probes: &[ProbeStatus]) -> Self {
@@ -38,7 +38,8 @@ impl Standing {
             return Self::default();
         }
         let verdict = |kind| {
-            let able = probes.iter().find(|probe| probe.key.kind == kind && probe.phase != Phase::Invalid);
+            let able =
+                probes.iter().find(|probe| probe.key.kind == kind && probe.phase != ProbePhase::Invalid);
             able.map(|probe| probe.state)
         };
         let is_started = allows(verdict(ProbeKind::Startup));
@@ -65,7 +66,7 @@ mod tests {
         },
     };
 
-    /// One row of `tests/data/prober/standing.json`: what each probe found, `none` where there is no verdict yet.
+    /// One row of `tests/data/prober/readiness.json`: what each probe found, `none` where there is no verdict yet.
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields, rename_all = "camelCase")]
     struct Row {
@@ -95,14 +96,14 @@ mod tests {
             "unknown" | "none" | "invalid" => Verdict::Unknown,
             other => panic!("no such verdict: {other}"),
         };
-        let phase = if found == "invalid" { Phase::Invalid } else { Phase::Probing };
+        let phase = if found == "invalid" { ProbePhase::Invalid } else { ProbePhase::Probing };
         ProbeStatus { state, phase, ..status }
     }
 
     #[test]
     fn a_container_stands_as_the_kubelet_writes_it() {
         let rows: Vec<Row> =
-            serde_json::from_str(include_str!("../../tests/data/prober/standing.json")).unwrap();
+            serde_json::from_str(include_str!("../../tests/data/prober/readiness.json")).unwrap();
         for row in rows {
             let found = [
                 (ProbeKind::Startup, row.startup),
@@ -117,8 +118,8 @@ mod tests {
                 "exited" => ContainerState::Exited { exit_code: Some(0) },
                 other => panic!("no such state: {other}"),
             };
-            let expected = Standing { is_started: row.is_started, is_ready: row.is_ready };
-            assert_eq!(Standing::of(state, &probes), expected, "{}: {}", row.id, row.rule);
+            let expected = ContainerReadiness { is_started: row.is_started, is_ready: row.is_ready };
+            assert_eq!(ContainerReadiness::of(state, &probes), expected, "{}: {}", row.id, row.rule);
         }
     }
 }

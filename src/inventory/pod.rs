@@ -1,4 +1,4 @@
-//! What the inventory tells the stages after it: one container with its pod, as far as it is known now.
+//! What the inventory reports to later stages: containers and their pods, as far as they are known now.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,7 +11,7 @@ use crate::ids::{ContainerId, ImageRef, PodUid, SandboxId};
 
 /// One pod sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodView {
+pub struct Pod {
     /// The sandbox's id; a pod gets a new one with each attempt.
     pub sandbox_id: SandboxId,
     /// The uid that the pod is known by: the one that its client gave, unless that is none or another pod's; then one that
@@ -37,7 +37,7 @@ pub struct PodView {
     pub omitted: u32,
 }
 
-impl PodView {
+impl Pod {
     /// The same without labels, annotations and addresses: what calls about it are shown with, and what is remembered of
     /// one that was removed.
     #[must_use]
@@ -71,7 +71,7 @@ pub enum PodNetwork {
 
 /// One container and its pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ContainerView {
+pub struct Container {
     /// The runtime's id; a restarted container has a new one.
     pub id: ContainerId,
     /// Its name within the pod.
@@ -96,7 +96,7 @@ pub struct ContainerView {
     /// How many annotations there was no room for.
     pub omitted: u32,
     /// The pod it belongs to.
-    pub pod: Arc<PodView>,
+    pub pod: Arc<Pod>,
 }
 
 /// A container's life goes one way: created, running, exited.

@@ -1,20 +1,20 @@
-//! What attempts say: bytes and texts of runtimes, servers and commands in, a bounded text out. Whatever comes from
-//! outside becomes one before it goes on, so that no later stage has to bound it. Pure.
+//! Bounds texts from outside: bytes and texts of runtimes, servers and commands in, a [`BoundedText`] out. Each becomes
+//! one where it enters, so that no later stage has to bound it. Pure.
 
 use std::{fmt, ops::Deref, sync::Arc};
 
 /// 10 KiB: what the kubelet keeps of a probe's output (docs/kubelet-prober.md 6.2). The rest is cut off, at a
 /// character.
-pub const SAID_LIMIT: usize = 10_240;
+pub const TEXT_LIMIT: usize = 10_240;
 
-/// A text of at most [`SAID_LIMIT`] bytes. Cheap to clone.
+/// A text of at most [`TEXT_LIMIT`] bytes. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct Said(Arc<str>);
+pub struct BoundedText(Arc<str>);
 
-impl Said {
+impl BoundedText {
     /// The beginning of bytes. What is not UTF-8 is replaced, which makes three bytes of one: the result is cut again.
     pub fn lossy(bytes: &[u8]) -> Self {
-        let mut end = bytes.len().min(SAID_LIMIT);
+        let mut end = bytes.len().min(TEXT_LIMIT);
         let is_inside_a_character = |at: usize| bytes.get(at).is_some_and(|byte| byte & 0xC0 == 0x80);
         if end < bytes.len() {
             let earliest = end.saturating_sub(3);
@@ -39,19 +39,19 @@ impl Said {
     }
 }
 
-impl From<&str> for Said {
+impl From<&str> for BoundedText {
     fn from(text: &str) -> Self {
-        Self(text[..text.floor_char_boundary(SAID_LIMIT)].into())
+        Self(text[..text.floor_char_boundary(TEXT_LIMIT)].into())
     }
 }
 
-impl From<String> for Said {
+impl From<String> for BoundedText {
     fn from(text: String) -> Self {
         Self::from(text.as_str())
     }
 }
 
-impl Deref for Said {
+impl Deref for BoundedText {
     type Target = str;
 
     fn deref(&self) -> &str {
@@ -59,13 +59,13 @@ impl Deref for Said {
     }
 }
 
-impl fmt::Display for Said {
+impl fmt::Display for BoundedText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl fmt::Debug for Said {
+impl fmt::Debug for BoundedText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&*self.0, f)
     }
@@ -76,7 +76,7 @@ struct Bounded(String);
 
 impl fmt::Write for Bounded {
     fn write_str(&mut self, more: &str) -> fmt::Result {
-        let room = SAID_LIMIT - self.0.len();
+        let room = TEXT_LIMIT - self.0.len();
         let taken = &more[..more.floor_char_boundary(room)];
         self.0.push_str(taken);
         if taken.len() == more.len() { Ok(()) } else { Err(fmt::Error) }
@@ -91,19 +91,21 @@ mod tests {
 
     #[test]
     fn a_text_is_cut_between_characters() {
-        assert_eq!(&*Said::lossy(b"all of it"), "all of it");
-        assert_eq!(&*Said::lossy(&[b'a'; SAID_LIMIT + 44]), "a".repeat(SAID_LIMIT));
-        let text = format!("{}\u{20ac} and more", "a".repeat(SAID_LIMIT - 1));
-        for said in [Said::lossy(text.as_bytes()), Said::from(text.as_str()), Said::of(&text)] {
-            assert_eq!(&*said, "a".repeat(SAID_LIMIT - 1));
+        assert_eq!(&*BoundedText::lossy(b"all of it"), "all of it");
+        assert_eq!(&*BoundedText::lossy(&[b'a'; TEXT_LIMIT + 44]), "a".repeat(TEXT_LIMIT));
+        let text = format!("{}\u{20ac} and more", "a".repeat(TEXT_LIMIT - 1));
+        for said in
+            [BoundedText::lossy(text.as_bytes()), BoundedText::from(text.as_str()), BoundedText::of(&text)]
+        {
+            assert_eq!(&*said, "a".repeat(TEXT_LIMIT - 1));
         }
-        assert_eq!(&*Said::lossy(b"\xff\x1b[31m"), "\u{fffd}\u{1b}[31m");
+        assert_eq!(&*BoundedText::lossy(b"\xff\x1b[31m"), "\u{fffd}\u{1b}[31m");
     }
 
     #[test]
     fn a_replacement_that_multiplies_is_cut_again() {
-        let said = Said::lossy(&[0x80; 2 * SAID_LIMIT]);
-        assert!(!said.is_empty() && said.len() <= SAID_LIMIT, "{}", said.len());
+        let said = BoundedText::lossy(&[0x80; 2 * TEXT_LIMIT]);
+        assert!(!said.is_empty() && said.len() <= TEXT_LIMIT, "{}", said.len());
     }
 
     proptest! {
@@ -111,8 +113,8 @@ mod tests {
         fn nothing_is_longer_than_the_limit(piece in "\\PC{1,8}", times in 0_usize..4000, bytes: Vec<u8>) {
             let text = piece.repeat(times);
             let long = bytes.repeat(times);
-            for said in [Said::of(format_args!("{text}{text}")), Said::from(&*text), Said::lossy(&long)] {
-                prop_assert!(said.len() <= SAID_LIMIT);
+            for said in [BoundedText::of(format_args!("{text}{text}")), BoundedText::from(&*text), BoundedText::lossy(&long)] {
+                prop_assert!(said.len() <= TEXT_LIMIT);
             }
         }
     }

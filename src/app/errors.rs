@@ -2,8 +2,8 @@
 
 use std::io;
 
-/// The line. A cause whose words its effect has said already is not said again.
-pub(super) fn told(error: &anyhow::Error) -> String {
+/// Describes an error in one line. A cause that its effect already quotes is left out.
+pub(super) fn describe_error(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain().map(ToString::to_string) {
         match line.as_str() {
@@ -50,11 +50,11 @@ mod tests {
         let refused = || io::Error::from(io::ErrorKind::PermissionDenied);
         let listen = ListenError::Io { path: "/run/x.sock".into(), source: refused() };
         assert_eq!(
-            told(&listen.into()),
+            describe_error(&listen.into()),
             "cannot make the socket /run/x.sock: permission denied; run it as root, or choose a path that you may write to"
         );
         let error = anyhow::Error::from(io::Error::from(io::ErrorKind::TimedOut)).context("cannot ask");
-        assert_eq!(told(&error), "cannot ask: timed out");
+        assert_eq!(describe_error(&error), "cannot ask: timed out");
         let left =
             Err::<(), _>(io::Error::from(io::ErrorKind::BrokenPipe)).context("cannot print").unwrap_err();
         assert!(is_reader_gone(&left) && !is_reader_gone(&error));
