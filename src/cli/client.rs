@@ -122,7 +122,7 @@ impl Client {
         let socket = self.endpoint.path().as_os_str().as_encoded_bytes();
         let host: String = socket.iter().map(|byte| format!("{byte:02x}")).collect();
         format!("unix://{host}:0{path}").parse().map_err(|error| {
-            Error::Usage(format!("these filters cannot be asked for: {error}; use shorter ones"))
+            Error::Usage(format!("cannot send these filters: {error}; use shorter ones"))
         })
     }
 
@@ -137,9 +137,9 @@ impl Client {
 
     fn connect_failure(&self, error: &io::Error) -> String {
         match error.kind() {
-            io::ErrorKind::NotFound => "there is no such socket; is 'criprobe serve' running?".to_owned(),
+            io::ErrorKind::NotFound => "the socket does not exist; is 'criprobe serve' running?".to_owned(),
             io::ErrorKind::ConnectionRefused => {
-                "nobody listens there; is 'criprobe serve' running?".to_owned()
+                "no process listens on it; is 'criprobe serve' running?".to_owned()
             }
             io::ErrorKind::PermissionDenied => {
                 format!("permission denied; {} open it", who_may_open(self.endpoint.path()))
@@ -150,7 +150,7 @@ impl Client {
 
     /// Something answered that does not speak as our API does.
     fn foreign(&self, error: &str) -> Error {
-        self.unreachable_for(format!("no valid answer ({error}); is that criprobe's API socket?"))
+        self.unreachable_for(format!("invalid answer ({error}); is this criprobe's API socket?"))
     }
 
     fn unreachable_for(&self, reason: String) -> Error {

@@ -22,9 +22,9 @@ pub(super) struct ConfigArgs {
 
 #[derive(Clone, Copy, Debug, clap::Subcommand)]
 enum What {
-    /// Print a commented file that holds every setting with its default
+    /// Print a commented configuration file with every setting and its default
     Default,
-    /// Show what is in force in a running daemon, and where each value and each rule comes from
+    /// Show the configuration of the running daemon, and where each value and each rule comes from
     Show,
 }
 
@@ -34,14 +34,14 @@ Examples:
   criprobe config show
   criprobe config show -o json | jq '.rules[].name'
 
-'criprobe check FILE' reads files without a daemon. Values of HTTP headers are never shown.";
+'criprobe check FILE' checks files without a daemon. Values of HTTP headers are never shown.";
 
 impl ConfigArgs {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, Error> {
         match self.what {
             What::Default if context.format != Format::Table => {
                 return Err(Error::Usage(
-                    "'config default' prints YAML with comments: leave out -o".to_owned(),
+                    "'config default' does not support -o: it prints YAML with comments".to_owned(),
                 ));
             }
             What::Default => print(example::TEXT)?,
@@ -65,7 +65,7 @@ impl Error {
     fn without_daemon(self) -> Self {
         match self {
             Self::Unreachable { endpoint, reason } => {
-                let reason = format!("{reason}; 'criprobe check FILE' reads files without it");
+                let reason = format!("{reason}; 'criprobe check FILE' checks files without a daemon");
                 Self::Unreachable { endpoint, reason }
             }
             other => other,

@@ -22,10 +22,10 @@ pub(super) enum Error {
     #[error("{0}")]
     Declined(String),
     /// It answered, but not with what was asked for.
-    #[error("the daemon cannot tell: {0}")]
+    #[error("the daemon reported an error: {0}")]
     Refused(String),
     /// A stream ended that should have gone on.
-    #[error("the daemon at {0} ended the stream: it stopped or restarts")]
+    #[error("the daemon at {0} closed the stream: it has stopped or is restarting")]
     Ended(Endpoint),
     /// What was asked for cannot be written.
     #[error("cannot write the output: {0}")]

@@ -23,18 +23,18 @@ use crate::{
 pub(super) struct EventsArgs {
     #[command(flatten)]
     select: Select,
-    /// Only the newest N of those that are kept
+    /// Show only the newest N of the events that are kept
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
     last: Option<usize>,
-    /// After those that are kept, stay and print new ones
+    /// Keep running and print new events as they happen
     #[arg(short, long)]
     follow: bool,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  criprobe events                       those that are kept
-  criprobe events -n shop --follow      those, and new ones as they come
+  criprobe events                       the events that are kept
+  criprobe events -n shop --follow      these, and new ones as they happen
   criprobe events -o json | jq -r .message";
 
 impl EventsArgs {

@@ -7,13 +7,13 @@ use crate::report::printable::{is_steering, printable_json};
 /// How to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Format {
-    /// For people, as wide as the terminal; uncut elsewhere
+    /// For people: cut to the width of a terminal
     Table,
-    /// For people, all of it, uncut
+    /// For people: everything, nothing is cut
     Wide,
-    /// For machines; of streams, a record a line
+    /// For machines: one record per line in streams
     Json,
-    /// For machines; of streams, a document each
+    /// For machines: one document per record in streams
     Yaml,
 }
 

@@ -19,8 +19,8 @@ Examples:
   criprobe pause default/web/app/liveness
   criprobe probes | grep paused
 
-Its verdict and its counts stay as they are. An attempt in flight ends, and changes nothing.
-A pause holds for the containers to come, too, until 'criprobe resume'.";
+The verdict and the counts of the probe stay. An attempt in flight still ends, but changes nothing.
+The pause also applies to later containers of this name, until 'criprobe resume'.";
 
 impl PauseArgs {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, Error> {

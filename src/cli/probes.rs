@@ -26,32 +26,32 @@ use crate::{
 pub(crate) struct ProbesArgs {
     #[command(flatten)]
     select: Select,
-    /// Only of this type: startup, readiness, liveness, observed-N
+    /// Only this type: startup, readiness, liveness, observed-N
     #[arg(long = "type", value_name = "TYPE", value_parser = kind)]
     kind: Option<Glob>,
-    /// Stay, and show changes: redrawn in place on a terminal, a line each elsewhere
+    /// Keep running and show changes: redrawn in place on a terminal, one line per change elsewhere
     #[arg(short, long)]
     watch: bool,
-    /// Exit 1 if any of them is failing; one that waits, has stopped or is invalid is not, nor is none at all
+    /// Exit with 1 if a listed probe is failing; waiting, stopped and invalid probes do not count as failing
     #[arg(long, conflicts_with = "watch")]
     check: bool,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  criprobe probes                                 all of them
+  criprobe probes                                 all probes
   criprobe probes -n shop --type liveness -w      live
   criprobe probes --pod web-0 --check && echo ok  in a script
   criprobe probes -o json | jq '.[] | select(.state == \"failure\") | .id'
 
 STATE is the verdict after thresholds. PHASE is what the probe is doing: waiting (no running
-container, start delay, startup gate), probing, held (a verdict fell; waits for a new container),
-paused (by 'criprobe pause'), invalid, stopped. RUN counts results of one kind in a row, LAST is the
-newest attempt, AGE is since the last change. A narrow terminal shows fewer columns, -o wide shows
-more.
+container, start delay, startup gate), probing, held (the verdict is final until a new container
+starts), paused (by 'criprobe pause'), invalid, stopped. RUN counts equal results in a row, LAST is
+the newest attempt, AGE the time since the last change. A narrow terminal shows fewer columns,
+-o wide shows more.
 
-observed-N is a probe of a client's own, known by its rhythm: its client runs it, criprobe only
-watches. Its state is that of its last result, as the client's thresholds are not known.";
+observed-N is a probe that a client runs itself. criprobe recognizes it by its rhythm and only
+watches it. Its state is its last result, because the client's thresholds are not known.";
 
 /// 60 columns of an output, even where nothing else is cut.
 const OUTPUT_WIDTH: usize = 60;

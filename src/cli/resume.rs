@@ -18,7 +18,7 @@ const EXAMPLES: &str = "\
 Examples:
   criprobe resume default/web/app/liveness
 
-The next attempt is due at once. One that is not paused stays as it is.";
+The next attempt is due at once. Resuming a probe that is not paused has no effect.";
 
 impl ResumeArgs {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, Error> {

@@ -27,31 +27,32 @@ use crate::{
 #[command(after_help = EXAMPLES, override_usage = USAGE)]
 #[command(group(clap::ArgGroup::new("trial").required(true)))]
 pub(super) struct RunArgs {
-    /// NAMESPACE/POD/CONTAINER, or a container's id or its beginning; write %2F for a slash within a name
+    /// NAMESPACE/POD/CONTAINER, or a container's ID or its first characters; write %2F for a slash inside a name
     #[arg(value_name = "CONTAINER")]
     container: String,
-    /// The container's own probe of this type: startup, readiness, liveness
+    /// Run the container's own probe of this type: startup, readiness, liveness
     #[arg(long, value_name = "TYPE", group = "trial", value_parser = kind)]
     probe: Option<ProbeKind>,
-    /// The command after --
+    /// Run the command after --
     #[arg(long, group = "trial", requires = "command")]
     exec: bool,
-    /// http://:8080/healthz, https://:8443/x, or /healthz for port 80; a host only if prober.allowHosts has it
+    /// Send a GET request: http://:8080/healthz, https://:8443/x, or /healthz for port 80; a host must be in
+    /// prober.allowHosts
     #[arg(long, value_name = "URL", group = "trial")]
     http_get: Option<ProbeUrl>,
-    /// A connection to this port: a number, or the name that the container declares
+    /// Connect to this port: a number, or a name that the container declares
     #[arg(long, value_name = "PORT", group = "trial")]
     tcp: Option<String>,
-    /// The gRPC health service at this port
+    /// Query the gRPC health service on this port
     #[arg(long, value_name = "PORT", group = "trial", allow_negative_numbers = true)]
     grpc: Option<i64>,
-    /// How long a try may take [default: 1s, of --probe its own]
+    /// How long one try may take [default: 1s; with --probe, the probe's timeout]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     timeout: Option<Duration>,
-    /// A header of the request, 'NAME: VALUE'; any number of them
+    /// A header of the request, 'NAME: VALUE'; can be given several times
     #[arg(long = "header", value_name = "HEADER", conflicts_with_all = ["probe", "exec", "tcp", "grpc"], value_parser = header)]
     headers: Vec<(String, String)>,
-    /// The service to ask about; without it, the server as a whole
+    /// The service to query [default: the server as a whole]
     #[arg(long, value_name = "NAME", conflicts_with_all = ["probe", "exec", "http_get", "tcp"])]
     service: Option<String>,
     /// The command and its arguments
@@ -69,9 +70,9 @@ Examples:
   criprobe run default/web/app --tcp 5432 --timeout 250ms
   criprobe run 3f2a91 --grpc 9000 --service shop.Cart
 
-It is judged as a probe's attempt is: an error is tried three times. Nothing is recorded, no verdict
-changes. Exit: 0 success or warning, 1 failure or error, or it cannot be tried now, 2 usage,
-3 daemon not reachable.";
+The attempt is evaluated like a probe's: an error is tried three times. Nothing is recorded, and no
+verdict changes. Exit codes: 0 success or warning, 1 failure or error, or no attempt is possible
+now, 2 wrong usage, 3 the daemon is not reachable.";
 
 impl RunArgs {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, Error> {

@@ -5,13 +5,13 @@ use crate::report::filter::Glob;
 /// Which pods and containers.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct Select {
-    /// Only of this namespace; * and ? are wildcards, here and below
+    /// Only this namespace; * and ? are wildcards, as in the other filters by name
     #[arg(short, long, value_name = "NS", value_parser = glob)]
     pub(super) namespace: Option<Glob>,
-    /// Only of this pod
+    /// Only this pod
     #[arg(long, value_name = "POD", value_parser = glob)]
     pub(super) pod: Option<Glob>,
-    /// Only of this container
+    /// Only this container
     #[arg(long, value_name = "CONTAINER", value_parser = glob)]
     pub(super) container: Option<Glob>,
 }

@@ -25,7 +25,7 @@ Examples:
   criprobe status -o json | jq .runtime.state
   criprobe status --api /tmp/api.sock
 
-A connection is blind when its calls cannot be seen; its bytes pass all the same.";
+A connection is blind if criprobe cannot decode its calls. Its bytes are still relayed unchanged.";
 
 /// 10 blind connections are listed; `-o wide` lists them all.
 const BLIND_LISTED: usize = 10;

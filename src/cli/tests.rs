@@ -80,7 +80,7 @@ fn what_is_wrong_is_said_in_one_line_with_what_to_do() {
         ("demo --api /x", "choose its folder with --dir; see 'criprobe demo --help'"),
         (
             "run a/b/c --exec cat /x",
-            "a command stands after two dashes: criprobe run CONTAINER --exec -- CMD...; see 'criprobe run --help'",
+            "write the command after '--': criprobe run CONTAINER --exec -- CMD...; see 'criprobe run --help'",
         ),
         ("status extra", "unexpected argument 'extra' found"),
         ("describe", "the following required arguments were not provided: <PROBE|CONTAINER>"),

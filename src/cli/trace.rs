@@ -27,21 +27,21 @@ use crate::{
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct TraceArgs {
-    /// Only of these methods, in any case: ExecSync, 'exec*'
+    /// Only these methods, case-insensitive: ExecSync, 'exec*'
     #[arg(long, value_name = "GLOB", value_parser = glob)]
     method: Option<Glob>,
     #[command(flatten)]
     select: Select,
-    /// Only those that did not end well: an error, no answer, an exit code other than 0
+    /// Only calls that failed: an error, no answer, or an exit code other than 0
     #[arg(long)]
     failed: bool,
-    /// Only those that took longer: 250ms, 2s
+    /// Only calls that took longer: 250ms, 2s
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     slower: Option<Duration>,
-    /// Print the newest N of those that are kept (1,000 are), and end
+    /// Print the newest N of the 1,000 calls that are kept, and exit
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
     last: Option<usize>,
-    /// Stay, and print calls as they end; so it is without --last
+    /// Keep running and print calls as they end; the default without --last
     #[arg(short, long)]
     follow: bool,
 }
@@ -50,10 +50,10 @@ const EXAMPLES: &str = "\
 Examples:
   criprobe trace                                      every call, live
   criprobe trace --method ExecSync -n shop --pod web-0
-  criprobe trace --failed --last 20                   the newest 20 that failed, and end
-  criprobe trace --slower 1s -o json >> slow.ndjson   a record a line
+  criprobe trace --failed --last 20                   the newest 20 that failed
+  criprobe trace --slower 1s -o json >> slow.ndjson   one record per line
 
-A line is: time (UTC), code, method, duration, caller, pod and container, command.
+Each line shows: time (UTC), code, method, duration, caller, pod and container, command.
 -o wide cuts nothing.";
 
 impl TraceArgs {
@@ -103,13 +103,13 @@ pub(super) async fn tell<T: Serialize + DeserializeOwned>(
                 (Format::Yaml, record) => format::yaml_document(record),
                 (Format::Table | Format::Wide, Record::View(view)) => line(view, context.screen) + "\n",
                 (Format::Table | Format::Wide, Record::Missed(Missed { missed })) => {
-                    format!("-- {missed} records are missing here: they came faster than they were read --\n")
+                    format!("-- {missed} records are missing here: they were not read fast enough --\n")
                 }
             })?;
         }
         if is_empty && !follow && io::stdout().is_terminal() {
             // Nobody hears it: the empty output says it, too.
-            let _ = writeln!(io::stderr(), "criprobe: {nothing} that are kept match");
+            let _ = writeln!(io::stderr(), "criprobe: {nothing} to show");
         }
         if follow { Err(Error::Ended(context.client.endpoint().clone())) } else { Ok(Exit::Fine) }
     };

@@ -18,9 +18,9 @@ const EXAMPLES: &str = "\
 Examples:
   criprobe trigger default/web/app/readiness
 
-It counts as any other attempt, and the period begins anew with it. A probe that is paused, held or
-waits cannot be triggered: exit 1 and the reason. 'criprobe run --probe' tries it all the same, and
-counts nothing.";
+The attempt counts like any other, and the period starts again with it. A probe that is paused, held
+or waiting cannot be triggered: the exit code is 1, with the reason. 'criprobe run --probe' makes an
+attempt in these cases, too, but it does not count.";
 
 impl TriggerArgs {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, Error> {

@@ -16,8 +16,8 @@ pub(super) struct ProbeUrl {
     pub(super) path: String,
 }
 
-const FORMS: &str = "write http://:8080/healthz, https://:8443/healthz, :8080/healthz, or /healthz for port 80; another \
-    host that prober.allowHosts names as http://10.0.0.1:8080/healthz";
+const FORMS: &str = "write http://:8080/healthz, https://:8443/healthz, :8080/healthz, or /healthz for port 80; for a host \
+    that prober.allowHosts permits, http://10.0.0.1:8080/healthz";
 
 impl FromStr for ProbeUrl {
     type Err = String;
@@ -42,7 +42,7 @@ impl FromStr for ProbeUrl {
         let (host, port) = split_authority(authority)?;
         let is_bare = rest.len() == text.len();
         if host.is_some() && is_bare {
-            return Err(format!("a host is named without its scheme: {FORMS}"));
+            return Err(format!("the scheme is missing before the host: {FORMS}"));
         }
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
         Ok(Self { scheme, host: host.map(str::to_owned), port: port.unwrap_or(usual).to_owned(), path })
@@ -53,19 +53,19 @@ impl FromStr for ProbeUrl {
 fn split_authority(text: &str) -> Result<(Option<&str>, Option<&str>), String> {
     let (host, port) = match text.strip_prefix('[').map(|rest| rest.split_once(']')) {
         Some(Some((host, port))) => (host, port),
-        Some(None) => return Err(format!("a bracket is not closed: {FORMS}")),
+        Some(None) => return Err(format!("a closing bracket is missing: {FORMS}")),
         None => text.split_at(text.find(':').unwrap_or(text.len())),
     };
     let port = match port.strip_prefix(':') {
-        Some("") => return Err(format!("the port is missing behind the colon: {FORMS}")),
-        Some(port) if port.contains('@') => return Err(format!("no user may be named: {FORMS}")),
+        Some("") => return Err(format!("the port is missing after the colon: {FORMS}")),
+        Some(port) if port.contains('@') => return Err(format!("a user is not allowed: {FORMS}")),
         Some(port) if port.contains(':') => return Err(format!("put the address in brackets: {FORMS}")),
         Some(port) => Some(port),
         None if port.is_empty() => None,
         None => return Err(format!("a colon is missing before the port: {FORMS}")),
     };
     if host.contains('@') {
-        return Err(format!("no user may be named: {FORMS}"));
+        return Err(format!("a user is not allowed: {FORMS}"));
     }
     Ok((Some(host).filter(|host| !host.is_empty()), port))
 }
@@ -102,8 +102,8 @@ mod tests {
             ("http://[::1/", "a bracket is not closed"),
             ("http://[::1]80/", "a colon is missing"),
             ("http://10.0.0.1:/", "the port is missing"),
-            ("http://u:p@10.0.0.1/", "no user may be named"),
-            ("http://u@10.0.0.1/", "no user may be named"),
+            ("http://u:p@10.0.0.1/", "a user is not allowed"),
+            ("http://u@10.0.0.1/", "a user is not allowed"),
             ("ftp://:21/", "the scheme must be http or https"),
             ("http://:/x", "the port is missing"),
             ("", "empty"),

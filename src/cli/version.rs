@@ -19,7 +19,7 @@ Examples:
   criprobe version
   criprobe version -o json | jq -r .client.version
 
-Ends with 0 whether the daemon is reachable or not.";
+The exit code is 0 even if the daemon is not reachable.";
 
 /// Both versions.
 #[derive(Debug, Serialize)]

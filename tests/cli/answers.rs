@@ -107,5 +107,5 @@ fn a_stage_that_is_gone_ends_with_1() {
     runtime.spawn(api::serve(listener, sources, std::future::pending()));
     let output = criprobe(&other, "probes").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(text(&output.stderr), "criprobe: the daemon cannot tell: prober does not run\n");
+    assert_eq!(text(&output.stderr), "criprobe: the daemon reported an error: the prober is not running\n");
 }

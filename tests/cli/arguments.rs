@@ -66,9 +66,9 @@ fn a_daemon_out_of_reach_ends_with_3_and_one_line() {
         }
     });
     for (socket, says) in [
-        (&missing, "there is no such socket; is 'criprobe serve' running?"),
-        (&dead, "nobody listens there; is 'criprobe serve' running?"),
-        (&foreign, "is that criprobe's API socket?"),
+        (&missing, "the socket does not exist; is 'criprobe serve' running?"),
+        (&dead, "no process listens on it; is 'criprobe serve' running?"),
+        (&foreign, "is this criprobe's API socket?"),
     ] {
         for verb in [
             "status",

@@ -249,5 +249,5 @@ proptest! {
 #[test]
 fn a_panic_costs_its_own_definition_only() {
     let planned = guarded(|| panic!("this panic belongs to the test"));
-    assert!(planned.unwrap_err().reason.contains("an error of criprobe's own"));
+    assert!(planned.unwrap_err().reason.contains("an internal error of criprobe"));
 }
