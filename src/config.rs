@@ -216,7 +216,7 @@ pub fn unknown_variables(names: impl IntoIterator<Item = String>) -> Vec<String>
     let line = |name: &String| {
         let meant = suggest::nearest(name, &known).map(|meant| format!(": did you mean {meant}?"));
         let brief: String = name.chars().take(64).collect();
-        format!("{brief:?} is no setting{}", meant.unwrap_or_default())
+        format!("{brief:?} is not a setting{}", meant.unwrap_or_default())
     };
     unknown.iter().take(MAX_UNKNOWN).map(line).collect()
 }

@@ -90,7 +90,7 @@ pub struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SyntaxError {
     /// It was not even looked at.
-    #[error("{size} bytes are too long: at most {limit} are read")]
+    #[error("{size} bytes, but at most {limit} are allowed")]
     TooLong {
         /// Its size.
         size: usize,
@@ -196,7 +196,7 @@ pub fn decode(bytes: &[u8]) -> Result<&str, SyntaxError> {
     }
     std::str::from_utf8(bytes).map_err(|error| {
         let (good, bad) = bytes.split_at(error.valid_up_to());
-        let reason = format!("the byte 0x{:02x} cannot stand here: save the file as UTF-8", bad[0]);
+        let reason = format!("the byte 0x{:02x} is not allowed here: save the file as UTF-8", bad[0]);
         not_text(Some(place_after(good)), &reason)
     })
 }
@@ -281,7 +281,7 @@ fn reason(error: &Error, bounds: &Bounds) -> String {
             let depth = bounds.depth;
             format!("too deeply nested, or too many values, anchors or aliases (at most {depth} levels)")
         }
-        Error::RecursiveReferencesRequireWeakTypes { .. } => "an alias stands within its own anchor".into(),
+        Error::RecursiveReferencesRequireWeakTypes { .. } => "an alias refers to an anchor that contains it".into(),
         Error::AliasError { error, .. } => reason(error, bounds),
         other => match fault::one_line(&DefaultMessageFormatter.format_message(other)) {
             // The scanner's own bound of flow lists, which comes before the budget's.

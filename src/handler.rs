@@ -97,7 +97,7 @@ pub enum Fault {
     #[error("{0}")]
     Body(Said),
     /// The node or criprobe itself ran out of something, or may not do it: descriptors, memory, ports, permissions.
-    #[error("criprobe could not try: {0}")]
+    #[error("criprobe could not make the attempt: {0}")]
     Ours(Said),
 }
 

@@ -100,13 +100,13 @@ pub enum ListenError {
         holder: String,
     },
     /// Something else has that name.
-    #[error("{0} exists and is no socket: remove it, or choose another path")]
+    #[error("{0} exists and is not a socket: remove it, or choose another path")]
     NotASocket(PathBuf),
     /// The runtime's own socket was given as ours.
     #[error("{0} is the runtime's own socket: criprobe needs a socket of its own")]
     IsRuntime(PathBuf),
     /// Another instance has been starting at this socket for 2 s.
-    #[error("{0} is locked by another process that starts here: end it first, or choose another socket")]
+    #[error("{0} is locked by another process that is starting: stop it first, or choose another socket")]
     Locked(PathBuf),
     /// Others could replace the socket.
     #[error("{path}: {source}")]
@@ -117,7 +117,7 @@ pub enum ListenError {
         source: Exposed,
     },
     /// The file system refused.
-    #[error("cannot make the socket {path}")]
+    #[error("cannot create the socket {path}")]
     Io {
         /// The socket.
         path: PathBuf,
@@ -146,7 +146,7 @@ pub struct SocketFile {
 #[derive(Debug, Error)]
 pub enum LeftBehind {
     /// Something else has its name, or nothing.
-    #[error("it is no longer ours")]
+    #[error("another process has replaced it")]
     NotOurs,
     /// The file system refused.
     #[error("cannot remove it: {0}")]
@@ -584,7 +584,7 @@ mod tests {
         let path = dir.path().join("s");
         let error = bind(&path, Access::PRIVATE, None).unwrap_err().to_string();
         let expected =
-            format!("{}: others may write to {} (mode 1777), ", path.display(), dir.path().display());
+            format!("{}: others can write to {} (mode 1777), ", path.display(), dir.path().display());
         assert!(error.starts_with(&expected), "{error}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left");
     }

@@ -92,7 +92,7 @@ struct Accepted {
 
 /// A thread of the relay is gone before it was told to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a thread of the relay has failed")]
+#[error("a relay thread has failed")]
 pub struct RelayEnded;
 
 /// What the other stages may ask of the relay. Cheap to clone.
@@ -229,7 +229,7 @@ where
         let _alive = alive;
         // Linux counts niceness by thread, and `None` is this one.
         if let Err(error) = rustix::process::setpriority_process(None, NICE) {
-            tracing::debug!(%error, "the relay's threads are not favoured");
+            tracing::debug!(%error, "cannot raise the priority of the relay's threads");
         }
         runtime.block_on(main());
     })
@@ -288,7 +288,7 @@ async fn accept_next(
                     tracing::warn!(
                         limit,
                         open,
-                        "out of descriptors: new clients wait until others leave, raise LimitNOFILE"
+                        "out of file descriptors: new clients wait until others leave, raise LimitNOFILE"
                     );
                 }
             }
@@ -328,7 +328,7 @@ async fn serve_connection(shared: Arc<Shared>, Accepted { stream, undialled }: A
         }
         Err(error) => {
             if let Some(passed_over) = shared.notices.lost.due(clock::now()) {
-                tracing::warn!(%error, passed_over, "lost a connection before it began");
+                tracing::warn!(%error, passed_over, "connection was lost before it started");
             }
         }
     }

@@ -65,7 +65,7 @@ pub trait Snapshots: fmt::Debug + Send + Sync {
     /// All pods, by namespace and name.
     fn pods(&self) -> Snapshot<'_, Vec<PodView>>;
 
-    /// The configuration in force.
+    /// The configuration in effect.
     fn configuration(&self) -> Snapshot<'_, ConfigurationView>;
 }
 

@@ -178,9 +178,9 @@ impl Restarts {
                 let place = place.map(|place| format!(" at {place}")).unwrap_or_default();
                 format!("panicked{place}: {}", panics::describe(&*payload))
             }
-            None => "ended before it was told to".to_owned(),
+            None => "ended unexpectedly".to_owned(),
         };
-        tracing::error!(stage, reason, "a stage failed: starting it again");
+        tracing::error!(stage, reason, "a stage failed: restarting it");
         self.counts.get_or_create_owned(&StageLabels { stage }).inc();
         let last_at = clock::wall();
         let mut by_stage = self.by_stage();
@@ -288,7 +288,7 @@ mod tests {
         };
         tasks.spawn(tasks.supervise("prober", ending));
         let view = until_restarted(&restarts, 1).await;
-        assert_eq!(view.reason, "ended before it was told to");
+        assert_eq!(view.reason, "ended unexpectedly");
         stop.cancel();
         // The sender goes with the stage.
         while ends.recv().await.is_some() {}

@@ -166,7 +166,7 @@ impl Images {
                     "names or HEALTHCHECKs of images cannot be read: trying again"
                 );
             }
-            Some(News::Ended) => tracing::info!("names and HEALTHCHECKs of images are read again"),
+            Some(News::Ended) => tracing::info!("names and HEALTHCHECKs of images can be read again"),
             None => {}
         }
         let backlog = self.turns.backlog();

@@ -158,7 +158,7 @@ fn tell(journal: &Journal<EventView>, view: &ContainerView, Finding { what, pass
             pod,
             omitted,
             passed_over,
-            "labels and annotations are too large: rules and probes do not see the largest of them"
+            "labels and annotations are too large: the largest of them are ignored"
         ),
         What::CopiedUid(given) => tracing::warn!(
             namespace,
@@ -166,7 +166,7 @@ fn tell(journal: &Journal<EventView>, view: &ContainerView, Finding { what, pass
             pod.uid = %view.pod.uid,
             given_uid = %given,
             passed_over,
-            "the pod has a copy of another pod's UID: it is known by one that is made of its sandbox's ID"
+            "another pod has the same UID: criprobe identifies this pod by its sandbox ID"
         ),
     }
 }

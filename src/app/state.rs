@@ -113,7 +113,7 @@ impl Store {
                 saved
             }
             Err(error) => {
-                self.note(words(Ok(Err(error))), "state was not read: probes begin anew");
+                self.note(words(Ok(Err(error))), "state was not read: probes start again");
                 Saved::default()
             }
         }
@@ -156,7 +156,7 @@ impl Store {
             health.trouble = trouble;
         });
         if is_back {
-            tracing::info!(path = %self.path().display(), "state is saved again");
+            tracing::info!(path = %self.path().display(), "state can be saved again");
         }
         true
     }

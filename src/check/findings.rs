@@ -47,7 +47,7 @@ impl Findings {
     pub(super) fn into_sorted(mut self) -> Vec<Finding> {
         self.found.sort_by_key(|finding| (finding.line, finding.column));
         if self.untold > 0 {
-            let message = format!("and {} more findings: mend these first", self.untold);
+            let message = format!("and {} more findings: fix these first", self.untold);
             self.found.push(Finding { severity: Grade::Error, line: None, column: None, message });
         }
         self.found
@@ -67,6 +67,6 @@ mod tests {
         }
         let sorted = findings.into_sorted();
         assert_eq!((sorted.len(), sorted[0].line, sorted[999].line), (1_001, Some(3), Some(1_002)));
-        assert_eq!(sorted[1_000].message, "and 2 more findings: mend these first");
+        assert_eq!(sorted[1_000].message, "and 2 more findings: fix these first");
     }
 }

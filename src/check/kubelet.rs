@@ -78,7 +78,7 @@ fn probe(
 fn ours(raw: &RawProbe, path: &str) -> Vec<FieldError> {
     let key = |name, field: &Field<String>| {
         let reason =
-            "Forbidden: a key of criprobe's: the kubelet knows it not; write it in an annotation".to_owned();
+            "Forbidden: only criprobe supports this key, not the kubelet: use an annotation".to_owned();
         (!field.is_absent()).then(|| FieldError { path: join(path, name), reason, place: field.place() })
     };
     [

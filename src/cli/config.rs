@@ -1,4 +1,4 @@
-//! `criprobe config`: the commented file of all defaults, or the configuration in force and where each value comes from.
+//! `criprobe config`: the commented file of all defaults, or the configuration in effect and where each value comes from.
 
 use super::{
     Context, Error, Exit,

@@ -95,7 +95,7 @@ mod tests {
         let (namespace, pod, container) = (String::new(), String::new(), String::new());
         let ours = EventView {
             reason: "ConfigReloaded".to_owned(),
-            message: "the configuration was read again".to_owned(),
+            message: "the configuration was reloaded".to_owned(),
             pod_uid: String::new(),
             container_id: String::new(),
             namespace,

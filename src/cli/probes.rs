@@ -78,7 +78,7 @@ fn check(probes: &[ProbeView]) -> Exit {
         probes.iter().filter(|probe| probe.phase == Phase::Invalid).map(|probe| &*probe.id).collect();
     let mut exit = Exit::Fine;
     if probes.is_empty() {
-        exit = exit.because(&"nothing was checked: there is no such probe");
+        exit = exit.because(&"nothing was checked: no probe matches");
     }
     if !invalid.is_empty() {
         exit = exit.because(&named("invalid", &invalid));

@@ -124,7 +124,7 @@ impl RunArgs {
 fn kind(text: &str) -> Result<ProbeKind, String> {
     match text.parse() {
         Ok(ProbeType::Observed(_)) => {
-            Err("it is a client's own probe: its client runs it, criprobe only watches".to_owned())
+            Err("a client runs this probe, criprobe only watches it".to_owned())
         }
         Ok(ProbeType::Kind(_)) | Err(_) => text.parse(),
     }
@@ -223,14 +223,14 @@ mod tests {
             ("c", "required arguments were not provided"),
             ("c --tcp 1 --grpc 2", "cannot be used with"),
             ("c --probe live", "unknown probe type \"live\": one of startup, readiness, liveness"),
-            ("c --probe observed-1", "it is a client's own probe: its client runs it, criprobe only watches"),
+            ("c --probe observed-1", "a client runs this probe, criprobe only watches it"),
             ("c --exec", "required arguments were not provided"),
             ("c -- true", "required arguments were not provided"),
             ("c --tcp 1 -- true", "cannot be used with"),
             ("c --tcp 1 --header a:_b", "cannot be used with"),
             ("c --exec --service x -- true", "cannot be used with"),
             ("c --http-get /x --header a", "write 'NAME: VALUE'"),
-            ("c --http-get host/", "a host is named without its scheme"),
+            ("c --http-get host/", "the scheme is missing before the host"),
             ("c --tcp 1 --timeout soon", "not a duration"),
         ] {
             let error = request(line).unwrap_err();

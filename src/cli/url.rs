@@ -95,11 +95,11 @@ mod tests {
             assert_eq!((url.scheme, url.host.as_deref(), &*url.port, &*url.path), parts, "{text}");
         }
         for (text, told) in [
-            ("localhost", "a host is named without its scheme"),
-            ("healthz", "a host is named without its scheme"),
-            ("localhost:80/x", "a host is named without its scheme"),
+            ("localhost", "the scheme is missing before the host"),
+            ("healthz", "the scheme is missing before the host"),
+            ("localhost:80/x", "the scheme is missing before the host"),
             ("http://::1:80/", "put the address in brackets"),
-            ("http://[::1/", "a bracket is not closed"),
+            ("http://[::1/", "a closing bracket is missing"),
             ("http://[::1]80/", "a colon is missing"),
             ("http://10.0.0.1:/", "the port is missing"),
             ("http://u:p@10.0.0.1/", "a user is not allowed"),

@@ -97,7 +97,7 @@ impl Reader {
                 Err(error) => Err(error),
             };
             if read == MAX_FILES {
-                return self.fail(folder, format!("more than {MAX_FILES} files: put their rules together"));
+                return self.fail(folder, format!("more than {MAX_FILES} files: combine their rules"));
             }
             read += 1;
             self.add(&path, opened);
@@ -114,7 +114,7 @@ impl Reader {
                 Raw::unreadable(path, SyntaxError::TooLong { size, limit: MAX_FILE }.reason())
             }
             Ok((_, size)) if size > self.left => {
-                Raw::unreadable(path, format!("more than {MAX_TOTAL} bytes in all files up to here"))
+                Raw::unreadable(path, format!("more than {MAX_TOTAL} bytes in all files up to this one"))
             }
             Ok((bytes, size)) => {
                 self.left -= size;

@@ -183,7 +183,7 @@ impl Resolver<'_> {
     fn list<T>(&mut self, key: Key, parse: impl Fn(&str) -> Result<T, String>) -> Option<Vec<T>> {
         let (origin, texts) = self.said(key);
         if texts.len() > MAX_ITEMS {
-            self.report(key, origin, &format!("{} items are too many: at most {MAX_ITEMS}", texts.len()));
+            self.report(key, origin, &format!("too many items: {}, at most {MAX_ITEMS} are allowed", texts.len()));
             return None;
         }
         let mut values = Vec::new();
@@ -231,7 +231,7 @@ impl Resolver<'_> {
         for (number, (rank, file, written)) in written.enumerate() {
             if number == MAX_RULES {
                 let reason =
-                    format!("{}: more than {MAX_RULES} rules in all: put some together", written.path);
+                    format!("{}: more than {MAX_RULES} rules in all: combine some", written.path);
                 self.errors.push(ConfigError { origin: file.origin(rank, written.place), reason });
                 break;
             }
@@ -242,7 +242,7 @@ impl Resolver<'_> {
                     Entry::Occupied(taken) => {
                         let (name, other) = (quoted(&name.value), taken.get());
                         let reason = format!(
-                            "{}.name: Duplicate value: {name}: the rule at {other} has this name",
+                            "{}.name: Duplicate value: {name}: the rule at {other} has the same name",
                             written.path
                         );
                         self.errors.push(ConfigError { origin, reason });
@@ -271,7 +271,7 @@ impl Resolver<'_> {
             [Key::Listen, Key::Runtime] => {
                 format!("{path} is the runtime's own socket: criprobe needs a socket of its own")
             }
-            _ => format!("{path} is the socket of {} already: name another", against.path()),
+            _ => format!("{path} is already the socket of {}: use another path", against.path()),
         };
         self.report(blamed.key, blamed.origin.clone(), &reason);
     }
@@ -321,7 +321,7 @@ fn group(text: &str, groups: Groups<'_>) -> Result<Option<u32>, String> {
     if text.is_empty() {
         return Ok(None);
     }
-    let missing = || format!("there is no group {} on this machine: make it, or name another", quoted(text));
+    let missing = || format!("the group {} does not exist on this machine: create it, or name another", quoted(text));
     groups(text)?.map_or_else(|| Err(missing()), |id| Ok(Some(id)))
 }
 

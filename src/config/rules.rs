@@ -101,7 +101,7 @@ impl RawRule {
         let written = match &self.name {
             Field::Bad => return None,
             Field::Absent => {
-                let detail = "reports show what a rule did by its name";
+                let detail = "reports refer to a rule by its name";
                 errors.push(FieldError::required(path, self.place, detail));
                 return None;
             }
@@ -204,7 +204,7 @@ fn labels(
     for (key, value) in pairs {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
         if key.value.is_empty() || !key.value.chars().all(is_plain) {
-            let detail = "must be the key of a label: patterns are for values only";
+            let detail = "must be a label key: only values can be patterns";
             errors.push(FieldError::invalid(path.to_owned(), key.place, quoted(&key.value), detail));
             continue;
         }

@@ -29,7 +29,7 @@ pub enum SocketError {
     #[error("the path has {0} bytes: the path of a Unix socket has at most {MAX_PATH}")]
     TooLong(usize),
     /// Linux would cut it there.
-    #[error("the path holds a zero byte: write unix:///PATH")]
+    #[error("the path contains a zero byte: write unix:///PATH")]
     ZeroByte,
 }
 
@@ -87,7 +87,7 @@ mod tests {
         insta::assert_snapshot!(told("unix://@x"), @r#""unix://@x" is an abstract socket, which any user may connect to: write unix:///PATH (pathname sockets only)"#);
         insta::assert_snapshot!(told("unix-abstract:x"), @r#""unix-abstract:x" is an abstract socket, which any user may connect to: write unix:///PATH (pathname sockets only)"#);
         insta::assert_snapshot!(told("\0x"), @r#""\0x" is an abstract socket, which any user may connect to: write unix:///PATH (pathname sockets only)"#);
-        insta::assert_snapshot!(told("/run/x\0y"), @"the path holds a zero byte: write unix:///PATH");
+        insta::assert_snapshot!(told("/run/x\0y"), @"the path contains a zero byte: write unix:///PATH");
         insta::assert_snapshot!(told("/run/"), @r#""/run/" names a folder: write unix:///PATH"#);
         insta::assert_snapshot!(told("x\u{1b}[2J"), @r#""x\u{1b}[2J" is not an absolute path: write unix:///PATH"#);
     }

@@ -114,7 +114,7 @@ fn bind(socket: &Path) -> io::Result<UnixListener> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
         Ok(found) if !found.file_type().is_socket() => {
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the path exists and is no socket"));
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the path exists and is not a socket"));
         }
         Ok(_) => match std::os::unix::net::UnixStream::connect(socket) {
             Ok(_) => return Err(io::ErrorKind::AddrInUse.into()),

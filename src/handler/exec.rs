@@ -187,7 +187,7 @@ async fn call(channel: Channel, request: Bytes) -> Result<Body, Status> {
     match Status::from_header_map(answer.headers()) {
         None => Ok(answer.into_body()),
         // There is no answer behind headers that say how the call ended.
-        Some(status) if status.code() == Code::Ok => Err(Status::internal("no answer came")),
+        Some(status) if status.code() == Code::Ok => Err(Status::internal("there was no answer")),
         Some(status) => Err(status),
     }
 }
@@ -215,7 +215,7 @@ async fn read(mut body: Body) -> Result<Answer, Status> {
     match ended {
         Some(status) if status.code() == Code::Ok => reader.end(),
         Some(status) => Err(status),
-        None => Err(Status::internal("the runtime did not tell how the call ended")),
+        None => Err(Status::internal("the runtime did not report how the call ended")),
     }
 }
 

@@ -230,11 +230,10 @@ impl Resync {
         match self.lookups.news(now) {
             Some(News::Began(Backlog { count, .. })) => tracing::warn!(
                 count,
-                "runtime does not answer for the status of containers or pods: those that were not known before are \
-                 not probed meanwhile"
+                "runtime does not report the status of containers or pods: new ones are not probed until it does"
             ),
             Some(News::Ended) => {
-                tracing::info!("runtime answers for the status of containers and pods again");
+                tracing::info!("runtime reports the status of containers and pods again");
             }
             None => {}
         }
@@ -259,7 +258,7 @@ impl Resync {
             Ok((_, Done::Listed(Ok(facts)))) => {
                 self.listing = None;
                 if self.failures >= WORTH_A_WARNING {
-                    tracing::info!(failures = self.failures, "runtime's lists are to be had again");
+                    tracing::info!(failures = self.failures, "runtime's lists can be read again");
                 }
                 self.failures = 0;
                 self.due.at(now + self.period);
@@ -270,7 +269,7 @@ impl Resync {
             // It panicked, or was given up.
             Err(ended) => match self.asked.remove(&ended.id()) {
                 Some((lookup, _)) => self.lookups.failed(&lookup, now),
-                None => self.list_failed("asking panicked", now),
+                None => self.list_failed("the request panicked", now),
             },
         }
     }
@@ -282,9 +281,9 @@ impl Resync {
         self.failures = self.failures.saturating_add(1);
         self.due.at(now + RETRY);
         if self.failures == WORTH_A_WARNING {
-            tracing::warn!(error, "runtime's lists are not to be had: asking every second");
+            tracing::warn!(error, "cannot read the runtime's lists: trying again every second");
         } else {
-            tracing::debug!(error, "runtime's lists are not to be had");
+            tracing::debug!(error, "cannot read the runtime's lists");
         }
     }
 }

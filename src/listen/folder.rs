@@ -42,14 +42,14 @@ pub(super) enum FolderError {
 #[derive(Debug, Error)]
 pub enum Exposed {
     /// Others may write to it.
-    #[error("others may write to {0}{bits}, and could replace the socket: use a folder that only {Trusted} may write to, or run chmod go-w {0}", bits = Bits(*.1))]
+    #[error("others can write to {0}{bits}, and could replace the socket: use a folder that only {Trusted} can write to, or run chmod go-w {0}", bits = Bits(*.1))]
     Writable(PathBuf, u32),
     /// The same, of a sticky folder, which is meant to be everyone's.
-    #[error("others may write to {0}{bits}, and could take the socket's place: use a folder that only {Trusted} may write to", bits = Bits(*.1))]
+    #[error("others can write to {0}{bits}, and could replace the socket: use a folder that only {Trusted} can write to", bits = Bits(*.1))]
     Sticky(PathBuf, u32),
     /// It is another user's.
     #[error(
-        "{0} belongs to uid {1}, who could replace the socket: use a folder that only {Trusted} may write to"
+        "{0} is owned by uid {1}, who could replace the socket: use a folder that only {Trusted} can write to"
     )]
     Owned(PathBuf, u32),
 }
@@ -291,7 +291,7 @@ mod tests {
                 let Some(told) = told else { continue };
                 let shared = shared.display();
                 assert!(
-                    told.starts_with(&format!("others may write to {shared} (mode {mode:04o}), ")),
+                    told.starts_with(&format!("others can write to {shared} (mode {mode:04o}), ")),
                     "{told}"
                 );
                 assert_eq!(told.ends_with(&format!(", or run chmod go-w {shared}")), mode < 0o1000, "{told}");
@@ -325,7 +325,7 @@ mod tests {
         ] {
             let told = refusal(&path).unwrap_or_default();
             let expected = format!(
-                "{} belongs to uid 12345, who could replace the socket: use a folder that only root may write to",
+                "{} is owned by uid 12345, who could replace the socket: use a folder that only root can write to",
                 blamed.display()
             );
             assert_eq!(told, expected);

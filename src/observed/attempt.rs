@@ -95,7 +95,7 @@ fn judged(ended: &Ended, is_timeout: bool) -> (AttemptResult, Option<i32>, Strin
             code => silent(AttemptResult::Failure, code),
         },
         (End::Complete, Some(Code::OK), _) => {
-            (AttemptResult::Error, None, "its answer cannot be read".to_owned())
+            (AttemptResult::Error, None, "its answer cannot be decoded".to_owned())
         }
         (End::Complete, Some(DEADLINE_EXCEEDED), _) => {
             (AttemptResult::Failure, None, ended.message.to_string())
@@ -108,9 +108,9 @@ fn judged(ended: &Ended, is_timeout: bool) -> (AttemptResult, Option<i32>, Strin
         (End::Cancelled, ..) if is_timeout => {
             (AttemptResult::Failure, None, "the client gave up after the timeout".to_owned())
         }
-        (End::Cancelled, ..) => (AttemptResult::Error, None, "the client took the call back".to_owned()),
-        (End::Reset, ..) => (AttemptResult::Error, None, "the runtime broke the call off".to_owned()),
-        (End::Lost, ..) => (AttemptResult::Error, None, "a connection went away under the call".to_owned()),
+        (End::Cancelled, ..) => (AttemptResult::Error, None, "the client cancelled the call".to_owned()),
+        (End::Reset, ..) => (AttemptResult::Error, None, "the runtime aborted the call".to_owned()),
+        (End::Lost, ..) => (AttemptResult::Error, None, "a connection was lost during the call".to_owned()),
     }
 }
 

@@ -260,10 +260,10 @@ impl Link<'_> {
         {
             let (conn, peer) = (self.connection.id.0, &self.connection.peer);
             if has_cut_blindly {
-                tracing::warn!(conn, %peer, passed_over, "cut a blind connection that may have waited for an answer");
+                tracing::warn!(conn, %peer, passed_over, "closed a blind connection that may have been waiting for an answer");
             } else {
                 let calls = self.tap.open_methods();
-                tracing::warn!(conn, %peer, ?calls, passed_over, "cut calls that did not end in time");
+                tracing::warn!(conn, %peer, ?calls, passed_over, "aborted calls that did not end in time");
             }
         }
         // A runtime that ends a connection which its client still uses may be on its way out, or has restarted. One
@@ -273,7 +273,7 @@ impl Link<'_> {
             && self.tap.is_ended_without_word()
             && self.shared.gate.doubted()
         {
-            tracing::debug!(conn = self.connection.id.0, "runtime ended a connection: is it well?");
+            tracing::debug!(conn = self.connection.id.0, "runtime closed a connection: checking the runtime");
         }
         watch(&mut self.tap, self.shared, self.connection, |tap, now, out| {
             tap.closed(now, |event| out.push(event));
@@ -283,7 +283,7 @@ impl Link<'_> {
             peer = %self.connection.peer,
             up = self.up.bytes,
             down = self.down.bytes,
-            "connection over"
+            "connection closed"
         );
     }
 }

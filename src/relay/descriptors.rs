@@ -29,7 +29,7 @@ pub fn raise_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     if let Err(error) = raised {
-        tracing::debug!(%error, ?current, "the limit of descriptors stays as it is");
+        tracing::debug!(%error, ?current, "cannot raise the limit of file descriptors");
     }
 }
 

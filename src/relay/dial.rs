@@ -57,10 +57,10 @@ pub async fn dial(shared: &Shared, client: &Socket) -> Option<Socket> {
     {
         if is_short.load(Ordering::Relaxed) {
             let limit = descriptors::limit();
-            tracing::warn!(limit, passed_over, "let a client go: out of descriptors, raise LimitNOFILE");
+            tracing::warn!(limit, passed_over, "dropped a client: out of file descriptors, raise LimitNOFILE");
         } else {
             let runtime = shared.runtime.display();
-            tracing::warn!(%runtime, passed_over, "let a client go: the runtime is away");
+            tracing::warn!(%runtime, passed_over, "dropped a client: the runtime is away");
         }
     }
     dialled
@@ -97,7 +97,7 @@ fn not_ourselves(shared: &Shared, runtime: StdStream) -> io::Result<StdStream> {
     let has_our_name =
         runtime.peer_addr()?.as_pathname().is_some_and(|name| Some(name) == shared.bound.as_deref());
     if has_our_name && Peer::of(&runtime)?.pid == process::id() as i32 {
-        return Err(io::Error::other("the runtime's socket leads back to criprobe itself: set --runtime"));
+        return Err(io::Error::other("the runtime's socket points back to criprobe itself: set --runtime"));
     }
     Ok(runtime)
 }

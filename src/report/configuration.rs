@@ -1,4 +1,4 @@
-//! Puts the configuration in force into its view: what was loaded in, every setting and rule with its origin out.
+//! Puts the configuration in effect into its view: what was loaded in, every setting and rule with its origin out.
 
 use super::view::{ConfigurationView, RuleView, SettingValue, SettingView};
 use crate::config::{Loaded, Setting};

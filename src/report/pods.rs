@@ -21,7 +21,7 @@ struct Pod {
 
 /// What is shown of a pod whose uid is another one's.
 const COPIED: &str =
-    "its UID is a copy of another pod's: it is known by one that is made of its sandbox's ID";
+    "another pod has the same UID: criprobe identifies this pod by its sandbox ID";
 
 /// A view a pod, by namespace, name and uid.
 pub(super) fn views(sandboxes: Vec<Arc<view::PodView>>, containers: Vec<ContainerStatus>) -> Vec<PodView> {

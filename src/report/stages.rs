@@ -53,7 +53,7 @@ pub struct Stages {
     pub prober: ProberHandle,
     /// The probes of clients.
     pub observed: ObservedHandle,
-    /// The configuration in force.
+    /// The configuration in effect.
     pub config: watch::Receiver<ConfigHealth>,
     /// The state file.
     pub state: watch::Receiver<StateFileView>,
@@ -234,9 +234,9 @@ fn newest<'a>(by_age: &'a [ProbeStatus], name: &ProbeName) -> Option<&'a ProbeSt
 fn trouble(told: &str, socket: &Path) -> String {
     let socket = socket.display();
     match told {
-        _ if told.contains("(os error 2)") => format!("the runtime's socket {socket} is not there"),
-        _ if told.contains("(os error 111)") => format!("nobody listens on the runtime's socket {socket}"),
-        _ if told.contains("(os error 13)") => format!("criprobe may not open the runtime's socket {socket}"),
+        _ if told.contains("(os error 2)") => format!("the runtime's socket {socket} does not exist"),
+        _ if told.contains("(os error 111)") => format!("no process listens on the runtime's socket {socket}"),
+        _ if told.contains("(os error 13)") => format!("criprobe has no permission to open the runtime's socket {socket}"),
         _ => told.to_owned(),
     }
 }

@@ -242,7 +242,7 @@ impl Why {
                 format!("{count} failures in a row")
             }
             (Self::Started, _) => "the container started".to_owned(),
-            (Self::Adopted, _) => "the container ran before criprobe did".to_owned(),
+            (Self::Adopted, _) => "the container was running before criprobe started".to_owned(),
             (Self::NotRunning, _) => "the container is not running".to_owned(),
         }
     }
@@ -370,7 +370,7 @@ mod tests {
             [
                 "unknown to success: the container started",
                 "success to failure: the container is not running",
-                "failure to unknown: the container ran before criprobe did",
+                "failure to unknown: the container was running before criprobe started",
                 "unknown to failure: 3 failures in a row",
             ]
         );

@@ -38,7 +38,7 @@ pub enum ImageError {
     #[error("the runtime has no content store")]
     NoStore,
     /// It knows no such image; perhaps not yet.
-    #[error("the runtime knows no such image")]
+    #[error("the runtime does not have this image")]
     Unknown,
     /// The config has more bytes than were asked for at most.
     #[error("the config is longer than {0} bytes")]
@@ -78,7 +78,7 @@ impl Runtime {
         match timeout(READING, read(client, id, limit)).await {
             Ok(config) => config,
             Err(_elapsed) => {
-                let message = format!("no whole answer within {} s", READING.as_secs());
+                let message = format!("no complete answer within {} s", READING.as_secs());
                 Err(ImageError::Call(Status::deadline_exceeded(message)))
             }
         }

@@ -93,7 +93,7 @@ async fn keep(runtime: &Runtime, gate: &Gate, events: &EventQueue, link: &watch:
         if trouble.is_empty() {
             tracing::info!(runtime = version.name, version = version.version, "runtime answers");
         } else {
-            tracing::warn!(trouble, "runtime answers, but does not say who it is");
+            tracing::warn!(trouble, "runtime answers, but does not report its version");
         }
         let source = EventSource::of(&version);
         set_up(link, version, trouble);
@@ -104,7 +104,7 @@ async fn keep(runtime: &Runtime, gate: &Gate, events: &EventQueue, link: &watch:
             trouble = pulse(runtime, gate, link) => trouble,
             () = gate.away() => "a connection to it was refused".to_owned(),
         };
-        tracing::warn!(trouble, "runtime was lost");
+        tracing::warn!(trouble, "lost the connection to the runtime");
         set_down(link, trouble);
         link.send_modify(|link| link.source = EventSource::None);
         gate.found_away();
@@ -136,7 +136,7 @@ async fn read_events(
             Ended::Well(_) => false,
         };
         if has_none || empty_ends.add(source, &ended, lasted) {
-            tracing::info!("runtime has no events: its lists are asked for every 10 s");
+            tracing::info!("runtime has no events: reading its lists every 10 s");
             subscribed(link, EventSource::Unsupported);
             runtime.connected_again(runtime.connection()).await;
             (pause, empty_ends) = (BACKOFF.0, EmptyEnds::default());
@@ -184,7 +184,7 @@ async fn let_through(runtime: &Runtime, gate: &Gate, hold: &mut Hold) -> bool {
     let is_shut = gate.presence() == Presence::Away;
     let is_over = hold.is_over(accepts, is_shut, clock::now());
     if is_over && gate.answered() {
-        tracing::warn!("runtime accepts connections, but does not answer Version: clients are let through");
+        tracing::warn!("runtime accepts connections, but does not answer Version: clients are connected anyway");
     }
     is_over
 }

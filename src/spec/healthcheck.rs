@@ -135,7 +135,7 @@ impl Reader<'_> {
         };
         let Some(test) = test else {
             let test = shown(&self.fields["Test"]);
-            self.wrong("Test", test, "must be a list of texts");
+            self.wrong("Test", test, "must be a list of strings");
             return Some(Vec::new());
         };
         let (&how, rest) = test.split_first()?;

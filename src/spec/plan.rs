@@ -270,7 +270,7 @@ impl<'a> Facts<'a> {
 /// An annotation is any pod author's text, and parsers are not all ours: a panic costs this definition and no other.
 fn guarded(define: impl FnOnce() -> Result<ProbeSpec, Invalid>) -> Result<ProbeSpec, Invalid> {
     panic::catch_unwind(panic::AssertUnwindSafe(define)).unwrap_or_else(|_| {
-        let reason = "reading the definition failed by an internal error of criprobe: its log shows where";
+        let reason = "an internal error of criprobe prevented reading the definition: see its log";
         Err(Invalid { reason: reason.to_owned(), handler: None })
     })
 }

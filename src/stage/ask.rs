@@ -21,7 +21,7 @@ pub enum Unanswered {
     #[error("{0} did not answer within {PATIENCE:?}")]
     Late(&'static str),
     /// Its task has ended, or dropped the question.
-    #[error("{0} does not run")]
+    #[error("{0} is not running")]
     Stopped(&'static str),
 }
 

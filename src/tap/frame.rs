@@ -36,7 +36,7 @@ pub const PRIORITY: u8 = 0x20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
     /// A connection starts with SETTINGS.
-    #[error("the first frame is no SETTINGS")]
+    #[error("the first frame is not SETTINGS")]
     NoSettings,
     /// Longer than the receiver accepts.
     #[error("a frame is longer than its receiver accepts")]
@@ -51,7 +51,7 @@ pub enum FrameError {
     #[error("a header block is interrupted")]
     Interrupted,
     /// No CRI endpoint pushes.
-    #[error("the peer pushes")]
+    #[error("the peer sent PUSH_PROMISE")]
     Push,
 }
 

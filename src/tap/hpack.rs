@@ -64,7 +64,7 @@ pub enum HpackError {
     #[error("table size update within a header block")]
     LateSizeUpdate,
     /// A table size update asks for more than was announced, or than [`MAX_TABLE`].
-    #[error("header table of {0} octets was not agreed")]
+    #[error("a header table of {0} octets was not agreed on")]
     TableTooLarge(u32),
 }
 

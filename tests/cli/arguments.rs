@@ -24,7 +24,7 @@ fn wrong_arguments_end_with_2_and_one_line() {
             "write NAMESPACE/POD/CONTAINER/TYPE, or POD_UID/CONTAINER/TYPE; see 'criprobe pause --help'",
         ),
         ("run a/b/c", "required arguments were not provided"),
-        ("run a/b/c --http-get host/", "a host is named without its scheme"),
+        ("run a/b/c --http-get host/", "the scheme is missing before the host"),
         ("serve -o json", "choose its form with --log-format; see 'criprobe serve --help'"),
         ("demo --api /a.sock", "choose its folder with --dir; see 'criprobe demo --help'"),
     ] {

@@ -228,7 +228,7 @@ async fn a_bad_file_changes_nothing_is_told_wholly_and_heals() -> Result<()> {
     assert_eq!(log.matches("configuration is wrong").count(), 3, "{log}");
 
     at.write("prober: {workers: 8}\n")?;
-    eventually("what is right is in force", REACHED, async || {
+    eventually("what is right is in effect", REACHED, async || {
         let config = at.config().await?;
         Ok((config["workers"] == 8 && config["errors"] == Value::Array(vec![])).then_some(()))
     })

@@ -63,7 +63,7 @@ impl Watch {
     fn watch(&mut self, survey: &Survey) {
         let trouble = self.try_watch(survey).err();
         if let Some(error) = trouble.as_ref().filter(|_| !self.is_told) {
-            tracing::warn!(%error, "cannot watch the configuration: its changes are seen within 10 s");
+            tracing::warn!(%error, "cannot watch the configuration: changes are noticed within 10 s");
         }
         self.is_told = trouble.is_some();
     }

@@ -156,7 +156,7 @@ fn is_telling(document: &CheckedDocument) -> bool {
 fn heading(document: &CheckedDocument) -> String {
     let name = &document.name;
     match document.taken {
-        Taken::Configuration => "configuration of criprobe".to_owned(),
+        Taken::Configuration => "criprobe configuration".to_owned(),
         Taken::CrictlPod => format!("pod for crictl {name}"),
         Taken::CrictlContainer => format!("container for crictl {name}"),
         Taken::Manifest => {
@@ -179,7 +179,7 @@ fn passed_over(documents: &[&CheckedDocument]) -> String {
         *kinds.entry(kind).or_insert(0_usize) += 1;
     }
     let kinds: Vec<_> = kinds.into_iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-    format!("without pods: {}", kinds.join(", "))
+    format!("objects without pods: {}", kinds.join(", "))
 }
 
 const COLUMNS: [Column; 9] = [
@@ -258,7 +258,7 @@ fn add(table: &mut Table, sign: Option<Sign>, name: &str, probe: &CheckedProbe) 
         table.note(Cell::new(&plain(&probe.reason), Paint::Faint));
     }
     if !probe.shadowed.is_empty() && !matches!(sign, Some(Sign::Goes)) {
-        table.note(Cell::new(&format!("outranks {}", probe.shadowed.join(", ")), Paint::Faint));
+        table.note(Cell::new(&format!("overrides {}", probe.shadowed.join(", ")), Paint::Faint));
     }
 }
 

@@ -144,7 +144,7 @@ impl Page {
         if let Some(lag) = probe.last.as_ref().and_then(|last| last.lag_seconds) {
             line(
                 "lag",
-                &format!("the last attempt began {} after it was due", measured(lag.0)),
+                &format!("the last attempt started {} after it was due", measured(lag.0)),
                 Paint::Plain,
             );
         }
@@ -187,7 +187,7 @@ impl Page {
         let room = self.screen.width.saturating_sub(INDENT);
         let shown = &history[history.len().saturating_sub(room)..];
         let strip = strip::strip(shown, self.screen);
-        let count = if shown.len() == 1 { "  1 attempt" } else { "  the oldest first" };
+        let count = if shown.len() == 1 { "  1 attempt" } else { "  oldest first" };
         let count = if shown.len() + count.len() <= room { count } else { "" };
         text.push_str(&format!("{:INDENT$}{strip}{}\n", "history", self.screen.paint(count, Paint::Faint)));
     }

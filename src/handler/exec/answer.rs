@@ -70,7 +70,7 @@ impl Reader {
     pub(super) fn take(&mut self, mut octets: &[u8]) -> Result<(), Status> {
         while let Some(&octet) = octets.first() {
             if self.left == 0 && !matches!(self.place, Place::Prefix(..)) {
-                return Err(Status::internal("more than one answer came"));
+                return Err(Status::internal("there was more than one answer"));
             }
             let taken = match self.place {
                 Place::Prefix(prefix, read) => {
@@ -121,8 +121,8 @@ impl Reader {
     pub(super) fn end(self) -> Result<Answer, Status> {
         match self.place {
             Place::Key(Varint { bits: 0, .. }) if self.left == 0 => {}
-            Place::Prefix(_, 0) => return Err(Status::internal("no answer came")),
-            _ => return Err(Status::internal("the answer broke off")),
+            Place::Prefix(_, 0) => return Err(Status::internal("there was no answer")),
+            _ => return Err(Status::internal("the answer was cut off")),
         }
         let output: Bytes = self.stdout.into_iter().chain(self.stderr).take(OUTPUT_LIMIT).collect();
         Ok(Answer { exit_code: self.exit_code, output })
@@ -135,7 +135,7 @@ impl Reader {
             return Ok(Place::Prefix(prefix, read + 1));
         }
         if is_compressed != 0 {
-            return Err(Status::internal("the answer is compressed, which was not offered"));
+            return Err(Status::internal("the answer is compressed, which criprobe did not offer"));
         }
         self.left = u32::from_be_bytes(length) as usize;
         if self.left > LONGEST {
@@ -179,7 +179,7 @@ impl Place {
             1 => Ok(Self::Octets(0, 8)),
             2 => Ok(Self::Length(field, Varint::default())),
             5 => Ok(Self::Octets(0, 4)),
-            _ => Err(Status::internal("the answer cannot be read")),
+            _ => Err(Status::internal("the answer cannot be decoded")),
         }
     }
 }
@@ -188,7 +188,7 @@ impl Varint {
     /// With the next octet: the whole number, or as far as it goes.
     fn with(self, octet: u8) -> Result<Result<u64, Self>, Status> {
         if self.bits > 63 {
-            return Err(Status::internal("the answer cannot be read"));
+            return Err(Status::internal("the answer cannot be decoded"));
         }
         let value = self.value | u64::from(octet & 0x7f) << self.bits;
         let is_last = octet & 0x80 == 0;
@@ -218,13 +218,13 @@ mod tests {
     #[test]
     fn what_is_no_answer_is_told() {
         let rows: [(&str, Vec<u8>, &str); 7] = [
-            ("nothing", vec![], "no answer came"),
-            ("half a prefix", vec![0, 0], "the answer broke off"),
-            ("half an answer", framed(b"\x0a\x05abcde")[..8].to_vec(), "the answer broke off"),
-            ("a field beyond the end", framed(b"\x0a\x05ab"), "the answer broke off"),
-            ("two answers", [framed(b""), framed(b"")].concat(), "more than one answer came"),
-            ("a compressed one", vec![1, 0, 0, 0, 0], "the answer is compressed, which was not offered"),
-            ("a group", framed(b"\x0b"), "the answer cannot be read"),
+            ("nothing", vec![], "there was no answer"),
+            ("half a prefix", vec![0, 0], "the answer was cut off"),
+            ("half an answer", framed(b"\x0a\x05abcde")[..8].to_vec(), "the answer was cut off"),
+            ("a field beyond the end", framed(b"\x0a\x05ab"), "the answer was cut off"),
+            ("two answers", [framed(b""), framed(b"")].concat(), "there was more than one answer"),
+            ("a compressed one", vec![1, 0, 0, 0, 0], "the answer is compressed, which criprobe did not offer"),
+            ("a group", framed(b"\x0b"), "the answer cannot be decoded"),
         ];
         for (name, octets, told) in rows {
             assert_eq!(read([&octets[..]]), Err(told.to_owned()), "{name}");

@@ -50,7 +50,7 @@ pub(super) async fn framed(
     let timeout = u64::try_from(timeout).unwrap_or_default();
     let number = if timeout == 0 { 0 } else { key_len(TIMEOUT) + encoded_len_varint(timeout) };
     let length = field_len(CONTAINER_ID, id.len()) + words + number;
-    let too_long = || Fault::Ours("the command is too long for the room that all commands have".into());
+    let too_long = || Fault::Ours("the command is too long for the memory that all commands share".into());
     let prefix = u32::try_from(length).map_err(|_| too_long())?;
 
     let room = room(length + PREFIX, patience).await.ok_or_else(too_long)?;

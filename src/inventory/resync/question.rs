@@ -52,7 +52,7 @@ pub(super) async fn look_up(runtime: &Runtime, lookup: &Lookup) -> Reply {
         }
         (Err(status), Lookup::Unexplained(_)) if is_unknown(&status) => Reply::Unknown,
         (Err(status), lookup) => {
-            tracing::debug!(?lookup, error = status.message(), "status is not to be had");
+            tracing::debug!(?lookup, error = status.message(), "cannot read the status");
             Reply::Failed
         }
     }

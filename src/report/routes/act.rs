@@ -31,7 +31,7 @@ async fn act(
     let probe = lookup::probe(&names, sources.snapshots.probes().await?)?;
     let Ok(kind) = probe.kind.parse() else {
         let reason =
-            format!("{} is a client's own probe: its client runs it, criprobe only watches", probe.id);
+            format!("a client runs the probe {}, criprobe only watches it", probe.id);
         return Err(Refusal::new(StatusCode::BAD_REQUEST, reason));
     };
     let key =
@@ -44,7 +44,7 @@ async fn act(
             container = probe.container,
             probe.type = probe.kind,
             command = word(command),
-            "an operator commanded a probe"
+            "operator command"
         );
     }
     let probes = sources.snapshots.probes().await?;

@@ -22,7 +22,7 @@ async fn readiness_follows_the_runtime_the_first_list_and_the_drain() {
             200,
             "ok\n",
             "[+] shutdown ok\n[+] runtime ok\n[+] inventory ok\n\
-             [!] probes doubtful: 1 have waited for a place for more than two periods, the longest for 9s\n[+] config ok\n",
+             [!] probes doubtful: 1 waiting for a place for more than two periods, the longest for 9s\n[+] config ok\n",
         ),
         (
             ready,
@@ -33,8 +33,8 @@ async fn readiness_follows_the_runtime_the_first_list_and_the_drain() {
         (
             draining,
             503,
-            "the daemon is draining: it ends soon\n",
-            "[-] shutdown failed: the daemon is draining: it ends soon\n[+] runtime ok\n[+] inventory ok\n[+] probes ok\n[+] config ok\n",
+            "the daemon is draining: it stops soon\n",
+            "[-] shutdown failed: the daemon is draining: it stops soon\n[+] runtime ok\n[+] inventory ok\n[+] probes ok\n[+] config ok\n",
         ),
         (
             away,
@@ -53,7 +53,7 @@ async fn readiness_follows_the_runtime_the_first_list_and_the_drain() {
             200,
             "ok\n",
             "[+] shutdown ok\n[+] runtime ok\n[+] inventory ok\n[+] probes ok\n\
-             [!] config doubtful: c.yaml:1:1: wrong; the former configuration stays in force\n",
+             [!] config doubtful: c.yaml:1:1: wrong; the previous configuration stays in effect\n",
         ),
     ] {
         let api = Api::start(status, Vec::new());
