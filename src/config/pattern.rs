@@ -1,5 +1,5 @@
-//! Patterns and networks as operators write them: text in, a pattern that can match something or the reason why it
-//! cannot out. Pure.
+//! Patterns and networks as operators write them: text in; a pattern that can match something, or the reason why it
+//! cannot, out. Pure.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,14 +7,15 @@ use ipnet::IpNet;
 
 use crate::{document::fault::quoted, glob::Glob, spec::policy};
 
-/// 256 characters of a pattern, signs included: no name and no image is longer that Kubernetes or a registry accepts.
-/// A longer one is an error.
+/// 256 characters: the longest pattern. Kubernetes and registries accept no name or image longer than this. A longer
+/// one is an error.
 const MAX_PATTERN: usize = 256;
 
-/// What no name of a pod, namespace, container, image or label's value holds, and what other pattern languages use.
+/// Characters that do not occur in names of pods, namespaces, containers or images or in label values, and that other
+/// pattern languages use.
 const FOREIGN: &str = "[]{}()|^$\\!,;\"'`<>&";
 
-/// What a pattern stands for, as far as that decides what may stand in it.
+/// What a pattern matches, as far as this determines which characters are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
     /// A name, or an image.
@@ -23,10 +24,10 @@ pub enum Of {
     LabelValue,
 }
 
-/// Reads a pattern: `*` is any text, `?` any one character.
+/// Reads a pattern: `*` matches any text, `?` any one character.
 ///
 /// # Errors
-/// It can match nothing, and what to write instead.
+/// The pattern cannot match anything; the error says what to write instead.
 pub fn parse(text: &str, of: Of) -> Result<Glob, String> {
     let fault = |what: &str| Err(format!("{} matches nothing: {what}", quoted(text)));
     if text.is_empty() && of == Of::Name {
@@ -47,7 +48,7 @@ pub fn parse(text: &str, of: Of) -> Result<Glob, String> {
 /// Reads a network, `10.0.0.0/8`, or a single address.
 ///
 /// # Errors
-/// It is neither, or can allow nothing, and what to write instead.
+/// It is neither, or has no effect; the error says what to write instead.
 pub fn network(text: &str) -> Result<IpNet, String> {
     let single = text.parse::<IpAddr>().map(IpNet::from);
     let net = single.or_else(|_| text.parse::<IpNet>()).map_err(|_| {
@@ -56,7 +57,7 @@ pub fn network(text: &str) -> Result<IpNet, String> {
     if net != net.trunc() {
         return Err(format!("{net} has bits set beyond its prefix: write {}", net.trunc()));
     }
-    // Nets that hold others too may begin and end with such ones, but have others in the middle.
+    // Networks that also contain other addresses may begin and end with such ones, but have others in the middle.
     let some = [net.network(), net.broadcast(), middle(net)];
     if some.into_iter().all(policy::is_never_allowed) {
         return Err(format!(
@@ -66,7 +67,7 @@ pub fn network(text: &str) -> Result<IpNet, String> {
     Ok(net)
 }
 
-/// An address within a network, whose last bits are neither all zero nor all one, nor have zeros alone in front.
+/// An address within a network whose host bits are mixed: not all zero, not all one, and not with only zeros in front.
 fn middle(net: IpNet) -> IpAddr {
     match net {
         IpNet::V4(net) => {

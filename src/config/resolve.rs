@@ -1,5 +1,5 @@
-//! Chooses each setting's value by rank and checks it: what was written in, a valid [`Config`] or every error out.
-//! Never does IO.
+//! Chooses each setting's value by precedence and validates it: written values in; a valid [`Config`] or all errors
+//! out. Never does IO.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -29,38 +29,39 @@ use crate::{
     },
 };
 
-/// The most attempts that may be in flight, of any sort; more are an error.
+/// The maximum number of attempts in flight, of any kind; more are an error.
 const MAX_WORKERS: usize = 1024;
 
-/// The most probes that a limit may let in; more is an error.
+/// The maximum value for a limit on probes; more is an error.
 const MAX_PROBES: usize = 100_000;
 
-/// The least that a slow runtime must be granted to answer past a timeout; less is an error.
+/// The minimum time for a slow runtime to answer after a timeout; less is an error.
 const MIN_EXEC_GRACE: Duration = Duration::from_millis(100);
 
-/// The most; more is an error, since a hung exec would hold its slot as long.
+/// The maximum; more is an error, because a hung exec would hold its place as long.
 const MAX_EXEC_GRACE: Duration = Duration::from_secs(600);
 
-/// The longest period that others may be held to; more is an error.
+/// The maximum for `minPeriod`; more is an error.
 const MAX_MIN_PERIOD: Duration = Duration::from_secs(3600);
 
-/// 1 s: the least that the longest timeout of others may be: Kubernetes' default must be possible. Less is an error.
+/// 1 s: the minimum for `maxTimeout`, because Kubernetes' default must be possible. Less is an error.
 const MIN_MAX_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// 1 h: the most that it may be; more is an error, since an attempt that never ends would hold its place as long.
+/// 1 h: the maximum for `maxTimeout`; more is an error, because an attempt that never ends would hold its place as
+/// long.
 const MAX_MAX_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// 100 errors are told; more are counted.
+/// 100 errors are reported; the others are counted.
 const MAX_ERRORS: usize = 100;
 
 /// 1,000 items of a list; more are an error.
 const MAX_ITEMS: usize = 1_000;
 
-/// Resolves files with what stands above them; of these, a later one stands over an earlier one. Rules keep the order of
-/// the files, and within a file their own. What a file says is checked for its form even where it is outranked.
+/// Resolves files and overrides; later files take precedence over earlier ones. Rules keep the order of the files, and
+/// their order within a file. The syntax of a file's values is checked even if an override applies.
 ///
 /// # Errors
-/// Everything that is wrong at once.
+/// All errors at once.
 pub fn resolve(files: &[Raw], overrides: &Overrides, groups: Groups<'_>) -> Result<Loaded, ConfigErrors> {
     let mut resolver = Resolver { files, overrides, settings: Vec::new(), errors: Vec::new() };
     let listen = resolver.socket(Key::Listen);
@@ -131,7 +132,7 @@ pub fn resolve(files: &[Raw], overrides: &Overrides, groups: Groups<'_>) -> Resu
     }
 }
 
-/// Counts what goes beyond the bound.
+/// Replaces the errors beyond the bound with their number.
 fn told_up_to_a_bound(errors: &mut Vec<ConfigError>) {
     let untold = errors.split_off(errors.len().min(MAX_ERRORS));
     if let Some(first) = untold.first() {
@@ -147,7 +148,7 @@ struct Resolver<'a> {
     errors: Vec<ConfigError>,
 }
 
-/// A good value, and who said it.
+/// A valid value, and where it was set.
 struct Said<T> {
     key: Key,
     value: T,
@@ -170,7 +171,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// A socket, shown as a URL however it was written.
+    /// A socket, always shown as a URL.
     fn socket(&mut self, key: Key) -> Option<Said<PathBuf>> {
         let said = self.value(key, socket)?;
         if let Some(setting) = self.settings.last_mut() {
@@ -179,7 +180,7 @@ impl Resolver<'_> {
         Some(said)
     }
 
-    /// A list; each item that is wrong is reported.
+    /// A list; each invalid item is reported.
     fn list<T>(&mut self, key: Key, parse: impl Fn(&str) -> Result<T, String>) -> Option<Vec<T>> {
         let (origin, texts) = self.said(key);
         if texts.len() > MAX_ITEMS {
@@ -199,7 +200,7 @@ impl Resolver<'_> {
         is_good.then_some(values)
     }
 
-    /// What the mightiest says of a setting, and who that is: one text, or the items of a list.
+    /// The value of a setting with the highest precedence, and where it was set: one text, or the items of a list.
     fn said(&self, key: Key) -> (Origin, Vec<(String, Origin)>) {
         let split = |text: &str, origin: Origin| {
             let items: Vec<_> = match key.is_list() {
@@ -221,7 +222,7 @@ impl Resolver<'_> {
         written.unwrap_or_else(|| split(key.default(), Origin::Default))
     }
 
-    /// The good rules of all files, and where they stand. No two have one name, and there are not too many.
+    /// The valid rules of all files, and their places. Their names are unique, and their number is bounded.
     fn rules(&mut self) -> Vec<(Rule, Origin)> {
         let mut names: HashMap<&str, Origin> = HashMap::new();
         let mut rules = Vec::new();
@@ -254,7 +255,7 @@ impl Resolver<'_> {
         rules
     }
 
-    /// Blames the mightier of the two, which is never the default.
+    /// Reports the one with the higher precedence, which is never the default.
     fn sockets_differ(
         &mut self,
         one: &Option<Said<PathBuf>>,
@@ -267,7 +268,7 @@ impl Resolver<'_> {
         let (blamed, against) = if one.origin >= other.origin { (one, other_key) } else { (other, one.key) };
         let path = one.value.display();
         let reason = match [one.key, other_key] {
-            // The same words as where two paths turn out to be one file when it is bound.
+            // The same words as when two paths turn out to be one file when it is bound.
             [Key::Listen, Key::Runtime] => {
                 format!("{path} is the runtime's own socket: criprobe needs a socket of its own")
             }
@@ -276,7 +277,7 @@ impl Resolver<'_> {
         self.report(blamed.key, blamed.origin.clone(), &reason);
     }
 
-    /// Nobody who lowers the number of workers must know of the other one.
+    /// An operator who lowers the number of workers need not know about the other setting.
     fn exec_workers(
         &mut self,
         workers: &Option<Said<NonZeroUsize>>,

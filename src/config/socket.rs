@@ -1,16 +1,16 @@
-//! The address of a Unix socket as people write it: text in, an absolute path out. Never looks at the file system.
+//! The address of a Unix socket as users write it: text in, an absolute path out. Never accesses the file system.
 
 use std::path::PathBuf;
 
 use crate::document::fault::quoted;
 
-/// 107 bytes: the longest path that Linux takes in a socket's address (`sun_path`, less its final zero).
+/// 107 bytes: the longest path that Linux accepts in a socket's address (`sun_path`, less its final zero).
 pub const MAX_PATH: usize = 107;
 
 /// Why an address cannot be used, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SocketError {
-    /// Nothing was written.
+    /// The text is empty.
     #[error("empty: write unix:///PATH")]
     Empty,
     /// TCP, HTTP and the like.
@@ -19,16 +19,16 @@ pub enum SocketError {
     /// A socket without a file would have no mode and no owner: anyone could connect.
     #[error("{} is an abstract socket, which any user may connect to: write unix:///PATH (pathname sockets only)", quoted(.0))]
     Abstract(String),
-    /// A path that depends on where the daemon was started.
+    /// A path that depends on the working directory of the daemon.
     #[error("{} is not an absolute path: write unix:///PATH", quoted(.0))]
     Relative(String),
     /// No socket can be bound or reached there.
     #[error("{} names a folder: write unix:///PATH", quoted(.0))]
     Folder(String),
-    /// Linux would not take it.
+    /// Linux would not accept it.
     #[error("the path has {0} bytes: the path of a Unix socket has at most {MAX_PATH}")]
     TooLong(usize),
-    /// Linux would cut it there.
+    /// Linux would truncate it there.
     #[error("the path contains a zero byte: write unix:///PATH")]
     ZeroByte,
 }
@@ -36,7 +36,7 @@ pub enum SocketError {
 /// Reads `unix:///PATH` or a bare absolute path.
 ///
 /// # Errors
-/// When it is anything else, or a path that no Unix socket can have.
+/// The text is anything else, or a path that a Unix socket cannot have.
 pub fn parse(text: &str) -> Result<PathBuf, SocketError> {
     let path = match text.split_once("://") {
         Some(("unix", path)) => path,
