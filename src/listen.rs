@@ -103,7 +103,7 @@ pub enum ListenError {
     #[error("{0} exists and is not a socket: remove it, or choose another path")]
     NotASocket(PathBuf),
     /// The path is that of the runtime's own socket.
-    #[error("{0} is the runtime's own socket: criprobe needs a socket of its own")]
+    #[error("{0} is the runtime's own socket: choose another one for criprobe")]
     IsRuntime(PathBuf),
     /// Another instance has been starting on this socket for 2 s.
     #[error("{0} is locked by another process that is starting: stop it first, or choose another socket")]

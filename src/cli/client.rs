@@ -113,7 +113,7 @@ impl Client {
 
     async fn in_time<T>(&self, answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         tokio::time::timeout(TIMEOUT, answer).await.unwrap_or_else(|_| {
-            Err(self.unreachable_for(format!("no answer within {TIMEOUT:?}; it is stuck or very busy")))
+            Err(self.unreachable_for(format!("no answer within {TIMEOUT:?}; the daemon is stuck or very busy")))
         })
     }
 

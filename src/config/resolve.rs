@@ -270,7 +270,7 @@ impl Resolver<'_> {
         let reason = match [one.key, other_key] {
             // The same words as when two paths turn out to be one file when it is bound.
             [Key::Listen, Key::Runtime] => {
-                format!("{path} is the runtime's own socket: criprobe needs a socket of its own")
+                format!("{path} is the runtime's own socket: choose another one for criprobe")
             }
             _ => format!("{path} is already the socket of {}: use another path", against.path()),
         };

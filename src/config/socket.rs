@@ -17,7 +17,7 @@ pub enum SocketError {
     #[error("{} is not a Unix socket: write unix:///PATH", quoted(.0))]
     OtherScheme(String),
     /// A socket without a file would have no mode and no owner: anyone could connect.
-    #[error("{} is an abstract socket, which any user may connect to: write unix:///PATH (pathname sockets only)", quoted(.0))]
+    #[error("{} is an abstract socket, which any user can connect to: write unix:///PATH (pathname sockets only)", quoted(.0))]
     Abstract(String),
     /// A path that depends on the working directory of the daemon.
     #[error("{} is not an absolute path: write unix:///PATH", quoted(.0))]
@@ -83,10 +83,10 @@ mod tests {
         insta::assert_snapshot!(told("tcp://127.0.0.1:1234"), @r#""tcp://127.0.0.1:1234" is not a Unix socket: write unix:///PATH"#);
         insta::assert_snapshot!(told("UNIX:///run/x"), @r#""UNIX:///run/x" is not a Unix socket: write unix:///PATH"#);
         insta::assert_snapshot!(told("npipe:////./pipe/x"), @r#""npipe:////./pipe/x" is not a Unix socket: write unix:///PATH"#);
-        insta::assert_snapshot!(told("@x"), @r#""@x" is an abstract socket, which any user may connect to: write unix:///PATH (pathname sockets only)"#);
-        insta::assert_snapshot!(told("unix://@x"), @r#""unix://@x" is an abstract socket, which any user may connect to: write unix:///PATH (pathname sockets only)"#);
-        insta::assert_snapshot!(told("unix-abstract:x"), @r#""unix-abstract:x" is an abstract socket, which any user may connect to: write unix:///PATH (pathname sockets only)"#);
-        insta::assert_snapshot!(told("\0x"), @r#""\0x" is an abstract socket, which any user may connect to: write unix:///PATH (pathname sockets only)"#);
+        insta::assert_snapshot!(told("@x"), @r#""@x" is an abstract socket, which any user can connect to: write unix:///PATH (pathname sockets only)"#);
+        insta::assert_snapshot!(told("unix://@x"), @r#""unix://@x" is an abstract socket, which any user can connect to: write unix:///PATH (pathname sockets only)"#);
+        insta::assert_snapshot!(told("unix-abstract:x"), @r#""unix-abstract:x" is an abstract socket, which any user can connect to: write unix:///PATH (pathname sockets only)"#);
+        insta::assert_snapshot!(told("\0x"), @r#""\0x" is an abstract socket, which any user can connect to: write unix:///PATH (pathname sockets only)"#);
         insta::assert_snapshot!(told("/run/x\0y"), @"the path contains a zero byte: write unix:///PATH");
         insta::assert_snapshot!(told("/run/"), @r#""/run/" names a folder: write unix:///PATH"#);
         insta::assert_snapshot!(told("x\u{1b}[2J"), @r#""x\u{1b}[2J" is not an absolute path: write unix:///PATH"#);

@@ -266,9 +266,9 @@ fn errors_of_flags_and_variables_are_told_by_their_name() {
 
 #[test]
 fn no_two_sockets_are_the_same() {
-    insta::assert_snapshot!(told_of_flags(&[(Key::Listen, "/run/containerd//containerd.sock")]), @"--listen: /run/containerd//containerd.sock is the runtime's own socket: criprobe needs a socket of its own");
-    insta::assert_snapshot!(told_of_flags(&[(Key::Runtime, "/run/criprobe/criprobe.sock")]), @"--runtime: /run/criprobe/criprobe.sock is the runtime's own socket: criprobe needs a socket of its own");
-    insta::assert_snapshot!(told("listen: /tmp/x\nruntime: /tmp/./x\n"), @"config.yaml:2:10: runtime: /tmp/x is the runtime's own socket: criprobe needs a socket of its own");
+    insta::assert_snapshot!(told_of_flags(&[(Key::Listen, "/run/containerd//containerd.sock")]), @"--listen: /run/containerd//containerd.sock is the runtime's own socket: choose another one for criprobe");
+    insta::assert_snapshot!(told_of_flags(&[(Key::Runtime, "/run/criprobe/criprobe.sock")]), @"--runtime: /run/criprobe/criprobe.sock is the runtime's own socket: choose another one for criprobe");
+    insta::assert_snapshot!(told("listen: /tmp/x\nruntime: /tmp/./x\n"), @"config.yaml:2:10: runtime: /tmp/x is the runtime's own socket: choose another one for criprobe");
     insta::assert_snapshot!(told("api: {listen: /run/criprobe/criprobe.sock}"), @"config.yaml:1:15: api.listen: /run/criprobe/criprobe.sock is already the socket of listen: use another path");
     insta::assert_snapshot!(told("api: {listen: /run/containerd/containerd.sock}"), @"config.yaml:1:15: api.listen: /run/containerd/containerd.sock is already the socket of runtime: use another path");
 }

@@ -259,9 +259,9 @@ fn a_socket_that_cannot_be_ours_is_one_line() -> Result<()> {
     for (name, exit, told) in [
         ("file", 1, "exists and is not a socket: remove it, or choose another path"),
         ("folder", 1, "exists and is not a socket: remove it, or choose another path"),
-        ("alias.sock", 2, "is the runtime's own socket: criprobe needs a socket of its own"),
+        ("alias.sock", 2, "is the runtime's own socket: choose another one for criprobe"),
         ("file/below", 1, "cannot create the socket"),
-        ("rt.sock", 2, "is the runtime's own socket: criprobe needs a socket of its own"),
+        ("rt.sock", 2, "is the runtime's own socket: choose another one for criprobe"),
     ] {
         let (code, said) = refused(&mut serve(&path(name), &path("api.sock"), &path("rt.sock")))?;
         ensure!(code == exit && said.lines().count() == 1, "{name}: {code}: {said}");
