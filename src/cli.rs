@@ -1,5 +1,5 @@
-//! The command line: arguments in, an exit code out. A client of the API, never of the core; what the daemon is
-//! started with is handed on as plain values.
+//! The command line: arguments in, an exit code out. A client of the API, never of the core. The daemon's arguments are
+//! passed on as plain values.
 
 mod access;
 mod check;
@@ -47,7 +47,7 @@ pub use demo::DemoArgs;
 pub use exit::Exit;
 pub use serve::ServeArgs;
 
-/// What was asked for.
+/// The parsed command.
 #[derive(Debug)]
 pub enum Command {
     /// Run the daemon.
@@ -60,7 +60,7 @@ pub enum Command {
     Ask(Request),
 }
 
-/// A question to a daemon, ready to be asked.
+/// A request to a daemon, ready to be sent.
 #[derive(Debug)]
 pub struct Request {
     verb: Question,
@@ -154,20 +154,21 @@ struct Context {
 /// Reads the arguments.
 ///
 /// # Errors
-/// The exit code, when all is said already: help was printed, or one line on what is wrong.
+/// The exit code, if help or an error message has already been printed.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, ExitCode> {
     read(arguments.into_iter().collect()).map_err(|refused| refused.tell().into())
 }
 
 /// Why arguments are no command.
 enum Refused {
-    /// Help was asked for, or should have been.
+    /// Help was requested, or is shown because no verb was given.
     Help(clap::Error),
     /// They are wrong: one line.
     Usage(String),
 }
 
-/// All verbs and flags. Those that ask no daemon show no flag in their help that they refuse: they are told why there.
+/// All verbs and flags. Verbs that need no daemon hide the flags that they do not support; using one is an error that
+/// says why.
 fn command() -> clap::Command {
     let cli = Cli::command();
     let common = |id: &str| {
@@ -222,7 +223,7 @@ fn read(arguments: Vec<OsString>) -> Result<Command, Refused> {
     }
 }
 
-/// Where to read on: the help of the verb that stands among the arguments, if there is one.
+/// The help to refer to: that of the verb among the arguments, if there is one.
 fn help_for(arguments: &[OsString]) -> String {
     let command = command();
     let verb = arguments.iter().skip(1).filter_map(|word| word.to_str()).find(|word| {
@@ -233,7 +234,7 @@ fn help_for(arguments: &[OsString]) -> String {
 }
 
 impl Request {
-    /// Asks, prints, and says how it went.
+    /// Sends the request, prints the result, and returns the exit code.
     pub fn run(self) -> ExitCode {
         let asked = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -269,7 +270,7 @@ impl Request {
 }
 
 impl Refused {
-    /// Prints help where it was asked for; else one line on what is wrong, and where to read on.
+    /// Prints help if it was requested; otherwise one line with the error and a pointer to the help.
     fn tell(&self) -> Exit {
         match self {
             Self::Usage(reason) => Error::Usage(reason.clone()).tell(),
@@ -285,7 +286,7 @@ impl Refused {
     }
 }
 
-/// clap's paragraphs as one line: what is wrong, and its hints.
+/// clap's message as one line: the error and its hints.
 fn one_line(rendered: &str) -> String {
     let mut line = String::new();
     let parts = rendered.lines().map(str::trim).filter(|part| !part.is_empty());

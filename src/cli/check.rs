@@ -1,4 +1,4 @@
-//! `criprobe check`: files in, the probes that would result and what is wrong with them out. Asks no daemon.
+//! `criprobe check`: files in; the resulting probes and the errors out. Needs no daemon.
 
 mod files;
 mod text;
@@ -52,7 +52,7 @@ manifest gives to the kubelet are also checked, and listed with the source 'kube
 
 Exit codes: 0 no errors, 1 errors, 2 wrong usage, or a file that cannot be read.";
 
-/// 64 MiB of stack: what the deepest documents need, many times over, also in builds that are not optimised.
+/// 64 MiB of stack: several times what the deepest documents need, also in unoptimised builds.
 const STACK: usize = 64 << 20;
 
 /// The verb with all that it was given.
@@ -63,7 +63,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// Checks, prints, and says how it went.
+    /// Checks, prints the result, and returns the exit code.
     pub fn run(self) -> Exit {
         let screen = Screen::of_stdout();
         self.checked(screen).unwrap_or_else(|error| error.tell())

@@ -18,7 +18,7 @@ pub(super) struct Client {
     http: legacy::Client<UnixConnector, Full<Bytes>>,
 }
 
-/// 10 s for an answer, or for the head of a stream: the server answers within 5 s, or says that it cannot.
+/// 10 s for an answer, or for the head of a stream: the server answers within 5 s, or reports that it cannot.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// 128 MiB of an answer: 5,000 probes with 10 KiB of output each, escaped. A larger one is an error.
@@ -117,7 +117,7 @@ impl Client {
         })
     }
 
-    /// hyperlocal's form of a URL: the socket's path in hexadecimal stands where the host does.
+    /// hyperlocal's form of a URL: the host is the socket's path in hexadecimal.
     fn uri(&self, path: &str) -> Result<Uri, Error> {
         let socket = self.endpoint.path().as_os_str().as_encoded_bytes();
         let host: String = socket.iter().map(|byte| format!("{byte:02x}")).collect();

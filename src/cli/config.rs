@@ -61,7 +61,7 @@ impl ConfigArgs {
 }
 
 impl Error {
-    /// Tells whoever has no daemon what to do instead.
+    /// Adds a hint for users who have no daemon.
     fn without_daemon(self) -> Self {
         match self {
             Self::Unreachable { endpoint, reason } => {
@@ -108,7 +108,7 @@ fn text(shown: &ConfigurationView, screen: Screen, limit: Option<usize>) -> Stri
     lines.join("\n") + "\n"
 }
 
-/// Only what narrows it: `namespace shop-*, label tier=front`.
+/// Only the criteria that restrict it: `namespace shop-*, label tier=front`.
 fn matched(matcher: &MatchView) -> String {
     let named = [
         ("namespace", &matcher.namespace),

@@ -63,7 +63,7 @@ impl DescribeArgs {
     }
 }
 
-/// What was asked for.
+/// What to describe.
 enum Found {
     Probe(Box<ProbeDetailView>),
     Container(Box<PodView>, Box<ContainerView>, Vec<ProbeDetailView>),

@@ -1,4 +1,4 @@
-//! `criprobe events`: what happened, a line each.
+//! `criprobe events`: events, one per entry.
 
 use super::{
     Context, Error, Exit,
@@ -50,7 +50,7 @@ impl EventsArgs {
     }
 }
 
-/// One event: what it is about, and its message below, whole. A line of it may be wider than the screen.
+/// One event: its object, and below it the complete message. A line of it may be wider than the screen.
 pub(crate) fn line(event: &EventView, screen: Screen, is_wide: bool) -> String {
     let paint = match event.kind {
         EventType::Normal => Paint::Plain,

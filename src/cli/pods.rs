@@ -1,4 +1,4 @@
-//! `criprobe pods`: a table of pods with their containers, or what machines want of them.
+//! `criprobe pods`: pods with their containers, as a table or for machines.
 
 use std::time::SystemTime;
 
@@ -113,7 +113,7 @@ fn wide(pods: &[PodView], now: SystemTime) -> Table {
     table
 }
 
-/// A row a container; one without any where the pod has none.
+/// One row per container; a pod without containers has one row.
 fn rows(pod: &PodView, now: SystemTime) -> Vec<Vec<Cell>> {
     let of_pod = || [Cell::from(format!("{}/{}", pod.namespace, pod.pod)), yes(pod.ready)];
     let of_none = || std::iter::repeat_n(Cell::from(""), COLUMNS.len() - 2);
@@ -150,7 +150,7 @@ pub(super) fn state(container: &ContainerView) -> String {
     }
 }
 
-/// `1 success, 1 failure`; empty where there are none.
+/// `1 success, 1 failure`; empty if there are none.
 pub(super) fn probes(probes: &ProbesView) -> String {
     let states = probes.states.iter().map(|(state, count)| format!("{count} {}", state.as_str()));
     states.collect::<Vec<_>>().join(", ")

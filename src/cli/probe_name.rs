@@ -1,5 +1,5 @@
-//! The name of a probe as people write it, and what the verbs that change one have in common: its path in the API, and the
-//! line that tells how it is then.
+//! The name of a probe as users write it, and the common parts of the verbs that change a probe: its path in the API,
+//! and the line that reports the new state.
 
 use std::str::FromStr;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::report::{printable::printable, view::ProbeView};
 
-/// `NAMESPACE/POD/CONTAINER/TYPE` or `POD_UID/CONTAINER/TYPE`; names are percent-encoded where they hold a slash.
+/// `NAMESPACE/POD/CONTAINER/TYPE` or `POD_UID/CONTAINER/TYPE`; names that contain a slash are percent-encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ProbeName(Vec<String>);
 
@@ -50,7 +50,7 @@ pub(super) async fn act(context: &Context, probe: &ProbeName, command: &str) -> 
     Ok(Exit::Fine)
 }
 
-/// `default/web/app/liveness: probing, success`, and the reason where there is one.
+/// `default/web/app/liveness: probing, success`, and the reason if there is one.
 fn line(probe: &ProbeView) -> String {
     let (phase, state) = (probe.phase.as_str(), probe.state.as_str());
     let reason = if probe.reason.is_empty() { String::new() } else { format!(" ({})", plain(&probe.reason)) };

@@ -1,4 +1,4 @@
-//! `criprobe probes`: a table of probes, or what machines want of them.
+//! `criprobe probes`: probes as a table or for machines.
 
 use std::time::SystemTime;
 
@@ -53,7 +53,7 @@ the newest attempt, AGE the time since the last change. A narrow terminal shows 
 observed-N is a probe that a client runs itself. criprobe recognizes it by its rhythm and only
 watches it. Its state is its last result, because the client's thresholds are not known.";
 
-/// 60 columns of an output, even where nothing else is cut.
+/// 60 columns of an output, even if nothing else is cut.
 const OUTPUT_WIDTH: usize = 60;
 
 impl ProbesArgs {
@@ -70,8 +70,8 @@ impl ProbesArgs {
     }
 }
 
-/// Names those that are failing, where somebody asked whether any is, and those that cannot be. Nothing at all is no
-/// failure, but may be a mistyped name.
+/// Reports failing and invalid probes for `--check`. No probe at all is not a failure, but may be a mistyped name, and is
+/// reported, too.
 fn check(probes: &[ProbeView]) -> Exit {
     let failing: Vec<_> = probes.iter().filter(|probe| probe.is_failing()).map(|probe| &*probe.id).collect();
     let invalid: Vec<_> =
@@ -174,7 +174,7 @@ fn cells(probe: &ProbeView, now: SystemTime) -> Vec<Cell> {
     ]
 }
 
-/// `liveness`; of a client's own also what it seems to be: `observed-1 (liveness?)`.
+/// `liveness`; for a client's own probe also its likely type: `observed-1 (liveness?)`.
 fn kind_of(probe: &ProbeView) -> String {
     match &probe.likely_type {
         Some(likely) => format!("{} ({likely}?)", probe.kind),
@@ -200,10 +200,10 @@ fn needs_explaining(probe: &ProbeView) -> bool {
     is_bad && !explanation(probe).is_empty()
 }
 
-/// The reason, and what the last attempt said.
+/// The reason, and the output of the last attempt.
 fn explanation(probe: &ProbeView) -> String {
     let reason = plain(&probe.reason);
-    // What an attempt said when it went well explains nothing.
+    // The output of a successful attempt explains nothing.
     let is_telling = probe.last.as_ref().is_some_and(|last| last.result != Outcome::Success);
     let output = if is_telling { last_output(probe) } else { String::new() };
     match (&*reason, &*output) {

@@ -141,7 +141,7 @@ fn header(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.trim_start().to_owned()))
 }
 
-/// The result with what it rests on in a line, and below it the output, whole.
+/// A line with the result and its details, and below it the complete output.
 fn text(ran: &RunView, screen: Screen) -> String {
     let paint = match ran.result {
         Outcome::Success => Paint::Good,

@@ -19,7 +19,7 @@ pub(super) struct Select {
 /// 1,024 bytes of a pattern: names in Kubernetes have 253 at most, and all patterns must fit into one URL.
 const MAX_PATTERN: usize = 1_024;
 
-/// A pattern of a length that can be asked for.
+/// A pattern of an allowed length.
 pub(super) fn glob(text: &str) -> Result<Glob, String> {
     if text.len() > MAX_PATTERN {
         return Err(format!("a pattern has at most {MAX_PATTERN} bytes"));

@@ -1,8 +1,8 @@
-//! `criprobe serve`: its flags, as given. What they default to, and whether they are right, the configuration says.
+//! `criprobe serve`: its flags, as given. The configuration adds defaults and validates them.
 
 use std::path::PathBuf;
 
-/// Flags of the daemon; `None` where one was not given.
+/// Flags of the daemon; `None` if not given.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ServeArgs {
@@ -26,7 +26,7 @@ pub struct ServeArgs {
     pub log_level: Option<String>,
 }
 
-/// What `--api` means here, where it is not where the daemon is looked for.
+/// The help of `--api` for `serve`, where it is the address to serve on.
 pub(super) const API: &str = "The socket for the API, as a URL or a path; the other verbs read the variable, too \
      [env: CRIPROBE_API] [default: unix:///run/criprobe/api.sock]";
 

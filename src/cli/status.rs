@@ -206,13 +206,13 @@ fn restarted(stage: &StageRestartView, now: SystemTime) -> String {
     format!("{} was restarted {times}, last {since} ago: {}", stage.stage, stage.reason)
 }
 
-/// The log, where it has gaps.
+/// Dropped log lines, if there are any.
 fn log(status: &StatusView) -> Option<(&'static str, String, Paint)> {
     let text = |dropped| format!("dropped lines: {dropped}; standard error is not read fast enough");
     (status.log.dropped > 0).then(|| ("log", text(status.log.dropped), Paint::Doubtful))
 }
 
-/// What is in effect and since when, what is wrong with what is written now, and what waits for the next start.
+/// The files in effect and when they were read, errors in the current files, and settings that need a restart.
 fn config(
     status: &StatusView,
     now: SystemTime,

@@ -77,7 +77,7 @@ impl TraceArgs {
     }
 }
 
-/// A record of a stream, or the gap where some are missing.
+/// A record of a stream, or a gap with missing records.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(untagged)]
 enum Record<T> {
@@ -85,8 +85,8 @@ enum Record<T> {
     View(T),
 }
 
-/// Prints a stream of views, each as `line` puts it, or as machines want it. One that follows ends with Ctrl-C; of one
-/// that ends by itself without a record, a person is told `nothing`.
+/// Prints a stream of views, each formatted by `line`, or for machines. With `follow`, it runs until Ctrl-C. If a stream
+/// ends without a record, `nothing` is shown on a terminal.
 pub(super) async fn tell<T: Serialize + DeserializeOwned>(
     context: &Context,
     path: &str,
@@ -108,7 +108,7 @@ pub(super) async fn tell<T: Serialize + DeserializeOwned>(
             })?;
         }
         if is_empty && !follow && io::stdout().is_terminal() {
-            // Nobody hears it: the empty output says it, too.
+            // If this cannot be written, the empty output says the same.
             let _ = writeln!(io::stderr(), "criprobe: {nothing} to show");
         }
         if follow { Err(Error::Ended(context.client.endpoint().clone())) } else { Ok(Exit::Fine) }
@@ -157,7 +157,7 @@ pub(crate) fn line(call: &CallView, screen: Screen, is_wide: bool) -> String {
     line.finish()
 }
 
-/// The code, or where none came, how it ended instead.
+/// The code; without one, how the call ended.
 fn verdict(call: &CallView) -> (&str, Paint) {
     match call.end {
         End::Complete if call.code == "OK" => ("OK", Paint::Good),
@@ -176,7 +176,7 @@ fn target(call: &CallView) -> String {
     }
 }
 
-/// A command as one would type it: words that a shell would split or expand stand in quotes.
+/// A command as typed in a shell: words that a shell would split or expand are in quotes.
 pub(super) fn command(words: &[String]) -> String {
     let quoted = words.iter().map(|word| {
         let is_plain = |c: char| c.is_alphanumeric() || "-_./:=,+@%^".contains(c);
@@ -198,12 +198,12 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// An empty line; it may become as wide as the screen, or as it likes if it `is_wide`.
+    /// An empty line, as wide as the screen, or unlimited if it `is_wide`.
     pub(super) fn new(screen: Screen, is_wide: bool) -> Self {
         Self { screen, left: if is_wide { usize::MAX } else { screen.width }, text: String::new() }
     }
 
-    /// Adds a text, at least so wide; nothing where the text is empty.
+    /// Adds a text with a minimum width; nothing if the text is empty.
     pub(super) fn column(&mut self, text: &str, at_least: usize, paint: Paint) {
         let gap = usize::from(!self.text.is_empty());
         if text.is_empty() || self.left <= gap {

@@ -8,11 +8,11 @@ use std::str::FromStr;
 pub(super) struct ProbeUrl {
     /// `HTTP` or `HTTPS`, as Kubernetes writes them.
     pub(super) scheme: &'static str,
-    /// Instead of the container's own pod; the daemon decides whether it may be asked.
+    /// Instead of the container's own pod; the daemon decides whether it is allowed.
     pub(super) host: Option<String>,
     /// A number, or the name of a declared port.
     pub(super) port: String,
-    /// With its query; `/` where none is written.
+    /// With its query; `/` by default.
     pub(super) path: String,
 }
 
@@ -22,13 +22,13 @@ const FORMS: &str = "write http://:8080/healthz, https://:8443/healthz, :8080/he
 impl FromStr for ProbeUrl {
     type Err = String;
 
-    /// `[http:|https:]//[HOST][:PORT][/PATH]`, `:PORT[/PATH]` or `/PATH`: without a scheme it is http, without a port 80,
-    /// or 443 of https, and without a host the container's pod is asked.
+    /// `[http:|https:]//[HOST][:PORT][/PATH]`, `:PORT[/PATH]` or `/PATH`: the defaults are http, port 80, or
+    /// 443 for https, and the container's pod as host.
     fn from_str(text: &str) -> Result<Self, String> {
         let (scheme, usual, rest) = match text.split_once("://") {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => ("HTTP", "80", rest),
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => ("HTTPS", "443", rest),
-            // What stands behind the first slash is path and query, whatever it looks like.
+            // Everything after the first slash is path and query.
             Some((before, _)) if !before.contains('/') => {
                 return Err(format!("the scheme must be http or https: {FORMS}"));
             }
@@ -49,7 +49,7 @@ impl FromStr for ProbeUrl {
     }
 }
 
-/// Host and port, as far as there are any; an address of IPv6 stands in brackets.
+/// Host and port, if present; an IPv6 address is in brackets.
 fn split_authority(text: &str) -> Result<(Option<&str>, Option<&str>), String> {
     let (host, port) = match text.strip_prefix('[').map(|rest| rest.split_once(']')) {
         Some(Some((host, port))) => (host, port),

@@ -1,4 +1,4 @@
-//! `criprobe version`: this program's version, and the daemon's where there is one.
+//! `criprobe version`: the versions of this program and of the daemon.
 
 use serde::Serialize;
 
@@ -25,7 +25,7 @@ The exit code is 0 even if the daemon is not reachable.";
 #[derive(Debug, Serialize)]
 struct Versions {
     client: ClientVersion,
-    /// Null where it is not reachable.
+    /// Null if it is not reachable.
     daemon: Option<DaemonVersion>,
 }
 

@@ -57,7 +57,7 @@ pub(super) fn find(names: &[PathBuf]) -> Result<Found, String> {
 /// Reads files of rules; of a folder the `*.yaml` that are in it.
 ///
 /// # Errors
-/// One cannot be read: without it nothing could be told.
+/// One file cannot be read: without it, the result would be wrong.
 pub(super) fn rules(names: &[PathBuf]) -> Result<Vec<Input>, String> {
     let mut finder = Finder { found: Found::default(), left: MAX_TOTAL };
     for name in names {

@@ -1,4 +1,4 @@
-//! What people name to have it described: text in, the names of a probe or of a container out. Asks nobody.
+//! The target of `describe`: text in, the names of a probe or of a container out. Needs no daemon.
 
 use std::str::FromStr;
 
@@ -17,7 +17,7 @@ pub(super) enum Target {
     ContainerId(String),
 }
 
-/// What to write, for those who wrote something else.
+/// The accepted forms, for error messages.
 const WRITE: &str =
     "write NAMESPACE/POD/CONTAINER/TYPE, NAMESPACE/POD/CONTAINER, or the first characters of a container's ID";
 
