@@ -1,4 +1,4 @@
-//! The one place that knows all stages: makes the runtime that they run on, starts them, waits for a signal, ends
+//! The only place that knows all stages: creates the tokio runtime, starts the stages, waits for a signal, and stops
 //! them.
 
 mod daemon;

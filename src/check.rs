@@ -1,6 +1,6 @@
-//! Tells offline what a node would do with files: configurations of criprobe, manifests of Kubernetes, pods and
-//! containers for crictl. Bytes in, the probes that would result and everything that is wrong out. Never does IO, never
-//! panics on input, never takes longer or holds more than its bounds allow.
+//! Shows, offline, what a node would do with files: criprobe configurations, Kubernetes manifests, pods and containers
+//! for crictl. Bytes in, the resulting probes and all errors out. Never does IO, never panics on input, never uses more
+//! time or memory than its bounds allow.
 
 mod annotations;
 mod configuration;

@@ -1,5 +1,5 @@
-//! What all stages of the daemon have in common: a task that is started again when it panics ([`Tasks`]), and a handle that
-//! the other stages ask it through ([`Asker`]).
+//! The common parts of all stages: a task that is restarted when it panics ([`Tasks`]), and a handle through which
+//! other stages query it ([`Asker`]).
 
 mod ask;
 pub mod panics;

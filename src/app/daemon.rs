@@ -1,4 +1,4 @@
-//! The daemon: starts the stages in their order, wires them, and ends them in the opposite order.
+//! The daemon: starts the stages in order, connects them, and stops them in reverse order.
 
 use std::{
     io,

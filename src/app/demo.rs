@@ -1,5 +1,5 @@
-//! `criprobe demo`: a daemon before the embedded runtime or a given one, a few pods made through its socket, and a
-//! look at what it sees. Leaves nothing behind.
+//! `criprobe demo`: a daemon in front of the embedded runtime or a given one, a few pods created through its socket,
+//! and a display of what it sees. Removes everything at the end.
 
 mod client;
 mod folder;

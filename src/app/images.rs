@@ -1,5 +1,5 @@
-//! Reads the names of images and their HEALTHCHECKs: which are wanted in, what they have out, one after the other. Asks
-//! the runtime in tasks of its own, few at once, and again later where it failed. Decides nothing about probes.
+//! Reads the names of images and their HEALTHCHECKs: the wanted images in, the results out one by one. Queries the
+//! runtime in its own tasks, few at a time, and retries failures later. Makes no decisions about probes.
 
 mod kept;
 

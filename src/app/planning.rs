@@ -1,5 +1,5 @@
-//! The task around the planner: the inventory's changes, the operator's decisions and what images have in, what is to be
-//! probed out, to the prober. Tells what is wrong with definitions, in the log and as events. Never waits for an image.
+//! The task around the planner: changes of the inventory, the operator's policy and image data in; probe plans for the
+//! prober out. Reports errors in definitions, in the log and as events. Never waits for an image.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The task that keeps the configuration in effect in line with what is written: changes of files and requests in; on a
-//! good reading the settings go to the stages, on a bad one all errors are told and nothing changes.
+//! The task that reloads the configuration: changes of files and requests in. If the files are valid, the settings go
+//! to the stages; otherwise all errors are reported and nothing changes.
 
 mod current;
 mod debounce;

@@ -1,6 +1,6 @@
-//! Keeps what outlives the daemon: the prober's state in, a file out, and at the next start back in. Trouble is told
-//! once and changes nothing else: the state is never needed. Blocking calls stay on threads that nobody waits for but
-//! the two tasks here.
+//! Saves what survives the daemon: the prober's state in, a file out, and back at the next start. Errors are reported
+//! once and have no other effect: the state is never required. Blocking calls run on separate threads, and only the two
+//! tasks here wait for them.
 
 mod file;
 

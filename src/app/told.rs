@@ -1,4 +1,4 @@
-//! An error as one line for people: its chain, each cause once, and what to do where the system refused.
+//! An error as one line for users: its chain, each cause once, and what to do if the system refused.
 
 use std::io;
 

@@ -1,5 +1,5 @@
-//! Checks the annotations of ours, also those that others outrank: each for itself, and against the pod that it stands
-//! on. Annotations in, findings out.
+//! Checks criprobe's annotations, including those that are overridden: each one by itself, and in the context of its
+//! pod. Annotations in, findings out.
 
 use super::{
     findings::Findings,

@@ -1,4 +1,4 @@
-//! Collects what is wrong with one file, up to a bound, and puts it in order.
+//! Collects the findings for one file, up to a bound, and sorts them.
 
 use crate::{
     document::{Place, fault::FieldError},

@@ -1,5 +1,5 @@
-//! Checks the probes in a manifest that the kubelet runs, by the rules of Kubernetes. Never mixes them with ours: what
-//! they come to is listed with the source `kubelet`.
+//! Checks the probes in a manifest that the kubelet runs, by Kubernetes' rules. Never mixes them with ours: they are
+//! listed with the source `kubelet`.
 
 use super::{
     annotations::{Prober, handler_field, port_fault, resolved},

@@ -1,5 +1,5 @@
-//! Finds the pods in an object of Kubernetes: by its kind where that is one of Kubernetes' own, by its structure where it
-//! is not. An object in, pods with their places out.
+//! Finds the pods in a Kubernetes object: by kind for built-in kinds, by structure for others. An object in, pods with
+//! their places out.
 
 use super::{
     findings::Findings,

@@ -1,4 +1,4 @@
-//! Says what is wrong with a file that cannot be read, to those who wrote it: what is no text, and what is no YAML.
+//! Explains why a file cannot be read: it is not text, or not YAML.
 
 use super::{findings::Findings, place::Lines};
 use crate::document::{self, Place, SyntaxError};

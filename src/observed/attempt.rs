@@ -1,4 +1,4 @@
-//! What one call of a client tells of its probe: a recorded call in, an attempt with the kubelet's judgement out.
+//! What one call of a client shows about its probe: a recorded call in, an attempt with the kubelet's verdict out.
 //! Pure.
 
 use std::time::{Duration, Instant, SystemTime};

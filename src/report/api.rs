@@ -1,5 +1,5 @@
-//! Serves the API: HTTP/1.1 on a Unix socket that others bound. Connections in, answers out of [`Sources`].
-//! Who may open the socket may read, and change what an operator may.
+//! Serves the API: HTTP/1.1 on a Unix socket that the caller has bound. Connections in, answers from [`Sources`] out.
+//! Any process that can open the socket can read everything, and do what an operator can.
 
 use std::{convert::Infallible, future::Future, io, pin::pin, sync::Arc, time::Duration};
 

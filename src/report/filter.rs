@@ -1,4 +1,4 @@
-//! What a reader wants to see: the query parameters of the API, written by the command line and read by the server.
+//! Filters for queries: the query parameters of the API, written by the command line and read by the server.
 
 use std::{fmt::Write as _, time::Duration};
 

@@ -1,5 +1,5 @@
-//! Finds the probe or the container that somebody named: a name and all that there are in, the one that is meant out, or
-//! why there is none, with the nearest. Pure.
+//! Finds a probe or a container by the name that a user gave: the name and all candidates in; the match out, or why
+//! there is none, with the nearest names. Pure.
 
 use std::{borrow::Cow, time::SystemTime};
 

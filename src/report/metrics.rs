@@ -1,7 +1,7 @@
-//! Numbers about criprobe itself, for whoever scrapes them: counts of the stages in, OpenMetrics text out. Each group of
-//! metrics is a struct that a stage is given and counts with; the registry is only read when somebody asks.
+//! Metrics of criprobe itself: counts of the stages in, OpenMetrics text out. Each group of metrics is a struct that a
+//! stage receives and updates; the registry is only read on request.
 //!
-//! A further group: a struct here, a call of its `register` in [`Metrics::new`], a field of [`Metrics`].
+//! To add a group: a struct here, a call of its `register` in [`Metrics::new`], a field of [`Metrics`].
 
 use std::{
     fmt::{self, Write},

@@ -1,5 +1,5 @@
-//! Puts pods together as the kubelet would show them: sandboxes of the inventory and containers of the prober in; a view
-//! a pod out. Pure. CRI does not tell init containers from others, nor how many containers a pod is meant to have.
+//! Assembles pods as the kubelet would show them: sandboxes of the inventory and containers of the prober in, one view
+//! per pod out. Pure. CRI does not mark init containers, and does not report how many containers a pod should have.
 
 use std::{collections::BTreeMap, sync::Arc};
 

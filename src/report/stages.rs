@@ -1,4 +1,4 @@
-//! Answers from the stages themselves: what each of them knows in, views out. Holds nothing itself.
+//! Answers queries from the stages: assembles views from what each of them reports. Has no state of its own.
 
 use std::{
     path::Path,

@@ -1,5 +1,5 @@
-//! Finds probes among annotations: `liveness.criprobe.dev/<container>` and its like, and the switch
-//! `criprobe.dev/probes`. Never reads a probe, only finds its text.
+//! Finds probes among annotations: `liveness.criprobe.dev/<container>` and the like, and the switch
+//! `criprobe.dev/probes`. Only finds the text of a probe, never parses it.
 
 use std::{collections::BTreeMap, ops::Bound};
 

@@ -1,5 +1,5 @@
-//! Decides which probes one container has: its facts, its image's HEALTHCHECK and the operator's policy in;
-//! definitions and their sources out, valid or not. The same facts always give the same plan.
+//! Decides which probes one container has: its facts, its image's HEALTHCHECK and the operator's policy in; definitions
+//! and their sources out, valid or not. The same facts always give the same plan.
 
 use std::{collections::BTreeMap, fmt, panic, sync::Arc};
 

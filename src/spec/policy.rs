@@ -1,5 +1,5 @@
-//! The operator's part in what is probed: rules, whose annotations and HEALTHCHECKs count, and the limits that these
-//! must keep. A value; never reads a file.
+//! The operator's policy: rules, whose annotations and HEALTHCHECKs are used, and the limits for these. A value; never
+//! reads a file.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},

@@ -1,5 +1,5 @@
-//! A probe as it was written: the keys of a Kubernetes v1 `Probe` and ours, each of the right type or reported.
-//! Never fills in a default and never judges a value; `validate` does.
+//! A probe as it was written: the keys of a Kubernetes v1 `Probe` and ours, each with the right type or reported. Never
+//! adds defaults or validates values; `validate` does that.
 
 use crate::document::{
     Node, Place,

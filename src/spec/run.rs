@@ -1,5 +1,5 @@
-//! What one attempt at an operator's word is asked with: a JSON text in; a container's name and what to try on it out, or
-//! everything that is wrong. The definition is read and checked as that of a probe is, so it is told the same.
+//! The request for one attempt of an operator: a JSON text in; a container's name and a probe definition out, or all
+//! errors. The definition is read and checked like that of a probe, with the same errors.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Questions to a stage's task: asked through a bounded channel, answered within a deadline or not at all.
+//! Queries to a stage's task: sent through a bounded channel, answered within a deadline or not at all.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The folder of a demo's sockets and containers: a new one of our own, or one that somebody named. Removed at the end
-//! if we made it.
+//! The folder for a demo's sockets and containers: a new temporary folder, or the one that the user named. Removed at
+//! the end if the demo created it.
 
 use std::{
     env, fs,

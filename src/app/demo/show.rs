@@ -1,5 +1,5 @@
-//! What the demo shows: probes live and the calls below them on a terminal, plain lines elsewhere. Asks the daemon as
-//! the API does; changes nothing.
+//! The demo's display: live probes and below them calls on a terminal, plain lines elsewhere. Queries the daemon like
+//! the API; changes nothing.
 
 use std::{path::Path, time::Duration};
 

@@ -1,5 +1,5 @@
-//! Which configuration is in effect, and what is wrong with what was written since: readings in, what to apply and what
-//! to tell out. Pure: never reads, applies or logs. A reading with any error changes nothing that is in effect.
+//! The configuration in effect, and the errors in files that were changed since: readings in; what to apply and what to
+//! report out. Pure: never reads, applies or logs. A reading with any error changes nothing.
 
 use std::{collections::HashSet, sync::Arc, time::SystemTime};
 

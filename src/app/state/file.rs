@@ -1,8 +1,8 @@
-//! The state's file: bytes to a disk and back, safely for root in whatever folder. Blocks; never logs, never decides.
+//! The state file: bytes to a disk and back, safely for root in any folder. Blocks; never logs, never makes decisions.
 //!
-//! A file that is not a regular file, or that others own or can write to, is not read. A new one is written beside the old one,
-//! where no name that anybody prepared is followed, and takes its place when it is on the disk: there is always a whole
-//! one. Whoever holds the folder's lock has the file to itself.
+//! A file that is not a regular file, or that others own or can write to, is not read. A new file is written beside the
+//! old one, without following prepared names or links, and replaces it once it is on the disk: there is always a
+//! complete file. The process that holds the folder's lock is the only one that uses the file.
 
 use std::{
     fs::{DirBuilder, File},

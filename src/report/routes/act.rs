@@ -1,4 +1,4 @@
-//! The routes that change a probe: pause, resume, trigger. In: its names in the path; out: the probe as it is then.
+//! The routes that change a probe: pause, resume, trigger. In: its names in the path. Out: the probe after the change.
 
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
 

@@ -1,5 +1,5 @@
-//! `POST /v1/run`: a container and what to try on it in, how one attempt went out. Records nothing. A client that leaves
-//! cancels the attempt.
+//! `POST /v1/run`: a container and a probe definition in, the result of one attempt out. Records nothing. If the client
+//! disconnects, the attempt is cancelled.
 
 use axum::{
     Json, Router,

@@ -1,4 +1,4 @@
-//! The configuration in effect as the API shows it: each setting and each rule, and who said so.
+//! The configuration in effect in the API: each setting and each rule, and where it was set.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The daemon as a whole, as the API shows it.
+//! The state of the whole daemon in the API.
 
 use std::{collections::BTreeMap, time::Duration};
 
