@@ -1,5 +1,5 @@
-//! The handlers of a probe: a target and a limit in, an outcome out. They know no pods, no schedule, no thresholds,
-//! and never try twice.
+//! The handlers of a probe: a target and a limit in, an outcome out. They know nothing about pods, schedules or
+//! thresholds, and never try twice.
 
 pub mod dial;
 pub mod exec;

@@ -1,4 +1,5 @@
-//! The protocols we speak, as generated from `proto/`; what `Debug` may show of them; and how much of a message is kept.
+//! The protocols that criprobe speaks, generated from `proto/`; what `Debug` shows of them; and how much of a message
+//! is kept.
 
 pub mod trim;
 

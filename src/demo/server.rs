@@ -1,5 +1,5 @@
-//! Listens on a Unix socket and serves both CRI services and the content store there, with the faults that tests ask for in front.
-//! Requests in, answers out; knows methods by name only, never what they do.
+//! Listens on a Unix socket and serves both CRI services and the content store there, with the requested faults in
+//! front. Requests in, answers out; knows methods only by name, not what they do.
 
 use std::{
     convert::Infallible,

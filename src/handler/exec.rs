@@ -1,5 +1,5 @@
 //! exec: a container, a command and a limit in, an outcome out, by one ExecSync of the runtime. Never shows the
-//! expanded command: values of the container's environment stand in it, secrets among them.
+//! expanded command: it contains values of the container's environment, including secrets.
 
 mod answer;
 mod decoded;

@@ -1,5 +1,5 @@
-//! What is remembered of a probe beyond its last attempt: attempts and changes of verdict in; the newest of both out,
-//! oldest first. Pure. Stored small, as there may be 5,000 of them.
+//! The history of a probe: attempts and changes of verdict in; the newest of both out, oldest first. Pure. Stored
+//! compactly, because there may be 5,000 of them.
 
 use std::{
     collections::VecDeque,

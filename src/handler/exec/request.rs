@@ -1,5 +1,6 @@
 //! The request of an ExecSync as bytes: a container, a command and a timeout in, one gRPC message out. The command is
-//! expanded straight into it, so that there is one copy of a command, and long ones share a bounded room.
+//! expanded directly into it, so that there is only one copy of a command, and long commands share a bounded amount of
+//! memory.
 
 use std::{fmt, time::Duration};
 
