@@ -196,9 +196,9 @@ fn read(arguments: Vec<OsString>) -> Result<Command, Refused> {
         Ok(Cli { verb: Verb::Demo(_), common: Common { output: Some(_), .. } }) => {
             refused("'demo' does not support -o: query its daemon from another terminal")
         }
-        Ok(Cli { verb: Verb::Demo(_), common: Common { api: Some(_), .. } }) => {
-            refused("'demo' does not support --api, as it creates its own API socket: choose the folder with --dir")
-        }
+        Ok(Cli { verb: Verb::Demo(_), common: Common { api: Some(_), .. } }) => refused(
+            "'demo' does not support --api, as it creates its own API socket: choose the folder with --dir",
+        ),
         Ok(Cli { verb: Verb::Check(_), common: Common { api: Some(_), .. } }) => {
             refused("'check' does not support --api, as it needs no daemon")
         }

@@ -281,7 +281,9 @@ fn reason(error: &Error, bounds: &Bounds) -> String {
             let depth = bounds.depth;
             format!("too deeply nested, or too many values, anchors or aliases (at most {depth} levels)")
         }
-        Error::RecursiveReferencesRequireWeakTypes { .. } => "an alias refers to an anchor that contains it".into(),
+        Error::RecursiveReferencesRequireWeakTypes { .. } => {
+            "an alias refers to an anchor that contains it".into()
+        }
         Error::AliasError { error, .. } => reason(error, bounds),
         other => match fault::one_line(&DefaultMessageFormatter.format_message(other)) {
             // The scanner's own bound for flow lists, which applies before the budget's.

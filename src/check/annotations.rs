@@ -65,8 +65,7 @@ pub(super) fn of_container(
 fn bounded<'a, 'b>(all: &'b [Annotation<'a>], findings: &mut Findings) -> Vec<&'b Annotation<'a>> {
     let mut ours: Vec<_> = all.iter().filter(|one| annotation::is_ours(one.key)).collect();
     if let Some(first) = ours.get(MAX_ANNOTATIONS) {
-        let reason =
-            format!("more than {MAX_ANNOTATIONS} criprobe annotations: the rest is not checked");
+        let reason = format!("more than {MAX_ANNOTATIONS} criprobe annotations: the rest is not checked");
         findings.error(first.place, reason);
         ours.truncate(MAX_ANNOTATIONS);
     }

@@ -113,7 +113,8 @@ impl Client {
 
     async fn in_time<T>(&self, answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         tokio::time::timeout(TIMEOUT, answer).await.unwrap_or_else(|_| {
-            Err(self.unreachable_for(format!("no answer within {TIMEOUT:?}; the daemon is stuck or very busy")))
+            Err(self
+                .unreachable_for(format!("no answer within {TIMEOUT:?}; the daemon is stuck or very busy")))
         })
     }
 
@@ -121,9 +122,9 @@ impl Client {
     fn uri(&self, path: &str) -> Result<Uri, Error> {
         let socket = self.endpoint.path().as_os_str().as_encoded_bytes();
         let host: String = socket.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("unix://{host}:0{path}").parse().map_err(|error| {
-            Error::Usage(format!("cannot send these filters: {error}; use shorter ones"))
-        })
+        format!("unix://{host}:0{path}")
+            .parse()
+            .map_err(|error| Error::Usage(format!("cannot send these filters: {error}; use shorter ones")))
     }
 
     fn unreachable(&self, error: &legacy::Error) -> Error {

@@ -123,9 +123,7 @@ impl RunArgs {
 /// The type of a probe that we could run.
 fn kind(text: &str) -> Result<ProbeKind, String> {
     match text.parse() {
-        Ok(ProbeType::Observed(_)) => {
-            Err("a client runs this probe, criprobe only watches it".to_owned())
-        }
+        Ok(ProbeType::Observed(_)) => Err("a client runs this probe, criprobe only watches it".to_owned()),
         Ok(ProbeType::Kind(_)) | Err(_) => text.parse(),
     }
 }

@@ -115,7 +115,12 @@ fn connections(
         None => (String::new(), paint),
         Some(since) => {
             let since = age(since.0, now);
-            (format!("; new ones have been waiting for {since}: out of file descriptors, raise LimitNOFILE"), Paint::Bad)
+            (
+                format!(
+                    "; new ones have been waiting for {since}: out of file descriptors, raise LimitNOFILE"
+                ),
+                Paint::Bad,
+            )
         }
     };
     let head = format!("{} open, {} accepted{paused}{tail}", connections.open, connections.total);
@@ -174,10 +179,8 @@ fn probes(probes: &ProbesView) -> String {
 /// Probes that wait for a place for too long.
 fn late(late: LateView) -> (&'static str, String, Paint) {
     let longest = coarse(late.longest_seconds.0);
-    let text = format!(
-        "{} waiting for a place for more than two periods, the longest for {longest}",
-        late.count
-    );
+    let text =
+        format!("{} waiting for a place for more than two periods, the longest for {longest}", late.count);
     ("  late", text, Paint::Doubtful)
 }
 
@@ -287,7 +290,10 @@ mod tests {
         assert!(text(&away, Screen::plain(60), now, None).contains(failed));
         away.connections = ConnectionsView::default();
         away.state = StateFileView::default();
-        assert!(text(&away, Screen::plain(60), now, None).contains("not kept: after a restart, probes start again\n"));
+        assert!(
+            text(&away, Screen::plain(60), now, None)
+                .contains("not kept: after a restart, probes start again\n")
+        );
         for line in text(&away, Screen::plain(40), now, Some(40)).lines() {
             assert!(width_of(line) <= 40, "{line}");
         }

@@ -184,7 +184,11 @@ impl Resolver<'_> {
     fn list<T>(&mut self, key: Key, parse: impl Fn(&str) -> Result<T, String>) -> Option<Vec<T>> {
         let (origin, texts) = self.said(key);
         if texts.len() > MAX_ITEMS {
-            self.report(key, origin, &format!("too many items: {}, at most {MAX_ITEMS} are allowed", texts.len()));
+            self.report(
+                key,
+                origin,
+                &format!("too many items: {}, at most {MAX_ITEMS} are allowed", texts.len()),
+            );
             return None;
         }
         let mut values = Vec::new();
@@ -231,8 +235,7 @@ impl Resolver<'_> {
             written.flat_map(|(rank, file)| file.rules().iter().map(move |rule| (rank, file, rule)));
         for (number, (rank, file, written)) in written.enumerate() {
             if number == MAX_RULES {
-                let reason =
-                    format!("{}: more than {MAX_RULES} rules in all: combine some", written.path);
+                let reason = format!("{}: more than {MAX_RULES} rules in all: combine some", written.path);
                 self.errors.push(ConfigError { origin: file.origin(rank, written.place), reason });
                 break;
             }
@@ -322,7 +325,8 @@ fn group(text: &str, groups: Groups<'_>) -> Result<Option<u32>, String> {
     if text.is_empty() {
         return Ok(None);
     }
-    let missing = || format!("the group {} does not exist on this machine: create it, or name another", quoted(text));
+    let missing =
+        || format!("the group {} does not exist on this machine: create it, or name another", quoted(text));
     groups(text)?.map_or_else(|| Err(missing()), |id| Ok(Some(id)))
 }
 

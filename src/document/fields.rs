@@ -254,7 +254,9 @@ impl<'a> Fields<'a> {
         for entry in self.entries.iter().filter(|entry| !self.known.contains(&entry.name.as_str())) {
             let reason = match suggest::nearest(&entry.name, &self.known) {
                 Some(meant) => format!("unknown key {}: did you mean {meant:?}?", quoted(&entry.name)),
-                None => format!("unknown key {}: known keys are {}", quoted(&entry.name), self.known.join(", ")),
+                None => {
+                    format!("unknown key {}: known keys are {}", quoted(&entry.name), self.known.join(", "))
+                }
             };
             self.errors.push(FieldError { path: self.path.clone(), reason, place: entry.place });
         }

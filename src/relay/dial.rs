@@ -57,7 +57,11 @@ pub async fn dial(shared: &Shared, client: &Socket) -> Option<Socket> {
     {
         if is_short.load(Ordering::Relaxed) {
             let limit = descriptors::limit();
-            tracing::warn!(limit, passed_over, "dropped a client: out of file descriptors, raise LimitNOFILE");
+            tracing::warn!(
+                limit,
+                passed_over,
+                "dropped a client: out of file descriptors, raise LimitNOFILE"
+            );
         } else {
             let runtime = shared.runtime.display();
             tracing::warn!(%runtime, passed_over, "dropped a client: the runtime is away");

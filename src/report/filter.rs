@@ -176,7 +176,9 @@ pub trait Parameters: Default {
             if !Self::NAMES.contains(&name.as_str()) {
                 return Err(match suggest::nearest(name, Self::NAMES) {
                     Some(meant) => format!("unknown parameter {name:?}: did you mean {meant:?}?"),
-                    None => format!("unknown parameter {name:?}: known parameters are {}", Self::NAMES.join(", ")),
+                    None => {
+                        format!("unknown parameter {name:?}: known parameters are {}", Self::NAMES.join(", "))
+                    }
                 });
             }
             if pairs[..index].iter().any(|(before, _)| before == name) {

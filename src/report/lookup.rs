@@ -137,7 +137,11 @@ fn by_container_id<C: Container>(written: &str, containers: &[C]) -> Result<usiz
 }
 
 fn unnamed<C: Container>(written: &str, is_meant: impl Fn([&str; 3]) -> bool, containers: &[C]) -> NotFound {
-    NotFound::Malformed(format!("{} does not name a container{}", shown(written), meant(is_meant, containers)))
+    NotFound::Malformed(format!(
+        "{} does not name a container{}",
+        shown(written),
+        meant(is_meant, containers)
+    ))
 }
 
 /// Who writes only a part of a name is told how to write it in full.
@@ -273,10 +277,8 @@ mod tests {
             ("web", Err("no container ID begins with \"web\"; did you mean default/web/app?")),
             (
                 "bad",
-                Err(
-                    "no container ID begins with \"bad\": write NAMESPACE/POD/CONTAINER, or a container's \
-                     ID or its first characters",
-                ),
+                Err("no container ID begins with \"bad\": write NAMESPACE/POD/CONTAINER, or a container's \
+                     ID or its first characters"),
             ),
             ("web/app", Err("\"web/app\" does not name a container; did you mean default/web/app?")),
             (

@@ -114,11 +114,7 @@ impl ConfigMetrics {
             "When the configuration was last read without an error",
             self.last_success.clone(),
         );
-        registry.register(
-            "reloads",
-            "Reloads of the configuration, by result",
-            self.reloads.clone(),
-        );
+        registry.register("reloads", "Reloads of the configuration, by result", self.reloads.clone());
         for result in [ReloadResult::Success, ReloadResult::Failure] {
             self.of(result);
         }

@@ -20,8 +20,7 @@ struct Pod {
 }
 
 /// What is shown of a pod whose uid is another one's.
-const COPIED: &str =
-    "another pod has the same UID: criprobe identifies this pod by its sandbox ID";
+const COPIED: &str = "another pod has the same UID: criprobe identifies this pod by its sandbox ID";
 
 /// A view a pod, by namespace, name and uid.
 pub(super) fn views(sandboxes: Vec<Arc<view::PodView>>, containers: Vec<ContainerStatus>) -> Vec<PodView> {

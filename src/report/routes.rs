@@ -70,10 +70,7 @@ pub(super) fn router(sources: Sources, drained: CancellationToken, commands: Com
             Refusal::new(StatusCode::NOT_FOUND, format!("{} does not exist", uri.path()))
         })
         .method_not_allowed_fallback(async |method: Method, uri: Uri| {
-            Refusal::new(
-                StatusCode::METHOD_NOT_ALLOWED,
-                format!("{} does not support {method}", uri.path()),
-            )
+            Refusal::new(StatusCode::METHOD_NOT_ALLOWED, format!("{} does not support {method}", uri.path()))
         })
         .layer(RequestBodyLimitLayer::new(MAX_BODY))
         .layer(map_response(in_our_words))

@@ -235,8 +235,12 @@ fn trouble(told: &str, socket: &Path) -> String {
     let socket = socket.display();
     match told {
         _ if told.contains("(os error 2)") => format!("the runtime's socket {socket} does not exist"),
-        _ if told.contains("(os error 111)") => format!("no process listens on the runtime's socket {socket}"),
-        _ if told.contains("(os error 13)") => format!("criprobe has no permission to open the runtime's socket {socket}"),
+        _ if told.contains("(os error 111)") => {
+            format!("no process listens on the runtime's socket {socket}")
+        }
+        _ if told.contains("(os error 13)") => {
+            format!("criprobe has no permission to open the runtime's socket {socket}")
+        }
         _ => told.to_owned(),
     }
 }

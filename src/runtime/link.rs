@@ -187,7 +187,9 @@ async fn let_through(runtime: &Runtime, gate: &Gate, hold: &mut Hold) -> bool {
     let is_shut = gate.presence() == Presence::Away;
     let is_over = hold.is_over(accepts, is_shut, clock::now());
     if is_over && gate.answered() {
-        tracing::warn!("runtime accepts connections, but does not answer Version: clients are connected anyway");
+        tracing::warn!(
+            "runtime accepts connections, but does not answer Version: clients are connected anyway"
+        );
     }
     is_over
 }

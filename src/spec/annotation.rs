@@ -83,7 +83,9 @@ fn note(key: &str, value: &str) -> Option<String> {
             );
             Some(format!("annotation {}: unknown probe type {}: {meant}", quoted(key), quoted(kind)))
         }
-        Some(_) if name.is_empty() => Some(format!("annotation {}: the container name is missing", quoted(key))),
+        Some(_) if name.is_empty() => {
+            Some(format!("annotation {}: the container name is missing", quoted(key)))
+        }
         Some(_) => None,
     }
 }
@@ -159,7 +161,11 @@ mod tests {
                     r#"annotation "foo.criprobe.dev/app": unknown probe type "foo": known types are startup, readiness, liveness"#,
                 ),
             ),
-            ("startup.criprobe.dev/", "x", Some(r#"annotation "startup.criprobe.dev/": the container name is missing"#)),
+            (
+                "startup.criprobe.dev/",
+                "x",
+                Some(r#"annotation "startup.criprobe.dev/": the container name is missing"#),
+            ),
             (
                 "criprobe.dev/probe",
                 "off",

@@ -18,8 +18,7 @@ pub(super) enum Target {
 }
 
 /// The accepted forms, for error messages.
-const WRITE: &str =
-    "write NAMESPACE/POD/CONTAINER/TYPE, NAMESPACE/POD/CONTAINER, or the first characters of a container's ID";
+const WRITE: &str = "write NAMESPACE/POD/CONTAINER/TYPE, NAMESPACE/POD/CONTAINER, or the first characters of a container's ID";
 
 impl FromStr for Target {
     type Err = String;

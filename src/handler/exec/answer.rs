@@ -223,7 +223,11 @@ mod tests {
             ("half an answer", framed(b"\x0a\x05abcde")[..8].to_vec(), "the answer was cut off"),
             ("a field beyond the end", framed(b"\x0a\x05ab"), "the answer was cut off"),
             ("two answers", [framed(b""), framed(b"")].concat(), "there was more than one answer"),
-            ("a compressed one", vec![1, 0, 0, 0, 0], "the answer is compressed, which criprobe did not offer"),
+            (
+                "a compressed one",
+                vec![1, 0, 0, 0, 0],
+                "the answer is compressed, which criprobe did not offer",
+            ),
             ("a group", framed(b"\x0b"), "the answer cannot be decoded"),
         ];
         for (name, octets, told) in rows {

@@ -30,8 +30,7 @@ async fn act(
     let sources = &shared.sources;
     let probe = lookup::probe(&names, sources.snapshots.probes().await?)?;
     let Ok(kind) = probe.kind.parse() else {
-        let reason =
-            format!("a client runs the probe {}, criprobe only watches it", probe.id);
+        let reason = format!("a client runs the probe {}, criprobe only watches it", probe.id);
         return Err(Refusal::new(StatusCode::BAD_REQUEST, reason));
     };
     let key =

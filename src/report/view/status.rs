@@ -281,8 +281,10 @@ const LONG_WAIT: Duration = Duration::from_secs(30);
 
 impl InventoryView {
     fn check(&self) -> Check {
-        let waiting =
-            [(self.waiting, "waiting for the status of containers or pods"), (self.waiting_images, IMAGES_WAIT)];
+        let waiting = [
+            (self.waiting, "waiting for the status of containers or pods"),
+            (self.waiting_images, IMAGES_WAIT),
+        ];
         let texts = waiting.into_iter().filter_map(|(waiting, what)| {
             let waiting = waiting.filter(|waiting| waiting.longest_seconds.0 > LONG_WAIT)?;
             Some(format!(
