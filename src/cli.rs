@@ -80,7 +80,7 @@ struct Cli {
 const EXAMPLES: &str = "\
 Start here:
   criprobe demo                         try everything; needs neither root nor containerd
-  criprobe serve                        run the daemon in front of containerd, then connect a client:
+  criprobe serve                        run the daemon in front of containerd; then connect:
   crictl --runtime-endpoint unix:///run/criprobe/criprobe.sock pods
   criprobe probes -w                    watch the probes
   criprobe trace --method 'Exec*'       watch the commands that clients run in containers

@@ -207,7 +207,7 @@ fn what_depends_on_the_pod_is_told() {
 #[test]
 fn a_file_that_is_nothing_is_wrong_only_if_it_was_named() {
     let values = "replicaCount: 1\nimage: {tag: x}\n";
-    assert!(told(values).contains("x:1:1: error: neither a manifest of Kubernetes"));
+    assert!(told(values).contains("x:1:1: error: not a Kubernetes manifest"));
     let found = Input { is_named: false, ..input("values.yaml", values) };
     let view = check(&[found], &[], "default");
     assert_eq!((findings(&view), view.files[0].documents[0].taken), (String::new(), Taken::Unknown));

@@ -39,5 +39,5 @@ Examples:
 Every setting can also be in the configuration file, or in the environment: CRIPROBE_LISTEN,
 CRIPROBE_RUNTIME, CRIPROBE_API, CRIPROBE_LOG_FORMAT, CRIPROBE_LOG_LEVEL, CRIPROBE_PROBER_WORKERS, ...
 
-Then point clients at its socket: kubelet --container-runtime-endpoint=unix:///run/criprobe/criprobe.sock,
+Then configure clients: kubelet --container-runtime-endpoint=unix:///run/criprobe/criprobe.sock,
 or crictl --runtime-endpoint unix:///run/criprobe/criprobe.sock.";

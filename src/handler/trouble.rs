@@ -99,6 +99,6 @@ mod tests {
     fn ours_is_an_error_and_the_peers_a_failure() {
         let (ours, peers) = (Trouble::Ours("x".to_owned()), Trouble::from("x".to_owned()));
         assert_eq!(peers.judged(), Ok(Outcome::failure("x")));
-        assert_eq!(ours.judged().unwrap_err().to_string(), "criprobe could not try: x");
+        assert_eq!(ours.judged().unwrap_err().to_string(), "criprobe could not make the attempt: x");
     }
 }

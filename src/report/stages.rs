@@ -257,9 +257,9 @@ mod tests {
     fn what_is_wrong_with_the_runtimes_socket_is_told_in_words() {
         let told =
             |kind: i32| trouble(&std::io::Error::from_raw_os_error(kind).to_string(), Path::new("/r.sock"));
-        assert_eq!(told(2), "the runtime's socket /r.sock is not there");
-        assert_eq!(told(111), "nobody listens on the runtime's socket /r.sock");
-        assert_eq!(told(13), "criprobe may not open the runtime's socket /r.sock");
+        assert_eq!(told(2), "the runtime's socket /r.sock does not exist");
+        assert_eq!(told(111), "no process listens on the runtime's socket /r.sock");
+        assert_eq!(told(13), "criprobe has no permission to open the runtime's socket /r.sock");
         assert_eq!(trouble("it ended a connection", Path::new("/r.sock")), "it ended a connection");
     }
 }

@@ -169,7 +169,7 @@ mod tests {
             (
                 "criprobe.dev/probe",
                 "off",
-                Some(r#"annotation "criprobe.dev/probe": unknown; known is criprobe.dev/probes"#),
+                Some(r#"annotation "criprobe.dev/probe": unknown; only criprobe.dev/probes is known"#),
             ),
             (
                 "criprobe.dev/probes",

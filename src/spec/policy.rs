@@ -208,7 +208,7 @@ mod tests {
         }
         for name in ["[::1]", "[2001:db8::1]", "[10.0.0.1]", "127.1", "0x7f.1", "fe80::1%eth0", "localhost"] {
             let refusal = limits.host_refusal(name).unwrap_or_default();
-            assert!(refusal.contains("must be written as an address"), "{name}: {refusal}");
+            assert!(refusal.contains("must be an IP address"), "{name}: {refusal}");
         }
         for good in [
             "10.0.0.1",

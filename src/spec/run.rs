@@ -243,6 +243,6 @@ mod tests {
             assert_eq!(read(text).unwrap_err(), told, "{text}");
         }
         assert!(read("{").unwrap_err().starts_with("not valid YAML or JSON (line 1"));
-        assert!(super::read("{}", 1, &Limits::default()).unwrap_err().ends_with("at most 1 are read"));
+        assert!(super::read("{}", 1, &Limits::default()).unwrap_err().ends_with("at most 1 are allowed"));
     }
 }

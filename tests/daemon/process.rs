@@ -152,7 +152,7 @@ async fn a_runtime_that_is_not_there_is_told_in_words() -> Result<()> {
     let dir = tempfile::Builder::new().prefix("criprobe-").tempdir()?;
     let socket = dir.path().join("rt.sock");
     let daemon = Daemon::spawn(&socket, &[])?;
-    let told = format!("the runtime's socket {} is not there", socket.display());
+    let told = format!("the runtime's socket {} does not exist", socket.display());
     eventually("the status tells why", PATIENCE, async || {
         let Ok(status) = daemon.status().await else { return Ok(None) };
         Ok((status["runtime"]["reason"] == told.as_str()).then_some(()))

@@ -141,7 +141,7 @@ mod tests {
         for (path, told) in [
             (file, "is not a folder: name a folder"),
             (dir.path().to_owned(), "is in use by another demo: stop that demo first"),
-            (format!("/tmp/{}", "x".repeat(89)).into(), "a path of 94 bytes is too long"),
+            (format!("/tmp/{}", "x".repeat(89)).into(), "the path has 94 bytes, which is too long"),
         ] {
             let error = Folder::make(Some(path)).unwrap_err();
             assert!(error.is_usage() && error.to_string().contains(told), "{error}");

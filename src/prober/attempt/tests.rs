@@ -327,7 +327,11 @@ async fn a_pod_in_the_nodes_network_aims_at_no_port_that_its_container_does_not_
         for view in [&view(PodNetwork::Host), &other] {
             let tried = handlers.attempt(&tcp_spec(None, port.clone()), view, &Variables::default()).await;
             assert_eq!(tried.result, AttemptResult::Error, "{port:?}");
-            assert!(text(&tried).starts_with(&format!("port {number} is not among")), "{}", text(&tried));
+            assert!(
+                text(&tried).starts_with(&format!("the container does not declare port {number}:")),
+                "{}",
+                text(&tried)
+            );
         }
     }
 }

@@ -97,7 +97,7 @@ async fn a_prober_that_is_gone_is_told_to_operators() {
         ("/v1/run", r#"{"container": "a/b/c", "probe": "liveness"}"#),
     ] {
         let answer = api.post(path, body).await;
-        assert_eq!(answer, (503, r#"{"error":"prober does not run"}"#.to_owned()), "{path}");
+        assert_eq!(answer, (503, r#"{"error":"prober is not running"}"#.to_owned()), "{path}");
     }
     api.drained().await;
 }

@@ -69,7 +69,7 @@ async fn a_stage_that_does_not_answer_costs_its_readers_an_answer_only() {
     let snapshots = Fixed { status: Err(Unanswered::Late("status")), ..Fixed::default() };
     let api = Api::before(snapshots, prober(Asker::channel("prober").0));
     let (code, body) = api.get("/v1/probes").await;
-    assert_eq!((code, body.as_str()), (503, r#"{"error":"prober does not run"}"#));
+    assert_eq!((code, body.as_str()), (503, r#"{"error":"prober is not running"}"#));
     let (late, livez) = tokio::join!(api.get("/v1/status"), api.get("/livez"));
     assert_eq!(late, (503, r#"{"error":"status did not answer within 2s"}"#.to_owned()));
     assert_eq!(livez.0, 200);
