@@ -25,7 +25,7 @@ fn wrong_arguments_end_with_2_and_one_line() {
         ),
         ("run a/b/c", "required arguments were not provided"),
         ("run a/b/c --http-get host/", "the scheme is missing before the host"),
-        ("serve -o json", "choose its form with --log-format; see 'criprobe serve --help'"),
+        ("serve -o json", "choose the log format with --log-format; see 'criprobe serve --help'"),
         ("demo --api /a.sock", "choose the folder with --dir; see 'criprobe demo --help'"),
     ] {
         let output = criprobe(Path::new("/nowhere"), arguments).output().unwrap();
