@@ -1,15 +1,15 @@
-# What people and CI run. `make help` lists it.
+# The targets for people and CI. `make help` lists them.
 
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
-# rustup puts cargo there; a shell that is older than the installation does not look there yet.
+# rustup installs cargo there; shells that were started before the installation do not have it in PATH.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-# Goes on to `demo`, `test`, `bench`, `bench-prober` and `bench-hostile`, as in `make bench ARGS=--quick`.
+# Arguments for `demo`, `test`, `bench`, `bench-prober` and `bench-hostile`, as in `make bench ARGS=--quick`.
 ARGS ?=
-# For `demo`: ends after this long, as in FOR=20s. For `fuzz`: so many seconds a target, 60 unless told.
+# For `demo`: end after this time, as in FOR=20s. For `fuzz`: seconds per target; the default is 60.
 FOR ?=
-# For `demo`: `containerd` for a private one, or the URL of a runtime that is there. Empty: the embedded runtime.
+# For `demo`: `containerd` for a private containerd, or the URL of a running runtime. Empty: the embedded runtime.
 RUNTIME ?=
 
 CRIPROBE = $(or $(CARGO_TARGET_DIR),target)/release/criprobe
@@ -23,14 +23,14 @@ FUZZ_SECONDS = $(patsubst %s,%,$(or $(FOR),60))
 
 help:
 	@echo "make build                    the release binary, target/release/criprobe"
-	@echo "make demo [FOR=20s]           criprobe at work on its embedded runtime; no root, no containerd"
+	@echo "make demo [FOR=20s]           criprobe on its embedded runtime; needs neither root nor containerd"
 	@echo "make demo RUNTIME=containerd  the same on a private containerd with real containers (root; Debian or Ubuntu)"
-	@echo "make test                     all tests; as root on Debian or Ubuntu also those on a private containerd"
+	@echo "make test                     all tests; as root on Debian or Ubuntu, also with a private containerd"
 	@echo "make check                    format, lints, docs and scripts"
 	@echo "make bench [ARGS=--quick]     criprobe beside socat, nginx and HAProxy"
 	@echo "make bench-prober             5,000 probes on one node: attempts, lag, CPU, memory; ARGS as for bench"
-	@echo "make bench-hostile            a hostile pod beside 200 that behave: what it costs them; ARGS=--long takes an hour"
-	@echo "make fuzz [FOR=60s]           every fuzz target for so long; needs rustup and python3, installs cargo-fuzz"
+	@echo "make bench-hostile            what one hostile pod costs 200 normal pods; ARGS=--long takes an hour"
+	@echo "make fuzz [FOR=60s]           every fuzz target for this time; needs rustup and python3, installs cargo-fuzz"
 
 build: toolchain
 	cargo build --release --locked
@@ -72,5 +72,5 @@ fuzz: toolchain
 	done
 
 toolchain:
-	@command -v cargo >/dev/null || { echo "make: cargo is not there: install Rust 1.91 or newer, https://rustup.rs" >&2; exit 1; }
-	@command -v cc >/dev/null || { echo "make: cc is not there, Rust links with it: install gcc (apt-get install gcc libc6-dev)" >&2; exit 1; }
+	@command -v cargo >/dev/null || { echo "make: cargo was not found: install Rust 1.91 or newer, https://rustup.rs" >&2; exit 1; }
+	@command -v cc >/dev/null || { echo "make: cc was not found, and Rust needs it to link: install gcc (apt-get install gcc libc6-dev)" >&2; exit 1; }

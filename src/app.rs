@@ -1,4 +1,4 @@
-//! The one place that knows all stages: makes the runtime that they run on, starts them, waits for a signal, ends
+//! The only place that knows all stages: creates the tokio runtime, starts the stages, waits for a signal, and stops
 //! them.
 
 mod daemon;
@@ -65,11 +65,11 @@ pub fn serve(args: ServeArgs) -> Exit {
         Err(error) => return Exit::Failed.because(&format!("cannot start the log: {error}")),
     };
     for note in &loaded.notes {
-        tracing::warn!(note, "the files of the configuration need a look");
+        tracing::warn!(note, "configuration files need attention");
     }
     let names = env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
     for note in unknown_variables(names) {
-        tracing::warn!(note, "a variable of the environment is ignored");
+        tracing::warn!(note, "an environment variable is ignored");
     }
     let reloading = Reloading { source, threshold, requests: Arc::default() };
     let ran = background().and_then(|runtime| {
@@ -104,11 +104,11 @@ async fn run(loaded: Loaded, reloading: Reloading) -> anyhow::Result<()> {
             _ = terminate.recv() => break "SIGTERM",
             _ = interrupt.recv() => break "SIGINT",
             _ = hangup.recv() => {
-                tracing::info!(signal = "SIGHUP", "reading the configuration again");
+                tracing::info!(signal = "SIGHUP", "reloading the configuration");
                 requests.notify_one();
             }
             ended = daemon.failed() => {
-                tracing::error!(error = %ended, "draining, to be started again by the service manager");
+                tracing::error!(error = %ended, "draining, so that the service manager can restart criprobe");
                 daemon.drain().await;
                 return Err(ended.into());
             }

@@ -1,6 +1,6 @@
-//! Tells offline what a node would do with files: configurations of criprobe, manifests of Kubernetes, pods and
-//! containers for crictl. Bytes in, the probes that would result and everything that is wrong out. Never does IO, never
-//! panics on input, never takes longer or holds more than its bounds allow.
+//! Shows, offline, what a node would do with files: criprobe configurations, Kubernetes manifests, pods and containers
+//! for crictl. Bytes in, the resulting probes and all errors out. Never does IO, never panics on input, never uses more
+//! time or memory than its bounds allow.
 
 mod annotations;
 mod configuration;
@@ -148,7 +148,7 @@ impl Check<'_> {
                 if count > self.quota.per_node {
                     let name = format!("{}/{}", pod.namespace, pod.pod);
                     let message = format!(
-                        "up to pod {name} there are {count} probes: a node runs {}, which is prober.maxPerNode, and \
+                        "with pod {name} there are {count} probes: a node runs at most {} (prober.maxPerNode), and \
                          lists the others as invalid",
                         self.quota.per_node
                     );
@@ -171,7 +171,7 @@ impl Check<'_> {
             }
             Err(error) => findings.error(error.place(), error.reason()),
             Ok(stream) if stream.documents.is_empty() => {
-                findings.warning(None, "there is nothing in it to check");
+                findings.warning(None, "the file is empty");
             }
             Ok(stream) => {
                 let is_alone = stream.documents.len() == 1;
@@ -252,7 +252,7 @@ impl Check<'_> {
                 vec![CheckedDocument { rules, ..taken(DocumentKind::Configuration, String::new()) }]
             }
             Shape::Configuration => {
-                findings.error(node.place, "a configuration of criprobe must be in a file of its own");
+                findings.error(node.place, "a criprobe configuration must be in a separate file");
                 vec![taken(DocumentKind::Configuration, String::new())]
             }
             Shape::Unknown | Shape::NoMap => {
@@ -287,8 +287,8 @@ impl Check<'_> {
 }
 
 /// What is told of a document that is nothing that we know.
-const NOTHING: &str = "neither a manifest of Kubernetes (apiVersion, kind), nor a pod or container for crictl (metadata), nor \
-                       a configuration of criprobe";
+const NOTHING: &str = "not a Kubernetes manifest (apiVersion, kind), a pod or container for crictl (metadata), or a \
+                       criprobe configuration";
 
 #[cfg(test)]
 mod tests;

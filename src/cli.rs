@@ -1,5 +1,5 @@
-//! The command line: arguments in, an exit code out. A client of the API, never of the core; what the daemon is
-//! started with is handed on as plain values.
+//! The command line: arguments in, an exit code out. A client of the API, never of the core. The daemon's arguments are
+//! passed on as plain values.
 
 mod access;
 mod act;
@@ -45,7 +45,7 @@ pub use demo::DemoArgs;
 pub use exit::Exit;
 pub use serve::ServeArgs;
 
-/// What was asked for.
+/// The parsed command.
 #[derive(Debug)]
 pub enum Command {
     /// Run the daemon.
@@ -58,14 +58,14 @@ pub enum Command {
     Ask(Request),
 }
 
-/// A question to a daemon, ready to be asked.
+/// A request to a daemon, ready to be sent.
 #[derive(Debug)]
 pub struct Request {
     verb: Question,
     common: Common,
 }
 
-/// Watches pods come up, probes them, and shows every call that passes to the container runtime.
+/// A CRI proxy that probes containers and shows every call to the container runtime.
 #[derive(Debug, Parser)]
 #[command(name = "criprobe", version, after_help = EXAMPLES, max_term_width = 100)]
 struct Cli {
@@ -77,37 +77,38 @@ struct Cli {
 
 const EXAMPLES: &str = "\
 Start here:
-  criprobe demo                         see it all work: no root, no containerd needed
-  criprobe serve                        stand before containerd; then point a client at it:
+  criprobe demo                         try everything; needs neither root nor containerd
+  criprobe serve                        run the daemon in front of containerd; then connect:
   crictl --runtime-endpoint unix:///run/criprobe/criprobe.sock pods
   criprobe probes -w                    watch the probes
-  criprobe trace --method 'Exec*'       watch who runs what in which container
+  criprobe trace --method 'Exec*'       watch the commands that clients run in containers
   criprobe run default/web/app --http-get http://:8080/healthz
-  criprobe check deploy/                see offline what probes manifests come to
+  criprobe check deploy/                show the probes that these manifests would produce
 
-'criprobe help VERB' tells more of each. Exit: 0 fine, 1 a probe is failing, a file is wrong, or the
-daemon failed, 2 usage, 3 daemon not reachable, 78 bad configuration.";
+'criprobe help VERB' shows the options of a verb, with examples. Exit codes: 0 success, 1 a probe is
+failing, a file is wrong, or the daemon failed, 2 wrong usage, 3 the daemon is not reachable, 78 the
+configuration is wrong.";
 
 /// What every verb takes that asks a daemon, before or after it. `serve` takes `--api`, too: there it listens. What a
 /// verb refuses of these, [`command`] hides.
 #[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "Options of every verb that asks a daemon")]
+#[command(next_help_heading = "Options of every verb that queries the daemon")]
 struct Common {
-    /// The daemon's API socket; a bare path is taken, too; the variable moves the daemon's own, too [env: CRIPROBE_API] [default: unix:///run/criprobe/api.sock]
+    /// The daemon's API socket, as a URL or a path; 'criprobe serve' reads the variable, too [env: CRIPROBE_API] [default: unix:///run/criprobe/api.sock]
     #[arg(long, global = true, value_name = "URL")]
     api: Option<String>,
-    /// How to print [default: table]
+    /// Output format [default: table]
     #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
     output: Option<Format>,
 }
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Run the daemon: relay a client's calls to the runtime, watch, probe, report
+    /// Run the daemon: relay calls to the runtime, run probes, report
     Serve(ServeArgs),
-    /// Show everything at once on an embedded runtime, or on a given one
+    /// Run a demo on an embedded runtime, or on a real one
     Demo(DemoArgs),
-    /// Check configurations, manifests and crictl's files: the probes that would result, and what is wrong
+    /// Check manifests, configurations and files for crictl; show errors and the resulting probes
     Check(CheckArgs),
     #[command(flatten)]
     Question(Question),
@@ -115,32 +116,32 @@ enum Verb {
 
 #[derive(Debug, Subcommand)]
 enum Question {
-    /// Show how the daemon is: runtime, connections, inventory, probes, configuration
+    /// Show the state of the daemon: runtime, connections, inventory, probes, configuration
     Status(status::StatusArgs),
-    /// List pods with their containers: running, started, ready
+    /// List pods with their containers, and whether these are started and ready
     Pods(pods::PodsArgs),
     /// List probes, or watch them
     Probes(probes::ProbesArgs),
-    /// Show all of one probe, or of one container's: definition, history, last output
+    /// Show one probe, or all probes of a container, in detail: definition, history, last output
     Describe(describe::DescribeArgs),
-    /// Show calls as they end, one line each
+    /// Show calls as they end, one line per call
     Trace(trace::TraceArgs),
-    /// Show what happened: attempts that failed, verdicts
+    /// Show events: failed attempts, verdicts, invalid definitions
     Events(events::EventsArgs),
-    /// Try something on a container once, now, as a probe would; or try its own probe
+    /// Make one attempt on a container now, with its own probe or with a new one
     Run(run::RunArgs),
-    /// Stop the attempts of a probe; its verdict stays
+    /// Pause a probe: it makes no attempts, and its verdict stays
     #[command(after_help = act::PAUSE)]
     Pause(ActArgs),
-    /// Let a paused probe go on
+    /// Resume a paused probe
     #[command(after_help = act::RESUME)]
     Resume(ActArgs),
-    /// Let a probe make its next attempt now
+    /// Make the next attempt of a probe now
     #[command(after_help = act::TRIGGER)]
     Trigger(ActArgs),
-    /// Show the configuration: the commented defaults, or what is in force and where it comes from
+    /// Show the configuration in effect and where it comes from, or the commented defaults
     Config(config::ConfigArgs),
-    /// Show this program's version, and the daemon's where it is reachable
+    /// Show the versions of this program and of the daemon
     Version(version::VersionArgs),
 }
 
@@ -154,20 +155,21 @@ struct Context {
 /// Reads the arguments.
 ///
 /// # Errors
-/// The exit code, when all is said already: help was printed, or one line on what is wrong.
+/// The exit code, if help or an error message has already been printed.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, ExitCode> {
     read(arguments.into_iter().collect()).map_err(|refused| refused.report().into())
 }
 
 /// Why arguments are no command.
 enum Refused {
-    /// Help was asked for, or should have been.
+    /// Help was requested, or is shown because no verb was given.
     Help(clap::Error),
     /// They are wrong: one line.
     Usage(String),
 }
 
-/// All verbs and flags. Those that ask no daemon show no flag in their help that they refuse: they are told why there.
+/// All verbs and flags. Verbs that need no daemon hide the flags that they do not support; using one is an error that
+/// says why.
 fn command() -> clap::Command {
     let cli = Cli::command();
     let common = |id: &str| {
@@ -190,16 +192,16 @@ fn read(arguments: Vec<OsString>) -> Result<Command, Refused> {
     let matches = command().try_get_matches_from(arguments);
     match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(Cli { verb: Verb::Serve(_), common: Common { output: Some(_), .. } }) => {
-            refused("-o is for verbs that print records: 'serve' logs, choose its form with --log-format")
+            refused("'serve' does not support -o: choose the log format with --log-format")
         }
         Ok(Cli { verb: Verb::Demo(_), common: Common { output: Some(_), .. } }) => {
-            refused("-o is for verbs that print records: ask the demo's daemon from another terminal")
+            refused("'demo' does not support -o: query its daemon from another terminal")
         }
-        Ok(Cli { verb: Verb::Demo(_), common: Common { api: Some(_), .. } }) => {
-            refused("the demo makes an API socket of its own: choose its folder with --dir")
-        }
+        Ok(Cli { verb: Verb::Demo(_), common: Common { api: Some(_), .. } }) => refused(
+            "'demo' does not support --api, as it creates its own API socket: choose the folder with --dir",
+        ),
         Ok(Cli { verb: Verb::Check(_), common: Common { api: Some(_), .. } }) => {
-            refused("'check' asks no daemon: leave out --api")
+            refused("'check' does not support --api, as it needs no daemon")
         }
         Ok(Cli { verb: Verb::Check(arguments), common }) => {
             Ok(Command::Check(Check { arguments, output: common.output }))
@@ -215,14 +217,14 @@ fn read(arguments: Vec<OsString>) -> Result<Command, Refused> {
             | ErrorKind::DisplayVersion
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Err(Refused::Help(error)),
             ErrorKind::UnknownArgument if lacks_dashes => {
-                refused("a command stands after two dashes: criprobe run CONTAINER --exec -- CMD...")
+                refused("write the command after '--': criprobe run CONTAINER --exec -- CMD...")
             }
             _ => refused(&one_line(&error.render().to_string())),
         },
     }
 }
 
-/// Where to read on: the help of the verb that stands among the arguments, if there is one.
+/// The help to refer to: that of the verb among the arguments, if there is one.
 fn help_for(arguments: &[OsString]) -> String {
     let command = command();
     let verb = arguments.iter().skip(1).filter_map(|word| word.to_str()).find(|word| {
@@ -233,7 +235,7 @@ fn help_for(arguments: &[OsString]) -> String {
 }
 
 impl Request {
-    /// Asks, prints, and says how it went.
+    /// Sends the request, prints the result, and returns the exit code.
     pub fn run(self) -> ExitCode {
         let asked = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -269,7 +271,7 @@ impl Request {
 }
 
 impl Refused {
-    /// Prints help where it was asked for; else one line on what is wrong, and where to read on.
+    /// Prints help if it was requested; otherwise one line with the error and a pointer to the help.
     fn report(&self) -> Exit {
         match self {
             Self::Usage(reason) => Error::Usage(reason.clone()).report(),
@@ -285,7 +287,7 @@ impl Refused {
     }
 }
 
-/// clap's paragraphs as one line: what is wrong, and its hints.
+/// clap's message as one line: the error and its hints.
 fn one_line(rendered: &str) -> String {
     let mut line = String::new();
     let parts = rendered.lines().map(str::trim).filter(|part| !part.is_empty());

@@ -1,4 +1,4 @@
-//! The only source of time. Everything else is handed its `now`.
+//! The only source of time. All other code receives `now` as an argument.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 

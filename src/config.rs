@@ -1,8 +1,7 @@
-//! The configuration of the daemon: files, environment and flags in; one typed, valid [`Config`] or every error out.
-//! Reads the files, and nothing else; never looks at sockets or addresses of the machine. Groups are looked up by whoever
-//! calls.
+//! The configuration of the daemon: files, environment and flags in; one typed, valid [`Config`] or all errors out.
+//! Reads the files and nothing else; never checks sockets or addresses of the machine. The caller looks up groups.
 //!
-//! A flag stands over the environment, that over the files, a later one over an earlier one, these over the default.
+//! Precedence, highest first: flag, environment variable, later file, earlier file, default.
 
 pub mod change;
 pub mod example;
@@ -36,43 +35,43 @@ pub const MAX_FILE: usize = 1 << 20;
 /// A configuration, and where it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loaded {
-    /// What is to be done.
+    /// The resolved settings.
     pub config: Config,
-    /// The files that were read, in their order.
+    /// The files that were read, in order.
     pub files: Vec<PathBuf>,
-    /// What each setting was told to be, in the order of [`Key::ALL`].
+    /// The value of each setting as it was written, in the order of [`Key::ALL`].
     pub settings: Vec<Setting>,
-    /// Where each rule of the policy stands, in their order.
+    /// The place of each rule of the policy, in order.
     pub rules: Vec<Origin>,
-    /// What was passed over that somebody may have meant to be read, one line each.
+    /// Ignored files and variables that were possibly meant to be read, one line each.
     pub notes: Vec<String>,
 }
 
-/// What one setting was told to be.
+/// The value of one setting as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// Which one.
+    /// The setting.
     pub key: Key,
     /// As it was written: one text, or the items of a list. Sockets are URLs.
     pub texts: Vec<String>,
-    /// By whom.
+    /// Where it was set.
     pub origin: Origin,
 }
 
-/// What the daemon is told to do. One that exists is valid.
+/// The settings of the daemon. A value of this type is valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The socket that clients connect to.
     pub listen: PathBuf,
-    /// The socket of the runtime; another one than `listen`.
+    /// The socket of the runtime; never the same as `listen`.
     pub runtime: PathBuf,
-    /// The folder that keeps what outlives the daemon; `None` where nothing is to, which no file can ask for.
+    /// The folder for the state that survives the daemon; `None` to keep no state, which no file can request.
     pub state: Option<PathBuf>,
     /// The API of the daemon.
     pub api: ApiConfig,
     /// How probes are run.
     pub prober: ProberConfig,
-    /// What is probed: rules, whose annotations and HEALTHCHECKs count, and their limits.
+    /// What is probed: rules, whose annotations and HEALTHCHECKs are used, and their limits.
     pub policy: Policy,
     /// Whether clients' own probes are observed.
     pub is_observing: bool,
@@ -80,58 +79,58 @@ pub struct Config {
     pub log: LogConfig,
 }
 
-/// Where the API is served, and to whom.
+/// Where the API is served, and for whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiConfig {
-    /// Its socket; another one than those of the relay.
+    /// Its socket; never the same as those of the relay.
     pub listen: PathBuf,
-    /// The id of the group that may use it beside root; `None` for root alone.
+    /// The id of the group that can use it in addition to root; `None` for only root.
     pub group: Option<u32>,
 }
 
 /// How probes are run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProberConfig {
-    /// How many attempts may be in flight; further ones wait.
+    /// How many attempts may be in flight; others wait.
     pub workers: NonZeroUsize,
     /// How many of them may be exec; at most `workers`.
     pub exec_workers: NonZeroUsize,
-    /// How long past its timeout an exec may stay unanswered before it is cancelled.
+    /// How long after its timeout an exec may stay unanswered before it is cancelled.
     pub exec_grace: Duration,
-    /// How many probes one pod may have; further ones are invalid.
+    /// How many probes one pod may have; those beyond it are invalid.
     pub max_per_pod: NonZeroUsize,
-    /// How many probes all pods may have; further ones are invalid.
+    /// How many probes all pods may have; those beyond it are invalid.
     pub max_per_node: NonZeroUsize,
-    /// Where host-network pods are probed; `None` for the source address of the default route.
+    /// The address at which host-network pods are probed; `None` for the source address of the default route.
     pub node_ip: Option<IpAddr>,
 }
 
 /// What is logged, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogConfig {
-    /// The form of a line.
+    /// The format of a line.
     pub format: LogFormat,
-    /// The least level that is logged.
+    /// The lowest level that is logged.
     pub level: LogLevel,
 }
 
-/// The form of a line in the log.
+/// The format of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people.
     Text,
-    /// One object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// How much is logged, from little to much.
+/// How much is logged, from least to most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
     /// An operator must act.
     Error,
-    /// Something is degraded and heals itself.
+    /// Something is degraded and recovers by itself.
     Warn,
-    /// Something changed.
+    /// Changes of state.
     Info,
     /// Every call.
     Debug,
@@ -139,70 +138,70 @@ pub enum LogLevel {
     Trace,
 }
 
-/// What stands above the file, as text.
+/// Settings from flags and the environment, as text. They take precedence over files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
     flags: Vec<(Key, String)>,
     environment: Vec<(Key, String)>,
 }
 
-/// Everything that is wrong with a configuration, one line each: `config.yaml:7:3: prober.workers: must be ...`;
-/// those of a file in the order of their places.
+/// All errors of a configuration, one line each: `config.yaml:7:3: prober.workers: must be ...`; those of a file in the
+/// order of their places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors(Vec<ConfigError>);
 
-/// One thing that is wrong.
+/// One error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{origin}: {reason}")]
 pub struct ConfigError {
-    /// Where it was said.
+    /// Where the setting was written.
     pub origin: Origin,
-    /// What is wrong and what to write instead; for a file it begins with the key.
+    /// What is wrong and what to write instead; for a file, it begins with the key.
     pub reason: String,
 }
 
-/// Where a setting comes from; the mightiest comes last.
+/// Where a setting comes from, lowest precedence first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
-    /// Nobody said it.
+    /// The default.
     Default,
-    /// A file, and a place in it where one can be told.
+    /// A file, and the place in it if known.
     File(ConfigFile, Option<Place>),
-    /// A variable of the environment.
+    /// An environment variable.
     Environment(&'static str),
-    /// A flag of the command line.
+    /// A command line flag.
     Flag(&'static str),
 }
 
-/// One of the files; a later one stands over an earlier one.
+/// One of the files; later files take precedence over earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConfigFile {
-    /// Its place among them, from 0.
+    /// Its position among them, from 0.
     pub rank: usize,
     /// Its path.
     pub path: PathBuf,
 }
 
-/// Looks up the id of a group by its name; `Ok(None)` where there is none, or else why that cannot be told.
+/// Looks up the id of a group by its name; `Ok(None)` if it does not exist, or the reason why the lookup failed.
 pub type Groups<'a> = &'a dyn Fn(&str) -> Result<Option<u32>, String>;
 
-/// Reads the file that is named, or else [`files::DEFAULT_FILE`] if it exists, then those of the folder `conf.d` beside
-/// it, and resolves them with what stands above them and with the machine's groups.
+/// Reads the named file, or else [`files::DEFAULT_FILE`] if it exists, then the files of the folder `conf.d` beside it,
+/// and resolves them with the overrides and the machine's groups.
 ///
 /// # Errors
-/// Everything that is wrong at once: a file that cannot be read, keys that are unknown, values that are out of bounds,
-/// rules that break a rule of Kubernetes' or ours.
+/// All errors at once: files that cannot be read, unknown keys, values out of bounds, rules that violate Kubernetes' or
+/// our own rules.
 pub fn load(file: Option<&Path>, overrides: &Overrides, groups: Groups<'_>) -> Result<Loaded, ConfigErrors> {
     let found = files::read(file);
     let loaded = resolve::resolve(&found.raws, overrides, groups)?;
     Ok(Loaded { notes: found.notes, ..loaded })
 }
 
-/// 10 variables that mean nothing are named at most.
+/// At most 10 unknown variables are reported.
 const MAX_UNKNOWN: usize = 10;
 
-/// What looks like a setting among these names of variables and is none, one line each. Kubernetes sets CRIPROBE_SERVICE_*
-/// and CRIPROBE_PORT* where a service is called criprobe: these are nobody's mistake.
+/// Variable names that look like a setting but are not, one line each. Kubernetes sets CRIPROBE_SERVICE_* and
+/// CRIPROBE_PORT* for a service named criprobe; these are not reported.
 pub fn unknown_variables(names: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut known: Vec<&str> = Key::ALL.into_iter().map(Key::variable).chain(["CRIPROBE_CONFIG"]).collect();
     if cfg!(debug_assertions) {
@@ -218,13 +217,13 @@ pub fn unknown_variables(names: impl IntoIterator<Item = String>) -> Vec<String>
     let line = |name: &String| {
         let meant = suggest::nearest(name, &known).map(|meant| format!(": did you mean {meant}?"));
         let brief: String = name.chars().take(64).collect();
-        format!("{brief:?} is no setting{}", meant.unwrap_or_default())
+        format!("{brief:?} is not a setting{}", meant.unwrap_or_default())
     };
     unknown.iter().take(MAX_UNKNOWN).map(line).collect()
 }
 
 impl Overrides {
-    /// Takes what the environment says; an empty variable says nothing.
+    /// Reads the environment variables; an empty variable counts as not set.
     pub fn from_environment(get: impl Fn(&'static str) -> Option<String>) -> Self {
         let said = Key::ALL.into_iter().filter_map(|key| Some((key, get(key.variable())?)));
         Self { flags: Vec::new(), environment: said.filter(|(_, text)| !text.is_empty()).collect() }
@@ -237,7 +236,7 @@ impl Overrides {
         self
     }
 
-    /// What outranks the file for a key.
+    /// The override for a key, if any.
     fn get(&self, key: Key) -> Option<(&str, Origin)> {
         let find = |settings: &'_ [(Key, String)]| settings.iter().rposition(|(one, _)| *one == key);
         match (find(&self.flags), find(&self.environment)) {
@@ -254,7 +253,7 @@ impl ConfigErrors {
         self.0.iter()
     }
 
-    /// Whether nothing but flags is wrong.
+    /// Whether all errors are in flags.
     pub fn are_usage(&self) -> bool {
         self.0.iter().all(|error| matches!(error.origin, Origin::Flag(_)))
     }

@@ -1,12 +1,13 @@
-//! The embedded runtime: a CRI server whose containers are plain child processes, each in a scratch folder of its own.
-//! For `criprobe demo` and for tests, which ask it for faults.
+//! The embedded runtime: a CRI server whose containers are plain child processes, each in its own scratch folder. For
+//! `criprobe demo` and for tests, which can make it fail on request.
 //!
 //! **It isolates nothing.** A container's commands run as the user who started criprobe, on the machine's own file
-//! system, network and process list. Whoever may open its socket may run commands as that user; so the socket is 0600.
-//! It says so itself: its name is `criprobe-demo`, and `Status(verbose)` tells.
+//! system, network and process list. Any process that can open its socket can run commands as that user, so the socket
+//! is 0600. It reports this itself: its name is `criprobe-demo`, and `Status(verbose)` says so.
 //!
-//! What it makes, it removes: `shutdown` ends and waits for every process, dropping it kills them, and should the whole
-//! process die, by whatever signal, a shell beside it (`guard`) kills the processes and removes their folders.
+//! It removes everything that it creates: `shutdown` ends all processes and waits for them, and dropping it kills them.
+//! If the whole process dies, by whatever signal, a shell beside it (`guard`) kills the processes and removes their
+//! folders.
 //!
 //! ```text
 //! server (socket, faults) -> service, images, content -> sandboxes, containers, exec, usage -> node (state, tasks) -> process

@@ -1,5 +1,5 @@
-//! Text in YAML or JSON becomes a tree whose every value knows its place; bad text becomes one error with its place.
-//! Never does IO, never panics on input, never takes longer or holds more than the bounds below allow.
+//! Turns text in YAML or JSON into a tree in which every value has its place; invalid text becomes one error with its
+//! place. Never does IO, never panics on input, never uses more time or memory than the bounds below allow.
 //!
 //! One parser reads both languages: YAML 1.2 contains JSON. Only `true` and `false` are booleans.
 
@@ -15,48 +15,48 @@ use serde_saphyr::{
     DefaultMessageFormatter, DuplicateKeyPolicy, Error, Location, MessageFormatter, Options, Spanned,
 };
 
-/// How deep lists and maps may nest where nothing else is said; a probe needs 5, a rule 6. Deeper text is an error.
+/// How deep lists and maps may nest by default; a probe needs 5, a rule 6. Deeper text is an error.
 const MAX_DEPTH: usize = 16;
 
-/// How many anchors, and how many aliases, a text may hold. More are an error.
+/// How many anchors, and how many aliases, a text may have. More are an error.
 const MAX_ANCHORS: usize = 100;
 
-/// How many values the aliases of a text may repeat in all. More are an error: this is what defuses alias bombs.
+/// How many values the aliases of a text may repeat in all. More are an error: this prevents alias bombs.
 const MAX_REPEATED: usize = 10_000;
 
-/// How many values a text may hold where nothing else is said. More are an error.
+/// How many values a text may have by default. More are an error.
 const MAX_NODES: usize = 50_000;
 
-/// What a text must keep to be read. What breaks a bound is an error.
+/// The bounds for a text. Exceeding one is an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// How long it may be.
+    /// The maximum length.
     pub bytes: usize,
-    /// How deep lists and maps may nest.
+    /// The maximum depth of lists and maps.
     pub depth: usize,
-    /// How many values it may hold.
+    /// The maximum number of values.
     pub nodes: usize,
 }
 
-/// Where something stands in its text, both from 1.
+/// A place in the text; both numbers count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
-    /// Lines from the top.
+    /// The line.
     pub line: u32,
-    /// Characters from the left.
+    /// The column, in characters.
     pub column: u32,
 }
 
 /// One value and its place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// Where it starts; `None` where the parser cannot tell.
+    /// Where it starts; `None` if the parser does not know.
     pub place: Option<Place>,
-    /// What stands there.
+    /// The value.
     pub value: Value,
 }
 
-/// What YAML and JSON can say.
+/// A value of YAML or JSON.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// `null`, `~`, or nothing.
@@ -71,7 +71,7 @@ pub enum Value {
     Text(String),
     /// In order.
     List(Vec<Node>),
-    /// In order; no name stands twice.
+    /// In order; names are unique.
     Map(Vec<MapEntry>),
 }
 
@@ -80,7 +80,7 @@ pub enum Value {
 pub struct MapEntry {
     /// The name as text.
     pub name: String,
-    /// Where the name stands.
+    /// The place of the name.
     pub place: Option<Place>,
     /// Its value.
     pub node: Node,
@@ -89,26 +89,26 @@ pub struct MapEntry {
 /// Why a text could not be read at all.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SyntaxError {
-    /// It was not even looked at.
-    #[error("{size} bytes are too long: at most {limit} are read")]
+    /// It was not parsed.
+    #[error("{size} bytes, but at most {limit} are allowed")]
     TooLong {
         /// Its size.
         size: usize,
-        /// The bound it was held to.
+        /// The bound that it exceeds.
         limit: usize,
     },
-    /// Its bytes are no text.
+    /// Its bytes are not text.
     #[error("not UTF-8 text{}: {reason}", at(.place))]
     NotText {
-        /// Where the first foreign byte stands.
+        /// The place of the first invalid byte.
         place: Option<Place>,
         /// One line.
         reason: String,
     },
-    /// It is neither YAML nor JSON, or beyond a bound.
+    /// It is neither YAML nor JSON, or exceeds a bound.
     #[error("not valid YAML or JSON{}: {reason}", at(.place))]
     Malformed {
-        /// Where reading stopped.
+        /// Where parsing stopped.
         place: Option<Place>,
         /// One line.
         reason: String,
@@ -132,7 +132,7 @@ impl Node {
         }
     }
 
-    /// The text, where it is one.
+    /// The text, if it is one.
     pub fn text(&self) -> Option<&str> {
         match &self.value {
             Value::Text(text) => Some(text),
@@ -140,13 +140,13 @@ impl Node {
         }
     }
 
-    /// What stands under a name of a map; null counts as nothing.
+    /// The value of a name in a map; null counts as absent.
     pub fn get(&self, name: &str) -> Option<&Node> {
         let entry = self.entries().iter().find(|entry| entry.name == name)?;
         Some(&entry.node).filter(|node| node.value != Value::Null)
     }
 
-    /// What stands under names within names.
+    /// The value at a path of nested names.
     pub fn at(&self, names: &[&str]) -> Option<&Node> {
         names.iter().try_fold(self, |node, name| node.get(name))
     }
@@ -167,7 +167,7 @@ impl Node {
 }
 
 impl SyntaxError {
-    /// Where reading stopped.
+    /// Where parsing stopped.
     pub fn place(&self) -> Option<Place> {
         match self {
             Self::TooLong { .. } => None,
@@ -185,7 +185,7 @@ impl SyntaxError {
     }
 }
 
-/// Takes a file's bytes for text.
+/// Reads a file's bytes as text.
 ///
 /// # Errors
 /// They are not UTF-8: the place of the first byte that is not.
@@ -196,12 +196,12 @@ pub fn decode(bytes: &[u8]) -> Result<&str, SyntaxError> {
     }
     std::str::from_utf8(bytes).map_err(|error| {
         let (good, bad) = bytes.split_at(error.valid_up_to());
-        let reason = format!("the byte 0x{:02x} cannot stand here: save the file as UTF-8", bad[0]);
+        let reason = format!("the byte 0x{:02x} is not allowed here: save the file as UTF-8", bad[0]);
         not_text(Some(place_after(good)), &reason)
     })
 }
 
-/// The place that follows a text.
+/// The place after a text.
 fn place_after(text: &[u8]) -> Place {
     let last = text.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
     let bounded = |count: usize| u32::try_from(count + 1).unwrap_or(u32::MAX);
@@ -214,13 +214,13 @@ fn place_after(text: &[u8]) -> Place {
 /// Reads one document; an empty text is [`Value::Null`]. A byte order mark and either line end are accepted.
 ///
 /// # Errors
-/// When the text is longer than `limit` bytes, is malformed, names a key twice, holds a second document,
-/// or breaks a bound of this module.
+/// The text is longer than `limit` bytes, is malformed, repeats a key, has a second document, or exceeds a bound of
+/// this module.
 pub fn parse(text: &str, limit: usize) -> Result<Node, SyntaxError> {
     parse_within(text, &Bounds { bytes: limit, depth: MAX_DEPTH, nodes: MAX_NODES })
 }
 
-/// Reads one document within bounds of the caller's; all else is as in [`parse`].
+/// Reads one document within the caller's bounds; otherwise like [`parse`].
 ///
 /// # Errors
 /// As [`parse`].
@@ -233,7 +233,7 @@ pub fn parse_within(text: &str, bounds: &Bounds) -> Result<Node, SyntaxError> {
         let place = error.location().and_then(known);
         SyntaxError::Malformed { place, reason: reason(error, bounds) }
     })?;
-    // An alias of a few bytes repeats a text of any length.
+    // An alias of a few bytes can repeat a text of any length.
     if node.text_bytes() > bounds.bytes {
         let reason = format!("aliases repeat more than {} bytes of text", bounds.bytes);
         return Err(SyntaxError::Malformed { place: None, reason });
@@ -266,7 +266,7 @@ fn options(bounds: &Bounds) -> Options {
     }
 }
 
-/// The parser's message where it is one for people; ours where it speaks of its own settings.
+/// The parser's message if it is meant for users; ours if it refers to the parser's own settings.
 fn reason(error: &Error, bounds: &Bounds) -> String {
     match error {
         Error::DuplicateMappingKey { key: Some(key), .. } => {
@@ -281,10 +281,12 @@ fn reason(error: &Error, bounds: &Bounds) -> String {
             let depth = bounds.depth;
             format!("too deeply nested, or too many values, anchors or aliases (at most {depth} levels)")
         }
-        Error::RecursiveReferencesRequireWeakTypes { .. } => "an alias stands within its own anchor".into(),
+        Error::RecursiveReferencesRequireWeakTypes { .. } => {
+            "an alias refers to an anchor that contains it".into()
+        }
         Error::AliasError { error, .. } => reason(error, bounds),
         other => match fault::one_line(&DefaultMessageFormatter.format_message(other)) {
-            // The scanner's own bound of flow lists, which comes before the budget's.
+            // The scanner's own bound for flow lists, which applies before the budget's.
             limit if limit.contains("recursion limit") => {
                 format!("too deeply nested (at most {} levels)", bounds.depth)
             }
@@ -293,7 +295,7 @@ fn reason(error: &Error, bounds: &Bounds) -> String {
     }
 }
 
-/// 512 bytes: what is kept of a message of the parser's, which may quote the text. The rest becomes an ellipsis.
+/// 512 bytes: how much of a parser's message is kept, because it may quote the text. The rest becomes an ellipsis.
 const MAX_REASON: usize = 512;
 
 fn cut(mut message: String) -> String {

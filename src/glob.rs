@@ -1,4 +1,4 @@
-//! Patterns as people write them for names: `*` is any text, `?` any one character, all else is itself.
+//! Patterns for names: `*` matches any text, `?` any one character, all others match themselves.
 
 use wildmatch::WildMatch;
 

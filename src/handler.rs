@@ -1,5 +1,5 @@
-//! The handlers of a probe: a target and a limit in, an outcome out. They know no pods, no schedule, no thresholds,
-//! and never try twice.
+//! The handlers of a probe: a target and a limit in, an outcome out. They know nothing about pods, schedules or
+//! thresholds, and never try twice.
 
 pub mod dial;
 pub mod exec;
@@ -97,7 +97,7 @@ pub enum Fault {
     #[error("{0}")]
     Body(BoundedText),
     /// The node or criprobe itself ran out of something, or may not do it: descriptors, memory, ports, permissions.
-    #[error("criprobe could not try: {0}")]
+    #[error("criprobe could not make the attempt: {0}")]
     Ours(BoundedText),
 }
 

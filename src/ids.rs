@@ -1,4 +1,4 @@
-//! Names of things on a node, each a type of its own, so that no bare string crosses a module.
+//! Identifiers of objects on a node, each with its own type, so that no bare string crosses a module.
 
 use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
 

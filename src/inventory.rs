@@ -1,7 +1,8 @@
-//! What runs on the node: pods and their containers, as the runtime and the passing calls tell.
+//! The pods and containers on the node, as the runtime and the relayed calls show them.
 //!
-//! In: what the taps saw, the runtime's events, lists and statuses; out: changes to the stages after it, and each call
-//! with the names of what it was about. The truth is the runtime's own list; what passes makes it instant.
+//! In: the events of the taps, and the runtime's events, lists and statuses. Out: changes for the later stages, and
+//! each call with the names of its pod and container. The runtime's list is the truth; relayed calls only make the
+//! inventory faster.
 
 mod convert;
 mod fact;
@@ -41,30 +42,30 @@ use crate::{
     },
 };
 
-/// 1 ms between two batches: under load one wake-up serves many calls, and no batch takes long enough to be in the way.
+/// 1 ms between two batches: under load, one wake-up handles many calls, and a batch stays short.
 const BREATH: Duration = Duration::from_millis(1);
 
-/// 1 s: how long the name of a container that commands run in need not be looked at again.
+/// 1 s: how long the name of a container in which commands run is not looked up again.
 const NAMED: Duration = Duration::from_secs(1);
 
 /// What the task works with.
 #[derive(Debug)]
 pub struct InventorySources {
-    /// What the taps saw.
+    /// The events of the taps.
     pub observations: Observations,
-    /// The relay: while one of its connections is blind, lists are asked for more often.
+    /// The relay: while one of its connections is blind, lists are read more often.
     pub relay: RelayHandle,
-    /// Whom to ask.
+    /// The client of the runtime.
     pub runtime: Runtime,
-    /// Whether it answers.
+    /// Whether the runtime answers.
     pub link: watch::Receiver<Link>,
-    /// What it tells by itself.
+    /// The runtime's events.
     pub events: Events,
     /// The stops that clients began. No list of the runtime shows them, so they survive a panic.
     pub stops: Stops,
 }
 
-/// Sees what passes, on the inventory's own task. Must not block.
+/// Observes calls and changes, on the inventory's own task. Must not block.
 pub trait Observer {
     /// A command began.
     fn command_begun(&mut self, call: &Call);
@@ -74,7 +75,7 @@ pub trait Observer {
     fn changed(&mut self, change: &Change);
 }
 
-/// What the other stages may ask of the inventory. Cheap to clone.
+/// What other stages can query from the inventory. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct InventoryHandle {
     pods: Asker<oneshot::Sender<Pods>>,
@@ -85,7 +86,7 @@ pub struct InventoryHandle {
 type Pods = Vec<Arc<pod::Pod>>;
 
 impl InventoryHandle {
-    /// All sandboxes, in no order.
+    /// All sandboxes, unordered.
     ///
     /// # Errors
     /// The inventory did not answer.
@@ -93,18 +94,18 @@ impl InventoryHandle {
         self.pods.ask(|answer| answer).await
     }
 
-    /// How it is doing.
+    /// Its state.
     pub fn health(&self) -> Health {
         *self.health.borrow()
     }
 
-    /// Has everything reported again, to a stage that was restarted and has lost what was reported to it.
+    /// Reports everything again, for a stage that was restarted and has lost its state.
     pub fn replay(&self) {
         self.replay.notify_one();
     }
 }
 
-/// 1,024 changes may be on their way to the planner; above that the inventory waits, and the queue of the taps fills.
+/// 1,024 changes may be on their way to the planner; beyond that, the inventory waits, and the queue of the taps fills.
 const CHANGES: usize = 1024;
 
 /// Starts the inventory: a handle, and the changes for the stage after it.
@@ -132,24 +133,24 @@ struct Channels<O> {
     observer: O,
 }
 
-/// How the inventory is doing, for people.
+/// The state of the inventory, for users.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Health {
-    /// How much there is.
+    /// How many pods and containers there are.
     pub census: Census,
     /// Calls that have ended.
     pub calls: u64,
-    /// Times that something passed unseen.
+    /// How often something was not seen.
     pub gaps: u64,
-    /// Times that the runtime's lists were taken in.
+    /// How often the runtime's lists were applied.
     pub resyncs: u64,
-    /// When they last were; `None` before the first.
+    /// When they last were; `None` before the first time.
     pub last_resync: Option<SystemTime>,
-    /// The containers and pods whose status the runtime has not told yet.
+    /// The containers and pods whose status the runtime has not reported yet.
     pub waiting: Backlog,
 }
 
-/// A call that ended, with the names of what it was about where they are known.
+/// A call that ended, with the names of its pod and container if they are known.
 #[derive(Debug)]
 pub struct TracedCall {
     /// When it began.
@@ -164,8 +165,8 @@ pub struct TracedCall {
     pub container_id: Option<ContainerId>,
 }
 
-/// Keeps the inventory until nobody wants its changes any more. After a panic it begins with the runtime's lists, which
-/// also show what was removed meanwhile, and with the stops that were in progress.
+/// Keeps the inventory until no stage needs its changes any more. After a panic, it starts from the runtime's lists,
+/// which also show what was removed in the meantime, and from the stops that were in progress.
 async fn run<O: Observer>(channels: &mut Channels<O>) {
     let Channels { sources, pods_asked, replay, changes, health, observer } = channels;
     let InventorySources { observations, relay, runtime, link, events, stops } = sources;
@@ -202,11 +203,11 @@ async fn run<O: Observer>(channels: &mut Channels<O>) {
             }
             answer = task.resync.next() => task.take_answer(answer),
             Some(answer) = pods_asked.recv() => {
-                // Whoever asked may have left meanwhile.
+                // The caller may have gone away.
                 let _ = answer.send(task.model.pods());
             }
             () = replay.notified() => {
-                // Before the first lists everything is still to be reported.
+                // Before the first lists, everything is still to be reported.
                 if task.is_listed {
                     task.model.report_all();
                 }
@@ -227,27 +228,27 @@ async fn run<O: Observer>(channels: &mut Channels<O>) {
 }
 
 struct Task<'a, O> {
-    /// Of the model, when its things were last counted.
+    /// The revision of the model when it was last counted.
     counted: Option<u64>,
-    /// Where the last command ran: the next one most often runs there, too.
+    /// Where the last command ran: the next one usually runs there, too.
     target: Option<Target>,
     model: Model,
-    /// Where the model's stops go when this ends.
+    /// Receives the model's stops when this ends.
     stops: &'a mut Stops,
     resync: Resync,
     health: Health,
-    /// Whether the runtime's lists were taken in.
+    /// Whether the runtime's lists were applied.
     is_listed: bool,
     observer: &'a mut O,
 }
 
-/// A container that commands run in, as far as it is known.
+/// A container in which commands run, as far as it is known.
 struct Target {
-    /// What the client called it.
+    /// Its name in the client's request.
     asked: Box<[u8]>,
-    /// When that was looked at.
+    /// When it was looked up.
     looked_at: Instant,
-    /// Of the model, then.
+    /// The revision of the model at that time.
     revision: u64,
     container_id: ContainerId,
     container: Option<Arc<str>>,
@@ -301,14 +302,14 @@ impl<O: Observer> Task<'_, O> {
                 TapEvent::Closed { conn } => self.model.apply(Fact::EndsLost(Lost::Connection(conn)), now),
             }
         }
-        // After the batch: whatever began in it may have ended unseen, too.
+        // After the batch: what began in it may also have ended unseen.
         if missed.has_ends {
             self.model.apply(Fact::EndsLost(Lost::Any), now);
         }
     }
 
-    /// Whether a command runs where the last one ran, too: then all that its container's name could teach was learnt,
-    /// and a name that the runtime does not know is not asked for again with each.
+    /// Whether a command runs in the same container as the last one: then its name needs no lookup, and an unknown name
+    /// is not asked for again with each command.
     fn was_just_named(&mut self, request: &CriRequest, now: Instant) -> bool {
         let CriRequest::ExecSync(command) = request else { return false };
         let is_fresh = |target: &Target| now.saturating_duration_since(target.looked_at) < NAMED;
@@ -319,7 +320,7 @@ impl<O: Observer> Task<'_, O> {
         false
     }
 
-    /// A command ended: it changed nothing that we know of, and many come from where the last one came from.
+    /// A command ended: it changes nothing that we know of, and many come from the same container.
     fn take_command(&mut self, at: SystemTime, ended: EndedCall, now: Instant) {
         let CriRequest::ExecSync(command) = &ended.call.request else { return };
         let target = match self.target.take() {
@@ -344,7 +345,7 @@ impl<O: Observer> Task<'_, O> {
         if matches!(ended.call.request, CriRequest::ExecSync(_)) {
             return self.take_command(at, ended, now);
         }
-        // What a removal was about is known only before it, what a creation made only after.
+        // For a removal, the names are known only before it; for a creation, only after it.
         let named = ended.call.request.container().map(|id| self.model.full_container(id));
         let before = self.whereabouts(&ended, named.as_ref());
         let conclusion = Fact::of_ended(&ended);
@@ -371,7 +372,7 @@ impl<O: Observer> Task<'_, O> {
         self.end_call(TracedCall { at, ended, pod, container, container_id });
     }
 
-    /// The container's name and the pod that a call was about; `named` is the container that its request named.
+    /// The container's name and the pod of a call; `named` is the container that its request named.
     fn whereabouts(
         &self,
         ended: &EndedCall,
@@ -413,7 +414,7 @@ impl<O: Observer> Task<'_, O> {
         }
     }
 
-    /// Counts what there is, if anything was learnt since: under load this is asked a thousand times a second.
+    /// Counts pods and containers if anything changed: under load, this is called a thousand times a second.
     fn count(&mut self) {
         if self.counted.replace(self.model.revision()) != Some(self.model.revision()) {
             self.health.census = self.model.census();

@@ -1,6 +1,6 @@
-//! criprobe: a CRI proxy that relays bytes, watches pods come up, probes them, and reports what it saw.
+//! criprobe: a CRI proxy that relays bytes, watches pods come up, probes them, and reports what it sees.
 //!
-//! `ARCHITECTURE.md` draws the picture of the stages and says which may use which.
+//! `ARCHITECTURE.md` shows the stages and which of them may use which.
 
 pub mod app;
 pub mod check;

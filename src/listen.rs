@@ -1,9 +1,9 @@
-//! Binds a Unix socket at a path, safely: never wider than asked for, never in place of something that lives, never
-//! where others could replace it.
+//! Binds a Unix socket at a path safely: never with a wider mode than requested, never in place of a live socket or
+//! another file, never where others could replace it.
 //!
 //! The socket is bound in a folder that only we can enter, gets its mode and owner there, and is then renamed into
-//! place, so that nobody can connect at a moment when its mode is still wrong. All that is done with its file is done
-//! on descriptors, and relative to the folder that was open when it was bound: no link is followed.
+//! place, so that nobody can connect while its mode is still wrong. All operations on its file use descriptors,
+//! relative to the folder that was open when the socket was bound, so no link is followed.
 
 mod folder;
 mod turn;
@@ -42,14 +42,14 @@ use self::{
 };
 use crate::peer::Peer;
 
-/// 107 bytes: what `sockaddr_un` holds beside its closing zero. A longer path cannot be bound or connected to.
+/// 107 bytes: the size of `sockaddr_un`'s path without its closing zero. A longer path cannot be bound or connected to.
 pub const MAX_PATH: usize = 107;
 
-/// 50 ms between two looks whether the process that holds the socket has ended.
+/// 50 ms between two checks whether the process that holds the socket has ended.
 const HOLDER_LOOK: Duration = Duration::from_millis(50);
 
-/// 20 looks, so 1 s: how long a process that holds the socket may take to end, as one that was just killed does. After
-/// that the start is refused.
+/// 20 checks, so 1 s: how long a process that holds the socket may take to end, such as one that was just killed. After
+/// that, the start is refused.
 const HOLDER_LOOKS: u32 = 20;
 
 /// Who may connect.
@@ -57,9 +57,9 @@ const HOLDER_LOOKS: u32 = 20;
 pub struct Access {
     /// Permission bits.
     pub mode: u32,
-    /// Owner; `None` leaves it ours.
+    /// Owner; `None` does not change it.
     pub uid: Option<u32>,
-    /// Group; `None` leaves it ours.
+    /// Group; `None` does not change it.
     pub gid: Option<u32>,
 }
 
@@ -77,7 +77,7 @@ impl Access {
         })
     }
 
-    /// Gives an open file this access: first narrow, then the owner, then the mode that was asked for.
+    /// Sets this access on an open file: first a narrow mode, then the owner, then the requested mode.
     fn grant(self, file: &OwnedFd) -> io::Result<()> {
         set_mode(file, 0o600)?;
         chownat(file, "", self.uid.map(Uid::from_raw), self.gid.map(Gid::from_raw), AtFlags::EMPTY_PATH)?;
@@ -85,13 +85,13 @@ impl Access {
     }
 }
 
-/// Why a socket could not be bound. Each says what to do.
+/// Why a socket could not be bound. Each message says what to do.
 #[derive(Debug, Error)]
 pub enum ListenError {
     /// The operator's path is too long for the kernel.
     #[error("the socket path {0} is longer than {MAX_PATH} bytes: choose a shorter one")]
     TooLong(PathBuf),
-    /// Another process answers there.
+    /// Another process listens there.
     #[error("{path} is in use by {holder}: stop it first, or choose another socket")]
     InUse {
         /// The socket.
@@ -99,14 +99,14 @@ pub enum ListenError {
         /// Its pid and command.
         holder: String,
     },
-    /// Something else has that name.
-    #[error("{0} exists and is no socket: remove it, or choose another path")]
+    /// Another kind of file has that name.
+    #[error("{0} exists and is not a socket: remove it, or choose another path")]
     NotASocket(PathBuf),
-    /// The runtime's own socket was given as ours.
-    #[error("{0} is the runtime's own socket: criprobe needs a socket of its own")]
+    /// The path is that of the runtime's own socket.
+    #[error("{0} is the runtime's own socket: choose another one for criprobe")]
     IsRuntime(PathBuf),
-    /// Another instance has been starting at this socket for 2 s.
-    #[error("{0} is locked by another process that starts here: end it first, or choose another socket")]
+    /// Another instance has been starting on this socket for 2 s.
+    #[error("{0} is locked by another process that is starting: stop it first, or choose another socket")]
     Locked(PathBuf),
     /// Others could replace the socket.
     #[error("{path}: {source}")]
@@ -116,12 +116,12 @@ pub enum ListenError {
         /// Where, and what to do.
         source: Exposed,
     },
-    /// The file system refused.
-    #[error("cannot make the socket {path}")]
+    /// The file system returned an error.
+    #[error("cannot create the socket {path}")]
     Io {
         /// The socket.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
@@ -135,30 +135,30 @@ pub struct Bound {
     pub file: SocketFile,
 }
 
-/// The file of a socket that we made; somebody else may have replaced it since. Holds its folder open.
+/// The file of a socket that we created; another process may have replaced it since. Keeps its folder open.
 #[derive(Clone, Debug)]
 pub struct SocketFile {
     place: Arc<Place>,
     identity: Identity,
 }
 
-/// Why the file of a socket was left.
+/// Why the file of a socket was not removed.
 #[derive(Debug, Error)]
 pub enum LeftBehind {
-    /// Something else has its name, or nothing.
-    #[error("it is no longer ours")]
+    /// Another file has its name, or none.
+    #[error("another process has replaced it")]
     NotOurs,
-    /// The file system refused.
+    /// The file system returned an error.
     #[error("cannot remove it: {0}")]
     Io(io::Error),
 }
 
-/// A path in a folder that is open.
+/// A path in an open folder.
 #[derive(Debug)]
 struct Place {
     folder: Folder,
     name: OsString,
-    /// The same as it was named, for messages and to connect to.
+    /// The same path as it was given, for messages and for connecting.
     path: PathBuf,
 }
 
@@ -171,10 +171,11 @@ impl SocketFile {
         &self.place.path
     }
 
-    /// Gives the file another access, if it is still ours: a runtime's socket that came later lends its mode.
+    /// Changes the access of the file if it is still ours, for example to the mode of a runtime's socket that appeared
+    /// later.
     ///
     /// # Errors
-    /// When the file system refuses.
+    /// The file system returns an error.
     pub fn regrant(&self, access: Access) -> io::Result<()> {
         match open_socket(&self.place.folder, &self.place.name) {
             Ok(file) if identity_of(&file)? == self.identity => access.grant(&file),
@@ -186,7 +187,7 @@ impl SocketFile {
     /// Removes the file.
     ///
     /// # Errors
-    /// It is not ours any more, or the file system refuses.
+    /// The file is no longer ours, or the file system returns an error.
     pub fn unlink(&self) -> Result<(), LeftBehind> {
         let there = identity_at(&self.place.folder, &self.place.name);
         let removed = match there {
@@ -202,12 +203,12 @@ impl SocketFile {
     }
 }
 
-/// Binds a socket at `path` with `access`, in place of a stale file, never of a live one, a foreign one, or the
-/// socket of the runtime that we stand before. The parent folder is made (0755) where it is missing. A process that
-/// holds the socket and ends within a second is waited for.
+/// Binds a socket at `path` with `access`. Replaces a stale file, but never a live socket, a file of another kind, or
+/// the socket of the runtime. Creates the parent folder (0755) if it is missing. Waits up to a second for a process
+/// that holds the socket to end.
 ///
 /// # Errors
-/// [`ListenError`] says what stands in the way.
+/// [`ListenError`] says why the socket cannot be bound.
 pub fn bind(path: &Path, access: Access, runtime: Option<&Path>) -> Result<Bound, ListenError> {
     let place = Arc::new(Place::open(path)?);
     for _ in 0..HOLDER_LOOKS {
@@ -224,9 +225,9 @@ fn take(place: &Arc<Place>, access: Access, runtime: Option<&Path>) -> Result<Bo
     place.check_vacant(runtime)?;
     let (listener, identity) = place.bind_hidden(access).map_err(|error| place.io_error(error))?;
     let file = SocketFile { place: Arc::clone(place), identity };
-    // A link that led nowhere before may lead to us now.
+    // A link that was dangling before may now lead to us.
     if runtime.is_some_and(|runtime| is_same_file(&place.path, runtime)) {
-        // What is left there is a socket on which nobody listens: the next start replaces it.
+        // The file that remains is a socket on which no process listens: the next start replaces it.
         let _ = file.unlink();
         return Err(ListenError::IsRuntime(place.path.clone()));
     }
@@ -254,7 +255,7 @@ impl Place {
         ListenError::Io { path: self.path.clone(), source }
     }
 
-    /// Whether the name may be taken: nothing there, or a socket on which nobody listens.
+    /// Whether the name can be used: no file, or a socket on which no process listens.
     fn check_vacant(&self, runtime: Option<&Path>) -> Result<(), ListenError> {
         let Ok(stat) = statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) else { return Ok(()) };
         if runtime.is_some_and(|runtime| is_same_file(&self.path, runtime)) {
@@ -270,8 +271,8 @@ impl Place {
         }
     }
 
-    /// Who listens there, if anybody does: a listening socket keeps the credentials of the process that made it listen.
-    /// Never waits for one that accepts nothing.
+    /// The process that listens there, if any: a listening socket keeps the credentials of the process that called
+    /// listen(2). Never waits for a process that does not accept.
     fn holder(&self) -> io::Result<Option<String>> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -287,11 +288,11 @@ impl Place {
         }))
     }
 
-    /// Binds in a folder of our own, and renames the socket into place once its access is right.
+    /// Binds in a private folder, and renames the socket into place once its access is correct.
     fn bind_hidden(&self, access: Access) -> io::Result<(UnixListener, Identity)> {
         let hidden = Hidden::make(self)?;
-        // There is no bind relative to a descriptor. Whoever could change the path is trusted, and what it led to is
-        // checked by opening the socket where it has to be.
+        // There is no bind relative to a descriptor. Everyone who could change the path is trusted, and the result is
+        // checked by opening the socket at its expected place.
         let listener = UnixListener::bind(self.path.with_file_name(&hidden.name).join(Hidden::SOCKET))?;
         let file = open_socket(&hidden.folder, OsStr::new(Hidden::SOCKET))?;
         access.grant(&file)?;
@@ -301,7 +302,7 @@ impl Place {
     }
 }
 
-/// A folder beside the socket that only we can enter; removed when it is dropped.
+/// A folder beside the socket that only we can enter; removed when dropped.
 struct Hidden<'a> {
     place: &'a Place,
     name: String,
@@ -314,7 +315,7 @@ impl<'a> Hidden<'a> {
 
     fn make(place: &'a Place) -> io::Result<Self> {
         let name = format!(".cp{}", process::id());
-        // Left behind by a process of this pid that was killed.
+        // Left over from a process with this pid that was killed.
         Self::remove(place, &name)?;
         mkdirat(&place.folder, &name, Mode::RWXU)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -335,12 +336,12 @@ impl<'a> Hidden<'a> {
 
 impl Drop for Hidden<'_> {
     fn drop(&mut self) {
-        // An empty folder does no harm, and the next process of this pid removes it.
+        // An empty folder does no harm, and the next process with this pid removes it.
         let _ = Self::remove(self.place, &self.name);
     }
 }
 
-/// Opens a socket's file, to change its access and for nothing else; never what a link leads to.
+/// Opens a socket's file only to change its access; never follows a link.
 fn open_socket(folder: &impl AsFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     let file = openat(folder, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     match FileType::from_raw_mode(fstat(&file)?.st_mode) {
@@ -349,7 +350,7 @@ fn open_socket(folder: &impl AsFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Sets the mode of the very file that is open. Linux changes that of a file opened by path alone only by this name.
+/// Sets the mode of the open file itself. Linux changes the mode of an O_PATH descriptor only through this name.
 fn set_mode(file: &OwnedFd, mode: u32) -> io::Result<()> {
     Ok(chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), Mode::from_raw_mode(mode))?)
 }
@@ -584,7 +585,7 @@ mod tests {
         let path = dir.path().join("s");
         let error = bind(&path, Access::PRIVATE, None).unwrap_err().to_string();
         let expected =
-            format!("{}: others may write to {} (mode 1777), ", path.display(), dir.path().display());
+            format!("{}: others can write to {} (mode 1777), ", path.display(), dir.path().display());
         assert!(error.starts_with(&expected), "{error}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left");
     }

@@ -1,4 +1,4 @@
-//! The exec probes that clients run on their own, known by their rhythm: each ExecSync as it begins and ends, and the
+//! The exec probes that clients run themselves, recognised by their rhythm: beginning and ending ExecSync calls, and
 //! containers that come and go, in; observed probes with their history out. Runs nothing.
 //!
 //! ```text
@@ -8,8 +8,8 @@
 //!            `-- a stray --> strays --> chain: three regular returns or more make a probe
 //! ```
 //!
-//! A probe goes when its container goes, or after five periods without an attempt. A call costs a look into a table;
-//! only strays are searched.
+//! A probe ends when its container is removed, or after five periods without an attempt. A call costs one lookup in a
+//! table; only strays are searched.
 
 mod attempt;
 mod chain;

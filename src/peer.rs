@@ -1,4 +1,5 @@
-//! Who is at the other end of a Unix socket, as the kernel tells. In: a connected socket; out: pid, uid and command.
+//! The process at the other end of a Unix socket, as reported by the kernel. In: a connected socket. Out: pid, uid and
+//! command.
 
 use std::{fmt, fs, io, os::fd::AsFd};
 

@@ -1,5 +1,5 @@
-//! The protocols we speak, as generated from `proto/`; what `Debug` may show of them; how much of a message is kept; and
-//! what is read of one while it comes.
+//! The protocols that criprobe speaks, generated from `proto/`; what `Debug` shows of them; how much of a message is kept;
+//! and the readers for messages that arrive in pieces.
 
 pub mod exec;
 pub mod grpc;

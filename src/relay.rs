@@ -1,8 +1,8 @@
-//! Stands between clients and the runtime: accepts, and relays every connection unchanged over one of its own.
+//! Connects clients to the runtime: accepts connections, and relays each one unchanged over a connection of its own.
 //!
-//! In: a listening socket; out: the bytes, as they came, and what the taps tell. The relay has threads of its own, so
-//! that nothing else in the daemon can delay a byte. Each runs a single-threaded tokio runtime; a connection stays on
-//! the thread that it was given to.
+//! In: a listening socket. Out: the bytes, unchanged, and the events of the taps. The relay has its own threads, so
+//! that nothing else in the daemon can delay a byte. Each thread runs a single-threaded tokio runtime, and a connection
+//! stays on its thread.
 
 mod connection;
 pub mod descriptors;
@@ -39,38 +39,38 @@ use tokio::{
 
 use crate::{clock, ids::ConnId, peer::Peer};
 
-/// 100 ms: how often it is seen whether there are descriptors for another client again. Connections wait in the backlog
-/// meanwhile.
+/// 100 ms: how often to check whether there are descriptors for another client again. Meanwhile, connections wait in
+/// the backlog.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// 256 connections may be on their way to a relay thread; above that accepting waits for it.
+/// 256 connections may be on their way to a relay thread; beyond that, accepting pauses.
 const HAND_OVER: usize = 256;
 
-/// -10: how the kernel's scheduler is asked to favour the relay's threads (setpriority(2)), which work for microseconds
-/// where every call waits for them, over all that we do beside. Needs CAP_SYS_NICE; without it they are like the others.
+/// -10: the niceness of the relay's threads (setpriority(2)). They work for microseconds while calls wait for them, so
+/// they take precedence over all other work of the daemon. Needs CAP_SYS_NICE; without it, they run like the others.
 const NICE: i32 = -10;
 
-/// 4 threads relay at most: what a node's clients could use at once.
+/// At most 4 relay threads: the clients of a node do not use more at the same time.
 const MAX_THREADS: usize = 4;
 
-/// 10 s: how long calls in flight may take to end when we drain.
+/// 10 s: how long calls in flight may take to end during a drain.
 pub const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 
-/// 300 ms: how long connections may take to say goodbye at the very end.
+/// 300 ms: how long connections may take to close at the end of a drain.
 const GOODBYE: Duration = Duration::from_millis(300);
 
-/// Where the relay is in its life.
+/// The phase of the relay's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// All is well.
+    /// Normal operation.
     Serving,
-    /// Connections from before end when their calls do; new ones are still taken.
+    /// Existing connections end when their calls do; new ones are still accepted.
     Draining,
-    /// Everything ends now.
+    /// All connections end now.
     Closing,
 }
 
-/// What every connection knows.
+/// State that all connections share.
 #[derive(Debug)]
 struct Shared {
     runtime: PathBuf,
@@ -83,19 +83,19 @@ struct Shared {
     notices: Notices,
 }
 
-/// A client that was accepted.
+/// An accepted client.
 #[derive(Debug)]
 struct Accepted {
     stream: UnixStream,
     undialled: Undialled,
 }
 
-/// A thread of the relay is gone before it was told to end.
+/// A relay thread ended before it was asked to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a thread of the relay has failed")]
+#[error("a relay thread has failed")]
 pub struct RelayEnded;
 
-/// What the other stages may ask of the relay. Cheap to clone.
+/// What other stages can query from the relay. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct RelayHandle {
     /// The open connections.
@@ -104,13 +104,13 @@ pub struct RelayHandle {
 }
 
 impl RelayHandle {
-    /// Observations that found no room in the queue to the inventory.
+    /// Observations that were dropped because the queue to the inventory was full.
     pub fn dropped_observations(&self) -> u64 {
         self.output.dropped()
     }
 }
 
-/// Starts the relay between `listener` and the socket `runtime`, on as many threads as the machine has processors, at most
+/// Starts the relay between `listener` and the socket `runtime`, with one thread per processor, at most
 /// four.
 ///
 /// # Errors
@@ -172,15 +172,15 @@ impl Relay {
         Ok(Self { phase, ended, registry, threads: handles })
     }
 
-    /// Returns when a thread has ended that was not told to. Safe to be dropped and called again.
+    /// Returns when a thread has ended unexpectedly. Safe to drop and call again.
     pub async fn ended(&mut self) -> RelayEnded {
-        // A channel that is closed says the same: every thread is gone.
+        // A closed channel means the same: all threads have ended.
         let _ = self.ended.recv().await;
         RelayEnded
     }
 
-    /// Ends the relay: new connections are taken while calls are in flight, connections end when their calls do, and
-    /// after [`DRAIN_LIMIT`] whatever is left is cut.
+    /// Ends the relay. New connections are accepted while calls are in flight, and connections end when their calls do.
+    /// After [`DRAIN_LIMIT`], the remaining connections are closed.
     pub async fn drain(self) {
         let Self { phase, ended: _, registry, threads } = self;
         let last_before = registry.snapshot().last().map(|connection| connection.id);
@@ -209,7 +209,7 @@ impl Relay {
     }
 }
 
-/// Reports the end of a thread, however it ends.
+/// Reports the end of a thread, whatever the cause.
 struct Alive(mpsc::Sender<()>);
 
 impl Drop for Alive {
@@ -227,15 +227,15 @@ where
     let runtime = Builder::new_current_thread().enable_all().build()?;
     thread::Builder::new().name(name.to_owned()).spawn(move || {
         let _alive = alive;
-        // Linux counts niceness by thread, and `None` is this one.
+        // Linux keeps niceness per thread, and `None` means this one.
         if let Err(error) = rustix::process::setpriority_process(None, NICE) {
-            tracing::debug!(%error, "the relay's threads are not favoured");
+            tracing::debug!(%error, "cannot raise the priority of the relay's threads");
         }
         runtime.block_on(main());
     })
 }
 
-/// Accepts until everything ends, and gives each connection to the next thread in turn.
+/// Accepts until the end, and assigns connections to the threads in turn.
 async fn accept(listener: StdListener, shared: Arc<Shared>, workers: Vec<mpsc::Sender<Accepted>>) {
     let listener = match UnixListener::from_std(listener) {
         Ok(listener) => listener,
@@ -248,12 +248,12 @@ async fn accept(listener: StdListener, shared: Arc<Shared>, workers: Vec<mpsc::S
             () = async { drop(phase.wait_for(|phase| *phase == Phase::Closing).await) } => return,
             accepted = accept_next(&listener, &budget, &pause, &shared.registry) => accepted,
         };
-        // A thread that is gone has panicked; the drain reports it.
+        // A thread that has ended has panicked; the drain reports it.
         drop(worker.send(accepted).await);
     }
 }
 
-/// The next client, once there are descriptors for it.
+/// Accepts the next client once there are descriptors for it.
 async fn accept_next(
     listener: &UnixListener,
     budget: &Budget,
@@ -288,7 +288,7 @@ async fn accept_next(
                     tracing::warn!(
                         limit,
                         open,
-                        "out of descriptors: new clients wait until others leave, raise LimitNOFILE"
+                        "out of file descriptors: new clients wait until others leave, raise LimitNOFILE"
                     );
                 }
             }
@@ -297,7 +297,7 @@ async fn accept_next(
     }
 }
 
-/// One relay thread: serves the connections that it is given.
+/// One relay thread: serves the connections that are assigned to it.
 async fn serve(shared: Arc<Shared>, mut accepted: mpsc::Receiver<Accepted>) {
     let mut connections = JoinSet::new();
     loop {
@@ -311,7 +311,7 @@ async fn serve(shared: Arc<Shared>, mut accepted: mpsc::Receiver<Accepted>) {
             Some(_) = connections.join_next() => {}
         }
     }
-    // Nothing is accepted any more: everything has been told to end.
+    // Nothing is accepted any more: everything has been asked to end.
     let _cut = timeout(GOODBYE, async { while connections.join_next().await.is_some() {} }).await;
 }
 
@@ -319,7 +319,7 @@ async fn serve_connection(shared: Arc<Shared>, Accepted { stream, undialled }: A
     let opened = Socket::new(stream).and_then(|socket| Ok((Peer::of(&socket)?, socket)));
     match opened {
         Ok((peer, socket)) => {
-            // Before it is registered: a drain that does not see it there yet lets it be, and one that does ends it.
+            // Before it is registered: a drain that does not see it yet leaves it alone, and one that does ends it.
             let born = *shared.phase.borrow();
             let connection = shared.registry.opened(Arc::new(peer));
             let _entry = Entry { registry: &shared.registry, id: connection.id };
@@ -328,13 +328,13 @@ async fn serve_connection(shared: Arc<Shared>, Accepted { stream, undialled }: A
         }
         Err(error) => {
             if let Some(passed_over) = shared.notices.lost.due(clock::now()) {
-                tracing::warn!(%error, passed_over, "lost a connection before it began");
+                tracing::warn!(%error, passed_over, "connection was lost before it started");
             }
         }
     }
 }
 
-/// A connection's place in the registry, which it leaves however it ends.
+/// A connection's entry in the registry, removed however the connection ends.
 struct Entry<'a> {
     registry: &'a Registry,
     id: ConnId,

@@ -1,5 +1,5 @@
-//! What people and programs see: the stages are asked for snapshots, journals are kept here, and both leave as JSON through
-//! the API. Changes nothing in a stage but what an operator asks for, and never slows one.
+//! The output for people and programs: queries the stages for snapshots, keeps journals, and provides both as JSON
+//! through the API. Changes nothing in a stage except on an operator's request, and never slows one down.
 
 pub mod api;
 mod commands;
@@ -65,7 +65,7 @@ pub trait Snapshots: fmt::Debug + Send + Sync {
     /// All pods, by namespace and name.
     fn pods(&self) -> Snapshot<'_, Vec<PodView>>;
 
-    /// The configuration in force.
+    /// The configuration in effect.
     fn configuration(&self) -> Snapshot<'_, ConfigurationView>;
 }
 

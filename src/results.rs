@@ -1,5 +1,5 @@
-//! What attempts add up to: results in; the verdict after thresholds, the run, the counts, the last attempt and the
-//! history out. Pure: never does IO, never reads a clock, knows no schedule.
+//! The state that results of attempts add up to: results in; the verdict after thresholds, the run, the counts, the
+//! last attempt and the history out. Pure: never does IO, never reads a clock, knows nothing about schedules.
 
 pub mod event;
 pub mod history;

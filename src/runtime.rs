@@ -1,6 +1,6 @@
-//! The only client of the runtime: one channel of our own, so that our calls are never confused with a client's.
+//! The only client of the runtime: one connection of our own, so that our calls are never confused with a client's.
 //!
-//! In: questions; out: the runtime's answers as generated messages. Keeps no state but the connection.
+//! In: requests. Out: the runtime's answers as generated messages. Keeps no state except the connection.
 
 pub mod environment;
 pub mod events;
@@ -31,10 +31,10 @@ use crate::proto::{
     trim::{self, Trimmed},
 };
 
-/// 16 MiB: what every CRI client accepts of one message.
+/// 16 MiB: the size that every CRI client accepts for one message.
 const MAX_MESSAGE: usize = 16 * 1024 * 1024;
 
-/// 1 MiB of one answer is in flight at once, so that a long list takes few round trips.
+/// 1 MiB of one answer can be in flight, so that a long list takes few round trips.
 const WINDOW: u32 = 1024 * 1024;
 
 /// 64 KiB of a command's answer wait here while it is not read. Attempts have places, so that bounds all of them together.
@@ -43,13 +43,13 @@ const COMMAND_WINDOW: u32 = 64 * 1024;
 /// 2^31 - 1, the most there is: a connection of commands is never what stops one of them.
 const NO_WINDOW: u32 = i32::MAX as u32;
 
-/// 5 s: the limit of a question that a living runtime answers in milliseconds.
+/// 5 s: the limit for a request that a working runtime answers in milliseconds.
 const QUICK: Duration = Duration::from_secs(5);
 
-/// 30 s: the limit of a list.
+/// 30 s: the limit for a list.
 const LONG: Duration = Duration::from_secs(30);
 
-/// A handle to the runtime; cheap to clone. It connects when it is first asked, and again when the runtime is back.
+/// A handle to the runtime; cheap to clone. It connects on first use, and again when the runtime is back.
 #[derive(Clone, Debug)]
 pub struct Runtime {
     socket: PathBuf,
@@ -58,7 +58,7 @@ pub struct Runtime {
     connections: watch::Receiver<u64>,
 }
 
-/// Who the runtime says it is.
+/// The runtime's name and version.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Version {
     /// `containerd`, `cri-o`, ...
@@ -76,12 +76,12 @@ impl Runtime {
         Self { socket: socket.to_owned(), channel, connections }
     }
 
-    /// The connection that the channel has now, by its number.
+    /// The number of the channel's current connection.
     fn connection(&self) -> u64 {
         *self.connections.borrow()
     }
 
-    /// Returns once the channel has another connection than this one, most likely to a runtime that was restarted.
+    /// Returns once the channel has another connection, most likely to a restarted runtime.
     async fn connected_again(&self, former: u64) {
         let mut connections = self.connections.clone();
         if connections.wait_for(|&connection| connection != former).await.is_err() {
@@ -89,11 +89,11 @@ impl Runtime {
         }
     }
 
-    /// Whether something accepts connections on its socket.
+    /// Whether its socket accepts connections.
     async fn accepts(&self) -> bool {
         match UnixStream::connect(&self.socket).await {
             Ok(_) => true,
-            // Its backlog is full: it is there, and slow or frozen.
+            // Its backlog is full: it exists, and is slow or frozen.
             Err(error) => error.kind() == io::ErrorKind::WouldBlock,
         }
     }
@@ -119,10 +119,10 @@ impl Runtime {
         EventsClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE)
     }
 
-    /// Asks who it is; the cheapest sign of life.
+    /// Requests the version; the cheapest liveness check.
     ///
     /// # Errors
-    /// What the runtime, or the connection to it, said.
+    /// The error of the runtime or of the connection to it.
     pub async fn version(&self) -> Result<Version, Status> {
         let (request, mut client) = (cri::VersionRequest::default(), self.client());
         let answer = within(QUICK, request, |request| client.version(request)).await?;
@@ -130,11 +130,11 @@ impl Runtime {
         Ok(Version { name: name(&answer.runtime_name), version: name(&answer.runtime_version) })
     }
 
-    /// Asks who it is over a connection that is made for this question, as a client's would be: one that is open already
-    /// lives on when the socket's file is gone.
+    /// Requests the version over a new connection, as a client would make: an existing connection continues to work
+    /// after the socket's file was removed.
     ///
     /// # Errors
-    /// What the runtime, or the connection to it, said.
+    /// The error of the runtime or of the connection to it.
     pub async fn version_afresh(&self) -> Result<Version, Status> {
         Self::new(&self.socket).version().await
     }
@@ -142,7 +142,7 @@ impl Runtime {
     /// All sandboxes.
     ///
     /// # Errors
-    /// What the runtime, or the connection to it, said.
+    /// The error of the runtime or of the connection to it.
     pub async fn sandboxes(&self) -> Result<Vec<lists::SandboxItem>, Status> {
         lists::sandboxes(self.channel.clone()).await
     }
@@ -150,35 +150,35 @@ impl Runtime {
     /// All containers.
     ///
     /// # Errors
-    /// What the runtime, or the connection to it, said.
+    /// The error of the runtime or of the connection to it.
     pub async fn containers(&self) -> Result<Vec<lists::ContainerItem>, Status> {
         lists::containers(self.channel.clone()).await
     }
 
-    /// One sandbox, if the runtime shows it.
+    /// One sandbox, if the runtime knows it.
     ///
     /// # Errors
-    /// What the runtime, or the connection to it, said; NotFound where there is none.
+    /// The error of the runtime or of the connection to it; NotFound if there is none.
     pub async fn sandbox_status(&self, id: &str) -> Result<Option<Trimmed<cri::PodSandboxStatus>>, Status> {
         statuses::sandbox(self.channel.clone(), id).await
     }
 
-    /// One container, if the runtime shows it, but for its labels and annotations.
+    /// One container, if the runtime knows it, without its labels and annotations.
     ///
     /// # Errors
-    /// What the runtime, or the connection to it, said; NotFound where there is none.
+    /// The error of the runtime or of the connection to it; NotFound if there is none.
     pub async fn container_status(&self, id: &str) -> Result<Option<cri::ContainerStatus>, Status> {
         let status = statuses::container(self.channel.clone(), id).await?;
         Ok(status.map(Trimmed::into_inner))
     }
 }
 
-/// A channel to a gRPC server on a Unix socket. It connects when it is first used, and again when it was lost.
+/// A channel to a gRPC server on a Unix socket. It connects on first use, and again when the connection is lost.
 pub fn channel(socket: PathBuf) -> Channel {
     counting_channel(socket, watch::Sender::new(0), (WINDOW, WINDOW))
 }
 
-/// `windows`: what may be in flight of one answer, and of all.
+/// `windows`: how much may be in flight of one answer, and of all.
 fn counting_channel(socket: PathBuf, connections: watch::Sender<u64>, windows: (u32, u32)) -> Channel {
     let connections = Arc::new(connections);
     let connector = tower::service_fn(move |_: Uri| {
@@ -197,8 +197,8 @@ fn counting_channel(socket: PathBuf, connections: watch::Sender<u64>, windows: (
         .connect_with_connector_lazy(connector)
 }
 
-/// Makes a call that has a limit from its first byte to its last. The runtime learns the limit, too; tonic itself would
-/// keep it only until the answer begins.
+/// Makes a call with a deadline for the whole answer. The deadline is also sent to the runtime; tonic alone would
+/// enforce it only until the answer begins.
 async fn within<Q, A, F>(limit: Duration, message: Q, call: impl FnOnce(Request<Q>) -> F) -> Result<A, Status>
 where
     F: Future<Output = Result<Response<A>, Status>>,

@@ -1,5 +1,5 @@
-//! What a probe is: the valid, defaulted, bounded definition, and how it is made from what people write.
-//! Pure: no IO, no clock, no logging.
+//! What a probe is: the valid, defaulted, bounded definition, and how it is made from user input. Pure: no IO, no
+//! clock, no logging.
 
 pub mod annotation;
 pub mod definition;

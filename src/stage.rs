@@ -1,5 +1,5 @@
-//! What all stages of the daemon have in common: a task that is started again when it panics ([`Tasks`]), and a handle that
-//! the other stages ask it through ([`Asker`]).
+//! The common parts of all stages: a task that is restarted when it panics ([`Tasks`]), and a handle through which
+//! other stages query it ([`Asker`]).
 
 mod ask;
 pub mod panics;
@@ -178,9 +178,9 @@ impl Restarts {
                 let place = place.map(|place| format!(" at {place}")).unwrap_or_default();
                 format!("panicked{place}: {}", panics::describe(&*payload))
             }
-            None => "ended before it was told to".to_owned(),
+            None => "ended unexpectedly".to_owned(),
         };
-        tracing::error!(stage, reason, "a stage failed: starting it again");
+        tracing::error!(stage, reason, "a stage failed: restarting it");
         self.counts.get_or_create_owned(&StageLabels { stage }).inc();
         let last_at = clock::wall();
         let mut by_stage = self.by_stage();
@@ -288,7 +288,7 @@ mod tests {
         };
         tasks.spawn(tasks.supervise("prober", ending));
         let view = until_restarted(&restarts, 1).await;
-        assert_eq!(view.reason, "ended before it was told to");
+        assert_eq!(view.reason, "ended unexpectedly");
         stop.cancel();
         // The sender goes with the stage.
         while ends.recv().await.is_some() {}

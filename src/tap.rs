@@ -1,7 +1,7 @@
-//! Reads both directions of one relayed connection on the side and tells which calls passed.
+//! Decodes both directions of one relayed connection on the side, and reports the calls.
 //!
-//! In: the bytes as they were written on, in the order in which they were; out: [`TapEvent`]s. Never does IO, never reads
-//! a clock, never delays a byte. What it does not understand blinds it for that connection, and the bytes go on.
+//! In: the bytes in the order in which they were written. Out: [`TapEvent`]s. Never does IO, never reads a clock, never
+//! delays a byte. Bytes that it does not understand blind it for that connection; they are still relayed.
 
 mod blindness;
 pub mod call;
@@ -26,7 +26,7 @@ pub use self::{
 };
 use crate::{ids::ConnId, peer::Peer};
 
-/// What an HTTP/2 client says first (RFC 9113, 3.4).
+/// The connection preface of an HTTP/2 client (RFC 9113, 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// SETTINGS identifiers (RFC 9113, 6.5.2).
@@ -64,7 +64,7 @@ struct Direction {
 }
 
 impl Tap {
-    /// A connection that was just accepted.
+    /// A tap for a connection that was just accepted.
     pub fn new(conn: ConnId, peer: Arc<Peer>) -> Self {
         let sighted = Sighted {
             preface: 0,
@@ -78,7 +78,7 @@ impl Tap {
         Self { conn, state: State::Sighted(Box::new(sighted)) }
     }
 
-    /// Bytes that the client sent were passed on.
+    /// Bytes from the client were passed on.
     pub fn client_bytes(&mut self, bytes: &[u8], now: Instant, mut out: impl FnMut(TapEvent)) {
         if let State::Sighted(sighted) = &mut self.state
             && let Err(lost) = sighted.client_bytes(bytes, now, &mut out)
@@ -87,7 +87,7 @@ impl Tap {
         }
     }
 
-    /// Bytes that the runtime sent were passed on.
+    /// Bytes from the runtime were passed on.
     pub fn runtime_bytes(&mut self, bytes: &[u8], now: Instant, mut out: impl FnMut(TapEvent)) {
         if let State::Sighted(sighted) = &mut self.state
             && let Err(lost) = sighted.runtime_bytes(bytes, now, &mut out)
@@ -96,7 +96,7 @@ impl Tap {
         }
     }
 
-    /// The connection is over: whatever is open is lost.
+    /// The connection is over: open calls are lost.
     pub fn closed(&mut self, now: Instant, mut out: impl FnMut(TapEvent)) {
         if let State::Sighted(sighted) = &mut self.state {
             sighted.streams.lost(now, &mut out);
@@ -104,7 +104,7 @@ impl Tap {
         out(TapEvent::Closed { conn: self.conn });
     }
 
-    /// Gives up: nothing more of this connection is looked at.
+    /// Gives up: no more bytes of this connection are decoded.
     fn blind(&mut self, reason: Blindness, now: Instant, mut out: impl FnMut(TapEvent)) {
         if let State::Sighted(sighted) = &mut self.state {
             sighted.streams.lost(now, &mut out);
@@ -113,14 +113,14 @@ impl Tap {
         }
     }
 
-    /// Gives up without a look at what is open: after a panic of ours nothing in here is to be relied on.
+    /// Gives up without looking at open calls: after a panic of ours, this state is not reliable.
     pub fn abandon(&mut self, mut out: impl FnMut(TapEvent)) {
         let reason = Blindness::Panicked;
         self.state = State::Blind(reason);
         out(TapEvent::Blinded { conn: self.conn, reason });
     }
 
-    /// Whether the runtime spoke and then ended the connection in the middle of things, without a GOAWAY.
+    /// Whether the runtime sent bytes and then closed the connection without a GOAWAY while calls were open.
     pub fn is_ended_without_word(&self) -> bool {
         match &self.state {
             State::Sighted(sighted) => sighted.runtime.frames.has_begun() && !sighted.has_goodbye,
@@ -128,12 +128,12 @@ impl Tap {
         }
     }
 
-    /// Whether a GOAWAY of the runtime's has passed.
+    /// Whether the runtime has sent a GOAWAY.
     pub fn has_goodbye(&self) -> bool {
         matches!(&self.state, State::Sighted(sighted) if sighted.has_goodbye)
     }
 
-    /// Why nothing is understood, where that is so.
+    /// Why the connection is blind, if it is.
     pub fn blindness(&self) -> Option<Blindness> {
         match self.state {
             State::Blind(reason) => Some(reason),
@@ -151,8 +151,8 @@ impl Tap {
         self.streams().map(|streams| streams.open_methods().map(str::to_owned).collect()).unwrap_or_default()
     }
 
-    /// The highest stream of the client's, if a frame of ours could now stand between two of the runtime's; `None`
-    /// when blind, or in the middle of something.
+    /// The highest stream of the client, if a frame of ours could now be inserted between two of the runtime's; `None`
+    /// if blind, or within a frame or header block.
     pub fn between_answers(&self) -> Option<u32> {
         match &self.state {
             State::Sighted(sighted) if sighted.runtime.frames.is_between_frames() => {
@@ -171,7 +171,7 @@ impl Tap {
 }
 
 impl fmt::Debug for Tap {
-    /// Shows none of the bytes that it holds: they may be secret.
+    /// Shows none of the buffered bytes: they may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tap")
             .field("conn", &self.conn)
@@ -182,7 +182,7 @@ impl fmt::Debug for Tap {
 }
 
 impl Sighted {
-    /// Bytes that are held for calls and header blocks; the tables of HPACK aside.
+    /// Bytes that are buffered for calls and header blocks, without the HPACK tables.
     #[cfg(test)]
     fn kept(&self) -> usize {
         let Self { client, runtime, streams, fields, scratch, .. } = self;
@@ -213,7 +213,7 @@ impl Sighted {
                 }
                 Frame::Settings(payload) => runtime.announced(payload),
                 Frame::Reset { stream } => streams.reset(stream, CallEnd::Cancelled, now, out),
-                // Clients open the streams here; theirs ends nothing.
+                // Only clients open streams; a stream of the runtime's does not end anything.
                 Frame::GoAway { .. } => {}
             }
         }
@@ -249,7 +249,7 @@ impl Sighted {
 }
 
 impl Direction {
-    /// The receiver of this direction announced what it accepts.
+    /// The receiver of this direction announced its settings.
     fn announced(&mut self, settings: &[u8]) {
         for setting in settings.chunks_exact(6) {
             let value = u32::from_be_bytes([setting[2], setting[3], setting[4], setting[5]]);

@@ -1,4 +1,4 @@
-//! The daemon: starts the stages in their order, wires them, and ends them in the opposite order.
+//! The daemon: starts the stages in order, connects them, and stops them in reverse order.
 
 use std::{
     io,
@@ -218,7 +218,7 @@ impl Daemon {
         api.ended.wait().await;
         tasks.stop().cancel();
         if timeout(LAST_SAVE, saved.wait()).await.is_err() {
-            tracing::warn!("the disk hangs: what happened since the state was last saved is lost");
+            tracing::warn!("the disk does not respond: changes since the last save of the state are lost");
         }
         tasks.shutdown().await;
     }
@@ -276,7 +276,7 @@ fn bind(config: &Config, lent: Option<Access>) -> Result<(listen::Bound, listen:
 /// Removes a socket's file; where that fails, the next start replaces it.
 fn remove(socket: &SocketFile) {
     if let Err(reason) = socket.unlink() {
-        tracing::warn!(path = %socket.path().display(), %reason, "left the socket file");
+        tracing::warn!(path = %socket.path().display(), %reason, "cannot remove the socket file");
     }
 }
 
@@ -288,7 +288,7 @@ async fn borrow_access(mut link: watch::Receiver<Link>, runtime: PathBuf, socket
     if let Some(access) = Access::like(&runtime)
         && let Err(error) = socket.regrant(access)
     {
-        tracing::warn!(%error, "cannot give our socket the mode of the runtime's");
+        tracing::warn!(%error, "cannot copy the mode and owner of the runtime's socket");
     }
 }
 

@@ -1,5 +1,5 @@
-//! `criprobe demo`: a daemon before the embedded runtime or a given one, a few pods made through its socket, and a
-//! look at what it sees. Leaves nothing behind.
+//! `criprobe demo`: a daemon in front of the embedded runtime or a given one, a few pods created through its socket,
+//! and a display of what it sees. Removes everything at the end.
 
 mod client;
 mod folder;
@@ -117,10 +117,10 @@ fn no_runtime(runtime: &Path, error: io::Error) -> anyhow::Error {
     let path = runtime.display();
     match error.kind() {
         io::ErrorKind::NotFound => {
-            anyhow!("there is no socket {path}: start the runtime, or name another one")
+            anyhow!("the socket {path} does not exist: start the runtime, or name another socket")
         }
         io::ErrorKind::ConnectionRefused => {
-            anyhow!("nobody listens on {path}: start the runtime, or name another one")
+            anyhow!("no process listens on {path}: start the runtime, or name another socket")
         }
         _ => anyhow::Error::from(error).context(format!("cannot reach the runtime at {path}")),
     }
@@ -134,7 +134,7 @@ async fn set_up(config: &Config, is_embedded: bool) -> anyhow::Result<client::St
         .map_err(|_| anyhow!("the runtime at {} does not answer", config.runtime.display()))??;
     let run_id = process::id().to_string();
     let pods =
-        pods::create_pods(channel.clone(), &image, &run_id).await.context("cannot make the demo's pods")?;
+        pods::create_pods(channel.clone(), &image, &run_id).await.context("cannot create the demo's pods")?;
     Ok(client::Stage::new(channel, pods))
 }
 

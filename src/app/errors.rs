@@ -1,4 +1,4 @@
-//! An error as one line for people: its chain, each cause once, and what to do where the system refused.
+//! An error as one line for users: its chain, each cause once, and what to do if the system refused.
 
 use std::io;
 
@@ -27,10 +27,10 @@ pub(super) fn is_reader_gone(error: &anyhow::Error) -> bool {
 
 fn advice(kind: io::ErrorKind) -> Option<&'static str> {
     match kind {
-        io::ErrorKind::PermissionDenied => Some("run it as root, or choose a path that you may write to"),
-        io::ErrorKind::ReadOnlyFilesystem => Some("choose a path on a file system that can be written to"),
+        io::ErrorKind::PermissionDenied => Some("run it as root, or choose a path that you can write to"),
+        io::ErrorKind::ReadOnlyFilesystem => Some("choose a path on a writable file system"),
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
-            Some("a file stands where a folder should be: choose another path")
+            Some("a part of the path is a file, not a folder: choose another path")
         }
         io::ErrorKind::StorageFull => Some("free some space, or choose another path"),
         // What has no advice speaks for itself.
@@ -51,7 +51,7 @@ mod tests {
         let listen = ListenError::Io { path: "/run/x.sock".into(), source: refused() };
         assert_eq!(
             describe_error(&listen.into()),
-            "cannot make the socket /run/x.sock: permission denied; run it as root, or choose a path that you may write to"
+            "cannot create the socket /run/x.sock: permission denied; run it as root, or choose a path that you can write to"
         );
         let error = anyhow::Error::from(io::Error::from(io::ErrorKind::TimedOut)).context("cannot ask");
         assert_eq!(describe_error(&error), "cannot ask: timed out");

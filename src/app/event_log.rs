@@ -1,4 +1,4 @@
-//! Probes' events into the journal and, as far as their pods have lines left, into the log.
+//! Writes probes' events to the journal and, within the limits of their pods, to the log.
 
 use super::log_share::LogShare;
 use crate::{

@@ -1,5 +1,5 @@
-//! Reads the names of images and their HEALTHCHECKs: which are wanted in, what they have out, one after the other. Asks
-//! the runtime in tasks of its own, few at once, and again later where it failed. Decides nothing about probes.
+//! Reads the names of images and their HEALTHCHECKs: the wanted images in, the results out one by one. Queries the
+//! runtime in its own tasks, few at a time, and retries failures later. Makes no decisions about probes.
 
 mod kept;
 
@@ -166,7 +166,7 @@ impl Images {
                     "names or HEALTHCHECKs of images cannot be read: trying again"
                 );
             }
-            Some(News::Ended) => tracing::info!("names and HEALTHCHECKs of images are read again"),
+            Some(News::Ended) => tracing::info!("names and HEALTHCHECKs of images can be read again"),
             None => {}
         }
         let backlog = self.turns.backlog();

@@ -1,5 +1,5 @@
-//! Which lines about probes are logged, so that neither a pod's author nor many pods that come and go can flood the log:
-//! pods and moments in, whether a line is due out. Never logs, never reads a clock.
+//! Rate limits for log lines about probes, so that neither the author of a pod nor many short-lived pods can flood the
+//! log: pods and moments in, whether a line is due out. Never logs, never reads a clock.
 
 use std::{
     borrow::Borrow,

@@ -1,5 +1,5 @@
-//! What is written to the log, and how. Once a process; from which level on may change later. Whoever logs never waits
-//! for standard error to be read: a thread of its own writes, see [`mod@queue`].
+//! The format and level of the log. Set up once per process; the level can change later. Logging never waits for
+//! standard error to be read: a separate thread writes, see [`mod@queue`].
 
 mod line;
 mod queue;

@@ -1,5 +1,5 @@
-//! Reads the manifests of static pods, so that what is observed of them can be named: the pods that are asked for in,
-//! the text of their manifests out. Reads only, and only when there is something to name.
+//! Reads the manifests of static pods, so that observed probes of theirs can be named: the requested pods in, the text
+//! of their manifests out. Only reads, and only if there is something to name.
 
 use std::{
     fs::{self, File},

@@ -1,5 +1,5 @@
-//! The task around the planner: the inventory's changes, the operator's decisions and what images have in, what is to be
-//! probed out, to the prober. Tells what is wrong with definitions, in the log and as events. Never waits for an image.
+//! The task around the planner: changes of the inventory, the operator's policy and image data in; probe plans for the
+//! prober out. Reports errors in definitions, in the log and as events. Never waits for an image.
 
 use std::sync::Arc;
 
@@ -162,7 +162,7 @@ fn report(
             pod,
             omitted,
             passed_over,
-            "labels and annotations are too large: rules and probes do not see the largest of them"
+            "labels and annotations are too large: the largest of them are ignored"
         ),
         What::CopiedUid(given) => tracing::warn!(
             namespace,
@@ -170,7 +170,7 @@ fn report(
             pod.uid = %view.pod.uid,
             given_uid = %given,
             passed_over,
-            "the pod has a copy of another pod's UID: it is known by one that is made of its sandbox's ID"
+            "another pod has the same UID: criprobe identifies this pod by its sandbox ID"
         ),
     }
 }

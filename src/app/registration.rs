@@ -1,5 +1,5 @@
-//! What is wrong with annotations, told once when a container with them is registered: containers and their plans in,
-//! findings out. Keeps what was told for as long as the pod has containers. Never logs.
+//! Reports errors in annotations once, when a container with them is registered: containers and their plans in,
+//! findings out. Remembers what was reported as long as the pod has containers. Never logs.
 
 use std::{
     collections::{HashMap, HashSet},

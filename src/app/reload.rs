@@ -1,5 +1,5 @@
-//! The task that keeps the configuration in force in line with what is written: changes of files and requests in; on a
-//! good reading the settings go to the stages, on a bad one all errors are told and nothing changes.
+//! The task that reloads the configuration: changes of files and requests in. If the files are valid, the settings go
+//! to the stages; otherwise all errors are reported and nothing changes.
 
 mod current;
 mod debounce;
@@ -70,14 +70,14 @@ pub(super) struct Outlets {
     seed: u64,
 }
 
-/// What the stages follow of the configuration in force.
+/// What the stages follow of the configuration in effect.
 pub(super) struct InForce {
     pub(super) policies: values::Receiver<Arc<Policy>>,
     pub(super) prober: values::Receiver<ProberSettings>,
     pub(super) health: values::Receiver<ConfigHealth>,
 }
 
-/// Starts the task that keeps the configuration in force; without `reloading` it stays as it is.
+/// Starts the task that keeps the configuration in effect; without `reloading` it stays as it is.
 pub(super) fn spawn(
     loaded: Loaded,
     at: SystemTime,
@@ -192,7 +192,7 @@ impl Task {
         let ended = match timeout(SLOW_DISK, &mut work).await {
             Ok(ended) => ended,
             Err(_elapsed) => {
-                tracing::warn!("the disk hangs: the configuration is read as soon as it answers");
+                tracing::warn!("the disk does not respond: the configuration is read as soon as it does");
                 work.await
             }
         };
@@ -202,7 +202,7 @@ impl Task {
                 Some(done)
             }
             Err(error) => {
-                tracing::error!(%error, "cannot look at the configuration");
+                tracing::error!(%error, "cannot check the configuration for changes");
                 None
             }
         }
@@ -237,24 +237,24 @@ impl Task {
         let files = self.current.health().files().join(", ");
         let (kind, reason, message) = match news {
             News::Loaded { warnings } => {
-                tracing::info!(files, "configuration is in force");
+                tracing::info!(files, "configuration is in effect");
                 for warning in warnings {
                     tracing::warn!("{warning}");
                 }
                 let kind = if warnings.is_empty() { EventType::Normal } else { EventType::Warning };
-                let lines = ["the configuration was read again and is in force"].into_iter();
+                let lines = ["the configuration was reloaded and is in effect"].into_iter();
                 let lines = lines.chain(warnings.iter().map(String::as_str));
                 (kind, "ConfigReloaded", lines.collect::<Vec<_>>().join("; "))
             }
             News::Refused { errors } => {
                 for error in errors {
-                    tracing::warn!(error, "configuration is wrong: the former one stays in force");
+                    tracing::warn!(error, "configuration is wrong: the previous one stays in effect");
                 }
                 let reasons = errors.join("; ");
                 (
                     EventType::Warning,
                     "ConfigInvalid",
-                    format!("the former configuration stays in force: {reasons}"),
+                    format!("the previous configuration stays in effect: {reasons}"),
                 )
             }
         };

@@ -1,5 +1,4 @@
-//! What the stages are told of a configuration: settings in, each stage's own part out. Asks the kernel for the address
-//! of the default route, and for nothing else.
+//! Splits a configuration into the parts of the stages. Asks the kernel only for the address of the default route.
 
 use std::{
     net::{IpAddr, UdpSocket},

@@ -1,4 +1,4 @@
-//! Where the configuration comes from: what was said at the start, kept, so that the files can be read again under it.
+//! The source of the configuration: the overrides from the start, kept so that the files can be read again with them.
 
 use std::path::{self, Path, PathBuf};
 

@@ -1,6 +1,6 @@
-//! Keeps what outlives the daemon: the prober's state in, a file out, and at the next start back in. Trouble is told
-//! once and changes nothing else: the state is never needed. Blocking calls stay on threads that nobody waits for but
-//! the two tasks here.
+//! Saves what survives the daemon: the prober's state in, a file out, and back at the next start. Errors are reported
+//! once and have no other effect: the state is never required. Blocking calls run on separate threads, and only the two
+//! tasks here wait for them.
 
 mod file;
 
@@ -113,7 +113,7 @@ impl Store {
                 saved
             }
             Err(error) => {
-                self.note(words(Ok(Err(error))), "state was not read: probes begin anew");
+                self.note(words(Ok(Err(error))), "state was not read: probes start again");
                 Saved::default()
             }
         }
@@ -156,7 +156,7 @@ impl Store {
             health.trouble = trouble;
         });
         if is_back {
-            tracing::info!(path = %self.path().display(), "state is saved again");
+            tracing::info!(path = %self.path().display(), "state can be saved again");
         }
         true
     }

@@ -1,5 +1,5 @@
-//! Checks the annotations of ours, also those that others outrank: each for itself, and against the pod that it stands
-//! on. Annotations in, findings out.
+//! Checks criprobe's annotations, including those that are overridden: each one by itself, and in the context of its
+//! pod. Annotations in, findings out.
 
 use super::{
     findings::Findings,
@@ -65,8 +65,7 @@ pub(super) fn of_container(
 fn bounded<'a, 'b>(all: &'b [Annotation<'a>], findings: &mut Findings) -> Vec<&'b Annotation<'a>> {
     let mut ours: Vec<_> = all.iter().filter(|one| annotation::is_ours(one.key)).collect();
     if let Some(first) = ours.get(MAX_ANNOTATIONS) {
-        let reason =
-            format!("more than {MAX_ANNOTATIONS} annotations of criprobe's: the rest is not checked");
+        let reason = format!("more than {MAX_ANNOTATIONS} criprobe annotations: the rest is not checked");
         findings.error(first.place, reason);
         ours.truncate(MAX_ANNOTATIONS);
     }
@@ -90,10 +89,10 @@ fn check_one(
     let shown = quoted(key);
     let Some(text) = value.text() else {
         let what = match &value.value {
-            Value::Null => "it is empty",
-            Value::Map(_) | Value::List(_) => "it is YAML, not text: put a '|' behind the colon",
+            Value::Null => "the value is empty",
+            Value::Map(_) | Value::List(_) => "the value is YAML, not a string: put a '|' after the colon",
             Value::Bool(_) | Value::Integer(_) | Value::Float(_) | Value::Text(_) => {
-                "it is no text: put it in quotes"
+                "the value is not a string: put it in quotes"
             }
         };
         findings.error(value.place.or(place), format!("annotation {shown}: {what}"));
@@ -104,7 +103,7 @@ fn check_one(
         findings.warning(place, note);
     }
     if annotation::is_switch(key) && is_plain(value.place, text, rulebook.lines) {
-        let reason = "kubectl takes it for a truth value: put it in quotes";
+        let reason = "kubectl reads it as a boolean: put it in quotes";
         findings.error(value.place, format!("annotation {shown}: {reason}"));
     }
     let Some((kind, name)) = annotation::target(key).filter(|(_, name)| !name.is_empty()) else { return };
@@ -113,7 +112,7 @@ fn check_one(
         findings.error(place, format!("annotation {shown}: {}", no_container(name, &among.containers)));
     }
     if container.is_some_and(|container| container.role == Role::Init) {
-        let reason = "an init container that does not stay: it is probed only until it ends";
+        let reason = "an init container without restartPolicy=Always: it is probed only until it exits";
         findings.warning(place, format!("annotation {shown}: {} is {reason}", quoted(name)));
     }
     let spec = match definition::read(kind, text) {
@@ -215,8 +214,8 @@ pub(super) fn port_fault(
     let declared = DeclaredPorts::read(&with_ports(container));
     match declared.resolve(&port) {
         Ok(number) if is_bound && pod.is_host_network && !declared.declares(number) => Some(format!(
-            "{field}: port {number} is not among the ports of the container: a pod in the node's network is probed at \
-             ports only that its container declares, unless a rule says so"
+            "{field}: the container does not declare port {number}: a pod in the node's network is probed only at ports \
+             that its container declares, unless a rule allows others"
         )),
         Ok(_) => None,
         Err(PortError::Undeclared(name)) => Some(format!("{field}: {}", undeclared(&name, container, pod))),

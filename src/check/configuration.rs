@@ -1,5 +1,5 @@
-//! Checks configurations of criprobe, one by one or as the set that a node is to have. Texts in; findings, rules as
-//! views, and the operator's policy out.
+//! Checks criprobe configurations, one by one or as the set of a node. Texts in; findings, rules as views, and the
+//! operator's policy out.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Reads a pod or a container as crictl takes it, and puts them together. Documents in, pods with their places out.
+//! Reads a pod or a container in crictl's format, and combines them. Documents in, pods with their places out.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Collects what is wrong with one file, up to a bound, and puts it in order.
+//! Collects the findings for one file, up to a bound, and sorts them.
 
 use crate::{
     document::{Place, fault::FieldError},
@@ -47,7 +47,7 @@ impl Findings {
     pub(super) fn into_sorted(mut self) -> Vec<Finding> {
         self.found.sort_by_key(|finding| (finding.line, finding.column));
         if self.omitted > 0 {
-            let message = format!("and {} more findings: mend these first", self.omitted);
+            let message = format!("and {} more findings: fix these first", self.omitted);
             self.found.push(Finding { severity: Grade::Error, line: None, column: None, message });
         }
         self.found
@@ -67,6 +67,6 @@ mod tests {
         }
         let sorted = findings.into_sorted();
         assert_eq!((sorted.len(), sorted[0].line, sorted[999].line), (1_001, Some(3), Some(1_002)));
-        assert_eq!(sorted[1_000].message, "and 2 more findings: mend these first");
+        assert_eq!(sorted[1_000].message, "and 2 more findings: fix these first");
     }
 }

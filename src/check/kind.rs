@@ -1,4 +1,4 @@
-//! Tells by its shape what a document is. Never judges whether it is a good one.
+//! Determines the kind of a document from its content. Never checks whether it is valid.
 
 use crate::document::{Node, Value, suggest};
 

@@ -1,5 +1,5 @@
-//! Checks the probes in a manifest that the kubelet runs, by the rules of Kubernetes. Never mixes them with ours: what
-//! they come to is listed with the source `kubelet`.
+//! Checks the probes in a manifest that the kubelet runs, by Kubernetes' rules. Never mixes them with ours: they are
+//! listed with the source `kubelet`.
 
 use super::{
     annotations::{Prober, handler_field, port_fault, resolved},
@@ -82,7 +82,7 @@ fn probe(
 fn ours(raw: &RawProbe, path: &str) -> Vec<FieldError> {
     let key = |name, field: &Field<String>| {
         let reason =
-            "Forbidden: a key of criprobe's: the kubelet knows it not; write it in an annotation".to_owned();
+            "Forbidden: only criprobe supports this key, not the kubelet: use an annotation".to_owned();
         (!field.is_absent()).then(|| FieldError { path: join(path, name), reason, place: field.place() })
     };
     [

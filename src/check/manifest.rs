@@ -1,5 +1,5 @@
-//! Finds the pods in an object of Kubernetes: by its kind where that is one of Kubernetes' own, by its structure where it
-//! is not. An object in, pods with their places out.
+//! Finds the pods in a Kubernetes object: by kind for built-in kinds, by structure for others. An object in, pods with
+//! their places out.
 
 use super::{
     findings::Findings,
@@ -108,13 +108,13 @@ fn misplaced(metadata: Option<&Node>, templates: &[(String, &Node)], findings: &
     let all = pod::annotations(metadata.and_then(|metadata| metadata.get("annotations")));
     for Annotation { key, place, .. } in all.into_iter().filter(|one| annotation::is_ours(one.key)) {
         let where_to = match templates {
-            [] => "it makes no pods that criprobe knows of".to_owned(),
+            [] => "criprobe finds no pod template in it".to_owned(),
             [(path, _), ..] => format!("move it to {path}.metadata.annotations"),
         };
         let key = crate::document::fault::quoted(key);
         findings.warning(
             place,
-            format!("annotation {key}: it is on the object itself, and its pods do not get it: {where_to}"),
+            format!("annotation {key}: it is on the object itself, and pods do not inherit it: {where_to}"),
         );
     }
 }

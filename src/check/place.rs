@@ -1,6 +1,5 @@
-//! Where something within a scalar stands in the file: the place in a value in, the place in the source out, as far as
-//! the way the value is written lets that be told. Compares what it counts with what stands there: it is right or
-//! falls back to where the scalar starts.
+//! The place in the file of something within a scalar: the place in a value in, the place in the source out, as far as
+//! the notation of the value allows. Verifies its result against the text, and falls back to the start of the scalar.
 
 use crate::document::Place;
 

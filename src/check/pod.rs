@@ -1,5 +1,4 @@
-//! A pod as a file has it, whichever kind of file that is: what the plan needs, each part with its place. Passes over
-//! what is not the plan's business.
+//! A pod in a file of any kind: the parts that the plan needs, each with its place. Ignores all other parts.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! What a node would do with a pod: the plan of each of its containers, with the operator's rules and without. A pod and
-//! policies in, views out.
+//! What a node would do with a pod: the plan of each of its containers, with and without the operator's rules. A pod
+//! and policies in, views out.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Says what is wrong with a file that cannot be read, to those who wrote it: what is no text, and what is no YAML.
+//! Explains why a file cannot be read: it is not text, or not YAML.
 
 use super::{findings::Findings, place::Lines};
 use crate::document::{self, Place, SyntaxError};
@@ -10,11 +10,11 @@ const TEMPLATE: (&str, &str) = ("{{", "}}");
 pub(super) fn text(bytes: &[u8]) -> Result<&str, SyntaxError> {
     let no_text = |reason: String| Err(SyntaxError::NotText { place: None, reason });
     if bytes.starts_with(&[0x1f, 0x8b]) {
-        return no_text("this is compressed: unpack it first".to_owned());
+        return no_text("the file is compressed: unpack it first".to_owned());
     }
     let is_utf_16 = bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]);
     if let Some(at) = bytes.iter().position(|byte| *byte == 0).filter(|_| !is_utf_16) {
-        return no_text(format!("this is binary: byte {} is 0", at + 1));
+        return no_text(format!("the file is binary: byte {} is 0", at + 1));
     }
     document::decode(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes))
 }
@@ -24,7 +24,7 @@ pub(super) fn report(error: &SyntaxError, first: u32, lines: &Lines<'_>, finding
     let place = error.place();
     if let Some(template) = template(first, lines) {
         let reason = format!(
-            "{}; line {} looks like a template that was not rendered: check what comes out of it, as with \
+            "{}; line {} looks like a template that was not rendered: check its output, as with \
              'helm template CHART | criprobe check -'",
             error.reason(),
             template.line
@@ -34,7 +34,7 @@ pub(super) fn report(error: &SyntaxError, first: u32, lines: &Lines<'_>, finding
     }
     let line = place.and_then(|place| lines.get(place.line)).unwrap_or_default();
     let indent = line.split(|character: char| !character.is_whitespace()).next().unwrap_or_default();
-    let hint = if indent.contains('\t') { ": indent with blanks, not with tabs" } else { "" };
+    let hint = if indent.contains('\t') { ": indent with spaces, not tabs" } else { "" };
     findings.error(place, format!("{}{hint}", error.reason()));
     false
 }

@@ -112,7 +112,7 @@ fn probes_beyond_what_a_pod_or_a_node_may_have_are_told() {
     let view = check(&files, &rules, "default");
     insta::assert_snapshot!(findings(&view), @r#"
     a:13:5: error: liveness of "c1": the pod has more probes than prober.maxPerPod, which is 3: enforced rules come first, then other rules, then older containers
-    b:1:1: warning: up to pod default/b there are 5 probes: a node runs 4, which is prober.maxPerNode, and lists the others as invalid
+    b:1:1: warning: with pod default/b there are 5 probes: a node runs at most 4 (prober.maxPerNode), and lists the others as invalid
     "#);
     assert_eq!((view.probes, view.errors, view.warnings), (5, 1, 1));
     let invalid: Vec<_> = probes(&view).into_iter().filter(|line| line.contains(" invalid ")).collect();
@@ -159,9 +159,9 @@ fn what_depends_on_the_pod_is_told() {
         (
             "hostNetwork: true\n  containers: [{name: app, ports: [{name: http, containerPort: 80}]}]",
             "liveness.criprobe.dev/app: '{tcpSocket: {port: 81}}'",
-            "x:6:52: error: liveness.criprobe.dev/app: tcpSocket.port: port 81 is not among the ports of the \
-             container: a pod in the node's network is probed at ports only that its container declares, \
-             unless a rule says so\n",
+            "x:6:52: error: liveness.criprobe.dev/app: tcpSocket.port: the container does not declare port 81: \
+             a pod in the node's network is probed only at ports that its container declares, unless a rule allows \
+             others\n",
         ),
         (
             "containers: [{name: app}, {name: other, ports: [{name: http, containerPort: 80}]}]",
@@ -172,13 +172,13 @@ fn what_depends_on_the_pod_is_told() {
         (
             app,
             "liveness.criprobe.dev/app: {tcpSocket: {port: 80}}",
-            "x:6:32: error: annotation \"liveness.criprobe.dev/app\": it is YAML, not text: put a '|' behind the \
-             colon\n",
+            "x:6:32: error: annotation \"liveness.criprobe.dev/app\": the value is YAML, not a string: put a '|' after \
+             the colon\n",
         ),
         (
             app,
             "criprobe.dev/probes: off",
-            "x:6:26: error: annotation \"criprobe.dev/probes\": kubectl takes it for a truth value: put it in \
+            "x:6:26: error: annotation \"criprobe.dev/probes\": kubectl reads it as a boolean: put it in \
              quotes\n",
         ),
         (app, "criprobe.dev/probes: 'off'", ""),
@@ -207,7 +207,7 @@ fn what_depends_on_the_pod_is_told() {
 #[test]
 fn a_file_that_is_nothing_is_wrong_only_if_it_was_named() {
     let values = "replicaCount: 1\nimage: {tag: x}\n";
-    assert!(told(values).contains("x:1:1: error: neither a manifest of Kubernetes"));
+    assert!(told(values).contains("x:1:1: error: not a Kubernetes manifest"));
     let found = CheckInput { is_named: false, ..input("values.yaml", values) };
     let view = check(&[found], &[], "default");
     assert_eq!((findings(&view), view.files[0].documents[0].taken), (String::new(), DocumentKind::Unknown));

@@ -1,16 +1,16 @@
-//! Who may open a socket, in words, for somebody who may not.
+//! Describes who can open a socket, for a user who cannot.
 
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
 
-/// Says who may open the socket, as its mode and owner tell: `root and members of group criprobe may`.
+/// Describes who can open the socket, from its mode and owner: `root and members of group criprobe can`.
 pub(super) fn who_may_open(path: &Path) -> String {
-    let Ok(meta) = fs::metadata(path) else { return "only root may".to_owned() };
+    let Ok(meta) = fs::metadata(path) else { return "only root can".to_owned() };
     let owner = name_of(meta.uid(), "/etc/passwd").unwrap_or_else(|| format!("user {}", meta.uid()));
     if meta.mode() & 0o020 == 0 {
-        return format!("only {owner} may");
+        return format!("only {owner} can");
     }
     let group = name_of(meta.gid(), "/etc/group").unwrap_or_else(|| meta.gid().to_string());
-    format!("{owner} and members of group {group} may")
+    format!("{owner} and members of group {group} can")
 }
 
 fn name_of(id: u32, file: &str) -> Option<String> {
@@ -49,6 +49,6 @@ mod tests {
         assert!(who_may_open(file.path()).starts_with("only "));
         mode(0o660);
         assert!(who_may_open(file.path()).contains(" and members of group "));
-        assert_eq!(who_may_open(Path::new("/nowhere/at/all")), "only root may");
+        assert_eq!(who_may_open(Path::new("/nowhere/at/all")), "only root can");
     }
 }

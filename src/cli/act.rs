@@ -22,25 +22,25 @@ Examples:
   criprobe pause default/web/app/liveness
   criprobe probes | grep paused
 
-Its verdict and its counts stay as they are. An attempt in flight ends, and changes nothing.
-A pause holds for the containers to come, too, until 'criprobe resume'.";
+The verdict and the counts of the probe stay. An attempt in flight still ends, but changes nothing.
+The pause also applies to later containers of this name, until 'criprobe resume'.";
 
 pub(super) const RESUME: &str = "\
 Examples:
   criprobe resume default/web/app/liveness
 
-The next attempt is due at once. One that is not paused stays as it is.";
+The next attempt is due at once. Resuming a probe that is not paused has no effect.";
 
 pub(super) const TRIGGER: &str = "\
 Examples:
   criprobe trigger default/web/app/readiness
 
-It counts as any other attempt, and the period begins anew with it. A probe that is paused, held or
-waits cannot be triggered: exit 1 and the reason. 'criprobe run --probe' tries it all the same, and
-counts nothing.";
+The attempt counts like any other, and the period starts again with it. A probe that is paused, held
+or waiting cannot be triggered: the exit code is 1, with the reason. 'criprobe run --probe' makes an
+attempt in these cases, too, but it does not count.";
 
 impl ActArgs {
-    /// Has a command done with the probe, and prints in a line how the probe is then.
+    /// Sends a command for the probe, and prints the probe's new state in one line.
     pub(super) async fn run(self, context: &Context, command: &str) -> Result<Exit, Error> {
         let probe: ProbeView = context.client.post(&format!("{}/{command}", self.probe.path())).await?;
         print(&match context.format {
@@ -52,7 +52,7 @@ impl ActArgs {
     }
 }
 
-/// `default/web/app/liveness: probing, success`, and the reason where there is one.
+/// `default/web/app/liveness: probing, success`, and the reason if there is one.
 fn line(probe: &ProbeView) -> String {
     let (phase, state) = (probe.phase.as_str(), probe.state.as_str());
     let reason = if probe.reason.is_empty() { String::new() } else { format!(" ({})", plain(&probe.reason)) };

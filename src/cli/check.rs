@@ -1,4 +1,4 @@
-//! `criprobe check`: files in, the probes that would result and what is wrong with them out. Asks no daemon.
+//! `criprobe check`: files in; the resulting probes and the errors out. Needs no daemon.
 
 mod files;
 mod text;
@@ -19,39 +19,40 @@ use crate::{
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct CheckArgs {
-    /// Files, or folders for all *.yaml, *.yml and *.json in and below them; - is standard input
+    /// Files, or folders: all *.yaml, *.yml and *.json files in and below them; - is standard input
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// A configuration, or a folder of them, that the node is to have: shows what its rules would change; may be
-    /// given several times
+    /// A configuration file, or a folder of them, for the node: shows what its rules would change; can be given
+    /// several times
     #[arg(long, value_name = "FILE")]
     rules: Vec<PathBuf>,
-    /// The namespace of what names none
+    /// The namespace of objects that name none
     #[arg(short, long, value_name = "NS", default_value = "default")]
     namespace: String,
-    /// Exit 1 also where there are only warnings
+    /// Exit with 1 also if there are only warnings
     #[arg(long)]
     strict: bool,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  criprobe check deploy/                      manifests in a folder
-  helm template shop | criprobe check -       what a chart comes to
+  criprobe check deploy/                      the manifests in a folder
+  helm template shop | criprobe check -       the output of a chart
   criprobe check /etc/criprobe/config.yaml    a configuration
-  criprobe check pod.json container.json      what crictl is given
-  criprobe check --rules conf.d/ deploy/      what rules would change
+  criprobe check pod.json container.json      a pod and a container for crictl
+  criprobe check --rules conf.d/ deploy/      what these rules would change
 
-With --rules, + is a probe that comes, - one that goes, ! one that is invalid by them.
+With --rules, + marks a probe that the rules add, - one that they remove, ! one that they make
+invalid.
 
-Each file is taken for what its shape says: manifests of Kubernetes (several in one file, lists, any
-kind with a pod template), a pod or a container for crictl, or a configuration of criprobe. Probes
-that a manifest gives to the kubelet are checked, too, and listed with the source 'kubelet'. Without
---rules, a node with the default configuration is meant. No daemon is needed.
+A file can hold Kubernetes manifests (several in one file, lists, any kind with a pod template), a
+pod or a container for crictl, or a criprobe configuration; its content decides. Probes that a
+manifest gives to the kubelet are also checked, and listed with the source 'kubelet'. Without
+--rules, the default configuration applies. No daemon is needed.
 
-Exit: 0 nothing is wrong, 1 there is an error, 2 usage, or a file that cannot be read.";
+Exit codes: 0 no errors, 1 errors, 2 wrong usage, or a file that cannot be read.";
 
-/// 64 MiB of stack: what the deepest documents need, many times over, also in builds that are not optimised.
+/// 64 MiB of stack: several times what the deepest documents need, also in unoptimised builds.
 const STACK: usize = 64 << 20;
 
 /// The verb with all that it was given.
@@ -62,7 +63,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// Checks, prints, and says how it went.
+    /// Checks, prints the result, and returns the exit code.
     pub fn run(self) -> Exit {
         let screen = Screen::of_stdout();
         self.checked(screen).unwrap_or_else(|error| error.report())
@@ -88,5 +89,5 @@ impl Check {
 fn in_thread(files: Vec<CheckInput>, rules: Vec<CheckInput>, namespace: String) -> Result<CheckView, Error> {
     let thread = std::thread::Builder::new().name("check".to_owned()).stack_size(STACK);
     let thread = thread.spawn(move || check::check(&files, &rules, &namespace)).map_err(Error::Output)?;
-    thread.join().map_err(|_| Error::Refused("an error of criprobe's own".to_owned()))
+    thread.join().map_err(|_| Error::Refused("an internal error of criprobe".to_owned()))
 }

@@ -18,7 +18,7 @@ pub(super) struct Client {
     http: legacy::Client<UnixConnector, Full<Bytes>>,
 }
 
-/// 10 s for an answer, or for the head of a stream: the server answers within 5 s, or says that it cannot.
+/// 10 s for an answer, or for the head of a stream: the server answers within 5 s, or reports that it cannot.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// 128 MiB of an answer: 5,000 probes with 10 KiB of output each, escaped. A larger one is an error.
@@ -113,17 +113,18 @@ impl Client {
 
     async fn in_time<T>(&self, answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         tokio::time::timeout(TIMEOUT, answer).await.unwrap_or_else(|_| {
-            Err(self.unreachable_for(format!("no answer within {TIMEOUT:?}; it is stuck or very busy")))
+            Err(self
+                .unreachable_for(format!("no answer within {TIMEOUT:?}; the daemon is stuck or very busy")))
         })
     }
 
-    /// hyperlocal's form of a URL: the socket's path in hexadecimal stands where the host does.
+    /// hyperlocal's form of a URL: the host is the socket's path in hexadecimal.
     fn uri(&self, path: &str) -> Result<Uri, Error> {
         let socket = self.endpoint.path().as_os_str().as_encoded_bytes();
         let host: String = socket.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("unix://{host}:0{path}").parse().map_err(|error| {
-            Error::Usage(format!("these filters cannot be asked for: {error}; use shorter ones"))
-        })
+        format!("unix://{host}:0{path}")
+            .parse()
+            .map_err(|error| Error::Usage(format!("cannot send these filters: {error}; use shorter ones")))
     }
 
     fn unreachable(&self, error: &legacy::Error) -> Error {
@@ -137,9 +138,9 @@ impl Client {
 
     fn connect_failure(&self, error: &io::Error) -> String {
         match error.kind() {
-            io::ErrorKind::NotFound => "there is no such socket; is 'criprobe serve' running?".to_owned(),
+            io::ErrorKind::NotFound => "the socket does not exist; is 'criprobe serve' running?".to_owned(),
             io::ErrorKind::ConnectionRefused => {
-                "nobody listens there; is 'criprobe serve' running?".to_owned()
+                "no process listens on it; is 'criprobe serve' running?".to_owned()
             }
             io::ErrorKind::PermissionDenied => {
                 format!("permission denied; {} open it", who_may_open(self.endpoint.path()))
@@ -150,7 +151,7 @@ impl Client {
 
     /// Something answered that does not speak as our API does.
     fn foreign(&self, error: &str) -> Error {
-        self.unreachable_for(format!("no valid answer ({error}); is that criprobe's API socket?"))
+        self.unreachable_for(format!("invalid answer ({error}); is this criprobe's API socket?"))
     }
 
     fn unreachable_for(&self, reason: String) -> Error {

@@ -1,4 +1,4 @@
-//! `criprobe config`: the commented file of all defaults, or the configuration in force and where each value comes from.
+//! `criprobe config`: the commented file of all defaults, or the configuration in effect and where each value comes from.
 
 use super::{
     Context, Error, Exit,
@@ -22,9 +22,9 @@ pub(super) struct ConfigArgs {
 
 #[derive(Clone, Copy, Debug, clap::Subcommand)]
 enum What {
-    /// Print a commented file that holds every setting with its default
+    /// Print a commented configuration file with every setting and its default
     Default,
-    /// Show what is in force in a running daemon, and where each value and each rule comes from
+    /// Show the configuration of the running daemon, and where each value and each rule comes from
     Show,
 }
 
@@ -34,14 +34,14 @@ Examples:
   criprobe config show
   criprobe config show -o json | jq '.rules[].name'
 
-'criprobe check FILE' reads files without a daemon. Values of HTTP headers are never shown.";
+'criprobe check FILE' checks files without a daemon. Values of HTTP headers are never shown.";
 
 impl ConfigArgs {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, Error> {
         match self.what {
             What::Default if context.format != Format::Table => {
                 return Err(Error::Usage(
-                    "'config default' prints YAML with comments: leave out -o".to_owned(),
+                    "'config default' does not support -o: it prints YAML with comments".to_owned(),
                 ));
             }
             What::Default => print(example::TEXT)?,
@@ -61,11 +61,11 @@ impl ConfigArgs {
 }
 
 impl Error {
-    /// Tells whoever has no daemon what to do instead.
+    /// Adds a hint for users who have no daemon.
     fn without_daemon(self) -> Self {
         match self {
             Self::Unreachable { endpoint, reason } => {
-                let reason = format!("{reason}; 'criprobe check FILE' reads files without it");
+                let reason = format!("{reason}; 'criprobe check FILE' checks files without a daemon");
                 Self::Unreachable { endpoint, reason }
             }
             other => other,
@@ -108,7 +108,7 @@ fn text(shown: &ConfigurationView, screen: Screen, limit: Option<usize>) -> Stri
     lines.join("\n") + "\n"
 }
 
-/// Only what narrows it: `namespace shop-*, label tier=front`.
+/// Only the criteria that restrict it: `namespace shop-*, label tier=front`.
 fn matched(matcher: &MatchView) -> String {
     let named = [
         ("namespace", &matcher.namespace),

@@ -8,13 +8,13 @@ use crate::report::filter::duration;
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct DemoArgs {
-    /// Use this runtime and its real containers instead of the embedded one
+    /// Use this runtime, with real containers, instead of the embedded one
     #[arg(long, value_name = "URL")]
     pub runtime: Option<String>,
-    /// End by itself after this time: 20s, 5m [default: until Ctrl-C]
+    /// End after this time, such as 20s or 5m [default: run until Ctrl-C]
     #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
     pub duration: Option<Duration>,
-    /// Keep sockets and containers here [default: a temporary folder, removed at the end]
+    /// Keep sockets and containers in this folder [default: a temporary folder, removed at the end]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
 }

@@ -26,8 +26,8 @@ use target::Target;
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct DescribeArgs {
-    /// NAMESPACE/POD/CONTAINER/TYPE or a probe's key; NAMESPACE/POD/CONTAINER or the beginning of a container's id for
-    /// all its probes
+    /// NAMESPACE/POD/CONTAINER/TYPE or a probe's key; for all probes of a container, NAMESPACE/POD/CONTAINER or the
+    /// first characters of its ID
     #[arg(value_name = "PROBE|CONTAINER")]
     target: Target,
 }
@@ -36,13 +36,13 @@ const EXAMPLES: &str = "\
 Examples:
   criprobe describe default/web/app/liveness
   criprobe describe default/web/app              all probes of a container
-  criprobe describe 0e2f11e3dc40                 likewise, by the beginning of its id
+  criprobe describe 0e2f11e3dc40                 the same, by the first characters of its ID
   criprobe describe default/web/app/liveness -o json | jq .history
 
-The definition is shown with its defaults filled in. In the history a sign stands for an attempt,
-the oldest first: . or ✓ a success, ~ a warning, X or ✗ a failure, ? an error, which says nothing
-of the container. The newest 10 attempts, changes and events are shown, -o wide shows all that are
-kept: 32 attempts with 256 bytes of what each said, 32 changes of the verdict.";
+The definition is shown with its defaults. In the history, each character is an attempt, oldest
+first: . or ✓ success, ~ warning, X or ✗ failure, ? error, which says nothing about the container.
+The newest 10 attempts, changes and events are shown. -o wide shows all that are kept: 32 attempts
+with 256 bytes of output each, and 32 changes of the verdict.";
 
 impl DescribeArgs {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, Error> {
@@ -63,7 +63,7 @@ impl DescribeArgs {
     }
 }
 
-/// What was asked for.
+/// What to describe.
 enum Found {
     Probe(Box<ProbeDetailView>),
     Container(Box<PodView>, Box<ContainerView>, Vec<ProbeDetailView>),

@@ -12,10 +12,10 @@ use crate::config::socket;
 pub(super) struct Endpoint(PathBuf);
 
 impl Endpoint {
-    /// What the flag says, else what the variable says, else the default. An empty variable says nothing.
+    /// The flag, or else the variable, or else the default. An empty variable counts as not set.
     ///
     /// # Errors
-    /// Who named no socket, why not, and what to write instead.
+    /// The address is invalid: the flag or variable, the reason, and what to write instead.
     pub(super) fn choose(flag: Option<&str>, variable: Option<&str>) -> Result<Self, String> {
         let said = flag.map(|text| ("--api", text));
         let variable = variable.filter(|text| !text.is_empty()).map(|text| ("CRIPROBE_API", text));

@@ -4,36 +4,37 @@ use std::io;
 
 use super::{Exit, endpoint::Endpoint};
 
-/// Why a verb could not do what it was asked.
+/// Why a verb failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     /// The user's: an argument, as seen here or by the daemon.
     #[error("{0}")]
     Usage(String),
-    /// Nobody answers, or somebody else does.
+    /// There was no answer, or not from criprobe.
     #[error("cannot reach the daemon at {endpoint}: {reason}")]
     Unreachable {
         /// Where it was looked for.
         endpoint: Endpoint,
-        /// What came instead, and what to do.
+        /// The reason, and what to do.
         reason: String,
     },
-    /// It will not do that now; it said why.
+    /// The daemon refused the request for now, with a reason.
     #[error("{0}")]
     Declined(String),
-    /// It answered, but not with what was asked for.
-    #[error("the daemon cannot tell: {0}")]
+    /// The daemon answered with an error.
+    #[error("the daemon reported an error: {0}")]
     Refused(String),
     /// A stream ended that should have gone on.
-    #[error("the daemon at {0} ended the stream: it stopped or restarts")]
+    #[error("the daemon at {0} closed the stream: it has stopped or is restarting")]
     Ended(Endpoint),
-    /// What was asked for cannot be written.
+    /// The output cannot be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
 }
 
 impl Error {
-    /// Says it on standard error in one line. A reader of ours that has left is no error: nothing is said.
+    /// Prints the error in one line on standard error. If the reader of our output has left, this is not an error, and
+    /// nothing is printed.
     pub(super) fn report(&self) -> Exit {
         if matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe) {
             return Exit::Fine;

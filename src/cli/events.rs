@@ -1,4 +1,4 @@
-//! `criprobe events`: what happened, a line each.
+//! `criprobe events`: events, one per entry.
 
 use super::{
     Context, Error, Exit,
@@ -23,18 +23,18 @@ use crate::{
 pub(super) struct EventsArgs {
     #[command(flatten)]
     select: Select,
-    /// Only the newest N of those that are kept
+    /// Show only the newest N of the events that are kept
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
     last: Option<usize>,
-    /// After those that are kept, stay and print new ones
+    /// Keep running and print new events as they happen
     #[arg(short, long)]
     follow: bool,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  criprobe events                       those that are kept
-  criprobe events -n shop --follow      those, and new ones as they come
+  criprobe events                       the events that are kept
+  criprobe events -n shop --follow      these, and new ones as they happen
   criprobe events -o json | jq -r .message";
 
 impl EventsArgs {
@@ -50,7 +50,7 @@ impl EventsArgs {
     }
 }
 
-/// One event: what it is about, and its message below, whole. A line of it may be wider than the screen.
+/// One event: its object, and below it the complete message. A line of it may be wider than the screen.
 pub(crate) fn line(event: &EventView, screen: Screen, is_wide: bool) -> String {
     let paint = match event.kind {
         EventType::Normal => Paint::Plain,
@@ -95,7 +95,7 @@ mod tests {
         let (namespace, pod, container) = (String::new(), String::new(), String::new());
         let ours = EventView {
             reason: "ConfigReloaded".to_owned(),
-            message: "the configuration was read again".to_owned(),
+            message: "the configuration was reloaded".to_owned(),
             pod_uid: String::new(),
             container_id: String::new(),
             namespace,

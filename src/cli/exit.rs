@@ -22,7 +22,7 @@ pub enum Exit {
 impl Exit {
     /// Says why on standard error, in one line: `criprobe: REASON`.
     pub fn because(self, reason: &impl fmt::Display) -> Self {
-        // Nobody hears it: the exit code says it, too.
+        // If this cannot be written, the exit code still reports the failure.
         let _ = writeln!(std::io::stderr(), "criprobe: {}", printable(&reason.to_string()));
         self
     }

@@ -1,4 +1,4 @@
-//! The formats that people may ask for, and what machines get: views in, text out.
+//! The output formats for people and machines: views in, text out.
 
 use serde::Serialize;
 
@@ -7,13 +7,13 @@ use crate::report::printable::{is_steering, printable_json};
 /// How to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Format {
-    /// For people, as wide as the terminal; uncut elsewhere
+    /// For people: cut to the width of a terminal
     Table,
-    /// For people, all of it, uncut
+    /// For people: everything, nothing is cut
     Wide,
-    /// For machines; of streams, a record a line
+    /// For machines: one record per line in streams
     Json,
-    /// For machines; of streams, a document each
+    /// For machines: one document per record in streams
     Yaml,
 }
 
@@ -35,7 +35,7 @@ pub(super) fn yaml<T: Serialize>(view: &T) -> String {
     let invariant = "views are maps with text keys, which always serialise";
     let mut yaml = serde_saphyr::to_string(view).expect(invariant);
     if yaml.contains(|character| character != '\n' && is_steering(character)) {
-        // The crate escapes some of these characters only, and only where it quotes for another reason.
+        // The crate escapes only some of these characters, and only where it needs quotes for another reason.
         let options = serde_saphyr::ser_options! { quote_all: true };
         yaml = inert(&serde_saphyr::to_string_with_options(view, options).expect(invariant));
     }
@@ -50,7 +50,8 @@ pub(super) fn yaml_document<T: Serialize>(view: &T) -> String {
     format!("---\n{}", yaml(view))
 }
 
-/// The same YAML with what could steer a terminal as escapes. All texts in it are in quotes, but for keys, and on one line.
+/// The same YAML with terminal control characters as escapes. All texts in it except keys are in quotes and on one
+/// line.
 fn inert(quoted: &str) -> String {
     let mut inert = String::with_capacity(quoted.len());
     for line in quoted.lines() {
@@ -119,7 +120,7 @@ mod tests {
         assert_eq!(json_line(&"a\u{9b}b\n\u{202e}\u{e0001}"), "\"a\\u009bb\\n\\u202e\\udb40\\udc01\"\n");
     }
 
-    /// Any text, and such as holds what steers and what YAML treats apart.
+    /// Any text, including control characters and characters that are special in YAML.
     fn texts() -> impl Strategy<Value = String> {
         prop_oneof![
             any::<String>(),

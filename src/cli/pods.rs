@@ -1,4 +1,4 @@
-//! `criprobe pods`: a table of pods with their containers, or what machines want of them.
+//! `criprobe pods`: pods with their containers, as a table or for machines.
 
 use std::time::SystemTime;
 
@@ -23,26 +23,27 @@ use crate::{
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct PodsArgs {
-    /// Only of this namespace; * and ? are wildcards, here and below
+    /// Only this namespace; * and ? are wildcards, as in the other filters by name
     #[arg(short, long, value_name = "NS", value_parser = glob)]
     namespace: Option<Glob>,
-    /// Only of this pod
+    /// Only this pod
     #[arg(long, value_name = "POD", value_parser = glob)]
     pod: Option<Glob>,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  criprobe pods                        all of them, a row a container
+  criprobe pods                        all pods, one row per container
   criprobe pods -n shop --pod 'web-*'
   criprobe pods -o json | jq -r '.[] | select(.ready | not) | .pod'
 
-STARTED and READY are what the kubelet would write into the pod's status: a container has started
-when its startup probe has succeeded, and is ready when it has started and its readiness probe
-succeeds; where it has no such probe, as soon as it runs. A pod is ready when its sandbox is up
-and all its containers are ready; one that exited with code 0 may be an init container, which the
-runtime does not tell from others, and is left out. RESTARTS is the container's attempt number,
-AGE is since it started. Of each name, and of each pod's sandboxes, the newest is shown.";
+STARTED and READY are what the kubelet would report in the pod's status. A container is started
+once its startup probe has succeeded, and ready once it is started and its readiness probe succeeds.
+Without such a probe, it is started or ready as soon as it runs. A pod is ready when its sandbox is
+ready and all its containers are ready. A container that exited with code 0 is not counted: it may
+be an init container, and the runtime does not report which containers are. RESTARTS is the
+container's attempt number, AGE the time since it started. If several containers have the same
+name, or a pod has several sandboxes, only the newest is shown.";
 
 impl PodsArgs {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, Error> {
@@ -112,7 +113,7 @@ fn wide(pods: &[PodView], now: SystemTime) -> Table {
     table
 }
 
-/// A row a container; one without any where the pod has none.
+/// One row per container; a pod without containers has one row.
 fn rows(pod: &PodView, now: SystemTime) -> Vec<Vec<Cell>> {
     let of_pod = || [Cell::from(format!("{}/{}", pod.namespace, pod.pod)), yes(pod.ready)];
     let of_none = || std::iter::repeat_n(Cell::from(""), COLUMNS.len() - 2);
@@ -149,7 +150,7 @@ pub(super) fn state(container: &ContainerView) -> String {
     }
 }
 
-/// `1 success, 1 failure`; empty where there are none.
+/// `1 success, 1 failure`; empty if there are none.
 pub(super) fn probes(probes: &ProbesView) -> String {
     let states = probes.states.iter().map(|(state, count)| format!("{count} {}", state.as_str()));
     states.collect::<Vec<_>>().join(", ")

@@ -1,10 +1,10 @@
-//! The name of a probe as people write it, and its path in the API.
+//! The name of a probe as users write it, and its path in the API.
 
 use std::str::FromStr;
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-/// `NAMESPACE/POD/CONTAINER/TYPE` or `POD_UID/CONTAINER/TYPE`; names are percent-encoded where they hold a slash.
+/// `NAMESPACE/POD/CONTAINER/TYPE` or `POD_UID/CONTAINER/TYPE`; names that contain a slash are percent-encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ProbeName(Vec<String>);
 

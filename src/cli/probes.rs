@@ -1,4 +1,4 @@
-//! `criprobe probes`: a table of probes, or what machines want of them.
+//! `criprobe probes`: probes as a table or for machines.
 
 pub(crate) mod watch;
 
@@ -27,34 +27,34 @@ use crate::{
 pub(crate) struct ProbesArgs {
     #[command(flatten)]
     select: Select,
-    /// Only of this type: startup, readiness, liveness, observed-N
+    /// Only this type: startup, readiness, liveness, observed-N
     #[arg(long = "type", value_name = "TYPE", value_parser = kind)]
     kind: Option<Glob>,
-    /// Stay, and show changes: redrawn in place on a terminal, a line each elsewhere
+    /// Keep running and show changes: redrawn in place on a terminal, one line per change elsewhere
     #[arg(short, long)]
     watch: bool,
-    /// Exit 1 if any of them is failing; one that waits, has stopped or is invalid is not, nor is none at all
+    /// Exit with 1 if a listed probe is failing; waiting, stopped and invalid probes do not count as failing
     #[arg(long, conflicts_with = "watch")]
     check: bool,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  criprobe probes                                 all of them
+  criprobe probes                                 all probes
   criprobe probes -n shop --type liveness -w      live
   criprobe probes --pod web-0 --check && echo ok  in a script
   criprobe probes -o json | jq '.[] | select(.state == \"failure\") | .id'
 
 STATE is the verdict after thresholds. PHASE is what the probe is doing: waiting (no running
-container, start delay, startup gate), probing, held (a verdict fell; waits for a new container),
-paused (by 'criprobe pause'), invalid, stopped. RUN counts results of one kind in a row, LAST is the
-newest attempt, AGE is since the last change. A narrow terminal shows fewer columns, -o wide shows
-more.
+container, start delay, startup gate), probing, held (the verdict is final until a new container
+starts), paused (by 'criprobe pause'), invalid, stopped. RUN counts equal results in a row, LAST is
+the newest attempt, AGE the time since the last change. A narrow terminal shows fewer columns,
+-o wide shows more.
 
-observed-N is a probe of a client's own, known by its rhythm: its client runs it, criprobe only
-watches. Its state is that of its last result, as the client's thresholds are not known.";
+observed-N is a probe that a client runs itself. criprobe recognizes it by its rhythm and only
+watches it. Its state is its last result, because the client's thresholds are not known.";
 
-/// 60 columns of an output, even where nothing else is cut.
+/// 60 columns of an output, even if nothing else is cut.
 const OUTPUT_WIDTH: usize = 60;
 
 impl ProbesArgs {
@@ -71,15 +71,15 @@ impl ProbesArgs {
     }
 }
 
-/// Names those that are failing, where somebody asked whether any is, and those that cannot be. Nothing at all is no
-/// failure, but may be a mistyped name.
+/// Reports failing and invalid probes for `--check`. No probe at all is not a failure, but may be a mistyped name, and is
+/// reported, too.
 fn check(probes: &[ProbeView]) -> Exit {
     let failing: Vec<_> = probes.iter().filter(|probe| probe.is_failing()).map(|probe| &*probe.id).collect();
     let invalid: Vec<_> =
         probes.iter().filter(|probe| probe.phase == ProbePhase::Invalid).map(|probe| &*probe.id).collect();
     let mut exit = Exit::Fine;
     if probes.is_empty() {
-        exit = exit.because(&"nothing was checked: there is no such probe");
+        exit = exit.because(&"nothing was checked: no probe matches");
     }
     if !invalid.is_empty() {
         exit = exit.because(&named("invalid", &invalid));
@@ -175,7 +175,7 @@ fn cells(probe: &ProbeView, now: SystemTime) -> Vec<Cell> {
     ]
 }
 
-/// `liveness`; of a client's own also what it seems to be: `observed-1 (liveness?)`.
+/// `liveness`; for a client's own probe also its likely type: `observed-1 (liveness?)`.
 fn kind_of(probe: &ProbeView) -> String {
     match &probe.likely_type {
         Some(likely) => format!("{} ({likely}?)", probe.kind),
@@ -204,10 +204,10 @@ fn needs_explaining(probe: &ProbeView) -> bool {
     is_bad && !explanation(probe).is_empty()
 }
 
-/// The reason, and what the last attempt said.
+/// The reason, and the output of the last attempt.
 fn explanation(probe: &ProbeView) -> String {
     let reason = plain(&probe.reason);
-    // What an attempt said when it went well explains nothing.
+    // The output of a successful attempt explains nothing.
     let is_telling = probe.last.as_ref().is_some_and(|last| last.result != AttemptResult::Success);
     let output = if is_telling { last_output(probe) } else { String::new() };
     match (&*reason, &*output) {

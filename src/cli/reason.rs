@@ -1,7 +1,7 @@
 //! What a runtime says of an exec that it could not make, without the layers that it passed through: the reason, as
 //! people look for it. JSON keeps it all.
 
-/// Words that say no more than that an exec did not begin, each only before what does.
+/// Prefixes that only say that an exec did not start, each only before the actual reason.
 const LAYERS: [&str; 4] = [
     "failed to exec in container: ",
     "OCI runtime exec failed: ",

@@ -27,31 +27,32 @@ use crate::{
 #[command(after_help = EXAMPLES, override_usage = USAGE)]
 #[command(group(clap::ArgGroup::new("trial").required(true)))]
 pub(super) struct RunArgs {
-    /// NAMESPACE/POD/CONTAINER, or a container's id or its beginning; write %2F for a slash within a name
+    /// NAMESPACE/POD/CONTAINER, or a container's ID or its first characters; write %2F for a slash inside a name
     #[arg(value_name = "CONTAINER")]
     container: String,
-    /// The container's own probe of this type: startup, readiness, liveness
+    /// Run the container's own probe of this type: startup, readiness, liveness
     #[arg(long, value_name = "TYPE", group = "trial", value_parser = kind)]
     probe: Option<ProbeKind>,
-    /// The command after --
+    /// Run the command after --
     #[arg(long, group = "trial", requires = "command")]
     exec: bool,
-    /// http://:8080/healthz, https://:8443/x, or /healthz for port 80; a host only if prober.allowHosts has it
+    /// Send a GET request: http://:8080/healthz, https://:8443/x, or /healthz for port 80; a host must be in
+    /// prober.allowHosts
     #[arg(long, value_name = "URL", group = "trial")]
     http_get: Option<ProbeUrl>,
-    /// A connection to this port: a number, or the name that the container declares
+    /// Connect to this port: a number, or a name that the container declares
     #[arg(long, value_name = "PORT", group = "trial")]
     tcp: Option<String>,
-    /// The gRPC health service at this port
+    /// Query the gRPC health service on this port
     #[arg(long, value_name = "PORT", group = "trial", allow_negative_numbers = true)]
     grpc: Option<i64>,
-    /// How long a try may take [default: 1s, of --probe its own]
+    /// How long one try may take [default: 1s; with --probe, the probe's timeout]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     timeout: Option<Duration>,
-    /// A header of the request, 'NAME: VALUE'; any number of them
+    /// A header of the request, 'NAME: VALUE'; can be given several times
     #[arg(long = "header", value_name = "HEADER", conflicts_with_all = ["probe", "exec", "tcp", "grpc"], value_parser = header)]
     headers: Vec<(String, String)>,
-    /// The service to ask about; without it, the server as a whole
+    /// The service to query [default: the server as a whole]
     #[arg(long, value_name = "NAME", conflicts_with_all = ["probe", "exec", "http_get", "tcp"])]
     service: Option<String>,
     /// The command and its arguments
@@ -69,9 +70,9 @@ Examples:
   criprobe run default/web/app --tcp 5432 --timeout 250ms
   criprobe run 3f2a91 --grpc 9000 --service shop.Cart
 
-It is judged as a probe's attempt is: an error is tried three times. Nothing is recorded, no verdict
-changes. Exit: 0 success or warning, 1 failure or error, or it cannot be tried now, 2 usage,
-3 daemon not reachable.";
+The attempt is evaluated like a probe's: an error is tried three times. Nothing is recorded, and no
+verdict changes. Exit codes: 0 success or warning, 1 failure or error, or no attempt is possible
+now, 2 wrong usage, 3 the daemon is not reachable.";
 
 impl RunArgs {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, Error> {
@@ -122,9 +123,7 @@ impl RunArgs {
 /// The type of a probe that we could run.
 fn kind(text: &str) -> Result<ProbeKind, String> {
     match text.parse() {
-        Ok(ProbeType::Observed(_)) => {
-            Err("it is a client's own probe: its client runs it, criprobe only watches".to_owned())
-        }
+        Ok(ProbeType::Observed(_)) => Err("a client runs this probe, criprobe only watches it".to_owned()),
         Ok(ProbeType::Kind(_)) | Err(_) => text.parse(),
     }
 }
@@ -140,7 +139,7 @@ fn header(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.trim_start().to_owned()))
 }
 
-/// The result with what it rests on in a line, and below it the output, whole.
+/// A line with the result and its details, and below it the complete output.
 fn text(ran: &RunView, screen: Screen) -> String {
     let paint = match ran.result {
         AttemptResult::Success => Paint::Good,
@@ -222,14 +221,14 @@ mod tests {
             ("c", "required arguments were not provided"),
             ("c --tcp 1 --grpc 2", "cannot be used with"),
             ("c --probe live", "unknown probe type \"live\": one of startup, readiness, liveness"),
-            ("c --probe observed-1", "it is a client's own probe: its client runs it, criprobe only watches"),
+            ("c --probe observed-1", "a client runs this probe, criprobe only watches it"),
             ("c --exec", "required arguments were not provided"),
             ("c -- true", "required arguments were not provided"),
             ("c --tcp 1 -- true", "cannot be used with"),
             ("c --tcp 1 --header a:_b", "cannot be used with"),
             ("c --exec --service x -- true", "cannot be used with"),
             ("c --http-get /x --header a", "write 'NAME: VALUE'"),
-            ("c --http-get host/", "a host is named without its scheme"),
+            ("c --http-get host/", "the scheme is missing before the host"),
             ("c --tcp 1 --timeout soon", "not a duration"),
         ] {
             let error = request(line).unwrap_err();

@@ -12,20 +12,20 @@ use crate::report::printable::printable;
 /// What we print on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Screen {
-    /// Columns that a line may take; no bound where there is no terminal: what reads on can cut by itself.
+    /// The maximum width of a line; unlimited without a terminal, because other programs can cut lines themselves.
     pub(crate) width: usize,
-    /// Lines that fit, on a terminal whose cursor can be moved; elsewhere nothing can be redrawn.
+    /// The height of a terminal whose cursor can be moved; `None` if nothing can be redrawn.
     pub(crate) height: Option<usize>,
     /// Whether to colour.
     pub(crate) is_coloured: bool,
-    /// Whether signs beyond ASCII may stand for something: on a terminal in UTF-8, without `NO_COLOR`.
+    /// Whether non-ASCII symbols can be used: on a terminal in UTF-8, without `NO_COLOR`.
     pub(crate) has_signs: bool,
 }
 
-/// 100 columns where the terminal's width is not known.
+/// 100 columns if the terminal's width is unknown.
 const WIDTH: usize = 100;
 
-/// 40 columns: below that a table tells nothing, and a narrower terminal wraps.
+/// 40 columns: a narrower table is unreadable, and a narrower terminal wraps it.
 const MIN_WIDTH: usize = 40;
 
 /// What a piece of text means, as a colour.
@@ -54,7 +54,7 @@ impl Screen {
         Self::new(size, is_terminal, |name| env::var(name).ok().filter(|value| !value.is_empty()))
     }
 
-    /// From a terminal's columns and lines (0 where it does not know them), and the environment.
+    /// From a terminal's columns and lines (0 if unknown), and the environment.
     fn new(size: Option<(usize, usize)>, is_terminal: bool, var: impl Fn(&str) -> Option<String>) -> Self {
         let is_capable = is_terminal && var("TERM").is_none_or(|term| term != "dumb");
         let given = var("COLUMNS").and_then(|columns| columns.parse().ok());
@@ -109,13 +109,13 @@ pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// The columns that a text takes: those of its characters, so that a part never takes more than the whole. Sequences that
-/// some terminals draw wider or narrower count as what they are made of.
+/// The width of a text in columns: the sum over its characters, so that a part is never wider than the whole. Sequences
+/// that some terminals draw wider or narrower count as their parts.
 pub(crate) fn width_of(text: &str) -> usize {
     text.chars().filter_map(UnicodeWidthChar::width).sum()
 }
 
-/// The text in at most `width` columns; where it is cut, its last column is `…`. Controls are escaped.
+/// The text in at most `width` columns; if it is cut, its last column is `…`. Controls are escaped.
 pub(crate) fn fit(text: &str, width: usize) -> String {
     let text = printable(text);
     if width_of(&text) <= width {

@@ -5,13 +5,13 @@ use crate::report::filter::Glob;
 /// Which pods and containers.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct Select {
-    /// Only of this namespace; * and ? are wildcards, here and below
+    /// Only this namespace; * and ? are wildcards, as in the other filters by name
     #[arg(short, long, value_name = "NS", value_parser = glob)]
     pub(super) namespace: Option<Glob>,
-    /// Only of this pod
+    /// Only this pod
     #[arg(long, value_name = "POD", value_parser = glob)]
     pub(super) pod: Option<Glob>,
-    /// Only of this container
+    /// Only this container
     #[arg(long, value_name = "CONTAINER", value_parser = glob)]
     pub(super) container: Option<Glob>,
 }
@@ -19,7 +19,7 @@ pub(super) struct Select {
 /// 1,024 bytes of a pattern: names in Kubernetes have 253 at most, and all patterns must fit into one URL.
 const MAX_PATTERN: usize = 1_024;
 
-/// A pattern of a length that can be asked for.
+/// A pattern of an allowed length.
 pub(super) fn glob(text: &str) -> Result<Glob, String> {
     if text.len() > MAX_PATTERN {
         return Err(format!("a pattern has at most {MAX_PATTERN} bytes"));

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-/// A measured time with three digits or so: `0.4ms`, `27ms`, `1.03s`, `12.5s`, `2m05s`; `<0.1ms` where it is hardly any.
+/// A measured time with about three digits: `0.4ms`, `27ms`, `1.03s`, `12.5s`, `2m05s`; `<0.1ms` for less.
 pub(super) fn measured(duration: Duration) -> String {
     let millis = duration.as_secs_f64() * 1_000.0;
     match millis {
@@ -18,7 +18,7 @@ pub(super) fn measured(duration: Duration) -> String {
     }
 }
 
-/// A duration as somebody set it, exactly: `5s`, `100ms`, `1m30s`.
+/// A configured duration, exactly: `5s`, `100ms`, `1m30s`.
 pub(super) fn configured(duration: Duration) -> String {
     humantime::format_duration(duration).to_string().replace(' ', "")
 }

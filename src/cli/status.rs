@@ -25,7 +25,7 @@ Examples:
   criprobe status -o json | jq .runtime.state
   criprobe status --api /tmp/api.sock
 
-A connection is blind when its calls cannot be seen; its bytes pass all the same.";
+A connection is blind if criprobe cannot decode its calls. Its bytes are still relayed unchanged.";
 
 /// 10 blind connections are listed; `-o wide` lists them all.
 const BLIND_LISTED: usize = 10;
@@ -61,8 +61,8 @@ fn text(status: &StatusView, screen: Screen, now: SystemTime, limit: Option<usiz
     lines.push(("gaps", status.gaps.to_string(), gaps));
     lines.push(("inventory", inventory(status, now), Paint::Plain));
     let waiting = [
-        (status.inventory.waiting, "containers or pods wait for their status from the runtime"),
-        (status.inventory.waiting_images, "images wait for their names or HEALTHCHECK from the runtime"),
+        (status.inventory.waiting, "for the status of containers or pods"),
+        (status.inventory.waiting_images, "for names or HEALTHCHECK of images"),
     ];
     lines.extend(waiting.into_iter().filter_map(|(waiting, what)| Some(waits(waiting?, what))));
     let worst = status.probes.states.keys().copied().find(|&state| verdict_paint(state) == Paint::Bad);
@@ -109,13 +109,18 @@ fn connections(
     let blind = connections.blind.len();
     let (tail, paint) = match blind {
         0 => (String::new(), Paint::Plain),
-        _ => (format!(", {blind} of the open ones blind:"), Paint::Doubtful),
+        _ => (format!(", {blind} of the open connections blind:"), Paint::Doubtful),
     };
     let (paused, paint) = match connections.accepting_paused_since {
         None => (String::new(), paint),
         Some(since) => {
             let since = age(since.0, now);
-            (format!("; new ones wait for {since}: out of descriptors, raise LimitNOFILE"), Paint::Bad)
+            (
+                format!(
+                    "; new ones have been waiting for {since}: out of file descriptors, raise LimitNOFILE"
+                ),
+                Paint::Bad,
+            )
         }
     };
     let head = format!("{} open, {} accepted{paused}{tail}", connections.open, connections.total);
@@ -142,20 +147,25 @@ fn inventory(status: &StatusView, now: SystemTime) -> String {
         }
         None => "not listed yet".to_owned(),
     };
-    let (pods, containers, running) = (inventory.pods, inventory.containers, inventory.running);
-    format!("{pods} pods, {containers} containers ({running} running); {listed}")
+    let (pods, containers) = (counted(inventory.pods, "pod"), counted(inventory.containers, "container"));
+    format!("{pods}, {containers} ({} running); {listed}", inventory.running)
+}
+
+/// `1 pod`, `2 pods`.
+fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// What the runtime has not answered yet.
 fn waits(waiting: WaitingView, what: &str) -> (&'static str, String, Paint) {
     let longest = coarse(waiting.longest_seconds.0);
-    ("  waiting", format!("{} {what}, the longest for {longest}", waiting.count), Paint::Doubtful)
+    ("  waiting", format!("{what}: {}, the longest for {longest}", waiting.count), Paint::Doubtful)
 }
 
 fn probes(probes: &ProbesView) -> String {
     let observed = match probes.observed {
         0 => String::new(),
-        count => format!("; {count} of clients observed"),
+        count => format!("; {count} observed"),
     };
     if probes.total == 0 {
         return format!("none{observed}");
@@ -169,10 +179,8 @@ fn probes(probes: &ProbesView) -> String {
 /// Probes that wait for a place for too long.
 fn late(late: LateView) -> (&'static str, String, Paint) {
     let longest = coarse(late.longest_seconds.0);
-    let text = format!(
-        "{} have waited for a place for more than two periods, the longest for {longest}",
-        late.count
-    );
+    let text =
+        format!("{} waiting for a place for more than two periods, the longest for {longest}", late.count);
     ("  late", text, Paint::Doubtful)
 }
 
@@ -180,7 +188,7 @@ fn late(late: LateView) -> (&'static str, String, Paint) {
 fn state(status: &StatusView, now: SystemTime) -> (&'static str, String, Paint) {
     let state = &status.state;
     if state.file.is_empty() {
-        return ("state", "kept nowhere: a restart begins anew".to_owned(), Paint::Plain);
+        return ("state", "not kept: after a restart, probes start again".to_owned(), Paint::Plain);
     }
     let saved = match state.saved_at {
         Some(at) => format!("saved {} ago", age(at.0, now)),
@@ -198,16 +206,16 @@ fn state(status: &StatusView, now: SystemTime) -> (&'static str, String, Paint) 
 fn restarted(stage: &StageRestartView, now: SystemTime) -> String {
     let times = if stage.restarts == 1 { "once".to_owned() } else { format!("{} times", stage.restarts) };
     let since = age(stage.last_at.0, now);
-    format!("{} was started again {times}, last {since} ago: {}", stage.stage, stage.reason)
+    format!("{} was restarted {times}, last {since} ago: {}", stage.stage, stage.reason)
 }
 
-/// The log, where it has gaps.
+/// Dropped log lines, if there are any.
 fn log(status: &StatusView) -> Option<(&'static str, String, Paint)> {
-    let text = |dropped| format!("{dropped} lines dropped: standard error is not read fast enough");
+    let text = |dropped| format!("dropped lines: {dropped}; standard error is not read fast enough");
     (status.log.dropped > 0).then(|| ("log", text(status.log.dropped), Paint::Doubtful))
 }
 
-/// What is in force and since when, what is wrong with what is written now, and what waits for the next start.
+/// The files in effect and when they were read, errors in the current files, and settings that need a restart.
 fn config(
     status: &StatusView,
     now: SystemTime,
@@ -221,7 +229,7 @@ fn config(
     };
     let (trouble, paint) = match config.errors.len() {
         0 => ("", Paint::Plain),
-        _ => (", in force still: what is written now is wrong", Paint::Bad),
+        _ => (", still in effect: the current files are wrong", Paint::Bad),
     };
     let head = std::iter::once(("configuration", format!("{files}{trouble}"), paint));
     let errors = config.errors.iter().take(listed).map(|error| ("  wrong", error.clone(), Paint::Bad));
@@ -229,7 +237,7 @@ fn config(
     let more = more.map(|more| ("  wrong", format!("… and {more} more: -o wide"), Paint::Bad));
     let restart = config.needs_restart.iter().map(|line| ("  pending", line.clone(), Paint::Doubtful));
     let workers = format!(
-        "{}, {} of them for exec; an exec ends {} after its timeout at the latest",
+        "{}, {} of them for exec; an exec attempt ends at most {} after its timeout",
         config.workers,
         config.exec_workers,
         configured(config.exec_grace_seconds.0)
@@ -278,11 +286,14 @@ mod tests {
             reason: "panicked at src/prober.rs:1:1: no such thing".to_owned(),
         }];
         let failed =
-            "prober was started again 2 times, last 5s ago: panicked at src/prober.rs:1:1: no such thing";
+            "prober was restarted 2 times, last 5s ago: panicked at src/prober.rs:1:1: no such thing";
         assert!(text(&away, Screen::plain(60), now, None).contains(failed));
         away.connections = ConnectionsView::default();
         away.state = StateFileView::default();
-        assert!(text(&away, Screen::plain(60), now, None).contains("kept nowhere: a restart begins anew\n"));
+        assert!(
+            text(&away, Screen::plain(60), now, None)
+                .contains("not kept: after a restart, probes start again\n")
+        );
         for line in text(&away, Screen::plain(40), now, Some(40)).lines() {
             assert!(width_of(line) <= 40, "{line}");
         }

@@ -3,7 +3,7 @@
 use super::screen::{Paint, Screen, fit, width_of};
 use crate::report::printable::printable;
 
-/// A table, as it is filled.
+/// A table while it is filled.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     columns: Vec<Column>,
@@ -15,11 +15,11 @@ pub(crate) struct Table {
 pub(crate) struct Column {
     /// Its head.
     pub(crate) name: &'static str,
-    /// What becomes of it where the table is too wide.
+    /// What happens to it if the table is too wide.
     pub(crate) tight: Tight,
 }
 
-/// What becomes of a column where there is too little room, in the order in which it is tried.
+/// What happens to a column if there is not enough room, in the order in which it is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tight {
     /// It is left out before any other is touched.
@@ -39,7 +39,7 @@ enum Line {
     Note(Cell),
 }
 
-/// A text and what it means.
+/// A text and its meaning.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
     text: String,
@@ -53,7 +53,7 @@ const GAP: &str = "  ";
 const NARROWEST: usize = 10;
 
 impl Cell {
-    /// Escapes what would steer a terminal.
+    /// Escapes terminal control characters.
     pub(crate) fn new(text: &str, paint: Paint) -> Self {
         Self { text: printable(text).into_owned(), paint }
     }
@@ -86,7 +86,7 @@ impl Table {
         self.lines.push(Line::Note(cell));
     }
 
-    /// As lines, the head first; no line is wider than `limit`, where there is one.
+    /// The lines, headings first; no line is wider than `limit`, if there is one.
     pub(crate) fn render(&self, screen: Screen, limit: Option<usize>) -> Vec<String> {
         let limit = limit.unwrap_or(usize::MAX);
         let widths = self.widths(limit);
@@ -102,7 +102,7 @@ impl Table {
         lines
     }
 
-    /// The width of each column, `None` for one that is left out: what its widest cell needs, as far as that fits.
+    /// The width of each column, `None` for one that is left out: the width of its widest cell, as far as it fits.
     fn widths(&self, limit: usize) -> Vec<Option<usize>> {
         let mut widths: Vec<_> = self.columns.iter().map(|column| Some(width_of(column.name))).collect();
         for line in &self.lines {

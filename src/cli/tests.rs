@@ -75,19 +75,19 @@ fn what_is_wrong_is_said_in_one_line_with_what_to_do() {
             "demo --for ever",
             "not a duration: write one such as 250ms, 5s or 1m30s; see 'criprobe demo --help'",
         ),
-        ("serve -o json", "'serve' logs, choose its form with --log-format; see 'criprobe serve --help'"),
-        ("-o json demo", "ask the demo's daemon from another terminal; see 'criprobe demo --help'"),
-        ("demo --api /x", "choose its folder with --dir; see 'criprobe demo --help'"),
+        ("serve -o json", "choose the log format with --log-format; see 'criprobe serve --help'"),
+        ("-o json demo", "query its daemon from another terminal; see 'criprobe demo --help'"),
+        ("demo --api /x", "choose the folder with --dir; see 'criprobe demo --help'"),
         (
             "run a/b/c --exec cat /x",
-            "a command stands after two dashes: criprobe run CONTAINER --exec -- CMD...; see 'criprobe run --help'",
+            "write the command after '--': criprobe run CONTAINER --exec -- CMD...; see 'criprobe run --help'",
         ),
         ("status extra", "unexpected argument 'extra' found"),
         ("describe", "the following required arguments were not provided: <PROBE|CONTAINER>"),
         (
             "describe web/app",
             "neither a probe nor a container: write NAMESPACE/POD/CONTAINER/TYPE, NAMESPACE/POD/CONTAINER, or the \
-             beginning of a container's id; see 'criprobe describe --help'",
+             first characters of a container's ID; see 'criprobe describe --help'",
         ),
     ] {
         let error = parsed(arguments).unwrap_err();

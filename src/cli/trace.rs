@@ -27,21 +27,21 @@ use crate::{
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct TraceArgs {
-    /// Only of these methods, in any case: ExecSync, 'exec*'
+    /// Only these methods, case-insensitive: ExecSync, 'exec*'
     #[arg(long, value_name = "GLOB", value_parser = glob)]
     method: Option<Glob>,
     #[command(flatten)]
     select: Select,
-    /// Only those that did not end well: an error, no answer, an exit code other than 0
+    /// Only calls that failed: an error, no answer, or an exit code other than 0
     #[arg(long)]
     failed: bool,
-    /// Only those that took longer: 250ms, 2s
+    /// Only calls that took longer: 250ms, 2s
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     slower: Option<Duration>,
-    /// Print the newest N of those that are kept (1,000 are), and end
+    /// Print the newest N of the 1,000 calls that are kept, and exit
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
     last: Option<usize>,
-    /// Stay, and print calls as they end; so it is without --last
+    /// Keep running and print calls as they end; the default without --last
     #[arg(short, long)]
     follow: bool,
 }
@@ -50,10 +50,10 @@ const EXAMPLES: &str = "\
 Examples:
   criprobe trace                                      every call, live
   criprobe trace --method ExecSync -n shop --pod web-0
-  criprobe trace --failed --last 20                   the newest 20 that failed, and end
-  criprobe trace --slower 1s -o json >> slow.ndjson   a record a line
+  criprobe trace --failed --last 20                   the newest 20 that failed
+  criprobe trace --slower 1s -o json >> slow.ndjson   one record per line
 
-A line is: time (UTC), code, method, duration, caller, pod and container, command.
+Each line shows: time (UTC), code, method, duration, caller, pod and container, command.
 -o wide cuts nothing.";
 
 impl TraceArgs {
@@ -77,7 +77,7 @@ impl TraceArgs {
     }
 }
 
-/// A record of a stream, or the gap where some are missing.
+/// A record of a stream, or a gap with missing records.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(untagged)]
 enum Record<T> {
@@ -85,8 +85,8 @@ enum Record<T> {
     View(T),
 }
 
-/// Prints a stream of views, each as `line` puts it, or as machines want it. One that follows ends with Ctrl-C; of one
-/// that ends by itself without a record, a person is told `nothing`.
+/// Prints a stream of views, each formatted by `line`, or for machines. With `follow`, it runs until Ctrl-C. If a stream
+/// ends without a record, `nothing` is shown on a terminal.
 pub(super) async fn show<T: Serialize + DeserializeOwned>(
     context: &Context,
     path: &str,
@@ -103,13 +103,13 @@ pub(super) async fn show<T: Serialize + DeserializeOwned>(
                 (Format::Yaml, record) => format::yaml_document(record),
                 (Format::Table | Format::Wide, Record::View(view)) => line(view, context.screen) + "\n",
                 (Format::Table | Format::Wide, Record::Missed(MissedView { missed })) => {
-                    format!("-- {missed} records are missing here: they came faster than they were read --\n")
+                    format!("-- {missed} records are missing here: they were not read fast enough --\n")
                 }
             })?;
         }
         if is_empty && !follow && io::stdout().is_terminal() {
-            // Nobody hears it: the empty output says it, too.
-            let _ = writeln!(io::stderr(), "criprobe: {nothing} that are kept match");
+            // If this cannot be written, the empty output says the same.
+            let _ = writeln!(io::stderr(), "criprobe: {nothing} to show");
         }
         if follow { Err(Error::Ended(context.client.endpoint().clone())) } else { Ok(Exit::Fine) }
     };
@@ -157,7 +157,7 @@ pub(crate) fn line(call: &CallView, screen: Screen, is_wide: bool) -> String {
     line.finish()
 }
 
-/// The code, or where none came, how it ended instead.
+/// The code; without one, how the call ended.
 fn verdict(call: &CallView) -> (&str, Paint) {
     match call.end {
         CallEnd::Complete if call.is_ok() => (&call.code, Paint::Good),
@@ -176,7 +176,7 @@ fn target(call: &CallView) -> String {
     }
 }
 
-/// A command as one would type it: words that a shell would split or expand stand in quotes.
+/// A command as typed in a shell: words that a shell would split or expand are in quotes.
 pub(super) fn command(words: &[String]) -> String {
     let quoted = words.iter().map(|word| {
         let is_plain = |c: char| c.is_alphanumeric() || "-_./:=,+@%^".contains(c);
@@ -198,12 +198,12 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// An empty line; it may become as wide as the screen, or as it likes if it `is_wide`.
+    /// An empty line, as wide as the screen, or unlimited if it `is_wide`.
     pub(super) fn new(screen: Screen, is_wide: bool) -> Self {
         Self { screen, left: if is_wide { usize::MAX } else { screen.width }, text: String::new() }
     }
 
-    /// Adds a text, at least so wide; nothing where the text is empty.
+    /// Adds a text with a minimum width; nothing if the text is empty.
     pub(super) fn column(&mut self, text: &str, at_least: usize, paint: Paint) {
         let gap = usize::from(!self.text.is_empty());
         if text.is_empty() || self.left <= gap {

@@ -8,27 +8,27 @@ use std::str::FromStr;
 pub(super) struct ProbeUrl {
     /// `HTTP` or `HTTPS`, as Kubernetes writes them.
     pub(super) scheme: &'static str,
-    /// Instead of the container's own pod; the daemon decides whether it may be asked.
+    /// Instead of the container's own pod; the daemon decides whether it is allowed.
     pub(super) host: Option<String>,
     /// A number, or the name of a declared port.
     pub(super) port: String,
-    /// With its query; `/` where none is written.
+    /// With its query; `/` by default.
     pub(super) path: String,
 }
 
-const FORMS: &str = "write http://:8080/healthz, https://:8443/healthz, :8080/healthz, or /healthz for port 80; another \
-    host that prober.allowHosts names as http://10.0.0.1:8080/healthz";
+const FORMS: &str = "write http://:8080/healthz, https://:8443/healthz, :8080/healthz, or /healthz for port 80; for a host \
+    that prober.allowHosts permits, http://10.0.0.1:8080/healthz";
 
 impl FromStr for ProbeUrl {
     type Err = String;
 
-    /// `[http:|https:]//[HOST][:PORT][/PATH]`, `:PORT[/PATH]` or `/PATH`: without a scheme it is http, without a port 80,
-    /// or 443 of https, and without a host the container's pod is asked.
+    /// `[http:|https:]//[HOST][:PORT][/PATH]`, `:PORT[/PATH]` or `/PATH`: the defaults are http, port 80, or
+    /// 443 for https, and the container's pod as host.
     fn from_str(text: &str) -> Result<Self, String> {
         let (scheme, usual, rest) = match text.split_once("://") {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => ("HTTP", "80", rest),
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => ("HTTPS", "443", rest),
-            // What stands behind the first slash is path and query, whatever it looks like.
+            // Everything after the first slash is path and query.
             Some((before, _)) if !before.contains('/') => {
                 return Err(format!("the scheme must be http or https: {FORMS}"));
             }
@@ -42,30 +42,30 @@ impl FromStr for ProbeUrl {
         let (host, port) = split_authority(authority)?;
         let is_bare = rest.len() == text.len();
         if host.is_some() && is_bare {
-            return Err(format!("a host is named without its scheme: {FORMS}"));
+            return Err(format!("the scheme is missing before the host: {FORMS}"));
         }
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
         Ok(Self { scheme, host: host.map(str::to_owned), port: port.unwrap_or(usual).to_owned(), path })
     }
 }
 
-/// Host and port, as far as there are any; an address of IPv6 stands in brackets.
+/// Host and port, if present; an IPv6 address is in brackets.
 fn split_authority(text: &str) -> Result<(Option<&str>, Option<&str>), String> {
     let (host, port) = match text.strip_prefix('[').map(|rest| rest.split_once(']')) {
         Some(Some((host, port))) => (host, port),
-        Some(None) => return Err(format!("a bracket is not closed: {FORMS}")),
+        Some(None) => return Err(format!("a closing bracket is missing: {FORMS}")),
         None => text.split_at(text.find(':').unwrap_or(text.len())),
     };
     let port = match port.strip_prefix(':') {
-        Some("") => return Err(format!("the port is missing behind the colon: {FORMS}")),
-        Some(port) if port.contains('@') => return Err(format!("no user may be named: {FORMS}")),
+        Some("") => return Err(format!("the port is missing after the colon: {FORMS}")),
+        Some(port) if port.contains('@') => return Err(format!("a user is not allowed: {FORMS}")),
         Some(port) if port.contains(':') => return Err(format!("put the address in brackets: {FORMS}")),
         Some(port) => Some(port),
         None if port.is_empty() => None,
         None => return Err(format!("a colon is missing before the port: {FORMS}")),
     };
     if host.contains('@') {
-        return Err(format!("no user may be named: {FORMS}"));
+        return Err(format!("a user is not allowed: {FORMS}"));
     }
     Ok((Some(host).filter(|host| !host.is_empty()), port))
 }
@@ -95,15 +95,15 @@ mod tests {
             assert_eq!((url.scheme, url.host.as_deref(), &*url.port, &*url.path), parts, "{text}");
         }
         for (text, told) in [
-            ("localhost", "a host is named without its scheme"),
-            ("healthz", "a host is named without its scheme"),
-            ("localhost:80/x", "a host is named without its scheme"),
+            ("localhost", "the scheme is missing before the host"),
+            ("healthz", "the scheme is missing before the host"),
+            ("localhost:80/x", "the scheme is missing before the host"),
             ("http://::1:80/", "put the address in brackets"),
-            ("http://[::1/", "a bracket is not closed"),
+            ("http://[::1/", "a closing bracket is missing"),
             ("http://[::1]80/", "a colon is missing"),
             ("http://10.0.0.1:/", "the port is missing"),
-            ("http://u:p@10.0.0.1/", "no user may be named"),
-            ("http://u@10.0.0.1/", "no user may be named"),
+            ("http://u:p@10.0.0.1/", "a user is not allowed"),
+            ("http://u@10.0.0.1/", "a user is not allowed"),
             ("ftp://:21/", "the scheme must be http or https"),
             ("http://:/x", "the port is missing"),
             ("", "empty"),

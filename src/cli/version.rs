@@ -1,4 +1,4 @@
-//! `criprobe version`: this program's version, and the daemon's where there is one.
+//! `criprobe version`: the versions of this program and of the daemon.
 
 use serde::Serialize;
 
@@ -19,13 +19,13 @@ Examples:
   criprobe version
   criprobe version -o json | jq -r .client.version
 
-Ends with 0 whether the daemon is reachable or not.";
+The exit code is 0 even if the daemon is not reachable.";
 
 /// Both versions.
 #[derive(Debug, Serialize)]
 struct Versions {
     client: ClientVersion,
-    /// Null where it is not reachable.
+    /// Null if it is not reachable.
     daemon: Option<DaemonVersion>,
 }
 

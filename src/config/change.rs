@@ -1,4 +1,4 @@
-//! What differs between two configurations, as far as only a new start brings it into force. Pure.
+//! The differences between two configurations that only take effect after a restart. Pure.
 
 use super::{Config, key::Key};
 
@@ -15,7 +15,7 @@ fn needs_restart(key: Key, running: &Config, written: &Config) -> bool {
         Key::State => running.state != written.state,
         Key::ApiListen => running.api.listen != written.api.listen,
         Key::ApiGroup => running.api.group != written.api.group,
-        // What reads the log expects one form of line.
+        // Whatever reads the log expects one format.
         Key::LogFormat => running.log.format != written.log.format,
         Key::Workers
         | Key::ExecWorkers

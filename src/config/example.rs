@@ -1,4 +1,5 @@
-//! The commented configuration that is packaged: every setting with its default. A test holds it equal to the defaults.
+//! The packaged configuration with comments: every setting with its default. A test checks that it matches the
+//! defaults.
 
-/// A valid file, ready to be changed.
+/// A valid file to start from.
 pub const TEXT: &str = include_str!("../../packaging/config.yaml");

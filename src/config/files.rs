@@ -1,5 +1,5 @@
-//! The files of the configuration: finds and reads them, in their order. Never waits for what is no regular file,
-//! never reads more than the bounds below allow, and judges nothing that stands in them.
+//! The files of the configuration: finds and reads them in order. Never blocks on a file that is not a regular file,
+//! never reads more than the bounds below, never validates the content.
 
 use std::{
     ffi::OsStr,
@@ -14,30 +14,30 @@ use rustix::fs::OFlags;
 use super::{MAX_FILE, raw::Raw};
 use crate::document::{self, SyntaxError};
 
-/// The file that is read where no other is named; it need not exist.
+/// The file that is read if no other is named; it need not exist.
 pub const DEFAULT_FILE: &str = "/etc/criprobe/config.yaml";
 
 /// The folder beside it whose files are read after it.
 const FOLDER: &str = "conf.d";
 
-/// What a file of the folder is called to be read.
+/// The extension that a file in the folder must have to be read.
 const EXTENSION: &str = "yaml";
 
-/// 100 files of the folder are read; more are an error.
+/// At most 100 files of the folder are read; more are an error.
 const MAX_FILES: usize = 100;
 
-/// 10,000 entries of the folder are looked at, of any name; more are an error.
+/// At most 10,000 entries of the folder are examined, whatever their names; more are an error.
 const MAX_ENTRIES: usize = 10_000;
 
-/// 4 MiB: what all files may hold together; more is an error.
+/// 4 MiB: the limit for all files together; more is an error.
 const MAX_TOTAL: usize = 4 << 20;
 
-/// All that was read.
+/// The result of reading.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// Those that are there, in the order in which they count: a later one outranks an earlier one.
+    /// The existing files in order; later ones take precedence over earlier ones.
     pub(super) raws: Vec<Raw>,
-    /// What was passed over that somebody may have meant to be read, one line each.
+    /// Ignored files that were possibly meant to be read, one line each.
     pub(super) notes: Vec<String>,
 }
 
@@ -46,8 +46,8 @@ pub fn folder_beside(file: &Path) -> PathBuf {
     file.with_file_name(FOLDER)
 }
 
-/// Reads the file that is named, or else [`DEFAULT_FILE`] if it exists, and then those of the folder beside it, in the
-/// order of their names' bytes. What cannot be read is told by its [`Raw`].
+/// Reads the named file, or else [`DEFAULT_FILE`] if it exists, and then the files of the folder beside it, in the byte
+/// order of their names. A file that cannot be read is reported by its [`Raw`].
 pub(super) fn read(file: Option<&Path>) -> Found {
     let path = file.unwrap_or(Path::new(DEFAULT_FILE));
     let mut reader = Reader { found: Found::default(), left: MAX_TOTAL };
@@ -97,7 +97,7 @@ impl Reader {
                 Err(error) => Err(error),
             };
             if read == MAX_FILES {
-                return self.fail(folder, format!("more than {MAX_FILES} files: put their rules together"));
+                return self.fail(folder, format!("more than {MAX_FILES} files: combine their rules"));
             }
             read += 1;
             self.add(&path, opened);
@@ -114,7 +114,7 @@ impl Reader {
                 Raw::unreadable(path, SyntaxError::TooLong { size, limit: MAX_FILE }.reason())
             }
             Ok((_, size)) if size > self.left => {
-                Raw::unreadable(path, format!("more than {MAX_TOTAL} bytes in all files up to here"))
+                Raw::unreadable(path, format!("more than {MAX_TOTAL} bytes in all files up to this one"))
             }
             Ok((bytes, size)) => {
                 self.left -= size;
@@ -127,7 +127,7 @@ impl Reader {
         self.found.raws.push(raw);
     }
 
-    /// Rules run commands in every container, and whoever writes them does.
+    /// Rules run commands in every container, so anyone who can write them can, too.
     fn note_access(&mut self, path: &Path, meta: io::Result<Metadata>) {
         if let Ok(meta) = meta
             && (meta.mode() & 0o002 != 0 || (meta.mode() & 0o020 != 0 && meta.gid() != 0))
@@ -145,24 +145,24 @@ impl Reader {
     }
 }
 
-/// What has the name of a file.
+/// What a path refers to.
 enum Opened {
     Regular(File),
-    /// Anything else, in words.
+    /// Anything else, with a description.
     Other(&'static str),
 }
 
-/// Opens a regular file, and nothing else: a named pipe would block, and a device may act when it is merely opened.
+/// Opens regular files only: a named pipe would block, and merely opening a device can have effects.
 fn open(path: &Path) -> io::Result<Opened> {
     if let Some(what) = other(fs::metadata(path)?.file_type()) {
         return Ok(Opened::Other(what));
     }
-    // It may be another one by now.
+    // The file may have been replaced since.
     let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
     Ok(other(file.metadata()?.file_type()).map_or(Opened::Regular(file), Opened::Other))
 }
 
-/// What it is where it is no regular file.
+/// Describes a file that is not a regular file.
 fn other(kind: FileType) -> Option<&'static str> {
     match kind {
         kind if kind.is_file() => None,
@@ -173,7 +173,7 @@ fn other(kind: FileType) -> Option<&'static str> {
     }
 }
 
-/// What a file holds, up to just past the bound, and its size.
+/// The content of a file, up to just beyond the bound, and its size.
 fn bytes(file: File) -> io::Result<(Vec<u8>, usize)> {
     let size = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
     let mut bytes = Vec::new();
@@ -182,7 +182,7 @@ fn bytes(file: File) -> io::Result<(Vec<u8>, usize)> {
     Ok((bytes, size))
 }
 
-/// Every entry of a folder in the order of the names' bytes, up to the bound.
+/// All entries of a folder in the byte order of their names, up to the bound.
 fn names(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder)?.take(MAX_ENTRIES);
     let mut names = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
@@ -190,7 +190,8 @@ fn names(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(names)
 }
 
-/// Hidden files are never read: editors, package managers and the kubelet's ConfigMaps keep theirs so.
+/// Hidden files are never read: editors, package managers and the kubelet's ConfigMaps keep internal files under such
+/// names.
 fn is_hidden(path: &Path) -> bool {
     path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."))
 }
@@ -199,7 +200,7 @@ fn is_wanted(path: &Path) -> bool {
     !is_hidden(path) && path.extension().is_some_and(|extension| extension == EXTENSION)
 }
 
-/// Whether somebody may take its name for one that is read.
+/// Whether a user could expect a file of this name to be read.
 fn is_nearly_wanted(path: &Path) -> bool {
     let extension = path.extension().map(OsStr::to_ascii_lowercase);
     !is_hidden(path)

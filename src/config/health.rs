@@ -1,4 +1,4 @@
-//! The configuration in force, and what is wrong with what has been written since. Pure.
+//! The configuration in effect, and the errors in files that were changed since. Pure.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -7,14 +7,15 @@ use super::Loaded;
 /// The configuration as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigHealth {
-    /// The last good one: in force, but for what needs a restart. Its list of settings is what is in force.
+    /// The last good one: in effect, except for settings that need a restart. Its list of settings is the list in
+    /// effect.
     pub loaded: Arc<Loaded>,
     /// When it was read.
     pub loaded_at: SystemTime,
-    /// What is wrong with what is written now, a line each; none where that is in force. As bounded
-    /// as [`ConfigErrors`](super::ConfigErrors) are: 100, and a line that counts the others.
+    /// Errors in the current files, one line each; empty if these are in effect. Bounded like
+    /// [`ConfigErrors`](super::ConfigErrors): 100, and a line that counts the others.
     pub errors: Vec<String>,
-    /// What differs from the start and cannot change before the next one: `listen: changed in FILE:1:9, needs a restart`.
+    /// Settings that differ from those at the start and need a restart: `listen: changed in FILE:1:9, needs a restart`.
     pub needs_restart: Vec<String>,
 }
 
@@ -24,7 +25,7 @@ impl ConfigHealth {
         self.loaded.files.iter().map(|file| file.display().to_string()).collect()
     }
 
-    /// What somebody should know of a configuration that is in force.
+    /// Warnings about a configuration that is in effect.
     pub fn warnings(&self) -> impl Iterator<Item = &String> {
         self.needs_restart.iter().chain(&self.loaded.notes)
     }

@@ -7,41 +7,41 @@ pub enum Key {
     Listen,
     /// The socket of the runtime.
     Runtime,
-    /// The folder that keeps what outlives the daemon.
+    /// The folder for the state that survives the daemon.
     State,
     /// The socket of the API.
     ApiListen,
-    /// The group that may use the API.
+    /// The group that can use the API.
     ApiGroup,
     /// How many attempts may be in flight.
     Workers,
     /// How many exec attempts may be in flight.
     ExecWorkers,
-    /// How long past its timeout an exec may stay unanswered.
+    /// How long after its timeout an exec may stay unanswered.
     ExecGrace,
     /// How many probes one pod may have.
     MaxPerPod,
     /// How many probes all pods may have.
     MaxPerNode,
-    /// Where host-network pods are probed.
+    /// The address at which host-network pods are probed.
     NodeIp,
-    /// The shortest period that annotations and HEALTHCHECKs may ask for.
+    /// The shortest period that annotations and HEALTHCHECKs may request.
     MinPeriod,
-    /// The longest timeout that they may ask for.
+    /// The longest timeout that they may request.
     MaxTimeout,
-    /// Where their `host` may point to.
+    /// The networks that their `host` may be in.
     AllowHosts,
-    /// The namespaces whose annotations count.
+    /// The namespaces whose annotations are used.
     AnnotationNamespaces,
-    /// Whether HEALTHCHECKs count.
+    /// Whether HEALTHCHECKs are used.
     HealthcheckEnabled,
-    /// The namespaces in which they do.
+    /// The namespaces in which they are used.
     HealthcheckNamespaces,
     /// Whether clients' own probes are observed.
     ObservedEnabled,
-    /// The form of a line in the log.
+    /// The format of a log line.
     LogFormat,
-    /// How much is logged.
+    /// The log level.
     LogLevel,
 }
 
@@ -75,22 +75,22 @@ impl Key {
         self.names().0
     }
 
-    /// Its variable in the environment.
+    /// Its environment variable.
     pub fn variable(self) -> &'static str {
         self.names().1
     }
 
-    /// Its flag, should a command have one.
+    /// Its command line flag.
     pub fn flag(self) -> &'static str {
         self.names().2
     }
 
-    /// Whether it is a list: one in the file, items between commas elsewhere.
+    /// Whether it is a list: a YAML list in the file, items separated by commas elsewhere.
     pub fn is_list(self) -> bool {
         matches!(self, Self::AllowHosts | Self::AnnotationNamespaces | Self::HealthcheckNamespaces)
     }
 
-    /// Its value where nobody says anything, as text.
+    /// Its default value, as text.
     pub fn default(self) -> &'static str {
         match self {
             Self::Listen => "unix:///run/criprobe/criprobe.sock",

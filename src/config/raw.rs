@@ -1,5 +1,5 @@
-//! A configuration file as it was written: the text of each setting with its place, its rules, and all that is wrong
-//! with the file taken alone. Never judges a setting's value; `resolve` does.
+//! A configuration file as it was written: the text of each setting with its place, its rules, and all errors of the
+//! file itself. Never validates a setting's value; `resolve` does that.
 
 use std::path::{Path, PathBuf};
 
@@ -13,10 +13,10 @@ use crate::document::{
     fields::{self, Field, Fields, Written},
 };
 
-/// How a socket is written.
+/// The format of a socket.
 const SOCKET: &str = "write unix:///PATH";
 
-/// What a file says; nothing by default.
+/// The content of a file; empty by default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Raw {
     path: PathBuf,
@@ -25,17 +25,17 @@ pub struct Raw {
     faults: Vec<(Option<Place>, String)>,
 }
 
-/// What a file says of one setting.
+/// The value of one setting in a file.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct WrittenSetting {
     pub(super) key: Key,
     pub(super) place: Option<Place>,
-    /// One text; of a list its items, perhaps none.
+    /// One text; for a list, its items, possibly none.
     pub(super) texts: Vec<Written<String>>,
 }
 
 impl Raw {
-    /// Reads the text of a file; an empty one says nothing.
+    /// Reads the text of a file; an empty text sets nothing.
     pub fn read(text: &str, path: &Path) -> Self {
         let mut raw = Self { path: path.into(), ..Self::default() };
         match document::parse(text, MAX_FILE) {
@@ -61,7 +61,7 @@ impl Raw {
         Self { path: path.into(), faults: vec![(error.place(), error.reason())], ..Self::default() }
     }
 
-    /// A file that could not even be read.
+    /// A file that could not be read.
     pub fn unreadable(path: &Path, reason: String) -> Self {
         Self { path: path.into(), faults: vec![(None, reason)], ..Self::default() }
     }
@@ -71,17 +71,17 @@ impl Raw {
         &self.path
     }
 
-    /// What it says of a setting, where it says something.
+    /// The value of a setting, if the file sets it.
     pub(super) fn get(&self, key: Key) -> Option<&WrittenSetting> {
         self.settings.iter().find(|setting| setting.key == key)
     }
 
-    /// Its rules, in their order, the bad ones too.
+    /// Its rules in order, including invalid ones.
     pub(super) fn rules(&self) -> &[WrittenRule] {
         &self.rules
     }
 
-    /// What is wrong with it taken alone; `rank` is its place among the files.
+    /// All errors of the file itself; `rank` is its position among the files.
     pub(super) fn errors(&self, rank: usize) -> impl Iterator<Item = ConfigError> {
         self.faults.iter().map(move |(place, reason)| ConfigError {
             origin: self.origin(rank, *place),
@@ -89,13 +89,13 @@ impl Raw {
         })
     }
 
-    /// A place in it; `rank` is its own among the files.
+    /// A place in it; `rank` is its position among the files.
     pub(super) fn origin(&self, rank: usize, place: Option<Place>) -> Origin {
         Origin::File(ConfigFile { rank, path: self.path.clone() }, place)
     }
 }
 
-/// Every setting that is written with the right type.
+/// Every setting that has the right type.
 fn settings(top: &mut Fields<'_>) -> Vec<WrittenSetting> {
     let mut found = vec![
         one(Key::Listen, top.text_of_form("listen", SOCKET)),

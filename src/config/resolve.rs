@@ -1,5 +1,5 @@
-//! Chooses each setting's value by rank and checks it: what was written in, a valid [`Config`] or every error out.
-//! Never does IO.
+//! Chooses each setting's value by precedence and validates it: written values in; a valid [`Config`] or all errors
+//! out. Never does IO.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -29,38 +29,39 @@ use crate::{
     },
 };
 
-/// The most attempts that may be in flight, of any sort; more are an error.
+/// The maximum number of attempts in flight, of any kind; more are an error.
 const MAX_WORKERS: usize = 1024;
 
-/// The most probes that a limit may let in; more is an error.
+/// The maximum value for a limit on probes; more is an error.
 const MAX_PROBES: usize = 100_000;
 
-/// The least that a slow runtime must be granted to answer past a timeout; less is an error.
+/// The minimum time for a slow runtime to answer after a timeout; less is an error.
 const MIN_EXEC_GRACE: Duration = Duration::from_millis(100);
 
-/// The most; more is an error, since a hung exec would hold its slot as long.
+/// The maximum; more is an error, because a hung exec would hold its place as long.
 const MAX_EXEC_GRACE: Duration = Duration::from_secs(600);
 
-/// The longest period that others may be held to; more is an error.
+/// The maximum for `minPeriod`; more is an error.
 const MAX_MIN_PERIOD: Duration = Duration::from_secs(3600);
 
-/// 1 s: the least that the longest timeout of others may be: Kubernetes' default must be possible. Less is an error.
+/// 1 s: the minimum for `maxTimeout`, because Kubernetes' default must be possible. Less is an error.
 const MIN_MAX_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// 1 h: the most that it may be; more is an error, since an attempt that never ends would hold its place as long.
+/// 1 h: the maximum for `maxTimeout`; more is an error, because an attempt that never ends would hold its place as
+/// long.
 const MAX_MAX_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// 100 errors are told; more are counted.
+/// 100 errors are reported; the others are counted.
 const MAX_ERRORS: usize = 100;
 
 /// 1,000 items of a list; more are an error.
 const MAX_ITEMS: usize = 1_000;
 
-/// Resolves files with what stands above them; of these, a later one stands over an earlier one. Rules keep the order of
-/// the files, and within a file their own. What a file says is checked for its form even where it is outranked.
+/// Resolves files and overrides; later files take precedence over earlier ones. Rules keep the order of the files, and
+/// their order within a file. The syntax of a file's values is checked even if an override applies.
 ///
 /// # Errors
-/// Everything that is wrong at once.
+/// All errors at once.
 pub fn resolve(files: &[Raw], overrides: &Overrides, groups: Groups<'_>) -> Result<Loaded, ConfigErrors> {
     let mut resolver = Resolver { files, overrides, settings: Vec::new(), errors: Vec::new() };
     let listen = resolver.socket(Key::Listen);
@@ -133,7 +134,7 @@ pub fn resolve(files: &[Raw], overrides: &Overrides, groups: Groups<'_>) -> Resu
     }
 }
 
-/// Counts what goes beyond the bound.
+/// Replaces the errors beyond the bound with their number.
 fn bound_errors(errors: &mut Vec<ConfigError>) {
     let omitted = errors.split_off(errors.len().min(MAX_ERRORS));
     if let Some(first) = omitted.first() {
@@ -172,7 +173,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// A socket, shown as a URL however it was written.
+    /// A socket, always shown as a URL.
     fn socket(&mut self, key: Key) -> Option<SourcedValue<PathBuf>> {
         let socket = self.value(key, socket)?;
         if let Some(setting) = self.settings.last_mut() {
@@ -181,11 +182,15 @@ impl Resolver<'_> {
         Some(socket)
     }
 
-    /// A list; each item that is wrong is reported.
+    /// A list; each invalid item is reported.
     fn list<T>(&mut self, key: Key, parse: impl Fn(&str) -> Result<T, String>) -> Option<Vec<T>> {
         let (origin, texts) = self.texts(key);
         if texts.len() > MAX_ITEMS {
-            self.report(key, origin, &format!("{} items are too many: at most {MAX_ITEMS}", texts.len()));
+            self.report(
+                key,
+                origin,
+                &format!("too many items: {}, at most {MAX_ITEMS} are allowed", texts.len()),
+            );
             return None;
         }
         let mut values = Vec::new();
@@ -201,7 +206,7 @@ impl Resolver<'_> {
         is_good.then_some(values)
     }
 
-    /// The texts of a setting from the source that takes precedence, and that source: one text, or the items of a list.
+    /// The value of a setting with the highest precedence, and where it was set: one text, or the items of a list.
     fn texts(&self, key: Key) -> (Origin, Vec<(String, Origin)>) {
         let split = |text: &str, origin: Origin| {
             let items: Vec<_> = match key.is_list() {
@@ -223,7 +228,7 @@ impl Resolver<'_> {
         written.unwrap_or_else(|| split(key.default(), Origin::Default))
     }
 
-    /// The good rules of all files, and where they stand. No two have one name, and there are not too many.
+    /// The valid rules of all files, and their places. Their names are unique, and their number is bounded.
     fn rules(&mut self) -> Vec<(Rule, Origin)> {
         let mut names: HashMap<&str, Origin> = HashMap::new();
         let mut rules = Vec::new();
@@ -232,8 +237,7 @@ impl Resolver<'_> {
             written.flat_map(|(rank, file)| file.rules().iter().map(move |rule| (rank, file, rule)));
         for (number, (rank, file, written)) in written.enumerate() {
             if number == MAX_RULES {
-                let reason =
-                    format!("{}: more than {MAX_RULES} rules in all: put some together", written.path);
+                let reason = format!("{}: more than {MAX_RULES} rules in all: combine some", written.path);
                 self.errors.push(ConfigError { origin: file.origin(rank, written.place), reason });
                 break;
             }
@@ -244,7 +248,7 @@ impl Resolver<'_> {
                     Entry::Occupied(taken) => {
                         let (name, other) = (quoted(&name.value), taken.get());
                         let reason = format!(
-                            "{}.name: Duplicate value: {name}: the rule at {other} has this name",
+                            "{}.name: Duplicate value: {name}: the rule at {other} has the same name",
                             written.path
                         );
                         self.errors.push(ConfigError { origin, reason });
@@ -256,7 +260,7 @@ impl Resolver<'_> {
         rules
     }
 
-    /// Blames the mightier of the two, which is never the default.
+    /// Reports the one with the higher precedence, which is never the default.
     fn sockets_differ(
         &mut self,
         one: &Option<SourcedValue<PathBuf>>,
@@ -269,16 +273,16 @@ impl Resolver<'_> {
         let (blamed, against) = if one.origin >= other.origin { (one, other_key) } else { (other, one.key) };
         let path = one.value.display();
         let reason = match [one.key, other_key] {
-            // The same words as where two paths turn out to be one file when it is bound.
+            // The same words as when two paths turn out to be one file when it is bound.
             [Key::Listen, Key::Runtime] => {
-                format!("{path} is the runtime's own socket: criprobe needs a socket of its own")
+                format!("{path} is the runtime's own socket: choose another one for criprobe")
             }
-            _ => format!("{path} is the socket of {} already: name another", against.path()),
+            _ => format!("{path} is already the socket of {}: use another path", against.path()),
         };
         self.report(blamed.key, blamed.origin.clone(), &reason);
     }
 
-    /// Nobody who lowers the number of workers must know of the other one.
+    /// An operator who lowers the number of workers need not know about the other setting.
     fn exec_workers(
         &mut self,
         workers: &Option<SourcedValue<NonZeroUsize>>,
@@ -323,7 +327,8 @@ fn group(text: &str, groups: Groups<'_>) -> Result<Option<u32>, String> {
     if text.is_empty() {
         return Ok(None);
     }
-    let missing = || format!("there is no group {} on this machine: make it, or name another", quoted(text));
+    let missing =
+        || format!("the group {} does not exist on this machine: create it, or name another", quoted(text));
     groups(text)?.map_or_else(|| Err(missing()), |id| Ok(Some(id)))
 }
 

@@ -1,5 +1,5 @@
-//! The rules of one file: keys as written in; valid rules with their places, and all that is wrong with the others, out.
-//! Whether a name stands twice in several files, `resolve` tells. Pure.
+//! The rules of one file: keys as written in; valid rules with their places, and all errors of the others, out.
+//! `resolve` reports names that are used in several files. Pure.
 
 use std::collections::BTreeMap;
 
@@ -20,26 +20,26 @@ use crate::{
     },
 };
 
-/// 500 rules in all files: each container is held against all of them. More are an error.
+/// 500 rules in all files, because each container is matched against all of them. More are an error.
 pub const MAX_RULES: usize = 500;
 
-/// 63 characters: the longest name of a rule; a longer one is an error.
+/// 63 characters: the maximum length of a rule's name; a longer one is an error.
 const MAX_NAME: usize = 63;
 
 /// One rule of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WrittenRule {
-    /// How errors call it: `rules[0]`.
+    /// Its name in errors: `rules[0]`.
     pub path: String,
     /// Where it starts.
     pub place: Option<Place>,
-    /// Its name, where there is a good one.
+    /// Its name, if it is valid.
     pub name: Option<Written<String>>,
-    /// The rule; `None` where anything is wrong with it, which has been reported.
+    /// The rule; `None` if it is invalid, which has been reported.
     pub rule: Option<Rule>,
 }
 
-/// Reads the key `rules`; without it, none.
+/// Reads the key `rules`; without it, there are none.
 pub(super) fn read(top: &mut Fields<'_>) -> Vec<RawRule> {
     top.each_map("rules", raw_rule)
 }
@@ -78,7 +78,7 @@ fn raw_rule(rule: &mut Fields<'_>) -> RawRule {
 }
 
 impl RawRule {
-    /// Checks it; every rule of ours and of Kubernetes' that it breaks is added to `errors`.
+    /// Validates it; all violations of our rules and Kubernetes' are added to `errors`.
     pub(super) fn check(self, errors: &mut Vec<FieldError>) -> WrittenRule {
         let name = self.name(errors);
         let matcher = self.matcher(errors);
@@ -101,7 +101,7 @@ impl RawRule {
         let written = match &self.name {
             Field::Bad => return None,
             Field::Absent => {
-                let detail = "reports show what a rule did by its name";
+                let detail = "reports refer to a rule by its name";
                 errors.push(FieldError::required(path, self.place, detail));
                 return None;
             }
@@ -173,7 +173,7 @@ impl RawRule {
 }
 
 impl RawMatch {
-    /// Whether it says nothing at all.
+    /// Whether it is empty.
     fn is_empty(&self) -> bool {
         let has_labels = match &self.labels {
             Field::Absent => false,
@@ -204,7 +204,7 @@ fn labels(
     for (key, value) in pairs {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
         if key.value.is_empty() || !key.value.chars().all(is_plain) {
-            let detail = "must be the key of a label: patterns are for values only";
+            let detail = "must be a label key: only values can be patterns";
             errors.push(FieldError::invalid(path.to_owned(), key.place, quoted(&key.value), detail));
             continue;
         }

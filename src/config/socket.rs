@@ -1,42 +1,42 @@
-//! The address of a Unix socket as people write it: text in, an absolute path out. Never looks at the file system.
+//! The address of a Unix socket as users write it: text in, an absolute path out. Never accesses the file system.
 
 use std::path::PathBuf;
 
 use crate::document::fault::quoted;
 
-/// 107 bytes: the longest path that Linux takes in a socket's address (`sun_path`, less its final zero).
+/// 107 bytes: the longest path that Linux accepts in a socket's address (`sun_path`, less its final zero).
 pub const MAX_PATH: usize = 107;
 
 /// Why an address cannot be used, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SocketError {
-    /// Nothing was written.
+    /// The text is empty.
     #[error("empty: write unix:///PATH")]
     Empty,
     /// TCP, HTTP and the like.
     #[error("{} is not a Unix socket: write unix:///PATH", quoted(.0))]
     OtherScheme(String),
     /// A socket without a file would have no mode and no owner: anyone could connect.
-    #[error("{} is an abstract socket, which any user may connect to: write unix:///PATH (pathname sockets only)", quoted(.0))]
+    #[error("{} is an abstract socket, which any user can connect to: write unix:///PATH (pathname sockets only)", quoted(.0))]
     Abstract(String),
-    /// A path that depends on where the daemon was started.
+    /// A path that depends on the working directory of the daemon.
     #[error("{} is not an absolute path: write unix:///PATH", quoted(.0))]
     Relative(String),
     /// No socket can be bound or reached there.
     #[error("{} names a folder: write unix:///PATH", quoted(.0))]
     Folder(String),
-    /// Linux would not take it.
+    /// Linux would not accept it.
     #[error("the path has {0} bytes: the path of a Unix socket has at most {MAX_PATH}")]
     TooLong(usize),
-    /// Linux would cut it there.
-    #[error("the path holds a zero byte: write unix:///PATH")]
+    /// Linux would truncate it there.
+    #[error("the path contains a zero byte: write unix:///PATH")]
     ZeroByte,
 }
 
 /// Reads `unix:///PATH` or a bare absolute path.
 ///
 /// # Errors
-/// When it is anything else, or a path that no Unix socket can have.
+/// The text is anything else, or a path that a Unix socket cannot have.
 pub fn parse(text: &str) -> Result<PathBuf, SocketError> {
     let path = match text.split_once("://") {
         Some(("unix", path)) => path,
@@ -83,11 +83,11 @@ mod tests {
         insta::assert_snapshot!(told("tcp://127.0.0.1:1234"), @r#""tcp://127.0.0.1:1234" is not a Unix socket: write unix:///PATH"#);
         insta::assert_snapshot!(told("UNIX:///run/x"), @r#""UNIX:///run/x" is not a Unix socket: write unix:///PATH"#);
         insta::assert_snapshot!(told("npipe:////./pipe/x"), @r#""npipe:////./pipe/x" is not a Unix socket: write unix:///PATH"#);
-        insta::assert_snapshot!(told("@x"), @r#""@x" is an abstract socket, which any user may connect to: write unix:///PATH (pathname sockets only)"#);
-        insta::assert_snapshot!(told("unix://@x"), @r#""unix://@x" is an abstract socket, which any user may connect to: write unix:///PATH (pathname sockets only)"#);
-        insta::assert_snapshot!(told("unix-abstract:x"), @r#""unix-abstract:x" is an abstract socket, which any user may connect to: write unix:///PATH (pathname sockets only)"#);
-        insta::assert_snapshot!(told("\0x"), @r#""\0x" is an abstract socket, which any user may connect to: write unix:///PATH (pathname sockets only)"#);
-        insta::assert_snapshot!(told("/run/x\0y"), @"the path holds a zero byte: write unix:///PATH");
+        insta::assert_snapshot!(told("@x"), @r#""@x" is an abstract socket, which any user can connect to: write unix:///PATH (pathname sockets only)"#);
+        insta::assert_snapshot!(told("unix://@x"), @r#""unix://@x" is an abstract socket, which any user can connect to: write unix:///PATH (pathname sockets only)"#);
+        insta::assert_snapshot!(told("unix-abstract:x"), @r#""unix-abstract:x" is an abstract socket, which any user can connect to: write unix:///PATH (pathname sockets only)"#);
+        insta::assert_snapshot!(told("\0x"), @r#""\0x" is an abstract socket, which any user can connect to: write unix:///PATH (pathname sockets only)"#);
+        insta::assert_snapshot!(told("/run/x\0y"), @"the path contains a zero byte: write unix:///PATH");
         insta::assert_snapshot!(told("/run/"), @r#""/run/" names a folder: write unix:///PATH"#);
         insta::assert_snapshot!(told("x\u{1b}[2J"), @r#""x\u{1b}[2J" is not an absolute path: write unix:///PATH"#);
     }

@@ -172,7 +172,7 @@ fn errors_of_several_files_are_told_in_the_files_order() {
     config.yaml:1:14: log.level: "x" is not a log level: one of error, warn, info, debug, trace
     config.yaml:2:9: listen: Invalid value: 5: write unix:///PATH
     conf.d/a.yaml:2:1: not valid YAML or JSON: unclosed bracket '{'
-    conf.d/b.yaml:1:1: unknown key "x": known are listen, runtime, state, api, prober, annotations, healthcheck, observed, log, rules, trace, act
+    conf.d/b.yaml:1:1: unknown key "x": known keys are listen, runtime, state, api, prober, annotations, healthcheck, observed, log, rules, trace, act
     "#);
 }
 
@@ -210,12 +210,12 @@ log: {format: yaml, level: loud}
     config.yaml:11:11: prober.nodeIP: "localhost" is not an IP address
     config.yaml:12:14: prober.maxPerPod: must be at least 1, not 0
     config.yaml:13:14: prober.minPeriod: must be at least 100ms, not 1ms
-    config.yaml:14:16: prober.allowHosts: 127.0.0.1/32 allows nothing: loopback, link-local, multicast and unspecified addresses are for rules alone
-    config.yaml:14:39: prober.allowHosts: "x" is no network: write one such as 10.0.0.0/8, or an address
+    config.yaml:14:16: prober.allowHosts: 127.0.0.1/32 has no effect: only rules may use loopback, link-local, multicast and unspecified addresses
+    config.yaml:14:39: prober.allowHosts: "x" is not a network: write one such as 10.0.0.0/8, or an address
     config.yaml:15:8: rules: Invalid value: a map: must be a list of maps
     config.yaml:16:27: annotations.namespaces: Invalid value: "*": must be a list of strings
     config.yaml:17:24: healthcheck.enabled: Invalid value: "yes": must be true or false, as in YAML 1.2
-    config.yaml:17:42: healthcheck.namespaces: "a b" matches nothing: no name holds blanks
+    config.yaml:17:42: healthcheck.namespaces: "a b" matches nothing: names contain no spaces
     config.yaml:18:1: trace: not supported by this version of criprobe
     config.yaml:19:15: log.format: "yaml" is not a log format: one of text, json
     config.yaml:19:28: log.level: "loud" is not a log level: one of error, warn, info, debug, trace
@@ -239,10 +239,10 @@ fn values_out_of_bounds_are_told_with_the_bound() {
 fn a_group_that_is_not_there_is_told_with_its_place_and_all_else() {
     insta::assert_snapshot!(told("listen: 5\napi: {group: nobodies}\n"), @r#"
     config.yaml:1:9: listen: Invalid value: 5: write unix:///PATH
-    config.yaml:2:14: api.group: there is no group "nobodies" on this machine: make it, or name another
+    config.yaml:2:14: api.group: the group "nobodies" does not exist on this machine: create it, or name another
     "#);
     let variable = environment(&[("CRIPROBE_API_GROUP", "nobodies")]);
-    insta::assert_snapshot!(resolved("", &variable).unwrap_err(), @r#"CRIPROBE_API_GROUP: there is no group "nobodies" on this machine: make it, or name another"#);
+    insta::assert_snapshot!(resolved("", &variable).unwrap_err(), @r#"CRIPROBE_API_GROUP: the group "nobodies" does not exist on this machine: create it, or name another"#);
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn a_file_that_is_no_map_is_told_in_one_line() {
     insta::assert_snapshot!(told("listen"), @r#"config.yaml:1:1: Invalid value: "listen": must be a map of keys and values"#);
     insta::assert_snapshot!(told("listen: [\n"), @"config.yaml:1:9: not valid YAML or JSON: unclosed bracket '['");
     insta::assert_snapshot!(told("log: {level: info}\nlog: {level: warn}\n"), @r#"config.yaml:2:1: not valid YAML or JSON: "log" is written twice"#);
-    insta::assert_snapshot!(told(&"#".repeat(MAX_FILE + 1)), @"config.yaml: 1048577 bytes are too long: at most 1048576 are read");
+    insta::assert_snapshot!(told(&"#".repeat(MAX_FILE + 1)), @"config.yaml: 1048577 bytes, but at most 1048576 are allowed");
 }
 
 #[test]
@@ -269,11 +269,11 @@ fn errors_of_flags_and_variables_are_told_by_their_name() {
 
 #[test]
 fn no_two_sockets_are_the_same() {
-    insta::assert_snapshot!(told_of_flags(&[(Key::Listen, "/run/containerd//containerd.sock")]), @"--listen: /run/containerd//containerd.sock is the runtime's own socket: criprobe needs a socket of its own");
-    insta::assert_snapshot!(told_of_flags(&[(Key::Runtime, "/run/criprobe/criprobe.sock")]), @"--runtime: /run/criprobe/criprobe.sock is the runtime's own socket: criprobe needs a socket of its own");
-    insta::assert_snapshot!(told("listen: /tmp/x\nruntime: /tmp/./x\n"), @"config.yaml:2:10: runtime: /tmp/x is the runtime's own socket: criprobe needs a socket of its own");
-    insta::assert_snapshot!(told("api: {listen: /run/criprobe/criprobe.sock}"), @"config.yaml:1:15: api.listen: /run/criprobe/criprobe.sock is the socket of listen already: name another");
-    insta::assert_snapshot!(told("api: {listen: /run/containerd/containerd.sock}"), @"config.yaml:1:15: api.listen: /run/containerd/containerd.sock is the socket of runtime already: name another");
+    insta::assert_snapshot!(told_of_flags(&[(Key::Listen, "/run/containerd//containerd.sock")]), @"--listen: /run/containerd//containerd.sock is the runtime's own socket: choose another one for criprobe");
+    insta::assert_snapshot!(told_of_flags(&[(Key::Runtime, "/run/criprobe/criprobe.sock")]), @"--runtime: /run/criprobe/criprobe.sock is the runtime's own socket: choose another one for criprobe");
+    insta::assert_snapshot!(told("listen: /tmp/x\nruntime: /tmp/./x\n"), @"config.yaml:2:10: runtime: /tmp/x is the runtime's own socket: choose another one for criprobe");
+    insta::assert_snapshot!(told("api: {listen: /run/criprobe/criprobe.sock}"), @"config.yaml:1:15: api.listen: /run/criprobe/criprobe.sock is already the socket of listen: use another path");
+    insta::assert_snapshot!(told("api: {listen: /run/containerd/containerd.sock}"), @"config.yaml:1:15: api.listen: /run/containerd/containerd.sock is already the socket of runtime: use another path");
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn a_named_file_must_be_readable() {
     insta::assert_snapshot!(load(&file), @"DIR/c.yaml: cannot read the configuration: No such file or directory (os error 2)");
     insta::assert_snapshot!(load(folder.path()), @"DIR: cannot read the configuration: it is a folder, not a regular file");
     fs::write(&file, b"log: {level: \xff}").unwrap();
-    insta::assert_snapshot!(load(&file), @"DIR/c.yaml:1:14: not UTF-8 text: the byte 0xff cannot stand here: save the file as UTF-8");
+    insta::assert_snapshot!(load(&file), @"DIR/c.yaml:1:14: not UTF-8 text: the byte 0xff is not allowed here: save the file as UTF-8");
     fs::write(&file, "log: {level: warn}\r\n").unwrap();
     insta::assert_snapshot!(load(&file), @"ok Warn");
 }
@@ -317,9 +317,9 @@ fn a_variable_that_is_no_setting_is_noted_with_the_one_that_was_meant() {
         "XCRIPROBE_API",
     ];
     insta::assert_snapshot!(unknown_variables(names.map(str::to_owned)).join("\n"), @r#"
-    "CRIPROBE_PROBER_WORKRES" is no setting: did you mean CRIPROBE_PROBER_WORKERS?
-    "CRIPROBE_WHATEVER" is no setting
-    "CRIPROBE_log_level" is no setting: did you mean CRIPROBE_LOG_LEVEL?
+    "CRIPROBE_PROBER_WORKRES" is not a setting: did you mean CRIPROBE_PROBER_WORKERS?
+    "CRIPROBE_WHATEVER" is not a setting
+    "CRIPROBE_log_level" is not a setting: did you mean CRIPROBE_LOG_LEVEL?
     "#);
     let many = unknown_variables((0..1_000).map(|number| format!("CRIPROBE_{}{number}", "\n".repeat(1_000))));
     assert!(many.len() == MAX_UNKNOWN && many.iter().all(|line| line.len() < 200 && !line.contains('\n')));

@@ -1,5 +1,5 @@
-//! One accepted connection that can be ended from outside: bytes pass as they are until its hangup is called.
-//! Never looks into the bytes.
+//! One accepted connection that can be closed from outside: bytes pass unchanged until its hangup is called. Never
+//! interprets the bytes.
 
 use std::{
     future::Future as _,

@@ -1,4 +1,4 @@
-//! The life of containers: each is a child process in a scratch folder of its own, which isolates nothing.
+//! The life of containers: each is a child process in its own scratch folder, without isolation.
 
 use std::{fs, io, path::Path, sync::Arc, time::Duration};
 

@@ -1,5 +1,5 @@
-//! containerd's content store, as far as the configs of images go: digests in, blobs out, in pieces. What it holds, the
-//! image service knows.
+//! The part of containerd's content store that serves image configs: digests in, blobs out, in pieces. The image
+//! service knows the contents.
 
 use std::vec;
 

@@ -1,4 +1,4 @@
-//! Tells subscribers of GetContainerEvents what happened. Events in, one bounded queue a subscriber out; never waits.
+//! Sends events to the subscribers of GetContainerEvents. Events in, one bounded queue per subscriber out; never waits.
 
 use tokio::sync::mpsc;
 use tonic::Status;

@@ -1,6 +1,6 @@
-//! ExecSync: a command in, its outputs and exit code out. It runs in its container's folder with the container's
-//! environment, in a process group of its own, and nothing of that group outlives the call: neither its end nor its
-//! timeout nor a client that goes away.
+//! ExecSync: a command in, its outputs and exit code out. The command runs in its container's folder with the
+//! container's environment, in its own process group. When the call ends, by its result, its timeout or a client that
+//! disconnects, the whole group ends.
 
 use std::{convert::Infallible, future, time::Duration};
 

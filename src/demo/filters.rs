@@ -1,5 +1,5 @@
-//! Decides whether a sandbox or a container is asked for: CRI filters in, yes or no out. All that a filter names has
-//! to hold; what it leaves empty holds always. Pure.
+//! Applies CRI filters to sandboxes and containers: a filter in, yes or no out. All criteria of a filter must match;
+//! empty ones match everything. Pure.
 
 use std::collections::HashMap;
 

@@ -1,8 +1,8 @@
-//! A shell beside us that outlives us: when this process ends, however it ends, it kills the process groups that we
-//! still had and removes the folder that they lived in. Group ids in, nothing out; never acts while we live.
+//! A shell that outlives this process: when this process ends, for whatever reason, the shell kills the remaining
+//! process groups and removes their folder. Group ids in, nothing out; does nothing while this process lives.
 //!
-//! The way to bind a child's life to ours without `unsafe`: the guard reads from a pipe whose other end only we hold,
-//! and the end of that pipe is our end.
+//! This binds a child's life to ours without `unsafe`: the guard reads from a pipe whose other end only we hold, so the
+//! pipe ends when we do.
 
 use std::{
     io::{self, Write as _},

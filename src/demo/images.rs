@@ -1,5 +1,4 @@
-//! The image service: names, and the configs that a test gives. Nothing is ever fetched, and credentials that come along
-//! are never looked at.
+//! The image service: names, and the configs that a test provides. Never pulls anything, and ignores credentials.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! What all of the embedded runtime's services share: the state under its lock, the folder, and the tasks that wait
+//! The shared parts of the embedded runtime's services: the state under its lock, the folder, and the tasks that wait
 //! for processes to end.
 
 use std::{

@@ -1,5 +1,5 @@
 //! Creates and removes the pods of the demo scenario through any CRI channel: the embedded runtime's, containerd's, or
-//! criprobe's own socket in front of either. What the pods are stands in `scenario`.
+//! criprobe's own socket in front of either. `scenario` defines the pods.
 
 use tonic::{Code, Status, transport::Channel};
 

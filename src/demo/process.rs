@@ -1,5 +1,5 @@
-//! A child process that leads a group of its own. A command in, its end out; whatever is left of the group when the
-//! leader ends, or when its owner is dropped, is killed. Knows nothing of containers.
+//! A child process that leads its own group. A command in, its end out; the rest of the group is killed when the leader
+//! ends, or when its owner is dropped. Knows nothing about containers.
 //!
 //! A group's number is safe to signal only while its leader is not reaped, so reaping and signalling share a lock, and
 //! the group is always killed before its leader is reaped. A process that leaves its group (`setsid`) escapes this.

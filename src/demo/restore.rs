@@ -1,5 +1,5 @@
-//! Pods that come with their containers in one call. In: a RestorePod request; out: a pod whose containers run. Reads no
-//! checkpoint: the processes begin anew.
+//! Pods that are created with their containers in one call. In: a RestorePod request. Out: a pod whose containers run.
+//! Reads no checkpoint: the processes start again.
 
 use std::sync::Arc;
 

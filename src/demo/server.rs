@@ -1,5 +1,5 @@
-//! Listens on a Unix socket and serves both CRI services and the content store there, with the faults that tests ask for in front.
-//! Requests in, answers out; knows methods by name only, never what they do.
+//! Listens on a Unix socket and serves both CRI services and the content store there, with the requested faults in
+//! front. Requests in, answers out; knows methods only by name, not what they do.
 
 use std::{
     convert::Infallible,
@@ -106,7 +106,7 @@ fn bind(socket: &Path) -> io::Result<UnixListener> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
         Ok(found) if !found.file_type().is_socket() => {
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the path exists and is no socket"));
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the path exists and is not a socket"));
         }
         Ok(_) => match std::os::unix::net::UnixStream::connect(socket) {
             Ok(_) => return Err(io::ErrorKind::AddrInUse.into()),

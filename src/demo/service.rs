@@ -1,5 +1,5 @@
-//! The runtime service: gRPC requests in, answers out. Every method is here, and none does more than call the part of
-//! the runtime that knows how.
+//! The runtime service: gRPC requests in, answers out. Contains every method; each only calls the responsible part of
+//! the runtime.
 
 use std::{collections::HashMap, sync::Arc, time::Duration, vec};
 

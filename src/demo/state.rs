@@ -1,5 +1,5 @@
-//! What the embedded runtime knows: its sandboxes, containers and images, and who wants to hear of changes.
-//! Bookkeeping only: never does IO, never reads a clock. Whoever changes it holds its lock and starts or ends the
+//! The state of the embedded runtime: its sandboxes, containers and images, and the subscribers of events. Bookkeeping
+//! only: never does IO, never reads a clock. Code that changes the state holds its lock and starts or ends the
 //! processes.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};

@@ -1,4 +1,4 @@
-//! What a container's processes use of the machine: a process group in, CPU time and memory out, read from `/proc`.
+//! The resource usage of a container's processes: a process group in, CPU time and memory out, read from `/proc`.
 
 use std::{fs, str::FromStr};
 

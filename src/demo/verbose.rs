@@ -1,5 +1,6 @@
 //! Writes the `info` of verbose statuses as containerd does: one key, `info`, whose value is JSON. State in, text out.
-//! The JSON holds the values of environment variables, as containerd's does: it is for the caller alone, never logged.
+//! The JSON contains the values of environment variables, as containerd's does: it is only for the caller, and never
+//! logged.
 
 use std::collections::{BTreeMap, HashMap};
 

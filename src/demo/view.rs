@@ -1,4 +1,4 @@
-//! Shows the runtime's state in CRI's messages. State in, messages out; pure.
+//! Converts the runtime's state into CRI messages. State in, messages out; pure.
 
 use super::state::{Container, Phase, Sandbox, State};
 use crate::{ids::SandboxId, proto::cri};

@@ -1,25 +1,25 @@
-//! What is wrong with one field: its path, a reason in Kubernetes' words, its place in the text.
-//! Never holds text of a user's unescaped or unbounded.
+//! An error of one field: its path, a reason in Kubernetes' words, its place in the text. Never contains user text that
+//! is unescaped or unbounded.
 
 use std::fmt;
 
 use super::Place;
 
-/// How many characters of a wrong value are shown; the rest is left out with an ellipsis.
+/// How many characters of a wrong value are shown; the rest becomes an ellipsis.
 const MAX_SHOWN: usize = 64;
 
-/// How many errors one line tells of; the rest are counted.
+/// How many errors one line lists; the others are counted.
 const MAX_JOINED: usize = 8;
 
-/// One thing that is wrong.
+/// One error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path}{}{reason}", if .path.is_empty() { "" } else { ": " })]
 pub struct FieldError {
-    /// As Kubernetes writes it, `exec.command[1]`; empty for the whole.
+    /// As Kubernetes writes it, `exec.command[1]`; empty for the whole value.
     pub path: String,
-    /// What is wrong, and what to write instead where that is not obvious.
+    /// What is wrong, and what to write instead if that is not obvious.
     pub reason: String,
-    /// Where it stands; `None` for what is missing from an empty text.
+    /// Its place; `None` for what is missing from an empty text.
     pub place: Option<Place>,
 }
 
@@ -29,7 +29,7 @@ impl FieldError {
         Self { path, place, reason: format!("Invalid value: {value}: {detail}") }
     }
 
-    /// A value that is none of a fixed set.
+    /// A value that is not in a fixed set.
     pub fn unsupported(path: String, place: Option<Place>, value: &str, supported: &[&str]) -> Self {
         let supported = supported.iter().map(|one| format!("{one:?}")).collect::<Vec<_>>().join(", ");
         Self {
@@ -39,7 +39,7 @@ impl FieldError {
         }
     }
 
-    /// A field that must not stand here.
+    /// A field that is not allowed here.
     pub fn forbidden(path: String, place: Option<Place>, detail: &str) -> Self {
         Self { path, place, reason: format!("Forbidden: {detail}") }
     }
@@ -51,7 +51,7 @@ impl FieldError {
     }
 }
 
-/// A text of a user's as it may be shown: in quotes, control characters escaped, cut when long.
+/// User text for messages: in quotes, control characters escaped, truncated if long.
 pub fn quoted(text: &str) -> String {
     match text.char_indices().nth(MAX_SHOWN) {
         None => format!("{text:?}"),
@@ -59,7 +59,7 @@ pub fn quoted(text: &str) -> String {
     }
 }
 
-/// A message that may hold a user's text, with all that cannot be seen or that moves the cursor escaped.
+/// A message that may contain user text, with invisible characters and cursor movements escaped.
 pub fn one_line(message: &str) -> String {
     let mut line = String::with_capacity(message.len());
     for c in message.chars() {
@@ -71,7 +71,7 @@ pub fn one_line(message: &str) -> String {
     line
 }
 
-/// All errors in one line, in their order, each once.
+/// All errors in one line, in order, without duplicates.
 pub fn joined(errors: &[FieldError]) -> String {
     let mut texts: Vec<String> = Vec::new();
     let mut omitted = 0;

@@ -1,5 +1,5 @@
-//! Takes the known fields out of a map by name and type, and reports all that is wrong with it at once.
-//! Never stops at the first error, never converts a value to another type.
+//! Reads the known fields of a map by name and type, and reports all errors at once. Never stops at the first error,
+//! never converts a value to another type.
 
 use super::{
     MapEntry, Node, Place, Value,
@@ -7,18 +7,18 @@ use super::{
     suggest,
 };
 
-/// One field as it was found.
+/// One field.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Field<T> {
-    /// Not there, or null.
+    /// Absent, or null.
     Absent,
-    /// There, but of the wrong type: it has been reported.
+    /// Present with the wrong type; this has been reported.
     Bad,
-    /// There, and of the right type.
+    /// Present with the right type.
     Given(Written<T>),
 }
 
-/// A value and where it stands.
+/// A value and its place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Written<T> {
     /// The value.
@@ -27,16 +27,16 @@ pub struct Written<T> {
     pub place: Option<Place>,
 }
 
-/// A number or a text, kept apart as Kubernetes' `IntOrString` does.
+/// A number or a text, distinguished as in Kubernetes' `IntOrString`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NumberOrText {
     /// A JSON number.
     Number(i64),
-    /// A JSON string, also one of digits.
+    /// A JSON string, even if it consists of digits.
     Text(String),
 }
 
-/// A map that is being read: each field is asked for once, what nobody asked for is reported as unknown.
+/// A map while it is read: each field is read once, and fields that were not read are reported as unknown.
 #[derive(Debug)]
 pub struct Fields<'a> {
     entries: &'a [MapEntry],
@@ -47,12 +47,12 @@ pub struct Fields<'a> {
 }
 
 impl<T> Field<T> {
-    /// Whether nothing was written.
+    /// Whether it is absent.
     pub fn is_absent(&self) -> bool {
         matches!(self, Self::Absent)
     }
 
-    /// The value, where there is a good one.
+    /// The value, if it is valid.
     pub fn value(&self) -> Option<&T> {
         match self {
             Self::Absent | Self::Bad => None,
@@ -60,7 +60,7 @@ impl<T> Field<T> {
         }
     }
 
-    /// Where the value stands, where there is a good one.
+    /// The place of the value, if it is valid.
     pub fn place(&self) -> Option<Place> {
         match self {
             Self::Absent | Self::Bad => None,
@@ -69,9 +69,9 @@ impl<T> Field<T> {
     }
 }
 
-/// Reads a whole document or a part of one; `path` is what its fields' paths begin with.
+/// Reads a whole document or a part of one; `path` is the prefix of its fields' paths.
 ///
-/// Returns `None`, and reports it, where the node is no map.
+/// Returns `None`, and reports an error, if the node is not a map.
 pub fn read<T>(
     node: &Node,
     path: &str,
@@ -94,7 +94,7 @@ impl<'a> Fields<'a> {
         self.place
     }
 
-    /// What its fields' paths begin with; empty for a whole document.
+    /// The prefix of its fields' paths; empty for a whole document.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -123,7 +123,7 @@ impl<'a> Fields<'a> {
         self.take(name, |node, path, errors| text(node, path, errors).map(String::from))
     }
 
-    /// A string that is written in a form of its own; `hint` says which, to those who wrote a number.
+    /// A string with a specific format; `hint` describes it, for users who wrote a number.
     pub fn text_of_form(&mut self, name: &'static str, hint: &str) -> Field<String> {
         self.take(name, |node, path, errors| match &node.value {
             Value::Text(text) => Some(text.clone()),
@@ -134,7 +134,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// The text of a duration, not yet read as one.
+    /// The text of a duration, not parsed yet.
     pub fn duration(&mut self, name: &'static str) -> Field<String> {
         self.text_of_form(name, "write a duration such as 250ms, 5s or 1m30s")
     }
@@ -178,7 +178,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// A map of names that nobody knows beforehand to strings; each name with its place.
+    /// A map with arbitrary names and string values; each name with its place.
     pub fn pairs(&mut self, name: &'static str) -> Field<Vec<(Written<String>, Written<String>)>> {
         self.take(name, |node, path, errors| {
             let Value::Map(entries) = &node.value else {
@@ -195,7 +195,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// A list of maps, each read by `read`; the items that are no maps are reported and left out.
+    /// A list of maps, each read by `read`; items that are not maps are reported and left out.
     pub fn each_map<T>(&mut self, name: &'static str, read_one: impl Fn(&mut Fields<'_>) -> T) -> Vec<T> {
         let items = self.take(name, |node, path, errors| {
             list(node, path, "must be a list of maps", errors, |node, path, errors| {
@@ -222,7 +222,7 @@ impl<'a> Fields<'a> {
         self.take(name, |node, path, errors| read(node, &path, errors, read_it))
     }
 
-    /// Reports the given names, where they are written, as what a later version reads.
+    /// Reports these names, if present, as keys for a later version.
     pub fn not_supported(&mut self, names: &[&'static str]) {
         for entry in self.entries.iter().filter(|entry| names.contains(&entry.name.as_str())) {
             let path = join(&self.path, &entry.name);
@@ -254,7 +254,9 @@ impl<'a> Fields<'a> {
         for entry in self.entries.iter().filter(|entry| !self.known.contains(&entry.name.as_str())) {
             let reason = match suggest::nearest(&entry.name, &self.known) {
                 Some(meant) => format!("unknown key {}: did you mean {meant:?}?", quoted(&entry.name)),
-                None => format!("unknown key {}: known are {}", quoted(&entry.name), self.known.join(", ")),
+                None => {
+                    format!("unknown key {}: known keys are {}", quoted(&entry.name), self.known.join(", "))
+                }
             };
             self.errors.push(FieldError { path: self.path.clone(), reason, place: entry.place });
         }
@@ -315,7 +317,7 @@ fn wrong(path: String, node: &Node, detail: &str) -> FieldError {
     }
 }
 
-/// Numbers beyond 64 bits are beyond every bound of ours, and stay so.
+/// Numbers beyond 64 bits exceed all our bounds, and still do so after this.
 fn saturate(number: i128) -> i64 {
     i64::try_from(number).unwrap_or(if number < 0 { i64::MIN } else { i64::MAX })
 }

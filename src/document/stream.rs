@@ -1,36 +1,36 @@
-//! Takes a stream of YAML documents apart and reads each for itself: one that cannot be read spoils no other. A text in,
-//! trees with the places that they have in the whole text out. Never reads beyond its bounds.
+//! Splits a stream of YAML documents and parses each one separately, so that an invalid document does not affect the
+//! others. A text in; trees with their places in the whole text out. Never reads beyond its bounds.
 
 use super::{Bounds, Node, Place, SyntaxError, Value, parse_within};
 
-/// 10,000: the most documents that are read of a stream. What follows is left out, and told.
+/// 10,000: the maximum number of documents of a stream. Further ones are left out, and this is reported.
 pub const MAX_DOCUMENTS: usize = 10_000;
 
 /// One document of a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
-    /// The line that it begins in, from 1.
+    /// The line in which it begins, from 1.
     pub line: u32,
-    /// What stands there, or why it cannot be read.
+    /// Its content, or why it cannot be parsed.
     pub node: Result<Node, SyntaxError>,
 }
 
-/// All documents of a stream but the empty ones, and whether there were more than [`MAX_DOCUMENTS`].
+/// All documents of a stream except empty ones, and whether there were more than [`MAX_DOCUMENTS`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stream {
-    /// In their order.
+    /// In order.
     pub documents: Vec<Document>,
     /// Whether some were left out.
     pub is_cut: bool,
 }
 
-/// Reads a stream; `bounds` holds for all documents together, but for the depth.
+/// Reads a stream; `bounds` applies to all documents together, except for the depth.
 ///
-/// A line that begins with `---` or `...` and then ends or goes on with a blank ends a document wherever it stands
-/// (YAML 1.2, 9.1.2), so lines are all that need to be looked at.
+/// A line that begins with `---` or `...`, followed by a blank or the end of the line, ends a document wherever it
+/// occurs (YAML 1.2, 9.1.2), so looking at lines is enough.
 ///
 /// # Errors
-/// When the whole is too long: then nothing is read.
+/// The whole text is too long: then nothing is parsed.
 pub fn read(text: &str, bounds: &Bounds) -> Result<Stream, SyntaxError> {
     if text.len() > bounds.bytes {
         return Err(SyntaxError::TooLong { size: text.len(), limit: bounds.bytes });
@@ -59,8 +59,8 @@ pub fn read(text: &str, bounds: &Bounds) -> Result<Stream, SyntaxError> {
     Ok(stream)
 }
 
-/// The texts of the documents that hold more than blanks and comments, each with the line that it begins in. A text
-/// keeps the marker that opens it, and the directives before that.
+/// The texts of the documents that contain more than blanks and comments, each with its first line. A text includes the
+/// marker that starts it, and the directives before that.
 fn parts(text: &str) -> impl Iterator<Item = (u32, &str)> {
     let mut parts = Vec::new();
     let mut part = Part::default();
@@ -81,7 +81,7 @@ fn parts(text: &str) -> impl Iterator<Item = (u32, &str)> {
                 parts.extend(part.text(text, at));
                 part = Part { start: at + line.len(), line: number.saturating_add(1), ..Part::default() };
             }
-            // A directive is no content as long as no marker came.
+            // A directive is not content before the marker.
             None => part.has_content |= has_content(line) && (part.has_opened || !line.starts_with('%')),
         }
         at += line.len();
@@ -128,7 +128,7 @@ fn has_content(line: &str) -> bool {
     !line.is_empty() && !line.starts_with('#')
 }
 
-/// Moves all places; the number of values is given back.
+/// Shifts all places; returns the number of values.
 fn moved_down(node: &mut Node, lines: u32) -> usize {
     node.place = node.place.map(|place| below(place, lines));
     1 + match &mut node.value {
@@ -156,7 +156,7 @@ mod tests {
 
     const BOUNDS: Bounds = Bounds { bytes: 1 << 20, depth: 64, nodes: 100_000 };
 
-    /// Each document's first line and what it is: the place of its first key, or of the error.
+    /// Each document's first line and its content: the place of its first key, or of the error.
     fn shown(text: &str) -> Vec<String> {
         let place = |place: Option<Place>| place.map_or("?".to_owned(), |place| place.to_string());
         let shown = |document: &Document| match &document.node {
@@ -202,7 +202,7 @@ mod tests {
         let read_well = stream.documents.iter().filter(|document| document.node.is_ok()).count();
         assert!((2..=5).contains(&read_well), "{read_well}");
         let deep = |depth| format!("a: 1\n---\n{}{}\n", "[".repeat(depth), "]".repeat(depth));
-        // Deep texts take much of the stack in builds that are not optimised.
+        // Deep texts need much stack in unoptimised builds.
         let checked =
             move || [63, 65].map(|depth| read(&deep(depth), &BOUNDS).unwrap().documents[1].node.is_ok());
         let thread = std::thread::Builder::new().stack_size(16 << 20).spawn(checked).unwrap();

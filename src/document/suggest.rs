@@ -1,10 +1,10 @@
-//! Finds the known word that a mistyped one was meant to be. Never looks at long words.
+//! Finds the known word that a mistyped word was probably meant to be. Ignores long words.
 
-/// 64 bytes, as long as the names of most pods: longer words are not looked at, so that the search is bounded.
+/// 64 bytes, the length of most pod names: longer words are ignored, so that the search is bounded.
 const MAX_WORD: usize = 64;
 
-/// The candidate that `word` differs from by case only, or by few typing errors: one for every three letters, three
-/// at most. The first of the nearest wins.
+/// The candidate that differs from `word` only in case, or by few typing errors: one per three letters, at most three.
+/// The first of the nearest ones is chosen.
 pub fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
     candidates
         .iter()
@@ -13,8 +13,7 @@ pub fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
         .map(|(_, candidate)| candidate)
 }
 
-/// How many typing errors lead from one word to the other, case and joining signs aside; `None` where they are too
-/// many for the one to be meant by the other.
+/// The number of typing errors between two words, ignoring case and joining characters; `None` if there are too many.
 pub fn typing_errors(word: &str, meant: &str) -> Option<usize> {
     if word.len().max(meant.len()) > MAX_WORD {
         return None;
@@ -24,7 +23,7 @@ pub fn typing_errors(word: &str, meant: &str) -> Option<usize> {
     Some(strsim::osa_distance(&word, &meant)).filter(|errors| *errors <= allowed)
 }
 
-/// Lower case, without the signs that join words.
+/// Lower case, without characters that join words.
 fn plain(word: &str) -> String {
     word.chars().filter(|c| !matches!(c, '-' | '_' | '.')).flat_map(char::to_lowercase).collect()
 }

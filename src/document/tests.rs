@@ -80,12 +80,12 @@ fn what_cannot_be_read_is_told_with_its_place() {
     insta::assert_snapshot!(read("a: 1\nb: 2\na: 3"), @r#"not valid YAML or JSON (line 3, column 1): "a" is written twice"#);
     insta::assert_snapshot!(read("a: 1\n---\nb: 2"), @"not valid YAML or JSON (line 3, column 1): a second document follows: only one is read");
     insta::assert_snapshot!(read("a: *x"), @"not valid YAML or JSON (line 1, column 4): alias references unknown anchor");
-    insta::assert_snapshot!(read("a: &a [*a]"), @"not valid YAML or JSON (line 1, column 8): an alias stands within its own anchor");
+    insta::assert_snapshot!(read("a: &a [*a]"), @"not valid YAML or JSON (line 1, column 8): an alias refers to an anchor that contains it");
     insta::assert_snapshot!(read("a: !foo x"), @"not valid YAML or JSON (line 1, column 9): unsupported tag `!foo`");
     insta::assert_snapshot!(read(r#"{"a":"\ud83d"}"#), @"not valid YAML or JSON (line 1, column 6): while parsing a quoted scalar, found high surrogate without following low surrogate");
     insta::assert_snapshot!(read("a: x\u{1b}[2J"), @r"not valid YAML or JSON (line 1, column 4): unexpected character: `\u{1b}'");
     let long = parse("{a: 1}", 3).unwrap_err();
-    insta::assert_snapshot!(long.to_string(), @"6 bytes are too long: at most 3 are read");
+    insta::assert_snapshot!(long.to_string(), @"6 bytes, but at most 3 are allowed");
     assert_eq!(long.place(), None);
     assert_eq!(parse("a: [1, 2", LIMIT).unwrap_err().place(), Some(Place { line: 1, column: 4 }));
 }

@@ -1,5 +1,5 @@
-//! Opens the connections of network probes. In: an address; out: a connection that was made as the kubelet makes it,
-//! and that never blocks a thread when it is dropped.
+//! Opens the connections of network probes. In: an address. Out: a connection that is made as the kubelet makes it, and
+//! that never blocks a thread when it is dropped.
 
 mod intake;
 

@@ -1,5 +1,5 @@
 //! exec: a container, a command and a limit in, an outcome out, by one ExecSync of the runtime. Never shows the
-//! expanded command: values of the container's environment stand in it, secrets among them.
+//! expanded command: it contains values of the container's environment, including secrets.
 
 mod answer;
 mod decoded;
@@ -190,7 +190,7 @@ async fn call(channel: Channel, request: Bytes) -> Result<Body, Status> {
     match Status::from_header_map(answer.headers()) {
         None => Ok(answer.into_body()),
         // There is no answer behind headers that say how the call ended.
-        Some(status) if status.code() == Code::Ok => Err(Status::internal("no answer came")),
+        Some(status) if status.code() == Code::Ok => Err(Status::internal("there was no answer")),
         Some(status) => Err(status),
     }
 }
@@ -218,7 +218,7 @@ async fn read(mut body: Body) -> Result<Answer, Status> {
     match ended {
         Some(status) if status.code() == Code::Ok => reader.end(),
         Some(status) => Err(status),
-        None => Err(Status::internal("the runtime did not tell how the call ended")),
+        None => Err(Status::internal("the runtime did not report how the call ended")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Prints what Go prints, where people know a text from the kubelet: durations, codes, system errors. Pure.
+//! Formats values like Go, for texts that users know from the kubelet: durations, codes, system errors. Pure.
 
 use std::{io, time::Duration};
 

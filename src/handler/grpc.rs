@@ -1,10 +1,10 @@
 //! grpc: an address, a service and a limit in, an outcome out, by one Check of the gRPC health protocol over plaintext
-//! HTTP/2. Whatever goes wrong is a failure (docs/kubelet-prober.md 8), unless it is our own.
+//! HTTP/2. Every error is a failure (docs/kubelet-prober.md 8), unless it is our own.
 //!
-//! One deadline holds for connecting and asking together. Connecting is over when the server has shown that it speaks
-//! HTTP/2, and is tried again until the deadline: a closed port costs the whole timeout and is told as a timeout.
-//! The kubelet's text `error: failed to connect service at ...` therefore cannot occur here: it is for targets that
-//! cannot be dialled at all, and ours is an address.
+//! One deadline applies to connecting and the call together. The connection counts as established when the server has
+//! shown that it speaks HTTP/2, and is tried again until the deadline: a closed port takes the whole timeout and is
+//! reported as a timeout. The kubelet's text `error: failed to connect service at ...` therefore cannot occur here: it
+//! is for targets that cannot be dialled at all, and ours is an address.
 
 mod answer;
 mod connection;

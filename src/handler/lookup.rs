@@ -1,5 +1,5 @@
-//! Finds a host that a definition names: an address or a name in, the addresses to dial out. Names are the operator's
-//! alone: a pod's author may write addresses only.
+//! Resolves a host in a definition: an address or a name in, the addresses to dial out. Only operators may use names;
+//! pod authors may only write addresses.
 
 use std::{
     io,

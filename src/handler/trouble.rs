@@ -1,5 +1,5 @@
-//! Whose trouble it is when a server is not reached: the server's, which is a failure, or our own, which says nothing
-//! of the server and is an error. In: what the kernel said; out: an outcome or a fault. Pure.
+//! Decides who is responsible when a server cannot be reached: the server, which is a failure, or criprobe and its
+//! node, which says nothing about the server and is an error. In: the kernel's error. Out: an outcome or a fault. Pure.
 
 use std::io;
 
@@ -99,6 +99,6 @@ mod tests {
     fn ours_is_an_error_and_the_peers_a_failure() {
         let (ours, peers) = (Trouble::Ours("x".to_owned()), Trouble::from("x".to_owned()));
         assert_eq!(peers.judged(), Ok(Outcome::failure("x")));
-        assert_eq!(ours.judged().unwrap_err().to_string(), "criprobe could not try: x");
+        assert_eq!(ours.judged().unwrap_err().to_string(), "criprobe could not make the attempt: x");
     }
 }

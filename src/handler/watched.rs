@@ -1,5 +1,5 @@
-//! A connection whose peer is watched: the same bytes in and out, and what came told to who wants to know. Never changes
-//! a byte. Lets go of the thread now and then, so that a peer that floods us piles nothing up.
+//! A connection that reports what its peer sends: the same bytes in and out. Never changes a byte. Yields the thread
+//! from time to time, so that a flood from a peer does not accumulate.
 
 use std::{
     io,

@@ -1,5 +1,5 @@
-//! Reads what the runtime reports into plain values: times, states, addresses. In: messages; out: values; what
-//! is missing or malformed is absent, never an error.
+//! Converts the runtime's messages into plain values: times, states, addresses. Values that are missing or malformed
+//! become absent, never an error.
 
 use std::{
     net::IpAddr,
@@ -10,10 +10,10 @@ use std::{
 use super::pod::{ContainerState, PodNetwork};
 use crate::proto::cri;
 
-/// 16 addresses of a pod are kept, the primary one first: Kubernetes gives it two.
+/// 16 addresses of a pod are kept, the primary one first: Kubernetes assigns two.
 const MAX_ADDRESSES: usize = 16;
 
-/// Nanoseconds since the epoch; 0 and less is "not yet".
+/// Nanoseconds since the epoch; 0 and below mean "not yet".
 pub fn time(nanoseconds: i64) -> Option<SystemTime> {
     u64::try_from(nanoseconds)
         .ok()
@@ -21,7 +21,7 @@ pub fn time(nanoseconds: i64) -> Option<SystemTime> {
         .map(|nanos| UNIX_EPOCH + Duration::from_nanos(nanos))
 }
 
-/// A container's state, with its exit code where that is known.
+/// A container's state, with its exit code if known.
 pub fn state(state: i32, exit_code: Option<i32>) -> ContainerState {
     match cri::ContainerState::try_from(state) {
         Ok(cri::ContainerState::ContainerCreated) => ContainerState::Created,
@@ -31,14 +31,14 @@ pub fn state(state: i32, exit_code: Option<i32>) -> ContainerState {
     }
 }
 
-/// The image as people named it. A kubelet creates containers by the image's id, and tells the name of the pod's manifest
-/// beside it (`user_specified_image`).
+/// The image as the user named it. A kubelet creates containers by the image's ID, and passes the name from the pod's
+/// manifest beside it (`user_specified_image`).
 pub fn image(spec: Option<cri::ImageSpec>) -> Arc<str> {
     let spec = spec.unwrap_or_default();
     if spec.user_specified_image.is_empty() { spec.image.into() } else { spec.user_specified_image.into() }
 }
 
-/// Where a sandbox is reached.
+/// The addresses of a sandbox.
 pub fn network(status: &cri::PodSandboxStatus) -> PodNetwork {
     let options = status.linux.as_ref().and_then(|linux| linux.namespaces.as_ref()?.options.as_ref());
     if options.is_some_and(is_host_network) {

@@ -1,4 +1,4 @@
-//! What the inventory learns, from wherever it learns it. In: calls that passed, the runtime's events; out: facts.
+//! What the inventory learns from any source. In: relayed calls, the runtime's events. Out: facts.
 
 use std::sync::Arc;
 
@@ -15,75 +15,75 @@ use crate::{
     },
 };
 
-/// One thing that was learnt.
+/// One fact.
 #[derive(Debug)]
 pub enum Fact {
     /// A client ran a pod.
     SandboxRun {
         /// The id that the runtime gave it.
         id: SandboxId,
-        /// What was asked for.
+        /// The request.
         config: Arc<Trimmed<cri::PodSandboxConfig>>,
     },
     /// A client began to stop a container or a pod.
     StopBegun {
-        /// With this call.
+        /// The call.
         call: CallId,
-        /// What it named.
+        /// What it stops.
         target: Target,
     },
     /// A client's stop failed, or ended without an answer.
     StopFailed(CallId),
-    /// A client's stop was answered well.
+    /// A client's stop succeeded.
     StopDone(CallId),
-    /// The ends of calls passed unseen.
+    /// The ends of calls were not seen.
     EndsLost(Lost),
     /// A client stopped a pod, and all its containers with it.
     SandboxStopped(SandboxId),
-    /// A sandbox's own process ended; its containers may run on.
+    /// A sandbox's own process ended; its containers may still run.
     SandboxExited(SandboxId),
     /// A pod was removed.
     SandboxRemoved(SandboxId),
-    /// A client made a container.
+    /// A client created a container.
     ContainerCreated {
         /// The id that the runtime gave it.
         id: ContainerId,
-        /// What was asked for.
+        /// The request.
         request: Arc<Trimmed<cri::CreateContainerRequest>>,
     },
     /// A container runs.
     ContainerStarted(ContainerId),
-    /// A client stopped a container. One that was never started is as it was.
+    /// A client stopped a container. A container that was never started does not change.
     ContainerStopped(ContainerId),
     /// A container ended.
     ContainerExited {
-        /// Which.
+        /// The container.
         id: ContainerId,
-        /// With this code, where it is known.
+        /// The exit code, if known.
         exit_code: Option<i32>,
     },
     /// A container was removed.
     ContainerRemoved(ContainerId),
-    /// An id was named; of what, nobody said.
+    /// An id was named, but not its kind.
     Mentioned(String),
-    /// All sandboxes there were when the list was asked for.
+    /// All sandboxes at the time of the list request.
     SandboxesListed(Vec<SandboxItem>),
-    /// All containers there were when the list was asked for.
+    /// All containers at the time of the list request.
     ContainersListed(Vec<ContainerItem>),
-    /// A sandbox as it was when the runtime was asked.
+    /// A sandbox at the time of the request.
     SandboxReported(Box<Trimmed<cri::PodSandboxStatus>>),
-    /// A container as it was when the runtime was asked.
+    /// A container at the time of the request.
     ContainerReported(Box<cri::ContainerStatus>),
-    /// The runtime knew no such id when it was asked.
+    /// The runtime did not know this id at the time of the request.
     NotFound(String),
 }
 
-/// A call of a client's.
+/// A client's call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CallId {
     /// Its connection.
     pub conn: ConnId,
-    /// Its stream there.
+    /// Its stream on that connection.
     pub stream: u32,
 }
 
@@ -117,16 +117,16 @@ impl Target {
     }
 }
 
-/// Whose ends passed unseen.
+/// The calls whose ends were not seen.
 #[derive(Clone, Copy, Debug)]
 pub enum Lost {
-    /// Those of the calls that were under way on a connection.
+    /// The calls in progress on one connection.
     Connection(ConnId),
-    /// Those of any calls that were under way.
+    /// Any calls in progress.
     Any,
 }
 
-/// What is to be asked of the runtime.
+/// What to ask the runtime for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lookup {
     /// Everything.
@@ -135,14 +135,14 @@ pub enum Lookup {
     Sandbox(SandboxId),
     /// A container's status.
     Container(ContainerId),
-    /// A container's status, a little later: just now the runtime could not tell all of it.
+    /// A container's status, a little later: at the moment, the runtime could not report all of it.
     ContainerAgain(ContainerId),
-    /// Whatever this is.
+    /// An id of unknown kind.
     Unexplained(String),
 }
 
 impl Fact {
-    /// What the beginning of a call tells.
+    /// The fact that the beginning of a call shows.
     pub fn of_begun(call: &Call) -> Option<Self> {
         if let Some(target) = Target::of(&call.request) {
             return Some(Self::StopBegun { call: CallId::of(call), target });
@@ -157,7 +157,7 @@ impl Fact {
         }
     }
 
-    /// What the end of a call tells of the stop that it was, if it was one.
+    /// The fact that the end of a stop call shows.
     pub fn of_stop_ended(ended: &EndedCall) -> Option<Self> {
         let call = CallId::of(&ended.call);
         let is_done = ended.end == CallEnd::Complete && ended.code == Some(Code::OK);
@@ -165,7 +165,7 @@ impl Fact {
             .map(|_| if is_done { Self::StopDone(call) } else { Self::StopFailed(call) })
     }
 
-    /// What follows from the end of a call.
+    /// The facts that the end of a call shows.
     pub fn of_ended(ended: &EndedCall) -> Conclusion {
         if !ended.call.method.kind.is_mutating() {
             return Conclusion { fact: None, needs_resync: false };
@@ -174,7 +174,8 @@ impl Fact {
             let fact = Self::of_success(&ended.call.request, &ended.response);
             return Conclusion { needs_resync: fact.is_none(), fact };
         }
-        // A refusal changed nothing. DeadlineExceeded, Canceled and Unknown may have, as any call without an answer.
+        // A rejected call changed nothing. DeadlineExceeded, Canceled and Unknown may have, as any call without an
+        // answer.
         let is_refused = matches!(
             ended.code,
             Some(
@@ -188,7 +189,7 @@ impl Fact {
         Conclusion { fact: None, needs_resync: ended.end != CallEnd::Complete || !is_refused }
     }
 
-    /// What the success of a mutating call tells; `None` where only the runtime can.
+    /// The fact that the success of a mutating call shows; `None` if only the runtime knows.
     fn of_success(request: &CriRequest, response: &CriResponse) -> Option<Self> {
         Some(match (request, response) {
             (CriRequest::RunPodSandbox(config), CriResponse::Sandbox(id)) => {
@@ -202,12 +203,13 @@ impl Fact {
             (CriRequest::StartContainer(id), _) => Self::ContainerStarted(id.clone()),
             (CriRequest::StopContainer(id), _) => Self::ContainerStopped(id.clone()),
             (CriRequest::RemoveContainer(id), _) => Self::ContainerRemoved(id.clone()),
-            // Undecoded, or a pod that came with containers of its own.
+            // Not decoded, or a pod that came with containers of its own.
             _ => return None,
         })
     }
 
-    /// What an event of the runtime tells. To it a sandbox is a container, too: what is not known as one is looked up.
+    /// The fact that an event of the runtime shows. For the runtime, a sandbox is a container, too: an id that is not a
+    /// known container is looked up.
     pub fn of_event(event: RuntimeEvent, is_sandbox: impl Fn(&str) -> bool) -> Self {
         match event {
             RuntimeEvent::Created(id) => Self::Mentioned(id),
@@ -224,9 +226,9 @@ impl Fact {
 /// What follows from the end of a call.
 #[derive(Debug)]
 pub struct Conclusion {
-    /// What is known of it.
+    /// The facts.
     pub fact: Option<Fact>,
-    /// Whether it ended in a way that does not say what happened: the runtime's own lists do.
+    /// Whether the outcome is unknown, so that the runtime's lists must be read.
     pub needs_resync: bool,
 }
 

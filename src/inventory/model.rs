@@ -1,13 +1,14 @@
-//! What is known of the node: facts in, changes out. Pure: never does IO, reads a clock, or logs.
+//! The state of the node: facts in, changes out. Pure: never does IO, reads a clock, or logs.
 //!
-//! Lists, passing calls and events race. Three rules keep them in order:
-//! - A list speaks for the moment its request was sent: it removes nothing that was seen since.
+//! Lists, relayed calls and events race. Three rules keep them in order:
+//! - A list describes the moment its request was sent: it removes nothing that was seen since.
 //! - What was seen to be removed stays removed for lists sent before.
 //! - A container's life goes one way (created, running, exited); an older report never turns it back.
 //!
-//! What is told late is older than the last list, and was not on it: it is gone, or, where that is not certain, asked for.
+//! A late report that is older than the last list, of something that was not on that list, is ignored or, if uncertain,
+//! looked up.
 //!
-//! An id that nobody has explained is looked up, never dropped. What a lookup could not tell, the next list asks again.
+//! An unknown id is looked up, never dropped. If a lookup fails, the next list repeats it.
 
 mod containers;
 mod identities;
@@ -37,23 +38,25 @@ use crate::{
     runtime::turns::Owner,
 };
 
-/// What the stages after the inventory are told.
+/// The changes that later stages receive.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// A container appeared, or something about it or its pod changed.
+    /// A container appeared, or it or its pod changed.
     Container(Arc<Container>),
-    /// A container is no more.
+    /// A container was removed.
     ContainerGone(ContainerId),
-    /// The runtime was listed, and these are all containers that there are. Reported after the first lists, and
-    /// whenever a stage that lost what it knew asks for everything.
+    /// The runtime was listed, and these are all containers. Reported after the first lists, and whenever a stage that
+    /// lost its state requests everything.
     Listed(Arc<HashSet<ContainerId>>),
     /// A client began to stop it.
     ContainerStopping(ContainerId),
-    /// A client's stop of it is over, and it runs: the stop failed, or a report of the runtime shows that.
+    /// A client's stop of it is over, and it still runs: the stop failed, or a report of the runtime shows that it
+    /// runs.
     ContainerStopFailed(ContainerId),
     /// A client began to stop its pod.
     PodStopping(SandboxId),
-    /// A client's stop of its pod is over, and the pod is ready: the stop failed, or a report of the runtime shows that.
+    /// A client's stop of its pod is over, and the pod is still ready: the stop failed, or a report of the runtime
+    /// shows that it is ready.
     PodStopFailed(SandboxId),
     /// These are all stops that are not over. Reported before [`Change::Listed`].
     StopsListed(Arc<OpenStops>),
@@ -69,29 +72,29 @@ pub struct Model {
     containers: HashMap<ContainerId, KnownContainer>,
     removed: Removed,
     stops: Stops,
-    /// For which moment the last list of sandboxes spoke, and that of containers.
+    /// The request times of the last list of sandboxes and of the last list of containers.
     sandboxes_as_of: Option<Instant>,
     containers_as_of: Option<Instant>,
-    /// What is to be asked for.
+    /// What to ask the runtime for.
     lookups: BTreeSet<Lookup>,
     changes: Vec<Change>,
-    /// Containers of which there may be something to tell.
+    /// Containers that may have changed.
     dirty: BTreeSet<ContainerId>,
     revision: u64,
 }
 
 impl Model {
-    /// Knows nothing yet but these stops, which clients began before.
+    /// A model that knows nothing except these stops, which clients began before.
     pub fn new(stops: Stops) -> Self {
         Self { stops, ..Self::default() }
     }
 
-    /// Takes the stops out, for a model that begins where this one ends.
+    /// Takes the stops out, for the model that replaces this one.
     pub fn take_stops(&mut self) -> Stops {
         std::mem::take(&mut self.stops)
     }
 
-    /// Takes in a fact that was observed at `at`; for answers of the runtime that is when the question was sent.
+    /// Applies a fact that was observed at `at`; for answers of the runtime, this is the time of the request.
     pub fn apply(&mut self, fact: Fact, at: Instant) {
         self.revision += 1;
         match fact {
@@ -130,7 +133,7 @@ impl Model {
         }
     }
 
-    /// Counts the facts: what was read from here holds for as long as it stays the same.
+    /// Counts the facts: what was read from the model is valid while this number does not change.
     pub fn revision(&self) -> u64 {
         self.revision
     }
@@ -140,7 +143,7 @@ impl Model {
         self.report(Change::RuntimeAnswers);
     }
 
-    /// Reports every container once more, and then that these are all.
+    /// Reports every container again, and then that these are all.
     pub fn report_all(&mut self) {
         for container in self.containers.values_mut() {
             container.reported = None;
@@ -149,26 +152,26 @@ impl Model {
         self.report_listed();
     }
 
-    /// Reports which stops are open, and which containers there are.
+    /// Reports which stops are open, and which containers exist.
     pub fn report_listed(&mut self) {
         self.report(Change::StopsListed(Arc::new(self.stops.open())));
         let all = self.containers.keys().cloned().collect();
         self.report(Change::Listed(Arc::new(all)));
     }
 
-    /// What changed since this was last asked, in order.
+    /// The changes since the last call, in order.
     pub fn take_changes(&mut self) -> Vec<Change> {
         self.report_containers();
         std::mem::take(&mut self.changes)
     }
 
-    /// What is to be asked of the runtime, since this was last asked, and whom it is about.
+    /// What to ask the runtime for since the last call, and the object of each query.
     pub fn take_lookups(&mut self) -> Vec<(Lookup, Owner)> {
         let lookups = std::mem::take(&mut self.lookups).into_iter();
         lookups.map(|lookup| (lookup.clone(), self.owner(&lookup))).collect()
     }
 
-    /// Whether the answer to a lookup still matters, as far as the last lists tell.
+    /// Whether the answer to a lookup is still needed, according to the last lists.
     pub fn wants(&self, lookup: &Lookup) -> bool {
         match lookup {
             Lookup::Container(id) | Lookup::ContainerAgain(id) => {
@@ -197,17 +200,17 @@ impl Model {
         })
     }
 
-    /// The container that a client named: runtimes take the unique beginning of an id for all of it.
+    /// The container that a client named: runtimes accept the unique beginning of an id.
     pub fn full_container(&self, named: &str) -> ContainerId {
         full(&self.containers, named)
     }
 
-    /// The sandbox that a client named: runtimes take the unique beginning of an id for all of it.
+    /// The sandbox that a client named: runtimes accept the unique beginning of an id.
     pub fn full_sandbox(&self, named: &str) -> SandboxId {
         full(&self.sandboxes, named)
     }
 
-    /// A container's name and pod in brief, as soon as both are known, and for a while after it is gone.
+    /// A container's name and pod in brief, once both are known, and for a while after it was removed.
     pub fn whereabouts(&self, id: &ContainerId) -> Option<(Arc<str>, Arc<Pod>)> {
         if let Some(container) = self.containers.get(id) {
             return Some((Arc::clone(&container.name), Arc::clone(self.pod(&container.sandbox)?)));
@@ -221,7 +224,7 @@ impl Model {
         self.sandboxes.contains_key(id)
     }
 
-    /// A pod in brief by its sandbox's id, also for a while after it is gone.
+    /// A pod in brief by its sandbox's id, also for a while after it was removed.
     pub fn pod(&self, id: &SandboxId) -> Option<&Arc<Pod>> {
         match self.sandboxes.get(id) {
             Some(sandbox) => Some(&sandbox.brief),
@@ -229,12 +232,12 @@ impl Model {
         }
     }
 
-    /// All sandboxes, in no order.
+    /// All sandboxes, unordered.
     pub fn pods(&self) -> Vec<Arc<Pod>> {
         self.sandboxes.values().map(|sandbox| Arc::clone(&sandbox.view)).collect()
     }
 
-    /// How much there is of everything.
+    /// How many of each there are.
     pub fn census(&self) -> Census {
         let is_running = |container: &&KnownContainer| container.state == ContainerState::Running;
         Census {
@@ -245,10 +248,10 @@ impl Model {
         }
     }
 
-    /// Something happened to an id: where nobody has explained it, it is looked up.
+    /// Something happened to an id: if it is unknown, it is looked up.
     fn mentioned(&mut self, id: &str, at: Instant) {
         if let Some(sandbox) = self.sandboxes.get(id) {
-            // It was seen half made: whatever happens to it may have made it whole.
+            // Only a part of it was known: the change may have completed it.
             if !sandbox.view.is_ready || sandbox.lacks_address() {
                 self.lookups.insert(Lookup::Sandbox(id.into()));
             }
@@ -286,7 +289,7 @@ impl Model {
         }
     }
 
-    /// Tells that what was to be stopped goes on.
+    /// Reports that the stop of something has ended without effect.
     fn report_stops_failed(&mut self, targets: impl IntoIterator<Item = Target>) {
         for target in targets {
             self.report(match target {
@@ -296,13 +299,13 @@ impl Model {
         }
     }
 
-    /// Tells something that is no view, after the views that came before it.
+    /// Reports a change that is not a view, after the views before it.
     fn report(&mut self, change: Change) {
         self.report_containers();
         self.changes.push(change);
     }
 
-    /// Tells each view that differs from what was last told.
+    /// Reports each view that differs from the last one reported.
     fn report_containers(&mut self) {
         for id in std::mem::take(&mut self.dirty) {
             let Some(view) = self.view(&id) else { continue };
@@ -316,8 +319,8 @@ impl Model {
         }
     }
 
-    /// What can be told of a container; `None` while its pod is unknown, or while it runs and the runtime has not yet
-    /// said since when.
+    /// The view of a container; `None` while its pod is unknown, or while it runs and the runtime has not yet reported
+    /// its start time.
     fn view(&self, id: &ContainerId) -> Option<Container> {
         let container = self.containers.get(id)?;
         let pod = Arc::clone(&self.sandboxes.get(&container.sandbox)?.view);
@@ -341,7 +344,7 @@ impl Model {
     }
 }
 
-/// How much there is.
+/// How many of each there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Census {
     /// Sandboxes that are ready.
@@ -354,7 +357,7 @@ pub struct Census {
     pub containers: usize,
 }
 
-/// The known id that begins with what was named, if there is one and only one; else what was named.
+/// The known id that begins with the given text, if there is exactly one; otherwise the text itself.
 fn full<I, T>(known: &HashMap<I, T>, named: &str) -> I
 where
     I: Clone + Eq + std::hash::Hash + Borrow<str> + for<'a> From<&'a str>,

@@ -1,4 +1,4 @@
-//! What the inventory reports to later stages: containers and their pods, as far as they are known now.
+//! Containers and their pods as far as the inventory knows them: what it reports to later stages.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,32 +14,32 @@ use crate::ids::{ContainerId, ImageRef, PodUid, SandboxId};
 pub struct Pod {
     /// The sandbox's id; a pod gets a new one with each attempt.
     pub sandbox_id: SandboxId,
-    /// The uid that the pod is known by: the one that its client gave, unless that is none or another pod's; then one that
-    /// is made of the sandbox's id.
+    /// The uid by which the pod is known: the one that its client gave, unless that is empty or another pod's; then one
+    /// that is made from the sandbox's id.
     pub uid: PodUid,
-    /// The uid that its client gave, where that is another pod's.
+    /// The uid that its client gave, if another pod has the same.
     pub copied_uid: Option<PodUid>,
     /// The pod's name.
     pub name: Arc<str>,
     /// The pod's namespace.
     pub namespace: Arc<str>,
-    /// Counts the sandboxes of this pod.
+    /// The attempt number of this sandbox.
     pub attempt: u32,
     /// False once it was stopped.
     pub is_ready: bool,
-    /// Where its containers are reached.
+    /// The addresses of its containers.
     pub network: PodNetwork,
-    /// As the runtime has them; of more than `proto::trim` keeps, the shortest.
+    /// As the runtime reports them; if there are more than `proto::trim` keeps, the shortest.
     pub labels: BTreeMap<String, String>,
-    /// As the runtime has them, but only those that something reads; of more than `proto::trim` keeps, the shortest.
+    /// As the runtime reports them, but only those that are used; if there are more than `proto::trim` keeps, the
+    /// shortest.
     pub annotations: BTreeMap<String, String>,
-    /// How many labels and annotations there was no room for.
+    /// How many labels and annotations were left out for lack of room.
     pub omitted: u32,
 }
 
 impl Pod {
-    /// The same without labels, annotations and addresses: what calls about it are shown with, and what is remembered of
-    /// one that was removed.
+    /// The same without labels, annotations and addresses: for showing calls, and for remembering a removed pod.
     #[must_use]
     pub fn brief(&self) -> Self {
         Self {
@@ -58,7 +58,7 @@ impl Pod {
     }
 }
 
-/// Where a pod is reached.
+/// The addresses of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodNetwork {
     /// Not known yet, or the runtime reports none.
@@ -76,24 +76,24 @@ pub struct Container {
     pub id: ContainerId,
     /// Its name within the pod.
     pub name: Arc<str>,
-    /// Counts the containers of this name.
+    /// The attempt number of this container.
     pub attempt: u32,
-    /// As people named it: as it stands in the manifest, where a kubelet made the container.
+    /// As the user named it: as in the manifest, if a kubelet created the container.
     pub image: Arc<str>,
-    /// As the runtime's definition of the container names it, by a name or by its id. Unlike `image`, this is the same
-    /// however the container became known.
+    /// As the container's definition in the runtime names it, by name or ID. Unlike `image`, this is the same however
+    /// the container became known.
     pub image_spec: Arc<str>,
-    /// As the runtime knows it, its id where it tells that; empty until it has told.
+    /// As the runtime knows it, by its ID if it is reported; empty until then.
     pub image_ref: ImageRef,
-    /// Where it is in its life.
+    /// Its state.
     pub state: ContainerState,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Option<SystemTime>,
     /// When its process was started, as the runtime reports it.
     pub started_at: Option<SystemTime>,
-    /// As those of its pod.
+    /// Like those of its pod.
     pub annotations: BTreeMap<String, String>,
-    /// How many annotations there was no room for.
+    /// How many annotations were left out for lack of room.
     pub omitted: u32,
     /// The pod it belongs to.
     pub pod: Arc<Pod>,
@@ -102,20 +102,20 @@ pub struct Container {
 /// A container's life goes one way: created, running, exited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContainerState {
-    /// Made, not started.
+    /// Created, not started.
     Created,
     /// Its process runs.
     Running,
     /// Its process ended.
     Exited {
-        /// As the runtime reports it; `None` until it has.
+        /// As the runtime reports it; `None` until then.
         exit_code: Option<i32>,
     },
-    /// The runtime cannot tell.
+    /// The runtime does not know.
     Unknown,
 }
 
-/// The stops that clients began and that have not failed, as far as is known: how many of each container and pod.
+/// The stops that clients began and that have not failed, as far as is known: the number for each container and pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenStops {
     /// Of containers.

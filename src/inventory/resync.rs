@@ -1,5 +1,5 @@
-//! Asks the runtime: for everything now and then, and for single things where something is unclear. In: wishes and the
-//! state of the link; out: facts, each with the moment at which its question was sent. Decides nothing about them.
+//! Queries the runtime: for everything from time to time, and for single objects if something is unclear. In: requests
+//! and the state of the link. Out: facts, each with the time of its query. Makes no decisions about them.
 
 mod due;
 mod question;
@@ -29,39 +29,39 @@ use crate::{
     },
 };
 
-/// 30 s between two lists where events and taps tell everything.
+/// 30 s between two lists while events and taps see everything.
 const CALM: Duration = Duration::from_secs(30);
 
-/// 10 s between two lists while something is not seen: a blind connection, a runtime without events, or none now.
+/// 10 s between two lists while something is not seen: a blind connection, or no events from the runtime.
 const WARY: Duration = Duration::from_secs(10);
 
-/// 1 s until a list that failed is asked for again.
+/// 1 s until a failed list is requested again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// 3 lists in a row that failed are worth a warning: one or two are those of a runtime that is restarted.
+/// 3 failed lists in a row cause a warning: one or two are normal during a restart of the runtime.
 const WORTH_A_WARNING: u32 = 3;
 
-/// 8 statuses are asked for at once; the others wait their turn. 24 more may be under way that the runtime does not answer
-/// at once, which costs it and us next to nothing, 8 of these tried before. 4,096 wait at most: those of a node that is
-/// adopted with 3,000 containers. Above that a lookup finds no room.
+/// 8 statuses are requested at once; the others wait. 24 more may be in flight that the runtime does not answer
+/// quickly, which costs little; 8 of these were tried before. 4,096 wait at most: as many as on a node that is adopted
+/// with 3,000 containers. Lookups beyond that are refused.
 const LOOKUPS: TurnLimits = TurnLimits { quick: 8, slow: 24, tried: 8, all: 4_096 };
 
-/// 100 ms until something is asked again that the runtime could not tell just now; twice as long each further time.
+/// 100 ms until a status that the runtime could not report yet is requested again; twice as long each further time.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// 3: how often an id is asked for again that nobody knows. A runtime tells of a creation before it knows it itself.
+/// 3: how often an unknown id is looked up again. A runtime's event can come before the runtime itself knows the id.
 const TRIES: u32 = 3;
 
-/// What came back.
+/// An answer.
 #[derive(Debug, Default)]
 pub struct ResyncAnswer {
-    /// What it says, and when the question was sent.
+    /// Its facts, and the time of the query.
     pub facts: Vec<(Fact, Instant)>,
     /// Whether these are the complete lists.
     pub is_full: bool,
 }
 
-/// The questions that are due, waiting, and under way.
+/// The queries that are due, waiting, and in flight.
 #[derive(Debug)]
 pub struct Resync {
     runtime: Runtime,
@@ -69,9 +69,9 @@ pub struct Resync {
     is_up: bool,
     /// When that last changed.
     link_since: Option<SystemTime>,
-    /// When the lists are next asked for.
+    /// When the lists are read next.
     due: Due,
-    /// The task that asks for the lists, if they are being asked for.
+    /// The task that reads the lists, if they are being read.
     listing: Option<Id>,
     /// How many lists in a row failed.
     failures: u32,
@@ -79,7 +79,7 @@ pub struct Resync {
     lookups: Turns<Lookup>,
     /// What is being looked up, by its task.
     asked: HashMap<Id, (Lookup, AbortHandle)>,
-    /// Whether some found no room to wait since the lists were asked for because of that.
+    /// Whether some were refused for lack of room since the lists were last requested for this reason.
     has_turned_away: bool,
     under_way: JoinSet<Done>,
 }
@@ -109,8 +109,8 @@ impl Resync {
         }
     }
 
-    /// Takes note of the link: a new generation asks for the lists at once. Says whether the runtime was away and is not
-    /// any more.
+    /// Records the state of the link: a new generation requests the lists at once. Returns whether the runtime was away
+    /// and is back.
     pub fn follow(&mut self, link: &Link, has_blind: bool, now: Instant) -> bool {
         let is_wary = has_blind || matches!(link.source, EventSource::None | EventSource::Unsupported);
         let period = if is_wary { WARY } else { CALM };
@@ -130,19 +130,19 @@ impl Resync {
         is_back
     }
 
-    /// The lists are wanted now.
+    /// Requests the lists now.
     pub fn soon(&mut self, now: Instant) {
         self.due.at(now);
     }
 
-    /// The lists are wanted now, and once more when whatever is under way has settled.
+    /// Requests the lists now, and again when current operations have settled.
     pub fn soon_and_later(&mut self, now: Instant) {
         self.due.at(now);
         self.due.after(now);
     }
 
-    /// Single things are wanted. Those that find no room ask for the lists instead, once nothing waits any more: lists
-    /// name again what is still to be looked up, and until then there would be no room for it either.
+    /// Requests single objects. Those that are refused request the lists instead, once nothing waits any more: lists
+    /// name again what must still be looked up, and until then there would be no room for it either.
     pub fn look_up(&mut self, lookups: Vec<(Lookup, Owner)>, now: Instant) {
         for (lookup, owner) in lookups {
             let (lookup, pause) = match lookup {
@@ -159,18 +159,18 @@ impl Resync {
         }
     }
 
-    /// Forgets the lookups that nothing depends on any more.
+    /// Forgets lookups that are no longer needed.
     pub fn retain(&mut self, is_wanted: impl Fn(&Lookup) -> bool) {
         self.lookups.retain(is_wanted);
     }
 
-    /// The lookups that have no answer yet.
+    /// The lookups without an answer.
     pub fn backlog(&self) -> Backlog {
         self.lookups.backlog()
     }
 
-    /// Asks what is due and waits for the next answer; those that came with it are in it, too. Safe to be dropped and
-    /// called again.
+    /// Sends the queries that are due and waits for the next answer; the result also contains answers that arrived at
+    /// the same time. Safe to drop and call again.
     pub async fn next(&mut self) -> ResyncAnswer {
         loop {
             self.start_lookups(clock::now());
@@ -230,11 +230,10 @@ impl Resync {
         match self.lookups.news(now) {
             Some(News::Began(Backlog { count, .. })) => tracing::warn!(
                 count,
-                "runtime does not answer for the status of containers or pods: those that were not known before are \
-                 not probed meanwhile"
+                "runtime does not report the status of containers or pods: new ones are not probed until it does"
             ),
             Some(News::Ended) => {
-                tracing::info!("runtime answers for the status of containers and pods again");
+                tracing::info!("runtime reports the status of containers and pods again");
             }
             None => {}
         }
@@ -259,7 +258,7 @@ impl Resync {
             Ok((_, Done::Listed(Ok(facts)))) => {
                 self.listing = None;
                 if self.failures >= WORTH_A_WARNING {
-                    tracing::info!(failures = self.failures, "runtime's lists are to be had again");
+                    tracing::info!(failures = self.failures, "runtime's lists can be read again");
                 }
                 self.failures = 0;
                 self.due.at(now + self.period);
@@ -270,21 +269,21 @@ impl Resync {
             // It panicked, or was given up.
             Err(ended) => match self.asked.remove(&ended.id()) {
                 Some((lookup, _)) => self.lookups.failed(&lookup, now),
-                None => self.list_failed("asking panicked", now),
+                None => self.list_failed("the request panicked", now),
             },
         }
     }
 
-    /// Lists that are not to be had time and again are told once, until they are: the inventory then lives on what
-    /// passes by alone.
+    /// Lists that fail repeatedly are reported once, until they succeed: meanwhile, the inventory only knows what it
+    /// sees in relayed calls.
     fn list_failed(&mut self, error: &str, now: Instant) {
         self.listing = None;
         self.failures = self.failures.saturating_add(1);
         self.due.at(now + RETRY);
         if self.failures == WORTH_A_WARNING {
-            tracing::warn!(error, "runtime's lists are not to be had: asking every second");
+            tracing::warn!(error, "cannot read the runtime's lists: trying again every second");
         } else {
-            tracing::debug!(error, "runtime's lists are not to be had");
+            tracing::debug!(error, "cannot read the runtime's lists");
         }
     }
 }
@@ -297,7 +296,7 @@ mod tests {
 
     use super::*;
 
-    /// A resync whose questions nobody asks but the test.
+    /// A resync whose queries only the test makes.
     fn resync() -> Resync {
         Resync::new(Runtime::new(Path::new("/nonexistent")))
     }
@@ -306,7 +305,7 @@ mod tests {
         timeout(Duration::from_millis(500), resync.next()).await.ok()
     }
 
-    /// A lookup that is under way, as the task says.
+    /// A lookup in flight, as the task reports it.
     fn ask(resync: &mut Resync, id: &str, task: impl Future<Output = Done> + Send + 'static) {
         let lookup = Lookup::Unexplained(id.to_owned());
         resync.look_up(vec![(lookup.clone(), Owner::default())], clock::now());

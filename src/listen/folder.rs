@@ -1,9 +1,8 @@
-//! The folder of a socket: a path in, the folder's descriptor out. Refuses a folder in which others could replace the
-//! socket. Makes what is missing, never changes what is there.
+//! The folder of a socket: takes a path, returns the folder's descriptor. Refuses a folder in which others could
+//! replace the socket. Creates missing folders, never changes existing ones.
 //!
-//! The path is walked step by step, each link read here and not by the kernel, so that every folder that decides where
-//! the path leads has been looked at. Whoever holds the descriptor then works relative to it, and no path is resolved
-//! again.
+//! The path is walked step by step. Links are read here and not by the kernel, so every folder that determines where
+//! the path leads is checked. Code that holds the descriptor then works relative to it, and no path is resolved again.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -25,7 +24,7 @@ use thiserror::Error;
 /// 40 links on the way, as many as the kernel follows; more are an error.
 const MAX_LINKS: usize = 40;
 
-/// A folder in which only we, root, and the group of root may make, rename and remove files.
+/// A folder in which only we, root, and the group of root can create, rename and remove files.
 #[derive(Debug)]
 pub(super) struct Folder(OwnedFd);
 
@@ -34,28 +33,28 @@ pub(super) struct Folder(OwnedFd);
 pub(super) enum FolderError {
     /// Others could replace the socket.
     Exposed(Exposed),
-    /// It cannot be reached or made.
+    /// It cannot be opened or created.
     Io(io::Error),
 }
 
-/// A folder, or a link on the way to it, that others may change. Says what to do.
+/// A folder on the way to a socket, or a link, that others can change. Says what to do.
 #[derive(Debug, Error)]
 pub enum Exposed {
-    /// Others may write to it.
-    #[error("others may write to {0}{bits}, and could replace the socket: use a folder that only {Trusted} may write to, or run chmod go-w {0}", bits = Bits(*.1))]
+    /// Others can write to it.
+    #[error("others can write to {0}{bits}, and could replace the socket: use a folder that only {Trusted} can write to, or run chmod go-w {0}", bits = Bits(*.1))]
     Writable(PathBuf, u32),
-    /// The same, of a sticky folder, which is meant to be everyone's.
-    #[error("others may write to {0}{bits}, and could take the socket's place: use a folder that only {Trusted} may write to", bits = Bits(*.1))]
+    /// The same for a sticky folder, which is intended for all users.
+    #[error("others can write to {0}{bits}, and could replace the socket: use a folder that only {Trusted} can write to", bits = Bits(*.1))]
     Sticky(PathBuf, u32),
-    /// It is another user's.
+    /// Another user owns it.
     #[error(
-        "{0} belongs to uid {1}, who could replace the socket: use a folder that only {Trusted} may write to"
+        "{0} is owned by uid {1}, who could replace the socket: use a folder that only {Trusted} can write to"
     )]
     Owned(PathBuf, u32),
 }
 
 impl Folder {
-    /// Opens the folder, and makes it (0755), and those above it, if they are missing.
+    /// Opens the folder. Creates it (0755), and the folders above it, if they are missing.
     pub(super) fn open_or_make(path: &Path) -> Result<Self, FolderError> {
         let mut walk = Walk::from_root()?;
         let mut rest = steps(path);
@@ -94,12 +93,12 @@ impl AsFd for Folder {
     }
 }
 
-/// A folder on the way, open.
+/// An open folder on the way.
 struct Walk {
     folder: OwnedFd,
     /// For messages only.
     path: PathBuf,
-    /// The permission bits of a sticky folder that others may write to: they may add to it, not rename what is ours.
+    /// The permission bits of a sticky folder that others can write to: they can add files, but not rename ours.
     shared: Option<u32>,
 }
 
@@ -112,7 +111,7 @@ impl Walk {
         Ok(walk)
     }
 
-    /// Opens what has this name here, without following it; makes a folder where there is nothing.
+    /// Opens the entry of this name without following it; creates a folder if there is no entry.
     fn look(&self, name: &OsStr) -> Result<OwnedFd, FolderError> {
         let look =
             || openat(&self.folder, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
@@ -126,7 +125,7 @@ impl Walk {
         }
     }
 
-    /// Goes on in this folder, if nobody who is not trusted can change where the path leads from there.
+    /// Continues in this folder if no untrusted user can change where the path leads from there.
     fn enter(&mut self, folder: OwnedFd, stat: &Stat, name: &OsStr) -> Result<(), FolderError> {
         if name == ".." {
             self.path.pop();
@@ -148,7 +147,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Where others may add files, a link is as trusted as its owner.
+    /// Where others can add files, a link is as trusted as its owner.
     fn check_link(&self, stat: &Stat, name: &OsStr) -> Result<(), FolderError> {
         if self.shared.is_none() || is_trusted_user(stat.st_uid) {
             return Ok(());
@@ -157,7 +156,7 @@ impl Walk {
     }
 }
 
-/// The steps of a path, the last one first.
+/// The steps of a path, last one first.
 fn steps(path: &Path) -> Vec<OsString> {
     let steps = path.components().filter_map(|step| match step {
         Component::Normal(name) => Some(name.to_owned()),
@@ -173,12 +172,12 @@ fn is_trusted_user(uid: u32) -> bool {
     Uid::from_raw(uid).is_root() || uid == geteuid().as_raw()
 }
 
-/// Whoever is no root may share a folder with a group of his own, as some systems set it up for each user.
+/// A user other than root may share a folder with their own group, as some systems set it up for each user.
 fn is_trusted_group(gid: u32) -> bool {
     Gid::from_raw(gid).is_root() || !geteuid().is_root() && gid == getegid().as_raw()
 }
 
-/// Whom we trust, in words.
+/// The trusted users, for messages.
 struct Trusted;
 
 impl fmt::Display for Trusted {
@@ -291,7 +290,7 @@ mod tests {
                 let Some(told) = told else { continue };
                 let shared = shared.display();
                 assert!(
-                    told.starts_with(&format!("others may write to {shared} (mode {mode:04o}), ")),
+                    told.starts_with(&format!("others can write to {shared} (mode {mode:04o}), ")),
                     "{told}"
                 );
                 assert_eq!(told.ends_with(&format!(", or run chmod go-w {shared}")), mode < 0o1000, "{told}");
@@ -325,7 +324,7 @@ mod tests {
         ] {
             let told = refusal(&path).unwrap_or_default();
             let expected = format!(
-                "{} belongs to uid 12345, who could replace the socket: use a folder that only root may write to",
+                "{} is owned by uid 12345, who could replace the socket: use a folder that only root can write to",
                 blamed.display()
             );
             assert_eq!(told, expected);

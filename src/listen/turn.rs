@@ -1,4 +1,5 @@
-//! The turns of instances that start at once at one socket: a lock on a file beside it, which only we can open.
+//! Serializes instances that start at the same time on the same socket: a lock on a file beside it, which only we can
+//! open.
 
 use std::{
     fs::{File, TryLockError},
@@ -10,13 +11,13 @@ use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 
 use super::{ListenError, Place, identity_at, identity_of};
 
-/// 2 s: how long another instance that starts at the same socket is waited for; it needs milliseconds.
+/// 2 s: how long to wait for another instance that is starting on the same socket; it needs milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// 20 ms between two looks whether it has its socket.
+/// 20 ms between two checks whether it has finished.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The right to look at a socket's path and to take it. Others wait for it until it is dropped.
+/// The right to check a socket's path and to bind it. Others wait until it is dropped.
 pub(super) struct Turn<'a> {
     place: &'a Place,
     name: String,
@@ -33,7 +34,7 @@ impl<'a> Turn<'a> {
             let lock = openat(&place.folder, &name, flags, Mode::RUSR | Mode::WUSR);
             let lock = File::from(lock.map_err(|errno| io_error(errno.into()))?);
             match lock.try_lock() {
-                // Its last holder has removed the file: a lock counts only on the file that is there now.
+                // The last holder has removed the file: a lock counts only on the file that exists now.
                 Ok(()) if is_at(&lock, place, &name) => return Ok(Self { place, name, _lock: lock }),
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => thread::sleep(LOOK),
@@ -46,7 +47,7 @@ impl<'a> Turn<'a> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        // One that cannot be removed does no harm: the lock ends with the descriptor.
+        // If it cannot be removed, this does no harm: the lock ends with the descriptor.
         let _ = unlinkat(&self.place.folder, &self.name, AtFlags::empty());
     }
 }

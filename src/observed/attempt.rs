@@ -1,4 +1,4 @@
-//! What one call of a client tells of its probe: a recorded call in, an attempt with the kubelet's judgement out.
+//! What one call of a client shows about its probe: a recorded call in, an attempt with the kubelet's verdict out.
 //! Pure.
 
 use std::time::{Duration, Instant, SystemTime};
@@ -95,7 +95,7 @@ fn judged(ended: &EndedCall, is_timeout: bool) -> (AttemptResult, Option<i32>, S
             code => silent(AttemptResult::Failure, code),
         },
         (CallEnd::Complete, Some(Code::OK), _) => {
-            (AttemptResult::Error, None, "its answer cannot be read".to_owned())
+            (AttemptResult::Error, None, "its answer cannot be decoded".to_owned())
         }
         (CallEnd::Complete, Some(DEADLINE_EXCEEDED), _) => {
             (AttemptResult::Failure, None, ended.message.to_string())
@@ -108,10 +108,10 @@ fn judged(ended: &EndedCall, is_timeout: bool) -> (AttemptResult, Option<i32>, S
         (CallEnd::Cancelled, ..) if is_timeout => {
             (AttemptResult::Failure, None, "the client gave up after the timeout".to_owned())
         }
-        (CallEnd::Cancelled, ..) => (AttemptResult::Error, None, "the client took the call back".to_owned()),
-        (CallEnd::Reset, ..) => (AttemptResult::Error, None, "the runtime broke the call off".to_owned()),
+        (CallEnd::Cancelled, ..) => (AttemptResult::Error, None, "the client cancelled the call".to_owned()),
+        (CallEnd::Reset, ..) => (AttemptResult::Error, None, "the runtime aborted the call".to_owned()),
         (CallEnd::Lost, ..) => {
-            (AttemptResult::Error, None, "a connection went away under the call".to_owned())
+            (AttemptResult::Error, None, "a connection was lost during the call".to_owned())
         }
     }
 }

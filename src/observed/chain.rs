@@ -1,14 +1,13 @@
-//! Finds a rhythm among calls that belong to none yet: when they began and ended in, the calls that return regularly
-//! out. Pure: never does IO, never reads a clock.
+//! Finds a rhythm among calls without one: their begin and end times in, the calls that return regularly out. Pure:
+//! never does IO, never reads a clock.
 //!
-//! A chain is a call, its return one period later, the return of that, and so on; other calls may stand between. It
-//! is taken for a rhythm when it is too regular to be chance. Of `n` intervals that deviate from their mean by the
-//! share `d` at most, the first may be any; each further one would come that close by chance with a likelihood of
-//! about `3 * d`, as intervals do that people or random arrivals make, and `crowd` times that where so many calls
-//! stand in each interval; and there are as many chains to try. So chance would make one with about
-//! `crowd^2 * (3 * d * crowd)^(n - 1)`, and that is bounded. Where nothing else was called before, a call has to return
-//! three times within 0.7 % of the mean, four times within 2.6 %, six times within 7 %; later on within 0.15 %, 0.9 %
-//! and 3.8 %.
+//! A chain is a call, its return one period later, the return of that, and so on, possibly with other calls in between.
+//! It counts as a rhythm if it is too regular to be chance. Let `n` intervals deviate from their mean by at most the
+//! share `d`. The first interval can be anything. Each further one would come that close by chance with a probability
+//! of about `3 * d`, as for intervals of people or random arrivals, and `crowd` times that if there are so many calls
+//! in each interval; and there are as many chains to try. So chance would produce one with about `crowd^2 * (3 * d *
+//! crowd)^(n - 1)`, and this is bounded. If there were no other calls before, a call has to return three times within
+//! 0.7 % of the mean, four times within 2.6 %, six times within 7 %; later on within 0.15 %, 0.9 % and 3.8 %.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! What the tests of this stage share: a container, and calls on it as the inventory tells of them.
+//! Shared by the tests of this stage: a container, and calls on it as the inventory reports them.
 
 use std::{
     sync::Arc,

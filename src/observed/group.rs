@@ -1,9 +1,9 @@
 //! The calls of one caller with one command and timeout in one container: each ended call in; the rhythms among them,
-//! and what their attempts found, out. Pure: never does IO, never reads a clock.
+//! and the results of their attempts, out. Pure: never does IO, never reads a clock.
 //!
-//! A call is the next try of an attempt that erred, or the next attempt of a known rhythm, or a stray. A stray stays
-//! for a while: enough of them may be a rhythm that is not known yet, or one that began anew. Calls are taken in the
-//! order in which they began: one that ended waits for those that began before it.
+//! A call is the next try of an attempt that ended in an error, the next attempt of a known rhythm, or a stray. Strays
+//! are kept for a while: enough of them may form a new rhythm, or one that has started again. Calls are processed in
+//! the order in which they began: one that has ended waits for those that began before it.
 
 use std::{
     collections::VecDeque,

@@ -1,5 +1,5 @@
-//! What a client's probe is likely to be: the pod as it was written in, with the command, timeout and period of calls;
-//! startup, readiness or liveness out. Pure: reads text, never files.
+//! The likely type of a client's probe: the pod's manifest, and the command, timeout and period of calls in; startup,
+//! readiness or liveness out. Pure: reads text, never files.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
-//! When a client's own probe makes its attempts: the begin and end of each in; whether a call is the next one, the
+//! The timing of a client's own probe: the begin and end of each attempt in; whether a call is the next one, the
 //! period, and when the next one is due, out. Pure: never does IO, never reads a clock.
 //!
-//! A kubelet's ticker is steady, and drops the ticks that come while an attempt is under way; a loop that sleeps
-//! between two calls rests as long each time. Both are followed.
+//! A kubelet's ticker is steady, and drops ticks during an attempt; a loop that sleeps between two calls always sleeps
+//! for the same time. Both are recognised.
 
 use std::time::{Duration, Instant};
 

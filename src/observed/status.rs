@@ -1,4 +1,4 @@
-//! One observed probe as it is now, in the terms in which it is shown. Pure: never formats JSON or tables.
+//! The current state of one observed probe, in the terms in which it is shown. Pure: never formats JSON or tables.
 
 use std::{
     sync::Arc,

@@ -1,5 +1,5 @@
-//! What clients probe on this node: containers that come and go, and calls that begin and end, in; observed probes out.
-//! Pure: never does IO, never reads a clock, never logs.
+//! The probes of clients on this node: containers that come and go, and calls that begin and end, in; observed probes
+//! out. Pure: never does IO, never reads a clock, never logs.
 
 use std::{
     collections::HashMap,

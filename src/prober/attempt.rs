@@ -174,8 +174,8 @@ impl Handlers {
             PodNetwork::Pod(addresses) => match addresses.first().copied() {
                 Some(address) if is_never_a_pods(address) => {
                     return Err(Fault::target(format_args!(
-                        "the pod's address, {address}, leads to no pod: link-local, multicast and unspecified \
-                         addresses, and others that stand for these or for a loopback, are never probed"
+                        "the pod's address {address} cannot be that of a pod: link-local, multicast and unspecified \
+                         addresses, and addresses that map to these or to loopback, are never probed"
                     )));
                 }
                 first => first,
@@ -184,8 +184,8 @@ impl Handlers {
                 if reach == Reach::Declared && !DeclaredPorts::read(&view.annotations).declares(port) =>
             {
                 return Err(Fault::target(format_args!(
-                    "port {port} is not among the ports of the container: a pod in the node's network is probed at \
-                     ports only that its container declares, unless a rule says so"
+                    "the container does not declare port {port}: a pod in the node's network is probed only at ports \
+                     that its container declares, unless a rule allows others"
                 )));
             }
             PodNetwork::Host => {
@@ -228,7 +228,7 @@ impl AttemptOutcome {
         let held = Duration::from_millis(u64::try_from(held.as_millis() / 100 * 100).unwrap_or(u64::MAX));
         let after = go::duration(held);
         let text =
-            format_args!("gave up after {after}: too many attempts take long, and others wait for a place");
+            format_args!("gave up after {after}: too many attempts are slow, and others wait for a place");
         Self {
             result: AttemptResult::Error,
             output: BoundedText::of(text),

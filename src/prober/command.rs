@@ -21,6 +21,6 @@ pub enum CommandRefusal {
     #[error("the probe is invalid: {0}")]
     Invalid(String),
     /// It cannot be attempted now.
-    #[error("there is nothing to try now: {0}")]
+    #[error("no attempt is possible now: {0}")]
     NotNow(String),
 }

@@ -76,7 +76,7 @@ pub struct AttemptReport {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotMade {
     /// Too many are under way.
-    #[error("{ATTEMPTS_AT_ONCE} runs are under way already: try again when one has ended")]
+    #[error("{ATTEMPTS_AT_ONCE} runs are already in progress: try again when one has ended")]
     Busy,
     /// The container could not be asked.
     #[error("{0}")]
@@ -226,7 +226,7 @@ mod tests {
         for (state, told) in [
             (ContainerState::Created, "the container has not been started"),
             (ContainerState::Exited { exit_code: Some(3) }, "the container exited with code 3"),
-            (ContainerState::Unknown, "the runtime cannot tell the container's state"),
+            (ContainerState::Unknown, "the runtime does not know the container's state"),
         ] {
             let view = Container { state, ..container("web", "c1", 0) };
             let refused = prober.attempt(&command(), &view).await;

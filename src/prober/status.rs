@@ -189,12 +189,12 @@ fn late(worker: &Worker, now: Moment) -> Option<Duration> {
 
 fn probing(worker: &Worker, now: Moment) -> String {
     if late(worker, now).is_some() {
-        return "has waited for a place for more than two periods: other attempts hold them".to_owned();
+        return "has waited for a place for more than two periods: other attempts hold the places".to_owned();
     }
     let error = worker.error().unwrap_or_default();
     let spacing = worker.spacing(now.at);
     if spacing > worker.beat(now.at) {
-        return format!("{error}: spaced out to every {}", go::duration(spacing));
+        return format!("{error}: attempts are slowed down to one every {}", go::duration(spacing));
     }
     match worker.spec().start.filter(|_| error.is_empty() && worker.is_starting(now.at)) {
         Some(start) => {
@@ -247,7 +247,7 @@ pub(super) fn not_running(state: ContainerState) -> String {
         ContainerState::Exited { exit_code: Some(code) } => format!("the container exited with code {code}"),
         ContainerState::Exited { exit_code: None } => "the container exited".to_owned(),
         ContainerState::Running | ContainerState::Unknown => {
-            "the runtime cannot tell the container's state".to_owned()
+            "the runtime does not know the container's state".to_owned()
         }
     }
 }

@@ -41,7 +41,7 @@ enum AttemptEnd {
 
 /// What the prober works with.
 pub struct Deps<E> {
-    /// The settings in force; they may change at any time.
+    /// The settings in effect; they may change at any time.
     pub settings: watch::Receiver<ProberSettings>,
     /// The way to the runtime, for commands.
     pub runtime: Channel,
@@ -211,7 +211,7 @@ fn log_lateness(news: LatenessNews) {
         LatenessNews::Ended { lasted, most } => tracing::info!(
             lasted_seconds = lasted.as_secs(),
             most_at_once = most,
-            "no probe waits for a place for too long any more"
+            "probes no longer wait too long for a place"
         ),
     }
 }

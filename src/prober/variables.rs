@@ -137,7 +137,7 @@ impl Variables {
 
 fn unknown(reason: impl std::fmt::Display) -> Fault {
     Fault::target(format_args!(
-        "the container's environment, which the command refers to, counts as not known: {reason}"
+        "the command refers to the container's environment, which is not known: {reason}"
     ))
 }
 

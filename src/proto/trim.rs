@@ -1,5 +1,5 @@
-//! Decodes messages that carry what pods' authors wrote, no further than needed: bytes in; a message of bounded size
-//! out, and how much was left out. Works on the encoded form, so that nothing large is ever decoded. Pure.
+//! Decodes messages with content from pod authors, no further than needed: bytes in; a message of bounded size, and how
+//! much was left out, out. Works on the encoded form, so that nothing large is ever decoded. Pure.
 
 mod fields;
 

@@ -28,29 +28,28 @@ use crate::{
     tap::{Tap, TapEvent},
 };
 
-/// 64 KiB: what is read at once. A relay thread has one such buffer; a connection holds at most as much again, and
-/// only while the side that it writes to is slow.
+/// 64 KiB: the size of one read. A relay thread has one such buffer; a connection holds at most the same amount again,
+/// and only while the receiving side is slow.
 pub const SCRATCH: usize = 64 * 1024;
 
-/// 100 ms between the two GOAWAYs: time for the first to reach the client, so that it opens no stream in between.
+/// 100 ms between the two GOAWAYs: time for the first one to reach the client, so that it opens no stream in between.
 const ANNOUNCEMENT: Duration = Duration::from_millis(100);
 
-/// 100 ms: how often a connection that drains, is closed on one side, or whose runtime takes nothing, looks again.
+/// 100 ms: how often a connection checks itself while it drains, is closed on one side, or its runtime reads nothing.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// 500 ms without a byte: when a connection that is blind counts as quiet.
+/// 500 ms without a byte: when a blind connection counts as quiet.
 const QUIET: Duration = Duration::from_millis(500);
 
 thread_local! {
     static SCRATCH_BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH].into_boxed_slice());
-    /// What the taps of this thread have to tell, between a look at some bytes and handing it on.
+    /// Events of this thread's taps, between decoding some bytes and passing the events on.
     static EVENTS: RefCell<Vec<TapEvent>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Relays one connection until it is over.
 ///
-/// `born` is the phase in which it was accepted. `undialled` is given back as soon as there is a connection to the
-/// runtime.
+/// `born` is the phase in which it was accepted. `undialled` is released once there is a connection to the runtime.
 pub async fn relay(
     shared: &Shared,
     connection: &RelayedConnection,
@@ -89,18 +88,18 @@ struct Link<'a> {
     up: Pump,
     /// Runtime to client.
     down: Pump,
-    /// The phase in which it was accepted: what comes while others drain is served as ever, until the end.
+    /// The phase in which it was accepted: a connection accepted during a drain is served normally until the end.
     born: Phase,
-    /// When the first GOAWAY went out.
+    /// When the first GOAWAY was sent.
     announced: Option<Instant>,
     /// For blind connections: when bytes last moved.
     moved_at: Instant,
     moved: (u64, u64),
-    /// Bytes that the runtime had taken at the last look.
+    /// Bytes that the runtime had read at the last check.
     taken: u64,
-    /// For blind connections: what moved last was the client's, so that it most likely waits for an answer.
+    /// For blind connections: the last bytes came from the client, so it most likely waits for an answer.
     owes_answer: bool,
-    /// We ended it.
+    /// We closed it.
     is_cut: bool,
     calls: usize,
 }
@@ -117,7 +116,7 @@ impl Link<'_> {
         let (mut is_waiting, mut has_changed) = (false, false);
         let mut look: Option<Pin<Box<Sleep>>> = None;
         poll_fn(|cx| {
-            // Polled once to be woken for it, and again only when there is something to hear: this is the hot path.
+            // Polled once to register the waker, and again only when there is a change: this is the hot path.
             if !has_changed && (!is_waiting || *self.shared.phase.borrow() != born) {
                 has_changed = changed.as_mut().poll(cx).is_ready();
                 is_waiting = true;
@@ -126,8 +125,8 @@ impl Link<'_> {
                 if self.poll_bytes(cx, &mut client, &mut runtime).is_ready() {
                     return Poll::Ready(());
                 }
-                // Nothing wakes a connection that is closed on one side, that is to end when its calls do, or whose
-                // client leaves while it is not read from, so that it looks for itself.
+                // Nothing wakes a connection that is closed on one side, that ends when its calls do, or whose client
+                // leaves while it is not read from. So it polls.
                 let is_finished_on_one_side = self.up.finished().is_some() || self.down.finished().is_some();
                 let is_to_look = has_changed || is_finished_on_one_side || !self.up.is_flushed();
                 if !is_to_look && look.is_none() {
@@ -149,7 +148,7 @@ impl Link<'_> {
         .await;
     }
 
-    /// Moves bytes both ways, then sees whether the connection is over.
+    /// Moves bytes both ways, then checks whether the connection is over.
     fn poll_bytes(&mut self, cx: &mut Context<'_>, client: &mut Socket, runtime: &mut Socket) -> Poll<()> {
         SCRATCH_BUFFER.with_borrow_mut(|scratch| {
             self.poll_up(cx, client, runtime, scratch);
@@ -188,24 +187,24 @@ impl Link<'_> {
         }
     }
 
-    /// Whether nothing more can pass. A side that only stopped sending may still be answered.
+    /// Whether no more bytes can pass. A side that only stopped sending may still receive answers.
     fn is_over(&self, client: &Socket, runtime: &Socket) -> bool {
         match (self.up.finished(), self.down.finished()) {
             (Some(_), Some(_)) => true,
             (Some(Finished::Ended), None) => client.is_gone(),
             (None, Some(Finished::Ended)) => runtime.is_gone(),
-            // What the one that takes no more has said still goes through; its end comes after that.
+            // Bytes already received from the side that reads no more are still delivered before its end.
             (Some(Finished::Refused), None) | (None, Some(Finished::Refused)) | (None, None) => false,
         }
     }
 
-    /// Whether the client has left altogether and the runtime has taken nothing of what it sent since the last look. A
-    /// runtime that reads on gets all of it; a client that only stopped sending may still be answered.
+    /// Whether the client has closed completely and the runtime has read nothing of what it sent since the last check.
+    /// A runtime that keeps reading gets all of it; a client that only stopped sending may still get answers.
     fn is_abandoned(&self, client: &Socket) -> bool {
         !self.up.is_flushed() && self.up.bytes == self.taken && client.is_gone()
     }
 
-    /// Does what the drain asks for. Says whether the connection is to be closed now.
+    /// Performs the steps of the drain. Returns whether the connection is to be closed now.
     fn drain(&mut self, cx: &mut Context<'_>, client: &mut Socket) -> bool {
         let phase = *self.shared.phase.borrow();
         if phase == Phase::Serving || (phase == Phase::Draining && self.born == Phase::Draining) {
@@ -217,7 +216,7 @@ impl Link<'_> {
             return self.is_cut;
         }
         if self.tap.has_goodbye() {
-            // The client knows from the runtime that it is to open no more streams. A GOAWAY of ours could name a higher
+            // The runtime has already told the client to open no more streams. A GOAWAY of ours could name a higher
             // stream than the runtime's, which is forbidden (RFC 9113, 6.8).
             let is_done = self.tap.open_calls() == 0 && self.down.is_flushed() && self.is_quiet(now);
             return is_done || phase == Phase::Closing;
@@ -225,7 +224,7 @@ impl Link<'_> {
         let boundary =
             self.tap.between_answers().filter(|_| self.down.is_flushed() && self.down.finished().is_none());
         let Some(highest) = boundary else {
-            // In the middle of an answer, or before the first: nothing of ours may stand there.
+            // In the middle of an answer, or before the first one: no frame of ours may be inserted there.
             return phase == Phase::Closing || (self.tap.open_calls() == 0 && self.is_quiet(now));
         };
         let announced = *self.announced.get_or_insert_with(|| {
@@ -260,20 +259,20 @@ impl Link<'_> {
         {
             let (conn, peer) = (self.connection.id.0, &self.connection.peer);
             if has_cut_blindly {
-                tracing::warn!(conn, %peer, passed_over, "cut a blind connection that may have waited for an answer");
+                tracing::warn!(conn, %peer, passed_over, "closed a blind connection that may have been waiting for an answer");
             } else {
                 let calls = self.tap.open_methods();
-                tracing::warn!(conn, %peer, ?calls, passed_over, "cut calls that did not end in time");
+                tracing::warn!(conn, %peer, ?calls, passed_over, "aborted calls that did not end in time");
             }
         }
-        // A runtime that ends a connection which its client still uses may be on its way out, or has restarted. One
-        // that says goodbye to this client, or does not speak its language, is well.
+        // A runtime that closes a connection which its client still uses may be stopping, or has restarted. If it sent
+        // a GOAWAY to this client, or does not speak HTTP/2, nothing is wrong with it.
         if self.down.finished() == Some(Finished::Ended)
             && self.up.finished().is_none()
             && self.tap.is_ended_without_word()
             && self.shared.gate.doubted()
         {
-            tracing::debug!(conn = self.connection.id.0, "runtime ended a connection: is it well?");
+            tracing::debug!(conn = self.connection.id.0, "runtime closed a connection: checking the runtime");
         }
         watch(&mut self.tap, self.shared, self.connection, |tap, now, out| {
             tap.closed(now, |event| out.push(event));
@@ -283,12 +282,12 @@ impl Link<'_> {
             peer = %self.connection.peer,
             up = self.up.bytes,
             down = self.down.bytes,
-            "connection over"
+            "connection closed"
         );
     }
 }
 
-/// Lets the tap look. A panic in it blinds this connection and harms nothing else.
+/// Runs the tap. A panic in it blinds this connection and has no other effect.
 fn watch(
     tap: &mut Tap,
     shared: &Shared,
@@ -312,7 +311,7 @@ fn watch(
     }
 }
 
-/// A GOAWAY with NO_ERROR (RFC 9113, 6.8): streams above `last` were not and will not be taken.
+/// A GOAWAY with NO_ERROR (RFC 9113, 6.8): streams above `last` were not processed and will not be.
 fn go_away(last: u32) -> [u8; 17] {
     let mut frame = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     frame[9..13].copy_from_slice(&last.to_be_bytes());

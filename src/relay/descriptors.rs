@@ -1,5 +1,5 @@
-//! How many file descriptors clients' connections may take: all but a reserve for the prober, the API and the state
-//! file. In: the process's limit, the lowest free descriptor; out: whether one more client may be accepted.
+//! How many file descriptors clients' connections can use: all but a reserve for the prober, the API and the state
+//! file. In: the process's limit and the lowest free descriptor. Out: whether another client can be accepted.
 
 use std::{
     io,
@@ -15,21 +15,20 @@ use rustix::{
     process::{Resource, Rlimit, getrlimit, setrlimit},
 };
 
-/// A quarter of the limit, and 512 at most, are kept from clients: twice the places of the prober and the API by
-/// default, and the files beside them. Where clients have taken all others, new ones wait in the socket's backlog until
-/// some leave.
+/// A quarter of the limit, and at most 512, are reserved from clients: twice the default number of places of the prober
+/// and the API, and some files. When clients use all others, new ones wait in the socket's backlog until some leave.
 const MAX_RESERVE: usize = 512;
 
-/// 2 descriptors a connection: the client's socket and the runtime's. One that is stalled takes another for each stalled
-/// direction, but never from the reserve.
+/// 2 descriptors per connection: the client's socket and the runtime's. A stalled connection takes another one for each
+/// stalled direction, but never from the reserve.
 const PER_CONNECTION: usize = 2;
 
-/// Raises the process's soft limit of descriptors to its hard one, which is what it may have anyway.
+/// Raises the process's soft limit of file descriptors to its hard limit.
 pub fn raise_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     if let Err(error) = raised {
-        tracing::debug!(%error, ?current, "the limit of descriptors stays as it is");
+        tracing::debug!(%error, ?current, "cannot raise the limit of file descriptors");
     }
 }
 
@@ -44,7 +43,7 @@ pub(super) fn is_reserved(descriptor: &impl AsFd) -> bool {
     usize::try_from(descriptor.as_fd().as_raw_fd()).is_ok_and(|number| number >= ceiling(limit()))
 }
 
-/// Whether the machine or the process ran out of something, most likely of descriptors.
+/// Whether the machine or the process ran out of a resource, most likely file descriptors.
 pub(super) fn is_shortage(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM))
@@ -60,13 +59,13 @@ pub(super) struct Budget {
     undialled: Arc<AtomicUsize>,
 }
 
-/// A client that was accepted and has no connection to the runtime yet: its second descriptor is spoken for.
+/// An accepted client that has no connection to the runtime yet: its second descriptor is already counted.
 #[derive(Debug)]
 pub(super) struct Undialled(Arc<AtomicUsize>);
 
 impl Budget {
-    /// Whether one more client may be accepted. `any` is an open descriptor; a copy of it gets the lowest free number,
-    /// below which all are taken.
+    /// Whether another client can be accepted. `any` is an open descriptor; a copy of it gets the lowest free number,
+    /// below which all are in use.
     pub(super) fn has_room(&self, any: &impl AsFd) -> bool {
         let undialled = self.undialled.load(Ordering::Relaxed);
         let lowest_free = any.as_fd().try_clone_to_owned().map(|copy| copy.as_raw_fd());

@@ -1,5 +1,5 @@
-//! Connects to the runtime for a client that was accepted: at once, or when the runtime is back. Never longer than
-//! 20 s, and not for a client that has left.
+//! Connects to the runtime for an accepted client: at once, or when the runtime is back. Waits for at most 20 s, and
+//! stops if the client has left.
 
 use std::{
     io,
@@ -22,22 +22,22 @@ use super::{
 };
 use crate::{clock, peer::Peer};
 
-/// 20 s: how long an accepted connection waits for the runtime. A kubelet leaves after 5 s and tries again.
+/// 20 s: how long an accepted connection waits for the runtime. A kubelet gives up after 5 s and tries again.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// 100 ms: how often it is seen whether the waiting client has left.
+/// 100 ms: how often to check whether the waiting client has left.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// 10 ms: the pause before a dial is tried again that found the runtime's backlog full.
+/// 10 ms: the pause before the next dial if the runtime's backlog was full.
 const BACKLOG_PAUSE: Duration = Duration::from_millis(10);
 
-/// 100 ms: the pause before a dial is tried again that found no file descriptor.
+/// 100 ms: the pause before the next dial if there was no file descriptor.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 
-/// 50 ms: the pause before a dial is tried again that was refused.
+/// 50 ms: the pause before the next dial if the connection was refused.
 const REFUSAL_PAUSE: Duration = Duration::from_millis(50);
 
-/// A connection to the runtime; `None` when the client is to be let go.
+/// A connection to the runtime; `None` if the client is to be dropped.
 pub async fn dial(shared: &Shared, client: &Socket) -> Option<Socket> {
     let mut phase = shared.phase.clone();
     let is_short = AtomicBool::new(false);
@@ -45,7 +45,7 @@ pub async fn dial(shared: &Shared, client: &Socket) -> Option<Socket> {
     let dialled = tokio::select! {
         dialled = timeout(PATIENCE, &mut connecting) => dialled.ok(),
         () = has_left(client) => None,
-        // While we drain, nobody waits for a runtime that is away.
+        // During a drain, no client waits for a runtime that is away.
         () = async {
             drop(phase.wait_for(|phase| *phase != Phase::Serving).await);
             sleep(LOOK).await;
@@ -57,16 +57,20 @@ pub async fn dial(shared: &Shared, client: &Socket) -> Option<Socket> {
     {
         if is_short.load(Ordering::Relaxed) {
             let limit = descriptors::limit();
-            tracing::warn!(limit, passed_over, "let a client go: out of descriptors, raise LimitNOFILE");
+            tracing::warn!(
+                limit,
+                passed_over,
+                "dropped a client: out of file descriptors, raise LimitNOFILE"
+            );
         } else {
             let runtime = shared.runtime.display();
-            tracing::warn!(%runtime, passed_over, "let a client go: the runtime is away");
+            tracing::warn!(%runtime, passed_over, "dropped a client: the runtime is away");
         }
     }
     dialled
 }
 
-/// Dials until it succeeds. `is_short` says whether what keeps it is a want of ours, and not the runtime.
+/// Dials until it succeeds. `is_short` is set while the cause is a shortage of ours, not the runtime.
 async fn connect(shared: &Shared, is_short: &AtomicBool) -> Socket {
     loop {
         is_short.store(false, Ordering::Relaxed);
@@ -75,7 +79,7 @@ async fn connect(shared: &Shared, is_short: &AtomicBool) -> Socket {
         match connected.and_then(|runtime| Socket::new(not_ourselves(shared, runtime)?)) {
             Ok(runtime) => return runtime,
             Err(busy) if busy.kind() == io::ErrorKind::WouldBlock => sleep(BACKLOG_PAUSE).await,
-            // That is our own trouble: the runtime is well, and those that are connected to it go on.
+            // This is our own shortage: the runtime works, and existing connections to it continue.
             Err(error) if is_shortage(&error) => {
                 is_short.store(true, Ordering::Relaxed);
                 sleep(SHORTAGE_PAUSE).await;
@@ -84,20 +88,20 @@ async fn connect(shared: &Shared, is_short: &AtomicBool) -> Socket {
                 if shared.gate.found_away() {
                     tracing::warn!(runtime = %shared.runtime.display(), %error, "runtime is away: connections wait");
                 }
-                // Should it answer at once, then not where we dial: the file of its socket may be gone.
+                // If it answers at once, it does so at another place: the file of its socket may be missing.
                 sleep(REFUSAL_PAUSE).await;
             }
         }
     }
 }
 
-/// Refuses a runtime that is our own listener: a link that somebody made since the start leads back to us.
+/// Refuses a runtime that is our own listener: a link that was created after the start leads back to us.
 fn not_ourselves(shared: &Shared, runtime: StdStream) -> io::Result<StdStream> {
-    // A socket keeps the name under which it was bound, and ours had our pid in it.
+    // A socket keeps the name under which it was bound, and ours contained our pid.
     let has_our_name =
         runtime.peer_addr()?.as_pathname().is_some_and(|name| Some(name) == shared.bound.as_deref());
     if has_our_name && Peer::of(&runtime)?.pid == process::id() as i32 {
-        return Err(io::Error::other("the runtime's socket leads back to criprobe itself: set --runtime"));
+        return Err(io::Error::other("the runtime's socket points back to criprobe itself: set --runtime"));
     }
     Ok(runtime)
 }

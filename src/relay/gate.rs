@@ -1,5 +1,5 @@
-//! Whether the runtime is there. The relay says when it found it away; whoever can ask it a question (the runtime
-//! client, by a Version call) says when it is back. Until then nobody is dialled for.
+//! Whether the runtime is available. The relay reports that it is away; the runtime client reports, after a Version
+//! call, that it is back. Until then, no connections are made for clients.
 
 use tokio::sync::watch;
 
@@ -8,11 +8,11 @@ use tokio::sync::watch;
 pub enum Presence {
     /// It answered when it was last tried, or was never tried.
     There,
-    /// It ended a connection that its client still used: a Version call will tell whether it is well. Nobody else is
-    /// dialled for meanwhile, which takes a millisecond where it is.
+    /// It closed a connection that its client still used: a Version call will show whether it works. Meanwhile, no
+    /// connection is made for other clients; this takes a millisecond if it works.
     Doubted,
-    /// It could not be dialled: it must answer a Version call, or accept connections for a few seconds, before anyone is
-    /// dialled for again.
+    /// It could not be dialled: it must answer a Version call, or accept connections for a few seconds, before
+    /// connections are made again.
     Away,
 }
 
@@ -32,12 +32,12 @@ impl Gate {
         *self.0.borrow()
     }
 
-    /// Somebody found the runtime away. Says whether that was news.
+    /// Records that the runtime is away. Returns whether this is a change.
     pub fn found_away(&self) -> bool {
         self.change(Presence::Away)
     }
 
-    /// It ended a connection for a reason that only it knows. Says whether that was news.
+    /// Records that it closed a connection for an unknown reason. Returns whether this is a change.
     pub fn doubted(&self) -> bool {
         self.0.send_if_modified(|presence| match presence {
             Presence::There => {
@@ -48,12 +48,14 @@ impl Gate {
         })
     }
 
-    /// The runtime answered a Version call, or clients are let through without. Says whether that was news.
+    /// Records that the runtime answered a Version call, or that clients are connected without one. Returns whether
+    /// this is a change.
     pub fn answered(&self) -> bool {
         self.change(Presence::There)
     }
 
-    /// The runtime answered a Version call, and so no doubt is left. Where it was found away meanwhile it stays so.
+    /// Records an answered Version call, which removes a doubt. If the runtime was found away in the meantime, it stays
+    /// away.
     pub fn settled(&self) {
         self.0.send_if_modified(|presence| match presence {
             Presence::Doubted => {
@@ -64,17 +66,17 @@ impl Gate {
         });
     }
 
-    /// Returns once the runtime is there.
+    /// Returns once the runtime is available.
     pub async fn there(&self) {
         self.reaches(Presence::There).await;
     }
 
-    /// Returns once the runtime was found away.
+    /// Returns once the runtime is away.
     pub async fn away(&self) {
         self.reaches(Presence::Away).await;
     }
 
-    /// Returns once there is a doubt that a Version call can settle.
+    /// Returns once there is a doubt that a Version call can resolve.
     pub async fn in_doubt(&self) {
         self.reaches(Presence::Doubted).await;
     }

@@ -1,5 +1,5 @@
-//! Log lines that a flood of connections would write over and over: one a second of each kind. In: moments; out:
-//! whether a line is due, and how many were passed over since the last one. Never logs by itself, never waits.
+//! Rate limit for log lines that many connections would repeat: one per second of each kind. In: moments. Out: whether
+//! a line is due, and how many were left out since the last one. Never logs, never waits.
 
 use std::{
     num::NonZero,
@@ -9,10 +9,10 @@ use std::{
 
 use crate::clock;
 
-/// 1 s between two lines of one kind. What comes sooner is counted, and the next line says how many there were.
+/// 1 s between two lines of one kind. Lines in between are counted, and the next line contains their number.
 const SPACING: Duration = Duration::from_secs(1);
 
-/// When a line of one kind was last written, and how many were not.
+/// When a line of one kind was last written, and how many were left out since.
 #[derive(Debug)]
 pub(super) struct Notice {
     start: Instant,
@@ -28,7 +28,7 @@ impl Default for Notice {
 }
 
 impl Notice {
-    /// Whether a line is due; with it, how many were passed over since the last one, if any.
+    /// Whether a line is due; if so, how many were left out since the last one, if any.
     pub(super) fn due(&self, now: Instant) -> Option<Option<NonZero<u64>>> {
         let now = now.saturating_duration_since(self.start).as_millis() as u64;
         let until = self.silent_until.load(Ordering::Relaxed);
@@ -43,16 +43,16 @@ impl Notice {
     }
 }
 
-/// The kinds of line that clients can cause as often as they like.
+/// The kinds of line that clients can cause at any rate.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
     /// A connection turned blind.
     pub(super) blind: Notice,
-    /// A connection was lost before it began.
+    /// A connection was lost before it started.
     pub(super) lost: Notice,
-    /// A client was let go without a connection to the runtime.
+    /// A client was dropped without a connection to the runtime.
     pub(super) let_go: Notice,
-    /// A connection was cut at the end.
+    /// A connection was aborted at the end.
     pub(super) cut: Notice,
 }
 

@@ -1,4 +1,5 @@
-//! The way out of the taps: one bounded queue to whoever observes. A full queue drops and says so; it never waits.
+//! The output of the taps: one bounded queue to the observer. When it is full, it drops events and reports it; it never
+//! waits.
 
 use std::{
     mem,
@@ -9,18 +10,19 @@ use tokio::sync::Notify;
 
 use crate::tap::{TapEvent, cri::CallKind};
 
-/// 65,536 events: about a tenth of a second of calls at full speed. What comes above is dropped, counted, and mended
-/// by a resync.
+/// 65,536 events: about a tenth of a second of calls at full speed. Events beyond this are dropped and counted; a
+/// resync makes up for them.
 pub const MAX_EVENTS: usize = 65_536;
 
-/// 32 MiB of events. What comes above is dropped, counted, and mended by a resync.
+/// 32 MiB of events. Events beyond this are dropped and counted; a resync makes up for them.
 pub const MAX_BYTES: usize = 32 * 1024 * 1024;
 
-/// 4,096 events, and 8 MiB of them, for which there is room beyond the two bounds: only for the ends of stops and of
-/// connections, without which nobody would know that a stop is over. What comes above is dropped, too, and is told apart.
+/// 4,096 events, and 8 MiB of them, beyond the two bounds: only for the ends of stops and of connections, because
+/// without these the inventory would not learn that a stop is over. Events beyond this are dropped, too, and reported
+/// separately.
 const RESERVE: (usize, usize) = (4_096, 8 * 1024 * 1024);
 
-/// 1,024 events: room that is kept however quiet it is.
+/// 1,024 events: the capacity that is always kept.
 const MIN_ROOM: usize = 1_024;
 
 /// The sending side; cheap to clone.
@@ -47,7 +49,7 @@ pub struct Missed {
 struct Shared {
     /// Held for moving a few pointers: a microsecond at most.
     queue: Mutex<Queue>,
-    /// Told when the queue is no longer empty.
+    /// Notified when the queue is no longer empty.
     filled: Notify,
     max_events: usize,
 }
@@ -60,14 +62,14 @@ struct Queue {
     has_dropped_ends: bool,
 }
 
-/// Makes the queue.
+/// Creates the queue.
 pub fn channel(max_events: usize) -> (Output, Observations) {
     let shared = Arc::new(Shared { queue: Mutex::default(), filled: Notify::new(), max_events });
     (Output(Arc::clone(&shared)), Observations { shared, dropped_before: 0 })
 }
 
 impl Output {
-    /// Hands events on, and drops those for which there is no room. `events` is empty afterwards.
+    /// Passes events on, and drops those for which there is no room. `events` is empty afterwards.
     pub fn send(&self, events: &mut Vec<TapEvent>) {
         if events.is_empty() {
             return;
@@ -100,10 +102,10 @@ impl Output {
 }
 
 impl Observations {
-    /// Waits for events and puts all of them into the emptied `batch`, whose room the queue uses next. Returns what
-    /// was dropped since the last call: where that is anything there is a gap before these, or among them.
+    /// Waits for events and puts all of them into the emptied `batch`, whose capacity the queue uses next. Returns what
+    /// was dropped since the last call: if this is not empty, there is a gap before or among these events.
     pub async fn next_batch(&mut self, batch: &mut Vec<TapEvent>) -> Missed {
-        // After a burst the room goes back, step by step; at a steady pace it stays.
+        // After a burst, the capacity shrinks step by step; at a steady rate it stays.
         if batch.capacity() > MIN_ROOM && batch.len() < batch.capacity() / 8 {
             batch.clear();
             batch.shrink_to(batch.capacity() / 2);
@@ -125,7 +127,7 @@ impl Observations {
     }
 }
 
-/// Whether it ends a stop, or a connection with all that is under way there.
+/// Whether it ends a stop, or a connection with all its calls.
 fn is_end(event: &TapEvent) -> bool {
     match event {
         TapEvent::Ended(ended) => matches!(

@@ -1,5 +1,6 @@
-//! One direction of a connection: bytes from one socket to the other, as they came. Each written prefix is shown to
-//! the tap before the next await; nothing else stands between read and write. Never looks at the bytes itself.
+//! One direction of a connection: copies bytes from one socket to the other, unchanged. Each written prefix goes
+//! through the tap before the next await; there is nothing else between read and write. Never interprets the bytes
+//! itself.
 
 use std::{
     io,
@@ -9,23 +10,23 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// How one direction came to its end.
+/// How one direction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finished {
-    /// The reading side came to its end; everything was passed on, and the end too.
+    /// The reading side ended; everything was passed on, including the end.
     Ended,
-    /// The side that we write to takes no more.
+    /// The receiving side accepts no more.
     Refused,
 }
 
-/// 16 reads, 1 MiB at most: then it is the turn of the other direction, and of the other connections of the thread.
+/// 16 reads, at most 1 MiB: then the other direction and the thread's other connections get their turn.
 const ROUNDS: usize = 16;
 
-/// One direction. Holds bytes only while the side that we write to is slow.
+/// One direction. Holds bytes only while the receiving side is slow.
 #[derive(Debug, Default)]
 pub struct Pump {
-    /// Read and not yet written; at most one scratch buffer full. While it holds anything nothing more is read, which
-    /// is the back-pressure.
+    /// Read and not yet written; at most one scratch buffer full. While it is not empty, nothing more is read: this is
+    /// the back-pressure.
     pending: Vec<u8>,
     written: usize,
     /// A frame of ours, to be written before anything else; the tap does not see it.
@@ -47,13 +48,14 @@ impl Pump {
         self.finished
     }
 
-    /// Puts a frame of ours between what was written and what comes. Only between two frames, and only when flushed.
+    /// Inserts a frame of ours between what was written and what follows. Only between two frames, and only when
+    /// flushed.
     pub fn inject(&mut self, frame: &[u8]) {
         debug_assert!(self.pending.is_empty(), "a frame of ours never splits one of theirs");
         self.ours.extend_from_slice(frame);
     }
 
-    /// Moves what can be moved now. Ready when this direction is done; calling it again is harmless.
+    /// Moves the bytes that can be moved now. Ready when this direction has ended; calling it again is harmless.
     pub fn poll<R, W>(
         &mut self,
         cx: &mut Context<'_>,
@@ -84,7 +86,7 @@ impl Pump {
                         return self.finish(Finished::Refused);
                     }
                 }
-                // A reset says no more than an end does: what was read before it has been passed on.
+                // A reset means the same as an end: what was read before it has been passed on.
                 Ok(()) | Err(_) => self.has_ended = true,
             }
         }
@@ -145,7 +147,7 @@ impl Pump {
     /// Writes a frame of ours as far as the socket takes it.
     ///
     /// # Errors
-    /// The socket takes no more.
+    /// The socket accepts no more.
     pub fn poll_ours<W: AsyncWrite + Unpin>(
         &mut self,
         cx: &mut Context<'_>,

@@ -1,5 +1,5 @@
-//! Which connections are open: for people who ask, and for the drain. Written when a connection opens, turns blind
-//! or closes; never per call but for one relaxed counter.
+//! The open connections, for queries and for the drain. Written when a connection opens, turns blind or closes; never
+//! per call except for one relaxed counter.
 
 use std::{
     collections::BTreeMap,
@@ -63,7 +63,7 @@ impl Registry {
         connection
     }
 
-    /// Notes that nothing more is understood of a connection.
+    /// Records that a connection has turned blind.
     pub fn blinded(&self, connection: &RelayedConnection, reason: Blindness) {
         self.0.blinded.fetch_add(1, Ordering::Relaxed);
         *connection.blind.lock().unwrap_or_else(PoisonError::into_inner) = Some((clock::wall(), reason));
@@ -99,7 +99,7 @@ impl Registry {
         self.open().values().any(|connection| connection.blind().is_some())
     }
 
-    /// Notes that no client is accepted for want of descriptors.
+    /// Records that accepting is paused because file descriptors are used up.
     pub fn accepting_paused(&self) {
         self.paused().get_or_insert_with(|| {
             self.0.accept_pauses.inc();
@@ -107,17 +107,17 @@ impl Registry {
         });
     }
 
-    /// Notes that clients are accepted.
+    /// Records that accepting has resumed.
     pub fn accepting_resumed(&self) {
         *self.paused() = None;
     }
 
-    /// Since when no client is accepted for want of descriptors.
+    /// Since when accepting has been paused because file descriptors are used up.
     pub fn accepting_paused_since(&self) -> Option<SystemTime> {
         *self.paused()
     }
 
-    /// How often accepting paused for want of descriptors; counts on.
+    /// How often accepting was paused because file descriptors were used up; a running total.
     pub fn accept_pauses(&self) -> Counter {
         self.0.accept_pauses.clone()
     }

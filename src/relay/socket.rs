@@ -1,5 +1,5 @@
-//! One end of a relayed connection. Asks the kernel to be woken for what can be read, and for room to write only while
-//! it lacks: a socket that is watched for both wakes its thread each time the other side reads, for nothing.
+//! One end of a relayed connection. Registers with the kernel for readable events always, and for writable events only
+//! while there is no room: a socket registered for both wakes its thread needlessly each time the other side reads.
 
 use std::{
     future::Future,
@@ -25,7 +25,7 @@ use tokio::{
 
 use super::descriptors;
 
-/// 10 ms: how long a blocked write waits where no file descriptor is left to watch for room with, but for the reserve.
+/// 10 ms: how long a blocked write waits if no file descriptor outside the reserve is left to watch for room.
 const RETRY: Duration = Duration::from_millis(10);
 
 /// A connected, non-blocking Unix socket.
@@ -35,12 +35,12 @@ pub struct Socket {
     room: Room,
 }
 
-/// How room to write is waited for.
+/// How to wait for room to write.
 #[derive(Debug)]
 enum Room {
-    /// There is some, as far as is known.
+    /// There is room, as far as is known.
     Known,
-    /// The same socket by another descriptor, watched for room only.
+    /// The same socket through another descriptor, registered for writable events only.
     Watched(AsyncFd<UnixStream>),
     /// No descriptor was left: it is tried again later.
     Later(Pin<Box<Sleep>>),
@@ -50,13 +50,13 @@ impl Socket {
     /// Takes a connected socket. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// When the kernel cannot watch it.
+    /// The kernel cannot watch it.
     pub fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self { reader: watch(stream, Interest::READABLE)?, room: Room::Known })
     }
 
-    /// Whether the other end has closed its socket altogether, not only its sending side.
+    /// Whether the other end has closed its socket completely, not only its sending side.
     pub fn is_gone(&self) -> bool {
         let mut fds = [PollFd::new(&self.reader, PollFlags::empty())];
         let polled = rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
@@ -90,7 +90,7 @@ impl Socket {
     }
 }
 
-/// Has the kernel watch a socket for one thing.
+/// Registers a socket with the kernel for one kind of event.
 #[expect(
     deprecated,
     reason = "what is wrong with it cannot happen here: a UnixStream owns its descriptor until it is dropped, and the \
@@ -114,7 +114,7 @@ impl AsyncRead for Socket {
             let room = buffer.len();
             match ready.try_io(|stream| stream.get_ref().read(buffer)) {
                 Ok(Ok(count)) => {
-                    // Less than there was room for: the socket is drained, and the next byte wakes us.
+                    // Less than requested: the socket is drained, and the next byte wakes us.
                     if count > 0 && count < room {
                         ready.clear_ready();
                     }

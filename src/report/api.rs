@@ -1,5 +1,5 @@
-//! Serves the API: HTTP/1.1 on a Unix socket that others bound. Connections in, answers out of [`Sources`].
-//! Who may open the socket may read, and change what an operator may.
+//! Serves the API: HTTP/1.1 on a Unix socket that the caller has bound. Connections in, answers from [`Sources`] out.
+//! Any process that can open the socket can read everything, and do what an operator can.
 
 use std::{convert::Infallible, future::Future, io, pin::pin, sync::Arc, time::Duration};
 
@@ -84,7 +84,7 @@ pub async fn serve(listener: UnixListener, sources: Sources, drain: impl Future<
     drained.cancel();
     let rest = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(DRAIN_TIMEOUT, rest).await.is_err() {
-        tracing::warn!(connections = connections.len(), "API answers were cut at the end of the drain");
+        tracing::warn!(connections = connections.len(), "API answers were cut off at the end of the drain");
     }
     log_unlogged(&commands);
 }
@@ -100,9 +100,9 @@ async fn converse(stream: UnixStream, router: Router, place: Arc<Place>, drained
     let mut connection = pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = place.ended() => return tracing::debug!("API connection gave way to another"),
-        () = silent(&place) => return tracing::debug!("API connection asked for nothing"),
-        () = stuck(&place) => return tracing::debug!("API connection did not take its answer"),
+        () = place.ended() => return tracing::debug!("API connection was closed to make room for another"),
+        () = silent(&place) => return tracing::debug!("API connection sent no request"),
+        () = stuck(&place) => return tracing::debug!("API connection did not read its answer"),
         () = drained.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await
@@ -148,7 +148,7 @@ async fn stuck(place: &Place) {
 fn log_unlogged(commands: &CommandLog) {
     let unlogged = commands.minute();
     if unlogged > 0 {
-        tracing::info!(commands = unlogged, "operators commanded probes too often to log each command");
+        tracing::info!(commands = unlogged, "too many operator commands: these were not logged one by one");
     }
 }
 

@@ -1,5 +1,5 @@
-//! Which of the operators' commands are logged one by one, so that a client of the API cannot flood the log: commands
-//! and the turns of minutes in, what to log out. Never logs, never reads a clock.
+//! Which operator commands are logged one by one, so that a client of the API cannot flood the log: commands and the
+//! passing of minutes in, what to log out. Never logs, never reads a clock.
 
 use std::{
     mem,

@@ -1,4 +1,5 @@
-//! Puts the configuration in force into its view: what was loaded in, every setting and rule with its origin out.
+//! Converts the configuration in effect into its view: the loaded configuration in, every setting and rule with its
+//! origin out.
 
 use super::view::{ConfigurationView, RuleView, SettingValue, SettingView};
 use crate::config::{Loaded, Setting};

@@ -1,5 +1,5 @@
-//! Turns what the stages know into views. In: values of the stages; out: the JSON shapes. Bounded: what is shown of a
-//! call is cut to a few kilobytes, so that a thousand of them are always a few megabytes.
+//! Converts the stages' values into views, the JSON shapes. Bounded: the view of a call is cut to a few kilobytes, so
+//! that a thousand of them are a few megabytes at most.
 
 use std::sync::Arc;
 

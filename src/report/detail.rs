@@ -1,5 +1,4 @@
-//! Turns all that the prober knows of one probe into its view. In: its status; out: the JSON shape, without the events,
-//! which the journal has.
+//! Converts the status of one probe into its detailed view, without the events, which are in the journal.
 
 use super::view::{ChangeView, DefinitionView, HandlerView, HeaderView, PortView, ProbeDetailView, Seconds};
 use crate::{

@@ -1,4 +1,4 @@
-//! What a reader wants to see: the query parameters of the API, written by the command line and read by the server.
+//! Filters for queries: the query parameters of the API, written by the command line and read by the server.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -176,7 +176,9 @@ pub trait Parameters: Default {
             if !Self::NAMES.contains(&name.as_str()) {
                 return Err(match suggest::nearest(name, Self::NAMES) {
                     Some(meant) => format!("unknown parameter {name:?}: did you mean {meant:?}?"),
-                    None => format!("unknown parameter {name:?}: known are {}", Self::NAMES.join(", ")),
+                    None => {
+                        format!("unknown parameter {name:?}: known parameters are {}", Self::NAMES.join(", "))
+                    }
                 });
             }
             if pairs[..index].iter().any(|(before, _)| before == name) {
@@ -363,7 +365,7 @@ mod tests {
             ("?namespce=x", r#"unknown parameter "namespce": did you mean "namespace"?"#),
             (
                 "?x=1",
-                r#"unknown parameter "x": known are method, namespace, pod, container, failed, slower, last, follow"#,
+                r#"unknown parameter "x": known parameters are method, namespace, pod, container, failed, slower, last, follow"#,
             ),
             ("?pod=a&pod=b", "pod is given twice"),
             ("?last=-1", r#"last: "-1": not a number: write a whole number such as 20"#),

@@ -1,5 +1,6 @@
-//! Keeps the newest records, bounded in number and in bytes, and passes new ones to whoever follows. Records go in from a
-//! stage and come out in order; whoever writes is never slowed by whoever reads, and who writes most makes room first.
+//! Keeps the newest records, bounded in number and in bytes, and passes new ones to followers. Records come from a
+//! stage and leave in order. Readers never slow down writers, and the writer with the most records loses its oldest
+//! first.
 
 use std::{
     collections::{HashMap, VecDeque},

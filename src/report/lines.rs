@@ -1,4 +1,4 @@
-//! Journals as newline-delimited JSON: what is kept, then what comes, each record on a line.
+//! Journals as newline-delimited JSON: the kept records, then new ones, one per line.
 
 use std::{convert::Infallible, sync::Arc};
 

@@ -1,5 +1,5 @@
-//! Finds the probe or the container that somebody named: a name and all that there are in, the one that is meant out, or
-//! why there is none, with the nearest. Pure.
+//! Finds a probe or a container by the name that a user gave: the name and all candidates in; the match out, or why
+//! there is none, with the nearest names. Pure.
 
 use std::{borrow::Cow, time::SystemTime};
 
@@ -65,7 +65,7 @@ impl NamedContainer for (&PodView, &ContainerView) {
 }
 
 /// How a container is written, for those who wrote it otherwise.
-const CONTAINER: &str = "write NAMESPACE/POD/CONTAINER, or a container's id or its beginning";
+const CONTAINER: &str = "write NAMESPACE/POD/CONTAINER, or a container's ID or its first characters";
 
 /// The probe with these names: namespace, pod, container and type, then that of the newest sandbox; or the parts of its
 /// key: uid, container and type. Expects older ones before newer ones.
@@ -127,10 +127,10 @@ fn by_container_id<C: NamedContainer>(written: &str, containers: &[C]) -> Result
         (None, []) => {
             let hint = meant(|names| names[1..].contains(&written), containers);
             let written = shown(written);
-            Err(NotFound::Unknown(format!("no container has an id that begins with {written}{hint}")))
+            Err(NotFound::Unknown(format!("no container ID begins with {written}{hint}")))
         }
         (None, several) => Err(NotFound::Malformed(format!(
-            "{} containers have an id that begins with {written}: write more of it",
+            "{} container IDs begin with {written}: write more characters",
             several.len()
         ))),
     }
@@ -141,7 +141,11 @@ fn unnamed<C: NamedContainer>(
     is_meant: impl Fn([&str; 3]) -> bool,
     containers: &[C],
 ) -> NotFound {
-    NotFound::Malformed(format!("{} names no container{}", shown(written), meant(is_meant, containers)))
+    NotFound::Malformed(format!(
+        "{} does not name a container{}",
+        shown(written),
+        meant(is_meant, containers)
+    ))
 }
 
 /// Who writes only a part of a name is told how to write it in full.
@@ -245,31 +249,29 @@ mod tests {
             ("abc", Ok("abc1")),
             ("ab", Ok("ab")),
             ("f", Ok("f00")),
-            ("a", Err("3 containers have an id that begins with a: write more of it")),
+            ("a", Err("3 container IDs begin with a: write more characters")),
             ("default/wbe/app", Err("no container default/wbe/app; did you mean default/web/app?")),
             ("prod/web/app", Err("no container prod/web/app; did you mean default/web/app?")),
             ("default/web/ap", Err("no container default/web/ap; did you mean default/web/app?")),
             ("default/db/app", Err("no container default/db/app")),
-            ("web", Err("no container has an id that begins with \"web\"; did you mean default/web/app?")),
+            ("web", Err("no container ID begins with \"web\"; did you mean default/web/app?")),
             (
                 "bad",
-                Err(
-                    "no container has an id that begins with \"bad\": write NAMESPACE/POD/CONTAINER, or a container's \
-                     id or its beginning",
-                ),
+                Err("no container ID begins with \"bad\": write NAMESPACE/POD/CONTAINER, or a container's \
+                     ID or its first characters"),
             ),
-            ("web/app", Err("\"web/app\" names no container; did you mean default/web/app?")),
+            ("web/app", Err("\"web/app\" does not name a container; did you mean default/web/app?")),
             (
                 "wbe/app",
                 Err(
-                    "\"wbe/app\" names no container: write NAMESPACE/POD/CONTAINER, or a container's id or its beginning",
+                    "\"wbe/app\" does not name a container: write NAMESPACE/POD/CONTAINER, or a container's ID or its first characters",
                 ),
             ),
             (
                 "%FF/web/app",
                 Err(
-                    "\"%FF/web/app\" names no container: write NAMESPACE/POD/CONTAINER, or a container's id or its \
-                     beginning",
+                    "\"%FF/web/app\" does not name a container: write NAMESPACE/POD/CONTAINER, or a container's ID or its \
+                     first characters",
                 ),
             ),
         ] {

@@ -1,7 +1,7 @@
-//! Numbers about criprobe itself, for whoever scrapes them: counts of the stages in, OpenMetrics text out. Each group of
-//! metrics is a struct that a stage is given and counts with; the registry is only read when somebody asks.
+//! Metrics of criprobe itself: counts of the stages in, OpenMetrics text out. Each group of metrics is a struct that a
+//! stage receives and updates; the registry is only read on request.
 //!
-//! A further group: a struct here, a call of its `register` in [`Metrics::new`], a field of [`Metrics`].
+//! To add a group: a struct here, a call of its `register` in [`Metrics::new`], a field of [`Metrics`].
 
 use std::{
     fmt::{self, Write},
@@ -62,17 +62,17 @@ impl ProcessCounts {
     fn register(self, registry: &mut Registry) {
         registry.register(
             "log_lines_dropped",
-            "Lines of the log that were dropped, as standard error was not read fast enough",
+            "Log lines that were dropped because standard error was not read fast enough",
             self.log_lines_dropped,
         );
         registry.register(
             "accept_pauses",
-            "Times that new clients had to wait, as clients' share of file descriptors was used up",
+            "Times that new clients had to wait because the clients' share of file descriptors was used up",
             self.accept_pauses,
         );
         registry.sub_registry_with_prefix("stage").register(
             "restarts",
-            "Stages that panicked and were started again, by stage",
+            "Stages that panicked and were restarted, by stage",
             self.stage_restarts,
         );
     }
@@ -87,7 +87,7 @@ impl Metrics {
     /// Of a daemon of this version, with what the process counts elsewhere.
     pub fn with(version: &'static str, counts: ProcessCounts) -> Self {
         let mut registry = Registry::with_prefix("criprobe");
-        registry.register("build", "What was built", Info::new([("version", version)]));
+        registry.register("build", "Build information", Info::new([("version", version)]));
         counts.register(&mut registry);
         let config = ConfigMetrics::default();
         config.register(registry.sub_registry_with_prefix("config"));
@@ -106,7 +106,7 @@ impl ConfigMetrics {
     fn register(&self, registry: &mut Registry) {
         registry.register(
             "last_reload_successful",
-            "Whether what is written is in force: 1, or 0 while it is wrong and the former configuration stays",
+            "1 if the configuration files are in effect, 0 if they are wrong and the previous configuration stays in effect",
             self.last_successful.clone(),
         );
         registry.register(
@@ -114,11 +114,7 @@ impl ConfigMetrics {
             "When the configuration was last read without an error",
             self.last_success.clone(),
         );
-        registry.register(
-            "reloads",
-            "Readings of the configuration after the start, by result",
-            self.reloads.clone(),
-        );
+        registry.register("reloads", "Reloads of the configuration, by result", self.reloads.clone());
         for result in [ReloadResult::Success, ReloadResult::Failure] {
             self.of(result);
         }

@@ -1,4 +1,4 @@
-//! How a probe is asked for: by its id, which sandboxes of one name share, or by its key.
+//! How a probe is addressed: by its id, which several sandboxes of one name can share, or by its key.
 
 use std::{fmt, mem::take};
 

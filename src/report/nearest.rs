@@ -1,4 +1,4 @@
-//! Finds what a mistyped path of names was meant to be: the path and all that there are in, the nearest out. Pure.
+//! Suggestions for a mistyped path of names: the path and all candidates in, the nearest out. Pure.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Turns clients' own probes into views. In: what is observed, and the time; out: the JSON shapes.
+//! Converts clients' own probes into views. In: observed probes, and the time. Out: the JSON shapes.
 
 use std::time::SystemTime;
 

@@ -1,5 +1,5 @@
-//! The places of the API's connections: which of them are waited for, and which follow. Decides who goes where none is
-//! free: whoever has kept the daemon waiting the longest, never one whose question is being answered. Never does IO,
+//! The places of the API's connections: which are idle, and which follow. Decides which connection is closed if no
+//! place is free: the one that has been idle for the longest, never one whose request is being answered. Never does IO,
 //! never reads a clock.
 //!
 //! waiting --asked--> asking --answered--> waiting

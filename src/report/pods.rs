@@ -1,5 +1,5 @@
-//! Puts pods together as the kubelet would show them: sandboxes of the inventory and containers of the prober in; a view
-//! a pod out. Pure. CRI does not tell init containers from others, nor how many containers a pod is meant to have.
+//! Assembles pods as the kubelet would show them: sandboxes of the inventory and containers of the prober in, one view
+//! per pod out. Pure. CRI does not mark init containers, and does not report how many containers a pod should have.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -20,8 +20,7 @@ struct PodParts {
 }
 
 /// What is shown of a pod whose uid is another one's.
-const COPIED: &str =
-    "its UID is a copy of another pod's: it is known by one that is made of its sandbox's ID";
+const COPIED: &str = "another pod has the same UID: criprobe identifies this pod by its sandbox ID";
 
 /// A view a pod, by namespace, name and uid.
 pub(super) fn views(sandboxes: Vec<Arc<pod::Pod>>, containers: Vec<ContainerStatus>) -> Vec<PodView> {

@@ -1,4 +1,4 @@
-//! Makes text from containers safe to show: what would steer a terminal or reorder a line is shown, not obeyed.
+//! Makes text from containers safe to show: characters that would control a terminal or reorder a line are escaped.
 
 use std::borrow::Cow;
 

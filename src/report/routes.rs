@@ -69,13 +69,10 @@ pub(super) fn router(sources: Sources, drained: CancellationToken, commands: Com
         .merge(streams)
         .merge(run::routes())
         .fallback(async |uri: Uri| {
-            Refusal::new(StatusCode::NOT_FOUND, format!("nothing is at {}", uri.path()))
+            Refusal::new(StatusCode::NOT_FOUND, format!("{} does not exist", uri.path()))
         })
         .method_not_allowed_fallback(async |method: Method, uri: Uri| {
-            Refusal::new(
-                StatusCode::METHOD_NOT_ALLOWED,
-                format!("{} cannot be asked with {method}", uri.path()),
-            )
+            Refusal::new(StatusCode::METHOD_NOT_ALLOWED, format!("{} does not support {method}", uri.path()))
         })
         .layer(RequestBodyLimitLayer::new(MAX_BODY))
         .layer(map_response(in_our_words))
@@ -155,7 +152,7 @@ async fn events(
 fn following(place: &Arc<Place>, is_wanted: bool) -> Result<Option<Following>, Refusal> {
     let too_many = || {
         let reason =
-            format!("{MAX_FOLLOWERS} clients follow already: end one of them, or ask without follow");
+            format!("{MAX_FOLLOWERS} clients are already following: stop one of them, or omit follow");
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, reason)
     };
     is_wanted.then(|| place.follow().ok_or_else(too_many)).transpose()

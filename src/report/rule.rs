@@ -1,4 +1,4 @@
-//! Turns a rule into its view. In: the rule, and where it stands; out: the JSON shape, without what may be a secret.
+//! Converts a rule into its view. In: the rule, and its place. Out: the JSON shape, without possible secrets.
 
 use super::view::{DefinitionView, HandlerView, MatchView, RuleView};
 use crate::{

@@ -1,4 +1,4 @@
-//! Answers from the stages themselves: what each of them knows in, views out. Holds nothing itself.
+//! Answers queries from the stages: assembles views from what each of them reports. Has no state of its own.
 
 use std::{
     io,
@@ -57,7 +57,7 @@ pub struct Stages {
     pub prober: ProberHandle,
     /// The probes of clients.
     pub observed: ObservedHandle,
-    /// The configuration in force.
+    /// The configuration in effect.
     pub config: watch::Receiver<ConfigHealth>,
     /// The state file.
     pub state: watch::Receiver<StateFileView>,
@@ -238,10 +238,12 @@ fn newest<'a>(by_age: &'a [ProbeStatus], name: &ProbeName) -> Option<&'a ProbeSt
 fn trouble(trouble: &LinkTrouble, socket: &Path) -> String {
     let socket = socket.display();
     match trouble.kind {
-        Some(io::ErrorKind::NotFound) => format!("the runtime's socket {socket} is not there"),
-        Some(io::ErrorKind::ConnectionRefused) => format!("nobody listens on the runtime's socket {socket}"),
+        Some(io::ErrorKind::NotFound) => format!("the runtime's socket {socket} does not exist"),
+        Some(io::ErrorKind::ConnectionRefused) => {
+            format!("no process listens on the runtime's socket {socket}")
+        }
         Some(io::ErrorKind::PermissionDenied) => {
-            format!("criprobe may not open the runtime's socket {socket}")
+            format!("criprobe has no permission to open the runtime's socket {socket}")
         }
         Some(_) | None => trouble.text.clone(),
     }
@@ -262,9 +264,9 @@ mod tests {
             let of_socket = LinkTrouble { text: error.to_string(), kind: Some(error.kind()) };
             trouble(&of_socket, Path::new("/r.sock"))
         };
-        assert_eq!(told(2), "the runtime's socket /r.sock is not there");
-        assert_eq!(told(111), "nobody listens on the runtime's socket /r.sock");
-        assert_eq!(told(13), "criprobe may not open the runtime's socket /r.sock");
+        assert_eq!(told(2), "the runtime's socket /r.sock does not exist");
+        assert_eq!(told(111), "no process listens on the runtime's socket /r.sock");
+        assert_eq!(told(13), "criprobe has no permission to open the runtime's socket /r.sock");
         assert_eq!(
             trouble(&"it ended a connection".to_owned().into(), Path::new("/r.sock")),
             "it ended a connection"

@@ -1,7 +1,8 @@
-//! The only JSON shapes: what the API writes and the command line reads back. Plain data, no logic but its own.
+//! The only JSON shapes: what the API writes and the command line reads. Plain data, with no logic beyond their own
+//! values.
 //!
-//! Fields come in the order in which they are declared, and are part of the interface: added to, never renamed.
-//! Readers ignore fields that they do not know.
+//! Fields appear in the order of their declaration, and are part of the interface: fields may be added, never renamed.
+//! Readers ignore unknown fields.
 
 mod call;
 mod check;

@@ -1,5 +1,5 @@
-//! The journal's entries about probes: what was noticed in; the kubelet's reasons and messages out
-//! (docs/kubelet-prober.md 11). Pure. Never escapes a message: whoever shows one does.
+//! The journal's events about probes: observations in; the kubelet's reasons and messages out (docs/kubelet-prober.md
+//! 11). Pure. Never escapes a message: the code that shows it does.
 
 use std::{sync::Arc, time::SystemTime};
 

@@ -1,5 +1,5 @@
-//! What is remembered of a probe beyond its last attempt: attempts and changes of verdict in; the newest of both out,
-//! oldest first. Pure. Stored small, as there may be 5,000 of them.
+//! The history of a probe: attempts and changes of verdict in; the newest of both out, oldest first. Pure. Stored
+//! compactly, because there may be 5,000 of them.
 
 use std::{
     collections::VecDeque,
@@ -227,7 +227,7 @@ impl ChangeReason {
                 format!("{count} failures in a row")
             }
             (Self::Started, _) => "the container started".to_owned(),
-            (Self::Adopted, _) => "the container ran before criprobe did".to_owned(),
+            (Self::Adopted, _) => "the container was running before criprobe started".to_owned(),
             (Self::NotRunning, _) => "the container is not running".to_owned(),
         }
     }
@@ -359,7 +359,7 @@ mod tests {
             [
                 "unknown to success: the container started",
                 "success to failure: the container is not running",
-                "failure to unknown: the container ran before criprobe did",
+                "failure to unknown: the container was running before criprobe started",
                 "unknown to failure: 3 failures in a row",
             ]
         );

@@ -1,5 +1,5 @@
-//! Variables of a container, from its verbose status: its id and their names in; their values out. No other value of
-//! its environment is ever kept. The values may be secrets: they are never logged.
+//! Variables of a container, from its verbose status: its id and the variables' names in; their values out. No other
+//! value of its environment is kept. The values may be secrets: they are never logged.
 
 use std::{
     borrow::Cow,
@@ -27,7 +27,7 @@ use crate::proto::cri;
 /// twice, once in base64. A longer status is an error: the environment counts as not known.
 const MAX_ANSWER: usize = 8 << 20;
 
-/// 4 such statuses are asked for at once, which take at most 32 MiB; others wait, for at most [`QUICK`].
+/// 4 such statuses are requested at once, which take at most 32 MiB; others wait, for at most [`QUICK`].
 static PLACES: Semaphore = Semaphore::const_new(4);
 
 /// A `ContainerStatusResponse` without the status; the verbose text is not copied.
@@ -38,7 +38,7 @@ struct Answer {
     info: Vec<Entry>,
 }
 
-/// One text of it.
+/// One text of the status.
 #[derive(Clone, PartialEq, Message)]
 #[prost(skip_debug)]
 struct Entry {
@@ -48,11 +48,11 @@ struct Entry {
     value: Bytes,
 }
 
-/// The values of these variables, of those that the container has; `None` if the runtime does not report environments.
+/// The values of those of these variables that the container has; `None` if the runtime does not report environments.
 ///
 /// # Errors
-/// What the runtime, or the connection to it, said; OutOfRange if the answer is too long, DeadlineExceeded if it does
-/// not come in time.
+/// The error of the runtime or of the connection to it; OutOfRange if the answer is too long, DeadlineExceeded if it
+/// does not arrive in time.
 pub async fn variables(
     channel: Channel,
     container: &str,
@@ -104,8 +104,8 @@ struct Pair<'a> {
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Of containerd as the client set them (`info["info"]`, the container's config); of a runtime that does not report that,
-/// as the process got them. The last value of a name counts.
+/// From containerd as the client set them (`info["info"]`, the container's config); from a runtime that does not report
+/// that, as the process got them. The last value of a name counts.
 fn read(info: &str, names: &BTreeSet<&str>) -> Option<BTreeMap<String, String>> {
     let info: Info<'_> = serde_json::from_str(info).ok()?;
     let mut of_process = None;
@@ -134,8 +134,8 @@ fn read(info: &str, names: &BTreeSet<&str>) -> Option<BTreeMap<String, String>> 
     Some(found)
 }
 
-/// Newer versions show values in base64, because they are bytes there. What the process got shows which it is: no
-/// value is as shown, and one is as shown in base64.
+/// Newer versions show values in base64, because they are bytes there. The environment of the process shows which form
+/// it is: no value is as shown, and one is as shown in base64.
 fn is_base64(shown: &BTreeMap<String, String>, of_process: &BTreeMap<String, String>) -> bool {
     let known = shown.iter().filter(|(_, text)| !text.is_empty());
     let mut both = known.filter_map(|(name, text)| Some((text, of_process.get(name)?)));

@@ -1,6 +1,6 @@
-//! What the runtime tells by itself. Of containerd through its own event service, of others through
-//! GetContainerEvents: on containerd that call would steal the kubelet's events (1.7) or block it (2.x).
-//! In: the streams; out: [`RuntimeEvent`]s into a bounded queue. One task does nothing but read.
+//! The runtime's events. From containerd through its own event service, from others through GetContainerEvents: on
+//! containerd, that call would take events away from the kubelet (1.7) or block it (2.x). In: the streams. Out:
+//! [`RuntimeEvent`]s into a bounded queue. One task only reads.
 
 use std::{
     pin::pin,
@@ -25,34 +25,34 @@ use crate::proto::{
     cri::{ContainerEventType, GetEventsRequest},
 };
 
-/// 1,024 events may wait for the inventory. What comes above is dropped, which asks for a resync.
+/// 1,024 events may wait for the inventory. Further ones are dropped, which requests a resync.
 pub const QUEUE: usize = 1024;
 
-/// 256 bytes: the longest id that is taken for one; runtimes give out 64. An event with a longer one counts as missed.
+/// 256 bytes: the longest id that is accepted; runtimes use 64. An event with a longer one counts as missed.
 const MAX_ID: usize = 256;
 
-/// 2 MiB: the longest event of CRI, which has all of its pod in it; Kubernetes stores no larger pod. A longer one ends the
-/// stream, which is then made again, and the runtime is listed: the room that a stream once needed stays with it.
+/// 2 MiB: the longest CRI event, which contains its whole pod; Kubernetes stores no larger pod. A longer one ends the
+/// stream. It is then opened again, and the runtime is listed: a stream keeps the memory that it once needed.
 const MAX_EVENT: usize = 2 * 1024 * 1024;
 
-/// 300 ms: how long the header of an event stream is waited for.
+/// 300 ms: how long to wait for the header of an event stream.
 const HEADER: Duration = Duration::from_millis(300);
 
-/// What happened to a container or a sandbox; to the runtime both are containers.
+/// What happened to a container or a sandbox; the runtime treats both as containers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuntimeEvent {
-    /// It was made.
+    /// It was created.
     Created(String),
     /// Its process runs.
     Started(String),
     /// Its process ended.
     Exited {
-        /// Which.
+        /// The container.
         id: String,
-        /// With this code, where the runtime tells.
+        /// The exit code, if the runtime reports it.
         exit_code: Option<i32>,
     },
-    /// It is no more.
+    /// It was removed.
     Deleted(String),
 }
 
@@ -64,7 +64,7 @@ impl RuntimeEvent {
     }
 }
 
-/// The sending side of the queue. A full one drops and remembers.
+/// The sending side of the queue. If it is full, it drops events and records that.
 #[derive(Clone, Debug)]
 pub struct EventQueue {
     sender: mpsc::Sender<RuntimeEvent>,
@@ -78,7 +78,7 @@ pub struct Events {
     has_missed: Arc<AtomicBool>,
 }
 
-/// Makes the queue, [`QUEUE`] events long.
+/// Creates the queue, for [`QUEUE`] events.
 pub fn queue() -> (EventQueue, Events) {
     let (sender, receiver) = mpsc::channel(QUEUE);
     let has_missed = Arc::new(AtomicBool::new(false));
@@ -94,18 +94,18 @@ impl EventQueue {
 }
 
 impl Events {
-    /// The next event; `None` when nobody reads the stream any more.
+    /// The next event; `None` when the stream is no longer read.
     pub async fn next(&mut self) -> Option<RuntimeEvent> {
         self.receiver.recv().await
     }
 
-    /// Whether events were dropped since this was last asked.
+    /// Whether events were dropped since the last call.
     pub fn take_missed(&self) -> bool {
         self.has_missed.swap(false, Ordering::Relaxed)
     }
 }
 
-/// Where events come from.
+/// The source of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum EventSource {
     /// Not known yet, or lost with the runtime.
@@ -115,12 +115,12 @@ pub enum EventSource {
     Containerd,
     /// The CRI's GetContainerEvents.
     Cri,
-    /// The runtime has no events: its lists are asked for more often.
+    /// The runtime has no events: its lists are read more often.
     Unsupported,
 }
 
 impl EventSource {
-    /// For people: `containerd`, `cri`, `unsupported`, `none`.
+    /// For users: `containerd`, `cri`, `unsupported`, `none`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -130,7 +130,7 @@ impl EventSource {
         }
     }
 
-    /// The source that suits a runtime.
+    /// The source for a runtime.
     pub fn of(runtime: &Version) -> Self {
         if runtime.name == "containerd" { Self::Containerd } else { Self::Cri }
     }
@@ -139,25 +139,25 @@ impl EventSource {
 /// How a stream of events ended.
 #[derive(Debug)]
 pub enum StreamEnd {
-    /// The runtime ended it in good order, after so many events.
+    /// The runtime ended it without an error, after this many events.
     Well(u64),
-    /// It failed; `Unimplemented` where the runtime has no such events.
+    /// It failed; with `Unimplemented` if the runtime has no such events.
     Failed(Status),
 }
 
-/// 1 s: a stream that ends sooner, in good order and without an event, may be a runtime's way to say that it has none:
-/// CRI-O does so where pod events are turned off.
+/// 1 s: if a stream ends sooner, without an error and without an event, the runtime may have no events: CRI-O behaves
+/// like this when pod events are turned off.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// 2 such streams in a row mean that there are no events.
 const EMPTY_ENDS: u32 = 2;
 
-/// Counts the streams of the CRI that ended at once.
+/// Counts CRI streams that ended at once.
 #[derive(Debug, Default)]
 pub struct EmptyEnds(u32);
 
 impl EmptyEnds {
-    /// A stream ended after so long. Says whether the runtime has no events.
+    /// A stream ended after this time. Returns whether the runtime has no events.
     pub fn add(&mut self, source: EventSource, ended: &StreamEnd, lasted: Duration) -> bool {
         let is_empty = source == EventSource::Cri && matches!(ended, StreamEnd::Well(0)) && lasted < AT_ONCE;
         self.0 = if is_empty { self.0 + 1 } else { 0 };
@@ -165,7 +165,7 @@ impl EmptyEnds {
     }
 }
 
-/// Reads the runtime's events into `queue` until the stream ends; calls `subscribed` once it is made.
+/// Reads the runtime's events into `queue` until the stream ends; calls `subscribed` once it is open.
 pub async fn read(
     runtime: &Runtime,
     source: EventSource,
@@ -219,7 +219,7 @@ async fn of_cri_service(
     Ok(())
 }
 
-/// A runtime may send no header before its first event: after a while the subscription is taken as made.
+/// A runtime may send no header before its first event: after a while, the subscription counts as established.
 async fn subscribe<T>(
     answer: impl Future<Output = Result<Response<Streaming<T>>, Status>>,
     subscribed: impl FnOnce(),
@@ -241,7 +241,7 @@ fn of_containerd(topic: &str, payload: &[u8]) -> Option<RuntimeEvent> {
         "/tasks/start" => RuntimeEvent::Started(TaskStart::decode(payload).ok()?.container_id),
         "/tasks/exit" => {
             let exit = TaskExit::decode(payload).ok()?;
-            // The exit of an exec is not the container's.
+            // The exit of an exec process is not the container's.
             if exit.id != exit.container_id {
                 return None;
             }
@@ -251,7 +251,8 @@ fn of_containerd(topic: &str, payload: &[u8]) -> Option<RuntimeEvent> {
     })
 }
 
-/// Of a `ContainerEventResponse`, what is read: with each event comes all that the runtime knows of the pod.
+/// The parts of a `ContainerEventResponse` that are read: each event contains everything that the runtime knows of the
+/// pod.
 #[derive(Clone, PartialEq, Message)]
 struct CriEvent {
     #[prost(string, tag = "1")]
@@ -262,7 +263,7 @@ struct CriEvent {
     containers: Vec<ExitCode>,
 }
 
-/// Of a `ContainerStatus`, what is read.
+/// The parts of a `ContainerStatus` that are read.
 #[derive(Clone, PartialEq, Message)]
 struct ExitCode {
     #[prost(string, tag = "1")]

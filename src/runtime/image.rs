@@ -1,5 +1,5 @@
-//! What the runtime has of an image: a reference in, the config out as the registry had it, by way of containerd's own
-//! content store. Reads nothing of it, keeps nothing.
+//! Images in the runtime: a reference in; the image's config, as in the registry, out, through containerd's content
+//! store. Does not interpret it, keeps nothing.
 
 use std::time::Duration;
 
@@ -13,37 +13,37 @@ use crate::proto::{
     trim,
 };
 
-/// 10 s: the limit of reading a config, from the question to its last byte.
+/// 10 s: the limit for reading a config, from the request to its last byte.
 const READING: Duration = Duration::from_secs(10);
 
-/// The namespace of containerd in which its CRI part lives.
+/// The namespace of containerd's CRI plugin.
 const NAMESPACE: &str = "k8s.io";
 
-/// 1,000 names of an image are looked at: each was pulled or given on this node.
+/// At most 1,000 names of an image are used: each was pulled or assigned on this node.
 const MAX_NAMES: usize = 1_000;
 
-/// What the runtime calls an image.
+/// The names of an image in the runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
     /// Its id: with containerd, the digest of its config.
     pub id: String,
-    /// Its tags and digests. One that is longer than a name may be is none.
+    /// Its tags and digests, without those that are too long for a name.
     pub names: Vec<String>,
 }
 
-/// Why nothing can be told of an image.
+/// Why an image cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
-    /// The runtime does not have the service at all, as others than containerd.
+    /// The runtime does not have this service; only containerd has it.
     #[error("the runtime has no content store")]
     NoStore,
-    /// It knows no such image; perhaps not yet.
-    #[error("the runtime knows no such image")]
+    /// The image is unknown; possibly not pulled yet.
+    #[error("the runtime does not have this image")]
     Unknown,
-    /// The config has more bytes than were asked for at most.
+    /// The config is longer than requested.
     #[error("the config is longer than {0} bytes")]
     TooLong(usize),
-    /// What the runtime, or the connection to it, said.
+    /// The error of the runtime or of the connection to it.
     #[error("{}", .0.message())]
     Call(Status),
 }
@@ -55,10 +55,10 @@ impl From<Status> for ImageError {
 }
 
 impl Runtime {
-    /// The image that goes by this name, digest or id.
+    /// The image with this name, digest or ID.
     ///
     /// # Errors
-    /// The runtime knows no such image, or did not answer.
+    /// The image is unknown, or the runtime did not answer.
     pub async fn image(&self, image: &str) -> Result<Image, ImageError> {
         let spec = cri::ImageSpec { image: image.to_owned(), ..Default::default() };
         let request = cri::ImageStatusRequest { image: Some(spec), verbose: false };
@@ -69,23 +69,23 @@ impl Runtime {
         Ok(Image { id: image.id, names: names.filter(|name| name.len() <= trim::MAX_NAME).collect() })
     }
 
-    /// The config of the image with this id, of `limit` bytes at most.
+    /// The config of the image with this ID, of at most `limit` bytes.
     ///
     /// # Errors
-    /// The runtime has no content store, or not this in it; it is longer; the runtime did not answer in time.
+    /// The runtime has no content store, or the config is not in it, is too long, or did not arrive in time.
     pub async fn image_config(&self, id: &str, limit: usize) -> Result<Vec<u8>, ImageError> {
         let client = ContentClient::new(self.channel.clone());
         match timeout(READING, read(client, id, limit)).await {
             Ok(config) => config,
             Err(_elapsed) => {
-                let message = format!("no whole answer within {} s", READING.as_secs());
+                let message = format!("no complete answer within {} s", READING.as_secs());
                 Err(ImageError::Call(Status::deadline_exceeded(message)))
             }
         }
     }
 }
 
-/// Reads until the end, or until there is more than enough: dropping the stream then ends it.
+/// Reads until the end, or until the limit is exceeded: dropping the stream then ends it.
 async fn read(mut client: ContentClient<Channel>, id: &str, limit: usize) -> Result<Vec<u8>, ImageError> {
     let mut request = Request::new(ReadContentRequest { digest: id.to_owned(), offset: 0, size: 0 });
     request.set_timeout(READING);
@@ -108,7 +108,7 @@ mod tests {
 
     const LIMIT: usize = 1 << 20;
 
-    /// What is found of an image called `web` that has this config, while something is wrong with the runtime.
+    /// Looks up an image named `web` that has this config, while the runtime has the given fault.
     async fn found(config: &[u8], fault: Option<Fault>) -> Result<Vec<u8>, String> {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("runtime.sock");

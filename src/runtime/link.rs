@@ -1,4 +1,5 @@
-//! Keeps the link to the runtime: says when it is away and when it answers again, and reads its events meanwhile.
+//! The link to the runtime: reports when the runtime goes away and when it answers again, and reads its events in
+//! between.
 //!
 //! away --Version is answered or refused--> there (subscribed, events) --connection lost, or the relay found it away--> away
 //! away --accepts for 3 s without an answer--> away, but clients are let through
@@ -27,33 +28,33 @@ use crate::{
     stage::Tasks,
 };
 
-/// 50 ms to 250 ms between two questions while the runtime is away: a restart is seen as soon as it is over.
+/// 50 ms to 250 ms between two Version calls while the runtime is away, so that the end of a restart is noticed soon.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(250));
 
-/// 5 s: the longest pause before events are subscribed to again; a stream that lasted longer ended by chance.
+/// 5 s: the longest pause before subscribing to events again; a stream that lasted longer ended by chance.
 const CALM: Duration = Duration::from_secs(5);
 
-/// 10 s between two signs of life: a runtime that hangs still accepts. 1 s while it does not answer: what waits for it
-/// goes on as soon as it does.
+/// 10 s between two liveness checks: a runtime that hangs still accepts connections. 1 s while it does not answer, so
+/// that waiting work continues soon after.
 const PULSE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(1));
 
-/// 250 ms: how often it is seen whether a runtime that owes an answer still accepts connections.
+/// 250 ms: how often to check whether a runtime without an answer still accepts connections.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// What is known of the runtime.
+/// The state of the runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Who it is; as it last answered.
+    /// Its name and version from its last answer.
     pub version: Version,
-    /// Where its events come from.
+    /// The source of its events.
     pub source: EventSource,
-    /// Whether it answers, and since when that is so.
+    /// Whether it answers.
     pub is_up: bool,
     /// When `is_up` last changed.
     pub since: SystemTime,
-    /// Why it does not answer, or how it refuses Version.
+    /// Why it does not answer, or its error for Version.
     pub trouble: LinkTrouble,
-    /// Counts the times that what was known before may be out of date.
+    /// Counts the times at which earlier knowledge may have become out of date.
     pub generation: u64,
 }
 
@@ -94,16 +95,16 @@ impl From<&Status> for LinkTrouble {
     }
 }
 
-/// A runtime that is there.
+/// A runtime that answers.
 #[derive(Debug, Default)]
 struct Found {
-    /// Who it is, where it says so.
+    /// Its name and version, if it reports them.
     version: Version,
-    /// How it refuses to.
+    /// Its error for Version.
     trouble: LinkTrouble,
 }
 
-/// Starts the task that keeps the link: the link as it is now, and the runtime's events.
+/// Starts the task that maintains the link. Returns the state of the link, and the runtime's events.
 pub fn spawn(runtime: &Runtime, gate: Gate, tasks: &mut Tasks) -> (watch::Receiver<Link>, Events) {
     let (queue, events) = events::queue();
     let link = watch::Sender::new(Link::default());
@@ -119,7 +120,7 @@ async fn keep(runtime: &Runtime, gate: &Gate, events: &EventQueue, link: &watch:
         if trouble.text.is_empty() {
             tracing::info!(runtime = version.name, version = version.version, "runtime answers");
         } else {
-            tracing::warn!(trouble = trouble.text, "runtime answers, but does not say who it is");
+            tracing::warn!(trouble = trouble.text, "runtime answers, but does not report its version");
         }
         let source = EventSource::of(&version);
         set_up(link, version, trouble);
@@ -130,11 +131,12 @@ async fn keep(runtime: &Runtime, gate: &Gate, events: &EventQueue, link: &watch:
             trouble = pulse(runtime, gate, link) => trouble,
             () = gate.away() => "a connection to it was refused".to_owned().into(),
         };
-        tracing::warn!(trouble = trouble.text, "runtime was lost");
+        tracing::warn!(trouble = trouble.text, "lost the connection to the runtime");
         set_down(link, trouble);
         link.send_modify(|link| link.source = EventSource::None);
         gate.found_away();
-        // Whoever finds it away as soon as it has answered is not believed again at once, or the two would never rest.
+        // If the relay finds it away right after it answered, the relay is not believed at once; otherwise the two
+        // would alternate without end.
         if clock::now() - began > BACKOFF.1 {
             pause = BACKOFF.0;
         } else {
@@ -144,7 +146,7 @@ async fn keep(runtime: &Runtime, gate: &Gate, events: &EventQueue, link: &watch:
     }
 }
 
-/// Reads events for as long as the runtime is there. Returns why it is not.
+/// Reads events while the runtime is available. Returns why it is not any more.
 async fn read_events(
     runtime: &Runtime,
     source: EventSource,
@@ -162,13 +164,13 @@ async fn read_events(
             StreamEnd::Well(_) => false,
         };
         if has_none || empty_ends.add(source, &ended, lasted) {
-            tracing::info!("runtime has no events: its lists are asked for every 10 s");
+            tracing::info!("runtime has no events: reading its lists every 10 s");
             subscribed(link, EventSource::Unsupported);
             runtime.connected_again(runtime.connection()).await;
             (pause, empty_ends) = (BACKOFF.0, EmptyEnds::default());
             continue;
         }
-        // A runtime may end the stream of one that read too slowly, and be well.
+        // A runtime may end the stream of a slow reader although it works.
         if let PresenceAnswer::Away(status) = PresenceAnswer::of(runtime.version().await) {
             return (&status).into();
         }
@@ -179,7 +181,7 @@ async fn read_events(
     }
 }
 
-/// Asks until the runtime answers. Clients are held meanwhile, but not for long where it accepts connections.
+/// Calls Version until the runtime answers. Clients wait meanwhile, but not long if the runtime accepts connections.
 async fn answer(runtime: &Runtime, gate: &Gate, link: &watch::Sender<Link>) -> Found {
     let mut pause = BACKOFF.0;
     let mut hold = Hold::default();
@@ -204,21 +206,24 @@ async fn answer(runtime: &Runtime, gate: &Gate, link: &watch::Sender<Link>) -> F
     }
 }
 
-/// Opens the gate to a runtime that has accepted connections for long enough. Says whether it is open for that reason.
+/// Opens the gate to a runtime that has accepted connections for long enough. Returns whether the gate is open for that
+/// reason.
 async fn let_through(runtime: &Runtime, gate: &Gate, hold: &mut Hold) -> bool {
     let accepts = runtime.accepts().await;
     let is_shut = gate.presence() == Presence::Away;
     let is_over = hold.is_over(accepts, is_shut, clock::now());
     if is_over && gate.answered() {
-        tracing::warn!("runtime accepts connections, but does not answer Version: clients are let through");
+        tracing::warn!(
+            "runtime accepts connections, but does not answer Version: clients are connected anyway"
+        );
     }
     is_over
 }
 
-/// Asks whether the runtime is there.
+/// Checks whether the runtime is available.
 ///
-/// It has to take a new connection, as a client's would be, and ours has to be of use again. One of ours that hangs
-/// keeps nobody else waiting.
+/// It must accept a new connection, as a client would make, and our own connection must work again. If ours hangs, this
+/// delays nobody else.
 async fn ask(runtime: &Runtime) -> Result<Found, Status> {
     let found = match PresenceAnswer::of(runtime.version_afresh().await) {
         PresenceAnswer::Version(version) => Found { version, trouble: LinkTrouble::default() },
@@ -231,8 +236,8 @@ async fn ask(runtime: &Runtime) -> Result<Found, Status> {
     }
 }
 
-/// Asks for a sign of life every now and then, and at once when the relay doubts. Returns when the connection is lost;
-/// one that only hangs is reported, and its clients are let through.
+/// Checks the runtime at intervals, and at once when the relay doubts it. Returns when the connection is lost. A
+/// runtime that only hangs is reported, and clients are connected to it.
 async fn pulse(runtime: &Runtime, gate: &Gate, link: &watch::Sender<Link>) -> LinkTrouble {
     let mut pause = Duration::ZERO;
     loop {

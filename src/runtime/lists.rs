@@ -1,5 +1,5 @@
-//! The complete lists, read no further than needed: of each item what changes during its life, the rest as the bytes
-//! that the runtime wrote. Most items of most lists are known already, so that the rest is seldom read.
+//! The complete lists, decoded only as far as needed: for each item, the fields that change during its life, and the
+//! rest as raw bytes. Most items of a list are known already, so the rest is rarely decoded.
 
 use std::{marker::PhantomData, time::Duration};
 
@@ -21,7 +21,7 @@ struct Answer {
     items: Vec<Bytes>,
 }
 
-/// Of a `PodSandbox`, what may change.
+/// The fields of a `PodSandbox` that can change.
 #[derive(Clone, PartialEq, Message)]
 pub struct SandboxBrief {
     /// Its id.
@@ -35,7 +35,7 @@ pub struct SandboxBrief {
     pub created_at: i64,
 }
 
-/// Of a `Container`, what may change, and whose it is.
+/// The fields of a `Container` that can change, and its sandbox.
 #[derive(Clone, PartialEq, Message)]
 pub struct ContainerBrief {
     /// Its id.
@@ -49,10 +49,10 @@ pub struct ContainerBrief {
     pub state: i32,
 }
 
-/// One item of a list: `B` of it is read, all of it is a `W`.
+/// One item of a list: `B` is the decoded part, `W` the whole message.
 #[derive(Clone, Debug)]
 pub struct Item<B, W> {
-    /// What was read.
+    /// The decoded part.
     pub brief: B,
     bytes: Bytes,
     whole: PhantomData<fn() -> W>,
@@ -65,21 +65,21 @@ pub type SandboxItem = Item<SandboxBrief, cri::PodSandbox>;
 pub type ContainerItem = Item<ContainerBrief, cri::Container>;
 
 impl<B: Message + Default, W: Trim> Item<B, W> {
-    /// Reads the brief of an item that was received.
+    /// Decodes the brief part of a received item.
     fn read(bytes: Bytes) -> Result<Self, DecodeError> {
         Ok(Self { brief: B::decode(bytes.clone())?, bytes, whole: PhantomData })
     }
 
-    /// Reads all of it that is needed.
+    /// Decodes the whole item.
     ///
     /// # Errors
-    /// A field that the brief does not have is not as it must be.
+    /// A field outside the brief part is malformed.
     pub fn whole(&self) -> Result<Trimmed<W>, Malformed> {
         trim::decode(&self.bytes)
     }
 }
 
-/// An item as a list would have it.
+/// An item as it would be in a list.
 impl<B: Message + Default, W: Trim> From<W> for Item<B, W> {
     fn from(whole: W) -> Self {
         Self::read(whole.encode_to_vec().into()).expect("the brief is a part of the whole")
@@ -89,7 +89,7 @@ impl<B: Message + Default, W: Trim> From<W> for Item<B, W> {
 /// All sandboxes.
 ///
 /// # Errors
-/// What the runtime, or the connection to it, said.
+/// The error of the runtime or of the connection to it.
 pub(super) async fn sandboxes(channel: Channel) -> Result<Vec<SandboxItem>, Status> {
     let path = PathAndQuery::from_static("/runtime.v1.RuntimeService/ListPodSandbox");
     list(channel, path, cri::ListPodSandboxRequest::default()).await
@@ -98,7 +98,7 @@ pub(super) async fn sandboxes(channel: Channel) -> Result<Vec<SandboxItem>, Stat
 /// All containers.
 ///
 /// # Errors
-/// What the runtime, or the connection to it, said.
+/// The error of the runtime or of the connection to it.
 pub(super) async fn containers(channel: Channel) -> Result<Vec<ContainerItem>, Status> {
     let path = PathAndQuery::from_static("/runtime.v1.RuntimeService/ListContainers");
     list(channel, path, cri::ListContainersRequest::default()).await
@@ -116,10 +116,10 @@ where
     read.map_err(|error| Status::internal(format!("an item of the list cannot be read: {error}")))
 }
 
-/// Makes a call whose answer has at most so many bytes, and is decoded as a type of ours.
+/// Makes a call whose answer has at most this many bytes, and is decoded as one of our types.
 ///
 /// # Errors
-/// What the runtime, or the connection to it, said.
+/// The error of the runtime or of the connection to it.
 pub(super) async fn ask<Q, A>(
     channel: Channel,
     path: PathAndQuery,
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn what_is_no_item_is_an_error() {
         assert!(SandboxItem::read(Bytes::from_static(b"\x0a\x05ab")).is_err());
-        // The brief does not look into the metadata, which is field 2.
+        // The brief part does not decode the metadata, which is field 2.
         let item = SandboxItem::read(Bytes::from_static(b"\x0a\x01s\x12\x02\x0a\x05")).unwrap();
         assert!(item.whole().is_err());
     }

@@ -1,5 +1,5 @@
-//! What a Version call says about a runtime: whether it is there, and how long clients are held while it does not
-//! answer well. Answers and moments in, decisions out; never does IO, never reads a clock.
+//! What a Version call shows about a runtime: whether it is available, and how long clients wait while it does not
+//! answer properly. Answers and moments in, decisions out; never does IO, never reads a clock.
 
 use std::{
     error::Error as _,
@@ -10,29 +10,29 @@ use tonic::{Code, Status};
 
 use super::Version;
 
-/// 3 s: how long clients are held before a runtime that accepts connections and does not answer Version well. A restart
-/// of containerd takes some tens of milliseconds from the one to the other. Then clients are let through, and the
-/// runtime speaks for itself.
+/// 3 s: how long clients wait for a runtime that accepts connections and does not answer Version properly. During a
+/// restart of containerd, this state lasts some tens of milliseconds. After that, clients are connected, and the
+/// runtime answers them itself.
 pub const HOLD: Duration = Duration::from_secs(3);
 
-/// What containerd 1.6 answers, as UNKNOWN, while it starts; 2.x answers Unavailable.
+/// The answer of containerd 1.6, with code UNKNOWN, while it starts; 2.x answers Unavailable.
 const NOT_INITIALIZED: &str = "server is not initialized yet";
 
-/// How a runtime took a Version call.
+/// The outcome of a Version call.
 #[derive(Debug)]
 pub enum PresenceAnswer {
-    /// It said who it is.
+    /// It reported its name and version.
     Version(Version),
-    /// It answered, but not who it is: it does not serve this version of the CRI, or its CRI plugin is disabled.
+    /// It answered with an error: it does not serve this version of the CRI, or its CRI plugin is disabled.
     Refusal(Status),
-    /// It took the call and did not answer in time.
+    /// It accepted the call and did not answer in time.
     Silence(Status),
-    /// Nothing answers, or nothing that takes calls yet.
+    /// It does not accept calls, or not yet.
     Away(Status),
 }
 
 impl PresenceAnswer {
-    /// What this outcome of a Version call means.
+    /// The outcome for this result of a Version call.
     pub fn of(outcome: Result<Version, Status>) -> Self {
         match outcome {
             Ok(version) => Self::Version(version),
@@ -45,14 +45,14 @@ impl PresenceAnswer {
     }
 }
 
-/// A status that the server sent has no source; one that the transport made of its own error does.
+/// A status that the server sent has no source; one that the transport created from its own error does.
 fn is_away(status: &Status) -> bool {
     status.source().is_some()
         || status.code() == Code::Unavailable
         || (status.code() == Code::Unknown && status.message().contains(NOT_INITIALIZED))
 }
 
-/// Decides how long clients are held while the runtime does not answer Version well.
+/// Decides how long clients wait while the runtime does not answer Version properly.
 #[derive(Debug, Default)]
 pub struct Hold {
     accepts_since: Option<Instant>,
@@ -60,8 +60,8 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// Whether clients are to be let through. `accepts`: the runtime's socket can be connected to; `is_shut`: clients
-    /// are held now, so that a runtime that was found away after they had been let through holds them again.
+    /// Whether clients are to be connected. `accepts`: the runtime's socket accepts connections. `is_shut`: clients are
+    /// waiting now, so that a runtime that was found away after they had been connected makes them wait again.
     pub fn is_over(&mut self, accepts: bool, is_shut: bool, now: Instant) -> bool {
         if !accepts || (self.is_over && is_shut) {
             *self = Self::default();
@@ -113,7 +113,7 @@ mod tests {
             (true, true, 3_900, false),
             (true, true, 4_000, true),
             (true, false, 9_000, true),
-            // The relay was refused: the time begins again.
+            // The relay was refused: the time starts again.
             (true, true, 9_100, false),
             (true, true, 12_000, false),
             (true, true, 12_100, true),

@@ -1,4 +1,4 @@
-//! The status of one sandbox or container: an id in, what the runtime knows of it out, of bounded size.
+//! The status of one sandbox or container: an id in; what the runtime knows of it, of bounded size, out.
 
 use bytes::Bytes;
 use prost::Message;
@@ -10,7 +10,7 @@ use crate::proto::{
     trim::{self, Trim, Trimmed},
 };
 
-/// A `PodSandboxStatusResponse` or `ContainerStatusResponse`, its status as the runtime wrote it.
+/// A `PodSandboxStatusResponse` or `ContainerStatusResponse`; its status as raw bytes.
 #[derive(Clone, PartialEq, Message)]
 struct Answer {
     #[prost(bytes = "bytes", optional, tag = "1")]

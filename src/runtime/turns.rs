@@ -1,5 +1,5 @@
-//! Whose turn it is to be asked about: questions to the runtime in, the one that is asked next out, so that those that the
-//! runtime never answers delay no others. Pure.
+//! The order of queries to the runtime: requests in, the next query out, so that queries that the runtime never answers
+//! do not delay others. Pure.
 //!
 //! ```text
 //! waiting --turn comes--> asked, quick --1 s--> asked, slow --no answer--> waiting, tried before --back-off--> asked, slow
@@ -7,8 +7,8 @@
 //!                           +--1 s, and no slow place is free--> given up: waiting, tried before
 //! ```
 //!
-//! A shim that hangs answers none of its pod's questions. So namespaces take turns, in each its pods; what was tried
-//! before waits behind what was not; and a question that is not answered at once does not keep its quick place.
+//! A shim that hangs answers none of its pod's queries. So namespaces take turns, and pods within a namespace; queries
+//! that were tried before come after new ones; and a query that is not answered at once does not keep its quick place.
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
@@ -17,63 +17,63 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// 1 s: a question that has not been answered for so long moves to a slow place. Runtimes answer in milliseconds.
+/// 1 s: a query without an answer for this long moves to a slow place. Runtimes answer in milliseconds.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
-/// 1 s to 60 s until a question that failed is asked again, twice as long each time.
+/// 1 s to 60 s until a failed query is sent again, twice as long each time.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// 30 s: what waits longer than this for its answer is worth a warning.
+/// 30 s: waiting longer than this for an answer causes a warning.
 pub const WORTH_A_WARNING: Duration = Duration::from_secs(30);
 
-/// How much there may be at once.
+/// The limits.
 #[derive(Clone, Copy, Debug)]
 pub struct TurnLimits {
-    /// Questions under way that were asked less than [`PATIENCE`] ago, and were not tried before.
+    /// Queries in flight for less than [`PATIENCE`] that were not tried before.
     pub quick: usize,
-    /// The others under way.
+    /// All other queries in flight.
     pub slow: usize,
-    /// Of these, the ones that may be started as they were tried before.
+    /// Of these, the number that may be started after an earlier try.
     pub tried: usize,
-    /// Questions that wait or are under way; half of them may be such that were tried before.
+    /// Queries that wait or are in flight; half of them may have been tried before.
     pub all: usize,
 }
 
-/// Whom a question is about. Those of one pod wait for each other first, then those of one namespace.
+/// The object of a query. Queries of one pod wait for each other first, then those of one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Owner {
-    /// Empty where it is not known.
+    /// Empty if unknown.
     pub namespace: Arc<str>,
-    /// Anything that differs between pods.
+    /// Any value that differs between pods.
     pub pod: Arc<str>,
 }
 
-/// How many questions have no answer yet.
+/// How many queries have no answer yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// How many.
+    /// Their number.
     pub count: usize,
-    /// Since when the oldest of them is to be answered.
+    /// When the oldest of them was due.
     pub since: Option<Instant>,
 }
 
-/// Whether questions wait for too long.
+/// Whether queries have been waiting for too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// The first one does.
+    /// The first one has.
     Began(Backlog),
-    /// None does any more.
+    /// None has any more.
     Ended,
 }
 
-/// The questions, each once, by what they are about.
+/// The queries, at most one per object.
 #[derive(Debug)]
 pub struct Turns<K> {
     limits: TurnLimits,
     questions: HashMap<K, Question>,
     /// By age.
     ages: BTreeSet<(Instant, K)>,
-    /// Those that are due: never tried, and tried before.
+    /// The due ones: never tried, and tried before.
     fresh: Queue<K>,
     tried: Queue<K>,
     /// Those that are not due yet.
@@ -96,7 +96,7 @@ enum Stage {
     Later(Instant),
     Due,
     Asked,
-    /// What the answer says may be out of date by then: it is asked once more.
+    /// The answer may be out of date when it arrives: the query is sent once more.
     AskedAndWanted,
 }
 
@@ -108,7 +108,7 @@ struct Asked {
 }
 
 impl<K: Clone + Ord + Hash> Turns<K> {
-    /// Without any question.
+    /// No queries.
     pub fn new(limits: TurnLimits) -> Self {
         Self {
             limits,
@@ -122,8 +122,8 @@ impl<K: Clone + Ord + Hash> Turns<K> {
         }
     }
 
-    /// Wants an answer, asked for after a pause. One that is wanted already is asked no later than it was to be, and one
-    /// that was tried before no earlier. Says whether there was room.
+    /// Requests an answer, after a pause. If it is already requested, it becomes due no later than before; if it was
+    /// tried before, no earlier. Returns whether there was room.
     pub fn add(&mut self, key: K, owner: Owner, after: Duration, now: Instant) -> bool {
         if let Some(known) = self.questions.get_mut(&key) {
             match known.stage {
@@ -146,7 +146,7 @@ impl<K: Clone + Ord + Hash> Turns<K> {
         true
     }
 
-    /// Takes the question whose turn it is, if there is a place for it.
+    /// Takes the next query, if there is a place for it.
     pub fn start(&mut self, now: Instant) -> Option<K> {
         while let Some((at, key)) = self.later.first().filter(|(at, _)| *at <= now).cloned() {
             self.later.remove(&(at, key.clone()));
@@ -168,8 +168,8 @@ impl<K: Clone + Ord + Hash> Turns<K> {
         Some(key)
     }
 
-    /// Moves those that have not been answered for too long to slow places; returns the ones that are to be given up, as
-    /// none is free. Each of these still ends with [`Turns::failed`].
+    /// Moves queries that have been in flight for too long to slow places. Returns those to give up because none is
+    /// free; each of these still ends with [`Turns::failed`].
     pub fn overdue(&mut self, now: Instant) -> Vec<K> {
         let mut free =
             self.limits.slow.saturating_sub(self.asked.values().filter(|asked| asked.is_slow).count());
@@ -197,13 +197,14 @@ impl<K: Clone + Ord + Hash> Turns<K> {
         }
     }
 
-    /// The runtime did not answer, or could not. It is asked again after a pause that grows.
+    /// The runtime did not answer, or returned an error. The query is sent again after a growing pause.
     pub fn failed(&mut self, key: &K, now: Instant) {
         let pause = BACKOFF.0.saturating_mul(2u32.saturating_pow(self.failures(key))).min(BACKOFF.1);
         self.put_off(key, pause, now);
     }
 
-    /// As [`Turns::failed`], after this pause. Dropped where too many were tried before: whoever wants it asks again.
+    /// Like [`Turns::failed`], with this pause. Dropped if too many were tried before: it is requested again if it is
+    /// needed.
     pub fn put_off(&mut self, key: &K, pause: Duration, now: Instant) {
         self.asked.remove(key);
         let is_full =
@@ -217,12 +218,12 @@ impl<K: Clone + Ord + Hash> Turns<K> {
         }
     }
 
-    /// How often a question failed.
+    /// How often a query failed.
     pub fn failures(&self, key: &K) -> u32 {
         self.questions.get(key).map_or(0, |question| question.failures)
     }
 
-    /// The runtime is there again: that it did not answer before says nothing any more.
+    /// The runtime is back: earlier failures no longer count.
     pub fn forgive(&mut self, now: Instant) {
         self.later.clear();
         (self.fresh, self.tried) = (Queue::default(), Queue::default());
@@ -235,7 +236,7 @@ impl<K: Clone + Ord + Hash> Turns<K> {
         waiting.iter().for_each(|key| self.wait(key, Duration::ZERO, now));
     }
 
-    /// Forgets those that wait and are not wanted any more.
+    /// Forgets waiting queries that are no longer needed.
     pub fn retain(&mut self, is_wanted: impl Fn(&K) -> bool) {
         let gone: Vec<K> = self
             .questions
@@ -246,17 +247,17 @@ impl<K: Clone + Ord + Hash> Turns<K> {
         gone.iter().for_each(|key| drop(self.remove(key)));
     }
 
-    /// Whether it waits or is under way.
+    /// Whether it waits or is in flight.
     pub fn contains(&self, key: &K) -> bool {
         self.questions.contains_key(key)
     }
 
-    /// Whether nothing waits that was never tried.
+    /// Whether no query waits that was never tried.
     pub fn has_no_fresh(&self) -> bool {
         !self.questions.values().any(|question| question.failures == 0 && question.waits())
     }
 
-    /// When [`Turns::start`], [`Turns::overdue`] or [`Turns::news`] may have something next, if nothing else happens.
+    /// When [`Turns::start`], [`Turns::overdue`] or [`Turns::news`] may have a result next, if nothing else happens.
     pub fn deadline(&self) -> Option<Instant> {
         let later = self.later.first().map(|(at, _)| *at);
         let overdue =
@@ -266,12 +267,12 @@ impl<K: Clone + Ord + Hash> Turns<K> {
         [later, overdue, delayed].into_iter().flatten().min()
     }
 
-    /// What has no answer yet.
+    /// The queries without an answer.
     pub fn backlog(&self) -> Backlog {
         Backlog { count: self.questions.len(), since: self.ages.first().map(|(since, _)| *since) }
     }
 
-    /// What is new.
+    /// What has changed.
     pub fn news(&mut self, now: Instant) -> Option<News> {
         let backlog = self.backlog();
         let is_delayed =
@@ -314,11 +315,11 @@ fn is_due<K: Eq + Hash>(questions: &HashMap<K, Question>, key: &K) -> bool {
     questions.get(key).is_some_and(|question| question.stage == Stage::Due)
 }
 
-/// What is due: namespaces take turns, in each its pods, in each pod the first that came is the first.
+/// The due queries: namespaces take turns, in each its pods, in each pod in order of arrival.
 #[derive(Debug)]
 struct Queue<K>(VecDeque<(Arc<str>, Pods<K>)>);
 
-/// What is due of one namespace.
+/// The due queries of one namespace.
 type Pods<K> = VecDeque<(Arc<str>, VecDeque<K>)>;
 
 impl<K> Default for Queue<K> {
@@ -354,7 +355,7 @@ impl<K> Queue<K> {
     }
 }
 
-/// The queue of that name, which is put last if it is not there.
+/// The queue of that name; if there is none, an empty one is added last.
 fn of<'a, T: Default>(queues: &'a mut VecDeque<(Arc<str>, T)>, name: &Arc<str>) -> &'a mut T {
     let at = queues.iter().position(|(known, _)| known == name).unwrap_or_else(|| {
         queues.push_back((name.clone(), T::default()));

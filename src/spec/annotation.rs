@@ -1,5 +1,5 @@
-//! Finds probes among annotations: `liveness.criprobe.dev/<container>` and its like, and the switch
-//! `criprobe.dev/probes`. Never reads a probe, only finds its text.
+//! Finds probes among annotations: `liveness.criprobe.dev/<container>` and the like, and the switch
+//! `criprobe.dev/probes`. Only finds the text of a probe, never parses it.
 
 use std::{collections::BTreeMap, ops::Bound};
 
@@ -70,7 +70,7 @@ fn note(key: &str, value: &str) -> Option<String> {
         kind => Some(kind.strip_suffix('.')?),
     };
     match kind {
-        None if key != SWITCH => Some(format!("annotation {}: unknown; known is {SWITCH}", quoted(key))),
+        None if key != SWITCH => Some(format!("annotation {}: unknown; only {SWITCH} is known", quoted(key))),
         None if ![OFF, ON].iter().any(|known| value.eq_ignore_ascii_case(known)) => {
             Some(format!("annotation {SWITCH}: unknown value {}: write \"off\" or \"on\"", quoted(value)))
         }
@@ -78,12 +78,14 @@ fn note(key: &str, value: &str) -> Option<String> {
         Some(kind) if kind.parse::<ProbeKind>().is_err() => {
             let kinds = ProbeKind::ALL.map(ProbeKind::as_str);
             let meant = suggest::nearest(kind, &kinds).map_or_else(
-                || format!("known are {}", kinds.join(", ")),
+                || format!("known types are {}", kinds.join(", ")),
                 |meant| format!("did you mean {meant:?}?"),
             );
             Some(format!("annotation {}: unknown probe type {}: {meant}", quoted(key), quoted(kind)))
         }
-        Some(_) if name.is_empty() => Some(format!("annotation {}: names no container", quoted(key))),
+        Some(_) if name.is_empty() => {
+            Some(format!("annotation {}: the container name is missing", quoted(key)))
+        }
         Some(_) => None,
     }
 }
@@ -156,14 +158,18 @@ mod tests {
                 "foo.criprobe.dev/app",
                 "x",
                 Some(
-                    r#"annotation "foo.criprobe.dev/app": unknown probe type "foo": known are startup, readiness, liveness"#,
+                    r#"annotation "foo.criprobe.dev/app": unknown probe type "foo": known types are startup, readiness, liveness"#,
                 ),
             ),
-            ("startup.criprobe.dev/", "x", Some(r#"annotation "startup.criprobe.dev/": names no container"#)),
+            (
+                "startup.criprobe.dev/",
+                "x",
+                Some(r#"annotation "startup.criprobe.dev/": the container name is missing"#),
+            ),
             (
                 "criprobe.dev/probe",
                 "off",
-                Some(r#"annotation "criprobe.dev/probe": unknown; known is criprobe.dev/probes"#),
+                Some(r#"annotation "criprobe.dev/probe": unknown; only criprobe.dev/probes is known"#),
             ),
             (
                 "criprobe.dev/probes",

@@ -1,4 +1,4 @@
-//! The text of an annotation becomes a [`ProbeSpec`], or everything that is wrong with it, with places in that text.
+//! Turns the text of an annotation into a [`ProbeSpec`], or into all errors, with places in that text.
 
 use super::{ProbeSpec, annotation, raw::RawProbe, validate::validate};
 use crate::{

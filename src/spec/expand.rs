@@ -1,8 +1,8 @@
-//! Replaces `$(VAR)` in a command by the container's variables, as the kubelet does. Pure; bounded in bytes.
+//! Replaces `$(VAR)` in a command by the container's variables, like the kubelet. Pure; bounded in bytes.
 //!
-//! One pass from left to right, and what was put in is never looked at again. `$$` is a dollar; an unknown name stays
-//! as written; there is no nesting and no escape but `$$`. An expanded command is not kept: it is a view of the definition
-//! and the environment, which is measured first, and then written where it is needed.
+//! One pass from left to right; inserted values are not expanded again. `$$` is a dollar; an unknown name stays as
+//! written; there is no nesting and no escape except `$$`. An expanded command is not kept: it is a view of the
+//! definition and the environment, which is measured first, and then written where it is needed.
 
 use std::{collections::BTreeSet, fmt, mem, sync::Arc};
 

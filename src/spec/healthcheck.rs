@@ -1,8 +1,8 @@
-//! Reads the HEALTHCHECK of an image: its config as the registry has it in; out the liveness probe that it asks for, why
-//! that cannot be used, or nothing where it has none. Never fetches anything, never panics on bytes.
+//! Reads the HEALTHCHECK of an image: its config, as in the registry, in; the liveness probe that it defines, why it
+//! cannot be used, or nothing if there is none, out. Never fetches anything, never panics on input.
 //!
-//! Source: `Healthcheck` in the config of Docker's image format, and what dockerd makes of it. OCI's format has no such
-//! field; what Docker, BuildKit and Buildah write into either is the same.
+//! Source: `Healthcheck` in the config of Docker's image format, and dockerd's interpretation of it. OCI's format has
+//! no such field; Docker, BuildKit and Buildah write the same into both.
 
 use std::time::Duration;
 
@@ -135,7 +135,7 @@ impl Reader<'_> {
         };
         let Some(test) = test else {
             let test = shown(&self.fields["Test"]);
-            self.wrong("Test", test, "must be a list of texts");
+            self.wrong("Test", test, "must be a list of strings");
             return Some(Vec::new());
         };
         let (&how, rest) = test.split_first()?;

@@ -1,7 +1,7 @@
-//! The names that an image goes by: what the runtime has of it in, every form in which people write them out. Pure.
+//! The names of an image: the runtime's names in, every form in which users write them out. Pure.
 //!
-//! A kubelet makes containers by the id of their image, and not every runtime keeps the name that a manifest has for it.
-//! The names that the runtime has of an image are there whenever it is asked.
+//! A kubelet creates containers by the ID of their image, and not every runtime keeps the name in the manifest. The
+//! runtime's own names of an image are always available.
 
 use std::{collections::BTreeSet, iter};
 

@@ -1,5 +1,5 @@
-//! Decides which probes one container has: its facts, its image's HEALTHCHECK and the operator's policy in;
-//! definitions and their sources out, valid or not. The same facts always give the same plan.
+//! Decides which probes one container has: its facts, its image's HEALTHCHECK and the operator's policy in; definitions
+//! and their sources out, valid or not. The same facts always give the same plan.
 
 use std::{collections::BTreeMap, fmt, panic, sync::Arc};
 
@@ -272,7 +272,7 @@ impl<'a> Facts<'a> {
 /// An annotation is any pod author's text, and parsers are not all ours: a panic costs this definition and no other.
 fn guarded(define: impl FnOnce() -> Result<ProbeSpec, Invalid>) -> Result<ProbeSpec, Invalid> {
     panic::catch_unwind(panic::AssertUnwindSafe(define)).unwrap_or_else(|_| {
-        let reason = "reading the definition failed by an error of criprobe's own: its log shows where";
+        let reason = "an internal error of criprobe prevented reading the definition: see its log";
         Err(Invalid { reason: reason.to_owned(), handler: None })
     })
 }

@@ -1,5 +1,5 @@
-//! Keeps what decides about all containers' probes, and plans anew whatever a change concerns. Pure: facts in, plans
-//! out. Plans do not depend on the order in which the facts came.
+//! Keeps the input of all containers' plans, and plans again whatever a change affects. Pure: facts in, plans out.
+//! Plans do not depend on the order of the facts.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},

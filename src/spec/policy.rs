@@ -1,5 +1,5 @@
-//! The operator's part in what is probed: rules, whose annotations and HEALTHCHECKs count, and the limits that these
-//! must keep. A value; never reads a file.
+//! The operator's policy: rules, whose annotations and HEALTHCHECKs are used, and the limits for these. A value; never
+//! reads a file.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
@@ -84,7 +84,7 @@ impl Limits {
         };
         if let Some(field) = field {
             let least = GoDuration(self.min_period);
-            return Some(format!("{field}: Forbidden: the operator's least is {least} (prober.minPeriod)"));
+            return Some(format!("{field}: Forbidden: the operator's minimum is {least} (prober.minPeriod)"));
         }
         if let Some(reason) = self.timeout_refusal(spec.timeout) {
             return Some(reason);
@@ -102,15 +102,14 @@ impl Limits {
     pub fn timeout_refusal(&self, timeout: Duration) -> Option<String> {
         let most = GoDuration(self.max_timeout);
         (timeout > self.max_timeout)
-            .then(|| format!("timeout: Forbidden: the operator's most is {most} (prober.maxTimeout)"))
+            .then(|| format!("timeout: Forbidden: the operator's maximum is {most} (prober.maxTimeout)"))
     }
 
     fn host_refusal(&self, host: &str) -> Option<&'static str> {
         // An address in brackets would be looked up as a name.
         let Ok(address) = host.parse::<IpAddr>() else {
             return Some(
-                "another host than the pod must be written as an address, which the operator allows \
-                 (prober.allowHosts)",
+                "a host other than the pod must be an IP address that the operator allows (prober.allowHosts)",
             );
         };
         if is_never_allowed(address) {
@@ -118,7 +117,7 @@ impl Limits {
         }
         let is_allowed = self.allow_hosts.iter().any(|net| net.contains(&address));
         (!is_allowed)
-            .then_some("another host than the pod needs the operator's allowance (prober.allowHosts)")
+            .then_some("a host other than the pod must be allowed by the operator (prober.allowHosts)")
     }
 }
 
@@ -209,7 +208,7 @@ mod tests {
         }
         for name in ["[::1]", "[2001:db8::1]", "[10.0.0.1]", "127.1", "0x7f.1", "fe80::1%eth0", "localhost"] {
             let refusal = limits.host_refusal(name).unwrap_or_default();
-            assert!(refusal.contains("must be written as an address"), "{name}: {refusal}");
+            assert!(refusal.contains("must be an IP address"), "{name}: {refusal}");
         }
         for good in [
             "10.0.0.1",

@@ -1,4 +1,4 @@
-//! The ports that a container declares, and what a probe's port comes to among them. Never does IO.
+//! The ports that a container declares, and the resolution of a probe's port among them. Never does IO.
 
 use std::collections::BTreeMap;
 

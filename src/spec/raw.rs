@@ -1,5 +1,5 @@
-//! A probe as it was written: the keys of a Kubernetes v1 `Probe` and ours, each of the right type or reported.
-//! Never fills in a default and never judges a value; `validate` does.
+//! A probe as it was written: the keys of a Kubernetes v1 `Probe` and ours, each with the right type or reported. Never
+//! adds defaults or validates values; `validate` does that.
 
 use crate::document::{
     Node, Place,
@@ -236,10 +236,10 @@ mod tests {
         for (text, told) in [
             ("{periodSecond: 1}", r#"unknown key "periodSecond": did you mean "periodSeconds"?"#),
             ("{Exec: {}}", r#"unknown key "Exec": did you mean "exec"?"#),
-            ("{exec: {cmd: [x]}}", r#"exec: unknown key "cmd": known are command"#),
+            ("{exec: {cmd: [x]}}", r#"exec: unknown key "cmd": known keys are command"#),
             (
                 "{tcpSocket: {prot: 1}, \"\\e[2J\": 2}",
-                "tcpSocket: unknown key \"prot\": did you mean \"port\"?; unknown key \"\\u{1b}[2J\": known are exec, \
+                "tcpSocket: unknown key \"prot\": did you mean \"port\"?; unknown key \"\\u{1b}[2J\": known keys are exec, \
                  httpGet, tcpSocket, grpc, initialDelaySeconds, timeoutSeconds, periodSeconds, successThreshold, \
                  failureThreshold, terminationGracePeriodSeconds, initialDelay, timeout, period, onFailure",
             ),

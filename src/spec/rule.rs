@@ -1,4 +1,4 @@
-//! An operator's rule: which containers it is for, and the probes that these get. Never reads a file: `config` does.
+//! An operator's rule: which containers it matches, and the probes that they get. Never reads a file: `config` does.
 
 use std::{collections::BTreeMap, sync::Arc};
 

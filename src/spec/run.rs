@@ -1,5 +1,5 @@
-//! What one attempt at an operator's word is asked with: a JSON text in; a container's name and what to try on it out, or
-//! everything that is wrong. The definition is read and checked as that of a probe is, so it is told the same.
+//! The request for one attempt of an operator: a JSON text in; a container's name and a probe definition out, or all
+//! errors. The definition is read and checked like that of a probe, with the same errors.
 
 use std::time::Duration;
 
@@ -114,7 +114,7 @@ fn kind(field: &Field<String>, errors: &mut Vec<FieldError>) -> Option<ProbeKind
     match text.parse() {
         Ok(ProbeType::Kind(kind)) => return Some(kind),
         Ok(ProbeType::Observed(_)) => {
-            let detail = "it is a client's own probe: its client runs it, criprobe only watches";
+            let detail = "a client runs this probe, criprobe only watches it";
             errors.push(FieldError::invalid("probe".to_owned(), field.place(), quoted(text), detail));
         }
         Err(_) => {
@@ -190,7 +190,7 @@ mod tests {
             };
             assert!(read("60s").is_ok());
             let told = read("61s").unwrap_err();
-            assert_eq!(told, "timeout: Forbidden: the operator's most is 1m0s (prober.maxTimeout)");
+            assert_eq!(told, "timeout: Forbidden: the operator's maximum is 1m0s (prober.maxTimeout)");
         }
     }
 
@@ -199,7 +199,7 @@ mod tests {
         for (text, told) in [
             (
                 r#"{"httpGet": {"path": "/"}, "timeout": "0s", "command": []}"#,
-                "unknown key \"command\": known are container, probe, exec, httpGet, tcpSocket, grpc, timeoutSeconds, \
+                "unknown key \"command\": known keys are container, probe, exec, httpGet, tcpSocket, grpc, timeoutSeconds, \
                  timeout; container: Required value: write NAMESPACE/POD/CONTAINER or a container's id; httpGet.port: \
                  Invalid value: 0: must be between 1 and 65535, inclusive; timeout: Invalid value: \"0s\": must be at least 1ms",
             ),
@@ -217,8 +217,8 @@ mod tests {
             ),
             (
                 r#"{"container": "c", "probe": "observed-1"}"#,
-                "probe: Invalid value: \"observed-1\": it is a client's own probe: its client runs it, criprobe only \
-                 watches",
+                "probe: Invalid value: \"observed-1\": a client runs this probe, criprobe only watches \
+                 it",
             ),
             (
                 r#"{"container": "c", "probe": "liveness", "timeout": "1s", "timeoutSeconds": 1}"#,
@@ -230,7 +230,7 @@ mod tests {
             ),
             (
                 r#"{"container": "c", "httpGet": {"port": 80, "host": "10.0.0.1"}}"#,
-                "httpGet.host: Forbidden: another host than the pod needs the operator's allowance (prober.allowHosts)",
+                "httpGet.host: Forbidden: a host other than the pod must be allowed by the operator (prober.allowHosts)",
             ),
             (
                 r#"{"container": 5, "probe": 5}"#,
@@ -243,6 +243,6 @@ mod tests {
             assert_eq!(read(text).unwrap_err(), told, "{text}");
         }
         assert!(read("{").unwrap_err().starts_with("not valid YAML or JSON (line 1"));
-        assert!(super::read("{}", 1, &Limits::default()).unwrap_err().ends_with("at most 1 are read"));
+        assert!(super::read("{}", 1, &Limits::default()).unwrap_err().ends_with("at most 1 are allowed"));
     }
 }

@@ -1,4 +1,4 @@
-//! A probe as written becomes a [`ProbeSpec`], or every error at once: Kubernetes' defaults, rules, paths and words,
+//! Turns a probe as written into a [`ProbeSpec`], or reports all errors: Kubernetes' defaults, rules, paths and words,
 //! and the rules of our own keys. Never stops at the first error.
 //!
 //! Source of the rules: the Kubernetes API's defaulting and validation of `Probe`, as of 1.36.

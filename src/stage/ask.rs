@@ -1,4 +1,4 @@
-//! Questions to a stage's task: asked through a bounded channel, answered within a deadline or not at all.
+//! Queries to a stage's task: sent through a bounded channel, answered within a deadline or not at all.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub enum Unanswered {
     #[error("{0} did not answer within {PATIENCE:?}")]
     Late(&'static str),
     /// Its task has ended, or dropped the question.
-    #[error("{0} does not run")]
+    #[error("{0} is not running")]
     Stopped(&'static str),
 }
 

@@ -1,5 +1,5 @@
-//! Where a panic happened, for whoever catches it: the hook of the process leaves the place here, and the one who
-//! catches the panic takes it. Never logs.
+//! The place of a panic, for the code that catches it: the panic hook stores the place here, and the code that catches
+//! the panic takes it. Never logs.
 
 use std::{any::Any, cell::RefCell, panic::PanicHookInfo};
 

@@ -1,4 +1,4 @@
-//! What the tap tells: calls as they begin and end, and where its knowledge has holes. Plain values.
+//! The events of the tap: calls that begin and end, and gaps. Plain values.
 
 use std::{sync::Arc, time::Instant};
 
@@ -10,34 +10,34 @@ use super::{
 };
 use crate::{ids::ConnId, peer::Peer};
 
-/// One call, from the moment on when its request was whole. Cheap to clone: it is told twice, and calls come by the
-/// hundred thousand, so that nothing of it stands in memory of its own but what few calls have.
+/// One call, from the moment its request was complete. Cheap to clone: it is reported twice, and there are hundreds of
+/// thousands of calls, so only data that few calls have is allocated separately.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Where it came from.
+    /// The connection it came from.
     pub origin: Arc<CallOrigin>,
-    /// Its stream there.
+    /// Its stream on that connection.
     pub stream: u32,
     /// Service and method.
     pub method: Arc<Method>,
     /// When its first byte was passed on.
     pub began: Instant,
-    /// Size of the request's messages, without their five-byte heads.
+    /// Size of the request's messages, without their five-byte prefixes.
     pub request_bytes: u64,
     /// The W3C trace context that the caller sent.
     pub traceparent: Option<Arc<str>>,
-    /// What was asked, where that is of use.
+    /// The decoded request, if it is of interest.
     pub request: CriRequest,
 }
 
-/// What the calls of one connection have in common.
+/// What the calls of one connection share.
 #[derive(Clone, Debug)]
 pub struct CallOrigin {
     /// The connection.
     pub conn: ConnId,
-    /// Who opened it.
+    /// The client process.
     pub peer: Arc<Peer>,
-    /// What the caller says it is, as it said last; empty when it does not.
+    /// The latest user agent of the caller; empty if there is none.
     pub user_agent: Box<str>,
 }
 
@@ -47,11 +47,11 @@ pub struct CallOrigin {
 pub enum CallEnd {
     /// With a status from the runtime.
     Complete,
-    /// The client took it back.
+    /// The client cancelled it.
     Cancelled,
-    /// The runtime broke it off.
+    /// The runtime aborted it.
     Reset,
-    /// A connection went away under it.
+    /// A connection was lost during the call.
     Lost,
 }
 
@@ -74,29 +74,29 @@ pub struct EndedCall {
     pub call: Call,
     /// When its last byte was passed on.
     pub at: Instant,
-    /// How.
+    /// How it ended.
     pub end: CallEnd,
     /// The gRPC status; `None` unless complete.
     pub code: Option<Code>,
     /// The status message, percent-decoded; at most [`MAX_MESSAGE`] bytes are kept.
     pub message: Box<str>,
-    /// Size of the answer's messages, without their five-byte heads.
+    /// Size of the answer's messages, without their five-byte prefixes.
     pub response_bytes: u64,
-    /// What was answered, where that is of use.
+    /// The decoded answer, if it is of interest.
     pub response: CriResponse,
 }
 
-/// 1 KiB: enough for any status message that a person reads; the rest is dropped.
+/// 1 KiB: enough for any status message that people read; the rest is dropped.
 pub const MAX_MESSAGE: usize = 1024;
 
-/// A gRPC status code as it stood on the wire; unknown ones keep their number.
+/// A gRPC status code as it was sent; unknown codes keep their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code(pub u32);
 
 impl Code {
     /// The call succeeded.
     pub const OK: Self = Self(0);
-    /// What gRPC says of an answer without a status.
+    /// gRPC's code for an answer without a status.
     pub const UNKNOWN: Self = Self(2);
     /// An argument is wrong whatever the state of the runtime.
     pub const INVALID_ARGUMENT: Self = Self(3);
@@ -131,26 +131,26 @@ impl Code {
         "Unauthenticated",
     ];
 
-    /// Its name in gRPC's own spelling; `Unknown` for numbers that gRPC does not define.
+    /// Its name in gRPC's spelling; `Unknown` for numbers that gRPC does not define.
     pub fn name(self) -> &'static str {
         Self::NAMES.get(self.0 as usize).copied().unwrap_or("Unknown")
     }
 }
 
-/// What leaves the tap of one connection, in the order of the bytes.
+/// The output of the tap of one connection, in the order of the bytes.
 #[derive(Debug)]
 pub enum TapEvent {
-    /// A request is whole.
+    /// A request is complete.
     Begun(Call),
     /// A call ended.
     Ended(EndedCall),
-    /// More streams were open than are followed: this many calls passed unseen.
+    /// More streams were open than can be tracked: this many calls were not seen.
     Untracked(u64),
-    /// Nothing more is understood of this connection; its bytes go on.
+    /// The connection is blind from now on; its bytes are still relayed.
     Blinded {
         /// The connection.
         conn: ConnId,
-        /// Why.
+        /// The reason.
         reason: Blindness,
     },
     /// The connection is over.
@@ -161,7 +161,7 @@ pub enum TapEvent {
 }
 
 impl TapEvent {
-    /// Roughly how many bytes it holds, for the bound of the queue that it stands in.
+    /// Its approximate size in bytes, for the bound of the queue.
     pub fn weight(&self) -> usize {
         const FIXED: usize = size_of::<TapEvent>();
         match self {

@@ -1,5 +1,5 @@
-//! Which calls matter, and what their messages say. In: a path, the bytes of a message; out: plain values.
-//! Never does IO, never logs, and never keeps what may be secret beyond what the probes need.
+//! Which calls are decoded, and what their messages contain. In: a path, the bytes of a message. Out: plain values.
+//! Never does IO, never logs, never keeps possible secrets beyond what the probes need.
 
 mod command;
 
@@ -24,12 +24,12 @@ pub struct Method {
     pub service: Arc<str>,
     /// `ExecSync`.
     pub name: Arc<str>,
-    /// What it means to us.
+    /// Its meaning for us.
     pub kind: CallKind,
 }
 
 impl Method {
-    /// Takes a request's `:path` apart.
+    /// Parses a request's `:path`.
     pub fn from_path(path: &str) -> Self {
         let (service, name) =
             path.strip_prefix('/').and_then(|path| path.rsplit_once('/')).unwrap_or(("", path));
@@ -39,7 +39,7 @@ impl Method {
     }
 }
 
-/// The calls whose messages are decoded; everything else is skipped by its length.
+/// The calls whose messages are decoded; all others are skipped by length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum CallKind {
@@ -83,13 +83,13 @@ impl CallKind {
         self != Self::Other
     }
 
-    /// Whether the answer's message is kept. That of ExecSync is measured as it passes, and the answers of Exec,
-    /// Attach and PortForward carry a token that is nobody's business.
+    /// Whether the answer's message is kept. An ExecSync answer is measured while it passes. The answers of Exec,
+    /// Attach and PortForward contain a token that must not be kept.
     pub fn keeps_response(self) -> bool {
         matches!(self, Self::RunPodSandbox | Self::CreateContainer | Self::RestorePod)
     }
 
-    /// Whether it changes what runs on the node: one that ended without an answer may have happened.
+    /// Whether it changes what runs on the node: such a call may have taken effect even if it ended without an answer.
     pub fn is_mutating(self) -> bool {
         match self {
             Self::RunPodSandbox
@@ -105,32 +105,32 @@ impl CallKind {
     }
 }
 
-/// What a request asked. Cheap to clone.
+/// The content of a request. Cheap to clone.
 #[derive(Clone, Debug)]
 pub enum CriRequest {
     /// Not of interest.
     Skipped,
-    /// Of interest, but compressed, malformed, incomplete or over the bound.
+    /// Of interest, but compressed, malformed, incomplete or too large.
     Undecoded,
-    /// A pod is to be run.
+    /// Run a pod.
     RunPodSandbox(Arc<Trimmed<cri::PodSandboxConfig>>),
-    /// A pod is to be stopped.
+    /// Stop a pod.
     StopPodSandbox(SandboxId),
-    /// A pod is to be removed.
+    /// Remove a pod.
     RemovePodSandbox(SandboxId),
-    /// A pod is to be restored from a checkpoint.
+    /// Restore a pod from a checkpoint.
     RestorePod,
-    /// A container is to be made.
+    /// Create a container.
     CreateContainer(Arc<Trimmed<cri::CreateContainerRequest>>),
-    /// A container is to be started.
+    /// Start a container.
     StartContainer(ContainerId),
-    /// A container is to be stopped.
+    /// Stop a container.
     StopContainer(ContainerId),
-    /// A container is to be removed.
+    /// Remove a container.
     RemoveContainer(ContainerId),
-    /// A command is to be run, and its output answered.
+    /// Run a command and return its output.
     ExecSync(ExecCommand),
-    /// A command is to be run on a stream of the runtime's own.
+    /// Run a command on a stream that the runtime serves itself.
     Exec(ExecCommand),
     /// A stream to a container's main process.
     Attach(ContainerId),
@@ -138,8 +138,8 @@ pub enum CriRequest {
     PortForward(SandboxId),
 }
 
-/// 256 bytes: the longest id that is taken for one; runtimes give out 64. A longer one costs its call the details, so
-/// that ids weigh next to nothing wherever they are kept.
+/// 256 bytes: the longest id that is accepted; runtimes use 64. A longer one costs its call the details, so that stored
+/// ids always stay small.
 const MAX_ID: usize = 256;
 
 impl CriRequest {
@@ -150,7 +150,7 @@ impl CriRequest {
         if has_endless_id { Self::Undecoded } else { request }
     }
 
-    /// The one id that it names first.
+    /// The id that it names first.
     fn id(&self) -> Option<&str> {
         match self {
             Self::StopPodSandbox(id) | Self::RemovePodSandbox(id) | Self::PortForward(id) => {
@@ -204,7 +204,7 @@ impl CriRequest {
         })
     }
 
-    /// The container that it is about, as the client named it.
+    /// The container it refers to, as the client named it.
     pub fn container(&self) -> Option<&str> {
         match self {
             Self::StartContainer(id)
@@ -223,7 +223,7 @@ impl CriRequest {
         }
     }
 
-    /// The sandbox that it is about, where it names one itself.
+    /// The sandbox it refers to, if it names one itself.
     pub fn sandbox(&self) -> Option<SandboxId> {
         match self {
             Self::StopPodSandbox(id) | Self::RemovePodSandbox(id) | Self::PortForward(id) => Some(id.clone()),
@@ -241,7 +241,7 @@ impl CriRequest {
         }
     }
 
-    /// Roughly how many bytes it holds.
+    /// Its approximate size in bytes.
     pub fn weight(&self) -> usize {
         match self {
             Self::RunPodSandbox(config) => config.encoded_len(),
@@ -259,7 +259,7 @@ impl CriRequest {
     }
 }
 
-/// A `RunPodSandboxRequest`, of which the config is decoded by itself.
+/// A `RunPodSandboxRequest` whose config is decoded separately.
 #[derive(Clone, PartialEq, Message)]
 #[prost(skip_debug)]
 struct RunPodSandboxRequest {
@@ -267,16 +267,16 @@ struct RunPodSandboxRequest {
     config: Option<Vec<u8>>,
 }
 
-/// What an answer said.
+/// The content of an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum CriResponse {
     /// Not of interest, or there was none.
     Skipped,
-    /// Of interest, but compressed, malformed or over the bound.
+    /// Of interest, but compressed, malformed or too large.
     Undecoded,
     /// A pod runs.
     Sandbox(SandboxId),
-    /// A container was made.
+    /// A container was created.
     Container(ContainerId),
     /// A command ended.
     Exec(ExecResult),
@@ -313,7 +313,7 @@ impl CriResponse {
     }
 }
 
-/// How a command ended, and how much it said.
+/// How a command ended, and the size of its output.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct ExecResult {
     /// Its exit code.

@@ -1,21 +1,21 @@
-//! Cuts one direction of a connection into HTTP/2 frames (RFC 9113). In: bytes in pieces of any size; out: the frames
-//! that matter, header blocks whole, DATA as it comes. Everything else is skipped by its length. Never does IO.
+//! Splits one direction of a connection into HTTP/2 frames (RFC 9113). In: bytes in pieces of any size. Out: the frames
+//! that matter, with complete header blocks, and DATA as it arrives. All others are skipped by length. Never does IO.
 
 use std::ops::Range;
 
 use thiserror::Error;
 
-/// 1 MiB: the largest header block that is put together. Above it the compression state is lost and with it the
-/// connection's meaning, so it goes blind.
+/// 1 MiB: the largest header block that is assembled. Beyond it, the compression state is lost, and with it the meaning
+/// of later headers, so the connection goes blind.
 pub const MAX_BLOCK: usize = 1024 * 1024;
 
-/// 4 KiB: the room for what comes in pieces that is kept for the next time; more is given back.
+/// 4 KiB: the buffer capacity that is kept between frames; more is freed.
 const KEPT_CAPACITY: usize = 4096;
 
-/// 16 KiB: the largest SETTINGS payload; a real one has a few dozen bytes.
+/// 16 KiB: the largest SETTINGS payload; normal ones have a few dozen bytes.
 const MAX_SETTINGS: u32 = 16 * 1024;
 
-/// RFC 9113, 6.5.2: what a peer accepts until it announces otherwise.
+/// RFC 9113, 6.5.2: the initial limit of a peer.
 const DEFAULT_MAX_FRAME: u32 = 16_384;
 
 pub const DATA: u8 = 0;
@@ -32,41 +32,41 @@ pub const END_HEADERS: u8 = 0x4;
 pub const PADDED: u8 = 0x8;
 pub const PRIORITY: u8 = 0x20;
 
-/// Bytes that are not HTTP/2 as it is spoken here.
+/// Why bytes are not HTTP/2 as CRI uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
     /// A connection starts with SETTINGS.
-    #[error("the first frame is no SETTINGS")]
+    #[error("the first frame is not SETTINGS")]
     NoSettings,
-    /// Longer than the receiver accepts.
+    /// The frame is longer than the receiver accepts.
     #[error("a frame is longer than its receiver accepts")]
     TooLong,
     /// A header block above [`MAX_BLOCK`].
     #[error("a header block is longer than 1 MiB")]
     BlockTooLong,
-    /// A frame's payload does not have the form that its type prescribes.
+    /// A frame's payload does not have the format of its type.
     #[error("a frame is malformed")]
     Malformed,
-    /// CONTINUATION where none may be, or something else where one must be.
+    /// CONTINUATION without an open header block, or another frame within one.
     #[error("a header block is interrupted")]
     Interrupted,
-    /// No CRI endpoint pushes.
-    #[error("the peer pushes")]
+    /// CRI servers never push.
+    #[error("the peer sent PUSH_PROMISE")]
     Push,
 }
 
-/// What matters of a frame.
+/// The relevant content of a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// A piece of a stream's data, without padding; `is_end` with its last piece.
+    /// A piece of a stream's data, without padding; `is_end` for its last piece.
     Data { stream: u32, piece: &'a [u8], is_end: bool },
-    /// A whole header block, without padding and priority.
+    /// A complete header block, without padding and priority.
     Headers { stream: u32, block: &'a [u8], is_end: bool },
     /// Identifiers and values, six bytes each; not the acknowledgement.
     Settings(&'a [u8]),
-    /// A stream is broken off.
+    /// A stream was reset.
     Reset { stream: u32 },
-    /// Streams above this one are not taken.
+    /// Streams above this one are not processed.
     GoAway { last_stream: u32 },
 }
 
@@ -88,16 +88,16 @@ impl Head {
 pub struct FrameReader {
     head: [u8; 9],
     head_len: usize,
-    /// The frame whose payload is being read, and how much of it is to come.
+    /// The frame whose payload is being read, and how much of it is left.
     current: Option<Head>,
     left: usize,
-    /// Padding at the end of the current DATA frame; `None` until its length byte was read.
+    /// Padding at the end of the current DATA frame; `None` until its length byte is read.
     padding: Option<usize>,
-    /// The HEADERS whose block waits for its CONTINUATION.
+    /// The HEADERS whose block is continued by CONTINUATION.
     block: Option<Head>,
-    /// The fragments of that block, and behind them the payload of a frame that came in pieces.
+    /// The fragments of that block, followed by the payload of a frame that arrived in pieces.
     held: Vec<u8>,
-    /// What is held was handed out, and nobody needs it any more.
+    /// The buffered bytes were handed out and are no longer needed.
     is_spent: bool,
     has_begun: bool,
     max_frame: u32,
@@ -121,27 +121,26 @@ impl Default for FrameReader {
 }
 
 impl FrameReader {
-    /// The receiver of this direction announced SETTINGS_MAX_FRAME_SIZE. Never lowered: the announcement may not
-    /// have reached the sender yet.
+    /// The receiver of this direction announced SETTINGS_MAX_FRAME_SIZE. Never lowered: the sender may not have
+    /// received the announcement yet.
     pub fn raise_max_frame(&mut self, size: u32) {
         self.max_frame = self.max_frame.max(size);
     }
 
-    /// Whether a frame of ours could stand here: the last frame is whole, and so is the last header block.
+    /// Whether a frame of ours could be inserted here: the last frame and the last header block are complete.
     pub fn is_between_frames(&self) -> bool {
         self.has_begun && self.head_len == 0 && self.current.is_none() && self.block.is_none()
     }
 
-    /// Whether a first frame came that a connection may begin with.
+    /// Whether the connection began with a valid first frame.
     pub fn has_begun(&self) -> bool {
         self.has_begun
     }
 
-    /// Takes bytes off the front of `input` up to the end of the next frame, or of the next piece of DATA. `None` when
-    /// all were taken.
+    /// Consumes `input` up to the end of the next frame, or of the next piece of DATA. `None` when all was consumed.
     ///
     /// # Errors
-    /// The bytes are not HTTP/2; nothing after them can be understood.
+    /// The bytes are not HTTP/2; nothing after them can be decoded.
     pub fn next<'a, 'b: 'a>(&'a mut self, input: &mut &'b [u8]) -> Result<Option<Frame<'a>>, FrameError> {
         if self.is_spent {
             self.release();
@@ -185,7 +184,7 @@ impl FrameReader {
         Ok(None)
     }
 
-    /// Bytes of memory that are held.
+    /// Bytes of memory in use.
     #[cfg(test)]
     pub fn kept(&self) -> usize {
         self.held.capacity()
@@ -197,7 +196,7 @@ impl FrameReader {
         self.held.shrink_to(KEPT_CAPACITY);
     }
 
-    /// A frame of length zero is complete with its head.
+    /// A frame of length zero is complete with its header.
     fn is_complete(&self) -> bool {
         self.current.is_some() && self.left == 0
     }
@@ -273,7 +272,7 @@ impl FrameReader {
         Ok(())
     }
 
-    /// The next piece of a DATA frame, without its padding. `None` when there is nothing to show of it yet.
+    /// The next piece of a DATA frame, without its padding. `None` if there is none yet.
     fn take_data<'a>(
         &mut self,
         head: Head,
@@ -302,7 +301,7 @@ impl FrameReader {
         Ok((is_end || !piece.is_empty()).then_some((piece, is_end)))
     }
 
-    /// The head of what is whole with this frame; `None` while a header block waits for its CONTINUATION.
+    /// The header that completes a frame or block; `None` while a header block awaits its CONTINUATION.
     fn completed_by(&mut self, head: Head) -> Option<Head> {
         if !matches!(head.kind, HEADERS | CONTINUATION) {
             return Some(head);
@@ -320,7 +319,7 @@ fn is_of_interest(head: Head) -> bool {
     }
 }
 
-/// What a whole frame or block of interest says. The lengths were checked with the head.
+/// The content of a complete frame or block. The lengths were checked with the frame header.
 fn frame(head: Head, payload: &[u8]) -> Frame<'_> {
     match head.kind {
         HEADERS => Frame::Headers { stream: head.stream, block: payload, is_end: head.has(END_STREAM) },
@@ -332,7 +331,7 @@ fn frame(head: Head, payload: &[u8]) -> Frame<'_> {
     }
 }
 
-/// Where the fragment of a block stands in a HEADERS payload: after pad length and priority, before the padding.
+/// The position of the block's fragment in a HEADERS payload: after pad length and priority, before the padding.
 fn fragment(head: Head, payload: &[u8]) -> Result<Range<usize>, FrameError> {
     let mut start = 0;
     let mut padding = 0;

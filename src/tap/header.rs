@@ -1,4 +1,4 @@
-//! The few header fields that matter, taken from decoded blocks. In: HPACK fields; out: what they say.
+//! The few header fields that matter, extracted from decoded blocks. In: HPACK fields. Out: their values.
 
 use std::mem;
 
@@ -7,13 +7,13 @@ use super::{
     hpack::{Decoder, HpackError, Name, Text},
 };
 
-/// 1 KiB: the longest path, trace context or user agent that is kept; what is longer is taken as empty.
+/// 1 KiB: the longest path, trace context or user agent that is kept; a longer one counts as empty.
 const MAX_VALUE: usize = 1024;
 
-/// 3 KiB: what a message of [`MAX_MESSAGE`] bytes takes at most, every byte of it percent-encoded; no more is decoded.
+/// 3 KiB: the maximum size of a message of [`MAX_MESSAGE`] bytes with every byte percent-encoded; no more is decoded.
 const MAX_ENCODED: usize = 3 * MAX_MESSAGE;
 
-/// What a request's header block says, as it came; [`text`] makes text of it.
+/// The values of a request's header block, as raw bytes; [`text`] converts them.
 #[derive(Clone, Copy, Default)]
 pub struct RequestHeader<'a> {
     /// `:path`.
@@ -24,12 +24,12 @@ pub struct RequestHeader<'a> {
     pub user_agent: &'a [u8],
 }
 
-/// A value as text; empty where it is none.
+/// A value as text; empty if it is not text.
 pub fn text(value: &[u8]) -> &str {
     std::str::from_utf8(value).unwrap_or_default()
 }
 
-/// Buffers for the fields of one request block, used again for the next; [`MAX_VALUE`] bytes each.
+/// Buffers for the fields of one request block, reused for the next; [`MAX_VALUE`] bytes each.
 #[derive(Debug, Default)]
 pub struct RequestFields {
     path: Value,
@@ -69,14 +69,14 @@ impl RequestFields {
         })
     }
 
-    /// Bytes of memory that are held.
+    /// Bytes of memory in use.
     #[cfg(test)]
     pub fn kept(&self) -> usize {
         [&self.path, &self.traceparent, &self.user_agent].map(|value| value.bytes.capacity()).iter().sum()
     }
 }
 
-/// The value of a field in one block. The first counts; a block of many is read no slower for it.
+/// The value of a field in one block. The first occurrence counts, so that repetitions cost nothing.
 #[derive(Debug, Default)]
 struct Value {
     bytes: Vec<u8>,
@@ -97,7 +97,7 @@ impl Value {
     }
 }
 
-/// What an answer's header blocks say, put together.
+/// The combined values of an answer's header blocks.
 #[derive(Clone, Debug, Default)]
 pub struct ResponseHeader {
     http_status: Option<u32>,
@@ -113,7 +113,7 @@ impl ResponseHeader {
     pub fn read(decoder: &mut Decoder, block: &[u8], scratch: &mut Vec<u8>) -> Result<Self, HpackError> {
         let mut header = Self::default();
         let mut outcome = Ok(());
-        // The first of each counts, whatever it says: a block of many is read no slower for it.
+        // The first occurrence of each counts, so that repetitions cost nothing.
         let (mut has_http, mut has_grpc, mut has_message) = (false, false, false);
         decoder.decode(block, |field| {
             let is_taken = match field.name {
@@ -135,7 +135,7 @@ impl ResponseHeader {
         outcome.map(|()| header)
     }
 
-    /// Adds what a later block of the same answer says.
+    /// Adds the values of a later block of the same answer.
     pub fn merge(&mut self, later: Self) {
         self.http_status = later.http_status.or(self.http_status);
         if later.grpc_status.is_some() {
@@ -144,7 +144,7 @@ impl ResponseHeader {
         }
     }
 
-    /// The status of the call and its message. Without `grpc-status` it is unknown, as gRPC has it.
+    /// The status of the call and its message. Without `grpc-status` it is unknown, as in gRPC.
     pub fn status(&mut self) -> (Option<Code>, Box<str>) {
         match (self.grpc_status, self.http_status) {
             (Some(code), _) => (Some(Code(code)), mem::take(&mut self.grpc_message)),
@@ -160,14 +160,14 @@ fn number(digits: &[u8]) -> Option<u32> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// Undoes the percent-encoding of `grpc-message`.
+/// Decodes the percent-encoding of `grpc-message`.
 fn message(encoded: &[u8]) -> Box<str> {
     if encoded.is_empty() {
         return Box::default();
     }
     let decoded: Vec<u8> = percent_encoding::percent_decode(encoded).take(MAX_MESSAGE).collect();
     let mut text = String::from_utf8_lossy(&decoded).into_owned();
-    // What was no UTF-8 grew by its replacement.
+    // Replacement characters for invalid UTF-8 made it longer.
     let end = (0..=MAX_MESSAGE.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
     text.truncate(end.unwrap_or(0));
     text.into()

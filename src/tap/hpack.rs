@@ -1,7 +1,7 @@
 //! Turns header blocks of one direction of an HTTP/2 connection into fields (RFC 7541), passively.
 //!
-//! Octets in, borrowed fields out. Never allocates for a field that is not kept in the dynamic table, and never
-//! undoes Huffman coding unless somebody asks for the text or an entry of the table has to be sized.
+//! Octets in, borrowed fields out. Never allocates for a field that is not kept in the dynamic table. Never decodes
+//! Huffman coding unless the text is requested or an entry of the table has to be sized.
 
 mod dynamic_table;
 mod huffman;
@@ -18,14 +18,14 @@ pub use name::Name;
 use static_table::STATIC_TABLE;
 pub use text::Text;
 
-/// 64 KiB: the largest dynamic table that is kept. A peer that asks for more ends in
-/// [`HpackError::TableTooLarge`]; browsers announce this much, gRPC stacks 4 KiB.
+/// 64 KiB: the largest dynamic table that is kept. A peer that needs more gets [`HpackError::TableTooLarge`]; browsers
+/// announce this much, gRPC stacks 4 KiB.
 pub const MAX_TABLE: u32 = 64 * 1024;
 
 /// 4096 octets: the size of the dynamic table before anything was announced (RFC 9113, section 6.5.2).
 const DEFAULT_TABLE: u32 = 4096;
 
-/// Follows the encoder of one direction of one connection.
+/// Tracks the encoder of one direction of one connection.
 ///
 /// After an error the table no longer matches the encoder's, so the decoder must not be used again.
 #[derive(Debug)]
@@ -34,18 +34,18 @@ pub struct Decoder {
     limit: u32,
 }
 
-/// One field of a header block; the texts live as long as the call that hands them out.
+/// One field of a header block; the texts are valid only during the callback.
 #[derive(Clone, Copy, Debug)]
 pub struct HeaderField<'a> {
     /// Which of the names of interest this is.
     pub name: Name,
-    /// The name as it came.
+    /// The name, not decoded.
     pub raw_name: Text<'a>,
-    /// The value as it came.
+    /// The value, not decoded.
     pub value: Text<'a>,
 }
 
-/// Why a header block cannot be followed; always the fault of the peer that sent it.
+/// Why a header block cannot be decoded; always the fault of the peer that sent it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HpackError {
     /// The block ends within a field.
@@ -57,14 +57,14 @@ pub enum HpackError {
     /// No entry has this index.
     #[error("no header table entry {0}")]
     NoSuchEntry(u32),
-    /// A string holds the end-of-string code, or ends in anything but a short run of ones.
+    /// A string contains the end-of-string code, or ends in anything but a short run of ones.
     #[error("invalid Huffman coding")]
     InvalidHuffman,
-    /// A table size update stands behind a field.
+    /// A table size update follows a field.
     #[error("table size update within a header block")]
     LateSizeUpdate,
-    /// A table size update asks for more than was announced, or than [`MAX_TABLE`].
-    #[error("header table of {0} octets was not agreed")]
+    /// A table size update exceeds what was announced, or [`MAX_TABLE`].
+    #[error("a header table of {0} octets was not agreed on")]
     TableTooLarge(u32),
 }
 
@@ -75,12 +75,12 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// A decoder for a connection that has just begun.
+    /// A decoder for a new connection.
     pub fn new() -> Self {
         Self { table: DynamicTable::new(DEFAULT_TABLE as usize), limit: DEFAULT_TABLE }
     }
 
-    /// Notes a SETTINGS_HEADER_TABLE_SIZE of the receiver of these blocks.
+    /// Records a SETTINGS_HEADER_TABLE_SIZE of the receiver of these blocks.
     ///
     /// Only the encoder knows when it applies one, so the highest that was ever announced stays allowed, and the
     /// table changes when the encoder says so.
@@ -148,7 +148,7 @@ impl Decoder {
         }
     }
 
-    /// Enters a literal into the dynamic table and hands it out, from there where it fits.
+    /// Adds a literal to the dynamic table and hands it out, from the table if it fits.
     fn keep(
         &mut self,
         literal: Literal<'_>,
@@ -176,7 +176,7 @@ impl Decoder {
     }
 }
 
-/// The forms of a field in a header block, told by the first bits of its first octet (RFC 7541, section 6).
+/// The forms of a field in a header block, distinguished by the first bits of its first octet (RFC 7541, section 6).
 #[derive(Clone, Copy)]
 enum Form {
     Indexed,
@@ -191,13 +191,13 @@ impl Form {
             0x80.. => Self::Indexed,
             0x40.. => Self::KeptLiteral,
             0x20.. => Self::SizeUpdate,
-            // Never indexed or just not indexed: that matters to whoever encodes the field again.
+            // Never indexed or just not indexed: the difference only matters for re-encoding.
             _ => Self::Literal,
         }
     }
 }
 
-/// A literal field as it stands in the block.
+/// A literal field as encoded in the block.
 #[derive(Clone, Copy)]
 struct Literal<'a> {
     name: LiteralName<'a>,
@@ -206,7 +206,7 @@ struct Literal<'a> {
 
 #[derive(Clone, Copy)]
 enum LiteralName<'a> {
-    /// That of an entry; never 0.
+    /// The name of an entry; never 0.
     Index(u32),
     Text(Text<'a>),
 }

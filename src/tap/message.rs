@@ -1,15 +1,15 @@
-//! Counts the gRPC messages in the DATA of one direction of a stream. In: bytes in pieces of any size; out: sizes, and the
-//! body of the first message where it is wanted.
+//! Counts the gRPC messages in the DATA of one direction of a stream. In: bytes in pieces of any size. Out: sizes, and
+//! the body of the first message if it is wanted.
 
 use std::sync::Arc;
 
 use super::{cri::ExecResult, exec::ExecMeter};
 use crate::proto::grpc::{GrpcPart, GrpcPrefix, GrpcReader};
 
-/// 1 MiB: the largest message that is kept for decoding. A larger one is counted and costs its call the details.
+/// 1 MiB: the largest message that is kept for decoding. A larger one is counted, and its call has no details.
 pub const MAX_KEPT: usize = 1024 * 1024;
 
-/// What is done with the messages of one direction of one call.
+/// What happens to the messages of one direction of one call.
 #[derive(Debug)]
 pub enum Body {
     /// Their sizes are counted.
@@ -18,16 +18,16 @@ pub enum Body {
     Keep(Kept),
     /// The first one is measured as an ExecSync answer.
     Measure(ExecMeter),
-    /// Kept once, but it was compressed, over the bound, or more than one.
+    /// It was to be kept, but was compressed, too large, or more than one.
     Spoilt,
 }
 
-/// A message, as far as it came. Most come in one piece, which is copied once.
+/// A message, as far as it has arrived. Most arrive in one piece, which is copied once.
 #[derive(Debug)]
 pub enum Kept {
-    /// What came so far.
+    /// What has arrived so far.
     Part(Vec<u8>),
-    /// All of it; shared with whoever keeps it longer.
+    /// All of it; shared with code that keeps it longer.
     Whole(Arc<[u8]>),
 }
 
@@ -45,7 +45,7 @@ impl Kept {
         }
     }
 
-    /// Takes the next piece, behind which `left` bytes are still to come.
+    /// Adds the next piece, after which `left` bytes are still missing.
     fn take(&mut self, piece: &[u8], left: usize) {
         match self {
             Self::Part(part) if part.is_empty() && left == 0 => *self = Self::Whole(piece.into()),
@@ -69,17 +69,17 @@ pub struct Messages {
     count: u32,
     /// Bytes of message bodies so far.
     pub bytes: u64,
-    /// What is kept of them.
+    /// What happens to them.
     body: Body,
 }
 
 impl Messages {
-    /// Nothing has come yet.
+    /// Nothing has arrived yet.
     pub fn new(body: Body) -> Self {
         Self { reader: GrpcReader::default(), count: 0, bytes: 0, body }
     }
 
-    /// Takes the next piece.
+    /// Adds the next piece.
     pub fn feed(&mut self, mut piece: &[u8]) {
         while let Some(part) = self.reader.next(&mut piece) {
             match part {
@@ -89,8 +89,8 @@ impl Messages {
         }
     }
 
-    /// Bytes that are held in memory, or will be when the message is whole: they count from its prefix on, so that it
-    /// is the same in any pieces.
+    /// Bytes in memory, counting a message in full from its prefix on, so that the result does not depend on the
+    /// pieces.
     pub fn kept(&self) -> usize {
         match &self.body {
             Body::Keep(body) => body.len() + self.reader.left() as usize,
@@ -98,24 +98,24 @@ impl Messages {
         }
     }
 
-    /// Gives up what was kept: the connection's bound was reached.
+    /// Drops what was kept: the connection's bound was reached.
     pub fn spoil(&mut self) {
         if matches!(self.body, Body::Keep(_)) {
             self.body = Body::Spoilt;
         }
     }
 
-    /// The one kept message, once it is whole.
+    /// The kept message, once it is complete.
     pub fn whole(&self) -> Option<Arc<[u8]>> {
         match &self.body {
             Body::Keep(Kept::Whole(whole)) if self.is_whole() => Some(Arc::clone(whole)),
-            // One of no bytes has no piece.
+            // A message of zero bytes has no piece.
             Body::Keep(Kept::Part(part)) if self.is_whole() && part.is_empty() => Some(Arc::default()),
             Body::Keep(_) | Body::Skip | Body::Measure(_) | Body::Spoilt => None,
         }
     }
 
-    /// The figures of the ExecSync answer, once it is whole.
+    /// The result of measuring the ExecSync answer, once it is complete.
     pub fn measured(&self) -> Option<ExecResult> {
         match &self.body {
             Body::Measure(meter) if self.is_whole() => meter.finish(),

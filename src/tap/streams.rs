@@ -19,13 +19,13 @@ use super::{
 };
 use crate::{ids::ConnId, peer::Peer};
 
-/// 16,384 streams of one connection are followed at once; calls above that pass unseen and are counted.
+/// 16,384 streams of one connection are tracked at once; calls beyond that are not seen, but counted.
 pub const MAX_STREAMS: usize = 16_384;
 
-/// 4 MiB of message bodies are held for one connection; above that a call goes without its details.
+/// 4 MiB of message bodies are kept for one connection; beyond that, calls have no details.
 pub const MAX_KEPT: usize = 4 * 1024 * 1024;
 
-/// 256 different paths are remembered for one connection; a client that makes up more pays for taking each apart.
+/// 256 different paths are cached for one connection; further ones are parsed each time.
 pub const MAX_METHODS: usize = 256;
 
 /// The calls of one connection.
@@ -38,11 +38,11 @@ pub struct Streams {
     highest: u32,
     kept: usize,
     methods: HashMap<Arc<[u8]>, Arc<Method>>,
-    /// The path of the last call: most often that of the next one, too.
+    /// The path of the last call: the next call usually has the same one.
     last_method: Option<(Arc<[u8]>, Arc<Method>)>,
 }
 
-/// One call on its way.
+/// One call in progress.
 #[derive(Debug)]
 struct Stream {
     method: Arc<Method>,
@@ -51,9 +51,9 @@ struct Stream {
     origin: Arc<CallOrigin>,
     request: Messages,
     response: Messages,
-    /// Made when the request is whole.
+    /// Set when the request is complete.
     call: Option<Call>,
-    /// Bytes that it holds.
+    /// Bytes that it keeps.
     held: usize,
     answer: ResponseHeader,
 }
@@ -76,13 +76,13 @@ impl Streams {
         self.open.len()
     }
 
-    /// Bytes of message bodies that are held.
+    /// Bytes of message bodies that are kept.
     #[cfg(test)]
     pub fn kept(&self) -> usize {
         self.kept
     }
 
-    /// The methods of the calls that have not ended, for the log of what is cut.
+    /// The methods of the calls that have not ended, for the log of aborted calls.
     pub fn open_methods(&self) -> impl Iterator<Item = &str> {
         self.open.values().map(|stream| &*stream.method.name)
     }
@@ -144,7 +144,7 @@ impl Streams {
         }
     }
 
-    /// The runtime sent a header block: 1xx, the answer's head, or its trailers.
+    /// The runtime sent a header block: 1xx, the answer's headers, or its trailers.
     pub fn response_header(
         &mut self,
         id: u32,
@@ -178,12 +178,12 @@ impl Streams {
         }
     }
 
-    /// One of the two broke a stream off.
+    /// One side reset a stream.
     pub fn reset(&mut self, id: u32, end: CallEnd, now: Instant, out: &mut impl FnMut(TapEvent)) {
         self.end(id, end, now, out);
     }
 
-    /// The runtime takes no stream above `last`: those calls did not happen.
+    /// The runtime does not process streams above `last`: those calls did not happen.
     pub fn go_away(&mut self, last: u32, now: Instant, out: &mut impl FnMut(TapEvent)) {
         while let Some((&id, _)) = self.open.range(last.saturating_add(1)..).next() {
             self.end(id, CallEnd::Reset, now, out);
@@ -222,7 +222,7 @@ impl Streams {
         let mut call = stream.call(id);
         self.kept -= stream.request.kept();
         stream.request.spoil();
-        // What was asked is held until the call ends.
+        // The request is kept until the call ends.
         stream.held = call.request.weight();
         if self.kept + stream.held > MAX_KEPT {
             call.request = CriRequest::Undecoded;
@@ -235,11 +235,12 @@ impl Streams {
 
     fn end(&mut self, id: u32, end: CallEnd, now: Instant, out: &mut impl FnMut(TapEvent)) {
         let Some(mut stream) = self.open.remove(&id) else { return };
-        // After a panic of ours the count may be off; what is open is reported all the same.
+        // After a panic of ours, the count may be wrong; open calls are reported anyway.
         self.kept = self.kept.saturating_sub(stream.held + stream.request.kept() + stream.response.kept());
         let call = match stream.call.take() {
             Some(call) => call,
-            // The message may be whole although the client did not say so yet: the runtime may have acted on it.
+            // The message may be complete although the client has not ended the stream yet: the runtime may have
+            // processed it.
             None => stream.call(id),
         };
         let (code, message) = match end {
@@ -284,7 +285,7 @@ impl Stream {
     }
 }
 
-/// Feeds messages and counts what they keep; above the bound they go without.
+/// Adds messages and counts what they keep; beyond the bound, nothing is kept.
 fn feed(messages: &mut Messages, piece: &[u8], kept: &mut usize) {
     let others = *kept - messages.kept();
     messages.feed(piece);

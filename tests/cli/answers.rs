@@ -52,7 +52,7 @@ fn what_an_operator_wants_is_done_or_refused_with_an_exit_code_that_tells_whose_
         (
             "trigger default/web/app/liveness",
             1,
-            "default/web/app/liveness: there is nothing to try now: paused by an operator",
+            "default/web/app/liveness: no attempt is possible now: paused by an operator",
         ),
         (
             "resume default/wbe/app/liveness",
@@ -61,7 +61,7 @@ fn what_an_operator_wants_is_done_or_refused_with_an_exit_code_that_tells_whose_
         ),
         ("run default/web/app --probe liveness", 2, "no container default/web/app"),
         ("describe default/wbe/app", 2, "no container default/wbe/app; did you mean default/web/app?"),
-        ("describe web", 2, "no container has an id that begins with \"web\"; did you mean default/web/app?"),
+        ("describe web", 2, "no container ID begins with \"web\"; did you mean default/web/app?"),
         (
             "run default/web/app --grpc 0",
             2,
@@ -81,7 +81,7 @@ fn a_check_ends_with_1_and_names_what_is_failing() {
     assert_eq!(daemon.run("probes --check").status.code(), Some(0));
     let nothing = daemon.run("probes --check --pod wbe");
     assert_eq!(nothing.status.code(), Some(0));
-    assert_eq!(text(&nothing.stderr), "criprobe: nothing was checked: there is no such probe\n");
+    assert_eq!(text(&nothing.stderr), "criprobe: nothing was checked: no probe matches\n");
     daemon.probes.send_replace(vec![failing()]);
     let output = daemon.run("probes --check");
     assert_eq!(output.status.code(), Some(1));
@@ -107,5 +107,5 @@ fn a_stage_that_is_gone_ends_with_1() {
     runtime.spawn(api::serve(listener, sources, std::future::pending()));
     let output = criprobe(&other, "probes").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(text(&output.stderr), "criprobe: the daemon cannot tell: prober does not run\n");
+    assert_eq!(text(&output.stderr), "criprobe: the daemon reported an error: prober is not running\n");
 }

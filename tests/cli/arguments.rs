@@ -24,9 +24,9 @@ fn wrong_arguments_end_with_2_and_one_line() {
             "write NAMESPACE/POD/CONTAINER/TYPE, or POD_UID/CONTAINER/TYPE; see 'criprobe pause --help'",
         ),
         ("run a/b/c", "required arguments were not provided"),
-        ("run a/b/c --http-get host/", "a host is named without its scheme"),
-        ("serve -o json", "choose its form with --log-format; see 'criprobe serve --help'"),
-        ("demo --api /a.sock", "choose its folder with --dir; see 'criprobe demo --help'"),
+        ("run a/b/c --http-get host/", "the scheme is missing before the host"),
+        ("serve -o json", "choose the log format with --log-format; see 'criprobe serve --help'"),
+        ("demo --api /a.sock", "choose the folder with --dir; see 'criprobe demo --help'"),
     ] {
         let output = criprobe(Path::new("/nowhere"), arguments).output().unwrap();
         let stderr = text(&output.stderr);
@@ -66,9 +66,9 @@ fn a_daemon_out_of_reach_ends_with_3_and_one_line() {
         }
     });
     for (socket, says) in [
-        (&missing, "there is no such socket; is 'criprobe serve' running?"),
-        (&dead, "nobody listens there; is 'criprobe serve' running?"),
-        (&foreign, "is that criprobe's API socket?"),
+        (&missing, "the socket does not exist; is 'criprobe serve' running?"),
+        (&dead, "no process listens on it; is 'criprobe serve' running?"),
+        (&foreign, "is this criprobe's API socket?"),
     ] {
         for verb in [
             "status",

@@ -64,7 +64,7 @@ fn the_exit_code_tells_whether_anything_is_wrong() {
 fn a_file_that_cannot_be_read_does_not_keep_others_from_being_checked() {
     let output = run(&["/nowhere.yaml", WRONG]);
     assert_eq!(code(&output), 2);
-    assert_eq!(text(&output.stderr), "criprobe: cannot read /nowhere.yaml: there is no such file\n");
+    assert_eq!(text(&output.stderr), "criprobe: cannot read /nowhere.yaml: the file does not exist\n");
     assert!(text(&output.stdout).contains("tests/data/check/wrong.yaml:"), "{}", text(&output.stdout));
 }
 

@@ -41,7 +41,7 @@ fn a_daemon_that_goes_ends_its_followers_with_3() {
     let (code, stderr) = end(&mut child);
     assert_eq!(code, Some(3));
     assert!(
-        stderr.contains("ended the stream: it stopped or restarts") && stderr.lines().count() == 1,
+        stderr.contains("closed the stream: it has stopped or is restarting") && stderr.lines().count() == 1,
         "{stderr}"
     );
 }

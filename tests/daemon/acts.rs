@@ -58,7 +58,7 @@ async fn a_pause_stops_the_attempts_and_keeps_the_verdict_until_it_is_resumed() 
     assert_eq!(status, StatusCode::CONFLICT);
     assert_eq!(
         refused["error"],
-        format!("default/paused/app/liveness: there is nothing to try now: {reason}")
+        format!("default/paused/app/liveness: no attempt is possible now: {reason}")
     );
 
     cri::exec(&mut rig.client, &id, &["rm", "healthy"]).await?;
@@ -211,7 +211,7 @@ async fn a_run_without_a_container_that_runs_or_a_valid_definition_says_so() -> 
     eventually("the end is known", PATIENCE, async || {
         let (status, told) =
             run(&rig, json!({"container": ended.as_str(), "tcpSocket": {"port": 1}})).await?;
-        let why = "nothing can be tried on default/ended/app: the container exited with code 3";
+        let why = "no attempt on default/ended/app is possible: the container exited with code 3";
         Ok((status == StatusCode::CONFLICT && told["error"] == why).then_some(()))
     })
     .await?;
@@ -219,7 +219,7 @@ async fn a_run_without_a_container_that_runs_or_a_valid_definition_says_so() -> 
         (
             json!({"container": "default/created/app", "exec": {"command": ["true"]}}),
             StatusCode::CONFLICT,
-            "nothing can be tried on default/created/app: the container has not been started",
+            "no attempt on default/created/app is possible: the container has not been started",
         ),
         (
             json!({"container": "default/satys/app", "exec": {"command": ["true"]}}),
@@ -241,7 +241,7 @@ async fn a_run_without_a_container_that_runs_or_a_valid_definition_says_so() -> 
         (
             json!({"container": "default/stays/app", "httpGet": {"port": 80, "host": "10.0.0.1"}}),
             StatusCode::BAD_REQUEST,
-            "httpGet.host: Forbidden: another host than the pod needs the operator's allowance (prober.allowHosts)",
+            "httpGet.host: Forbidden: a host other than the pod must be allowed by the operator (prober.allowHosts)",
         ),
     ] {
         let (found, answer) = run(&rig, request.clone()).await?;

@@ -112,7 +112,7 @@ async fn people_see_it_by_the_names_the_key_and_the_container() -> Result<()> {
         ("default/shown/app/startup", "no probe default/shown/app/startup"),
         ("nobody/app/liveness", "no probe nobody/app/liveness"),
         ("default/shown/other", "no container default/shown/other"),
-        ("ffffffffffffffff", "no container has an id that begins with \"ffffffffffffffff\""),
+        ("ffffffffffffffff", "no container ID begins with \"ffffffffffffffff\""),
     ] {
         let (is_well, text) = rig.daemon.run(&["describe", wrong])?;
         assert!(!is_well && text.contains(told), "{wrong}: {text}");

@@ -81,7 +81,7 @@ async fn a_healthcheck_that_cannot_be_used_is_listed_with_its_reason_and_what_sh
     let bad = run(&mut rig, "bad", "bad", &[]).await?;
     let invalid = rig.becomes(&bad, "liveness", "is invalid", |probe| probe["phase"] == "invalid").await?;
     assert_eq!(invalid["source"], "healthcheck");
-    assert_eq!(invalid["reason"], r#"HEALTHCHECK.Test: Invalid value: "x": must be a list of texts"#);
+    assert_eq!(invalid["reason"], r#"HEALTHCHECK.Test: Invalid value: "x": must be a list of strings"#);
 
     let good = run(&mut rig, "good", "good", &[(LIVENESS, LAZY)]).await?;
     let shadows = |probe: &Value| probe["shadowed"] == json!(["healthcheck"]);

@@ -14,7 +14,7 @@ mod probes;
 /// From an image's HEALTHCHECK to a verdict, and runtimes that have no such thing.
 mod healthcheck;
 
-/// From an operator's rule to a verdict, and what is in force.
+/// From an operator's rule to a verdict, and what is in effect.
 mod rules;
 
 /// Periods and timeouts below a second.

@@ -89,7 +89,7 @@ async fn a_call_that_does_not_end_is_cut_after_ten_seconds_and_logged() -> Resul
     assert!((Duration::from_secs(9)..Duration::from_secs(13)).contains(&took), "{took:?}");
     assert!(!call.await?);
     let log = rig.daemon.log();
-    assert!(log.contains("cut calls that did not end in time") && log.contains("Status"), "{log}");
+    assert!(log.contains("aborted calls that did not end in time") && log.contains("Status"), "{log}");
     Ok(())
 }
 
@@ -98,7 +98,7 @@ async fn sighup_reads_the_configuration_again_ends_nothing_and_a_drain_shows_in_
     let mut rig = Rig::start().await?;
     rig.daemon.signal(rustix::process::Signal::HUP);
     eventually("it is logged", PATIENCE, async || {
-        Ok(rig.daemon.log().contains("configuration is in force").then_some(()))
+        Ok(rig.daemon.log().contains("configuration is in effect").then_some(()))
     })
     .await?;
     assert_eq!(rig.daemon.status().await?["draining"], false);
@@ -109,7 +109,7 @@ async fn sighup_reads_the_configuration_again_ends_nothing_and_a_drain_shows_in_
     })
     .await?;
     let (code, reason) = rig.daemon.get("/readyz").await?;
-    assert_eq!((code.as_u16(), &*reason), (503, "the daemon is draining: it ends soon\n"));
+    assert_eq!((code.as_u16(), &*reason), (503, "the daemon is draining: it stops soon\n"));
     call.abort();
     assert_eq!(rig.daemon.ended().await?.code(), Some(0));
     Ok(())
@@ -140,7 +140,7 @@ async fn answers_under_way_at_the_end_are_given_and_streams_end_whole() -> Resul
     .await?;
     rig.daemon.terminate();
     let (code, body) = asked.await??;
-    assert_eq!((code.as_u16(), &*body), (503, r#"{"error":"the daemon ends"}"#));
+    assert_eq!((code.as_u16(), &*body), (503, r#"{"error":"the daemon is stopping"}"#));
     let (code, lines) = follower.await??;
     assert!(code.is_success() && lines.ends_with("}\n"), "{lines}");
     assert_eq!(rig.daemon.ended().await?.code(), Some(0));
@@ -152,7 +152,7 @@ async fn a_runtime_that_is_not_there_is_told_in_words() -> Result<()> {
     let dir = tempfile::Builder::new().prefix("criprobe-").tempdir()?;
     let socket = dir.path().join("rt.sock");
     let daemon = Daemon::spawn(&socket, &[])?;
-    let told = format!("the runtime's socket {} is not there", socket.display());
+    let told = format!("the runtime's socket {} does not exist", socket.display());
     eventually("the status tells why", PATIENCE, async || {
         let Ok(status) = daemon.status().await else { return Ok(None) };
         Ok((status["runtime"]["reason"] == told.as_str()).then_some(()))
@@ -257,11 +257,11 @@ fn a_socket_that_cannot_be_ours_is_one_line() -> Result<()> {
     let runtime = UnixListener::bind(path("rt.sock"))?;
     std::os::unix::fs::symlink(path("rt.sock"), path("alias.sock"))?;
     for (name, exit, told) in [
-        ("file", 1, "exists and is no socket: remove it, or choose another path"),
-        ("folder", 1, "exists and is no socket: remove it, or choose another path"),
-        ("alias.sock", 2, "is the runtime's own socket: criprobe needs a socket of its own"),
-        ("file/below", 1, "cannot make the socket"),
-        ("rt.sock", 2, "is the runtime's own socket: criprobe needs a socket of its own"),
+        ("file", 1, "exists and is not a socket: remove it, or choose another path"),
+        ("folder", 1, "exists and is not a socket: remove it, or choose another path"),
+        ("alias.sock", 2, "is the runtime's own socket: choose another one for criprobe"),
+        ("file/below", 1, "cannot create the socket"),
+        ("rt.sock", 2, "is the runtime's own socket: choose another one for criprobe"),
     ] {
         let (code, said) = refused(&mut serve(&path(name), &path("api.sock"), &path("rt.sock")))?;
         ensure!(code == exit && said.lines().count() == 1, "{name}: {code}: {said}");

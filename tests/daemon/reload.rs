@@ -215,7 +215,7 @@ async fn a_bad_file_changes_nothing_is_told_wholly_and_heals() -> Result<()> {
     let (code, verbose) = at.rig.daemon.get("/readyz?verbose").await?;
     ensure!(code == 200 && verbose.contains(&format!("[!] config doubtful: {file}:1:19: ")), "{verbose}");
     let (_, shown) = at.rig.daemon.run(&["status", "-o", "wide"])?;
-    ensure!(shown.contains("what is written now is wrong") && shown.contains("levle"), "{shown}");
+    ensure!(shown.contains("the current files are wrong") && shown.contains("levle"), "{shown}");
 
     // Touched without a change of what is wrong, it is told no more.
     at.write("prober: {workers: 0}\nlog: {levle: debug}\nrules: 5\n\n")?;
@@ -228,7 +228,7 @@ async fn a_bad_file_changes_nothing_is_told_wholly_and_heals() -> Result<()> {
     assert_eq!(log.matches("configuration is wrong").count(), 3, "{log}");
 
     at.write("prober: {workers: 8}\n")?;
-    eventually("what is right is in force", REACHED, async || {
+    eventually("what is right is in effect", REACHED, async || {
         let config = at.config().await?;
         Ok((config["workers"] == 8 && config["errors"] == Value::Array(vec![])).then_some(()))
     })

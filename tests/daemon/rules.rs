@@ -1,4 +1,4 @@
-//! Rules of the operator's reach containers whose manifests ask for nothing; what is in force can be asked for; what is
+//! Rules of the operator's reach containers whose manifests ask for nothing; what is in effect can be asked for; what is
 //! wrong ends the start.
 
 use std::{fs, path::Path};
@@ -78,7 +78,7 @@ async fn what_is_in_force_is_shown_with_where_it_comes_from() -> Result<()> {
         settings.find(|setting| setting["key"] == key).cloned().unwrap_or_default()
     };
     assert_eq!(setting("prober.workers")["from"], "CRIPROBE_PROBER_WORKERS");
-    assert_eq!(setting("prober.execWorkers")["value"], "8", "as it is in force");
+    assert_eq!(setting("prober.execWorkers")["value"], "8", "as it is in effect");
     assert_eq!(setting("annotations.namespaces")["from"], format!("{config}:1:27"));
     assert_eq!(setting("log.level")["from"], "default");
     let rules = folder.path().join("conf.d/10-rules.yaml").display().to_string();

@@ -76,7 +76,7 @@ fn run(program: &str, arguments: &[&str], folder: &Path) -> Result<()> {
 pub(crate) fn may_mount() -> bool {
     let is_root = geteuid().is_root();
     if !is_root {
-        eprintln!("left out: only root may mount a disk");
+        eprintln!("left out: only root can mount a disk");
     }
     is_root
 }

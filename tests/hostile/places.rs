@@ -200,7 +200,7 @@ async fn row_04_a_longer_timeout_than_the_operator_allows_is_invalid_with_the_re
     let (pod, _) = rig.run("endless", &[(LIVENESS, endless)], Container::IDLE.command).await?;
     let probe = rig.becomes(&pod, "liveness", "is listed", |_| true).await?;
     assert_eq!(probe["phase"], "invalid", "{probe}");
-    assert_eq!(probe["reason"], "timeout: Forbidden: the operator's most is 1m0s (prober.maxTimeout)");
+    assert_eq!(probe["reason"], "timeout: Forbidden: the operator's maximum is 1m0s (prober.maxTimeout)");
     assert_eq!(rig.faults().count("ExecSync"), 0);
     Ok(())
 }
@@ -220,8 +220,8 @@ async fn row_04_probes_that_wait_for_too_long_are_shown_and_logged_once() -> Res
     let longest = status["probes"]["late"]["longestSeconds"].as_f64().unwrap_or_default();
     ensure!(longest > 0.2, "{status}");
     let (_, checks) = rig.daemon.get("/readyz?verbose").await?;
-    ensure!(checks.contains("[!] probes doubtful: 2 have waited for a place"), "{checks}");
-    ensure!(rig.daemon.run(&["status"])?.1.contains("2 have waited for a place"), "the verb shows it, too");
+    ensure!(checks.contains("[!] probes doubtful: 2 waiting for a place"), "{checks}");
+    ensure!(rig.daemon.run(&["status"])?.1.contains("2 waiting for a place"), "the verb shows it, too");
     let probe = rig.daemon.probe(&pod, "app", "liveness").await?.unwrap_or_default();
     ensure!(
         probe["reason"].as_str().is_some_and(|reason| reason.starts_with("has waited for a place")),

@@ -33,7 +33,7 @@ async fn row_07_a_runtime_that_refuses_version_is_there() -> Result<()> {
     let _lost = rig.client.status(criprobe::proto::cri::StatusRequest { verbose: false }).await;
     let mut fresh = rig.daemon.client().await?;
     timeout(LET_THROUGH, cri::run_pod(&mut fresh, "after-a-doubt", &[])).await??;
-    assert!(!rig.daemon.log().contains("runtime was lost"));
+    assert!(!rig.daemon.log().contains("lost the connection to the runtime"));
     rig.faults().clear();
     eventually("it says who it is", PATIENCE, async || {
         let status = rig.daemon.status().await?;

@@ -102,12 +102,12 @@ async fn row_20_a_flood_of_commands_is_no_flood_of_log_lines() -> Result<()> {
     rig.daemon.terminate();
     rig.daemon.ended().await?;
     let log = rig.daemon.log();
-    let one_by_one = log.lines().filter(|line| line.contains("an operator commanded a probe")).count();
+    let one_by_one = log.lines().filter(|line| line.contains("operator command")).count();
     // 100, and 6 for each minute that the test may have taken.
     ensure!((100..150).contains(&one_by_one), "{one_by_one}");
     let counted = log.lines().filter_map(|line| {
         let (_, rest) =
-            line.split_once("operators commanded probes too often to log each command commands=")?;
+            line.split_once("too many operator commands: these were not logged one by one commands=")?;
         rest.trim().parse::<usize>().ok()
     });
     assert_eq!(one_by_one + counted.sum::<usize>(), 400, "none is left out of both");
@@ -139,7 +139,7 @@ async fn row_20_a_socket_that_cannot_be_removed_is_still_ours() -> Result<()> {
         let _ = daemon.kill();
     }
     let (status, log) = (ended?, std::fs::read_to_string(&log)?);
-    let left: Vec<_> = log.lines().filter(|line| line.contains("left the socket file")).collect();
+    let left: Vec<_> = log.lines().filter(|line| line.contains("cannot remove the socket file")).collect();
     ensure!(status.success() && left.len() == 2, "{status}: {log}");
     ensure!(left.iter().all(|line| line.contains("cannot remove it: Read-only file system")), "{left:?}");
     Ok(())
@@ -155,7 +155,7 @@ async fn row_20_a_run_holds_its_place_no_longer_than_the_operator_allows() -> Re
         let (ended, printed) = rig.daemon.run(&[&command, ["3s"].as_slice(), what].concat())?;
         assert!(ended, "{printed}");
         let (ended, printed) = rig.daemon.run(&[&command, ["1h"].as_slice(), what].concat())?;
-        assert!(!ended && printed.contains("the operator's most is 3s (prober.maxTimeout)"), "{printed}");
+        assert!(!ended && printed.contains("the operator's maximum is 3s (prober.maxTimeout)"), "{printed}");
     }
     Ok(())
 }

@@ -57,12 +57,12 @@ async fn row_14_a_folder_that_others_may_write_to_is_refused_for_each_socket() -
         fs::set_permissions(&open, Permissions::from_mode(mode))?;
         for (listen, api) in [(&open, &safe), (&safe, &open)] {
             let (code, said) = refused(&listen.join("criprobe.sock"), &api.join("api.sock")).await?;
-            let told = format!("others may write to {} (mode {mode:04o})", open.display());
+            let told = format!("others can write to {} (mode {mode:04o})", open.display());
             ensure!(
                 code == Some(1) && said.lines().count() == 1 && said.contains(&told),
                 "{mode:o}: {code:?} {said}"
             );
-            ensure!(said.contains("use a folder that only root may write to"), "{said}");
+            ensure!(said.contains("use a folder that only root can write to"), "{said}");
         }
     }
     assert_eq!(fs::read_dir(&safe)?.count(), 0, "nothing is left of the socket that could be made");

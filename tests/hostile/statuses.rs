@@ -54,13 +54,13 @@ async fn row_20_statuses_that_never_come_delay_no_other_container_and_are_shown(
         let (code, text) = daemon.get("/readyz?verbose").await?;
         assert_eq!(code, 200, "{text}");
         Ok(text
-            .contains("[!] inventory doubtful: 120 containers or pods wait for their status")
+            .contains("[!] inventory doubtful: waiting for the status of containers or pods: 120")
             .then_some(()))
     })
     .await?;
     let log = daemon.log();
-    assert_eq!(log.matches("runtime does not answer for the status").count(), 1, "{log}");
-    assert!(daemon.run(&["status"])?.1.contains("120 containers or pods wait"));
+    assert_eq!(log.matches("runtime does not report the status").count(), 1, "{log}");
+    assert!(daemon.run(&["status"])?.1.contains("status of containers or pods: 120"));
     runtime.faults().clear();
     eventually("all are answered", PATIENCE, async || {
         Ok(daemon.status().await?["inventory"]["waiting"].is_null().then_some(()))

@@ -60,14 +60,15 @@ async fn row_10_pods_with_no_uid_or_a_copied_one_keep_their_probes_apart() -> Re
     assert_eq!(shown, uids);
 
     let log = rig.daemon.log();
-    let warned: Vec<_> = log.lines().filter(|line| line.contains("copy of another pod's UID")).collect();
+    let warned: Vec<_> = log.lines().filter(|line| line.contains("another pod has the same UID")).collect();
     assert!(
         matches!(&*warned, [line] if line.contains("d-copy") && line.contains("given_uid=one")),
         "{warned:?}"
     );
     let pods = rig.daemon.json("/v1/pods").await?;
     let copies = pods.as_array().into_iter().flatten();
-    let copies = copies.filter(|pod| pod["reason"].as_str().is_some_and(|why| why.contains("UID is a copy")));
+    let copies = copies
+        .filter(|pod| pod["reason"].as_str().is_some_and(|why| why.contains("another pod has the same UID")));
     assert_eq!(copies.map(|pod| &pod["pod"]).collect::<Vec<_>>(), ["d-copy"]);
 
     // A pause is one probe's, by its name and by its key, also over a restart of criprobe.

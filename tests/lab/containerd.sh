@@ -1,27 +1,27 @@
 #!/bin/sh
-# Gives a private, real containerd for a test or a demo, and takes it away again without a trace.
+# Starts a private, real containerd for a test or a demo, and later removes it without a trace.
 #
-#   containerd.sh check            says in one line whether this machine can run it; exit 0 yes, 1 no
-#   containerd.sh install          installs the distribution's packages that lack (Debian, Ubuntu); nothing if all is there
-#   containerd.sh up DIR [OWNER]   starts one in DIR and prints its URL; with OWNER, it goes when the process of that id ends
-#   containerd.sh stop DIR         ends containerd alone: containers run on
-#   containerd.sh start DIR        starts it again on the same state
+#   containerd.sh check            reports in one line whether this machine can run it; exit 0 yes, 1 no
+#   containerd.sh install          installs missing packages (Debian, Ubuntu)
+#   containerd.sh up DIR [OWNER]   starts one in DIR and prints its URL; with OWNER, removes it when that process (pid) ends
+#   containerd.sh stop DIR         stops only containerd: containers continue
+#   containerd.sh start DIR        starts it again with the same state
 #   containerd.sh image DIR NAME HEALTHCHECK  adds an image like busybox:1 in Docker's format, with this JSON as HEALTHCHECK
-#   containerd.sh down DIR         ends and removes everything: containers, shims, mounts, network, cgroups, DIR
+#   containerd.sh down DIR         stops and removes everything: containers, shims, mounts, network, cgroups, DIR
 #
-# Rigs coexist, with each other and with a containerd of the machine: root, state, sockets, CNI and runc's state lie in
-# DIR; bridge and subnet are chosen so that nobody has them. It runs without systemd, on cgroup v1 or v2, and needs no
-# registry: two images are made here, localhost/busybox:1 (a shell and its applets in /bin) and localhost/pause:1.
-# stdout carries answers, stderr progress and errors. containerd logs to DIR/containerd.log.
+# Rigs can run at the same time, also next to a containerd of the machine: root, state, sockets, CNI and runc's state are
+# in DIR; bridge and subnet are unused ones. It runs without systemd, on cgroup v1 or v2, and needs no registry: it builds
+# two images, localhost/busybox:1 (a shell and its applets in /bin) and localhost/pause:1.
+# Results go to stdout, progress and errors to stderr. containerd logs to DIR/containerd.log.
 set -eu
 umask 022
 export LC_ALL=C PATH="$PATH:/usr/sbin:/sbin"
 
-# Guards what rigs share: the package manager and the choice of a subnet. It is a file that only root can make.
+# Lock for resources that rigs share: the package manager and the choice of a subnet. Only root can create this file.
 LOCK=/run/criprobe-lab.lock
 # The longest DIR: containerd binds DIR/containerd.sock.ttrpc, and the path of a Unix socket ends at 107 bytes.
 DIR_MAX=85
-# Seconds until we give up on containerd to answer, or to end.
+# Seconds to wait for containerd to answer, or to end.
 PATIENCE=30
 
 say() { printf '%s\n' "$*" >&2; }
@@ -29,7 +29,7 @@ die() { say "containerd.sh: $*"; exit 1; }
 
 # ---- the machine ----
 
-# The directory that holds the CNI plugins, or nothing.
+# The directory with the CNI plugins, or nothing.
 cni_bin() {
     for dir in /usr/lib/cni /opt/cni/bin; do
         if [ -x $dir/bridge ] && [ -x $dir/host-local ] && [ -x $dir/loopback ]; then
@@ -39,7 +39,7 @@ cni_bin() {
     done
 }
 
-# The packages that lack, one a word. Looks for programs: who has them from elsewhere needs no package.
+# The missing packages, one per word. Checks for programs, which may also come from elsewhere.
 lacking() {
     command -v containerd >/dev/null && command -v ctr >/dev/null || echo containerd
     command -v runc >/dev/null || echo runc
@@ -53,11 +53,11 @@ obstacle() {
     if [ "$(uname -s)" != Linux ]; then echo "needs Linux, this is $(uname -s)"
     elif [ "$(id -u)" != 0 ]; then echo "needs root, this is uid $(id -u)"
     elif ! unshare -m -n true 2>/dev/null; then
-        echo "this root may not make mount and network namespaces (a container without CAP_SYS_ADMIN?)"
+        echo "root cannot create mount and network namespaces here (a container without CAP_SYS_ADMIN?)"
     elif ! awk '$3 ~ /^cgroup2?$/ && $4 ~ /^rw/ { found = 1 } END { exit !found }' /proc/mounts; then
         echo "no writable cgroup file system is mounted"
     elif [ -n "$(lacking)" ] && ! command -v apt-get >/dev/null; then
-        echo "lacks $(lacking | xargs), and there is no apt-get to install them with"
+        echo "missing: $(lacking | xargs), and there is no apt-get to install them"
     fi
 }
 
@@ -88,18 +88,18 @@ install() {
             apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends $packages
         } >"$log" 2>&1 </dev/null 9>&- || { tail -n 5 "$log" >&2; die "apt-get could not install $packages"; }
     ) 9>$LOCK
-    [ -z "$(lacking)" ] || die "still lacking after apt-get: $(lacking | xargs)"
+    [ -z "$(lacking)" ] || die "still missing after apt-get: $(lacking | xargs)"
 }
 
 # ---- one rig ----
 
-# Sets DIR to the absolute path of the rig in $1, which has to be one.
+# Sets DIR to the absolute path of the rig in $1, or fails if it is not a rig.
 open_rig() {
     DIR=$(readlink -f "$1")
-    [ -f "$DIR/rig" ] || die "$1 is not a rig of ours"
+    [ -f "$DIR/rig" ] || die "$1 is not a rig of containerd.sh"
 }
 
-# Whether the process $1 runs containerd for DIR. A number that somebody else got meanwhile is not ours; nor is a zombie.
+# Whether the process $1 is containerd for DIR: not another process that reused the pid, and not a zombie.
 is_ours() { grep -qszxF "$DIR/containerd.toml" "/proc/$1/cmdline"; }
 
 # The pid of DIR's containerd, or nothing if it does not run.
@@ -129,11 +129,11 @@ has_ended() {
 }
 
 answers() {
-    ! has_ended "$1" || { tail -n 5 "$DIR/containerd.log" >&2; die "containerd ended as soon as it was started"; }
+    ! has_ended "$1" || { tail -n 5 "$DIR/containerd.log" >&2; die "containerd ended right after its start"; }
     [ -S "$DIR/containerd.sock" ] && CTR version >/dev/null 2>&1
 }
 
-# Starts containerd and waits until it answers. Its CRI part follows within milliseconds; clients see that by Version.
+# Starts containerd and waits until it answers. Its CRI plugin is ready milliseconds later; clients check that with Version.
 launch() {
     setsid containerd -c "$DIR/containerd.toml" >>"$DIR/containerd.log" 2>&1 </dev/null &
     echo $! >"$DIR/containerd.pid"
@@ -144,12 +144,12 @@ halt() {
     pid=$(running)
     [ -n "$pid" ] || return 0
     kill -TERM "$pid" 2>/dev/null || true
-    eventually has_ended "$pid" || { kill -KILL "$pid"; eventually has_ended "$pid"; } || die "containerd does not end"
+    eventually has_ended "$pid" || { kill -KILL "$pid"; eventually has_ended "$pid"; } || die "containerd does not stop"
 }
 
 # ---- up ----
 
-# Overlayfs where it works; not every file system can lie below it, another overlay for one.
+# Overlayfs if it works here; some file systems do not support it, such as another overlay.
 snapshotter() {
     try=$DIR/try
     mkdir -p "$try/lower" "$try/upper" "$try/work" "$try/merged"
@@ -187,8 +187,8 @@ state = "$DIR/state"
 END
 }
 
-# A bridge that the host has an address on. We make it ourselves, without forwarding and masquerading: pods reach the
-# host and are reached from it, and neither a sysctl nor a firewall rule changes.
+# A bridge on which the host has an address. It is created here, without forwarding and masquerading: pods and the host
+# reach each other, and no sysctl or firewall rule changes.
 write_network() {
     number=$(printf %s "$DIR" | cksum | cut -d' ' -f1)
     bridge=$(printf 'crip%08x' "$number")
@@ -227,7 +227,7 @@ store_blob() {
     mv "$1" "$DIR/oci/blobs/sha256/$digest"
 }
 
-# Adds an image called $1 on the layer, with the JSON list $2 as its command, to `manifests`.
+# Adds an image named $1 on the layer, with the JSON list $2 as its command, to `manifests`.
 store_image() {
     cat >"$DIR/oci/file" <<END
 {"architecture": "$(architecture)", "os": "linux", "created": "2026-01-01T00:00:00Z",
@@ -246,7 +246,7 @@ END
   \"annotations\": {\"io.containerd.image.name\": \"$1\"}}"
 }
 
-# Builds an OCI archive of both images, DIR/images.tar, out of the machine's busybox.
+# Builds an OCI archive of both images, DIR/images.tar, from the machine's busybox.
 build_images() {
     root=$DIR/image
     mkdir -p "$DIR/oci/blobs/sha256" "$root/bin" "$root/etc" "$root/root" "$root/tmp"
@@ -274,7 +274,7 @@ build_images() {
     rm -rf "$DIR/oci" "$root"
 }
 
-# Adds an image called $1 with the HEALTHCHECK $2: an archive as `docker save` writes it, on the layer that is there.
+# Adds an image named $1 with the HEALTHCHECK $2: an archive as `docker save` writes it, on the existing layer.
 add_image() {
     work=$(mktemp -d -p "$DIR")
     layer=$(cat "$DIR/layer")
@@ -291,10 +291,10 @@ END
     eventually knows_image "$1" || die "containerd does not know $1, see $DIR/containerd.log"
 }
 
-# Whether the CRI part of containerd has taken this image over.
+# Whether containerd's CRI plugin knows this image.
 knows_image() { CTR images ls "name==$1" | grep -q 'io.cri-containerd.image=managed'; }
 
-# Whether the CRI part of containerd has taken both images over: it marks those that it knows.
+# Whether containerd's CRI plugin knows both images: it labels those that it knows.
 knows_images() { [ "$(CTR images ls | grep -c '^localhost/.*io.cri-containerd.image=managed')" -ge 2 ]; }
 
 up() {
@@ -303,9 +303,9 @@ up() {
     install
     mkdir -p "$1"
     DIR=$(readlink -f "$1")
-    [ ${#DIR} -le $DIR_MAX ] || die "the path $DIR is longer than $DIR_MAX bytes: its sockets could not be bound"
+    [ ${#DIR} -le $DIR_MAX ] || die "the path $DIR is longer than $DIR_MAX bytes, which is too long for its sockets"
     [ -z "$(ls -A "$DIR")" ] || die "$DIR is not empty"
-    echo "a rig of tests/lab/containerd.sh: remove it with its verb down" >"$DIR/rig"
+    echo "a rig of tests/lab/containerd.sh: remove it with 'containerd.sh down'" >"$DIR/rig"
     trap 'down "$DIR"' EXIT
     trap 'exit 1' INT TERM HUP
     [ $# -lt 2 ] || setsid "$0" watch "$DIR" "$2" >/dev/null 2>&1 </dev/null &
@@ -322,7 +322,7 @@ up() {
 
 # ---- down ----
 
-# The shims of DIR's containerd. They outlive it on purpose.
+# The shims of DIR's containerd. They intentionally outlive it.
 shims() {
     grep -lszxF "$DIR/containerd.sock" /proc/[0-9]*/cmdline | cut -d/ -f3 | while read -r pid; do
         ! grep -qs '^containerd-shim' "/proc/$pid/comm" || echo "$pid"
@@ -331,7 +331,7 @@ shims() {
 
 no_shims() { [ -z "$(shims)" ]; }
 
-# Ends all containers of DIR with runc: also those that ctr made, whose state lies where runc's default is.
+# Kills all containers of DIR with runc, including those that ctr created, whose state is in runc's default place.
 end_containers() {
     for state in "$DIR"/runc/*/*/state.json /run/containerd/runc/*/*/state.json; do
         grep -qsF "\"bundle=$DIR/" "$state" || continue
@@ -340,7 +340,7 @@ end_containers() {
     done
 }
 
-# Removes what containerd and libcni make for all of their kind, if nobody uses it: rmdir leaves what is not empty.
+# Removes directories that all containerds and libcnis share, if they are unused: rmdir keeps those that are not empty.
 sweep() {
     rmdir /sys/fs/cgroup/k8s.io /sys/fs/cgroup/*/k8s.io /run/containerd/s /run/containerd /var/lib/cni/results \
         /var/lib/cni 2>/dev/null || true
@@ -348,7 +348,7 @@ sweep() {
 
 mounts() { awk -v dir="$DIR/" 'index($5, dir) == 1 { print $5 }' /proc/self/mountinfo; }
 
-# Works without containerd's help, as it may be what is broken.
+# Works without containerd, which may be broken.
 down() {
     [ -e "$1" ] || return 0
     open_rig "$1"
@@ -357,7 +357,7 @@ down() {
     tasks=$DIR/state/io.containerd.runtime.v2.task/k8s.io # address is where containerd 1 notes a shim's socket
     sockets=$(grep -ohs '/run/containerd/s/[0-9a-f]*' "$tasks"/*/address "$tasks"/*/bootstrap.json) || true
     shims | xargs -r kill -KILL || true
-    eventually no_shims || die "shims of $DIR do not end"
+    eventually no_shims || die "shims of $DIR do not stop"
     for socket in $sockets; do rm -f "$socket"; done
     mounts | tac | while read -r mount; do umount "$mount" 2>/dev/null || umount -l "$mount"; done
     [ -z "$(mounts)" ] || die "mounts are left below $DIR"
@@ -372,7 +372,7 @@ down() {
     sweep
 }
 
-# Takes the rig $1 away as soon as process $2 has ended, however it ended.
+# Removes the rig $1 as soon as process $2 has ended, for whatever reason.
 watch() {
     started() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
     birth=$(started "$2")

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Runs `criprobe demo` on a private, real containerd, and takes that away again, whatever happens.
+# Runs `criprobe demo` on a private, real containerd, and always removes that afterwards.
 #
 #   demo.sh CRIPROBE [ARGUMENT...]     the binary, and arguments for its verb demo
 #
-# Needs root; installs Debian's or Ubuntu's packages where they lack. The exit is the demo's.
+# Needs root; installs missing packages on Debian or Ubuntu. The exit code is that of the demo.
 set -eu
 lab=$(dirname "$0")/containerd.sh
 criprobe=$1
@@ -11,13 +11,13 @@ shift
 
 said=$($lab check) || { echo "make demo RUNTIME=containerd: $said" >&2; exit 1; }
 dir=$(mktemp -d "${TMPDIR:-/tmp}/criprobe-demo.XXXXXX")
-# `up` names this shell as the rig's owner: even where it is killed, the rig goes.
+# `up` gets this shell as the rig's owner, so the rig is removed even if the shell is killed.
 clear_up() {
     trap '' INT TERM HUP
     if [ -e "$dir/rig" ]; then $lab down "$dir"; else rm -rf "$dir"; fi
 }
 trap clear_up EXIT
-# A signal ends the demo first, which drains; the shell acts on it when the demo is gone.
+# A signal ends the demo first, which drains; the shell handles the signal after that.
 trap 'exit 130' INT
 trap 'exit 143' TERM
 trap 'exit 129' HUP

@@ -1,15 +1,15 @@
 #!/bin/sh
-# Runs all tests: first those that need nothing but cargo, then those on a real, private containerd.
+# Runs all tests: first those that need only cargo, then those on a real, private containerd.
 #
 #   run-tests.sh [ARGUMENT...]     arguments go to cargo, as in `run-tests.sh --release`
 #
-# The second half needs root on Linux, and installs Debian's or Ubuntu's packages where they lack. Where it cannot run,
-# the last lines say why, and the exit is 0; under CI=true that is a failure.
+# The second part needs root on Linux, and installs missing packages on Debian or Ubuntu. If it cannot run, the last
+# lines say why, and the exit code is 0; with CI=true, that is a failure.
 set -eu
 cd "$(dirname "$0")/../.."
 lab=tests/lab/containerd.sh
 
-# Every test binary but the one called containerd; cargo has no way to leave one out by name.
+# Every test binary except the one named containerd; cargo has no way to exclude one by name.
 others=
 for file in tests/*.rs tests/*/main.rs; do
     case $file in
@@ -19,7 +19,7 @@ for file in tests/*.rs tests/*/main.rs; do
     esac
     others="$others --test $name"
 done
-# shellcheck disable=SC2086 # one word an argument
+# shellcheck disable=SC2086 # one word per argument
 cargo test "$@" --lib --bins $others
 cargo test "$@" --doc
 
@@ -31,10 +31,10 @@ fi
 if [ -z "$able" ]; then
     printf '\n%s\n' "Tests on a real containerd did NOT run: $said"
     if [ "${CI:-}" = true ]; then
-        echo "That is a failure here, as CI is true."
+        echo "This counts as a failure, because CI=true."
         exit 1
     fi
-    echo "All other tests passed: unit, property, integration and documentation tests. Run them as root on Debian or Ubuntu to have the rest, too."
+    echo "All other tests passed: unit, property, integration and documentation tests. Run them as root on Debian or Ubuntu to run these, too."
     exit 0
 fi
 cargo test "$@" --test containerd -- --test-threads=2

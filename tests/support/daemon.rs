@@ -109,7 +109,7 @@ impl Daemon {
 
     /// How it ended, once it has.
     pub(crate) async fn ended(&mut self) -> Result<ExitStatus> {
-        eventually("the daemon ends", DRAIN_PATIENCE, async || Ok(self.process.try_wait()?)).await
+        eventually("the daemon is stopping", DRAIN_PATIENCE, async || Ok(self.process.try_wait()?)).await
     }
 
     /// Its process.

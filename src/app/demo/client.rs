@@ -1,5 +1,5 @@
-//! The demo's client of the relay: makes sure of an image, plays a client that runs a command now and then, and
-//! clears up. In: a channel to the relay's socket; out: calls like anyone's.
+//! The demo's client of the relay: makes sure that there is an image, runs a command from time to time like a real
+//! client, and cleans up. In: a channel to the relay's socket. Out: ordinary calls.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The folder of a demo's sockets and containers: a new one of our own, or one that somebody named. Removed at the end
-//! if we made it.
+//! The folder for a demo's sockets and containers: a new temporary folder, or the one that the user named. Removed at
+//! the end if the demo created it.
 
 use std::{
     env, fs,
@@ -27,17 +27,17 @@ pub(super) struct Folder {
 /// Why a folder cannot be used, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FolderError {
-    #[error("--dir: {0} is no folder: name one, or one that is not there yet")]
+    #[error("--dir: {0} is not a folder: name a folder, or a path that does not exist yet")]
     NotAFolder(PathBuf),
     #[error(
-        "--dir: a path of {0} bytes is too long for sockets in it: name one of {MAX_FOLDER} bytes at most"
+        "--dir: the path has {0} bytes, which is too long for the sockets in it: use at most {MAX_FOLDER} bytes"
     )]
     TooLong(usize),
-    #[error("--dir: {0} is in use by another demo: end that one first, or name another folder")]
+    #[error("--dir: {0} is in use by another demo: stop that demo first, or name another folder")]
     InUse(PathBuf),
     #[error("--dir: {0:?} is not UTF-8: name another folder")]
     NotText(PathBuf),
-    #[error("cannot make the folder {path}")]
+    #[error("cannot create the folder {path}")]
     Io { path: PathBuf, source: io::Error },
 }
 
@@ -139,9 +139,9 @@ mod tests {
         fs::write(&file, "precious").unwrap();
         let _listening = UnixListener::bind(dir.path().join("criprobe.sock")).unwrap();
         for (path, told) in [
-            (file, "is no folder: name one"),
-            (dir.path().to_owned(), "is in use by another demo: end that one first"),
-            (format!("/tmp/{}", "x".repeat(89)).into(), "a path of 94 bytes is too long"),
+            (file, "is not a folder: name a folder"),
+            (dir.path().to_owned(), "is in use by another demo: stop that demo first"),
+            (format!("/tmp/{}", "x".repeat(89)).into(), "the path has 94 bytes, which is too long"),
         ] {
             let error = Folder::make(Some(path)).unwrap_err();
             assert!(error.is_usage() && error.to_string().contains(told), "{error}");

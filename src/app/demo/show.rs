@@ -1,5 +1,5 @@
-//! What the demo shows: probes live and the calls below them on a terminal, plain lines elsewhere. Asks the daemon as
-//! the API does; changes nothing.
+//! The demo's display: live probes and below them calls on a terminal, plain lines elsewhere. Queries the daemon like
+//! the API; changes nothing.
 
 use std::{path::Path, time::Duration};
 
@@ -69,7 +69,7 @@ impl Show<'_> {
         lines.extend(warning(others).map(|warning| fit(&warning, screen.width)));
         lines.push(String::new());
         lines.push(
-            "Calls through the relay, the newest last (ours to the runtime are not among them):".to_owned(),
+            "Calls through the relay, newest last (without criprobe's own calls to the runtime):".to_owned(),
         );
         for call in self.sources.trace.last(CALLS) {
             lines.push(trace::line(&call.view(), screen, false));
@@ -127,11 +127,11 @@ impl Show<'_> {
             format!("the runtime at {}", url(&self.config.runtime))
         };
         let end = match self.limit {
-            Some(limit) => format!("Ends after {}.", humantime::format_duration(limit)),
-            None => "Ends with Ctrl-C.".to_owned(),
+            Some(limit) => format!("It ends after {}.", humantime::format_duration(limit)),
+            None => "Press Ctrl-C to end it.".to_owned(),
         };
         format!(
-            "criprobe demo, before {runtime}. {end}\n\n\
+            "criprobe demo, in front of {runtime}. {end}\n\n\
              From another terminal:\n  \
              export CRIPROBE_API={api}\n  \
              criprobe status\n  \
@@ -147,7 +147,7 @@ impl Show<'_> {
 fn warning(others: usize) -> Option<String> {
     let (probes, they) = if others == 1 { ("probe", "it is") } else { ("probes", "they are") };
     (others > 0).then(|| {
-        format!("Warning: other pods of this runtime ask for {others} {probes} by annotations; {they} run, but not shown.")
+        format!("Warning: annotations of other pods on this runtime define {others} {probes}; {they} run, but not shown.")
     })
 }
 

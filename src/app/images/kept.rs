@@ -1,4 +1,4 @@
-//! What was read of images, by their ids: what was found in, the same out for as long as it is kept. Pure.
+//! Cache of image data by image ID. Pure.
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -1,5 +1,5 @@
-//! A line of the log as it may be shown: what the subscriber writes in, a line into the queue out. Names and texts from
-//! outside are in it: none of their characters steers a terminal, reorders a line or begins one.
+//! Makes a log line safe to show: the subscriber's output in, a line for the queue out. It contains names and texts
+//! from outside, whose characters must not control a terminal, reorder a line or start a new one.
 
 use std::{
     borrow::Cow,

@@ -1,5 +1,5 @@
-//! The way of the log to its reader: lines in, one bounded queue, a thread of its own that writes. Whoever logs never
-//! waits: what finds no room is dropped and counted. Knows nothing of levels and formats.
+//! The output of the log: lines in, one bounded queue, a separate thread that writes. Logging never waits: lines for
+//! which there is no room are dropped and counted. Knows nothing about levels and formats.
 
 use std::{
     io::{self, Write},

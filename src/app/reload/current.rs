@@ -1,5 +1,5 @@
-//! Which configuration is in force, and what is wrong with what was written since: readings in, what to apply and what
-//! to tell out. Pure: never reads, applies or logs. A reading with any error changes nothing that is in force.
+//! The configuration in effect, and the errors in files that were changed since: readings in; what to apply and what to
+//! report out. Pure: never reads, applies or logs. A reading with any error changes nothing.
 
 use std::{collections::HashSet, sync::Arc, time::SystemTime};
 
@@ -7,7 +7,7 @@ use crate::config::{
     ConfigErrors, Loaded, Origin, Setting, change::needing_restart, health::ConfigHealth, key::Key,
 };
 
-/// What is in force since the start, and what came of the files since.
+/// What is in effect since the start, and what came of the files since.
 #[derive(Debug)]
 pub(super) struct Current {
     /// What the daemon was started with: what needs a restart stands as it did then.
@@ -29,7 +29,7 @@ pub(super) enum Cause {
 /// What follows from a reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Step {
-    /// To be put in force, as it differs from what is.
+    /// To be put in effect, as it differs from what is.
     pub(super) apply: Option<Arc<Loaded>>,
     /// To be told: none where it was told already.
     pub(super) news: Option<News>,
@@ -40,12 +40,12 @@ pub(super) struct Step {
 /// What came of a reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum News {
-    /// It is in force.
+    /// It is in effect.
     Loaded {
         /// What is not, because it needs a restart, and what was passed over; only what was not told before.
         warnings: Vec<String>,
     },
-    /// The former one stays in force.
+    /// The former one stays in effect.
     Refused {
         /// Everything that is wrong.
         errors: Vec<String>,
@@ -219,7 +219,7 @@ mod tests {
         let step = current.on_read(read(""), Cause::Change, SystemTime::UNIX_EPOCH);
         let shown = &current.health().loaded.settings;
         let format = shown.iter().find(|setting| setting.key == Key::LogFormat).unwrap();
-        assert_eq!(format.texts, ["json"], "what is in force is shown");
+        assert_eq!(format.texts, ["json"], "what is in effect is shown");
         let told = told(&step);
         assert!(told.contains("but log.format: changed to its default, needs a restart"), "{told}");
     }

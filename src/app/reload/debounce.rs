@@ -1,5 +1,5 @@
-//! When the configuration is read after something changed: changes in, the moment to read out. Pure: the time is an
-//! argument. Who writes files does so in several steps, and none of them is to be read half done.
+//! When to read the configuration after a change: changes in, the moment to read out. Pure: the time is an argument.
+//! Files are often written in several steps, and must not be read in between.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,6 @@
-//! What the configuration hangs on in the file system: the paths to read in, folders to watch, names whose change
-//! counts, and stamps to compare out. Follows links one by one, as each of them may be replaced. Reads no file.
+//! The parts of the file system that determine the configuration: the paths to read in; folders to watch, names whose
+//! change matters, and stamps to compare out. Follows links one by one, because each of them may be replaced. Reads no
+//! files.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},

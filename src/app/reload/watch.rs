@@ -1,6 +1,6 @@
-//! Tells when something changes that the configuration hangs on. In: the roots, and what inotify tells of the folders
-//! around them; out: a notification, and on request whether anything differs from the last look. Blocks: to be called
-//! on a thread that may. Never reads the configuration.
+//! Reports changes in the parts of the file system that determine the configuration. In: the roots, and inotify's
+//! events of the folders around them. Out: a notification, and on request whether anything has changed since the last
+//! check. Blocks, so it must be called on a thread that may block. Never reads the configuration.
 
 use std::{
     collections::BTreeMap,
@@ -64,7 +64,7 @@ impl Watch {
     fn watch(&mut self, survey: &Survey) {
         let trouble = self.try_watch(survey).err();
         if let Some(error) = trouble.as_ref().filter(|_| !self.is_reported) {
-            tracing::warn!(%error, "cannot watch the configuration: its changes are seen within 10 s");
+            tracing::warn!(%error, "cannot watch the configuration: changes are noticed within 10 s");
         }
         self.is_reported = trouble.is_some();
     }

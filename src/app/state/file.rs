@@ -1,8 +1,8 @@
-//! The state's file: bytes to a disk and back, safely for root in whatever folder. Blocks; never logs, never decides.
+//! The state file: bytes to a disk and back, safely for root in any folder. Blocks; never logs, never makes decisions.
 //!
-//! A file that is no plain file, or that others own or may write, is not read. A new one is written beside the old one,
-//! where no name that anybody prepared is followed, and takes its place when it is on the disk: there is always a whole
-//! one. Whoever holds the folder's lock has the file to itself.
+//! A file that is not a regular file, or that others own or can write to, is not read. A new file is written beside the
+//! old one, without following prepared names or links, and replaces it once it is on the disk: there is always a
+//! complete file. The process that holds the folder's lock is the only one that uses the file.
 
 use std::{
     fs::{DirBuilder, File},
@@ -74,16 +74,16 @@ pub(super) enum StateError {
     #[error("cannot use the folder {0}")]
     Folder(PathBuf, #[source] io::Error),
     #[error(
-        "another criprobe keeps its state in {0}: give this one a folder of its own (`state`, or CRIPROBE_STATE)"
+        "another criprobe keeps its state in {0}: set another folder for this one (`state`, or CRIPROBE_STATE)"
     )]
     InUse(PathBuf),
     #[error("cannot write in {0}")]
     Write(PathBuf, #[source] io::Error),
     #[error("cannot read {0}")]
     Read(PathBuf, #[source] io::Error),
-    #[error("{0} is no plain file")]
+    #[error("{0} is not a regular file")]
     NotAFile(PathBuf),
-    #[error("{0} belongs to, or may be written by, another user")]
+    #[error("{0} is owned by another user, or others can write to it")]
     NotOurs(PathBuf),
     #[error("cannot use {0}")]
     Content(PathBuf, #[source] SavedError),
@@ -305,10 +305,10 @@ mod tests {
         let elsewhere = dir.path().join("elsewhere");
         fs::rename(&path, &elsewhere).unwrap();
         symlink(&elsewhere, &path).unwrap();
-        assert!(refused().ends_with("is no plain file"), "{}", refused());
+        assert!(refused().ends_with("is not a regular file"), "{}", refused());
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
-        assert!(refused().ends_with("is no plain file"), "{}", refused());
+        assert!(refused().ends_with("is not a regular file"), "{}", refused());
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub(super) fn find(names: &[PathBuf]) -> Result<Found, String> {
             let before = finder.found.inputs.len() + finder.found.unreadable.len();
             finder.folder(name, 0)?;
             if finder.found.inputs.len() + finder.found.unreadable.len() == before {
-                let reason = format!("{}: no *.yaml, *.yml or *.json in it", name.display());
+                let reason = format!("{}: contains no *.yaml, *.yml or *.json files", name.display());
                 finder.found.unreadable.push(reason);
             }
         } else {
@@ -57,7 +57,7 @@ pub(super) fn find(names: &[PathBuf]) -> Result<Found, String> {
 /// Reads files of rules; of a folder the `*.yaml` that are in it.
 ///
 /// # Errors
-/// One cannot be read: without it nothing could be told.
+/// One file cannot be read: without it, the result would be wrong.
 pub(super) fn rules(names: &[PathBuf]) -> Result<Vec<CheckInput>, String> {
     let mut finder = Finder { found: Found::default(), left: MAX_TOTAL };
     for name in names {
@@ -136,7 +136,7 @@ fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
 
 fn unreadable(path: &Path, error: &io::Error) -> String {
     let reason = match error.kind() {
-        io::ErrorKind::NotFound => "there is no such file".to_owned(),
+        io::ErrorKind::NotFound => "the file does not exist".to_owned(),
         _ => error.to_string(),
     };
     format!("cannot read {}: {reason}", path.display())

@@ -1,4 +1,5 @@
-//! What was found, for people: a headed table a pod, what is wrong with its place, and a sum. Views in, text out.
+//! The result of a check for people: per pod a table with a heading, the findings with their places, and a summary.
+//! Views in, text out.
 
 use std::collections::BTreeMap;
 
@@ -134,7 +135,7 @@ fn is_bare(container: &CheckedContainer) -> bool {
     container.probes.is_empty() && container.before.as_ref().is_none_or(Vec::is_empty)
 }
 
-/// A container's name, and what it is to its pod where that is not the usual.
+/// A container's name, and its role in the pod if that is unusual.
 fn named(container: &CheckedContainer) -> String {
     let name = &container.container;
     match container.role {
@@ -144,7 +145,7 @@ fn named(container: &CheckedContainer) -> String {
     }
 }
 
-/// Whether a document has something to tell of its own.
+/// Whether a document has output of its own.
 fn is_telling(document: &CheckedDocument) -> bool {
     match document.taken {
         DocumentKind::Configuration | DocumentKind::CrictlPod | DocumentKind::CrictlContainer => true,
@@ -156,7 +157,7 @@ fn is_telling(document: &CheckedDocument) -> bool {
 fn heading(document: &CheckedDocument) -> String {
     let name = &document.name;
     match document.taken {
-        DocumentKind::Configuration => "configuration of criprobe".to_owned(),
+        DocumentKind::Configuration => "criprobe configuration".to_owned(),
         DocumentKind::CrictlPod => format!("pod for crictl {name}"),
         DocumentKind::CrictlContainer => format!("container for crictl {name}"),
         DocumentKind::Manifest => {
@@ -179,7 +180,7 @@ fn passed_over(documents: &[&CheckedDocument]) -> String {
         *kinds.entry(kind).or_insert(0_usize) += 1;
     }
     let kinds: Vec<_> = kinds.into_iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-    format!("without pods: {}", kinds.join(", "))
+    format!("objects without pods: {}", kinds.join(", "))
 }
 
 const COLUMNS: [Column; 9] = [
@@ -199,7 +200,7 @@ fn columns(is_compared: bool, first: &'static str) -> Vec<Column> {
     sign.into_iter().chain([Column { name: first, tight: Tight::Shrinks }]).chain(COLUMNS).collect()
 }
 
-/// The probes of a container with signs of what rules do to them; one that goes stands before the one that comes.
+/// The probes of a container, marked with the effect of the rules; a removed probe comes before its replacement.
 fn rows(container: &CheckedContainer) -> Vec<(Sign, &CheckedProbe)> {
     let mut rows = Vec::new();
     for probe in &container.probes {
@@ -258,11 +259,11 @@ fn add(table: &mut Table, sign: Option<Sign>, name: &str, probe: &CheckedProbe) 
         table.note(Cell::new(&plain(&probe.reason), Paint::Faint));
     }
     if !probe.shadowed.is_empty() && !matches!(sign, Some(Sign::Goes)) {
-        table.note(Cell::new(&format!("outranks {}", probe.shadowed.join(", ")), Paint::Faint));
+        table.note(Cell::new(&format!("overrides {}", probe.shadowed.join(", ")), Paint::Faint));
     }
 }
 
-/// What an attempt does, and what the name of its port comes to.
+/// The handler, and the number of a named port.
 fn handler(handler: &HandlerView, resolved: Option<u16>) -> String {
     let name = match handler {
         HandlerView::HttpGet { port: PortView::Name(name), .. } => name,

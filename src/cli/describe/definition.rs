@@ -45,7 +45,7 @@ pub(in super::super) fn timing(definition: &DefinitionView) -> String {
     format!("every {period}, timeout {timeout}, {delay}")
 }
 
-/// How failures are forgiven while the container starts; none where they are not.
+/// The start period, if there is one: failures in it do not count before the first success.
 pub(super) fn start(definition: &DefinitionView) -> Option<String> {
     let length = configured(definition.start_period_seconds?.0);
     let every =

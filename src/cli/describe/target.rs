@@ -1,4 +1,4 @@
-//! What people name to have it described: text in, the names of a probe or of a container out. Asks nobody.
+//! The target of `describe`: text in, the names of a probe or of a container out. Needs no daemon.
 
 use std::str::FromStr;
 
@@ -17,9 +17,8 @@ pub(super) enum Target {
     ContainerId(String),
 }
 
-/// What to write, for those who wrote something else.
-const WRITE: &str =
-    "write NAMESPACE/POD/CONTAINER/TYPE, NAMESPACE/POD/CONTAINER, or the beginning of a container's id";
+/// The accepted forms, for error messages.
+const WRITE: &str = "write NAMESPACE/POD/CONTAINER/TYPE, NAMESPACE/POD/CONTAINER, or the first characters of a container's ID";
 
 impl FromStr for Target {
     type Err = String;
@@ -29,7 +28,7 @@ impl FromStr for Target {
             .split('/')
             .map(|part| percent_decode_str(part).decode_utf8().map(String::from))
             .collect::<Result<_, _>>()
-            .map_err(|_| format!("what is percent-encoded is not UTF-8: {WRITE}"))?;
+            .map_err(|_| format!("the percent-encoded text is not UTF-8: {WRITE}"))?;
         if parts.iter().any(String::is_empty) {
             return Err(format!("a name is missing: {WRITE}"));
         }

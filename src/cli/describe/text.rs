@@ -144,14 +144,14 @@ impl Page {
         if let Some(lag) = probe.last.as_ref().and_then(|last| last.lag_seconds) {
             line(
                 "lag",
-                &format!("the last attempt began {} after it was due", measured(lag.0)),
+                &format!("the last attempt started {} after it was due", measured(lag.0)),
                 Paint::Plain,
             );
         }
         text
     }
 
-    /// When the next attempt is due; where it is not, the phase says why.
+    /// When the next attempt is due; if none is, the phase says why.
     fn next(self, probe: &ProbeView, defined: Option<std::time::Duration>) -> String {
         let Some(at) = probe.next_at else {
             return match probe.phase {
@@ -168,7 +168,7 @@ impl Page {
         format!("{when}, at {}{spaced}", time(at))
     }
 
-    /// `NAME  VALUE`; what is too wide goes on below.
+    /// `NAME  VALUE`; a long value continues on the next lines.
     fn value(self, text: &mut String, name: &str, value: &str, paint: Paint) {
         let mut name = name;
         for line in wrapped(value, self.screen.width.saturating_sub(INDENT)) {
@@ -187,12 +187,12 @@ impl Page {
         let room = self.screen.width.saturating_sub(INDENT);
         let shown = &history[history.len().saturating_sub(room)..];
         let strip = strip::strip(shown, self.screen);
-        let count = if shown.len() == 1 { "  1 attempt" } else { "  the oldest first" };
+        let count = if shown.len() == 1 { "  1 attempt" } else { "  oldest first" };
         let count = if shown.len() + count.len() <= room { count } else { "" };
         text.push_str(&format!("{:INDENT$}{strip}{}\n", "history", self.screen.paint(count, Paint::Faint)));
     }
 
-    /// A headed table of the newest records; nothing where there are none.
+    /// A table of the newest records with a heading; empty if there are none.
     fn table<T>(self, text: &mut String, title: &str, records: &[T], table: impl Fn(&[T], bool) -> Table) {
         if records.is_empty() {
             return;
@@ -290,7 +290,7 @@ fn table<const N: usize>(names: [&'static str; N]) -> Table {
     Table::new((0..N).map(|at| Column { name: names[at], tight: tight(at) }).collect())
 }
 
-/// The time of day, with the date where all is shown.
+/// The time of day; with the date if everything is shown.
 fn moment(at: Time, is_whole: bool) -> Cell {
     if is_whole { clock::rfc3339(at.0).into() } else { Cell::from(time(at)) }
 }

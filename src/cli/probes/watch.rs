@@ -1,4 +1,4 @@
-//! `criprobe probes -w`: asks again and again; redraws in place on a terminal, tells of changes elsewhere.
+//! `criprobe probes -w`: polls; redraws in place on a terminal, prints changes elsewhere.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -60,7 +60,7 @@ async fn watch(context: &Context, path: &str) -> Result<Exit, Error> {
     }
 }
 
-/// The table, cut to what the terminal can show at once: what has scrolled away cannot be redrawn.
+/// The table, cut to the terminal's height: lines that have scrolled away cannot be redrawn.
 fn frame(probes: &[ProbeView], screen: Screen, height: usize) -> Vec<String> {
     let mut lines = if probes.is_empty() {
         vec!["no probes".to_owned()]
@@ -77,13 +77,13 @@ fn frame(probes: &[ProbeView], screen: Screen, height: usize) -> Vec<String> {
     lines
 }
 
-/// Goes up over what was drawn, clears it, draws anew. Lines never wrap, as they are cut to the width.
+/// Moves the cursor to the start, clears, and draws again. Lines never wrap, because they are cut to the width.
 pub(crate) fn redraw(lines: &[String], drawn: usize) -> String {
     let up = if drawn > 0 { format!("\u{1b}[{drawn}A") } else { String::new() };
     format!("{up}\r\u{1b}[J{}\n", lines.join("\n"))
 }
 
-/// What was told already, by key.
+/// What was printed already, by key.
 #[derive(Default)]
 pub(crate) struct Known(HashMap<String, ProbeView>);
 
@@ -95,7 +95,7 @@ pub(crate) struct ProbeChange<'a> {
 }
 
 impl Known {
-    /// Tells of each probe whose state, phase or last result is not what it was, and remembers.
+    /// Prints each probe whose state, phase or last result has changed, and remembers it.
     pub(crate) fn changes(
         &mut self,
         probes: &[ProbeView],
@@ -122,7 +122,7 @@ impl Known {
 }
 
 impl ProbeChange<'_> {
-    /// `TIME ID STATE PHASE, last RESULT: REASON`, with what it was before in the middle.
+    /// `TIME ID STATE PHASE, last RESULT: REASON`, with the previous values in the middle.
     pub(crate) fn line(&self, now: Time) -> String {
         let at = clock::rfc3339(now.0);
         let stand = |probe: &ProbeView| {

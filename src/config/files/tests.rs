@@ -105,7 +105,7 @@ fn what_cannot_be_read_is_told_with_all_else() {
     fs::write(folder.path().join("conf.d/b.yaml"), "x: 1").unwrap();
     insta::assert_snapshot!(loaded(&folder).unwrap_err(), @r#"
     DIR/conf.d/a.yaml: cannot read the configuration: No such file or directory (os error 2)
-    DIR/conf.d/b.yaml:1:1: unknown key "x": known are listen, runtime, state, api, prober, annotations, healthcheck, observed, log, rules, trace, act
+    DIR/conf.d/b.yaml:1:1: unknown key "x": known keys are listen, runtime, state, api, prober, annotations, healthcheck, observed, log, rules, trace, act
     "#);
 }
 
@@ -128,12 +128,12 @@ fn files_and_bytes_are_bounded() {
     }
     assert!(loaded(&folder).is_ok());
     fs::write(file(100), "").unwrap();
-    insta::assert_snapshot!(loaded(&folder).unwrap_err(), @"DIR/conf.d: more than 100 files: put their rules together");
+    insta::assert_snapshot!(loaded(&folder).unwrap_err(), @"DIR/conf.d: more than 100 files: combine their rules");
     fs::remove_file(file(100)).unwrap();
     for number in 0..5 {
         fs::write(file(number), "#".repeat(MAX_FILE)).unwrap();
     }
-    insta::assert_snapshot!(loaded(&folder).unwrap_err(), @"DIR/conf.d/004.yaml: more than 4194304 bytes in all files up to here");
+    insta::assert_snapshot!(loaded(&folder).unwrap_err(), @"DIR/conf.d/004.yaml: more than 4194304 bytes in all files up to this one");
 }
 
 #[test]

@@ -113,7 +113,7 @@ fn a_name_stands_once_in_all_files() {
     let rule = "rules: [{name: web, match: {pod: x}, liveness: {grpc: {port: 1}}}]";
     insta::assert_snapshot!(
         loaded(&[("config.yaml", rule), ("conf.d/a.yaml", "rules: []"), ("conf.d/b.yaml", rule)]).unwrap_err(),
-        @r#"conf.d/b.yaml:1:16: rules[0].name: Duplicate value: "web": the rule at config.yaml:1:16 has this name"#
+        @r#"conf.d/b.yaml:1:16: rules[0].name: Duplicate value: "web": the rule at config.yaml:1:16 has the same name"#
     );
 }
 
@@ -124,5 +124,5 @@ fn rules_that_are_too_many_are_an_error() {
     };
     let rules = |count: usize| format!("rules:\n{}", (0..count).map(rule).collect::<String>());
     assert_eq!(loaded(&[("c.yaml", &rules(500))]).unwrap().rules.len(), 500);
-    insta::assert_snapshot!(told(&rules(501)), @"c.yaml:502:3: rules[500]: more than 500 rules in all: put some together");
+    insta::assert_snapshot!(told(&rules(501)), @"c.yaml:502:3: rules[500]: more than 500 rules in all: combine some");
 }

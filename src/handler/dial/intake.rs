@@ -1,7 +1,7 @@
-//! How fast, and how much, a probe's peer is read: octets that came in; pauses, or the end, out. Pure.
+//! Limits how fast, and how much, is read from a probe's peer: received octets in; pauses, or the end, out. Pure.
 //!
-//! A health check's answer has a few hundred bytes. Whoever sends without end would otherwise be read as fast as it sends,
-//! for as long as its attempt lasts: an HTTP/2 server that only sends PINGs took a whole processor.
+//! The answer of a health check has a few hundred bytes. Without this limit, a peer that sends without end would be
+//! read as fast as it sends for the whole attempt: an HTTP/2 server that only sends PINGs used a whole processor.
 
 use std::time::Duration;
 

@@ -44,7 +44,7 @@ impl Reader {
     pub(super) fn take(&mut self, mut octets: &[u8]) -> Result<(), Status> {
         while !octets.is_empty() {
             if self.has_begun && self.frames.is_between_messages() {
-                return Err(Status::internal("more than one answer came"));
+                return Err(Status::internal("there was more than one answer"));
             }
             match self.frames.next(&mut octets) {
                 Some(GrpcPart::Begins(prefix)) => self.begin(prefix)?,
@@ -62,8 +62,8 @@ impl Reader {
     pub(super) fn end(self) -> Result<Answer, Status> {
         match (self.has_begun, self.frames.is_between_messages()) {
             (true, true) if self.message.is_between_fields() => {}
-            (false, true) => return Err(Status::internal("no answer came")),
-            _ => return Err(Status::internal("the answer broke off")),
+            (false, true) => return Err(Status::internal("there was no answer")),
+            _ => return Err(Status::internal("the answer was cut off")),
         }
         let output: Bytes = self.stdout.into_iter().chain(self.stderr).take(OUTPUT_LIMIT).collect();
         Ok(Answer { exit_code: self.exit_code, output })
@@ -72,7 +72,7 @@ impl Reader {
     fn begin(&mut self, GrpcPrefix { is_compressed, length }: GrpcPrefix) -> Result<(), Status> {
         self.has_begun = true;
         if is_compressed {
-            return Err(Status::internal("the answer is compressed, which was not offered"));
+            return Err(Status::internal("the answer is compressed, which criprobe did not offer"));
         }
         if length as usize > LONGEST {
             return Err(Status::out_of_range(format!("the answer has {length} bytes, more than {LONGEST}")));
@@ -89,7 +89,7 @@ impl Reader {
             ExecPart::Bytes(ExecOutput::Stderr, bytes) => keep(bytes, stderr),
             ExecPart::ExitCode(code) => *exit_code = code,
         });
-        walked.map_err(|Malformed| Status::internal("the answer cannot be read"))
+        walked.map_err(|Malformed| Status::internal("the answer cannot be decoded"))
     }
 }
 
@@ -121,13 +121,17 @@ mod tests {
     #[test]
     fn what_is_no_answer_is_told() {
         let rows: [(&str, Vec<u8>, &str); 7] = [
-            ("nothing", vec![], "no answer came"),
-            ("half a prefix", vec![0, 0], "the answer broke off"),
-            ("half an answer", framed(b"\x0a\x05abcde")[..8].to_vec(), "the answer broke off"),
-            ("a field beyond the end", framed(b"\x0a\x05ab"), "the answer broke off"),
-            ("two answers", [framed(b""), framed(b"")].concat(), "more than one answer came"),
-            ("a compressed one", vec![1, 0, 0, 0, 0], "the answer is compressed, which was not offered"),
-            ("a group", framed(b"\x0b"), "the answer cannot be read"),
+            ("nothing", vec![], "there was no answer"),
+            ("half a prefix", vec![0, 0], "the answer was cut off"),
+            ("half an answer", framed(b"\x0a\x05abcde")[..8].to_vec(), "the answer was cut off"),
+            ("a field beyond the end", framed(b"\x0a\x05ab"), "the answer was cut off"),
+            ("two answers", [framed(b""), framed(b"")].concat(), "there was more than one answer"),
+            (
+                "a compressed one",
+                vec![1, 0, 0, 0, 0],
+                "the answer is compressed, which criprobe did not offer",
+            ),
+            ("a group", framed(b"\x0b"), "the answer cannot be decoded"),
         ];
         for (name, octets, told) in rows {
             assert_eq!(read([&octets[..]]), Err(told.to_owned()), "{name}");

@@ -39,7 +39,7 @@ const MOST_TEXTS: usize = 64;
 const MOST_BYTES: usize = 64 << 10;
 
 /// Stands for a message that cannot be searched.
-const WITHHELD: &str = "the runtime's message is withheld: too many variables of the command may occur in it";
+const WITHHELD: &str = "the runtime's message is withheld: it may contain too many variables of the command";
 
 /// A message without the values of variables: each word of the command that they changed stands there as it was defined,
 /// and each value elsewhere as the reference to it, also if the message holds only a part of it. Every occurrence is found

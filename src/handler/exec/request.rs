@@ -1,5 +1,6 @@
 //! The request of an ExecSync as bytes: a container, a command and a timeout in, one gRPC message out. The command is
-//! expanded straight into it, so that there is one copy of a command, and long ones share a bounded room.
+//! expanded directly into it, so that there is only one copy of a command, and long commands share a bounded amount of
+//! memory.
 
 use std::{fmt, time::Duration};
 
@@ -48,7 +49,7 @@ pub(super) async fn framed(
     let timeout = u64::try_from(timeout).unwrap_or_default();
     let number = if timeout == 0 { 0 } else { key_len(TIMEOUT) + encoded_len_varint(timeout) };
     let length = field_len(CONTAINER_ID, id.len()) + words + number;
-    let too_long = || Fault::Ours("the command is too long for the room that all commands have".into());
+    let too_long = || Fault::Ours("the command is too long for the memory that all commands share".into());
     let prefix = GrpcPrefix::encode(length).ok_or_else(too_long)?;
 
     let room = room(length + PREFIX, patience).await.ok_or_else(too_long)?;

@@ -1,5 +1,5 @@
-//! Reads the answer to a gRPC call: headers, octets and trailers in, the number of the health status out, or why there
-//! is none, in Go's codes. Pure, and never panics on what a server sends.
+//! Reads the answer to a gRPC call: headers, octets and trailers in; the number of the health status, or why there is
+//! none, in Go's codes, out. Pure, and never panics on what a server sends.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
-//! One HTTP/2 connection to a health server: an address in, one answer to Check out. No task of its own: what is
-//! dropped is over, however far it got.
+//! One HTTP/2 connection to a health server: an address in, one answer to Check out. Has no task of its own: dropping
+//! it ends it at any point.
 //!
-//! On h2 rather than a tonic channel, because that does not tell when the server has spoken, connects on tasks that
-//! outlive the attempt, and panics on a malformed `grpc-status-details-bin`.
+//! Uses h2 rather than a tonic channel, because tonic does not report when the server has answered, connects in tasks
+//! that outlive the attempt, and panics on a malformed `grpc-status-details-bin`.
 
 use std::{
     future::{pending, poll_fn},

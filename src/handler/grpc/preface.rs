@@ -1,4 +1,4 @@
-//! Looks for the server's half of the HTTP/2 preface: what it sends in; whether the first frame was SETTINGS out.
+//! Checks the server's half of the HTTP/2 preface: the server's bytes in; whether the first frame is SETTINGS out.
 
 use std::sync::{Arc, OnceLock};
 

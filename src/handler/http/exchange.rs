@@ -1,5 +1,5 @@
-//! One request and its answer over a connection of its own, in HTTP/1.1 or, where a server of TLS chose so, HTTP/2.
-//! Judges nothing and has no limit of time: the caller has one.
+//! One request and its answer over a separate connection, in HTTP/1.1 or, if a TLS server chose it, HTTP/2. Does not
+//! judge the answer and has no time limit: the caller has one.
 
 use std::io;
 

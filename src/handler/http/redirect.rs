@@ -1,4 +1,5 @@
-//! What follows an answer: the answer itself, another request, or the end of patience (docs/kubelet-prober.md 7.4).
+//! What follows an answer: the final result, another request, or an error after too many redirects
+//! (docs/kubelet-prober.md 7.4).
 //! Pure.
 
 use super::{Ports, request::Request, url::Url};

@@ -1,5 +1,5 @@
-//! TLS as a probe wants it: any certificate will do. In: a connection; out: the stream over it, or why not, in Go's
-//! words. TLS 1.2 at least; HTTP/2 is offered, HTTP/1.1 too.
+//! TLS for probes: any certificate is accepted. In: a connection. Out: the stream over it, or the error in Go's words.
+//! At least TLS 1.2; offers HTTP/2 and HTTP/1.1.
 
 use std::{
     io,

@@ -1,5 +1,4 @@
-//! A request as it goes onto the wire: the bytes of HTTP/1.1, or the fields of HTTP/2. Pure; what it is given is checked
-//! already.
+//! A request as sent: the bytes of HTTP/1.1, or the fields of HTTP/2. Pure; its input is already validated.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version};
 

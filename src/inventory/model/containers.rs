@@ -1,4 +1,4 @@
-//! What the model learns of containers. Pure.
+//! The model's containers. Pure.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ use crate::{
     runtime::lists::ContainerItem,
 };
 
-/// 5: how often a status is asked for again between two lists. A runtime tells of a start before its own status does.
+/// 5: how often a status is requested again between two lists. A runtime's event can come before its status changes.
 const ASKED_AGAIN: u8 = 5;
 
 /// One container.
@@ -32,26 +32,27 @@ pub(super) struct KnownContainer {
     pub(super) attempt: u32,
     pub(super) image: Arc<str>,
     pub(super) image_spec: Arc<str>,
-    /// Whether that is what a list said: a client's own name for it may be more than the runtime keeps.
+    /// Whether this is what a list reported: the client's own metadata may contain more than the runtime keeps.
     is_listed: bool,
-    /// Empty until the runtime has told. The first that it tells stays: of one image, list and status may tell another.
+    /// Empty until the runtime has reported it. The first value stays: list and status may report different names of
+    /// one image.
     pub(super) image_ref: ImageRef,
     pub(super) state: ContainerState,
     pub(super) created_at: Option<SystemTime>,
     pub(super) started_at: Option<SystemTime>,
     pub(super) annotations: BTreeMap<String, String>,
     pub(super) omitted: u32,
-    /// The latest moment for which it is known to exist.
+    /// The latest moment at which it is known to exist.
     pub(super) seen: Instant,
     state_as_of: Instant,
-    /// How often its status was asked for again since the last list.
+    /// How often its status was requested again since the last list.
     asked_again: u8,
-    /// What was last told of it.
+    /// The last view that was reported.
     pub(super) reported: Option<Arc<Container>>,
 }
 
 impl KnownContainer {
-    /// Whether the runtime's status of it is still wanted.
+    /// Whether the runtime's status of it is still needed.
     pub(super) fn lacks_something(&self) -> bool {
         match self.state {
             ContainerState::Running => self.started_at.is_none(),
@@ -60,8 +61,8 @@ impl KnownContainer {
         }
     }
 
-    /// Takes in a state as of `at`. Says whether that was news: its life goes one way, and only an exit code may be
-    /// added. What the runtime could not tell for a while, it tells again later.
+    /// Applies a state as of `at`. Returns whether it changed: its life goes one way, and only an exit code may be
+    /// added. What the runtime could not report for a while, it reports later.
     fn settle(&mut self, to: ContainerState, at: Instant) -> bool {
         let is_news = match (self.state, to) {
             (ContainerState::Exited { exit_code: None }, ContainerState::Exited { exit_code: Some(_) }) => {
@@ -79,15 +80,15 @@ impl KnownContainer {
         is_news
     }
 
-    /// Takes in what the runtime calls its image: runtimes before cri-api 0.28 tell no id beside the reference.
+    /// Applies the runtime's name for its image: runtimes before cri-api 0.28 report no ID beside the reference.
     fn learn_image(&mut self, id: String, reference: String) {
         if self.image_ref.is_empty() {
             self.image_ref = if id.is_empty() { reference.into() } else { id.into() };
         }
     }
 
-    /// As `settle`, for what the runtime itself reported for the moment `sent`. An end without an exit code may have
-    /// been concluded from a client's stop: a newer report that it runs takes it back.
+    /// Like `settle`, for a report of the runtime as of `sent`. An end without an exit code may have been concluded
+    /// from a client's stop: a newer report that it runs reverts it.
     fn settle_reported(&mut self, to: ContainerState, sent: Instant) -> bool {
         let is_concluded =
             self.state == ContainerState::Exited { exit_code: None } && self.state_as_of < sent;
@@ -140,14 +141,14 @@ impl Model {
         self.dirty.insert(id);
     }
 
-    /// A container's life went on. What a runtime reports besides is asked for.
+    /// A container's state advanced. Other data is requested from the runtime.
     pub(super) fn container_moved(&mut self, id: &ContainerId, to: ContainerState, at: Instant) {
         let Some(container) = self.containers.get_mut(id) else {
             return self.mentioned(id.as_str(), at);
         };
         container.seen = container.seen.max(at);
         let is_news = container.settle(to, at);
-        // The runtime's event may come before its status knows of it: whoever says so again asks again.
+        // The runtime's event may come before its status changes: a repeated event requests it again.
         if container.lacks_something() && rank(container.state) == rank(to) {
             self.lookups.insert(Lookup::Container(id.clone()));
         }
@@ -155,7 +156,7 @@ impl Model {
             return;
         }
         self.dirty.insert(id.clone());
-        // A pod whose container starts is up, whatever was last seen of it.
+        // A pod whose container starts is up, whatever the last report was.
         let sandbox = container.sandbox.clone();
         if to == ContainerState::Running
             && self.sandboxes.get(&sandbox).is_some_and(|known| !known.view.is_ready)
@@ -164,8 +165,8 @@ impl Model {
         }
     }
 
-    /// A client stopped it, or its pod. If it ran it has ended, with which code only the runtime knows; one that was
-    /// never started has not ended, so that it may still be started.
+    /// A client stopped it, or its pod. If it was running, it has ended, with an exit code that only the runtime knows.
+    /// If it was never started, it has not ended, and may still be started.
     pub(super) fn container_stopped(&mut self, id: &ContainerId, at: Instant) {
         match self.containers.get(id).map(|container| (container.state, container.state_as_of)) {
             None => self.mentioned(id.as_str(), at),
@@ -196,7 +197,7 @@ impl Model {
         for item in items {
             self.container_listed(&item, sent);
         }
-        // Whatever was listed was seen at `sent` at the latest.
+        // Everything listed was seen at `sent` at the latest.
         let gone = self.containers.iter().filter(|(_, known)| known.seen < sent);
         for id in gone.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
             self.container_removed(&id, sent);
@@ -204,7 +205,7 @@ impl Model {
         self.settle_stops(sent, |_| true);
     }
 
-    /// The runtime reported these containers as they were at `sent`: that settles stops of theirs that are over.
+    /// The runtime reported these containers as of `sent`: this ends stops of theirs that are over.
     fn settle_stops(&mut self, sent: Instant, is_reported: impl Fn(&ContainerId) -> bool) {
         let runs = |target: &Target| match target {
             Target::Container(id) if is_reported(id) => {
@@ -212,7 +213,7 @@ impl Model {
                     // One that was only made can still be started: a stop that is over has not ended it.
                     Some(ContainerState::Running | ContainerState::Created) => Some(true),
                     Some(ContainerState::Exited { exit_code: Some(_) }) | None => Some(false),
-                    // The one may be taken back, and the other says nothing.
+                    // Created may be reverted, and unknown says nothing.
                     Some(ContainerState::Exited { exit_code: None } | ContainerState::Unknown) => None,
                 }
             }
@@ -259,7 +260,7 @@ impl Model {
         }
     }
 
-    /// A container that nobody has told of yet. What a list says of it, but for its state, never changes.
+    /// A new container. Except for its state, what a list reports of it never changes.
     fn add_listed(&mut self, item: &ContainerItem, state: ContainerState, sent: Instant) {
         let Ok(whole) = item.whole() else { return self.mentioned(&item.brief.id, sent) };
         let (omitted, whole) = (whole.omitted(), whole.into_inner());
@@ -296,7 +297,7 @@ impl Model {
             return;
         }
         let Some(container) = self.containers.get_mut(&id) else {
-            // A status does not say which sandbox it belongs to in a field of its own; the list does.
+            // A status has no field for its sandbox; the list does.
             self.lookups.insert(Lookup::List);
             return;
         };
@@ -305,7 +306,7 @@ impl Model {
         container.started_at = convert::time(status.started_at).or(container.started_at);
         container.learn_image(status.image_id, status.image_ref);
         container.settle_reported(convert::state(status.state, Some(status.exit_code)), sent);
-        // What it still lacks, the runtime does not know yet: soon it will.
+        // The runtime does not know the missing values yet, but will soon.
         if container.lacks_something() && container.asked_again < ASKED_AGAIN {
             container.asked_again += 1;
             self.lookups.insert(Lookup::ContainerAgain(id.clone()));
@@ -320,7 +321,7 @@ impl Model {
     }
 }
 
-/// How far a container's life has gone.
+/// How far a container's life has progressed.
 fn rank(state: ContainerState) -> u8 {
     match state {
         ContainerState::Unknown => 0,

@@ -1,7 +1,7 @@
-//! By which uid each pod is known: what clients gave in, a uid that no other pod has out. Pure.
+//! The uid of each pod: the clients' uids in, a unique uid per pod out. Pure.
 //!
-//! Probes, pauses, quotas and saved verdicts are kept by a pod's uid. A kubelet's uids are unique; a client such as crictl may
-//! give none, or one that another pod has. Who comes first keeps it.
+//! Probes, pauses, quotas and saved verdicts are stored by a pod's uid. A kubelet's uids are unique; a client such as
+//! crictl may give none, or one that another pod has. The first pod keeps it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,10 +10,10 @@ use crate::{
     inventory::pod::Pod,
 };
 
-/// What a uid begins with that is made of a sandbox's id. No client can give such a one.
+/// The prefix of a uid that is made from a sandbox's id. Clients cannot give such a uid.
 const OF_SANDBOX: &str = "sandbox:";
 
-/// The pods that have the uids that their clients gave. As many as there are sandboxes at most.
+/// The pods that have their clients' uids; at most one per sandbox.
 #[derive(Debug, Default)]
 pub(super) struct Identities {
     owners: HashMap<PodUid, Owner>,
@@ -28,8 +28,8 @@ struct Owner {
 }
 
 impl Identities {
-    /// Decides the uid that the pod of a new sandbox is known by: the one that was given, if there is one and no other pod
-    /// has it; else one made of the sandbox's id.
+    /// Decides the uid of the pod of a new sandbox: the given one, if there is one and no other pod has it; otherwise
+    /// one made from the sandbox's id.
     pub(super) fn identify(&mut self, given: &PodUid, pod: &mut Pod) {
         pod.uid = self.claim(given, pod);
         let is_copied = pod.uid != *given && !given.is_empty() && !given.as_str().starts_with(OF_SANDBOX);
@@ -52,7 +52,7 @@ impl Identities {
         given.clone()
     }
 
-    /// A sandbox is no more. When it was its pod's last, others may have the uid.
+    /// A sandbox was removed. If it was its pod's last, the uid is free again.
     pub(super) fn release(&mut self, pod: &Pod) {
         let Some(owner) = self.owners.get_mut(&pod.uid) else { return };
         owner.sandboxes.remove(&pod.sandbox_id);

@@ -1,4 +1,4 @@
-//! What was removed lately: ids and moments in, whether a report is older than a removal out, and what it was. Pure.
+//! Recent removals: ids and moments in; whether a report is older than a removal, and what was removed, out. Pure.
 
 use std::{
     collections::HashMap,
@@ -8,13 +8,13 @@ use std::{
 
 use crate::inventory::pod::Pod;
 
-/// 2 min: how long a removal is remembered; longer than any list may be under way.
+/// 2 min: how long a removal is remembered; longer than any list can be in flight.
 const MEMORY: Duration = Duration::from_secs(120);
 
-/// 16,384 removals are remembered. Above that a list that is under way may bring one back, until the next list.
+/// 16,384 removals are remembered. Beyond that, a list in flight may bring one back until the next list.
 const MOST: usize = 16_384;
 
-/// Ids of containers and sandboxes, and when each was seen to be removed.
+/// Ids of removed containers and sandboxes, and when each removal was seen.
 #[derive(Debug, Default)]
 pub(super) struct Removed(HashMap<String, Removal>);
 
@@ -24,7 +24,7 @@ struct Removal {
     was: Was,
 }
 
-/// What had an id: calls about it may still end.
+/// What the id referred to: calls about it may still end.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Was {
     /// The name of a container; `None` of a sandbox.
@@ -34,7 +34,7 @@ pub(super) struct Was {
 }
 
 impl Removed {
-    /// Notes a removal; the latest counts.
+    /// Records a removal; the latest counts.
     pub(super) fn note(&mut self, id: &str, at: Instant, was: Was) {
         if let Some(known) = self.0.get_mut(id) {
             known.at = at.max(known.at);
@@ -43,17 +43,17 @@ impl Removed {
         }
     }
 
-    /// What had an id.
+    /// What the id referred to.
     pub(super) fn was(&self, id: &str) -> Option<&Was> {
         self.0.get(id).map(|removal| &removal.was)
     }
 
-    /// Whether an id was removed at that moment or later: what is older says nothing any more.
+    /// Whether an id was removed at that moment or later: older reports about it are void.
     pub(super) fn is_since(&self, id: &str, at: Instant) -> bool {
         self.0.get(id).is_some_and(|removal| removal.at >= at)
     }
 
-    /// Forgets what no list that is under way can speak of.
+    /// Forgets removals that no list in flight can contradict.
     pub(super) fn forget_before(&mut self, now: Instant) {
         self.0.retain(|_, removal| now.saturating_duration_since(removal.at) < MEMORY);
     }

@@ -1,4 +1,4 @@
-//! What the model learns of sandboxes. Pure.
+//! The model's sandboxes. Pure.
 
 use std::{collections::HashMap, sync::Arc, time::Instant};
 
@@ -22,19 +22,19 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Sandbox {
     pub(super) view: Arc<Pod>,
-    /// The uid that its client gave, which may be none, or another pod's.
+    /// The uid that its client gave; possibly empty, or another pod's.
     given_uid: PodUid,
-    /// Nanoseconds since the epoch; the greatest number until a list has said.
+    /// Nanoseconds since the epoch; the maximum until a list has reported it.
     created_at: i64,
     /// The same in brief.
     pub(super) brief: Arc<Pod>,
-    /// The latest moment for which it is known to exist.
+    /// The latest moment at which it is known to exist.
     pub(super) seen: Instant,
     state_as_of: Instant,
 }
 
 impl Sandbox {
-    /// Whether it is up, and nobody has said where it is reached.
+    /// Whether it is up, and its address is unknown.
     pub(super) fn lacks_address(&self) -> bool {
         self.view.is_ready && self.view.network == PodNetwork::Unknown
     }
@@ -58,7 +58,7 @@ impl Model {
         self.ask_for_address(id);
     }
 
-    /// A client stopped it, and the runtime its containers with it.
+    /// A client stopped it, and the runtime stopped its containers with it.
     pub(super) fn sandbox_stopped(&mut self, id: &SandboxId, at: Instant) {
         if !self.sandboxes.contains_key(id) {
             return self.mentioned(id.as_str(), at);
@@ -69,7 +69,7 @@ impl Model {
         }
     }
 
-    /// Its own process ended. Its containers may run on.
+    /// Its own process ended. Its containers may still run.
     pub(super) fn sandbox_exited(&mut self, id: &SandboxId, at: Instant) {
         let Some(sandbox) = self.sandboxes.get_mut(id) else { return };
         if sandbox.state_as_of > at {
@@ -96,13 +96,13 @@ impl Model {
     pub(super) fn sandboxes_listed(&mut self, mut items: Vec<SandboxItem>, sent: Instant) {
         let is_first = self.sandboxes_as_of.is_none();
         self.removed.forget_before(sent);
-        // Of pods with one uid the one that came first keeps it.
+        // Of pods with the same uid, the first one keeps it.
         items.sort_by(|a, b| (a.brief.created_at, &a.brief.id).cmp(&(b.brief.created_at, &b.brief.id)));
         self.sandboxes_as_of = self.sandboxes_as_of.max(Some(sent));
         for item in items {
             self.sandbox_listed(&item, sent);
         }
-        // Whatever was listed was seen at `sent` at the latest.
+        // Everything listed was seen at `sent` at the latest.
         let gone = self.sandboxes.iter().filter(|(_, known)| known.seen < sent);
         for id in gone.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
             self.sandbox_removed(&id, sent);
@@ -113,7 +113,7 @@ impl Model {
         self.settle_pod_stops(sent, |_| true);
     }
 
-    /// Decides all pods' uids by the age of their sandboxes: what was known before the first list was told in another
+    /// Assigns all pods' uids by the age of their sandboxes: before the first list, they were reported in another
     /// order, and a restart of ours must not give a uid to another pod.
     fn identify_all(&mut self) {
         let mut ids: Vec<_> =
@@ -132,7 +132,7 @@ impl Model {
         }
     }
 
-    /// The runtime reported these sandboxes as they were at `sent`: that settles stops of theirs that are over.
+    /// The runtime reported these sandboxes as of `sent`: this ends stops of theirs that are over.
     fn settle_pod_stops(&mut self, sent: Instant, is_reported: impl Fn(&SandboxId) -> bool) {
         let runs = |target: &Target| match target {
             Target::Sandbox(id) if is_reported(id) => match self.sandboxes.get(id) {
@@ -145,7 +145,7 @@ impl Model {
         self.report_stops_failed(failed);
     }
 
-    /// What a list says of a sandbox, but for its state, never changes.
+    /// Except for its state, what a list reports of a sandbox never changes.
     fn sandbox_listed(&mut self, item: &SandboxItem, sent: Instant) {
         let id = item.brief.id.as_str();
         if self.removed.is_since(id, sent) {
@@ -176,13 +176,13 @@ impl Model {
                 }
             }
         }
-        // No list says where a pod is reached.
+        // Lists contain no addresses.
         if self.sandboxes.get(id).is_some_and(Sandbox::lacks_address) {
             self.lookups.insert(Lookup::Sandbox(id.into()));
         }
     }
 
-    /// An address that the runtime does not have now is asked for again with the next list, not at once.
+    /// An address that the runtime does not have yet is requested again with the next list, not at once.
     pub(super) fn sandbox_reported(&mut self, status: Trimmed<cri::PodSandboxStatus>, sent: Instant) {
         let network = convert::network(&status);
         let (omitted, status) = (status.omitted(), status.into_inner());
@@ -196,15 +196,15 @@ impl Model {
         self.settle_pod_stops(sent, |reported| *reported == id);
     }
 
-    /// Nobody has told of a container's sandbox yet.
+    /// A container's sandbox is unknown.
     pub(super) fn explain_sandbox(&mut self, id: &SandboxId) {
         if !self.sandboxes.contains_key(id) {
             self.lookups.insert(Lookup::Sandbox(id.clone()));
         }
     }
 
-    /// Adds or refreshes a sandbox; its network is kept where the new report knows less, its state where it is older, and
-    /// the uid that its pod is known by for as long as it exists.
+    /// Adds or updates a sandbox. Keeps its network if the new report has less, its state if the report is older, and
+    /// its pod's uid for as long as it exists.
     fn put_sandbox(&mut self, mut view: Pod, at: Instant) {
         if self.removed.is_since(view.sandbox_id.as_str(), at) {
             return;

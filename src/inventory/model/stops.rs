@@ -1,5 +1,5 @@
-//! The stops that clients began: their begins and ends in, and what the runtime reports since; those that are over
-//! although what they were to stop still runs, out. Pure.
+//! The stops that clients began. In: their begins and ends, and later reports of the runtime. Out: stops that are over
+//! although their target still runs. Pure.
 //!
 //! begun --answered with an error, cancelled, reset--> failed
 //!       --answered well, or the end was lost--> over --reported to run--> failed
@@ -12,22 +12,22 @@ use super::super::{
     pod::OpenStops,
 };
 
-/// 16,384 stops are followed at once. One above that is not noted: what it stops is probed until it has ended.
+/// 16,384 stops are tracked at once. Further ones are not recorded: their targets are probed until they have ended.
 const MOST: usize = 16_384;
 
-/// The stops of which nothing more is known than that they began, or that they are over.
+/// The stops in progress, and those that are over without further reports.
 #[derive(Debug, Default)]
 pub struct Stops(BTreeMap<CallId, Stop>);
 
 #[derive(Debug)]
 struct Stop {
     target: Target,
-    /// Since when nobody is at it any more, if that is so: what is reported after that moment decides.
+    /// When the last call for it ended, if none is in progress: reports after that moment decide.
     over: Option<Instant>,
 }
 
 impl Stops {
-    /// A stop began. Says whether it is followed.
+    /// A stop began. Returns whether it is tracked.
     pub(super) fn begun(&mut self, call: CallId, target: Target) -> bool {
         let has_room = self.0.len() < MOST;
         if has_room {
@@ -36,19 +36,19 @@ impl Stops {
         has_room
     }
 
-    /// A stop failed: what it was to stop, if its begin was seen.
+    /// A stop failed. Returns its target, if its begin was seen.
     pub(super) fn failed(&mut self, call: CallId) -> Option<Target> {
         self.0.remove(&call).map(|stop| stop.target)
     }
 
-    /// A stop was answered well.
+    /// A stop succeeded.
     pub(super) fn done(&mut self, call: CallId, at: Instant) {
         if let Some(stop) = self.0.get_mut(&call) {
             stop.over = Some(at);
         }
     }
 
-    /// The ends of calls passed unseen. Says whether stops were among them.
+    /// The ends of calls were not seen. Returns whether stops were among them.
     pub(super) fn lost(&mut self, lost: Lost, at: Instant) -> bool {
         let is_lost = |call: &CallId| match lost {
             Lost::Connection(conn) => call.conn == conn,
@@ -70,13 +70,13 @@ impl Stops {
         open
     }
 
-    /// What was to be stopped is no more.
+    /// The target of stops was removed.
     pub(super) fn forget(&mut self, target: &Target) {
         self.0.retain(|_, stop| stop.target != *target);
     }
 
-    /// The runtime reported how things were at `sent`: whether a target runs, where that is decided. Returns what still
-    /// runs although its stop is over, once for each such stop.
+    /// The runtime reported the state at `sent`: whether a target runs, if that is decided. Returns the targets that
+    /// still run although their stop is over, once for each such stop.
     pub(super) fn settle(&mut self, sent: Instant, runs: impl Fn(&Target) -> Option<bool>) -> Vec<Target> {
         let is_over = |stop: &Stop| stop.over.is_some_and(|over| over < sent);
         let decided = self.0.extract_if(.., |_, stop| is_over(stop) && runs(&stop.target).is_some());

@@ -1,41 +1,42 @@
-//! When the lists are next asked for: wishes in, one moment out. However many wishes come, two moments are kept. Pure.
+//! When the lists are read next: requests in, one moment out. However many requests there are, only two moments are
+//! kept. Pure.
 
 use std::time::{Duration, Instant};
 
-/// 100 ms between the beginnings of two lists at least, however many wishes there are.
+/// 100 ms: the minimum between the starts of two lists, however many requests there are.
 const SPACING: Duration = Duration::from_millis(100);
 
-/// 2 s: after a call that ended without an answer the runtime may still be at it for so long.
+/// 2 s: how long the runtime may still work on a call that ended without an answer.
 const SETTLING: Duration = Duration::from_secs(2);
 
-/// The moments at which the lists are wanted.
+/// The moments at which the lists are requested.
 #[derive(Debug, Default)]
 pub(super) struct Due {
     earliest: Option<Instant>,
     /// When the latest call without an answer has settled.
     settled: Option<Instant>,
-    /// Not before this, as a list began just now.
+    /// Not before this, because a list has just started.
     spaced: Option<Instant>,
 }
 
 impl Due {
-    /// They are wanted at this moment.
+    /// Requests them at this moment.
     pub(super) fn at(&mut self, at: Instant) {
         self.earliest = Some(self.earliest.map_or(at, |earliest| earliest.min(at)));
     }
 
-    /// They are wanted when what happens now has settled.
+    /// Requests them when current operations have settled.
     pub(super) fn after(&mut self, now: Instant) {
         self.settled = Some(now + SETTLING);
     }
 
-    /// When they are next wanted.
+    /// When they are due next.
     pub(super) fn next(&self) -> Option<Instant> {
         let wanted = [self.earliest, self.settled].into_iter().flatten().min()?;
         Some(self.spaced.map_or(wanted, |spaced| spaced.max(wanted)))
     }
 
-    /// They are asked for now, which grants all wishes until now.
+    /// They are being read now, which satisfies all requests until now.
     pub(super) fn start(&mut self, now: Instant) {
         self.earliest = self.earliest.filter(|at| *at > now);
         self.settled = self.settled.filter(|at| *at > now);

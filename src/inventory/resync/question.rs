@@ -1,4 +1,4 @@
-//! The questions themselves: a runtime and what is wanted in; facts with the moment of their question out.
+//! The queries themselves: a runtime and a request in; facts with the time of the query out.
 
 use std::time::Instant;
 
@@ -7,21 +7,21 @@ use tonic::{Code, Status};
 use super::super::fact::{Fact, Lookup};
 use crate::{clock, runtime::Runtime};
 
-/// What came of a lookup.
+/// The result of a lookup.
 #[derive(Debug)]
 pub(super) enum Reply {
-    /// This, as of when the question was sent.
+    /// This fact, as of the time of the query.
     Fact(Fact, Instant),
-    /// The runtime knows nothing of that name, or not yet.
+    /// The runtime does not know the id, or not yet.
     Unknown,
-    /// No answer was to be had; the next list asks again.
+    /// There was no answer; the next list asks again.
     Failed,
 }
 
-/// Both complete lists, sandboxes first: a container that is listed has its sandbox there, or it is looked up.
+/// Both complete lists, sandboxes first: the sandbox of a listed container is in the list, or it is looked up.
 ///
 /// # Errors
-/// What the runtime, or the connection to it, said.
+/// The error of the runtime or of the connection to it.
 pub(super) async fn list(runtime: &Runtime) -> Result<Vec<(Fact, Instant)>, Status> {
     let sent = clock::now();
     let sandboxes = (Fact::SandboxesListed(runtime.sandboxes().await?), sent);
@@ -30,7 +30,7 @@ pub(super) async fn list(runtime: &Runtime) -> Result<Vec<(Fact, Instant)>, Stat
     Ok(vec![sandboxes, containers])
 }
 
-/// One thing.
+/// One object.
 pub(super) async fn look_up(runtime: &Runtime, lookup: &Lookup) -> Reply {
     let sent = clock::now();
     let answer = match lookup {
@@ -52,7 +52,7 @@ pub(super) async fn look_up(runtime: &Runtime, lookup: &Lookup) -> Reply {
         }
         (Err(status), Lookup::Unexplained(_)) if is_unknown(&status) => Reply::Unknown,
         (Err(status), lookup) => {
-            tracing::debug!(?lookup, error = status.message(), "status is not to be had");
+            tracing::debug!(?lookup, error = status.message(), "cannot read the status");
             Reply::Failed
         }
     }
@@ -68,7 +68,7 @@ async fn sandbox(runtime: &Runtime, id: &str) -> Result<Fact, Status> {
     Ok(status.map_or(Fact::NotFound(id.to_owned()), |status| Fact::SandboxReported(Box::new(status))))
 }
 
-/// What runtimes say of an id that they do not know.
+/// Errors of runtimes for ids that they do not know.
 fn is_unknown(status: &Status) -> bool {
     status.code() == Code::NotFound || status.message().contains("not found")
 }

@@ -12,11 +12,11 @@ fn a_call_is_judged_as_a_kubelet_judges_it() {
         ("exit -1", 0.1, AttemptResult::Failure, Some(-1), ""),
         ("deadline", 1.0, AttemptResult::Failure, None, "it said why"),
         ("error NotFound", 0.1, AttemptResult::Error, None, "rpc error: code = NotFound desc = it said why"),
-        ("cancelled", 0.1, AttemptResult::Error, None, "the client took the call back"),
+        ("cancelled", 0.1, AttemptResult::Error, None, "the client cancelled the call"),
         ("cancelled", 1.0, AttemptResult::Failure, None, "the client gave up after the timeout"),
-        ("reset", 0.1, AttemptResult::Error, None, "the runtime broke the call off"),
-        ("lost", 0.1, AttemptResult::Error, None, "a connection went away under the call"),
-        ("unreadable", 0.1, AttemptResult::Error, None, "its answer cannot be read"),
+        ("reset", 0.1, AttemptResult::Error, None, "the runtime aborted the call"),
+        ("lost", 0.1, AttemptResult::Error, None, "a connection was lost during the call"),
+        ("unreadable", 0.1, AttemptResult::Error, None, "its answer cannot be decoded"),
     ] {
         let attempt = Attempt::of(&start.call((0.0, took, end), &command, "kubelet")).unwrap();
         let record = attempt.record();

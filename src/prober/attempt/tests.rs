@@ -324,7 +324,11 @@ async fn a_pod_in_the_nodes_network_aims_at_no_port_that_its_container_does_not_
         for view in [&view(PodNetwork::Host), &other] {
             let outcome = handlers.attempt(&tcp_spec(None, port.clone()), view, &Variables::default()).await;
             assert_eq!(outcome.result, AttemptResult::Error, "{port:?}");
-            assert!(text(&outcome).starts_with(&format!("port {number} is not among")), "{}", text(&outcome));
+            assert!(
+                text(&outcome).starts_with(&format!("the container does not declare port {number}:")),
+                "{}",
+                text(&outcome)
+            );
         }
     }
 }

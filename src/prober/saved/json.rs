@@ -31,7 +31,7 @@ pub enum SavedError {
     #[error("it is larger than {} MiB", MAX_BYTES >> 20)]
     TooLarge,
     /// Another version wrote it.
-    #[error("it is of version {0}, only {VERSION} can be read")]
+    #[error("it has version {0}, but only version {VERSION} is supported")]
     Version(u64),
     /// It is no state at all, or has more than [`MAX_PROBES`] probes. What it says instead is not repeated.
     #[error("it is damaged at line {line}, column {column}")]

@@ -1,4 +1,4 @@
-//! The routes that change a probe: pause, resume, trigger. In: its names in the path; out: the probe as it is then.
+//! The routes that change a probe: pause, resume, trigger. In: its names in the path. Out: the probe after the change.
 
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
 
@@ -30,8 +30,7 @@ async fn act(
     let sources = &shared.sources;
     let probe = lookup::probe(&names, sources.snapshots.probes().await?)?;
     let Ok(kind) = probe.kind.parse() else {
-        let reason =
-            format!("{} is a client's own probe: its client runs it, criprobe only watches", probe.id);
+        let reason = format!("a client runs the probe {}, criprobe only watches it", probe.id);
         return Err(Refusal::new(StatusCode::BAD_REQUEST, reason));
     };
     let key =
@@ -44,7 +43,7 @@ async fn act(
             container = probe.container,
             probe.type = probe.kind,
             command = word(command),
-            "an operator commanded a probe"
+            "operator command"
         );
     }
     let probes = sources.snapshots.probes().await?;

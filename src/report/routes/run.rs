@@ -1,5 +1,5 @@
-//! `POST /v1/run`: a container and what to try on it in, how one attempt went out. Records nothing. A client that leaves
-//! cancels the attempt.
+//! `POST /v1/run`: a container and a probe definition in, the result of one attempt out. Records nothing. If the client
+//! disconnects, the attempt is cancelled.
 
 use axum::{
     Json, Router,
@@ -37,7 +37,7 @@ async fn run(State(shared): State<Shared>, request: Request) -> Result<Json<RunV
     let report = tokio::select! {
         biased;
         () = shared.drained.cancelled() => {
-            return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the daemon ends".to_owned()));
+            return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the daemon is stopping".to_owned()));
         }
         report = prober.attempt(&spec, &listed.view) => report.map_err(|reason| not_made(&listed, &reason))?,
     };
@@ -48,7 +48,7 @@ async fn run(State(shared): State<Shared>, request: Request) -> Result<Json<RunV
 async fn text(request: Request) -> Result<String, Refusal> {
     let body = tokio::time::timeout(ANSWER_TIMEOUT, Bytes::from_request(request, &())).await;
     let late = || {
-        let reason = format!("the body did not come within {ANSWER_TIMEOUT:?}");
+        let reason = format!("the body did not arrive within {ANSWER_TIMEOUT:?}");
         Refusal::new(StatusCode::REQUEST_TIMEOUT, reason)
     };
     let body = body.map_err(|_| late())?.map_err(|error| Refusal::new(error.status(), error.body_text()))?;
@@ -81,7 +81,7 @@ fn not_made(listed: &Listed, reason: &NotMade) -> Refusal {
         NotMade::Busy => Refusal::new(StatusCode::TOO_MANY_REQUESTS, reason.to_string()),
         NotMade::NotRunning(_) => {
             let id = ContainerRef::from(&*listed.view).id;
-            Refusal::new(StatusCode::CONFLICT, format!("nothing can be tried on {id}: {reason}"))
+            Refusal::new(StatusCode::CONFLICT, format!("no attempt on {id} is possible: {reason}"))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One call of a client's as the API shows it, when it has ended.
+//! One call of a client in the API, after it has ended.
 
 use serde::{Deserialize, Serialize};
 

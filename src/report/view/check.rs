@@ -1,5 +1,4 @@
-//! What `criprobe check` finds, as machines read it: files, the documents in them, the probes that would result, and
-//! what is wrong.
+//! The result of `criprobe check` for machines: files, the documents in them, the resulting probes, and the findings.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! The configuration in force as the API shows it: each setting and each rule, and who said so.
+//! The configuration in effect in the API: each setting and each rule, and where it was set.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::DefinitionView;
 
-/// The configuration in force.
+/// The configuration in effect.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct ConfigurationView {
     /// The files that were read, in order: a later one stands over an earlier one.

@@ -1,4 +1,4 @@
-//! One probe in full as the API shows it: what the list shows, its definition, its history, its events.
+//! One probe in detail in the API: the fields of the list, its definition, its history, its events.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! One event as the API shows it, with the kubelet's reasons and messages.
+//! One event in the API, with the kubelet's reasons and messages.
 
 use serde::{Deserialize, Serialize};
 

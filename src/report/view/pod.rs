@@ -1,4 +1,4 @@
-//! One pod with its containers as the API shows it.
+//! One pod with its containers in the API.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! One probe as the API shows it: its definition in short, where it stands, and its last attempt.
+//! One probe in the API: a short form of its definition, its state, and its last attempt.
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde::{Deserialize, Serialize};

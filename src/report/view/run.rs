@@ -1,4 +1,4 @@
-//! One attempt that somebody asked for, as the API shows it: how it ended, and on what it was made.
+//! One requested attempt in the API: its result, and the container.
 
 use serde::{Deserialize, Serialize};
 

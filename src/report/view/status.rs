@@ -1,4 +1,4 @@
-//! The daemon as a whole, as the API shows it.
+//! The state of the whole daemon in the API.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -46,7 +46,7 @@ pub struct StatusView {
     /// The log.
     #[serde(default)]
     pub log: LogView,
-    /// The configuration in force.
+    /// The configuration in effect.
     pub config: ConfigView,
 }
 
@@ -212,7 +212,7 @@ pub struct StateFileView {
     pub trouble: String,
 }
 
-/// The configuration in force, as far as it explains what one sees.
+/// The configuration in effect, as far as it explains what one sees.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigView {
@@ -224,10 +224,10 @@ pub struct ConfigView {
     pub exec_workers: u32,
     /// From the timeout of an exec to its cancellation.
     pub exec_grace_seconds: Seconds,
-    /// When what is in force was read.
+    /// When what is in effect was read.
     #[serde(default)]
     pub loaded_at: Option<Time>,
-    /// What is wrong with what is written now, a line each: until it is right, what was read before stays in force. At
+    /// What is wrong with what is written now, a line each: until it is right, what was read before stays in effect. At
     /// most 100, and a line that counts the others.
     #[serde(default)]
     pub errors: Vec<String>,
@@ -268,7 +268,7 @@ impl ProbesView {
         let doubtful = |late: LateView| {
             let longest = late.longest_seconds.0.as_secs();
             ReadyzCheck::Doubtful(format!(
-                "{} have waited for a place for more than two periods, the longest for {longest}s",
+                "{} waiting for a place for more than two periods, the longest for {longest}s",
                 late.count
             ))
         };
@@ -281,12 +281,14 @@ const LONG_WAIT: Duration = Duration::from_secs(30);
 
 impl InventoryView {
     fn check(&self) -> ReadyzCheck {
-        let waiting =
-            [(self.waiting, "containers or pods wait for their status"), (self.waiting_images, IMAGES_WAIT)];
+        let waiting = [
+            (self.waiting, "waiting for the status of containers or pods"),
+            (self.waiting_images, IMAGES_WAIT),
+        ];
         let texts = waiting.into_iter().filter_map(|(waiting, what)| {
             let waiting = waiting.filter(|waiting| waiting.longest_seconds.0 > LONG_WAIT)?;
             Some(format!(
-                "{} {what}, the longest for {}s",
+                "{what}: {}, the longest for {}s",
                 waiting.count,
                 waiting.longest_seconds.0.as_secs()
             ))
@@ -297,7 +299,7 @@ impl InventoryView {
 }
 
 /// What is said of images that wait.
-const IMAGES_WAIT: &str = "images wait for their names or HEALTHCHECK";
+const IMAGES_WAIT: &str = "waiting for names or HEALTHCHECK of images";
 
 impl LateView {
     /// Of those that wait too long, for how long each; none where there are none.
@@ -319,7 +321,7 @@ impl StatusView {
     /// out of service for a typing error would make that an outage.
     pub fn checks(&self) -> [(&'static str, ReadyzCheck); 5] {
         let shutdown = match self.draining {
-            true => ReadyzCheck::Failed("the daemon is draining: it ends soon".to_owned()),
+            true => ReadyzCheck::Failed("the daemon is draining: it stops soon".to_owned()),
             false => ReadyzCheck::Ok,
         };
         let runtime = match self.runtime.state {
@@ -354,9 +356,11 @@ impl ConfigView {
             ([], []) => ReadyzCheck::Ok,
             ([], [first]) => ReadyzCheck::Doubtful(first.clone()),
             ([], [first, rest @ ..]) => ReadyzCheck::Doubtful(format!("{first}; and {} more", rest.len())),
-            ([only], _) => ReadyzCheck::Doubtful(format!("{only}; the former configuration stays in force")),
+            ([only], _) => {
+                ReadyzCheck::Doubtful(format!("{only}; the previous configuration stays in effect"))
+            }
             ([first, rest @ ..], _) => ReadyzCheck::Doubtful(format!(
-                "{first}; and {} more: the former configuration stays in force",
+                "{first}; and {} more: the previous configuration stays in effect",
                 rest.len()
             )),
         }
@@ -373,8 +377,8 @@ mod tests {
             |count: usize| (1..=count).map(|line| format!("c.yaml:{line}:1: wrong")).collect::<Vec<_>>();
         for (errors, needs_restart, expected) in [
             (0, 0, None),
-            (1, 1, Some("c.yaml:1:1: wrong; the former configuration stays in force")),
-            (3, 0, Some("c.yaml:1:1: wrong; and 2 more: the former configuration stays in force")),
+            (1, 1, Some("c.yaml:1:1: wrong; the previous configuration stays in effect")),
+            (3, 0, Some("c.yaml:1:1: wrong; and 2 more: the previous configuration stays in effect")),
             (0, 1, Some("c.yaml:1:1: wrong")),
             (0, 2, Some("c.yaml:1:1: wrong; and 1 more")),
         ] {
@@ -397,7 +401,7 @@ mod tests {
             serde_json::to_value(&view).unwrap()["late"],
             serde_json::json!({"count": 3, "longestSeconds": 12.0})
         );
-        let told = "3 have waited for a place for more than two periods, the longest for 12s";
+        let told = "3 waiting for a place for more than two periods, the longest for 12s";
         assert_eq!(view.check(), ReadyzCheck::Doubtful(told.to_owned()));
     }
 

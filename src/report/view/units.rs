@@ -1,4 +1,4 @@
-//! How times and durations look in JSON: typed on both sides, text and numbers between.
+//! Times and durations in JSON: typed on both sides, text and numbers in between.
 
 use std::time::{Duration, SystemTime};
 

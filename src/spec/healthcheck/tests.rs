@@ -108,9 +108,9 @@ fn what_cannot_be_used_says_why_all_at_once() {
     for (healthcheck, told) in [
         ("7", "HEALTHCHECK: Invalid value: 7: must be an object"),
         (r#"["CMD", "x"]"#, "HEALTHCHECK: Invalid value: a list: must be an object"),
-        (r#"{"Test": "x"}"#, "HEALTHCHECK.Test: Invalid value: \"x\": must be a list of texts"),
-        (r#"{"Test": ["CMD", 1]}"#, "HEALTHCHECK.Test: Invalid value: a list: must be a list of texts"),
-        (r#"{"Test": {}}"#, "HEALTHCHECK.Test: Invalid value: an object: must be a list of texts"),
+        (r#"{"Test": "x"}"#, "HEALTHCHECK.Test: Invalid value: \"x\": must be a list of strings"),
+        (r#"{"Test": ["CMD", 1]}"#, "HEALTHCHECK.Test: Invalid value: a list: must be a list of strings"),
+        (r#"{"Test": {}}"#, "HEALTHCHECK.Test: Invalid value: an object: must be a list of strings"),
         (r#"{"Test": ["CMD"]}"#, "HEALTHCHECK.Test[1]: Required value: there is no command"),
         (r#"{"Test": ["CMD-SHELL"]}"#, "HEALTHCHECK.Test[1]: Required value: there is no command"),
         (

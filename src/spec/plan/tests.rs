@@ -156,14 +156,14 @@ fn a_healthcheck_is_a_liveness_probe_where_it_counts_and_nothing_outranks_it() {
             "*",
             2,
             no,
-            "liveness from healthcheck: start interval: Forbidden: the operator's least is 2s (prober.minPeriod)",
+            "liveness from healthcheck: start interval: Forbidden: the operator's minimum is 2s (prober.minPeriod)",
         ),
         (
             CHECK,
             "*",
             31,
             no,
-            "liveness from healthcheck: period: Forbidden: the operator's least is 31s (prober.minPeriod)",
+            "liveness from healthcheck: period: Forbidden: the operator's minimum is 31s (prober.minPeriod)",
         ),
         (
             r#"{"Test": ["CMD"]}"#,
@@ -195,10 +195,10 @@ fn the_reason_of_an_invalid_probe_is_one_line_for_people() {
     insta::assert_snapshot!(reason("{exec: {command: [x]"), @"not valid YAML or JSON (line 1, column 8): unclosed bracket '{'");
     insta::assert_snapshot!(reason("cat /tmp/healthy"), @r#"Invalid value: "cat /tmp/healthy": must be a map of keys and values"#);
     insta::assert_snapshot!(reason("{exec: {command: [x]}, peroidSeconds: 5, successThreshold: 2}"), @r#"unknown key "peroidSeconds": did you mean "periodSeconds"?; successThreshold: Invalid value: 2: must be 1"#);
-    insta::assert_snapshot!(reason("{httpGet: {port: 80, host: 10.0.0.1}}"), @"httpGet.host: Forbidden: another host than the pod needs the operator's allowance (prober.allowHosts)");
+    insta::assert_snapshot!(reason("{httpGet: {port: 80, host: 10.0.0.1}}"), @"httpGet.host: Forbidden: a host other than the pod must be allowed by the operator (prober.allowHosts)");
     insta::assert_snapshot!(reason("{httpGet: {port: 0}}"), @"httpGet.port: Invalid value: 0: must be between 1 and 65535, inclusive");
-    insta::assert_snapshot!(reason("{tcpSocket: {port: 80, host: 10.0.0.1}}"), @"tcpSocket.host: Forbidden: another host than the pod needs the operator's allowance (prober.allowHosts)");
-    insta::assert_snapshot!(reason(&" ".repeat(16 * 1024 + 1)), @"16385 bytes are too long: at most 16384 are read");
+    insta::assert_snapshot!(reason("{tcpSocket: {port: 80, host: 10.0.0.1}}"), @"tcpSocket.host: Forbidden: a host other than the pod must be allowed by the operator (prober.allowHosts)");
+    insta::assert_snapshot!(reason(&" ".repeat(16 * 1024 + 1)), @"16385 bytes, but at most 16384 are allowed");
 }
 
 #[test]
@@ -226,5 +226,5 @@ proptest! {
 #[test]
 fn a_panic_costs_its_own_definition_only() {
     let planned = guarded(|| panic!("this panic belongs to the test"));
-    assert!(planned.unwrap_err().reason.contains("an error of criprobe's own"));
+    assert!(planned.unwrap_err().reason.contains("an internal error of criprobe"));
 }

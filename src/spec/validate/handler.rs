@@ -1,5 +1,5 @@
-//! Checks the handler of a probe: exactly one, and its fields by Kubernetes' rules.
-//! Fields of the wrong type were reported when they were read; they are passed over.
+//! Checks the handler of a probe: exactly one, with fields by Kubernetes' rules. Fields of the wrong type were reported
+//! when they were read, and are skipped.
 
 use super::Check;
 use crate::{

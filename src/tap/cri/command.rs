@@ -1,12 +1,12 @@
-//! What ExecSync and Exec ask for, kept as the bytes that it came in: most commands are never looked at, and taking
-//! each apart would cost more than relaying it. In: the message of a request; out: its fields, when they are read.
+//! The command of ExecSync and Exec, kept as raw bytes: most commands are never read, and decoding each would cost more
+//! than relaying it. In: the message of a request. Out: its fields, when they are read.
 
 use std::{fmt, ops::Range, sync::Arc};
 
-/// A command that is to be run in a container. Cheap to clone.
+/// A command to run in a container. Cheap to clone.
 ///
-/// Of ExecSyncRequest and ExecRequest alike: 1 container_id, 2 cmd, repeated; 3 is the timeout of the one and a flag
-/// of the other.
+/// Fields of both ExecSyncRequest and ExecRequest: 1 container_id, 2 cmd, repeated. Field 3 is the timeout in
+/// ExecSyncRequest, a flag in ExecRequest.
 #[derive(Clone)]
 pub struct ExecCommand {
     message: Arc<[u8]>,
@@ -23,7 +23,7 @@ const CMD: u64 = 2;
 const TIMEOUT: u64 = 3;
 
 impl ExecCommand {
-    /// Reads a message; `None` if it is not one of those two. Above 4 GiB none is.
+    /// Reads a message; `None` if it is not one of those two, or 4 GiB or larger.
     pub fn read(shared: &Arc<[u8]>) -> Option<Self> {
         let message = &**shared;
         let mut container = 0..0;
@@ -44,18 +44,18 @@ impl ExecCommand {
         Some(Self { message: Arc::clone(shared), container })
     }
 
-    /// Where it is to be run, as the client named it.
+    /// The container to run it in, as the client named it.
     pub fn container(&self) -> &str {
         text(self.container_bytes())
     }
 
-    /// The same, for those who only compare it.
+    /// The same, for comparisons.
     pub fn container_bytes(&self) -> &[u8] {
         let Range { start, end } = self.container;
         &self.message[start as usize..end as usize]
     }
 
-    /// What is to be run: the program and its arguments.
+    /// The program and its arguments.
     pub fn arguments(&self) -> impl Iterator<Item = &str> {
         let mut fields = Fields { message: &self.message, at: 0 };
         std::iter::from_fn(move || {
@@ -68,7 +68,7 @@ impl ExecCommand {
         })
     }
 
-    /// How long it may take, in whole seconds; 0 is without end. Of ExecSync only.
+    /// The timeout in whole seconds; 0 means none. For ExecSync only.
     pub fn timeout_seconds(&self) -> i64 {
         let mut fields = Fields { message: &self.message, at: 0 };
         let mut third = 0;
@@ -81,13 +81,13 @@ impl ExecCommand {
         third as i64
     }
 
-    /// How many bytes it holds.
+    /// Its size in bytes.
     pub fn weight(&self) -> usize {
         self.message.len()
     }
 }
 
-/// Equal if they came in the same bytes, as all do that one client sends.
+/// Equal if their bytes are equal, as for all equal commands of one client.
 impl PartialEq for ExecCommand {
     fn eq(&self, other: &Self) -> bool {
         self.message == other.message
@@ -103,7 +103,7 @@ impl fmt::Debug for ExecCommand {
     }
 }
 
-/// Was seen to be text when it was read.
+/// Was validated as text when it was read.
 fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or_default()
 }
@@ -114,7 +114,7 @@ struct Field {
 }
 
 enum Value {
-    /// A varint, or one of a fixed size, which nothing here uses and which reads as 0.
+    /// A varint, or a fixed-size value, which is not used here and reads as 0.
     Number(u64),
     Bytes(Range<usize>),
 }
@@ -125,7 +125,7 @@ struct Fields<'a> {
 }
 
 impl Fields<'_> {
-    /// The next field; `None` where there is no whole one.
+    /// The next field; `None` if there is no complete one.
     fn next(&mut self) -> Option<Field> {
         let key = self.varint()?;
         let number = key >> 3;

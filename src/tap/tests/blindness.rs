@@ -98,7 +98,7 @@ fn a_table_above_64_kib_blinds_when_it_is_used() {
             lines[1..],
             [
                 "1 Version complete OK 0+0 B Skipped",
-                "blinded: header compression error: header table of 65537 octets was not agreed"
+                "blinded: header compression error: a header table of 65537 octets was not agreed on"
             ]
         );
     }
@@ -116,7 +116,7 @@ fn whoever_blinds_it_is_told_once() {
         [
             "1 Version begun Skipped",
             "1 Version lost 0+0 B Skipped",
-            "blinded: framing error: the peer pushes"
+            "blinded: framing error: the peer sent PUSH_PROMISE"
         ]
     );
 }

@@ -82,5 +82,5 @@ fn a_command_that_cannot_be_done_says_why() {
     );
     assert_eq!(rig.roster.pause(&key("web", Readiness), now), Err(CommandRefusal::Unknown));
     let refused = rig.roster.trigger(&key("web", Liveness), now).map_err(|refusal| refusal.to_string());
-    assert_eq!(refused, Err("there is nothing to try now: start delay of 5s".to_owned()));
+    assert_eq!(refused, Err("no attempt is possible now: start delay of 5s".to_owned()));
 }

@@ -138,7 +138,7 @@ fn an_exec_that_the_runtime_does_not_answer_frees_its_place_is_spaced_out_and_sa
         rig.roster.statuses(rig.now).into_iter().find(|status| status.pod.as_ref() == "web").unwrap()
     };
     let status = of_web(&rig);
-    assert_eq!(status.reason, "runtime did not answer: spaced out to every 20s");
+    assert_eq!(status.reason, "runtime did not answer: attempts are slowed down to one every 20s");
     assert_eq!(
         (status.state, status.phase, status.period),
         (Verdict::Success, ProbePhase::Probing, Some(20 * SECOND))
@@ -297,7 +297,7 @@ fn what_takes_too_long_while_others_wait_ends_as_an_error_that_changes_no_verdic
         status.last.as_ref().map(|last| (last.result, &*last.output)),
         Some((
             AttemptResult::Error,
-            "gave up after 1.2s: too many attempts take long, and others wait for a place"
+            "gave up after 1.2s: too many attempts are slow, and others wait for a place"
         ))
     );
 }

@@ -72,7 +72,7 @@ fn what_is_not_known_is_passed_over_and_what_is_not_meant_is_refused() {
         ("half of it", document("")[..20].to_owned(), Err("damaged at line 1")),
         ("something after it", document("") + "{}", Err("damaged at line 1")),
         ("nothing", String::new(), Err("damaged at line 1")),
-        ("another version", r#"{"version":2,"probes":{"by":"key"}}"#.to_owned(), Err("of version 2")),
+        ("another version", r#"{"version":2,"probes":{"by":"key"}}"#.to_owned(), Err("version 2")),
         ("no version", r#"{"probes":[]}"#.to_owned(), Err("damaged at line 1")),
         ("no depth", "[".repeat(100_000), Err("damaged at line 1")),
         ("too large", " ".repeat(MAX_BYTES + 1), Err("larger than 16 MiB")),

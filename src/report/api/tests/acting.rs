@@ -26,7 +26,7 @@ async fn commands_reach_the_probe_that_is_meant_and_refusals_come_back_with_thei
         (
             "default/late/app/readiness/trigger",
             409,
-            "default/late/app/readiness: there is nothing to try now: start delay of 5s",
+            "default/late/app/readiness: no attempt is possible now: start delay of 5s",
         ),
         (
             "default/bad/app/startup/pause",
@@ -37,7 +37,7 @@ async fn commands_reach_the_probe_that_is_meant_and_refusals_come_back_with_thei
         (
             "default/web/app/observed-1/pause",
             400,
-            "a client's own probe: its client runs it, criprobe only watches",
+            "a client runs the probe default/web/app/observed-1, criprobe only watches it",
         ),
         (
             "default/wbe/app/liveness/pause",
@@ -46,14 +46,14 @@ async fn commands_reach_the_probe_that_is_meant_and_refusals_come_back_with_thei
         ),
         ("uid-one/app/livenes/pause", 404, "no probe uid-one/app/livenes"),
         ("%FF/web/app/liveness/pause", 400, "the path is not UTF-8"),
-        ("default/web/app/liveness/stop", 404, "nothing is at /v1/probes/default/web/app/liveness/stop"),
+        ("default/web/app/liveness/stop", 404, "/v1/probes/default/web/app/liveness/stop does not exist"),
     ] {
         let (found, body) = api.post(&format!("/v1/probes/{path}"), "").await;
         assert_eq!(found, code, "{path}: {body}");
         assert!(body.contains(told), "{path}: {body}");
     }
     let (code, body) = api.get("/v1/probes/default/web/app/liveness/pause").await;
-    assert_eq!((code, body.contains("cannot be asked with GET")), (405, true), "{body}");
+    assert_eq!((code, body.contains("does not support GET")), (405, true), "{body}");
     assert_eq!(api.get("/v1/probes/uid-late/app/readiness").await.0, 200, "by its key");
     let (code, body) = api.get("/v1/probes/default/wbe/app/liveness").await;
     assert_eq!((code, body.contains("did you mean default/web/app/liveness?")), (404, true), "{body}");
@@ -85,7 +85,7 @@ async fn a_run_that_cannot_be_is_refused_before_anything_is_tried() {
         assert!(answer.contains(told), "{answer}");
     }
     let (code, body) = api.get("/v1/run").await;
-    assert_eq!((code, body.as_str()), (405, r#"{"error":"/v1/run cannot be asked with GET"}"#));
+    assert_eq!((code, body.as_str()), (405, r#"{"error":"/v1/run does not support GET"}"#));
     api.drained().await;
 }
 
@@ -97,7 +97,7 @@ async fn a_prober_that_is_gone_is_told_to_operators() {
         ("/v1/run", r#"{"container": "a/b/c", "probe": "liveness"}"#),
     ] {
         let answer = api.post(path, body).await;
-        assert_eq!(answer, (503, r#"{"error":"prober does not run"}"#.to_owned()), "{path}");
+        assert_eq!(answer, (503, r#"{"error":"prober is not running"}"#.to_owned()), "{path}");
     }
     api.drained().await;
 }

@@ -22,7 +22,7 @@ async fn readiness_follows_the_runtime_the_first_list_and_the_drain() {
             200,
             "ok\n",
             "[+] shutdown ok\n[+] runtime ok\n[+] inventory ok\n\
-             [!] probes doubtful: 1 have waited for a place for more than two periods, the longest for 9s\n[+] config ok\n",
+             [!] probes doubtful: 1 waiting for a place for more than two periods, the longest for 9s\n[+] config ok\n",
         ),
         (
             ready,
@@ -33,8 +33,8 @@ async fn readiness_follows_the_runtime_the_first_list_and_the_drain() {
         (
             draining,
             503,
-            "the daemon is draining: it ends soon\n",
-            "[-] shutdown failed: the daemon is draining: it ends soon\n[+] runtime ok\n[+] inventory ok\n[+] probes ok\n[+] config ok\n",
+            "the daemon is draining: it stops soon\n",
+            "[-] shutdown failed: the daemon is draining: it stops soon\n[+] runtime ok\n[+] inventory ok\n[+] probes ok\n[+] config ok\n",
         ),
         (
             away,
@@ -53,7 +53,7 @@ async fn readiness_follows_the_runtime_the_first_list_and_the_drain() {
             200,
             "ok\n",
             "[+] shutdown ok\n[+] runtime ok\n[+] inventory ok\n[+] probes ok\n\
-             [!] config doubtful: c.yaml:1:1: wrong; the former configuration stays in force\n",
+             [!] config doubtful: c.yaml:1:1: wrong; the previous configuration stays in effect\n",
         ),
     ] {
         let api = Api::start(status, Vec::new());
@@ -69,7 +69,7 @@ async fn a_stage_that_does_not_answer_costs_its_readers_an_answer_only() {
     let snapshots = Fixed { status: Err(Unanswered::Late("status")), ..Fixed::default() };
     let api = Api::before(snapshots, prober(Asker::channel("prober").0));
     let (code, body) = api.get("/v1/probes").await;
-    assert_eq!((code, body.as_str()), (503, r#"{"error":"prober does not run"}"#));
+    assert_eq!((code, body.as_str()), (503, r#"{"error":"prober is not running"}"#));
     let (late, livez) = tokio::join!(api.get("/v1/status"), api.get("/livez"));
     assert_eq!(late, (503, r#"{"error":"status did not answer within 2s"}"#.to_owned()));
     assert_eq!(livez.0, 200);

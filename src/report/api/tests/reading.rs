@@ -109,12 +109,12 @@ async fn pods_are_filtered_by_their_names() {
 async fn wrong_questions_are_refused_with_a_reason_in_json() {
     let api = Api::start(sample::status(), Vec::new());
     for (method, path, code, reason) in [
-        ("GET", "/", 404, "nothing is at /"),
-        ("GET", "/v1/pod", 404, "nothing is at /v1/pod"),
-        ("GET", "/v1/pods?container=app", 400, "known are namespace, pod"),
+        ("GET", "/", 404, "/ does not exist"),
+        ("GET", "/v1/pod", 404, "/v1/pod does not exist"),
+        ("GET", "/v1/pods?container=app", 400, "known parameters are namespace, pod"),
         ("GET", "/v1/probes/default/web/app/liveness", 404, "no probe default/web/app/liveness"),
         ("GET", "/v1/probes/u%2F1/app/liveness", 404, "no probe u%2F1/app/liveness"),
-        ("POST", "/v1/status", 405, "/v1/status cannot be asked with POST"),
+        ("POST", "/v1/status", 405, "/v1/status does not support POST"),
         ("GET", "/v1/probes?podd=x", 400, "did you mean \"pod\"?"),
         ("GET", "/v1/probes?type=zzz", 400, "startup, readiness, liveness"),
         ("GET", "/v1/probes/%FF/web/app/liveness", 400, "the path is not UTF-8"),

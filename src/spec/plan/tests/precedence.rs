@@ -196,7 +196,7 @@ fn what_exceeds_the_operators_limits_is_invalid_with_the_reason_unless_it_is_a_r
     };
     let host = |host: &str| format!("{{httpGet: {{port: 80, host: '{host}'}}}}");
     insta::assert_snapshot!(told(&narrow, &host("10.1.2.3")), @"ok");
-    insta::assert_snapshot!(told(&narrow, &host("192.0.2.1")), @"httpGet.host: Forbidden: another host than the pod needs the operator's allowance (prober.allowHosts)");
+    insta::assert_snapshot!(told(&narrow, &host("192.0.2.1")), @"httpGet.host: Forbidden: a host other than the pod must be allowed by the operator (prober.allowHosts)");
     insta::assert_snapshot!(told(&limits, &host("192.0.2.1")), @"ok");
     insta::assert_snapshot!(told(&limits, &host("fd00::1")), @"ok");
     for never in [
@@ -212,9 +212,9 @@ fn what_exceeds_the_operators_limits_is_invalid_with_the_reason_unless_it_is_a_r
         assert_ne!(told(&limits, &host(never)), "ok", "{never} is never allowed");
     }
     insta::assert_snapshot!(told(&limits, &host("127.0.0.1")), @"httpGet.host: Forbidden: loopback, link-local, multicast and unspecified addresses are never allowed");
-    insta::assert_snapshot!(told(&limits, "{tcpSocket: {port: 80, host: db.example.org}}"), @"tcpSocket.host: Forbidden: another host than the pod must be written as an address, which the operator allows (prober.allowHosts)");
-    insta::assert_snapshot!(told(&limits, "{exec: {command: [x]}, period: 999ms}"), @"period: Forbidden: the operator's least is 1s (prober.minPeriod)");
-    insta::assert_snapshot!(told(&limits, "{exec: {command: [x]}, timeout: 5001ms}"), @"timeout: Forbidden: the operator's most is 5s (prober.maxTimeout)");
+    insta::assert_snapshot!(told(&limits, "{tcpSocket: {port: 80, host: db.example.org}}"), @"tcpSocket.host: Forbidden: a host other than the pod must be an IP address that the operator allows (prober.allowHosts)");
+    insta::assert_snapshot!(told(&limits, "{exec: {command: [x]}, period: 999ms}"), @"period: Forbidden: the operator's minimum is 1s (prober.minPeriod)");
+    insta::assert_snapshot!(told(&limits, "{exec: {command: [x]}, timeout: 5001ms}"), @"timeout: Forbidden: the operator's maximum is 5s (prober.maxTimeout)");
     insta::assert_snapshot!(told(&limits, "{exec: {command: [x]}, period: 1s}"), @"ok");
 
     let quick = ProbeSpec {
