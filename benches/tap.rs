@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     for (name, traffic) in rows {
         for in_flight in [1, 32] {
             let (each, events) = measure(traffic, in_flight);
-            assert_eq!(events, 2 * CALLS, "every call is told twice");
+            assert_eq!(events, 2 * CALLS, "every call is reported twice");
             is_within &= each <= BUDGET;
             let verdict = if each <= BUDGET { "ok" } else { "MISSED" };
             println!("  {name:32} {in_flight:3} in flight {:6} ns  {verdict}", each.as_nanos());
@@ -123,7 +123,7 @@ impl Connection {
         vec![(true, client), (false, frame(4, 0, 0, &[0, 5, 0, 0, 64, 0])), (true, frame(4, 1, 0, &[]))]
     }
 
-    /// What grpc-go sends: fields that stay are indexed, the timeout enters the table anew each time.
+    /// What grpc-go sends: fields that stay are indexed, the timeout enters the table again each time.
     fn request(&mut self, call: usize, traffic: &Traffic, chunks: &mut Vec<Chunk>) {
         let path = format!("/runtime.v1.RuntimeService/{}", traffic.method);
         let timeout = format!("{}u", 119_999_999 - call);

@@ -39,11 +39,11 @@ use crate::{
     relay::descriptors,
 };
 
-/// 1 s: how long blocking calls that nobody waits for, to a disk that hangs above all, may hold up the end.
+/// 1 s: how long blocking calls without a waiter, mostly to a disk that hangs, may delay the end.
 const LEFT_OVER: Duration = Duration::from_secs(1);
 
 /// `criprobe serve`: runs the daemon until SIGTERM or SIGINT, or until a part of it fails that the rest cannot do
-/// without: then it drains and fails, so that the service manager starts it anew.
+/// without: then it drains and fails, so that the service manager restarts it.
 pub fn serve(args: ServeArgs) -> Exit {
     let is_by_flag = args.listen.is_some() || args.runtime.is_some();
     let overrides = Overrides::from_environment(|name| env::var(name).ok())

@@ -236,7 +236,7 @@ impl Check<'_> {
                 let container = crictl::container(node);
                 let name = container.name.clone();
                 let pods = match &self.together {
-                    // It is listed with its pod; what is wrong with it is told here.
+                    // It is listed with its pod; its errors are reported here.
                     Some(pod) => {
                         annotations::of_container(&container, pod, self.rulebook(file), findings);
                         Vec::new()
@@ -286,7 +286,7 @@ impl Check<'_> {
     }
 }
 
-/// What is told of a document that is nothing that we know.
+/// The error for a document of no known kind.
 const NOTHING: &str = "not a Kubernetes manifest (apiVersion, kind), a pod or container for crictl (metadata), or a \
                        criprobe configuration";
 

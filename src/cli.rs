@@ -276,7 +276,7 @@ impl Refused {
         match self {
             Self::Usage(reason) => Error::Usage(reason.clone()).report(),
             Self::Help(help) => {
-                // Nobody reads it: nothing to do about that.
+                // The reader is gone: nothing to do about that.
                 let _ = help.print();
                 match help.kind() {
                     ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Fine,

@@ -52,10 +52,10 @@ pub use verbose::EnvValues;
 
 use crate::clock;
 
-/// The runtime's name, as Version tells it.
+/// The runtime's name, as Version reports it.
 pub const RUNTIME_NAME: &str = "criprobe-demo";
 
-/// What everybody who uses it should know, as `Status(verbose)` tells it.
+/// What every user should know, as `Status(verbose)` reports it.
 pub const ISOLATES_NOTHING: &str = "criprobe's embedded runtime isolates nothing: its containers are plain processes \
     of this machine, run as the user who started criprobe";
 
@@ -65,9 +65,9 @@ const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 /// How to start the embedded runtime.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where it listens; its folder is made where it lacks.
+    /// Where it listens; its folder is created if it is missing.
     pub socket: PathBuf,
-    /// Where the containers' scratch folders go; made, and then removed at the end, where it lacks.
+    /// Where the containers' scratch folders go; created if it is missing, and then removed at the end.
     pub dir: PathBuf,
     /// How verbose statuses show values of environment variables.
     pub env_values: EnvValues,
@@ -122,7 +122,7 @@ impl EmbeddedRuntime {
     }
 
     /// Adds an image with this config, as its registry would have it, or gives it another one. It has the id that
-    /// containers of an image of this name tell, whatever the config.
+    /// containers of an image of this name report, whatever the config.
     pub fn add_image(&self, name: &str, config: &[u8]) {
         self.images.add(name, config);
     }
@@ -182,7 +182,7 @@ impl Drop for EmbeddedRuntime {
 struct NewFolders(Vec<PathBuf>);
 
 impl NewFolders {
-    /// Makes a folder and those above it, where they lack, open to us alone.
+    /// Creates a folder and its parents if they are missing, open to us alone.
     fn make(&mut self, folder: &Path) -> io::Result<()> {
         if folder.as_os_str().is_empty() || folder.is_dir() {
             return Ok(());

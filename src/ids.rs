@@ -77,9 +77,9 @@ pub struct ConnId(pub u64);
 pub enum ProbeKind {
     /// Gates the other two until it succeeded once.
     Startup,
-    /// Tells whether the container takes traffic.
+    /// Whether the container takes traffic.
     Readiness,
-    /// Tells whether the container is worth keeping.
+    /// Whether the container is worth keeping.
     Liveness,
 }
 
@@ -190,9 +190,9 @@ mod tests {
         for text in
             ["", "observed", "observed-", "observed-0", "observed-01", "observed-+1", "observed-4294967296"]
         {
-            let told =
+            let reported =
                 format!("unknown probe type {text:?}: one of startup, readiness, liveness, observed-N");
-            assert_eq!(text.parse::<ProbeType>(), Err(told));
+            assert_eq!(text.parse::<ProbeType>(), Err(reported));
         }
     }
 }

@@ -2,7 +2,7 @@
 //! another file, never where others could replace it.
 //!
 //! The socket is bound in a folder that only we can enter, gets its mode and owner there, and is then renamed into
-//! place, so that nobody can connect while its mode is still wrong. All operations on its file use descriptors,
+//! place, so that no client can connect while its mode is still wrong. All operations on its file use descriptors,
 //! relative to the folder that was open when the socket was bound, so no link is followed.
 
 mod folder;

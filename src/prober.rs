@@ -1,7 +1,7 @@
-//! Runs the probes: what the inventory and the plan tell in; results and events out. Never acts on a verdict, and
+//! Runs the probes: what the inventory and the plan report in; results and events out. Never acts on a verdict, and
 //! never decides which probes there are.
 //!
-//! `roster` is the whole of the decisions, pure: it keeps one `worker` a probe, tells each about its `containers`,
+//! `roster` is the whole of the decisions, pure: it keeps one `worker` per probe, informs each about its `containers`,
 //! wakes it by the `schedule`, and lets it run when the `pool` has place. `task` is the one loop around it, `attempt`
 //! what a worker's attempt does.
 
@@ -61,7 +61,7 @@ pub enum Input {
         /// At most one a type.
         probes: Vec<Planned>,
     },
-    /// All containers were planned anew. Told at once, so that probes that come to be together are seen to, and are
+    /// All containers were planned again. Sent together, so that probes that come to be together are seen to, and are
     /// spread where they are too many.
     Replanned(Vec<(Arc<Container>, Vec<Planned>)>),
     /// A container is gone from the runtime.

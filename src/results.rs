@@ -24,7 +24,7 @@ pub struct Results {
     run: Run,
     counts: Counts,
     last: Option<AttemptRecord>,
-    /// Shared with whoever shows it; copied when it goes on while it is shown.
+    /// Shared with its readers; copied if it grows while it is being read.
     history: Arc<History>,
 }
 
@@ -55,7 +55,7 @@ impl Results {
         self.counts = Counts::default();
     }
 
-    /// Sets the verdict and tells whether that changed it; an absent one differs from every other
+    /// Sets the verdict and returns whether that changed it; an absent one differs from every other
     /// (docs/kubelet-prober.md 4).
     pub fn set(&mut self, verdict: Verdict, why: ChangeReason, at: SystemTime) -> bool {
         let is_changed = self.verdict != Some(verdict);
@@ -67,7 +67,7 @@ impl Results {
         is_changed
     }
 
-    /// Removes the verdict, which tells nobody; setting the same one later is a change again
+    /// Removes the verdict, which is not a change; setting the same one later is a change again
     /// (docs/kubelet-prober.md 4).
     pub fn remove(&mut self, why: ChangeReason, at: SystemTime) {
         if self.verdict.take().is_some() {
@@ -112,7 +112,7 @@ impl Results {
         }
     }
 
-    /// Prolongs the run by one, or starts another (docs/kubelet-prober.md 3.7, step 13); tells how long it is now.
+    /// Prolongs the run by one, or starts another (docs/kubelet-prober.md 3.7, step 13); returns its length.
     pub fn prolong_run(&mut self, verdict: Verdict) -> u32 {
         if self.run.verdict == verdict {
             self.run.count = self.run.count.saturating_add(1);
@@ -166,7 +166,7 @@ pub enum Verdict {
     Success,
     /// It is not.
     Failure,
-    /// It cannot be told yet.
+    /// It is not known yet.
     Unknown,
 }
 
@@ -309,7 +309,7 @@ pub struct AttemptRecord {
     pub output: Arc<str>,
 }
 
-/// The beginning of a text: at most so many bytes, cut at a character.
+/// The beginning of a text: at most `bytes` bytes, cut at a character.
 fn beginning(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }
@@ -322,7 +322,7 @@ mod tests {
 
     use super::{text::TEXT_LIMIT, *};
 
-    /// One row of `tests/data/prober/results.json`: what is done to an untouched one, and what that tells.
+    /// One row of `tests/data/prober/results.json`: what is done to an untouched one, and what that returns.
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Row {
@@ -342,19 +342,19 @@ mod tests {
         for Row { id, rule, ops } in rows {
             let mut results = Results::new(UNIX_EPOCH);
             for op in ops {
-                let told = format!("{id}: {rule}: {op}");
+                let reported = format!("{id}: {rule}: {op}");
                 match op.split([' ', ':']).filter(|word| !word.is_empty()).collect::<Vec<_>>()[..] {
                     ["set", name, "changed"] => {
-                        assert!(results.set(verdict(name), ChangeReason::Started, UNIX_EPOCH), "{told}");
+                        assert!(results.set(verdict(name), ChangeReason::Started, UNIX_EPOCH), "{reported}");
                     }
                     ["set", name, "same"] => {
-                        assert!(!results.set(verdict(name), ChangeReason::Started, UNIX_EPOCH), "{told}");
+                        assert!(!results.set(verdict(name), ChangeReason::Started, UNIX_EPOCH), "{reported}");
                     }
-                    ["get", "none"] => assert_eq!(results.verdict(), None, "{told}"),
-                    ["get", name] => assert_eq!(results.verdict(), Some(verdict(name)), "{told}"),
+                    ["get", "none"] => assert_eq!(results.verdict(), None, "{reported}"),
+                    ["get", name] => assert_eq!(results.verdict(), Some(verdict(name)), "{reported}"),
                     ["remove"] => results.remove(ChangeReason::Adopted, UNIX_EPOCH),
                     ["container"] => results.start_container(UNIX_EPOCH),
-                    _ => panic!("no such step: {told}"),
+                    _ => panic!("no such step: {reported}"),
                 }
             }
         }

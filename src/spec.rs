@@ -155,7 +155,7 @@ pub enum OnFailure {
     Report,
     /// Stop the container.
     Stop,
-    /// Stop the container and start it anew.
+    /// Stop the container and start it again.
     Restart,
 }
 

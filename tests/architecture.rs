@@ -90,7 +90,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "tap",
         ],
     ),
-    // What a node would do with files, told without one: shares the views, so that a definition looks the same.
+    // What a node would do with files, shown without one: shares the views, so that a definition looks the same.
     ("check", &["config", "document", "ids", "inventory::pod", "report::view", "spec"]),
     (
         "cli",
@@ -226,7 +226,7 @@ fn the_page_shows_the_same_table() {
             _ => allowed.iter().map(|entry| format!("`{entry}`")).collect::<Vec<_>>().join(", "),
         };
         let row = format!("| `{module}` | {list} |");
-        assert!(page.contains(&row), "ARCHITECTURE.md lacks this row of the table:\n{row}");
+        assert!(page.contains(&row), "ARCHITECTURE.md has no such row in its table:\n{row}");
     }
 }
 
@@ -267,23 +267,23 @@ fn the_binary_is_thin() {
 
 #[test]
 fn every_file_says_first_what_it_is_for() {
-    let lacks = |path: &PathBuf| {
+    let is_untitled = |path: &PathBuf| {
         let text = fs::read_to_string(path).unwrap();
         let first = text.lines().next().unwrap_or_default();
         (!text.trim().is_empty() && !first.starts_with("//! "))
             .then(|| format!("{}:1: line 1 must begin with //!", shown(path)))
     };
-    report(&files().iter().filter_map(lacks).collect::<Vec<_>>());
+    report(&files().iter().filter_map(is_untitled).collect::<Vec<_>>());
 }
 
 #[test]
 fn no_file_holds_more_than_one_concept_can_fill() {
     let is_too_long = |source: &Source| {
         let lines = source.lines().filter(|(_, text)| !text.trim().is_empty()).count();
-        let told = || {
+        let reported = || {
             format!("src/{}: {lines} lines of code before its tests, {MAX_LINES} is the most", source.path)
         };
-        (lines > MAX_LINES).then(told)
+        (lines > MAX_LINES).then(reported)
     };
     report(&sources().iter().filter_map(is_too_long).collect::<Vec<_>>());
 }
@@ -573,11 +573,11 @@ fn mentions(text: &str, word: &str) -> bool {
 /// All faults of all sources, each as `src/FILE:LINE: what`.
 fn faults_of(sources: &[Source], find: impl Fn(&Source) -> Vec<(usize, String)>) -> Vec<String> {
     assert!(sources.len() > 50, "src/ was not found");
-    let told = |source: &Source| {
+    let reported = |source: &Source| {
         let path = source.path.clone();
         find(source).into_iter().map(move |(line, what)| format!("src/{path}:{line}: {what}"))
     };
-    sources.iter().flat_map(told).collect()
+    sources.iter().flat_map(reported).collect()
 }
 
 fn report(faults: &[String]) {

@@ -42,10 +42,12 @@ fn ids(value: &Value, found: &mut BTreeSet<String>) {
 /// The documents of a file of rows; of another file, a certificate say, none.
 fn data_of(path: &Path) -> Vec<Value> {
     let text = || fs::read_to_string(path).unwrap();
-    let told = |error| panic!("{}: {error}", path.display());
+    let reported = |error| panic!("{}: {error}", path.display());
     match path.extension().and_then(|extension| extension.to_str()) {
-        Some("json") => vec![serde_json::from_str(&text()).unwrap_or_else(told)],
-        Some("jsonl") => text().lines().map(|line| serde_json::from_str(line).unwrap_or_else(told)).collect(),
+        Some("json") => vec![serde_json::from_str(&text()).unwrap_or_else(reported)],
+        Some("jsonl") => {
+            text().lines().map(|line| serde_json::from_str(line).unwrap_or_else(reported)).collect()
+        }
         // Certificates, and the list of rows itself.
         _ => Vec::new(),
     }

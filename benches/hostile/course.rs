@@ -73,7 +73,7 @@ pub(crate) struct Found {
     pub(crate) window: Window,
     /// By way of criprobe.
     pub(crate) relayed: Calls,
-    /// Past it, to tell what the machine and the runtime do to calls.
+    /// Past it, to show what the machine and the runtime do to calls.
     pub(crate) direct: Calls,
     /// The most memory of criprobe, in MiB.
     pub(crate) peak: f64,

@@ -1,5 +1,5 @@
 //! What hostile pods run: a server a trick, at every address of loopback. They count who came and who is still there.
-//! One thread, that runs when nobody else wants to: what a pod does is not criprobe's doing.
+//! One thread at the lowest priority: what a pod does is not criprobe's doing.
 
 use std::{
     io,

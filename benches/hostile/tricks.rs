@@ -32,8 +32,8 @@ const LONG_VALUE: usize = 120_000;
 /// 500 words of `$(a)`: with the two others nearly as many as a command may have.
 const LETTERS: usize = 500;
 
-/// 10 words of 300 times `$(N)` make as much. Each expands to the letter that its definition has 300 times: whoever puts
-/// the definition in place of the letter, word after word, has 300 times as much with each word.
+/// 10 words of 300 times `$(N)` make as much. Each expands to the letter that its definition has 300 times: a pod that
+/// puts the definition in place of the letter, word after word, has 300 times as much with each word.
 const MULTIPLIED: (usize, usize) = (10, 300);
 
 /// 17 words of [`LONG_VALUE`] make 2 MB, just what Linux takes as a command.

@@ -126,7 +126,7 @@ impl Daemon {
 
     /// How often it has taken in the runtime's lists.
     pub(crate) fn resyncs(&self) -> Result<u64> {
-        self.get("/v1/status")?["inventory"]["resyncs"].as_u64().context("the status tells no resyncs")
+        self.get("/v1/status")?["inventory"]["resyncs"].as_u64().context("the status has no resyncs")
     }
 
     /// The attempts that it has counted itself, by how they ended: successes, and all.

@@ -49,7 +49,7 @@ pub(crate) fn of_container() -> HashMap<String, String> {
     .into()
 }
 
-/// What containerd tells of a container besides its status: its definition with the variables of a few services, and
+/// What containerd reports of a container besides its status: its definition with the variables of a few services, and
 /// the specification that it made of that.
 pub(crate) fn info() -> &'static str {
     static INFO: LazyLock<String> = LazyLock::new(|| {

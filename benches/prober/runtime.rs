@@ -78,7 +78,7 @@ impl Runtime {
         Ok(Self { commands, _threads: threads })
     }
 
-    /// Takes what is known of the commands so far; counting begins anew.
+    /// Takes what is known of the commands so far; counting starts again.
     pub(crate) fn take_commands(&self) -> Commands {
         let mut commands = lock(&self.commands);
         let begun = vec![Vec::new(); commands.begun.len()];
@@ -121,8 +121,8 @@ async fn answer(shared: &Shared, method: &str, request: Bytes) -> Result<Bytes, 
     }
 }
 
-/// Runs the command as a process of this machine. Its last word names the probe: `POD CONTAINER KIND` are told by the
-/// container's id and that word.
+/// Runs the command as a process of this machine. Its last word names the probe: `POD CONTAINER KIND` are reported by
+/// the container's id and that word.
 async fn run(shared: &Shared, asked: cri::ExecSyncRequest) -> Result<cri::ExecSyncResponse, Status> {
     let probe = probe(&asked).ok_or_else(|| Status::not_found("no such container"))?;
     let _running = Running::begin(&shared.commands, probe);

@@ -21,7 +21,7 @@ const SETTLING: Duration = Duration::from_secs(3);
 /// 1 s, the period of all probes but those that idle.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// 300 s, the period of probes that are in nobody's way.
+/// 300 s, the period of probes that cost next to nothing.
 const LONG: Duration = Duration::from_secs(300);
 
 /// 200 pods, which makes 1,000 containers.

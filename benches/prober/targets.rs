@@ -1,6 +1,6 @@
 //! What the probes dial: listeners on loopback that note when each attempt came. Connections in, moments by probe out.
 //! A thread a listener, so that nothing of this bench delays what it notes. Where there are thousands of attempts a
-//! second they run when nobody else wants to: what pods do with a connection is not criprobe's doing, and must not be in
+//! second they run at the lowest priority: what pods do with a connection is not criprobe's doing, and must not be in
 //! the way of what is measured.
 
 use std::{
@@ -38,7 +38,7 @@ pub(crate) enum Treatment {
     Serve,
 }
 
-/// Listeners, one for each probe of a pod: the port tells the probe, the address the pod.
+/// Listeners, one for each probe of a pod: the port identifies the probe, the address the pod.
 pub(crate) struct Targets {
     pub(crate) ports: Vec<u16>,
     seen: Vec<Arc<Mutex<Seen>>>,
@@ -86,7 +86,7 @@ impl Targets {
     }
 }
 
-/// Has this thread run when nobody else wants to.
+/// Gives this thread the lowest priority.
 pub(crate) fn give_way() {
     let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
     set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle)

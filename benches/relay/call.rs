@@ -78,7 +78,7 @@ impl Call {
         static LIST: LazyLock<Vec<u8>> = LazyLock::new(|| {
             framed(&cri::ListContainersResponse { containers: (0..200).map(container).collect() })
         });
-        // Nobody decodes it.
+        // It is never decoded.
         static HUGE: LazyLock<Vec<u8>> = LazyLock::new(|| prefixed(&vec![0x7a; HUGE_LENGTH]));
         match self {
             Self::Version => &VERSION,

@@ -1,4 +1,4 @@
-//! One HTTP/2 connection of the load driver: canned requests out, answers told whole or not by their frames.
+//! One HTTP/2 connection of the load driver: canned requests out, answers checked for completeness by their frames.
 //!
 //! Obeys flow control, SETTINGS and PING of whatever stands in the middle, and takes nothing on trust: an answer
 //! counts when every octet of it arrived and grpc-status is 0.
@@ -224,7 +224,7 @@ impl Client {
             RST_STREAM if self.calls.iter().any(|call| call.stream == frame.stream) => {
                 bail!("a call was reset with code {}", frame.number()?)
             }
-            GOAWAY => bail!("the connection was told to go away"),
+            GOAWAY => bail!("the peer sent GOAWAY"),
             _ => {}
         }
         if matches!(frame.kind, DATA | HEADERS) && frame.has(END_STREAM) {

@@ -1,4 +1,4 @@
-//! Gets socat, nginx and HAProxy from Debian where they lack and that is possible. Never starts a service.
+//! Gets socat, nginx and HAProxy from Debian if they are missing and that is possible. Never starts a service.
 
 use std::{
     env, fs,
@@ -16,7 +16,7 @@ const WANTED: [(&str, &str); 3] = [("socat", "socat"), ("nginx", "nginx-light"),
 /// Asked by Debian's packages whether they may start what they installed.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
-/// Installs what lacks, if we are root on a system with apt; says on stderr what it does and what it cannot.
+/// Installs what is missing, if we are root on a system with apt; says on stderr what it does and what it cannot.
 pub(crate) fn install_missing() {
     let missing =
         || WANTED.iter().filter(|(program, _)| find(program).is_none()).map(|(_, package)| *package);
@@ -34,7 +34,7 @@ pub(crate) fn install_missing() {
     }
 }
 
-/// Where a program is; also in the folders of daemons, which a user's PATH may lack.
+/// Where a program is; also in the folders of daemons, which a user's PATH may omit.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
@@ -60,7 +60,7 @@ fn install(packages: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Forbids packages to start services while it lives, where nobody decides about that already.
+/// Forbids packages to start services while it lives, unless a policy for that exists already.
 struct NoServices {
     is_ours: bool,
 }

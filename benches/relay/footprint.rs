@@ -79,7 +79,7 @@ fn slow_reader(places: &Places) -> Result<u64> {
     Ok(process.peak()?.saturating_sub(before))
 }
 
-/// Lets what a start or a call set off come to rest; nothing tells when it has.
+/// Lets what a start or a call set off come to rest; nothing shows when it has.
 fn settle() {
     thread::sleep(Duration::from_secs(1));
 }

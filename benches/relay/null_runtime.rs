@@ -22,7 +22,7 @@ pub(crate) fn serve(socket: &Path) -> io::Result<()> {
     let listener = UnixListener::bind(socket)?;
     thread::Builder::new().name("null runtime".into()).spawn(move || {
         for stream in listener.incoming().flatten() {
-            // A connection that breaks is the client's affair; the client tells.
+            // A connection that breaks is the client's affair; the client reports it.
             thread::spawn(move || Connection::new(stream).run());
         }
     })?;

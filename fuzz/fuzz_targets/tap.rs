@@ -1,4 +1,4 @@
-//! Any bytes of both sides in any order: the tap survives them, tells each call in order, and says the same in other
+//! Any bytes of both sides in any order: the tap survives them, reports each call in order, and the same in other
 //! pieces.
 //!
 //! The input is a script: a byte that says which side speaks (lowest bit) and how it starts (the next: with what opens
@@ -21,9 +21,9 @@ const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 
 fuzz_target!(|script: &[u8]| {
     let steps = steps(script);
-    let whole = told(&steps, usize::MAX);
-    let pieces = told(&steps, 1 + script.len() % 7);
-    assert_eq!(whole, pieces, "what is told depends on the pieces");
+    let whole = reported(&steps, usize::MAX);
+    let pieces = reported(&steps, 1 + script.len() % 7);
+    assert_eq!(whole, pieces, "what is reported depends on the pieces");
 });
 
 /// What each side says, in order.
@@ -41,34 +41,34 @@ fn steps(mut script: &[u8]) -> Vec<(bool, Vec<u8>)> {
     steps
 }
 
-/// What a tap tells of it, fed in pieces of that size.
-fn told(steps: &[(bool, Vec<u8>)], piece: usize) -> Vec<String> {
+/// What a tap reports of it, fed in pieces of that size.
+fn reported(steps: &[(bool, Vec<u8>)], piece: usize) -> Vec<String> {
     let mut tap = Tap::new(ConnId(1), Arc::new(Peer::default()));
-    let mut told = Told::default();
+    let mut reported = Reported::default();
     for (is_client, bytes) in steps {
         for bytes in bytes.chunks(piece) {
             if *is_client {
-                tap.client_bytes(bytes, clock::now(), |event| told.take(&event));
+                tap.client_bytes(bytes, clock::now(), |event| reported.take(&event));
             } else {
-                tap.runtime_bytes(bytes, clock::now(), |event| told.take(&event));
+                tap.runtime_bytes(bytes, clock::now(), |event| reported.take(&event));
             }
             let _ = (tap.between_answers(), tap.open_methods(), format!("{tap:?}"));
         }
     }
-    tap.closed(clock::now(), |event| told.take(&event));
-    assert!(told.begun.is_subset(&told.ended), "what began also ended");
-    told.lines
+    tap.closed(clock::now(), |event| reported.take(&event));
+    assert!(reported.begun.is_subset(&reported.ended), "what began also ended");
+    reported.lines
 }
 
 #[derive(Default)]
-struct Told {
+struct Reported {
     lines: Vec<String>,
     begun: HashSet<u32>,
     ended: HashSet<u32>,
     is_blind: bool,
 }
 
-impl Told {
+impl Reported {
     fn take(&mut self, event: &TapEvent) {
         assert!(!self.is_blind || matches!(event, TapEvent::Closed { .. }), "a blind tap is silent");
         self.lines.push(match event {

@@ -117,7 +117,7 @@ impl Images {
         }
     }
 
-    /// Forgets those that wait and that nobody wants any more.
+    /// Forgets those that wait and are not wanted any more.
     pub(super) fn retain(&mut self, is_wanted: impl Fn(&ImageRef) -> bool) {
         self.turns.retain(is_wanted);
         self.depths.retain(|image, _| self.turns.contains(image));

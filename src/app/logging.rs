@@ -70,7 +70,7 @@ impl Threshold {
 /// # Errors
 /// No thread can be started that writes.
 pub(super) fn start(config: &LogConfig) -> io::Result<Threshold> {
-    // A descriptor of our own: whoever locks the standard library's would wait as long as the writer does.
+    // A descriptor of our own: a thread that locks the standard library's would wait as long as the writer does.
     let out = File::from(io::stderr().as_fd().try_clone_to_owned()?);
     queue().write_to(out, |lines| {
         tracing::error!(lines, "log lines were dropped: standard error was not read fast enough");
@@ -121,7 +121,7 @@ where
 }
 
 /// The level for our own crate. Libraries log errors only, and those that speak with pods' servers and clients log nothing:
-/// whoever is at the other end could have them write as much as it likes. At trace all of them log.
+/// the other end could make them write without bound. At trace all of them log.
 fn filter(level: LogLevel) -> String {
     match level {
         LogLevel::Error | LogLevel::Warn | LogLevel::Info | LogLevel::Debug => {

@@ -118,7 +118,7 @@ fn of_change(
     }
 }
 
-/// What is planned of a container, once what is wrong with it was told.
+/// What is planned of a container, once its errors were reported.
 fn planned(
     plan: Plan,
     registration: &mut Registration,

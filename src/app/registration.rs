@@ -169,7 +169,7 @@ mod tests {
             ("livenes.criprobe.dev/app", "x"),
         ];
         let mut registration = Registration::default();
-        let told = |id: &str, registration: &mut Registration| -> Vec<String> {
+        let messages = |id: &str, registration: &mut Registration| -> Vec<String> {
             let view = container(id, &annotations);
             let planned = plan(&view, &Policy::default(), ImageFacts::default());
             let news = registration.news(&view, &planned, clock::now()).into_iter();
@@ -181,14 +181,14 @@ mod tests {
             })
             .collect()
         };
-        let first = told("c1", &mut registration);
+        let first = messages("c1", &mut registration);
         assert_eq!(first.len(), 2, "{first:?}");
         assert!(first[0].starts_with("Liveness probe is invalid: exec.command"), "{first:?}");
         assert!(first[1].contains("did you mean \"liveness\"?"), "{first:?}");
-        assert_eq!(told("c1", &mut registration), [""; 0], "the same container again");
-        assert_eq!(told("c2", &mut registration), [""; 0], "its next one");
+        assert_eq!(messages("c1", &mut registration), [""; 0], "the same container again");
+        assert_eq!(messages("c2", &mut registration), [""; 0], "its next one");
         registration.forget(&ContainerId::from("c1"));
-        assert_eq!(told("c2", &mut registration), [""; 0]);
+        assert_eq!(messages("c2", &mut registration), [""; 0]);
         registration.forget(&ContainerId::from("c2"));
         assert!(registration.containers.is_empty() && registration.pods.is_empty(), "nothing is kept");
     }

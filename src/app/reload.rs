@@ -37,11 +37,12 @@ use crate::{
     stage::Tasks,
 };
 
-/// 10 s: from one look at the files to the next, for what inotify does not tell: where there is none, on network file
+/// 10 s: between two polls of the files, for what inotify does not report: where there is none, on network file
 /// systems, or when its queue overflows.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// 10 s: how long a disk may take to give the files before that is told. The reading goes on, and nothing else waits.
+/// 10 s: how long a disk may take to give the files before that is reported. The reading goes on, and nothing else
+/// waits.
 const SLOW_DISK: Duration = Duration::from_secs(10);
 
 /// 8 KiB of an event's message; what is longer is cut, and stands in the status and in the log.
@@ -222,7 +223,7 @@ impl Task {
         }
     }
 
-    /// All that can change while the daemon runs. A stage whose settings are the same is told nothing.
+    /// All that can change while the daemon runs. A stage whose settings are the same is left alone.
     fn apply(&mut self, config: &Config) {
         let Outlets { policy, prober, observed, seed, .. } = &*self.outlets;
         policy.send_if_modified(|in_force| replace(in_force, settings::policy(config)));
@@ -280,7 +281,7 @@ fn event(kind: EventType, reason: &str, mut message: String, at: SystemTime) -> 
     }
 }
 
-/// Puts a value in place of another, and tells whether it differs.
+/// Replaces a value, and returns whether the new one differs.
 fn replace<T: PartialEq>(place: &mut T, value: T) -> bool {
     let differs = *place != value;
     *place = value;

@@ -128,7 +128,7 @@ impl Store {
         let _ = timeout(LOOK_AGAIN, giving_up).await;
     }
 
-    /// Writes what is to be saved, the newest of it, until nobody saves any more.
+    /// Writes what is to be saved, the newest of it, until all senders are gone.
     pub(super) async fn keep(self: &Arc<Self>, saves: &mut watch::Receiver<Arc<Saved>>) {
         let mut is_written = true;
         loop {
@@ -141,7 +141,7 @@ impl Store {
         }
     }
 
-    /// Writes the file; tells whether nothing is left to be done.
+    /// Writes the file; returns whether nothing is left to do.
     async fn write(self: &Arc<Self>, saved: Arc<Saved>) -> bool {
         let store = self.clone();
         let trouble = words(spawn_blocking(move || store.file.save(&saved.to_json())).await);
@@ -161,7 +161,7 @@ impl Store {
         true
     }
 
-    /// Tells of trouble, if there is any and it was not told just before.
+    /// Logs trouble, if there is any and it was not logged just before.
     fn note(&self, trouble: String, message: &str) {
         let is_known = self.health.borrow().trouble == trouble;
         if is_known || trouble.is_empty() {

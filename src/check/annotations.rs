@@ -168,7 +168,7 @@ fn no_container(name: &str, among: &[&WrittenContainer<'_>]) -> String {
     format!("the pod has no container {}: {meant}", quoted(name))
 }
 
-/// Tells errors at the places that they have in the file.
+/// Reports errors at their places in the file.
 fn report(
     fault: &DefinitionFault,
     key: &str,
@@ -200,7 +200,7 @@ pub(super) enum Prober {
 }
 
 /// Why the port of a probe leads nowhere: a name that the container does not declare; or a number that it does not, where
-/// the pod is in the node's network and nobody but its author says so.
+/// the pod is in the node's network and only its author says so.
 pub(super) fn port_fault(
     spec: &ProbeSpec,
     container: &WrittenContainer<'_>,

@@ -5,7 +5,7 @@ use crate::{
     report::view::{Finding, Grade},
 };
 
-/// 1,000: the most findings that are told of one file. The rest are counted, and told as one more.
+/// 1,000: the most findings that are reported for one file. The rest are counted, and reported as one more.
 const MAX_FINDINGS: usize = 1_000;
 
 /// What is wrong with one file.

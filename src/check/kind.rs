@@ -9,7 +9,7 @@ pub(super) enum Shape<'a> {
     Object(&'a str),
     /// Objects of Kubernetes, each for itself.
     List(&'a [Node]),
-    /// A pod of Kubernetes that lacks `apiVersion` or `kind`.
+    /// A pod of Kubernetes without `apiVersion` or `kind`.
     NamelessPod,
     /// A pod for crictl: `PodSandboxConfig` of the CRI.
     CrictlPod,

@@ -103,7 +103,7 @@ fn search<'a>(node: &'a Node, path: &str, depth: usize, found: &mut Vec<(String,
     }
 }
 
-/// Annotations of ours on the object instead of on its pods: Kubernetes passes them to nobody.
+/// Annotations of ours on the object instead of on its pods, where Kubernetes ignores them.
 fn misplaced(metadata: Option<&Node>, templates: &[(String, &Node)], findings: &mut Findings) {
     let all = pod::annotations(metadata.and_then(|metadata| metadata.get("annotations")));
     for Annotation { key, place, .. } in all.into_iter().filter(|one| annotation::is_ours(one.key)) {

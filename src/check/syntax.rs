@@ -19,7 +19,7 @@ pub(super) fn text(bytes: &[u8]) -> Result<&str, SyntaxError> {
     document::decode(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes))
 }
 
-/// Tells an error in a document that begins in that line. True where it looks like a template that was not rendered.
+/// Reports an error in a document that begins in that line. True where it looks like a template that was not rendered.
 pub(super) fn report(error: &SyntaxError, first: u32, lines: &Lines<'_>, findings: &mut Findings) -> bool {
     let place = error.place();
     if let Some(template) = template(first, lines) {
@@ -71,7 +71,7 @@ mod tests {
     fn text_is_utf_8_and_all_else_is_told() {
         assert_eq!(text(b"\xef\xbb\xbfa: b"), Ok("a: b"));
         assert_eq!(text(b""), Ok(""));
-        for (bytes, place, told) in [
+        for (bytes, place, reported) in [
             (&b"\xff\xfea\0"[..], "1:1", "UTF-16"),
             (b"\xfe\xff\0a", "1:1", "UTF-16"),
             (b"\x1f\x8b\x08\0", "", "compressed"),
@@ -80,7 +80,7 @@ mod tests {
         ] {
             let error = text(bytes).unwrap_err();
             assert_eq!(error.place().map(|place| place.to_string()).unwrap_or_default(), place, "{error}");
-            assert!(error.to_string().contains(told), "{error}");
+            assert!(error.to_string().contains(reported), "{error}");
         }
     }
 }

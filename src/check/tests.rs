@@ -27,7 +27,7 @@ fn findings(view: &CheckView) -> String {
     view.files.iter().map(of).collect()
 }
 
-fn told(text: &str) -> String {
+fn reported(text: &str) -> String {
     findings(&check(&[input("x", text)], &[], "default"))
 }
 
@@ -68,8 +68,8 @@ fn every_kind_that_makes_pods_is_found() {
         });
         format!("{} {}: {}\n", document.line, document.name, pods.collect::<Vec<_>>().join(", "))
     };
-    let told: String = view.files[0].documents.iter().map(pod).collect();
-    insta::assert_snapshot!("kinds", told + &findings(&view));
+    let reported: String = view.files[0].documents.iter().map(pod).collect();
+    insta::assert_snapshot!("kinds", reported + &findings(&view));
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_container_is_found_with_the_pod_that_it_is_given_with() {
     let alone = check(&[sample("container.json")], &[], "other");
     assert_eq!(probes(&alone), ["other//app liveness annotation valid []"]);
     let two = check(&[input("a", pod), input("b", pod), sample("container.json")], &[], "other");
-    assert_eq!(findings(&two), "", "nobody knows whose it is");
+    assert_eq!(findings(&two), "", "its owner is unknown");
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn what_depends_on_the_pod_is_told() {
             "x:8:16: error: spec.containers[0].name: Required value\nx:8:3: error: spec.containers: Required value\n",
         ),
     ] {
-        let mut said: Vec<_> = told(&pod(spec, annotations)).lines().map(str::to_owned).collect();
+        let mut said: Vec<_> = reported(&pod(spec, annotations)).lines().map(str::to_owned).collect();
         let mut says: Vec<_> = says.lines().collect();
         said.sort();
         says.sort_unstable();
@@ -207,7 +207,7 @@ fn what_depends_on_the_pod_is_told() {
 #[test]
 fn a_file_that_is_nothing_is_wrong_only_if_it_was_named() {
     let values = "replicaCount: 1\nimage: {tag: x}\n";
-    assert!(told(values).contains("x:1:1: error: not a Kubernetes manifest"));
+    assert!(reported(values).contains("x:1:1: error: not a Kubernetes manifest"));
     let found = CheckInput { is_named: false, ..input("values.yaml", values) };
     let view = check(&[found], &[], "default");
     assert_eq!((findings(&view), view.files[0].documents[0].taken), (String::new(), DocumentKind::Unknown));

@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn exactly_one_thing_is_tried_and_flags_stand_with_what_they_belong_to() {
-        for (line, told) in [
+        for (line, reported) in [
             ("c", "required arguments were not provided"),
             ("c --tcp 1 --grpc 2", "cannot be used with"),
             ("c --probe live", "unknown probe type \"live\": one of startup, readiness, liveness"),
@@ -232,7 +232,7 @@ mod tests {
             ("c --tcp 1 --timeout soon", "not a duration"),
         ] {
             let error = request(line).unwrap_err();
-            assert!(error.contains(told), "{line}: {error}");
+            assert!(error.contains(reported), "{line}: {error}");
         }
     }
 

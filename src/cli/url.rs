@@ -94,7 +94,7 @@ mod tests {
             let url: ProbeUrl = text.parse().unwrap();
             assert_eq!((url.scheme, url.host.as_deref(), &*url.port, &*url.path), parts, "{text}");
         }
-        for (text, told) in [
+        for (text, reported) in [
             ("localhost", "the scheme is missing before the host"),
             ("healthz", "the scheme is missing before the host"),
             ("localhost:80/x", "the scheme is missing before the host"),
@@ -109,7 +109,7 @@ mod tests {
             ("", "empty"),
         ] {
             let error = text.parse::<ProbeUrl>().unwrap_err();
-            assert!(error.starts_with(told) && error.ends_with(FORMS), "{text}: {error}");
+            assert!(error.starts_with(reported) && error.ends_with(FORMS), "{text}: {error}");
         }
     }
 }

@@ -65,7 +65,7 @@ impl Node {
         Ok(cri::CreateContainerResponse { container_id: id.to_string() })
     }
 
-    /// Starts a container's process. All of it happens under the state's lock, so that nobody meets a container that
+    /// Starts a container's process. All of it happens under the state's lock, so that no reader sees a container that
     /// is half started. One that does not start has exited, with containerd's code and reason.
     ///
     /// # Errors
@@ -123,7 +123,7 @@ impl Node {
         Ok((process, Run { started_at: wall_nanos(), group, ended, log }))
     }
 
-    /// Writes a container's output and waits for its end, whoever causes it.
+    /// Writes a container's output and waits for its end, whatever causes it.
     async fn supervise(self: Arc<Self>, id: ContainerId, mut process: Process, log: Arc<Log>) {
         let outputs = process.take_output();
         let pumping = async {
@@ -210,7 +210,7 @@ impl Node {
         cri::ListContainersResponse { containers }
     }
 
-    /// Opens a container's log anew.
+    /// Opens a container's log again.
     ///
     /// # Errors
     /// NotFound; Unknown when it does not run, or the file cannot be opened.
@@ -222,7 +222,7 @@ impl Node {
     }
 }
 
-/// The one place where a container's phase changes; tells the subscribers.
+/// The one place where a container's phase changes; reports it to the subscribers.
 fn move_on(state: &mut State, container: &Container, phase: Phase, at: i64) {
     let kind = match phase {
         Phase::Created => ContainerEventType::ContainerCreatedEvent,

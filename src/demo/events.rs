@@ -6,7 +6,7 @@ use tonic::Status;
 use crate::proto::cri::ContainerEventResponse;
 
 /// 256 events wait for a subscriber that does not read; at the next its stream ends after those, so that it knows of
-/// the gap and can list anew.
+/// the gap and can list again.
 pub(super) const QUEUE: usize = 256;
 
 /// What a subscriber receives.
@@ -30,8 +30,8 @@ impl Subscribers {
         self.0.clear();
     }
 
-    /// Tells everyone of one. Who does not keep up hears no more.
-    pub(super) fn tell(&mut self, event: &ContainerEventResponse) {
+    /// Sends an event to all. A subscriber that does not keep up gets no more.
+    pub(super) fn send(&mut self, event: &ContainerEventResponse) {
         self.0.retain(|subscriber| subscriber.try_send(Ok(event.clone())).is_ok());
     }
 }

@@ -40,7 +40,7 @@ impl Fault {
 pub enum FaultKind {
     /// It waits this long before it is handled.
     Delay(Duration),
-    /// It is handled at once, and its answer waits this long: a list of then, told now.
+    /// It is handled at once, and its answer waits this long: a list as of then, delivered now.
     DelayAnswer(Duration),
     /// It is not handled; this is its answer.
     Code(Code, String),
@@ -100,7 +100,7 @@ impl Faults {
         self.lock().calls.iter().filter(|call| call.method == method).count()
     }
 
-    /// Notes a call, and tells what is to happen to it.
+    /// Notes a call, and returns what is to happen to it.
     pub(super) fn receive(&self, method: &str, at: Instant) -> Option<FaultKind> {
         let mut inner = self.lock();
         if inner.calls.len() == CALLS_KEPT {

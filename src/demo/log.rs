@@ -15,7 +15,7 @@ use crate::clock;
 /// 16 KiB of text in one log line, as containerd has it; longer ones are written in parts that are tagged `P`.
 const MAX_LINE: usize = 16 << 10;
 
-/// 64 MiB in one log file; what comes after that is read and dropped until the log is opened anew.
+/// 64 MiB in one log file; what comes after that is read and dropped until the log is opened again.
 const MAX_FILE: u64 = 64 << 20;
 
 /// One container's log.
@@ -25,7 +25,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Opens the file for appending, making it where it lacks.
+    /// Opens the file for appending, and creates it if it is missing.
     ///
     /// # Errors
     /// When it cannot be opened.
@@ -34,7 +34,7 @@ impl Log {
         Ok(Self { path, file })
     }
 
-    /// Opens the file anew, after it was rotated away.
+    /// Opens the file again, after it was rotated away.
     ///
     /// # Errors
     /// When it cannot be opened; the old one stays in use then.

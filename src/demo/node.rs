@@ -74,9 +74,9 @@ impl Node {
 }
 
 impl State {
-    /// Tells everyone what became of `id`, a container or the sandbox itself, with its pod as it is now.
+    /// Reports to all subscribers what became of `id`, a container or the sandbox itself, with its pod as it is now.
     pub(super) fn announce(&mut self, kind: ContainerEventType, id: &str, sandbox: &SandboxId, at: i64) {
         let event = view::container_event(self, kind, id, sandbox, at);
-        self.subscribers.tell(&event);
+        self.subscribers.send(&event);
     }
 }

@@ -121,7 +121,7 @@ impl Drop for Process {
     }
 }
 
-/// How a process ended, as a shell tells it: its exit code, or 128 and the number of the signal that killed it.
+/// How a process ended, as a shell reports it: its exit code, or 128 and the number of the signal that killed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ExitCode(pub(super) i32);
 

@@ -44,7 +44,7 @@ const MAX_MESSAGE: usize = 16 << 20;
 /// which a test that cancels hundreds of calls at once would reach).
 const MAX_PENDING_RESETS: usize = 1024;
 
-/// 50 ms between two tries to accept when accepting fails, as it does while file descriptors lack.
+/// 50 ms between two tries to accept when accepting fails, as it does without free file descriptors.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 
 /// A server at work.
@@ -170,7 +170,7 @@ impl Gate {
             Some(FaultKind::Hang) => future::pending().await,
             Some(FaultKind::HangAbout(texts)) => {
                 let (head, body) = request.into_parts();
-                // A request that cannot be read is nobody's.
+                // A request that cannot be read has no sender.
                 let bytes = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
                 let holds = |text: &String| bytes.windows(text.len()).any(|window| window == text.as_bytes());
                 if texts.iter().any(holds) {

@@ -20,7 +20,7 @@ pub(super) struct Runtime(pub(super) Arc<Node>);
 
 type Answer<T> = Result<Response<T>, Status>;
 
-/// A list that is told one by one.
+/// A list that is sent item by item.
 type OneByOne<T> = Iter<vec::IntoIter<Result<T, Status>>>;
 
 #[tonic::async_trait]

@@ -26,7 +26,7 @@ pub(super) struct State {
     pub(super) sandboxes: BTreeMap<SandboxId, Sandbox>,
     /// By id.
     pub(super) containers: BTreeMap<ContainerId, Container>,
-    /// Who is told of changes.
+    /// The subscribers to changes.
     pub(super) subscribers: Subscribers,
     /// Whether the end has come: nothing starts any more.
     pub(super) is_closing: bool,
@@ -71,7 +71,7 @@ pub(super) struct Container {
 pub(super) enum Phase {
     /// Moved on by StartContainer.
     Created,
-    /// Moved on by the end of its process, whoever caused it.
+    /// Moved on by the end of its process, whatever caused it.
     Running(Run),
     /// The end; only removal follows.
     Exited(Ended),
@@ -86,7 +86,7 @@ pub(super) struct Run {
     pub(super) group: Group,
     /// Cancelled when the state says that it ended.
     pub(super) ended: CancellationToken,
-    /// Its log file, to be opened anew.
+    /// Its log file, to be opened again.
     pub(super) log: Arc<Log>,
 }
 
@@ -97,7 +97,7 @@ pub(super) struct Ended {
     pub(super) started_at: i64,
     /// Nanoseconds since the epoch.
     pub(super) finished_at: i64,
-    /// As a shell tells it.
+    /// As a shell reports it.
     pub(super) exit_code: i32,
     /// `Completed`, `Error` or `StartError`, containerd's words.
     pub(super) reason: &'static str,

@@ -19,7 +19,7 @@ pub enum EnvValues {
     Base64,
 }
 
-/// What ContainerStatus(verbose) tells besides.
+/// What ContainerStatus(verbose) reports besides.
 pub(super) fn container(container: &Container, values: EnvValues) -> HashMap<String, String> {
     info(&json!({
         "sandboxID": container.sandbox.as_str(),
@@ -30,7 +30,7 @@ pub(super) fn container(container: &Container, values: EnvValues) -> HashMap<Str
     }))
 }
 
-/// What PodSandboxStatus(verbose) tells besides.
+/// What PodSandboxStatus(verbose) reports besides.
 pub(super) fn sandbox(sandbox: &Sandbox) -> HashMap<String, String> {
     let config = &sandbox.config;
     let mut shown = Map::new();

@@ -6,7 +6,7 @@ use crate::{ids::SandboxId, proto::cri};
 /// Where a pod is reached: its containers run in the machine's own network.
 const POD_IP: &str = "127.0.0.1";
 
-/// A sandbox as PodSandboxStatus tells it.
+/// A sandbox as PodSandboxStatus reports it.
 pub(super) fn sandbox_status(sandbox: &Sandbox) -> cri::PodSandboxStatus {
     let options = sandbox
         .config
@@ -33,7 +33,7 @@ pub(super) fn sandbox_status(sandbox: &Sandbox) -> cri::PodSandboxStatus {
     }
 }
 
-/// A sandbox as ListPodSandbox tells it.
+/// A sandbox as ListPodSandbox reports it.
 pub(super) fn sandbox_item(sandbox: &Sandbox) -> cri::PodSandbox {
     cri::PodSandbox {
         id: sandbox.id.to_string(),
@@ -46,7 +46,7 @@ pub(super) fn sandbox_item(sandbox: &Sandbox) -> cri::PodSandbox {
     }
 }
 
-/// A container as ContainerStatus tells it.
+/// A container as ContainerStatus reports it.
 pub(super) fn container_status(container: &Container) -> cri::ContainerStatus {
     let config = &container.config;
     let mut status = cri::ContainerStatus {
@@ -76,7 +76,7 @@ pub(super) fn container_status(container: &Container) -> cri::ContainerStatus {
     status
 }
 
-/// A container as ListContainers tells it.
+/// A container as ListContainers reports it.
 pub(super) fn container_item(container: &Container) -> cri::Container {
     let config = &container.config;
     cri::Container {

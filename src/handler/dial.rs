@@ -30,7 +30,7 @@ use intake::Intake;
 /// 1 s: the kubelet's SO_LINGER on probe connections (docs/kubelet-prober.md 7.3 and 8).
 const LINGER: Duration = Duration::from_secs(1);
 
-/// 16 connections: while more are open, a thread stands aside for nobody.
+/// 16 connections: while more are open, no thread yields.
 const CROWD: usize = 16;
 
 /// The connections that are open or being opened.
@@ -262,8 +262,8 @@ mod tests {
             (Errno::MFILE, Errno::CONNREFUSED, 1),
             (Errno::MFILE, Errno::NOMEM, 1),
         ] {
-            let told = telling(error(1, first), error(2, second));
-            assert_eq!(told.0.port(), port, "{first} and {second}");
+            let reported = telling(error(1, first), error(2, second));
+            assert_eq!(reported.0.port(), port, "{first} and {second}");
         }
     }
 

@@ -19,7 +19,8 @@ use self::answer::Refusal;
 use super::{Fault, Outcome, go};
 use crate::proto::health::health_check_response::ServingStatus;
 
-/// What the server is told of us. We speak gRPC ourselves, so our token stands where the kubelet names its library.
+/// How we identify ourselves to the server. We speak gRPC ourselves, so our token is where the kubelet names its
+/// library.
 pub const USER_AGENT: &str = concat!("kube-probe/1.36 criprobe/", env!("CARGO_PKG_VERSION"));
 
 /// Asks the server at `address` for the health of `service`; an empty one means the server as a whole.

@@ -44,7 +44,7 @@ impl<'a> Host<'a> {
             Self::Name(name) => name,
         };
         *waits_for_us = true;
-        let place = PLACES.acquire().await.expect("nobody closes the semaphore");
+        let place = PLACES.acquire().await.expect("the semaphore is never closed");
         *waits_for_us = false;
         let asked = name.to_owned();
         let found = task::spawn_blocking(move || {
@@ -95,8 +95,8 @@ mod tests {
         let found = Host::of("localhost").addresses(80, &mut false).await.unwrap();
         assert!(found.iter().all(|address| address.ip().is_loopback() && address.port() == 80), "{found:?}");
         let error = Host::of("no-such-host.invalid").addresses(80, &mut false).await.unwrap_err();
-        let Trouble::Peer(told) = error else { panic!("{error:?}") };
-        assert!(told.starts_with("dial tcp: lookup no-such-host.invalid: "), "{told}");
+        let Trouble::Peer(reported) = error else { panic!("{error:?}") };
+        assert!(reported.starts_with("dial tcp: lookup no-such-host.invalid: "), "{reported}");
     }
 
     #[tokio::test]

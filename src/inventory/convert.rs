@@ -69,12 +69,12 @@ mod tests {
             user_specified_image: user_specified.to_owned(),
             ..cri::ImageSpec::default()
         };
-        for (told, name) in [
+        for (reported, name) in [
             (Some(spec("nginx:1", "")), "nginx:1"),
             (Some(spec("sha256:0123", "docker.io/library/nginx:1")), "docker.io/library/nginx:1"),
             (None, ""),
         ] {
-            assert_eq!(&*image(told), name);
+            assert_eq!(&*image(reported), name);
         }
     }
 

@@ -325,8 +325,8 @@ mod tests {
             (CriRequest::StartContainer("c".into()), CallEnd::Lost, None, "None"),
         ];
         for (request, end, code, fact) in rows {
-            let told = format!("{:?}", Fact::of_stop_ended(&ended("any", request, end, code)));
-            assert!(told.starts_with(fact), "{told}");
+            let reported = format!("{:?}", Fact::of_stop_ended(&ended("any", request, end, code)));
+            assert!(reported.starts_with(fact), "{reported}");
         }
     }
 

@@ -34,7 +34,7 @@ pub struct Pod {
     /// As the runtime reports them, but only those that are used; if there are more than `proto::trim` keeps, the
     /// shortest.
     pub annotations: BTreeMap<String, String>,
-    /// How many labels and annotations were left out for lack of room.
+    /// How many labels and annotations were left out because they did not fit.
     pub omitted: u32,
 }
 
@@ -93,7 +93,7 @@ pub struct Container {
     pub started_at: Option<SystemTime>,
     /// Like those of its pod.
     pub annotations: BTreeMap<String, String>,
-    /// How many annotations were left out for lack of room.
+    /// How many annotations were left out because they did not fit.
     pub omitted: u32,
     /// The pod it belongs to.
     pub pod: Arc<Pod>,

@@ -79,7 +79,7 @@ pub struct Resync {
     lookups: Turns<Lookup>,
     /// What is being looked up, by its task.
     asked: HashMap<Id, (Lookup, AbortHandle)>,
-    /// Whether some were refused for lack of room since the lists were last requested for this reason.
+    /// Whether some were refused because there was no room since the lists were last requested for this reason.
     has_turned_away: bool,
     under_way: JoinSet<Done>,
 }
@@ -374,8 +374,8 @@ mod tests {
     async fn what_comes_at_once_is_one_answer() {
         let mut resync = resync();
         for id in ["a", "b", "c"] {
-            let told = Done::LookedUp(Reply::Fact(Fact::NotFound(id.into()), clock::now()));
-            ask(&mut resync, id, async { told });
+            let reported = Done::LookedUp(Reply::Fact(Fact::NotFound(id.into()), clock::now()));
+            ask(&mut resync, id, async { reported });
         }
         tokio::task::yield_now().await;
         let answer = wait(&mut resync).await.expect("there are answers");

@@ -256,8 +256,8 @@ mod tests {
         for (name, expected) in
             [("file/a", "Not a directory"), ("file", "Not a directory"), ("loop", "Too many levels")]
         {
-            let told = refusal(&path(name)).unwrap_or_default();
-            assert!(told.starts_with(expected), "{name}: {told}");
+            let reported = refusal(&path(name)).unwrap_or_default();
+            assert!(reported.starts_with(expected), "{name}: {reported}");
         }
     }
 
@@ -285,15 +285,19 @@ mod tests {
                 (dir.path().join("link"), itself),
                 (inner.join(".."), itself),
             ] {
-                let told = refusal(&path);
-                assert_eq!(told.is_none(), is_good, "{mode:o} {}: {told:?}", path.display());
-                let Some(told) = told else { continue };
+                let reported = refusal(&path);
+                assert_eq!(reported.is_none(), is_good, "{mode:o} {}: {reported:?}", path.display());
+                let Some(reported) = reported else { continue };
                 let shared = shared.display();
                 assert!(
-                    told.starts_with(&format!("others can write to {shared} (mode {mode:04o}), ")),
-                    "{told}"
+                    reported.starts_with(&format!("others can write to {shared} (mode {mode:04o}), ")),
+                    "{reported}"
                 );
-                assert_eq!(told.ends_with(&format!(", or run chmod go-w {shared}")), mode < 0o1000, "{told}");
+                assert_eq!(
+                    reported.ends_with(&format!(", or run chmod go-w {shared}")),
+                    mode < 0o1000,
+                    "{reported}"
+                );
             }
         }
     }
@@ -322,12 +326,12 @@ mod tests {
             (theirs.join("inner"), theirs.clone()),
             (shared.join("link"), shared.join("link")),
         ] {
-            let told = refusal(&path).unwrap_or_default();
+            let reported = refusal(&path).unwrap_or_default();
             let expected = format!(
                 "{} is owned by uid 12345, who could replace the socket: use a folder that only root can write to",
                 blamed.display()
             );
-            assert_eq!(told, expected);
+            assert_eq!(reported, expected);
         }
         chown(&ours, None, Some(12345)).unwrap();
         fs::set_permissions(&ours, Permissions::from_mode(0o770)).unwrap();

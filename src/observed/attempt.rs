@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// What a call is told of that the runtime did not carry out in time.
+/// The error of a call that the runtime did not carry out in time.
 const DEADLINE_EXCEEDED: Code = Code(4);
 
 /// 3 tries: as often a kubelet makes an attempt that errs (`maxProbeRetries`).

@@ -22,7 +22,7 @@ use crate::{
     tap::{Call, cri::ExecCommand},
 };
 
-/// 3 rhythms are told apart: a container has a startup, a readiness and a liveness probe. While there are as many,
+/// 3 rhythms are distinguished: a container has a startup, a readiness and a liveness probe. While there are as many,
 /// what fits none of them is no probe.
 const MOST_PROBES: usize = 3;
 
@@ -104,7 +104,7 @@ impl Group {
         self.under_way.push(at);
     }
 
-    /// A call ended; [`found`](Self::found) tells what that makes known.
+    /// A call ended; [`found`](Self::found) returns what that makes known.
     pub(super) fn ended(&mut self, call: Attempt) {
         self.calls += 1;
         self.called_at = self.called_at.max(call.began);
@@ -180,8 +180,8 @@ impl Group {
         self.follow_anew(call)
     }
 
-    /// A rhythm may leave out ticks, or begin anew, as a kubelet's does for a readiness probe that it triggers: the call
-    /// after that was a stray, and the first return to it shows whose it was.
+    /// A rhythm may leave out ticks, or start again, as a kubelet's does for a readiness probe that it triggers: the
+    /// call after that was a stray, and the first return to it shows whose it was.
     fn follow_anew(&mut self, call: Attempt) -> Option<Attempt> {
         for probe in self.probes.iter_mut().filter(|probe| probe.rhythm.has_missed(call.began)) {
             let rhythm = &probe.rhythm;

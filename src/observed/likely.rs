@@ -30,7 +30,7 @@ const DEVIATION: f64 = 0.1;
 /// The exec probes that a container's pod was written with.
 #[derive(Debug, Default)]
 pub(super) enum Intended {
-    /// Nobody has looked yet.
+    /// Not looked up yet.
     #[default]
     Unread,
     /// They stand in a file.
@@ -49,7 +49,7 @@ pub(super) struct ExecProbe {
 }
 
 impl Intended {
-    /// Reads the pod's annotation, if nobody has.
+    /// Reads the pod's annotation, if that was not done yet.
     pub(super) fn read(&mut self, view: &Container) {
         if !matches!(self, Self::Unread) {
             return;
@@ -62,7 +62,7 @@ impl Intended {
         };
     }
 
-    /// Whether a manifest would tell.
+    /// Whether a manifest would show it.
     pub(super) fn is_awaited(&self) -> bool {
         matches!(self, Self::Awaited)
     }

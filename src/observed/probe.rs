@@ -15,7 +15,7 @@ pub(super) struct Probe {
     pub(super) number: u32,
     pub(super) rhythm: Rhythm,
     results: Results,
-    /// The last attempt, while it may be tried again: only then is it told what it found.
+    /// The last attempt, while it may be tried again: only then is its result needed.
     open: Option<Attempt>,
 }
 
@@ -36,7 +36,7 @@ impl Probe {
         self.take(attempt);
     }
 
-    /// An attempt was made that began its rhythm anew.
+    /// An attempt was made that started its rhythm again.
     pub(super) fn shifted(&mut self, attempt: Attempt) {
         self.rhythm.shift(attempt.began, attempt.ended);
         self.take(attempt);
@@ -75,8 +75,8 @@ impl Probe {
         }
     }
 
-    /// What the last attempt found holds. The state is that of the last result, as nobody knows the client's
-    /// thresholds; an error leaves it.
+    /// What the last attempt found holds. The state is that of the last result, as the client's
+    /// thresholds are unknown; an error leaves it.
     fn settle(&mut self) {
         let Some(attempt) = self.open.take() else { return };
         let record = attempt.record();

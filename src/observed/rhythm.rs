@@ -71,7 +71,7 @@ impl Rhythm {
         (period > 0.0).then_some(Self { period, tick: began, began, ended, rests, jitter, is_on_time })
     }
 
-    /// From one attempt to the next, to three digits: it is measured, not told.
+    /// From one attempt to the next, to three digits: it is measured, not reported.
     pub(super) fn period(&self) -> Duration {
         let unit = 10_f64.powf(self.period.log10().floor() - 2.0).max(1e-9);
         Duration::try_from_secs_f64((self.period / unit).round() * unit).unwrap_or(Duration::MAX)
@@ -156,7 +156,7 @@ impl Rhythm {
         (self.began, self.ended) = (began, ended);
     }
 
-    /// The client began anew, with this attempt: a kubelet's ticker does so when its probe is triggered.
+    /// The client started again, with this attempt: a kubelet's ticker does so when its probe is triggered.
     pub(super) fn shift(&mut self, began: Instant, ended: Instant) {
         (self.tick, self.began, self.ended, self.is_on_time) = (began, began, ended, true);
     }

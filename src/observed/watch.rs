@@ -56,7 +56,7 @@ struct Watched {
     intended: Intended,
 }
 
-/// A static pod whose manifest would tell what its observed probes are.
+/// A static pod whose manifest would show what its observed probes are.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StaticPod {
     /// Its uid.
@@ -117,7 +117,7 @@ impl Watch {
         }
     }
 
-    /// A call ended. Tells whether a probe was found whose meaning a manifest would tell.
+    /// A call ended. Returns whether a probe was found whose meaning a manifest would show.
     pub(super) fn ended(&mut self, traced: &TracedCall) -> bool {
         if self.is_off {
             return false;

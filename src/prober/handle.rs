@@ -54,10 +54,10 @@ pub enum Question {
     },
 }
 
-/// A container that the prober was told of.
+/// A container that the prober knows.
 #[derive(Clone, Debug)]
 pub struct Listed {
-    /// As it was told last.
+    /// As it was reported last.
     pub view: Arc<Container>,
     /// At most one a type.
     pub probes: Vec<Arc<Planned>>,
@@ -223,14 +223,14 @@ mod tests {
     #[tokio::test]
     async fn what_does_not_run_is_not_tried_and_why_is_told() {
         let prober = prober(Runtime::Hangs);
-        for (state, told) in [
+        for (state, reported) in [
             (ContainerState::Created, "the container has not been started"),
             (ContainerState::Exited { exit_code: Some(3) }, "the container exited with code 3"),
             (ContainerState::Unknown, "the runtime does not know the container's state"),
         ] {
             let view = Container { state, ..container("web", "c1", 0) };
             let refused = prober.attempt(&command(), &view).await;
-            assert_eq!(refused, Err(NotMade::NotRunning(told.to_owned())));
+            assert_eq!(refused, Err(NotMade::NotRunning(reported.to_owned())));
         }
     }
 

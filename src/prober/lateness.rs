@@ -11,8 +11,8 @@ use crate::ids::ProbeKey;
 /// 2 periods: a probe that waits longer for a place has missed two of its turns.
 const PATIENCE: u32 = 2;
 
-/// 30 s: how long nobody must be late before that is over, so that a log that is written once at the beginning and once at
-/// the end gets two lines in that time at most.
+/// 30 s: how long no probe must be late before that is over, so that a log that is written once at the beginning and
+/// once at the end gets two lines in that time at most.
 const OVER: Duration = Duration::from_secs(30);
 
 /// The probes that wait for a place. As many as there are probes at most.
@@ -23,7 +23,7 @@ pub(super) struct Lateness {
     late: HashSet<ProbeKey>,
     /// Since when the places do not suffice, and the most that were late at once since then.
     trouble: Option<(Instant, usize)>,
-    /// Since when nobody is late, while that is not over.
+    /// Since when none is late, while that is not over.
     relief: Option<Instant>,
 }
 

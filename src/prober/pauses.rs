@@ -40,7 +40,7 @@ impl Pauses {
         self.keys.remove(key);
     }
 
-    /// Notes that a probe came to be, or came back; tells whether it is paused.
+    /// Notes that a probe came to be, or came back; returns whether it is paused.
     pub(super) fn enter(&mut self, key: &ProbeKey) -> bool {
         let is_paused = self.keys.contains_key(key);
         if is_paused {

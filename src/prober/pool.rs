@@ -61,7 +61,7 @@ pub(super) struct Pool {
     held_by_pod: HashMap<PodUid, Places>,
     /// When those in flight that are not slow will be.
     aging: Schedule,
-    /// Who was told to give its place up, and has not yet.
+    /// The one that was asked to give up its place, and has not yet.
     giving_way: Option<ProbeKey>,
     /// One a lane, in the order of [`Lane::ALL`].
     queues: [Queue; Lane::ALL.len()],
@@ -262,7 +262,7 @@ impl Pool {
     }
 
     /// Whether as many of a namespace wait already as there are places: a wait for a place of more than a turn. What is slow
-    /// waits for the places of what is slow, and counts only there. What others let wait delays nobody here.
+    /// waits for the places of what is slow, and counts only there. What others let wait delays none here.
     pub(super) fn is_crowded(&self, namespace: &Arc<str>, lane: Lane) -> bool {
         let waiting = |lane: Lane| self.queues[lane.index()].len_of(namespace);
         let all: usize = Lane::ALL.into_iter().filter(|lane| lane.trust != Trust::Slow).map(waiting).sum();

@@ -1,5 +1,5 @@
 //! What was saved before a restart and has not been met since: a saved state in, what it says of a probe out, once. What
-//! nobody comes for is forgotten some time after the runtime was listed. Pure.
+//! is not claimed is forgotten some time after the runtime was listed. Pure.
 
 use std::{
     collections::HashMap,
@@ -10,7 +10,7 @@ use super::saved::{Checkpoint, Definition, Saved, SavedProbe};
 use crate::ids::{ContainerId, ProbeKey};
 
 /// 5 min: how long after the runtime's first list what was saved is kept. What the list had is met within seconds; a pod
-/// whose containers are being made anew may take a while.
+/// whose containers are being created again may take a while.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// As much as was saved, and ever less.
@@ -70,12 +70,12 @@ impl Restoring {
         self.paused.remove(key)
     }
 
-    /// What nobody came for yet, to be saved again.
+    /// What was not claimed yet, to be saved again.
     pub(super) fn rest(&self) -> (&HashMap<ProbeKey, Checkpoint>, &HashMap<ProbeKey, SystemTime>) {
         (&self.checkpoints, &self.paused)
     }
 
-    /// Forgets what nobody came for in time.
+    /// Forgets what was not claimed in time.
     pub(super) fn forget_late(&mut self, now: Instant) {
         if self.until.is_some_and(|until| until <= now) {
             self.checkpoints = HashMap::new();

@@ -12,9 +12,9 @@ use crate::ids::ProbeKey;
 /// The smallest heap that is rid of its dead entries, so that a small schedule is not rebuilt all the time.
 const SMALLEST_SWEPT: usize = 256;
 
-/// One deadline a key at most. A deadline that was moved leaves a dead entry in the heap, told by its generation and
-/// dropped when it surfaces; the heap is rebuilt when more than half of it is dead, so it never holds more than twice
-/// as many entries as there are keys, or [`SMALLEST_SWEPT`].
+/// One deadline a key at most. A deadline that was moved leaves a dead entry in the heap, recognised by its generation
+/// and dropped when it surfaces; the heap is rebuilt when more than half of it is dead, so it never holds more than
+/// twice as many entries as there are keys, or [`SMALLEST_SWEPT`].
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     heap: BinaryHeap<Reverse<(Instant, u64, ProbeKey)>>,

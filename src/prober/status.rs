@@ -240,7 +240,7 @@ fn held(worker: &Worker) -> String {
     format!("{kind} {verdict}; waits for a new container")
 }
 
-/// Why nothing can be tried on a container in this state; of one that runs, that nobody knows.
+/// Why nothing can be tried on a container in this state; of one that runs, that it is unknown.
 pub(super) fn not_running(state: ContainerState) -> String {
     match state {
         ContainerState::Created => "the container has not been started".to_owned(),

@@ -25,7 +25,7 @@ use crate::{
     stage::{Asker, Tasks},
 };
 
-/// How many inputs are taken at once, before due probes are looked at again: those told together come due together,
+/// How many inputs are taken at once, before due probes are looked at again: those reported together come due together,
 /// and are spread.
 const INPUTS_AT_ONCE: usize = 1024;
 
@@ -191,7 +191,7 @@ async fn drive<A, F>(
     }
 }
 
-/// Answers a question. Whoever asked may have left meanwhile.
+/// Answers a question. The asker may have left meanwhile.
 fn answer(roster: &mut Roster, question: Question, now: Moment) {
     match question {
         Question::Probes(answer) => drop(answer.send(roster.statuses(now))),

@@ -216,7 +216,7 @@ impl Link<'_> {
             return self.is_cut;
         }
         if self.tap.has_goodbye() {
-            // The runtime has already told the client to open no more streams. A GOAWAY of ours could name a higher
+            // The runtime has already asked the client to open no more streams. A GOAWAY of ours could name a higher
             // stream than the runtime's, which is forbidden (RFC 9113, 6.8).
             let is_done = self.tap.open_calls() == 0 && self.down.is_flushed() && self.is_quiet(now);
             return is_done || phase == Phase::Closing;

@@ -122,7 +122,7 @@ proptest! {
         times in 1usize..200,
         has_room: bool,
     ) {
-        // With the tap on, blind, and with nobody to take what it tells.
+        // With the tap on, blind, and with no one to receive its events.
         let mut rig = Rig::new(if has_room { 1024 } else { 1 });
         let (client, runtime) = rig.pair();
         small_buffers(&client);
@@ -399,7 +399,7 @@ fn a_doubt_holds_new_connections_until_it_is_settled() {
     rig.runtime.set_nonblocking(true).unwrap();
     let _client = rig.connect();
     thread::sleep(Duration::from_millis(100));
-    assert!(rig.runtime.accept().is_err(), "nobody is dialled for");
+    assert!(rig.runtime.accept().is_err(), "nothing is dialled");
     rig.gate.settled();
     eventually("the connection is dialled", || rig.runtime.accept().is_ok());
     rig.gate.found_away();
@@ -418,7 +418,7 @@ fn a_runtime_that_turns_out_to_be_ourselves_is_never_dialled_again_and_again() {
     // Each dial that found out left a connection to be accepted, which may be late: the client's is the only one for a
     // while before and after the last of them has come and gone.
     let (mut total, mut since) = (0, clock::now());
-    eventually("nobody is dialled for any more", || {
+    eventually("nothing is dialled any more", || {
         let now = rig.registry.total();
         if rig.registry.count() != 1 || std::mem::replace(&mut total, now) != now {
             since = clock::now();
@@ -474,7 +474,7 @@ fn a_drain_says_goodbye_between_two_frames_and_lets_calls_end() {
         "stream 1 was the last"
     );
     drained.join().unwrap();
-    assert!(UnixStream::connect(&rig.path).is_err(), "nobody listens any more");
+    assert!(UnixStream::connect(&rig.path).is_err(), "nothing listens any more");
 }
 
 #[test]

@@ -25,8 +25,8 @@ use super::{
 /// waiting the longest; where all are being answered, it waits until one of them is.
 const MAX_CONNECTIONS: usize = 128;
 
-/// 2 s for the head of a connection's first request: whoever connects has something to ask. The connection is closed
-/// then.
+/// 2 s for the head of a connection's first request: a client that connects has something to ask. The connection is
+/// closed then.
 const FIRST_HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// 10 s for the heads of later requests: an idle connection is closed then.

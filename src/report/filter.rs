@@ -52,7 +52,7 @@ pub struct CallFilter {
     pub slower: Option<Duration>,
     /// The newest of those that are kept.
     pub last: Option<usize>,
-    /// Stay, and tell of those that come.
+    /// Stay, and report those that come.
     pub follow: bool,
 }
 
@@ -67,7 +67,7 @@ pub struct EventFilter {
     pub container: Option<Glob>,
     /// The newest of those that are kept.
     pub last: Option<usize>,
-    /// Stay, and tell of those that come.
+    /// Stay, and report those that come.
     pub follow: bool,
 }
 
@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn unknown_and_wrong_parameters_are_refused() {
-        for (query, told) in [
+        for (query, reported) in [
             ("?namespce=x", r#"unknown parameter "namespce": did you mean "namespace"?"#),
             (
                 "?x=1",
@@ -375,7 +375,7 @@ mod tests {
             ("?slower=5", r#"slower: "5": the unit is missing: write a duration such as 250ms, 5s or 1m30s"#),
             ("?slower=soon", r#"slower: "soon": not a duration: write one such as 250ms, 5s or 1m30s"#),
         ] {
-            assert_eq!(parsed::<CallFilter>(query).unwrap_err(), told);
+            assert_eq!(parsed::<CallFilter>(query).unwrap_err(), reported);
         }
         assert_eq!(
             parsed::<ProbeFilter>("?type=zzz").unwrap_err(),

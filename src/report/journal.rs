@@ -37,8 +37,8 @@ pub struct JournalBounds<T: ?Sized> {
     pub records: usize,
     /// What they may take together, in bytes; a newer one then replaces as many old ones as it takes.
     pub bytes: usize,
-    /// Whose a record is, from the widest group to the narrowest. The oldest record makes room of the widest group that
-    /// has most, in that of the next narrower one that has most, and so on. Without it, the oldest of all does.
+    /// The owner of a record, from the widest group to the narrowest. The oldest record makes room of the widest group
+    /// that has most, in that of the next narrower one that has most, and so on. Without it, the oldest of all does.
     pub groups: Option<fn(&T) -> JournalGroups>,
     /// How many records a follower may fall behind. One further behind loses the oldest, and learns how many.
     pub backlog: usize,

@@ -28,8 +28,8 @@ pub(crate) trait NamedContainer {
     fn names(&self) -> [&str; 3];
     /// The runtime's id.
     fn id(&self) -> &str;
-    /// Orders containers of one name of one pod name: the newest last. One whose age the runtime has not told was made
-    /// just now.
+    /// Orders containers of one name of one pod name: the newest last. One whose age the runtime has not reported was
+    /// created just now.
     fn age(&self) -> (bool, Option<SystemTime>, u32);
 }
 
@@ -148,7 +148,7 @@ fn unnamed<C: NamedContainer>(
     ))
 }
 
-/// Who writes only a part of a name is told how to write it in full.
+/// For a part of a name, the hint is how to write it in full.
 fn meant<C: NamedContainer>(is_meant: impl Fn([&str; 3]) -> bool, containers: &[C]) -> String {
     let mut full: Vec<_> =
         containers.iter().map(C::names).filter(|&names| is_meant(names)).map(joined).collect();

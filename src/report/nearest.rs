@@ -116,14 +116,14 @@ mod tests {
 
     #[test]
     fn they_are_told_in_a_sentence() {
-        for (ids, told) in [
+        for (ids, reported) in [
             (vec![], ""),
             (vec!["a"], "; did you mean a?"),
             (vec!["a", "b"], "; did you mean a or b?"),
             (vec!["a", "b", "c"], "; did you mean a, b or c?"),
         ] {
             let ids: Vec<_> = ids.into_iter().map(str::to_owned).collect();
-            assert_eq!(did_you_mean(&ids), told);
+            assert_eq!(did_you_mean(&ids), reported);
         }
     }
 }

@@ -38,7 +38,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// 64 KiB of a request's body; a longer one is answered 413.
 const MAX_BODY: usize = 64 * 1024;
 
-/// What a path is told whose percent-encoded bytes are no text.
+/// The error for a path whose percent-encoded bytes are not UTF-8.
 const PATH_IS_NO_TEXT: &str =
     "the path is not UTF-8: write /v1/probes/NAMESPACE/POD/CONTAINER/TYPE, names percent-encoded";
 
@@ -106,7 +106,7 @@ async fn probe(State(shared): State<Shared>, Names(names): Names) -> Result<Json
         None => None,
     };
     let Some(mut detail) = named else {
-        // Nobody has that name, unless one has just come: then the list has it.
+        // No probe has that name, unless one has just come: then the list has it.
         let probe = lookup::probe(&names, sources.snapshots.probes().await?)?;
         return Err(NotFound::Unknown(format!("no probe {}", probe.id)).into());
     };

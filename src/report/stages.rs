@@ -69,7 +69,7 @@ pub struct Stages {
     pub started: Config,
     /// When it was started.
     pub started_at: SystemTime,
-    /// The same on the monotonic clock, which nobody sets.
+    /// The same on the monotonic clock, which cannot be set.
     pub began: Instant,
     /// Set when the end begins.
     pub is_draining: Arc<AtomicBool>,
@@ -225,7 +225,7 @@ fn by_age(mut known: Vec<ProbeStatus>) -> Vec<ProbeStatus> {
     known
 }
 
-/// Orders what was made at that time. What the runtime has not told the age of was made just now.
+/// Orders by the time of creation. What the runtime has not reported the age of was created just now.
 fn age(created_at: Option<SystemTime>) -> (bool, Option<SystemTime>) {
     (created_at.is_none(), created_at)
 }
@@ -259,14 +259,14 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_the_runtimes_socket_is_told_in_words() {
-        let told = |errno: i32| {
+        let reported = |errno: i32| {
             let error = io::Error::from_raw_os_error(errno);
             let of_socket = LinkTrouble { text: error.to_string(), kind: Some(error.kind()) };
             trouble(&of_socket, Path::new("/r.sock"))
         };
-        assert_eq!(told(2), "the runtime's socket /r.sock does not exist");
-        assert_eq!(told(111), "no process listens on the runtime's socket /r.sock");
-        assert_eq!(told(13), "criprobe has no permission to open the runtime's socket /r.sock");
+        assert_eq!(reported(2), "the runtime's socket /r.sock does not exist");
+        assert_eq!(reported(111), "no process listens on the runtime's socket /r.sock");
+        assert_eq!(reported(13), "criprobe has no permission to open the runtime's socket /r.sock");
         assert_eq!(
             trouble(&"it ended a connection".to_owned().into(), Path::new("/r.sock")),
             "it ended a connection"

@@ -15,7 +15,7 @@ use crate::{
 /// is cut at a character.
 pub const MESSAGE_LIMIT: usize = 11 << 10;
 
-/// Something that happened to a probe and that people want to be told.
+/// Something that happened to a probe and that people want to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeEvent {
     /// When it happened.
@@ -186,7 +186,7 @@ impl Notice {
     }
 }
 
-/// A message as it may be kept, whoever wrote parts of it.
+/// A message as it may be kept, whatever its parts contain.
 pub fn bounded(mut message: String) -> String {
     message.truncate(message.floor_char_boundary(MESSAGE_LIMIT));
     message.shrink_to_fit();
@@ -234,9 +234,9 @@ mod tests {
                 ["not", "running"] => Notice::NotRunning,
                 other => panic!("no such notice: {other:?}"),
             };
-            let told =
+            let reported =
                 (notice.reason().as_str(), notice.severity().as_str(), notice.message(row.kind, "app"));
-            assert_eq!(told, (&*row.reason, &*row.severity, row.message), "{}: {}", row.id, row.rule);
+            assert_eq!(reported, (&*row.reason, &*row.severity, row.message), "{}: {}", row.id, row.rule);
         }
     }
 }

@@ -12,7 +12,7 @@ use super::{AttemptRecord, AttemptResult, Verdict, beginning};
 /// The newest attempts and changes of verdict of one probe, also those on former containers.
 ///
 /// Holds nothing before the first of them. Full of attempts that say nothing, or all the same, those of 5,000 probes
-/// take 12 MiB. What attempts say comes on top: whoever owns the histories bounds that by `output_bytes` and
+/// take 12 MiB. What attempts say comes on top: the owner of the histories bounds that by `output_bytes` and
 /// `forget`, as it would be 48 MiB more where each says something else, and as much as is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct History {
@@ -350,12 +350,12 @@ mod tests {
         ] {
             history.note_verdict(to, why, UNIX_EPOCH);
         }
-        let told: Vec<_> = history
+        let reported: Vec<_> = history
             .changes()
             .map(|change| format!("{} to {}: {}", change.from, change.to, change.why.in_words(change.to)))
             .collect();
         assert_eq!(
-            told,
+            reported,
             [
                 "unknown to success: the container started",
                 "success to failure: the container is not running",

@@ -116,7 +116,7 @@ mod tests {
         embedded.add_image("web", config);
         fault.into_iter().for_each(|fault| embedded.faults().add(fault));
         let runtime = Runtime::new(&socket);
-        let told = async {
+        let reported = async {
             let image = runtime.image("web").await?;
             assert_eq!(image.names, ["web:latest"]);
             assert_eq!(runtime.image(&image.id).await?, image, "it goes by its id, too");
@@ -125,7 +125,7 @@ mod tests {
         .await;
         assert!(matches!(runtime.image("other").await, Err(ImageError::Unknown | ImageError::NoStore)));
         embedded.shutdown().await;
-        told.map_err(|error| error.to_string())
+        reported.map_err(|error| error.to_string())
     }
 
     #[tokio::test]
@@ -140,13 +140,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_runtime_without_a_content_store_is_told_from_one_that_fails() {
-        for (code, told) in [
+        for (code, reported) in [
             (Code::Unimplemented, "the runtime has no content store"),
             (Code::Unavailable, "not now"),
             (Code::NotFound, "not now"),
         ] {
             let fault = Fault::always("Read", FaultKind::Code(code, "not now".to_owned()));
-            assert_eq!(found(b"x", Some(fault)).await, Err(told.to_owned()), "{code:?}");
+            assert_eq!(found(b"x", Some(fault)).await, Err(reported.to_owned()), "{code:?}");
         }
         let fault = FaultKind::Code(Code::Unimplemented, "unknown service".to_owned());
         let found = found(b"x", Some(Fault::always("ImageStatus", fault))).await;

@@ -223,7 +223,7 @@ async fn let_through(runtime: &Runtime, gate: &Gate, hold: &mut Hold) -> bool {
 /// Checks whether the runtime is available.
 ///
 /// It must accept a new connection, as a client would make, and our own connection must work again. If ours hangs, this
-/// delays nobody else.
+/// delays no one else.
 async fn ask(runtime: &Runtime) -> Result<Found, Status> {
     let found = match PresenceAnswer::of(runtime.version_afresh().await) {
         PresenceAnswer::Version(version) => Found { version, trouble: LinkTrouble::default() },

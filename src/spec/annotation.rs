@@ -19,7 +19,7 @@ const ON: &str = "on";
 /// What all our keys have before their slash, alone or after a type and a dot.
 const DOMAIN: &str = "criprobe.dev";
 
-/// How many notes are made of one set of annotations; what goes beyond is not told.
+/// How many notes are made of one set of annotations; what goes beyond is not reported.
 const MAX_NOTES: usize = 16;
 
 /// The text of a container's probe, if there is one. Costs no more than one look into the map where there is none.

@@ -15,7 +15,7 @@ use crate::{
 pub struct Wrong {
     /// What is wrong.
     pub fault: DefinitionFault,
-    /// The handler as far as it could be told: `exec`, `httpGet`, `tcpSocket`, `grpc`.
+    /// The handler as far as it is known: `exec`, `httpGet`, `tcpSocket`, `grpc`.
     pub handler: Option<&'static str>,
 }
 

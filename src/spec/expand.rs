@@ -333,8 +333,8 @@ mod tests {
         assert_eq!(long(&["$(X)".repeat(19), "$(X)".into(), "$(X)".into()]), Err(TooLong(MAX_COMMAND)));
         assert_eq!(long(&["$(X)".repeat(4000)]), Err(TooLong(MAX_COMMAND)));
         let three = ["$(X)".repeat(3)];
-        let told = Expansion::new(&three, &env, MAX_PODS_COMMAND).unwrap_err().to_string();
-        assert_eq!(told, "the command is longer than 262144 bytes after its variables were expanded");
+        let reported = Expansion::new(&three, &env, MAX_PODS_COMMAND).unwrap_err().to_string();
+        assert_eq!(reported, "the command is longer than 262144 bytes after its variables were expanded");
     }
 
     #[test]

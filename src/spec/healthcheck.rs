@@ -70,7 +70,7 @@ pub fn read(config: &[u8]) -> Option<Healthcheck> {
     }
 }
 
-/// What is told of an image whose config is longer than [`MAX_CONFIG`].
+/// The error for an image whose config is longer than [`MAX_CONFIG`].
 pub fn too_long() -> Healthcheck {
     unusable(format!("the image's config is longer than {MAX_CONFIG} bytes"))
 }

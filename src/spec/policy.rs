@@ -121,8 +121,8 @@ impl Limits {
     }
 }
 
-/// Whether an address leads back to the node itself, or to nobody in particular, be it by way of a translator or a tunnel.
-/// Rules may name such addresses, nobody else.
+/// Whether an address leads back to the node itself, or to no host in particular, also through a translator or a
+/// tunnel. Only rules may name such addresses.
 pub fn is_never_allowed(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_v4_never_allowed(v4),
@@ -204,7 +204,10 @@ mod tests {
             }
         }
         for bad in ["::", "::1", "fe80::1", "ff02::1", "64:ff9b:1::102:304", "64:ff9b:1:7f00:0:100::"] {
-            assert!(limits.host_refusal(bad).is_some_and(|told| told.ends_with("never allowed")), "{bad}");
+            assert!(
+                limits.host_refusal(bad).is_some_and(|reported| reported.ends_with("never allowed")),
+                "{bad}"
+            );
         }
         for name in ["[::1]", "[2001:db8::1]", "[10.0.0.1]", "127.1", "0x7f.1", "fe80::1%eth0", "localhost"] {
             let refusal = limits.host_refusal(name).unwrap_or_default();

@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_key_of_the_wrong_type_is_told_with_what_to_write() {
-        for (text, told) in [
+        for (text, reported) in [
             ("{exec: {command: cat}}", r#"exec.command: Invalid value: "cat": must be a list of strings"#),
             (
                 "{exec: {command: [sleep, 10, true, [x]]}}",
@@ -227,13 +227,13 @@ mod tests {
             ("[exec]", "Invalid value: a list: must be a map of keys and values"),
             ("exec", r#"Invalid value: "exec": must be a map of keys and values"#),
         ] {
-            assert_eq!(read(text).1, told, "{text}");
+            assert_eq!(read(text).1, reported, "{text}");
         }
     }
 
     #[test]
     fn an_unknown_key_is_told_with_the_one_that_was_meant() {
-        for (text, told) in [
+        for (text, reported) in [
             ("{periodSecond: 1}", r#"unknown key "periodSecond": did you mean "periodSeconds"?"#),
             ("{Exec: {}}", r#"unknown key "Exec": did you mean "exec"?"#),
             ("{exec: {cmd: [x]}}", r#"exec: unknown key "cmd": known keys are command"#),
@@ -244,14 +244,14 @@ mod tests {
                  failureThreshold, terminationGracePeriodSeconds, initialDelay, timeout, period, onFailure",
             ),
         ] {
-            assert_eq!(read(text).1, told, "{text}");
+            assert_eq!(read(text).1, reported, "{text}");
         }
     }
 
     #[test]
     fn null_is_as_if_the_key_were_not_there() {
-        let (raw, told) = read("{exec: null, httpGet: ~, periodSeconds: , onFailure: null}");
-        assert_eq!(told, "");
+        let (raw, reported) = read("{exec: null, httpGet: ~, periodSeconds: , onFailure: null}");
+        assert_eq!(reported, "");
         let raw = raw.unwrap();
         assert!(raw.exec.is_absent() && raw.period_seconds.is_absent() && raw.handler().is_none());
     }

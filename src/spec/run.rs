@@ -189,14 +189,14 @@ mod tests {
                 super::read(&text, 1 << 16, &limits)
             };
             assert!(read("60s").is_ok());
-            let told = read("61s").unwrap_err();
-            assert_eq!(told, "timeout: Forbidden: the operator's maximum is 1m0s (prober.maxTimeout)");
+            let reported = read("61s").unwrap_err();
+            assert_eq!(reported, "timeout: Forbidden: the operator's maximum is 1m0s (prober.maxTimeout)");
         }
     }
 
     #[test]
     fn everything_that_is_wrong_is_told_at_once_with_kubernetes_paths_and_words() {
-        for (text, told) in [
+        for (text, reported) in [
             (
                 r#"{"httpGet": {"path": "/"}, "timeout": "0s", "command": []}"#,
                 "unknown key \"command\": known keys are container, probe, exec, httpGet, tcpSocket, grpc, timeoutSeconds, \
@@ -240,7 +240,7 @@ mod tests {
             ("[]", "Invalid value: a list: must be a map of keys and values"),
             ("", "Invalid value: null: must be a map of keys and values"),
         ] {
-            assert_eq!(read(text).unwrap_err(), told, "{text}");
+            assert_eq!(read(text).unwrap_err(), reported, "{text}");
         }
         assert!(read("{").unwrap_err().starts_with("not valid YAML or JSON (line 1"));
         assert!(super::read("{}", 1, &Limits::default()).unwrap_err().ends_with("at most 1 are allowed"));

@@ -79,7 +79,7 @@ mod tests {
         let questions = stage.await.unwrap();
         for _ in 0..=QUESTIONS {
             let late = Err(Unanswered::Late("prober"));
-            assert_eq!(ask().await, late, "nobody takes the question, and then the queue is full");
+            assert_eq!(ask().await, late, "nothing takes the question, and then the queue is full");
         }
         drop(questions);
         assert_eq!(ask().await, Err(Unanswered::Stopped("prober")));

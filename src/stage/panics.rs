@@ -14,7 +14,7 @@ thread_local! {
 /// Keeps the place of a panic for [`take_place`], and returns it.
 pub fn keep_place(panic: &PanicHookInfo<'_>) -> Option<String> {
     let place = panic.location().map(ToString::to_string);
-    // On a thread that is ending nobody is left who could catch the panic.
+    // On a thread that is ending nothing is left that could catch the panic.
     let _ = PLACE.try_with(|kept| kept.replace(place.clone()));
     place
 }

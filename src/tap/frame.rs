@@ -363,7 +363,7 @@ mod tests {
     /// Everything that the bytes say, with DATA pieces put together, in one line a frame.
     fn read(bytes: &[u8], piece: usize) -> Result<Vec<String>, FrameError> {
         let mut reader = FrameReader::default();
-        let mut told: Vec<String> = Vec::new();
+        let mut reported: Vec<String> = Vec::new();
         let mut data = String::new();
         for chunk in bytes.chunks(piece.max(1)) {
             let mut input = chunk;
@@ -373,14 +373,14 @@ mod tests {
                     Some(Frame::Data { piece, is_end, .. }) => {
                         data.push_str(&String::from_utf8_lossy(piece));
                         if is_end {
-                            told.push(format!("data {data} end"));
+                            reported.push(format!("data {data} end"));
                         }
                     }
-                    Some(other) => told.push(format!("{other:?}")),
+                    Some(other) => reported.push(format!("{other:?}")),
                 }
             }
         }
-        Ok(told)
+        Ok(reported)
     }
 
     fn conversation() -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! The tap as a whole: both directions of a connection in, the calls that it tells out.
+//! The tap as a whole: both directions of a connection in, the calls that it reports out.
 
 mod blindness;
 mod bodies;
@@ -16,13 +16,13 @@ use wire::{From, Step};
 use super::{cri::CriRequest, *};
 use crate::clock;
 
-/// What a tap told of a conversation.
-struct Told {
+/// What a tap reported of a conversation.
+struct Reported {
     events: Vec<TapEvent>,
     tap: Tap,
 }
 
-impl Told {
+impl Reported {
     /// One line an event.
     fn lines(&self) -> Vec<String> {
         self.events.iter().map(line).collect()
@@ -30,22 +30,22 @@ impl Told {
 }
 
 /// Shows a conversation to a tap, a step at a time; the connection stays.
-fn watch(steps: &[Step]) -> Told {
-    let mut told = Told { events: vec![], tap: tap() };
-    show(&mut told, steps);
-    told
+fn watch(steps: &[Step]) -> Reported {
+    let mut reported = Reported { events: vec![], tap: tap() };
+    show(&mut reported, steps);
+    reported
 }
 
 /// Shows a conversation, and the end of its connection.
-fn watch_all(steps: &[Step]) -> Told {
-    let mut told = watch(steps);
-    let Told { events, tap } = &mut told;
+fn watch_all(steps: &[Step]) -> Reported {
+    let mut reported = watch(steps);
+    let Reported { events, tap } = &mut reported;
     tap.closed(clock::now(), |event| events.push(event));
-    told
+    reported
 }
 
-fn show(told: &mut Told, steps: &[Step]) {
-    let Told { events, tap } = told;
+fn show(reported: &mut Reported, steps: &[Step]) {
+    let Reported { events, tap } = reported;
     for step in steps {
         match step.from {
             From::Client => tap.client_bytes(&step.bytes, clock::now(), |event| events.push(event)),

@@ -88,7 +88,7 @@ fn a_check_ends_with_1_and_names_what_is_failing() {
     assert_eq!(text(&output.stderr), "criprobe: 1 probe is failing: default/web/app/liveness\n");
     assert!(text(&output.stdout).contains("failure"));
     assert_eq!(daemon.run("probes --check --type readiness").status.code(), Some(0));
-    assert_eq!(daemon.run("probes").status.code(), Some(0), "nobody asked");
+    assert_eq!(daemon.run("probes").status.code(), Some(0), "no check was requested");
 }
 
 #[test]

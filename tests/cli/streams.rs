@@ -21,13 +21,13 @@ fn a_reader_that_leaves_ends_it_quietly() {
     let (mut child, mut lines) = daemon.follow("trace --last 1 --follow");
     line(&mut lines);
     drop(lines);
-    // The first write after that fails; it may take one more for the pipe to tell.
+    // The first write after that fails; it may take one more for the pipe to report it.
     let has_ended = (0..4_000).any(|_| {
         daemon.push(call());
         std::thread::sleep(Duration::from_millis(5));
         child.try_wait().unwrap().is_some()
     });
-    assert!(has_ended, "it still writes to nobody");
+    assert!(has_ended, "it still writes to a closed pipe");
     assert_eq!(end(&mut child), (Some(0), String::new()));
 }
 

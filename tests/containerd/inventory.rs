@@ -114,7 +114,7 @@ async fn a_container_that_exits_by_itself_is_seen_within_a_second() -> Result<()
         .probe_becomes(liveness, "succeeds", PATIENCE, |probe| probe["last"]["result"] == "success")
         .await?;
 
-    // Past the relay: nothing that criprobe reads on the way could tell it.
+    // Past the relay: nothing that criprobe reads on the way could show it.
     let mut runtime = lab.client().await?;
     cri::exec(&mut runtime, &id, &["touch", "/tmp/go"]).await?;
     daemon

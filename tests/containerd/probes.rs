@@ -59,12 +59,12 @@ async fn a_liveness_annotation_leads_to_success_then_to_failure_after_exactly_it
         Ok(now["counts"] == bad["counts"] && stands(&now, "failure", "held"))
     })
     .await?;
-    let told = daemon.events().await?.into_iter().any(|event| {
+    let reported = daemon.events().await?.into_iter().any(|event| {
         event["containerId"] == id.as_str()
             && event["reason"] == "Unhealthy"
             && event["message"].as_str().is_some_and(|text| text.starts_with("Liveness probe failed: "))
     });
-    assert!(told, "no event tells of the failure");
+    assert!(reported, "no event tells of the failure");
 
     let pod_sandbox_id = pod.id.to_string();
     client.stop_pod_sandbox(pb::StopPodSandboxRequest { pod_sandbox_id: pod_sandbox_id.clone() }).await?;
@@ -88,7 +88,7 @@ async fn a_tcp_readiness_probe_follows_the_server_in_the_container() -> Result<(
     let readiness = (&pod, "app", "readiness");
 
     let refused = daemon
-        .probe_becomes(readiness, "fails while nobody listens", PATIENCE, |probe| {
+        .probe_becomes(readiness, "fails while nothing listens", PATIENCE, |probe| {
             probe["state"] == "failure" && probe["counts"]["failure"].as_u64() >= Some(2)
         })
         .await?;

@@ -101,12 +101,12 @@ async fn what_cannot_be_done_is_refused_with_the_reason_and_the_nearest_name() -
     rig.becomes(&pod, "liveness", "is invalid", |probe| probe["phase"] == "invalid").await?;
     for command in ["pause", "resume", "trigger"] {
         let (status, refused) = act(&rig, "refused", command).await?;
-        let told = "default/refused/app/liveness: the probe is invalid: exec.command: Required value; periodSeconds: \
+        let reported = "default/refused/app/liveness: the probe is invalid: exec.command: Required value; periodSeconds: \
                     Invalid value: -1: must be greater than or equal to 0";
-        assert_eq!((status, &refused["error"]), (StatusCode::CONFLICT, &json!(told)));
+        assert_eq!((status, &refused["error"]), (StatusCode::CONFLICT, &json!(reported)));
         let (status, unknown) = act(&rig, "refsued", command).await?;
-        let told = "no probe default/refsued/app/liveness; did you mean default/refused/app/liveness?";
-        assert_eq!((status, &unknown["error"]), (StatusCode::NOT_FOUND, &json!(told)));
+        let reported = "no probe default/refsued/app/liveness; did you mean default/refused/app/liveness?";
+        assert_eq!((status, &unknown["error"]), (StatusCode::NOT_FOUND, &json!(reported)));
     }
     let (status, refused) =
         run(&rig, json!({"container": "default/refused/app", "probe": "liveness"})).await?;
@@ -209,13 +209,13 @@ async fn a_run_without_a_container_that_runs_or_a_valid_definition_says_so() -> 
     rig.client.create_container(cri::creation(&created, &Container::IDLE)).await?;
     rig.counts(3, PATIENCE).await?;
     eventually("the end is known", PATIENCE, async || {
-        let (status, told) =
+        let (status, reported) =
             run(&rig, json!({"container": ended.as_str(), "tcpSocket": {"port": 1}})).await?;
         let why = "no attempt on default/ended/app is possible: the container exited with code 3";
-        Ok((status == StatusCode::CONFLICT && told["error"] == why).then_some(()))
+        Ok((status == StatusCode::CONFLICT && reported["error"] == why).then_some(()))
     })
     .await?;
-    for (request, status, told) in [
+    for (request, status, reported) in [
         (
             json!({"container": "default/created/app", "exec": {"command": ["true"]}}),
             StatusCode::CONFLICT,
@@ -245,7 +245,7 @@ async fn a_run_without_a_container_that_runs_or_a_valid_definition_says_so() -> 
         ),
     ] {
         let (found, answer) = run(&rig, request.clone()).await?;
-        assert_eq!((found, &answer["error"]), (status, &json!(told)), "{request}");
+        assert_eq!((found, &answer["error"]), (status, &json!(reported)), "{request}");
     }
     Ok(())
 }
@@ -260,7 +260,7 @@ async fn runs_have_places_of_their_own_and_who_leaves_gives_his_back() -> Result
     let mut clients = JoinSet::new();
     for _ in 0..4 {
         let (api, long) = (rig.daemon.api(), long.to_string());
-        // The question below may take a place for a moment: whoever finds none asks again.
+        // The question below may take a place for a moment: without one, ask again.
         clients.spawn(async move {
             while matches!(
                 ask(&api, Method::POST, "/v1/run", &long).await,

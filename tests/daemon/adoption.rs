@@ -31,7 +31,7 @@ const HEALTHY: &str =
     r#"{"exec": {"command": ["cat", "healthy"]}, "periodSeconds": 1, "failureThreshold": 3}"#;
 
 impl Rig {
-    /// In front of a runtime that tells nothing by itself: what is known in time was read from what passed.
+    /// In front of a runtime that reports nothing by itself: what is known in time was read from what passed.
     async fn without_events() -> Result<Self> {
         let (runtime, dir) = runtime(EnvValues::default())?;
         let none = FaultKind::Code(Code::Unimplemented, "no events here".into());
@@ -153,7 +153,7 @@ async fn a_restored_pod_and_its_containers_are_known_within_a_second() -> Result
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_under_the_old_name_of_the_protocol_are_understood() -> Result<()> {
     let rig = Rig::without_events().await?;
-    // No list tells it, either.
+    // No list shows it, either.
     for list in ["ListPodSandbox", "ListContainers"] {
         rig.always(list, FaultKind::Code(Code::Internal, "not now".into()));
     }

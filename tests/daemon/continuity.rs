@@ -48,7 +48,7 @@ impl Rig {
         Ok(serde_json::from_slice(&fs::read(self.state_file())?)?)
     }
 
-    async fn told(&self, reason: &str) -> Result<usize> {
+    async fn reported(&self, reason: &str) -> Result<usize> {
         Ok(self.daemon.events().await?.iter().filter(|event| event["reason"] == reason).count())
     }
 }
@@ -68,7 +68,7 @@ async fn two_failures_before_a_restart_and_one_after_it_are_three() -> Result<()
     assert_eq!([&after["state"], &after["since"]], [&before["state"], &before["since"]]);
     let failed = rig.becomes(&pod, "liveness", "fails", |probe| probe["state"] == "failure").await?;
     assert_eq!((&failed["counts"]["failure"], &failed["phase"]), (&json!(3), &json!("held")));
-    assert_eq!((rig.told("Unhealthy").await?, rig.told("VerdictChanged").await?), (1, 1));
+    assert_eq!((rig.reported("Unhealthy").await?, rig.reported("VerdictChanged").await?), (1, 1));
     Ok(())
 }
 
@@ -80,7 +80,7 @@ async fn a_verdict_does_not_flap_over_a_restart() -> Result<()> {
     rig.restart(Signal::TERM, nothing).await?;
     stays("it is ready all the time", Duration::from_secs(1), async || {
         let probe = rig.daemon.probe(&pod, "app", "readiness").await?.unwrap_or_default();
-        Ok(probe["state"] == "success" && rig.told("VerdictChanged").await? == 0)
+        Ok(probe["state"] == "success" && rig.reported("VerdictChanged").await? == 0)
     })
     .await?;
     rig.last(&pod, "readiness", "success").await?;

@@ -1,4 +1,4 @@
-//! One probe is told in full: by its names, by its key, with its container; to programs and to people.
+//! One probe is described in full: by its names, by its key, with its container; to programs and to people.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ async fn a_probe_is_told_with_its_definition_its_history_and_its_events() -> Res
     assert_eq!(history.len() as u64, attempts.min(32));
     let mut last = detail["last"].clone();
     let lag = last.as_object_mut().and_then(|last| last.remove("lagSeconds"));
-    assert!(lag.is_some_and(|lag| lag.as_f64() < Some(5.0)), "of the last one it is told how late it began");
+    assert!(lag.is_some_and(|lag| lag.as_f64() < Some(5.0)), "the last one shows how late it began");
     assert_eq!(history.last(), Some(&last), "a short output is whole in the history, too");
     assert_eq!(history[0]["exitCode"], 0);
     let changes = detail["changes"].as_array().cloned().unwrap_or_default();
@@ -108,14 +108,14 @@ async fn people_see_it_by_the_names_the_key_and_the_container() -> Result<()> {
     assert_eq!((probes.len(), &probes[1]["definition"]["failureThreshold"]), (2, &json!(2)));
     assert_eq!(probes[0]["definition"], Value::Null);
 
-    for (wrong, told) in [
+    for (wrong, reported) in [
         ("default/shown/app/startup", "no probe default/shown/app/startup"),
         ("nobody/app/liveness", "no probe nobody/app/liveness"),
         ("default/shown/other", "no container default/shown/other"),
         ("ffffffffffffffff", "no container ID begins with \"ffffffffffffffff\""),
     ] {
         let (is_well, text) = rig.daemon.run(&["describe", wrong])?;
-        assert!(!is_well && text.contains(told), "{wrong}: {text}");
+        assert!(!is_well && text.contains(reported), "{wrong}: {text}");
     }
     Ok(())
 }
@@ -127,11 +127,11 @@ async fn of_two_pods_of_one_name_the_newer_one_is_told_and_the_key_tells_either(
     rig.last(&older, "liveness", "success").await?;
     let (newer, _) = rig.run("twice", &[(LIVENESS, EAGER)], &HEALTHY).await?;
     rig.last(&newer, "liveness", "success").await?;
-    let told = rig.daemon.json("/v1/probes/default/twice/app/liveness").await?;
-    assert_eq!(told["podUid"], newer.uid.as_str());
+    let reported = rig.daemon.json("/v1/probes/default/twice/app/liveness").await?;
+    assert_eq!(reported["podUid"], newer.uid.as_str());
     for pod in [older, newer] {
-        let told = rig.daemon.json(&format!("/v1/probes/{}/app/liveness", pod.uid)).await?;
-        assert_eq!(told["sandboxId"], pod.id.as_str());
+        let reported = rig.daemon.json(&format!("/v1/probes/{}/app/liveness", pod.uid)).await?;
+        assert_eq!(reported["sandboxId"], pod.id.as_str());
     }
     Ok(())
 }
@@ -164,7 +164,7 @@ async fn the_status_of_an_http_response_is_told_and_the_history_is_bounded() -> 
     assert!(history.iter().all(|attempt| attempt["status"] == 503), "{history:?}");
     let port = json!({"path": "", "port": port, "host": null, "scheme": "HTTP", "httpHeaders": []});
     assert_eq!(detail["definition"]["httpGet"]["port"], port["port"], "{detail}");
-    eventually("events of a readiness below its threshold are told, too", PATIENCE, async || {
+    eventually("events of a readiness below its threshold are reported, too", PATIENCE, async || {
         let events = rig.daemon.events().await?;
         Ok(events.iter().any(|event| event["reason"] == "Unhealthy").then_some(()))
     })

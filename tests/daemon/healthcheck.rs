@@ -1,4 +1,4 @@
-//! HEALTHCHECKs of images that the embedded runtime has, or fails to tell of.
+//! HEALTHCHECKs of images that the embedded runtime has, or fails to report.
 
 use std::time::Duration;
 
@@ -122,7 +122,7 @@ async fn a_runtime_without_a_content_store_costs_one_line_and_nothing_else() -> 
     for name in ["a", "b", "c"] {
         let pod = run(&mut rig, name, name, &[("readiness.criprobe.dev/app", LAZY)]).await?;
         rig.last(&pod, "readiness", "success").await?;
-        eventually("it is told", PATIENCE, async || Ok(rig.daemon.log().contains(line).then_some(())))
+        eventually("it is reported", PATIENCE, async || Ok(rig.daemon.log().contains(line).then_some(())))
             .await?;
         assert_eq!(rig.daemon.probe(&pod, "app", "liveness").await?, None);
     }

@@ -86,7 +86,7 @@ async fn without_file_descriptors_new_connections_wait_and_old_ones_go_on() -> R
     for _ in 0..100 {
         crowd.push(UnixStream::connect(rig.socket()).await?);
     }
-    eventually("the shortage is told", PATIENCE, async || {
+    eventually("the shortage is reported", PATIENCE, async || {
         Ok(rig.daemon.log().contains("out of file descriptors: new clients wait").then_some(()))
     })
     .await?;

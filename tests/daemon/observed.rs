@@ -111,8 +111,11 @@ async fn a_loop_of_calls_at_a_second_becomes_an_observed_probe_within_five_and_i
     assert_eq!(by_key["id"], full["id"]);
     let (_, listed) = rig.daemon.run(&["probes", "--type", "observed-1"])?;
     assert!(listed.contains("observed-1 (readiness?)") && !listed.contains("liveness"), "{listed}");
-    let (_, told) = rig.daemon.run(&["describe", "default/looped/app/observed-1"])?;
-    assert!(told.contains("exec test '!' -e bad") || told.contains("exec test ! -e bad"), "{told}");
+    let (_, reported) = rig.daemon.run(&["describe", "default/looped/app/observed-1"])?;
+    assert!(
+        reported.contains("exec test '!' -e bad") || reported.contains("exec test ! -e bad"),
+        "{reported}"
+    );
     client.abort();
     Ok(())
 }
@@ -195,22 +198,26 @@ async fn what_only_its_client_runs_is_not_commanded() -> Result<()> {
     let client = every(Duration::from_millis(200), rig.client.clone(), &id, &["true"]);
     one(&rig.daemon, "the loop is a probe", |_| true).await?;
     let name = id_of("watched");
-    let told = "criprobe only watches it";
+    let reported = "criprobe only watches it";
     for verb in ["pause", "resume", "trigger"] {
         let (code, body) = rig.daemon.post(&format!("/v1/probes/{name}/{verb}"), "").await?;
-        assert_eq!((code.as_u16(), body.contains(told)), (400, true), "{verb}: {body}");
+        assert_eq!((code.as_u16(), body.contains(reported)), (400, true), "{verb}: {body}");
         let (code, body) =
             rig.daemon.post(&format!("/v1/probes/{}/app/observed-1/{verb}", pod.uid), "").await?;
-        assert_eq!((code.as_u16(), body.contains(told)), (400, true), "{verb}: {body}");
+        assert_eq!((code.as_u16(), body.contains(reported)), (400, true), "{verb}: {body}");
     }
     let body = r#"{"container": "default/watched/app", "probe": "observed-1"}"#;
     let (code, body) = rig.daemon.post("/v1/run", body).await?;
-    assert_eq!((code.as_u16(), body.contains(told)), (400, true), "{body}");
+    assert_eq!((code.as_u16(), body.contains(reported)), (400, true), "{body}");
     for arguments in [vec!["pause", &name], vec!["run", "default/watched/app", "--probe", "observed-1"]] {
         let mut verb = Command::new(env!("CARGO_BIN_EXE_criprobe"));
         let ended = verb.args(&arguments).env("CRIPROBE_API", rig.daemon.api()).output()?;
         let error = String::from_utf8_lossy(&ended.stderr);
-        assert_eq!((ended.status.code(), error.contains(told)), (Some(2), true), "{arguments:?}: {error}");
+        assert_eq!(
+            (ended.status.code(), error.contains(reported)),
+            (Some(2), true),
+            "{arguments:?}: {error}"
+        );
     }
     client.abort();
     Ok(())

@@ -23,7 +23,7 @@ async fn mean_period(listener: TcpListener) -> Result<Duration> {
     const PERIODS: u32 = 20;
     let mut began = None;
     for _ in 0..=PERIODS {
-        let (mut stream, _) = timeout(PATIENCE, listener.accept()).await.context("nobody connects")??;
+        let (mut stream, _) = timeout(PATIENCE, listener.accept()).await.context("no connection")??;
         began.get_or_insert_with(clock::now);
         // A tcpSocket probe has gone by then, and does not care.
         tokio::spawn(async move {

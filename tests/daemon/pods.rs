@@ -1,4 +1,4 @@
-//! Pods and their containers are told as the kubelet would write their status.
+//! Pods and their containers are reported as the kubelet would write their status.
 
 use anyhow::Result;
 use criprobe::proto::cri as pb;

@@ -109,9 +109,9 @@ async fn a_bad_annotation_costs_its_own_probe_and_no_other() -> Result<()> {
     };
     assert!(reason("readiness").await?.contains("periodSeconds"));
     assert!(reason("startup").await?.starts_with("httpGet.host: Forbidden: "));
-    let told = rig.daemon.events().await?;
-    let told: Vec<_> = told.iter().filter(|event| event["reason"] == "InvalidProbe").collect();
-    assert_eq!(told.len(), 2, "one event each: {told:?}");
+    let reported = rig.daemon.events().await?;
+    let reported: Vec<_> = reported.iter().filter(|event| event["reason"] == "InvalidProbe").collect();
+    assert_eq!(reported.len(), 2, "one event each: {reported:?}");
     assert_eq!(rig.daemon.log().matches("probe is invalid").count(), 2, "one line each");
     let probe = rig.daemon.probe(&pod, "app", "readiness").await?.unwrap_or_default();
     assert_eq!((&probe["run"], &probe["periodSeconds"]), (&json!(null), &json!(null)));

@@ -152,10 +152,10 @@ async fn a_runtime_that_is_not_there_is_told_in_words() -> Result<()> {
     let dir = tempfile::Builder::new().prefix("criprobe-").tempdir()?;
     let socket = dir.path().join("rt.sock");
     let daemon = Daemon::spawn(&socket, &[])?;
-    let told = format!("the runtime's socket {} does not exist", socket.display());
-    eventually("the status tells why", PATIENCE, async || {
+    let reported = format!("the runtime's socket {} does not exist", socket.display());
+    eventually("the status shows why", PATIENCE, async || {
         let Ok(status) = daemon.status().await else { return Ok(None) };
-        Ok((status["runtime"]["reason"] == told.as_str()).then_some(()))
+        Ok((status["runtime"]["reason"] == reported.as_str()).then_some(()))
     })
     .await
 }
@@ -256,7 +256,7 @@ fn a_socket_that_cannot_be_ours_is_one_line() -> Result<()> {
     fs::create_dir(path("folder"))?;
     let runtime = UnixListener::bind(path("rt.sock"))?;
     std::os::unix::fs::symlink(path("rt.sock"), path("alias.sock"))?;
-    for (name, exit, told) in [
+    for (name, exit, reported) in [
         ("file", 1, "exists and is not a socket: remove it, or choose another path"),
         ("folder", 1, "exists and is not a socket: remove it, or choose another path"),
         ("alias.sock", 2, "is the runtime's own socket: choose another one for criprobe"),
@@ -265,7 +265,7 @@ fn a_socket_that_cannot_be_ours_is_one_line() -> Result<()> {
     ] {
         let (code, said) = refused(&mut serve(&path(name), &path("api.sock"), &path("rt.sock")))?;
         ensure!(code == exit && said.lines().count() == 1, "{name}: {code}: {said}");
-        ensure!(said.starts_with("criprobe: ") && said.contains(told), "{name}: {said}");
+        ensure!(said.starts_with("criprobe: ") && said.contains(reported), "{name}: {said}");
     }
     drop(runtime);
     assert_eq!(fs::read_to_string(path("file"))?, "precious");
@@ -290,11 +290,11 @@ fn wrong_flags_urls_and_files_are_told_in_words_with_their_exit_codes() -> Resul
         (&["--config", &absent], 78, 1, "cannot read the configuration"),
         (&["--listen", "unix:///run/a.sock", "--runtime", "unix:///run/a.sock"], 2, 1, "/run/a.sock"),
     ];
-    for (args, code, lines, told) in rows {
+    for (args, code, lines, reported) in rows {
         let mut command = Command::new(env!("CARGO_BIN_EXE_criprobe"));
         let (ended, said) = refused(command.arg("serve").args(args))?;
         ensure!(ended == code, "{args:?}: {ended} instead of {code}: {said}");
-        ensure!(said.lines().count() == lines && said.contains(told), "{args:?}: {said}");
+        ensure!(said.lines().count() == lines && said.contains(reported), "{args:?}: {said}");
         ensure!(said.lines().all(|line| line.starts_with("criprobe: ")), "{args:?}: {said}");
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_criprobe"));

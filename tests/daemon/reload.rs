@@ -123,16 +123,14 @@ async fn a_rule_comes_and_goes_within_two_seconds_however_it_is_written() -> Res
     fs::remove_dir_all(at.path("conf.d"))?;
     at.probe_is_of(&pod, "", "a folder that is removed").await?;
 
-    // What is written by another name of the file, in a folder that nobody watches, is not told by inotify.
+    // What is written by another name of the file, in a folder that is not watched, is not reported by inotify.
     let elsewhere = tempfile::Builder::new().prefix("criprobe-else-").tempdir_in(at.dir.path())?;
     let other_name = elsewhere.path().join("same.yaml");
     let before = at.reloads().await?;
     fs::hard_link(at.path("config.yaml"), &other_name)?;
-    eventually(
-        "the link itself is told",
-        PATIENCE,
-        async || Ok((at.reloads().await? > before).then_some(())),
-    )
+    eventually("the link itself is reported", PATIENCE, async || {
+        Ok((at.reloads().await? > before).then_some(()))
+    })
     .await?;
     fs::write(&other_name, rule("asked", "1s"))?;
     at.rig.daemon.signal(Signal::HUP);
@@ -196,7 +194,7 @@ async fn a_bad_file_changes_nothing_is_told_wholly_and_heals() -> Result<()> {
     let loaded_at = at.config().await?["loadedAt"].clone();
 
     at.write("prober: {workers: 0}\nlog: {levle: debug}\nrules: 5\n")?;
-    let errors = eventually("the errors are told", REACHED, async || {
+    let errors = eventually("the errors are reported", REACHED, async || {
         let errors = at.config().await?["errors"].take();
         Ok(errors.as_array().filter(|errors| !errors.is_empty()).cloned())
     })
@@ -217,7 +215,7 @@ async fn a_bad_file_changes_nothing_is_told_wholly_and_heals() -> Result<()> {
     let (_, shown) = at.rig.daemon.run(&["status", "-o", "wide"])?;
     ensure!(shown.contains("the current files are wrong") && shown.contains("levle"), "{shown}");
 
-    // Touched without a change of what is wrong, it is told no more.
+    // Touched without a change of what is wrong, it is not reported again.
     at.write("prober: {workers: 0}\nlog: {levle: debug}\nrules: 5\n\n")?;
     eventually("it is read again", REACHED, async || {
         let failures = at.metric("criprobe_config_reloads_total{result=\"failure\"}").await?;
@@ -235,11 +233,11 @@ async fn a_bad_file_changes_nothing_is_told_wholly_and_heals() -> Result<()> {
     .await?;
     at.probe_is_of(&pod, "", "what is right").await?;
     assert_eq!(at.metric("criprobe_config_last_reload_successful").await?, "1");
-    let told = at.rig.daemon.events().await?;
-    let told = told.iter().filter(|event| event["pod"] == "");
-    let told: Vec<_> = told.map(|event| (event["type"].as_str(), event["reason"].as_str())).collect();
+    let reported = at.rig.daemon.events().await?;
+    let reported = reported.iter().filter(|event| event["pod"] == "");
+    let reported: Vec<_> = reported.map(|event| (event["type"].as_str(), event["reason"].as_str())).collect();
     let (bad, good) = ((Some("Warning"), Some("ConfigInvalid")), (Some("Normal"), Some("ConfigReloaded")));
-    assert_eq!(told, [bad, good]);
+    assert_eq!(reported, [bad, good]);
     Ok(())
 }
 
@@ -256,7 +254,7 @@ async fn what_needs_a_restart_is_told_once_and_the_rest_applies() -> Result<()> 
     assert_eq!(config["needsRestart"], Value::Array(vec![]), "the state is set by a variable");
     at.write("log: {level: debug, format: json}\nprober: {workers: 7}\n")?;
     let line = format!("log.format: changed in {file}:1:29, needs a restart");
-    eventually("what cannot change is told", REACHED, async || {
+    eventually("what cannot change is reported", REACHED, async || {
         Ok((at.config().await?["needsRestart"] == serde_json::json!([line])).then_some(()))
     })
     .await?;

@@ -55,10 +55,10 @@ async fn a_rule_reaches_a_container_without_any_annotation() -> Result<()> {
     let readiness = rig.last(&annotated, "readiness", "success").await?;
     assert_eq!(readiness["source"], "annotation");
     assert_eq!(readiness["shadowed"], serde_json::json!(["rule:may"]));
-    let (_, told) = rig.daemon.run(&["describe", "default/web-2/app/liveness"])?;
+    let (_, reported) = rig.daemon.run(&["describe", "default/web-2/app/liveness"])?;
     assert!(
-        told.lines().any(|line| line.starts_with("shadows") && line.ends_with("pod annotation")),
-        "{told}"
+        reported.lines().any(|line| line.starts_with("shadows") && line.ends_with("pod annotation")),
+        "{reported}"
     );
 
     let (off, _) = rig.run("web-3", &[("criprobe.dev/probes", "off")], &IDLE).await?;
@@ -83,8 +83,8 @@ async fn what_is_in_force_is_shown_with_where_it_comes_from() -> Result<()> {
     assert_eq!(setting("log.level")["from"], "default");
     let rules = folder.path().join("conf.d/10-rules.yaml").display().to_string();
     assert_eq!(view["rules"][1]["from"], format!("{rules}:7:5"));
-    let (is_fine, told) = rig.daemon.run(&["config", "show", "-o", "wide"])?;
-    assert!(is_fine && told.contains("must (enforced)"), "{told}");
+    let (is_fine, reported) = rig.daemon.run(&["config", "show", "-o", "wide"])?;
+    assert!(is_fine && reported.contains("must (enforced)"), "{reported}");
     assert_eq!(rig.daemon.status().await?["config"]["files"], serde_json::json!([config, rules]));
     Ok(())
 }
@@ -96,9 +96,12 @@ async fn a_rule_that_is_wrong_ends_the_start() -> Result<()> {
     let output = Daemon::command(dir.path(), Path::new("/nowhere.sock"))
         .args(["--config", &file(&folder)])
         .output()?;
-    let told = String::from_utf8(output.stderr)?;
-    assert_eq!(output.status.code(), Some(78), "{told}");
-    assert!(told.ends_with("10-rules.yaml:4:22: rules[0].liveness.exec.command: Required value\n"), "{told}");
+    let reported = String::from_utf8(output.stderr)?;
+    assert_eq!(output.status.code(), Some(78), "{reported}");
+    assert!(
+        reported.ends_with("10-rules.yaml:4:22: rules[0].liveness.exec.command: Required value\n"),
+        "{reported}"
+    );
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! What clients call is recorded: who, for which pod, what, how long, how it ended; and the daemon tells how it is.
+//! What clients call is recorded: who, for which pod, what, how long, how it ended; and the daemon reports its state.
 
 use std::{fs, process, time::Duration};
 

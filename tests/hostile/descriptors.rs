@@ -116,7 +116,7 @@ async fn row_15_accepting_clients_gives_way_to_probes_and_questions() -> Result<
     };
     assert!(timeout(Duration::from_millis(500), &mut waiting).await.is_err(), "it waits in the queue");
 
-    // Whoever waits is served in turn, as others leave.
+    // Those that wait are served in turn, as others leave.
     let answer = loop {
         match timeout(Duration::from_millis(200), &mut waiting).await {
             Ok(answer) => break answer?,
@@ -165,7 +165,7 @@ mod handlers {
     #[tokio::test(flavor = "multi_thread")]
     async fn row_15_probes_without_a_descriptor_are_errors_and_no_verdict_changes() -> Result<()> {
         let mut rig = Rig::start().await?;
-        // It accepts, and so passes a tcp probe; nobody answers the other two, which would be failures.
+        // It accepts, and so passes a tcp probe; nothing answers the other two, which would be failures.
         let server = TcpListener::bind("127.0.0.1:0")?;
         let port = server.local_addr()?.port();
         let with = |handler: &str, key: &str| {
@@ -200,7 +200,7 @@ mod handlers {
             }
             anyhow::Ok(text)
         };
-        let text = tokio::time::timeout(PATIENCE, waits).await.context("no errors are told")??;
+        let text = tokio::time::timeout(PATIENCE, waits).await.context("no errors are reported")??;
         let failures: Vec<_> = text
             .lines()
             .filter(|line| line.contains("too many open files") && line.contains("probe failed"))

@@ -135,8 +135,8 @@ async fn row_18_state_is_read_from_a_full_disk_and_from_one_that_cannot_be_writt
         // Probes go on; only what they find is not saved, which is shown.
         rig.daemon.post(&format!("/v1/probes/{}/app/liveness/resume", pod.uid), "").await?;
         eventually("the status says why nothing is saved", PATIENCE, async || {
-            let told = rig.daemon.status().await?["state"]["trouble"].clone();
-            Ok(told.as_str().is_some_and(|told| told.contains(trouble)).then_some(()))
+            let reported = rig.daemon.status().await?["state"]["trouble"].clone();
+            Ok(reported.as_str().is_some_and(|reported| reported.contains(trouble)).then_some(()))
         })
         .await?;
     }

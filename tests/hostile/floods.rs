@@ -48,7 +48,7 @@ async fn row_02_floods_of_output_are_read_at_a_pace_and_delay_no_other_command()
     let probe = rig.daemon.probe(&flood, "app", "liveness").await?.unwrap_or_default();
     ensure!(probe["last"]["exitCode"] == 0, "{probe}");
     ensure!(probe["counts"]["error"] == 0 && probe["counts"]["failure"] == 0, "{probe}");
-    // Answers that nobody reads meanwhile are in no other's way.
+    // Unread answers meanwhile do not delay others.
     let others = successes(&rig.daemon.probes().await?, "good")[0] - made;
     ensure!(others as f64 >= took * 2.0, "the other pod had {others} attempts in {took} s");
     Ok(())

@@ -1,4 +1,4 @@
-//! A log that nobody reads: standard error is a pipe, and full.
+//! A log that is not read: standard error is a pipe, and full.
 
 use std::{
     fs::{self, OpenOptions},
@@ -102,11 +102,11 @@ async fn row_06_a_log_that_nobody_reads_delays_no_call() -> Result<()> {
     assert!(table.contains("dropped lines: "), "{table}");
 
     // The reader is back.
-    let told = tokio::task::spawn_blocking(move || {
+    let reported = tokio::task::spawn_blocking(move || {
         let line = read_until(reader.try_clone()?, "log lines were dropped")?;
         Ok::<_, anyhow::Error>((line, reader))
     });
-    let (line, reader) = timeout(PATIENCE, told).await???;
+    let (line, reader) = timeout(PATIENCE, reported).await???;
     assert!(line.contains("lines="), "{line}");
 
     // It is full again at the end, which comes all the same.
@@ -175,7 +175,7 @@ fn row_06_a_daemon_that_fails_at_the_end_says_so_without_waiting_for_a_reader() 
     Ok(())
 }
 
-/// A server of gRPC that acknowledges pings which nobody sent, for as long as it is read.
+/// A server of gRPC that acknowledges pings that were never sent, for as long as it is read.
 fn pings() -> Result<u16> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let port = listener.local_addr()?.port();

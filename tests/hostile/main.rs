@@ -25,7 +25,7 @@ mod floods;
 /// Places held by commands and servers that never end: rows 4 and 5.
 mod places;
 
-/// A log that nobody reads: row 6.
+/// A log that is not read: row 6.
 mod log;
 
 /// Runtimes that answer in unusual ways: rows 7, 8 and 11.

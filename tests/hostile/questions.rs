@@ -54,7 +54,7 @@ fn followers(api: &Path, count: usize) -> Result<(Vec<UnixStream>, Vec<String>)>
 async fn row_20_silence_and_followers_keep_no_question_from_its_answer() -> Result<()> {
     let rig = Rig::start().await?;
     let api = rig.daemon.api();
-    let told = thread::spawn(move || {
+    let reported = thread::spawn(move || {
         let (followers, refused) = followers(&api, 128)?;
         ensure!(followers.len() == 64 && refused.len() == 64, "{} follow", followers.len());
         ensure!(
@@ -66,7 +66,7 @@ async fn row_20_silence_and_followers_keep_no_question_from_its_answer() -> Resu
         let silent = connections(&api, 300)?;
         Ok((followers, silent))
     });
-    let (followers, mut silent) = told.join().expect("it does not panic")?;
+    let (followers, mut silent) = reported.join().expect("it does not panic")?;
     for round in 0..3 {
         let asked = clock::now();
         let (is_good, text) = rig.daemon.run(&["status"])?;
@@ -81,7 +81,7 @@ async fn row_20_silence_and_followers_keep_no_question_from_its_answer() -> Resu
     ensure!(matches!(read, Ok(0)) || read.is_err(), "{read:?}");
     ensure!(clock::now() - asked < Duration::from_secs(8), "{:?}", clock::now() - asked);
     drop(followers);
-    eventually("whoever leaves makes room for another follower", PATIENCE, async || {
+    eventually("a follower that leaves makes room for another follower", PATIENCE, async || {
         let api = rig.daemon.api();
         let (followed, _) = tokio::task::spawn_blocking(move || self::followers(&api, 1)).await??;
         Ok((!followed.is_empty()).then_some(()))

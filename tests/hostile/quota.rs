@@ -88,7 +88,7 @@ rules:
 #[tokio::test(flavor = "multi_thread")]
 async fn row_10_hundreds_of_invalid_probes_take_a_few_lines_events_and_rows() -> Result<()> {
     let mut rig = Rig::start().await?;
-    // Each key of a definition that nobody knows is a fault of its own.
+    // Each unknown key of a definition is a fault of its own.
     let keys: Vec<_> = (0..60).map(|number| format!("x{number:04}: 1")).collect();
     let wrong = annotations(90, &format!("{{{}}}", keys.join(", ")));
     let pod = cri::run_sandbox(&mut rig.client, cri::pod_config("noisy", &borrowed(&wrong))).await?;

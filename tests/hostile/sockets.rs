@@ -57,9 +57,9 @@ async fn row_14_a_folder_that_others_may_write_to_is_refused_for_each_socket() -
         fs::set_permissions(&open, Permissions::from_mode(mode))?;
         for (listen, api) in [(&open, &safe), (&safe, &open)] {
             let (code, said) = refused(&listen.join("criprobe.sock"), &api.join("api.sock")).await?;
-            let told = format!("others can write to {} (mode {mode:04o})", open.display());
+            let reported = format!("others can write to {} (mode {mode:04o})", open.display());
             ensure!(
-                code == Some(1) && said.lines().count() == 1 && said.contains(&told),
+                code == Some(1) && said.lines().count() == 1 && said.contains(&reported),
                 "{mode:o}: {code:?} {said}"
             );
             ensure!(said.contains("use a folder that only root can write to"), "{said}");
@@ -122,7 +122,7 @@ async fn a_named_pipe_as_configuration_holds_up_neither_the_start_nor_a_reload()
     let config = dir.path().join("config.yaml");
     let pipe = || mkfifoat(CWD, &config, Mode::from_raw_mode(0o600));
     pipe()?;
-    let told = format!(
+    let reported = format!(
         "{}: cannot read the configuration: it is a named pipe, not a regular file",
         config.display()
     );
@@ -131,7 +131,7 @@ async fn a_named_pipe_as_configuration_holds_up_neither_the_start_nor_a_reload()
     let mut process = Killed(command.spawn()?);
     let status = eventually("it ends", PATIENCE, async || Ok(process.0.try_wait()?)).await?;
     let said = std::io::read_to_string(process.0.stderr.take().context("it is piped")?)?;
-    assert_eq!((status.code(), said.trim_end()), (Some(78), &*format!("criprobe: {told}")));
+    assert_eq!((status.code(), said.trim_end()), (Some(78), &*format!("criprobe: {reported}")));
 
     fs::remove_file(&config)?;
     fs::write(&config, "prober: {workers: 3}\n")?;
@@ -146,7 +146,7 @@ async fn a_named_pipe_as_configuration_holds_up_neither_the_start_nor_a_reload()
         })
         .await
     };
-    errors(&|errors| errors[0] == told.as_str()).await?;
+    errors(&|errors| errors[0] == reported.as_str()).await?;
     fs::remove_file(&config)?;
     fs::write(&config, "prober: {workers: 4}\n")?;
     errors(&|errors| errors.as_array().is_some_and(Vec::is_empty)).await

@@ -30,7 +30,7 @@ const STAGES: [&str; 8] = ["link", "manifests", "inventory", "plan", "state", "p
 /// Calls a second, each on its way when it is due.
 const RATE: u64 = 1_000;
 
-/// Calls the relay until it is told to stop.
+/// Calls the relay until it is asked to stop.
 struct Load {
     stop: Arc<AtomicBool>,
     made: Arc<AtomicU64>,

@@ -83,7 +83,7 @@ install() {
         trap 'rm -f "$log"' EXIT
         export DEBIAN_FRONTEND=noninteractive
         {
-            apt-get -o DPkg::Lock::Timeout=300 update || true # the install tells whether it mattered
+            apt-get -o DPkg::Lock::Timeout=300 update || true # the install shows whether it mattered
             # shellcheck disable=SC2086 # one word a package
             apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends $packages
         } >"$log" 2>&1 </dev/null 9>&- || { tail -n 5 "$log" >&2; die "apt-get could not install $packages"; }

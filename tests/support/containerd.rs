@@ -48,7 +48,7 @@ impl Lab {
         Ok(Some(lab))
     }
 
-    /// The rig that the tests of this binary share. They must not stop it, and tell their pods by name.
+    /// The rig that the tests of this binary share. They must not stop it, and distinguish their pods by name.
     ///
     /// # Errors
     /// As [`Lab::start`], the same for each test.

@@ -57,7 +57,7 @@ impl Daemon {
         Self { process, dir }
     }
 
-    /// Starts it again where it was, once it has ended, and waits until it is ready. Its log begins anew.
+    /// Starts it again where it was, once it has ended, and waits until it is ready. Its log starts again.
     pub(crate) async fn start_again(&mut self, runtime: &Path, settings: &[(&str, &str)]) -> Result<()> {
         self.ended().await?;
         self.process = Self::command(self.dir.path(), runtime)

@@ -146,7 +146,7 @@ def rows():
         row("three of one period", 1, 10, several((10, 0.8, 160, fine), (10, 3.1, 160, fine), (10, 7.7, 160, fine))),
         row("startup, then readiness, triggered when it succeeds, and liveness", 1, 11, several(
             (2, 0.6, 11, started), (5, 13.9, 90, fine, {"triggers": [10.7]}), (10, 17.2, 90, fine))),
-        row("a readiness probe with triggers that begin its period anew", 1, 12,
+        row("a readiness probe with triggers that start its period again", 1, 12,
             one(10, 2.0, 200, bad, triggers=[47.3, 80.1, 83.9, 128.8])),
         row("a readiness probe with triggers that do not", 1, 13,
             one(10, 2.0, 160, bad, triggers=[47.3, 80.1, 83.9, 128.8], resets=False)),

@@ -49,7 +49,7 @@ impl FolderError {
 }
 
 impl Folder {
-    /// The folder that was named, which may be there already; otherwise a new one that nobody else can know of.
+    /// The folder that the user gave, which may exist already; otherwise a new one with an unpredictable name.
     pub(super) fn make(named: Option<PathBuf>) -> Result<Self, FolderError> {
         let Some(named) = named else { return Self::temporary(&env::temp_dir()) };
         let path = std::path::absolute(&named).map_err(|source| FolderError::Io { path: named, source })?;
@@ -138,13 +138,13 @@ mod tests {
         let file = dir.path().join("file");
         fs::write(&file, "precious").unwrap();
         let _listening = UnixListener::bind(dir.path().join("criprobe.sock")).unwrap();
-        for (path, told) in [
+        for (path, reported) in [
             (file, "is not a folder: name a folder"),
             (dir.path().to_owned(), "is in use by another demo: stop that demo first"),
             (format!("/tmp/{}", "x".repeat(89)).into(), "the path has 94 bytes, which is too long"),
         ] {
             let error = Folder::make(Some(path)).unwrap_err();
-            assert!(error.is_usage() && error.to_string().contains(told), "{error}");
+            assert!(error.is_usage() && error.to_string().contains(reported), "{error}");
         }
     }
 }

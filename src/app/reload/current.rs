@@ -31,7 +31,7 @@ pub(super) enum Cause {
 pub(super) struct Step {
     /// To be put in effect, as it differs from what is.
     pub(super) apply: Option<Arc<Loaded>>,
-    /// To be told: none where it was told already.
+    /// To be reported: none if it was reported already.
     pub(super) news: Option<News>,
     /// Whether it was a reload, and a good one.
     pub(super) counts_as: Option<bool>,
@@ -42,7 +42,7 @@ pub(super) struct Step {
 pub(super) enum News {
     /// It is in effect.
     Loaded {
-        /// What is not, because it needs a restart, and what was passed over; only what was not told before.
+        /// What is not, because it needs a restart, and what was passed over; only what was not reported before.
         warnings: Vec<String>,
     },
     /// The former one stays in effect.
@@ -144,7 +144,7 @@ mod tests {
     }
 
     /// What a reading leads to, in a line.
-    fn told(step: &Step) -> String {
+    fn reported(step: &Step) -> String {
         let applied =
             step.apply.as_ref().map(|loaded| format!("apply workers {}; ", loaded.config.prober.workers));
         let news = match &step.news {
@@ -202,7 +202,7 @@ mod tests {
         ]) {
             let at = start + Duration::from_secs(seconds);
             let step = current.on_read(read(text), cause, at);
-            assert_eq!(told(&step), expected, "{seconds}: {cause:?} {text:?}");
+            assert_eq!(reported(&step), expected, "{seconds}: {cause:?} {text:?}");
             let is_good = current.health().errors.is_empty();
             assert_eq!(current.health().loaded_at == at, is_good, "{text:?}");
             assert_eq!(
@@ -220,7 +220,7 @@ mod tests {
         let shown = &current.health().loaded.settings;
         let format = shown.iter().find(|setting| setting.key == Key::LogFormat).unwrap();
         assert_eq!(format.texts, ["json"], "what is in effect is shown");
-        let told = told(&step);
-        assert!(told.contains("but log.format: changed to its default, needs a restart"), "{told}");
+        let reported = reported(&step);
+        assert!(reported.contains("but log.format: changed to its default, needs a restart"), "{reported}");
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-/// 200 ms without a further change: then whoever wrote is done.
+/// 200 ms without a further change: then the writer is done.
 const QUIET: Duration = Duration::from_millis(200);
 
 /// 1 s after the first change at the latest: a file that is written all the time is read all the same.

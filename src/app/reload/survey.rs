@@ -15,7 +15,7 @@ use crate::app::source::Roots;
 /// 40 links are followed on the way to one file, as the kernel does; what lies behind more cannot be read either.
 const MAX_LINKS: usize = 40;
 
-/// 1,024 files of the folder are looked at, the first by name; changes of others are told by the folder itself.
+/// 1,024 files of the folder are looked at, the first by name; changes of others show in the folder itself.
 const MAX_FILES: usize = 1024;
 
 /// One look at the file system.
@@ -29,7 +29,7 @@ pub(super) struct Survey {
     folder: Option<PathBuf>,
 }
 
-/// Tells one state of a file from another without reading it. A folder's own times say nothing here, only which one it
+/// Distinguishes two states of a file without reading it. A folder's own times say nothing here, only which one it
 /// is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Stamp {

@@ -40,8 +40,8 @@ impl Watch {
         Self { roots, changed, survey, watcher: None, watched, is_reported: false }
     }
 
-    /// Looks at the files, watches what is to be watched now, and tells whether anything differs from the last look. What
-    /// changes after it is notified.
+    /// Looks at the files, watches what is to be watched now, and returns whether anything differs from the last look.
+    /// What changes after it is notified.
     pub(super) fn look(&mut self) -> bool {
         let before = self.known();
         for _ in 0..LOOKS {

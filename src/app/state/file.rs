@@ -143,7 +143,7 @@ impl StateFile {
 
     /// Takes the folder's lock, unless it is held already; never waits for it. The kernel gives it back when we end,
     /// however we do. It is the folder's own, so that nothing more lies in there, and of the folder that the path names
-    /// now: one that was removed and made anew has a new one.
+    /// now: one that was removed and created again has a new one.
     fn lock(&self, folder: &OwnedFd) -> Result<(), StateError> {
         let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         let identity = |folder: &OwnedFd| fstat(folder).map(|stat| (stat.st_dev, stat.st_ino));
@@ -192,7 +192,7 @@ impl StateFile {
             return Err(StateError::NotOurs(path));
         }
         let mut text = Vec::new();
-        // One byte more tells that it is too large.
+        // One byte more shows that it is too large.
         match file.take(MAX_BYTES as u64 + 1).read_to_end(&mut text) {
             Ok(_) => Ok(text),
             Err(error) => Err(StateError::Read(path, error)),
@@ -203,7 +203,7 @@ impl StateFile {
         match DirBuilder::new().mode(0o700).create(&self.folder) {
             Ok(()) => {}
             Err(exists) if exists.kind() == io::ErrorKind::AlreadyExists => {}
-            // It may be there all the same, where nothing can be made: opening it tells.
+            // It may be there all the same, where nothing can be created: opening it shows that.
             Err(refused) if self.folder.is_dir() => drop(refused),
             Err(refused) => return Err(StateError::Folder(self.folder.clone(), refused)),
         }
@@ -262,8 +262,8 @@ mod tests {
         first.prepare().unwrap();
         let second = StateFile::new(&first.folder);
         for refused in [second.prepare(), second.save(EMPTY)] {
-            let told = refused.unwrap_err().to_string();
-            assert!(told.starts_with("another criprobe keeps its state in "), "{told}");
+            let reported = refused.unwrap_err().to_string();
+            assert!(reported.starts_with("another criprobe keeps its state in "), "{reported}");
         }
         assert!(!first.path().exists(), "nothing was written");
         drop(first);
@@ -329,11 +329,14 @@ mod tests {
         let plain = dir.path().join("plain");
         fs::write(&plain, "").unwrap();
         let file = StateFile::new(&plain);
-        let told: Vec<_> =
+        let reported: Vec<_> =
             [file.prepare().unwrap_err(), file.load().map(drop).unwrap_err(), file.save(EMPTY).unwrap_err()]
                 .map(|error| format!("{error:?}"))
                 .into();
-        assert!(matches!(file.load(), Err(StateError::Folder(..))), "{told:?}");
-        assert!(told.iter().all(|text| *text == told[0]), "one trouble is told once: {told:?}");
+        assert!(matches!(file.load(), Err(StateError::Folder(..))), "{reported:?}");
+        assert!(
+            reported.iter().all(|text| *text == reported[0]),
+            "one trouble is reported once: {reported:?}"
+        );
     }
 }

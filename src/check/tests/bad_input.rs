@@ -1,4 +1,4 @@
-//! Input that is no good: each row is told with a place, in bounded time, and never crashes.
+//! Input that is no good: each row is reported with a place, in bounded time, and never crashes.
 
 use std::time::Duration;
 
@@ -104,15 +104,15 @@ fn rows() -> Vec<(&'static str, Vec<u8>)> {
 
 #[test]
 fn each_is_told_with_a_place() {
-    let mut told = String::new();
+    let mut reported = String::new();
     for (name, bytes) in rows() {
         let (done, finished) = std::sync::mpsc::channel();
         let checking = move || done.send(findings(&check(&[input("x", bytes)], &[], "default")));
         std::thread::Builder::new().stack_size(16 << 20).spawn(checking).unwrap();
         let Ok(found) = finished.recv_timeout(Duration::from_secs(120)) else { panic!("{name} did not end") };
-        assert!(!found.is_empty(), "{name}: nothing is told");
-        told += &format!("== {name}\n{found}");
+        assert!(!found.is_empty(), "{name}: nothing is reported");
+        reported += &format!("== {name}\n{found}");
     }
-    assert!(!told.contains('\u{1b}'));
-    insta::assert_snapshot!("bad_input", told);
+    assert!(!reported.contains('\u{1b}'));
+    insta::assert_snapshot!("bad_input", reported);
 }

@@ -84,15 +84,15 @@ mod tests {
         let of = |seconds| Some(Seconds(Duration::from_secs(seconds)));
         let definition =
             DefinitionView { start_period_seconds: of(90), start_interval_seconds: of(5), ..plain };
-        let told = "for 1m30s failures do not count before the first success; every 5s meanwhile";
-        assert_eq!(start(&definition).as_deref(), Some(told));
+        let reported = "for 1m30s failures do not count before the first success; every 5s meanwhile";
+        assert_eq!(start(&definition).as_deref(), Some(reported));
     }
 
     #[test]
     fn each_handler_is_told_in_words() {
-        let told: Vec<_> = sample::handlers().iter().map(handler).collect();
+        let reported: Vec<_> = sample::handlers().iter().map(handler).collect();
         assert_eq!(
-            told,
+            reported,
             [
                 "exec cat '/tmp/$(FILE)'",
                 "httpGet HTTPS port http, path /healthz, header Accept: ",

@@ -68,7 +68,7 @@ mod tests {
         ] {
             assert_eq!(text.parse(), Ok(target), "{text}");
         }
-        for (text, told) in [
+        for (text, reported) in [
             ("", "a name is missing"),
             ("default//app", "a name is missing"),
             ("web/app", "neither a probe nor a container"),
@@ -76,7 +76,7 @@ mod tests {
             ("%ff/web/app", "is not UTF-8"),
         ] {
             let error = text.parse::<Target>().unwrap_err();
-            assert!(error.contains(told) && error.ends_with(WRITE), "{text}: {error}");
+            assert!(error.contains(reported) && error.ends_with(WRITE), "{text}: {error}");
         }
     }
 }

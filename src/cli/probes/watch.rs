@@ -157,13 +157,16 @@ mod tests {
             reason: "3 attempts failed".to_owned(),
             ..first.clone()
         };
-        let told = known.changes(std::slice::from_ref(&first), line);
-        assert_eq!(told, "2026-11-20T10:00:00.000Z default/web/app/liveness success probing, last success\n");
+        let reported = known.changes(std::slice::from_ref(&first), line);
+        assert_eq!(
+            reported,
+            "2026-11-20T10:00:00.000Z default/web/app/liveness success probing, last success\n"
+        );
         let counted = ProbeView { attempt: 7, reason: "spaced out".to_owned(), ..first };
         assert_eq!(known.changes(&[counted], line), "");
-        let told = known.changes(&[failed], line);
+        let reported = known.changes(&[failed], line);
         assert_eq!(
-            told,
+            reported,
             "2026-11-20T10:00:00.000Z default/web/app/liveness success probing, last success -> failure held, last success: 3 attempts failed\n"
         );
         assert_eq!(known.changes(&[], line), "2026-11-20T10:00:00.000Z default/web/app/liveness gone\n");

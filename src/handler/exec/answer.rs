@@ -133,8 +133,8 @@ mod tests {
             ),
             ("a group", framed(b"\x0b"), "the answer cannot be decoded"),
         ];
-        for (name, octets, told) in rows {
-            assert_eq!(read([&octets[..]]), Err(told.to_owned()), "{name}");
+        for (name, octets, reported) in rows {
+            assert_eq!(read([&octets[..]]), Err(reported.to_owned()), "{name}");
         }
         let long = [&[0], &u32::MAX.to_be_bytes()[..]].concat();
         assert!(read([&long[..]]).unwrap_err().ends_with("more than 16777216"));

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-/// Stands for what is no UTF-8, as in Go's JSON. Several in a row are one here: how many there are is told in several ways.
+/// Stands for what is no UTF-8, as in Go's JSON. Several in a row are one here: decoders differ in how many they write.
 const REPLACEMENT: &str = "\u{fffd}";
 
 /// Bytes of a message, each with the range of the message that stands for it.

@@ -46,7 +46,7 @@ pub(crate) enum Runtime {
     ExitsWithTheTimeout,
     /// Begins its answer.
     StopsInTheMiddle,
-    /// Tells the command that it was given, a word a line.
+    /// Prints the command that it was given, one word per line.
     TellsTheCommand,
     /// The nth call gets the nth reply, or the last.
     Follows(Arc<[Reply]>),
@@ -252,8 +252,8 @@ async fn every_other_status_is_an_error() {
 
 #[tokio::test(start_paused = true)]
 async fn a_runtime_that_names_the_command_tells_no_secret() {
-    let told = attempt(Runtime::NamesTheCommand, SECOND).await.unwrap_err().to_string();
-    assert!(told.ends_with(r#"exec: ["sh", "-c", "echo $(SECRET)"]: no such file"#), "{told}");
+    let reported = attempt(Runtime::NamesTheCommand, SECOND).await.unwrap_err().to_string();
+    assert!(reported.ends_with(r#"exec: ["sh", "-c", "echo $(SECRET)"]: no such file"#), "{reported}");
 }
 
 #[tokio::test(start_paused = true)]

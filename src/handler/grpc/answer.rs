@@ -90,7 +90,7 @@ impl GrpcAnswer {
     /// # Errors
     /// Fails as soon as it is more than one message, or more than [`LONGEST`].
     pub(super) fn take(&mut self, octets: &[u8]) -> Result<(), Refusal> {
-        // One octet too many is enough to tell.
+        // One octet too many is enough to know.
         self.body.extend_from_slice(octets.get(..=PREFIX + LONGEST).unwrap_or(octets));
         let Some((is_compressed, length)) = prefix(&self.body) else { return Ok(()) };
         if is_compressed {

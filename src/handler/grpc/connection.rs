@@ -62,8 +62,8 @@ pub(super) async fn connect(address: SocketAddr) -> io::Result<Connection> {
     }
 }
 
-/// Dials, and waits for the server's SETTINGS; `None` where that comes to nothing. Why is nowhere told, so it is not kept,
-/// unless it is our own want.
+/// Dials, and waits for the server's SETTINGS; `None` if that fails. The reason is not shown anywhere, so it is not
+/// kept, unless it is our own want.
 async fn connect_once(address: SocketAddr) -> io::Result<Option<Connection>> {
     let connection = match dial::connect(address).await {
         Ok(connection) => connection,
@@ -97,7 +97,7 @@ async fn speak(connection: dial::Connection) -> Option<Connection> {
 }
 
 impl Connection {
-    /// Asks for the health of a service and returns the number of its status. The server is told that
+    /// Asks for the health of a service and returns the number of its status. The request announces that
     /// the caller gives up within `timeout`, which is the caller's to keep; connecting has taken some of it already.
     ///
     /// # Errors
@@ -110,7 +110,7 @@ impl Connection {
     ) -> Result<i32, Refusal> {
         let Self { requests, frames } = self;
         let drive = async {
-            // What ended it is told to the call, which it leaves nothing to wait for.
+            // The call learns what ended it, and waits for nothing more.
             let _ = frames.await;
             pending().await
         };

@@ -27,7 +27,7 @@ pub(super) struct Preface {
 }
 
 impl Preface {
-    /// Where it will be told.
+    /// Where that will be known.
     pub(super) fn shown(&self) -> Shown {
         self.shown.clone()
     }
@@ -41,7 +41,7 @@ struct First {
 }
 
 impl First {
-    /// Takes the next octets. Tells whether the server speaks HTTP/2, once that can be told: when the whole of a
+    /// Takes the next octets. Returns whether the server speaks HTTP/2, once that is known: when the whole of a
     /// SETTINGS frame was read, or when the frame cannot be one.
     fn take(&mut self, octets: &[u8]) -> Option<bool> {
         for (place, octet) in self.header.iter_mut().skip(self.read).zip(octets) {

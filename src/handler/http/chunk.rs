@@ -13,7 +13,7 @@ pub struct Chunks {
 }
 
 impl Chunks {
-    /// The size that a line with its end tells; 0 ends the body.
+    /// The size in a line with its end; 0 ends the body.
     ///
     /// # Errors
     /// In Go's words.

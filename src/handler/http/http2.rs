@@ -94,7 +94,7 @@ async fn driven<T>(
     .await
 }
 
-/// An error as Go's client tells it, nearly.
+/// An error nearly as Go's client words it.
 fn describe_error(error: &h2::Error) -> String {
     let from = if error.is_remote() { "; received from peer" } else { "" };
     match error.reason() {

@@ -64,7 +64,7 @@ fn leads_astray(url: &Url, ports: Ports<'_>) -> bool {
     matches!(url.scheme.as_str(), "http" | "https") && url.meant_port().is_ok_and(|port| !ports.permit(port))
 }
 
-/// An error as Go's client tells it: `Get "http://10.0.0.1:80/": EOF`.
+/// An error as Go's client words it: `Get "http://10.0.0.1:80/": EOF`.
 pub fn describe_error(url: &[u8], error: &str) -> String {
     format!("Get {}: {error}", go::quoted(url))
 }

@@ -28,7 +28,7 @@ pub const UNEXPECTED_EOF: &str = "unexpected EOF";
 pub struct Source<S> {
     stream: S,
     ahead: BytesMut,
-    /// How an error of the stream is told.
+    /// How an error of the stream is worded.
     describe: fn(&S, &std::io::Error) -> String,
 }
 

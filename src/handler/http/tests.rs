@@ -1,4 +1,4 @@
-//! The whole handler against servers on loopback that say exactly what a test tells them to.
+//! The whole handler against servers on loopback that send exactly what a test specifies.
 
 mod answers;
 mod hostile;

@@ -145,7 +145,7 @@ impl ServerCertVerifier for AnyCertificate {
     }
 }
 
-/// How a peer began: one that speaks plain HTTP is told from one that speaks bad TLS.
+/// How a peer began, to distinguish one that speaks plain HTTP from one that speaks bad TLS.
 #[derive(Debug, Default)]
 pub struct Beginning {
     first: [u8; 5],

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::{super::fact::Lost, *};
 use crate::{ids::ConnId, proto::cri};
 
-/// A model, and moments to tell it of.
+/// A model, and moments to report to it.
 struct Rig {
     model: Model,
     start: Instant,
@@ -71,7 +71,7 @@ impl Rig {
         &self.model.sandboxes[id].view
     }
 
-    /// What there is, in words, whether it was told or not.
+    /// What there is, in words, whether it was reported or not.
     fn containers(&self) -> Vec<String> {
         let mut all: Vec<_> =
             self.model.containers.iter().map(|(id, known)| format!("{id} {}", word(known.state))).collect();

@@ -274,7 +274,7 @@ proptest! {
         prop_assert!(watch.probes(now + Duration::from_secs(20_000)).is_empty());
     }
 
-    /// A call is told when it ends: one that began earlier may be told later.
+    /// A call is reported when it ends: one that began earlier may be reported later.
     #[test]
     fn the_order_in_which_calls_end_does_not_matter(
         workers in workers(),
@@ -287,8 +287,8 @@ proptest! {
         let calls: Vec<Row> = calls.collect();
         let observe = |delay: &dyn Fn(usize) -> f64| {
             let mut watch = watch("c1");
-            let told = calls.iter().enumerate().map(|(at, call)| (call.0 + delay(at), Some(*call)));
-            let mut events: Vec<_> = calls.iter().map(|call| (call.0, None)).chain(told).collect();
+            let reported = calls.iter().enumerate().map(|(at, call)| (call.0 + delay(at), Some(*call)));
+            let mut events: Vec<_> = calls.iter().map(|call| (call.0, None)).chain(reported).collect();
             events.sort_by(|(a, _), (b, _)| a.total_cmp(b));
             for (at, call) in events {
                 match call {

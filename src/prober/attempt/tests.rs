@@ -84,7 +84,7 @@ struct ExecRow {
     asked: u32,
     output: Option<String>,
     output_times: Option<(String, usize)>,
-    /// Everything that is told; `{type}` and `{Type}` stand for the probe's.
+    /// Everything that is reported; `{type}` and `{Type}` stand for the probe's.
     events: Option<Vec<String>>,
     /// How much of the output the first event carries.
     event_output_bytes: Option<usize>,
@@ -139,7 +139,7 @@ async fn play(rows: &str) {
     for row in rows {
         let replies: Arc<[Reply]> = row.answers.into_iter().map(Reply::from).collect();
         for kind in row.kinds {
-            let told = format!("{} {kind}: {}", row.id, row.rule);
+            let reported = format!("{} {kind}: {}", row.id, row.rule);
             let (exec, counter) = exec(Runtime::Follows(replies.clone()));
             let handlers = Handlers { exec, node_ip: None };
             let command: Vec<_> = row.command.iter().map(String::as_str).collect();
@@ -150,28 +150,32 @@ async fn play(rows: &str) {
             let mut roster = Roster::new(&ProberSettings::default(), now);
             let view = Arc::new(container("web", "c1", 0));
             roster.accept(Input::Container { view, probes: vec![planned(spec)] }, now);
-            let [job] = &roster.advance(now)[..] else { panic!("{told}: one attempt") };
+            let [job] = &roster.advance(now)[..] else { panic!("{reported}: one attempt") };
             let outcome = handlers.attempt(&job.spec, &job.view, &job.variables).await;
 
-            assert_eq!(outcome.result.as_str(), row.result, "{told}");
-            assert_eq!(counter.load(Ordering::Relaxed), row.asked, "{told}: how often it was asked");
+            assert_eq!(outcome.result.as_str(), row.result, "{reported}");
+            assert_eq!(counter.load(Ordering::Relaxed), row.asked, "{reported}: how often it was asked");
             let output = row.output_times.as_ref().map(|(text, times)| text.repeat(*times));
             if let Some(output) = output.or_else(|| row.output.clone()) {
-                assert_eq!(text(&outcome), output, "{told}");
+                assert_eq!(text(&outcome), output, "{reported}");
             }
             roster.finish(&job.key, Some(outcome), now);
             let events: Vec<_> = roster.take_events().into_iter().map(|event| event.message).collect();
             if let Some(expected) = &row.events {
                 let filled =
                     |event: &String| event.replace("{Type}", kind.title()).replace("{type}", kind.as_str());
-                assert_eq!(events, expected.iter().map(filled).collect::<Vec<_>>(), "{told}");
+                assert_eq!(events, expected.iter().map(filled).collect::<Vec<_>>(), "{reported}");
             }
             if let Some(bytes) = row.event_output_bytes {
-                assert_eq!(events[0].len(), kind.title().len() + " probe failed: ".len() + bytes, "{told}");
+                assert_eq!(
+                    events[0].len(),
+                    kind.title().len() + " probe failed: ".len() + bytes,
+                    "{reported}"
+                );
             }
             if let Some(state) = &row.state {
-                assert_eq!(state, "initial", "{told}");
-                assert_eq!(roster.statuses(now)[0].state, Verdict::initial(kind), "{told}");
+                assert_eq!(state, "initial", "{reported}");
+                assert_eq!(roster.statuses(now)[0].state, Verdict::initial(kind), "{reported}");
             }
         }
     }

@@ -9,8 +9,8 @@ use crate::prober::trust::{Kind, Trust};
 ///
 /// These are dynamic thresholds (Choudhury and Hahne, 1998). Alone on the node, a namespace gets three quarters of the
 /// places and a pod a quarter. Several that want all of them leave places free: `n` greedy pods get `n / (n + 3)` of
-/// them, `n` greedy namespaces `3n / (3n + 1)`, rounded up: of 16 places, five namespaces leave one. Whoever holds nothing
-/// may take any place that is free.
+/// them, `n` greedy namespaces `3n / (3n + 1)`, rounded up: of 16 places, five namespaces leave one. One that holds
+/// nothing may take any free place.
 const SHARE: usize = 3;
 
 /// A number of places for each lane. A place that is held by a lane counts for it and for each lane of its kind that is

@@ -90,7 +90,7 @@ type Turn = (u64, u64);
 /// Those that wait, in the order of their turns, and the time that they used.
 ///
 /// Of those that wait for nothing, a time is kept only while others wait and while it is later than the clock, and of
-/// [`MOST_IDLE`] at most; without it they begin at the clock, so nobody saves anything up by being idle.
+/// [`MOST_IDLE`] at most; without it they begin at the clock, so being idle saves nothing up.
 #[derive(Debug)]
 struct Turns<K, W> {
     accounts: HashMap<K, Account<W>>,
@@ -136,7 +136,8 @@ impl<K: Clone + Eq + Hash, W: Default> Turns<K, W> {
         account.waits.get_or_insert_default()
     }
 
-    /// Takes something of the first that is admitted and has something to give; `take` also tells whether that was all.
+    /// Takes something of the first that is admitted and has something to give; `take` also returns whether that was
+    /// all.
     fn pop<T>(
         &mut self,
         admits: impl Fn(&K) -> bool,
@@ -249,7 +250,7 @@ mod tests {
     fn nothing_is_kept_of_those_that_are_idle_and_behind_the_clock_nor_of_too_many_others() {
         let mut queue = Queue::default();
         let kept = |queue: &Queue| (queue.namespaces.accounts.len(), queue.namespaces.idle.len());
-        charge(&mut queue, "nobody waits", 1);
+        charge(&mut queue, "none waits", 1);
         assert_eq!(kept(&queue), (0, 0));
         push(&mut queue, "blocked");
         for pod in 0..2 * MOST_IDLE {

@@ -188,7 +188,7 @@ fn it_is_crowded_when_as_many_wait_as_there_are_places() {
         pool.is_crowded(&"silent".into(), dial(Slow)) && !pool.is_crowded(&"silent".into(), dial(Unproven)),
         "the slow delay each other only"
     );
-    assert!(!pool.is_crowded(&"other".into(), dial(Slow)), "what others let wait delays nobody");
+    assert!(!pool.is_crowded(&"other".into(), dial(Slow)), "what others let wait delays no one");
 }
 
 /// Lets time pass until what is in flight is slow.
@@ -228,7 +228,7 @@ fn nothing_gives_way_while_nobody_waits_or_for_a_pod_that_has_its_share() {
     pool.wait_each("slow", 16, exec(Proven));
     assert_eq!(started(&mut pool).len(), 16);
     age(&mut pool);
-    assert_eq!(pool.give_way(), None, "nobody waits");
+    assert_eq!(pool.give_way(), None, "nothing waits");
     pool.wait("also", &"slow", exec(Slow));
     assert_eq!(pool.give_way(), None, "what is slow waits for what is slow");
     pool.wait("other", &"", dial(Unproven));

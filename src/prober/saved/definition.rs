@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::spec::{ProbeSpec, StartPeriod};
 
-/// Tells whether a probe was defined as it is now. Written as 16 hexadecimal digits.
+/// Shows whether a probe was defined as it is now. Written as 16 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Definition(u64);
 

@@ -87,7 +87,7 @@ impl Rig {
         };
         let log = Arc::new(Mutex::new(Log::default()));
         let events = Arc::new(Mutex::new(Vec::new()));
-        let (logged, told) = (log.clone(), events.clone());
+        let (logged, reported) = (log.clone(), events.clone());
         let task = tokio::spawn(async move {
             let attempt = move |job: Job| {
                 let (log, result) = (logged.clone(), result.clone());
@@ -100,7 +100,7 @@ impl Rig {
             };
             let mut channels = channels;
             drive(Saved::default(), &mut channels, attempt, move |event| {
-                told.lock().unwrap().push(event);
+                reported.lock().unwrap().push(event);
             })
             .await;
         });

@@ -47,7 +47,7 @@ pub struct CallView {
 /// The process at the other end of a connection, as it was when it connected.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PeerView {
-    /// 0 where the kernel does not tell: a process of another pid namespace.
+    /// 0 if the kernel does not report it: a process of another pid namespace.
     pub pid: i32,
     /// Its user.
     pub uid: u32,

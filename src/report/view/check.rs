@@ -119,7 +119,7 @@ pub struct CheckedProbe {
     pub valid: bool,
     /// Why it would not; empty where it would.
     pub reason: String,
-    /// `exec`, `httpGet`, `tcpSocket`, `grpc`; empty where it cannot be told.
+    /// `exec`, `httpGet`, `tcpSocket`, `grpc`; empty if it is unknown.
     pub handler: String,
     /// With all defaults; null of an invalid one.
     pub definition: Option<DefinitionView>,
@@ -167,7 +167,7 @@ pub struct CheckedRule {
 pub struct Finding {
     /// How bad it is.
     pub severity: Grade,
-    /// Where, from 1; null where no place can be told.
+    /// Where, from 1; null if no place is known.
     pub line: Option<u32>,
     /// Where in that line, in characters from 1.
     pub column: Option<u32>,

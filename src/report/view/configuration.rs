@@ -9,7 +9,7 @@ use super::DefinitionView;
 /// The configuration in effect.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct ConfigurationView {
-    /// The files that were read, in order: a later one stands over an earlier one.
+    /// The files that were read, in order: a later one takes precedence.
     pub files: Vec<String>,
     /// Every setting, in the order of the packaged file.
     pub settings: Vec<SettingView>,

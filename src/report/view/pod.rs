@@ -20,7 +20,7 @@ pub struct PodView {
     pub attempt: u32,
     /// Whether the sandbox is up.
     pub sandbox_ready: bool,
-    /// Whether the kubelet would write it down as ready, as far as CRI tells.
+    /// Whether the kubelet would report it as ready, as far as CRI shows.
     pub ready: bool,
     /// Why it is not ready, in words, and whether its UID is a copy; empty where there is nothing to say.
     pub reason: String,
@@ -40,7 +40,7 @@ pub struct ContainerView {
     pub image: String,
     /// Where it is in its life.
     pub state: ContainerStateView,
-    /// Of one that has exited, where the runtime has told; null otherwise.
+    /// The exit code, if it has exited and the runtime has reported it; null otherwise.
     pub exit_code: Option<i32>,
     /// When it was made; null while that is not known.
     pub created_at: Option<Time>,
@@ -66,7 +66,7 @@ pub enum ContainerStateView {
     Running,
     /// Its process ended.
     Exited,
-    /// The runtime cannot tell.
+    /// The runtime does not know.
     Unknown,
 }
 

@@ -37,7 +37,7 @@ pub struct ProbeView {
     /// `startup`, `readiness`, `liveness`: what a client's own probe is in its pod, where that can be known; else absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub likely_type: Option<String>,
-    /// `exec`, `httpGet`, `tcpSocket`, `grpc`; empty where a definition is too broken to tell.
+    /// `exec`, `httpGet`, `tcpSocket`, `grpc`; empty if the definition is too broken to know.
     pub handler: String,
     /// Where the definition came from: `annotation`, `rule:NAME`, `healthcheck`, `observed`.
     pub source: String,

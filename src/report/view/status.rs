@@ -153,10 +153,10 @@ pub struct InventoryView {
     pub last_resync_at: Option<Time>,
     /// How often they were, since the start.
     pub resyncs: u64,
-    /// Containers and pods whose status the runtime has not told yet; absent where there are none.
+    /// Containers and pods whose status the runtime has not reported yet; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<WaitingView>,
-    /// Images of which the runtime has not told the names or the HEALTHCHECK yet; absent where there are none.
+    /// Images whose names or HEALTHCHECK the runtime has not reported yet; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_images: Option<WaitingView>,
 }
@@ -317,8 +317,8 @@ impl LateView {
 impl StatusView {
     /// What readiness depends on, and what else is worth a look.
     ///
-    /// A configuration that is wrong never makes the daemon unready: it goes on with the former one, and whoever took it
-    /// out of service for a typing error would make that an outage.
+    /// A configuration that is wrong never makes the daemon unready: it continues with the previous one. Taking it
+    /// out of service for a typing error would cause an outage.
     pub fn checks(&self) -> [(&'static str, ReadyzCheck); 5] {
         let shutdown = match self.draining {
             true => ReadyzCheck::Failed("the daemon is draining: it stops soon".to_owned()),
@@ -387,7 +387,8 @@ mod tests {
                 needs_restart: lines(needs_restart),
                 ..ConfigView::default()
             };
-            let expected = expected.map_or(ReadyzCheck::Ok, |told| ReadyzCheck::Doubtful(told.to_owned()));
+            let expected =
+                expected.map_or(ReadyzCheck::Ok, |reported| ReadyzCheck::Doubtful(reported.to_owned()));
             assert_eq!(view.check(), expected);
         }
     }
@@ -401,8 +402,8 @@ mod tests {
             serde_json::to_value(&view).unwrap()["late"],
             serde_json::json!({"count": 3, "longestSeconds": 12.0})
         );
-        let told = "3 waiting for a place for more than two periods, the longest for 12s";
-        assert_eq!(view.check(), ReadyzCheck::Doubtful(told.to_owned()));
+        let reported = "3 waiting for a place for more than two periods, the longest for 12s";
+        assert_eq!(view.check(), ReadyzCheck::Doubtful(reported.to_owned()));
     }
 
     #[test]

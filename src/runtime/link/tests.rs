@@ -65,7 +65,7 @@ async fn an_open_connection_of_ours_is_no_sign_that_clients_find_the_runtime() {
     std::fs::remove_file(rig.dir.path().join("runtime.sock")).unwrap();
     rig.gate.found_away();
     let opened = timeout(Duration::from_millis(500), rig.gate.there()).await;
-    assert!(opened.is_err(), "nobody can be dialled");
+    assert!(opened.is_err(), "nothing can be dialled");
     assert!(!rig.link.borrow().is_up);
     rig.end().await;
 }

@@ -1,4 +1,4 @@
-//! Configs of images, as tools write them and as nobody should: literal in, literal out.
+//! Configs of images, as tools write them and as none should: literal in, literal out.
 
 use proptest::prelude::*;
 
@@ -105,7 +105,7 @@ fn a_command_is_run_as_it_is_or_by_a_shell() {
 
 #[test]
 fn what_cannot_be_used_says_why_all_at_once() {
-    for (healthcheck, told) in [
+    for (healthcheck, reported) in [
         ("7", "HEALTHCHECK: Invalid value: 7: must be an object"),
         (r#"["CMD", "x"]"#, "HEALTHCHECK: Invalid value: a list: must be an object"),
         (r#"{"Test": "x"}"#, "HEALTHCHECK.Test: Invalid value: \"x\": must be a list of strings"),
@@ -139,7 +139,7 @@ fn what_cannot_be_used_says_why_all_at_once() {
              HEALTHCHECK.Retries: Invalid value: true: must be a whole number",
         ),
     ] {
-        assert_eq!(reason(healthcheck), told, "{healthcheck}");
+        assert_eq!(reason(healthcheck), reported, "{healthcheck}");
     }
 }
 

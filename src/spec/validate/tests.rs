@@ -37,8 +37,8 @@ fn probes_are_valid_or_not_as_the_vectors_say() {
         let vector: Vector = serde_json::from_str(line).unwrap();
         let node = parse(&vector.probe.to_string(), 1 << 14).unwrap();
         let errors = checked(&node, vector.kind).map_or_else(|errors| errors, |_| Vec::new());
-        let told: Vec<_> = errors.iter().map(ToString::to_string).collect();
-        assert_eq!(told, vector.errors, "{}", vector.id);
+        let reported: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(reported, vector.errors, "{}", vector.id);
         assert_eq!(checked(&node, vector.kind).is_ok(), vector.errors.is_empty(), "{}", vector.id);
     }
 }
@@ -133,10 +133,10 @@ fn everything_that_is_written_is_kept() {
 fn errors_know_where_they_stand() {
     let text = "exec:\n  command: []\nperiodSeconds: -1\nperiod: 1s\ngrpc: {port: 1}\nfoo: 1\n";
     let errors = checked(&parse(text, 1 << 14).unwrap(), ProbeKind::Liveness).unwrap_err();
-    let told: Vec<_> =
+    let reported: Vec<_> =
         errors.iter().map(|e| (e.path.as_str(), e.place.map(|place| place.to_string()).unwrap())).collect();
     assert_eq!(
-        told,
+        reported,
         [
             ("", "6:1".to_owned()),
             ("exec.command", "2:12".to_owned()),

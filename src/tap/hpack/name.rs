@@ -1,4 +1,4 @@
-//! The header names that calls are read from, told apart without undoing Huffman coding.
+//! The header names that calls are read from, distinguished without undoing Huffman coding.
 
 use super::{Text, huffman};
 

@@ -54,24 +54,24 @@ fn what_is_not_http2_blinds_once_and_is_silent_then() {
     ];
     for (rule, mut steps, reason) in rows {
         steps.extend(good_call());
-        let told = watch_all(&steps);
-        assert_eq!(told.lines(), [format!("blinded: {reason}"), "closed".to_owned()], "{rule}");
-        assert_eq!(told.tap.blindness(), Some(reason), "{rule}");
-        assert_eq!((told.tap.open_calls(), told.tap.between_answers()), (0, None), "{rule}");
-        assert!(told.tap.open_methods().is_empty(), "{rule}");
+        let reported = watch_all(&steps);
+        assert_eq!(reported.lines(), [format!("blinded: {reason}"), "closed".to_owned()], "{rule}");
+        assert_eq!(reported.tap.blindness(), Some(reason), "{rule}");
+        assert_eq!((reported.tap.open_calls(), reported.tap.between_answers()), (0, None), "{rule}");
+        assert!(reported.tap.open_methods().is_empty(), "{rule}");
     }
 }
 
 #[test]
 fn open_calls_are_lost_with_sight() {
-    let told = watch(&conversation(|wire| {
+    let reported = watch(&conversation(|wire| {
         wire.request(1, START, b"\x0a\x03app");
         wire.head(3, VERSION, 0);
         wire.frame(From::Runtime, HEADERS, END_HEADERS, 1, &[0xff]);
         wire.answer(1, b"");
     }));
     assert_eq!(
-        told.lines(),
+        reported.lines(),
         [
             "1 StartContainer begun StartContainer(\"app\")",
             "1 StartContainer lost 5+0 B Skipped",
@@ -84,7 +84,7 @@ fn open_calls_are_lost_with_sight() {
 #[test]
 fn a_table_above_64_kib_blinds_when_it_is_used() {
     for from in [From::Client, From::Runtime] {
-        let told = watch(&conversation(|wire| {
+        let reported = watch(&conversation(|wire| {
             for side in [From::Client, From::Runtime] {
                 wire.settings(side, &[(1, 65_537)]);
             }
@@ -93,7 +93,7 @@ fn a_table_above_64_kib_blinds_when_it_is_used() {
             let update = wire.resize(from, 65_537);
             wire.frame(from, HEADERS, END_HEADERS, 3, &update);
         }));
-        let lines = told.lines();
+        let lines = reported.lines();
         assert_eq!(
             lines[1..],
             [
@@ -106,13 +106,13 @@ fn a_table_above_64_kib_blinds_when_it_is_used() {
 
 #[test]
 fn whoever_blinds_it_is_told_once() {
-    let mut told = watch(&conversation(|wire| wire.request(1, VERSION, b"")));
-    let Told { events, tap } = &mut told;
+    let mut reported = watch(&conversation(|wire| wire.request(1, VERSION, b"")));
+    let Reported { events, tap } = &mut reported;
     for _ in 0..2 {
         tap.blind(PUSH, clock::now(), |event| events.push(event));
     }
     assert_eq!(
-        told.lines(),
+        reported.lines(),
         [
             "1 Version begun Skipped",
             "1 Version lost 0+0 B Skipped",
@@ -123,12 +123,12 @@ fn whoever_blinds_it_is_told_once() {
 
 #[test]
 fn after_a_panic_nothing_that_was_open_is_looked_at_again() {
-    let mut told = watch(&conversation(|wire| wire.request(1, VERSION, b"")));
-    let Told { events, tap } = &mut told;
+    let mut reported = watch(&conversation(|wire| wire.request(1, VERSION, b"")));
+    let Reported { events, tap } = &mut reported;
     tap.abandon(|event| events.push(event));
     tap.closed(clock::now(), |event| events.push(event));
-    assert_eq!(told.lines(), ["1 Version begun Skipped", "blinded: the decoder panicked", "closed"]);
-    assert_eq!(told.tap.open_calls(), 0);
+    assert_eq!(reported.lines(), ["1 Version begun Skipped", "blinded: the decoder panicked", "closed"]);
+    assert_eq!(reported.tap.open_calls(), 0);
 }
 
 #[test]
@@ -141,8 +141,8 @@ fn a_preface_cut_anywhere_is_the_same() {
 
         let mut bytes = PREFACE[..cut].to_vec();
         bytes.push(b'!');
-        let told = watch(&[Step { from: From::Client, bytes }]);
-        let is_blind = told.tap.blindness() == Some(Blindness::NotHttp2);
+        let reported = watch(&[Step { from: From::Client, bytes }]);
+        let is_blind = reported.tap.blindness() == Some(Blindness::NotHttp2);
         assert_eq!(is_blind, cut < PREFACE.len(), "something else after {cut} bytes");
     }
 }

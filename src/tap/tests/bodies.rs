@@ -115,13 +115,13 @@ fn pods_and_containers_come_with_what_is_needed_of_what_was_asked_for() {
 
 #[test]
 fn a_failed_call_has_no_answer_to_read() {
-    let told = watch(&conversation(|wire| {
+    let reported = watch(&conversation(|wire| {
         wire.request(1, EXEC_SYNC, &exec_sync());
         wire.answer_head(1);
         wire.data(From::Runtime, 1, &framed(&[0x18, 1]), 0);
         wire.trailers(1, "4", "timeout 1s exceeded");
     }));
-    let lines = told.lines();
+    let lines = reported.lines();
     assert_eq!(lines[1], "1 ExecSync complete DeadlineExceeded \"timeout 1s exceeded\" 15+2 B Skipped");
 }
 
@@ -140,26 +140,26 @@ fn what_cannot_be_read_costs_the_call_its_details_only() {
         ("more than 1 MiB", start(&big((1 << 20) + 1)), "begun Undecoded"),
     ];
     for (rule, bytes, begun) in rows {
-        let told = watch(&conversation(|wire| {
+        let reported = watch(&conversation(|wire| {
             wire.settings(From::Runtime, &[(5, 1 << 21)]);
             wire.head(1, START, 0);
             wire.data(From::Client, 1, &bytes, END_STREAM);
             wire.trailers(1, "0", "");
         }));
-        let lines = told.lines();
+        let lines = reported.lines();
         assert_eq!(lines[0], format!("1 StartContainer {begun}"), "{rule}");
         assert!(lines[1].starts_with("1 StartContainer complete OK "), "{rule}: {lines:?}");
     }
     for (rule, answer) in [("compressed", compressed), ("no protobuf", start(&[0xff; 5])), ("none", vec![])] {
         for method in ["ExecSync", "CreateContainer"] {
-            let told = watch(&conversation(|wire| {
+            let reported = watch(&conversation(|wire| {
                 wire.request(1, &path(method), &[]);
                 wire.answer_head(1);
                 wire.data(From::Runtime, 1, &answer, 0);
                 wire.trailers(1, "0", "");
             }));
             let size = answer.len().saturating_sub(5);
-            assert_eq!(told.lines()[1], format!("1 {method} complete OK 0+{size} B Undecoded"), "{rule}");
+            assert_eq!(reported.lines()[1], format!("1 {method} complete OK 0+{size} B Undecoded"), "{rule}");
         }
     }
 }
@@ -206,15 +206,15 @@ fn no_secret_shows_in_debug_output() {
         wire.request(11, EXEC_SYNC, &exec_sync());
         wire.answer(11, b"\x0a\x06s3cr3t");
     });
-    let mut told = Told { events: vec![], tap: tap() };
+    let mut reported = Reported { events: vec![], tap: tap() };
     let bytes_of_secret = format!("{:?}", b"s3cr3t");
     for step in steps.iter().flat_map(|step| cut(step, 7)) {
-        show(&mut told, &[step]);
-        let shown = format!("{:?} {:#?}", told.tap, told.tap);
+        show(&mut reported, &[step]);
+        let shown = format!("{:?} {:#?}", reported.tap, reported.tap);
         assert!(!shown.contains(&bytes_of_secret[1..bytes_of_secret.len() - 1]), "{shown}");
     }
-    assert_eq!(told.events.len(), 12);
-    let shown = format!("{:?} {:#?}", told.events, told.events);
+    assert_eq!(reported.events.len(), 12);
+    let shown = format!("{:?} {:#?}", reported.events, reported.events);
     for secret in ["s3cr3t", "t0k3n", &bytes_of_secret[1..bytes_of_secret.len() - 1]] {
         assert!(!shown.contains(secret), "{secret} in {shown}");
     }

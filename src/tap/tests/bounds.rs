@@ -13,7 +13,7 @@ const IDLE: usize = 20 * 1024;
 #[test]
 fn above_the_bound_on_streams_calls_pass_untracked() {
     let last = 2 * MAX_STREAMS as u32 + 1;
-    let mut told = watch(&conversation(|wire| {
+    let mut reported = watch(&conversation(|wire| {
         for stream in (1..=last).step_by(2) {
             wire.headers(From::Client, stream, &[(":path", VERSION)], 0);
         }
@@ -24,7 +24,7 @@ fn above_the_bound_on_streams_calls_pass_untracked() {
         wire.answer(last + 2, b"");
     }));
     assert_eq!(
-        told.lines(),
+        reported.lines(),
         [
             "1 untracked".to_owned(),
             "1 Version cancelled 0+0 B Skipped".to_owned(),
@@ -32,8 +32,8 @@ fn above_the_bound_on_streams_calls_pass_untracked() {
             format!("{} Version complete OK 0+0 B Skipped", last + 2),
         ]
     );
-    assert_eq!(told.tap.open_calls(), MAX_STREAMS - 1);
-    let Told { events, tap } = &mut told;
+    assert_eq!(reported.tap.open_calls(), MAX_STREAMS - 1);
+    let Reported { events, tap } = &mut reported;
     events.clear();
     tap.closed(clock::now(), |event| events.push(event));
     assert_eq!(events.len(), MAX_STREAMS);
@@ -45,19 +45,19 @@ fn above_the_bound_on_kept_bytes_calls_go_without_details() {
     let message = [&[0x0a, 0x80, 0x80, 0x40][..], &vec![b'c'; size]].concat();
     // The request of the last one is over the bound by itself; the four before fit but for their field's head.
     let path = |at: usize| [START, EXEC_SYNC][at % 2];
-    let mut told = watch(&conversation(|wire| {
+    let mut reported = watch(&conversation(|wire| {
         wire.settings(From::Runtime, &[(5, 1 << 22)]);
         for at in 0..5 {
             wire.head(2 * at + 1, path(at as usize), 0);
             wire.data(From::Client, 2 * at + 1, &framed(&message[..size])[..size], 0);
         }
     }));
-    assert!(kept(&told.tap) <= MAX_KEPT + IDLE, "{}", kept(&told.tap));
-    let Told { events, tap } = &mut told;
+    assert!(kept(&reported.tap) <= MAX_KEPT + IDLE, "{}", kept(&reported.tap));
+    let Reported { events, tap } = &mut reported;
     tap.closed(clock::now(), |event| events.push(event));
     assert!(kept(tap) <= IDLE, "{}", kept(tap));
 
-    let told = watch(&conversation(|wire| {
+    let reported = watch(&conversation(|wire| {
         wire.settings(From::Runtime, &[(5, 1 << 22)]);
         for stream in [1, 3, 5, 7, 9] {
             wire.head(stream, START, 0);
@@ -68,7 +68,7 @@ fn above_the_bound_on_kept_bytes_calls_go_without_details() {
             wire.data(From::Client, stream, &rest[size..], END_STREAM);
         }
     }));
-    let begun: Vec<_> = told
+    let begun: Vec<_> = reported
         .events
         .iter()
         .map(|event| match event {
@@ -77,7 +77,7 @@ fn above_the_bound_on_kept_bytes_calls_go_without_details() {
         })
         .collect();
     assert_eq!(begun, [true, true, true, true, false]);
-    assert!(kept(&told.tap) <= IDLE, "{}", kept(&told.tap));
+    assert!(kept(&reported.tap) <= IDLE, "{}", kept(&reported.tap));
 }
 
 /// A StartContainer request of that size, by a field that we do not know.
@@ -97,7 +97,7 @@ fn above_the_bound_on_kept_bytes_open_commands_go_without_details() {
         message.resize(size, b'x');
         message
     };
-    let told = watch(&conversation(|wire| {
+    let reported = watch(&conversation(|wire| {
         wire.settings(From::Runtime, &[(5, 1 << 22)]);
         for number in 0..6 {
             wire.request(2 * u32::from(number) + 1, EXEC_SYNC, &command(number));
@@ -107,12 +107,12 @@ fn above_the_bound_on_kept_bytes_open_commands_go_without_details() {
             }
         }
     }));
-    let begun = told.events.iter().filter_map(|event| match event {
+    let begun = reported.events.iter().filter_map(|event| match event {
         TapEvent::Begun(call) => Some(call.request.container().is_some()),
         _ => None,
     });
     assert_eq!(begun.collect::<Vec<_>>(), [true, true, true, true, false, true]);
-    assert!(kept(&told.tap) <= MAX_KEPT + IDLE, "{}", kept(&told.tap));
+    assert!(kept(&reported.tap) <= MAX_KEPT + IDLE, "{}", kept(&reported.tap));
 }
 
 #[test]
@@ -123,8 +123,8 @@ fn an_id_of_endless_length_is_none() {
         message.resize(message.len() + length, b'c');
         for method in ["StopPodSandbox", "RemoveContainer", "StartContainer", "ExecSync", "Attach"] {
             let path = format!("/runtime.v1.RuntimeService/{method}");
-            let told = watch(&conversation(|wire| wire.request(1, &path, &message)));
-            assert_eq!(told.lines()[0].ends_with("Undecoded"), !is_read, "{method} {length}");
+            let reported = watch(&conversation(|wire| wire.request(1, &path, &message)));
+            assert_eq!(reported.lines()[0].ends_with("Undecoded"), !is_read, "{method} {length}");
         }
     }
 }
@@ -190,13 +190,13 @@ fn nothing_is_kept_when_calls_are_over() {
                     pieces.into_iter().map(move |bytes| Step { from, bytes })
                 })
                 .collect();
-            let mut told = watch(&steps);
-            assert_eq!(told.tap.open_calls(), 0, "{rule}");
-            assert!(told.events.iter().any(|event| matches!(event, TapEvent::Ended(_))), "{rule}");
+            let mut reported = watch(&steps);
+            assert_eq!(reported.tap.open_calls(), 0, "{rule}");
+            assert!(reported.events.iter().any(|event| matches!(event, TapEvent::Ended(_))), "{rule}");
             // The next frame gives room back that was used once.
-            show(&mut told, &[ping(From::Client), ping(From::Runtime)]);
-            assert!(kept(&told.tap) <= IDLE, "{rule}: {} bytes", kept(&told.tap));
-            let State::Sighted(sighted) = &told.tap.state else { panic!("{rule}: blind") };
+            show(&mut reported, &[ping(From::Client), ping(From::Runtime)]);
+            assert!(kept(&reported.tap) <= IDLE, "{rule}: {} bytes", kept(&reported.tap));
+            let State::Sighted(sighted) = &reported.tap.state else { panic!("{rule}: blind") };
             assert_eq!(sighted.streams.kept(), 0, "{rule}");
         }
     }
@@ -216,7 +216,7 @@ fn above_the_bound_on_header_blocks_a_tap_is_blind() {
             let length = MAX_BLOCK + over - block.len() - 3 - 127;
             block.extend([length as u8 & 0x7f | 0x80, (length >> 7) as u8 | 0x80, (length >> 14) as u8]);
             block.resize(MAX_BLOCK + over, b'x');
-            let told = watch(&conversation(|wire| {
+            let reported = watch(&conversation(|wire| {
                 wire.settings(From::Runtime, &[(5, 1 << 21)]);
                 let pieces: Vec<_> = block.chunks(piece).collect();
                 for (at, part) in pieces.iter().enumerate() {
@@ -225,7 +225,7 @@ fn above_the_bound_on_header_blocks_a_tap_is_blind() {
                     wire.frame(From::Client, kind, flags, 1, part);
                 }
             }));
-            assert_eq!(told.tap.blindness().is_some(), is_blind, "{over} over in pieces of {piece}");
+            assert_eq!(reported.tap.blindness().is_some(), is_blind, "{over} over in pieces of {piece}");
         }
     }
 }
@@ -237,36 +237,36 @@ fn a_long_goaway_is_not_kept() {
         wire.request(1, VERSION, b"");
         wire.frame(From::Runtime, GOAWAY, 0, 0, &vec![0; 1 << 20]);
     });
-    let mut told = Told { events: vec![], tap: tap() };
+    let mut reported = Reported { events: vec![], tap: tap() };
     for step in &steps {
         for bytes in step.bytes.chunks(1000) {
-            show(&mut told, &[Step { from: step.from, bytes: bytes.to_vec() }]);
-            assert!(kept(&told.tap) <= IDLE, "{}", kept(&told.tap));
+            show(&mut reported, &[Step { from: step.from, bytes: bytes.to_vec() }]);
+            assert!(kept(&reported.tap) <= IDLE, "{}", kept(&reported.tap));
         }
     }
-    assert_eq!(told.lines(), ["1 Version begun Skipped", "1 Version reset 0+0 B Skipped"]);
+    assert_eq!(reported.lines(), ["1 Version begun Skipped", "1 Version reset 0+0 B Skipped"]);
 }
 
 #[test]
 fn above_the_bound_on_methods_they_are_told_all_the_same() {
-    let told = watch(&conversation(|wire| {
+    let reported = watch(&conversation(|wire| {
         for at in 0..2 * MAX_METHODS as u32 {
             wire.head(2 * at + 1, &format!("/s/m{at}"), END_STREAM);
         }
         wire.head(9999, "/s/m1", END_STREAM);
     }));
-    let names: Vec<_> = told.lines();
+    let names: Vec<_> = reported.lines();
     assert_eq!(names.len(), 2 * MAX_METHODS + 1);
     assert!(names[700 / 2].contains(" m350 ") && names[2 * MAX_METHODS].contains(" m1 "), "{names:?}");
 }
 
 #[test]
 fn a_path_too_long_is_a_call_without_a_name() {
-    let told = watch(&conversation(|wire| {
+    let reported = watch(&conversation(|wire| {
         wire.request(1, &format!("/x/{}", "y".repeat(2000)), b"");
         wire.request(3, &format!("/x/{}", "y".repeat(1021)), b"");
     }));
-    let lines = told.lines();
+    let lines = reported.lines();
     assert_eq!(lines[0], "1  begun Skipped");
     assert_eq!(lines[1].len(), 1021 + "3  begun Skipped".len());
 }

@@ -1,14 +1,14 @@
-//! Rules of single calls: what is told of each course that a stream can take.
+//! Rules of single calls: what is reported of each course that a stream can take.
 
 use super::{super::call::MAX_MESSAGE, wire::*, *};
 
 /// A conversation on stream 1 and later, and the lines that it gives.
 fn check(rule: &str, write: impl FnOnce(&mut Wire), lines: &[&str]) {
-    let told = watch_all(&conversation(write));
+    let reported = watch_all(&conversation(write));
     let mut expected: Vec<&str> = lines.to_vec();
     expected.push("closed");
-    assert_eq!(told.lines(), expected, "{rule}");
-    assert_eq!(told.tap.open_calls(), 0, "{rule}");
+    assert_eq!(reported.lines(), expected, "{rule}");
+    assert_eq!(reported.tap.open_calls(), 0, "{rule}");
 }
 
 #[test]
@@ -134,8 +134,8 @@ fn a_status_is_told_as_it_came() {
             "OK",
         ),
     ];
-    for (rule, trailers, told) in rows {
-        let ended = format!("1 Version complete {told} 0+0 B Skipped");
+    for (rule, trailers, reported) in rows {
+        let ended = format!("1 Version complete {reported} 0+0 B Skipped");
         check(
             &format!("{rule}, in trailers"),
             |wire| {
@@ -222,7 +222,7 @@ fn a_reset_after_the_trailers_changes_nothing() {
     for from in [From::Client, From::Runtime] {
         for code in [NO_ERROR, CANCEL] {
             check(
-                "complete, and told once",
+                "complete, and reported once",
                 |wire| {
                     wire.request(1, VERSION, b"");
                     wire.answer(1, b"");
@@ -280,13 +280,13 @@ fn an_answer_may_come_before_the_request_is_whole() {
         },
         &["1 StartContainer complete ResourceExhausted 5+0 B Skipped"],
     );
-    let told = watch(&conversation(|wire| {
+    let reported = watch(&conversation(|wire| {
         wire.head(1, START, 0);
         wire.data(From::Client, 1, &framed(b"\x0a\x03app"), 0);
         wire.answer(1, b"");
     }));
     // grpc-go serves a unary call as soon as its message is whole.
-    let [TapEvent::Ended(ended)] = &told.events[..] else { panic!("{:?}", told.lines()) };
+    let [TapEvent::Ended(ended)] = &reported.events[..] else { panic!("{:?}", reported.lines()) };
     assert_eq!(ended.call.request.container(), Some("app"));
 }
 
@@ -315,7 +315,7 @@ fn a_stream_counts_once() {
         &["1 Version begun Skipped", "1 Version complete OK 0+0 B Skipped"],
     );
     check(
-        "what the runtime says of streams that nobody opened is nothing",
+        "what the runtime says of streams that were never opened is nothing",
         |wire| {
             wire.answer(7, b"x");
             wire.reset(From::Runtime, 9, CANCEL);
@@ -349,7 +349,7 @@ fn header_blocks_of_ended_streams_still_count_for_the_next() {
 
 #[test]
 fn callers_are_told_apart() {
-    let told = watch(&conversation(|wire| {
+    let reported = watch(&conversation(|wire| {
         let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let path = (":path", VERSION);
         wire.headers(From::Client, 1, &[path, ("user-agent", "a"), ("traceparent", trace)], END_STREAM);
@@ -357,7 +357,7 @@ fn callers_are_told_apart() {
         wire.headers(From::Client, 5, &[path], END_STREAM);
         wire.headers(From::Client, 7, &[path, ("user-agent", &"c".repeat(1025))], END_STREAM);
     }));
-    let callers: Vec<_> = told
+    let callers: Vec<_> = reported
         .events
         .iter()
         .map(|event| match event {
@@ -389,9 +389,9 @@ fn five_hundred_streams_on_one_connection_are_kept_apart() {
             wire.answer(stream, &vec![0; stream as usize]);
         }
     });
-    let told = watch(&steps);
-    assert_eq!(told.events.len(), 1000);
-    for event in &told.events {
+    let reported = watch(&steps);
+    assert_eq!(reported.events.len(), 1000);
+    for event in &reported.events {
         let (call, size) = match event {
             TapEvent::Begun(call) => (call, None),
             TapEvent::Ended(ended) => (&ended.call, Some(ended.response_bytes)),
@@ -401,5 +401,5 @@ fn five_hundred_streams_on_one_connection_are_kept_apart() {
         assert_eq!(container, Some(&*format!("{:04}", call.stream)));
         assert!(size.is_none_or(|size| size == u64::from(call.stream)));
     }
-    assert_eq!((told.tap.open_calls(), told.tap.between_answers()), (0, Some(999)));
+    assert_eq!((reported.tap.open_calls(), reported.tap.between_answers()), (0, Some(999)));
 }

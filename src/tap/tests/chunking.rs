@@ -1,4 +1,4 @@
-//! Properties: what is told does not depend on how bytes are cut, and no bytes are too strange.
+//! Properties: what is reported does not depend on how bytes are cut, and no bytes are too strange.
 
 use proptest::{
     collection::vec,
@@ -84,10 +84,10 @@ pub(super) fn join(steps: &[Step]) -> Vec<Step> {
 
 /// Cuts every step in two at every position, one after another, and in pieces of every size up to 40 bytes.
 pub(super) fn check_every_cut(steps: &[Step]) {
-    let told = watch_all(steps).lines();
-    assert_eq!(watch_all(&join(steps)).lines(), told, "joined");
+    let reported = watch_all(steps).lines();
+    assert_eq!(watch_all(&join(steps)).lines(), reported, "joined");
     for piece in 1..40 {
-        assert_eq!(watch_all(&recut(steps, piece)).lines(), told, "in pieces of {piece}");
+        assert_eq!(watch_all(&recut(steps, piece)).lines(), reported, "in pieces of {piece}");
     }
     let joined = join(steps);
     for at in 0..joined.len() {
@@ -96,7 +96,7 @@ pub(super) fn check_every_cut(steps: &[Step]) {
             let tail = steps[at].bytes.split_off(cut);
             let from = steps[at].from;
             steps.insert(at + 1, Step { from, bytes: tail });
-            assert_eq!(watch_all(&steps).lines(), told, "step {at} cut at {cut}");
+            assert_eq!(watch_all(&steps).lines(), reported, "step {at} cut at {cut}");
         }
     }
 }
@@ -236,7 +236,7 @@ fn apply(steps: &mut Vec<Step>, harm: Harm) {
     }
 }
 
-/// Each call is told of once or twice, in order, and nothing after the tap went blind but the connection's end.
+/// Each call is reported once or twice, in order, and nothing after the tap went blind but the connection's end.
 fn check_order(events: &[TapEvent]) -> Result<(), TestCaseError> {
     let mut begun = std::collections::HashSet::new();
     let mut ended = std::collections::HashSet::new();
@@ -263,8 +263,8 @@ proptest! {
         steps in random_conversation(),
         sizes in vec(1..200_usize, 1..20),
     ) {
-        let told = watch_all(&steps);
-        check_order(&told.events)?;
+        let reported = watch_all(&steps);
+        check_order(&reported.events)?;
         let mut sizes = sizes.iter().cycle();
         let mut pieces = vec![];
         for Step { from, bytes } in join(&steps) {
@@ -275,7 +275,7 @@ proptest! {
                 rest = after;
             }
         }
-        prop_assert_eq!(watch_all(&pieces).lines(), told.lines());
+        prop_assert_eq!(watch_all(&pieces).lines(), reported.lines());
     }
 
     #[test]
@@ -287,10 +287,10 @@ proptest! {
         for harm in harms {
             apply(&mut steps, harm);
         }
-        let told = watch_all(&steps);
-        check_order(&told.events)?;
-        prop_assert_eq!(watch_all(&recut(&steps, piece)).lines(), told.lines());
-        prop_assert_eq!(told.tap.open_calls(), 0);
+        let reported = watch_all(&steps);
+        check_order(&reported.events)?;
+        prop_assert_eq!(watch_all(&recut(&steps, piece)).lines(), reported.lines());
+        prop_assert_eq!(reported.tap.open_calls(), 0);
     }
 
     #[test]

@@ -2,13 +2,13 @@
 
 use super::{wire::*, *};
 
-const TOLD: [&str; 2] = ["1 Version begun Skipped", "1 Version complete OK 3+5 B Skipped"];
+const REPORTED: [&str; 2] = ["1 Version begun Skipped", "1 Version complete OK 3+5 B Skipped"];
 
 fn block(wire: &mut Wire) -> Vec<u8> {
     wire.block(From::Client, &[(":method", "POST"), (":path", VERSION), ("user-agent", "x")])
 }
 
-/// The rest of the call that [`TOLD`] tells.
+/// The rest of the call that [`REPORTED`] describes.
 fn rest(wire: &mut Wire) {
     wire.data(From::Client, 1, &framed(b"abc"), END_STREAM);
     wire.answer(1, b"12345");
@@ -16,7 +16,7 @@ fn rest(wire: &mut Wire) {
 
 #[test]
 fn padding_and_priority_are_no_content() {
-    let told = watch(&conversation(|wire| {
+    let reported = watch(&conversation(|wire| {
         let block = block(wire);
         let padded = [&[4][..], &[0x80, 0, 0, 0, 200], &block, &[0; 4]].concat();
         wire.frame(From::Client, HEADERS, END_HEADERS | PADDED | PRIORITY, 1, &padded);
@@ -33,13 +33,13 @@ fn padding_and_priority_are_no_content() {
         wire.data(From::Client, 1, &[&[0][..], &message[6..]].concat(), PADDED | END_STREAM);
         wire.answer(1, b"12345");
     }));
-    assert_eq!(told.lines(), TOLD);
+    assert_eq!(reported.lines(), REPORTED);
 }
 
 #[test]
 fn a_header_block_may_come_in_any_number_of_frames() {
     for cuts in [vec![], vec![0], vec![1], vec![5, 5, 9], vec![0, 0, 0]] {
-        let told = watch(&conversation(|wire| {
+        let reported = watch(&conversation(|wire| {
             let block = block(wire);
             let mut parts = vec![];
             let mut start = 0;
@@ -54,19 +54,19 @@ fn a_header_block_may_come_in_any_number_of_frames() {
             }
             rest(wire);
         }));
-        assert_eq!(told.lines(), TOLD, "cut at {cuts:?}");
+        assert_eq!(reported.lines(), REPORTED, "cut at {cuts:?}");
     }
 }
 
 #[test]
 fn end_stream_on_headers_counts_when_their_continuation_is_there() {
-    let told = watch(&conversation(|wire| {
+    let reported = watch(&conversation(|wire| {
         let block = block(wire);
         wire.frame(From::Client, HEADERS, END_STREAM, 1, &block[..1]);
         wire.frame(From::Client, CONTINUATION, END_HEADERS, 1, &block[1..]);
         wire.answer(1, b"12345");
     }));
-    assert_eq!(told.lines(), ["1 Version begun Skipped", "1 Version complete OK 0+5 B Skipped"]);
+    assert_eq!(reported.lines(), ["1 Version begun Skipped", "1 Version complete OK 0+5 B Skipped"]);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn tables_follow_the_sizes_that_each_side_announces() {
         (1 << 30, &[65_536]),
     ];
     for (announced, sizes) in rows {
-        let told = watch(&conversation(|wire| {
+        let reported = watch(&conversation(|wire| {
             let sides =
                 [(1, From::Client, From::Runtime, ":path"), (3, From::Runtime, From::Client, "grpc-status")];
             for (stream, from, other, name) in sides {
@@ -96,7 +96,7 @@ fn tables_follow_the_sizes_that_each_side_announces() {
             wire.answer(5, &[1; 5]);
         }));
         assert_eq!(
-            told.lines(),
+            reported.lines(),
             ["5 Version begun Skipped", "5 Version complete OK 3+5 B Skipped"],
             "{announced}: {sizes:?}"
         );
@@ -132,10 +132,10 @@ fn longer_frames_pass_once_they_were_announced() {
 
 #[test]
 fn a_frame_of_ours_stands_only_between_two_of_the_runtime_s() {
-    let mut told = Told { events: vec![], tap: tap() };
-    assert_eq!(told.tap.between_answers(), None, "before the runtime's SETTINGS");
-    show(&mut told, &conversation(|wire| wire.request(7, VERSION, b"abc")));
-    assert_eq!(told.tap.between_answers(), Some(7));
+    let mut reported = Reported { events: vec![], tap: tap() };
+    assert_eq!(reported.tap.between_answers(), None, "before the runtime's SETTINGS");
+    show(&mut reported, &conversation(|wire| wire.request(7, VERSION, b"abc")));
+    assert_eq!(reported.tap.between_answers(), Some(7));
     let mut wire = Wire::unopened();
     wire.answer(7, b"12345");
     let bytes: Vec<u8> = wire.steps.iter().flat_map(|step| step.bytes.clone()).collect();
@@ -148,20 +148,25 @@ fn a_frame_of_ours_stands_only_between_two_of_the_runtime_s() {
         })
         .collect();
     for (at, byte) in bytes.iter().enumerate() {
-        show(&mut told, &[Step { from: From::Runtime, bytes: vec![*byte] }]);
-        assert_eq!(told.tap.between_answers().is_some(), ends.contains(&(at + 1)), "after {} bytes", at + 1);
+        show(&mut reported, &[Step { from: From::Runtime, bytes: vec![*byte] }]);
+        assert_eq!(
+            reported.tap.between_answers().is_some(),
+            ends.contains(&(at + 1)),
+            "after {} bytes",
+            at + 1
+        );
     }
-    assert_eq!(told.lines().len(), 2);
+    assert_eq!(reported.lines().len(), 2);
 }
 
 #[test]
 fn calls_in_flight_are_known_by_name() {
-    let told = watch(&conversation(|wire| {
+    let reported = watch(&conversation(|wire| {
         wire.request(1, VERSION, b"");
         wire.head(3, START, 0);
         wire.request(5, "/x.Y/Z", b"");
         wire.answer(1, b"");
     }));
-    assert_eq!(told.tap.open_calls(), 2);
-    assert_eq!(told.tap.open_methods(), ["StartContainer", "Z"]);
+    assert_eq!(reported.tap.open_calls(), 2);
+    assert_eq!(reported.tap.open_methods(), ["StartContainer", "Z"]);
 }

@@ -36,8 +36,8 @@ fn read(recording: &[u8]) -> Vec<Step> {
 #[test]
 fn recorded_calls_are_told_as_they_were() {
     for (name, recording) in RECORDINGS {
-        let told = watch_all(&read(recording));
-        let mut agents: Vec<_> = told
+        let reported = watch_all(&read(recording));
+        let mut agents: Vec<_> = reported
             .events
             .iter()
             .filter_map(|event| match event {
@@ -46,11 +46,11 @@ fn recorded_calls_are_told_as_they_were() {
             })
             .collect();
         agents.dedup();
-        let text = format!("user agents: {}\n\n{}\n", agents.join(", "), told.lines().join("\n"));
+        let text = format!("user agents: {}\n\n{}\n", agents.join(", "), reported.lines().join("\n"));
         insta::with_settings!({ snapshot_path => "snapshots", prepend_module_to_snapshot => false, omit_expression => true }, {
             insta::assert_snapshot!(name, text);
         });
-        assert_eq!(told.tap.blindness(), None, "{name}");
+        assert_eq!(reported.tap.blindness(), None, "{name}");
         assert!(!text.contains("not-a-real-one"), "{name}: the value of a variable shows");
     }
 }
@@ -62,7 +62,7 @@ fn recordings_cut_at_every_position_tell_the_same_calls() {
         // Each of thousands of positions is a run of the whole, so only the beginning is cut at each; feeding byte by
         // byte below covers the rest.
         check_every_cut(&steps[..steps.len().min(24)]);
-        let told = watch_all(&steps).lines();
+        let reported = watch_all(&steps).lines();
         let joined = join(&steps);
         for piece in [1, 2, 3, 7, 9, 64, 1000] {
             let pieces: Vec<_> = joined
@@ -71,7 +71,7 @@ fn recordings_cut_at_every_position_tell_the_same_calls() {
                     step.bytes.chunks(piece).map(|bytes| Step { from: step.from, bytes: bytes.to_vec() })
                 })
                 .collect();
-            assert_eq!(watch_all(&pieces).lines(), told, "in pieces of {piece}");
+            assert_eq!(watch_all(&pieces).lines(), reported, "in pieces of {piece}");
         }
     }
 }

@@ -15,7 +15,7 @@ pub(super) const START: &str = "/runtime.v1.RuntimeService/StartContainer";
 pub(super) const NO_ERROR: u32 = 0;
 pub(super) const CANCEL: u32 = 8;
 
-/// How the encoders here send fields unless told otherwise: as grpc-go does.
+/// How the encoders here send fields by default: as grpc-go does.
 const USUAL: Choice = Choice { use_index: true, form: 0, code_name: true, code_value: true };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

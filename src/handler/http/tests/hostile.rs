@@ -47,9 +47,9 @@ async fn an_attempt_ends_at_its_timeout_whatever_the_server_does() {
     for (name, reply, ending) in rows {
         let server = Server::new(move |_| reply.clone()).await;
         let began = clock::now();
-        let (judgement, _, told) = seen(&server.probe_within(SHORT, "/", &[]).await);
+        let (judgement, _, reported) = seen(&server.probe_within(SHORT, "/", &[]).await);
         let took = clock::now() - began;
-        assert!(told.ends_with(ending), "{name}: {told}");
+        assert!(reported.ends_with(ending), "{name}: {reported}");
         assert_eq!(judgement, (ending == awaiting).then_some(Judgement::Failure), "{name}");
         assert!(took >= SHORT && took < SHORT * 3, "{name}: {took:?}");
     }

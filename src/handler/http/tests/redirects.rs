@@ -27,7 +27,7 @@ struct Row {
     requests: Option<(usize, usize)>,
 }
 
-/// What a server says of one path. Where there is a host it must be asked for, or is told 400.
+/// What a server says of one path. If there is a host, another one gets a 400.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Page {
@@ -68,20 +68,20 @@ async fn redirects_are_followed_and_judged_as_by_the_kubelet() {
     let rows: Vec<Row> =
         serde_json::from_str(include_str!("../../../../tests/data/prober/http-redirects.json")).unwrap();
     for row in rows {
-        let told = format!("{}: {}", row.id, row.rule);
+        let reported = format!("{}: {}", row.id, row.rule);
         let secure = Secure::new(secure::of_another_name(), &TLS13, &[], secure::http1).await;
         let elsewhere = serving(row.elsewhere, Vec::new()).await;
         let places = vec![("elsewhere", elsewhere.address), ("secure", secure.address)];
         let server = serving(row.pages, places).await;
         let headers: Vec<_> = row.headers.iter().map(|(name, value)| (&**name, &**value)).collect();
         let outcome = server.probe(&row.path, &headers).await.unwrap();
-        assert_eq!(AttemptResult::from(outcome.judgement).as_str(), row.result, "{told}");
-        assert_eq!(outcome.status, row.status, "{told}");
+        assert_eq!(AttemptResult::from(outcome.judgement).as_str(), row.result, "{reported}");
+        assert_eq!(outcome.status, row.status, "{reported}");
         if let Some(output) = row.output {
-            assert_eq!(text(&outcome), output, "{told}");
+            assert_eq!(text(&outcome), output, "{reported}");
         }
         if let Some(requests) = row.requests {
-            assert_eq!((server.requests().len(), elsewhere.requests().len()), requests, "{told}");
+            assert_eq!((server.requests().len(), elsewhere.requests().len()), requests, "{reported}");
         }
     }
 }

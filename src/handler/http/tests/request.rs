@@ -76,7 +76,7 @@ async fn a_request_is_these_bytes_and_no_others() {
     let rows: Vec<HeadersRow> =
         serde_json::from_str(include_str!("../../../../tests/data/prober/http-headers.json")).unwrap();
     for HeadersRow { id, rule, secure, host, headers, fields, error, server_name } in rows {
-        let told = format!("{id}: {rule}");
+        let reported = format!("{id}: {rule}");
         let plain = Server::new(|_| Reply::status(200, "")).await;
         let tls = Secure::new(secure::of_another_name(), &TLS13, &[], secure::http1).await;
         let address = if secure { tls.address } else { plain.address };
@@ -87,17 +87,17 @@ async fn a_request_is_these_bytes_and_no_others() {
         requests.extend(Some(text(&outcome).to_owned()).filter(|_| secure));
         if let Some(error) = error {
             let port = address.port();
-            assert_eq!(text(&outcome), format!("Get \"http://{host}:{port}/x\": {error}"), "{told}");
-            assert_eq!((outcome.judgement, requests.len()), (Judgement::Failure, 0), "{told}");
+            assert_eq!(text(&outcome), format!("Get \"http://{host}:{port}/x\": {error}"), "{reported}");
+            assert_eq!((outcome.judgement, requests.len()), (Judgement::Failure, 0), "{reported}");
             continue;
         }
         let fields: String = fields.iter().map(|field| format!("{field}\r\n")).collect();
         let fields = fields
             .replace("{port}", &address.port().to_string())
             .replace("{version}", env!("CARGO_PKG_VERSION"));
-        assert_eq!(requests, [format!("GET /x HTTP/1.1\r\n{fields}\r\n")], "{told}");
+        assert_eq!(requests, [format!("GET /x HTTP/1.1\r\n{fields}\r\n")], "{reported}");
         let names = if secure { vec![server_name] } else { Vec::new() };
-        assert_eq!(*tls.names.lock().unwrap(), names, "{told}");
+        assert_eq!(*tls.names.lock().unwrap(), names, "{reported}");
     }
 }
 

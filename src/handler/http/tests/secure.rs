@@ -1,4 +1,4 @@
-//! HTTPS: any certificate will do, the server may choose HTTP/2, and what is no TLS is told in Go's words.
+//! HTTPS: any certificate will do, the server may choose HTTP/2, and what is not TLS is reported in Go's words.
 //!
 //! `tests/data/prober/v1.der` is a certificate of X.509 v1, made with its key by OpenSSL 3.0:
 //! `openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout v1.pem -subj /CN=v1.invalid -out

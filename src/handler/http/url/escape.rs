@@ -57,7 +57,7 @@ pub fn unescape(bytes: &[u8], part: Part) -> Result<Vec<u8>, Problem> {
     Ok(plain)
 }
 
-/// A path or fragment as it goes on: as written where its escapes are fitting, else escaped anew.
+/// A path or fragment as it goes on: as written if its escapes are fitting, else escaped again.
 ///
 /// # Errors
 /// As [`unescape`].

@@ -4,7 +4,7 @@ use cri::ContainerState::{ContainerCreated, ContainerExited, ContainerRunning, C
 
 use super::{super::super::pod::PodNetwork, *};
 
-/// A running container `c` in the pod `s`, all of it told at 0, nothing left to ask.
+/// A running container `c` in the pod `s`, all of it reported at 0, nothing left to ask.
 fn running() -> Rig {
     let mut rig = Rig::new();
     rig.apply(0, sandboxes(["s"]));
@@ -178,7 +178,7 @@ fn an_id_that_nobody_explained_is_looked_up() {
         rig.apply(0, fact());
         assert_eq!(rig.lookups(), ["what is c"], "{:?}", fact());
         rig.apply(1, status("c", ContainerRunning, 5, 0));
-        assert_eq!(rig.lookups(), ["list"], "only the list tells its sandbox");
+        assert_eq!(rig.lookups(), ["list"], "only the list shows its sandbox");
     }
 }
 
@@ -329,7 +329,7 @@ fn a_status_that_lags_behind_a_start_is_asked_for_again_five_times_until_the_nex
     rig.apply(27, status("c", ContainerCreated, 0, 0));
     assert_eq!((rig.lookups(), rig.containers()), (vec![], vec!["c running".to_owned()]));
     rig.apply(28, started("c"));
-    assert_eq!(rig.lookups(), ["container c"], "whoever says so again asks again");
+    assert_eq!(rig.lookups(), ["container c"], "the same report again asks again");
     rig.apply(30, containers([("c", "s", ContainerRunning)]));
     assert_eq!(rig.lookups(), ["container c"]);
 }
@@ -345,7 +345,7 @@ fn an_adopted_container_is_told_with_its_pod_and_start() {
     );
     rig.apply(1, pod("s", "10.0.0.1"));
     rig.apply(1, status("c", ContainerRunning, 5, 0));
-    let [Change::Container(view)] = &rig.model.take_changes()[..] else { panic!("not told once") };
+    let [Change::Container(view)] = &rig.model.take_changes()[..] else { panic!("not reported once") };
     assert!(view.started_at.is_some() && view.created_at.is_some());
     assert_eq!(view.pod.network, PodNetwork::Pod(vec!["10.0.0.1".parse().unwrap()]));
 }
@@ -453,7 +453,7 @@ fn clients_may_name_things_by_the_unique_beginning_of_their_ids() {
     assert_eq!(rig.changes(), ["cxx created", "new created", "cde456 stopping"][1..]);
     assert_eq!(rig.lookups(), ["container cde456"]);
     rig.apply(5, Fact::Mentioned("c".into()));
-    assert_eq!(rig.lookups(), ["what is c"], "the beginning of two is nobody's name");
+    assert_eq!(rig.lookups(), ["what is c"], "the beginning of two is the name of neither");
     rig.apply(6, Fact::ContainerRemoved("cde".into()));
     rig.apply(7, Fact::SandboxStopped("a".into()));
     assert_eq!(rig.containers(), ["cxx created", "new created"]);
@@ -492,11 +492,11 @@ fn an_image_is_what_the_runtime_told_first_and_its_id_where_it_tells_that() {
     rig.apply(1, create("c1", "s"));
     let images = |rig: &mut Rig| -> Vec<_> {
         let changes = rig.model.take_changes();
-        let told = changes.into_iter().filter_map(|change| match change {
+        let reported = changes.into_iter().filter_map(|change| match change {
             Change::Container(view) => Some(format!("{} {}", view.id, view.image_ref)),
             _ => None,
         });
-        told.collect()
+        reported.collect()
     };
     assert_eq!(images(&mut rig), ["c1 "], "a client's word for it is not the runtime's");
     let first = vec![named("c1", "", "name@sha256:1"), named("c2", "sha256:2", "name@sha256:2")];
@@ -564,7 +564,7 @@ fn a_pod_that_comes_later_takes_over_no_uid_also_not_after_a_restart_of_ours() {
     rig.apply(4, list(&[later.clone(), again]));
     assert_eq!(uids(&rig)[1], ("s3".to_owned(), "u".to_owned()), "the first one was made again");
 
-    // After a restart something is told of the later one before all are listed.
+    // After a restart something is reported of the later one before all are listed.
     let mut rig = Rig::new();
     rig.apply(
         1,
@@ -647,7 +647,7 @@ fn row_13_a_replay_carries_the_stops_that_are_open_over_to_whoever_lost_them() {
     rig.changes();
     rig.model.report_all();
     assert_eq!(rig.changes(), ["c running", "1 and 1 stops listed", "1 listed"]);
-    // A model that begins anew goes on with them.
+    // A new model continues with them.
     let mut later = Rig::new();
     later.model = Model::new(rig.model.take_stops());
     later.apply(30, sandboxes(["s"]));

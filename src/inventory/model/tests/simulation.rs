@@ -1,7 +1,7 @@
-//! Any story at all: a runtime whose truth is known, calls through the relay and past it, and everything that tells of
-//! them late, out of order, or not at all. In the end the model holds exactly the truth.
+//! Any story at all: a runtime whose truth is known, calls through the relay and past it, and everything that reports
+//! on them late, out of order, or not at all. In the end the model holds exactly the truth.
 //!
-//! What is kept as in life: taps tell in order, events tell in order with the moment of their arrival, one list is
+//! What is kept as in life: taps report in order, events report in order with the moment of their arrival, one list is
 //! under way at a time, and ids are never used twice.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -103,7 +103,7 @@ struct World {
     list: Option<List>,
     asked: Vec<Asked>,
     /// What a consumer of the changes knows.
-    told: BTreeMap<String, (ContainerState, bool)>,
+    reported: BTreeMap<String, (ContainerState, bool)>,
     /// The stops of each container and pod that it takes to be under way, or to have succeeded.
     stops: BTreeMap<String, u32>,
     /// Containers whose removal was observed: they never come back.
@@ -122,7 +122,7 @@ impl World {
             events: VecDeque::new(),
             list: None,
             asked: Vec::new(),
-            told: BTreeMap::new(),
+            reported: BTreeMap::new(),
             stops: BTreeMap::new(),
             buried: BTreeSet::new(),
         }
@@ -325,17 +325,20 @@ impl World {
         for change in self.rig.model.take_changes() {
             match change {
                 Change::Container(view) => {
-                    if let Some((before, _)) = self.told.get(view.id.as_str()) {
-                        assert!(!is_back(*before, view.state), "{} was told to go back", view.id);
+                    if let Some((before, _)) = self.reported.get(view.id.as_str()) {
+                        assert!(!is_back(*before, view.state), "{} was reported to go back", view.id);
                     }
                     assert!(view.state != ContainerState::Running || view.started_at.is_some());
-                    self.told.insert(view.id.to_string(), (view.state, view.pod.is_ready));
+                    self.reported.insert(view.id.to_string(), (view.state, view.pod.is_ready));
                 }
                 Change::ContainerGone(id) => {
-                    assert!(self.told.remove(id.as_str()).is_some(), "{id} is gone and was never told");
+                    assert!(
+                        self.reported.remove(id.as_str()).is_some(),
+                        "{id} is gone and was never reported"
+                    );
                 }
                 Change::Listed(all) => {
-                    assert!(self.told.keys().all(|id| all.contains(id.as_str())), "{all:?} are not all");
+                    assert!(self.reported.keys().all(|id| all.contains(id.as_str())), "{all:?} are not all");
                 }
                 Change::ContainerStopping(id) => *self.stops.entry(id.to_string()).or_default() += 1,
                 Change::PodStopping(id) => *self.stops.entry(id.to_string()).or_default() += 1,
@@ -387,9 +390,9 @@ impl World {
         assert_eq!(self.rig.lookups(), [""; 0], "something is asked for ever");
     }
 
-    /// A consumer that lost everything is told everything again.
+    /// A consumer that lost everything gets everything again.
     fn report_again(&mut self) {
-        self.told.clear();
+        self.reported.clear();
         self.rig.model.report_all();
         self.hear();
     }
@@ -401,7 +404,7 @@ impl World {
             .iter()
             .map(|(id, one)| (id.clone(), (one.state, self.pods[&one.sandbox])))
             .collect();
-        assert_eq!(self.told, truth, "what was told is not the truth");
+        assert_eq!(self.reported, truth, "what was reported is not the truth");
         let running = self.containers.iter().filter(|(_, one)| one.state == ContainerState::Running);
         let ready = self.pods.iter().filter(|(_, is_ready)| **is_ready);
         for id in running.map(|(id, _)| id).chain(ready.map(|(id, _)| id)) {

@@ -68,7 +68,7 @@ async fn a_health_server_is_judged_as_the_kubelet_judges() {
     let rows: Vec<Row> =
         serde_json::from_str(include_str!("../../../../tests/data/prober/grpc.json")).unwrap();
     for row in rows {
-        let told = format!("{}: {}", row.id, row.rule);
+        let reported = format!("{}: {}", row.id, row.rule);
         let server = running(row.peer).await;
         let address = server.as_ref().map_or_else(closed_port, |server| server.address);
         let spec = ProbeSpec {
@@ -78,7 +78,7 @@ async fn a_health_server_is_judged_as_the_kubelet_judges() {
         };
         let handlers = Handlers { exec: exec(Runtime::Hangs).0, node_ip: None };
         DIALLED.store(0, Ordering::Relaxed);
-        // Nobody is there to be overtaken by a clock that runs ahead.
+        // No one waits that a clock that runs ahead could overtake.
         if row.peer == Peer::Refuses {
             tokio::time::pause();
         }
@@ -89,16 +89,16 @@ async fn a_health_server_is_judged_as_the_kubelet_judges() {
         if row.peer == Peer::Refuses {
             tokio::time::resume();
         }
-        assert_eq!(outcome.result.as_str(), row.result, "{told}: {}", text(&outcome));
+        assert_eq!(outcome.result.as_str(), row.result, "{reported}: {}", text(&outcome));
         if let Some(output) = row.output {
-            assert_eq!(text(&outcome), output.replace("{address}", &address.to_string()), "{told}");
+            assert_eq!(text(&outcome), output.replace("{address}", &address.to_string()), "{reported}");
         }
         if let Some(took_ms) = row.took_ms {
             let expected = Duration::from_millis(took_ms);
-            assert!(took >= expected && took < 2 * expected, "{told}: {took:?}");
+            assert!(took >= expected && took < 2 * expected, "{reported}: {took:?}");
         }
         if let Some(tries) = row.tries {
-            assert_eq!(DIALLED.load(Ordering::Relaxed), tries, "{told}");
+            assert_eq!(DIALLED.load(Ordering::Relaxed), tries, "{reported}");
         }
     }
 }

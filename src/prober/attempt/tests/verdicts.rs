@@ -1,4 +1,4 @@
-//! Judges what servers of HTTP answer, up to the events that tell of it: `tests/data/prober/http-verdicts.json`.
+//! Judges what servers of HTTP answer, up to the events that report it: `tests/data/prober/http-verdicts.json`.
 
 use std::{env, process::Command};
 
@@ -116,7 +116,7 @@ async fn speak_http2(stream: TlsStream<TcpStream>) {
 }
 
 async fn check(row: Row) {
-    let told = format!("{}: {}", row.id, row.rule);
+    let reported = format!("{}: {}", row.id, row.rule);
     let body = row.body.map(|(text, times)| text.repeat(times)).unwrap_or_default();
     let server = server(format!("{}{body}", row.sends).into_bytes(), row.then).await;
     let port = row.port.map_or(PortRef::Number(server.address.port()), PortRef::Name);
@@ -128,14 +128,14 @@ async fn check(row: Row) {
     let (outcome, events) = attempt_and_events(spec, view(network)).await;
 
     let url = format!("http{}://{}/", if row.secure { "s" } else { "" }, server.address);
-    assert_eq!(outcome.result.as_str(), row.result, "{told}: {}", text(&outcome));
-    assert_eq!(server.asked.load(Ordering::Relaxed), row.asked, "{told}");
+    assert_eq!(outcome.result.as_str(), row.result, "{reported}: {}", text(&outcome));
+    assert_eq!(server.asked.load(Ordering::Relaxed), row.asked, "{reported}");
     let times = row.output_times.map(|(text, times)| text.repeat(times));
     if let Some(output) = row.output.or(times) {
-        assert_eq!(text(&outcome), output.replace("{url}", &url), "{told}");
+        assert_eq!(text(&outcome), output.replace("{url}", &url), "{reported}");
     }
     if let Some(expected) = row.events {
-        assert_eq!(events, expected, "{told}");
+        assert_eq!(events, expected, "{reported}");
     }
 }
 

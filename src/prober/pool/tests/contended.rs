@@ -142,7 +142,7 @@ impl Simulation {
         self.probes.iter().position(|probe| probe.key == *key).unwrap()
     }
 
-    /// A lane that has a place free has nobody waiting who holds none.
+    /// In a lane with a free place, none that holds no place waits.
     fn assert_nobody_waits_in_vain(&self) {
         let free = self.pool.limits.free(&self.pool.held);
         for (index, lane) in Lane::ALL.into_iter().enumerate().filter(|(_, lane)| free.has(*lane)) {

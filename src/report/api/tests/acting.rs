@@ -18,7 +18,7 @@ async fn commands_reach_the_probe_that_is_meant_and_refusals_come_back_with_thei
         ("uid-bad", _) => Err(CommandRefusal::Invalid("exec.command: Required value".to_owned())),
         _ => Err(CommandRefusal::Unknown),
     });
-    for (path, code, told) in [
+    for (path, code, reported) in [
         ("default/web/app/liveness/pause", 200, r#"{"id":"default/web/app/liveness","#),
         ("default/web/app/liveness/resume", 200, r#"{"id":"default/web/app/liveness","#),
         ("uid-1/app/liveness/trigger", 200, r#"{"id":"default/web/app/liveness","#),
@@ -50,7 +50,7 @@ async fn commands_reach_the_probe_that_is_meant_and_refusals_come_back_with_thei
     ] {
         let (found, body) = api.post(&format!("/v1/probes/{path}"), "").await;
         assert_eq!(found, code, "{path}: {body}");
-        assert!(body.contains(told), "{path}: {body}");
+        assert!(body.contains(reported), "{path}: {body}");
     }
     let (code, body) = api.get("/v1/probes/default/web/app/liveness/pause").await;
     assert_eq!((code, body.contains("does not support GET")), (405, true), "{body}");
@@ -63,7 +63,7 @@ async fn commands_reach_the_probe_that_is_meant_and_refusals_come_back_with_thei
 #[tokio::test]
 async fn a_run_that_cannot_be_is_refused_before_anything_is_tried() {
     let api = Api::commanded(Vec::new(), |_, _| Ok(()));
-    for (body, code, told) in [
+    for (body, code, reported) in [
         ("", 400, "must be a map of keys and values"),
         ("{", 400, "not valid YAML or JSON"),
         (
@@ -82,7 +82,7 @@ async fn a_run_that_cannot_be_is_refused_before_anything_is_tried() {
     ] {
         let (found, answer) = api.post("/v1/run", body).await;
         assert_eq!(found, code, "{answer}");
-        assert!(answer.contains(told), "{answer}");
+        assert!(answer.contains(reported), "{answer}");
     }
     let (code, body) = api.get("/v1/run").await;
     assert_eq!((code, body.as_str()), (405, r#"{"error":"/v1/run does not support GET"}"#));
