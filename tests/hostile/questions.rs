@@ -54,18 +54,18 @@ fn followers(api: &Path, count: usize) -> Result<(Vec<UnixStream>, Vec<String>)>
 async fn row_20_silence_and_followers_keep_no_question_from_its_answer() -> Result<()> {
     let rig = Rig::start().await?;
     let api = rig.daemon.api();
-    let reported = thread::spawn(move || {
-        let (followers, refused) = followers(&api, 128)?;
-        ensure!(followers.len() == 64 && refused.len() == 64, "{} follow", followers.len());
-        ensure!(
-            refused
-                .iter()
-                .all(|text| text.starts_with("HTTP/1.1 503") && text.contains("64 clients follow already")),
-            "{refused:?}"
-        );
-        let silent = connections(&api, 300)?;
-        Ok((followers, silent))
-    });
+    let reported =
+        thread::spawn(move || {
+            let (followers, refused) = followers(&api, 128)?;
+            ensure!(followers.len() == 64 && refused.len() == 64, "{} follow", followers.len());
+            ensure!(
+                refused.iter().all(|text| text.starts_with("HTTP/1.1 503")
+                    && text.contains("64 clients are already following")),
+                "{refused:?}"
+            );
+            let silent = connections(&api, 300)?;
+            Ok((followers, silent))
+        });
     let (followers, mut silent) = reported.join().expect("it does not panic")?;
     for round in 0..3 {
         let asked = clock::now();
@@ -102,7 +102,7 @@ async fn row_20_a_flood_of_commands_is_no_flood_of_log_lines() -> Result<()> {
     rig.daemon.terminate();
     rig.daemon.ended().await?;
     let log = rig.daemon.log();
-    let one_by_one = log.lines().filter(|line| line.contains("operator command")).count();
+    let one_by_one = log.lines().filter(|line| line.contains("operator command ")).count();
     // 100, and 6 for each minute that the test may have taken.
     ensure!((100..150).contains(&one_by_one), "{one_by_one}");
     let counted = log.lines().filter_map(|line| {
