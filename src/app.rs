@@ -25,10 +25,10 @@ use tokio::{
     sync::Notify,
 };
 
+pub use self::demo::demo;
 use self::errors::describe_error;
-pub use self::{
+use self::{
     daemon::{Daemon, StartError},
-    demo::demo,
     reload::Reloading,
     source::ConfigSource,
 };

@@ -29,7 +29,7 @@ use crate::{
 
 /// What one file must keep: 8 MiB, as the largest bundles of Kubernetes have 5; 64 levels, as the schemas within custom
 /// resource definitions have 50; 1,000,000 values. One that is longer is not read, and all of this is an error.
-pub const BOUNDS: Bounds = Bounds { bytes: 8 << 20, depth: 64, nodes: 1_000_000 };
+pub(crate) const BOUNDS: Bounds = Bounds { bytes: 8 << 20, depth: 64, nodes: 1_000_000 };
 
 /// One file.
 #[derive(Clone, Debug, PartialEq, Eq)]

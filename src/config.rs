@@ -3,16 +3,16 @@
 //!
 //! Precedence, highest first: flag, environment variable, later file, earlier file, default.
 
-pub mod change;
-pub mod example;
-pub mod files;
-pub mod health;
-pub mod key;
+pub(crate) mod change;
+pub(crate) mod example;
+pub(crate) mod files;
+pub(crate) mod health;
+pub(crate) mod key;
 mod pattern;
 pub mod raw;
 pub mod resolve;
-pub mod rules;
-pub mod socket;
+pub(crate) mod rules;
+pub(crate) mod socket;
 
 use std::{
     fmt,
@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// 1 MiB: the longest file that is read. A longer one is an error.
-pub const MAX_FILE: usize = 1 << 20;
+pub(crate) const MAX_FILE: usize = 1 << 20;
 
 /// A configuration, and where it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -183,7 +183,7 @@ pub struct ConfigFile {
 }
 
 /// Looks up the id of a group by its name; `Ok(None)` if it does not exist, or the reason why the lookup failed.
-pub type Groups<'a> = &'a dyn Fn(&str) -> Result<Option<u32>, String>;
+pub(crate) type Groups<'a> = &'a dyn Fn(&str) -> Result<Option<u32>, String>;
 
 /// Reads the named file, or else [`files::DEFAULT_FILE`] if it exists, then the files of the folder `conf.d` beside it,
 /// and resolves them with the overrides and the machine's groups.
@@ -191,7 +191,11 @@ pub type Groups<'a> = &'a dyn Fn(&str) -> Result<Option<u32>, String>;
 /// # Errors
 /// All errors at once: files that cannot be read, unknown keys, values out of bounds, rules that violate Kubernetes' or
 /// our own rules.
-pub fn load(file: Option<&Path>, overrides: &Overrides, groups: Groups<'_>) -> Result<Loaded, ConfigErrors> {
+pub(crate) fn load(
+    file: Option<&Path>,
+    overrides: &Overrides,
+    groups: Groups<'_>,
+) -> Result<Loaded, ConfigErrors> {
     let found = files::read(file);
     let loaded = resolve::resolve(&found.raws, overrides, groups)?;
     Ok(Loaded { notes: found.notes, ..loaded })
@@ -202,7 +206,7 @@ const MAX_UNKNOWN: usize = 10;
 
 /// Variable names that look like a setting but are not, one line each. Kubernetes sets CRIPROBE_SERVICE_* and
 /// CRIPROBE_PORT* for a service named criprobe; these are not reported.
-pub fn unknown_variables(names: impl IntoIterator<Item = String>) -> Vec<String> {
+pub(crate) fn unknown_variables(names: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut known: Vec<&str> = Key::ALL.into_iter().map(Key::variable).chain(["CRIPROBE_CONFIG"]).collect();
     if cfg!(debug_assertions) {
         known.push("CRIPROBE_FAULTS");

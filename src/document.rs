@@ -3,10 +3,10 @@
 //!
 //! One parser reads both languages: YAML 1.2 contains JSON. Only `true` and `false` are booleans.
 
-pub mod fault;
-pub mod fields;
-pub mod stream;
-pub mod suggest;
+pub(crate) mod fault;
+pub(crate) mod fields;
+pub(crate) mod stream;
+pub(crate) mod suggest;
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ const MAX_NODES: usize = 50_000;
 
 /// The bounds for a text. Exceeding one is an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub(crate) struct Bounds {
     /// The maximum length.
     pub bytes: usize,
     /// The maximum depth of lists and maps.
@@ -49,7 +49,7 @@ pub struct Place {
 
 /// One value and its place.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Node {
+pub(crate) struct Node {
     /// Where it starts; `None` if the parser does not know.
     pub place: Option<Place>,
     /// The value.
@@ -58,7 +58,7 @@ pub struct Node {
 
 /// A value of YAML or JSON.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub(crate) enum Value {
     /// `null`, `~`, or nothing.
     Null,
     /// `true` or `false`.
@@ -77,7 +77,7 @@ pub enum Value {
 
 /// One name of a map with its value.
 #[derive(Clone, Debug, PartialEq)]
-pub struct MapEntry {
+pub(crate) struct MapEntry {
     /// The name as text.
     pub name: String,
     /// The place of the name.
@@ -117,7 +117,7 @@ pub enum SyntaxError {
 
 impl Node {
     /// The entries of a map; none of anything else.
-    pub fn entries(&self) -> &[MapEntry] {
+    pub(crate) fn entries(&self) -> &[MapEntry] {
         match &self.value {
             Value::Map(entries) => entries,
             _ => &[],
@@ -125,7 +125,7 @@ impl Node {
     }
 
     /// The items of a list; none of anything else.
-    pub fn items(&self) -> &[Node] {
+    pub(crate) fn items(&self) -> &[Node] {
         match &self.value {
             Value::List(items) => items,
             _ => &[],
@@ -133,7 +133,7 @@ impl Node {
     }
 
     /// The text, if it is one.
-    pub fn text(&self) -> Option<&str> {
+    pub(crate) fn text(&self) -> Option<&str> {
         match &self.value {
             Value::Text(text) => Some(text),
             _ => None,
@@ -141,13 +141,13 @@ impl Node {
     }
 
     /// The value of a name in a map; null counts as absent.
-    pub fn get(&self, name: &str) -> Option<&Node> {
+    pub(crate) fn get(&self, name: &str) -> Option<&Node> {
         let entry = self.entries().iter().find(|entry| entry.name == name)?;
         Some(&entry.node).filter(|node| node.value != Value::Null)
     }
 
     /// The value at a path of nested names.
-    pub fn at(&self, names: &[&str]) -> Option<&Node> {
+    pub(crate) fn at(&self, names: &[&str]) -> Option<&Node> {
         names.iter().try_fold(self, |node, name| node.get(name))
     }
 }
@@ -216,7 +216,7 @@ fn place_after(text: &[u8]) -> Place {
 /// # Errors
 /// The text is longer than `limit` bytes, is malformed, repeats a key, has a second document, or exceeds a bound of
 /// this module.
-pub fn parse(text: &str, limit: usize) -> Result<Node, SyntaxError> {
+pub(crate) fn parse(text: &str, limit: usize) -> Result<Node, SyntaxError> {
     parse_within(text, &Bounds { bytes: limit, depth: MAX_DEPTH, nodes: MAX_NODES })
 }
 
@@ -224,7 +224,7 @@ pub fn parse(text: &str, limit: usize) -> Result<Node, SyntaxError> {
 ///
 /// # Errors
 /// As [`parse`].
-pub fn parse_within(text: &str, bounds: &Bounds) -> Result<Node, SyntaxError> {
+pub(crate) fn parse_within(text: &str, bounds: &Bounds) -> Result<Node, SyntaxError> {
     if text.len() > bounds.bytes {
         return Err(SyntaxError::TooLong { size: text.len(), limit: bounds.bytes });
     }

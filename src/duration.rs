@@ -19,11 +19,11 @@ const UNITS: [(&str, u128); 8] = [
 
 /// Prints a duration as Go's `Duration.String` does: `100ms`, `1s`, `1m30s`, `1h0m0s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GoDuration(pub Duration);
+pub(crate) struct GoDuration(pub Duration);
 
 /// Why a text is no duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DurationError {
+pub(crate) enum DurationError {
     /// A number without a unit.
     #[error("the unit is missing: write a duration such as 250ms, 5s or 1m30s")]
     MissingUnit,
@@ -43,7 +43,7 @@ pub enum DurationError {
 ///
 /// # Errors
 /// When the text is anything else, is negative, or is longer than Go's `time.Duration` can be.
-pub fn parse(text: &str) -> Result<Duration, DurationError> {
+pub(crate) fn parse(text: &str) -> Result<Duration, DurationError> {
     let (is_negative, magnitude) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text.strip_prefix('+').unwrap_or(text)),

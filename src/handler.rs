@@ -1,14 +1,14 @@
 //! The handlers of a probe: a target and a limit in, an outcome out. They know nothing about pods, schedules or
 //! thresholds, and never try twice.
 
-pub mod dial;
-pub mod exec;
-pub mod go;
-pub mod grpc;
-pub mod http;
-pub mod lookup;
-pub mod tcp;
-pub mod trouble;
+pub(crate) mod dial;
+pub(crate) mod exec;
+pub(crate) mod go;
+pub(crate) mod grpc;
+pub(crate) mod http;
+pub(crate) mod lookup;
+pub(crate) mod tcp;
+pub(crate) mod trouble;
 mod watched;
 
 use std::fmt;
@@ -19,11 +19,11 @@ use crate::results::{
 };
 
 /// How much of an output is read.
-pub const OUTPUT_LIMIT: usize = TEXT_LIMIT;
+pub(crate) const OUTPUT_LIMIT: usize = TEXT_LIMIT;
 
 /// What an attempt says of the container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// How it went.
     pub judgement: Judgement,
     /// What it said.
@@ -36,24 +36,24 @@ pub struct Outcome {
 
 impl Outcome {
     /// A success with nothing to say.
-    pub fn success() -> Self {
+    pub(crate) fn success() -> Self {
         Self::of(Judgement::Success, BoundedText::default())
     }
 
     /// A failure for a reason that we put into words.
-    pub fn failure(text: impl Into<BoundedText>) -> Self {
+    pub(crate) fn failure(text: impl Into<BoundedText>) -> Self {
         Self::of(Judgement::Failure, text)
     }
 
     /// A judgement with what was said, and without exit code and status.
-    pub fn of(judgement: Judgement, output: impl Into<BoundedText>) -> Self {
+    pub(crate) fn of(judgement: Judgement, output: impl Into<BoundedText>) -> Self {
         Self { judgement, output: output.into(), exit_code: None, status: None }
     }
 }
 
 /// What an attempt that could be made found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Judgement {
+pub(crate) enum Judgement {
     /// As hoped.
     Success,
     /// As hoped, with a doubt.
@@ -75,7 +75,7 @@ impl From<Judgement> for AttemptResult {
 /// Why an attempt could not be made, and so says nothing of the container. The texts appear in events; each is bounded
 /// when the fault is made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// The runtime refused; the text is what a Go client prints of a gRPC status.
     #[error("rpc error: code = {code} desc = {message}")]
     Runtime {
@@ -103,19 +103,19 @@ pub enum Fault {
 
 impl Fault {
     /// There is no target, for this reason.
-    pub fn target(reason: impl fmt::Display) -> Self {
+    pub(crate) fn target(reason: impl fmt::Display) -> Self {
         Self::Target(BoundedText::of(reason))
     }
 
     /// Whether another try at once may help. After a silence it would only hold a worker for as long again, and what is
     /// used up is not there a moment later.
-    pub fn is_worth_another_try(&self) -> bool {
+    pub(crate) fn is_worth_another_try(&self) -> bool {
         !matches!(self, Self::Unanswered | Self::Ours(_))
     }
 
     /// The state that the kubelet's event names beside an error (docs/kubelet-prober.md 5): that of its low-level
     /// result.
-    pub fn state(&self) -> &'static str {
+    pub(crate) fn state(&self) -> &'static str {
         match self {
             Self::Runtime { .. } | Self::Away(_) | Self::Unanswered | Self::Target(_) | Self::Ours(_) => {
                 "unknown"

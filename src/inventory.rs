@@ -26,7 +26,7 @@ use fact::{Fact, Lost};
 use model::Model;
 use resync::Resync;
 
-pub use self::model::{Census, Change, Stops};
+pub(crate) use self::model::{Census, Change, Stops};
 use crate::{
     clock,
     ids::ContainerId,
@@ -50,7 +50,7 @@ const NAMED: Duration = Duration::from_secs(1);
 
 /// What the task works with.
 #[derive(Debug)]
-pub struct InventorySources {
+pub(crate) struct InventorySources {
     /// The events of the taps.
     pub observations: Observations,
     /// The relay: while one of its connections is blind, lists are read more often.
@@ -66,7 +66,7 @@ pub struct InventorySources {
 }
 
 /// Observes calls and changes, on the inventory's own task. Must not block.
-pub trait Observer {
+pub(crate) trait Observer {
     /// A command began.
     fn command_begun(&mut self, call: &Call);
     /// A call ended.
@@ -77,7 +77,7 @@ pub trait Observer {
 
 /// What other stages can query from the inventory. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct InventoryHandle {
+pub(crate) struct InventoryHandle {
     pods: Asker<oneshot::Sender<Pods>>,
     health: watch::Receiver<Health>,
     replay: Arc<Notify>,
@@ -90,17 +90,17 @@ impl InventoryHandle {
     ///
     /// # Errors
     /// The inventory did not answer.
-    pub async fn pods(&self) -> Result<Vec<Arc<pod::Pod>>, Unanswered> {
+    pub(crate) async fn pods(&self) -> Result<Vec<Arc<pod::Pod>>, Unanswered> {
         self.pods.ask(|answer| answer).await
     }
 
     /// Its state.
-    pub fn health(&self) -> Health {
+    pub(crate) fn health(&self) -> Health {
         *self.health.borrow()
     }
 
     /// Reports everything again, for a stage that was restarted and has lost its state.
-    pub fn replay(&self) {
+    pub(crate) fn replay(&self) {
         self.replay.notify_one();
     }
 }
@@ -109,7 +109,7 @@ impl InventoryHandle {
 const CHANGES: usize = 1024;
 
 /// Starts the inventory: a handle, and the changes for the stage after it.
-pub fn spawn(
+pub(crate) fn spawn(
     sources: InventorySources,
     observer: impl Observer + Send + 'static,
     tasks: &mut Tasks,
@@ -135,7 +135,7 @@ struct Channels<O> {
 
 /// The state of the inventory, for users.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Health {
+pub(crate) struct Health {
     /// How many pods and containers there are.
     pub census: Census,
     /// Calls that have ended.
@@ -152,7 +152,7 @@ pub struct Health {
 
 /// A call that ended, with the names of its pod and container if they are known.
 #[derive(Debug)]
-pub struct TracedCall {
+pub(crate) struct TracedCall {
     /// When it began.
     pub at: SystemTime,
     /// The call and its end.

@@ -35,7 +35,7 @@ use rustix::{
 };
 use thiserror::Error;
 
-pub use self::folder::Exposed;
+pub(crate) use self::folder::Exposed;
 use self::{
     folder::{Folder, FolderError},
     turn::Turn,
@@ -43,7 +43,7 @@ use self::{
 use crate::peer::Peer;
 
 /// 107 bytes: the size of `sockaddr_un`'s path without its closing zero. A longer path cannot be bound or connected to.
-pub const MAX_PATH: usize = 107;
+pub(crate) const MAX_PATH: usize = 107;
 
 /// 50 ms between two checks whether the process that holds the socket has ended.
 const HOLDER_LOOK: Duration = Duration::from_millis(50);
@@ -54,7 +54,7 @@ const HOLDER_LOOKS: u32 = 20;
 
 /// Who may connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Access {
+pub(crate) struct Access {
     /// Permission bits.
     pub mode: u32,
     /// Owner; `None` does not change it.
@@ -65,10 +65,10 @@ pub struct Access {
 
 impl Access {
     /// Only the owner: 0600.
-    pub const PRIVATE: Self = Self { mode: 0o600, uid: None, gid: None };
+    pub(crate) const PRIVATE: Self = Self { mode: 0o600, uid: None, gid: None };
 
     /// The mode, owner and group of another socket; `None` while there is none.
-    pub fn like(socket: &Path) -> Option<Self> {
+    pub(crate) fn like(socket: &Path) -> Option<Self> {
         let meta = fs::metadata(socket).ok()?;
         meta.file_type().is_socket().then(|| Self {
             mode: meta.mode() & 0o777,
@@ -87,7 +87,7 @@ impl Access {
 
 /// Why a socket could not be bound. Each message says what to do.
 #[derive(Debug, Error)]
-pub enum ListenError {
+pub(crate) enum ListenError {
     /// The operator's path is too long for the kernel.
     #[error("the socket path {0} is longer than {MAX_PATH} bytes: choose a shorter one")]
     TooLong(PathBuf),
@@ -128,7 +128,7 @@ pub enum ListenError {
 
 /// A listening socket whose file is ours.
 #[derive(Debug)]
-pub struct Bound {
+pub(crate) struct Bound {
     /// Non-blocking, ready for tokio.
     pub listener: UnixListener,
     /// Its file.
@@ -137,14 +137,14 @@ pub struct Bound {
 
 /// The file of a socket that we created; another process may have replaced it since. Keeps its folder open.
 #[derive(Clone, Debug)]
-pub struct SocketFile {
+pub(crate) struct SocketFile {
     place: Arc<Place>,
     identity: Identity,
 }
 
 /// Why the file of a socket was not removed.
 #[derive(Debug, Error)]
-pub enum LeftBehind {
+pub(crate) enum LeftBehind {
     /// Another file has its name, or none.
     #[error("another process has replaced it")]
     NotOurs,
@@ -167,7 +167,7 @@ type Identity = (u64, u64);
 
 impl SocketFile {
     /// Where it was bound.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.place.path
     }
 
@@ -176,7 +176,7 @@ impl SocketFile {
     ///
     /// # Errors
     /// The file system returns an error.
-    pub fn regrant(&self, access: Access) -> io::Result<()> {
+    pub(crate) fn regrant(&self, access: Access) -> io::Result<()> {
         match open_socket(&self.place.folder, &self.place.name) {
             Ok(file) if identity_of(&file)? == self.identity => access.grant(&file),
             Ok(_) | Err(Errno::NOENT | Errno::NOTSOCK) => Ok(()),
@@ -188,7 +188,7 @@ impl SocketFile {
     ///
     /// # Errors
     /// The file is no longer ours, or the file system returns an error.
-    pub fn unlink(&self) -> Result<(), LeftBehind> {
+    pub(crate) fn unlink(&self) -> Result<(), LeftBehind> {
         let there = identity_at(&self.place.folder, &self.place.name);
         let removed = match there {
             Ok(there) if there != self.identity => return Err(LeftBehind::NotOurs),
@@ -209,7 +209,7 @@ impl SocketFile {
 ///
 /// # Errors
 /// [`ListenError`] says why the socket cannot be bound.
-pub fn bind(path: &Path, access: Access, runtime: Option<&Path>) -> Result<Bound, ListenError> {
+pub(crate) fn bind(path: &Path, access: Access, runtime: Option<&Path>) -> Result<Bound, ListenError> {
     let place = Arc::new(Place::open(path)?);
     for _ in 0..HOLDER_LOOKS {
         match take(&place, access, runtime) {

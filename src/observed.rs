@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-pub use self::{
+pub(crate) use self::{
     likely::{LONGEST_MANIFEST, names},
     status::ObservedStatus,
     watch::StaticPod,
@@ -42,7 +42,7 @@ use watch::Watch;
 
 /// A handle on what is observed; clones are the same.
 #[derive(Clone, Debug, Default)]
-pub struct ObservedHandle {
+pub(crate) struct ObservedHandle {
     /// Held for one call, about a microsecond; or for one report of all probes.
     watch: Arc<Mutex<Watch>>,
     awaits_manifests: Arc<Notify>,
@@ -50,34 +50,34 @@ pub struct ObservedHandle {
 
 impl ObservedHandle {
     /// Observes from now on, or forgets all probes and observes nothing. On at first.
-    pub fn enable(&self, is_on: bool) {
+    pub(crate) fn enable(&self, is_on: bool) {
         self.watch().enable(is_on);
     }
 
     /// A container came, changed, or went.
-    pub fn changed(&self, change: &Change) {
+    pub(crate) fn changed(&self, change: &Change) {
         self.watch().changed(change);
     }
 
     /// A call began.
-    pub fn begun(&self, call: &Call) {
+    pub(crate) fn begun(&self, call: &Call) {
         self.watch().begun(call);
     }
 
     /// A call ended.
-    pub fn ended(&self, call: &TracedCall) {
+    pub(crate) fn ended(&self, call: &TracedCall) {
         if matches!(call.ended.call.request, CriRequest::ExecSync(_)) && self.watch().ended(call) {
             self.awaits_manifests.notify_one();
         }
     }
 
     /// All observed probes as they are now, in no order.
-    pub fn probes(&self) -> Vec<ObservedStatus> {
+    pub(crate) fn probes(&self) -> Vec<ObservedStatus> {
         self.watch().probes(clock::now())
     }
 
     /// The static pods with observed probes whose manifests are not known; waits until there is one.
-    pub async fn static_pods(&self) -> Vec<StaticPod> {
+    pub(crate) async fn static_pods(&self) -> Vec<StaticPod> {
         loop {
             let awaited = self.watch().awaited();
             if !awaited.is_empty() {
@@ -88,7 +88,7 @@ impl ObservedHandle {
     }
 
     /// What the manifest of a static pod says; none if it cannot be found or read. It is not asked for again.
-    pub fn learn(&self, pod: &PodUid, manifest: Option<&str>) {
+    pub(crate) fn learn(&self, pod: &PodUid, manifest: Option<&str>) {
         self.watch().learn(pod, manifest);
     }
 

@@ -5,27 +5,27 @@
 //! wakes it by the `schedule`, and lets it run when the `pool` has place. `task` is the one loop around it, `attempt`
 //! what a worker's attempt does.
 
-pub mod attempt;
-pub mod command;
+pub(crate) mod attempt;
+pub(crate) mod command;
 mod containers;
-pub mod handle;
+pub(crate) mod handle;
 mod lateness;
 mod outputs;
 mod pauses;
 mod pool;
 mod quota;
-pub mod readiness;
+pub(crate) mod readiness;
 mod restoring;
 mod roster;
-pub mod saved;
+pub(crate) mod saved;
 mod saving;
 mod schedule;
-pub mod status;
-pub mod task;
+pub(crate) mod status;
+pub(crate) mod task;
 mod timing;
 mod trust;
 mod variables;
-pub mod worker;
+pub(crate) mod worker;
 
 #[cfg(test)]
 mod fixtures;
@@ -45,11 +45,12 @@ use crate::{
 };
 
 pub use command::{CommandRefusal, ProbeCommand};
-pub use handle::{Listed, ProberHandle, Question};
-pub use readiness::{ContainerReadiness, ContainerStatus};
-pub use saved::Saved;
-pub use status::ProbeStatus;
-pub use task::{Deps, spawn};
+pub(crate) use handle::Listed;
+pub use handle::{ProberHandle, Question};
+pub(crate) use readiness::ContainerStatus;
+pub(crate) use saved::Saved;
+pub(crate) use status::ProbeStatus;
+pub(crate) use task::{Deps, spawn};
 
 /// What the inventory and the plan report to the prober.
 #[derive(Debug)]
@@ -120,7 +121,7 @@ impl Default for ProberSettings {
 
 /// One moment on both clocks: the monotonic one decides, the wall's is shown and compared with the runtime's times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
+pub(crate) struct Moment {
     /// Monotonic.
     pub at: Instant,
     /// Wall clock.
@@ -129,13 +130,13 @@ pub struct Moment {
 
 impl Moment {
     /// This moment.
-    pub fn now() -> Self {
+    pub(crate) fn now() -> Self {
         Self { at: clock::now(), wall: clock::wall() }
     }
 
     /// The wall clock's time of another moment, if the wall clock is not set meanwhile; this one's, where there is no such
     /// time.
-    pub fn wall_of(self, at: Instant) -> SystemTime {
+    pub(crate) fn wall_of(self, at: Instant) -> SystemTime {
         let (ahead, behind) = (at.saturating_duration_since(self.at), self.at.saturating_duration_since(at));
         self.wall.checked_add(ahead).and_then(|at| at.checked_sub(behind)).unwrap_or(self.wall)
     }

@@ -5,13 +5,13 @@
 //! stays on its thread.
 
 mod connection;
-pub mod descriptors;
+pub(crate) mod descriptors;
 mod dial;
-pub mod gate;
+pub(crate) mod gate;
 mod notice;
-pub mod output;
+pub(crate) mod output;
 mod pump;
-pub mod registry;
+pub(crate) mod registry;
 mod socket;
 
 use std::{
@@ -54,14 +54,14 @@ const NICE: i32 = -10;
 const MAX_THREADS: usize = 4;
 
 /// 10 s: how long calls in flight may take to end during a drain.
-pub const DRAIN_LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 
 /// 300 ms: how long connections may take to close at the end of a drain.
 const GOODBYE: Duration = Duration::from_millis(300);
 
 /// The phase of the relay's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub(crate) enum Phase {
     /// Normal operation.
     Serving,
     /// Existing connections end when their calls do; new ones are still accepted.
@@ -93,11 +93,11 @@ struct Accepted {
 /// A relay thread ended before it was asked to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a relay thread has failed")]
-pub struct RelayEnded;
+pub(crate) struct RelayEnded;
 
 /// What other stages can query from the relay. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct RelayHandle {
+pub(crate) struct RelayHandle {
     /// The open connections.
     pub connections: Registry,
     output: Output,
@@ -105,7 +105,7 @@ pub struct RelayHandle {
 
 impl RelayHandle {
     /// Observations that were dropped because the queue to the inventory was full.
-    pub fn dropped_observations(&self) -> u64 {
+    pub(crate) fn dropped_observations(&self) -> u64 {
         self.output.dropped()
     }
 }
@@ -115,7 +115,7 @@ impl RelayHandle {
 ///
 /// # Errors
 /// A thread cannot be started.
-pub fn spawn(
+pub(crate) fn spawn(
     listener: StdListener,
     runtime: PathBuf,
     gate: Gate,
@@ -129,7 +129,7 @@ pub fn spawn(
 
 /// A running relay.
 #[derive(Debug)]
-pub struct Relay {
+pub(crate) struct Relay {
     phase: watch::Sender<Phase>,
     /// Each thread sends when it ends.
     ended: mpsc::Receiver<()>,
@@ -173,7 +173,7 @@ impl Relay {
     }
 
     /// Returns when a thread has ended unexpectedly. Safe to drop and call again.
-    pub async fn ended(&mut self) -> RelayEnded {
+    pub(crate) async fn ended(&mut self) -> RelayEnded {
         // A closed channel means the same: all threads have ended.
         let _ = self.ended.recv().await;
         RelayEnded
@@ -181,7 +181,7 @@ impl Relay {
 
     /// Ends the relay. New connections are accepted while calls are in flight, and connections end when their calls do.
     /// After [`DRAIN_LIMIT`], the remaining connections are closed.
-    pub async fn drain(self) {
+    pub(crate) async fn drain(self) {
         let Self { phase, ended: _, registry, threads } = self;
         let last_before = registry.snapshot().last().map(|connection| connection.id);
         phase.send_replace(Phase::Draining);

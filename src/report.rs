@@ -3,23 +3,23 @@
 
 pub mod api;
 mod commands;
-pub mod configuration;
-pub mod convert;
+pub(crate) mod configuration;
+pub(crate) mod convert;
 mod detail;
-pub mod filter;
+pub(crate) mod filter;
 pub mod journal;
 mod lines;
 pub(crate) mod lookup;
 pub mod metrics;
 pub mod name;
 mod nearest;
-pub mod observed;
+pub(crate) mod observed;
 mod places;
 mod pods;
 pub mod printable;
 mod routes;
 mod rule;
-pub mod stages;
+pub(crate) mod stages;
 pub mod view;
 
 use std::{fmt, sync::Arc};

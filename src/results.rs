@@ -1,9 +1,9 @@
 //! The state that results of attempts add up to: results in; the verdict after thresholds, the run, the counts, the
 //! last attempt and the history out. Pure: never does IO, never reads a clock, knows nothing about schedules.
 
-pub mod event;
-pub mod history;
-pub mod text;
+pub(crate) mod event;
+pub(crate) mod history;
+pub(crate) mod text;
 
 use std::{fmt, sync::Arc, time::Duration, time::SystemTime};
 

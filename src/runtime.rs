@@ -2,14 +2,14 @@
 //!
 //! In: requests. Out: the runtime's answers as generated messages. Keeps no state except the connection.
 
-pub mod environment;
-pub mod events;
-pub mod image;
-pub mod link;
-pub mod lists;
-pub mod presence;
+pub(crate) mod environment;
+pub(crate) mod events;
+pub(crate) mod image;
+pub(crate) mod link;
+pub(crate) mod lists;
+pub(crate) mod presence;
 mod statuses;
-pub mod turns;
+pub(crate) mod turns;
 
 use std::{
     io,
@@ -51,7 +51,7 @@ const LONG: Duration = Duration::from_secs(30);
 
 /// A handle to the runtime; cheap to clone. It connects on first use, and again when the runtime is back.
 #[derive(Clone, Debug)]
-pub struct Runtime {
+pub(crate) struct Runtime {
     socket: PathBuf,
     channel: Channel,
     /// Counts the connections that the channel has made.
@@ -60,7 +60,7 @@ pub struct Runtime {
 
 /// The runtime's name and version.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Version {
+pub(crate) struct Version {
     /// `containerd`, `cri-o`, ...
     pub name: String,
     /// Its own version.
@@ -69,7 +69,7 @@ pub struct Version {
 
 impl Runtime {
     /// A handle to the runtime that listens, or will listen, on `socket`.
-    pub fn new(socket: &Path) -> Self {
+    pub(crate) fn new(socket: &Path) -> Self {
         let count = watch::Sender::new(0);
         let connections = count.subscribe();
         let channel = counting_channel(socket.to_owned(), count, (WINDOW, WINDOW));
@@ -105,7 +105,7 @@ impl Runtime {
 
     /// A channel for ExecSync, with a connection of its own: answers that are read slowly take nothing of what lists and
     /// events may have in flight, and nothing of each other's.
-    pub fn commands(&self) -> Channel {
+    pub(crate) fn commands(&self) -> Channel {
         counting_channel(self.socket.clone(), watch::Sender::new(0), (COMMAND_WINDOW, NO_WINDOW))
     }
 
@@ -123,7 +123,7 @@ impl Runtime {
     ///
     /// # Errors
     /// The error of the runtime or of the connection to it.
-    pub async fn version(&self) -> Result<Version, Status> {
+    pub(crate) async fn version(&self) -> Result<Version, Status> {
         let (request, mut client) = (cri::VersionRequest::default(), self.client());
         let answer = within(QUICK, request, |request| client.version(request)).await?;
         let name = |text: &str| trim::name(text).into_owned();
@@ -135,7 +135,7 @@ impl Runtime {
     ///
     /// # Errors
     /// The error of the runtime or of the connection to it.
-    pub async fn version_afresh(&self) -> Result<Version, Status> {
+    pub(crate) async fn version_afresh(&self) -> Result<Version, Status> {
         Self::new(&self.socket).version().await
     }
 
@@ -143,7 +143,7 @@ impl Runtime {
     ///
     /// # Errors
     /// The error of the runtime or of the connection to it.
-    pub async fn sandboxes(&self) -> Result<Vec<lists::SandboxItem>, Status> {
+    pub(crate) async fn sandboxes(&self) -> Result<Vec<lists::SandboxItem>, Status> {
         lists::sandboxes(self.channel.clone()).await
     }
 
@@ -151,7 +151,7 @@ impl Runtime {
     ///
     /// # Errors
     /// The error of the runtime or of the connection to it.
-    pub async fn containers(&self) -> Result<Vec<lists::ContainerItem>, Status> {
+    pub(crate) async fn containers(&self) -> Result<Vec<lists::ContainerItem>, Status> {
         lists::containers(self.channel.clone()).await
     }
 
@@ -159,7 +159,10 @@ impl Runtime {
     ///
     /// # Errors
     /// The error of the runtime or of the connection to it; NotFound if there is none.
-    pub async fn sandbox_status(&self, id: &str) -> Result<Option<Trimmed<cri::PodSandboxStatus>>, Status> {
+    pub(crate) async fn sandbox_status(
+        &self,
+        id: &str,
+    ) -> Result<Option<Trimmed<cri::PodSandboxStatus>>, Status> {
         statuses::sandbox(self.channel.clone(), id).await
     }
 
@@ -167,7 +170,7 @@ impl Runtime {
     ///
     /// # Errors
     /// The error of the runtime or of the connection to it; NotFound if there is none.
-    pub async fn container_status(&self, id: &str) -> Result<Option<cri::ContainerStatus>, Status> {
+    pub(crate) async fn container_status(&self, id: &str) -> Result<Option<cri::ContainerStatus>, Status> {
         let status = statuses::container(self.channel.clone(), id).await?;
         Ok(status.map(Trimmed::into_inner))
     }

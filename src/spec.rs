@@ -1,18 +1,18 @@
 //! What a probe is: the valid, defaulted, bounded definition, and how it is made from user input. Pure: no IO, no
 //! clock, no logging.
 
-pub mod annotation;
-pub mod definition;
-pub mod expand;
+pub(crate) mod annotation;
+pub(crate) mod definition;
+pub(crate) mod expand;
 pub mod healthcheck;
-pub mod image;
+pub(crate) mod image;
 pub mod plan;
-pub mod planner;
+pub(crate) mod planner;
 pub mod policy;
-pub mod ports;
-pub mod raw;
-pub mod rule;
-pub mod run;
+pub(crate) mod ports;
+pub(crate) mod raw;
+pub(crate) mod rule;
+pub(crate) mod run;
 pub mod validate;
 
 use std::time::Duration;

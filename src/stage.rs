@@ -2,7 +2,7 @@
 //! other stages query it ([`Asker`]).
 
 mod ask;
-pub mod panics;
+pub(crate) mod panics;
 
 use std::{
     any::Any,
@@ -20,7 +20,7 @@ use prometheus_client::{
 use tokio::{sync::oneshot, task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-pub use self::ask::{Asker, PATIENCE, Unanswered};
+pub use self::ask::{Asker, Unanswered};
 use crate::clock;
 
 /// 100 ms to 5 s between a panic and the next start, twice as long each time: a stage that panics at once, time and
@@ -32,7 +32,7 @@ const CALM: Duration = Duration::from_secs(60);
 
 /// The tasks of all stages. When it is dropped, they end where they are.
 #[derive(Debug, Default)]
-pub struct Tasks {
+pub(crate) struct Tasks {
     running: JoinSet<()>,
     restarts: Restarts,
     stop: CancellationToken,
@@ -40,11 +40,11 @@ pub struct Tasks {
 
 /// Resolves when a task has ended, however it ended.
 #[derive(Debug)]
-pub struct TaskEnd(oneshot::Receiver<()>);
+pub(crate) struct TaskEnd(oneshot::Receiver<()>);
 
 impl TaskEnd {
     /// Waits for the end of the task.
-    pub async fn wait(self) {
+    pub(crate) async fn wait(self) {
         // The task never sends: it drops its end.
         let _ = self.0.await;
     }
@@ -52,7 +52,7 @@ impl TaskEnd {
 
 impl Tasks {
     /// Starts a task. A stage is wrapped in [`Tasks::supervise`] or [`Tasks::supervise_until`].
-    pub fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) -> TaskEnd {
+    pub(crate) fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) -> TaskEnd {
         let (done, ended) = oneshot::channel::<()>();
         self.running.spawn(async move {
             task.await;
@@ -63,7 +63,7 @@ impl Tasks {
 
     /// Runs a stage until all stages are stopped, and again after each panic. A stage that ends before is started again,
     /// too. What `run` captures survives the panic: the ends of channels do, the stage's own state does not.
-    pub fn supervise<F: AsyncFnMut()>(
+    pub(crate) fn supervise<F: AsyncFnMut()>(
         &self,
         name: &'static str,
         run: F,
@@ -72,7 +72,7 @@ impl Tasks {
     }
 
     /// Likewise for a stage that is stopped on its own.
-    pub fn supervise_until<F: AsyncFnMut()>(
+    pub(crate) fn supervise_until<F: AsyncFnMut()>(
         &self,
         name: &'static str,
         stop: CancellationToken,
@@ -82,17 +82,17 @@ impl Tasks {
     }
 
     /// How often each stage was started again.
-    pub fn restarts(&self) -> Restarts {
+    pub(crate) fn restarts(&self) -> Restarts {
         self.restarts.clone()
     }
 
     /// Stops all supervised stages when it is cancelled.
-    pub fn stop(&self) -> CancellationToken {
+    pub(crate) fn stop(&self) -> CancellationToken {
         self.stop.clone()
     }
 
     /// Ends all tasks where they are, and waits until they are gone.
-    pub async fn shutdown(mut self) {
+    pub(crate) async fn shutdown(mut self) {
         self.running.shutdown().await;
     }
 }
@@ -131,14 +131,14 @@ async fn supervise(
 
 /// Counts the restarts of stages. Cheap to clone; all clones count together.
 #[derive(Clone, Debug, Default)]
-pub struct Restarts {
+pub(crate) struct Restarts {
     /// An entry for each stage that has panicked.
     by_stage: Arc<Mutex<BTreeMap<&'static str, StageRestarts>>>,
     counts: RestartCounts,
 }
 
 /// The same numbers as a metric.
-pub type RestartCounts = Family<StageLabels, Counter>;
+pub(crate) type RestartCounts = Family<StageLabels, Counter>;
 
 /// The label of [`RestartCounts`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -149,7 +149,7 @@ pub struct StageLabels {
 
 /// The restarts of one stage.
 #[derive(Clone, Debug)]
-pub struct StageRestarts {
+pub(crate) struct StageRestarts {
     /// Its name.
     pub stage: &'static str,
     /// How many there were.
@@ -162,12 +162,12 @@ pub struct StageRestarts {
 
 impl Restarts {
     /// Of each stage that was restarted, by name.
-    pub fn all(&self) -> Vec<StageRestarts> {
+    pub(crate) fn all(&self) -> Vec<StageRestarts> {
         self.by_stage().values().cloned().collect()
     }
 
     /// As a metric.
-    pub fn counts(&self) -> RestartCounts {
+    pub(crate) fn counts(&self) -> RestartCounts {
         self.counts.clone()
     }
 

@@ -5,7 +5,7 @@
 
 mod blindness;
 pub mod call;
-pub mod cri;
+pub(crate) mod cri;
 mod exec;
 mod frame;
 mod header;
@@ -20,9 +20,10 @@ use header::{RequestFields, ResponseHeader};
 use hpack::Decoder;
 use streams::Streams;
 
-pub use self::{
+pub use self::call::{CallEnd, TapEvent};
+pub(crate) use self::{
     blindness::Blindness,
-    call::{Call, CallEnd, CallOrigin, Code, EndedCall, TapEvent},
+    call::{Call, Code, EndedCall},
 };
 use crate::{ids::ConnId, peer::Peer};
 

@@ -62,7 +62,7 @@ const LAST_SAVE: Duration = Duration::from_secs(3);
 
 /// Why the daemon did not start.
 #[derive(Debug, Error)]
-pub enum StartError {
+pub(crate) enum StartError {
     /// A socket could not be made.
     #[error(transparent)]
     Listen(#[from] ListenError),
@@ -73,7 +73,7 @@ pub enum StartError {
 
 /// A running daemon.
 #[derive(Debug)]
-pub struct Daemon {
+pub(crate) struct Daemon {
     relay: Relay,
     /// The files of the clients' socket and of the API's.
     sockets: [SocketFile; 2],
@@ -98,7 +98,7 @@ impl Daemon {
     ///
     /// # Errors
     /// A socket cannot be made.
-    pub fn start(loaded: Loaded, reloading: Option<Reloading>) -> Result<Self, StartError> {
+    pub(super) fn start(loaded: Loaded, reloading: Option<Reloading>) -> Result<Self, StartError> {
         let (started_at, began) = (clock::wall(), clock::now());
         let (started, mut tasks) = (loaded.config.clone(), Tasks::default());
         let lent = Access::like(&started.runtime);
@@ -196,19 +196,19 @@ impl Daemon {
     }
 
     /// What it can be asked.
-    pub fn sources(&self) -> &Sources {
+    pub(super) fn sources(&self) -> &Sources {
         &self.sources
     }
 
     /// Returns when the relay has failed, which is what everything else is there for. Safe to be dropped and called
     /// again.
-    pub async fn failed(&mut self) -> RelayEnded {
+    pub(super) async fn failed(&mut self) -> RelayEnded {
         self.relay.ended().await
     }
 
     /// Ends everything: calls in flight first, then the sockets' files, the API's answers under way, and the rest; the
     /// state is written last.
-    pub async fn drain(self) {
+    pub(super) async fn drain(self) {
         let Self { relay, sockets, is_draining, api, saved, tasks, sources: _ } = self;
         is_draining.store(true, Ordering::Relaxed);
         relay.drain().await;

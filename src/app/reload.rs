@@ -50,7 +50,7 @@ const MAX_MESSAGE: usize = 8 << 10;
 
 /// What is needed to read the configuration again.
 #[derive(Clone)]
-pub struct Reloading {
+pub(super) struct Reloading {
     /// Where it comes from.
     pub(super) source: ConfigSource,
     /// From which level on is logged.

@@ -8,7 +8,7 @@ use crate::config::{self, ConfigErrors, Loaded, Overrides, files};
 
 /// The file that was named, if any, and what stands above all files.
 #[derive(Clone, Debug)]
-pub struct ConfigSource {
+pub(crate) struct ConfigSource {
     file: Option<PathBuf>,
     overrides: Overrides,
 }
@@ -22,7 +22,7 @@ pub(super) struct Roots {
 
 impl ConfigSource {
     /// With what the command line and the environment say.
-    pub fn new(file: Option<PathBuf>, overrides: Overrides) -> Self {
+    pub(super) fn new(file: Option<PathBuf>, overrides: Overrides) -> Self {
         Self { file, overrides }
     }
 
@@ -39,7 +39,7 @@ impl ConfigSource {
     ///
     /// # Errors
     /// Everything that is wrong at once.
-    pub fn load(&self) -> Result<Loaded, ConfigErrors> {
+    pub(super) fn load(&self) -> Result<Loaded, ConfigErrors> {
         config::load(self.file.as_deref(), &self.overrides, &group_id)
     }
 }

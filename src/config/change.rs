@@ -3,7 +3,7 @@
 use super::{Config, key::Key};
 
 /// The settings that differ and that a running daemon cannot change, in the order of the file.
-pub fn needing_restart(running: &Config, written: &Config) -> Vec<Key> {
+pub(crate) fn needing_restart(running: &Config, written: &Config) -> Vec<Key> {
     Key::ALL.into_iter().filter(|key| needs_restart(*key, running, written)).collect()
 }
 

@@ -2,4 +2,4 @@
 //! defaults.
 
 /// A valid file to start from.
-pub const TEXT: &str = include_str!("../../packaging/config.yaml");
+pub(crate) const TEXT: &str = include_str!("../../packaging/config.yaml");

@@ -15,7 +15,7 @@ use super::{MAX_FILE, raw::Raw};
 use crate::document::{self, SyntaxError};
 
 /// The file that is read if no other is named; it need not exist.
-pub const DEFAULT_FILE: &str = "/etc/criprobe/config.yaml";
+pub(crate) const DEFAULT_FILE: &str = "/etc/criprobe/config.yaml";
 
 /// The folder beside it whose files are read after it.
 const FOLDER: &str = "conf.d";
@@ -42,7 +42,7 @@ pub(super) struct Found {
 }
 
 /// The folder beside a file.
-pub fn folder_beside(file: &Path) -> PathBuf {
+pub(crate) fn folder_beside(file: &Path) -> PathBuf {
     file.with_file_name(FOLDER)
 }
 

@@ -6,7 +6,7 @@ use super::Loaded;
 
 /// The configuration as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigHealth {
+pub(crate) struct ConfigHealth {
     /// The last good one: in effect, except for settings that need a restart. Its list of settings is the list in
     /// effect.
     pub loaded: Arc<Loaded>,
@@ -21,12 +21,12 @@ pub struct ConfigHealth {
 
 impl ConfigHealth {
     /// The files that were read, in order.
-    pub fn files(&self) -> Vec<String> {
+    pub(crate) fn files(&self) -> Vec<String> {
         self.loaded.files.iter().map(|file| file.display().to_string()).collect()
     }
 
     /// Warnings about a configuration that is in effect.
-    pub fn warnings(&self) -> impl Iterator<Item = &String> {
+    pub(crate) fn warnings(&self) -> impl Iterator<Item = &String> {
         self.needs_restart.iter().chain(&self.loaded.notes)
     }
 }

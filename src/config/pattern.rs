@@ -17,7 +17,7 @@ const FOREIGN: &str = "[]{}()|^$\\!,;\"'`<>&";
 
 /// What a pattern matches, as far as this determines which characters are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Of {
+pub(super) enum Of {
     /// A name, or an image.
     Name,
     /// The value of a label, which may be empty.
@@ -28,7 +28,7 @@ pub enum Of {
 ///
 /// # Errors
 /// The pattern cannot match anything; the error says what to write instead.
-pub fn parse(text: &str, of: Of) -> Result<Glob, String> {
+pub(super) fn parse(text: &str, of: Of) -> Result<Glob, String> {
     let fault = |what: &str| Err(format!("{} matches nothing: {what}", quoted(text)));
     if text.is_empty() && of == Of::Name {
         return fault("write \"*\" for all");
@@ -49,7 +49,7 @@ pub fn parse(text: &str, of: Of) -> Result<Glob, String> {
 ///
 /// # Errors
 /// It is neither, or has no effect; the error says what to write instead.
-pub fn network(text: &str) -> Result<IpNet, String> {
+pub(super) fn network(text: &str) -> Result<IpNet, String> {
     let single = text.parse::<IpAddr>().map(IpNet::from);
     let net = single.or_else(|_| text.parse::<IpNet>()).map_err(|_| {
         format!("{} is not a network: write one such as 10.0.0.0/8, or an address", quoted(text))

@@ -21,14 +21,14 @@ use crate::{
 };
 
 /// 500 rules in all files, because each container is matched against all of them. More are an error.
-pub const MAX_RULES: usize = 500;
+pub(crate) const MAX_RULES: usize = 500;
 
 /// 63 characters: the maximum length of a rule's name; a longer one is an error.
 const MAX_NAME: usize = 63;
 
 /// One rule of a file.
 #[derive(Clone, Debug, PartialEq)]
-pub struct WrittenRule {
+pub(crate) struct WrittenRule {
     /// Its name in errors: `rules[0]`.
     pub path: String,
     /// Where it starts.

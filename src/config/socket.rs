@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use crate::document::fault::quoted;
 
 /// 107 bytes: the longest path that Linux accepts in a socket's address (`sun_path`, less its final zero).
-pub const MAX_PATH: usize = 107;
+pub(crate) const MAX_PATH: usize = 107;
 
 /// Why an address cannot be used, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SocketError {
+pub(crate) enum SocketError {
     /// The text is empty.
     #[error("empty: write unix:///PATH")]
     Empty,
@@ -37,7 +37,7 @@ pub enum SocketError {
 ///
 /// # Errors
 /// The text is anything else, or a path that a Unix socket cannot have.
-pub fn parse(text: &str) -> Result<PathBuf, SocketError> {
+pub(crate) fn parse(text: &str) -> Result<PathBuf, SocketError> {
     let path = match text.split_once("://") {
         Some(("unix", path)) => path,
         Some(_) if !text.starts_with('/') => return Err(SocketError::OtherScheme(text.into())),

@@ -14,7 +14,7 @@ const MAX_JOINED: usize = 8;
 /// One error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path}{}{reason}", if .path.is_empty() { "" } else { ": " })]
-pub struct FieldError {
+pub(crate) struct FieldError {
     /// As Kubernetes writes it, `exec.command[1]`; empty for the whole value.
     pub path: String,
     /// What is wrong, and what to write instead if that is not obvious.
@@ -25,12 +25,17 @@ pub struct FieldError {
 
 impl FieldError {
     /// A value that is not allowed: `Invalid value: 2: must be 1`. The value is shown as given; see [`quoted`].
-    pub fn invalid(path: String, place: Option<Place>, value: impl fmt::Display, detail: &str) -> Self {
+    pub(crate) fn invalid(
+        path: String,
+        place: Option<Place>,
+        value: impl fmt::Display,
+        detail: &str,
+    ) -> Self {
         Self { path, place, reason: format!("Invalid value: {value}: {detail}") }
     }
 
     /// A value that is not in a fixed set.
-    pub fn unsupported(path: String, place: Option<Place>, value: &str, supported: &[&str]) -> Self {
+    pub(crate) fn unsupported(path: String, place: Option<Place>, value: &str, supported: &[&str]) -> Self {
         let supported = supported.iter().map(|one| format!("{one:?}")).collect::<Vec<_>>().join(", ");
         Self {
             path,
@@ -40,19 +45,19 @@ impl FieldError {
     }
 
     /// A field that is not allowed here.
-    pub fn forbidden(path: String, place: Option<Place>, detail: &str) -> Self {
+    pub(crate) fn forbidden(path: String, place: Option<Place>, detail: &str) -> Self {
         Self { path, place, reason: format!("Forbidden: {detail}") }
     }
 
     /// A field that is missing; `detail` may be empty.
-    pub fn required(path: String, place: Option<Place>, detail: &str) -> Self {
+    pub(crate) fn required(path: String, place: Option<Place>, detail: &str) -> Self {
         let colon = if detail.is_empty() { "" } else { ": " };
         Self { path, place, reason: format!("Required value{colon}{detail}") }
     }
 }
 
 /// User text for messages: in quotes, control characters escaped, truncated if long.
-pub fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     match text.char_indices().nth(MAX_SHOWN) {
         None => format!("{text:?}"),
         Some((end, _)) => format!("{:?}...", &text[..end]),
@@ -60,7 +65,7 @@ pub fn quoted(text: &str) -> String {
 }
 
 /// A message that may contain user text, with invisible characters and cursor movements escaped.
-pub fn one_line(message: &str) -> String {
+pub(crate) fn one_line(message: &str) -> String {
     let mut line = String::with_capacity(message.len());
     for c in message.chars() {
         match c {
@@ -72,7 +77,7 @@ pub fn one_line(message: &str) -> String {
 }
 
 /// All errors in one line, in order, without duplicates.
-pub fn joined(errors: &[FieldError]) -> String {
+pub(crate) fn joined(errors: &[FieldError]) -> String {
     let mut texts: Vec<String> = Vec::new();
     let mut omitted = 0;
     for error in errors {

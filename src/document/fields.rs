@@ -9,7 +9,7 @@ use super::{
 
 /// One field.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Field<T> {
+pub(crate) enum Field<T> {
     /// Absent, or null.
     Absent,
     /// Present with the wrong type; this has been reported.
@@ -20,7 +20,7 @@ pub enum Field<T> {
 
 /// A value and its place.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Written<T> {
+pub(crate) struct Written<T> {
     /// The value.
     pub value: T,
     /// Its place.
@@ -29,7 +29,7 @@ pub struct Written<T> {
 
 /// A number or a text, distinguished as in Kubernetes' `IntOrString`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NumberOrText {
+pub(crate) enum NumberOrText {
     /// A JSON number.
     Number(i64),
     /// A JSON string, even if it consists of digits.
@@ -38,7 +38,7 @@ pub enum NumberOrText {
 
 /// A map while it is read: each field is read once, and fields that were not read are reported as unknown.
 #[derive(Debug)]
-pub struct Fields<'a> {
+pub(crate) struct Fields<'a> {
     entries: &'a [MapEntry],
     place: Option<Place>,
     path: String,
@@ -48,12 +48,12 @@ pub struct Fields<'a> {
 
 impl<T> Field<T> {
     /// Whether it is absent.
-    pub fn is_absent(&self) -> bool {
+    pub(crate) fn is_absent(&self) -> bool {
         matches!(self, Self::Absent)
     }
 
     /// The value, if it is valid.
-    pub fn value(&self) -> Option<&T> {
+    pub(crate) fn value(&self) -> Option<&T> {
         match self {
             Self::Absent | Self::Bad => None,
             Self::Given(written) => Some(&written.value),
@@ -61,7 +61,7 @@ impl<T> Field<T> {
     }
 
     /// The place of the value, if it is valid.
-    pub fn place(&self) -> Option<Place> {
+    pub(crate) fn place(&self) -> Option<Place> {
         match self {
             Self::Absent | Self::Bad => None,
             Self::Given(written) => written.place,
@@ -72,7 +72,7 @@ impl<T> Field<T> {
 /// Reads a whole document or a part of one; `path` is the prefix of its fields' paths.
 ///
 /// Returns `None`, and reports an error, if the node is not a map.
-pub fn read<T>(
+pub(crate) fn read<T>(
     node: &Node,
     path: &str,
     errors: &mut Vec<FieldError>,
@@ -90,17 +90,17 @@ pub fn read<T>(
 
 impl<'a> Fields<'a> {
     /// Where the map starts.
-    pub fn place(&self) -> Option<Place> {
+    pub(crate) fn place(&self) -> Option<Place> {
         self.place
     }
 
     /// The prefix of its fields' paths; empty for a whole document.
-    pub fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         &self.path
     }
 
     /// `true` or `false`.
-    pub fn boolean(&mut self, name: &'static str) -> Field<bool> {
+    pub(crate) fn boolean(&mut self, name: &'static str) -> Field<bool> {
         self.take(name, |node, path, errors| match &node.value {
             Value::Bool(value) => Some(*value),
             Value::Text(text) if matches!(text.as_str(), "true" | "false") => {
@@ -119,12 +119,12 @@ impl<'a> Fields<'a> {
     }
 
     /// A string.
-    pub fn text(&mut self, name: &'static str) -> Field<String> {
+    pub(crate) fn text(&mut self, name: &'static str) -> Field<String> {
         self.take(name, |node, path, errors| text(node, path, errors).map(String::from))
     }
 
     /// A string with a specific format; `hint` describes it, for users who wrote a number.
-    pub fn text_of_form(&mut self, name: &'static str, hint: &str) -> Field<String> {
+    pub(crate) fn text_of_form(&mut self, name: &'static str, hint: &str) -> Field<String> {
         self.take(name, |node, path, errors| match &node.value {
             Value::Text(text) => Some(text.clone()),
             _ => {
@@ -135,12 +135,12 @@ impl<'a> Fields<'a> {
     }
 
     /// The text of a duration, not parsed yet.
-    pub fn duration(&mut self, name: &'static str) -> Field<String> {
+    pub(crate) fn duration(&mut self, name: &'static str) -> Field<String> {
         self.text_of_form(name, "write a duration such as 250ms, 5s or 1m30s")
     }
 
     /// A whole number.
-    pub fn integer(&mut self, name: &'static str) -> Field<i64> {
+    pub(crate) fn integer(&mut self, name: &'static str) -> Field<i64> {
         self.take(name, |node, path, errors| match &node.value {
             Value::Integer(number) => Some(saturate(*number)),
             other => {
@@ -151,7 +151,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A whole number or a string.
-    pub fn number_or_text(&mut self, name: &'static str) -> Field<NumberOrText> {
+    pub(crate) fn number_or_text(&mut self, name: &'static str) -> Field<NumberOrText> {
         self.take(name, |node, path, errors| match &node.value {
             Value::Integer(number) => Some(NumberOrText::Number(saturate(*number))),
             Value::Text(text) => Some(NumberOrText::Text(text.clone())),
@@ -163,7 +163,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A list of strings.
-    pub fn texts(&mut self, name: &'static str) -> Field<Vec<String>> {
+    pub(crate) fn texts(&mut self, name: &'static str) -> Field<Vec<String>> {
         self.take(name, |node, path, errors| {
             list(node, path, "must be a list of strings", errors, |node, path, errors| {
                 text(node, path, errors).map(String::from)
@@ -172,14 +172,14 @@ impl<'a> Fields<'a> {
     }
 
     /// A list of strings, each with its place.
-    pub fn items(&mut self, name: &'static str) -> Field<Vec<Written<String>>> {
+    pub(crate) fn items(&mut self, name: &'static str) -> Field<Vec<Written<String>>> {
         self.take(name, |node, path, errors| {
             list(node, path, "must be a list of strings", errors, written_text)
         })
     }
 
     /// A map with arbitrary names and string values; each name with its place.
-    pub fn pairs(&mut self, name: &'static str) -> Field<Vec<(Written<String>, Written<String>)>> {
+    pub(crate) fn pairs(&mut self, name: &'static str) -> Field<Vec<(Written<String>, Written<String>)>> {
         self.take(name, |node, path, errors| {
             let Value::Map(entries) = &node.value else {
                 errors.push(wrong(path, node, "must be a map of names to strings"));
@@ -196,7 +196,11 @@ impl<'a> Fields<'a> {
     }
 
     /// A list of maps, each read by `read`; items that are not maps are reported and left out.
-    pub fn each_map<T>(&mut self, name: &'static str, read_one: impl Fn(&mut Fields<'_>) -> T) -> Vec<T> {
+    pub(crate) fn each_map<T>(
+        &mut self,
+        name: &'static str,
+        read_one: impl Fn(&mut Fields<'_>) -> T,
+    ) -> Vec<T> {
         let items = self.take(name, |node, path, errors| {
             list(node, path, "must be a list of maps", errors, |node, path, errors| {
                 Some(read(node, &path, errors, &read_one))
@@ -209,7 +213,11 @@ impl<'a> Fields<'a> {
     }
 
     /// A list of maps, each read by `read`.
-    pub fn maps<T>(&mut self, name: &'static str, read_one: impl Fn(&mut Fields<'_>) -> T) -> Field<Vec<T>> {
+    pub(crate) fn maps<T>(
+        &mut self,
+        name: &'static str,
+        read_one: impl Fn(&mut Fields<'_>) -> T,
+    ) -> Field<Vec<T>> {
         self.take(name, |node, path, errors| {
             list(node, path, "must be a list of maps", errors, |node, path, errors| {
                 read(node, &path, errors, &read_one)
@@ -218,12 +226,16 @@ impl<'a> Fields<'a> {
     }
 
     /// A map, read by `read`.
-    pub fn map<T>(&mut self, name: &'static str, read_it: impl FnOnce(&mut Fields<'_>) -> T) -> Field<T> {
+    pub(crate) fn map<T>(
+        &mut self,
+        name: &'static str,
+        read_it: impl FnOnce(&mut Fields<'_>) -> T,
+    ) -> Field<T> {
         self.take(name, |node, path, errors| read(node, &path, errors, read_it))
     }
 
     /// Reports these names, if present, as keys for a later version.
-    pub fn not_supported(&mut self, names: &[&'static str]) {
+    pub(crate) fn not_supported(&mut self, names: &[&'static str]) {
         for entry in self.entries.iter().filter(|entry| names.contains(&entry.name.as_str())) {
             let path = join(&self.path, &entry.name);
             let reason = "not supported by this version of criprobe".into();

@@ -4,11 +4,11 @@
 use super::{Bounds, Node, Place, SyntaxError, Value, parse_within};
 
 /// 10,000: the maximum number of documents of a stream. Further ones are left out, and this is reported.
-pub const MAX_DOCUMENTS: usize = 10_000;
+pub(crate) const MAX_DOCUMENTS: usize = 10_000;
 
 /// One document of a stream.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Document {
+pub(crate) struct Document {
     /// The line in which it begins, from 1.
     pub line: u32,
     /// Its content, or why it cannot be parsed.
@@ -17,7 +17,7 @@ pub struct Document {
 
 /// All documents of a stream except empty ones, and whether there were more than [`MAX_DOCUMENTS`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct Stream {
+pub(crate) struct Stream {
     /// In order.
     pub documents: Vec<Document>,
     /// Whether some were left out.
@@ -31,7 +31,7 @@ pub struct Stream {
 ///
 /// # Errors
 /// The whole text is too long: then nothing is parsed.
-pub fn read(text: &str, bounds: &Bounds) -> Result<Stream, SyntaxError> {
+pub(crate) fn read(text: &str, bounds: &Bounds) -> Result<Stream, SyntaxError> {
     if text.len() > bounds.bytes {
         return Err(SyntaxError::TooLong { size: text.len(), limit: bounds.bytes });
     }

@@ -5,7 +5,7 @@ const MAX_WORD: usize = 64;
 
 /// The candidate that differs from `word` only in case, or by few typing errors: one per three letters, at most three.
 /// The first of the nearest ones is chosen.
-pub fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
     candidates
         .iter()
         .filter_map(|candidate| Some((typing_errors(word, candidate)?, *candidate)))
@@ -14,7 +14,7 @@ pub fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
 }
 
 /// The number of typing errors between two words, ignoring case and joining characters; `None` if there are too many.
-pub fn typing_errors(word: &str, meant: &str) -> Option<usize> {
+pub(crate) fn typing_errors(word: &str, meant: &str) -> Option<usize> {
     if word.len().max(meant.len()) > MAX_WORD {
         return None;
     }

@@ -38,7 +38,7 @@ static OPEN: AtomicUsize = AtomicUsize::new(0);
 
 /// A TCP connection of a probe.
 #[derive(Debug)]
-pub struct Connection {
+pub(crate) struct Connection {
     stream: TcpStream,
     peer: SocketAddr,
     intake: Intake,
@@ -82,7 +82,7 @@ fn stand_aside() {
 ///
 /// # Errors
 /// What the kernel said.
-pub async fn connect(address: SocketAddr) -> io::Result<Connection> {
+pub(crate) async fn connect(address: SocketAddr) -> io::Result<Connection> {
     let counted = Counted::new();
     stand_aside();
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
@@ -101,7 +101,7 @@ const AHEAD: Duration = Duration::from_millis(300);
 /// # Errors
 /// What the kernel said of the first one, or of the first that failed for want of something of our own: whether it would
 /// have accepted is not known then. `addresses` holds at least one.
-pub async fn connect_any(addresses: &[SocketAddr]) -> Result<Connection, (SocketAddr, io::Error)> {
+pub(crate) async fn connect_any(addresses: &[SocketAddr]) -> Result<Connection, (SocketAddr, io::Error)> {
     let is_first_family = |address: &&SocketAddr| address.is_ipv4() == addresses[0].is_ipv4();
     let (first, second): (Vec<_>, Vec<_>) = addresses.iter().partition(is_first_family);
     let mut one = pin!(connect_in_turn(&first));
@@ -151,12 +151,12 @@ impl Connection {
     ///
     /// # Errors
     /// What the kernel said.
-    pub fn set_no_delay(&self) -> io::Result<()> {
+    pub(crate) fn set_no_delay(&self) -> io::Result<()> {
         self.stream.set_nodelay(true)
     }
 
     /// Our end, if the kernel still knows it, and the peer's, which it forgets when the peer resets the connection.
-    pub fn ends(&self) -> (Option<SocketAddr>, SocketAddr) {
+    pub(crate) fn ends(&self) -> (Option<SocketAddr>, SocketAddr) {
         (self.stream.local_addr().ok(), self.peer)
     }
 }

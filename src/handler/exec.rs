@@ -53,25 +53,25 @@ const READING: Duration = Duration::from_secs(20);
 /// By hand rather than by tonic's client, as that holds the whole of an answer, twice: sixteen commands that say 16 MiB
 /// each would take half a gigabyte.
 #[derive(Clone, Debug)]
-pub struct Exec {
+pub(crate) struct Exec {
     channel: Channel,
     grace: Duration,
 }
 
 impl Exec {
     /// `grace`: how long after its timeout a command of whole seconds is given up, if the runtime is still silent.
-    pub fn new(channel: Channel, grace: Duration) -> Self {
+    pub(crate) fn new(channel: Channel, grace: Duration) -> Self {
         Self { channel, grace }
     }
 
     /// The same with another grace.
     #[must_use]
-    pub fn with_grace(&self, grace: Duration) -> Self {
+    pub(crate) fn with_grace(&self, grace: Duration) -> Self {
         Self { channel: self.channel.clone(), grace }
     }
 
     /// The way to the runtime.
-    pub fn runtime(&self) -> Channel {
+    pub(crate) fn runtime(&self) -> Channel {
         self.channel.clone()
     }
 
@@ -87,7 +87,7 @@ impl Exec {
     /// [`Fault::Unanswered`] when it is silent past the grace or in the middle of its answer, or shows no life while we keep
     /// the timeout;
     /// [`Fault::Ours`] when there is no room for the command.
-    pub async fn attempt(
+    pub(crate) async fn attempt(
         &self,
         container: &ContainerId,
         command: Expansion<'_>,

@@ -6,12 +6,12 @@ use super::OUTPUT_LIMIT;
 use crate::duration::GoDuration;
 
 /// A duration as Go's `Duration.String`: `1s`, `1m30s`, `1.5s`, `250ms`.
-pub fn duration(of: Duration) -> String {
+pub(crate) fn duration(of: Duration) -> String {
     GoDuration(of).to_string()
 }
 
 /// A gRPC code as Go names it.
-pub fn code(of: tonic::Code) -> &'static str {
+pub(crate) fn code(of: tonic::Code) -> &'static str {
     use tonic::Code;
     match of {
         Code::Ok => "OK",
@@ -35,7 +35,7 @@ pub fn code(of: tonic::Code) -> &'static str {
 }
 
 /// A system error as Go prints an errno: the system's own words in lower case, without its number.
-pub fn system_error(error: &io::Error) -> String {
+pub(crate) fn system_error(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut letters = text.chars();
@@ -44,7 +44,7 @@ pub fn system_error(error: &io::Error) -> String {
 
 /// A text in quotes, as Go's `%q` prints it: what cannot be printed is escaped, and so is what is no UTF-8. Of a text
 /// that is longer than any output only so much is read: escapes would make four times as much of it, to be cut off.
-pub fn quoted(text: &[u8]) -> String {
+pub(crate) fn quoted(text: &[u8]) -> String {
     let text = &text[..text.len().min(OUTPUT_LIMIT)];
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

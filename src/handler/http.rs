@@ -47,7 +47,7 @@ const HEAD_TIMEOUT: &str = "context deadline exceeded (Client.Timeout exceeded w
 
 /// What to ask.
 #[derive(Clone, Copy, Debug)]
-pub struct Target<'a> {
+pub(crate) struct Target<'a> {
     /// Over TLS.
     pub is_secure: bool,
     /// As it stands in the URL: a name, or an address without brackets.
@@ -67,7 +67,7 @@ pub struct Target<'a> {
 /// The ports of its host that a probe may be redirected to. What answers at one of them is shown as the probe's output, so
 /// a server must not choose among those that its pod has no part in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ports<'a> {
+pub(crate) enum Ports<'a> {
     /// All: the host is the pod's own.
     Any,
     /// These alone: the host is others', too.
@@ -76,7 +76,7 @@ pub enum Ports<'a> {
 
 impl Ports<'_> {
     /// Whether this one is among them.
-    pub fn permit(self, port: u16) -> bool {
+    pub(crate) fn permit(self, port: u16) -> bool {
         match self {
             Self::Any => true,
             Self::Only(ports) => ports.contains(&port),
@@ -100,7 +100,7 @@ struct Progress {
 /// # Errors
 /// [`Fault::Target`] when host and path make no URL; [`Fault::Body`] when the last answer's body cannot be read:
 /// whatever its status is, it says nothing then; [`Fault::Ours`] for want of something that the server has no part in.
-pub async fn attempt(target: &Target<'_>, timeout: Duration) -> Result<Outcome, Fault> {
+pub(crate) async fn attempt(target: &Target<'_>, timeout: Duration) -> Result<Outcome, Fault> {
     let first = Request::of_probe(target).map_err(Fault::target)?;
     let mut progress = Progress { url: first.url.redacted(), waits_for_us: false, reads_body: false };
     match time::timeout(timeout, run(target, first, &mut progress)).await {

@@ -19,7 +19,7 @@ pub(super) static PLACES: Semaphore = Semaphore::const_new(AT_ONCE);
 
 /// Where to dial, but for the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Host<'a> {
+pub(crate) enum Host<'a> {
     /// There.
     Address(IpAddr),
     /// Wherever the name leads.
@@ -28,7 +28,7 @@ pub enum Host<'a> {
 
 impl<'a> Host<'a> {
     /// What a definition names.
-    pub fn of(text: &'a str) -> Self {
+    pub(crate) fn of(text: &'a str) -> Self {
         text.parse().map_or(Self::Name(text), Self::Address)
     }
 
@@ -38,7 +38,11 @@ impl<'a> Host<'a> {
     ///
     /// # Errors
     /// In the words of Go's dialler: `dial tcp: lookup NAME: no such host`.
-    pub async fn addresses(self, port: u16, waits_for_us: &mut bool) -> Result<Vec<SocketAddr>, Trouble> {
+    pub(crate) async fn addresses(
+        self,
+        port: u16,
+        waits_for_us: &mut bool,
+    ) -> Result<Vec<SocketAddr>, Trouble> {
         let name = match self {
             Self::Address(address) => return Ok(vec![SocketAddr::new(address, port)]),
             Self::Name(name) => name,

@@ -19,7 +19,7 @@ struct Progress {
 ///
 /// # Errors
 /// [`Fault::Ours`] for want of something that the container has no part in.
-pub async fn attempt(host: Host<'_>, port: u16, timeout: Duration) -> Result<Outcome, Fault> {
+pub(crate) async fn attempt(host: Host<'_>, port: u16, timeout: Duration) -> Result<Outcome, Fault> {
     let target = match host {
         Host::Address(address) => format!(" {}", SocketAddr::new(address, port)),
         Host::Name(name) => format!(": lookup {name}"),

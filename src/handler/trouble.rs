@@ -9,7 +9,7 @@ use super::{Fault, Outcome};
 
 /// Why a server was not reached, in the words of Go's dialler.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub(crate) enum Trouble {
     /// The server's, its network's, or that of the one who named it.
     Peer(String),
     /// The node's or ours.
@@ -18,13 +18,13 @@ pub enum Trouble {
 
 impl Trouble {
     /// What the kernel said, with its text for people.
-    pub fn of(error: &io::Error, text: String) -> Self {
+    pub(crate) fn of(error: &io::Error, text: String) -> Self {
         if is_ours(error) { Self::Ours(text) } else { Self::Peer(text) }
     }
 
     /// The same in other words.
     #[must_use]
-    pub fn in_words(self, words: impl FnOnce(&str) -> String) -> Self {
+    pub(crate) fn in_words(self, words: impl FnOnce(&str) -> String) -> Self {
         match self {
             Self::Peer(text) => Self::Peer(words(&text)),
             Self::Ours(text) => Self::Ours(words(&text)),
@@ -35,7 +35,7 @@ impl Trouble {
     ///
     /// # Errors
     /// [`Fault::Ours`] where it is our own.
-    pub fn judged(self) -> Result<Outcome, Fault> {
+    pub(crate) fn judged(self) -> Result<Outcome, Fault> {
         match self {
             Self::Peer(text) => Ok(Outcome::failure(text)),
             Self::Ours(text) => Err(Fault::Ours(text.into())),
@@ -51,7 +51,7 @@ impl From<String> for Trouble {
 
 /// Whether an error of a socket is for want of something on this node, or because this process may not: no descriptor,
 /// no memory, no port or address of our own, no such family, refused by a local policy (seccomp, cgroup, firewall).
-pub fn is_ours(error: &io::Error) -> bool {
+pub(crate) fn is_ours(error: &io::Error) -> bool {
     let wants = [
         Errno::MFILE,
         Errno::NFILE,

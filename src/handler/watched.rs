@@ -17,7 +17,7 @@ const AT_ONCE: usize = 16 << 10;
 
 /// A connection with who watches it.
 #[derive(Debug)]
-pub struct Watched<W> {
+pub(super) struct Watched<W> {
     connection: Connection,
     watch: W,
     /// How much was read since there was nothing to read.
@@ -25,24 +25,24 @@ pub struct Watched<W> {
 }
 
 /// Wants to know what comes.
-pub trait Watch {
+pub(super) trait Watch {
     /// The next octets came.
     fn on_read(&mut self, octets: &[u8]);
 }
 
 impl<W> Watched<W> {
     /// Watches `connection`, of which nothing has been read yet.
-    pub fn new(connection: Connection, watch: W) -> Self {
+    pub(super) fn new(connection: Connection, watch: W) -> Self {
         Self { connection, watch, at_once: 0 }
     }
 
     /// What is watched.
-    pub fn connection(&self) -> &Connection {
+    pub(super) fn connection(&self) -> &Connection {
         &self.connection
     }
 
     /// Who watches.
-    pub fn watch(&self) -> &W {
+    pub(super) fn watch(&self) -> &W {
         &self.watch
     }
 }

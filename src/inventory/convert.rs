@@ -14,7 +14,7 @@ use crate::proto::cri;
 const MAX_ADDRESSES: usize = 16;
 
 /// Nanoseconds since the epoch; 0 and below mean "not yet".
-pub fn time(nanoseconds: i64) -> Option<SystemTime> {
+pub(super) fn time(nanoseconds: i64) -> Option<SystemTime> {
     u64::try_from(nanoseconds)
         .ok()
         .filter(|nanos| *nanos > 0)
@@ -22,7 +22,7 @@ pub fn time(nanoseconds: i64) -> Option<SystemTime> {
 }
 
 /// A container's state, with its exit code if known.
-pub fn state(state: i32, exit_code: Option<i32>) -> ContainerState {
+pub(super) fn state(state: i32, exit_code: Option<i32>) -> ContainerState {
     match cri::ContainerState::try_from(state) {
         Ok(cri::ContainerState::ContainerCreated) => ContainerState::Created,
         Ok(cri::ContainerState::ContainerRunning) => ContainerState::Running,
@@ -33,13 +33,13 @@ pub fn state(state: i32, exit_code: Option<i32>) -> ContainerState {
 
 /// The image as the user named it. A kubelet creates containers by the image's ID, and passes the name from the pod's
 /// manifest beside it (`user_specified_image`).
-pub fn image(spec: Option<cri::ImageSpec>) -> Arc<str> {
+pub(super) fn image(spec: Option<cri::ImageSpec>) -> Arc<str> {
     let spec = spec.unwrap_or_default();
     if spec.user_specified_image.is_empty() { spec.image.into() } else { spec.user_specified_image.into() }
 }
 
 /// The addresses of a sandbox.
-pub fn network(status: &cri::PodSandboxStatus) -> PodNetwork {
+pub(super) fn network(status: &cri::PodSandboxStatus) -> PodNetwork {
     let options = status.linux.as_ref().and_then(|linux| linux.namespaces.as_ref()?.options.as_ref());
     if options.is_some_and(is_host_network) {
         return PodNetwork::Host;

@@ -17,7 +17,7 @@ use crate::{
 
 /// One fact.
 #[derive(Debug)]
-pub enum Fact {
+pub(super) enum Fact {
     /// A client ran a pod.
     SandboxRun {
         /// The id that the runtime gave it.
@@ -80,7 +80,7 @@ pub enum Fact {
 
 /// A client's call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CallId {
+pub(super) struct CallId {
     /// Its connection.
     pub conn: ConnId,
     /// Its stream on that connection.
@@ -89,14 +89,14 @@ pub struct CallId {
 
 impl CallId {
     /// Of a call.
-    pub fn of(call: &Call) -> Self {
+    pub(super) fn of(call: &Call) -> Self {
         Self { conn: call.origin.conn, stream: call.stream }
     }
 }
 
 /// What a client stops.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub(super) enum Target {
     /// A container.
     Container(ContainerId),
     /// A pod.
@@ -119,7 +119,7 @@ impl Target {
 
 /// The calls whose ends were not seen.
 #[derive(Clone, Copy, Debug)]
-pub enum Lost {
+pub(super) enum Lost {
     /// The calls in progress on one connection.
     Connection(ConnId),
     /// Any calls in progress.
@@ -128,7 +128,7 @@ pub enum Lost {
 
 /// What to ask the runtime for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Lookup {
+pub(super) enum Lookup {
     /// Everything.
     List,
     /// A sandbox's status.
@@ -143,7 +143,7 @@ pub enum Lookup {
 
 impl Fact {
     /// The fact that the beginning of a call shows.
-    pub fn of_begun(call: &Call) -> Option<Self> {
+    pub(super) fn of_begun(call: &Call) -> Option<Self> {
         if let Some(target) = Target::of(&call.request) {
             return Some(Self::StopBegun { call: CallId::of(call), target });
         }
@@ -158,7 +158,7 @@ impl Fact {
     }
 
     /// The fact that the end of a stop call shows.
-    pub fn of_stop_ended(ended: &EndedCall) -> Option<Self> {
+    pub(super) fn of_stop_ended(ended: &EndedCall) -> Option<Self> {
         let call = CallId::of(&ended.call);
         let is_done = ended.end == CallEnd::Complete && ended.code == Some(Code::OK);
         Target::of(&ended.call.request)
@@ -166,7 +166,7 @@ impl Fact {
     }
 
     /// The facts that the end of a call shows.
-    pub fn of_ended(ended: &EndedCall) -> Conclusion {
+    pub(super) fn of_ended(ended: &EndedCall) -> Conclusion {
         if !ended.call.method.kind.is_mutating() {
             return Conclusion { fact: None, needs_resync: false };
         }
@@ -210,7 +210,7 @@ impl Fact {
 
     /// The fact that an event of the runtime shows. For the runtime, a sandbox is a container, too: an id that is not a
     /// known container is looked up.
-    pub fn of_event(event: RuntimeEvent, is_sandbox: impl Fn(&str) -> bool) -> Self {
+    pub(super) fn of_event(event: RuntimeEvent, is_sandbox: impl Fn(&str) -> bool) -> Self {
         match event {
             RuntimeEvent::Created(id) => Self::Mentioned(id),
             RuntimeEvent::Started(id) if is_sandbox(&id) => Self::Mentioned(id),
@@ -225,7 +225,7 @@ impl Fact {
 
 /// What follows from the end of a call.
 #[derive(Debug)]
-pub struct Conclusion {
+pub(super) struct Conclusion {
     /// The facts.
     pub fact: Option<Fact>,
     /// Whether the outcome is unknown, so that the runtime's lists must be read.
@@ -238,7 +238,7 @@ mod tests {
     use crate::{
         clock,
         tap::{
-            CallOrigin,
+            call::CallOrigin,
             cri::{self, CriResponse, Method},
         },
     };

@@ -27,7 +27,7 @@ use containers::KnownContainer;
 use identities::Identities;
 use removed::Removed;
 use sandboxes::Sandbox;
-pub use stops::Stops;
+pub(crate) use stops::Stops;
 
 use super::{
     fact::{CallId, Fact, Lookup, Target},
@@ -40,7 +40,7 @@ use crate::{
 
 /// The changes that later stages receive.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Change {
+pub(crate) enum Change {
     /// A container appeared, or it or its pod changed.
     Container(Arc<Container>),
     /// A container was removed.
@@ -66,7 +66,7 @@ pub enum Change {
 
 /// Pods and containers.
 #[derive(Debug, Default)]
-pub struct Model {
+pub(super) struct Model {
     sandboxes: HashMap<SandboxId, Sandbox>,
     identities: Identities,
     containers: HashMap<ContainerId, KnownContainer>,
@@ -85,17 +85,17 @@ pub struct Model {
 
 impl Model {
     /// A model that knows nothing except these stops, which clients began before.
-    pub fn new(stops: Stops) -> Self {
+    pub(super) fn new(stops: Stops) -> Self {
         Self { stops, ..Self::default() }
     }
 
     /// Takes the stops out, for the model that replaces this one.
-    pub fn take_stops(&mut self) -> Stops {
+    pub(super) fn take_stops(&mut self) -> Stops {
         std::mem::take(&mut self.stops)
     }
 
     /// Applies a fact that was observed at `at`; for answers of the runtime, this is the time of the request.
-    pub fn apply(&mut self, fact: Fact, at: Instant) {
+    pub(super) fn apply(&mut self, fact: Fact, at: Instant) {
         self.revision += 1;
         match fact {
             Fact::SandboxRun { id, config } => self.sandbox_run(id, Arc::unwrap_or_clone(config), at),
@@ -134,17 +134,17 @@ impl Model {
     }
 
     /// Counts the facts: what was read from the model is valid while this number does not change.
-    pub fn revision(&self) -> u64 {
+    pub(super) fn revision(&self) -> u64 {
         self.revision
     }
 
     /// Reports that the runtime answers again.
-    pub fn report_answering(&mut self) {
+    pub(super) fn report_answering(&mut self) {
         self.report(Change::RuntimeAnswers);
     }
 
     /// Reports every container again, and then that these are all.
-    pub fn report_all(&mut self) {
+    pub(super) fn report_all(&mut self) {
         for container in self.containers.values_mut() {
             container.reported = None;
         }
@@ -153,26 +153,26 @@ impl Model {
     }
 
     /// Reports which stops are open, and which containers exist.
-    pub fn report_listed(&mut self) {
+    pub(super) fn report_listed(&mut self) {
         self.report(Change::StopsListed(Arc::new(self.stops.open())));
         let all = self.containers.keys().cloned().collect();
         self.report(Change::Listed(Arc::new(all)));
     }
 
     /// The changes since the last call, in order.
-    pub fn take_changes(&mut self) -> Vec<Change> {
+    pub(super) fn take_changes(&mut self) -> Vec<Change> {
         self.report_containers();
         std::mem::take(&mut self.changes)
     }
 
     /// What to ask the runtime for since the last call, and the object of each query.
-    pub fn take_lookups(&mut self) -> Vec<(Lookup, Owner)> {
+    pub(super) fn take_lookups(&mut self) -> Vec<(Lookup, Owner)> {
         let lookups = std::mem::take(&mut self.lookups).into_iter();
         lookups.map(|lookup| (lookup.clone(), self.owner(&lookup))).collect()
     }
 
     /// Whether the answer to a lookup is still needed, according to the last lists.
-    pub fn wants(&self, lookup: &Lookup) -> bool {
+    pub(super) fn wants(&self, lookup: &Lookup) -> bool {
         match lookup {
             Lookup::Container(id) | Lookup::ContainerAgain(id) => {
                 self.containers.get(id).is_some_and(KnownContainer::lacks_something)
@@ -201,17 +201,17 @@ impl Model {
     }
 
     /// The container that a client named: runtimes accept the unique beginning of an id.
-    pub fn full_container(&self, named: &str) -> ContainerId {
+    pub(super) fn full_container(&self, named: &str) -> ContainerId {
         full(&self.containers, named)
     }
 
     /// The sandbox that a client named: runtimes accept the unique beginning of an id.
-    pub fn full_sandbox(&self, named: &str) -> SandboxId {
+    pub(super) fn full_sandbox(&self, named: &str) -> SandboxId {
         full(&self.sandboxes, named)
     }
 
     /// A container's name and pod in brief, once both are known, and for a while after it was removed.
-    pub fn whereabouts(&self, id: &ContainerId) -> Option<(Arc<str>, Arc<Pod>)> {
+    pub(super) fn whereabouts(&self, id: &ContainerId) -> Option<(Arc<str>, Arc<Pod>)> {
         if let Some(container) = self.containers.get(id) {
             return Some((Arc::clone(&container.name), Arc::clone(self.pod(&container.sandbox)?)));
         }
@@ -220,12 +220,12 @@ impl Model {
     }
 
     /// Whether an id is a sandbox's.
-    pub fn is_sandbox(&self, id: &str) -> bool {
+    pub(super) fn is_sandbox(&self, id: &str) -> bool {
         self.sandboxes.contains_key(id)
     }
 
     /// A pod in brief by its sandbox's id, also for a while after it was removed.
-    pub fn pod(&self, id: &SandboxId) -> Option<&Arc<Pod>> {
+    pub(super) fn pod(&self, id: &SandboxId) -> Option<&Arc<Pod>> {
         match self.sandboxes.get(id) {
             Some(sandbox) => Some(&sandbox.brief),
             None => self.removed.was(id.as_str())?.pod.as_ref(),
@@ -233,12 +233,12 @@ impl Model {
     }
 
     /// All sandboxes, unordered.
-    pub fn pods(&self) -> Vec<Arc<Pod>> {
+    pub(super) fn pods(&self) -> Vec<Arc<Pod>> {
         self.sandboxes.values().map(|sandbox| Arc::clone(&sandbox.view)).collect()
     }
 
     /// How many of each there are.
-    pub fn census(&self) -> Census {
+    pub(super) fn census(&self) -> Census {
         let is_running = |container: &&KnownContainer| container.state == ContainerState::Running;
         Census {
             pods: self.sandboxes.values().filter(|sandbox| sandbox.view.is_ready).count(),
@@ -346,7 +346,7 @@ impl Model {
 
 /// How many of each there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Census {
+pub(crate) struct Census {
     /// Sandboxes that are ready.
     pub pods: usize,
     /// Sandboxes of any state.

@@ -54,7 +54,7 @@ const TRIES: u32 = 3;
 
 /// An answer.
 #[derive(Debug, Default)]
-pub struct ResyncAnswer {
+pub(super) struct ResyncAnswer {
     /// Its facts, and the time of the query.
     pub facts: Vec<(Fact, Instant)>,
     /// Whether these are the complete lists.
@@ -63,7 +63,7 @@ pub struct ResyncAnswer {
 
 /// The queries that are due, waiting, and in flight.
 #[derive(Debug)]
-pub struct Resync {
+pub(super) struct Resync {
     runtime: Runtime,
     generation: u64,
     is_up: bool,
@@ -92,7 +92,7 @@ enum Done {
 
 impl Resync {
     /// Nothing is due until the link is up.
-    pub fn new(runtime: Runtime) -> Self {
+    pub(super) fn new(runtime: Runtime) -> Self {
         Self {
             runtime,
             generation: 0,
@@ -111,7 +111,7 @@ impl Resync {
 
     /// Records the state of the link: a new generation requests the lists at once. Returns whether the runtime was away
     /// and is back.
-    pub fn follow(&mut self, link: &Link, has_blind: bool, now: Instant) -> bool {
+    pub(super) fn follow(&mut self, link: &Link, has_blind: bool, now: Instant) -> bool {
         let is_wary = has_blind || matches!(link.source, EventSource::None | EventSource::Unsupported);
         let period = if is_wary { WARY } else { CALM };
         if period < self.period {
@@ -131,19 +131,19 @@ impl Resync {
     }
 
     /// Requests the lists now.
-    pub fn soon(&mut self, now: Instant) {
+    pub(super) fn soon(&mut self, now: Instant) {
         self.due.at(now);
     }
 
     /// Requests the lists now, and again when current operations have settled.
-    pub fn soon_and_later(&mut self, now: Instant) {
+    pub(super) fn soon_and_later(&mut self, now: Instant) {
         self.due.at(now);
         self.due.after(now);
     }
 
     /// Requests single objects. Those that are refused request the lists instead, once nothing waits any more: lists
     /// name again what must still be looked up, and until then there would be no room for it either.
-    pub fn look_up(&mut self, lookups: Vec<(Lookup, Owner)>, now: Instant) {
+    pub(super) fn look_up(&mut self, lookups: Vec<(Lookup, Owner)>, now: Instant) {
         for (lookup, owner) in lookups {
             let (lookup, pause) = match lookup {
                 Lookup::List => {
@@ -160,18 +160,18 @@ impl Resync {
     }
 
     /// Forgets lookups that are no longer needed.
-    pub fn retain(&mut self, is_wanted: impl Fn(&Lookup) -> bool) {
+    pub(super) fn retain(&mut self, is_wanted: impl Fn(&Lookup) -> bool) {
         self.lookups.retain(is_wanted);
     }
 
     /// The lookups without an answer.
-    pub fn backlog(&self) -> Backlog {
+    pub(super) fn backlog(&self) -> Backlog {
         self.lookups.backlog()
     }
 
     /// Sends the queries that are due and waits for the next answer; the result also contains answers that arrived at
     /// the same time. Safe to drop and call again.
-    pub async fn next(&mut self) -> ResyncAnswer {
+    pub(super) async fn next(&mut self) -> ResyncAnswer {
         loop {
             self.start_lookups(clock::now());
             let list_at = self.due.next().filter(|_| self.is_up && self.listing.is_none());

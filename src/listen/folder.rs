@@ -39,7 +39,7 @@ pub(super) enum FolderError {
 
 /// A folder on the way to a socket, or a link, that others can change. Says what to do.
 #[derive(Debug, Error)]
-pub enum Exposed {
+pub(crate) enum Exposed {
     /// Others can write to it.
     #[error("others can write to {0}{bits}, and could replace the socket: use a folder that only {Trusted} can write to, or run chmod go-w {0}", bits = Bits(*.1))]
     Writable(PathBuf, u32),

@@ -19,7 +19,8 @@ use crate::{
     peer::Peer,
     proto::cri::ExecSyncRequest,
     tap::{
-        Call, CallEnd, CallOrigin, Code, EndedCall,
+        Call, CallEnd, Code, EndedCall,
+        call::CallOrigin,
         cri::{CriRequest, CriResponse, ExecCommand, ExecResult, Method},
     },
 };

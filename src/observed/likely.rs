@@ -18,7 +18,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const SOURCE: &str = "kubernetes.io/config.source";
 
 /// 256 KiB: what Kubernetes takes as all annotations of a pod together. A longer text is not read.
-pub const LONGEST_MANIFEST: usize = 256 << 10;
+pub(crate) const LONGEST_MANIFEST: usize = 256 << 10;
 
 /// What Kubernetes takes where a probe does not say: a timeout of 1 s, a period of 10 s.
 const TIMEOUT: i128 = 1;
@@ -103,7 +103,7 @@ fn exec_probes(text: &str, container: &str) -> Vec<ExecProbe> {
 }
 
 /// The metadata's name and namespace of a pod's manifest; the namespace is `default` where none stands there.
-pub fn names(text: &str) -> Option<(String, String)> {
+pub(crate) fn names(text: &str) -> Option<(String, String)> {
     let root = document::parse(text, LONGEST_MANIFEST).ok()?;
     let metadata = get(&root, &["metadata"])?;
     let namespace = text_of(metadata, "namespace").filter(|name| !name.is_empty()).unwrap_or("default");

@@ -58,7 +58,7 @@ struct Watched {
 
 /// A static pod whose manifest would show what its observed probes are.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct StaticPod {
+pub(crate) struct StaticPod {
     /// Its uid.
     pub uid: PodUid,
     /// Its namespace.

@@ -32,7 +32,7 @@ const SHORTEST: Duration = Duration::from_secs(1);
 
 /// One attempt to be made.
 #[derive(Clone, Debug)]
-pub struct Job {
+pub(crate) struct Job {
     /// Whose it is.
     pub key: ProbeKey,
     /// What to do.
@@ -64,25 +64,30 @@ pub struct AttemptOutcome {
 
 /// What attempts are made with. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Handlers {
+pub(crate) struct Handlers {
     pub(super) exec: Exec,
     pub(super) node_ip: Option<IpAddr>,
 }
 
 impl Handlers {
     /// Those that the settings ask for; commands are run through `runtime`.
-    pub fn new(runtime: Channel, settings: &ProberSettings) -> Self {
+    pub(crate) fn new(runtime: Channel, settings: &ProberSettings) -> Self {
         Self { exec: Exec::new(runtime, settings.exec_grace), node_ip: settings.node_ip }
     }
 
     /// The same under other settings.
     #[must_use]
-    pub fn under(&self, settings: &ProberSettings) -> Self {
+    pub(crate) fn under(&self, settings: &ProberSettings) -> Self {
         Self { exec: self.exec.with_grace(settings.exec_grace), node_ip: settings.node_ip }
     }
 
     /// Makes one attempt.
-    pub async fn attempt(&self, spec: &ProbeSpec, view: &Container, variables: &Variables) -> AttemptOutcome {
+    pub(crate) async fn attempt(
+        &self,
+        spec: &ProbeSpec,
+        view: &Container,
+        variables: &Variables,
+    ) -> AttemptOutcome {
         let most = if spec.period < SHORTEST { 1 } else { TRIES };
         let mut tries = 1;
         // Section 5: only an error leads to another try, at once; any result ends it, a failure too.

@@ -29,7 +29,7 @@ pub(super) struct Lateness {
 
 /// What is worth a line in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LatenessNews {
+pub(super) enum LatenessNews {
     /// Probes began to be late.
     Began,
     /// No probe is late any more.

@@ -13,26 +13,26 @@ use crate::{
     results::{Counts, Run, Verdict},
 };
 
-pub use definition::Definition;
-pub use json::SavedError;
+pub(crate) use definition::Definition;
+pub(crate) use json::SavedError;
 
 /// 16 MiB: the longest text that is read or written. A longer one is an error where it is read; where it is written,
 /// probes are left out, those that are not paused first.
-pub const MAX_BYTES: usize = 16 << 20;
+pub(crate) const MAX_BYTES: usize = 16 << 20;
 
 /// 100,000 probes are read or written at most; likewise.
-pub const MAX_PROBES: usize = 100_000;
+pub(crate) const MAX_PROBES: usize = 100_000;
 
 /// All probes, in no order.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Saved {
+pub(crate) struct Saved {
     /// At most one a key; of several, the last counts.
     pub probes: Vec<SavedProbe>,
 }
 
 /// One probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SavedProbe {
+pub(crate) struct SavedProbe {
     /// Which.
     pub key: ProbeKey,
     /// Since when it is paused, if it is: on whatever container.
@@ -43,7 +43,7 @@ pub struct SavedProbe {
 
 /// The progress of a probe on one container. Means nothing for another container or another definition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Checkpoint {
+pub(crate) struct Checkpoint {
     /// Which container.
     #[serde(rename = "containerId")]
     pub container: ContainerId,

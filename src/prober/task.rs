@@ -40,7 +40,7 @@ enum AttemptEnd {
 }
 
 /// What the prober works with.
-pub struct Deps<E> {
+pub(crate) struct Deps<E> {
     /// The settings in effect; they may change at any time.
     pub settings: watch::Receiver<ProberSettings>,
     /// The way to the runtime, for commands.
@@ -57,7 +57,7 @@ pub struct Deps<E> {
 
 /// Starts the prober. It ends when all clones of the handle are gone, or when all stages are stopped: then it gives up the
 /// attempts in flight.
-pub fn spawn<E: FnMut(ProbeEvent) + Send + 'static>(deps: Deps<E>, tasks: &mut Tasks) -> ProberHandle {
+pub(crate) fn spawn<E: FnMut(ProbeEvent) + Send + 'static>(deps: Deps<E>, tasks: &mut Tasks) -> ProberHandle {
     let Deps { settings, runtime, load, saves, replay, mut on_event } = deps;
     let mut load = Some(load);
     let (input_sender, inputs) = mpsc::channel(INPUTS_AT_ONCE);

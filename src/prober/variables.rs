@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_secs(30);
 
 /// The values of one probe. They are shared with its attempts, of which there is one at a time.
 #[derive(Debug, Default)]
-pub struct Variables {
+pub(crate) struct Variables {
     state: Mutex<State>,
     /// Where their room is taken from; none for a single attempt, after which nothing is kept.
     room: Option<Arc<Room>>,

@@ -16,7 +16,7 @@
 //! ```
 
 mod checkpoint;
-pub mod event;
+pub(crate) mod event;
 
 use std::{
     sync::Arc,
@@ -36,7 +36,7 @@ use crate::{
     results::{AttemptRecord, AttemptResult, Results, Verdict, event::Notice, history::ChangeReason},
     spec::ProbeSpec,
 };
-pub use checkpoint::Mark;
+pub(crate) use checkpoint::Mark;
 use event::{Action, Block, Seen, Stopping, WorkerEvent};
 
 /// 5 minutes: the longest that a probe whose runtime does not answer is spaced out to.
@@ -49,7 +49,7 @@ const ADOPTED_BEFORE: Duration = Duration::from_secs(10);
 
 /// One probe of the containers of one name in one pod.
 #[derive(Debug)]
-pub struct Worker {
+pub(crate) struct Worker {
     spec: Arc<ProbeSpec>,
     /// When we began: the kubelet's probes all come to be then or with their containers.
     began: Moment,
@@ -115,7 +115,7 @@ struct Attempt {
 
 impl Worker {
     /// A probe that has seen no container yet. `is_busy`: an attempt of another worker of this key is still in flight.
-    pub fn new(spec: Arc<ProbeSpec>, began: Moment, is_busy: bool, now: Moment) -> Self {
+    pub(crate) fn new(spec: Arc<ProbeSpec>, began: Moment, is_busy: bool, now: Moment) -> Self {
         let is_started = spec.kind != ProbeKind::Startup;
         Self {
             spec,
@@ -139,12 +139,12 @@ impl Worker {
     }
 
     /// Goes on under a definition that differs in nothing but who may ask for it, see [`ProbeSpec::is_same_probe`].
-    pub fn redefine(&mut self, spec: Arc<ProbeSpec>) {
+    pub(crate) fn redefine(&mut self, spec: Arc<ProbeSpec>) {
         self.spec = spec;
     }
 
     /// Takes one event in and tells what is to be done.
-    pub fn on(&mut self, event: WorkerEvent, now: Moment) -> Vec<Action> {
+    pub(crate) fn on(&mut self, event: WorkerEvent, now: Moment) -> Vec<Action> {
         let mut actions = Vec::new();
         match event {
             WorkerEvent::Restored(checkpoint) => self.checkpoint = Some(checkpoint),
@@ -181,18 +181,18 @@ impl Worker {
     }
 
     /// When it wants to be told [`WorkerEvent::Due`].
-    pub fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         if self.is_queued || self.flight.is_some() { None } else { self.next }
     }
 
     /// Since when it waits for a place, if it does.
-    pub fn waits_since(&self) -> Option<Instant> {
+    pub(crate) fn waits_since(&self) -> Option<Instant> {
         self.next.filter(|_| self.is_queued)
     }
 
     /// Whether the attempt in flight is on a container that is replaced or has ended: nothing that it may still find
     /// out counts.
-    pub fn is_overtaken(&self) -> bool {
+    pub(crate) fn is_overtaken(&self) -> bool {
         let Some(Flight::Own(attempt)) = &self.flight else { return false };
         self.target.as_ref().is_none_or(|target| {
             target.seen.id != attempt.container || matches!(target.seen.state, ContainerState::Exited { .. })
@@ -213,14 +213,14 @@ impl Worker {
     }
 
     /// Whether its next attempt may be spread with [`WorkerEvent::Spread`]: the first one of a container, once.
-    pub fn may_spread(&self) -> bool {
+    pub(crate) fn may_spread(&self) -> bool {
         self.may_spread
     }
 
     /// Whether its next attempt is to be spread, however few are due: the kubelet's jitter for workers that begin
     /// within their first period after it did (docs/kubelet-prober.md 3.1), here only for containers that ran before we
     /// did, and not for probes that came later by a reload: whoever wrote a rule wants to see it at work.
-    pub fn wants_jitter(&self, now: Moment) -> bool {
+    pub(crate) fn wants_jitter(&self, now: Moment) -> bool {
         let age = now.at.saturating_duration_since(self.began.at);
         let began = now.wall_of(self.began.at);
         let came_with_us = self.made.at.saturating_duration_since(self.began.at) <= ADOPTED_BEFORE;
@@ -229,52 +229,47 @@ impl Worker {
         self.may_spread && came_with_us && ran_before && self.beat(now.at) > age
     }
 
-    /// Whether an operator paused it.
-    pub fn is_paused(&self) -> bool {
-        self.is_paused
-    }
-
     /// Its definition.
-    pub fn spec(&self) -> &Arc<ProbeSpec> {
+    pub(crate) fn spec(&self) -> &Arc<ProbeSpec> {
         &self.spec
     }
 
     /// What it found so far.
-    pub fn results(&self) -> &Results {
+    pub(crate) fn results(&self) -> &Results {
         &self.results
     }
 
     /// When the next attempt is due, also while one is in flight or waits for its place.
-    pub fn next(&self) -> Option<Instant> {
+    pub(crate) fn next(&self) -> Option<Instant> {
         self.next
     }
 
     /// Why the last attempt was an error, if it was.
-    pub fn error(&self) -> Option<&str> {
+    pub(crate) fn error(&self) -> Option<&str> {
         let last = self.results.last().filter(|last| last.result == AttemptResult::Error);
         last.map(|last| &*last.output)
     }
 
     /// Forgets outputs of attempts until they take so many bytes, see [`Results::forget`].
-    pub fn forget(&mut self, most: usize) {
+    pub(crate) fn forget(&mut self, most: usize) {
         self.results.forget(most);
     }
 
     /// Whether failures of attempts that begin now are forgiven: it is in its start period, and has not succeeded yet.
-    pub fn is_starting(&self, now: Instant) -> bool {
+    pub(crate) fn is_starting(&self, now: Instant) -> bool {
         let counts = self.results.counts();
         let until = self.target.as_ref().and_then(|target| target.start_until);
         until.is_some_and(|until| now < until) && counts.success + counts.warning == 0
     }
 
     /// From one attempt to the next: the period; while it starts, the interval for that.
-    pub fn beat(&self, now: Instant) -> Duration {
+    pub(crate) fn beat(&self, now: Instant) -> Duration {
         self.spec.start.filter(|_| self.is_starting(now)).map_or(self.spec.period, |start| start.interval)
     }
 
     /// The beat, or what it is spaced out to while the runtime does not answer: twice as long each time, up to
     /// 5 minutes.
-    pub fn spacing(&self, now: Instant) -> Duration {
+    pub(crate) fn spacing(&self, now: Instant) -> Duration {
         let period = self.beat(now);
         let spaced = period.saturating_mul(2u32.saturating_pow(self.unanswered));
         spaced.min(LONGEST_SPACING.max(period))
@@ -282,7 +277,7 @@ impl Worker {
 
     /// What stands in the way of the next attempt: the kubelet's checks, in its order. Those that it makes of the pod
     /// (steps 1, 2) have nothing to go by in CRI; a pod that is gone takes its worker along.
-    pub fn block(&self, now: Instant) -> Option<Block> {
+    pub(crate) fn block(&self, now: Instant) -> Option<Block> {
         // Step 3: a container is known, and step 4, another one, was taken when it was seen.
         let Some(target) = &self.target else { return Some(Block::NoContainer) };
         // Ours: an operator's pause. What is known of the container goes on, attempts do not.

@@ -24,7 +24,7 @@ const MAX_RESERVE: usize = 512;
 const PER_CONNECTION: usize = 2;
 
 /// Raises the process's soft limit of file descriptors to its hard limit.
-pub fn raise_limit() {
+pub(crate) fn raise_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     if let Err(error) = raised {
@@ -33,7 +33,7 @@ pub fn raise_limit() {
 }
 
 /// The process's limit of descriptors; every descriptor is a lower number.
-pub fn limit() -> usize {
+pub(crate) fn limit() -> usize {
     let limit = getrlimit(Resource::Nofile).current;
     limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
 }

@@ -23,7 +23,7 @@ use super::{
 use crate::{clock, peer::Peer};
 
 /// 20 s: how long an accepted connection waits for the runtime. A kubelet gives up after 5 s and tries again.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// 100 ms: how often to check whether the waiting client has left.
 const LOOK: Duration = Duration::from_millis(100);
@@ -38,7 +38,7 @@ const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 const REFUSAL_PAUSE: Duration = Duration::from_millis(50);
 
 /// A connection to the runtime; `None` if the client is to be dropped.
-pub async fn dial(shared: &Shared, client: &Socket) -> Option<Socket> {
+pub(super) async fn dial(shared: &Shared, client: &Socket) -> Option<Socket> {
     let mut phase = shared.phase.clone();
     let is_short = AtomicBool::new(false);
     let mut connecting = pin!(connect(shared, &is_short));

@@ -5,7 +5,7 @@ use tokio::sync::watch;
 
 /// What is known of the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presence {
+pub(crate) enum Presence {
     /// It answered when it was last tried, or was never tried.
     There,
     /// It closed a connection that its client still used: a Version call will show whether it works. Meanwhile, no
@@ -18,7 +18,7 @@ pub enum Presence {
 
 /// Shared by every connection; cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Gate(watch::Sender<Presence>);
+pub(crate) struct Gate(watch::Sender<Presence>);
 
 impl Default for Gate {
     fn default() -> Self {
@@ -28,17 +28,17 @@ impl Default for Gate {
 
 impl Gate {
     /// What is known now.
-    pub fn presence(&self) -> Presence {
+    pub(crate) fn presence(&self) -> Presence {
         *self.0.borrow()
     }
 
     /// Records that the runtime is away. Returns whether this is a change.
-    pub fn found_away(&self) -> bool {
+    pub(crate) fn found_away(&self) -> bool {
         self.change(Presence::Away)
     }
 
     /// Records that it closed a connection for an unknown reason. Returns whether this is a change.
-    pub fn doubted(&self) -> bool {
+    pub(crate) fn doubted(&self) -> bool {
         self.0.send_if_modified(|presence| match presence {
             Presence::There => {
                 *presence = Presence::Doubted;
@@ -50,13 +50,13 @@ impl Gate {
 
     /// Records that the runtime answered a Version call, or that clients are connected without one. Returns whether
     /// this is a change.
-    pub fn answered(&self) -> bool {
+    pub(crate) fn answered(&self) -> bool {
         self.change(Presence::There)
     }
 
     /// Records an answered Version call, which removes a doubt. If the runtime was found away in the meantime, it stays
     /// away.
-    pub fn settled(&self) {
+    pub(crate) fn settled(&self) {
         self.0.send_if_modified(|presence| match presence {
             Presence::Doubted => {
                 *presence = Presence::There;
@@ -67,17 +67,17 @@ impl Gate {
     }
 
     /// Returns once the runtime is available.
-    pub async fn there(&self) {
+    pub(crate) async fn there(&self) {
         self.reaches(Presence::There).await;
     }
 
     /// Returns once the runtime is away.
-    pub async fn away(&self) {
+    pub(crate) async fn away(&self) {
         self.reaches(Presence::Away).await;
     }
 
     /// Returns once there is a doubt that a Version call can resolve.
-    pub async fn in_doubt(&self) {
+    pub(crate) async fn in_doubt(&self) {
         self.reaches(Presence::Doubted).await;
     }
 

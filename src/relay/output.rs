@@ -12,10 +12,10 @@ use crate::tap::{TapEvent, cri::CallKind};
 
 /// 65,536 events: about a tenth of a second of calls at full speed. Events beyond this are dropped and counted; a
 /// resync makes up for them.
-pub const MAX_EVENTS: usize = 65_536;
+pub(crate) const MAX_EVENTS: usize = 65_536;
 
 /// 32 MiB of events. Events beyond this are dropped and counted; a resync makes up for them.
-pub const MAX_BYTES: usize = 32 * 1024 * 1024;
+pub(crate) const MAX_BYTES: usize = 32 * 1024 * 1024;
 
 /// 4,096 events, and 8 MiB of them, beyond the two bounds: only for the ends of stops and of connections, because
 /// without these the inventory would not learn that a stop is over. Events beyond this are dropped, too, and reported
@@ -27,18 +27,18 @@ const MIN_ROOM: usize = 1_024;
 
 /// The sending side; cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Output(Arc<Shared>);
+pub(crate) struct Output(Arc<Shared>);
 
 /// The receiving side.
 #[derive(Debug)]
-pub struct Observations {
+pub(crate) struct Observations {
     shared: Arc<Shared>,
     dropped_before: u64,
 }
 
 /// What was dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Missed {
+pub(crate) struct Missed {
     /// How many events.
     pub events: u64,
     /// Whether ends of stops or of connections were among them.
@@ -63,14 +63,14 @@ struct Queue {
 }
 
 /// Creates the queue.
-pub fn channel(max_events: usize) -> (Output, Observations) {
+pub(crate) fn channel(max_events: usize) -> (Output, Observations) {
     let shared = Arc::new(Shared { queue: Mutex::default(), filled: Notify::new(), max_events });
     (Output(Arc::clone(&shared)), Observations { shared, dropped_before: 0 })
 }
 
 impl Output {
     /// Passes events on, and drops those for which there is no room. `events` is empty afterwards.
-    pub fn send(&self, events: &mut Vec<TapEvent>) {
+    pub(crate) fn send(&self, events: &mut Vec<TapEvent>) {
         if events.is_empty() {
             return;
         }
@@ -96,7 +96,7 @@ impl Output {
     }
 
     /// Events that were dropped so far.
-    pub fn dropped(&self) -> u64 {
+    pub(crate) fn dropped(&self) -> u64 {
         self.0.queue().dropped
     }
 }
@@ -104,7 +104,7 @@ impl Output {
 impl Observations {
     /// Waits for events and puts all of them into the emptied `batch`, whose capacity the queue uses next. Returns what
     /// was dropped since the last call: if this is not empty, there is a gap before or among these events.
-    pub async fn next_batch(&mut self, batch: &mut Vec<TapEvent>) -> Missed {
+    pub(crate) async fn next_batch(&mut self, batch: &mut Vec<TapEvent>) -> Missed {
         // After a burst, the capacity shrinks step by step; at a steady rate it stays.
         if batch.capacity() > MIN_ROOM && batch.len() < batch.capacity() / 8 {
             batch.clear();

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// How one direction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finished {
+pub(super) enum Finished {
     /// The reading side ended; everything was passed on, including the end.
     Ended,
     /// The receiving side accepts no more.
@@ -24,7 +24,7 @@ const ROUNDS: usize = 16;
 
 /// One direction. Holds bytes only while the receiving side is slow.
 #[derive(Debug, Default)]
-pub struct Pump {
+pub(super) struct Pump {
     /// Read and not yet written; at most one scratch buffer full. While it is not empty, nothing more is read: this is
     /// the back-pressure.
     pending: Vec<u8>,
@@ -39,24 +39,24 @@ pub struct Pump {
 
 impl Pump {
     /// Whether every byte that was read is written.
-    pub fn is_flushed(&self) -> bool {
+    pub(super) fn is_flushed(&self) -> bool {
         self.pending.is_empty() && self.ours.is_empty()
     }
 
     /// How it ended, once it has.
-    pub fn finished(&self) -> Option<Finished> {
+    pub(super) fn finished(&self) -> Option<Finished> {
         self.finished
     }
 
     /// Inserts a frame of ours between what was written and what follows. Only between two frames, and only when
     /// flushed.
-    pub fn inject(&mut self, frame: &[u8]) {
+    pub(super) fn inject(&mut self, frame: &[u8]) {
         debug_assert!(self.pending.is_empty(), "a frame of ours never splits one of theirs");
         self.ours.extend_from_slice(frame);
     }
 
     /// Moves the bytes that can be moved now. Ready when this direction has ended; calling it again is harmless.
-    pub fn poll<R, W>(
+    pub(super) fn poll<R, W>(
         &mut self,
         cx: &mut Context<'_>,
         mut from: R,
@@ -148,7 +148,7 @@ impl Pump {
     ///
     /// # Errors
     /// The socket accepts no more.
-    pub fn poll_ours<W: AsyncWrite + Unpin>(
+    pub(super) fn poll_ours<W: AsyncWrite + Unpin>(
         &mut self,
         cx: &mut Context<'_>,
         to: &mut W,

@@ -37,7 +37,7 @@ impl RelayedConnection {
 
 /// The open connections; cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Registry(Arc<Inner>);
+pub(crate) struct Registry(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -50,7 +50,7 @@ struct Inner {
 
 impl Registry {
     /// Notes a connection that was accepted.
-    pub fn opened(&self, peer: Arc<Peer>) -> Arc<RelayedConnection> {
+    pub(crate) fn opened(&self, peer: Arc<Peer>) -> Arc<RelayedConnection> {
         let id = ConnId(self.0.total.fetch_add(1, Ordering::Relaxed) + 1);
         let connection = Arc::new(RelayedConnection {
             id,
@@ -64,43 +64,43 @@ impl Registry {
     }
 
     /// Records that a connection has turned blind.
-    pub fn blinded(&self, connection: &RelayedConnection, reason: Blindness) {
+    pub(crate) fn blinded(&self, connection: &RelayedConnection, reason: Blindness) {
         self.0.blinded.fetch_add(1, Ordering::Relaxed);
         *connection.blind.lock().unwrap_or_else(PoisonError::into_inner) = Some((clock::wall(), reason));
     }
 
     /// Forgets a connection.
-    pub fn closed(&self, id: ConnId) {
+    pub(crate) fn closed(&self, id: ConnId) {
         self.open().remove(&id);
     }
 
     /// The open connections, oldest first.
-    pub fn snapshot(&self) -> Vec<Arc<RelayedConnection>> {
+    pub(crate) fn snapshot(&self) -> Vec<Arc<RelayedConnection>> {
         self.open().values().cloned().collect()
     }
 
     /// Connections that are open.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.open().len()
     }
 
     /// Connections accepted so far.
-    pub fn total(&self) -> u64 {
+    pub(crate) fn total(&self) -> u64 {
         self.0.total.load(Ordering::Relaxed)
     }
 
-    /// Connections that turned blind so far.
-    pub fn total_blinded(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn total_blinded(&self) -> u64 {
         self.0.blinded.load(Ordering::Relaxed)
     }
 
     /// Whether any open connection is blind.
-    pub fn has_blind(&self) -> bool {
+    pub(crate) fn has_blind(&self) -> bool {
         self.open().values().any(|connection| connection.blind().is_some())
     }
 
     /// Records that accepting is paused because file descriptors are used up.
-    pub fn accepting_paused(&self) {
+    pub(crate) fn accepting_paused(&self) {
         self.paused().get_or_insert_with(|| {
             self.0.accept_pauses.inc();
             clock::wall()
@@ -108,22 +108,22 @@ impl Registry {
     }
 
     /// Records that accepting has resumed.
-    pub fn accepting_resumed(&self) {
+    pub(crate) fn accepting_resumed(&self) {
         *self.paused() = None;
     }
 
     /// Since when accepting has been paused because file descriptors are used up.
-    pub fn accepting_paused_since(&self) -> Option<SystemTime> {
+    pub(crate) fn accepting_paused_since(&self) -> Option<SystemTime> {
         *self.paused()
     }
 
     /// How often accepting was paused because file descriptors were used up; a running total.
-    pub fn accept_pauses(&self) -> Counter {
+    pub(crate) fn accept_pauses(&self) -> Counter {
         self.0.accept_pauses.clone()
     }
 
     /// Calls in flight on all connections.
-    pub fn calls(&self) -> usize {
+    pub(crate) fn calls(&self) -> usize {
         self.open().values().map(|connection| connection.calls.load(Ordering::Relaxed)).sum()
     }
 

@@ -30,7 +30,7 @@ const RETRY: Duration = Duration::from_millis(10);
 
 /// A connected, non-blocking Unix socket.
 #[derive(Debug)]
-pub struct Socket {
+pub(super) struct Socket {
     reader: AsyncFd<UnixStream>,
     room: Room,
 }
@@ -51,13 +51,13 @@ impl Socket {
     ///
     /// # Errors
     /// The kernel cannot watch it.
-    pub fn new(stream: UnixStream) -> io::Result<Self> {
+    pub(super) fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self { reader: watch(stream, Interest::READABLE)?, room: Room::Known })
     }
 
     /// Whether the other end has closed its socket completely, not only its sending side.
-    pub fn is_gone(&self) -> bool {
+    pub(super) fn is_gone(&self) -> bool {
         let mut fds = [PollFd::new(&self.reader, PollFlags::empty())];
         let polled = rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
         polled.is_ok() && fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)

@@ -83,7 +83,7 @@ impl JournaledCall for CallView {
 
 /// A call for the journal: as it came where that is small, else as it will be shown. So the journal stays small, and
 /// holds no environment of a container.
-pub fn for_journal(call: TracedCall) -> Arc<dyn JournaledCall> {
+pub(crate) fn for_journal(call: TracedCall) -> Arc<dyn JournaledCall> {
     match &call.ended.call.request {
         CriRequest::Skipped => Arc::new(call),
         CriRequest::ExecSync(command) if command.weight() <= MAX_COMMAND => Arc::new(call),

@@ -4,7 +4,7 @@ use std::{fmt::Write as _, time::Duration};
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-pub use crate::glob::Glob;
+pub(crate) use crate::glob::Glob;
 
 use super::view::{CallView, EventView, PodView, ProbeView};
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
 
 /// Parameters of `GET /v1/probes`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct ProbeFilter {
+pub(crate) struct ProbeFilter {
     /// The pod's namespace.
     pub namespace: Option<Glob>,
     /// The pod's name.
@@ -28,7 +28,7 @@ pub struct ProbeFilter {
 
 /// Parameters of `GET /v1/pods`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct PodFilter {
+pub(crate) struct PodFilter {
     /// The pod's namespace.
     pub namespace: Option<Glob>,
     /// The pod's name.
@@ -37,7 +37,7 @@ pub struct PodFilter {
 
 /// Parameters of `GET /v1/trace`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct CallFilter {
+pub(crate) struct CallFilter {
     /// The method, `Exec*`, in any case; with its service where the pattern holds a slash.
     pub method: Option<Glob>,
     /// The pod's namespace.
@@ -58,7 +58,7 @@ pub struct CallFilter {
 
 /// Parameters of `GET /v1/events`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct EventFilter {
+pub(crate) struct EventFilter {
     /// The pod's namespace.
     pub namespace: Option<Glob>,
     /// The pod's name.
@@ -73,7 +73,7 @@ pub struct EventFilter {
 
 impl ProbeFilter {
     /// Whether a probe is wanted.
-    pub fn admits(&self, probe: &ProbeView) -> bool {
+    pub(crate) fn admits(&self, probe: &ProbeView) -> bool {
         fits(self.namespace.as_ref(), &probe.namespace)
             && fits(self.pod.as_ref(), &probe.pod)
             && fits(self.container.as_ref(), &probe.container)
@@ -81,7 +81,7 @@ impl ProbeFilter {
     }
 
     /// As the query of a URL; empty where nothing is asked for.
-    pub fn to_query(&self) -> String {
+    pub(crate) fn to_query(&self) -> String {
         let mut query = Query::default();
         query.names(self.namespace.as_ref(), self.pod.as_ref(), self.container.as_ref());
         query.glob("type", self.kind.as_ref());
@@ -91,12 +91,12 @@ impl ProbeFilter {
 
 impl PodFilter {
     /// Whether a pod is wanted.
-    pub fn admits(&self, pod: &PodView) -> bool {
+    pub(crate) fn admits(&self, pod: &PodView) -> bool {
         fits(self.namespace.as_ref(), &pod.namespace) && fits(self.pod.as_ref(), &pod.pod)
     }
 
     /// As the query of a URL; empty where nothing is asked for.
-    pub fn to_query(&self) -> String {
+    pub(crate) fn to_query(&self) -> String {
         let mut query = Query::default();
         query.names(self.namespace.as_ref(), self.pod.as_ref(), None);
         query.0
@@ -105,7 +105,7 @@ impl PodFilter {
 
 impl CallFilter {
     /// Whether a call is wanted.
-    pub fn admits(&self, call: &CallView) -> bool {
+    pub(crate) fn admits(&self, call: &CallView) -> bool {
         let method = self.method.as_ref().is_none_or(|glob| {
             glob.matches_in_any_case(&call.method)
                 || (glob.as_str().contains('/')
@@ -120,7 +120,7 @@ impl CallFilter {
     }
 
     /// As the query of a URL; empty where nothing is asked for.
-    pub fn to_query(&self) -> String {
+    pub(crate) fn to_query(&self) -> String {
         let mut query = Query::default();
         query.glob("method", self.method.as_ref());
         query.names(self.namespace.as_ref(), self.pod.as_ref(), self.container.as_ref());
@@ -135,14 +135,14 @@ impl CallFilter {
 
 impl EventFilter {
     /// Whether an event is wanted.
-    pub fn admits(&self, event: &EventView) -> bool {
+    pub(crate) fn admits(&self, event: &EventView) -> bool {
         fits(self.namespace.as_ref(), &event.namespace)
             && fits(self.pod.as_ref(), &event.pod)
             && fits(self.container.as_ref(), &event.container)
     }
 
     /// As the query of a URL; empty where nothing is asked for.
-    pub fn to_query(&self) -> String {
+    pub(crate) fn to_query(&self) -> String {
         let mut query = Query::default();
         query.names(self.namespace.as_ref(), self.pod.as_ref(), self.container.as_ref());
         query.window(self.last, self.follow);
@@ -156,7 +156,7 @@ fn fits(glob: Option<&Glob>, name: &str) -> bool {
 }
 
 /// Query parameters that are read one by one.
-pub trait Parameters: Default {
+pub(crate) trait Parameters: Default {
     /// All names.
     const NAMES: &'static [&'static str];
 
@@ -254,7 +254,7 @@ impl Parameters for EventFilter {
 ///
 /// # Errors
 /// What is wrong, and what to write instead.
-pub fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     duration::parse(text).map_err(|error| error.to_string())
 }
 
@@ -262,7 +262,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 ///
 /// # Errors
 /// What to write instead.
-pub fn count(text: &str) -> Result<usize, String> {
+pub(crate) fn count(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| "not a number: write a whole number such as 20".to_owned())
 }
 
@@ -270,7 +270,7 @@ pub fn count(text: &str) -> Result<usize, String> {
 ///
 /// # Errors
 /// Those that there are.
-pub fn kind(text: &str) -> Result<Glob, String> {
+pub(crate) fn kind(text: &str) -> Result<Glob, String> {
     match text.parse::<ProbeType>() {
         Ok(kind) => Ok((&*kind.to_string()).into()),
         Err(_) => {

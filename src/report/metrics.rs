@@ -18,7 +18,7 @@ use prometheus_client::{
 use crate::stage::RestartCounts;
 
 /// What the text is, for the one who asked.
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// All metrics. Cheap to clone; all clones count together.
 #[derive(Clone)]

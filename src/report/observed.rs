@@ -6,7 +6,7 @@ use super::view::{ClientView, ProbeDetailView, ProbePhase, ProbeView, Seconds, p
 use crate::{observed::ObservedStatus, results::Verdict};
 
 /// As it is listed among the others.
-pub fn view(probe: &ObservedStatus, now: SystemTime) -> ProbeView {
+pub(crate) fn view(probe: &ObservedStatus, now: SystemTime) -> ProbeView {
     let (container, results) = (&*probe.container, &probe.results);
     let pod = &*container.pod;
     let kind = probe.kind.to_string();
@@ -40,7 +40,7 @@ pub fn view(probe: &ObservedStatus, now: SystemTime) -> ProbeView {
 }
 
 /// All of it: its definition is the client's, and only what it runs is known.
-pub fn detail(probe: &ObservedStatus, now: SystemTime) -> ProbeDetailView {
+pub(crate) fn detail(probe: &ObservedStatus, now: SystemTime) -> ProbeDetailView {
     let history = probe.results.history();
     ProbeDetailView {
         probe: view(probe, now),

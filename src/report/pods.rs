@@ -130,7 +130,7 @@ mod tests {
     use crate::{
         ids::{ContainerId, PodUid, SandboxId},
         inventory::fixtures,
-        prober::ContainerReadiness,
+        prober::readiness::ContainerReadiness,
     };
 
     fn sandbox(uid: &str, attempt: u32, is_ready: bool) -> Arc<pod::Pod> {

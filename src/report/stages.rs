@@ -44,7 +44,7 @@ const MAX_BLIND: usize = 100;
 
 /// Who answers: the handles of the stages, and what is known of the daemon itself.
 #[derive(Debug)]
-pub struct Stages {
+pub(crate) struct Stages {
     /// Of the relay.
     pub relay: RelayHandle,
     /// The link to the runtime.

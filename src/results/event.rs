@@ -13,7 +13,7 @@ use crate::{
 
 /// 11 KiB: 10 KiB of what an attempt said, and the words before it. A longer message, of a container with an endless name,
 /// is cut at a character.
-pub const MESSAGE_LIMIT: usize = 11 << 10;
+pub(crate) const MESSAGE_LIMIT: usize = 11 << 10;
 
 /// Something that happened to a probe and that people want to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -187,7 +187,7 @@ impl Notice {
 }
 
 /// A message as it may be kept, whatever its parts contain.
-pub fn bounded(mut message: String) -> String {
+pub(crate) fn bounded(mut message: String) -> String {
     message.truncate(message.floor_char_boundary(MESSAGE_LIMIT));
     message.shrink_to_fit();
     message

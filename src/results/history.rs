@@ -25,13 +25,13 @@ pub struct History {
 }
 
 /// 32 attempts are kept; another one replaces the oldest.
-pub const ATTEMPTS_KEPT: usize = 32;
+pub(crate) const ATTEMPTS_KEPT: usize = 32;
 
 /// 32 changes of verdict are kept; another one replaces the oldest.
-pub const CHANGES_KEPT: usize = 32;
+pub(crate) const CHANGES_KEPT: usize = 32;
 
 /// 256 bytes of what each attempt said are kept, cut at a character; of the last attempt there is more in its record.
-pub const OUTPUT_KEPT: usize = 256;
+pub(crate) const OUTPUT_KEPT: usize = 256;
 
 /// 32 bytes: what a text takes beside its own, the counts of its owners and the allocator's share.
 const TEXT_OVERHEAD: usize = 32;

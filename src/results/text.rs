@@ -5,7 +5,7 @@ use std::{fmt, ops::Deref, sync::Arc};
 
 /// 10 KiB: what the kubelet keeps of a probe's output (docs/kubelet-prober.md 6.2). The rest is cut off, at a
 /// character.
-pub const TEXT_LIMIT: usize = 10_240;
+pub(crate) const TEXT_LIMIT: usize = 10_240;
 
 /// A text of at most [`TEXT_LIMIT`] bytes. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Default)]

@@ -53,7 +53,7 @@ struct Entry {
 /// # Errors
 /// The error of the runtime or of the connection to it; OutOfRange if the answer is too long, DeadlineExceeded if it
 /// does not arrive in time.
-pub async fn variables(
+pub(crate) async fn variables(
     channel: Channel,
     container: &str,
     names: &BTreeSet<&str>,

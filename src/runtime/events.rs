@@ -26,7 +26,7 @@ use crate::proto::{
 };
 
 /// 1,024 events may wait for the inventory. Further ones are dropped, which requests a resync.
-pub const QUEUE: usize = 1024;
+pub(crate) const QUEUE: usize = 1024;
 
 /// 256 bytes: the longest id that is accepted; runtimes use 64. An event with a longer one counts as missed.
 const MAX_ID: usize = 256;
@@ -40,7 +40,7 @@ const HEADER: Duration = Duration::from_millis(300);
 
 /// What happened to a container or a sandbox; the runtime treats both as containers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RuntimeEvent {
+pub(crate) enum RuntimeEvent {
     /// It was created.
     Created(String),
     /// Its process runs.
@@ -66,20 +66,20 @@ impl RuntimeEvent {
 
 /// The sending side of the queue. If it is full, it drops events and records that.
 #[derive(Clone, Debug)]
-pub struct EventQueue {
+pub(crate) struct EventQueue {
     sender: mpsc::Sender<RuntimeEvent>,
     has_missed: Arc<AtomicBool>,
 }
 
 /// The receiving side of the queue.
 #[derive(Debug)]
-pub struct Events {
+pub(crate) struct Events {
     receiver: mpsc::Receiver<RuntimeEvent>,
     has_missed: Arc<AtomicBool>,
 }
 
 /// Creates the queue, for [`QUEUE`] events.
-pub fn queue() -> (EventQueue, Events) {
+pub(crate) fn queue() -> (EventQueue, Events) {
     let (sender, receiver) = mpsc::channel(QUEUE);
     let has_missed = Arc::new(AtomicBool::new(false));
     (EventQueue { sender, has_missed: Arc::clone(&has_missed) }, Events { receiver, has_missed })
@@ -95,19 +95,19 @@ impl EventQueue {
 
 impl Events {
     /// The next event; `None` when the stream is no longer read.
-    pub async fn next(&mut self) -> Option<RuntimeEvent> {
+    pub(crate) async fn next(&mut self) -> Option<RuntimeEvent> {
         self.receiver.recv().await
     }
 
     /// Whether events were dropped since the last call.
-    pub fn take_missed(&self) -> bool {
+    pub(crate) fn take_missed(&self) -> bool {
         self.has_missed.swap(false, Ordering::Relaxed)
     }
 }
 
 /// The source of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum EventSource {
+pub(crate) enum EventSource {
     /// Not known yet, or lost with the runtime.
     #[default]
     None,
@@ -121,7 +121,7 @@ pub enum EventSource {
 
 impl EventSource {
     /// For users: `containerd`, `cri`, `unsupported`, `none`.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
             Self::Containerd => "containerd",
@@ -131,14 +131,14 @@ impl EventSource {
     }
 
     /// The source for a runtime.
-    pub fn of(runtime: &Version) -> Self {
+    pub(crate) fn of(runtime: &Version) -> Self {
         if runtime.name == "containerd" { Self::Containerd } else { Self::Cri }
     }
 }
 
 /// How a stream of events ended.
 #[derive(Debug)]
-pub enum StreamEnd {
+pub(crate) enum StreamEnd {
     /// The runtime ended it without an error, after this many events.
     Well(u64),
     /// It failed; with `Unimplemented` if the runtime has no such events.
@@ -154,11 +154,11 @@ const EMPTY_ENDS: u32 = 2;
 
 /// Counts CRI streams that ended at once.
 #[derive(Debug, Default)]
-pub struct EmptyEnds(u32);
+pub(crate) struct EmptyEnds(u32);
 
 impl EmptyEnds {
     /// A stream ended after this time. Returns whether the runtime has no events.
-    pub fn add(&mut self, source: EventSource, ended: &StreamEnd, lasted: Duration) -> bool {
+    pub(crate) fn add(&mut self, source: EventSource, ended: &StreamEnd, lasted: Duration) -> bool {
         let is_empty = source == EventSource::Cri && matches!(ended, StreamEnd::Well(0)) && lasted < AT_ONCE;
         self.0 = if is_empty { self.0 + 1 } else { 0 };
         self.0 >= EMPTY_ENDS
@@ -166,7 +166,7 @@ impl EmptyEnds {
 }
 
 /// Reads the runtime's events into `queue` until the stream ends; calls `subscribed` once it is open.
-pub async fn read(
+pub(crate) async fn read(
     runtime: &Runtime,
     source: EventSource,
     queue: &EventQueue,

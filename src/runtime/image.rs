@@ -24,7 +24,7 @@ const MAX_NAMES: usize = 1_000;
 
 /// The names of an image in the runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Image {
+pub(crate) struct Image {
     /// Its id: with containerd, the digest of its config.
     pub id: String,
     /// Its tags and digests, without those that are too long for a name.
@@ -33,7 +33,7 @@ pub struct Image {
 
 /// Why an image cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum ImageError {
+pub(crate) enum ImageError {
     /// The runtime does not have this service; only containerd has it.
     #[error("the runtime has no content store")]
     NoStore,
@@ -59,7 +59,7 @@ impl Runtime {
     ///
     /// # Errors
     /// The image is unknown, or the runtime did not answer.
-    pub async fn image(&self, image: &str) -> Result<Image, ImageError> {
+    pub(crate) async fn image(&self, image: &str) -> Result<Image, ImageError> {
         let spec = cri::ImageSpec { image: image.to_owned(), ..Default::default() };
         let request = cri::ImageStatusRequest { image: Some(spec), verbose: false };
         let mut client = ImageServiceClient::new(self.channel.clone());
@@ -73,7 +73,7 @@ impl Runtime {
     ///
     /// # Errors
     /// The runtime has no content store, or the config is not in it, is too long, or did not arrive in time.
-    pub async fn image_config(&self, id: &str, limit: usize) -> Result<Vec<u8>, ImageError> {
+    pub(crate) async fn image_config(&self, id: &str, limit: usize) -> Result<Vec<u8>, ImageError> {
         let client = ContentClient::new(self.channel.clone());
         match timeout(READING, read(client, id, limit)).await {
             Ok(config) => config,

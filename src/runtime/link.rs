@@ -43,7 +43,7 @@ const LOOK: Duration = Duration::from_millis(250);
 
 /// The state of the runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
+pub(crate) struct Link {
     /// Its name and version from its last answer.
     pub version: Version,
     /// The source of its events.
@@ -73,7 +73,7 @@ impl Default for Link {
 
 /// Why the runtime does not answer, or how it refuses Version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LinkTrouble {
+pub(crate) struct LinkTrouble {
     /// In the words of the runtime or of the system; empty while nothing is wrong.
     pub text: String,
     /// The system's error with the connection, where there was one.
@@ -105,7 +105,7 @@ struct Found {
 }
 
 /// Starts the task that maintains the link. Returns the state of the link, and the runtime's events.
-pub fn spawn(runtime: &Runtime, gate: Gate, tasks: &mut Tasks) -> (watch::Receiver<Link>, Events) {
+pub(crate) fn spawn(runtime: &Runtime, gate: Gate, tasks: &mut Tasks) -> (watch::Receiver<Link>, Events) {
     let (queue, events) = events::queue();
     let link = watch::Sender::new(Link::default());
     let (link_now, runtime) = (link.subscribe(), runtime.clone());

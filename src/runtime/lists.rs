@@ -23,7 +23,7 @@ struct Answer {
 
 /// The fields of a `PodSandbox` that can change.
 #[derive(Clone, PartialEq, Message)]
-pub struct SandboxBrief {
+pub(crate) struct SandboxBrief {
     /// Its id.
     #[prost(string, tag = "1")]
     pub id: String,
@@ -37,7 +37,7 @@ pub struct SandboxBrief {
 
 /// The fields of a `Container` that can change, and its sandbox.
 #[derive(Clone, PartialEq, Message)]
-pub struct ContainerBrief {
+pub(crate) struct ContainerBrief {
     /// Its id.
     #[prost(string, tag = "1")]
     pub id: String,
@@ -51,7 +51,7 @@ pub struct ContainerBrief {
 
 /// One item of a list: `B` is the decoded part, `W` the whole message.
 #[derive(Clone, Debug)]
-pub struct Item<B, W> {
+pub(crate) struct Item<B, W> {
     /// The decoded part.
     pub brief: B,
     bytes: Bytes,
@@ -59,10 +59,10 @@ pub struct Item<B, W> {
 }
 
 /// A sandbox of a list.
-pub type SandboxItem = Item<SandboxBrief, cri::PodSandbox>;
+pub(crate) type SandboxItem = Item<SandboxBrief, cri::PodSandbox>;
 
 /// A container of a list.
-pub type ContainerItem = Item<ContainerBrief, cri::Container>;
+pub(crate) type ContainerItem = Item<ContainerBrief, cri::Container>;
 
 impl<B: Message + Default, W: Trim> Item<B, W> {
     /// Decodes the brief part of a received item.
@@ -74,7 +74,7 @@ impl<B: Message + Default, W: Trim> Item<B, W> {
     ///
     /// # Errors
     /// A field outside the brief part is malformed.
-    pub fn whole(&self) -> Result<Trimmed<W>, Malformed> {
+    pub(crate) fn whole(&self) -> Result<Trimmed<W>, Malformed> {
         trim::decode(&self.bytes)
     }
 }

@@ -13,14 +13,14 @@ use super::Version;
 /// 3 s: how long clients wait for a runtime that accepts connections and does not answer Version properly. During a
 /// restart of containerd, this state lasts some tens of milliseconds. After that, clients are connected, and the
 /// runtime answers them itself.
-pub const HOLD: Duration = Duration::from_secs(3);
+pub(crate) const HOLD: Duration = Duration::from_secs(3);
 
 /// The answer of containerd 1.6, with code UNKNOWN, while it starts; 2.x answers Unavailable.
 const NOT_INITIALIZED: &str = "server is not initialized yet";
 
 /// The outcome of a Version call.
 #[derive(Debug)]
-pub enum PresenceAnswer {
+pub(crate) enum PresenceAnswer {
     /// It reported its name and version.
     Version(Version),
     /// It answered with an error: it does not serve this version of the CRI, or its CRI plugin is disabled.
@@ -33,7 +33,7 @@ pub enum PresenceAnswer {
 
 impl PresenceAnswer {
     /// The outcome for this result of a Version call.
-    pub fn of(outcome: Result<Version, Status>) -> Self {
+    pub(crate) fn of(outcome: Result<Version, Status>) -> Self {
         match outcome {
             Ok(version) => Self::Version(version),
             Err(status) if is_away(&status) => Self::Away(status),
@@ -54,7 +54,7 @@ fn is_away(status: &Status) -> bool {
 
 /// Decides how long clients wait while the runtime does not answer Version properly.
 #[derive(Debug, Default)]
-pub struct Hold {
+pub(crate) struct Hold {
     accepts_since: Option<Instant>,
     is_over: bool,
 }
@@ -62,7 +62,7 @@ pub struct Hold {
 impl Hold {
     /// Whether clients are to be connected. `accepts`: the runtime's socket accepts connections. `is_shut`: clients are
     /// waiting now, so that a runtime that was found away after they had been connected makes them wait again.
-    pub fn is_over(&mut self, accepts: bool, is_shut: bool, now: Instant) -> bool {
+    pub(crate) fn is_over(&mut self, accepts: bool, is_shut: bool, now: Instant) -> bool {
         if !accepts || (self.is_over && is_shut) {
             *self = Self::default();
         }

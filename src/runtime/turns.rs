@@ -18,17 +18,17 @@ use std::{
 };
 
 /// 1 s: a query without an answer for this long moves to a slow place. Runtimes answer in milliseconds.
-pub const PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// 1 s to 60 s until a failed query is sent again, twice as long each time.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// 30 s: waiting longer than this for an answer causes a warning.
-pub const WORTH_A_WARNING: Duration = Duration::from_secs(30);
+pub(crate) const WORTH_A_WARNING: Duration = Duration::from_secs(30);
 
 /// The limits.
 #[derive(Clone, Copy, Debug)]
-pub struct TurnLimits {
+pub(crate) struct TurnLimits {
     /// Queries in flight for less than [`PATIENCE`] that were not tried before.
     pub quick: usize,
     /// All other queries in flight.
@@ -41,7 +41,7 @@ pub struct TurnLimits {
 
 /// The object of a query. Queries of one pod wait for each other first, then those of one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Owner {
+pub(crate) struct Owner {
     /// Empty if unknown.
     pub namespace: Arc<str>,
     /// Any value that differs between pods.
@@ -50,7 +50,7 @@ pub struct Owner {
 
 /// How many queries have no answer yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Backlog {
+pub(crate) struct Backlog {
     /// Their number.
     pub count: usize,
     /// When the oldest of them was due.
@@ -59,7 +59,7 @@ pub struct Backlog {
 
 /// Whether queries have been waiting for too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum News {
+pub(crate) enum News {
     /// The first one has.
     Began(Backlog),
     /// None has any more.
@@ -68,7 +68,7 @@ pub enum News {
 
 /// The queries, at most one per object.
 #[derive(Debug)]
-pub struct Turns<K> {
+pub(crate) struct Turns<K> {
     limits: TurnLimits,
     questions: HashMap<K, Question>,
     /// By age.
@@ -109,7 +109,7 @@ struct Asked {
 
 impl<K: Clone + Ord + Hash> Turns<K> {
     /// No queries.
-    pub fn new(limits: TurnLimits) -> Self {
+    pub(crate) fn new(limits: TurnLimits) -> Self {
         Self {
             limits,
             questions: HashMap::new(),
@@ -124,7 +124,7 @@ impl<K: Clone + Ord + Hash> Turns<K> {
 
     /// Requests an answer, after a pause. If it is already requested, it becomes due no later than before; if it was
     /// tried before, no earlier. Returns whether there was room.
-    pub fn add(&mut self, key: K, owner: Owner, after: Duration, now: Instant) -> bool {
+    pub(crate) fn add(&mut self, key: K, owner: Owner, after: Duration, now: Instant) -> bool {
         if let Some(known) = self.questions.get_mut(&key) {
             match known.stage {
                 Stage::Asked => known.stage = Stage::AskedAndWanted,
@@ -147,7 +147,7 @@ impl<K: Clone + Ord + Hash> Turns<K> {
     }
 
     /// Takes the next query, if there is a place for it.
-    pub fn start(&mut self, now: Instant) -> Option<K> {
+    pub(crate) fn start(&mut self, now: Instant) -> Option<K> {
         while let Some((at, key)) = self.later.first().filter(|(at, _)| *at <= now).cloned() {
             self.later.remove(&(at, key.clone()));
             self.wait(&key, Duration::ZERO, now);
@@ -170,7 +170,7 @@ impl<K: Clone + Ord + Hash> Turns<K> {
 
     /// Moves queries that have been in flight for too long to slow places. Returns those to give up because none is
     /// free; each of these still ends with [`Turns::failed`].
-    pub fn overdue(&mut self, now: Instant) -> Vec<K> {
+    pub(crate) fn overdue(&mut self, now: Instant) -> Vec<K> {
         let mut free =
             self.limits.slow.saturating_sub(self.asked.values().filter(|asked| asked.is_slow).count());
         let mut given_up = Vec::new();
@@ -189,7 +189,7 @@ impl<K: Clone + Ord + Hash> Turns<K> {
     }
 
     /// The runtime answered.
-    pub fn answered(&mut self, key: &K, now: Instant) {
+    pub(crate) fn answered(&mut self, key: &K, now: Instant) {
         self.asked.remove(key);
         let Some(question) = self.remove(key) else { return };
         if question.stage == Stage::AskedAndWanted {
@@ -198,14 +198,14 @@ impl<K: Clone + Ord + Hash> Turns<K> {
     }
 
     /// The runtime did not answer, or returned an error. The query is sent again after a growing pause.
-    pub fn failed(&mut self, key: &K, now: Instant) {
+    pub(crate) fn failed(&mut self, key: &K, now: Instant) {
         let pause = BACKOFF.0.saturating_mul(2u32.saturating_pow(self.failures(key))).min(BACKOFF.1);
         self.put_off(key, pause, now);
     }
 
     /// Like [`Turns::failed`], with this pause. Dropped if too many were tried before: it is requested again if it is
     /// needed.
-    pub fn put_off(&mut self, key: &K, pause: Duration, now: Instant) {
+    pub(crate) fn put_off(&mut self, key: &K, pause: Duration, now: Instant) {
         self.asked.remove(key);
         let is_full =
             self.questions.values().filter(|question| question.failures > 0).count() > self.limits.all / 2;
@@ -219,12 +219,12 @@ impl<K: Clone + Ord + Hash> Turns<K> {
     }
 
     /// How often a query failed.
-    pub fn failures(&self, key: &K) -> u32 {
+    pub(crate) fn failures(&self, key: &K) -> u32 {
         self.questions.get(key).map_or(0, |question| question.failures)
     }
 
     /// The runtime is back: earlier failures no longer count.
-    pub fn forgive(&mut self, now: Instant) {
+    pub(crate) fn forgive(&mut self, now: Instant) {
         self.later.clear();
         (self.fresh, self.tried) = (Queue::default(), Queue::default());
         self.ages = self.questions.keys().map(|key| (now, key.clone())).collect();
@@ -237,7 +237,7 @@ impl<K: Clone + Ord + Hash> Turns<K> {
     }
 
     /// Forgets waiting queries that are no longer needed.
-    pub fn retain(&mut self, is_wanted: impl Fn(&K) -> bool) {
+    pub(crate) fn retain(&mut self, is_wanted: impl Fn(&K) -> bool) {
         let gone: Vec<K> = self
             .questions
             .iter()
@@ -248,17 +248,17 @@ impl<K: Clone + Ord + Hash> Turns<K> {
     }
 
     /// Whether it waits or is in flight.
-    pub fn contains(&self, key: &K) -> bool {
+    pub(crate) fn contains(&self, key: &K) -> bool {
         self.questions.contains_key(key)
     }
 
     /// Whether no query waits that was never tried.
-    pub fn has_no_fresh(&self) -> bool {
+    pub(crate) fn has_no_fresh(&self) -> bool {
         !self.questions.values().any(|question| question.failures == 0 && question.waits())
     }
 
     /// When [`Turns::start`], [`Turns::overdue`] or [`Turns::news`] may have a result next, if nothing else happens.
-    pub fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         let later = self.later.first().map(|(at, _)| *at);
         let overdue =
             self.asked.values().filter(|asked| !asked.is_slow).map(|asked| asked.at + PATIENCE).min();
@@ -268,12 +268,12 @@ impl<K: Clone + Ord + Hash> Turns<K> {
     }
 
     /// The queries without an answer.
-    pub fn backlog(&self) -> Backlog {
+    pub(crate) fn backlog(&self) -> Backlog {
         Backlog { count: self.questions.len(), since: self.ages.first().map(|(since, _)| *since) }
     }
 
     /// What has changed.
-    pub fn news(&mut self, now: Instant) -> Option<News> {
+    pub(crate) fn news(&mut self, now: Instant) -> Option<News> {
         let backlog = self.backlog();
         let is_delayed =
             backlog.since.is_some_and(|since| now.saturating_duration_since(since) >= WORTH_A_WARNING);

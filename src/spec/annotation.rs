@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// 16 KiB: the longest annotation that is read. A longer one makes its probe invalid.
-pub const MAX_ANNOTATION: usize = 16 << 10;
+pub(crate) const MAX_ANNOTATION: usize = 16 << 10;
 
 /// Turns a pod's probes off where its value is [`OFF`], in any case.
 const SWITCH: &str = "criprobe.dev/probes";
@@ -23,7 +23,7 @@ const DOMAIN: &str = "criprobe.dev";
 const MAX_NOTES: usize = 16;
 
 /// The text of a container's probe, if there is one. Costs no more than one look into the map where there is none.
-pub fn probe<'a>(
+pub(crate) fn probe<'a>(
     annotations: &'a BTreeMap<String, String>,
     kind: ProbeKind,
     container: &str,
@@ -37,29 +37,29 @@ pub fn probe<'a>(
 }
 
 /// Which probe of which container a key asks for, if it is one of ours; the container's name may be empty.
-pub fn target(key: &str) -> Option<(ProbeKind, &str)> {
+pub(crate) fn target(key: &str) -> Option<(ProbeKind, &str)> {
     ProbeKind::ALL.into_iter().find_map(|kind| Some((kind, key.strip_prefix(prefix(kind))?)))
 }
 
 /// Whether a key turns a pod's probes on and off.
-pub fn is_switch(key: &str) -> bool {
+pub(crate) fn is_switch(key: &str) -> bool {
     key == SWITCH
 }
 
 /// Whether a key is under our domain, understood or not.
-pub fn is_ours(key: &str) -> bool {
+pub(crate) fn is_ours(key: &str) -> bool {
     let domain = key.split_once('/').and_then(|(before, _)| before.strip_suffix(DOMAIN));
     domain.is_some_and(|kind| kind.is_empty() || kind.ends_with('.'))
 }
 
 /// Whether the pod with these annotations wants no probes.
-pub fn are_off(annotations: &BTreeMap<String, String>) -> bool {
+pub(crate) fn are_off(annotations: &BTreeMap<String, String>) -> bool {
     annotations.get(SWITCH).is_some_and(|value| value.eq_ignore_ascii_case(OFF))
 }
 
 /// What is written under our domain and means nothing to us: one line each, for the operator to see. Such keys
 /// change nothing. Walks the whole map.
-pub fn notes(annotations: &BTreeMap<String, String>) -> Vec<String> {
+pub(crate) fn notes(annotations: &BTreeMap<String, String>) -> Vec<String> {
     annotations.iter().filter_map(|(key, value)| note(key, value)).take(MAX_NOTES).collect()
 }
 

@@ -12,7 +12,7 @@ use crate::{
 /// Why a text defines no probe; prints all of it in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{fault}")]
-pub struct Wrong {
+pub(crate) struct Wrong {
     /// What is wrong.
     pub fault: DefinitionFault,
     /// The handler as far as it is known: `exec`, `httpGet`, `tcpSocket`, `grpc`.
@@ -21,7 +21,7 @@ pub struct Wrong {
 
 /// What is wrong with a text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DefinitionFault {
+pub(crate) enum DefinitionFault {
     /// It cannot be read at all.
     #[error("{0}")]
     Syntax(SyntaxError),
@@ -34,7 +34,7 @@ pub enum DefinitionFault {
 ///
 /// # Errors
 /// Everything that is wrong at once.
-pub fn read(kind: ProbeKind, text: &str) -> Result<ProbeSpec, Wrong> {
+pub(crate) fn read(kind: ProbeKind, text: &str) -> Result<ProbeSpec, Wrong> {
     let fields = |errors, handler| Wrong { fault: DefinitionFault::Fields(errors), handler };
     let node = document::parse(text, annotation::MAX_ANNOTATION)
         .map_err(|error| Wrong { fault: DefinitionFault::Syntax(error), handler: None })?;

@@ -7,35 +7,35 @@
 use std::{collections::BTreeSet, fmt, mem, sync::Arc};
 
 /// 2 MiB: what Linux takes as the arguments of one process, all together. A longer command is an error.
-pub const MAX_COMMAND: usize = 2 << 20;
+pub(crate) const MAX_COMMAND: usize = 2 << 20;
 
 /// 256 KiB: the longest that the command of an annotation or a HEALTHCHECK may become. An annotation of 16 KiB can name a
 /// variable 4,000 times, and its author has to leave memory to the other pods. A longer command is an error.
-pub const MAX_PODS_COMMAND: usize = 256 << 10;
+pub(crate) const MAX_PODS_COMMAND: usize = 256 << 10;
 
 /// The command grew beyond so many bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the command is longer than {0} bytes after its variables were expanded")]
-pub struct TooLong(pub usize);
+pub(crate) struct TooLong(pub usize);
 
 /// Variables of a container, one value a name, sorted by name: a lookup is quick however many there are. Holds secrets:
 /// prints its size only.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct Env(Arc<[(String, String)]>);
+pub(crate) struct Env(Arc<[(String, String)]>);
 
 impl Env {
     /// About how many bytes it takes.
-    pub fn weight(&self) -> usize {
+    pub(crate) fn weight(&self) -> usize {
         self.0.iter().map(|(key, value)| size_of::<(String, String)>() + key.len() + value.len()).sum()
     }
 
     /// How long all values are together.
-    pub fn length(&self) -> usize {
+    pub(crate) fn length(&self) -> usize {
         self.0.iter().map(|(_, value)| value.len()).sum()
     }
 
     /// The last value given for a name, compared byte for byte.
-    pub fn get(&self, name: &str) -> Option<&str> {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let at = self.0.binary_search_by(|(key, _)| key.as_str().cmp(name)).ok()?;
         Some(&self.0[at].1)
     }
@@ -59,12 +59,12 @@ impl fmt::Debug for Env {
 }
 
 /// The names of all variables that a command refers to.
-pub fn names(command: &[String]) -> BTreeSet<&str> {
+pub(crate) fn names(command: &[String]) -> BTreeSet<&str> {
     command.iter().flat_map(|word| Tokens::of(word)).filter_map(Token::name).collect()
 }
 
 /// Whether a command becomes these arguments if its variables have suitable values, whatever these are.
-pub fn may_become<'a>(command: &[String], mut arguments: impl Iterator<Item = &'a str>) -> bool {
+pub(crate) fn may_become<'a>(command: &[String], mut arguments: impl Iterator<Item = &'a str>) -> bool {
     command.iter().all(|word| arguments.next().is_some_and(|argument| word_may_become(word, argument)))
         && arguments.next().is_none()
 }
@@ -91,7 +91,7 @@ fn word_may_become(word: &str, argument: &str) -> bool {
 
 /// A command with its variables. Cheap to copy; its words are never longer together than the limit that it was made with.
 #[derive(Clone, Copy, Debug)]
-pub struct Expansion<'a> {
+pub(crate) struct Expansion<'a> {
     command: &'a [String],
     /// None where the command is run as it is written.
     env: Option<&'a Env>,
@@ -99,14 +99,14 @@ pub struct Expansion<'a> {
 
 /// One word of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Word<'a> {
+pub(crate) struct Word<'a> {
     defined: &'a str,
     env: Option<&'a Env>,
 }
 
 /// A part of an expanded word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Piece<'a> {
+pub(crate) enum Piece<'a> {
     /// As it was written, but for `$$`, which is one dollar.
     Literal(&'a str),
     /// The value of a variable, and how it was referred to.
@@ -123,7 +123,7 @@ impl<'a> Expansion<'a> {
     ///
     /// # Errors
     /// When its words together exceed `limit` bytes.
-    pub fn new(command: &'a [String], env: &'a Env, limit: usize) -> Result<Self, TooLong> {
+    pub(crate) fn new(command: &'a [String], env: &'a Env, limit: usize) -> Result<Self, TooLong> {
         let expansion = Self { command, env: Some(env) };
         let mut length = 0;
         for piece in expansion.words().flat_map(Word::pieces) {
@@ -136,47 +136,47 @@ impl<'a> Expansion<'a> {
     }
 
     /// A command that is run as it is written.
-    pub fn literal(command: &'a [String]) -> Self {
+    pub(crate) fn literal(command: &'a [String]) -> Self {
         Self { command, env: None }
     }
 
     /// The command as it was defined.
-    pub fn defined(&self) -> &'a [String] {
+    pub(crate) fn defined(&self) -> &'a [String] {
         self.command
     }
 
     /// Each element of the command on its own.
-    pub fn words(&self) -> impl Iterator<Item = Word<'a>> + use<'a> {
+    pub(crate) fn words(&self) -> impl Iterator<Item = Word<'a>> + use<'a> {
         let env = self.env;
         self.command.iter().map(move |defined| Word { defined, env })
     }
 
-    /// The whole, copied.
-    pub fn to_argv(&self) -> Vec<String> {
+    #[cfg(test)]
+    pub(crate) fn to_argv(&self) -> Vec<String> {
         self.words().map(|word| word.pieces().map(Piece::text).collect()).collect()
     }
 }
 
 impl<'a> Word<'a> {
     /// As it was written.
-    pub fn defined(self) -> &'a str {
+    pub(crate) fn defined(self) -> &'a str {
         self.defined
     }
 
     /// Its parts, in order.
-    pub fn pieces(self) -> Pieces<'a> {
+    pub(crate) fn pieces(self) -> Pieces<'a> {
         Pieces { tokens: Tokens::of(self.defined), env: self.env }
     }
 
     /// How long it is, in bytes.
-    pub fn length(self) -> usize {
+    pub(crate) fn length(self) -> usize {
         self.pieces().map(|piece| piece.text().len()).sum()
     }
 }
 
 impl<'a> Piece<'a> {
     /// As it is run.
-    pub fn text(self) -> &'a str {
+    pub(crate) fn text(self) -> &'a str {
         match self {
             Self::Literal(text) | Self::Value { value: text, .. } => text,
         }
@@ -185,7 +185,7 @@ impl<'a> Piece<'a> {
 
 /// The parts of one word.
 #[derive(Clone, Debug)]
-pub struct Pieces<'a> {
+pub(crate) struct Pieces<'a> {
     tokens: Tokens<'a>,
     env: Option<&'a Env>,
 }

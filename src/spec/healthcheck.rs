@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// 1 MiB: the longest config that is read; usual ones hold some KiB. Of a longer one the HEALTHCHECK cannot be used.
-pub const MAX_CONFIG: usize = 1 << 20;
+pub(crate) const MAX_CONFIG: usize = 1 << 20;
 
 /// 16 KiB: the longest command, all its words together, as in an annotation. A longer one cannot be used.
 const MAX_COMMAND: usize = 16 << 10;
@@ -45,7 +45,7 @@ const SHELL: [&str; 2] = ["/bin/sh", "-c"];
 const MAX_INT32: i64 = i32::MAX as i64;
 
 /// The HEALTHCHECK of the image with this config; `None` where it has none, or none any more (`NONE`).
-pub fn read(config: &[u8]) -> Option<Healthcheck> {
+pub(crate) fn read(config: &[u8]) -> Option<Healthcheck> {
     if config.len() > MAX_CONFIG {
         return Some(too_long());
     }
@@ -71,7 +71,7 @@ pub fn read(config: &[u8]) -> Option<Healthcheck> {
 }
 
 /// The error for an image whose config is longer than [`MAX_CONFIG`].
-pub fn too_long() -> Healthcheck {
+pub(crate) fn too_long() -> Healthcheck {
     unusable(format!("the image's config is longer than {MAX_CONFIG} bytes"))
 }
 

@@ -39,7 +39,7 @@ impl ImageNames {
 
 /// A name as it is, and the shorter ones that mean the same: `docker.io/library/web:latest` is `library/web`, too, and
 /// `web`. None of what is an id.
-pub fn forms(name: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn forms(name: &str) -> impl Iterator<Item = &str> {
     let short = name.strip_prefix(REGISTRY);
     let one_word = short.and_then(|short| short.strip_prefix(LIBRARY)).filter(|word| !word.contains('/'));
     let forms = iter::once(name).chain(short).chain(one_word).filter(|_| !is_id(name));

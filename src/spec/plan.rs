@@ -53,7 +53,7 @@ pub enum Class {
 }
 
 /// Why one of a pod's probes is one too many.
-pub fn too_many_of_pod(limit: usize) -> String {
+pub(crate) fn too_many_of_pod(limit: usize) -> String {
     format!(
         "the pod has more probes than prober.maxPerPod, which is {limit}: enforced rules come first, then other rules, \
          then older containers"
@@ -74,7 +74,7 @@ pub struct Invalid {
 }
 
 /// What the HEALTHCHECK of an image asks for: a liveness probe that only reports, or why it cannot be used.
-pub type Healthcheck = Result<ProbeSpec, Invalid>;
+pub(crate) type Healthcheck = Result<ProbeSpec, Invalid>;
 
 /// What is known of the image of a container.
 #[derive(Clone, Copy, Debug, Default)]
@@ -93,7 +93,7 @@ pub fn plan(container: &Container, policy: &Policy, image: ImageFacts<'_>) -> Ve
 }
 
 /// Whether the HEALTHCHECK of its image says anything of a container: the operator lets it, and the pod too.
-pub fn heeds_healthcheck(container: &Container, policy: &Policy) -> bool {
+pub(crate) fn heeds_healthcheck(container: &Container, policy: &Policy) -> bool {
     policy.honours_healthchecks(&container.pod.namespace) && !is_off(container, policy)
 }
 

@@ -19,7 +19,7 @@ use crate::{
 
 /// A container, and all that it is to be probed for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// The container as it is now.
     pub view: Arc<Container>,
     /// At most one a type.
@@ -29,7 +29,7 @@ pub struct Plan {
 /// The containers of the node, what their images have, and the operator's policy. As bounded as the inventory: of an
 /// image that no container is probed by any more, nothing is kept.
 #[derive(Debug, Default)]
-pub struct Planner {
+pub(crate) struct Planner {
     policy: Arc<Policy>,
     containers: HashMap<ContainerId, Arc<Container>>,
     images: HashMap<ImageRef, Image>,
@@ -39,7 +39,7 @@ pub struct Planner {
 
 /// How much of an image is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Depth {
+pub(crate) enum Depth {
     /// Its names, for the rules that go by them.
     Names,
     /// Its names and its HEALTHCHECK.
@@ -61,12 +61,12 @@ struct Image {
 
 impl Planner {
     /// Without any container yet.
-    pub fn new(policy: Arc<Policy>) -> Self {
+    pub(crate) fn new(policy: Arc<Policy>) -> Self {
         Self { policy, ..Self::default() }
     }
 
     /// A container was made or changed.
-    pub fn on_container(&mut self, view: Arc<Container>) -> Plan {
+    pub(crate) fn on_container(&mut self, view: Arc<Container>) -> Plan {
         let former = self.containers.insert(view.id.clone(), view.clone());
         if let Some(former) = former.filter(|former| former.image_ref != view.image_ref) {
             self.leave(&former);
@@ -76,20 +76,20 @@ impl Planner {
     }
 
     /// A container is gone.
-    pub fn on_gone(&mut self, id: &ContainerId) {
+    pub(crate) fn on_gone(&mut self, id: &ContainerId) {
         if let Some(view) = self.containers.remove(id) {
             self.leave(&view);
         }
     }
 
     /// These are all containers that there are.
-    pub fn retain(&mut self, is_there: impl Fn(&ContainerId) -> bool) {
+    pub(crate) fn retain(&mut self, is_there: impl Fn(&ContainerId) -> bool) {
         let gone: Vec<_> = self.containers.keys().filter(|id| !is_there(id)).cloned().collect();
         gone.iter().for_each(|id| self.on_gone(id));
     }
 
     /// The operator decided anew. Plans all containers, in the order of their ids.
-    pub fn on_policy(&mut self, policy: Arc<Policy>) -> Vec<Plan> {
+    pub(crate) fn on_policy(&mut self, policy: Arc<Policy>) -> Vec<Plan> {
         self.policy = policy;
         let mut views: Vec<_> = self.containers.values().cloned().collect();
         views.sort_by(|a, b| a.id.cmp(&b.id));
@@ -98,7 +98,7 @@ impl Planner {
     }
 
     /// The names of an image. Plans the containers that run it, in the order of their ids, unless they are as they were.
-    pub fn on_names(&mut self, image: &ImageRef, names: Arc<ImageNames>) -> Vec<Plan> {
+    pub(crate) fn on_names(&mut self, image: &ImageRef, names: Arc<ImageNames>) -> Vec<Plan> {
         let Some(known) = self.images.get_mut(image) else { return Vec::new() };
         if known.names.as_ref() == Some(&names) {
             return Vec::new();
@@ -109,7 +109,7 @@ impl Planner {
 
     /// What an image has. Plans the containers that are probed by it, in the order of their ids; none where nobody wants
     /// to know it any more.
-    pub fn on_image(&mut self, image: &ImageRef, healthcheck: Option<Arc<Healthcheck>>) -> Vec<Plan> {
+    pub(crate) fn on_image(&mut self, image: &ImageRef, healthcheck: Option<Arc<Healthcheck>>) -> Vec<Plan> {
         let Some(known) = self.images.get_mut(image) else { return Vec::new() };
         known.healthcheck = healthcheck;
         self.plan_image(image)
@@ -117,12 +117,12 @@ impl Planner {
 
     /// The images that are to be asked for, since this was last asked: what they have goes to [`Self::on_names`] and
     /// [`Self::on_image`].
-    pub fn take_wanted(&mut self) -> BTreeMap<ImageRef, Depth> {
+    pub(crate) fn take_wanted(&mut self) -> BTreeMap<ImageRef, Depth> {
         mem::take(&mut self.wanted)
     }
 
     /// Whether what an image has still says something of a container.
-    pub fn wants(&self, image: &ImageRef) -> bool {
+    pub(crate) fn wants(&self, image: &ImageRef) -> bool {
         self.images.contains_key(image)
     }
 

@@ -123,7 +123,7 @@ impl Limits {
 
 /// Whether an address leads back to the node itself, or to no host in particular, also through a translator or a
 /// tunnel. Only rules may name such addresses.
-pub fn is_never_allowed(address: IpAddr) -> bool {
+pub(crate) fn is_never_allowed(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_v4_never_allowed(v4),
         IpAddr::V6(v6) => {
@@ -139,7 +139,7 @@ pub fn is_never_allowed(address: IpAddr) -> bool {
 
 /// Whether an address cannot be that of a pod, whatever the runtime reports. The loopback itself can be: a runtime that
 /// does not isolate its containers' networks reports it.
-pub fn is_never_a_pods(address: IpAddr) -> bool {
+pub(crate) fn is_never_a_pods(address: IpAddr) -> bool {
     is_never_allowed(address) && !address.is_loopback()
 }
 

@@ -14,7 +14,7 @@ const MAX_ANNOTATION: usize = 256 << 10;
 
 /// The ports that a container declares, in their order; empty where nothing or nothing readable is declared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DeclaredPorts(Vec<DeclaredPort>);
+pub(crate) struct DeclaredPorts(Vec<DeclaredPort>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -26,7 +26,7 @@ struct DeclaredPort {
 
 /// Why a probe has no port to go to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PortError {
+pub(crate) enum PortError {
     /// In the kubelet's words.
     #[error("invalid port number: {0}")]
     OutOfRange(i64),
@@ -37,7 +37,7 @@ pub enum PortError {
 
 impl DeclaredPorts {
     /// Reads them from a container's annotations.
-    pub fn read(annotations: &BTreeMap<String, String>) -> Self {
+    pub(crate) fn read(annotations: &BTreeMap<String, String>) -> Self {
         let text = annotations.get(PORTS_ANNOTATION).filter(|text| text.len() <= MAX_ANNOTATION);
         let ports = text.and_then(|text| serde_json::from_str(text).ok());
         Self(ports.unwrap_or_default())
@@ -48,7 +48,7 @@ impl DeclaredPorts {
     ///
     /// # Errors
     /// When there is none, or it is not within 1 to 65535.
-    pub fn resolve(&self, port: &PortRef) -> Result<u16, PortError> {
+    pub(crate) fn resolve(&self, port: &PortRef) -> Result<u16, PortError> {
         let number = match port {
             PortRef::Number(number) => i64::from(*number),
             PortRef::Name(name) => match self.0.iter().find(|declared| declared.name == *name) {
@@ -60,12 +60,12 @@ impl DeclaredPorts {
     }
 
     /// Their numbers, as far as these are ports.
-    pub fn numbers(&self) -> impl Iterator<Item = u16> {
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u16> {
         self.0.iter().filter_map(|declared| u16::try_from(declared.container_port).ok())
     }
 
     /// Whether a port is one of them, whatever its name and protocol.
-    pub fn declares(&self, port: u16) -> bool {
+    pub(crate) fn declares(&self, port: u16) -> bool {
         self.0.iter().any(|declared| declared.container_port == i64::from(port))
     }
 }

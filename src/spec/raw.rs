@@ -9,7 +9,7 @@ use crate::document::{
 
 /// Every key that a probe may have.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RawProbe {
+pub(crate) struct RawProbe {
     /// Where it starts.
     pub place: Option<Place>,
     /// `exec`.
@@ -44,14 +44,14 @@ pub struct RawProbe {
 
 /// A Kubernetes `ExecAction`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RawExec {
+pub(crate) struct RawExec {
     /// `command`.
     pub command: Field<Vec<String>>,
 }
 
 /// A Kubernetes `HTTPGetAction`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RawHttpGet {
+pub(crate) struct RawHttpGet {
     /// `path`.
     pub path: Field<String>,
     /// `port`.
@@ -66,7 +66,7 @@ pub struct RawHttpGet {
 
 /// A Kubernetes `HTTPHeader`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RawHeader {
+pub(crate) struct RawHeader {
     /// `name`.
     pub name: Field<String>,
     /// `value`.
@@ -77,7 +77,7 @@ pub struct RawHeader {
 
 /// A Kubernetes `TCPSocketAction`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RawTcpSocket {
+pub(crate) struct RawTcpSocket {
     /// `port`.
     pub port: Field<NumberOrText>,
     /// `host`.
@@ -86,7 +86,7 @@ pub struct RawTcpSocket {
 
 /// A Kubernetes `GRPCAction`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RawGrpc {
+pub(crate) struct RawGrpc {
     /// `port`.
     pub port: Field<i64>,
     /// `service`.
@@ -97,12 +97,12 @@ impl RawProbe {
     /// Reads a probe; fields that are unknown or of the wrong type are reported under `path`.
     ///
     /// Returns `None` where the node is no map, which is reported too.
-    pub fn read(node: &Node, path: &str, errors: &mut Vec<FieldError>) -> Option<Self> {
+    pub(crate) fn read(node: &Node, path: &str, errors: &mut Vec<FieldError>) -> Option<Self> {
         fields::read(node, path, errors, Self::of)
     }
 
     /// Reads a probe out of a map that holds nothing else.
-    pub fn of(probe: &mut Fields<'_>) -> Self {
+    pub(crate) fn of(probe: &mut Fields<'_>) -> Self {
         Self {
             place: probe.place(),
             exec: probe.map("exec", exec),
@@ -123,7 +123,7 @@ impl RawProbe {
     }
 
     /// Reads what one attempt needs, handler and timeout, out of a map that may hold other things; all else is absent.
-    pub fn read_attempt(attempt: &mut Fields<'_>) -> Self {
+    pub(crate) fn read_attempt(attempt: &mut Fields<'_>) -> Self {
         Self {
             place: attempt.place(),
             exec: attempt.map("exec", exec),
@@ -144,7 +144,7 @@ impl RawProbe {
     }
 
     /// The first handler that is written, well or badly, in Kubernetes' order: how an invalid probe is listed.
-    pub fn handler(&self) -> Option<&'static str> {
+    pub(crate) fn handler(&self) -> Option<&'static str> {
         [
             (self.exec.is_absent(), "exec"),
             (self.http_get.is_absent(), "httpGet"),

@@ -20,7 +20,7 @@ use crate::{
 
 /// One attempt as it was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunRequest {
+pub(crate) struct RunRequest {
     /// `NAMESPACE/POD/CONTAINER` or the beginning of an id, as it was written; never empty.
     pub container: String,
     /// What to try.
@@ -29,7 +29,7 @@ pub struct RunRequest {
 
 /// What to try.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trial {
+pub(crate) enum Trial {
     /// The container's own probe.
     Probe {
         /// Of this type.
@@ -46,7 +46,7 @@ pub enum Trial {
 ///
 /// # Errors
 /// Everything that is wrong, in one line for people.
-pub fn read(text: &str, limit: usize, limits: &Limits) -> Result<RunRequest, String> {
+pub(crate) fn read(text: &str, limit: usize, limits: &Limits) -> Result<RunRequest, String> {
     let node = document::parse(text, limit).map_err(|error| error.to_string())?;
     let mut errors = Vec::new();
     let raw = fields::read(&node, "", &mut errors, |request| Raw {

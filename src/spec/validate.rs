@@ -23,7 +23,7 @@ pub const MIN_PERIOD: Duration = Duration::from_millis(100);
 
 /// 60 s: the longest timeout that others than the operator may ask for, unless the operator decides otherwise; a longer one
 /// is refused.
-pub const MAX_TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The shortest timeout; a shorter one is an error.
 pub const MIN_TIMEOUT: Duration = Duration::from_millis(1);
@@ -36,7 +36,7 @@ const MAX_INT32: i64 = i32::MAX as i64;
 /// # Errors
 /// `errors`, which is what reading it has found, and every rule that it breaks, in Kubernetes' order: handler, times,
 /// thresholds, grace period.
-pub fn validate(
+pub(crate) fn validate(
     raw: &RawProbe,
     kind: ProbeKind,
     path: &str,
@@ -74,7 +74,7 @@ pub fn validate(
 
 /// Checks the timeout alone; `None` where there is none, or Kubernetes' zero.
 /// Every rule that it breaks is added to `errors`.
-pub fn validate_timeout(raw: &RawProbe, path: &str, errors: &mut Vec<FieldError>) -> Option<Duration> {
+pub(crate) fn validate_timeout(raw: &RawProbe, path: &str, errors: &mut Vec<FieldError>) -> Option<Duration> {
     let mut check = Check { path, place: raw.place, errors: std::mem::take(errors) };
     let timeout = check.time(&TIMEOUT, &raw.timeout_seconds, &raw.timeout);
     *errors = check.errors;

@@ -9,7 +9,7 @@ use tokio::{
 };
 
 /// 2 s: how long a stage may take to answer a question. After that the question is given up.
-pub const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// 16 questions may wait for a stage. Further askers wait, within their deadline.
 const QUESTIONS: usize = 16;

@@ -12,7 +12,7 @@ thread_local! {
 }
 
 /// Keeps the place of a panic for [`take_place`], and returns it.
-pub fn keep_place(panic: &PanicHookInfo<'_>) -> Option<String> {
+pub(crate) fn keep_place(panic: &PanicHookInfo<'_>) -> Option<String> {
     let place = panic.location().map(ToString::to_string);
     // On a thread that is ending nothing is left that could catch the panic.
     let _ = PLACE.try_with(|kept| kept.replace(place.clone()));
@@ -20,12 +20,12 @@ pub fn keep_place(panic: &PanicHookInfo<'_>) -> Option<String> {
 }
 
 /// Where this thread last panicked, if it did since this was last asked.
-pub fn take_place() -> Option<String> {
+pub(crate) fn take_place() -> Option<String> {
     PLACE.take()
 }
 
 /// The message of a panic, cut to 512 bytes.
-pub fn describe(payload: &dyn Any) -> &str {
+pub(crate) fn describe(payload: &dyn Any) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
     &text[..text.floor_char_boundary(MESSAGE)]

@@ -7,7 +7,7 @@ use std::{fmt, sync::Arc};
 
 use prost::Message;
 
-pub use self::command::ExecCommand;
+pub(crate) use self::command::ExecCommand;
 
 use crate::{
     ids::{ContainerId, SandboxId},

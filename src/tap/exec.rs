@@ -6,14 +6,14 @@ use crate::proto::exec::{ExecOutput, ExecPart, ExecWalker};
 
 /// The figures of one ExecSyncResponse.
 #[derive(Debug, Default)]
-pub struct ExecMeter {
+pub(super) struct ExecMeter {
     result: ExecResult,
     walker: ExecWalker,
 }
 
 impl ExecMeter {
     /// Takes the next piece of the message.
-    pub fn feed(&mut self, bytes: &[u8]) {
+    pub(super) fn feed(&mut self, bytes: &[u8]) {
         let result = &mut self.result;
         // A walker that is lost never comes to an end of the message.
         let _ = self.walker.feed(bytes, |part| match part {
@@ -25,7 +25,7 @@ impl ExecMeter {
     }
 
     /// What the message said; `None` if it was cut short or malformed.
-    pub fn finish(&self) -> Option<ExecResult> {
+    pub(super) fn finish(&self) -> Option<ExecResult> {
         self.walker.is_between_fields().then_some(self.result)
     }
 }

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 /// 1 MiB: the largest header block that is assembled. Beyond it, the compression state is lost, and with it the meaning
 /// of later headers, so the connection goes blind.
-pub const MAX_BLOCK: usize = 1024 * 1024;
+pub(super) const MAX_BLOCK: usize = 1024 * 1024;
 
 /// 4 KiB: the buffer capacity that is kept between frames; more is freed.
 const KEPT_CAPACITY: usize = 4096;
@@ -18,19 +18,19 @@ const MAX_SETTINGS: u32 = 16 * 1024;
 /// RFC 9113, 6.5.2: the initial limit of a peer.
 const DEFAULT_MAX_FRAME: u32 = 16_384;
 
-pub const DATA: u8 = 0;
-pub const HEADERS: u8 = 1;
-pub const RST_STREAM: u8 = 3;
-pub const SETTINGS: u8 = 4;
-pub const PUSH_PROMISE: u8 = 5;
-pub const GOAWAY: u8 = 7;
-pub const CONTINUATION: u8 = 9;
+pub(super) const DATA: u8 = 0;
+pub(super) const HEADERS: u8 = 1;
+pub(super) const RST_STREAM: u8 = 3;
+pub(super) const SETTINGS: u8 = 4;
+pub(super) const PUSH_PROMISE: u8 = 5;
+pub(super) const GOAWAY: u8 = 7;
+pub(super) const CONTINUATION: u8 = 9;
 
-pub const END_STREAM: u8 = 0x1;
-pub const ACK: u8 = 0x1;
-pub const END_HEADERS: u8 = 0x4;
-pub const PADDED: u8 = 0x8;
-pub const PRIORITY: u8 = 0x20;
+pub(super) const END_STREAM: u8 = 0x1;
+pub(super) const ACK: u8 = 0x1;
+pub(super) const END_HEADERS: u8 = 0x4;
+pub(super) const PADDED: u8 = 0x8;
+pub(super) const PRIORITY: u8 = 0x20;
 
 /// Why bytes are not HTTP/2 as CRI uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -57,7 +57,7 @@ pub enum FrameError {
 
 /// The relevant content of a frame.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Frame<'a> {
+pub(super) enum Frame<'a> {
     /// A piece of a stream's data, without padding; `is_end` for its last piece.
     Data { stream: u32, piece: &'a [u8], is_end: bool },
     /// A complete header block, without padding and priority.
@@ -85,7 +85,7 @@ impl Head {
 
 /// One direction's framing.
 #[derive(Debug)]
-pub struct FrameReader {
+pub(super) struct FrameReader {
     head: [u8; 9],
     head_len: usize,
     /// The frame whose payload is being read, and how much of it is left.
@@ -123,17 +123,17 @@ impl Default for FrameReader {
 impl FrameReader {
     /// The receiver of this direction announced SETTINGS_MAX_FRAME_SIZE. Never lowered: the sender may not have
     /// received the announcement yet.
-    pub fn raise_max_frame(&mut self, size: u32) {
+    pub(super) fn raise_max_frame(&mut self, size: u32) {
         self.max_frame = self.max_frame.max(size);
     }
 
     /// Whether a frame of ours could be inserted here: the last frame and the last header block are complete.
-    pub fn is_between_frames(&self) -> bool {
+    pub(super) fn is_between_frames(&self) -> bool {
         self.has_begun && self.head_len == 0 && self.current.is_none() && self.block.is_none()
     }
 
     /// Whether the connection began with a valid first frame.
-    pub fn has_begun(&self) -> bool {
+    pub(super) fn has_begun(&self) -> bool {
         self.has_begun
     }
 
@@ -141,7 +141,10 @@ impl FrameReader {
     ///
     /// # Errors
     /// The bytes are not HTTP/2; nothing after them can be decoded.
-    pub fn next<'a, 'b: 'a>(&'a mut self, input: &mut &'b [u8]) -> Result<Option<Frame<'a>>, FrameError> {
+    pub(super) fn next<'a, 'b: 'a>(
+        &'a mut self,
+        input: &mut &'b [u8],
+    ) -> Result<Option<Frame<'a>>, FrameError> {
         if self.is_spent {
             self.release();
         }
@@ -186,7 +189,7 @@ impl FrameReader {
 
     /// Bytes of memory in use.
     #[cfg(test)]
-    pub fn kept(&self) -> usize {
+    pub(crate) fn kept(&self) -> usize {
         self.held.capacity()
     }
 

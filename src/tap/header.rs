@@ -15,7 +15,7 @@ const MAX_ENCODED: usize = 3 * MAX_MESSAGE;
 
 /// The values of a request's header block, as raw bytes; [`text`] converts them.
 #[derive(Clone, Copy, Default)]
-pub struct RequestHeader<'a> {
+pub(super) struct RequestHeader<'a> {
     /// `:path`.
     pub path: &'a [u8],
     /// `traceparent`.
@@ -25,13 +25,13 @@ pub struct RequestHeader<'a> {
 }
 
 /// A value as text; empty if it is not text.
-pub fn text(value: &[u8]) -> &str {
+pub(super) fn text(value: &[u8]) -> &str {
     std::str::from_utf8(value).unwrap_or_default()
 }
 
 /// Buffers for the fields of one request block, reused for the next; [`MAX_VALUE`] bytes each.
 #[derive(Debug, Default)]
-pub struct RequestFields {
+pub(super) struct RequestFields {
     path: Value,
     traceparent: Value,
     user_agent: Value,
@@ -42,7 +42,11 @@ impl RequestFields {
     ///
     /// # Errors
     /// The compression state is lost.
-    pub fn read(&mut self, decoder: &mut Decoder, block: &[u8]) -> Result<RequestHeader<'_>, HpackError> {
+    pub(super) fn read(
+        &mut self,
+        decoder: &mut Decoder,
+        block: &[u8],
+    ) -> Result<RequestHeader<'_>, HpackError> {
         let Self { path, traceparent, user_agent } = self;
         path.clear();
         traceparent.clear();
@@ -71,7 +75,7 @@ impl RequestFields {
 
     /// Bytes of memory in use.
     #[cfg(test)]
-    pub fn kept(&self) -> usize {
+    pub(crate) fn kept(&self) -> usize {
         [&self.path, &self.traceparent, &self.user_agent].map(|value| value.bytes.capacity()).iter().sum()
     }
 }
@@ -99,7 +103,7 @@ impl Value {
 
 /// The combined values of an answer's header blocks.
 #[derive(Clone, Debug, Default)]
-pub struct ResponseHeader {
+pub(super) struct ResponseHeader {
     http_status: Option<u32>,
     grpc_status: Option<u32>,
     grpc_message: Box<str>,
@@ -110,7 +114,11 @@ impl ResponseHeader {
     ///
     /// # Errors
     /// The compression state is lost.
-    pub fn read(decoder: &mut Decoder, block: &[u8], scratch: &mut Vec<u8>) -> Result<Self, HpackError> {
+    pub(super) fn read(
+        decoder: &mut Decoder,
+        block: &[u8],
+        scratch: &mut Vec<u8>,
+    ) -> Result<Self, HpackError> {
         let mut header = Self::default();
         let mut outcome = Ok(());
         // The first occurrence of each counts, so that repetitions cost nothing.
@@ -136,7 +144,7 @@ impl ResponseHeader {
     }
 
     /// Adds the values of a later block of the same answer.
-    pub fn merge(&mut self, later: Self) {
+    pub(super) fn merge(&mut self, later: Self) {
         self.http_status = later.http_status.or(self.http_status);
         if later.grpc_status.is_some() {
             self.grpc_status = later.grpc_status;
@@ -145,7 +153,7 @@ impl ResponseHeader {
     }
 
     /// The status of the call and its message. Without `grpc-status` it is unknown, as in gRPC.
-    pub fn status(&mut self) -> (Option<Code>, Box<str>) {
+    pub(super) fn status(&mut self) -> (Option<Code>, Box<str>) {
         match (self.grpc_status, self.http_status) {
             (Some(code), _) => (Some(Code(code)), mem::take(&mut self.grpc_message)),
             (None, Some(status)) if status != 200 => {

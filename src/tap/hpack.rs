@@ -16,11 +16,11 @@ use dynamic_table::DynamicTable;
 use integer::read_integer;
 pub use name::Name;
 use static_table::STATIC_TABLE;
-pub use text::Text;
+pub(crate) use text::Text;
 
 /// 64 KiB: the largest dynamic table that is kept. A peer that needs more gets [`HpackError::TableTooLarge`]; browsers
 /// announce this much, gRPC stacks 4 KiB.
-pub const MAX_TABLE: u32 = 64 * 1024;
+pub(crate) const MAX_TABLE: u32 = 64 * 1024;
 
 /// 4096 octets: the size of the dynamic table before anything was announced (RFC 9113, section 6.5.2).
 const DEFAULT_TABLE: u32 = 4096;

@@ -7,11 +7,11 @@ use super::{cri::ExecResult, exec::ExecMeter};
 use crate::proto::grpc::{GrpcPart, GrpcPrefix, GrpcReader};
 
 /// 1 MiB: the largest message that is kept for decoding. A larger one is counted, and its call has no details.
-pub const MAX_KEPT: usize = 1024 * 1024;
+pub(super) const MAX_KEPT: usize = 1024 * 1024;
 
 /// What happens to the messages of one direction of one call.
 #[derive(Debug)]
-pub enum Body {
+pub(super) enum Body {
     /// Their sizes are counted.
     Skip,
     /// The first one is kept whole.
@@ -24,7 +24,7 @@ pub enum Body {
 
 /// A message, as far as it has arrived. Most arrive in one piece, which is copied once.
 #[derive(Debug)]
-pub enum Kept {
+pub(super) enum Kept {
     /// What has arrived so far.
     Part(Vec<u8>),
     /// All of it; shared with code that keeps it longer.
@@ -63,7 +63,7 @@ impl Kept {
 
 /// The messages of one direction of one call.
 #[derive(Debug)]
-pub struct Messages {
+pub(super) struct Messages {
     reader: GrpcReader,
     /// Messages whose prefix was read.
     count: u32,
@@ -75,12 +75,12 @@ pub struct Messages {
 
 impl Messages {
     /// Nothing has arrived yet.
-    pub fn new(body: Body) -> Self {
+    pub(super) fn new(body: Body) -> Self {
         Self { reader: GrpcReader::default(), count: 0, bytes: 0, body }
     }
 
     /// Adds the next piece.
-    pub fn feed(&mut self, mut piece: &[u8]) {
+    pub(super) fn feed(&mut self, mut piece: &[u8]) {
         while let Some(part) = self.reader.next(&mut piece) {
             match part {
                 GrpcPart::Begins(prefix) => self.begin_message(prefix),
@@ -91,7 +91,7 @@ impl Messages {
 
     /// Bytes in memory, counting a message in full from its prefix on, so that the result does not depend on the
     /// pieces.
-    pub fn kept(&self) -> usize {
+    pub(super) fn kept(&self) -> usize {
         match &self.body {
             Body::Keep(body) => body.len() + self.reader.left() as usize,
             Body::Skip | Body::Measure(_) | Body::Spoilt => 0,
@@ -99,14 +99,14 @@ impl Messages {
     }
 
     /// Drops what was kept: the connection's bound was reached.
-    pub fn spoil(&mut self) {
+    pub(super) fn spoil(&mut self) {
         if matches!(self.body, Body::Keep(_)) {
             self.body = Body::Spoilt;
         }
     }
 
     /// The kept message, once it is complete.
-    pub fn whole(&self) -> Option<Arc<[u8]>> {
+    pub(super) fn whole(&self) -> Option<Arc<[u8]>> {
         match &self.body {
             Body::Keep(Kept::Whole(whole)) if self.is_whole() => Some(Arc::clone(whole)),
             // A message of zero bytes has no piece.
@@ -116,7 +116,7 @@ impl Messages {
     }
 
     /// The result of measuring the ExecSync answer, once it is complete.
-    pub fn measured(&self) -> Option<ExecResult> {
+    pub(super) fn measured(&self) -> Option<ExecResult> {
         match &self.body {
             Body::Measure(meter) if self.is_whole() => meter.finish(),
             Body::Measure(_) | Body::Skip | Body::Keep(_) | Body::Spoilt => None,

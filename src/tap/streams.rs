@@ -20,17 +20,17 @@ use super::{
 use crate::{ids::ConnId, peer::Peer};
 
 /// 16,384 streams of one connection are tracked at once; calls beyond that are not seen, but counted.
-pub const MAX_STREAMS: usize = 16_384;
+pub(super) const MAX_STREAMS: usize = 16_384;
 
 /// 4 MiB of message bodies are kept for one connection; beyond that, calls have no details.
-pub const MAX_KEPT: usize = 4 * 1024 * 1024;
+pub(super) const MAX_KEPT: usize = 4 * 1024 * 1024;
 
 /// 256 different paths are cached for one connection; further ones are parsed each time.
-pub const MAX_METHODS: usize = 256;
+pub(super) const MAX_METHODS: usize = 256;
 
 /// The calls of one connection.
 #[derive(Debug)]
-pub struct Streams {
+pub(super) struct Streams {
     origin: Arc<CallOrigin>,
     /// Boxed, so that the tree moves pointers when streams come and go.
     open: BTreeMap<u32, Box<Stream>>,
@@ -60,7 +60,7 @@ struct Stream {
 
 impl Streams {
     /// No call yet.
-    pub fn new(conn: ConnId, peer: Arc<Peer>) -> Self {
+    pub(super) fn new(conn: ConnId, peer: Arc<Peer>) -> Self {
         Self {
             origin: Arc::new(CallOrigin { conn, peer, user_agent: Box::default() }),
             open: BTreeMap::new(),
@@ -72,28 +72,28 @@ impl Streams {
     }
 
     /// Calls that have not ended.
-    pub fn open(&self) -> usize {
+    pub(super) fn open(&self) -> usize {
         self.open.len()
     }
 
     /// Bytes of message bodies that are kept.
     #[cfg(test)]
-    pub fn kept(&self) -> usize {
+    pub(crate) fn kept(&self) -> usize {
         self.kept
     }
 
     /// The methods of the calls that have not ended, for the log of aborted calls.
-    pub fn open_methods(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn open_methods(&self) -> impl Iterator<Item = &str> {
         self.open.values().map(|stream| &*stream.method.name)
     }
 
     /// The highest stream that the client opened; 0 before its first.
-    pub fn highest(&self) -> u32 {
+    pub(super) fn highest(&self) -> u32 {
         self.highest
     }
 
     /// The client sent a header block: a new call, or the trailers of its request.
-    pub fn request_header(
+    pub(super) fn request_header(
         &mut self,
         id: u32,
         header: RequestHeader<'_>,
@@ -135,7 +135,13 @@ impl Streams {
     }
 
     /// The client sent a piece of a request.
-    pub fn request_data(&mut self, id: u32, piece: &[u8], is_end: bool, out: &mut impl FnMut(TapEvent)) {
+    pub(super) fn request_data(
+        &mut self,
+        id: u32,
+        piece: &[u8],
+        is_end: bool,
+        out: &mut impl FnMut(TapEvent),
+    ) {
         if let Some(stream) = self.open.get_mut(&id) {
             feed(&mut stream.request, piece, &mut self.kept);
             if is_end {
@@ -145,7 +151,7 @@ impl Streams {
     }
 
     /// The runtime sent a header block: 1xx, the answer's headers, or its trailers.
-    pub fn response_header(
+    pub(super) fn response_header(
         &mut self,
         id: u32,
         header: ResponseHeader,
@@ -162,7 +168,7 @@ impl Streams {
     }
 
     /// The runtime sent a piece of an answer.
-    pub fn response_data(
+    pub(super) fn response_data(
         &mut self,
         id: u32,
         piece: &[u8],
@@ -179,19 +185,19 @@ impl Streams {
     }
 
     /// One side reset a stream.
-    pub fn reset(&mut self, id: u32, end: CallEnd, now: Instant, out: &mut impl FnMut(TapEvent)) {
+    pub(super) fn reset(&mut self, id: u32, end: CallEnd, now: Instant, out: &mut impl FnMut(TapEvent)) {
         self.end(id, end, now, out);
     }
 
     /// The runtime does not process streams above `last`: those calls did not happen.
-    pub fn go_away(&mut self, last: u32, now: Instant, out: &mut impl FnMut(TapEvent)) {
+    pub(super) fn go_away(&mut self, last: u32, now: Instant, out: &mut impl FnMut(TapEvent)) {
         while let Some((&id, _)) = self.open.range(last.saturating_add(1)..).next() {
             self.end(id, CallEnd::Reset, now, out);
         }
     }
 
     /// The connection is over.
-    pub fn lost(&mut self, now: Instant, out: &mut impl FnMut(TapEvent)) {
+    pub(super) fn lost(&mut self, now: Instant, out: &mut impl FnMut(TapEvent)) {
         while let Some((&id, _)) = self.open.first_key_value() {
             self.end(id, CallEnd::Lost, now, out);
         }

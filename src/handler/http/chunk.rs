@@ -1,14 +1,14 @@
 //! The sizes of chunks (RFC 9112, section 7.1), as Go's client reads them. In: lines; out: sizes. Pure; never sees data.
 
 /// 4 KiB: how long the line with a chunk's size may be; a longer one is an error.
-pub const MAX_LINE: usize = 4095;
+pub(super) const MAX_LINE: usize = 4095;
 
 /// 16 KiB: how much more a body's framing may hold than its data explains; more is an error. Go's number.
 const MAX_EXCESS: u64 = 16 << 10;
 
 /// The chunks of one body.
 #[derive(Debug, Default)]
-pub struct Chunks {
+pub(super) struct Chunks {
     excess: u64,
 }
 
@@ -17,7 +17,7 @@ impl Chunks {
     ///
     /// # Errors
     /// In Go's words.
-    pub fn on_line(&mut self, line: &[u8]) -> Result<u64, &'static str> {
+    pub(super) fn on_line(&mut self, line: &[u8]) -> Result<u64, &'static str> {
         let size = read(line)?;
         let framing = line.len() as u64 + 2;
         self.excess = (self.excess + framing).saturating_sub(size.saturating_mul(2).saturating_add(16));

@@ -16,7 +16,11 @@ use crate::handler::{
 ///
 /// # Errors
 /// In the words of Go's dialler.
-pub async fn connect(target: &Target<'_>, url: &Url, waits_for_us: &mut bool) -> Result<Connection, Trouble> {
+pub(super) async fn connect(
+    target: &Target<'_>,
+    url: &Url,
+    waits_for_us: &mut bool,
+) -> Result<Connection, Trouble> {
     let host = match target.address {
         Some(address) => Host::Address(address),
         None => Host::of(str::from_utf8(url.hostname()).unwrap_or_default()),
@@ -31,7 +35,7 @@ pub async fn connect(target: &Target<'_>, url: &Url, waits_for_us: &mut bool) ->
 }
 
 /// An error of an established connection: `read tcp 10.0.0.2:40000->10.0.0.1:80: read: connection reset by peer`.
-pub fn broken(connection: &Connection, operation: &str, error: &io::Error) -> String {
+pub(super) fn broken(connection: &Connection, operation: &str, error: &io::Error) -> String {
     let error = go::system_error(error);
     let (local, peer) = connection.ends();
     let local = local.map(|local| local.to_string()).unwrap_or_default();

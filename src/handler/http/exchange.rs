@@ -22,7 +22,7 @@ use crate::handler::{dial::Connection, trouble::Trouble};
 
 /// An answer up to the end of its head.
 #[derive(Debug)]
-pub struct HttpAnswer {
+pub(super) struct HttpAnswer {
     /// Three digits.
     pub status: u16,
     /// Where to instead; empty without one.
@@ -41,7 +41,7 @@ enum Body {
 ///
 /// # Errors
 /// In the words of Go's client, without the URL.
-pub async fn ask(
+pub(super) async fn ask(
     target: &Target<'_>,
     request: &Request,
     waits_for_us: &mut bool,
@@ -91,7 +91,7 @@ impl HttpAnswer {
     ///
     /// # Errors
     /// In the words of Go's client, when the body ends too early or is not framed as it should be.
-    pub async fn read(self, limit: usize) -> Result<Bytes, String> {
+    pub(super) async fn read(self, limit: usize) -> Result<Bytes, String> {
         match self.body {
             Body::Plain(mut source, framing) => source.body(framing, limit).await,
             Body::Secured(mut source, framing) => {
@@ -106,7 +106,7 @@ impl HttpAnswer {
 
     /// Reads what Go's client reads of a redirect's body before it goes on: a little, and nothing of a long one. What
     /// goes wrong with it does not matter.
-    pub async fn drain(self) {
+    pub(super) async fn drain(self) {
         let is_long = match &self.body {
             Body::Plain(_, framing) | Body::Secured(_, framing) => {
                 matches!(framing, Framing::Length(length) if *length > DRAINED as u64)

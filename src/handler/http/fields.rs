@@ -12,7 +12,7 @@ const KEPT: &[&str] =
 
 /// Fields, up to the empty line.
 #[derive(Debug, Default)]
-pub struct Fields {
+pub(super) struct Fields {
     /// The line that may still go on.
     open: Option<Vec<u8>>,
     kept: BTreeMap<String, Vec<Vec<u8>>>,
@@ -24,7 +24,7 @@ impl Fields {
     ///
     /// # Errors
     /// In Go's words.
-    pub fn on_line(&mut self, line: &[u8]) -> Result<bool, String> {
+    pub(super) fn on_line(&mut self, line: &[u8]) -> Result<bool, String> {
         let is_continued = matches!(line.first(), Some(b' ' | b'\t'));
         match &mut self.open {
             Some(open) if is_continued => {
@@ -49,7 +49,7 @@ impl Fields {
     }
 
     /// The values of a kept field, in their order.
-    pub fn all(&self, name: &str) -> &[Vec<u8>] {
+    pub(super) fn all(&self, name: &str) -> &[Vec<u8>] {
         self.kept.get(name).map_or(&[], Vec::as_slice)
     }
 

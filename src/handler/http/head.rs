@@ -9,7 +9,7 @@ use crate::handler::go;
 
 /// A head that came to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Head {
+pub(super) struct Head {
     /// Three digits, as the server gave them.
     pub status: u16,
     /// Where to instead; empty without one.
@@ -20,7 +20,7 @@ pub struct Head {
 
 /// Where a body ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Framing {
+pub(super) enum Framing {
     /// After that many bytes.
     Length(u64),
     /// As the chunks say.
@@ -31,14 +31,14 @@ pub enum Framing {
 
 impl Head {
     /// Whether another head follows: all 1xx but 101 only announce it.
-    pub fn is_interim(&self) -> bool {
+    pub(super) fn is_interim(&self) -> bool {
         matches!(self.status, 100 | 102..=199)
     }
 }
 
 /// Reads a head: the status line, then fields.
 #[derive(Debug, Default)]
-pub struct HeadReader {
+pub(super) struct HeadReader {
     status_line: Option<StatusLine>,
     fields: Fields,
 }
@@ -55,7 +55,7 @@ impl HeadReader {
     ///
     /// # Errors
     /// In Go's words.
-    pub fn on_line(&mut self, line: &[u8]) -> Result<Option<Head>, String> {
+    pub(super) fn on_line(&mut self, line: &[u8]) -> Result<Option<Head>, String> {
         match self.status_line {
             None => self.status_line = Some(read_status_line(line)?),
             Some(status_line) if self.fields.on_line(line)? => return self.whole(status_line).map(Some),

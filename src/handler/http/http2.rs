@@ -15,7 +15,7 @@ const WINDOW: u32 = 65_535;
 
 /// A connection with one request on it, that was answered.
 #[derive(Debug)]
-pub struct Http2 {
+pub(super) struct Http2 {
     connection: client::Connection<Secured>,
     body: RecvStream,
     length: Option<u64>,
@@ -26,7 +26,10 @@ impl Http2 {
     ///
     /// # Errors
     /// In Go's words where it has some for it.
-    pub async fn ask(stream: Secured, request: http::Request<()>) -> Result<(Self, u16, Vec<u8>), String> {
+    pub(super) async fn ask(
+        stream: Secured,
+        request: http::Request<()>,
+    ) -> Result<(Self, u16, Vec<u8>), String> {
         let mut builder = client::Builder::new();
         builder.enable_push(false).initial_window_size(WINDOW).initial_connection_window_size(WINDOW);
         builder.max_header_list_size(MAX_HEAD as u32).max_concurrent_reset_streams(0);
@@ -46,7 +49,7 @@ impl Http2 {
     }
 
     /// How long the body is, if the server said so.
-    pub fn length(&self) -> Option<u64> {
+    pub(super) fn length(&self) -> Option<u64> {
         self.length
     }
 
@@ -54,7 +57,7 @@ impl Http2 {
     ///
     /// # Errors
     /// In Go's words where it has some for it.
-    pub async fn body(&mut self, limit: usize) -> Result<Bytes, String> {
+    pub(super) async fn body(&mut self, limit: usize) -> Result<Bytes, String> {
         let Self { connection, body, .. } = self;
         let read = async {
             let mut bytes = BytesMut::new();

@@ -9,11 +9,11 @@ use crate::handler::go;
 const MAX_REQUESTS: usize = 10;
 
 /// 2 KiB: how much of a redirect's body Go's client reads before it goes on.
-pub const DRAINED: usize = 2 << 10;
+pub(super) const DRAINED: usize = 2 << 10;
 
 /// What follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
+pub(super) enum Next {
     /// The answer is judged as it is.
     Judge,
     /// That is asked instead.
@@ -24,7 +24,7 @@ pub enum Next {
 
 /// Decides. `first` is the probe's own request, `last` the one that was answered, `sent` how many were, the last one
 /// included; `ports` those that may be asked.
-pub fn next(
+pub(super) fn next(
     first: &Request,
     last: &Request,
     sent: usize,
@@ -65,6 +65,6 @@ fn leads_astray(url: &Url, ports: Ports<'_>) -> bool {
 }
 
 /// An error as Go's client words it: `Get "http://10.0.0.1:80/": EOF`.
-pub fn describe_error(url: &[u8], error: &str) -> String {
+pub(super) fn describe_error(url: &[u8], error: &str) -> String {
     format!("Get {}: {error}", go::quoted(url))
 }

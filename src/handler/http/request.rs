@@ -11,7 +11,7 @@ use super::{
 
 /// A GET.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub(super) struct Request {
     /// Where to.
     pub url: Url,
     /// Instead of the URL's host in the `Host` field; empty for the URL's own.
@@ -25,7 +25,7 @@ impl Request {
     ///
     /// # Errors
     /// When target makes no URL.
-    pub fn of_probe(target: &Target<'_>) -> Result<Self, ParseError> {
+    pub(super) fn of_probe(target: &Target<'_>) -> Result<Self, ParseError> {
         let scheme = if target.is_secure { "https" } else { "http" };
         let url = Url::of_probe(scheme, target.host, target.port, target.path)?;
         let headers = Headers::of_probe(target.headers);
@@ -36,7 +36,7 @@ impl Request {
     ///
     /// # Errors
     /// In Go's words.
-    pub fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), String> {
         let is_http = matches!(self.url.scheme.as_str(), "http" | "https");
         if !is_http {
             return Err(format!("unsupported protocol scheme \"{}\"", self.url.scheme));
@@ -49,12 +49,12 @@ impl Request {
     }
 
     /// Whether it goes over TLS.
-    pub fn is_secure(&self) -> bool {
+    pub(super) fn is_secure(&self) -> bool {
         self.url.scheme == "https"
     }
 
     /// Its headers as they are sent: a user in the URL logs in where no header does.
-    pub fn sent_headers(&self) -> Headers {
+    pub(super) fn sent_headers(&self) -> Headers {
         let mut headers = self.headers.clone();
         if let Some(User { name, password }) = &self.url.user
             && headers.first("Authorization").is_empty()
@@ -68,7 +68,7 @@ impl Request {
 
     /// What names the server: the custom host, or the URL's with its port, and without an IPv6 zone. `None` where it
     /// holds what no host does.
-    pub fn host_field(&self) -> Option<String> {
+    pub(super) fn host_field(&self) -> Option<String> {
         let host = match self.host.as_str() {
             "" => String::from_utf8(self.url.host.clone()).ok()?,
             host => host.to_owned(),

@@ -12,7 +12,7 @@ use super::{
 
 /// 256 KiB: what all heads of one answer may hold together, those of 1xx included; more is a failure. Go's client takes
 /// 10 MiB (docs/kubelet-prober.md 7.3), which would let 64 workers hold 640 MiB for servers that mean no good.
-pub const MAX_HEAD: usize = 256 << 10;
+pub(super) const MAX_HEAD: usize = 256 << 10;
 
 /// 8 KiB: what is asked of the connection at once.
 const READ: usize = 8 << 10;
@@ -21,11 +21,11 @@ const READ: usize = 8 << 10;
 const MAX_TRAILER: usize = 4 << 10;
 
 /// Go's name of an end in the middle of something.
-pub const UNEXPECTED_EOF: &str = "unexpected EOF";
+pub(super) const UNEXPECTED_EOF: &str = "unexpected EOF";
 
 /// A connection and what was read of it ahead.
 #[derive(Debug)]
-pub struct Source<S> {
+pub(super) struct Source<S> {
     stream: S,
     ahead: BytesMut,
     /// How an error of the stream is worded.
@@ -42,12 +42,12 @@ enum Line {
 
 impl<S: AsyncRead + Unpin> Source<S> {
     /// Reads from `stream`; its errors are put into words by `describe`.
-    pub fn new(stream: S, describe: fn(&S, &std::io::Error) -> String) -> Self {
+    pub(super) fn new(stream: S, describe: fn(&S, &std::io::Error) -> String) -> Self {
         Self { stream, ahead: BytesMut::new(), describe }
     }
 
     /// The stream, to write to.
-    pub fn stream(&mut self) -> &mut S {
+    pub(super) fn stream(&mut self) -> &mut S {
         &mut self.stream
     }
 
@@ -55,7 +55,7 @@ impl<S: AsyncRead + Unpin> Source<S> {
     ///
     /// # Errors
     /// In Go's words: an end before any byte is `EOF`, and all else that goes wrong breaks the connection.
-    pub async fn head(&mut self) -> Result<Head, String> {
+    pub(super) async fn head(&mut self) -> Result<Head, String> {
         if self.ahead.is_empty() && self.fill().await? == 0 {
             return Err("EOF".to_owned());
         }
@@ -100,7 +100,7 @@ impl<S: AsyncRead + Unpin> Source<S> {
     ///
     /// # Errors
     /// In Go's words, when it ends too early or is not framed as it should be.
-    pub async fn body(&mut self, framing: Framing, limit: usize) -> Result<Bytes, String> {
+    pub(super) async fn body(&mut self, framing: Framing, limit: usize) -> Result<Bytes, String> {
         let mut body = BytesMut::new();
         match framing {
             Framing::Length(length) => {

@@ -37,13 +37,13 @@ const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 static CONFIG: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| Arc::new(config()));
 
 /// A stream over TLS.
-pub type Secured = TlsStream<Watched<Beginning>>;
+pub(super) type Secured = TlsStream<Watched<Beginning>>;
 
 /// Greets the server. `host` becomes the server's name, unless it is an address.
 ///
 /// # Errors
 /// In Go's words.
-pub async fn secure(connection: Connection, host: &str) -> Result<Secured, String> {
+pub(super) async fn secure(connection: Connection, host: &str) -> Result<Secured, String> {
     let watched = Watched::new(connection, Beginning::default());
     let connector = TlsConnector::from(Arc::clone(&CONFIG));
     let handshake = connector.connect(server_name(host), watched).into_fallible();
@@ -55,12 +55,12 @@ pub async fn secure(connection: Connection, host: &str) -> Result<Secured, Strin
 }
 
 /// Whether the server chose HTTP/2.
-pub fn chose_http2(stream: &Secured) -> bool {
+pub(super) fn chose_http2(stream: &Secured) -> bool {
     stream.get_ref().1.alpn_protocol() == Some(b"h2")
 }
 
 /// An error of an established stream.
-pub fn read_error(stream: &Secured, error: &io::Error) -> String {
+pub(super) fn read_error(stream: &Secured, error: &io::Error) -> String {
     describe_error(error, stream.get_ref().0)
 }
 
@@ -147,7 +147,7 @@ impl ServerCertVerifier for AnyCertificate {
 
 /// How a peer began, to distinguish one that speaks plain HTTP from one that speaks bad TLS.
 #[derive(Debug, Default)]
-pub struct Beginning {
+pub(super) struct Beginning {
     first: [u8; 5],
     seen: usize,
 }

@@ -1,7 +1,7 @@
 //! URLs as Go's `net/url` reads and prints them: nothing is normalised that Go leaves alone. In: a probe's path or a
 //! `Location`; out: where to connect and what to ask for. Pure; never resolves a name.
 
-pub mod escape;
+pub(super) mod escape;
 mod join;
 mod parse;
 
@@ -11,7 +11,7 @@ use crate::handler::go;
 
 /// A URL. Bytes rather than text: a server's `Location` may hold any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Url {
+pub(super) struct Url {
     /// In lower case; empty in a relative reference.
     pub scheme: String,
     /// What follows the scheme where no slash does: `mailto:x` has no host.
@@ -32,7 +32,7 @@ pub struct Url {
 
 /// Name and password of a URL, their escapes undone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct User {
+pub(super) struct User {
     /// Before the colon.
     pub name: Vec<u8>,
     /// After it, where there is one.
@@ -42,14 +42,14 @@ pub struct User {
 /// Why a text is no URL, in Go's words: `parse "http://[::1": missing ']' in host`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("parse {}: {problem}", go::quoted(.text))]
-pub struct ParseError {
+pub(super) struct ParseError {
     text: Vec<u8>,
     problem: Problem,
 }
 
 /// What is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
+pub(super) enum Problem {
     /// A byte below the blank, or DEL.
     #[error("net/url: invalid control character in URL")]
     Control,
@@ -83,7 +83,7 @@ impl Url {
     ///
     /// # Errors
     /// When host and port make no authority.
-    pub fn of_probe(scheme: &str, host: &str, port: u16, path: &str) -> Result<Self, ParseError> {
+    pub(super) fn of_probe(scheme: &str, host: &str, port: u16, path: &str) -> Result<Self, ParseError> {
         let unreadable = |_| Self { path: escape(path.as_bytes(), Part::Path), ..Self::default() };
         let mut url = Self::parse(path.as_bytes()).unwrap_or_else(unreadable);
         scheme.clone_into(&mut url.scheme);
@@ -92,13 +92,13 @@ impl Url {
     }
 
     /// As Go prints it. A password stands in it.
-    pub fn to_bytes(&self) -> Vec<u8> {
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
         let user = self.user.as_ref().map(User::to_bytes);
         self.print(user.as_deref())
     }
 
     /// As errors show it: without the password.
-    pub fn redacted(&self) -> Vec<u8> {
+    pub(super) fn redacted(&self) -> Vec<u8> {
         let user = self.user.as_ref().map(|user| match user.password {
             Some(_) => [user.name.as_slice(), b":***"].concat(),
             None => user.to_bytes(),
@@ -107,25 +107,25 @@ impl Url {
     }
 
     /// As a `Referer` shows it: without the user.
-    pub fn without_user(&self) -> Vec<u8> {
+    pub(super) fn without_user(&self) -> Vec<u8> {
         Self { user: None, ..self.clone() }.to_bytes()
     }
 
     /// Path and query as a request line holds them.
-    pub fn request_target(&self) -> Vec<u8> {
+    pub(super) fn request_target(&self) -> Vec<u8> {
         let mut target = if self.path.is_empty() { b"/".to_vec() } else { self.path.clone() };
         self.print_query(&mut target);
         target
     }
 
     /// The host without its port and brackets. Case counts.
-    pub fn hostname(&self) -> &[u8] {
+    pub(super) fn hostname(&self) -> &[u8] {
         let host = self.split_port().0;
         host.strip_prefix(b"[").and_then(|host| host.strip_suffix(b"]")).unwrap_or(host)
     }
 
     /// The digits after the host's colon; empty where there are none.
-    pub fn port(&self) -> &[u8] {
+    pub(super) fn port(&self) -> &[u8] {
         self.split_port().1
     }
 
@@ -133,7 +133,7 @@ impl Url {
     ///
     /// # Errors
     /// In the words of Go's dialler, where there is no such port.
-    pub fn meant_port(&self) -> Result<u16, String> {
+    pub(super) fn meant_port(&self) -> Result<u16, String> {
         match (self.port(), self.scheme.as_str()) {
             (b"", "https") => Ok(443),
             (b"", _) => Ok(80),

@@ -24,7 +24,7 @@ const NOT_IN_HTTP2: &[&str] = &[
 
 /// Request line, `Host`, `User-Agent`, the others by name, and `Connection: close` unless the request asks for it or
 /// for another protocol. A host that is none is sent empty.
-pub fn http1(request: &Request) -> Vec<u8> {
+pub(super) fn http1(request: &Request) -> Vec<u8> {
     let headers = request.sent_headers();
     let mut bytes = [b"GET ".as_slice(), &request.url.request_target(), b" HTTP/1.1\r\n"].concat();
     let mut field = |name: &str, value: &str| {
@@ -52,7 +52,7 @@ pub fn http1(request: &Request) -> Vec<u8> {
 /// # Errors
 /// In Go's words, where the host or a field that binds the connection is none that HTTP/2 allows; in ours, where the
 /// target holds a byte that HTTP/2 does not allow and Go would send.
-pub fn http2(request: &Request) -> Result<http::Request<()>, String> {
+pub(super) fn http2(request: &Request) -> Result<http::Request<()>, String> {
     let headers = request.sent_headers();
     check_connection(&headers)?;
     let host = request.host_field().ok_or("http2: invalid Host header")?;

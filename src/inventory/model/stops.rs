@@ -17,7 +17,7 @@ const MOST: usize = 16_384;
 
 /// The stops in progress, and those that are over without further reports.
 #[derive(Debug, Default)]
-pub struct Stops(BTreeMap<CallId, Stop>);
+pub(crate) struct Stops(BTreeMap<CallId, Stop>);
 
 #[derive(Debug)]
 struct Stop {

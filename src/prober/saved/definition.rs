@@ -9,13 +9,13 @@ use crate::spec::{ProbeSpec, StartPeriod};
 
 /// Shows whether a probe was defined as it is now. Written as 16 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Definition(u64);
+pub(crate) struct Definition(u64);
 
 impl Definition {
     /// That of a definition: FNV-1a, 64 bits, over all that makes it another probe, see [`ProbeSpec::is_same_probe`]. A key
     /// that Kubernetes or we add later must change nothing where it is not used, or each probe starts again with that
     /// version.
-    pub fn of(spec: &ProbeSpec) -> Self {
+    pub(crate) fn of(spec: &ProbeSpec) -> Self {
         let ProbeSpec {
             kind,
             handler,

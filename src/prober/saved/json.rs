@@ -26,7 +26,7 @@ const TAIL: &[u8] = b"\n]}\n";
 
 /// Why a text cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum SavedError {
+pub(crate) enum SavedError {
     /// It is longer than [`MAX_BYTES`].
     #[error("it is larger than {} MiB", MAX_BYTES >> 20)]
     TooLarge,
@@ -54,7 +54,7 @@ impl Saved {
     ///
     /// # Errors
     /// It is too large, of another version, or damaged.
-    pub fn from_json(text: &[u8]) -> Result<Self, SavedError> {
+    pub(crate) fn from_json(text: &[u8]) -> Result<Self, SavedError> {
         if text.len() > MAX_BYTES {
             return Err(SavedError::TooLarge);
         }
@@ -67,7 +67,7 @@ impl Saved {
     }
 
     /// As text; the same for the same probes in whatever order. Leaves out what exceeds the bounds.
-    pub fn to_json(&self) -> Vec<u8> {
+    pub(crate) fn to_json(&self) -> Vec<u8> {
         let mut order: Vec<_> = self.probes.iter().collect();
         order.sort_by(|a, b| (a.paused_since.is_none(), &a.key).cmp(&(b.paused_since.is_none(), &b.key)));
         let mut text = HEAD.to_vec();

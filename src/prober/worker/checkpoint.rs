@@ -9,7 +9,7 @@ use crate::{
 
 /// What of a worker is worth saving, and where its run leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub(crate) struct Mark {
     /// The container that it looks at.
     pub container: Option<ContainerId>,
     /// The verdict on it.
@@ -24,7 +24,7 @@ pub struct Mark {
 
 impl Worker {
     /// Its progress on its container, to be saved; none before that has run. `definition` is that of its spec.
-    pub fn checkpoint(&self, definition: Definition) -> Option<Checkpoint> {
+    pub(crate) fn checkpoint(&self, definition: Definition) -> Option<Checkpoint> {
         let target = self.target.as_ref().filter(|target| target.has_run || target.is_restored)?;
         Some(Checkpoint {
             container: target.seen.id.clone(),
@@ -38,7 +38,7 @@ impl Worker {
     }
 
     /// What of it is worth saving, to be compared with what it is later.
-    pub fn mark(&self) -> Mark {
+    pub(crate) fn mark(&self) -> Mark {
         let run = self.results.run();
         Mark {
             container: self.target.as_ref().map(|target| target.seen.id.clone()),

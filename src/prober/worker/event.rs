@@ -11,7 +11,7 @@ use crate::{
 
 /// What a worker is told.
 #[derive(Clone, Debug)]
-pub enum WorkerEvent {
+pub(crate) enum WorkerEvent {
     /// Its checkpoint from before a restart of ours, on the container that it sees next.
     Restored(Checkpoint),
     /// This is the container now.
@@ -38,7 +38,7 @@ pub enum WorkerEvent {
 
 /// What a worker wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub(crate) enum Action {
     /// Tell it when there is place for its attempt.
     Enqueue,
     /// Make one attempt on the container seen last, and tell it how that ended.
@@ -49,7 +49,7 @@ pub enum Action {
 
 /// One look at a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub(crate) struct Seen {
     /// Another one than before is another container.
     pub id: ContainerId,
     /// Where it is in its life.
@@ -62,7 +62,7 @@ pub struct Seen {
 
 /// Why liveness and startup probes stop before their container does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stopping {
+pub(crate) enum Stopping {
     /// A client's StopContainer began.
     Container,
     /// A client's StopPodSandbox began, or the sandbox is not ready any more.
@@ -71,7 +71,7 @@ pub enum Stopping {
 
 /// What stands in the way of an attempt, in the order in which it is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Block {
+pub(crate) enum Block {
     /// There is no container.
     NoContainer,
     /// An operator paused the probe.

@@ -5,7 +5,7 @@ use super::Url;
 
 impl Url {
     /// Where a reference that stood at `self` leads.
-    pub fn join(&self, reference: Self) -> Self {
+    pub(crate) fn join(&self, reference: Self) -> Self {
         let scheme = if reference.scheme.is_empty() { self.scheme.clone() } else { reference.scheme.clone() };
         let has_authority = !reference.host.is_empty() || reference.user.is_some();
         if !reference.scheme.is_empty() || has_authority {

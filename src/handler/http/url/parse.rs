@@ -10,7 +10,7 @@ impl Url {
     ///
     /// # Errors
     /// Where Go sees one.
-    pub fn parse(text: &[u8]) -> Result<Self, ParseError> {
+    pub(crate) fn parse(text: &[u8]) -> Result<Self, ParseError> {
         let (url, fragment) = cut(text, b'#').unwrap_or((text, b""));
         let mut parsed = read(url).map_err(|problem| ParseError { text: url.into(), problem })?;
         parsed.fragment =
