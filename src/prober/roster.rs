@@ -406,8 +406,8 @@ impl Roster {
                 }
                 Action::StartAttempt => {
                     let (spec, view) = (worker.spec().clone(), entry.view.clone());
-                    let variables = entry.variables.clone();
-                    self.jobs.push(Job { key: key.clone(), spec, view, variables });
+                    let (variables, ports) = (entry.variables.clone(), self.containers.ports(&view.id));
+                    self.jobs.push(Job { key: key.clone(), spec, view, variables, ports });
                 }
                 Action::Tell(container, notice) => {
                     self.events.push(ProbeEvent::new(&notice, key.kind, container, &entry.view, now.wall));
