@@ -210,7 +210,7 @@ log: {format: yaml, level: loud}
     config.yaml:11:11: prober.nodeIP: "localhost" is not an IP address
     config.yaml:12:14: prober.maxPerPod: must be at least 1, not 0
     config.yaml:13:14: prober.minPeriod: must be at least 100ms, not 1ms
-    config.yaml:14:16: prober.allowHosts: 127.0.0.1/32 allows nothing: loopback, link-local, multicast and unspecified addresses are for rules alone
+    config.yaml:14:16: prober.allowHosts: 127.0.0.1/32 allows nothing: loopback, link-local, multicast, unspecified and cloud metadata addresses are for rules alone
     config.yaml:14:39: prober.allowHosts: "x" is no network: write one such as 10.0.0.0/8, or an address
     config.yaml:15:8: rules: Invalid value: a map: must be a list of maps
     config.yaml:16:27: annotations.namespaces: Invalid value: "*": must be a list of strings

@@ -211,7 +211,7 @@ fn what_exceeds_the_operators_limits_is_invalid_with_the_reason_unless_it_is_a_r
     ] {
         assert_ne!(told(&limits, &host(never)), "ok", "{never} is never allowed");
     }
-    insta::assert_snapshot!(told(&limits, &host("127.0.0.1")), @"httpGet.host: Forbidden: loopback, link-local, multicast and unspecified addresses are never allowed");
+    insta::assert_snapshot!(told(&limits, &host("127.0.0.1")), @"httpGet.host: Forbidden: loopback, link-local, multicast, unspecified and cloud metadata addresses are never allowed");
     insta::assert_snapshot!(told(&limits, "{tcpSocket: {port: 80, host: db.example.org}}"), @"tcpSocket.host: Forbidden: another host than the pod must be written as an address, which the operator allows (prober.allowHosts)");
     insta::assert_snapshot!(told(&limits, "{exec: {command: [x]}, period: 999ms}"), @"period: Forbidden: the operator's least is 1s (prober.minPeriod)");
     insta::assert_snapshot!(told(&limits, "{exec: {command: [x]}, timeout: 5001ms}"), @"timeout: Forbidden: the operator's most is 5s (prober.maxTimeout)");
