@@ -36,9 +36,9 @@ pub(super) fn spec(kind: ProbeKind) -> ProbeSpec {
 
 /// As an annotation of the pod.
 pub(super) fn planned(spec: ProbeSpec) -> Planned {
-    let source = Source::PodAnnotation;
-    let outline = Outline::shared(&Arc::new(spec.clone()), source.class());
-    Planned { kind: spec.kind, source, spec: Ok(outline), shadowed: vec![] }
+    let (kind, source) = (spec.kind, Source::PodAnnotation);
+    let outline = Outline::shared(&Arc::new(spec), source.class());
+    Planned { kind, source, spec: Ok(outline), shadowed: vec![] }
 }
 
 /// A running container `app` of a pod; its sandbox is `<pod>-sandbox`, its address 10.0.0.1.
