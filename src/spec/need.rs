@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Handler, HttpGet, PortRef, ProbeSpec, plan::Class};
+use super::{Handler, HttpGet, PortRef, ProbeSpec};
 
 /// 1 MiB of definitions per pod: 32 of the longest commands do not fit, 32 of any usual kind take some 20 KiB.
 const POD_BYTES: u64 = 1 << 20;
@@ -21,6 +21,17 @@ const PLACE_BYTES: u64 = 3 << 10;
 
 /// 32 bytes: what an allocation takes beside its content, rounding included.
 const ALLOCATION: usize = 32;
+
+/// How much a definition counts where there are more probes than there may be; a better class comes before a lesser one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Class {
+    /// The operator's, and no pod outranks it.
+    Enforced,
+    /// The operator's.
+    Rule,
+    /// That of a pod's or an image's author.
+    Author,
+}
 
 /// What a probe takes, or several together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -14,6 +14,8 @@ use super::{
 };
 use crate::{document::fault, ids::ProbeKind, inventory::view::ContainerView};
 
+pub use super::need::Class;
+
 /// A probe that a container is meant to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
@@ -55,17 +57,6 @@ pub enum Source {
     Rule(Arc<str>),
     /// The HEALTHCHECK of its image.
     Healthcheck,
-}
-
-/// How much a definition counts where there are more probes than there may be; a better class comes before a lesser one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Class {
-    /// The operator's, and no pod outranks it.
-    Enforced,
-    /// The operator's.
-    Rule,
-    /// That of a pod's or an image's author.
-    Author,
 }
 
 /// 1 KiB of what is wrong with a definition is kept, logged and shown: a few faults. Of a longer text the beginning.
