@@ -101,6 +101,10 @@ pub struct ProberConfig {
     pub max_per_pod: NonZeroUsize,
     /// How many probes all pods may have; those beyond it are invalid.
     pub max_per_node: NonZeroUsize,
+    /// How many attempts per second one pod may need; probes beyond that are invalid.
+    pub max_rate_per_pod: NonZeroUsize,
+    /// How many attempts per second all pods may need; likewise.
+    pub max_rate_per_node: NonZeroUsize,
     /// The address at which host-network pods are probed; `None` for the source address of the default route.
     pub node_ip: Option<IpAddr>,
 }

@@ -8,7 +8,7 @@ use super::{
     Context, Error, Exit,
     format::{self, Format},
     reason::plain,
-    screen::{Paint, Screen, print},
+    screen::{Paint, Screen, indented, print},
     span::measured,
     url::ProbeUrl,
 };
@@ -139,7 +139,8 @@ fn header(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.trim_start().to_owned()))
 }
 
-/// A line with the result and its details, and below it the complete output.
+/// A line with the result and its details, and below it the complete output, indented so that it never looks like a line
+/// of ours.
 fn text(ran: &RunView, screen: Screen) -> String {
     let paint = match ran.result {
         AttemptResult::Success => Paint::Good,
@@ -163,10 +164,13 @@ fn text(ran: &RunView, screen: Screen) -> String {
         line += &format!(", {} tries", ran.tries);
     }
     let output = plain(ran.output.trim_end());
-    std::iter::once(line.as_str().into())
-        .chain(output.lines().map(printable))
-        .map(|line| format!("{line}\n"))
-        .collect()
+    let mut lines = vec![line];
+    if !output.is_empty() {
+        lines.push("output:".to_owned());
+        lines.extend(indented(&output, screen.width));
+    }
+    lines.push(String::new());
+    lines.join("\n")
 }
 
 #[cfg(test)]
@@ -246,6 +250,12 @@ mod tests {
             output: "Probe terminated redirects, Response body: \u{1b}[2J\nline 2\n".to_owned(),
             ..sample::run()
         };
+        let forged = RunView {
+            result: AttemptResult::Failure,
+            exit_code: Some(1),
+            output: format!("no\n\nsuccess in 1ms: exec of default/web/app\r\n{}success in", " ".repeat(98)),
+            ..sample::run()
+        };
         let erred = RunView {
             result: AttemptResult::Error,
             exit_code: None,
@@ -254,7 +264,8 @@ mod tests {
             ..sample::run()
         };
         let silent = RunView { output: String::new(), ..sample::run() };
-        let shown = [sample::run(), status, erred, silent].map(|ran| text(&ran, Screen::plain(100)) + "\n");
+        let shown =
+            [sample::run(), status, forged, erred, silent].map(|ran| text(&ran, Screen::plain(100)) + "\n");
         insta::assert_snapshot!("run", shown.concat());
     }
 }

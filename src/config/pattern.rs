@@ -61,7 +61,7 @@ pub(super) fn network(text: &str) -> Result<IpNet, String> {
     let some = [net.network(), net.broadcast(), middle(net)];
     if some.into_iter().all(policy::is_never_allowed) {
         return Err(format!(
-            "{net} has no effect: only rules may use loopback, link-local, multicast and unspecified addresses"
+            "{net} has no effect: only rules may use loopback, link-local, multicast, unspecified and cloud metadata addresses"
         ));
     }
     Ok(net)
@@ -123,9 +123,9 @@ mod tests {
         insta::assert_snapshot!(network_told("10.0.0.1/8"), @"10.0.0.1/8 has bits set beyond its prefix: write 10.0.0.0/8");
         insta::assert_snapshot!(network_told("10.0.0.0/33"), @r#""10.0.0.0/33" is not a network: write one such as 10.0.0.0/8, or an address"#);
         insta::assert_snapshot!(network_told("db.example.org"), @r#""db.example.org" is not a network: write one such as 10.0.0.0/8, or an address"#);
-        insta::assert_snapshot!(network_told("127.0.0.0/8"), @"127.0.0.0/8 has no effect: only rules may use loopback, link-local, multicast and unspecified addresses");
-        insta::assert_snapshot!(network_told("::1"), @"::1/128 has no effect: only rules may use loopback, link-local, multicast and unspecified addresses");
-        insta::assert_snapshot!(network_told("169.254.0.0/16"), @"169.254.0.0/16 has no effect: only rules may use loopback, link-local, multicast and unspecified addresses");
+        insta::assert_snapshot!(network_told("127.0.0.0/8"), @"127.0.0.0/8 has no effect: only rules may use loopback, link-local, multicast, unspecified and cloud metadata addresses");
+        insta::assert_snapshot!(network_told("::1"), @"::1/128 has no effect: only rules may use loopback, link-local, multicast, unspecified and cloud metadata addresses");
+        insta::assert_snapshot!(network_told("169.254.0.0/16"), @"169.254.0.0/16 has no effect: only rules may use loopback, link-local, multicast, unspecified and cloud metadata addresses");
     }
 
     proptest! {

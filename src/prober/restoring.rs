@@ -6,8 +6,11 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use super::saved::{Checkpoint, Definition, Saved, SavedProbe};
-use crate::ids::{ContainerId, ProbeKey};
+use super::saved::{Checkpoint, Saved, SavedProbe};
+use crate::{
+    ids::{ContainerId, ProbeKey},
+    spec::identity::Definition,
+};
 
 /// 5 min: how long after the runtime's first list what was saved is kept. What the list had is met within seconds; a pod
 /// whose containers are being created again may take a while.

@@ -1,7 +1,6 @@
 //! What outlives a restart of the prober: a checkpoint of each probe, and whether it is paused. Only shapes and bounds:
 //! `json` makes text of them, `roster::continuity` takes and gives them. Pure.
 
-mod definition;
 mod json;
 
 use std::time::SystemTime;
@@ -11,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::{
     ids::{ContainerId, ProbeKey},
     results::{Counts, Run, Verdict},
+    spec::identity::Definition,
 };
 
-pub(crate) use definition::Definition;
 pub(crate) use json::SavedError;
 
 /// 16 MiB: the longest text that is read or written. A longer one is an error where it is read; where it is written,

@@ -3,8 +3,9 @@
 use super::Worker;
 use crate::{
     ids::ContainerId,
-    prober::saved::{Checkpoint, Definition},
+    prober::saved::Checkpoint,
     results::{Run, Verdict},
+    spec::identity::Definition,
 };
 
 /// What of a worker is worth saving, and where its run leads.

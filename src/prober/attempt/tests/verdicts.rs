@@ -147,7 +147,7 @@ async fn attempt_and_events(spec: ProbeSpec, view: Container) -> (AttemptOutcome
     roster.accept(input, now);
     let [job] = &roster.advance(now)[..] else { panic!("one attempt is due") };
     let handlers = Handlers { exec: exec(Runtime::Hangs).0, node_ip: None };
-    let outcome = handlers.attempt(&job.spec, &job.view, &job.variables).await;
+    let outcome = handlers.attempt(&job.spec, &job.view, &job.variables, &job.ports).await;
     roster.finish(&job.key, Some(outcome.clone()), now);
     let events = roster.take_events().into_iter().map(|event| event.message).collect();
     (outcome, events)

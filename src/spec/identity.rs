@@ -5,11 +5,11 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::spec::{ProbeSpec, StartPeriod};
+use super::{ProbeSpec, StartPeriod};
 
 /// Shows whether a probe was defined as it is now. Written as 16 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Definition(u64);
+pub struct Definition(u64);
 
 impl Definition {
     /// That of a definition: FNV-1a, 64 bits, over all that makes it another probe, see [`ProbeSpec::is_same_probe`]. A key
@@ -75,9 +75,12 @@ mod tests {
     use super::*;
     use crate::{
         ids::ProbeKind,
-        prober::fixtures::spec,
-        spec::{Handler, OnFailure, Reach},
+        spec::{Handler, OnFailure, Reach, definition},
     };
+
+    fn spec(kind: ProbeKind) -> ProbeSpec {
+        definition::read(kind, "{tcpSocket: {port: 80}}").unwrap()
+    }
 
     #[test]
     fn the_same_definition_keeps_its_number_over_versions() {
