@@ -39,17 +39,17 @@ pub(super) struct Quota {
 }
 
 impl Quota {
-    /// What of a node's budget is used up.
+    /// The warning about a node's exceeded budget.
     pub(super) fn too_many(&self, over: Resource, used: Need) -> String {
         match over {
             Resource::Rate => format!(
-                "there are probes for {} attempts per second: a node makes {}, which is prober.maxRatePerNode, and lists \
+                "there are probes for {} attempts per second: a node makes at most {} (prober.maxRatePerNode), and lists \
                  the others as invalid",
                 used.per_second(),
                 self.rate_per_node
             ),
             Resource::Places | Resource::Bytes => format!(
-                "there are {} probes: a node runs {}, which is prober.maxPerNode, and lists the others as invalid",
+                "there are {} probes: a node runs at most {} (prober.maxPerNode), and lists the others as invalid",
                 used.places, self.per_node
             ),
         }

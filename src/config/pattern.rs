@@ -86,7 +86,7 @@ mod tests {
 
     use super::*;
 
-    fn told(text: &str) -> String {
+    fn reported(text: &str) -> String {
         parse(text, Of::Name).map_or_else(|reason| reason, |glob| format!("ok {}", glob.as_str()))
     }
 
@@ -96,15 +96,15 @@ mod tests {
 
     #[test]
     fn a_pattern_that_can_match_nothing_is_told_with_what_to_write() {
-        insta::assert_snapshot!(told("shop-*"), @"ok shop-*");
-        insta::assert_snapshot!(told("*/nginx:1.?@sha256:*"), @"ok */nginx:1.?@sha256:*");
-        insta::assert_snapshot!(told(""), @r#""" matches nothing: write "*" for all"#);
-        insta::assert_snapshot!(told("shop "), @r#""shop " matches nothing: names contain no spaces"#);
-        insta::assert_snapshot!(told("a\u{1b}[2J"), @r#""a\u{1b}[2J" matches nothing: names contain no spaces"#);
-        insta::assert_snapshot!(told("web-[0-9]"), @r#""web-[0-9]" matches nothing: names contain no '[', and only * and ? are special"#);
-        insta::assert_snapshot!(told("shop,cart"), @r#""shop,cart" matches nothing: names contain no ',', and only * and ? are special"#);
-        insta::assert_snapshot!(told("^web$"), @r#""^web$" matches nothing: names contain no '^', and only * and ? are special"#);
-        insta::assert_snapshot!(told(&"x".repeat(257)), @r#""xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"... matches nothing: a pattern has at most 256 characters"#);
+        insta::assert_snapshot!(reported("shop-*"), @"ok shop-*");
+        insta::assert_snapshot!(reported("*/nginx:1.?@sha256:*"), @"ok */nginx:1.?@sha256:*");
+        insta::assert_snapshot!(reported(""), @r#""" matches nothing: write "*" for all"#);
+        insta::assert_snapshot!(reported("shop "), @r#""shop " matches nothing: names contain no spaces"#);
+        insta::assert_snapshot!(reported("a\u{1b}[2J"), @r#""a\u{1b}[2J" matches nothing: names contain no spaces"#);
+        insta::assert_snapshot!(reported("web-[0-9]"), @r#""web-[0-9]" matches nothing: names contain no '[', and only * and ? are special"#);
+        insta::assert_snapshot!(reported("shop,cart"), @r#""shop,cart" matches nothing: names contain no ',', and only * and ? are special"#);
+        insta::assert_snapshot!(reported("^web$"), @r#""^web$" matches nothing: names contain no '^', and only * and ? are special"#);
+        insta::assert_snapshot!(reported(&"x".repeat(257)), @r#""xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"... matches nothing: a pattern has at most 256 characters"#);
         assert_eq!(parse("", Of::LabelValue), Ok(Glob::from("")), "a label may be empty");
     }
 

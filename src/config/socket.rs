@@ -61,42 +61,42 @@ mod tests {
 
     use super::*;
 
-    fn told(text: &str) -> String {
+    fn reported(text: &str) -> String {
         parse(text).map_or_else(|error| error.to_string(), |path| format!("ok {}", path.display()))
     }
 
     #[test]
     fn a_url_or_a_bare_path_is_a_path() {
-        insta::assert_snapshot!(told("unix:///run/x.sock"), @"ok /run/x.sock");
-        insta::assert_snapshot!(told("/run/x.sock"), @"ok /run/x.sock");
-        insta::assert_snapshot!(told("/run/odd://x"), @"ok /run/odd://x");
+        insta::assert_snapshot!(reported("unix:///run/x.sock"), @"ok /run/x.sock");
+        insta::assert_snapshot!(reported("/run/x.sock"), @"ok /run/x.sock");
+        insta::assert_snapshot!(reported("/run/odd://x"), @"ok /run/odd://x");
     }
 
     #[test]
     fn anything_else_is_told_with_what_to_write() {
-        insta::assert_snapshot!(told(""), @"empty: write unix:///PATH");
-        insta::assert_snapshot!(told("unix://"), @"empty: write unix:///PATH");
-        insta::assert_snapshot!(told("unix://run/x.sock"), @r#""unix://run/x.sock" is not an absolute path: write unix:///PATH"#);
-        insta::assert_snapshot!(told("x.sock"), @r#""x.sock" is not an absolute path: write unix:///PATH"#);
-        insta::assert_snapshot!(told("unix:/run/x.sock"), @r#""unix:/run/x.sock" is not an absolute path: write unix:///PATH"#);
-        insta::assert_snapshot!(told(" /run/x.sock"), @r#"" /run/x.sock" is not an absolute path: write unix:///PATH"#);
-        insta::assert_snapshot!(told("tcp://127.0.0.1:1234"), @r#""tcp://127.0.0.1:1234" is not a Unix socket: write unix:///PATH"#);
-        insta::assert_snapshot!(told("UNIX:///run/x"), @r#""UNIX:///run/x" is not a Unix socket: write unix:///PATH"#);
-        insta::assert_snapshot!(told("npipe:////./pipe/x"), @r#""npipe:////./pipe/x" is not a Unix socket: write unix:///PATH"#);
-        insta::assert_snapshot!(told("@x"), @r#""@x" is an abstract socket, which any user can connect to: write unix:///PATH (pathname sockets only)"#);
-        insta::assert_snapshot!(told("unix://@x"), @r#""unix://@x" is an abstract socket, which any user can connect to: write unix:///PATH (pathname sockets only)"#);
-        insta::assert_snapshot!(told("unix-abstract:x"), @r#""unix-abstract:x" is an abstract socket, which any user can connect to: write unix:///PATH (pathname sockets only)"#);
-        insta::assert_snapshot!(told("\0x"), @r#""\0x" is an abstract socket, which any user can connect to: write unix:///PATH (pathname sockets only)"#);
-        insta::assert_snapshot!(told("/run/x\0y"), @"the path contains a zero byte: write unix:///PATH");
-        insta::assert_snapshot!(told("/run/"), @r#""/run/" names a folder: write unix:///PATH"#);
-        insta::assert_snapshot!(told("x\u{1b}[2J"), @r#""x\u{1b}[2J" is not an absolute path: write unix:///PATH"#);
+        insta::assert_snapshot!(reported(""), @"empty: write unix:///PATH");
+        insta::assert_snapshot!(reported("unix://"), @"empty: write unix:///PATH");
+        insta::assert_snapshot!(reported("unix://run/x.sock"), @r#""unix://run/x.sock" is not an absolute path: write unix:///PATH"#);
+        insta::assert_snapshot!(reported("x.sock"), @r#""x.sock" is not an absolute path: write unix:///PATH"#);
+        insta::assert_snapshot!(reported("unix:/run/x.sock"), @r#""unix:/run/x.sock" is not an absolute path: write unix:///PATH"#);
+        insta::assert_snapshot!(reported(" /run/x.sock"), @r#"" /run/x.sock" is not an absolute path: write unix:///PATH"#);
+        insta::assert_snapshot!(reported("tcp://127.0.0.1:1234"), @r#""tcp://127.0.0.1:1234" is not a Unix socket: write unix:///PATH"#);
+        insta::assert_snapshot!(reported("UNIX:///run/x"), @r#""UNIX:///run/x" is not a Unix socket: write unix:///PATH"#);
+        insta::assert_snapshot!(reported("npipe:////./pipe/x"), @r#""npipe:////./pipe/x" is not a Unix socket: write unix:///PATH"#);
+        insta::assert_snapshot!(reported("@x"), @r#""@x" is an abstract socket, which any user can connect to: write unix:///PATH (pathname sockets only)"#);
+        insta::assert_snapshot!(reported("unix://@x"), @r#""unix://@x" is an abstract socket, which any user can connect to: write unix:///PATH (pathname sockets only)"#);
+        insta::assert_snapshot!(reported("unix-abstract:x"), @r#""unix-abstract:x" is an abstract socket, which any user can connect to: write unix:///PATH (pathname sockets only)"#);
+        insta::assert_snapshot!(reported("\0x"), @r#""\0x" is an abstract socket, which any user can connect to: write unix:///PATH (pathname sockets only)"#);
+        insta::assert_snapshot!(reported("/run/x\0y"), @"the path contains a zero byte: write unix:///PATH");
+        insta::assert_snapshot!(reported("/run/"), @r#""/run/" names a folder: write unix:///PATH"#);
+        insta::assert_snapshot!(reported("x\u{1b}[2J"), @r#""x\u{1b}[2J" is not an absolute path: write unix:///PATH"#);
     }
 
     #[test]
     fn the_bound_of_a_path_is_in_bytes_and_without_the_scheme() {
         let longest = format!("/{}", "x".repeat(MAX_PATH - 1));
         assert!(parse(&format!("unix://{longest}")).is_ok());
-        insta::assert_snapshot!(told(&format!("{longest}x")), @"the path has 108 bytes: the path of a Unix socket has at most 107");
+        insta::assert_snapshot!(reported(&format!("{longest}x")), @"the path has 108 bytes: the path of a Unix socket has at most 107");
         assert!(parse(&format!("/{}", "\u{e9}".repeat(54))).is_err());
     }
 

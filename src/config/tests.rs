@@ -23,7 +23,7 @@ fn groups(name: &str) -> Result<Option<u32>, String> {
     Ok((name == "adm").then_some(4))
 }
 
-fn told(text: &str) -> String {
+fn reported(text: &str) -> String {
     resolved(text, &Overrides::default()).unwrap_err()
 }
 
@@ -76,7 +76,7 @@ fn the_packaged_example_names_every_setting_with_its_default() {
         let texts =
             raw.get(key).map(|setting| setting.texts.iter().map(|text| &*text.value).collect::<Vec<_>>());
         assert_eq!(texts.map(|texts| texts.join(",")).as_deref(), Some(key.default()), "{}", key.path());
-        assert!(text.contains(key.variable()), "{} is told", key.variable());
+        assert!(text.contains(key.variable()), "{} is not mentioned", key.variable());
     }
 }
 
@@ -152,15 +152,15 @@ fn a_later_file_stands_over_an_earlier_one_and_each_setting_knows_who_said_it() 
     ];
     let environment = environment(&[("CRIPROBE_ANNOTATIONS_NAMESPACES", "shop-*, cart,")]);
     let loaded = loaded(&files, &environment).unwrap();
-    let told = |key: Key| {
+    let reported = |key: Key| {
         let setting = loaded.settings.iter().find(|setting| setting.key == key).unwrap();
         format!("{} by {}", setting.texts.join("+"), setting.origin)
     };
-    assert_eq!(told(Key::LogLevel), "warn by conf.d/a.yaml:1:14");
-    assert_eq!(told(Key::Workers), "3 by config.yaml:2:19");
-    assert_eq!(told(Key::AllowHosts), "10.0.0.2 by conf.d/b.yaml:2:15", "a list is replaced as a whole");
-    assert_eq!(told(Key::AnnotationNamespaces), "shop-*+cart by CRIPROBE_ANNOTATIONS_NAMESPACES");
-    assert_eq!(told(Key::NodeIp), " by default");
+    assert_eq!(reported(Key::LogLevel), "warn by conf.d/a.yaml:1:14");
+    assert_eq!(reported(Key::Workers), "3 by config.yaml:2:19");
+    assert_eq!(reported(Key::AllowHosts), "10.0.0.2 by conf.d/b.yaml:2:15", "a list is replaced as a whole");
+    assert_eq!(reported(Key::AnnotationNamespaces), "shop-*+cart by CRIPROBE_ANNOTATIONS_NAMESPACES");
+    assert_eq!(reported(Key::NodeIp), " by default");
     assert_eq!(loaded.config.policy.annotations, [Glob::from("shop-*"), Glob::from("cart")]);
     assert_eq!(loaded.settings.iter().map(|setting| setting.key).collect::<Vec<_>>(), Key::ALL);
     assert_eq!(loaded.files, ["config.yaml", "conf.d/a.yaml", "conf.d/b.yaml"].map(PathBuf::from));
@@ -203,7 +203,7 @@ healthcheck: {enabled: yes, namespaces: [a b]}
 trace: {}
 log: {format: yaml, level: loud}
 "#;
-    insta::assert_snapshot!(told(text), @r#"
+    insta::assert_snapshot!(reported(text), @r#"
     config.yaml:1:9: listen: "tcp://127.0.0.1:80" is not a Unix socket: write unix:///PATH
     config.yaml:2:1: unknown key "runtme": did you mean "runtime"?
     config.yaml:3:8: state: Invalid value: a list: must be a string
@@ -229,20 +229,20 @@ log: {format: yaml, level: loud}
 
 #[test]
 fn values_out_of_bounds_are_told_with_the_bound() {
-    insta::assert_snapshot!(told("prober: {workers: 1025}"), @"config.yaml:1:19: prober.workers: must be at most 1024, not 1025");
-    insta::assert_snapshot!(told("prober: {workers: -1}"), @"config.yaml:1:19: prober.workers: must be at least 1, not -1");
-    insta::assert_snapshot!(told("prober: {execWorkers: 65}"), @"config.yaml:1:23: prober.execWorkers: must be at most 64, the number of prober.workers");
-    insta::assert_snapshot!(told("prober: {maxPerNode: 100001}"), @"config.yaml:1:22: prober.maxPerNode: must be at most 100000, not 100001");
-    insta::assert_snapshot!(told("prober: {execGrace: 99ms}"), @"config.yaml:1:21: prober.execGrace: must be at least 100ms, not 99ms");
-    insta::assert_snapshot!(told("prober: {execGrace: 1h}"), @"config.yaml:1:21: prober.execGrace: must be at most 10m0s, not 1h0m0s");
-    insta::assert_snapshot!(told("prober: {execGrace: '5'}"), @r#"config.yaml:1:21: prober.execGrace: "5": the unit is missing: write a duration such as 250ms, 5s or 1m30s"#);
-    insta::assert_snapshot!(told("prober: {nodeIP: 0.0.0.0}"), @"config.yaml:1:18: prober.nodeIP: 0.0.0.0 is not the address of a node");
-    insta::assert_snapshot!(told("state: var"), @r#"config.yaml:1:8: state: "var" is not an absolute path"#);
+    insta::assert_snapshot!(reported("prober: {workers: 1025}"), @"config.yaml:1:19: prober.workers: must be at most 1024, not 1025");
+    insta::assert_snapshot!(reported("prober: {workers: -1}"), @"config.yaml:1:19: prober.workers: must be at least 1, not -1");
+    insta::assert_snapshot!(reported("prober: {execWorkers: 65}"), @"config.yaml:1:23: prober.execWorkers: must be at most 64, the number of prober.workers");
+    insta::assert_snapshot!(reported("prober: {maxPerNode: 100001}"), @"config.yaml:1:22: prober.maxPerNode: must be at most 100000, not 100001");
+    insta::assert_snapshot!(reported("prober: {execGrace: 99ms}"), @"config.yaml:1:21: prober.execGrace: must be at least 100ms, not 99ms");
+    insta::assert_snapshot!(reported("prober: {execGrace: 1h}"), @"config.yaml:1:21: prober.execGrace: must be at most 10m0s, not 1h0m0s");
+    insta::assert_snapshot!(reported("prober: {execGrace: '5'}"), @r#"config.yaml:1:21: prober.execGrace: "5": the unit is missing: write a duration such as 250ms, 5s or 1m30s"#);
+    insta::assert_snapshot!(reported("prober: {nodeIP: 0.0.0.0}"), @"config.yaml:1:18: prober.nodeIP: 0.0.0.0 is not the address of a node");
+    insta::assert_snapshot!(reported("state: var"), @r#"config.yaml:1:8: state: "var" is not an absolute path"#);
 }
 
 #[test]
 fn a_group_that_is_not_there_is_told_with_its_place_and_all_else() {
-    insta::assert_snapshot!(told("listen: 5\napi: {group: nobodies}\n"), @r#"
+    insta::assert_snapshot!(reported("listen: 5\napi: {group: nobodies}\n"), @r#"
     config.yaml:1:9: listen: Invalid value: 5: write unix:///PATH
     config.yaml:2:14: api.group: the group "nobodies" does not exist on this machine: create it, or name another
     "#);
@@ -252,10 +252,10 @@ fn a_group_that_is_not_there_is_told_with_its_place_and_all_else() {
 
 #[test]
 fn a_file_that_is_no_map_is_told_in_one_line() {
-    insta::assert_snapshot!(told("listen"), @r#"config.yaml:1:1: Invalid value: "listen": must be a map of keys and values"#);
-    insta::assert_snapshot!(told("listen: [\n"), @"config.yaml:1:9: not valid YAML or JSON: unclosed bracket '['");
-    insta::assert_snapshot!(told("log: {level: info}\nlog: {level: warn}\n"), @r#"config.yaml:2:1: not valid YAML or JSON: "log" is written twice"#);
-    insta::assert_snapshot!(told(&"#".repeat(MAX_FILE + 1)), @"config.yaml: 1048577 bytes, but at most 1048576 are allowed");
+    insta::assert_snapshot!(reported("listen"), @r#"config.yaml:1:1: Invalid value: "listen": must be a map of keys and values"#);
+    insta::assert_snapshot!(reported("listen: [\n"), @"config.yaml:1:9: not valid YAML or JSON: unclosed bracket '['");
+    insta::assert_snapshot!(reported("log: {level: info}\nlog: {level: warn}\n"), @r#"config.yaml:2:1: not valid YAML or JSON: "log" is written twice"#);
+    insta::assert_snapshot!(reported(&"#".repeat(MAX_FILE + 1)), @"config.yaml: 1048577 bytes, but at most 1048576 are allowed");
 }
 
 #[test]
@@ -276,9 +276,9 @@ fn errors_of_flags_and_variables_are_told_by_their_name() {
 fn no_two_sockets_are_the_same() {
     insta::assert_snapshot!(told_of_flags(&[(Key::Listen, "/run/containerd//containerd.sock")]), @"--listen: /run/containerd//containerd.sock is the runtime's own socket: choose another one for criprobe");
     insta::assert_snapshot!(told_of_flags(&[(Key::Runtime, "/run/criprobe/criprobe.sock")]), @"--runtime: /run/criprobe/criprobe.sock is the runtime's own socket: choose another one for criprobe");
-    insta::assert_snapshot!(told("listen: /tmp/x\nruntime: /tmp/./x\n"), @"config.yaml:2:10: runtime: /tmp/x is the runtime's own socket: choose another one for criprobe");
-    insta::assert_snapshot!(told("api: {listen: /run/criprobe/criprobe.sock}"), @"config.yaml:1:15: api.listen: /run/criprobe/criprobe.sock is already the socket of listen: use another path");
-    insta::assert_snapshot!(told("api: {listen: /run/containerd/containerd.sock}"), @"config.yaml:1:15: api.listen: /run/containerd/containerd.sock is already the socket of runtime: use another path");
+    insta::assert_snapshot!(reported("listen: /tmp/x\nruntime: /tmp/./x\n"), @"config.yaml:2:10: runtime: /tmp/x is the runtime's own socket: choose another one for criprobe");
+    insta::assert_snapshot!(reported("api: {listen: /run/criprobe/criprobe.sock}"), @"config.yaml:1:15: api.listen: /run/criprobe/criprobe.sock is already the socket of listen: use another path");
+    insta::assert_snapshot!(reported("api: {listen: /run/containerd/containerd.sock}"), @"config.yaml:1:15: api.listen: /run/containerd/containerd.sock is already the socket of runtime: use another path");
 }
 
 #[test]
@@ -302,8 +302,8 @@ proptest! {
     fn no_file_panics_and_every_refusal_has_a_reason(
         text in prop_oneof![any::<String>(), "((listen|api|prober|log|workers|x): ?|[-{}\\[\\],0-9\n ]){0,20}"],
     ) {
-        if let Err(told) = resolved(&text, &Overrides::default()) {
-            prop_assert!(told.lines().all(|line| line.starts_with("config.yaml") && line.len() > 20), "{}", told);
+        if let Err(reported) = resolved(&text, &Overrides::default()) {
+            prop_assert!(reported.lines().all(|line| line.starts_with("config.yaml") && line.len() > 20), "{}", reported);
         }
     }
 }

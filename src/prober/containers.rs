@@ -1,4 +1,4 @@
-//! The containers that the prober was told of: those of one name in one pod stand together, and the newest of them is
+//! The containers that the prober knows: those of one name in one pod stand together, and the newest of them is
 //! the one that is probed. Pure.
 
 use std::{
@@ -42,7 +42,7 @@ impl Place {
 /// One container.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
-    /// As it was told last.
+    /// As it was reported last.
     pub(super) view: Arc<Container>,
     probes: Vec<Arc<Planned>>,
     stops: Stops,
@@ -64,7 +64,7 @@ impl Known {
         self.probes.iter().find(|planned| planned.kind == kind)
     }
 
-    /// Whether somebody stops it, as far as CRI tells.
+    /// Whether it is being stopped, as far as CRI shows.
     pub(super) fn stopping(&self) -> Option<Stopping> {
         if self.stops.of_pod > 0 || !self.view.pod.is_ready {
             Some(Stopping::Pod)
@@ -130,26 +130,26 @@ impl Containers {
         self.by_id.get(id).map(|known| known.ports.clone()).unwrap_or_default()
     }
 
-    /// Notes that a stop of a container began; tells where it stands, if it is known.
+    /// Notes that a stop of a container began; returns its place, if it is known.
     pub(super) fn note_stopping(&mut self, id: &ContainerId) -> Option<Place> {
         let known = self.by_id.get_mut(id)?;
         known.stops.of_container = known.stops.of_container.saturating_add(1);
         Some(Place::of(&known.view))
     }
 
-    /// Notes that a stop of a container failed; tells where it stands, if it is known.
+    /// Notes that a stop of a container failed; returns its place, if it is known.
     pub(super) fn note_stop_failed(&mut self, id: &ContainerId) -> Option<Place> {
         let known = self.by_id.get_mut(id)?;
         known.stops.of_container = known.stops.of_container.saturating_sub(1);
         Some(Place::of(&known.view))
     }
 
-    /// Notes that a stop of a pod began; tells where its containers stand.
+    /// Notes that a stop of a pod began; returns the places of its containers.
     pub(super) fn note_pod_stopping(&mut self, sandbox: &SandboxId) -> Vec<Place> {
         self.note_of_pod(sandbox, |stops| stops.of_pod = stops.of_pod.saturating_add(1))
     }
 
-    /// Notes that a stop of a pod failed; tells where its containers stand.
+    /// Notes that a stop of a pod failed; returns the places of its containers.
     pub(super) fn note_pod_stop_failed(&mut self, sandbox: &SandboxId) -> Vec<Place> {
         self.note_of_pod(sandbox, |stops| stops.of_pod = stops.of_pod.saturating_sub(1))
     }

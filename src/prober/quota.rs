@@ -22,7 +22,7 @@ use crate::{
 /// Which probe comes before which. No two have the same key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
-    /// Whoever defined it.
+    /// Who defined it.
     pub(super) class: Class,
     /// Those whose containers have exited come last.
     pub(super) is_done: bool,
@@ -444,7 +444,7 @@ mod tests {
     fn row_04_no_annotation_has_a_place_that_an_enforced_rule_needs_and_namespaces_take_turns() {
         let mut quota = Quota::new(budgets(4, 8));
         (0..40).for_each(|number| quota.claim(rank(Class::Author, 0, number / 8, number, false)));
-        assert_eq!(quota.used.places, 8, "nobody else needs a place");
+        assert_eq!(quota.used.places, 8, "no other needs a place");
         (0..2).for_each(|number| quota.claim(rank(Class::Author, 1, 0, number, true)));
         (0..9).for_each(|number| quota.claim(rank(Class::Author, 2, number, number, true)));
         let of = |quota: &Quota, namespace: &str| {
@@ -489,7 +489,7 @@ mod tests {
         );
         quota.set_limits((Budget::of_pod(32, 9), Budget::of_node(5_000, 5_000)));
         quota.claim(often(0, 10_000));
-        assert_eq!(admitted(&quota).len(), 26, "one that never fits is in nobody's way");
+        assert_eq!(admitted(&quota).len(), 26, "one that never fits blocks no other");
     }
 
     #[test]

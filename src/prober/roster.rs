@@ -51,7 +51,7 @@ use crate::{
 /// most: 5,000 probes are 500 a second.
 const SPREAD: Duration = Duration::from_secs(10);
 
-/// 1 s: a probe that is looked at later than this after it was due tells of a process that stood still.
+/// 1 s: a probe that is looked at later than this after it was due shows that the process stood still.
 const STOOD_STILL: Duration = Duration::from_secs(1);
 
 /// The prober without its loop.
@@ -81,7 +81,7 @@ pub(super) struct Roster {
     silence: Silence,
     /// Whose attempts in flight are to be given up; taken by `take_given_up`.
     given_up: Vec<ProbeKey>,
-    /// What is to be told; taken by `take_events`.
+    /// What is to be reported; taken by `take_events`.
     events: Vec<ProbeEvent>,
 }
 
@@ -129,7 +129,7 @@ impl Roster {
         }
     }
 
-    /// Takes in what the inventory and the plan tell.
+    /// Takes in what the inventory and the plan report.
     pub(super) fn accept(&mut self, input: Input, now: Moment) {
         match input {
             Input::Container { view, probes } => {
@@ -182,7 +182,7 @@ impl Roster {
         self.settle(now);
     }
 
-    /// Takes in the end of an attempt; with nothing to tell if it panicked or was given up.
+    /// Takes in the end of an attempt; with nothing to report if it panicked or was given up.
     pub(super) fn finish(&mut self, key: &ProbeKey, outcome: Option<AttemptOutcome>, now: Moment) {
         self.heed_silence(key, outcome.as_ref(), now);
         let gave_way = self.pool.finish(key, now.at);
@@ -384,7 +384,7 @@ impl Roster {
         readiness::allows(worker.map(|worker| worker.results().verdict().unwrap_or(Verdict::Unknown)))
     }
 
-    /// Tells a worker, and does what it wants done.
+    /// Passes an event to a worker, and does what it wants done.
     fn send(&mut self, key: &ProbeKey, event: WorkerEvent, now: Moment) {
         let Some(entry) = self.entries.get_mut(key) else { return };
         let Some(worker) = entry.worker.as_mut() else { return };
@@ -417,7 +417,7 @@ impl Roster {
         }
     }
 
-    /// Tells the other probes of a container what its startup probe found, at once.
+    /// Passes what the startup probe found to the other probes of its container, at once.
     fn release(&mut self, startup: &ProbeKey, now: Moment) {
         for kind in [ProbeKind::Readiness, ProbeKind::Liveness] {
             let key = ProbeKey { kind, ..startup.clone() };

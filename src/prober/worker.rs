@@ -89,7 +89,7 @@ struct Target {
     runs_since: Option<SystemTime>,
     /// The end of the start delay, as far as it can be told.
     probe_from: Instant,
-    /// The end of the start period, as far as it can be told; none where there is none, or it does not run yet.
+    /// The end of the start period, as far as it is known; none where there is none, or it does not run yet.
     start_until: Option<Instant>,
 }
 
@@ -143,7 +143,7 @@ impl Worker {
         self.spec = spec;
     }
 
-    /// Takes one event in and tells what is to be done.
+    /// Takes one event in and returns what is to be done.
     pub(crate) fn on(&mut self, event: WorkerEvent, now: Moment) -> Vec<Action> {
         let mut actions = Vec::new();
         match event {
@@ -180,7 +180,7 @@ impl Worker {
         actions
     }
 
-    /// When it wants to be told [`WorkerEvent::Due`].
+    /// When it wants to get [`WorkerEvent::Due`].
     pub(crate) fn deadline(&self) -> Option<Instant> {
         if self.is_queued || self.flight.is_some() { None } else { self.next }
     }
@@ -219,7 +219,7 @@ impl Worker {
 
     /// Whether its next attempt is to be spread, however few are due: the kubelet's jitter for workers that begin
     /// within their first period after it did (docs/kubelet-prober.md 3.1), here only for containers that ran before we
-    /// did, and not for probes that came later by a reload: whoever wrote a rule wants to see it at work.
+    /// did, and not for probes that came later by a reload: the author of a rule wants to see it at work.
     pub(crate) fn wants_jitter(&self, now: Moment) -> bool {
         let age = now.at.saturating_duration_since(self.began.at);
         let began = now.wall_of(self.began.at);
@@ -322,7 +322,8 @@ impl Worker {
             let is_restored = self.take_up(&seen.id, now);
             self.stopping = None;
             self.next = None;
-            // A container that ran already when we met it was started soon after it was made; its start is told later.
+            // A container that ran already when we met it was started soon after it was made; its start is reported
+            // later.
             let runs_since = seen.created_at.filter(|_| seen.state == ContainerState::Running);
             let (seen, has_run, probe_from, start_until) = (seen.clone(), false, now.at, None);
             self.target = Some(Target { seen, is_restored, has_run, runs_since, probe_from, start_until });
@@ -343,7 +344,7 @@ impl Worker {
         }
         target.seen = seen;
         if is_fresh {
-            // A start that is told late may end the delay, but does not bring a spread attempt forward.
+            // A start that is reported late may end the delay, but does not bring a spread attempt forward.
             if (is_first_run || was_delayed) && !self.is_queued && self.flight.is_none() {
                 self.next = None;
             }
@@ -367,7 +368,7 @@ impl Worker {
                 self.results =
                     Results::restored(checkpoint.verdict, since, checkpoint.run, checkpoint.counts);
             }
-            // One that ran before our restart and never since was replaced while we were away: all begins anew, as it
+            // One that ran before our restart and never since was replaced while we were away: all starts again, as it
             // does where the former one is gone already.
             None if self.target.as_ref().is_some_and(|target| target.is_restored && !target.has_run) => {
                 self.results = Results::new(now.wall);
@@ -397,7 +398,7 @@ impl Worker {
         }
     }
 
-    /// Step 6: a container that does not run is a failure, of whatever type and whoever stopped it. It is news only of
+    /// Step 6: a container that does not run is a failure, of whatever type and whatever stopped it. It is news only of
     /// one that did run.
     fn fall(&mut self, now: Moment, actions: &mut Vec<Action>) {
         let is_changed = self.results.set(Verdict::Failure, ChangeReason::NotRunning, now.wall);
@@ -482,7 +483,7 @@ impl Worker {
         now: Moment,
         actions: &mut Vec<Action>,
     ) {
-        // Section 5: what each result tells; every failing attempt does, also below its threshold.
+        // Section 5: what each result reports; every failing attempt does, also below its threshold.
         let said = outcome.output.clone();
         let notice = match outcome.result {
             AttemptResult::Success => None,
@@ -522,7 +523,7 @@ impl Worker {
             let notice = Notice::VerdictChanged { to: verdict, after: run };
             actions.push(Action::Report(container.clone(), notice));
         }
-        // Step 16: whoever acts on this verdict replaces the container; until then there is nothing to find out.
+        // Step 16: what acts on this verdict replaces the container; until then there is nothing to find out.
         let ends_the_work = match self.spec.kind {
             ProbeKind::Liveness => verdict == Verdict::Failure,
             ProbeKind::Startup => true,

@@ -116,7 +116,7 @@ mod tests {
             }
         }
         let of_a_rule = ProbeSpec { reach: Reach::Any, ..base() };
-        assert_eq!(Definition::of(&of_a_rule), Definition::of(&base()), "whoever wrote it");
+        assert_eq!(Definition::of(&of_a_rule), Definition::of(&base()), "whatever its source");
         assert!(of_a_rule.is_same_probe(&base()));
     }
 }

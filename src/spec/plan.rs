@@ -68,7 +68,7 @@ const MAX_REASON: usize = 1 << 10;
 pub struct Invalid {
     /// Everything that is wrong, in one line for people, as far as it fits into 1 KiB.
     pub reason: String,
-    /// The handler as far as it could be told: `exec`, `httpGet`, `tcpSocket`, `grpc`.
+    /// The handler as far as it is known: `exec`, `httpGet`, `tcpSocket`, `grpc`.
     pub handler: Option<&'static str>,
 }
 
@@ -146,7 +146,7 @@ impl ProbeSource {
         }
     }
 
-    /// In full, to tell it from the others: `pod annotation`.
+    /// In full, to distinguish it from the others: `pod annotation`.
     pub fn in_full(&self) -> String {
         match self {
             Self::EnforcedRule(name) => format!("enforced rule:{name}"),
@@ -280,7 +280,7 @@ impl<'a> Facts<'a> {
         written.map(|one| format!("{} (not honoured)", one.source.in_full()))
     }
 
-    /// An annotation that does not count, where nothing else does: its author is told why nothing happens.
+    /// An annotation that does not count, where nothing else does: its author learns why nothing happens.
     fn dishonoured(&self, kind: ProbeKind) -> Option<Planned> {
         let source = (!self.is_honoured).then(|| self.annotated(kind).next())??.source;
         let namespace = fault::quoted(&self.container.pod.namespace);

@@ -33,7 +33,7 @@ pub(crate) struct Planner {
     policy: Arc<Policy>,
     containers: HashMap<ContainerId, Arc<Container>>,
     images: HashMap<ImageRef, Image>,
-    /// Those of the images that nobody was asked for yet.
+    /// Those of the images that were not asked for yet.
     wanted: BTreeMap<ImageRef, Depth>,
 }
 
@@ -88,7 +88,7 @@ impl Planner {
         gone.iter().for_each(|id| self.on_gone(id));
     }
 
-    /// The operator decided anew. Plans all containers, in the order of their ids.
+    /// The operator changed the policy. Plans all containers, in the order of their ids.
     pub(crate) fn on_policy(&mut self, policy: Arc<Policy>) -> Vec<Plan> {
         self.policy = policy;
         let mut views: Vec<_> = self.containers.values().cloned().collect();
@@ -107,7 +107,7 @@ impl Planner {
         self.plan_image(image)
     }
 
-    /// What an image has. Plans the containers that are probed by it, in the order of their ids; none where nobody wants
+    /// What an image has. Plans the containers that are probed by it, in the order of their ids; none where none wants
     /// to know it any more.
     pub(crate) fn on_image(&mut self, image: &ImageRef, healthcheck: Option<Arc<Healthcheck>>) -> Vec<Plan> {
         let Some(known) = self.images.get_mut(image) else { return Vec::new() };

@@ -123,30 +123,31 @@ impl Limits {
     }
 }
 
-/// Whether nobody but a rule may name an address, however wide the networks are that the operator allows: it leads back to
-/// the node itself, to nobody in particular, or to what a cloud gives to whoever asks from the node.
+/// Whether only a rule may name an address, however wide the networks are that the operator allows: it leads back to
+/// the node itself, to no host in particular, or to a cloud's services for its machines.
 pub(crate) fn is_never_allowed(address: IpAddr) -> bool {
     let is_site_local = matches!(address, IpAddr::V6(v6) if v6.segments()[0] & 0xffc0 == 0xfec0);
-    is_nobodys(address) || is_site_local || is_metadata(address)
+    is_no_hosts(address) || is_site_local || is_metadata(address)
 }
 
 /// Whether an address cannot be that of a pod, whatever the runtime reports. The loopback itself can be: a runtime that
 /// does not isolate its containers' networks reports it. So can the addresses of another cloud's metadata service.
 pub(crate) fn is_never_a_pods(address: IpAddr) -> bool {
-    is_nobodys(address) && !address.is_loopback()
+    is_no_hosts(address) && !address.is_loopback()
 }
 
-/// Whether an address leads back to the node itself, or to nobody in particular, be it by way of a translator or a tunnel.
-fn is_nobodys(address: IpAddr) -> bool {
+/// Whether an address leads back to the node itself, or to no host in particular, also through a translator or a
+/// tunnel.
+fn is_no_hosts(address: IpAddr) -> bool {
     match address {
-        IpAddr::V4(v4) => is_v4_nobodys(v4),
+        IpAddr::V4(v4) => is_v4_no_hosts(v4),
         IpAddr::V6(v6) => {
             v6.is_loopback()
                 || v6.is_unicast_link_local()
                 || v6.is_multicast()
                 || v6.is_unspecified()
                 || is_locally_translated(v6)
-                || embedded(v6).into_iter().flatten().any(is_v4_nobodys)
+                || embedded(v6).into_iter().flatten().any(is_v4_no_hosts)
         }
     }
 }
@@ -170,7 +171,7 @@ fn is_metadata(address: IpAddr) -> bool {
     }
 }
 
-fn is_v4_nobodys(v4: Ipv4Addr) -> bool {
+fn is_v4_no_hosts(v4: Ipv4Addr) -> bool {
     v4.is_loopback() || v4.is_link_local() || v4.is_multicast() || v4.is_unspecified() || v4.is_broadcast()
 }
 

@@ -64,7 +64,7 @@ async fn a_liveness_annotation_leads_to_success_then_to_failure_after_exactly_it
             && event["reason"] == "Unhealthy"
             && event["message"].as_str().is_some_and(|text| text.starts_with("Liveness probe failed: "))
     });
-    assert!(reported, "no event tells of the failure");
+    assert!(reported, "no event reports the failure");
 
     let pod_sandbox_id = pod.id.to_string();
     client.stop_pod_sandbox(pb::StopPodSandboxRequest { pod_sandbox_id: pod_sandbox_id.clone() }).await?;

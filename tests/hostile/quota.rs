@@ -94,11 +94,11 @@ async fn row_04_a_pod_with_many_quick_probes_makes_no_more_attempts_per_second_t
     for name in ["a0", "a1", "a2"] {
         cri::run_container(&mut rig.client, &pod, &Container { name, ..Container::IDLE }).await?;
     }
-    let told =
+    let reported =
         "the probes of the pod ask for 90 attempts per second, more than prober.maxRatePerPod, which is 20: ";
     eventually("two of them make attempts, and the others say why not", PATIENCE, async || {
         let all = rig.daemon.probes().await?;
-        let refused = all.iter().filter(|probe| text(probe).starts_with(told)).count();
+        let refused = all.iter().filter(|probe| text(probe).starts_with(reported)).count();
         Ok((refused == 7 && all.len() - phases(&all, "invalid") == 2).then_some(()))
     })
     .await

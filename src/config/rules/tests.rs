@@ -17,7 +17,7 @@ fn rules(text: &str) -> Vec<Rule> {
     loaded(&[("c.yaml", text)]).unwrap().config.policy.rules
 }
 
-fn told(text: &str) -> String {
+fn reported(text: &str) -> String {
     loaded(&[("c.yaml", text)]).unwrap_err()
 }
 
@@ -40,11 +40,11 @@ rules:
     assert_eq!(patterns.map(Glob::as_str), ["shop-*", "web-*", "*", "*/nginx:*"]);
     let labels: Vec<_> = matcher.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     assert_eq!(labels, [("app", ""), ("tier", "front")]);
-    let told: Vec<_> =
+    let reported: Vec<_> =
         rule.probes.iter().map(|spec| (spec.kind.as_str(), spec.period, spec.timeout)).collect();
     let second = Duration::from_secs(1);
     assert_eq!(
-        told,
+        reported,
         [("readiness", second / 2, second), ("liveness", 5 * second, second)],
         "in the types' order"
     );
@@ -105,7 +105,7 @@ fn everything_that_is_wrong_with_rules_is_told_at_once_with_its_place() {
     match: {pod: 5, labels: [x], image: "*"}
     liveness: {period: 5, timeout: "5", exec: {command: x}}
 "#;
-    insta::assert_snapshot!(told(text));
+    insta::assert_snapshot!(reported(text));
 }
 
 #[test]
@@ -124,5 +124,5 @@ fn rules_that_are_too_many_are_an_error() {
     };
     let rules = |count: usize| format!("rules:\n{}", (0..count).map(rule).collect::<String>());
     assert_eq!(loaded(&[("c.yaml", &rules(500))]).unwrap().rules.len(), 500);
-    insta::assert_snapshot!(told(&rules(501)), @"c.yaml:502:3: rules[500]: more than 500 rules in all: combine some");
+    insta::assert_snapshot!(reported(&rules(501)), @"c.yaml:502:3: rules[500]: more than 500 rules in all: combine some");
 }

@@ -1,4 +1,4 @@
-//! Files that are wrong in every way we know: each is told in words, with its place, and nothing of it is taken over.
+//! Files that are wrong in every way we know: each is reported in words, with its place, and nothing of it is applied.
 
 use std::time::Duration;
 
@@ -65,14 +65,14 @@ fn rows() -> Vec<(&'static str, Vec<u8>)> {
 fn every_bad_file_is_told_in_words_with_its_place() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("c.yaml");
-    let mut told = String::new();
+    let mut reported = String::new();
     for (name, bytes) in rows() {
         fs::write(&file, bytes).unwrap();
         let loaded = load(Some(&file), &Overrides::default(), &groups);
         let reason = loaded.map_or_else(|errors| errors.to_string(), |_| "ok".to_owned());
-        told += &format!("{name}:\n  {}\n", reason.replace('\n', "\n  "));
+        reported += &format!("{name}:\n  {}\n", reason.replace('\n', "\n  "));
     }
-    insta::assert_snapshot!(told.replace(&folder.path().display().to_string(), "DIR"));
+    insta::assert_snapshot!(reported.replace(&folder.path().display().to_string(), "DIR"));
 }
 
 #[test]

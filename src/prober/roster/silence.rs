@@ -6,7 +6,7 @@ use std::{collections::HashSet, time::Instant};
 use super::{AttemptOutcome, Moment, ProbeKey, Roster, Worker, WorkerEvent};
 use crate::{results::AttemptResult, spec::Handler};
 
-/// The probes that were not answered while nobody was. One whose own container alone hangs is not among them: that the
+/// The probes that were not answered while none was. One whose own container alone hangs is not among them: that the
 /// runtime answers others says nothing of it.
 #[derive(Debug, Default)]
 pub(super) struct Silence {
@@ -17,7 +17,7 @@ pub(super) struct Silence {
 
 impl Roster {
     /// Notes how an attempt that was in flight since then ended. An answer lets those go on that were not answered while
-    /// nobody was.
+    /// none was.
     pub(super) fn heed_silence(&mut self, key: &ProbeKey, outcome: Option<&AttemptOutcome>, now: Moment) {
         let worker = self.entries.get(key).and_then(|entry| entry.worker.as_ref());
         let is_exec = |worker: &&Worker| matches!(worker.spec().handler, Handler::Exec { .. });

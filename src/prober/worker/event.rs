@@ -32,16 +32,16 @@ pub(crate) enum WorkerEvent {
     RuntimeAnswers(Duration),
     /// There is place for the attempt now.
     SlotFreed,
-    /// The attempt in flight ended; with nothing to tell if it panicked or was given up.
+    /// The attempt in flight ended; with nothing to report if it panicked or was given up.
     Finished(Option<AttemptOutcome>),
 }
 
 /// What a worker wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Tell it when there is place for its attempt.
+    /// Notify it when there is place for its attempt.
     Enqueue,
-    /// Make one attempt on the container seen last, and tell it how that ended.
+    /// Make one attempt on the container seen last, and report to it how that ended.
     StartAttempt,
     /// Put this into the journal, as something about this container.
     Report(ContainerId, Notice),

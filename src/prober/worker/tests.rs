@@ -106,15 +106,15 @@ impl Rig {
         }
     }
 
-    fn expect(&self, expected: &str, told: &str) {
+    fn expect(&self, expected: &str, reported: &str) {
         let Some(verdict) = expected.chars().next() else { return };
-        assert_eq!(self.verdict(), verdict, "{told}");
+        assert_eq!(self.verdict(), verdict, "{reported}");
         let run = expected[1..].trim_end_matches('!');
         if !run.is_empty() {
-            assert_eq!(self.worker.results().run().count.to_string(), run, "{told}: the run");
+            assert_eq!(self.worker.results().run().count.to_string(), run, "{reported}: the run");
         }
         if expected.ends_with('!') {
-            assert_eq!(self.block(), Some(Block::Held), "{told}");
+            assert_eq!(self.block(), Some(Block::Held), "{reported}");
         }
     }
 
@@ -181,8 +181,8 @@ fn play(rows: &str) {
             for (index, step) in row.steps.split(' ').enumerate() {
                 let (what, expected) = step.split_once(':').unwrap_or((step, ""));
                 rig.step(what);
-                let told = format!("{} {kind}: {}: step {index} {step}", row.id, row.rule);
-                rig.expect(expected, &told);
+                let reported = format!("{} {kind}: {}: step {index} {step}", row.id, row.rule);
+                rig.expect(expected, &reported);
             }
         }
     }
@@ -295,10 +295,10 @@ fn liveness_and_startup_end_when_a_client_stops_the_container_and_readiness_does
         assert_eq!(rig.block().is_some(), is_stopped, "S12 {kind}");
         assert_eq!(rig.worker.deadline().is_none(), is_stopped);
         rig.on(seen("c1", EXITED));
-        assert_eq!(rig.verdict(), 'F', "M06, whoever stopped it");
+        assert_eq!(rig.verdict(), 'F', "M06, whatever stopped it");
         assert_eq!(rig.block(), Some(Block::NotRunning(EXITED)));
         rig.on(seen("c2", ContainerState::Running));
-        assert_eq!(rig.block(), None, "another container starts anew");
+        assert_eq!(rig.block(), None, "another container starts from scratch");
     }
 }
 
@@ -323,29 +323,29 @@ fn an_attempt_of_a_former_worker_says_nothing_but_is_waited_for() {
     let mut worker = Worker::new(Arc::new(spec(ProbeKind::Liveness, 1, 1)), now, true, now);
     worker.on(seen("c1", ContainerState::Running), now);
     assert_eq!(worker.deadline(), None);
-    let told = worker.on(WorkerEvent::Finished(Some(outcome(AttemptResult::Failure))), now);
-    assert_eq!((told, worker.results().last(), worker.deadline()), (vec![], None, Some(now.at)));
+    let reported = worker.on(WorkerEvent::Finished(Some(outcome(AttemptResult::Failure))), now);
+    assert_eq!((reported, worker.results().last(), worker.deadline()), (vec![], None, Some(now.at)));
 }
 
 #[test]
 fn the_journal_is_told_of_failures_errors_and_turns() {
     let mut rig = Rig::running(spec(ProbeKind::Readiness, 1, 2));
-    let tell = |notice| Action::Report("c1".into(), notice);
+    let report = |notice| Action::Report("c1".into(), notice);
     let output = || "out".to_owned();
-    let turned = |to, after| tell(Notice::VerdictChanged { to, after });
+    let turned = |to, after| report(Notice::VerdictChanged { to, after });
     assert_eq!(rig.attempt(AttemptResult::Success), [turned(Verdict::Success, 1)]);
     assert_eq!(rig.attempt(AttemptResult::Success), []);
-    assert_eq!(rig.attempt(AttemptResult::Warning), [tell(Notice::Warned { output: output().into() })]);
-    assert_eq!(rig.attempt(AttemptResult::Failure), [tell(Notice::Failed { output: output().into() })]);
+    assert_eq!(rig.attempt(AttemptResult::Warning), [report(Notice::Warned { output: output().into() })]);
+    assert_eq!(rig.attempt(AttemptResult::Failure), [report(Notice::Failed { output: output().into() })]);
     assert_eq!(
         rig.attempt(AttemptResult::Error),
-        [tell(Notice::Errored { state: "unknown", error: output().into() })]
+        [report(Notice::Errored { state: "unknown", error: output().into() })]
     );
     assert_eq!(
         rig.attempt(AttemptResult::Failure),
-        [tell(Notice::Failed { output: output().into() }), turned(Verdict::Failure, 2)]
+        [report(Notice::Failed { output: output().into() }), turned(Verdict::Failure, 2)]
     );
     rig.attempt(AttemptResult::Success);
-    assert_eq!(rig.on(seen("c1", EXITED)), [tell(Notice::NotRunning)]);
+    assert_eq!(rig.on(seen("c1", EXITED)), [report(Notice::NotRunning)]);
     assert_eq!(rig.on(seen("c1", EXITED)), []);
 }

@@ -35,7 +35,7 @@ fn plan_by_default(container: &Container) -> Vec<Planned> {
 const TRUE: &str = "{exec: {command: ['true']}}";
 
 /// Type, source, handler or reason, and what it shadows, one line a probe.
-fn told(container: &Container) -> Vec<String> {
+fn reported(container: &Container) -> Vec<String> {
     plan_by_default(container)
         .into_iter()
         .map(|planned| {
@@ -62,7 +62,7 @@ fn probes_come_in_the_kubelets_order() {
         ("startup.criprobe.dev/app", TRUE),
     ];
     assert_eq!(
-        told(&container(&pod, &[])),
+        reported(&container(&pod, &[])),
         [
             "startup from pod annotation: exec shadows []",
             "readiness from pod annotation: exec shadows []",
@@ -84,10 +84,10 @@ fn a_container_without_annotations_of_its_name_has_no_probes() {
 fn the_containers_annotation_outranks_the_pods_even_where_it_is_bad() {
     let pod = [("liveness.criprobe.dev/app", "{tcpSocket: {port: 80}}")];
     let good = container(&pod, &[("liveness.criprobe.dev/app", TRUE)]);
-    assert_eq!(told(&good), ["liveness from container annotation: exec shadows [pod annotation]"]);
+    assert_eq!(reported(&good), ["liveness from container annotation: exec shadows [pod annotation]"]);
     let bad = container(&pod, &[("liveness.criprobe.dev/app", "{exec: {}}")]);
     assert_eq!(
-        told(&bad),
+        reported(&bad),
         [
             "liveness from container annotation: invalid exec: exec.command: Required value shadows [pod annotation]"
         ]
@@ -98,12 +98,12 @@ fn the_containers_annotation_outranks_the_pods_even_where_it_is_bad() {
 #[test]
 fn a_bad_probe_harms_no_other() {
     let pod = [("liveness.criprobe.dev/app", "{"), ("readiness.criprobe.dev/app", TRUE)];
-    let told = told(&container(&pod, &[]));
-    assert_eq!(told[0], "readiness from pod annotation: exec shadows []");
+    let reported = reported(&container(&pod, &[]));
+    assert_eq!(reported[0], "readiness from pod annotation: exec shadows []");
     assert!(
-        told[1].starts_with("liveness from pod annotation: invalid -: not valid YAML or JSON"),
+        reported[1].starts_with("liveness from pod annotation: invalid -: not valid YAML or JSON"),
         "{}",
-        told[1]
+        reported[1]
     );
 }
 
@@ -131,12 +131,12 @@ fn with_healthcheck(
     let healthcheck = super::super::healthcheck::read(config.as_bytes());
     let policy = Policy { healthchecks: vec![Glob::from(namespace)], limits, ..Policy::default() };
     let plan = plan(&container(pod, &[]), &policy, of_healthcheck(healthcheck.as_ref()));
-    let told = plan.into_iter().map(|planned| {
+    let reported = plan.into_iter().map(|planned| {
         let kind = planned.kind;
         let spec = planned.spec.map_or_else(|invalid| invalid.reason, |outline| outline.handler.to_owned());
         (format!("{kind} from {}: {spec}", planned.source), planned.shadowed)
     });
-    told.collect()
+    reported.collect()
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn the_reason_of_an_invalid_probe_is_one_line_for_people() {
 fn an_annotation_of_just_16_kib_is_read() {
     let mut value = TRUE.to_owned();
     value.push_str(&" ".repeat(annotation::MAX_ANNOTATION - TRUE.len()));
-    assert_eq!(told(&container(&[("startup.criprobe.dev/app", &value)], &[])).len(), 1);
+    assert_eq!(reported(&container(&[("startup.criprobe.dev/app", &value)], &[])).len(), 1);
     assert!(plan_by_default(&container(&[("startup.criprobe.dev/app", &value)], &[]))[0].spec.is_ok());
 }
 

@@ -82,7 +82,7 @@ enum Happening {
     Container(u8, &'static str, &'static str, bool),
     Gone(u8),
     Policy(Vec<&'static str>),
-    /// The runtime tells of one of the images that were asked for.
+    /// The runtime reports one of the images that were asked for.
     Answered(prop::sample::Index),
 }
 
@@ -104,7 +104,7 @@ proptest! {
     fn the_plans_do_not_depend_on_the_order_of_the_facts(happenings in prop::collection::vec(happening(), 0..60)) {
         let mut planner = Planner::new(honouring(&["*"]));
         let mut policy = honouring(&["*"]);
-        let (mut asked, mut told) = (Vec::<ImageRef>::new(), BTreeMap::<String, Plan>::new());
+        let (mut asked, mut reported) = (Vec::<ImageRef>::new(), BTreeMap::<String, Plan>::new());
         let mut steps = happenings.into_iter();
         loop {
             let happening = steps.next();
@@ -116,7 +116,7 @@ proptest! {
                 Some(Happening::Gone(id)) => {
                     let id = id.to_string();
                     planner.on_gone(&id.as_str().into());
-                    told.remove(&id);
+                    reported.remove(&id);
                     vec![]
                 }
                 Some(Happening::Policy(namespaces)) => {
@@ -130,13 +130,13 @@ proptest! {
                 Some(Happening::Answered(_)) => vec![],
                 None => asked.drain(..).flat_map(|image| planner.on_image(&image, of_image(&image))).collect(),
             };
-            told.extend(plans.into_iter().map(|plan| (plan.view.id.to_string(), plan)));
+            reported.extend(plans.into_iter().map(|plan| (plan.view.id.to_string(), plan)));
             asked.extend(planner.take_wanted().into_keys());
             if is_over {
                 break;
             }
         }
-        for plan in told.into_values() {
+        for plan in reported.into_values() {
             let healthcheck = of_image(&plan.view.image_ref).filter(|_| !plan.view.image_ref.is_empty());
             let facts = ImageFacts { healthcheck: healthcheck.as_deref(), names: None };
             prop_assert_eq!(&plan.probes, &super::plan(&plan.view, &policy, facts));

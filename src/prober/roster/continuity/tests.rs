@@ -43,13 +43,13 @@ impl Rig {
         rig
     }
 
-    /// Tells the roster of the container as it is.
+    /// Shows the roster the container as it is.
     fn show(&mut self) {
         let probes = self.specs.iter().cloned().map(planned).collect();
         self.roster.accept(Input::Container { view: Arc::new(self.view.clone()), probes }, self.now);
     }
 
-    /// Another roster, which was told nothing but what this one had saved.
+    /// Another roster, which knows only what this one had saved.
     fn restart(&mut self) {
         self.away(|_| ());
     }
@@ -104,12 +104,12 @@ impl Rig {
         self.roster.statuses(self.now).into_iter().find(|status| status.key.kind == kind).unwrap()
     }
 
-    /// What a restart must not change, and what was told of it.
+    /// What a restart must not change, and what was reported of it.
     fn shown(&mut self, kind: ProbeKind) -> impl PartialEq + std::fmt::Debug + use<> {
-        let told: Vec<_> =
+        let reported: Vec<_> =
             self.roster.take_events().into_iter().map(|event| (event.reason, event.message)).collect();
         let status = self.status(kind);
-        (status.state, status.phase, status.run, status.counts, told)
+        (status.state, status.phase, status.run, status.counts, reported)
     }
 }
 
@@ -232,8 +232,8 @@ fn a_container_that_ended_meanwhile_is_news() {
     rig.roster.take_events();
     rig.away(|rig| rig.view.state = ContainerState::Exited { exit_code: Some(1) });
     assert_eq!(rig.status(Readiness).state, Verdict::Failure);
-    let told: Vec<_> = rig.roster.take_events().into_iter().map(|event| event.reason.as_str()).collect();
-    assert_eq!(told, ["VerdictChanged"]);
+    let reported: Vec<_> = rig.roster.take_events().into_iter().map(|event| event.reason.as_str()).collect();
+    assert_eq!(reported, ["VerdictChanged"]);
 }
 
 #[test]

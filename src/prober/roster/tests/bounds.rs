@@ -60,13 +60,13 @@ fn row_04_an_enforced_rule_runs_whatever_annotations_its_pod_has() {
     let refused: Vec<_> = statuses.iter().filter(|status| status.phase == ProbePhase::Invalid).collect();
     assert_eq!(refused.iter().map(|status| status.key.kind).collect::<Vec<_>>(), [Readiness, Liveness]);
     assert!(refused.iter().all(|status| status.reason.starts_with("the pod has more probes than")));
-    let told = rig
+    let reported = rig
         .roster
         .take_events()
         .into_iter()
         .filter(|event| event.reason == EventReason::InvalidProbe)
         .count();
-    assert_eq!(told, 2);
+    assert_eq!(reported, 2);
     rig.accept(Input::ContainerGone("c2".into()));
     assert_eq!(able(&rig), ["web/c0/readiness", "web/c1/readiness"]);
     assert_eq!(rig.started(), [(Readiness, "c1".to_owned())], "there is room again");
@@ -141,7 +141,7 @@ fn probes_beyond_the_limits_are_invalid_until_there_is_room() {
     let refused = [(Readiness, beyond_node.to_owned()), (Liveness, beyond_pod.to_owned())];
     assert_eq!(of_b(&rig)[1..], refused);
     rig.accept(input(made("b", "b1", "app", 2), &specs));
-    assert_eq!(of_b(&rig)[1..], refused, "told again, they are too many still");
+    assert_eq!(of_b(&rig)[1..], refused, "reported again, they are still too many");
 
     rig.accept(Input::ContainerGone("c1".into()));
     assert_eq!(of_b(&rig)[1].0, Readiness);
@@ -252,8 +252,8 @@ fn row_04_a_pods_attempts_per_second_are_limited_and_a_reload_changes_that_at_on
     assert_eq!(able(&rig).len(), 5 + 1);
     let statuses = rig.roster.statuses(rig.now);
     let refused = statuses.iter().filter(|status| status.phase == ProbePhase::Invalid);
-    let told = "the probes of the pod ask for 120 attempts per second, more than prober.maxRatePerPod, which is 50: ";
-    assert_eq!(refused.filter(|status| status.reason.starts_with(told)).count(), 7);
+    let reported = "the probes of the pod ask for 120 attempts per second, more than prober.maxRatePerPod, which is 50: ";
+    assert_eq!(refused.filter(|status| status.reason.starts_with(reported)).count(), 7);
     let with = |max_rate_per_pod| ProberSettings { max_rate_per_pod, ..ProberSettings::default() };
     rig.roster.set_limits(&with(120), rig.now);
     assert_eq!(able(&rig).len(), 12 + 1);

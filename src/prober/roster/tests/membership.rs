@@ -58,11 +58,11 @@ fn probes_come_and_go_with_their_containers() {
                 (what, _) => panic!("no such step: {what}"),
             }
         }
-        let told = rig.roster.statuses(rig.now).into_iter().zip(&row.probes).map(|(status, expected)| {
+        let reported = rig.roster.statuses(rig.now).into_iter().zip(&row.probes).map(|(status, expected)| {
             let probe = format!("{}/{} {}", status.key.container, status.key.kind, status.phase.as_str());
             if expected.split(' ').count() > 2 { format!("{probe} {}", status.state) } else { probe }
         });
-        assert_eq!(told.collect::<Vec<_>>(), row.probes, "{}: {}", row.id, row.rule);
+        assert_eq!(reported.collect::<Vec<_>>(), row.probes, "{}: {}", row.id, row.rule);
         assert_eq!(rig.roster.statuses(rig.now).len(), row.probes.len(), "{}: {}", row.id, row.rule);
     }
 }

@@ -52,7 +52,7 @@ fn containers_that_ran_before_us_are_probed_within_a_period_and_not_all_at_once(
     for pod in 0..200 {
         rig.accept(adopted(pod, None));
     }
-    assert_eq!(rig.started(), [], "also before the start is told");
+    assert_eq!(rig.started(), [], "also before the start is reported");
     for pod in 0..200 {
         rig.accept(adopted(pod, Some(began - 299 * SECOND)));
     }
@@ -108,7 +108,7 @@ fn a_process_that_stood_still_makes_no_burst() {
     rig.pass(3600 * SECOND);
     let after = run(&mut rig, 10);
     assert!(after.iter().sum::<usize>() <= 480, "an hour of ticks is dropped: {after:?}");
-    assert!(after.iter().all(|made| *made <= 40), "and nobody is hit by all at once: {after:?}");
+    assert!(after.iter().all(|made| *made <= 40), "and no moment gets all of them: {after:?}");
     let wall_steps = Moment { wall: rig.now.wall + 24 * 3600 * SECOND, ..rig.now };
     rig.now = wall_steps;
     assert!(run(&mut rig, 1).iter().sum::<usize>() <= 80, "a step of the wall clock moves nothing");
@@ -281,7 +281,7 @@ fn what_takes_too_long_while_others_wait_ends_as_an_error_that_changes_no_verdic
     rig.pass(SECOND);
     assert_eq!(rig.started().len(), 3, "they are trusted by now");
     rig.pass(SECOND);
-    assert_eq!((rig.started().len(), rig.roster.take_given_up()), (0, vec![]), "nobody waits");
+    assert_eq!((rig.started().len(), rig.roster.take_given_up()), (0, vec![]), "none waits");
     rig.accept(input(container("d", "d", 0), &[brisk]));
     rig.pass(SECOND / 4);
     assert_eq!(rig.started(), vec![], "all places for what is not trusted are held");

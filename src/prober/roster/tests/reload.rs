@@ -14,20 +14,24 @@ fn limits_that_change_hold_for_all_at_once() {
     };
     rig.roster.set_limits(&with(1), rig.now);
     rig.accept(input(container("web", "c1", 0), &ProbeKind::ALL.map(spec)));
-    let told = |limit| {
+    let reported = |limit| {
         format!(
             "the pod has more probes than prober.maxPerPod, which is {limit}: enforced rules come first, then other rules, \
              then older containers"
         )
     };
-    let both = [(Readiness, told(1) + "; and 1 more of this pod, which are not listed")];
+    let both = [(Readiness, reported(1) + "; and 1 more of this pod, which are not listed")];
     assert_eq!(invalid(&rig), both);
     rig.roster.set_limits(&with(2), rig.now);
-    assert_eq!(invalid(&rig), [(Liveness, told(2))], "there is room for one, and the reason is that of now");
+    assert_eq!(
+        invalid(&rig),
+        [(Liveness, reported(2))],
+        "there is room for one, and the reason is that of now"
+    );
     rig.roster.set_limits(&with(1), rig.now);
     assert_eq!(invalid(&rig), both, "what is beyond them now ends");
     rig.accept(input(container("web", "c1", 0), &[spec(Readiness), spec(Liveness)]));
-    assert_eq!(invalid(&rig), [(Liveness, told(1))]);
+    assert_eq!(invalid(&rig), [(Liveness, reported(1))]);
     rig.roster.set_limits(&with(32), rig.now);
     assert_eq!(invalid(&rig), []);
 }
@@ -80,7 +84,7 @@ fn a_definition_from_another_source_is_the_same_probe_and_another_definition_is_
     let changed = ProbeSpec { failure_threshold: 7, ..spec(Liveness) };
     rig.accept(from(ProbeSource::Rule("second".into()), changed));
     assert_eq!(rig.status(Liveness).counts.total(), 0);
-    assert_eq!(rig.started().len(), 1, "it begins anew, at once");
+    assert_eq!(rig.started().len(), 1, "it starts again, at once");
 }
 
 #[test]

@@ -164,7 +164,7 @@ fn attempts_are_given_up_when_what_they_are_made_on_is_no_more_and_not_before() 
             input(container("web", "c1", 0), &[ProbeSpec { period: SECOND, ..spec(Readiness) }]),
             true,
         ),
-        ("told again", input(container("web", "c1", 0), &[spec(Readiness)]), false),
+        ("reported again", input(container("web", "c1", 0), &[spec(Readiness)]), false),
         ("a stop that may fail", Input::ContainerStopping("c1".into()), false),
         ("a stop of the pod that may fail", Input::PodStopping("web-sandbox".into()), false),
     ];

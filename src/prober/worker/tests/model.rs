@@ -39,7 +39,7 @@ struct Model {
 }
 
 impl Model {
-    /// One second; tells whether it called the prober.
+    /// One second; returns whether it called the prober.
     fn step(&mut self, spec: &ProbeSpec, world: World, result: AttemptResult) -> bool {
         if self.is_blocked(spec, world) {
             self.next = None;
@@ -60,7 +60,7 @@ impl Model {
         !self.has_succeeded && now - container.started_at < i64::try_from(start.length.as_secs()).unwrap()
     }
 
-    /// The steps up to the call of the prober; tells whether one of them ends it.
+    /// The steps up to the call of the prober; returns whether one of them ends it.
     fn is_blocked(&mut self, spec: &ProbeSpec, world: World) -> bool {
         // 1 and 2 do not exist in CRI. 3:
         let Some(container) = world.container else { return true };

@@ -57,5 +57,5 @@ fn a_runtime_that_answers_again_ends_the_spacing_at_once() {
     assert_eq!(rig.worker.deadline(), Some(rig.now.at + 3 * SECOND));
     assert_eq!(rig.worker.spacing(rig.now.at), 10 * SECOND);
     rig.on(WorkerEvent::RuntimeAnswers(SECOND));
-    assert_eq!(rig.worker.deadline(), Some(rig.now.at + 3 * SECOND), "it is told once for each silence");
+    assert_eq!(rig.worker.deadline(), Some(rig.now.at + 3 * SECOND), "it is reported once for each silence");
 }

@@ -98,7 +98,7 @@ fn it_counts_from_the_start_of_the_container_whenever_we_meet_that() {
     rig.on(seen("c1", ContainerState::Running));
     assert!(rig.worker.is_starting(rig.now.at));
     rig.see("c1", 40 * SECOND);
-    assert!(!rig.worker.is_starting(rig.now.at), "a start that is told late ends it");
+    assert!(!rig.worker.is_starting(rig.now.at), "a start that is reported late ends it");
 }
 
 #[test]

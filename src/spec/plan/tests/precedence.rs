@@ -8,7 +8,7 @@ use crate::{
     spec::{Handler, OnFailure, PortRef, Reach, planner::Planner, rule::Matcher},
 };
 
-/// Readiness, startup and liveness probes that can be told apart by their port.
+/// Readiness, startup and liveness probes that can be distinguished by their port.
 fn rule(name: &str, is_enforced: bool, matcher: Matcher, kinds: &[ProbeKind]) -> Rule {
     let probes = kinds.iter().map(|kind| Rule::defining(spec(*kind, 1))).collect();
     Rule { name: name.into(), matcher, is_enforced, probes }
@@ -31,7 +31,7 @@ fn spec(kind: ProbeKind, port: u16) -> ProbeSpec {
     }
 }
 
-/// All five sources, the best first, as they are told in full.
+/// All five sources, the best first, as they are described in full.
 const RANKS: [&str; 5] =
     ["enforced rule:must", "container annotation", "pod annotation", "rule:may", "healthcheck"];
 
@@ -110,14 +110,14 @@ fn the_first_rule_that_fits_and_has_a_probe_of_the_type_wins() {
         ..Policy::default()
     };
     let plan = plan(&container(&[], &[]), &policy, ImageFacts::default());
-    let told: Vec<_> = plan
+    let reported: Vec<_> = plan
         .iter()
         .map(|planned| {
             format!("{} {} over {}", planned.kind, planned.source.in_full(), planned.shadowed.join(", "))
         })
         .collect();
     assert_eq!(
-        told,
+        reported,
         ["readiness rule:readiness over rule:both", "liveness enforced rule:late over rule:both"]
     );
     assert_eq!(plan[1].source.to_string(), "rule:late");
@@ -188,17 +188,17 @@ fn what_exceeds_the_operators_limits_is_invalid_with_the_reason_unless_it_is_a_r
         max_timeout: Duration::from_secs(5),
     };
     let narrow = Limits { allow_hosts: limits.allow_hosts[..1].to_vec(), ..limits.clone() };
-    let told = |limits: &Limits, probe: &str| {
+    let reported = |limits: &Limits, probe: &str| {
         let policy = Policy { limits: limits.clone(), ..Policy::default() };
         let plan =
             plan(&container(&[("liveness.criprobe.dev/app", probe)], &[]), &policy, ImageFacts::default());
         plan[0].spec.clone().map_or_else(|invalid| invalid.reason, |_| "ok".to_owned())
     };
     let host = |host: &str| format!("{{httpGet: {{port: 80, host: '{host}'}}}}");
-    insta::assert_snapshot!(told(&narrow, &host("10.1.2.3")), @"ok");
-    insta::assert_snapshot!(told(&narrow, &host("192.0.2.1")), @"httpGet.host: Forbidden: a host other than the pod must be allowed by the operator (prober.allowHosts)");
-    insta::assert_snapshot!(told(&limits, &host("192.0.2.1")), @"ok");
-    insta::assert_snapshot!(told(&limits, &host("fd00::1")), @"ok");
+    insta::assert_snapshot!(reported(&narrow, &host("10.1.2.3")), @"ok");
+    insta::assert_snapshot!(reported(&narrow, &host("192.0.2.1")), @"httpGet.host: Forbidden: a host other than the pod must be allowed by the operator (prober.allowHosts)");
+    insta::assert_snapshot!(reported(&limits, &host("192.0.2.1")), @"ok");
+    insta::assert_snapshot!(reported(&limits, &host("fd00::1")), @"ok");
     for never in [
         "127.0.0.1",
         "169.254.169.254",
@@ -209,13 +209,13 @@ fn what_exceeds_the_operators_limits_is_invalid_with_the_reason_unless_it_is_a_r
         "fe80::1",
         "::ffff:127.0.0.1",
     ] {
-        assert_ne!(told(&limits, &host(never)), "ok", "{never} is never allowed");
+        assert_ne!(reported(&limits, &host(never)), "ok", "{never} is never allowed");
     }
-    insta::assert_snapshot!(told(&limits, &host("127.0.0.1")), @"httpGet.host: Forbidden: loopback, link-local, multicast, unspecified and cloud metadata addresses are never allowed");
-    insta::assert_snapshot!(told(&limits, "{tcpSocket: {port: 80, host: db.example.org}}"), @"tcpSocket.host: Forbidden: a host other than the pod must be an IP address that the operator allows (prober.allowHosts)");
-    insta::assert_snapshot!(told(&limits, "{exec: {command: [x]}, period: 999ms}"), @"period: Forbidden: the operator's minimum is 1s (prober.minPeriod)");
-    insta::assert_snapshot!(told(&limits, "{exec: {command: [x]}, timeout: 5001ms}"), @"timeout: Forbidden: the operator's maximum is 5s (prober.maxTimeout)");
-    insta::assert_snapshot!(told(&limits, "{exec: {command: [x]}, period: 1s}"), @"ok");
+    insta::assert_snapshot!(reported(&limits, &host("127.0.0.1")), @"httpGet.host: Forbidden: loopback, link-local, multicast, unspecified and cloud metadata addresses are never allowed");
+    insta::assert_snapshot!(reported(&limits, "{tcpSocket: {port: 80, host: db.example.org}}"), @"tcpSocket.host: Forbidden: a host other than the pod must be an IP address that the operator allows (prober.allowHosts)");
+    insta::assert_snapshot!(reported(&limits, "{exec: {command: [x]}, period: 999ms}"), @"period: Forbidden: the operator's minimum is 1s (prober.minPeriod)");
+    insta::assert_snapshot!(reported(&limits, "{exec: {command: [x]}, timeout: 5001ms}"), @"timeout: Forbidden: the operator's maximum is 5s (prober.maxTimeout)");
+    insta::assert_snapshot!(reported(&limits, "{exec: {command: [x]}, period: 1s}"), @"ok");
 
     let quick = ProbeSpec {
         period: Duration::from_millis(100),
