@@ -52,7 +52,6 @@ pub struct Place {
 pub(crate) struct Node {
     /// Where it starts; `None` if the parser does not know.
     pub place: Option<Place>,
-    /// The value.
     pub value: Value,
 }
 

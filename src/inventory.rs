@@ -69,7 +69,6 @@ pub(crate) struct InventorySources {
 pub(crate) trait Observer {
     /// A command began.
     fn command_begun(&mut self, call: &Call);
-    /// A call ended.
     fn call_ended(&mut self, call: TracedCall);
     /// A container or a pod changed.
     fn changed(&mut self, change: &Change);
@@ -157,11 +156,9 @@ pub(crate) struct TracedCall {
     pub at: SystemTime,
     /// The call and its end.
     pub ended: EndedCall,
-    /// The pod.
     pub pod: Option<Arc<pod::Pod>>,
     /// The container's name.
     pub container: Option<Arc<str>>,
-    /// The container's id.
     pub container_id: Option<ContainerId>,
 }
 

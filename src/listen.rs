@@ -131,7 +131,6 @@ pub(crate) enum ListenError {
 pub(crate) struct Bound {
     /// Non-blocking, ready for tokio.
     pub listener: UnixListener,
-    /// Its file.
     pub file: SocketFile,
 }
 

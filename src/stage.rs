@@ -147,7 +147,6 @@ pub struct StageLabels {
     stage: &'static str,
 }
 
-/// The restarts of one stage.
 #[derive(Clone, Debug)]
 pub(crate) struct StageRestarts {
     /// Its name.

@@ -35,7 +35,6 @@ const AT_ONCE: TurnLimits = TurnLimits { quick: 4, slow: 8, tried: 2, all: 65_53
 /// What was found of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ImageAnswer {
-    /// Which image.
     pub(super) image: ImageRef,
     /// What it has.
     pub(super) found: Found,

@@ -32,7 +32,6 @@ pub(super) struct Registration {
     share: LogShare,
 }
 
-/// Of one pod.
 #[derive(Debug, Default)]
 struct PodFindings {
     containers: usize,
@@ -53,7 +52,6 @@ pub(super) struct AnnotationFinding {
 pub(super) enum What {
     /// A definition cannot be used.
     Invalid {
-        /// Of which container.
         container: Arc<str>,
         /// The probe's type.
         kind: ProbeKind,

@@ -28,7 +28,6 @@ pub(super) struct Rules {
 /// How many probes a node takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Quota {
-    /// Of one pod.
     pub(super) of_pod: Budget,
     /// Of all pods together.
     pub(super) of_node: Budget,

@@ -35,7 +35,6 @@ pub(super) fn pod<'a>(node: &'a Node, namespace: &str) -> WrittenPod<'a> {
     }
 }
 
-/// A container.
 pub(super) fn container(node: &Node) -> WrittenContainer<'_> {
     let image = node.get("image");
     let image = image.and_then(|image| image.get("image").or(Some(image))).and_then(Node::text);

@@ -18,7 +18,6 @@ const MAX_TEMPLATES: usize = 100;
 pub(super) struct Object<'a> {
     /// `Deployment shop/web`.
     pub(super) name: String,
-    /// Its pods.
     pub(super) pods: Vec<WrittenPod<'a>>,
 }
 

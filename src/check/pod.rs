@@ -11,18 +11,14 @@ use crate::{
     report::view::Role,
 };
 
-/// One pod.
 #[derive(Debug)]
 pub(super) struct WrittenPod<'a> {
-    /// Its namespace.
     pub(super) namespace: String,
     /// Its name, or one of the form that it will have.
     pub(super) name: String,
     /// Where it stands in its document; empty where it is the document.
     pub(super) path: String,
-    /// Its labels.
     pub(super) labels: BTreeMap<String, String>,
-    /// Its annotations.
     pub(super) annotations: Vec<Annotation<'a>>,
     /// Whether it is in the node's own network.
     pub(super) is_host_network: bool,
@@ -32,10 +28,8 @@ pub(super) struct WrittenPod<'a> {
     pub(super) are_all: bool,
 }
 
-/// One container.
 #[derive(Debug)]
 pub(super) struct WrittenContainer<'a> {
-    /// Its name.
     pub(super) name: String,
     /// What it is to its pod.
     pub(super) role: Role,
@@ -55,10 +49,8 @@ pub(super) struct WrittenContainer<'a> {
     pub(super) kubelet: Vec<(ProbeKind, &'a Node)>,
 }
 
-/// One annotation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Annotation<'a> {
-    /// Its key.
     pub(super) key: &'a str,
     /// Where that stands.
     pub(super) place: Option<Place>,

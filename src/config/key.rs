@@ -45,7 +45,6 @@ pub enum Key {
     ObservedEnabled,
     /// The format of a log line.
     LogFormat,
-    /// The log level.
     LogLevel,
 }
 

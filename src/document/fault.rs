@@ -11,7 +11,6 @@ const MAX_SHOWN: usize = 64;
 /// How many errors one line lists; the others are counted.
 const MAX_JOINED: usize = 8;
 
-/// One error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path}{}{reason}", if .path.is_empty() { "" } else { ": " })]
 pub(crate) struct FieldError {

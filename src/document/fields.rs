@@ -7,7 +7,6 @@ use super::{
     suggest,
 };
 
-/// One field.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Field<T> {
     /// Absent, or null.
@@ -21,9 +20,7 @@ pub(crate) enum Field<T> {
 /// A value and its place.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Written<T> {
-    /// The value.
     pub value: T,
-    /// Its place.
     pub place: Option<Place>,
 }
 

@@ -15,7 +15,6 @@ use crate::{
     },
 };
 
-/// One fact.
 #[derive(Debug)]
 pub(super) enum Fact {
     /// A client ran a pod.
@@ -27,7 +26,6 @@ pub(super) enum Fact {
     },
     /// A client began to stop a container or a pod.
     StopBegun {
-        /// The call.
         call: CallId,
         /// What it stops.
         target: Target,
@@ -48,7 +46,6 @@ pub(super) enum Fact {
     ContainerCreated {
         /// The id that the runtime gave it.
         id: ContainerId,
-        /// The request.
         request: Arc<Trimmed<cri::CreateContainerRequest>>,
     },
     /// A container runs.
@@ -62,7 +59,6 @@ pub(super) enum Fact {
         /// The exit code, if known.
         exit_code: Option<i32>,
     },
-    /// A container was removed.
     ContainerRemoved(ContainerId),
     /// An id was named, but not its kind.
     Mentioned(String),
@@ -97,7 +93,6 @@ impl CallId {
 /// What a client stops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
-    /// A container.
     Container(ContainerId),
     /// A pod.
     Sandbox(SandboxId),
@@ -226,7 +221,6 @@ impl Fact {
 /// What follows from the end of a call.
 #[derive(Debug)]
 pub(super) struct Conclusion {
-    /// The facts.
     pub fact: Option<Fact>,
     /// Whether the outcome is unknown, so that the runtime's lists must be read.
     pub needs_resync: bool,

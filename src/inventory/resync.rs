@@ -52,7 +52,6 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// 3: how often an unknown id is looked up again. A runtime's event can come before the runtime itself knows the id.
 const TRIES: u32 = 3;
 
-/// An answer.
 #[derive(Debug, Default)]
 pub(super) struct ResyncAnswer {
     /// Its facts, and the time of the query.

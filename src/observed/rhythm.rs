@@ -23,7 +23,6 @@ const MISSED: f64 = 5.0;
 /// 50 ms: how soon after a slow attempt the next one begins whose tick came meanwhile.
 const AT_ONCE: f64 = 0.05;
 
-/// A rhythm.
 #[derive(Clone, Debug)]
 pub(super) struct Rhythm {
     /// Seconds.

@@ -59,9 +59,7 @@ struct Watched {
 /// A static pod whose manifest would show what its observed probes are.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct StaticPod {
-    /// Its uid.
     pub uid: PodUid,
-    /// Its namespace.
     pub namespace: Arc<str>,
     /// Its name: that of its manifest, with the node's after it.
     pub name: Arc<str>,

@@ -62,7 +62,6 @@ impl Lateness {
         [self.waiting.deadline(), over].into_iter().flatten().min()
     }
 
-    /// What is new.
     pub(super) fn news(&mut self, now: Instant) -> Option<LatenessNews> {
         while let Some(key) = self.waiting.take_due(now) {
             self.late.insert(key);

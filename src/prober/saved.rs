@@ -29,7 +29,6 @@ pub(crate) struct Saved {
     pub probes: Vec<SavedProbe>,
 }
 
-/// One probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SavedProbe {
     /// Which.
@@ -43,7 +42,6 @@ pub(crate) struct SavedProbe {
 /// The progress of a probe on one container. Means nothing for another container or another definition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Checkpoint {
-    /// Which container.
     #[serde(rename = "containerId")]
     pub container: ContainerId,
     /// Of what the probe was.

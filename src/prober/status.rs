@@ -28,7 +28,6 @@ use crate::{
     },
 };
 
-/// One probe.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProbeStatus {
     /// Pod, container name and type.

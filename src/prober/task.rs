@@ -35,7 +35,6 @@ enum AttemptEnd {
     Finished(AttemptOutcome),
     /// It was given up: its container or its probe is no more, or others wait for its place.
     GivenUp,
-    /// It panicked.
     Panicked,
 }
 

@@ -157,7 +157,6 @@ fn fits(glob: Option<&Glob>, name: &str) -> bool {
 
 /// Query parameters that are read one by one.
 pub(crate) trait Parameters: Default {
-    /// All names.
     const NAMES: &'static [&'static str];
 
     /// Takes one; `name` is one of [`Self::NAMES`].

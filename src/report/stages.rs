@@ -45,15 +45,12 @@ const MAX_BLIND: usize = 100;
 /// Who answers: the handles of the stages, and what is known of the daemon itself.
 #[derive(Debug)]
 pub(crate) struct Stages {
-    /// Of the relay.
     pub relay: RelayHandle,
     /// The link to the runtime.
     pub link: watch::Receiver<Link>,
-    /// Of the inventory.
     pub inventory: InventoryHandle,
     /// The images that the runtime was asked about in vain so far.
     pub images: watch::Receiver<Backlog>,
-    /// Of the prober.
     pub prober: ProberHandle,
     /// The probes of clients.
     pub observed: ObservedHandle,

@@ -30,7 +30,6 @@ pub struct ProbeEvent {
     pub namespace: Arc<str>,
     /// The pod's name.
     pub pod: Arc<str>,
-    /// The pod's uid.
     pub pod_uid: PodUid,
     /// The container's name.
     pub container: Arc<str>,

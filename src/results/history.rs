@@ -51,7 +51,6 @@ pub struct VerdictChange {
     pub from: Verdict,
     /// The verdict since.
     pub to: Verdict,
-    /// Why.
     pub why: ChangeReason,
 }
 

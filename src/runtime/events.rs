@@ -41,7 +41,6 @@ const HEADER: Duration = Duration::from_millis(300);
 /// What happened to a container or a sandbox; the runtime treats both as containers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RuntimeEvent {
-    /// It was created.
     Created(String),
     /// Its process runs.
     Started(String),
@@ -105,7 +104,6 @@ impl Events {
     }
 }
 
-/// The source of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) enum EventSource {
     /// Not known yet, or lost with the runtime.

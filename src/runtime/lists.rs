@@ -24,7 +24,6 @@ struct Answer {
 /// The fields of a `PodSandbox` that can change.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct SandboxBrief {
-    /// Its id.
     #[prost(string, tag = "1")]
     pub id: String,
     /// A `PodSandboxState`.
@@ -38,10 +37,8 @@ pub(crate) struct SandboxBrief {
 /// The fields of a `Container` that can change, and its sandbox.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ContainerBrief {
-    /// Its id.
     #[prost(string, tag = "1")]
     pub id: String,
-    /// The id of its sandbox.
     #[prost(string, tag = "2")]
     pub pod_sandbox_id: String,
     /// A `ContainerState`.

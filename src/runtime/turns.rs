@@ -26,7 +26,6 @@ const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_se
 /// 30 s: waiting longer than this for an answer causes a warning.
 pub(crate) const WORTH_A_WARNING: Duration = Duration::from_secs(30);
 
-/// The limits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TurnLimits {
     /// Queries in flight for less than [`PATIENCE`] that were not tried before.

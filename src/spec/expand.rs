@@ -97,7 +97,6 @@ pub(crate) struct Expansion<'a> {
     env: Option<&'a Env>,
 }
 
-/// One word of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Word<'a> {
     defined: &'a str,

@@ -15,7 +15,6 @@ const LIBRARY: &str = "library/";
 /// The tag that is meant where a name has none.
 const LATEST: &str = ":latest";
 
-/// All names of one image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImageNames(BTreeSet<Box<str>>);
 

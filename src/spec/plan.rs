@@ -207,7 +207,6 @@ enum Written<'a> {
     Text(&'a str),
     /// That of a rule: valid, and the operator's own.
     Rule(&'a Arc<ProbeSpec>),
-    /// That of an image.
     Image(&'a Healthcheck),
 }
 

@@ -12,25 +12,15 @@ use crate::document::{
 pub(crate) struct RawProbe {
     /// Where it starts.
     pub place: Option<Place>,
-    /// `exec`.
     pub exec: Field<RawExec>,
-    /// `httpGet`.
     pub http_get: Field<RawHttpGet>,
-    /// `tcpSocket`.
     pub tcp_socket: Field<RawTcpSocket>,
-    /// `grpc`.
     pub grpc: Field<RawGrpc>,
-    /// `initialDelaySeconds`.
     pub initial_delay_seconds: Field<i64>,
-    /// `timeoutSeconds`.
     pub timeout_seconds: Field<i64>,
-    /// `periodSeconds`.
     pub period_seconds: Field<i64>,
-    /// `successThreshold`.
     pub success_threshold: Field<i64>,
-    /// `failureThreshold`.
     pub failure_threshold: Field<i64>,
-    /// `terminationGracePeriodSeconds`.
     pub termination_grace_period_seconds: Field<i64>,
     /// `initialDelay`, ours.
     pub initial_delay: Field<String>,
@@ -45,31 +35,23 @@ pub(crate) struct RawProbe {
 /// A Kubernetes `ExecAction`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RawExec {
-    /// `command`.
     pub command: Field<Vec<String>>,
 }
 
 /// A Kubernetes `HTTPGetAction`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RawHttpGet {
-    /// `path`.
     pub path: Field<String>,
-    /// `port`.
     pub port: Field<NumberOrText>,
-    /// `host`.
     pub host: Field<String>,
-    /// `scheme`.
     pub scheme: Field<String>,
-    /// `httpHeaders`.
     pub http_headers: Field<Vec<RawHeader>>,
 }
 
 /// A Kubernetes `HTTPHeader`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RawHeader {
-    /// `name`.
     pub name: Field<String>,
-    /// `value`.
     pub value: Field<String>,
     /// Where it starts.
     pub place: Option<Place>,
@@ -78,18 +60,14 @@ pub(crate) struct RawHeader {
 /// A Kubernetes `TCPSocketAction`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RawTcpSocket {
-    /// `port`.
     pub port: Field<NumberOrText>,
-    /// `host`.
     pub host: Field<String>,
 }
 
 /// A Kubernetes `GRPCAction`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RawGrpc {
-    /// `port`.
     pub port: Field<i64>,
-    /// `service`.
     pub service: Field<String>,
 }
 

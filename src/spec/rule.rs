@@ -8,7 +8,6 @@ use super::{
 };
 use crate::{glob::Glob, ids::ProbeKind, inventory::pod::Container};
 
-/// One rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// Unique among the rules.

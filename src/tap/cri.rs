@@ -112,21 +112,14 @@ pub enum CriRequest {
     Skipped,
     /// Of interest, but compressed, malformed, incomplete or too large.
     Undecoded,
-    /// Run a pod.
     RunPodSandbox(Arc<Trimmed<cri::PodSandboxConfig>>),
-    /// Stop a pod.
     StopPodSandbox(SandboxId),
-    /// Remove a pod.
     RemovePodSandbox(SandboxId),
     /// Restore a pod from a checkpoint.
     RestorePod,
-    /// Create a container.
     CreateContainer(Arc<Trimmed<cri::CreateContainerRequest>>),
-    /// Start a container.
     StartContainer(ContainerId),
-    /// Stop a container.
     StopContainer(ContainerId),
-    /// Remove a container.
     RemoveContainer(ContainerId),
     /// Run a command and return its output.
     ExecSync(ExecCommand),
@@ -316,7 +309,6 @@ impl CriResponse {
 /// How a command ended, and the size of its output.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct ExecResult {
-    /// Its exit code.
     pub exit_code: i32,
     /// Length of its standard output.
     pub stdout_bytes: u32,

@@ -18,9 +18,7 @@ const MAX_ENCODED: usize = 3 * MAX_MESSAGE;
 pub(super) struct RequestHeader<'a> {
     /// `:path`.
     pub path: &'a [u8],
-    /// `traceparent`.
     pub traceparent: &'a [u8],
-    /// `user-agent`.
     pub user_agent: &'a [u8],
 }
 

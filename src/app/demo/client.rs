@@ -37,7 +37,6 @@ impl Stage {
         Self { channel, pods }
     }
 
-    /// The pods.
     pub(super) fn pods(&self) -> &DemoPods {
         &self.pods
     }

@@ -95,7 +95,6 @@ impl Decoded {
         letter.bytes().enumerate().for_each(|(n, octet)| self.push(octet, from(n)));
     }
 
-    /// Its bytes.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -24,7 +24,6 @@ use crate::{
 /// 5: how often a status is requested again between two lists. A runtime's event can come before its status changes.
 const ASKED_AGAIN: u8 = 5;
 
-/// One container.
 #[derive(Debug)]
 pub(super) struct KnownContainer {
     pub(super) sandbox: SandboxId,

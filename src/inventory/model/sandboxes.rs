@@ -18,7 +18,6 @@ use crate::{
     runtime::lists::SandboxItem,
 };
 
-/// One sandbox.
 #[derive(Debug)]
 pub(super) struct Sandbox {
     pub(super) view: Arc<Pod>,

@@ -341,7 +341,6 @@ pub(crate) fn invalid_detail() -> ProbeDetailView {
     }
 }
 
-/// One of each handler.
 pub(crate) fn handlers() -> Vec<HandlerView> {
     vec![
         HandlerView::Exec { command: vec!["cat".to_owned(), "/tmp/$(FILE)".to_owned()] },
