@@ -19,7 +19,7 @@ use crate::results::{
 };
 
 /// How much of an output is read.
-pub(crate) const OUTPUT_LIMIT: usize = TEXT_LIMIT;
+const OUTPUT_LIMIT: usize = TEXT_LIMIT;
 
 /// What an attempt says of the container.
 #[derive(Clone, Debug, PartialEq, Eq)]

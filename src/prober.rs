@@ -150,7 +150,7 @@ impl Moment {
 
     /// The wall clock's time of another moment, if the wall clock is not set meanwhile; this one's, where there is no such
     /// time.
-    pub(crate) fn wall_of(self, at: Instant) -> SystemTime {
+    fn wall_of(self, at: Instant) -> SystemTime {
         let (ahead, behind) = (at.saturating_duration_since(self.at), self.at.saturating_duration_since(at));
         self.wall.checked_add(ahead).and_then(|at| at.checked_sub(behind)).unwrap_or(self.wall)
     }

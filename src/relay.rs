@@ -54,7 +54,7 @@ const NICE: i32 = -10;
 const MAX_THREADS: usize = 4;
 
 /// 10 s: how long calls in flight may take to end during a drain.
-pub(crate) const DRAIN_LIMIT: Duration = Duration::from_secs(10);
+const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 
 /// 300 ms: how long connections may take to close at the end of a drain.
 const GOODBYE: Duration = Duration::from_millis(300);

@@ -135,7 +135,7 @@ impl Runtime {
     ///
     /// # Errors
     /// The error of the runtime or of the connection to it.
-    pub(crate) async fn version_afresh(&self) -> Result<Version, Status> {
+    async fn version_afresh(&self) -> Result<Version, Status> {
         Self::new(&self.socket).version().await
     }
 

@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// 4 attempts of operators at once; a further one is refused, and may be asked for again.
-pub(crate) const ATTEMPTS_AT_ONCE: usize = 4;
+const ATTEMPTS_AT_ONCE: usize = 4;
 
 /// A handle to the prober. Cheap to clone; all clones share one limit on the attempts of operators.
 #[derive(Clone, Debug)]

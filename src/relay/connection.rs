@@ -30,7 +30,7 @@ use crate::{
 
 /// 64 KiB: the size of one read. A relay thread has one such buffer; a connection holds at most the same amount again,
 /// and only while the receiving side is slow.
-pub(super) const SCRATCH: usize = 64 * 1024;
+const SCRATCH: usize = 64 * 1024;
 
 /// 100 ms between the two GOAWAYs: time for the first one to reach the client, so that it opens no stream in between.
 const ANNOUNCEMENT: Duration = Duration::from_millis(100);

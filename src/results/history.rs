@@ -25,10 +25,10 @@ pub struct History {
 }
 
 /// 32 attempts are kept; another one replaces the oldest.
-pub(crate) const ATTEMPTS_KEPT: usize = 32;
+const ATTEMPTS_KEPT: usize = 32;
 
 /// 32 changes of verdict are kept; another one replaces the oldest.
-pub(crate) const CHANGES_KEPT: usize = 32;
+const CHANGES_KEPT: usize = 32;
 
 /// 256 bytes of what each attempt said are kept, cut at a character; of the last attempt there is more in its record.
 pub(crate) const OUTPUT_KEPT: usize = 256;

@@ -20,7 +20,7 @@ pub(crate) use text::Text;
 
 /// 64 KiB: the largest dynamic table that is kept. A peer that needs more gets [`HpackError::TableTooLarge`]; browsers
 /// announce this much, gRPC stacks 4 KiB.
-pub(crate) const MAX_TABLE: u32 = 64 * 1024;
+const MAX_TABLE: u32 = 64 * 1024;
 
 /// 4096 octets: the size of the dynamic table before anything was announced (RFC 9113, section 6.5.2).
 const DEFAULT_TABLE: u32 = 4096;

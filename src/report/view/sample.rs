@@ -84,7 +84,7 @@ pub(crate) fn failing_probe() -> ProbeView {
 }
 
 /// A client's own probe.
-pub(crate) fn observed_probe() -> ProbeView {
+fn observed_probe() -> ProbeView {
     ProbeView {
         source: "observed".to_owned(),
         likely_type: Some("readiness".to_owned()),

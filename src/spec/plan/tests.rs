@@ -23,7 +23,7 @@ fn container(pod: &[(&str, &str)], own: &[(&str, &str)]) -> Container {
 }
 
 /// An image of which nothing is known but this.
-pub(crate) fn of_healthcheck(healthcheck: Option<&Healthcheck>) -> ImageFacts<'_> {
+fn of_healthcheck(healthcheck: Option<&Healthcheck>) -> ImageFacts<'_> {
     ImageFacts { healthcheck, ..ImageFacts::default() }
 }
 

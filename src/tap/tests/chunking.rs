@@ -9,7 +9,7 @@ use proptest::{
 use super::{wire::*, *};
 
 /// Every form of frame and end in one connection.
-pub(super) fn long_conversation() -> Vec<Step> {
+fn long_conversation() -> Vec<Step> {
     conversation(|wire| {
         wire.settings(From::Runtime, &[(1, 8192), (5, 20_000)]);
         wire.settings(From::Client, &[(1, 0)]);
