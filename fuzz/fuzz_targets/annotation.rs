@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use criprobe::{
     ids::{ContainerId, PodUid, ProbeKind, SandboxId},
-    inventory::pod::{ContainerState, Container, PodNetwork, Pod},
+    inventory::pod::{Container, ContainerState, Pod, PodNetwork},
     spec::{
         plan::{ImageFacts, plan},
         policy::Policy,
@@ -23,9 +23,10 @@ fuzz_target!(|data: &[u8]| {
     let kind = ProbeKind::ALL[usize::from(*kind) % ProbeKind::ALL.len()];
     let text = String::from_utf8_lossy(text).into_owned();
     let annotations = BTreeMap::from([(format!("{kind}.criprobe.dev/app"), text)]);
-    let plan = plan(&container(annotations), &Policy::default(), ImageFacts::default());
+    let container = container(annotations);
+    let plan = plan(&container, &Policy::default(), ImageFacts::default());
     assert_eq!(plan.len(), 1);
-    match &plan[0].spec {
+    match plan[0].definition(&container) {
         Ok(spec) => {
             assert!(spec.kind == kind && spec.period >= MIN_PERIOD && spec.timeout >= MIN_TIMEOUT);
             assert!(spec.success_threshold >= 1 && spec.failure_threshold >= 1);

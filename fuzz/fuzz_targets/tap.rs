@@ -12,7 +12,7 @@ use criprobe::{
     clock,
     ids::ConnId,
     peer::Peer,
-    tap::{TapEvent, Tap},
+    tap::{Tap, TapEvent},
 };
 use libfuzzer_sys::fuzz_target;
 

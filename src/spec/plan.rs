@@ -106,7 +106,7 @@ impl Planned {
     ///
     /// # Errors
     /// It cannot be used.
-    pub(crate) fn definition(&self, container: &Container) -> Result<Arc<ProbeSpec>, Invalid> {
+    pub fn definition(&self, container: &Container) -> Result<Arc<ProbeSpec>, Invalid> {
         let outline = self.spec.as_ref().map_err(Invalid::clone)?;
         if let Some(shared) = &outline.shared {
             return Ok(shared.clone());
