@@ -38,7 +38,7 @@ pub(crate) const BOUNDS: Bounds = Bounds { bytes: 8 << 20, depth: 64, nodes: 1_0
 pub struct CheckInput {
     /// Its name, for people.
     pub name: String,
-    /// What it holds; of a longer one, at least a byte more than [`BOUNDS`] allow.
+    /// What it holds; of a longer one, at least a byte more than `BOUNDS` allow.
     pub bytes: Vec<u8>,
     /// Whether somebody named it, and did not just name the folder that it is in: then it must be something.
     pub is_named: bool,

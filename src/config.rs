@@ -39,7 +39,7 @@ pub struct Loaded {
     pub config: Config,
     /// The files that were read, in order.
     pub files: Vec<PathBuf>,
-    /// The value of each setting as it was written, in the order of [`Key::ALL`].
+    /// The value of each setting as it was written, in the order of `Key::ALL`.
     pub settings: Vec<Setting>,
     /// The place of each rule of the policy, in order.
     pub rules: Vec<Origin>,

@@ -51,7 +51,7 @@ pub struct Sources {
 /// A snapshot on its way, or the name of the stage that did not answer.
 pub type Snapshot<'a, T> = BoxFuture<'a, Result<T, Unanswered>>;
 
-/// Views of the daemon as it is now. [`stages::Stages`] makes them of what the stages answer.
+/// Views of the daemon as it is now. `stages::Stages` makes them of what the stages answer.
 pub trait Snapshots: fmt::Debug + Send + Sync {
     /// The daemon as a whole.
     fn status(&self) -> Snapshot<'_, StatusView>;

@@ -1,4 +1,4 @@
-//! The common parts of all stages: a task that is restarted when it panics ([`Tasks`]), and a handle through which
+//! The common parts of all stages: a task that is restarted when it panics (`Tasks`), and a handle through which
 //! other stages query it ([`Asker`]).
 
 mod ask;
@@ -140,7 +140,7 @@ pub(crate) struct Restarts {
 /// The same numbers as a metric.
 pub(crate) type RestartCounts = Family<StageLabels, Counter>;
 
-/// The label of [`RestartCounts`].
+/// The label of `RestartCounts`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct StageLabels {
     /// The stages are a closed set.

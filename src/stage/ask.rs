@@ -42,7 +42,7 @@ impl<Q> Asker<Q> {
     /// Asks a question. `question` gets the sender that the stage answers with.
     ///
     /// # Errors
-    /// The stage did not answer within [`PATIENCE`], or does not run.
+    /// The stage did not answer within `PATIENCE`, or does not run.
     pub async fn ask<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Q) -> Result<T, Unanswered> {
         let exchange = async {
             let (answer, answered) = oneshot::channel();

@@ -63,7 +63,7 @@ pub enum HpackError {
     /// A table size update follows a field.
     #[error("table size update within a header block")]
     LateSizeUpdate,
-    /// A table size update exceeds what was announced, or [`MAX_TABLE`].
+    /// A table size update exceeds what was announced, or `MAX_TABLE`.
     #[error("a header table of {0} octets was not agreed on")]
     TableTooLarge(u32),
 }
