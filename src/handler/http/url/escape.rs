@@ -4,7 +4,7 @@ use super::Problem;
 
 /// The part of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(super) enum Part {
     /// Between host and query.
     Path,
     /// Host and port.
@@ -18,7 +18,7 @@ pub(crate) enum Part {
 }
 
 /// Escapes what may not stand in that part.
-pub(crate) fn escape(bytes: &[u8], part: Part) -> Vec<u8> {
+pub(super) fn escape(bytes: &[u8], part: Part) -> Vec<u8> {
     let mut escaped = Vec::with_capacity(bytes.len());
     for &byte in bytes {
         if is_escaped(byte, part) {
@@ -34,7 +34,7 @@ pub(crate) fn escape(bytes: &[u8], part: Part) -> Vec<u8> {
 ///
 /// # Errors
 /// A `%` without two hexadecimal digits; in a host, an escape of ASCII other than `%25`, or a byte that no host holds.
-pub(crate) fn unescape(bytes: &[u8], part: Part) -> Result<Vec<u8>, Problem> {
+pub(super) fn unescape(bytes: &[u8], part: Part) -> Result<Vec<u8>, Problem> {
     let mut plain = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
     while let Some((&byte, tail)) = rest.split_first() {
@@ -61,7 +61,7 @@ pub(crate) fn unescape(bytes: &[u8], part: Part) -> Result<Vec<u8>, Problem> {
 ///
 /// # Errors
 /// As [`unescape`].
-pub(crate) fn kept(bytes: &[u8], part: Part) -> Result<Vec<u8>, Problem> {
+pub(super) fn kept(bytes: &[u8], part: Part) -> Result<Vec<u8>, Problem> {
     let plain = unescape(bytes, part)?;
     let is_fitting = |byte: u8| b"!$&'()*+,;=:@[]%".contains(&byte) || !is_escaped(byte, part);
     if bytes.iter().copied().all(is_fitting) { Ok(bytes.to_vec()) } else { Ok(escape(&plain, part)) }
