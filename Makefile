@@ -19,7 +19,7 @@ SCRIPTS = tests/lab/containerd.sh tests/lab/demo.sh tests/lab/run-tests.sh
 FUZZ_TARGETS = $(sort $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs))))
 FUZZ_SECONDS = $(patsubst %s,%,$(or $(FOR),60))
 
-.PHONY: help build demo test check bench bench-prober bench-hostile fuzz toolchain
+.PHONY: help build demo test check bench bench-prober bench-hostile fuzz proto toolchain
 
 help:
 	@echo "make build                    the release binary, target/release/criprobe"
@@ -30,6 +30,7 @@ help:
 	@echo "make bench [ARGS=--quick]     criprobe beside socat, nginx and HAProxy"
 	@echo "make bench-prober             5,000 probes on one node: attempts, lag, CPU, memory; ARGS as for bench"
 	@echo "make bench-hostile            a hostile pod beside 200 that behave: what it costs them; ARGS=--long takes an hour"
+	@echo "make proto                    proto/descriptors.bin, after a change of a .proto file"
 	@echo "make fuzz [FOR=60s]           every fuzz target for so long; needs rustup and python3, installs cargo-fuzz"
 
 build: toolchain
@@ -47,10 +48,13 @@ test: toolchain
 
 check: toolchain
 	cargo fmt --all --check
-	cargo clippy --all-targets --locked -- -D warnings
+	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked --document-private-items
 	set -e; for script in $(SCRIPTS); do sh -n $$script; done
 	bash -n .ci/run
+
+proto: toolchain
+	cargo run --locked -p criprobe-proto
 
 bench: build
 	cargo bench --locked --bench relay -- $(ARGS)

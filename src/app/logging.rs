@@ -18,7 +18,7 @@ use std::{
 
 use prometheus_client::metrics::counter::Counter;
 use tracing_subscriber::{
-    EnvFilter, Layer, Registry, fmt, layer::SubscriberExt, reload, util::SubscriberInitExt,
+    Layer, Registry, filter::Targets, fmt, layer::SubscriberExt, reload, util::SubscriberInitExt,
 };
 
 use self::{
@@ -110,7 +110,10 @@ fn install<L>(level: LogLevel, layer: impl Fn(LogLevel) -> L + Send + Sync + 'st
 where
     L: Layer<Registry> + Send + Sync + 'static,
 {
-    let layer = move |level| layer(level).and_then(EnvFilter::new(filter(level)));
+    let layer = move |level| {
+        let targets: Targets = filter(level).parse().expect("every filter of ours is one");
+        layer(level).and_then(targets)
+    };
     let (layers, handle) = reload::Layer::new(layer(level));
     // A second daemon in one process, as in tests, logs where the first does.
     let _ = tracing_subscriber::registry().with(layers).try_init();

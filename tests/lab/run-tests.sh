@@ -22,6 +22,7 @@ done
 # shellcheck disable=SC2086 # one word an argument
 cargo test "$@" --lib --bins $others
 cargo test "$@" --doc
+cargo test "$@" -p criprobe-proto
 
 said=$($lab check) && able=yes || able=
 if [ -n "$able" ] && ! $lab install; then
