@@ -12,7 +12,9 @@ FOR ?=
 # For `demo`: `containerd` for a private one, or the URL of a runtime that is there. Empty: the embedded runtime.
 RUNTIME ?=
 
-CRIPROBE = $(or $(CARGO_TARGET_DIR),target)/release/criprobe
+TARGET = $(or $(CARGO_TARGET_DIR),target)
+# The build that the tests use: unoptimised, with fault injection.
+CRIPROBE = $(TARGET)/debug/criprobe
 DEMO_ARGS = $(if $(FOR),--for $(FOR)) $(ARGS)
 SCRIPTS = tests/lab/containerd.sh tests/lab/demo.sh tests/lab/run-tests.sh
 
@@ -36,7 +38,8 @@ help:
 build: toolchain
 	cargo build --release --locked
 
-demo: build
+demo: toolchain
+	cargo build --locked --features faults
 ifeq ($(RUNTIME),containerd)
 	@tests/lab/demo.sh $(CRIPROBE) $(DEMO_ARGS)
 else
@@ -46,10 +49,14 @@ endif
 test: toolchain
 	@tests/lab/run-tests.sh --locked $(ARGS)
 
+# The second clippy checks what users install, without `faults`. It has tokio's feature because the tests do, so that no
+# dependency is checked again. criprobe-proto is checked alone for the same reason.
 check: toolchain
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked --document-private-items
+	cargo clippy -p criprobe -p criprobe-bench --all-targets --locked -- -D warnings
+	cargo clippy --features tokio/test-util --locked -- -D warnings
+	cargo clippy -p criprobe-proto --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked --document-private-items --features faults
 	set -e; for script in $(SCRIPTS); do sh -n $$script; done
 	bash -n .ci/run
 
@@ -57,13 +64,13 @@ proto: toolchain
 	cargo run --locked -p criprobe-proto
 
 bench: build
-	cargo bench --locked --bench relay -- $(ARGS)
+	cargo bench --locked -p criprobe-bench --bench relay -- $(ARGS)
 
 bench-prober: build
-	cargo bench --locked --bench prober -- $(ARGS)
+	cargo bench --locked -p criprobe-bench --bench prober -- $(ARGS)
 
 bench-hostile: build
-	cargo bench --locked --bench hostile -- $(ARGS)
+	cargo bench --locked -p criprobe-bench --bench hostile -- $(ARGS)
 
 # cargo-fuzz needs the sanitizers of a nightly compiler.
 fuzz: toolchain

@@ -205,7 +205,7 @@ const MAX_UNKNOWN: usize = 10;
 /// and CRIPROBE_PORT* where a service is called criprobe: these are nobody's mistake.
 pub fn unknown_variables(names: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut known: Vec<&str> = Key::ALL.into_iter().map(Key::variable).chain(["CRIPROBE_CONFIG"]).collect();
-    if cfg!(debug_assertions) {
+    if cfg!(feature = "faults") {
         known.push("CRIPROBE_FAULTS");
     }
     let is_unknown = |name: &String| {
