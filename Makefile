@@ -28,7 +28,7 @@ help:
 	@echo "make demo [FOR=20s]           criprobe at work on its embedded runtime; no root, no containerd"
 	@echo "make demo RUNTIME=containerd  the same on a private containerd with real containers (root; Debian or Ubuntu)"
 	@echo "make test                     all tests; as root on Debian or Ubuntu also those on a private containerd"
-	@echo "make check                    format, lints, docs and scripts"
+	@echo "make check                    format, lints, docs, scripts, and whether the fuzz targets compile"
 	@echo "make bench [ARGS=--quick]     criprobe beside socat, nginx and HAProxy"
 	@echo "make bench-prober             5,000 probes on one node: attempts, lag, CPU, memory; ARGS as for bench"
 	@echo "make bench-hostile            a hostile pod beside 200 that behave: what it costs them; ARGS=--long takes an hour"
@@ -56,6 +56,7 @@ check: toolchain
 	cargo clippy -p criprobe -p criprobe-bench --all-targets --locked -- -D warnings
 	cargo clippy --features tokio/test-util --locked -- -D warnings
 	cargo clippy -p criprobe-proto --all-targets --locked -- -D warnings
+	cargo clippy --manifest-path fuzz/Cargo.toml --target-dir $(TARGET) --no-default-features --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked --document-private-items --features faults
 	set -e; for script in $(SCRIPTS); do sh -n $$script; done
 	bash -n .ci/run
