@@ -23,8 +23,10 @@ use pod::{Container, Pod};
 
 use crate::{
     document::{self, Bounds, Node, SyntaxError, stream::Stream},
-    report::view::{CheckView, CheckedDocument, CheckedFile, CheckedPod, Finding, Grade, Taken},
-    spec::policy::Policy,
+    report::view::{
+        CheckView, CheckedDocument, CheckedFile, CheckedPod, CheckedProbe, Finding, Grade, Taken,
+    },
+    spec::{need::Need, plan::Class, policy::Policy},
 };
 
 /// What one file must keep: 8 MiB, as the largest bundles of Kubernetes have 5; 64 levels, as the schemas within custom
@@ -64,17 +66,24 @@ pub fn check(files: &[Input], rules: &[Input], namespace: &str) -> CheckView {
     };
     let pods = checked.iter().flat_map(|file| &file.documents).flat_map(|document| &document.pods);
     CheckView {
-        probes: pods.map(probes_of).sum::<usize>() as u64,
+        probes: pods.flat_map(probes_of).count() as u64,
         errors: count(Grade::Error),
         warnings: count(Grade::Warning),
         files: checked,
     }
 }
 
-/// How many probes of a pod would run.
-fn probes_of(pod: &CheckedPod) -> usize {
+/// The probes of a pod that would run.
+fn probes_of(pod: &CheckedPod) -> impl Iterator<Item = &CheckedProbe> {
     let all = pod.containers.iter().flat_map(|container| &container.probes);
-    all.filter(|probe| probe.valid && probe.source != kubelet::SOURCE).count()
+    all.filter(|probe| probe.valid && probe.source != kubelet::SOURCE)
+}
+
+/// What a probe would take of a node, but for memory.
+fn need(probe: &CheckedProbe) -> Need {
+    let intervals =
+        probe.definition.iter().flat_map(|one| [Some(one.period_seconds), one.start_interval_seconds]);
+    Need::at_intervals(intervals.flatten().map(|seconds| seconds.0))
 }
 
 /// The text of a file, or why there is none.
@@ -135,22 +144,22 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Warns of the first pod with which one node would have more probes than it may. The pods may be meant for several
-    /// nodes: so it is no error, and nothing is invalid.
+    /// Warns of the first pod with which one node would have more probes, or more attempts per second, than it may. The pods
+    /// may be meant for several nodes: so it is no error, and nothing is invalid.
     fn node(&self, files: &mut [CheckedFile]) {
-        let mut count = 0;
+        let mut used = Need::default();
         for file in files {
             let documents = file.documents.iter();
             let pods =
                 documents.flat_map(|document| document.pods.iter().map(move |pod| (document.line, pod)));
             for (line, pod) in pods {
-                count += probes_of(pod);
-                if count > self.quota.per_node {
-                    let name = format!("{}/{}", pod.namespace, pod.pod);
+                probes_of(pod).for_each(|probe| used += need(probe));
+                if let Some(over) = self.quota.of_node.excess(used, Class::Author) {
                     let message = format!(
-                        "up to pod {name} there are {count} probes: a node runs {}, which is prober.maxPerNode, and \
-                         lists the others as invalid",
-                        self.quota.per_node
+                        "up to pod {}/{} {}",
+                        pod.namespace,
+                        pod.pod,
+                        self.quota.too_many(over, used)
                     );
                     let (severity, line, column) = (Grade::Warning, Some(line), Some(1));
                     file.findings.push(Finding { severity, line, column, message });
@@ -278,7 +287,7 @@ impl Check<'_> {
     }
 
     fn pod(&self, pod: &Pod<'_>, file: &Read<'_>, findings: &mut Findings) -> CheckedPod {
-        probes::check(pod, self.rulebook(file), self.quota.per_pod, self.is_compared, findings)
+        probes::check(pod, self.rulebook(file), self.quota.of_pod, self.is_compared, findings)
     }
 
     fn rulebook<'a>(&'a self, file: &'a Read<'a>) -> Rulebook<'a> {

@@ -102,6 +102,10 @@ pub struct ProberConfig {
     pub max_per_pod: NonZeroUsize,
     /// How many probes all pods may have; further ones are invalid.
     pub max_per_node: NonZeroUsize,
+    /// How many attempts per second one pod may come to; probes beyond that are invalid.
+    pub max_rate_per_pod: NonZeroUsize,
+    /// How many attempts per second all pods may come to; likewise.
+    pub max_rate_per_node: NonZeroUsize,
     /// Where host-network pods are probed; `None` for the source address of the default route.
     pub node_ip: Option<IpAddr>,
 }

@@ -41,7 +41,7 @@ use crate::{
     clock,
     ids::{ContainerId, SandboxId},
     inventory::view::{ContainerView, OpenStops},
-    spec::{plan::Planned, policy::Limits},
+    spec::{need::Budget, plan::Planned, policy::Limits},
 };
 
 pub use command::{Command, Refusal};
@@ -95,12 +95,24 @@ pub struct ProberSettings {
     pub max_per_pod: usize,
     /// Probes of all pods at most; likewise.
     pub max_per_node: usize,
+    /// Attempts per second of one pod at most; likewise. Rules count, and are not held to it.
+    pub max_rate_per_pod: usize,
+    /// Attempts per second of all pods at most; likewise.
+    pub max_rate_per_node: usize,
     /// Where pods in the node's own network are reached.
     pub node_ip: Option<IpAddr>,
     /// What an operator's own attempt must keep; probes were checked when planned.
     pub limits: Limits,
     /// Spreads probes that would come due together.
     pub seed: u64,
+}
+
+impl ProberSettings {
+    /// What the probes of one pod may take together, and those of all pods.
+    pub fn budgets(&self) -> (Budget, Budget) {
+        let of_pod = Budget::of_pod(self.max_per_pod, self.max_rate_per_pod);
+        (of_pod, Budget::of_node(self.max_per_node, self.max_rate_per_node))
+    }
 }
 
 impl Default for ProberSettings {
@@ -111,6 +123,8 @@ impl Default for ProberSettings {
             exec_grace: Duration::from_secs(5),
             max_per_pod: 32,
             max_per_node: 5000,
+            max_rate_per_pod: 50,
+            max_rate_per_node: 5000,
             node_ip: None,
             limits: Limits::default(),
             seed: 0,

@@ -140,7 +140,7 @@ const PURE: &[&str] = &[
     "tap",
     "spec",
     "results",
-    "handler/exec/mask.rs",
+    "handler/exec/mask",
     "handler/http/chunk.rs",
     "handler/http/fields.rs",
     "handler/http/head.rs",

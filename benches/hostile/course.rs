@@ -129,7 +129,9 @@ pub(crate) fn run(setting: &Setting<'_>) -> Result<Course> {
     crate::process::remove_when_interrupted(folder.path().to_owned());
     let socket = folder.path().join("runtime.sock");
     let runtime = Runtime::start(&socket, good.clone())?;
-    let mut daemon = Daemon::start(setting.criprobe, &socket, folder.path())?;
+    // All tricks at once, ten times a second each.
+    let settings = [("CRIPROBE_PROBER_MAX_RATE_PER_POD", "320")];
+    let mut daemon = Daemon::start(setting.criprobe, &socket, folder.path(), &settings)?;
     daemon.wait_for(good::PROBES)?;
     let own = tricks::of(setting.families);
     let visitor = Visitor::new(&daemon.socket, &socket, own.clone(), servers.ports)?;

@@ -47,8 +47,14 @@ fn unit_environment() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 impl Daemon {
-    /// Starts it with its defaults, and as the unit does, in front of the runtime at `runtime`; its files go to `folder`.
-    pub(crate) fn start(program: &Path, runtime: &Path, folder: &Path) -> Result<Self> {
+    /// Starts it with its defaults but for `settings`, and as the unit does, in front of the runtime at `runtime`; its files go
+    /// to `folder`.
+    pub(crate) fn start(
+        program: &Path,
+        runtime: &Path,
+        folder: &Path,
+        settings: &[(&str, &str)],
+    ) -> Result<Self> {
         let (socket, api) = (folder.join("criprobe.sock"), folder.join("api.sock"));
         let url = |path: &Path| format!("unix://{}", path.display());
         let mut command = Command::new(program);
@@ -58,6 +64,7 @@ impl Daemon {
             .args(["--runtime", &url(runtime)])
             .args(["--api", &url(&api)])
             .env("CRIPROBE_STATE", folder.join("state"))
+            .envs(settings.iter().copied())
             .envs(unit_environment());
         let started = clock::now();
         let process = Process::start(&mut command, &folder.join("criprobe.log"))?;

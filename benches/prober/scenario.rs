@@ -115,7 +115,7 @@ impl Rig {
         crate::process::remove_when_interrupted(folder.path().to_owned());
         let socket = folder.path().join("runtime.sock");
         let runtime = Runtime::start(&socket, node)?;
-        let daemon = Daemon::start(setting.criprobe, &socket, folder.path())?;
+        let daemon = Daemon::start(setting.criprobe, &socket, folder.path(), &[])?;
         Ok(Self { daemon, runtime, _folder: folder })
     }
 }

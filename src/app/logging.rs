@@ -18,7 +18,12 @@ use std::{
 
 use prometheus_client::metrics::counter::Counter;
 use tracing_subscriber::{
-    Layer, Registry, filter::Targets, fmt, layer::SubscriberExt, reload, util::SubscriberInitExt,
+    Layer, Registry,
+    filter::{LevelFilter, Targets},
+    fmt,
+    layer::SubscriberExt,
+    reload,
+    util::SubscriberInitExt,
 };
 
 use self::{
@@ -110,10 +115,7 @@ fn install<L>(level: LogLevel, layer: impl Fn(LogLevel) -> L + Send + Sync + 'st
 where
     L: Layer<Registry> + Send + Sync + 'static,
 {
-    let layer = move |level| {
-        let targets: Targets = filter(level).parse().expect("every filter of ours is one");
-        layer(level).and_then(targets)
-    };
+    let layer = move |level| layer(level).and_then(filter(level));
     let (layers, handle) = reload::Layer::new(layer(level));
     // A second daemon in one process, as in tests, logs where the first does.
     let _ = tracing_subscriber::registry().with(layers).try_init();
@@ -125,13 +127,16 @@ where
 
 /// The level for our own crate. Libraries log errors only, and those that speak with pods' servers and clients log nothing:
 /// whoever is at the other end could have them write as much as it likes. At trace all of them log.
-fn filter(level: LogLevel) -> String {
-    match level {
-        LogLevel::Error | LogLevel::Warn | LogLevel::Info | LogLevel::Debug => {
-            format!("error,h2=off,hyper=off,rustls=off,criprobe={}", level.as_str())
-        }
-        LogLevel::Trace => "trace".to_owned(),
-    }
+fn filter(level: LogLevel) -> Targets {
+    let own = match level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => return Targets::new().with_default(LevelFilter::TRACE),
+    };
+    let silent = ["h2", "hyper", "rustls"].map(|library| (library, LevelFilter::OFF));
+    Targets::new().with_default(LevelFilter::ERROR).with_targets(silent).with_target("criprobe", own)
 }
 
 #[cfg(test)]
@@ -164,7 +169,7 @@ mod tests {
             (LogLevel::Debug, "error,h2=off,hyper=off,rustls=off,criprobe=debug"),
             (LogLevel::Trace, "trace"),
         ] {
-            assert_eq!(filter(level), expected);
+            assert_eq!(filter(level), expected.parse().unwrap());
         }
     }
 }

@@ -17,6 +17,8 @@ pub(super) fn prober(config: &Config, seed: u64) -> ProberSettings {
         exec_grace: prober.exec_grace,
         max_per_pod: prober.max_per_pod.get(),
         max_per_node: prober.max_per_node.get(),
+        max_rate_per_pod: prober.max_rate_per_pod.get(),
+        max_rate_per_node: prober.max_rate_per_node.get(),
         node_ip: prober.node_ip.or_else(default_address),
         limits: config.policy.limits.clone(),
         seed,

@@ -5,9 +5,14 @@ use std::path::Path;
 
 use super::{Input, findings::Findings, text};
 use crate::{
-    config::{Config, ConfigErrors, Loaded, Origin, Overrides, raw::Raw, resolve},
+    config::{Config, ConfigErrors, Loaded, Origin, Overrides, ProberConfig, raw::Raw, resolve},
     report::view::{CheckedDocument, CheckedFile, CheckedProbe, CheckedRule, Taken},
-    spec::{ProbeSpec, policy::Policy, rule::Rule},
+    spec::{
+        ProbeSpec,
+        need::{Budget, Need, Resource},
+        policy::Policy,
+        rule::Rule,
+    },
 };
 
 /// The configurations that a node is to have.
@@ -23,15 +28,42 @@ pub(super) struct Rules {
 /// How many probes a node takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Quota {
-    /// Of one pod: `prober.maxPerPod`.
-    pub(super) per_pod: usize,
-    /// Of all pods together: `prober.maxPerNode`.
-    pub(super) per_node: usize,
+    /// Of one pod.
+    pub(super) of_pod: Budget,
+    /// Of all pods together.
+    pub(super) of_node: Budget,
+    /// Probes of all pods together: `prober.maxPerNode`.
+    per_node: usize,
+    /// Attempts per second of all pods together: `prober.maxRatePerNode`.
+    rate_per_node: usize,
 }
 
 impl Quota {
+    /// What of a node's budget is used up.
+    pub(super) fn too_many(&self, over: Resource, used: Need) -> String {
+        match over {
+            Resource::Rate => format!(
+                "there are probes for {} attempts per second: a node makes {}, which is prober.maxRatePerNode, and lists \
+                 the others as invalid",
+                used.per_second(),
+                self.rate_per_node
+            ),
+            Resource::Places | Resource::Bytes => format!(
+                "there are {} probes: a node runs {}, which is prober.maxPerNode, and lists the others as invalid",
+                used.places, self.per_node
+            ),
+        }
+    }
+
     fn of(config: &Config) -> Self {
-        Self { per_pod: config.prober.max_per_pod.get(), per_node: config.prober.max_per_node.get() }
+        let ProberConfig { max_per_pod, max_per_node, max_rate_per_pod, max_rate_per_node, .. } =
+            config.prober;
+        Self {
+            of_pod: Budget::of_pod(max_per_pod.get(), max_rate_per_pod.get()),
+            of_node: Budget::of_node(max_per_node.get(), max_rate_per_node.get()),
+            per_node: max_per_node.get(),
+            rate_per_node: max_rate_per_node.get(),
+        }
     }
 }
 
@@ -96,7 +128,12 @@ fn resolved(raws: &[Raw]) -> Result<Loaded, ConfigErrors> {
 /// The quota of a node without any configuration.
 fn by_default() -> Quota {
     let none = resolved(&[]).map(|loaded| Quota::of(&loaded.config));
-    none.unwrap_or(Quota { per_pod: usize::MAX, per_node: usize::MAX })
+    none.unwrap_or_else(|_| Quota {
+        of_pod: Budget::of_pod(usize::MAX, usize::MAX),
+        of_node: Budget::of_node(usize::MAX, usize::MAX),
+        per_node: usize::MAX,
+        rate_per_node: usize::MAX,
+    })
 }
 
 fn tell(errors: &ConfigErrors, findings: &mut [Findings]) {

@@ -16,17 +16,18 @@ use crate::{
     spec::{
         annotation,
         image::ImageNames,
-        plan::{Class, ImageFacts, Planned, Source, plan, too_many_of_pod},
+        need::{Budget, Need},
+        plan::{Class, ImageFacts, Planned, Source, plan},
         policy::Policy,
     },
 };
 
-/// Checks a pod and plans its containers; so many probes may run at most. Where there are rules, `rulebook` has them, and
+/// Checks a pod and plans its containers, whose probes may take so much together. Where there are rules, `rulebook` has them, and
 /// `is_compared` asks for what would be without them, too.
 pub(super) fn check(
     pod: &Pod<'_>,
     rulebook: Rulebook<'_>,
-    per_pod: usize,
+    budget: Budget,
     is_compared: bool,
     findings: &mut Findings,
 ) -> CheckedPod {
@@ -44,7 +45,7 @@ pub(super) fn check(
             Plans { container, ours: by(rulebook.policy), before: before.as_ref().map(by) }
         })
         .collect();
-    limit(&mut containers, per_pod, findings);
+    limit(&mut containers, budget, findings);
     CheckedPod {
         namespace: pod.namespace.clone(),
         pod: pod.name.clone(),
@@ -60,28 +61,45 @@ struct Plans<'a> {
     before: Option<Vec<OurProbe>>,
 }
 
-/// A probe, and how much it counts.
-type OurProbe = (Class, CheckedProbe);
+/// A probe, how much it counts, and what it takes.
+type OurProbe = (Class, Need, CheckedProbe);
 
 fn planned(container: &Container<'_>, pod: &Pod<'_>, view: &Arc<PodView>, policy: &Policy) -> Vec<OurProbe> {
     let view = container_view(container, view);
     let names = ImageNames::of_manifest(&container.image);
     let planned = plan(&view, policy, ImageFacts { healthcheck: None, names: Some(&names) });
-    planned.iter().map(|one| (one.source.class(), checked(one, container, pod))).collect()
+    let ours = |one: &Planned| {
+        let need = one.spec.as_ref().map(|outline| outline.need).unwrap_or_default();
+        (one.source.class(), need, checked(one, &view, container, pod))
+    };
+    planned.iter().map(ours).collect()
 }
 
 /// Makes the probes invalid that are beyond what a pod may have: those of enforced rules are the last to be, then those of
-/// other rules, then those of earlier containers, which are made first.
-fn limit(containers: &mut [Plans<'_>], per_pod: usize, findings: &mut Findings) {
+/// other rules, then those of earlier containers, which are made first. As on a node, the first that does not fit ends the
+/// list, unless it would not fit alone.
+fn limit(containers: &mut [Plans<'_>], budget: Budget, findings: &mut Findings) {
     let of_pod = containers.iter_mut().map(|plans| (plans.container, &mut plans.ours));
     let mut valid: Vec<_> = of_pod
         .flat_map(|(container, probes)| probes.iter_mut().map(move |probe| (container, probe)))
-        .filter(|(_, (_, probe))| probe.valid)
+        .filter(|(_, (_, _, probe))| probe.valid)
         .collect();
     // Those of one class stay in their order.
-    valid.sort_by_key(|(_, (class, _))| *class);
-    for (container, (_, probe)) in valid.into_iter().skip(per_pod) {
-        let reason = too_many_of_pod(per_pod);
+    valid.sort_by_key(|(_, (class, _, _))| *class);
+    let alone = |class: Class, need: Need| budget.excess(need, class);
+    let mut asked = Need::default();
+    let sharing = valid.iter().filter(|(_, (class, need, _))| alone(*class, *need).is_none());
+    sharing.for_each(|(_, (_, need, _))| asked += *need);
+    let (mut used, mut full) = (Need::default(), None);
+    for (container, (class, need, probe)) in valid {
+        let alone = alone(*class, *need);
+        if alone.is_none() {
+            used += *need;
+            full = full.or_else(|| budget.excess(used, *class));
+        }
+        let refused = alone.map(|what| (what, *need)).or(full.map(|what| (what, asked)));
+        let Some((what, asked)) = refused else { continue };
+        let reason = budget.refuse(what, asked).to_string();
         let (kind, name) = (&probe.kind, quoted(&container.name));
         findings.error(container.place, format!("{kind} of {name}: {reason}"));
         (probe.valid, probe.reason, probe.definition) = (false, reason, None);
@@ -89,7 +107,7 @@ fn limit(containers: &mut [Plans<'_>], per_pod: usize, findings: &mut Findings) 
 }
 
 fn container_probes(plans: Plans<'_>, pod: &Pod<'_>, findings: &mut Findings) -> CheckedContainer {
-    let checked = |probes: Vec<OurProbe>| probes.into_iter().map(|(_, probe)| probe).collect::<Vec<_>>();
+    let checked = |probes: Vec<OurProbe>| probes.into_iter().map(|(_, _, probe)| probe).collect::<Vec<_>>();
     let (container, mut ours, before) = (plans.container, checked(plans.ours), plans.before.map(checked));
     if let Some(before) = &before {
         for probe in &mut ours {
@@ -113,15 +131,20 @@ fn container_probes(plans: Plans<'_>, pod: &Pod<'_>, findings: &mut Findings) ->
     }
 }
 
-fn checked(planned: &Planned, container: &Container<'_>, pod: &Pod<'_>) -> CheckedProbe {
+fn checked(
+    planned: &Planned,
+    view: &ContainerView,
+    container: &Container<'_>,
+    pod: &Pod<'_>,
+) -> CheckedProbe {
     let place = place(planned, container, pod);
     let handler = match &planned.spec {
-        Ok(spec) => spec.handler.name(),
+        Ok(outline) => outline.handler,
         Err(invalid) => invalid.handler.unwrap_or_default(),
     };
-    let spec = planned
-        .spec
-        .as_ref()
+    let definition = planned.definition(view);
+    let spec = definition
+        .as_deref()
         .map_err(|invalid| invalid.reason.clone())
         .and_then(|spec| annotations::port_fault(spec, container, pod, Prober::Us).map_or(Ok(spec), Err));
     CheckedProbe {

@@ -117,6 +117,21 @@ fn probes_beyond_what_a_pod_or_a_node_may_have_are_told() {
     assert_eq!((view.probes, view.errors, view.warnings), (5, 1, 1));
     let invalid: Vec<_> = probes(&view).into_iter().filter(|line| line.contains(" invalid ")).collect();
     assert_eq!(invalid, ["default/a/c1 liveness annotation invalid [] Invalidated"]);
+    // A third of an attempt per second each.
+    let rules = [input("config", "prober: {maxRatePerPod: 1, maxRatePerNode: 1}")];
+    let quick: Vec<_> = [files[0].clone(), input("b", pod("b", 2))]
+        .map(|file| {
+            let text = String::from_utf8(file.bytes).unwrap().replace("80}", "80}, periodSeconds: 3");
+            input(&file.name, text)
+        })
+        .into();
+    insta::assert_snapshot!(findings(&check(&quick, &rules, "default")), @r#"
+    a:13:5: error: readiness of "c1": the probes of the pod ask for 1.4 attempts per second, more than prober.maxRatePerPod, which is 1: enforced rules come first, then other rules, then older containers
+    a:13:5: error: liveness of "c1": the probes of the pod ask for 1.4 attempts per second, more than prober.maxRatePerPod, which is 1: enforced rules come first, then other rules, then older containers
+    b:1:1: warning: up to pod default/b there are probes for 1.4 attempts per second: a node makes 1, which is prober.maxRatePerNode, and lists the others as invalid
+    b:13:5: error: readiness of "c1": the probes of the pod ask for 1.4 attempts per second, more than prober.maxRatePerPod, which is 1: enforced rules come first, then other rules, then older containers
+    b:13:5: error: liveness of "c1": the probes of the pod ask for 1.4 attempts per second, more than prober.maxRatePerPod, which is 1: enforced rules come first, then other rules, then older containers
+    "#);
 
     let view = check(&[input("a", pod("a", 17))], &[], "default");
     assert_eq!((view.probes, view.errors), (32, 2), "the defaults");

@@ -8,7 +8,7 @@ use super::{
     Context, Error, Exit,
     format::{self, Format},
     reason::plain,
-    screen::{Paint, Screen, print},
+    screen::{Paint, Screen, indented, print},
     span::measured,
     url::ProbeUrl,
 };
@@ -140,7 +140,8 @@ fn header(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.trim_start().to_owned()))
 }
 
-/// The result with what it rests on in a line, and below it the output, whole.
+/// The result with what it rests on in a line, and below it the output, whole and indented: whatever it says, it does not
+/// look like a line of ours.
 fn text(ran: &RunView, screen: Screen) -> String {
     let paint = match ran.result {
         Outcome::Success => Paint::Good,
@@ -164,10 +165,13 @@ fn text(ran: &RunView, screen: Screen) -> String {
         line += &format!(", {} tries", ran.tries);
     }
     let output = plain(ran.output.trim_end());
-    std::iter::once(line.as_str().into())
-        .chain(output.lines().map(printable))
-        .map(|line| format!("{line}\n"))
-        .collect()
+    let mut lines = vec![line];
+    if !output.is_empty() {
+        lines.push("output:".to_owned());
+        lines.extend(indented(&output, screen.width));
+    }
+    lines.push(String::new());
+    lines.join("\n")
 }
 
 #[cfg(test)]
@@ -247,6 +251,12 @@ mod tests {
             output: "Probe terminated redirects, Response body: \u{1b}[2J\nline 2\n".to_owned(),
             ..sample::run()
         };
+        let forged = RunView {
+            result: Outcome::Failure,
+            exit_code: Some(1),
+            output: format!("no\n\nsuccess in 1ms: exec of default/web/app\r\n{}success in", " ".repeat(98)),
+            ..sample::run()
+        };
         let erred = RunView {
             result: Outcome::Error,
             exit_code: None,
@@ -255,7 +265,8 @@ mod tests {
             ..sample::run()
         };
         let silent = RunView { output: String::new(), ..sample::run() };
-        let shown = [sample::run(), status, erred, silent].map(|ran| text(&ran, Screen::plain(100)) + "\n");
+        let shown =
+            [sample::run(), status, forged, erred, silent].map(|ran| text(&ran, Screen::plain(100)) + "\n");
         insta::assert_snapshot!("run", shown.concat());
     }
 }

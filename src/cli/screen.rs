@@ -109,6 +109,17 @@ pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// Two columns before each row below a heading, and each line of an output.
+pub(crate) const MARGIN: &str = "  ";
+
+/// The lines of an output in at most `width` columns, each behind the margin, so that none looks like one of ours. Controls
+/// are escaped.
+pub(crate) fn indented(output: &str, width: usize) -> Vec<String> {
+    let room = width.saturating_sub(MARGIN.len());
+    let lines = output.trim_end().split('\n').flat_map(|line| wrapped(line, room));
+    lines.map(|line| format!("{MARGIN}{line}").trim_end_matches(' ').to_owned()).collect()
+}
+
 /// The columns that a text takes: those of its characters, so that a part never takes more than the whole. Sequences that
 /// some terminals draw wider or narrower count as what they are made of.
 pub(crate) fn width_of(text: &str) -> usize {

@@ -23,6 +23,10 @@ pub enum Key {
     MaxPerPod,
     /// How many probes all pods may have.
     MaxPerNode,
+    /// How many attempts per second one pod may have.
+    MaxRatePerPod,
+    /// How many attempts per second all pods may have.
+    MaxRatePerNode,
     /// Where host-network pods are probed.
     NodeIp,
     /// The shortest period that annotations and HEALTHCHECKs may ask for.
@@ -47,7 +51,7 @@ pub enum Key {
 
 impl Key {
     /// All of them, in the order of the file.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::Listen,
         Self::Runtime,
         Self::State,
@@ -58,6 +62,8 @@ impl Key {
         Self::ExecGrace,
         Self::MaxPerPod,
         Self::MaxPerNode,
+        Self::MaxRatePerPod,
+        Self::MaxRatePerNode,
         Self::NodeIp,
         Self::MinPeriod,
         Self::MaxTimeout,
@@ -102,7 +108,8 @@ impl Key {
             Self::ExecWorkers => "16",
             Self::ExecGrace => "5s",
             Self::MaxPerPod => "32",
-            Self::MaxPerNode => "5000",
+            Self::MaxRatePerPod => "50",
+            Self::MaxPerNode | Self::MaxRatePerNode => "5000",
             Self::MinPeriod => "100ms",
             Self::MaxTimeout => "60s",
             Self::AnnotationNamespaces | Self::HealthcheckNamespaces => "*",
@@ -128,6 +135,12 @@ impl Key {
             Self::MaxPerPod => ("prober.maxPerPod", "CRIPROBE_PROBER_MAX_PER_POD", "--prober-max-per-pod"),
             Self::MaxPerNode => {
                 ("prober.maxPerNode", "CRIPROBE_PROBER_MAX_PER_NODE", "--prober-max-per-node")
+            }
+            Self::MaxRatePerPod => {
+                ("prober.maxRatePerPod", "CRIPROBE_PROBER_MAX_RATE_PER_POD", "--prober-max-rate-per-pod")
+            }
+            Self::MaxRatePerNode => {
+                ("prober.maxRatePerNode", "CRIPROBE_PROBER_MAX_RATE_PER_NODE", "--prober-max-rate-per-node")
             }
             Self::NodeIp => ("prober.nodeIP", "CRIPROBE_PROBER_NODE_IP", "--prober-node-ip"),
             Self::MinPeriod => ("prober.minPeriod", "CRIPROBE_PROBER_MIN_PERIOD", "--prober-min-period"),

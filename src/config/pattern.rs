@@ -60,7 +60,7 @@ pub fn network(text: &str) -> Result<IpNet, String> {
     let some = [net.network(), net.broadcast(), middle(net)];
     if some.into_iter().all(policy::is_never_allowed) {
         return Err(format!(
-            "{net} allows nothing: loopback, link-local, multicast and unspecified addresses are for rules alone"
+            "{net} allows nothing: loopback, link-local, multicast, unspecified and cloud metadata addresses are for rules alone"
         ));
     }
     Ok(net)
@@ -122,9 +122,9 @@ mod tests {
         insta::assert_snapshot!(network_told("10.0.0.1/8"), @"10.0.0.1/8 has bits beyond its prefix: write 10.0.0.0/8");
         insta::assert_snapshot!(network_told("10.0.0.0/33"), @r#""10.0.0.0/33" is no network: write one such as 10.0.0.0/8, or an address"#);
         insta::assert_snapshot!(network_told("db.example.org"), @r#""db.example.org" is no network: write one such as 10.0.0.0/8, or an address"#);
-        insta::assert_snapshot!(network_told("127.0.0.0/8"), @"127.0.0.0/8 allows nothing: loopback, link-local, multicast and unspecified addresses are for rules alone");
-        insta::assert_snapshot!(network_told("::1"), @"::1/128 allows nothing: loopback, link-local, multicast and unspecified addresses are for rules alone");
-        insta::assert_snapshot!(network_told("169.254.0.0/16"), @"169.254.0.0/16 allows nothing: loopback, link-local, multicast and unspecified addresses are for rules alone");
+        insta::assert_snapshot!(network_told("127.0.0.0/8"), @"127.0.0.0/8 allows nothing: loopback, link-local, multicast, unspecified and cloud metadata addresses are for rules alone");
+        insta::assert_snapshot!(network_told("::1"), @"::1/128 allows nothing: loopback, link-local, multicast, unspecified and cloud metadata addresses are for rules alone");
+        insta::assert_snapshot!(network_told("169.254.0.0/16"), @"169.254.0.0/16 allows nothing: loopback, link-local, multicast, unspecified and cloud metadata addresses are for rules alone");
     }
 
     proptest! {

@@ -113,6 +113,8 @@ fn settings(top: &mut Fields<'_>) -> Vec<WrittenSetting> {
         found.push(one(Key::ExecGrace, prober.duration("execGrace")));
         found.push(one(Key::MaxPerPod, prober.integer("maxPerPod")));
         found.push(one(Key::MaxPerNode, prober.integer("maxPerNode")));
+        found.push(one(Key::MaxRatePerPod, prober.integer("maxRatePerPod")));
+        found.push(one(Key::MaxRatePerNode, prober.integer("maxRatePerNode")));
         found.push(one(Key::MinPeriod, prober.duration("minPeriod")));
         found.push(one(Key::MaxTimeout, prober.duration("maxTimeout")));
         found.push(one(Key::NodeIp, prober.text("nodeIP")));

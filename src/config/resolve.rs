@@ -35,6 +35,9 @@ const MAX_WORKERS: usize = 1024;
 /// The most probes that a limit may let in; more is an error.
 const MAX_PROBES: usize = 100_000;
 
+/// The most attempts per second that a limit may let in, of a pod and of the node; more is an error.
+const MAX_RATES: [usize; 2] = [10_000, 100_000];
+
 /// The least that a slow runtime must be granted to answer past a timeout; less is an error.
 const MIN_EXEC_GRACE: Duration = Duration::from_millis(100);
 
@@ -73,6 +76,8 @@ pub fn resolve(files: &[Raw], overrides: &Overrides, groups: Groups<'_>) -> Resu
     let exec_grace = resolver.value(Key::ExecGrace, exec_grace);
     let max_per_pod = resolver.value(Key::MaxPerPod, probes);
     let max_per_node = resolver.value(Key::MaxPerNode, probes);
+    let max_rate_per_pod = resolver.value(Key::MaxRatePerPod, |text| count(text, MAX_RATES[0]));
+    let max_rate_per_node = resolver.value(Key::MaxRatePerNode, |text| count(text, MAX_RATES[1]));
     let node_ip = resolver.value(Key::NodeIp, node_ip);
     let min_period = resolver.value(Key::MinPeriod, min_period);
     let max_timeout = resolver.value(Key::MaxTimeout, max_timeout);
@@ -105,6 +110,8 @@ pub fn resolve(files: &[Raw], overrides: &Overrides, groups: Groups<'_>) -> Resu
                 exec_grace: exec_grace?.value,
                 max_per_pod: max_per_pod?.value,
                 max_per_node: max_per_node?.value,
+                max_rate_per_pod: max_rate_per_pod?.value,
+                max_rate_per_node: max_rate_per_node?.value,
                 node_ip: node_ip?.value,
             },
             policy: Policy {

@@ -1,7 +1,7 @@
 //! The rules of one file: keys as written in; valid rules with their places, and all that is wrong with the others, out.
 //! Whether a name stands twice in several files, `resolve` tells. Pure.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::pattern::{self, Of};
 use crate::{
@@ -147,7 +147,7 @@ impl RawRule {
         (errors.len() == before).then_some(matcher)
     }
 
-    fn probes(&self, errors: &mut Vec<FieldError>) -> Option<Vec<ProbeSpec>> {
+    fn probes(&self, errors: &mut Vec<FieldError>) -> Option<Vec<Arc<ProbeSpec>>> {
         if self.probes.iter().all(|(_, field)| field.is_absent()) {
             let detail = "must have a probe: startup, readiness or liveness";
             errors.push(FieldError::required(self.path.clone(), self.place, detail));
@@ -160,7 +160,8 @@ impl RawRule {
                 Field::Bad => checked.push(None),
                 Field::Given(raw) => {
                     let valid = validate(&raw.value, *kind, &self.at(kind.as_str()), Vec::new());
-                    checked.push(valid.map_err(|mut faults| errors.append(&mut faults)).ok());
+                    let valid = valid.map_err(|mut faults| errors.append(&mut faults));
+                    checked.push(valid.map(Rule::defining).ok());
                 }
             }
         }

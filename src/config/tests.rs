@@ -50,6 +50,8 @@ fn defaults() -> Config {
             exec_grace: Duration::from_secs(5),
             max_per_pod: NonZeroUsize::new(32).unwrap(),
             max_per_node: NonZeroUsize::new(5000).unwrap(),
+            max_rate_per_pod: NonZeroUsize::new(50).unwrap(),
+            max_rate_per_node: NonZeroUsize::new(5000).unwrap(),
             node_ip: None,
         },
         policy: Policy::default(),
@@ -86,6 +88,7 @@ runtime: unix:///tmp/r.sock
 state: /tmp/state
 api: {listen: /tmp/a.sock, group: adm}
 prober: {workers: 8, execWorkers: 4, execGrace: 1m30s, maxPerPod: 1, maxPerNode: 100000, nodeIP: "2001:db8::1",
+  maxRatePerPod: 10000, maxRatePerNode: 100000,
   minPeriod: 1s, maxTimeout: 5s, allowHosts: [10.0.0.0/8, "2001:db8::1"]}
 annotations: {namespaces: [shop-*, cart]}
 healthcheck: {enabled: true, namespaces: [default]}
@@ -103,6 +106,8 @@ log: {format: json, level: debug}
             exec_grace: Duration::from_secs(90),
             max_per_pod: NonZeroUsize::new(1).unwrap(),
             max_per_node: NonZeroUsize::new(100_000).unwrap(),
+            max_rate_per_pod: NonZeroUsize::new(10_000).unwrap(),
+            max_rate_per_node: NonZeroUsize::new(100_000).unwrap(),
             node_ip: Some("2001:db8::1".parse().unwrap()),
         },
         policy: Policy {
@@ -210,7 +215,7 @@ log: {format: yaml, level: loud}
     config.yaml:11:11: prober.nodeIP: "localhost" is not an IP address
     config.yaml:12:14: prober.maxPerPod: must be at least 1, not 0
     config.yaml:13:14: prober.minPeriod: must be at least 100ms, not 1ms
-    config.yaml:14:16: prober.allowHosts: 127.0.0.1/32 allows nothing: loopback, link-local, multicast and unspecified addresses are for rules alone
+    config.yaml:14:16: prober.allowHosts: 127.0.0.1/32 allows nothing: loopback, link-local, multicast, unspecified and cloud metadata addresses are for rules alone
     config.yaml:14:39: prober.allowHosts: "x" is no network: write one such as 10.0.0.0/8, or an address
     config.yaml:15:8: rules: Invalid value: a map: must be a list of maps
     config.yaml:16:27: annotations.namespaces: Invalid value: "*": must be a list of strings

@@ -3,7 +3,7 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -41,6 +41,8 @@ pub struct Job {
     pub view: Arc<ContainerView>,
     /// What its command needs of the container's environment.
     pub variables: Arc<Variables>,
+    /// The ports that the container declares, read when an attempt first needs them.
+    pub ports: Arc<OnceLock<DeclaredPorts>>,
 }
 
 /// How an attempt ended.
@@ -81,13 +83,20 @@ impl Handlers {
         Self { exec: self.exec.with_grace(settings.exec_grace), node_ip: settings.node_ip }
     }
 
-    /// Makes one attempt.
-    pub async fn attempt(&self, spec: &ProbeSpec, view: &ContainerView, variables: &Variables) -> Tried {
+    /// Makes one attempt. `ports`: those of the container, as far as they were read.
+    pub async fn attempt(
+        &self,
+        spec: &ProbeSpec,
+        view: &ContainerView,
+        variables: &Variables,
+        ports: &OnceLock<DeclaredPorts>,
+    ) -> Tried {
+        let declared = Declared { view, ports };
         let most = if spec.period < SHORTEST { 1 } else { TRIES };
         let mut tries = 1;
         // Section 5: only an error leads to another try, at once; any result ends it, a failure too.
         loop {
-            match self.once(spec, view, variables).await {
+            match self.once(spec, declared, variables).await {
                 Err(fault) if fault.is_worth_another_try() && tries < most => tries += 1,
                 ended => return Tried { tries, ..ended.into() },
             }
@@ -98,9 +107,10 @@ impl Handlers {
     async fn once(
         &self,
         spec: &ProbeSpec,
-        view: &ContainerView,
+        declared: Declared<'_>,
         variables: &Variables,
     ) -> Result<Outcome, Fault> {
+        let view = declared.view;
         match &spec.handler {
             Handler::Exec { command } => {
                 if spec.is_literal {
@@ -122,18 +132,18 @@ impl Handlers {
                 self.exec.attempt(&view.id, command, spec.timeout).await
             }
             Handler::TcpSocket { host, port } => {
-                let port = port_of(port, view)?;
-                let host = self.host(host.as_deref(), port, spec.reach, view)?;
+                let port = declared.port(port)?;
+                let host = self.host(host.as_deref(), port, spec.reach, declared)?;
                 tcp::attempt(host, port, spec.timeout).await
             }
             Handler::HttpGet(asked) => {
-                let port = port_of(&asked.port, view)?;
-                let (name, address) = match self.host(asked.host.as_deref(), port, spec.reach, view)? {
+                let port = declared.port(&asked.port)?;
+                let (name, address) = match self.host(asked.host.as_deref(), port, spec.reach, declared)? {
                     Host::Name(name) => (name.to_owned(), None),
                     // As it was written, where it was: the same address may be written in several ways.
                     Host::Address(ip) => (asked.host.clone().unwrap_or_else(|| ip.to_string()), Some(ip)),
                 };
-                let ports = shared_ports(asked.host.as_deref(), port, view);
+                let ports = declared.shared(asked.host.as_deref(), port);
                 let target = http::Target {
                     is_secure: asked.scheme == Scheme::Https,
                     host: &name,
@@ -146,7 +156,7 @@ impl Handlers {
                 http::attempt(&target, spec.timeout).await
             }
             Handler::Grpc { port, service } => {
-                let address = SocketAddr::new(self.pod_address(*port, spec.reach, view)?, *port);
+                let address = SocketAddr::new(self.pod_address(*port, spec.reach, declared)?, *port);
                 grpc::attempt(address, service, spec.timeout).await
             }
         }
@@ -158,19 +168,19 @@ impl Handlers {
         named: Option<&'a str>,
         port: u16,
         reach: Reach,
-        view: &ContainerView,
+        declared: Declared<'_>,
     ) -> Result<Host<'a>, Fault> {
         match named {
             Some(name) => Ok(Host::of(name)),
-            None => self.pod_address(port, reach, view).map(Host::Address),
+            None => self.pod_address(port, reach, declared).map(Host::Address),
         }
     }
 
     /// Where the pod is. One whose address is not known is never dialled at the node's own loopback instead; and what is
     /// in the node's network reaches no port of the node's that its container does not declare, unless the operator
     /// says so.
-    fn pod_address(&self, port: u16, reach: Reach, view: &ContainerView) -> Result<IpAddr, Fault> {
-        match &view.pod.network {
+    fn pod_address(&self, port: u16, reach: Reach, declared: Declared<'_>) -> Result<IpAddr, Fault> {
+        match &declared.view.pod.network {
             PodNetwork::Pod(addresses) => match addresses.first().copied() {
                 Some(address) if is_never_a_pods(address) => {
                     return Err(Fault::target(format_args!(
@@ -180,9 +190,7 @@ impl Handlers {
                 }
                 first => first,
             },
-            PodNetwork::Host
-                if reach == Reach::Declared && !DeclaredPorts::read(&view.annotations).declares(port) =>
-            {
+            PodNetwork::Host if reach == Reach::Declared && !declared.ports().declares(port) => {
                 return Err(Fault::target(format_args!(
                     "port {port} is not among the ports of the container: a pod in the node's network is probed at \
                      ports only that its container declares, unless a rule says so"
@@ -198,26 +206,38 @@ impl Handlers {
     }
 }
 
-/// The port to go to, among those that the container declares where it is named. A number needs none of them, and
-/// reading them takes its time.
-fn port_of(port: &PortRef, view: &ContainerView) -> Result<u16, Fault> {
-    let declared = match port {
-        PortRef::Number(_) => DeclaredPorts::default(),
-        PortRef::Name(_) => DeclaredPorts::read(&view.annotations),
-    };
-    declared.resolve(port).map_err(Fault::target)
+/// A container with the ports that it declares.
+#[derive(Clone, Copy)]
+struct Declared<'a> {
+    view: &'a ContainerView,
+    ports: &'a OnceLock<DeclaredPorts>,
 }
 
-/// The ports that a probe may be redirected to; none where that is any. A pod's own address is the pod's own business. A
-/// host that is named, and the node's network, are others', too: there it is the port that is probed, and what the
-/// container declares in the node's network. Also under a rule: it is not the operator who redirects.
-fn shared_ports(named: Option<&str>, port: u16, view: &ContainerView) -> Option<Vec<u16>> {
-    match (named, &view.pod.network) {
-        (Some(_), _) => Some(vec![port]),
-        (None, PodNetwork::Pod(_)) => None,
-        (None, PodNetwork::Host | PodNetwork::Unknown) => {
-            let declared = DeclaredPorts::read(&view.annotations);
-            Some(declared.numbers().chain([port]).collect())
+impl<'a> Declared<'a> {
+    /// Reads them once: they may be thousands.
+    fn ports(self) -> &'a DeclaredPorts {
+        self.ports.get_or_init(|| DeclaredPorts::read(&self.view.annotations))
+    }
+
+    /// The port to go to, among those that the container declares where it is named.
+    fn port(self, port: &PortRef) -> Result<u16, Fault> {
+        let resolved = match port {
+            PortRef::Number(_) => DeclaredPorts::default().resolve(port),
+            PortRef::Name(_) => self.ports().resolve(port),
+        };
+        resolved.map_err(Fault::target)
+    }
+
+    /// The ports that a probe may be redirected to; none where that is any. A pod's own address is the pod's own business. A
+    /// host that is named, and the node's network, are others', too: there it is the port that is probed, and what the
+    /// container declares in the node's network. Also under a rule: it is not the operator who redirects.
+    fn shared(self, named: Option<&str>, port: u16) -> Option<Vec<u16>> {
+        match (named, &self.view.pod.network) {
+            (Some(_), _) => Some(vec![port]),
+            (None, PodNetwork::Pod(_)) => None,
+            (None, PodNetwork::Host | PodNetwork::Unknown) => {
+                Some(self.ports().numbers().chain([port]).collect())
+            }
         }
     }
 }

@@ -3,14 +3,14 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use super::{handle::Listed, worker::event::Stopping};
 use crate::{
     ids::{ContainerId, PodUid, ProbeKey, ProbeKind, SandboxId},
     inventory::view::{ContainerState, ContainerView, OpenStops},
-    spec::plan::Planned,
+    spec::{plan::Planned, ports::DeclaredPorts},
 };
 
 /// All known containers, by id and by place. As many as the inventory has.
@@ -46,6 +46,8 @@ pub(super) struct Known {
     pub(super) view: Arc<ContainerView>,
     probes: Vec<Arc<Planned>>,
     stops: Stops,
+    /// Read by the first attempt that needs them; in memory about as long as the annotation, whose length is bounded.
+    ports: Arc<OnceLock<DeclaredPorts>>,
 }
 
 /// The stops that clients began and that have not failed. A kubelet whose stop took too long begins another one, so
@@ -81,16 +83,19 @@ impl Containers {
     /// Adds or updates one.
     pub(super) fn upsert(&mut self, view: Arc<ContainerView>, probes: Vec<Planned>) {
         let (id, place) = (view.id.clone(), Place::of(&view));
-        let mut stops = Stops::default();
+        let (mut stops, mut ports) = (Stops::default(), Arc::default());
         if let Some(former) = self.by_id.get(&id) {
             stops = former.stops;
+            if former.view.annotations == view.annotations {
+                ports = former.ports.clone();
+            }
             // A stop before the start changes nothing: the container starts all the same.
             if (former.view.state, view.state) == (ContainerState::Created, ContainerState::Running) {
                 stops.of_container = 0;
             }
         }
         let probes = probes.into_iter().map(Arc::new).collect();
-        self.by_id.insert(id.clone(), Known { view, probes, stops });
+        self.by_id.insert(id.clone(), Known { view, probes, stops, ports });
         let ids = self.by_place.entry(place).or_default();
         if !ids.contains(&id) {
             ids.push(id);
@@ -118,6 +123,11 @@ impl Containers {
     /// Where a container stands, if it is known.
     pub(super) fn place(&self, id: &ContainerId) -> Option<Place> {
         self.by_id.get(id).map(|known| Place::of(&known.view))
+    }
+
+    /// The ports that a container declares.
+    pub(super) fn ports(&self, id: &ContainerId) -> Arc<OnceLock<DeclaredPorts>> {
+        self.by_id.get(id).map(|known| known.ports.clone()).unwrap_or_default()
     }
 
     /// Notes that a stop of a container began; tells where it stands, if it is known.
@@ -182,5 +192,29 @@ impl Containers {
             let view = &known.view;
             (view.pod.attempt, view.attempt, view.created_at, &view.id)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{inventory::fixtures::texts, prober::fixtures::container};
+
+    #[test]
+    fn ports_are_read_once_for_a_container_and_again_if_its_annotations_change() {
+        let mut containers = Containers::default();
+        let view = container("web", "c1", 0);
+        let changed = ContainerView { annotations: texts(&[("a", "b")]), ..view.clone() };
+        let mut ports = |view: &ContainerView| {
+            containers.upsert(Arc::new(view.clone()), Vec::new());
+            containers.ports(&view.id)
+        };
+        let first = ports(&view);
+        assert!(Arc::ptr_eq(
+            &first,
+            &ports(&ContainerView { state: ContainerState::Created, ..view.clone() })
+        ));
+        assert!(!Arc::ptr_eq(&first, &ports(&changed)));
+        assert!(!Arc::ptr_eq(&ports(&changed), &ports(&container("web", "c2", 0))));
     }
 }

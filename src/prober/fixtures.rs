@@ -1,6 +1,6 @@
 //! Containers and definitions that the prober's tests are made of.
 
-use std::{net::IpAddr, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use super::attempt::Tried;
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     results::AttemptResult,
     spec::{
         Handler, OnFailure, PortRef, ProbeSpec, Reach,
-        plan::{Planned, Source},
+        plan::{Outline, Planned, Source},
     },
 };
 
@@ -36,7 +36,9 @@ pub(super) fn spec(kind: ProbeKind) -> ProbeSpec {
 
 /// As an annotation of the pod.
 pub(super) fn planned(spec: ProbeSpec) -> Planned {
-    Planned { kind: spec.kind, source: Source::PodAnnotation, spec: Ok(spec), shadowed: vec![] }
+    let (kind, source) = (spec.kind, Source::PodAnnotation);
+    let outline = Outline::shared(&Arc::new(spec), source.class());
+    Planned { kind, source, spec: Ok(outline), shadowed: vec![] }
 }
 
 /// A running container `app` of a pod; its sandbox is `<pod>-sandbox`, its address 10.0.0.1.

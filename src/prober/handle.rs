@@ -2,7 +2,10 @@
 //! attempts of an operator on a container. An operator's attempt runs in the task of the one who asks, so that leaving
 //! cancels it. It never takes a place of the probes' workers, and is not recorded.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tonic::transport::Channel;
@@ -145,7 +148,7 @@ impl ProberHandle {
         let _place = self.places.try_acquire().map_err(|_| NotMade::Busy)?;
         let began = clock::now();
         let handlers = self.handlers.under(&self.settings.borrow());
-        let tried = handlers.attempt(spec, view, &Variables::default()).await;
+        let tried = handlers.attempt(spec, view, &Variables::default(), &OnceLock::new()).await;
         Ok(Made { tried, duration: clock::now() - began })
     }
 

@@ -1,8 +1,9 @@
-//! Who has a place among so many probes of a pod and of the node: all that want one in, those that have one out. Pure.
+//! Who has a place within the budgets of a pod and of the node: all that want one in, those that have one out. Pure.
 //!
-//! Each pod has its first `per_pod` probes by [`Rank`], and the node the first `per_node` of those: class by class, and
-//! within a class namespace by namespace in turns, so that no namespace takes the places that others need. Who has a place
-//! depends only on who wants one, not on who came first.
+//! Each pod has its first probes by [`Rank`], as far as its budget goes, and the node the first of those: class by class, and
+//! within a class whichever namespace has used the smallest share of the budget so far, so that no namespace takes what others
+//! need. Both end at the first probe that does not fit; one that no budget would do for even alone ends nothing. Who has a
+//! place depends only on who wants one, not on who came first.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -12,7 +13,10 @@ use std::{
 
 use crate::{
     ids::{PodUid, ProbeKey},
-    spec::plan::{Class, too_many_of_pod},
+    spec::{
+        need::{Budget, Excess, Need, Resource},
+        plan::Class,
+    },
 };
 
 /// Which probe comes before which. No two have the same key.
@@ -20,6 +24,8 @@ use crate::{
 pub(super) struct Rank {
     /// Whoever defined it.
     pub(super) class: Class,
+    /// Those whose containers have exited come last.
+    pub(super) is_done: bool,
     /// Those that ran before a restart of ours go on.
     pub(super) is_new: bool,
     /// Then older containers come first; one of unknown age comes last.
@@ -28,46 +34,41 @@ pub(super) struct Rank {
     pub(super) key: ProbeKey,
     /// Its pod's.
     pub(super) namespace: Arc<str>,
+    /// What it takes.
+    pub(super) need: Need,
 }
 
 /// Who has a place.
 #[derive(Debug)]
 pub(super) struct Quota {
-    per_pod: usize,
-    per_node: usize,
+    per_pod: Budget,
+    per_node: Budget,
     claims: HashMap<ProbeKey, Arc<Rank>>,
     /// Within are those that the pod has room for.
     pods: HashMap<PodUid, Split>,
     /// Those that their pods have room for. Within are those that have a place.
-    shares: HashMap<(Class, Arc<str>), Split>,
+    shares: HashMap<(Tier, Arc<str>), Split>,
     /// Of each share the last that has a place, and the first that has none.
     last: BTreeSet<Turn>,
     next: BTreeSet<Turn>,
-    /// How many have a place.
-    total: usize,
+    /// What those take that have a place.
+    used: Need,
+    /// What all would take.
+    asked: Need,
     /// Whose place may have come or gone, since this was asked last.
     changed: Vec<ProbeKey>,
 }
 
-/// When a probe has its turn on the node: after those of better classes, and after as many of each other namespace as there
-/// are before it in its own.
-type Turn = (Class, usize, Arc<Rank>);
+/// The class of a probe, and whether its container has exited.
+type Tier = (Class, bool);
 
-/// Why there is no place. The texts are shown as the reason of an invalid probe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Exceeded {
-    #[error("{}", too_many_of_pod(*.0))]
-    Pod(usize),
-    #[error(
-        "the node has more probes than prober.maxPerNode, which is {0}: enforced rules come first, then other rules; \
-         within each class namespaces take turns"
-    )]
-    Node(usize),
-}
+/// When a probe has its turn on the node: after those of better tiers, and by the share of the node's budget that those before
+/// it in its own namespace use.
+type Turn = (Tier, u64, Arc<Rank>);
 
 impl Quota {
     /// Without any probe yet.
-    pub(super) fn new(per_pod: usize, per_node: usize) -> Self {
+    pub(super) fn new((per_pod, per_node): (Budget, Budget)) -> Self {
         Self {
             per_pod,
             per_node,
@@ -76,17 +77,18 @@ impl Quota {
             shares: HashMap::new(),
             last: BTreeSet::new(),
             next: BTreeSet::new(),
-            total: 0,
+            used: Need::default(),
+            asked: Need::default(),
             changed: Vec::new(),
         }
     }
 
     /// Has other limits from now on, which hold for those that have places, too.
-    pub(super) fn set_limits(&mut self, per_pod: usize, per_node: usize) {
-        if (self.per_pod, self.per_node) == (per_pod, per_node) {
+    pub(super) fn set_limits(&mut self, budgets: (Budget, Budget)) {
+        if (self.per_pod, self.per_node) == budgets {
             return;
         }
-        let former = std::mem::replace(self, Self::new(per_pod, per_node));
+        let former = std::mem::replace(self, Self::new(budgets));
         self.changed = former.changed;
         former.claims.into_values().for_each(|rank| self.claim(Rank::clone(&rank)));
     }
@@ -100,6 +102,10 @@ impl Quota {
         self.changed.push(rank.key.clone());
         let rank = Arc::new(rank);
         self.claims.insert(rank.key.clone(), rank.clone());
+        self.asked += rank.need;
+        if self.excess_alone(&rank).is_some() {
+            return;
+        }
         if self.pods.entry(rank.key.pod.clone()).or_default().insert(rank.clone()) {
             self.join(&rank);
         }
@@ -109,6 +115,10 @@ impl Quota {
     /// A probe does not want its place any more.
     pub(super) fn withdraw(&mut self, key: &ProbeKey) {
         let Some(rank) = self.claims.remove(key) else { return };
+        self.asked -= rank.need;
+        if self.excess_alone(&rank).is_some() {
+            return;
+        }
         if self.pods.get_mut(&key.pod).is_some_and(|pod| pod.remove(&rank)) {
             self.leave(&rank);
         }
@@ -116,13 +126,29 @@ impl Quota {
     }
 
     /// Why a probe that wants a place has none.
-    pub(super) fn refusal(&self, key: &ProbeKey) -> Option<Exceeded> {
+    pub(super) fn refusal(&self, key: &ProbeKey) -> Option<Excess> {
         let rank = self.claims.get(key)?;
-        if self.pods.get(&key.pod).is_some_and(|pod| pod.beyond.contains(rank)) {
-            return Some(Exceeded::Pod(self.per_pod));
+        if let Some((budget, resource)) = self.excess_alone(rank) {
+            return Some(budget.refuse(resource, rank.need));
         }
-        let share = self.shares.get(&(rank.class, rank.namespace.clone()));
-        share.is_some_and(|share| share.beyond.contains(rank)).then_some(Exceeded::Node(self.per_node))
+        // The first that did not fit ends the list for all after it.
+        let excess = |budget: Budget, used: Need, next: Option<&Arc<Rank>>, asked| {
+            let excess = next.and_then(|next| budget.excess_with(used, next.need, next.class));
+            budget.refuse(excess.unwrap_or(Resource::Places), asked)
+        };
+        let pod = self.pods.get(&key.pod)?;
+        if pod.beyond.contains(rank) {
+            return Some(excess(self.per_pod, pod.used, pod.beyond.first(), pod.asked));
+        }
+        let share = self.shares.get(&rank.share())?;
+        let next = self.next.first().map(|(_, _, rank)| rank);
+        share.beyond.contains(rank).then(|| excess(self.per_node, self.used, next, self.asked))
+    }
+
+    /// What a probe takes more of than there is, if it were the only one.
+    fn excess_alone(&self, rank: &Rank) -> Option<(Budget, Resource)> {
+        let excess = |budget: Budget| Some((budget, budget.excess(rank.need, rank.class)?));
+        excess(self.per_pod).or_else(|| excess(self.per_node))
     }
 
     /// Whose place may have come or gone, since this was asked last.
@@ -133,12 +159,12 @@ impl Quota {
     /// Fills the room of a pod.
     fn settle_pod(&mut self, uid: &PodUid) {
         while let Some(pod) = self.pods.get_mut(uid) {
-            if pod.within.len() > self.per_pod
+            if pod.is_over(&self.per_pod)
                 && let Some(rank) = pod.demote()
             {
                 self.changed.push(rank.key.clone());
                 self.leave(&rank);
-            } else if pod.within.len() < self.per_pod
+            } else if pod.has_room(&self.per_pod)
                 && let Some(rank) = pod.promote()
             {
                 self.join(&rank);
@@ -169,10 +195,16 @@ impl Quota {
         loop {
             let (last, next) = (self.last.last(), self.next.first());
             let is_overtaken = last.zip(next).is_some_and(|(last, next)| next < last);
-            let is_over = self.total > self.per_node || (self.total == self.per_node && is_overtaken);
+            let is_over =
+                last.is_some_and(|(_, _, last)| self.per_node.excess(self.used, last.class).is_some());
+            let has_room = next.is_some_and(|(_, _, next)| {
+                self.per_node.excess_with(self.used, next.need, next.class).is_none()
+            });
             let moved = match (last.cloned(), next.cloned()) {
-                (Some((_, _, last)), _) if is_over => self.change(&last, Split::demote),
-                (_, Some((_, _, next))) if self.total < self.per_node => self.change(&next, Split::promote),
+                (Some((_, _, last)), _) if is_over || (is_overtaken && !has_room) => {
+                    self.change(&last, Split::demote)
+                }
+                (_, Some((_, _, next))) if has_room => self.change(&next, Split::promote),
                 _ => None,
             };
             let Some(rank) = moved else { return };
@@ -182,19 +214,19 @@ impl Quota {
 
     /// Changes the share that a probe belongs to, and keeps the turns in line with it.
     fn change<R>(&mut self, of: &Rank, change: impl FnOnce(&mut Split) -> R) -> R {
-        let name = (of.class, of.namespace.clone());
+        let name = of.share();
         let share = self.shares.entry(name.clone()).or_default();
-        let (last, next) = share.turns(of.class);
+        let (last, next) = share.turns(name.0, &self.per_node);
         last.iter().for_each(|turn| {
             self.last.remove(turn);
         });
         next.iter().for_each(|turn| {
             self.next.remove(turn);
         });
-        self.total -= share.within.len();
+        self.used -= share.used;
         let result = change(share);
-        self.total += share.within.len();
-        let (last, next) = share.turns(of.class);
+        self.used += share.used;
+        let (last, next) = share.turns(name.0, &self.per_node);
         self.last.extend(last);
         self.next.extend(next);
         if share.is_empty() {
@@ -204,12 +236,23 @@ impl Quota {
     }
 }
 
+impl Rank {
+    /// What it shares its turns with.
+    fn share(&self) -> (Tier, Arc<str>) {
+        ((self.class, self.is_done), self.namespace.clone())
+    }
+}
+
 /// Probes in their order, in two parts.
 #[derive(Debug, Default)]
 struct Split {
     /// The first ones.
     within: BTreeSet<Arc<Rank>>,
     beyond: BTreeSet<Arc<Rank>>,
+    /// What the first ones take.
+    used: Need,
+    /// What all would take.
+    asked: Need,
 }
 
 impl Split {
@@ -220,33 +263,61 @@ impl Split {
     /// Returns whether it comes before one that is within, and so is within.
     fn insert(&mut self, rank: Arc<Rank>) -> bool {
         let is_within = self.within.last().is_some_and(|last| rank < *last);
-        if is_within { &mut self.within } else { &mut self.beyond }.insert(rank);
+        self.asked += rank.need;
+        if is_within {
+            self.used += rank.need;
+            self.within.insert(rank);
+        } else {
+            self.beyond.insert(rank);
+        }
         is_within
     }
 
     /// Returns whether it was within.
     fn remove(&mut self, rank: &Arc<Rank>) -> bool {
         let was_within = self.within.remove(rank);
-        self.beyond.remove(rank);
+        if was_within {
+            self.used -= rank.need;
+        }
+        if was_within || self.beyond.remove(rank) {
+            self.asked -= rank.need;
+        }
         was_within
     }
 
     fn demote(&mut self) -> Option<Arc<Rank>> {
         let rank = self.within.pop_last()?;
+        self.used -= rank.need;
         self.beyond.insert(rank.clone());
         Some(rank)
     }
 
     fn promote(&mut self) -> Option<Arc<Rank>> {
         let rank = self.beyond.pop_first()?;
+        self.used += rank.need;
         self.within.insert(rank.clone());
         Some(rank)
     }
 
-    fn turns(&self, class: Class) -> (Option<Turn>, Option<Turn>) {
-        let places = self.within.len();
-        let last = self.within.last().map(|rank| (class, places - 1, rank.clone()));
-        (last, self.beyond.first().map(|rank| (class, places, rank.clone())))
+    /// Whether the first ones take more than there is.
+    fn is_over(&self, budget: &Budget) -> bool {
+        self.within.last().is_some_and(|last| budget.excess(self.used, last.class).is_some())
+    }
+
+    /// Whether there is enough for one more.
+    fn has_room(&self, budget: &Budget) -> bool {
+        let next = self.beyond.first();
+        next.is_some_and(|next| budget.excess_with(self.used, next.need, next.class).is_none())
+    }
+
+    /// The turn of the last that has a place, and of the first that has none.
+    fn turns(&self, tier: Tier, budget: &Budget) -> (Option<Turn>, Option<Turn>) {
+        let last = self.within.last().map(|rank| {
+            let mut before = self.used;
+            before -= rank.need;
+            (tier, budget.share(before), rank.clone())
+        });
+        (last, self.beyond.first().map(|rank| (tier, budget.share(self.used), rank.clone())))
     }
 }
 
@@ -264,6 +335,7 @@ mod tests {
         let made = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::from(container % 3));
         Rank {
             class,
+            is_done: false,
             is_new,
             age: (container.is_multiple_of(5), Some(made)),
             key: ProbeKey {
@@ -272,7 +344,12 @@ mod tests {
                 kind: ProbeKind::Liveness,
             },
             namespace: format!("n{namespace}").into(),
+            need: Need { places: 1, rate: 1_000, bytes: 1_000 },
         }
+    }
+
+    fn budgets(per_pod: usize, per_node: usize) -> (Budget, Budget) {
+        (Budget::of_pod(per_pod, 50), Budget::of_node(per_node, 5_000))
     }
 
     fn admitted(quota: &Quota) -> HashSet<ProbeKey> {
@@ -283,16 +360,36 @@ mod tests {
     fn expected(quota: &Quota) -> HashSet<ProbeKey> {
         let mut all: Vec<_> = quota.claims.values().cloned().collect();
         all.sort();
-        let (mut of_pods, mut of_shares) = (HashMap::new(), HashMap::new());
-        let next = |count: &mut usize| std::mem::replace(count, *count + 1);
-        all.retain(|rank| next(of_pods.entry(rank.key.pod.clone()).or_default()) < quota.per_pod);
+        let (mut of_pods, mut of_shares, mut used) = (HashMap::new(), HashMap::new(), Need::default());
+        // Adds one up, and says whether all is within the budget so far.
+        let fits = |budget: &Budget, used: &mut Need, rank: &Rank| {
+            *used += rank.need;
+            budget.excess(*used, rank.class).is_none()
+        };
+        all.retain(|rank| {
+            [quota.per_pod, quota.per_node].iter().all(|budget| fits(budget, &mut Need::default(), rank))
+        });
+        all.retain(|rank| {
+            let (used, is_full) = of_pods.entry(rank.key.pod.clone()).or_insert((Need::default(), false));
+            *is_full |= !fits(&quota.per_pod, used, rank);
+            !*is_full
+        });
         let turn = |rank: Arc<Rank>| {
-            let before = next(of_shares.entry((rank.class, rank.namespace.clone())).or_default());
-            (rank.class, before, rank)
+            let used: &mut Need = of_shares.entry(rank.share()).or_default();
+            let before = quota.per_node.share(*used);
+            *used += rank.need;
+            ((rank.class, rank.is_done), before, rank)
         };
         let mut turns: Vec<Turn> = all.into_iter().map(turn).collect();
         turns.sort();
-        turns.into_iter().take(quota.per_node).map(|(_, _, rank)| rank.key.clone()).collect()
+        let within = turns.iter().take_while(|(_, _, rank)| fits(&quota.per_node, &mut used, rank));
+        within.map(|(_, _, rank)| rank.key.clone()).collect()
+    }
+
+    fn need() -> impl Strategy<Value = Need> {
+        let rate = prop_oneof![Just(100), Just(1_000), Just(3_000), Just(10_000)];
+        let bytes = prop_oneof![Just(500), Just(60_000), 0u64..1 << 21];
+        (0u64..2, rate, bytes).prop_map(|(places, rate, bytes)| Need { places, rate, bytes })
     }
 
     fn class() -> impl Strategy<Value = Class> {
@@ -303,21 +400,32 @@ mod tests {
         #[test]
         fn row_04_who_has_a_place_depends_only_on_who_wants_one(
             steps in prop::collection::vec(
-                (class(), 0u8..4, 0u8..4, 0u8..12, any::<bool>(), 0u8..4, (1usize..5, 1usize..24)), 1..120
+                (
+                    (class(), 0u8..4, 0u8..4, 0u8..12, any::<(bool, bool)>(), need()),
+                    0u8..4,
+                    (1usize..6, 1usize..24, 1usize..30, 1usize..90),
+                ),
+                1..120,
             ),
         ) {
-            let mut quota = Quota::new(3, 9);
+            let mut quota = Quota::new((Budget::of_pod(3, 12), Budget::of_node(9, 40)));
             let mut known = HashSet::new();
-            for (class, namespace, pod, container, is_new, what, limits) in steps {
-                let rank = rank(class, namespace, pod, container, is_new);
+            for ((class, namespace, pod, container, (is_new, is_done), need), what, limits) in steps {
+                let rank = Rank { is_done, need, ..rank(class, namespace, pod, container, is_new) };
+                let (per_pod, per_node, rate_of_pod, rate_of_node) = limits;
                 match what {
                     0 => quota.withdraw(&rank.key),
-                    1 if container == 0 => quota.set_limits(limits.0, limits.1),
+                    1 if container == 0 => quota.set_limits((
+                        Budget::of_pod(per_pod, rate_of_pod),
+                        Budget::of_node(per_node, rate_of_node),
+                    )),
                     _ => quota.claim(rank),
                 }
                 let now = admitted(&quota);
                 prop_assert_eq!(&now, &expected(&quota));
-                prop_assert_eq!(quota.total, now.len());
+                let mut used = Need::default();
+                now.iter().for_each(|key| used += quota.claims[key].need);
+                prop_assert_eq!(quota.used, used);
                 let changed: HashSet<_> = quota.take_changed().into_iter().collect();
                 let wants = |key: &&ProbeKey| quota.claims.contains_key(*key);
                 prop_assert!(now.symmetric_difference(&known).filter(wants).all(|key| changed.contains(key)));
@@ -326,16 +434,17 @@ mod tests {
             for key in quota.claims.keys().cloned().collect::<Vec<_>>() {
                 quota.withdraw(&key);
             }
-            prop_assert!(quota.pods.is_empty() && quota.shares.is_empty() && quota.total == 0);
+            prop_assert!(quota.pods.is_empty() && quota.shares.is_empty());
+            prop_assert_eq!((quota.used, quota.asked), (Need::default(), Need::default()));
             prop_assert!(quota.last.is_empty() && quota.next.is_empty());
         }
     }
 
     #[test]
     fn row_04_no_annotation_has_a_place_that_an_enforced_rule_needs_and_namespaces_take_turns() {
-        let mut quota = Quota::new(4, 8);
+        let mut quota = Quota::new(budgets(4, 8));
         (0..40).for_each(|number| quota.claim(rank(Class::Author, 0, number / 8, number, false)));
-        assert_eq!(quota.total, 8, "nobody else needs a place");
+        assert_eq!(quota.used.places, 8, "nobody else needs a place");
         (0..2).for_each(|number| quota.claim(rank(Class::Author, 1, 0, number, true)));
         (0..9).for_each(|number| quota.claim(rank(Class::Author, 2, number, number, true)));
         let of = |quota: &Quota, namespace: &str| {
@@ -352,16 +461,67 @@ mod tests {
     }
 
     #[test]
+    fn row_04_a_pod_has_only_so_many_attempts_per_second_and_so_much_memory() {
+        let often = |number: u8, rate: u64| Rank {
+            need: Need { places: 1, rate, bytes: 40_000 },
+            ..rank(Class::Author, 0, 0, number, false)
+        };
+        let mut quota = Quota::new(budgets(32, 5_000));
+        (0..32).for_each(|number| quota.claim(often(number, 10_000)));
+        assert_eq!(admitted(&quota).len(), 5, "fifty a second");
+        let reason = |quota: &Quota| {
+            let refused = quota.claims.keys().find_map(|key| quota.refusal(key));
+            refused.map(|excess| excess.to_string()).unwrap_or_default()
+        };
+        assert_eq!(
+            reason(&quota),
+            "the probes of the pod ask for 320 attempts per second, more than prober.maxRatePerPod, which is 50: \
+             enforced rules come first, then other rules, then older containers"
+        );
+        (0..32).for_each(|number| quota.claim(Rank { class: Class::Rule, ..often(number, 10_000) }));
+        assert_eq!(admitted(&quota).len(), 32, "rules are the operator's own");
+        (0..32).for_each(|number| quota.claim(often(number, 100)));
+        assert_eq!(admitted(&quota).len(), 26, "one mebibyte");
+        assert_eq!(
+            reason(&quota),
+            "the definitions of the probes of the pod take 1250 KiB of memory, more than the 1024 KiB that they may take: \
+             enforced rules come first, then other rules, then older containers"
+        );
+        quota.set_limits((Budget::of_pod(32, 9), Budget::of_node(5_000, 5_000)));
+        quota.claim(often(0, 10_000));
+        assert_eq!(admitted(&quota).len(), 26, "one that never fits is in nobody's way");
+    }
+
+    #[test]
+    fn row_04_a_namespace_with_large_or_quick_probes_leaves_others_their_share() {
+        let mut quota = Quota::new((Budget::of_pod(32, 5_000), Budget::of_node(5_000, 5_000)));
+        let of = |namespace: u8, number: u8, need: Need| Rank {
+            need,
+            ..rank(Class::Author, namespace, number / 20, number, namespace == 2)
+        };
+        (0..250).for_each(|number| quota.claim(of(0, number, Need { places: 1, rate: 100, bytes: 50_000 })));
+        (0..250).for_each(|number| quota.claim(of(1, number, Need { places: 1, rate: 100, bytes: 50_000 })));
+        let of_namespace = |quota: &Quota, namespace: &str| {
+            let admitted = admitted(quota).into_iter();
+            admitted.filter(|key| key.pod.as_str().starts_with(namespace)).count()
+        };
+        assert_eq!(of_namespace(&quota, "n0") + of_namespace(&quota, "n1"), (16 << 20) / 50_000);
+        (0..250).for_each(|number| quota.claim(of(2, number, Need { places: 1, rate: 1_000, bytes: 500 })));
+        assert_eq!(of_namespace(&quota, "n2"), 250, "small ones are in turn before many large ones");
+        assert!(of_namespace(&quota, "n0").abs_diff(of_namespace(&quota, "n1")) <= 1);
+    }
+
+    #[test]
     fn thousands_of_probes_beyond_the_limits_are_as_cheap_as_those_within() {
         // 40,000 in the order that displaces most: the newest first. In quadratic time this would take minutes.
-        let mut quota = Quota::new(100, 5_000);
+        let mut quota = Quota::new((Budget::of_pod(100, 5_000), Budget::of_node(5_000, 5_000)));
         for number in (0..40_000u32).rev() {
             let made = SystemTime::UNIX_EPOCH + Duration::from_secs(number.into());
             let base = rank(Class::Author, (number % 7) as u8, (number % 200) as u8, 1, true);
             let key = ProbeKey { container: number.to_string().into(), ..base.key.clone() };
             quota.claim(Rank { age: (false, Some(made)), key, ..base });
         }
-        assert_eq!((quota.total, quota.claims.len()), (5_000, 40_000));
+        assert_eq!((quota.used.places, quota.claims.len()), (5_000, 40_000));
         assert!(quota.take_changed().len() < 6 * 40_000, "a few of each");
     }
 }

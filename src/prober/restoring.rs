@@ -6,8 +6,11 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use super::saved::{Definition, Saved, SavedProbe, Stand};
-use crate::ids::{ContainerId, ProbeKey};
+use super::saved::{Saved, SavedProbe, Stand};
+use crate::{
+    ids::{ContainerId, ProbeKey},
+    spec::identity::Definition,
+};
 
 /// 5 min: how long after the runtime's first list what was saved is kept. What the list had is met within seconds; a pod
 /// whose containers are being made anew may take a while.

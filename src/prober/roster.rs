@@ -27,7 +27,6 @@ use super::{
     pool::{Lane, Pool},
     quota::Quota,
     restoring::Restoring,
-    saved::Definition,
     saving::{Saving, Urgency},
     schedule::Schedule,
     standing,
@@ -45,7 +44,7 @@ use crate::{
         Verdict,
         event::{Notice, ProbeEvent},
     },
-    spec::plan::Planned,
+    spec::{identity::Definition, plan::Planned},
 };
 
 /// 10 s: first attempts that find too many others of their namespace waiting are spread over one period, and over so long at
@@ -65,7 +64,7 @@ pub(super) struct Roster {
     schedule: Schedule,
     pool: Pool,
     lateness: Lateness,
-    /// Which probes run, among those whose definitions are valid and whose containers have not exited.
+    /// Which probes there is room for, among those whose definitions are valid.
     quota: Quota,
     /// Which of the others are listed. Those that are not are counted.
     listing: Quota,
@@ -100,7 +99,7 @@ struct Entry {
     since: SystemTime,
     /// Whether it ran on this container before a restart of ours.
     is_restored: bool,
-    /// None if it cannot run: its definition is invalid, or one too many.
+    /// Has the definition. None if it cannot run: its definition is invalid, or one too many.
     worker: Option<Worker>,
 }
 
@@ -115,8 +114,8 @@ impl Roster {
             schedule: Schedule::default(),
             pool: Pool::new(settings.workers, settings.exec_workers),
             lateness: Lateness::default(),
-            quota: Quota::new(settings.max_per_pod, settings.max_per_node),
-            listing: Quota::new(settings.max_per_pod, settings.max_per_node),
+            quota: Quota::new(settings.budgets()),
+            listing: Quota::new(settings.budgets()),
             working: 0,
             pauses: Pauses::default(),
             restoring: Restoring::default(),
@@ -278,20 +277,19 @@ impl Roster {
     /// Makes sure that a probe is there, and runs if it may. One whose definition changed is another probe.
     fn enter(&mut self, key: &ProbeKey, planned: &Arc<Planned>, view: &Arc<ContainerView>, now: Moment) {
         let known = self.entries.get_mut(key);
-        let is_same = known.as_ref().is_some_and(|entry| match (&entry.planned.spec, &planned.spec) {
-            (Ok(before), Ok(after)) => before.is_same_probe(after),
-            (Err(_), Err(_)) => true,
-            (Ok(_), Err(_)) | (Err(_), Ok(_)) => false,
-        });
-        let definition = planned.spec.as_ref().ok().map(Definition::of);
+        let definition = planned.spec.as_ref().ok().map(|outline| outline.definition);
+        let is_same = known.as_ref().is_some_and(|entry| entry.definition == definition);
         let is_restored =
             definition.is_some_and(|definition| self.restoring.knows(key, &view.id, definition));
         let (planned, view) = (planned.clone(), view.clone());
         if let Some(entry) = known.filter(|_| is_same) {
-            if let (Some(worker), Ok(spec)) = (&mut entry.worker, &planned.spec)
-                && **worker.spec() != *spec
+            // A rule may ask for more than an annotation. Another container is read anyway, as the number of its definition
+            // says nothing against someone who makes two definitions of one number.
+            if let Some(worker) = &mut entry.worker
+                && (entry.view.id != view.id || entry.planned.spec != planned.spec)
+                && let Ok(spec) = planned.definition(&view)
             {
-                worker.redefine(Arc::new(spec.clone()));
+                worker.redefine(spec);
             }
             if entry.view.id != view.id {
                 entry.is_restored = is_restored;
@@ -342,8 +340,8 @@ impl Roster {
     fn begin(&mut self, key: &ProbeKey, now: Moment) {
         let is_busy = self.pool.is_in_flight(key);
         let Some(entry) = self.entries.get_mut(key) else { return };
-        let Ok(spec) = &entry.planned.spec else { return };
-        entry.worker = Some(Worker::new(Arc::new(spec.clone()), self.began, is_busy, now));
+        let Ok(spec) = entry.planned.definition(&entry.view) else { return };
+        entry.worker = Some(Worker::new(spec, self.began, is_busy, now));
         self.working += 1;
         if self.pauses.since(key).is_some() {
             self.tell(key, Event::Paused(true), now);
@@ -406,8 +404,8 @@ impl Roster {
                 }
                 Action::StartAttempt => {
                     let (spec, view) = (worker.spec().clone(), entry.view.clone());
-                    let variables = entry.variables.clone();
-                    self.jobs.push(Job { key: key.clone(), spec, view, variables });
+                    let (variables, ports) = (entry.variables.clone(), self.containers.ports(&view.id));
+                    self.jobs.push(Job { key: key.clone(), spec, view, variables, ports });
                 }
                 Action::Tell(container, notice) => {
                     self.events.push(ProbeEvent::new(&notice, key.kind, container, &entry.view, now.wall));

@@ -1,7 +1,6 @@
 //! What outlives a restart of the prober: of each probe where it stood on its container, and whether it is paused. Only
 //! shapes and bounds: `json` makes text of them, `roster::continuity` takes and gives them. Pure.
 
-mod definition;
 mod json;
 
 use std::time::SystemTime;
@@ -9,9 +8,9 @@ use std::time::SystemTime;
 use crate::{
     ids::{ContainerId, ProbeKey},
     results::{Counts, Run, Verdict},
+    spec::identity::Definition,
 };
 
-pub use definition::Definition;
 pub use json::SavedError;
 
 /// 16 MiB: the longest text that is read or written. A longer one is an error where it is read; where it is written,

@@ -101,7 +101,7 @@ async fn run(
     let handlers = Handlers::new(runtime, &settings.borrow());
     let attempt = move |job: Job| {
         let handlers = handlers.under(&settings.borrow());
-        async move { handlers.attempt(&job.spec, &job.view, &job.variables).await }
+        async move { handlers.attempt(&job.spec, &job.view, &job.variables, &job.ports).await }
     };
     drive(restored, channels, attempt, on_event).await;
 }

@@ -13,7 +13,7 @@ impl RuleView {
     /// That of a rule which stands there.
     pub fn of(rule: &Rule, from: String) -> Self {
         let probe =
-            |kind: ProbeKind| rule.probe(kind).map(|spec| DefinitionView::from(spec).without_secrets());
+            |kind: ProbeKind| rule.probe(kind).map(|spec| DefinitionView::from(&**spec).without_secrets());
         Self {
             name: rule.name.to_string(),
             from,

@@ -4,7 +4,7 @@
 //! Source: `Healthcheck` in the config of Docker's image format, and what dockerd makes of it. OCI's format has no such
 //! field; what Docker, BuildKit and Buildah write into either is the same.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -61,7 +61,7 @@ pub fn read(config: &[u8]) -> Option<Healthcheck> {
         Value::Object(fields) => {
             let mut reader = Reader { fields: &fields, errors: Vec::new() };
             let spec = reader.spec(config.shell.as_ref())?;
-            Some(if reader.errors.is_empty() { Ok(spec) } else { unusable(joined(&reader.errors)) })
+            Some(if reader.errors.is_empty() { Ok(Arc::new(spec)) } else { unusable(joined(&reader.errors)) })
         }
         other => {
             let wrong = FieldError::invalid(HEALTHCHECK.to_owned(), None, shown(&other), "must be an object");

@@ -1,15 +1,20 @@
 //! Decides which probes one container has: its facts, its image's HEALTHCHECK and the operator's policy in;
-//! definitions and their sources out, valid or not. The same facts always give the same plan.
+//! definitions and their sources out, valid or not. The same facts always give the same plan. What an annotation defines is
+//! read again when it is to run: a plan keeps only what is known of it.
 
 use std::{collections::BTreeMap, fmt, panic, sync::Arc};
 
 use super::{
-    ProbeSpec, Reach, annotation, definition,
+    ProbeSpec, annotation, definition,
+    identity::Definition,
     image::ImageNames,
+    need::Need,
     policy::{Limits, Policy},
     rule::Rule,
 };
 use crate::{document::fault, ids::ProbeKind, inventory::view::ContainerView};
+
+pub use super::need::Class;
 
 /// A probe that a container is meant to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,10 +23,23 @@ pub struct Planned {
     pub kind: ProbeKind,
     /// Where its definition was taken from.
     pub source: Source,
-    /// Its definition, or why that cannot be used.
-    pub spec: Result<ProbeSpec, Invalid>,
+    /// What is known of its definition, or why that cannot be used.
+    pub spec: Result<Outline, Invalid>,
     /// Other definitions of the same type, which this one outranks, in the order of their rank: `pod annotation`.
     pub shadowed: Vec<String>,
+}
+
+/// What is kept of a valid definition while it does not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outline {
+    /// Which one it is.
+    pub definition: Definition,
+    /// Its handler's key: `exec`, `httpGet`, `tcpSocket`, `grpc`.
+    pub handler: &'static str,
+    /// What the probe takes while it exists.
+    pub need: Need,
+    /// The definition itself, where all probes from that rule or image share it.
+    shared: Option<Arc<ProbeSpec>>,
 }
 
 /// Where a definition comes from; a better source comes before a lesser one.
@@ -41,25 +59,6 @@ pub enum Source {
     Healthcheck,
 }
 
-/// How much a definition counts where there are more probes than there may be; a better class comes before a lesser one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Class {
-    /// The operator's, and no pod outranks it.
-    Enforced,
-    /// The operator's.
-    Rule,
-    /// That of a pod's or an image's author.
-    Author,
-}
-
-/// Why one of a pod's probes is one too many.
-pub fn too_many_of_pod(limit: usize) -> String {
-    format!(
-        "the pod has more probes than prober.maxPerPod, which is {limit}: enforced rules come first, then other rules, \
-         then older containers"
-    )
-}
-
 /// 1 KiB of what is wrong with a definition is kept, logged and shown: a few faults. Of a longer text the beginning.
 const MAX_REASON: usize = 1 << 10;
 
@@ -74,7 +73,7 @@ pub struct Invalid {
 }
 
 /// What the HEALTHCHECK of an image asks for: a liveness probe that only reports, or why it cannot be used.
-pub type Healthcheck = Result<ProbeSpec, Invalid>;
+pub type Healthcheck = Result<Arc<ProbeSpec>, Invalid>;
 
 /// What is known of the image of a container.
 #[derive(Clone, Copy, Debug, Default)]
@@ -100,6 +99,40 @@ pub fn heeds_healthcheck(container: &ContainerView, policy: &Policy) -> bool {
 /// Whether the pod wants no probes but those that are enforced, and is heard.
 fn is_off(container: &ContainerView, policy: &Policy) -> bool {
     policy.honours_annotations(&container.pod.namespace) && annotation::are_off(&container.pod.annotations)
+}
+
+impl Planned {
+    /// The definition itself, for the container that it was planned for.
+    ///
+    /// # Errors
+    /// It cannot be used.
+    pub fn definition(&self, container: &ContainerView) -> Result<Arc<ProbeSpec>, Invalid> {
+        let outline = self.spec.as_ref().map_err(Invalid::clone)?;
+        if let Some(shared) = &outline.shared {
+            return Ok(shared.clone());
+        }
+        let annotations = match self.source {
+            Source::ContainerAnnotation => &container.annotations,
+            Source::EnforcedRule(_) | Source::PodAnnotation | Source::Rule(_) | Source::Healthcheck => {
+                &container.pod.annotations
+            }
+        };
+        let text = annotation::probe(annotations, self.kind, &container.name).unwrap_or_default();
+        guarded(|| define(self.kind, text)).map_err(Invalid::shortened)
+    }
+}
+
+impl Outline {
+    /// Of a definition that an annotation has.
+    fn of(spec: &ProbeSpec, class: Class) -> Self {
+        let (definition, handler) = (Definition::of(spec), spec.handler.name());
+        Self { definition, handler, need: Need::of(spec, class), shared: None }
+    }
+
+    /// Of a definition that is kept elsewhere anyway.
+    pub fn shared(spec: &Arc<ProbeSpec>, class: Class) -> Self {
+        Self { shared: Some(spec.clone()), ..Self::of(spec, class) }
+    }
 }
 
 impl Source {
@@ -172,7 +205,7 @@ enum Written<'a> {
     /// The text of an annotation.
     Text(&'a str),
     /// That of a rule: valid, and the operator's own.
-    Rule(&'a ProbeSpec),
+    Rule(&'a Arc<ProbeSpec>),
     /// That of an image.
     Image(&'a Healthcheck),
 }
@@ -197,7 +230,7 @@ impl<'a> Facts<'a> {
         let shadowed = candidates.map(|one| one.source.in_full()).chain(self.passed_over(kind));
         Some(Planned {
             kind,
-            spec: guarded(|| self.define(kind, best.written)).map_err(Invalid::shortened),
+            spec: guarded(|| self.define(kind, &best)).map_err(Invalid::shortened),
             source: best.source,
             shadowed: shadowed.collect(),
         })
@@ -253,30 +286,40 @@ impl<'a> Facts<'a> {
         Some(Planned { kind, source, spec: Err(Invalid { reason, handler: None }), shadowed: Vec::new() })
     }
 
-    fn define(&self, kind: ProbeKind, written: Written<'_>) -> Result<ProbeSpec, Invalid> {
-        let spec = match written {
-            // The operator's own words: no limit holds, and any port may be meant.
-            Written::Rule(spec) => return Ok(ProbeSpec { reach: Reach::Any, ..spec.clone() }),
-            Written::Image(healthcheck) => healthcheck.clone()?,
-            Written::Text(text) => define(kind, text)?,
+    fn define(&self, kind: ProbeKind, best: &Candidate<'_>) -> Result<Outline, Invalid> {
+        let class = best.source.class();
+        let (spec, outline) = match best.written {
+            // The operator's own words: no limit holds.
+            Written::Rule(spec) => return Ok(Outline::shared(spec, class)),
+            Written::Image(healthcheck) => {
+                let spec = healthcheck.clone()?;
+                let outline = Outline::shared(&spec, class);
+                (spec, outline)
+            }
+            Written::Text(text) => {
+                let spec = define(kind, text)?;
+                let outline = Outline::of(&spec, class);
+                (spec, outline)
+            }
         };
         match self.limits.refusal(&spec) {
-            None => Ok(spec),
+            None => Ok(outline),
             Some(reason) => Err(Invalid { reason, handler: Some(spec.handler.name()) }),
         }
     }
 }
 
 /// An annotation is any pod author's text, and parsers are not all ours: a panic costs this definition and no other.
-fn guarded(define: impl FnOnce() -> Result<ProbeSpec, Invalid>) -> Result<ProbeSpec, Invalid> {
+fn guarded<T>(define: impl FnOnce() -> Result<T, Invalid>) -> Result<T, Invalid> {
     panic::catch_unwind(panic::AssertUnwindSafe(define)).unwrap_or_else(|_| {
         let reason = "reading the definition failed by an error of criprobe's own: its log shows where";
         Err(Invalid { reason: reason.to_owned(), handler: None })
     })
 }
 
-fn define(kind: ProbeKind, text: &str) -> Result<ProbeSpec, Invalid> {
+fn define(kind: ProbeKind, text: &str) -> Result<Arc<ProbeSpec>, Invalid> {
     definition::read(kind, text)
+        .map(Arc::new)
         .map_err(|wrong| Invalid { reason: wrong.to_string(), handler: wrong.handler })
 }
 

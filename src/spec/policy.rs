@@ -114,7 +114,9 @@ impl Limits {
             );
         };
         if is_never_allowed(address) {
-            return Some("loopback, link-local, multicast and unspecified addresses are never allowed");
+            return Some(
+                "loopback, link-local, multicast, unspecified and cloud metadata addresses are never allowed",
+            );
         }
         let is_allowed = self.allow_hosts.iter().any(|net| net.contains(&address));
         (!is_allowed)
@@ -122,29 +124,54 @@ impl Limits {
     }
 }
 
-/// Whether an address leads back to the node itself, or to nobody in particular, be it by way of a translator or a tunnel.
-/// Rules may name such addresses, nobody else.
+/// Whether nobody but a rule may name an address, however wide the networks are that the operator allows: it leads back to
+/// the node itself, to nobody in particular, or to what a cloud gives to whoever asks from the node.
 pub fn is_never_allowed(address: IpAddr) -> bool {
+    let is_site_local = matches!(address, IpAddr::V6(v6) if v6.segments()[0] & 0xffc0 == 0xfec0);
+    is_nobodys(address) || is_site_local || is_metadata(address)
+}
+
+/// Whether an address cannot be that of a pod, whatever the runtime reports. The loopback itself can be: a runtime that
+/// does not isolate its containers' networks reports it. So can the addresses of another cloud's metadata service.
+pub fn is_never_a_pods(address: IpAddr) -> bool {
+    is_nobodys(address) && !address.is_loopback()
+}
+
+/// Whether an address leads back to the node itself, or to nobody in particular, be it by way of a translator or a tunnel.
+fn is_nobodys(address: IpAddr) -> bool {
     match address {
-        IpAddr::V4(v4) => is_v4_never_allowed(v4),
+        IpAddr::V4(v4) => is_v4_nobodys(v4),
         IpAddr::V6(v6) => {
             v6.is_loopback()
                 || v6.is_unicast_link_local()
                 || v6.is_multicast()
                 || v6.is_unspecified()
                 || is_locally_translated(v6)
-                || embedded(v6).into_iter().flatten().any(is_v4_never_allowed)
+                || embedded(v6).into_iter().flatten().any(is_v4_nobodys)
         }
     }
 }
 
-/// Whether an address cannot be that of a pod, whatever the runtime reports. The loopback itself can be: a runtime that
-/// does not isolate its containers' networks reports it.
-pub fn is_never_a_pods(address: IpAddr) -> bool {
-    is_never_allowed(address) && !address.is_loopback()
+/// Addresses outside the link-local network where clouds answer their machines, with credentials among other things:
+/// Alibaba Cloud, Oracle Cloud, and the host agent of Azure.
+const METADATA: [Ipv4Addr; 3] =
+    [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(192, 0, 0, 192), Ipv4Addr::new(168, 63, 129, 16)];
+
+/// Whether a cloud's metadata service has the address, be it by way of a translator or a tunnel.
+fn is_metadata(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => METADATA.contains(&v4),
+        IpAddr::V6(v6) => match v6.segments() {
+            // Amazon's services on the node, Google Cloud, Scaleway.
+            [0xfd00, 0x0ec2, ..]
+            | [0xfd20, 0x00ce, 0, 0, 0, 0, 0, 0x254]
+            | [0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42] => true,
+            _ => embedded(v6).into_iter().flatten().any(|v4| METADATA.contains(&v4)),
+        },
+    }
 }
 
-fn is_v4_never_allowed(v4: Ipv4Addr) -> bool {
+fn is_v4_nobodys(v4: Ipv4Addr) -> bool {
     v4.is_loopback() || v4.is_link_local() || v4.is_multicast() || v4.is_unspecified() || v4.is_broadcast()
 }
 
@@ -181,7 +208,17 @@ mod tests {
     fn row_09_no_address_leads_to_the_node_however_it_is_written() {
         let everything = ["0.0.0.0/0", "::/0"].map(|net| net.parse().unwrap()).to_vec();
         let limits = Limits { allow_hosts: everything, ..Limits::default() };
-        for bad in ["127.0.0.1", "127.9.9.9", "169.254.169.254", "224.0.0.1", "0.0.0.0", "255.255.255.255"] {
+        for bad in [
+            "127.0.0.1",
+            "127.9.9.9",
+            "169.254.169.254",
+            "224.0.0.1",
+            "0.0.0.0",
+            "255.255.255.255",
+            "100.100.100.200",
+            "192.0.0.192",
+            "168.63.129.16",
+        ] {
             let v4: Ipv4Addr = bad.parse().unwrap();
             let [a, b, c, d] = v4.octets();
             let inverted = Ipv4Addr::from(!u32::from(v4));
@@ -204,7 +241,20 @@ mod tests {
                 assert!(refusal.ends_with("are never allowed"), "{host}: {refusal}");
             }
         }
-        for bad in ["::", "::1", "fe80::1", "ff02::1", "64:ff9b:1::102:304", "64:ff9b:1:7f00:0:100::"] {
+        for bad in [
+            "::",
+            "::1",
+            "fe80::1",
+            "ff02::1",
+            "64:ff9b:1::102:304",
+            "64:ff9b:1:7f00:0:100::",
+            "fd00:ec2::254",
+            "fd00:ec2::23",
+            "fd20:ce::254",
+            "fd00:42::42",
+            "fec0::1",
+            "feff::1",
+        ] {
             assert!(limits.host_refusal(bad).is_some_and(|told| told.ends_with("never allowed")), "{bad}");
         }
         for name in ["[::1]", "[2001:db8::1]", "[10.0.0.1]", "127.1", "0x7f.1", "fe80::1%eth0", "localhost"] {
@@ -216,6 +266,9 @@ mod tests {
             "192.0.2.1",
             "2001:db8::1",
             "fd00::1",
+            "fd00:ec3::254",
+            "fd20:ce::1",
+            "100.100.100.201",
             "::ffff:10.0.0.1",
             "64:ff9b::192.0.2.1",
             "2002:a00:1::1",
@@ -232,6 +285,8 @@ mod tests {
             ("10.0.0.1", false),
             ("2001:db8::1", false),
             ("127.0.0.1", false),
+            ("100.100.100.200", false),
+            ("fec0::1", false),
             ("::1", false),
             ("169.254.169.254", true),
             ("::ffff:127.0.0.1", true),

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    ProbeSpec,
+    ProbeSpec, Reach,
     image::{ImageNames, forms},
 };
 use crate::{glob::Glob, ids::ProbeKind, inventory::view::ContainerView};
@@ -18,7 +18,7 @@ pub struct Rule {
     /// Whether it stands above annotations, and a pod cannot switch it off.
     pub is_enforced: bool,
     /// What these containers get: at least one probe, at most one a type, in the order of the types.
-    pub probes: Vec<ProbeSpec>,
+    pub probes: Vec<Arc<ProbeSpec>>,
 }
 
 /// Which containers a rule is for: those that fit all of it.
@@ -37,8 +37,13 @@ pub struct Matcher {
 }
 
 impl Rule {
+    /// One of its probes. These are the operator's own words: any port may be meant.
+    pub fn defining(spec: ProbeSpec) -> Arc<ProbeSpec> {
+        Arc::new(ProbeSpec { reach: Reach::Any, ..spec })
+    }
+
     /// What it gives a container as a probe of that type.
-    pub fn probe(&self, kind: ProbeKind) -> Option<&ProbeSpec> {
+    pub fn probe(&self, kind: ProbeKind) -> Option<&Arc<ProbeSpec>> {
         self.probes.iter().find(|spec| spec.kind == kind)
     }
 }

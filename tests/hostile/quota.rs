@@ -86,6 +86,25 @@ rules:
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn row_04_a_pod_with_many_quick_probes_makes_no_more_attempts_per_second_than_it_may() -> Result<()> {
+    let mut rig = Rig::with(&[("CRIPROBE_PROBER_MAX_RATE_PER_POD", "20")]).await?;
+    let quick =
+        annotations(9, r#"{"tcpSocket": {"port": 1}, "period": "100ms", "failureThreshold": 100000}"#);
+    let pod = cri::run_sandbox(&mut rig.client, cri::pod_config("quick", &borrowed(&quick))).await?;
+    for name in ["a0", "a1", "a2"] {
+        cri::run_container(&mut rig.client, &pod, &Container { name, ..Container::IDLE }).await?;
+    }
+    let told =
+        "the probes of the pod ask for 90 attempts per second, more than prober.maxRatePerPod, which is 20: ";
+    eventually("two of them make attempts, and the others say why not", PATIENCE, async || {
+        let all = rig.daemon.probes().await?;
+        let refused = all.iter().filter(|probe| text(probe).starts_with(told)).count();
+        Ok((refused == 7 && all.len() - phases(&all, "invalid") == 2).then_some(()))
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn row_10_hundreds_of_invalid_probes_take_a_few_lines_events_and_rows() -> Result<()> {
     let mut rig = Rig::start().await?;
     // Each key of a definition that nobody knows is a fault of its own.

@@ -7,7 +7,7 @@ use super::{
         pods,
         probes::{phase_paint, state_paint},
         reason::plain,
-        screen::{Paint, Screen, wrapped},
+        screen::{MARGIN, Paint, Screen, indented, wrapped},
         span::{age, configured, measured},
         table::{Cell, Column, Table, Tight},
         trace::command,
@@ -39,9 +39,6 @@ const OUTPUT_LINES: usize = 20;
 
 /// 12 columns before each value.
 const INDENT: usize = 12;
-
-/// Two columns before each row of a table and each line of an output.
-const MARGIN: &str = "  ";
 
 impl Page {
     /// A container, without its probes.
@@ -214,14 +211,9 @@ impl Page {
     fn output(self, text: &mut String, last: Option<&Attempt>) {
         let Some(last) = last.filter(|last| !last.output.trim().is_empty()) else { return };
         text.push_str(&format!("\nlast output, {}\n", last.result.as_str()));
-        let width = self.screen.width.saturating_sub(MARGIN.len());
-        let lines: Vec<_> =
-            last.output.trim_end().split('\n').flat_map(|line| wrapped(line, width)).collect();
+        let lines = indented(&last.output, self.screen.width);
         let shown = if self.is_whole { lines.len() } else { lines.len().min(OUTPUT_LINES) };
-        for line in &lines[..shown] {
-            text.push_str(format!("{MARGIN}{line}").trim_end_matches(' '));
-            text.push('\n');
-        }
+        lines[..shown].iter().for_each(|line| text.push_str(&format!("{line}\n")));
         if shown < lines.len() {
             text.push_str(&format!("{MARGIN}… {} more lines: -o wide\n", lines.len() - shown));
         }

@@ -16,7 +16,7 @@ pub(super) struct Decoded {
 impl Decoded {
     /// The message as it came. Each range holds whole characters.
     pub(super) fn plain(message: &str) -> Self {
-        let mut decoded = Self::default();
+        let mut decoded = Self::with_room(message.len());
         for (at, letter) in message.char_indices() {
             let mut octets = [0; 4];
             let range = at..at + letter.len_utf8();
@@ -27,7 +27,10 @@ impl Decoded {
 
     /// The same with one layer of escapes resolved; none where there is no escape.
     pub(super) fn unescaped(&self) -> Option<Self> {
-        let mut raw = Self::default();
+        if !self.bytes.contains(&b'\\') {
+            return None;
+        }
+        let mut raw = Self::with_room(self.bytes.len());
         let mut at = 0;
         while at < self.bytes.len() {
             match Escape::read(&self.bytes[at..]) {
@@ -55,7 +58,7 @@ impl Decoded {
 
     /// What is no UTF-8, replaced.
     fn as_utf8(&self) -> Self {
-        let mut decoded = Self::default();
+        let mut decoded = Self::with_room(self.bytes.len());
         let mut at = 0;
         for chunk in self.bytes.utf8_chunks() {
             for letter in chunk.valid().chars() {
@@ -71,6 +74,10 @@ impl Decoded {
             }
         }
         decoded
+    }
+
+    fn with_room(length: usize) -> Self {
+        Self { bytes: Vec::with_capacity(length), from: Vec::with_capacity(length) }
     }
 
     fn push(&mut self, octet: u8, from: Range<usize>) {

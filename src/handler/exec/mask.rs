@@ -2,9 +2,16 @@
 //! the command as it was defined out. Pure. Its work and its memory are bounded by the message, [`MOST_TEXTS`] and
 //! [`MOST_BYTES`], however long the command is.
 
-use std::{collections::HashMap, fmt, ops::Range};
+mod beginnings;
+mod parts;
 
-use super::decoded::{Decoded, is_cut, normal};
+use std::{collections::HashSet, fmt, ops::Range};
+
+use self::{
+    beginnings::{Beginnings, Least},
+    parts::Parts,
+};
+use super::decoded::{Decoded, normal};
 use crate::{
     results::said::Said,
     spec::expand::{Expansion, Piece, Word},
@@ -30,8 +37,7 @@ const PART: usize = 16;
 /// its helper has quoted. A value that is quoted more often is found only if nothing in it has to be escaped.
 const LAYERS: usize = 4;
 
-/// 64 different texts are looked for: each costs a pass over the message. If a command has more, its message is not shown
-/// at all.
+/// 64 different texts are looked for. If a command has more, its message is not shown at all.
 const MOST_TEXTS: usize = 64;
 
 /// 64 KiB of different values are looked for: each of their bytes is looked up. If a command has more, its message is not
@@ -46,23 +52,27 @@ const WITHHELD: &str = "the runtime's message is withheld: too many variables of
 /// in the message as it came; what is put in is never searched.
 pub(super) fn masked(message: &str, command: Expansion<'_>) -> Said {
     let message = &message[..message.floor_char_boundary(MESSAGE_LIMIT)];
-    let Some(Texts { words, values }) = Texts::of(command, message.len()) else {
+    let Some(texts) = Texts::of(command, message.len()) else {
         return Said::from(WITHHELD);
     };
+    let Texts { words, values } = &texts;
+    let beginnings = Beginnings::of(texts.wanted());
+    let parts = Parts::of(values);
     let mut found = vec![Found::default(); message.len()];
     let mut layer = Some(Decoded::plain(message));
     for _ in 0..LAYERS {
         let Some(decoded) = layer else { break };
-        let mut note = |range: Range<usize>, shown| note(&mut found, decoded.source(range), shown);
-        words.iter().for_each(|word| word.search(decoded.bytes(), &mut note));
-        search_beginnings(decoded.bytes(), &values, &mut note);
-        search_parts(decoded.bytes(), &values, &mut note);
+        let mut note = |range: Range<usize>, text| note(&mut found, decoded.source(range), text);
+        beginnings.search(decoded.bytes(), &mut note);
+        if let Some(parts) = &parts {
+            parts.search(decoded.bytes(), &mut |range, value| note(range, words.len() + value));
+        }
         layer = decoded.unescaped();
     }
-    Said::of(Masked { message, found: &found })
+    Said::of(Masked { message, found: &found, texts: &texts })
 }
 
-/// What is looked for.
+/// What is looked for, numbered: words first.
 struct Texts<'a> {
     words: Vec<Changed<'a>>,
     values: Vec<Value<'a>>,
@@ -79,6 +89,7 @@ struct Changed<'a> {
 }
 
 /// The value of a variable.
+#[derive(Debug)]
 struct Value<'a> {
     text: String,
     /// The reference to it.
@@ -89,13 +100,15 @@ impl<'a> Texts<'a> {
     /// All texts that have to be found, each once; none if they are too many.
     fn of(command: Expansion<'a>, message: usize) -> Option<Self> {
         let (mut words, mut values) = (Vec::<Changed<'a>>::new(), Vec::<Value<'a>>::new());
+        // A command may refer to one variable thousands of times.
+        let mut known = HashSet::new();
         let mut bytes = 0;
         for word in command.words() {
             let mut pieces = 0;
             for piece in word.pieces() {
                 pieces += 1;
                 let Piece::Value { value, written } = piece else { continue };
-                if value.len() < SHORTEST || values.iter().any(|known| known.shown == written) {
+                if value.len() < SHORTEST || !known.insert(written) {
                     continue;
                 }
                 bytes += value.len();
@@ -115,6 +128,16 @@ impl<'a> Texts<'a> {
         }
         Some(Self { words, values })
     }
+
+    fn wanted(&self) -> impl Iterator<Item = (&[u8], Least)> + Clone {
+        self.words.iter().map(Changed::wanted).chain(self.values.iter().map(Value::wanted))
+    }
+
+    /// What stands for one of them.
+    fn shown(&self, text: usize) -> &'a str {
+        let word = self.words.get(text).map(|word| word.shown);
+        word.unwrap_or_else(|| self.values[text - self.words.len()].shown)
+    }
 }
 
 impl<'a> Changed<'a> {
@@ -128,123 +151,48 @@ impl<'a> Changed<'a> {
             if run.len() <= message {
                 let text = piece.text();
                 // A character may have four bytes.
-                run.push_str(&text[..text.floor_char_boundary(message + 4)]);
+                run.push_str(&text[..text.floor_char_boundary(message + 4 - run.len())]);
             }
         }
         let lead = lead.filter(|_| run.len() >= SHORTEST)?;
         Some(Self { run: normal(&run), lead, shown: word.defined() })
     }
 
-    /// Notes where it occurs, also if occurrences overlap, and where the message is cut within a value in it. By Knuth,
-    /// Morris and Pratt: one pass over each, whatever they are.
-    fn search(&self, message: &[u8], note: &mut impl FnMut(Range<usize>, &'a str)) {
-        let text = self.run.as_bytes();
-        let borders = borders(text);
-        let mut matched = 0;
-        for (at, byte) in message.iter().enumerate() {
-            while matched > 0 && text.get(matched) != Some(byte) {
-                matched = borders[matched - 1];
-            }
-            matched += usize::from(text[matched] == *byte);
-            let is_beginning = matched > self.lead && matched >= SHORTEST;
-            if matched == text.len() || is_beginning && is_cut(&message[at + 1..]) {
-                note(at + 1 - matched..at + 1, self.shown);
-            }
-        }
+    /// The whole; where the message was cut, what holds something of a value.
+    fn wanted(&self) -> (&[u8], Least) {
+        let least = Least { anywhere: usize::MAX, where_cut: SHORTEST.max(self.lead + 1) };
+        (self.run.as_bytes(), least)
     }
 }
 
-/// For each beginning of a text how long the longest shorter one is that it ends with.
-fn borders(text: &[u8]) -> Vec<usize> {
-    let mut borders = vec![0; text.len()];
-    let mut length = 0;
-    for at in 1..text.len() {
-        while length > 0 && text[length] != text[at] {
-            length = borders[length - 1];
-        }
-        length += usize::from(text[length] == text[at]);
-        borders[at] = length;
-    }
-    borders
-}
-
-/// The 16 bytes that begin a text, filled up behind its end.
-fn first_bytes(text: &[u8]) -> u128 {
-    let mut first = [0; PART];
-    let length = text.len().min(PART);
-    first[..length].copy_from_slice(&text[..length]);
-    u128::from_be_bytes(first)
-}
-
-/// Notes where a short value is, and where enough of the beginning of any.
-fn search_beginnings<'a>(message: &[u8], values: &[Value<'a>], note: &mut impl FnMut(Range<usize>, &'a str)) {
-    let firsts: Vec<_> = values.iter().map(|value| (first_bytes(value.text.as_bytes()), value)).collect();
-    for at in 0..message.len() {
-        let here = first_bytes(&message[at..]);
-        for (first, value) in &firsts {
-            let same = (here ^ first).leading_zeros() as usize / 8;
-            let same = same.min(value.text.len()).min(message.len() - at);
-            let is_found = same == value.text.len()
-                || same >= PREFIX
-                || same >= SHORTEST && is_cut(&message[at + same..]);
-            if is_found {
-                note(at..at + same, value.shown);
-            }
-        }
+impl Value<'_> {
+    /// A short value, and enough of the beginning of any.
+    fn wanted(&self) -> (&[u8], Least) {
+        let text = self.text.as_bytes();
+        let least = Least { anywhere: PREFIX, where_cut: SHORTEST };
+        (&text[..text.len().min(PART)], least)
     }
 }
 
-/// Notes where 16 bytes or more of a value are, wherever in it.
-fn search_parts<'a>(message: &[u8], values: &[Value<'a>], note: &mut impl FnMut(Range<usize>, &'a str)) {
-    let is_long = |value: &&Value<'_>| value.text.len() > PART;
-    if !values.iter().any(|value| is_long(&value)) {
-        return;
-    }
-    let mut parts: HashMap<u128, Option<&'a str>> =
-        message.windows(PART).map(|part| (first_bytes(part), None)).collect();
-    for value in values.iter().filter(is_long) {
-        for part in value.text.as_bytes().windows(PART) {
-            if let Some(shown) = parts.get_mut(&first_bytes(part)) {
-                shown.get_or_insert(value.shown);
-            }
-        }
-    }
-    // Parts that overlap are one.
-    let mut run: Option<(Range<usize>, &'a str)> = None;
-    for (at, part) in message.windows(PART).enumerate() {
-        let Some(Some(shown)) = parts.get(&first_bytes(part)) else { continue };
-        match &mut run {
-            Some((range, of)) if of == shown && at <= range.end => range.end = at + PART,
-            _ => {
-                if let Some((range, of)) = run.replace((at..at + PART, shown)) {
-                    note(range, of);
-                }
-            }
-        }
-    }
-    if let Some((range, of)) = run {
-        note(range, of);
-    }
-}
-
-/// The longest text that begins at a byte of the message.
+/// The longest text that begins at a byte of the message; the first of several.
 #[derive(Clone, Copy, Default)]
-struct Found<'a> {
+struct Found {
     length: usize,
-    shown: &'a str,
+    text: usize,
 }
 
-fn note<'a>(found: &mut [Found<'a>], range: Range<usize>, shown: &'a str) {
+fn note(found: &mut [Found], range: Range<usize>, text: usize) {
     let start = &mut found[range.start];
-    if start.length < range.len() {
-        *start = Found { length: range.len(), shown };
+    if start.length < range.len() || start.length == range.len() && text < start.text {
+        *start = Found { length: range.len(), text };
     }
 }
 
 /// Prints the message; what overlaps is one, and stands there as the longest text in it.
 struct Masked<'a> {
     message: &'a str,
-    found: &'a [Found<'a>],
+    found: &'a [Found],
+    texts: &'a Texts<'a>,
 }
 
 impl fmt::Display for Masked<'_> {
@@ -266,7 +214,7 @@ impl fmt::Display for Masked<'_> {
                 }
                 at += 1;
             }
-            f.write_str(longest.shown)?;
+            f.write_str(self.texts.shown(longest.text))?;
             shown = end;
         }
         f.write_str(&self.message[shown..])
@@ -277,7 +225,7 @@ impl fmt::Display for Masked<'_> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::*;
+    use super::{super::decoded::is_cut, *};
     use crate::{handler::go, results::said::SAID_LIMIT, spec::expand::Env};
 
     fn mask(message: &str, command: &[&str], env: &[(&str, &str)]) -> String {
@@ -375,6 +323,80 @@ mod tests {
         let words: Vec<_> = words.iter().map(String::as_str).collect();
         assert_eq!(mask("value 1", &words[1..], &env), "$(V1)");
         assert_eq!(mask("value 1", &words, &env), WITHHELD);
+    }
+
+    /// The same, by comparing everything with everything.
+    fn plainly_masked(message: &str, command: Expansion<'_>) -> String {
+        let texts = Texts::of(command, message.len()).unwrap();
+        let mut found = vec![Found::default(); message.len()];
+        let mut layer = Some(Decoded::plain(message));
+        for _ in 0..LAYERS {
+            let Some(decoded) = layer else { break };
+            let bytes = decoded.bytes();
+            for (number, (text, least)) in texts.wanted().enumerate() {
+                for start in 0..bytes.len() {
+                    for length in 1..=text.len().min(bytes.len() - start) {
+                        let counts = length == text.len()
+                            || length >= least.anywhere
+                            || length >= least.where_cut && is_cut(&bytes[start + length..]);
+                        if counts && bytes[start..].starts_with(&text[..length]) {
+                            note(&mut found, decoded.source(start..start + length), number);
+                        }
+                    }
+                }
+            }
+            let mut runs: Vec<(Range<usize>, usize)> = Vec::new();
+            for (start, part) in bytes.windows(PART).enumerate() {
+                let holds_it = |value: &Value<'_>| {
+                    value.text.len() > PART && value.text.as_bytes().windows(PART).any(|other| other == part)
+                };
+                let Some(value) = texts.values.iter().position(holds_it) else { continue };
+                match runs.last_mut() {
+                    Some((range, of)) if *of == value && start <= range.end => range.end = start + PART,
+                    _ => runs.push((start..start + PART, value)),
+                }
+            }
+            for (range, value) in runs {
+                note(&mut found, decoded.source(range), texts.words.len() + value);
+            }
+            layer = decoded.unescaped();
+        }
+        Masked { message, found: &found, texts: &texts }.to_string()
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_found_is_what_a_plain_search_finds(
+            values in prop::collection::vec(
+                prop_oneof!["[ab]{0,9}", "[ab]{14,40}", "[ab.\"\\\\\u{e9}\u{fffd}]{0,24}"], 1..5,
+            ),
+            words in prop::collection::vec("[ab]{0,4}(V|v[ab.]{0,3}v|abav)", 0..5),
+            message in prop::collection::vec((0_usize..12, 0_usize..48, 0_usize..48, 0_usize..3), 0..12),
+            noise in prop::collection::vec(
+                prop_oneof!["[ab]{0,24}", r#"(\\\\(\\|"|x6[12]|u0061|u00e9)|a|b|\.){0,12}"#, "(\\.\\.\\.|\u{2026})"], 12,
+            ),
+        ) {
+            let env: Vec<_> = values.iter().enumerate().map(|(n, value)| (format!("V{n}"), value.clone())).collect();
+            let last = values.len() - 1;
+            let mut command: Vec<_> = env.iter().map(|(name, _)| format!("$({name})")).collect();
+            command.extend(words.iter().enumerate().map(|(n, word)| {
+                word.replace('V', &format!("$(V{})", n % values.len())).replace('v', &format!("$(V{last})"))
+            }));
+            let env: Env = env.into_iter().collect();
+            let command_run = Expansion::new(&command, &env, usize::MAX).unwrap();
+            let argv = command_run.to_argv();
+            let mut text = String::new();
+            for ((pick, from, to, quotes), noise) in message.iter().zip(&noise) {
+                let mut piece = argv[pick % argv.len()].clone();
+                for _ in 0..*quotes {
+                    piece = ascii(&go::quoted(piece.as_bytes()));
+                }
+                let (from, to) = (piece.floor_char_boundary(*from.min(to)), piece.floor_char_boundary(*from.max(to)));
+                text += &piece[from..to];
+                text += noise;
+            }
+            prop_assert_eq!(&*masked(&text, command_run), plainly_masked(&text, command_run), "{:?} of {:?}", text, argv);
+        }
     }
 
     proptest! {

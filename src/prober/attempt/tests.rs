@@ -6,7 +6,7 @@ mod verdicts;
 use std::{
     io::{Read, Write},
     net::TcpListener,
-    sync::atomic::Ordering,
+    sync::{OnceLock, atomic::Ordering},
     time::Duration,
 };
 
@@ -154,7 +154,7 @@ async fn play(rows: &str) {
             let view = Arc::new(container("web", "c1", 0));
             roster.accept(Input::Container { view, probes: vec![planned(spec)] }, now);
             let [job] = &roster.advance(now)[..] else { panic!("{told}: one attempt") };
-            let tried = handlers.attempt(&job.spec, &job.view, &job.variables).await;
+            let tried = handlers.attempt(&job.spec, &job.view, &job.variables, &job.ports).await;
 
             assert_eq!(tried.result.as_str(), row.result, "{told}");
             assert_eq!(counter.load(Ordering::Relaxed), row.asked, "{told}: how often it was asked");
@@ -196,7 +196,9 @@ async fn an_error_is_tried_once_where_the_next_attempt_comes_within_a_second() {
         let (exec, asked) = exec(Runtime::Refuses(tonic::Code::Unknown));
         let spec = ProbeSpec { period: Duration::from_millis(period), ..exec_spec(&["true"]) };
         let handlers = Handlers { exec, node_ip: None };
-        let tried = handlers.attempt(&spec, &container("web", "c1", 0), &Variables::default()).await;
+        let tried = handlers
+            .attempt(&spec, &container("web", "c1", 0), &Variables::default(), &OnceLock::new())
+            .await;
         assert_eq!((tried.tries, asked.load(Ordering::Relaxed)), (tries, tries), "{period} ms");
     }
 }
@@ -256,8 +258,14 @@ async fn a_connection_is_judged_as_the_kubelet_judges() {
         };
         let handlers = Handlers { exec: exec(Runtime::Hangs).0, node_ip: None };
         let spec = ProbeSpec { timeout: Duration::from_millis(row.timeout_ms), ..tcp_spec(None, port) };
-        let tried =
-            handlers.attempt(&spec, &view(PodNetwork::Pod(vec![address.ip()])), &Variables::default()).await;
+        let tried = handlers
+            .attempt(
+                &spec,
+                &view(PodNetwork::Pod(vec![address.ip()])),
+                &Variables::default(),
+                &OnceLock::new(),
+            )
+            .await;
         let output = row
             .output
             .replace("{address}", &address.to_string())
@@ -277,8 +285,9 @@ async fn a_silent_runtime_is_not_asked_again_so_that_the_place_is_free_at_once()
     let (exec, asked) = exec(Runtime::Hangs);
     let began = clock::now();
     let handlers = Handlers { exec, node_ip: None };
-    let tried =
-        handlers.attempt(&exec_spec(&["true"]), &container("web", "c1", 0), &Variables::default()).await;
+    let tried = handlers
+        .attempt(&exec_spec(&["true"]), &container("web", "c1", 0), &Variables::default(), &OnceLock::new())
+        .await;
     assert_eq!(
         (tried.result, tried.is_unanswered, text(&tried)),
         (AttemptResult::Error, true, "runtime did not answer")
@@ -292,7 +301,12 @@ async fn a_command_with_variables_is_not_run_before_they_are_known() {
     let (exec, asked) = exec(Runtime::Refuses(tonic::Code::NotFound));
     let handlers = Handlers { exec, node_ip: None };
     let tried = handlers
-        .attempt(&exec_spec(&["cat", "$(FILE)"]), &container("web", "c1", 0), &Variables::default())
+        .attempt(
+            &exec_spec(&["cat", "$(FILE)"]),
+            &container("web", "c1", 0),
+            &Variables::default(),
+            &OnceLock::new(),
+        )
         .await;
     assert_eq!((tried.result, asked.load(Ordering::Relaxed)), (AttemptResult::Error, 0));
 }
@@ -312,7 +326,9 @@ async fn a_pod_is_dialled_at_its_own_address_or_at_the_nodes_or_not_at_all() {
     for (name, network, node_ip, result) in rows {
         let handlers = Handlers { exec: exec(Runtime::Hangs).0, node_ip };
         let spec = ProbeSpec { timeout: Duration::from_secs(5), ..tcp_spec(None, port.clone()) };
-        let tried = handlers.attempt(&spec, &declaring(number, view(network)), &Variables::default()).await;
+        let tried = handlers
+            .attempt(&spec, &declaring(number, view(network)), &Variables::default(), &OnceLock::new())
+            .await;
         assert_eq!(tried.result, result, "{name}: {}", text(&tried));
     }
 }
@@ -325,11 +341,30 @@ async fn a_pod_in_the_nodes_network_aims_at_no_port_that_its_container_does_not_
     let other = declaring(number ^ 1, view(PodNetwork::Host));
     for port in [PortRef::Number(number), PortRef::Name(number.to_string())] {
         for view in [&view(PodNetwork::Host), &other] {
-            let tried = handlers.attempt(&tcp_spec(None, port.clone()), view, &Variables::default()).await;
+            let tried = handlers
+                .attempt(&tcp_spec(None, port.clone()), view, &Variables::default(), &OnceLock::new())
+                .await;
             assert_eq!(tried.result, AttemptResult::Error, "{port:?}");
             assert!(text(&tried).starts_with(&format!("port {number} is not among")), "{}", text(&tried));
         }
     }
+}
+
+#[tokio::test]
+async fn declared_ports_are_read_by_the_first_attempt_that_needs_them() {
+    let listener = TcpListener::bind((LOCALHOST, 0)).unwrap();
+    let number = listener.local_addr().unwrap().port();
+    let handlers = Handlers { exec: exec(Runtime::Hangs).0, node_ip: Some(LOCALHOST) };
+    let (view, ports) = (declaring(number, view(PodNetwork::Host)), OnceLock::new());
+    let by_rule = ProbeSpec { reach: Reach::Any, ..tcp_spec(None, PortRef::Number(number)) };
+    for (spec, is_read) in [(by_rule, false), (tcp_spec(None, PortRef::Number(number)), true)] {
+        let tried = handlers.attempt(&spec, &view, &Variables::default(), &ports).await;
+        assert_eq!((tried.result, ports.get().is_some()), (AttemptResult::Success, is_read));
+    }
+    let read_elsewhere = OnceLock::from(DeclaredPorts::default());
+    let spec = tcp_spec(None, PortRef::Number(number));
+    let tried = handlers.attempt(&spec, &view, &Variables::default(), &read_elsewhere).await;
+    assert_eq!(tried.result, AttemptResult::Error, "they are not read again");
 }
 
 #[tokio::test]
@@ -338,7 +373,8 @@ async fn an_operators_rule_may_aim_at_any_port_of_a_pod_in_the_nodes_network() {
     let number = listener.local_addr().unwrap().port();
     let handlers = Handlers { exec: exec(Runtime::Hangs).0, node_ip: Some(LOCALHOST) };
     let spec = ProbeSpec { reach: Reach::Any, ..tcp_spec(None, PortRef::Number(number)) };
-    let tried = handlers.attempt(&spec, &view(PodNetwork::Host), &Variables::default()).await;
+    let tried =
+        handlers.attempt(&spec, &view(PodNetwork::Host), &Variables::default(), &OnceLock::new()).await;
     assert_eq!(tried.result, AttemptResult::Success, "{}", text(&tried));
 }
 
@@ -366,7 +402,9 @@ async fn a_host_is_dialled_instead_of_the_pod_by_address_or_by_name() {
             [tcp_spec(Some(host), PortRef::Number(number)), http_spec(Some(host), PortRef::Number(number))]
         {
             let spec = ProbeSpec { timeout: Duration::from_secs(5), ..spec };
-            let tried = handlers.attempt(&spec, &view(PodNetwork::Unknown), &Variables::default()).await;
+            let tried = handlers
+                .attempt(&spec, &view(PodNetwork::Unknown), &Variables::default(), &OnceLock::new())
+                .await;
             assert_eq!(tried.result, AttemptResult::Success, "{host}: {}", text(&tried));
         }
     }
@@ -393,9 +431,9 @@ async fn a_server_is_asked_at_the_pods_address_and_its_stalling_body_is_an_error
     let spec = ProbeSpec { timeout: Duration::from_secs(5), ..spec };
     let handlers = Handlers { exec: exec(Runtime::Hangs).0, node_ip: None };
     let view = view(PodNetwork::Pod(vec![LOCALHOST]));
-    let tried = handlers.attempt(&spec, &view, &Variables::default()).await;
+    let tried = handlers.attempt(&spec, &view, &Variables::default(), &OnceLock::new()).await;
     assert_eq!((tried.result, text(&tried)), (AttemptResult::Success, "ok"));
-    let tried = handlers.attempt(&spec, &view, &Variables::default()).await;
+    let tried = handlers.attempt(&spec, &view, &Variables::default(), &OnceLock::new()).await;
     assert_eq!((tried.result, text(&tried)), (AttemptResult::Error, "unexpected EOF"));
     let requests = server.join().unwrap();
     assert!(
@@ -413,7 +451,9 @@ async fn what_cannot_be_dialled_is_an_error_that_says_why() {
         (http_spec(None, PortRef::Name("http".to_owned())), "the container declares no port named \"http\""),
     ];
     for (spec, reason) in rows {
-        let tried = handlers.attempt(&spec, &view(PodNetwork::Unknown), &Variables::default()).await;
+        let tried = handlers
+            .attempt(&spec, &view(PodNetwork::Unknown), &Variables::default(), &OnceLock::new())
+            .await;
         assert_eq!((tried.result, text(&tried)), (AttemptResult::Error, reason), "F30, H10");
     }
 }
@@ -424,5 +464,8 @@ async fn a_literal_command_is_run_as_it_is_written_and_needs_no_environment() {
     let handlers = Handlers { exec: exec(Runtime::TellsTheCommand).0, node_ip: None };
     let spec = ProbeSpec { is_literal: true, ..exec_spec(&command) };
     let view = container("web", "c1", 0);
-    assert_eq!(text(&handlers.attempt(&spec, &view, &Variables::default()).await), command.join("\n"));
+    assert_eq!(
+        text(&handlers.attempt(&spec, &view, &Variables::default(), &OnceLock::new()).await),
+        command.join("\n")
+    );
 }

@@ -68,8 +68,8 @@ impl Roster {
     pub(super) fn invalid(&self, key: &ProbeKey, entry: &Entry) -> Option<Invalid> {
         match &entry.planned.spec {
             Err(invalid) => Some(invalid.clone()),
-            Ok(spec) => {
-                let (reason, handler) = (self.quota.refusal(key)?.to_string(), Some(spec.handler.name()));
+            Ok(outline) => {
+                let (reason, handler) = (self.quota.refusal(key)?.to_string(), Some(outline.handler));
                 Some(Invalid { reason, handler })
             }
         }

@@ -8,14 +8,15 @@ use crate::{
     ids::PodUid,
     inventory::view::ContainerState,
     prober::{ProbeStatus, quota::Rank, saving::Urgency, status::Phase, variables::Variables},
+    spec::need::Need,
 };
 
 impl Roster {
     /// Runs under other limits from now on.
     pub(in crate::prober) fn set_limits(&mut self, settings: &ProberSettings, now: Moment) {
         self.pool.resize(settings.workers, settings.exec_workers);
-        self.quota.set_limits(settings.max_per_pod, settings.max_per_node);
-        self.listing.set_limits(settings.max_per_pod, settings.max_per_node);
+        self.quota.set_limits(settings.budgets());
+        self.listing.set_limits(settings.budgets());
         self.settle(now);
     }
 
@@ -34,17 +35,19 @@ impl Roster {
     /// Begins or ends the work of a probe, whether it may run or not.
     pub(super) fn place(&mut self, key: &ProbeKey, now: Moment) {
         let Some(entry) = self.entries.get_mut(key) else { return };
-        let (rank, is_valid) = (entry.rank(key), entry.planned.spec.is_ok());
-        // Pods that are done, and stay listed for days, take no room.
-        let is_done = matches!(entry.view.state, ContainerState::Exited { .. });
-        if is_done {
+        let (rank, need) = (entry.rank(key), entry.planned.spec.as_ref().ok().map(|outline| outline.need));
+        // Pods that are done, and stay listed for days, take no room but that for their definitions, and that last.
+        if rank.is_done {
             entry.variables = Arc::new(Variables::within(&self.room));
         }
-        if is_valid && !is_done {
-            self.quota.claim(rank.clone());
-        } else {
-            self.quota.withdraw(key);
+        match need {
+            Some(need) => {
+                let need = if rank.is_done { need.at_rest() } else { need };
+                self.quota.claim(Rank { need, ..rank.clone() });
+            }
+            None => self.quota.withdraw(key),
         }
+        let is_valid = need.is_some();
         let may_run = is_valid && self.quota.refusal(key).is_none();
         match (self.runs(key), may_run) {
             (false, true) => self.begin(key, now),
@@ -88,13 +91,16 @@ impl Roster {
 }
 
 impl Entry {
+    /// Where it comes among those that want to be listed.
     fn rank(&self, key: &ProbeKey) -> Rank {
         Rank {
             class: self.planned.source.class(),
+            is_done: matches!(self.view.state, ContainerState::Exited { .. }),
             is_new: !self.is_restored,
             age: (self.view.created_at.is_none(), self.view.created_at),
             key: key.clone(),
             namespace: self.view.pod.namespace.clone(),
+            need: Need::place(),
         }
     }
 }

@@ -10,10 +10,11 @@ use serde::{
 };
 use thiserror::Error;
 
-use super::{Definition, MAX_BYTES, MAX_PROBES, Saved, SavedProbe, Stand};
+use super::{MAX_BYTES, MAX_PROBES, Saved, SavedProbe, Stand};
 use crate::{
     ids::{ContainerId, PodUid, ProbeKey, ProbeKind},
     results::{Counts, Run, Verdict},
+    spec::identity::Definition,
 };
 
 /// 1: what we write, and all that we can read.

@@ -3,8 +3,9 @@
 use super::Worker;
 use crate::{
     ids::ContainerId,
-    prober::saved::{Definition, Stand},
+    prober::saved::Stand,
     results::{Run, Verdict},
+    spec::identity::Definition,
 };
 
 /// What of a worker is worth saving, and where its run leads.

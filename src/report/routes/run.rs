@@ -1,6 +1,8 @@
 //! `POST /v1/run`: a container and what to try on it in, how one attempt went out. Records nothing. A client that leaves
 //! cancels the attempt.
 
+use std::sync::Arc;
+
 use axum::{
     Json, Router,
     body::Bytes,
@@ -69,9 +71,10 @@ fn definition(trial: Trial, listed: &Listed) -> Result<ProbeSpec, Refusal> {
         let known = if known.is_empty() { "no probe".to_owned() } else { known.join(" and ") };
         Refusal::new(StatusCode::NOT_FOUND, format!("no probe {id}: the container has {known}"))
     })?;
-    let mut spec = planned.spec.clone().map_err(|invalid| {
+    let spec = planned.definition(&listed.view).map_err(|invalid| {
         Refusal::new(StatusCode::CONFLICT, format!("{id}: the probe is invalid: {invalid}"))
     })?;
+    let mut spec = Arc::unwrap_or_clone(spec);
     spec.timeout = timeout.unwrap_or(spec.timeout);
     Ok(spec)
 }

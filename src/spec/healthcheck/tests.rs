@@ -10,7 +10,7 @@ fn with(healthcheck: &str) -> Option<Healthcheck> {
 }
 
 fn spec(healthcheck: &str) -> ProbeSpec {
-    with(healthcheck).expect("there is one").expect("it can be used")
+    Arc::unwrap_or_clone(with(healthcheck).expect("there is one").expect("it can be used"))
 }
 
 fn reason(healthcheck: &str) -> String {
@@ -94,7 +94,8 @@ fn a_command_is_run_as_it_is_or_by_a_shell() {
     let shell = |shell: &str| {
         let config =
             format!(r#"{{"config": {{"Shell": {shell}, "Healthcheck": {{"Test": ["CMD-SHELL", "x"]}}}}}}"#);
-        let Handler::Exec { command } = read(config.as_bytes()).unwrap().unwrap().handler else { panic!() };
+        let spec = read(config.as_bytes()).unwrap().unwrap();
+        let Handler::Exec { command } = &spec.handler else { panic!() };
         command.join(" ")
     };
     assert_eq!(shell(r#"["/bin/bash", "-o", "pipefail", "-c"]"#), "/bin/bash -o pipefail -c x");

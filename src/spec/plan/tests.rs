@@ -45,7 +45,7 @@ fn told(container: &ContainerView) -> Vec<String> {
         .into_iter()
         .map(|planned| {
             let spec = match &planned.spec {
-                Ok(spec) => spec.handler.name().to_owned(),
+                Ok(outline) => outline.handler.to_owned(),
                 Err(invalid) => format!("invalid {}: {invalid}", invalid.handler.unwrap_or("-")),
             };
             let source = planned.source.in_full();
@@ -138,7 +138,7 @@ fn with_healthcheck(
     let plan = plan(&container(pod, &[]), &policy, of_healthcheck(healthcheck.as_ref()));
     let told = plan.into_iter().map(|planned| {
         let kind = planned.kind;
-        let spec = planned.spec.map_or_else(|invalid| invalid.reason, |spec| spec.handler.name().to_owned());
+        let spec = planned.spec.map_or_else(|invalid| invalid.reason, |outline| outline.handler.to_owned());
         (format!("{kind} from {}: {spec}", planned.source), planned.shadowed)
     });
     told.collect()
@@ -230,6 +230,6 @@ proptest! {
 
 #[test]
 fn a_panic_costs_its_own_definition_only() {
-    let planned = guarded(|| panic!("this panic belongs to the test"));
+    let planned: Result<(), _> = guarded(|| panic!("this panic belongs to the test"));
     assert!(planned.unwrap_err().reason.contains("an error of criprobe's own"));
 }

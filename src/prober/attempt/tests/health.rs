@@ -83,8 +83,9 @@ async fn a_health_server_is_judged_as_the_kubelet_judges() {
             tokio::time::pause();
         }
         let began = clock::now();
-        let tried =
-            handlers.attempt(&spec, &view(PodNetwork::Pod(vec![LOCALHOST])), &Variables::default()).await;
+        let tried = handlers
+            .attempt(&spec, &view(PodNetwork::Pod(vec![LOCALHOST])), &Variables::default(), &OnceLock::new())
+            .await;
         let took = clock::now() - began;
         if row.peer == Peer::Refuses {
             tokio::time::resume();

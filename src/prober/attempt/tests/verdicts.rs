@@ -147,7 +147,7 @@ async fn tried_and_told(spec: ProbeSpec, view: ContainerView) -> (Tried, Vec<Str
     roster.accept(input, now);
     let [job] = &roster.advance(now)[..] else { panic!("one attempt is due") };
     let handlers = Handlers { exec: exec(Runtime::Hangs).0, node_ip: None };
-    let tried = handlers.attempt(&job.spec, &job.view, &job.variables).await;
+    let tried = handlers.attempt(&job.spec, &job.view, &job.variables, &job.ports).await;
     roster.finish(&job.key, Some(tried.clone()), now);
     let events = roster.take_events().into_iter().map(|event| event.message).collect();
     (tried, events)

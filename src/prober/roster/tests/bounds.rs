@@ -3,7 +3,17 @@
 use std::time::SystemTime;
 
 use super::*;
-use crate::{prober::saved::Saved, results::event::EventReason};
+use crate::{
+    inventory::view::PodView,
+    prober::saved::Saved,
+    results::event::EventReason,
+    spec::{
+        Handler,
+        need::Need,
+        plan::{Class, ImageFacts, plan},
+        policy::Policy,
+    },
+};
 
 /// A running container that was made so many seconds after others.
 fn made(pod: &str, id: &str, name: &str, seconds: u64) -> ContainerView {
@@ -183,6 +193,74 @@ fn the_same_probes_of_a_pod_run_in_whatever_order_its_containers_are_met() {
         }
         assert_eq!(able(&rig), ["web/c0/readiness", "web/c0/liveness", "web/c1/readiness"], "{order:?}");
     }
+}
+
+/// A container that asks for a probe by an annotation of its pod, with what is planned for it.
+fn annotated(pod: &str, id: &str, state: ContainerState, text: &str) -> Input {
+    let view = ContainerView { state, ..made(pod, id, "app", 0) };
+    let annotations = [("liveness.criprobe.dev/app".to_owned(), text.to_owned())].into();
+    let pod = Arc::new(PodView { annotations, ..PodView::clone(&view.pod) });
+    let view = Arc::new(ContainerView { pod, ..view });
+    let probes = plan(&view, &Policy::default(), ImageFacts::default());
+    Input::Container { view, probes }
+}
+
+#[test]
+fn row_03_definitions_are_kept_of_probes_with_a_place_only_and_these_have_a_budget() {
+    const MOST: u64 = 16 << 20;
+    let words = (0..511).map(|number| format!("'{number:027}'")).collect::<Vec<_>>().join(",");
+    let text = format!("{{exec: {{command: [{words}]}}}}");
+    let done = ContainerState::Exited { exit_code: Some(0) };
+    let mut rig = limited(32, 5_000);
+    let run = |rig: &mut Rig, pods: std::ops::Range<usize>, state| {
+        pods.for_each(|pod| rig.accept(annotated(&format!("p{pod}"), &format!("c{pod}"), state, &text)));
+    };
+    let held = |rig: &Rig| {
+        let workers = rig.roster.entries.values().filter_map(|entry| entry.worker.as_ref());
+        workers.map(|worker| Need::of(worker.spec(), Class::Author).bytes).collect::<Vec<_>>()
+    };
+    run(&mut rig, 0..600, ContainerState::Running);
+    let each = held(&rig)[0];
+    assert_eq!((each > 40_000, held(&rig).len() as u64), (true, MOST / each), "{each} bytes each");
+    let reason = |rig: &Rig| {
+        let refused = rig.roster.statuses(rig.now).into_iter().find(|one| one.phase == Phase::Invalid);
+        refused.map(|status| status.reason).unwrap_or_default()
+    };
+    assert!(reason(&rig).starts_with("the definitions of the probes of the node take "), "{}", reason(&rig));
+    // Those that are done come after all others, and are listed with what they found as long as there is room.
+    run(&mut rig, 0..400, done);
+    assert_eq!(held(&rig).len() as u64, MOST / each);
+    let waiting = rig.roster.statuses(rig.now).into_iter().filter(|one| one.phase == Phase::Waiting).count();
+    assert_eq!(waiting as u64, MOST / each - 200, "200 run");
+    (0..400).for_each(|pod| rig.accept(Input::ContainerGone(format!("c{pod}").into())));
+    assert_eq!((held(&rig).len(), reason(&rig)), (200, String::new()));
+    let last = &rig.roster.entries[&key("p599", Liveness)];
+    let Handler::Exec { command } = &last.worker.as_ref().unwrap().spec().handler else { panic!() };
+    assert_eq!((command.len(), command[510].as_str()), (511, "000000000000000000000000510"), "read again");
+}
+
+#[test]
+fn row_04_a_pods_attempts_per_second_are_limited_and_a_reload_changes_that_at_once() {
+    let mut rig = limited(32, 5_000);
+    let quick = |kind| ProbeSpec { period: SECOND / 10, ..spec(kind) };
+    for number in 0..4 {
+        let name = format!("c{number}");
+        rig.accept(input(made("web", &name, &name, number), &ProbeKind::ALL.map(quick)));
+    }
+    rig.accept(input(made("other", "o", "app", 9), &[quick(Liveness)]));
+    assert_eq!(able(&rig).len(), 5 + 1);
+    let statuses = rig.roster.statuses(rig.now);
+    let refused = statuses.iter().filter(|status| status.phase == Phase::Invalid);
+    let told = "the probes of the pod ask for 120 attempts per second, more than prober.maxRatePerPod, which is 50: ";
+    assert_eq!(refused.filter(|status| status.reason.starts_with(told)).count(), 7);
+    let with = |max_rate_per_pod| ProberSettings { max_rate_per_pod, ..ProberSettings::default() };
+    rig.roster.set_limits(&with(120), rig.now);
+    assert_eq!(able(&rig).len(), 12 + 1);
+    rig.roster.set_limits(&with(9), rig.now);
+    assert_eq!(able(&rig).len(), 0, "not one fits");
+    let node = ProberSettings { max_rate_per_node: 20, ..with(120) };
+    rig.roster.set_limits(&node, rig.now);
+    assert_eq!(able(&rig).len(), 2);
 }
 
 /// The bytes that are remembered of what attempts said.

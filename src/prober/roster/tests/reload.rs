@@ -14,7 +14,12 @@ fn limits_that_change_hold_for_all_at_once() {
     };
     rig.roster.set_limits(&with(1), rig.now);
     rig.accept(input(container("web", "c1", 0), &ProbeKind::ALL.map(spec)));
-    let told = crate::spec::plan::too_many_of_pod;
+    let told = |limit| {
+        format!(
+            "the pod has more probes than prober.maxPerPod, which is {limit}: enforced rules come first, then other rules, \
+             then older containers"
+        )
+    };
     let both = [(Readiness, told(1) + "; and 1 more of this pod, which are not listed")];
     assert_eq!(invalid(&rig), both);
     rig.roster.set_limits(&with(2), rig.now);

@@ -5,12 +5,12 @@ use std::time::Duration;
 use super::*;
 use crate::{
     glob::Glob,
-    spec::{Handler, OnFailure, PortRef, planner::Planner, rule::Matcher},
+    spec::{Handler, OnFailure, PortRef, Reach, planner::Planner, rule::Matcher},
 };
 
 /// Readiness, startup and liveness probes that can be told apart by their port.
 fn rule(name: &str, is_enforced: bool, matcher: Matcher, kinds: &[ProbeKind]) -> Rule {
-    let probes = kinds.iter().map(|kind| spec(*kind, 1)).collect();
+    let probes = kinds.iter().map(|kind| Rule::defining(spec(*kind, 1))).collect();
     Rule { name: name.into(), matcher, is_enforced, probes }
 }
 
@@ -59,7 +59,7 @@ fn of_sources(
         healthchecks: vec![Glob::from("*")],
         ..Policy::default()
     };
-    let healthcheck: Healthcheck = Ok(spec(ProbeKind::Liveness, 2));
+    let healthcheck: Healthcheck = Ok(Arc::new(spec(ProbeKind::Liveness, 2)));
     let plan = plan(&container, &policy, of_healthcheck(image.then_some(&healthcheck)));
     let planned = plan.into_iter().find(|planned| planned.kind == kind)?;
     let source = planned.source.in_full();
@@ -211,7 +211,7 @@ fn what_exceeds_the_operators_limits_is_invalid_with_the_reason_unless_it_is_a_r
     ] {
         assert_ne!(told(&limits, &host(never)), "ok", "{never} is never allowed");
     }
-    insta::assert_snapshot!(told(&limits, &host("127.0.0.1")), @"httpGet.host: Forbidden: loopback, link-local, multicast and unspecified addresses are never allowed");
+    insta::assert_snapshot!(told(&limits, &host("127.0.0.1")), @"httpGet.host: Forbidden: loopback, link-local, multicast, unspecified and cloud metadata addresses are never allowed");
     insta::assert_snapshot!(told(&limits, "{tcpSocket: {port: 80, host: db.example.org}}"), @"tcpSocket.host: Forbidden: another host than the pod must be written as an address, which the operator allows (prober.allowHosts)");
     insta::assert_snapshot!(told(&limits, "{exec: {command: [x]}, period: 999ms}"), @"period: Forbidden: the operator's least is 1s (prober.minPeriod)");
     insta::assert_snapshot!(told(&limits, "{exec: {command: [x]}, timeout: 5001ms}"), @"timeout: Forbidden: the operator's most is 5s (prober.maxTimeout)");
@@ -222,7 +222,7 @@ fn what_exceeds_the_operators_limits_is_invalid_with_the_reason_unless_it_is_a_r
         handler: Handler::TcpSocket { host: Some("127.0.0.1".to_owned()), port: PortRef::Number(80) },
         ..spec(ProbeKind::Liveness, 80)
     };
-    let own = Rule { probes: vec![quick.clone()], ..rule("own", false, Matcher::any(), &[]) };
+    let own = Rule { probes: vec![Rule::defining(quick.clone())], ..rule("own", false, Matcher::any(), &[]) };
     let policy = Policy {
         rules: vec![own],
         limits: limits.clone(),
@@ -231,12 +231,12 @@ fn what_exceeds_the_operators_limits_is_invalid_with_the_reason_unless_it_is_a_r
     };
     let planned = plan(&container(&[], &[]), &policy, ImageFacts::default()).remove(0);
     assert_eq!(
-        planned.spec,
-        Ok(ProbeSpec { reach: Reach::Any, ..quick.clone() }),
+        planned.definition(&container(&[], &[])),
+        Ok(Arc::new(ProbeSpec { reach: Reach::Any, ..quick.clone() })),
         "a rule is the operator's own"
     );
     let policy = Policy { rules: Vec::new(), ..policy };
-    let planned = plan(&container(&[], &[]), &policy, of_healthcheck(Some(&Ok(quick)))).remove(0);
+    let planned = plan(&container(&[], &[]), &policy, of_healthcheck(Some(&Ok(Arc::new(quick))))).remove(0);
     assert!(planned.spec.unwrap_err().reason.starts_with("period: Forbidden"), "an image is not");
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::spec::{ProbeSpec, StartPeriod};
+use super::{ProbeSpec, StartPeriod};
 
 /// Tells whether a probe was defined as it is now. Written as 16 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,9 +75,12 @@ mod tests {
     use super::*;
     use crate::{
         ids::ProbeKind,
-        prober::fixtures::spec,
-        spec::{Handler, OnFailure, Reach},
+        spec::{Handler, OnFailure, Reach, definition},
     };
+
+    fn spec(kind: ProbeKind) -> ProbeSpec {
+        definition::read(kind, "{tcpSocket: {port: 80}}").unwrap()
+    }
 
     #[test]
     fn the_same_definition_keeps_its_number_over_versions() {
