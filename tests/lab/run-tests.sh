@@ -19,8 +19,10 @@ for file in tests/*.rs tests/*/main.rs; do
     esac
     others="$others --test $name"
 done
+# Many unit tests wait rather than compute: two of them per processor.
+RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(nproc)))} cargo test "$@" --lib --bins
 # shellcheck disable=SC2086 # one word an argument
-cargo test "$@" --lib --bins $others
+cargo test "$@" $others
 cargo test "$@" --doc
 cargo test "$@" -p criprobe-proto
 
