@@ -53,6 +53,7 @@ test: toolchain
 # dependency is checked again. criprobe-proto is checked alone for the same reason.
 check: toolchain
 	cargo fmt --all --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy -p criprobe -p criprobe-bench --all-targets --locked -- -D warnings
 	cargo clippy --features tokio/test-util --locked -- -D warnings
 	cargo clippy -p criprobe-proto --all-targets --locked -- -D warnings

@@ -23,9 +23,12 @@ fuzz_target!(|data: &[u8]| {
     let kind = ProbeKind::ALL[usize::from(*kind) % ProbeKind::ALL.len()];
     let text = String::from_utf8_lossy(text).into_owned();
     let annotations = BTreeMap::from([(format!("{kind}.criprobe.dev/app"), text)]);
-    let plan = plan(&container(annotations), &Policy::default(), ImageFacts::default());
+    let container = container(annotations);
+    let plan = plan(&container, &Policy::default(), ImageFacts::default());
     assert_eq!(plan.len(), 1);
-    match &plan[0].spec {
+    let definition = plan[0].definition(&container);
+    assert_eq!(definition.is_ok(), plan[0].spec.is_ok());
+    match definition {
         Ok(spec) => {
             assert!(spec.kind == kind && spec.period >= MIN_PERIOD && spec.timeout >= MIN_TIMEOUT);
             assert!(spec.success_threshold >= 1 && spec.failure_threshold >= 1);

@@ -25,7 +25,11 @@ fn check(config: &[u8]) {
         Some(Ok(spec)) => {
             let Handler::Exec { command } = &spec.handler else { panic!("a HEALTHCHECK is a command") };
             assert!(!command.is_empty() && spec.is_literal && spec.on_failure == OnFailure::Report);
-            assert!(spec.period.as_millis() >= 100 && spec.timeout.as_millis() >= 1 && spec.failure_threshold >= 1);
+            assert!(
+                spec.period.as_millis() >= 100
+                    && spec.timeout.as_millis() >= 1
+                    && spec.failure_threshold >= 1
+            );
             assert!(spec.start.is_none_or(|start| start.interval.as_millis() >= 100));
         }
     }
