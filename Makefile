@@ -12,30 +12,34 @@ FOR ?=
 # For `demo`: `containerd` for a private containerd, or the URL of a running runtime. Empty: the embedded runtime.
 RUNTIME ?=
 
-CRIPROBE = $(or $(CARGO_TARGET_DIR),target)/release/criprobe
+TARGET = $(or $(CARGO_TARGET_DIR),target)
+# The build that the tests use: unoptimised, with fault injection.
+CRIPROBE = $(TARGET)/debug/criprobe
 DEMO_ARGS = $(if $(FOR),--for $(FOR)) $(ARGS)
 SCRIPTS = tests/lab/containerd.sh tests/lab/demo.sh tests/lab/run-tests.sh
 
 FUZZ_TARGETS = $(sort $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs))))
 FUZZ_SECONDS = $(patsubst %s,%,$(or $(FOR),60))
 
-.PHONY: help build demo test check bench bench-prober bench-hostile fuzz toolchain
+.PHONY: help build demo test check bench bench-prober bench-hostile fuzz proto toolchain
 
 help:
 	@echo "make build                    the release binary, target/release/criprobe"
 	@echo "make demo [FOR=20s]           criprobe on its embedded runtime; needs neither root nor containerd"
 	@echo "make demo RUNTIME=containerd  the same on a private containerd with real containers (root; Debian or Ubuntu)"
 	@echo "make test                     all tests; as root on Debian or Ubuntu, also with a private containerd"
-	@echo "make check                    format, lints, docs and scripts"
+	@echo "make check                    format, lints, docs, scripts, and whether the fuzz targets compile"
 	@echo "make bench [ARGS=--quick]     criprobe beside socat, nginx and HAProxy"
 	@echo "make bench-prober             5,000 probes on one node: attempts, lag, CPU, memory; ARGS as for bench"
-	@echo "make bench-hostile            what one hostile pod costs 200 normal pods; ARGS=--long takes an hour"
+	@echo "make bench-hostile            what one hostile pod costs 200 normal pods; ARGS=--long takes 20 minutes"
+	@echo "make proto                    write proto/descriptors.bin, after a change of a .proto file"
 	@echo "make fuzz [FOR=60s]           every fuzz target for this time; needs rustup and python3, installs cargo-fuzz"
 
 build: toolchain
 	cargo build --release --locked
 
-demo: build
+demo: toolchain
+	cargo build --locked --features faults
 ifeq ($(RUNTIME),containerd)
 	@tests/lab/demo.sh $(CRIPROBE) $(DEMO_ARGS)
 else
@@ -45,21 +49,30 @@ endif
 test: toolchain
 	@tests/lab/run-tests.sh --locked $(ARGS)
 
+# The second clippy checks what users install, without `faults`. It has tokio's feature because the tests do, so that no
+# dependency is checked again. criprobe-proto is checked alone for the same reason.
 check: toolchain
 	cargo fmt --all --check
-	cargo clippy --all-targets --locked -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked --document-private-items
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
+	cargo clippy -p criprobe -p criprobe-bench --all-targets --locked -- -D warnings
+	cargo clippy --features tokio/test-util --locked -- -D warnings
+	cargo clippy -p criprobe-proto --all-targets --locked -- -D warnings
+	cargo clippy --manifest-path fuzz/Cargo.toml --target-dir $(TARGET) --no-default-features --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked --document-private-items --features faults
 	set -e; for script in $(SCRIPTS); do sh -n $$script; done
 	bash -n .ci/run
 
+proto: toolchain
+	cargo run --locked -p criprobe-proto
+
 bench: build
-	cargo bench --locked --bench relay -- $(ARGS)
+	cargo bench --locked -p criprobe-bench --bench relay -- $(ARGS)
 
 bench-prober: build
-	cargo bench --locked --bench prober -- $(ARGS)
+	cargo bench --locked -p criprobe-bench --bench prober -- $(ARGS)
 
 bench-hostile: build
-	cargo bench --locked --bench hostile -- $(ARGS)
+	cargo bench --locked -p criprobe-bench --bench hostile -- $(ARGS)
 
 # cargo-fuzz needs the sanitizers of a nightly compiler.
 fuzz: toolchain

@@ -1,7 +1,9 @@
-//! Compiles the protocol files under `proto/` with protox, so that no protoc is needed on the user's machine.
+//! Generates the messages and services of `proto/` from the descriptors beside them, so that a build needs neither protoc
+//! nor any other compiler of .proto files. `make proto` writes the descriptors.
 
-use std::path::PathBuf;
-use std::{env, error::Error, fs};
+use std::{error::Error, fs};
+
+const DESCRIPTORS: &str = "proto/descriptors.bin";
 
 /// Messages that may hold secrets: environment values, registry credentials, stream URLs, outputs of commands.
 /// They get no derived `Debug`, so that no log line can print them by accident.
@@ -16,24 +18,18 @@ const NO_DEBUG: [&str; 7] = [
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let files = [
-        "proto/cri.proto",
-        "proto/containerd.proto",
-        "proto/containerd_content.proto",
-        "proto/containerd_events.proto",
-        "proto/health.proto",
-    ];
-    for file in files {
-        println!("cargo::rerun-if-changed={file}");
+    println!("cargo::rerun-if-changed={DESCRIPTORS}");
+    if let Err(error) = fs::metadata(DESCRIPTORS) {
+        println!("cargo::error=read {DESCRIPTORS}: {error}; `make proto` writes it from proto/*.proto");
+        return Ok(());
     }
-    let descriptors = protox::compile(files, ["proto"])?;
-    let out = PathBuf::from(env::var("OUT_DIR")?);
-    fs::create_dir_all(&out)?;
     let mut config = prost_build::Config::new();
-    config.skip_debug(NO_DEBUG);
-    config.enable_type_names();
-    tonic_prost_build::configure()
-        .emit_rerun_if_changed(false)
-        .compile_fds_with_config(descriptors, config)?;
+    config.skip_debug(NO_DEBUG).file_descriptor_set_path(DESCRIPTORS).skip_protoc_run();
+    let no_sources: [&str; 0] = [];
+    tonic_prost_build::configure().emit_rerun_if_changed(false).compile_with_config(
+        config,
+        &no_sources,
+        &no_sources,
+    )?;
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! What the tap costs: the decoder alone, on the bytes of connections as grpc-go and containerd write them.
 //!
-//! `cargo bench --bench tap` prints the time per call, and whether it stays within the budget. Nothing is relayed: the
-//! chunks are fed as the relay would pass them on, each with a reading of the clock, and the events are dropped. It is
-//! the median of many short batches, so that other programs on the machine disturb little; nothing here waits, so it
-//! is CPU time.
+//! `cargo bench -p criprobe-bench --bench tap` prints the time per call, and whether it stays within the budget.
+//! Nothing is relayed: the chunks are fed as the relay would pass them on, each with a reading of the clock, and the
+//! events are dropped. It is the median of many short batches, so that other programs on the machine disturb little;
+//! nothing here waits, so it is CPU time.
 
 use std::{collections::VecDeque, process::ExitCode, sync::Arc, time::Duration};
 

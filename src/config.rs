@@ -212,7 +212,7 @@ const MAX_UNKNOWN: usize = 10;
 /// CRIPROBE_PORT* for a service named criprobe; these are not reported.
 pub(crate) fn unknown_variables(names: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut known: Vec<&str> = Key::ALL.into_iter().map(Key::variable).chain(["CRIPROBE_CONFIG"]).collect();
-    if cfg!(debug_assertions) {
+    if cfg!(feature = "faults") {
         known.push("CRIPROBE_FAULTS");
     }
     let is_unknown = |name: &String| {

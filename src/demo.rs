@@ -28,6 +28,7 @@ mod containers;
 mod content;
 mod events;
 mod exec;
+#[cfg_attr(not(feature = "faults"), path = "demo/no_faults.rs")]
 mod faults;
 mod filters;
 mod guard;
@@ -47,6 +48,7 @@ mod usage;
 mod verbose;
 mod view;
 
+#[cfg(feature = "faults")]
 pub use faults::{Fault, FaultKind, Faults, ReceivedCall};
 pub use verbose::EnvValues;
 
@@ -84,7 +86,7 @@ impl Options {
 pub struct EmbeddedRuntime {
     node: Arc<node::Node>,
     images: images::Images,
-    faults: Faults,
+    faults: faults::Faults,
     socket: PathBuf,
     serving: Option<server::Serving>,
     /// Goes last: its folders have to be empty by then.
@@ -110,7 +112,7 @@ impl EmbeddedRuntime {
         let guard = Arc::new(guard::Guard::start(&folder)?);
         let search_path = env::var_os("PATH").unwrap_or_else(|| OsString::from(DEFAULT_PATH));
         let node = node::Node::new(folder, search_path, env_values, guard);
-        let (images, faults) = (images::Images::new(dir), Faults::default());
+        let (images, faults) = (images::Images::new(dir), faults::Faults::default());
         let mut runtime = Self { node, images, faults, socket, serving: None, _made: made };
         runtime.serve_again(Duration::ZERO)?;
         Ok(runtime)
@@ -127,7 +129,8 @@ impl EmbeddedRuntime {
         self.images.add(name, config);
     }
 
-    /// A handle to ask for faults and to see the calls that came.
+    /// Injects faults, and shows the calls that came.
+    #[cfg(feature = "faults")]
     pub fn faults(&self) -> Faults {
         self.faults.clone()
     }

@@ -192,16 +192,16 @@ impl Restarts {
     }
 }
 
-/// Panics on request, for tests; no part of a release build.
+/// Panics on request, for tests.
 mod faults {
     /// Never returns.
-    #[cfg(not(debug_assertions))]
+    #[cfg(not(feature = "faults"))]
     pub(super) async fn asked(_stage: &str) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     /// Panics once a file of the stage's name is in the folder that CRIPROBE_FAULTS names, and removes it.
-    #[cfg(debug_assertions)]
+    #[cfg(feature = "faults")]
     pub(super) async fn asked(stage: &str) {
         let Some(folder) = std::env::var_os("CRIPROBE_FAULTS") else { return std::future::pending().await };
         let file = std::path::Path::new(&folder).join(stage);

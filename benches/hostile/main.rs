@@ -91,7 +91,7 @@ struct Arguments {
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
     /// The program under test
-    #[arg(long, value_name = "FILE", default_value = env!("CARGO_BIN_EXE_criprobe"))]
+    #[arg(long, value_name = "FILE", default_value_os_t = process::built_binary())]
     criprobe: PathBuf,
     /// Given by cargo, means nothing
     #[arg(long, hide = true)]

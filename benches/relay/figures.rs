@@ -5,7 +5,7 @@ use std::fmt;
 use crate::{
     call::Call,
     footprint::Footprint,
-    measure::{Load, Sample},
+    measure::{Driver, Load, Sample},
     middle::Via,
     results::Results,
     tap_cost::TapCost,
@@ -75,17 +75,26 @@ impl fmt::Display for Bound {
     }
 }
 
-/// The bounds for each call and load, criprobe's figure over the other's.
-pub(crate) fn relative(results: &Results) -> Vec<Figure> {
+/// The bounds for each call and load, criprobe's figure over the other's. A call that was not measured has none.
+pub(crate) fn relative(driver: Driver, results: &Results) -> Vec<Figure> {
     let mut figures = Vec::new();
-    for call in Call::MEASURED {
+    for call in Call::MEASURED.into_iter().filter(|call| results.has(*call)) {
         let mut add = |load, what: &str, other: Via, of: fn(&Sample) -> f64, bound| {
-            let rule = format!("{call:?}, {load}: {what} over {}'s", other.name());
+            let rule = format!("{}, {call:?}, {load}: {what} over {}'s", driver.name(), other.name());
             let found = results.ratio(call, load, Via::Criprobe, other, of);
             figures.push(Figure { rule, found, unit: "", bound });
         };
         let p50: fn(&Sample) -> f64 = |sample| sample.p50;
         let rate: fn(&Sample) -> f64 = |sample| sample.rate;
+        if driver == Driver::Tonic {
+            add(Load::ONE, "p50", Via::Socat, p50, Bound::AtMost(1.0));
+            add(Load::ONE, "p50", Via::Haproxy, p50, Bound::AtMost(1.0));
+            for load in Load::ALL {
+                add(load, "calls/s", Via::Socat, rate, Bound::AtLeast(1.0));
+                add(load, "calls/s", Via::Haproxy, rate, Bound::AtLeast(1.0));
+            }
+            continue;
+        }
         add(Load::ONE, "p50", Via::Socat, p50, Bound::AtMost(1.10));
         add(Load::ONE, "p50", Via::Nginx, p50, Bound::Below(1.0));
         add(Load::ONE, "p50", Via::Haproxy, p50, Bound::Below(1.0));

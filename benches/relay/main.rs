@@ -7,6 +7,7 @@ mod client;
 mod comparators;
 mod figures;
 mod footprint;
+mod grpc;
 mod header_block;
 mod http2;
 mod machine;
@@ -22,14 +23,14 @@ mod results;
 mod table;
 mod tap_cost;
 
-use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
+use std::{fmt, fs, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context, Result};
 use call::Call;
 use clap::Parser;
 use figures::{Figure, absolute, relative};
 use footprint::{Footprint, footprint};
-use measure::{Load, measure};
+use measure::{Driver, Load, measure};
 use middle::{Middle, Places, Via};
 use report::Report;
 use results::Results;
@@ -48,6 +49,9 @@ struct Arguments {
     /// How long each measurement takes, in seconds
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<f64>,
+    /// Only these drivers; memory, size and start are left out then
+    #[arg(long, value_name = "DRIVER", value_delimiter = ',')]
+    driver: Vec<Driver>,
     /// Only these ways
     #[arg(long, value_name = "WAY", value_delimiter = ',')]
     via: Vec<Via>,
@@ -64,7 +68,7 @@ struct Arguments {
     #[arg(long)]
     check: bool,
     /// The program under test
-    #[arg(long, value_name = "FILE", default_value = env!("CARGO_BIN_EXE_criprobe"))]
+    #[arg(long, value_name = "FILE", default_value_os_t = process::built_binary())]
     criprobe: PathBuf,
     /// Given by cargo, means nothing
     #[arg(long, hide = true)]
@@ -83,53 +87,97 @@ fn main() -> ExitCode {
 
 /// Says whether every figure that had to be reached was.
 fn run(arguments: &Arguments) -> Result<bool> {
-    let rounds = arguments.rounds.unwrap_or(if arguments.quick { 3 } else { 13 });
-    let seconds = arguments.seconds.unwrap_or(if arguments.quick { 0.2 } else { 0.25 });
-    let duration = Duration::try_from_secs_f64(seconds).context("--seconds")?;
     process::clean_up_when_interrupted()?;
     comparators::install_missing();
 
     let scratch = tempfile::Builder::new().prefix("criprobe-bench-").tempdir()?;
     process::remove_when_interrupted(scratch.path().to_owned());
-    let places = Places {
-        folder: scratch.path().to_owned(),
-        runtime: scratch.path().join("runtime.sock"),
-        criprobe: arguments.criprobe.clone(),
-    };
-    null_runtime::serve(&places.runtime)?;
-
     let mut left_out = Vec::new();
-    let middles = start(&places, &arguments.via, &mut left_out);
-    let calls = wanted_of(Call::MEASURED, &arguments.call);
-    let loads = wanted_of(Load::ALL, &arguments.load);
-    let plan: Vec<(Call, Load)> =
-        calls.iter().flat_map(|&call| loads.iter().map(move |&load| (call, load))).collect();
-    let results = compare(&middles, rounds as usize, &plan, duration, &mut left_out);
-    let ways: Vec<(Via, String)> =
-        middles.iter().map(|middle| (middle.via, middle.version.clone())).collect();
-    drop(middles);
+    let mut ways = Vec::new();
+    let mut compared = Vec::new();
+    let mut settings = String::new();
+    let mut is_whole = true;
+    for driver in wanted_of([Driver::Light, Driver::Tonic], &arguments.driver) {
+        let series = Series::of(driver, arguments)?;
+        let folder = scratch.path().join(driver.name());
+        fs::create_dir(&folder)?;
+        let places =
+            Places { runtime: folder.join("runtime.sock"), folder, criprobe: arguments.criprobe.clone() };
+        match driver {
+            Driver::Light => null_runtime::serve(&places.runtime)?,
+            Driver::Tonic => grpc::serve(&places.runtime)?,
+        }
+        let results = compare(&series, &places, &arguments.via, &mut ways, &mut left_out);
+        // What was not measured of a comparator is its affair, what was not measured of criprobe is a failure.
+        is_whole &= results.count(Via::Criprobe) == series.rounds * series.plan.len();
+        settings += &format!("{series}\n");
+        compared.push((driver, results));
+    }
 
-    let is_partial = !arguments.call.is_empty() || !arguments.load.is_empty();
-    let (footprint, tap) =
-        if is_partial { (None, None) } else { alone(&places, arguments.quick, &mut left_out) };
-    let mut figures = relative(&results);
-    figures.extend(absolute(footprint.as_ref(), tap.as_ref()));
-
-    let settings = format!(
-        "Medians of {rounds} rounds of {seconds} s; ratios are medians of each round's own; CPU is of all rounds.\n{}",
-        middle::SETTINGS
-    );
-    // What was not measured of a comparator is its affair, what was not measured of criprobe is a failure.
-    let wanted = rounds as usize * plan.len();
-    let is_whole =
-        results.count(Via::Criprobe) == wanted && (is_partial || footprint.is_some() && tap.is_some());
+    let mut figures: Vec<Figure> =
+        compared.iter().flat_map(|(driver, results)| relative(*driver, results)).collect();
+    let is_partial = !arguments.call.is_empty() || !arguments.load.is_empty() || !arguments.driver.is_empty();
+    if !is_partial {
+        let places = Places {
+            folder: scratch.path().to_owned(),
+            runtime: scratch.path().join(Driver::Light.name()).join("runtime.sock"),
+            criprobe: arguments.criprobe.clone(),
+        };
+        let (footprint, tap) = alone(&places, arguments.quick, &mut left_out);
+        is_whole &= footprint.is_some() && tap.is_some();
+        figures.extend(absolute(footprint.as_ref(), tap.as_ref()));
+    }
+    settings +=
+        &format!("Ratios are medians of each round's own; CPU is of all rounds.\n{}", middle::SETTINGS);
     let is_good = is_whole && !figures.iter().any(Figure::is_missed);
-    let report = Report { machine: machine::describe(), settings, ways, left_out, results, figures };
+    let report = Report { machine: machine::describe(), settings, ways, left_out, compared, figures };
     print!("{}", report.text());
     if let Some(file) = &arguments.markdown {
         fs::write(file, report.markdown()).with_context(|| format!("write {}", file.display()))?;
     }
     Ok(is_good || !arguments.check)
+}
+
+/// What is measured with one driver.
+struct Series {
+    driver: Driver,
+    rounds: usize,
+    duration: Duration,
+    plan: Vec<(Call, Load)>,
+}
+
+impl Series {
+    fn of(driver: Driver, arguments: &Arguments) -> Result<Self> {
+        // Where the driver fills the cores, what runs when decides: longer rounds of one call, with new processes each.
+        let (rounds, seconds, calls) = match (driver, arguments.quick) {
+            (Driver::Light, false) => (13, 0.25, &Call::MEASURED[..]),
+            (Driver::Light, true) => (3, 0.2, &Call::MEASURED[..]),
+            (Driver::Tonic, false) => (5, 1.0, &[Call::ExecSync][..]),
+            (Driver::Tonic, true) => (1, 0.5, &[Call::ExecSync][..]),
+        };
+        let calls = if arguments.call.is_empty() { calls } else { &arguments.call };
+        let loads = wanted_of(Load::ALL, &arguments.load);
+        Ok(Self {
+            driver,
+            rounds: arguments.rounds.unwrap_or(rounds) as usize,
+            duration: Duration::try_from_secs_f64(arguments.seconds.unwrap_or(seconds))
+                .context("--seconds")?,
+            plan: calls.iter().flat_map(|&call| loads.iter().map(move |&load| (call, load))).collect(),
+        })
+    }
+
+    /// Whether every round starts all processes again.
+    fn restarts(&self) -> bool {
+        self.driver == Driver::Tonic
+    }
+}
+
+impl fmt::Display for Series {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { driver, rounds, duration, .. } = self;
+        let restarts = if self.restarts() { ", each with new processes" } else { "" };
+        write!(f, "Driver {}: medians of {rounds} rounds of {duration:?}{restarts}.", driver.name())
+    }
 }
 
 /// Starts all that are wanted and can be had.
@@ -139,23 +187,38 @@ fn start(places: &Places, wanted: &[Via], left_out: &mut Vec<String>) -> Vec<Mid
     all.filter_map(|via| note(Middle::start(via, places), via.name(), left_out)).collect()
 }
 
-/// Measures everything in turn, `rounds` times. Ways follow each other at once, so that all see the same machine;
-/// which one begins changes.
+/// Measures everything in turn, round by round. Ways follow each other at once, so that all see the same machine;
+/// which one begins changes. Adds to `ways` those that it started.
 fn compare(
-    middles: &[Middle],
-    rounds: usize,
-    plan: &[(Call, Load)],
-    duration: Duration,
+    series: &Series,
+    places: &Places,
+    wanted: &[Via],
+    ways: &mut Vec<(Via, String)>,
     left_out: &mut Vec<String>,
 ) -> Results {
+    let Series { driver, rounds, duration, .. } = *series;
     let mut results = Results::default();
+    let mut middles = Vec::new();
     for round in 0..rounds {
-        for &(call, load) in plan {
-            eprintln!("round {} of {rounds}: {call:?}, {load}", round + 1);
+        if round == 0 || series.restarts() {
+            middles.clear();
+            middles = start(places, wanted, left_out);
+            let started = middles.iter().map(|middle: &Middle| (middle.via, middle.version.clone()));
+            let added: Vec<_> = started.filter(|way| !ways.contains(way)).collect();
+            ways.extend(added);
+        }
+        for &(call, load) in &series.plan {
+            eprintln!("{}, round {} of {rounds}: {call:?}, {load}", driver.name(), round + 1);
             for turn in 0..middles.len() {
                 let middle = &middles[(round + turn) % middles.len()];
-                let what = format!("{}, {call:?}, {load}, round {}", middle.via.name(), round + 1);
-                if let Some(sample) = note(measure(middle, call, load, duration), &what, left_out) {
+                let what = format!(
+                    "{}, {}, {call:?}, {load}, round {}",
+                    driver.name(),
+                    middle.via.name(),
+                    round + 1
+                );
+                let sample = measure(driver, middle, call, load, duration);
+                if let Some(sample) = note(sample, &what, left_out) {
                     results.add(round, call, load, middle.via, sample);
                 }
             }

@@ -1,11 +1,15 @@
-//! One measurement: a call, a load, a way; out comes a sample. Checks every answer (see the client), prints nothing.
+//! One measurement: a driver, a call, a load, a way; out comes a sample. Checks every answer (see the clients), prints
+//! nothing.
 
-use std::{thread, time::Duration};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use criprobe::clock;
 
-use crate::{call::Call, client::Client, middle::Middle, process::Process};
+use crate::{call::Call, client::Client, grpc, middle::Middle, process::Process};
 
 /// 1 MiB: what the driver takes of one answer at once; more than any of those that are compared.
 const WINDOW: u32 = 1 << 20;
@@ -30,6 +34,24 @@ impl std::fmt::Display for Load {
     }
 }
 
+/// What makes the calls, and answers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Driver {
+    /// A client and a null runtime of our own, which cost next to nothing.
+    Light,
+    /// Those of a gRPC library.
+    Tonic,
+}
+
+impl Driver {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Light => "light",
+            Self::Tonic => "tonic",
+        }
+    }
+}
+
 /// What one measurement found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
@@ -46,16 +68,40 @@ pub(crate) struct Sample {
 }
 
 /// Drives calls through `middle` for `duration`, after some that do not count.
-pub(crate) fn measure(middle: &Middle, call: Call, load: Load, duration: Duration) -> Result<Sample> {
-    let clients = warm(middle, call, load, duration / 8)?;
+pub(crate) fn measure(
+    driver: Driver,
+    middle: &Middle,
+    call: Call,
+    load: Load,
+    duration: Duration,
+) -> Result<Sample> {
+    match driver {
+        Driver::Light => {
+            let clients = (0..load.connections).map(|_| Client::connect(&middle.socket, call, WINDOW));
+            let mut clients = clients.collect::<Result<Vec<Client>>>()?;
+            sample(middle, duration, |deadline| run_all(&mut clients, load.in_flight, deadline))
+        }
+        Driver::Tonic => {
+            let mut clients = grpc::Clients::connect(&middle.socket, call, load)?;
+            sample(middle, duration, |deadline| clients.run(deadline))
+        }
+    }
+}
+
+/// Calls `run` twice with a deadline, and measures the second time. It returns the durations of calls in nanoseconds, and
+/// leaves the connections open, so that the processes that socat forked for them can still be asked for their CPU time.
+fn sample(
+    middle: &Middle,
+    duration: Duration,
+    mut run: impl FnMut(Instant) -> Result<Vec<u32>>,
+) -> Result<Sample> {
+    run(clock::now() + duration / 8)?;
     let before = middle.process.as_ref().map(Process::cpu);
     let start = clock::now();
-    let ran = run_all(clients, load.in_flight, start + duration)?;
+    let mut took = run(start + duration)?;
     let elapsed = clock::now() - start;
-    // The connections are open still, so that forks of socat's are there to be asked.
     let used =
         middle.process.as_ref().zip(before).map(|(process, before)| process.cpu().saturating_sub(before));
-    let mut took: Vec<u32> = ran.into_iter().flat_map(|(_, took)| took).collect();
     ensure!(!took.is_empty(), "no call ended in {duration:?}");
     let calls = took.len();
     Ok(Sample {
@@ -67,32 +113,18 @@ pub(crate) fn measure(middle: &Middle, call: Call, load: Load, duration: Duratio
     })
 }
 
-fn warm(middle: &Middle, call: Call, load: Load, duration: Duration) -> Result<Vec<Client>> {
-    let clients: Result<Vec<Client>> =
-        (0..load.connections).map(|_| Client::connect(&middle.socket, call, WINDOW)).collect();
-    let ran = run_all(clients?, load.in_flight, clock::now() + duration)?;
-    Ok(ran.into_iter().map(|(client, _)| client).collect())
-}
-
 /// Runs each client in a thread of its own.
-fn run_all(
-    clients: Vec<Client>,
-    in_flight: usize,
-    deadline: std::time::Instant,
-) -> Result<Vec<(Client, Vec<u32>)>> {
-    thread::scope(|scope| {
-        let threads: Vec<_> = clients
-            .into_iter()
-            .map(|mut client| {
-                scope.spawn(move || {
-                    let mut took = Vec::with_capacity(1 << 17);
-                    client.run(in_flight, deadline, &mut took).map(|()| (client, took))
-                })
-            })
-            .collect();
+fn run_all(clients: &mut [Client], in_flight: usize, deadline: Instant) -> Result<Vec<u32>> {
+    let ran: Result<Vec<Vec<u32>>> = thread::scope(|scope| {
+        let run = |client: &mut Client| {
+            let mut took = Vec::with_capacity(1 << 17);
+            client.run(in_flight, deadline, &mut took).map(|()| took)
+        };
+        let threads: Vec<_> = clients.iter_mut().map(|client| scope.spawn(move || run(client))).collect();
         let ended = threads.into_iter().map(|thread| thread.join().map_err(|_| anyhow!("a driver panicked")));
         ended.map(|ended| ended.context("drive").and_then(|ran| ran)).collect()
-    })
+    });
+    Ok(ran?.concat())
 }
 
 /// Of durations in nanoseconds, in microseconds.

@@ -35,6 +35,13 @@ fn left() -> MutexGuard<'static, Left> {
     LEFT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// criprobe as `make build` builds it: cargo puts it in the folder above that of this program.
+pub(crate) fn built_binary() -> PathBuf {
+    let this = std::env::current_exe().unwrap_or_default();
+    let folder = this.ancestors().nth(2).unwrap_or(Path::new("target/release"));
+    folder.join("criprobe")
+}
+
 /// A child with whatever it forks, killed when dropped.
 pub(crate) struct Process {
     child: Child,

@@ -3,7 +3,7 @@
 use crate::{
     call::Call,
     figures::Figure,
-    measure::{Load, Sample},
+    measure::{Driver, Load, Sample},
     middle::Via,
     results::Results,
     table::Table,
@@ -18,7 +18,8 @@ pub(crate) struct Report {
     pub(crate) ways: Vec<(Via, String)>,
     /// What was left out and why.
     pub(crate) left_out: Vec<String>,
-    pub(crate) results: Results,
+    /// What was compared, a driver each.
+    pub(crate) compared: Vec<(Driver, Results)>,
     pub(crate) figures: Vec<Figure>,
 }
 
@@ -53,16 +54,20 @@ impl Report {
     }
 
     fn tables(&self) -> impl Iterator<Item = Table<9>> {
-        let all = Call::MEASURED.into_iter().flat_map(|call| Load::ALL.map(|load| (call, load)));
-        all.map(|(call, load)| self.table(call, load))
+        self.compared.iter().flat_map(|(driver, results)| {
+            let calls = Call::MEASURED.into_iter().filter(|call| results.has(*call));
+            let all = calls.flat_map(|call| Load::ALL.map(|load| (call, load)));
+            all.map(|(call, load)| self.table(*driver, results, call, load))
+        })
     }
 
-    fn table(&self, call: Call, load: Load) -> Table<9> {
+    fn table(&self, driver: Driver, results: &Results, call: Call, load: Load) -> Table<9> {
         let connections = if load.connections == 1 { "connection" } else { "connections" };
         Table {
             title: format!(
-                "{}: {} {connections} x {} in flight",
+                "{}, driver {}: {} {connections} x {} in flight",
                 call.title(),
+                driver.name(),
                 load.connections,
                 load.in_flight
             ),
@@ -77,25 +82,8 @@ impl Report {
                 "calls/direct",
                 "calls/socat",
             ],
-            rows: self.ways.iter().map(|(via, _)| self.row(call, load, *via)).collect(),
+            rows: self.ways.iter().map(|(via, _)| row(results, call, load, *via)).collect(),
         }
-    }
-
-    fn row(&self, call: Call, load: Load, via: Via) -> [String; 9] {
-        let figure =
-            |digits: usize, of: fn(&Sample) -> f64| number(digits, self.results.median(call, load, via, of));
-        let ratio = |other, of: fn(&Sample) -> f64| number(2, self.results.ratio(call, load, via, other, of));
-        [
-            via.name().into(),
-            figure(1, |sample| sample.p50),
-            figure(1, |sample| sample.p99),
-            figure(0, |sample| sample.rate),
-            number(1, self.results.cpu(call, load, via)),
-            ratio(Via::Direct, |sample| sample.p50),
-            ratio(Via::Socat, |sample| sample.p50),
-            ratio(Via::Direct, |sample| sample.rate),
-            ratio(Via::Socat, |sample| sample.rate),
-        ]
     }
 
     fn figure_table(&self) -> Table<3> {
@@ -105,6 +93,22 @@ impl Report {
             rows: self.figures.iter().map(Figure::cells).collect(),
         }
     }
+}
+
+fn row(results: &Results, call: Call, load: Load, via: Via) -> [String; 9] {
+    let figure = |digits: usize, of: fn(&Sample) -> f64| number(digits, results.median(call, load, via, of));
+    let ratio = |other, of: fn(&Sample) -> f64| number(2, results.ratio(call, load, via, other, of));
+    [
+        via.name().into(),
+        figure(1, |sample| sample.p50),
+        figure(1, |sample| sample.p99),
+        figure(0, |sample| sample.rate),
+        number(1, results.cpu(call, load, via)),
+        ratio(Via::Direct, |sample| sample.p50),
+        ratio(Via::Socat, |sample| sample.p50),
+        ratio(Via::Direct, |sample| sample.rate),
+        ratio(Via::Socat, |sample| sample.rate),
+    ]
 }
 
 fn number(digits: usize, value: Option<f64>) -> String {

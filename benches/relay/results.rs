@@ -33,6 +33,11 @@ impl Results {
         self.entries.iter().filter(|entry| entry.via == via).count()
     }
 
+    /// Whether there is any sample of a call.
+    pub(crate) fn has(&self, call: Call) -> bool {
+        self.entries.iter().any(|entry| entry.call == call)
+    }
+
     /// The median of all rounds; None if there is no sample.
     pub(crate) fn median(
         &self,

@@ -26,7 +26,9 @@ fuzz_target!(|data: &[u8]| {
     let container = container(annotations);
     let plan = plan(&container, &Policy::default(), ImageFacts::default());
     assert_eq!(plan.len(), 1);
-    match plan[0].definition(&container) {
+    let definition = plan[0].definition(&container);
+    assert_eq!(definition.is_ok(), plan[0].spec.is_ok());
+    match definition {
         Ok(spec) => {
             assert!(spec.kind == kind && spec.period >= MIN_PERIOD && spec.timeout >= MIN_TIMEOUT);
             assert!(spec.success_threshold >= 1 && spec.failure_threshold >= 1);

@@ -44,6 +44,7 @@ pub(super) struct Hangup(CancellationToken);
 
 impl Hangup {
     /// Ends the connection: what was not yet written is lost.
+    #[cfg(feature = "faults")]
     pub(super) fn call(&self) {
         self.0.cancel();
     }

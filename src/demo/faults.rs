@@ -1,13 +1,20 @@
-//! Faults that a test asks the embedded runtime for, and the log of calls it received. Decides which fault a call
-//! gets; never performs one, never does IO, never reads a clock.
+//! Faults that tests inject into the embedded runtime, and the log of the calls it received. Never reads a clock. Only
+//! builds with the feature `faults` contain it; others contain `no_faults.rs` instead.
 
 use std::{
     collections::VecDeque,
+    future,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use tonic::Code;
+use http_body_util::{BodyExt, Collected, Full};
+use hyper::Request;
+use tokio::time::sleep;
+use tonic::{Code, Status, body::Body};
+
+use super::connection::Hangup;
+use crate::proto::cri;
 
 /// 4,096 calls are kept for assertions; the oldest makes room for the next.
 const CALLS_KEPT: usize = 4096;
@@ -57,14 +64,6 @@ pub enum FaultKind {
     /// container (an empty list stays empty), ExecSync its standard output; other methods answer as ever.
     HugeAnswer(usize),
 }
-
-/// On a request whose answer is to have times that are so much later.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct TimesLaterBy(pub(super) Duration);
-
-/// The size that an answer shall have at least; a request that carries it in its extensions asks its handler for it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct AnswerAtLeast(pub(super) usize);
 
 /// A call that reached the server, as the log has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,6 +131,92 @@ impl Inner {
             Some(times) => *times -= 1,
         }
         Some(kind)
+    }
+}
+
+/// Applies a fault before its call is handled. Returns the request to handle.
+///
+/// # Errors
+/// The status to answer with instead of handling the call.
+pub(super) async fn before(
+    fault: Option<&FaultKind>,
+    mut request: Request<Body>,
+) -> Result<Request<Body>, Status> {
+    match fault {
+        None | Some(FaultKind::DelayAnswer(_)) => {}
+        Some(FaultKind::Delay(delay)) => sleep(*delay).await,
+        Some(FaultKind::Code(code, message)) => return Err(Status::new(*code, message)),
+        Some(FaultKind::Hang) => future::pending().await,
+        Some(FaultKind::HangAbout(texts)) => {
+            let (head, body) = request.into_parts();
+            // A request that cannot be read matches no text.
+            let bytes = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
+            let holds = |text: &String| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+            if texts.iter().any(holds) {
+                future::pending::<()>().await;
+            }
+            request = Request::from_parts(head, Body::new(Full::new(bytes)));
+        }
+        Some(FaultKind::DropConnection) => {
+            if let Some(hangup) = request.extensions().get::<Hangup>() {
+                hangup.call();
+            }
+            future::pending::<()>().await;
+        }
+        Some(FaultKind::LaterTimes(later_by)) => {
+            request.extensions_mut().insert(Forgery { later_by: *later_by, ..Forgery::default() });
+        }
+        Some(FaultKind::HugeAnswer(bytes)) => {
+            request.extensions_mut().insert(Forgery { at_least: *bytes, ..Forgery::default() });
+        }
+    }
+    Ok(request)
+}
+
+/// Applies a fault after its call was handled, before the answer is sent.
+pub(super) async fn after(fault: Option<&FaultKind>) {
+    if let Some(FaultKind::DelayAnswer(delay)) = fault {
+        sleep(*delay).await;
+    }
+}
+
+/// How to alter an answer; not at all by default. Travels in the extensions of the request.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Forgery {
+    at_least: usize,
+    later_by: Duration,
+}
+
+impl Forgery {
+    /// How to alter the answer to this request.
+    pub(super) fn of<T>(request: &tonic::Request<T>) -> Self {
+        request.extensions().get().copied().unwrap_or_default()
+    }
+
+    pub(super) fn list(self, mut list: cri::ListContainersResponse) -> cri::ListContainersResponse {
+        if let (1.., Some(first)) = (self.at_least, list.containers.first_mut()) {
+            let image = first.image.get_or_insert_default();
+            image.annotations.insert("padding".to_owned(), "x".repeat(self.at_least));
+        }
+        list
+    }
+
+    pub(super) fn status(self, mut found: cri::ContainerStatusResponse) -> cri::ContainerStatusResponse {
+        let later = i64::try_from(self.later_by.as_nanos()).unwrap_or(i64::MAX);
+        if let Some(status) = &mut found.status {
+            for time in [&mut status.created_at, &mut status.started_at] {
+                // What has not happened yet has no time.
+                *time = if *time > 0 { time.saturating_add(later) } else { *time };
+            }
+        }
+        found
+    }
+
+    pub(super) fn output(self, mut result: cri::ExecSyncResponse) -> cri::ExecSyncResponse {
+        if self.at_least > result.stdout.len() {
+            result.stdout.resize(self.at_least, b'x');
+        }
+        result
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::{
     convert::Infallible,
-    fs, future, io,
+    fs, io,
     os::unix::fs::{FileTypeExt as _, PermissionsExt as _},
     path::Path,
     pin::Pin,
@@ -11,7 +11,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use http_body_util::{BodyExt, Collected, Full};
 use hyper::{Request, Response, Uri};
 use tokio::{
     net::{UnixListener, UnixStream},
@@ -24,8 +23,8 @@ use tonic::{Status, body::Body, server::NamedService, transport::Server};
 use tower::Service;
 
 use super::{
-    connection::{Connection, Hangup},
-    faults::{AnswerAtLeast, FaultKind, Faults, TimesLaterBy},
+    connection::Connection,
+    faults::{self, Faults},
     images::Images,
     service::Runtime,
 };
@@ -137,7 +136,7 @@ async fn next_stream(listener: &UnixListener) -> UnixStream {
     }
 }
 
-/// Stands before all services: notes each call, and does to it what its fault says.
+/// Comes before all services: records each call, and applies its fault, if there is one.
 #[derive(Clone)]
 struct Gate {
     runtime: RuntimeServiceServer<Runtime>,
@@ -148,51 +147,20 @@ struct Gate {
 }
 
 impl Gate {
-    async fn pass(mut self, mut request: Request<Body>) -> Response<Body> {
+    async fn pass(mut self, request: Request<Body>) -> Response<Body> {
         let method = request.uri().path().rsplit('/').next().unwrap_or_default();
         let now = clock::now();
         let fault = self.faults.receive(method, now);
         if now < self.open_at {
             return Status::unknown("server is not initialized yet").into_http();
         }
-        match fault {
-            None => self.handle(request).await,
-            Some(FaultKind::Delay(delay)) => {
-                sleep(delay).await;
-                self.handle(request).await
-            }
-            Some(FaultKind::DelayAnswer(delay)) => {
-                let answer = self.handle(request).await;
-                sleep(delay).await;
-                answer
-            }
-            Some(FaultKind::Code(code, message)) => Status::new(code, message).into_http(),
-            Some(FaultKind::Hang) => future::pending().await,
-            Some(FaultKind::HangAbout(texts)) => {
-                let (head, body) = request.into_parts();
-                // A request that cannot be read has no sender.
-                let bytes = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
-                let holds = |text: &String| bytes.windows(text.len()).any(|window| window == text.as_bytes());
-                if texts.iter().any(holds) {
-                    return future::pending().await;
-                }
-                self.handle(Request::from_parts(head, Body::new(Full::new(bytes)))).await
-            }
-            Some(FaultKind::DropConnection) => {
-                if let Some(hangup) = request.extensions().get::<Hangup>() {
-                    hangup.call();
-                }
-                future::pending().await
-            }
-            Some(FaultKind::LaterTimes(by)) => {
-                request.extensions_mut().insert(TimesLaterBy(by));
-                self.handle(request).await
-            }
-            Some(FaultKind::HugeAnswer(bytes)) => {
-                request.extensions_mut().insert(AnswerAtLeast(bytes));
-                self.handle(request).await
-            }
-        }
+        let request = match faults::before(fault.as_ref(), request).await {
+            Ok(request) => request,
+            Err(status) => return status.into_http(),
+        };
+        let answer = self.handle(request).await;
+        faults::after(fault.as_ref()).await;
+        answer
     }
 
     async fn handle(&mut self, mut request: Request<Body>) -> Response<Body> {

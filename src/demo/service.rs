@@ -6,12 +6,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration, vec};
 use tokio_stream::{Iter, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status};
 
-use super::{
-    ISOLATES_NOTHING, RUNTIME_NAME,
-    events::Event,
-    faults::{AnswerAtLeast, TimesLaterBy},
-    node::Node,
-};
+use super::{ISOLATES_NOTHING, RUNTIME_NAME, events::Event, faults::Forgery, node::Node};
 use crate::proto::cri::{self, runtime_service_server::RuntimeService};
 
 /// Answers for a node.
@@ -158,13 +153,9 @@ impl RuntimeService for Runtime {
         &self,
         request: Request<cri::ListContainersRequest>,
     ) -> Answer<cri::ListContainersResponse> {
-        let padding = padding(&request);
-        let mut list = self.0.list_containers(&request.into_inner().filter.unwrap_or_default());
-        if let (Some(bytes), Some(first)) = (padding, list.containers.first_mut()) {
-            let image = first.image.get_or_insert_default();
-            image.annotations.insert("padding".to_owned(), "x".repeat(bytes));
-        }
-        answer(list)
+        let forgery = Forgery::of(&request);
+        let list = self.0.list_containers(&request.into_inner().filter.unwrap_or_default());
+        answer(forgery.list(list))
     }
 
     async fn stream_containers(
@@ -180,16 +171,8 @@ impl RuntimeService for Runtime {
         &self,
         request: Request<cri::ContainerStatusRequest>,
     ) -> Answer<cri::ContainerStatusResponse> {
-        let later = request.extensions().get::<TimesLaterBy>().map_or(Duration::ZERO, |TimesLaterBy(by)| *by);
-        let mut found = self.0.container_status(&request.into_inner())?;
-        let later = i64::try_from(later.as_nanos()).unwrap_or(i64::MAX);
-        if let Some(status) = &mut found.status {
-            for time in [&mut status.created_at, &mut status.started_at] {
-                // What has not happened yet has no time.
-                *time = if *time > 0 { time.saturating_add(later) } else { *time };
-            }
-        }
-        answer(found)
+        let forgery = Forgery::of(&request);
+        answer(forgery.status(self.0.container_status(&request.into_inner())?))
     }
 
     async fn update_container_resources(
@@ -209,12 +192,8 @@ impl RuntimeService for Runtime {
     }
 
     async fn exec_sync(&self, request: Request<cri::ExecSyncRequest>) -> Answer<cri::ExecSyncResponse> {
-        let padding = padding(&request);
-        let mut result = self.0.exec_sync(&request.into_inner()).await?;
-        if let Some(bytes) = padding.filter(|bytes| *bytes > result.stdout.len()) {
-            result.stdout.resize(bytes, b'x');
-        }
-        answer(result)
+        let forgery = Forgery::of(&request);
+        answer(forgery.output(self.0.exec_sync(&request.into_inner()).await?))
     }
 
     async fn exec(&self, _: Request<cri::ExecRequest>) -> Answer<cri::ExecResponse> {
@@ -265,8 +244,4 @@ fn one_by_one<T>(messages: impl Iterator<Item = T>) -> Answer<OneByOne<T>> {
 
 fn no_streams() -> Status {
     Status::unimplemented("the embedded runtime has no streaming server: use ExecSync")
-}
-
-fn padding<T>(request: &Request<T>) -> Option<usize> {
-    request.extensions().get::<AnswerAtLeast>().map(|least| least.0)
 }

@@ -13,7 +13,7 @@ const GOOD: &str = "tests/data/check/deployment.yaml";
 const WRONG: &str = "tests/data/check/wrong.yaml";
 
 fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("criprobe"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_criprobe"));
     command.arg("check").args(arguments).current_dir(env!("CARGO_MANIFEST_DIR"));
     command.env_clear().env("CRIPROBE_API", "no socket at all").stdin(Stdio::null());
     command

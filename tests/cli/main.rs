@@ -151,7 +151,7 @@ fn status() -> StatusView {
 }
 
 fn criprobe(api: &Path, arguments: &str) -> Command {
-    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("criprobe"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_criprobe"));
     command.args(arguments.split(' ').filter(|word| !word.is_empty()));
     command.env_clear().env("CRIPROBE_API", api).stdin(Stdio::null());
     command

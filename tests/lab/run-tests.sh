@@ -19,9 +19,12 @@ for file in tests/*.rs tests/*/main.rs; do
     esac
     others="$others --test $name"
 done
-# shellcheck disable=SC2086 # one word per argument
-cargo test "$@" --lib --bins $others
+# Many unit tests wait rather than compute: two of them per processor.
+RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(nproc)))} cargo test "$@" --lib --bins
+# shellcheck disable=SC2086 # one word an argument
+cargo test "$@" $others
 cargo test "$@" --doc
+cargo test "$@" -p criprobe-proto
 
 said=$($lab check) && able=yes || able=
 if [ -n "$able" ] && ! $lab install; then
