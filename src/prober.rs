@@ -148,7 +148,7 @@ impl Moment {
         Self { at: clock::now(), wall: clock::wall() }
     }
 
-    /// The wall clock's time of another moment, if the wall clock is not set meanwhile; this one's, where there is no such
+    /// The wall clock's time of another moment, if the wall clock is not set meanwhile; this one's, if there is no such
     /// time.
     fn wall_of(self, at: Instant) -> SystemTime {
         let (ahead, behind) = (at.saturating_duration_since(self.at), self.at.saturating_duration_since(at));

@@ -209,7 +209,9 @@ fn the_table_names_each_module_once_and_only_earlier_rows() {
     let mut declared: Vec<String> = fs::read_to_string(root().join("src/lib.rs"))
         .unwrap()
         .lines()
-        .filter_map(|line| Some(line.strip_prefix("pub mod ")?.trim_end_matches(';').to_owned()))
+        .filter_map(|line| {
+            Some(without_visibility(line).strip_prefix("mod ")?.trim_end_matches(';').to_owned())
+        })
         .collect();
     declared.sort_unstable();
     above.sort_unstable();
@@ -306,6 +308,7 @@ fn super_counts_only_where_it_leaves_the_row() {
     assert_eq!(paths(source("tap/frame.rs", "use super::call::Call;")), [""; 0]);
     assert_eq!(paths(source("tap/frame.rs", "use super::super::app;")), ["app"]);
     assert_eq!(paths(source("tap.rs", "mod inner {\n    use super::Tap;\n}\n")), [""; 0]);
+    assert_eq!(paths(source("tap.rs", "pub(crate) mod inner {\n    use super::Tap;\n}\n")), [""; 0]);
 }
 
 #[test]
@@ -492,12 +495,19 @@ fn without_comments(text: &str) -> String {
     text.lines().map(code).collect()
 }
 
+/// `mod name;` of `pub(crate) mod name;`.
+fn without_visibility(line: &str) -> &str {
+    let item = line.strip_prefix("pub").unwrap_or(line);
+    let item = item.strip_prefix('(').and_then(|rest| rest.split_once(')')).map_or(item, |(_, item)| item);
+    item.trim_start()
+}
+
 /// Lines within `mod name { ... }` at the left edge: one `super::` more is needed to leave them.
 fn inner_modules(text: &str) -> Vec<usize> {
     let mut is_inside = false;
     let mut inside = Vec::new();
     for (index, line) in text.lines().enumerate() {
-        is_inside |= line.ends_with('{') && (line.starts_with("mod ") || line.starts_with("pub mod "));
+        is_inside |= line.ends_with('{') && without_visibility(line).starts_with("mod ");
         if is_inside {
             inside.push(index + 1);
         }

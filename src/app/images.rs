@@ -45,7 +45,7 @@ pub(super) struct ImageAnswer {
 pub(super) enum Found {
     /// These names.
     Names(Arc<ImageNames>),
-    /// This HEALTHCHECK; `None` where it has none.
+    /// This HEALTHCHECK; `None` if it has none.
     Healthcheck(Option<Arc<Healthcheck>>),
 }
 

@@ -75,7 +75,7 @@ impl Store {
         self.health.subscribe()
     }
 
-    /// What was saved before; nothing where there is no file, none that can be used, or another daemon uses it. Makes
+    /// What was saved before; nothing if there is no file, none that can be used, or another daemon uses it. Makes
     /// the folder.
     pub(super) async fn load(self: Arc<Self>) -> Saved {
         let mut in_use = None;

@@ -130,7 +130,7 @@ fn check_one(
     }
 }
 
-/// Where a field of the handler stands that an annotation defines; where there is none, the whole.
+/// The place of a field of the handler in an annotation; if there is none, that of the whole annotation.
 fn within(text: &str, field: &str, start: Option<Place>, lines: &Lines<'_>) -> Option<Place> {
     let node = document::parse(text, annotation::MAX_ANNOTATION).ok();
     let inner = node.and_then(|node| handler_field(&node, field));

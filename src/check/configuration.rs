@@ -17,9 +17,9 @@ use crate::{
 
 /// The configurations that a node is to have.
 pub(super) struct Rules {
-    /// What they come to; `None` where there are none, or something is wrong with them.
+    /// What they come to; `None` if there are none, or something is wrong with them.
     pub(super) policy: Option<Policy>,
-    /// How many probes there may be; by default where there is no policy.
+    /// How many probes there may be; by default if there is no policy.
     pub(super) quota: Quota,
     /// Each of them.
     pub(super) files: Vec<CheckedFile>,

@@ -67,7 +67,7 @@ impl<'a> From<&'a MapEntry> for Annotation<'a> {
 /// One port that a container declares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Port {
-    /// Empty where it has none.
+    /// Empty if it has none.
     pub(super) name: String,
     /// As written.
     pub(super) number: i64,
@@ -205,7 +205,7 @@ fn ports(list: Option<&Node>, path: &str, findings: &mut Findings) -> Vec<Port> 
     ports
 }
 
-/// `a.b`, or `b` where there is no `a`.
+/// `a.b`, or `b` if there is no `a`.
 pub(super) fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }

@@ -66,7 +66,7 @@ mod tests {
         },
     };
 
-    /// One row of `tests/data/prober/readiness.json`: what each probe found, `none` where there is no verdict yet.
+    /// One row of `tests/data/prober/readiness.json`: what each probe found, `none` if there is no verdict yet.
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields, rename_all = "camelCase")]
     struct Row {

@@ -89,7 +89,7 @@ struct Target {
     runs_since: Option<SystemTime>,
     /// The end of the start delay, as far as it can be told.
     probe_from: Instant,
-    /// The end of the start period, as far as it is known; none where there is none, or it does not run yet.
+    /// The end of the start period, as far as it is known; none if there is none, or it does not run yet.
     start_until: Option<Instant>,
 }
 

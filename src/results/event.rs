@@ -83,7 +83,7 @@ impl EventType {
     }
 }
 
-/// What happened to a probe, in one word: the kubelet's where it has one.
+/// What happened to a probe, in one word: the kubelet's if it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventReason {
     /// An attempt failed, or could not be made.

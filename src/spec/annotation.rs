@@ -22,7 +22,7 @@ const DOMAIN: &str = "criprobe.dev";
 /// How many notes are made of one set of annotations; what goes beyond is not reported.
 const MAX_NOTES: usize = 16;
 
-/// The text of a container's probe, if there is one. Costs no more than one look into the map where there is none.
+/// The text of a container's probe, if there is one. Costs no more than one look into the map if there is none.
 pub(crate) fn probe<'a>(
     annotations: &'a BTreeMap<String, String>,
     kind: ProbeKind,

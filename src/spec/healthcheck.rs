@@ -44,7 +44,7 @@ const SHELL: [&str; 2] = ["/bin/sh", "-c"];
 /// What Kubernetes' 32-bit seconds and thresholds hold; more is an error.
 const MAX_INT32: i64 = i32::MAX as i64;
 
-/// The HEALTHCHECK of the image with this config; `None` where it has none, or none any more (`NONE`).
+/// The HEALTHCHECK of the image with this config; `None` if it has none, or none any more (`NONE`).
 pub fn read(config: &[u8]) -> Option<Healthcheck> {
     if config.len() > MAX_CONFIG {
         return Some(too_long());

@@ -78,7 +78,7 @@ pub(crate) type Healthcheck = Result<Arc<ProbeSpec>, Invalid>;
 /// What is known of the image of a container.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ImageFacts<'a> {
-    /// Its HEALTHCHECK, where it has one.
+    /// Its HEALTHCHECK, if it has one.
     pub healthcheck: Option<&'a Healthcheck>,
     /// Its names; `None` until the runtime has reported them.
     pub names: Option<&'a ImageNames>,

@@ -72,7 +72,7 @@ pub(crate) fn validate(
     }
 }
 
-/// Checks the timeout alone; `None` where there is none, or Kubernetes' zero.
+/// Checks the timeout alone; `None` if there is none, or Kubernetes' zero.
 /// Every rule that it breaks is added to `errors`.
 pub(crate) fn validate_timeout(raw: &RawProbe, path: &str, errors: &mut Vec<FieldError>) -> Option<Duration> {
     let mut check = Check { path, place: raw.place, errors: std::mem::take(errors) };

@@ -16,7 +16,7 @@ pub(crate) enum WorkerEvent {
     Restored(Checkpoint),
     /// This is the container now.
     Seen(Seen),
-    /// Whether the container counts as started: true once its startup probe succeeded, or where it has none.
+    /// Whether the container counts as started: true once its startup probe succeeded, or if it has none.
     Started(bool),
     /// Whether somebody stops the container or its pod.
     Stopping(Option<Stopping>),

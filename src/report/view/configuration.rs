@@ -50,11 +50,11 @@ pub struct RuleView {
     /// Which containers it is for.
     #[serde(rename = "match")]
     pub matcher: MatchView,
-    /// Its startup probe; null where it has none.
+    /// Its startup probe; null if it has none.
     pub startup: Option<DefinitionView>,
-    /// Its readiness probe; null where it has none.
+    /// Its readiness probe; null if it has none.
     pub readiness: Option<DefinitionView>,
-    /// Its liveness probe; null where it has none.
+    /// Its liveness probe; null if it has none.
     pub liveness: Option<DefinitionView>,
 }
 

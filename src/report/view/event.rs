@@ -17,9 +17,9 @@ pub struct EventView {
     /// Kubernetes' two types.
     #[serde(rename = "type")]
     pub kind: EventType,
-    /// One word, the kubelet's where it has one: `Unhealthy`, `ProbeWarning`, `Killing`.
+    /// One word, the kubelet's if it has one: `Unhealthy`, `ProbeWarning`, `Killing`.
     pub reason: String,
-    /// A sentence, the kubelet's where it has one: `Liveness probe failed: ...`.
+    /// A sentence, the kubelet's if it has one: `Liveness probe failed: ...`.
     pub message: String,
     /// The pod's namespace.
     pub namespace: String,

@@ -182,10 +182,10 @@ pub struct ProbesView {
     pub states: BTreeMap<Verdict, u64>,
     /// By what they are doing.
     pub phases: BTreeMap<ProbePhase, u64>,
-    /// Clients' own, which the other numbers leave out; absent where there are none.
+    /// Clients' own, which the other numbers leave out; absent if there are none.
     #[serde(default, skip_serializing_if = "is_none")]
     pub observed: u64,
-    /// Those that wait for a place for too long; absent where there are none.
+    /// Those that wait for a place for too long; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late: Option<LateView>,
 }
@@ -302,7 +302,7 @@ impl InventoryView {
 const IMAGES_WAIT: &str = "waiting for names or HEALTHCHECK of images";
 
 impl LateView {
-    /// Of those that wait too long, for how long each; none where there are none.
+    /// Of those that wait too long, for how long each; none if there are none.
     pub fn of(waits: impl IntoIterator<Item = Duration>) -> Option<Self> {
         let mut late: Option<Self> = None;
         for waited in waits {
