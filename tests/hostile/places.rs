@@ -182,14 +182,14 @@ async fn row_04_commands_of_just_under_a_second_take_no_others_attempts() -> Res
         }
         anyhow::Ok(sum)
     };
-    // 16 attempts are due each second, of which the former turns made six.
+    // 16 attempts are due each second: 112 in 7 s. Turns without regard to time used made six a second: 112 in 19 s.
     let (before, began) = (sum(&rig).await?, clock::now());
     eventually("their attempts are made", PATIENCE, async || {
         Ok((sum(&rig).await? >= before + 112).then_some(()))
     })
     .await?;
     let took = clock::now() - began;
-    ensure!(took < Duration::from_secs(12), "112 attempts in {took:?}");
+    ensure!(took < Duration::from_secs(16), "112 attempts in {took:?}");
     Ok(())
 }
 
