@@ -25,9 +25,9 @@ use super::trouble::is_ours;
 use crate::clock;
 use intake::Intake;
 
-/// 64 KiB, of which the kernel makes 128: what it holds at most for a connection in each direction. A request with its headers
-/// fits in, and so does what is read of an answer at once. What is longer waits for the peer or for us. Without this, the
-/// kernel lets both grow to megabytes as the peer likes.
+/// 64 KiB, which the kernel doubles: how much memory it may use for each direction of a connection. A request of an
+/// annotation fits in, and so does what is read at once of an answer; what exceeds it waits for the peer or for us.
+/// Without this bound, the kernel lets both buffers grow to megabytes.
 const BUFFER: usize = 64 << 10;
 
 /// 16 connections: while more are open, no thread yields.
@@ -39,7 +39,7 @@ static OPEN: AtomicUsize = AtomicUsize::new(0);
 /// A TCP connection of a probe.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    /// Until it is dropped.
+    /// `None` only while it is being dropped.
     stream: Option<TcpStream>,
     peer: SocketAddr,
     has_written: bool,
@@ -88,8 +88,8 @@ pub(crate) async fn connect(address: SocketAddr) -> io::Result<Connection> {
     let counted = Counted::new();
     stand_aside();
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
-    // Whatever ends without having been closed in order is reset: also a connection that is made in the moment in which
-    // the attempt is given up, and all of them when the process is killed.
+    // What is not closed in order is reset. That includes a connection that is made just when the attempt is given up, and
+    // every open connection if the process is killed.
     socket.set_linger(Some(Duration::ZERO))?;
     socket.set_send_buffer_size(BUFFER)?;
     socket.set_recv_buffer_size(BUFFER)?;
@@ -166,9 +166,7 @@ impl Connection {
     pub(crate) fn ends(&self) -> (Option<SocketAddr>, SocketAddr) {
         (self.stream.as_ref().and_then(|stream| stream.local_addr().ok()), self.peer)
     }
-}
 
-impl Connection {
     fn stream(&mut self) -> Pin<&mut TcpStream> {
         Pin::new(self.stream.as_mut().expect("a stream is taken only when its connection is dropped"))
     }

@@ -17,25 +17,25 @@ use rustix::io::ioctl_fionread;
 use socket2::SockRef;
 use tokio::{net::TcpStream, runtime::Handle, task::AbortHandle, time::sleep};
 
-/// 1 s: the kubelet's SO_LINGER on probe connections (docs/kubelet-prober.md 7.3 and 8). What the peer has not acknowledged by
-/// then is dropped, with the connection.
+/// 1 s: the kubelet's SO_LINGER on probe connections (docs/kubelet-prober.md 7.3 and 8). What the peer has not acknowledged
+/// by then is dropped with the connection.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// 64 connections wait for their peers, as many as are open by default. One more resets the oldest of them: at 512 a second that one has
-/// had an eighth of a second, where a peer that behaves needs the time of one packet there and back.
+/// 64 connections wait for their peers, as many as are open by default. One more resets the oldest. At 512 closed
+/// connections a second, each still waits for an eighth of a second; a peer that behaves needs one round trip.
 const PLACES: usize = 64;
 
-/// 512 connections a second are closed as a kubelet's are, which leaves them in TIME_WAIT or FIN_WAIT2 for a minute, or two in
-/// a table of tracked connections: 31,000 and 61,000 of the 131,072 and 262,144 that a node may have. More, as by redirects
-/// of many pods ten times a second, are reset, which leaves nothing.
+/// 512 connections a second are closed as a kubelet's are, which leaves them in TIME_WAIT or FIN_WAIT2 for a minute, or two
+/// in a table of tracked connections: 31,000 and 61,000 of the 131,072 and 262,144 that a node may have. More, as by
+/// redirects of many pods ten times a second, are reset, which leaves nothing.
 const CLOSED_A_SECOND: u32 = 512;
 
 /// The connections that wait, the oldest first.
 static PARTING: Mutex<VecDeque<AbortHandle>> = Mutex::new(VecDeque::new());
 
-/// Ends a connection on which SO_LINGER is 0, so that whatever happens to it resets it: also the end of this process.
+/// Ends a connection. SO_LINGER is 0 on it, so that returning early resets it, and so does the end of this process.
 pub(super) fn part(stream: TcpStream, has_written: bool, now: Instant) {
-    // Of what was not read, a peer is informed by a reset: so does the kernel itself.
+    // The kernel itself resets a connection that is closed with unread data (RFC 2525, section 2.17).
     let is_read = ioctl_fionread(&stream).is_ok_and(|unread| unread == 0);
     if !is_read || is_one_too_many(now) {
         return;
@@ -43,18 +43,19 @@ pub(super) fn part(stream: TcpStream, has_written: bool, now: Instant) {
     if has_written { wait(stream) } else { close(&stream) }
 }
 
-/// Makes the end of a connection on which nothing was sent an orderly one: no peer can keep more of it than a packet without
-/// content, and that for a second.
+/// Closes a connection on which nothing was sent in order. Only its FIN waits for an acknowledgement, and TCP_USER_TIMEOUT
+/// ends that after a second.
 fn close(stream: &TcpStream) {
     let socket = SockRef::from(stream);
-    // Where one fails, the connection is reset.
+    // If one of them fails, the connection is reset.
     if socket.set_tcp_user_timeout(Some(LINGER)).is_ok() {
         let _ = socket.set_linger(None);
     }
 }
 
-/// Says that nothing more comes, and keeps the connection until the peer has had the time to take all and to close, too: the
-/// reset then reaches only one that did not.
+/// Sends the FIN and keeps the socket until the peer has had time to take everything and to close, too. The reset that
+/// follows reaches only a peer that has not. TCP_USER_TIMEOUT would not do here: it begins again with each byte that the
+/// peer acknowledges.
 fn wait(stream: TcpStream) {
     let Ok(runtime) = Handle::try_current() else { return };
     let _ = SockRef::from(&stream).shutdown(Shutdown::Both);
