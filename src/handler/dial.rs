@@ -1,22 +1,20 @@
-//! Opens the connections of network probes. In: an address. Out: a connection that is made as the kubelet makes it, and
-//! that never blocks a thread when it is dropped.
+//! Opens the connections of network probes. In: an address. Out: a connection that never blocks a thread when it is
+//! dropped, and leaves next to nothing in the kernel then.
 
 mod intake;
+mod parting;
 
 use std::{
     io,
     net::{SocketAddr, TcpStream as StdStream},
     pin::{Pin, pin},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
     task::{Context, Poll, ready},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpSocket, TcpStream},
@@ -27,8 +25,10 @@ use super::trouble::is_ours;
 use crate::clock;
 use intake::Intake;
 
-/// 1 s: the kubelet's SO_LINGER on probe connections (docs/kubelet-prober.md 7.3 and 8).
-const LINGER: Duration = Duration::from_secs(1);
+/// 64 KiB, which the kernel doubles: how much memory it may use for each direction of a connection. A request of an
+/// annotation fits in, and so does what is read at once of an answer; what exceeds it waits for the peer or for us.
+/// Without this bound, the kernel lets both buffers grow to megabytes.
+const BUFFER: usize = 64 << 10;
 
 /// 16 connections: while more are open, no thread yields.
 const CROWD: usize = 16;
@@ -39,8 +39,10 @@ static OPEN: AtomicUsize = AtomicUsize::new(0);
 /// A TCP connection of a probe.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    stream: TcpStream,
+    /// `None` only while it is being dropped.
+    stream: Option<TcpStream>,
     peer: SocketAddr,
+    has_written: bool,
     intake: Intake,
     /// Until when nothing more is read.
     pause: Option<Pin<Box<Sleep>>>,
@@ -86,10 +88,15 @@ pub(crate) async fn connect(address: SocketAddr) -> io::Result<Connection> {
     let counted = Counted::new();
     stand_aside();
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
-    socket.set_linger(Some(LINGER))?;
+    // What is not closed in order is reset. That includes a connection that is made just when the attempt is given up, and
+    // every open connection if the process is killed.
+    socket.set_linger(Some(Duration::ZERO))?;
+    socket.set_send_buffer_size(BUFFER)?;
+    socket.set_recv_buffer_size(BUFFER)?;
     let socket = TcpSocket::from_std_stream(StdStream::from(socket));
-    let stream = socket.connect(address).await?;
-    Ok(Connection { stream, peer: address, intake: Intake::default(), pause: None, _counted: counted })
+    let stream = Some(socket.connect(address).await?);
+    let intake = Intake::default();
+    Ok(Connection { stream, peer: address, has_written: false, intake, pause: None, _counted: counted })
 }
 
 /// 300 ms: how long the addresses of the first family are ahead of the others', as in Go's dialler (RFC 6555).
@@ -152,44 +159,24 @@ impl Connection {
     /// # Errors
     /// What the kernel said.
     pub(crate) fn set_no_delay(&self) -> io::Result<()> {
-        self.stream.set_nodelay(true)
+        self.stream.as_ref().map_or(Ok(()), |stream| stream.set_nodelay(true))
     }
 
     /// Our end, if the kernel still knows it, and the peer's, which it forgets when the peer resets the connection.
     pub(crate) fn ends(&self) -> (Option<SocketAddr>, SocketAddr) {
-        (self.stream.local_addr().ok(), self.peer)
+        (self.stream.as_ref().and_then(|stream| stream.local_addr().ok()), self.peer)
+    }
+
+    fn stream(&mut self) -> Pin<&mut TcpStream> {
+        Pin::new(self.stream.as_mut().expect("a stream is taken only when its connection is dropped"))
     }
 }
 
 impl Drop for Connection {
-    /// Closing a socket that lingers waits up to that second for a peer that went silent, even where it is
-    /// non-blocking. Without it the kernel sends the same bytes in the background. Beyond 512 a second it resets the
-    /// connection.
     fn drop(&mut self) {
         stand_aside();
-        let linger = if is_one_too_many(clock::now()) { Some(Duration::ZERO) } else { None };
-        // It can only fail for what is no socket; then there is nothing to wait for either.
-        let _ = SockRef::from(&self.stream).set_linger(linger);
-    }
-}
-
-/// 512 connections a second are closed as a kubelet's are, which leaves them in TIME_WAIT for a minute, or two in a table of
-/// tracked connections: 31,000 and 61,000 of the 131,072 and 262,144 that a node may have. More, as by redirects of many pods
-/// ten times a second, are reset, which leaves nothing.
-const CLOSED_A_SECOND: u32 = 512;
-
-/// Counts a connection that is closed now: whether this second has had too many.
-fn is_one_too_many(now: Instant) -> bool {
-    static CLOSED: Mutex<Option<(Instant, u32)>> = Mutex::new(None);
-    let mut closed = CLOSED.lock().unwrap_or_else(PoisonError::into_inner);
-    match &mut *closed {
-        Some((began, count)) if now.saturating_duration_since(*began) < Duration::from_secs(1) => {
-            *count = count.saturating_add(1);
-            *count > CLOSED_A_SECOND
-        }
-        second => {
-            *second = Some((now, 1));
-            false
+        if let Some(stream) = self.stream.take() {
+            parting::part(stream, self.has_written, clock::now());
         }
     }
 }
@@ -206,7 +193,7 @@ impl AsyncRead for Connection {
         }
         let room = self.intake.room().min(into.remaining());
         let mut piece = ReadBuf::new(into.initialize_unfilled_to(room));
-        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut piece))?;
+        ready!(self.stream().poll_read(cx, &mut piece))?;
         let octets = piece.filled().len();
         into.advance(octets);
         self.pause = self.intake.took(octets).map_err(io::Error::other)?.map(|pause| Box::pin(sleep(pause)));
@@ -216,15 +203,17 @@ impl AsyncRead for Connection {
 
 impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        let written = self.stream().poll_write(cx, bytes);
+        self.has_written |= written.is_ready();
+        written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        self.stream().poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        self.stream().poll_shutdown(cx)
     }
 }
 
@@ -285,41 +274,5 @@ mod tests {
         let connection = connect_any(&[silent, open.local_addr().unwrap()]).await.unwrap();
         assert_eq!(connection.ends().1, open.local_addr().unwrap());
         assert!(clock::now() - began >= AHEAD);
-    }
-
-    #[tokio::test]
-    async fn a_connection_lingers_and_its_end_waits_for_nobody() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let connection = connect(listener.local_addr().unwrap()).await.unwrap();
-        assert_eq!(SockRef::from(&connection.stream).linger().unwrap(), Some(LINGER));
-        // The peer reads nothing, so that what was sent cannot be acknowledged to its end.
-        while connection.stream.try_write(&[0; 65536]).is_ok() {}
-        let began = clock::now();
-        drop(connection);
-        assert!(clock::now() - began < LINGER / 2);
-    }
-
-    #[test]
-    fn of_the_connections_closed_in_a_second_those_beyond_the_bound_are_reset() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let waiting = || {
-            let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
-            let port = format!(":{:04X} ", address.port());
-            sockets.lines().filter(|line| line.contains(&port) && line.contains(" 06 ")).count()
-        };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            for _ in 0..4 * CLOSED_A_SECOND {
-                let connection = connect(address).await.unwrap();
-                let (mut served, _) = listener.accept().unwrap();
-                drop(connection);
-                // The peer closes after us: TIME_WAIT is ours.
-                let _ = std::io::Read::read(&mut served, &mut [0]);
-            }
-        });
-        let began = clock::now();
-        while waiting() == 0 && clock::now() - began < Duration::from_secs(5) {}
-        assert!(waiting() < 3 * CLOSED_A_SECOND as usize, "{} connections wait", waiting());
     }
 }

@@ -25,6 +25,9 @@ mod floods;
 /// Places held by commands and servers that never end: rows 4 and 5.
 mod places;
 
+/// Connections that peers keep in the kernel: row 5.
+mod connections;
+
 /// A log that is not read: row 6.
 mod log;
 

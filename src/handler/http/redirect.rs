@@ -11,6 +11,11 @@ const MAX_REQUESTS: usize = 10;
 /// 2 KiB: how much of a redirect's body Go's client reads before it goes on.
 pub(super) const DRAINED: usize = 2 << 10;
 
+/// 8 KiB: how long the URL of a redirect may be; a longer one is a failure. Common servers refuse such a request with a 414.
+/// Up to nine requests of an attempt contain it as target, and then as `Referer`: without a bound, the server would choose
+/// how much a probe sends.
+const MAX_URL: usize = 8 << 10;
+
 /// What follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Next {
@@ -46,6 +51,10 @@ pub(super) fn next(
     let url = last.url.join(reference);
     if url.hostname() != first.url.hostname() || leads_astray(&url, ports) {
         return Next::Judge;
+    }
+    if url.to_bytes().len() > MAX_URL {
+        let error = format!("the URL of the redirect has more than {MAX_URL} bytes");
+        return Next::Fail(describe_error(&last.url.redacted(), &error));
     }
     if sent >= MAX_REQUESTS {
         return Next::Fail(describe_error(location, &format!("stopped after {MAX_REQUESTS} redirects")));

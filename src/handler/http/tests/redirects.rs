@@ -116,6 +116,21 @@ async fn other_statuses_and_those_without_location_are_final() {
 }
 
 #[tokio::test]
+async fn row_05_a_redirect_to_a_longer_url_than_servers_take_is_a_failure() {
+    let long = |octets: usize| format!("/{}", "x".repeat(octets));
+    // The second path is relative: each redirect is short, and the URLs grow.
+    for (location, requests) in [(long(7_000), 10), (long(9_000), 1), (format!("x{}/", "x".repeat(2_000)), 5)]
+    {
+        let server = Server::new(move |_| Reply::redirect(302, &location)).await;
+        let outcome = server.probe("/", &[]).await.unwrap();
+        assert_eq!(outcome.judgement, Judgement::Failure);
+        assert_eq!(server.requests().len(), requests, "{outcome:?}");
+        let is_long = text(&outcome).ends_with(": the URL of the redirect has more than 8192 bytes");
+        assert_eq!(is_long, requests != 10, "{outcome:?}");
+    }
+}
+
+#[tokio::test]
 async fn another_host_is_not_asked_and_its_redirect_is_a_warning() {
     for location in ["http://other.invalid/", "//localhost/", "http://127.0.0.2/", "http:x", "http:///x"] {
         let head = format!("HTTP/1.1 302 X\r\nLocation: {location}\r\nContent-Length: 7\r\n\r\nok body");
