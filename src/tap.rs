@@ -16,7 +16,7 @@ mod streams;
 use std::{fmt, sync::Arc, time::Instant};
 
 use frame::{Frame, FrameReader};
-use header::{RequestFields, ResponseHeader};
+use header::{RequestFields, ResponseFields};
 use hpack::Decoder;
 use streams::Streams;
 
@@ -52,8 +52,8 @@ struct Sighted {
     client: Direction,
     runtime: Direction,
     streams: Streams,
-    fields: RequestFields,
-    scratch: Vec<u8>,
+    request: RequestFields,
+    response: ResponseFields,
     /// The runtime sent a GOAWAY.
     has_goodbye: bool,
 }
@@ -72,8 +72,8 @@ impl Tap {
             client: Direction::default(),
             runtime: Direction::default(),
             streams: Streams::new(conn, peer),
-            fields: RequestFields::default(),
-            scratch: Vec::new(),
+            request: RequestFields::default(),
+            response: ResponseFields::default(),
             has_goodbye: false,
         };
         Self { conn, state: State::Sighted(Box::new(sighted)) }
@@ -183,11 +183,11 @@ impl fmt::Debug for Tap {
 }
 
 impl Sighted {
-    /// Bytes that are buffered for calls and header blocks, without the HPACK tables.
+    /// Bytes that are buffered for calls and header fields, without the HPACK tables.
     #[cfg(test)]
     fn kept(&self) -> usize {
-        let Self { client, runtime, streams, fields, scratch, .. } = self;
-        client.frames.kept() + runtime.frames.kept() + streams.kept() + fields.kept() + scratch.capacity()
+        let Self { client, runtime, streams, request, response, .. } = self;
+        client.kept() + runtime.kept() + streams.kept() + request.kept() + response.kept()
     }
 
     fn client_bytes(
@@ -204,13 +204,14 @@ impl Sighted {
             self.preface += count;
             bytes = &bytes[count..];
         }
-        let Self { client, runtime, streams, fields, .. } = self;
+        let Self { client, runtime, streams, request, .. } = self;
         while let Some(frame) = client.frames.next(&mut bytes)? {
             match frame {
                 Frame::Data { stream, piece, is_end } => streams.request_data(stream, piece, is_end, out),
-                Frame::Headers { stream, block, is_end } => {
-                    let header = fields.read(&mut client.hpack, block)?;
-                    streams.request_header(stream, header, is_end, now, out);
+                Frame::Headers { stream, fragment, is_block_end, is_end } => {
+                    if let Some(header) = request.read(&mut client.hpack, fragment, is_block_end)? {
+                        streams.request_header(stream, header, is_end, now, out);
+                    }
                 }
                 Frame::Settings(payload) => runtime.announced(payload),
                 Frame::Reset { stream } => streams.reset(stream, CallEnd::Cancelled, now, out),
@@ -227,15 +228,16 @@ impl Sighted {
         now: Instant,
         out: &mut impl FnMut(TapEvent),
     ) -> Result<(), Blindness> {
-        let Self { client, runtime, streams, scratch, has_goodbye, .. } = self;
+        let Self { client, runtime, streams, response, has_goodbye, .. } = self;
         while let Some(frame) = runtime.frames.next(&mut bytes)? {
             match frame {
                 Frame::Data { stream, piece, is_end } => {
                     streams.response_data(stream, piece, is_end, now, out);
                 }
-                Frame::Headers { stream, block, is_end } => {
-                    let header = ResponseHeader::read(&mut runtime.hpack, block, scratch)?;
-                    streams.response_header(stream, header, is_end, now, out);
+                Frame::Headers { stream, fragment, is_block_end, is_end } => {
+                    if let Some(header) = response.read(&mut runtime.hpack, fragment, is_block_end)? {
+                        streams.response_header(stream, header, is_end, now, out);
+                    }
                 }
                 Frame::Settings(payload) => client.announced(payload),
                 Frame::Reset { stream } => streams.reset(stream, CallEnd::Reset, now, out),
@@ -250,6 +252,12 @@ impl Sighted {
 }
 
 impl Direction {
+    /// Bytes that are buffered for frames and fields, without the HPACK table.
+    #[cfg(test)]
+    fn kept(&self) -> usize {
+        self.frames.kept() + self.hpack.kept()
+    }
+
     /// The receiver of this direction announced its settings.
     fn announced(&mut self, settings: &[u8]) {
         for setting in settings.chunks_exact(6) {

@@ -248,7 +248,7 @@ impl Client {
     fn on_block(&mut self, stream: u32, block: &[u8]) -> Result<()> {
         let mut status = None;
         let scratch = &mut self.scratch;
-        self.decoder.decode(block, |field| {
+        self.decoder.decode(block, true, |field| {
             if field.name == Name::GrpcStatus {
                 status = Some(field.value.get(scratch) == Ok(b"0"));
             }

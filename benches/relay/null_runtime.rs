@@ -151,7 +151,7 @@ impl Connection {
     fn on_block(&mut self, stream: u32, ends: bool, block: &[u8]) -> io::Result<()> {
         let mut call = None;
         let scratch = &mut self.scratch;
-        let decoded = self.decoder.decode(block, |field| {
+        let decoded = self.decoder.decode(block, true, |field| {
             if field.name == Name::Path {
                 call = field.value.get(scratch).ok().and_then(Call::of_path);
             }

@@ -114,6 +114,7 @@ impl Daemon {
             ProcessCounts {
                 log_lines_dropped: logging::dropped(),
                 accept_pauses: relayed.connections.accept_pauses(),
+                connections_blinded: relayed.connections.blinded_in_calls(),
                 stage_restarts: tasks.restarts().counts(),
             },
         );

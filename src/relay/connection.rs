@@ -303,9 +303,12 @@ fn watch(
         shared.output.send(events);
     });
     if let Some(reason) = tap.blindness().filter(|_| was_sighted) {
-        shared.registry.blinded(connection, reason);
-        if let Some(passed_over) = shared.notices.blind.due(now) {
-            let (conn, peer) = (connection.id.0, &connection.peer);
+        let (conn, peer, notices) = (connection.id.0, &connection.peer, &shared.notices);
+        if shared.registry.blinded(connection, reason) {
+            if let Some(passed_over) = notices.blind_in_calls.due(now) {
+                tracing::warn!(conn, %peer, %reason, passed_over, "connection went blind during calls: what it changes is seen in the lists only");
+            }
+        } else if let Some(passed_over) = notices.blind.due(now) {
             tracing::info!(conn, %peer, %reason, passed_over, "connection is relayed blindly");
         }
     }

@@ -46,8 +46,10 @@ impl Notice {
 /// The kinds of line that clients can cause at any rate.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
-    /// A connection turned blind.
+    /// A connection turned blind while no call was open, as when it carries another protocol.
     pub(super) blind: Notice,
+    /// A connection turned blind while calls were open.
+    pub(super) blind_in_calls: Notice,
     /// A connection was lost before it started.
     pub(super) lost: Notice,
     /// A client was dropped without a connection to the runtime.

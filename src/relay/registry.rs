@@ -44,6 +44,7 @@ struct Inner {
     open: Mutex<BTreeMap<ConnId, Arc<RelayedConnection>>>,
     total: AtomicU64,
     blinded: AtomicU64,
+    blinded_in_calls: Counter,
     accepting_paused: Mutex<Option<SystemTime>>,
     accept_pauses: Counter,
 }
@@ -63,10 +64,15 @@ impl Registry {
         connection
     }
 
-    /// Records that a connection has turned blind.
-    pub(crate) fn blinded(&self, connection: &RelayedConnection, reason: Blindness) {
+    /// Records that a connection has turned blind; says whether calls were open.
+    pub(crate) fn blinded(&self, connection: &RelayedConnection, reason: Blindness) -> bool {
         self.0.blinded.fetch_add(1, Ordering::Relaxed);
         *connection.blind.lock().unwrap_or_else(PoisonError::into_inner) = Some((clock::wall(), reason));
+        let had_calls = connection.calls.load(Ordering::Relaxed) > 0;
+        if had_calls {
+            self.0.blinded_in_calls.inc();
+        }
+        had_calls
     }
 
     /// Forgets a connection.
@@ -120,6 +126,11 @@ impl Registry {
     /// How often accepting was paused because file descriptors were used up; a running total.
     pub(crate) fn accept_pauses(&self) -> Counter {
         self.0.accept_pauses.clone()
+    }
+
+    /// How many connections went blind while calls were open; a running total.
+    pub(crate) fn blinded_in_calls(&self) -> Counter {
+        self.0.blinded_in_calls.clone()
     }
 
     /// Calls in flight on all connections.

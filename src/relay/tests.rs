@@ -160,6 +160,22 @@ fn http1_passes_and_the_connection_is_counted_as_blind() {
     assert!(matches!(batch[0], TapEvent::Blinded { .. }), "{batch:?}");
 }
 
+#[test]
+fn sight_that_is_lost_during_calls_is_counted() {
+    let rig = Rig::new(16);
+    let (mut client, mut runtime) = rig.pair();
+    let request =
+        [preface(), request_frames(1, "/runtime.v1.RuntimeService/Version", "localhost", b"")].concat();
+    client.write_all(&request).unwrap();
+    runtime.read_exact(&mut vec![0; request.len()]).unwrap();
+    eventually("the call is counted", || rig.registry.calls() == 1);
+    assert_eq!(rig.registry.blinded_in_calls().get(), 0);
+    runtime.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
+    client.read_exact(&mut [0; 28]).unwrap();
+    eventually("the connection is blind", || rig.registry.has_blind());
+    assert_eq!(rig.registry.blinded_in_calls().get(), 1);
+}
+
 /// Waits for events of the taps.
 fn take(rig: &mut Rig, at_least: usize) -> Vec<TapEvent> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -54,6 +54,8 @@ pub struct ProcessCounts {
     pub log_lines_dropped: Counter,
     /// Times that accepting clients paused for want of descriptors.
     pub accept_pauses: Counter,
+    /// Connections that went blind while calls were open.
+    pub connections_blinded: Counter,
     /// Stages that panicked and were started again.
     pub stage_restarts: RestartCounts,
 }
@@ -69,6 +71,11 @@ impl ProcessCounts {
             "accept_pauses",
             "Times that new clients had to wait because the clients' share of file descriptors was used up",
             self.accept_pauses,
+        );
+        registry.register(
+            "connections_blinded",
+            "Client connections that went blind while calls were open",
+            self.connections_blinded,
         );
         registry.sub_registry_with_prefix("stage").register(
             "restarts",

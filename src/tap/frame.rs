@@ -1,13 +1,7 @@
 //! Splits one direction of a connection into HTTP/2 frames (RFC 9113). In: bytes in pieces of any size. Out: the frames
-//! that matter, with complete header blocks, and DATA as it arrives. All others are skipped by length. Never does IO.
-
-use std::ops::Range;
+//! that matter, header blocks and DATA as they arrive. All others are skipped by length. Never does IO.
 
 use thiserror::Error;
-
-/// 1 MiB: the largest header block that is assembled. Beyond it, the compression state is lost, and with it the meaning
-/// of later headers, so the connection goes blind.
-pub(super) const MAX_BLOCK: usize = 1024 * 1024;
 
 /// 4 KiB: the buffer capacity that is kept between frames; more is freed.
 const KEPT_CAPACITY: usize = 4096;
@@ -41,9 +35,6 @@ pub enum FrameError {
     /// The frame is longer than the receiver accepts.
     #[error("a frame is longer than its receiver accepts")]
     TooLong,
-    /// A header block above [`MAX_BLOCK`].
-    #[error("a header block is longer than 1 MiB")]
-    BlockTooLong,
     /// A frame's payload does not have the format of its type.
     #[error("a frame is malformed")]
     Malformed,
@@ -60,8 +51,9 @@ pub enum FrameError {
 pub(super) enum Frame<'a> {
     /// A piece of a stream's data, without padding; `is_end` for its last piece.
     Data { stream: u32, piece: &'a [u8], is_end: bool },
-    /// A complete header block, without padding and priority.
-    Headers { stream: u32, block: &'a [u8], is_end: bool },
+    /// A fragment of a header block, without padding and priority; `is_block_end` for its last one. `is_end` if the
+    /// stream ends with the block.
+    Headers { stream: u32, fragment: &'a [u8], is_block_end: bool, is_end: bool },
     /// Identifiers and values, six bytes each; not the acknowledgement.
     Settings(&'a [u8]),
     /// A stream was reset.
@@ -81,6 +73,16 @@ impl Head {
     fn has(self, flag: u8) -> bool {
         self.flags & flag != 0
     }
+
+    /// Whether its payload begins with the length of the padding at its end (RFC 9113, sections 6.1 and 6.2).
+    fn is_padded(self) -> bool {
+        matches!(self.kind, DATA | HEADERS) && self.has(PADDED)
+    }
+
+    /// The length of the priority in front of its fragment.
+    fn priority(self) -> usize {
+        if self.kind == HEADERS && self.has(PRIORITY) { 5 } else { 0 }
+    }
 }
 
 /// One direction's framing.
@@ -91,11 +93,13 @@ pub(super) struct FrameReader {
     /// The frame whose payload is being read, and how much of it is left.
     current: Option<Head>,
     left: usize,
-    /// Padding at the end of the current DATA frame; `None` until its length byte is read.
+    /// Padding at the end of the current DATA or HEADERS frame; `None` until its length byte is read.
     padding: Option<usize>,
-    /// The HEADERS whose block is continued by CONTINUATION.
+    /// Bytes of priority that are left in front of the fragment in the current HEADERS frame.
+    priority: usize,
+    /// The HEADERS whose block is not complete.
     block: Option<Head>,
-    /// The fragments of that block, followed by the payload of a frame that arrived in pieces.
+    /// The payload of another frame that arrives in pieces.
     held: Vec<u8>,
     /// The buffered bytes were handed out and are no longer needed.
     is_spent: bool,
@@ -111,6 +115,7 @@ impl Default for FrameReader {
             current: None,
             left: 0,
             padding: None,
+            priority: 0,
             block: None,
             held: Vec::new(),
             is_spent: false,
@@ -137,7 +142,8 @@ impl FrameReader {
         self.has_begun
     }
 
-    /// Consumes `input` up to the end of the next frame, or of the next piece of DATA. `None` when all was consumed.
+    /// Consumes `input` up to the end of the next frame, or of the next piece of DATA or of a header block. `None` when
+    /// all was consumed.
     ///
     /// # Errors
     /// The bytes are not HTTP/2; nothing after them can be decoded.
@@ -154,33 +160,34 @@ impl FrameReader {
                 continue;
             };
             if head.kind == DATA {
-                if let Some((piece, is_end)) = self.take_data(head, input)? {
+                let (piece, is_complete) = self.take_content(input)?;
+                let is_end = is_complete && head.has(END_STREAM);
+                if is_end || !piece.is_empty() {
                     return Ok(Some(Frame::Data { stream: head.stream, piece, is_end }));
+                }
+            } else if matches!(head.kind, HEADERS | CONTINUATION) {
+                let (fragment, is_complete) = self.take_content(input)?;
+                let is_end = self.block.get_or_insert(head).has(END_STREAM);
+                let is_block_end = is_complete && head.has(END_HEADERS);
+                if is_block_end {
+                    self.block = None;
+                }
+                if is_block_end || !fragment.is_empty() {
+                    return Ok(Some(Frame::Headers { stream: head.stream, fragment, is_block_end, is_end }));
                 }
             } else if !is_of_interest(head) {
                 self.take(input);
             } else if self.held.is_empty() && input.len() >= self.left {
                 let payload = self.take(input);
-                let payload = if head.kind == HEADERS { &payload[fragment(head, payload)?] } else { payload };
-                if let Some(head) = self.completed_by(head) {
-                    return Ok(Some(frame(head, payload)));
-                }
-                self.held.extend_from_slice(payload);
+                return Ok(Some(frame(head, payload)));
             } else {
                 let piece = self.take(input);
                 let wanted =
                     if head.kind == GOAWAY { 4_usize.saturating_sub(self.held.len()) } else { piece.len() };
                 self.held.extend_from_slice(&piece[..piece.len().min(wanted)]);
                 if self.current.is_none() {
-                    if head.kind == HEADERS {
-                        let Range { start, end } = fragment(head, &self.held)?;
-                        self.held.truncate(end);
-                        self.held.drain(..start);
-                    }
-                    if let Some(head) = self.completed_by(head) {
-                        self.is_spent = true;
-                        return Ok(Some(frame(head, &self.held)));
-                    }
+                    self.is_spent = true;
+                    return Ok(Some(frame(head, &self.held)));
                 }
             }
         }
@@ -238,7 +245,8 @@ impl FrameReader {
         let head = Head { kind, flags, stream: u32::from_be_bytes([s0 & 0x7f, s1, s2, s3]) };
         self.check(head, length)?;
         self.has_begun = true;
-        self.padding = if head.has(PADDED) { None } else { Some(0) };
+        self.padding = if head.is_padded() { None } else { Some(0) };
+        self.priority = head.priority();
         self.left = length as usize;
         self.current = Some(head);
         Ok(())
@@ -264,10 +272,7 @@ impl FrameReader {
             SETTINGS => length.is_multiple_of(6) && length <= MAX_SETTINGS && (!head.has(ACK) || length == 0),
             GOAWAY => length >= 8,
             PUSH_PROMISE => return Err(FrameError::Push),
-            HEADERS | CONTINUATION if self.held.len() + length as usize > MAX_BLOCK => {
-                return Err(FrameError::BlockTooLong);
-            }
-            _ => true,
+            _ => length as usize >= usize::from(head.is_padded()) + head.priority(),
         };
         if (needs_stream && head.stream == 0) || (forbids_stream && head.stream != 0) || !is_well_formed {
             return Err(FrameError::Malformed);
@@ -275,78 +280,56 @@ impl FrameReader {
         Ok(())
     }
 
-    /// The next piece of a DATA frame, without its padding. `None` if there is none yet.
-    fn take_data<'a>(
-        &mut self,
-        head: Head,
-        input: &mut &'a [u8],
-    ) -> Result<Option<(&'a [u8], bool)>, FrameError> {
+    /// The next piece of the content of the current DATA, HEADERS or CONTINUATION frame, without padding and priority,
+    /// and whether the frame is complete.
+    fn take_content<'a>(&mut self, input: &mut &'a [u8]) -> Result<(&'a [u8], bool), FrameError> {
         let padding = match self.padding {
             Some(padding) => padding,
             None => {
-                let Some((&length, rest)) = input.split_first().filter(|_| self.left > 0) else {
-                    return if self.left == 0 { Err(FrameError::Malformed) } else { Ok(None) };
-                };
+                let Some((&length, rest)) = input.split_first() else { return Ok((&[], false)) };
                 *input = rest;
                 self.left -= 1;
                 let padding = usize::from(length);
-                if padding > self.left {
+                if self.priority + padding > self.left {
                     return Err(FrameError::Malformed);
                 }
                 self.padding = Some(padding);
                 padding
             }
         };
+        if self.priority > 0 {
+            let count = self.priority.min(input.len());
+            *input = &input[count..];
+            self.left -= count;
+            self.priority -= count;
+            if self.priority > 0 {
+                return Ok((&[], false));
+            }
+        }
         let unpadded = self.left.saturating_sub(padding);
         let taken = self.take(input);
-        let piece = &taken[..taken.len().min(unpadded)];
-        let is_end = self.current.is_none() && head.has(END_STREAM);
-        Ok((is_end || !piece.is_empty()).then_some((piece, is_end)))
-    }
-
-    /// The header that completes a frame or block; `None` while a header block awaits its CONTINUATION.
-    fn completed_by(&mut self, head: Head) -> Option<Head> {
-        if !matches!(head.kind, HEADERS | CONTINUATION) {
-            return Some(head);
-        }
-        self.block.get_or_insert(head);
-        if head.has(END_HEADERS) { self.block.take() } else { None }
+        Ok((&taken[..taken.len().min(unpadded)], self.current.is_none()))
     }
 }
 
+/// Whether a frame without content of its stream matters.
 fn is_of_interest(head: Head) -> bool {
     match head.kind {
-        HEADERS | RST_STREAM | GOAWAY | CONTINUATION => true,
+        RST_STREAM | GOAWAY => true,
         SETTINGS => !head.has(ACK),
         _ => false,
     }
 }
 
-/// The content of a complete frame or block. The lengths were checked with the frame header.
+/// The content of such a frame, once it is complete. The lengths were checked with the frame header.
 fn frame(head: Head, payload: &[u8]) -> Frame<'_> {
     match head.kind {
-        HEADERS => Frame::Headers { stream: head.stream, block: payload, is_end: head.has(END_STREAM) },
         SETTINGS => Frame::Settings(payload),
         RST_STREAM => Frame::Reset { stream: head.stream },
         _ => Frame::GoAway {
             last_stream: u32::from_be_bytes([payload[0] & 0x7f, payload[1], payload[2], payload[3]]),
         },
     }
-}
-
-/// The position of the block's fragment in a HEADERS payload: after pad length and priority, before the padding.
-fn fragment(head: Head, payload: &[u8]) -> Result<Range<usize>, FrameError> {
-    let mut start = 0;
-    let mut padding = 0;
-    if head.has(PADDED) {
-        padding = usize::from(*payload.first().ok_or(FrameError::Malformed)?);
-        start += 1;
-    }
-    if head.has(PRIORITY) {
-        start += 5;
-    }
-    let end = payload.len().checked_sub(padding).ok_or(FrameError::Malformed)?;
-    if start > end { Err(FrameError::Malformed) } else { Ok(start..end) }
 }
 
 #[cfg(test)]
@@ -363,11 +346,12 @@ mod tests {
         bytes
     }
 
-    /// Everything that the bytes say, with DATA pieces put together, in one line a frame.
+    /// Everything that the bytes say, with pieces of DATA and of header blocks put together, in one line a frame.
     fn read(bytes: &[u8], piece: usize) -> Result<Vec<String>, FrameError> {
         let mut reader = FrameReader::default();
         let mut reported: Vec<String> = Vec::new();
         let mut data = String::new();
+        let mut block = vec![];
         for chunk in bytes.chunks(piece.max(1)) {
             let mut input = chunk;
             loop {
@@ -377,6 +361,15 @@ mod tests {
                         data.push_str(&String::from_utf8_lossy(piece));
                         if is_end {
                             reported.push(format!("data {data} end"));
+                        }
+                    }
+                    Some(Frame::Headers { stream, fragment, is_block_end, is_end }) => {
+                        block.extend_from_slice(fragment);
+                        if is_block_end {
+                            let block = std::mem::take(&mut block);
+                            reported.push(format!(
+                                "Headers {{ stream: {stream}, block: {block:?}, is_end: {is_end} }}"
+                            ));
                         }
                     }
                     Some(other) => reported.push(format!("{other:?}")),
@@ -446,7 +439,7 @@ mod tests {
     #[test]
     fn what_is_not_http2_is_an_error() {
         let start = frame(SETTINGS, 0, 0, &[]);
-        let rows: [(&str, Vec<u8>, FrameError); 9] = [
+        let rows: [(&str, Vec<u8>, FrameError); 12] = [
             ("HTTP/1", b"HTTP/1.1 200 OK\r\n".to_vec(), FrameError::NoSettings),
             ("no settings first", frame(DATA, 0, 1, b"x"), FrameError::NoSettings),
             ("too long", [start.clone(), frame(DATA, 0, 1, &[0; 16_385])].concat(), FrameError::TooLong),
@@ -462,6 +455,21 @@ mod tests {
             ),
             ("data on stream 0", [start.clone(), frame(DATA, 0, 0, b"x")].concat(), FrameError::Malformed),
             ("all padding", [start.clone(), frame(DATA, PADDED, 1, &[9, 0])].concat(), FrameError::Malformed),
+            (
+                "a header block that is all padding",
+                [start.clone(), frame(HEADERS, PADDED | PRIORITY, 1, &[1, 0, 0, 0, 0, 0])].concat(),
+                FrameError::Malformed,
+            ),
+            (
+                "no padding length",
+                [start.clone(), frame(HEADERS, PADDED, 1, &[])].concat(),
+                FrameError::Malformed,
+            ),
+            (
+                "no priority",
+                [start.clone(), frame(HEADERS, PRIORITY, 1, &[0; 4])].concat(),
+                FrameError::Malformed,
+            ),
             ("short reset", [start.clone(), frame(RST_STREAM, 0, 1, &[0])].concat(), FrameError::Malformed),
             ("push", [start, frame(PUSH_PROMISE, 0, 1, &[0; 8])].concat(), FrameError::Push),
         ];

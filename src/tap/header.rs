@@ -4,7 +4,7 @@ use std::mem;
 
 use super::{
     call::{Code, MAX_MESSAGE},
-    hpack::{Decoder, HpackError, Name, Text},
+    hpack::{self, Decoder, HpackError, Name, Text},
 };
 
 /// 1 KiB: the longest path, trace context or user agent that is kept; a longer one counts as empty.
@@ -12,6 +12,9 @@ const MAX_VALUE: usize = 1024;
 
 /// 3 KiB: the maximum size of a message of [`MAX_MESSAGE`] bytes with every byte percent-encoded; no more is decoded.
 const MAX_ENCODED: usize = 3 * MAX_MESSAGE;
+
+// Of a longer value, the decoder hands out at least as much.
+const _: () = assert!(hpack::BEGINNING * 8 / 30 >= MAX_ENCODED && MAX_ENCODED >= MAX_VALUE);
 
 /// The values of a request's header block, as raw bytes; [`text`] converts them.
 #[derive(Clone, Copy, Default)]
@@ -27,30 +30,35 @@ pub(super) fn text(value: &[u8]) -> &str {
     std::str::from_utf8(value).unwrap_or_default()
 }
 
-/// Buffers for the fields of one request block, reused for the next; [`MAX_VALUE`] bytes each.
+/// Collects the fields of one request block, then of the next; [`MAX_VALUE`] bytes each.
 #[derive(Debug, Default)]
 pub(super) struct RequestFields {
     path: Value,
     traceparent: Value,
     user_agent: Value,
+    /// The values are those of a complete block.
+    is_complete: bool,
 }
 
 impl RequestFields {
-    /// Decodes a block.
+    /// Decodes a fragment of a block; returns the values with its last one.
     ///
     /// # Errors
     /// The compression state is lost.
     pub(super) fn read(
         &mut self,
         decoder: &mut Decoder,
-        block: &[u8],
-    ) -> Result<RequestHeader<'_>, HpackError> {
-        let Self { path, traceparent, user_agent } = self;
-        path.clear();
-        traceparent.clear();
-        user_agent.clear();
+        fragment: &[u8],
+        is_end: bool,
+    ) -> Result<Option<RequestHeader<'_>>, HpackError> {
+        let Self { path, traceparent, user_agent, is_complete } = self;
+        if mem::replace(is_complete, is_end) {
+            path.clear();
+            traceparent.clear();
+            user_agent.clear();
+        }
         let mut outcome = Ok(());
-        decoder.decode(block, |field| {
+        let decoded = decoder.decode(fragment, is_end, |field| {
             let value = match field.name {
                 Name::Path => &mut *path,
                 Name::Traceparent => &mut *traceparent,
@@ -62,13 +70,14 @@ impl RequestFields {
             if let Err(error) = value.take(field.value) {
                 outcome = Err(error);
             }
-        })?;
-        outcome?;
-        Ok(RequestHeader {
+        });
+        // A fault of the texts comes before one at which decoding ended, so that the fragments make no difference.
+        outcome.and(decoded)?;
+        Ok(is_end.then_some(RequestHeader {
             path: &path.bytes,
             traceparent: &traceparent.bytes,
             user_agent: &user_agent.bytes,
-        })
+        }))
     }
 
     /// Bytes of memory in use.
@@ -107,25 +116,35 @@ pub(super) struct ResponseHeader {
     grpc_message: Box<str>,
 }
 
-impl ResponseHeader {
-    /// Decodes a block.
+/// Collects the fields of one block of an answer, then of the next.
+#[derive(Debug, Default)]
+pub(super) struct ResponseFields {
+    header: ResponseHeader,
+    // The first occurrence of each counts, so that repetitions cost nothing.
+    has_http: bool,
+    has_grpc: bool,
+    has_message: bool,
+    scratch: Vec<u8>,
+}
+
+impl ResponseFields {
+    /// Decodes a fragment of a block; returns the values with its last one.
     ///
     /// # Errors
     /// The compression state is lost.
     pub(super) fn read(
+        &mut self,
         decoder: &mut Decoder,
-        block: &[u8],
-        scratch: &mut Vec<u8>,
-    ) -> Result<Self, HpackError> {
-        let mut header = Self::default();
+        fragment: &[u8],
+        is_end: bool,
+    ) -> Result<Option<ResponseHeader>, HpackError> {
+        let Self { header, has_http, has_grpc, has_message, scratch } = self;
         let mut outcome = Ok(());
-        // The first occurrence of each counts, so that repetitions cost nothing.
-        let (mut has_http, mut has_grpc, mut has_message) = (false, false, false);
-        decoder.decode(block, |field| {
+        let decoded = decoder.decode(fragment, is_end, |field| {
             let is_taken = match field.name {
-                Name::Status => &mut has_http,
-                Name::GrpcStatus => &mut has_grpc,
-                Name::GrpcMessage => &mut has_message,
+                Name::Status => &mut *has_http,
+                Name::GrpcStatus => &mut *has_grpc,
+                Name::GrpcMessage => &mut *has_message,
                 Name::Path | Name::Traceparent | Name::UserAgent | Name::Other => return,
             };
             if mem::replace(is_taken, true) {
@@ -137,10 +156,24 @@ impl ResponseHeader {
                 Ok(value) => header.grpc_message = message(value),
                 Err(error) => outcome = Err(error),
             }
-        })?;
-        outcome.map(|()| header)
+        });
+        // As with requests.
+        outcome.and(decoded)?;
+        if !is_end {
+            return Ok(None);
+        }
+        (*has_http, *has_grpc, *has_message) = (false, false, false);
+        Ok(Some(mem::take(header)))
     }
 
+    /// Bytes of memory in use.
+    #[cfg(test)]
+    pub(crate) fn kept(&self) -> usize {
+        self.scratch.capacity() + self.header.grpc_message.len()
+    }
+}
+
+impl ResponseHeader {
     /// Adds the values of a later block of the same answer.
     pub(super) fn merge(&mut self, later: Self) {
         self.http_status = later.http_status.or(self.http_status);

@@ -1,21 +1,28 @@
 //! Turns header blocks of one direction of an HTTP/2 connection into fields (RFC 7541), passively.
 //!
-//! Octets in, borrowed fields out. Never allocates for a field that is not kept in the dynamic table. Never decodes
-//! Huffman coding unless the text is requested or an entry of the table has to be sized.
+//! Octets in, in fragments of any size; borrowed fields out. A block may have any length: of a string that is too long
+//! for the dynamic table only the beginning is read. Never allocates for a field that arrives in one fragment and is not
+//! kept in the dynamic table. Never decodes Huffman coding unless the text is requested or an entry of the table has to
+//! be sized.
 
 mod dynamic_table;
 mod huffman;
 mod integer;
 mod name;
+mod partial;
 mod static_table;
 #[cfg(test)]
 pub(super) mod tests;
 mod text;
 
+use std::mem;
+
 use dynamic_table::DynamicTable;
 use integer::read_integer;
 pub use name::Name;
+use partial::Partial;
 use static_table::STATIC_TABLE;
+use text::Strings;
 pub(crate) use text::Text;
 
 /// 64 KiB: the largest dynamic table that is kept. A peer that needs more gets [`HpackError::TableTooLarge`]; browsers
@@ -25,6 +32,13 @@ const MAX_TABLE: u32 = 64 * 1024;
 /// 4096 octets: the size of the dynamic table before anything was announced (RFC 9113, section 6.5.2).
 const DEFAULT_TABLE: u32 = 4096;
 
+/// 12 KiB: how much is read of a string that is too long for the dynamic table. At least 3,276 octets once Huffman coding
+/// is undone: the longest value that anyone asks for has 3 KiB.
+///
+/// With what [`Strings`] permits, a field that arrives in fragments takes at most 28 KiB where the table has the usual
+/// 4 KiB, and 252 KiB where it has 64 KiB, until it is complete.
+pub(super) const BEGINNING: usize = 12 * 1024;
+
 /// Tracks the encoder of one direction of one connection.
 ///
 /// After an error the table no longer matches the encoder's, so the decoder must not be used again.
@@ -32,6 +46,12 @@ const DEFAULT_TABLE: u32 = 4096;
 pub struct Decoder {
     table: DynamicTable,
     limit: u32,
+    /// The field that the last fragment ended in.
+    partial: Partial,
+    /// The current block has had a field.
+    had_field: bool,
+    /// [`BEGINNING`], but for tests.
+    beginning: usize,
 }
 
 /// One field of a header block; the texts are valid only during the callback.
@@ -77,7 +97,17 @@ impl Default for Decoder {
 impl Decoder {
     /// A decoder for a new connection.
     pub fn new() -> Self {
-        Self { table: DynamicTable::new(DEFAULT_TABLE as usize), limit: DEFAULT_TABLE }
+        Self::with_beginning(BEGINNING)
+    }
+
+    fn with_beginning(beginning: usize) -> Self {
+        Self {
+            table: DynamicTable::new(DEFAULT_TABLE as usize),
+            limit: DEFAULT_TABLE,
+            partial: Partial::default(),
+            had_field: false,
+            beginning,
+        }
     }
 
     /// Records a SETTINGS_HEADER_TABLE_SIZE of the receiver of these blocks.
@@ -88,46 +118,104 @@ impl Decoder {
         self.limit = self.limit.max(limit);
     }
 
-    /// Decodes a whole header block (RFC 7541, section 6) and hands out its fields in order.
-    ///
-    /// The caller bounds the block; here its length bounds everything that is read from it.
+    /// Decodes the next fragment of a header block (RFC 7541, section 6), or all of it, and hands out the fields that end
+    /// in it, in order. `is_end` for the last one.
     ///
     /// # Errors
     /// Fails on what RFC 7541 calls a decoding error; fields before it have been handed out by then. A faulty
     /// Huffman string fails here only if it enters the table, else when its text is asked for.
     pub fn decode(
         &mut self,
-        block: &[u8],
+        fragment: &[u8],
+        is_end: bool,
         mut on_field: impl FnMut(HeaderField<'_>),
     ) -> Result<(), HpackError> {
-        let mut rest = block;
-        let mut had_field = false;
-        while let Some(&first) = rest.first() {
-            match Form::of(first) {
-                Form::Indexed => {
-                    let index = read_integer(&mut rest, 7)?;
-                    on_field(self.entry(index)?);
-                }
-                Form::KeptLiteral => {
-                    let literal = Literal::read(&mut rest, 6)?;
-                    self.keep(literal, &mut on_field)?;
-                }
-                Form::Literal => {
-                    let literal = Literal::read(&mut rest, 4)?;
-                    on_field(self.resolve(literal)?);
-                }
-                Form::SizeUpdate if had_field => return Err(HpackError::LateSizeUpdate),
-                Form::SizeUpdate => {
-                    let size = read_integer(&mut rest, 5)?;
-                    if size > self.limit.min(MAX_TABLE) {
-                        return Err(HpackError::TableTooLarge(size));
+        let mut rest = fragment;
+        while !rest.is_empty() {
+            if self.partial.is_empty() {
+                match self.field(&mut rest, false, &mut on_field) {
+                    // The rest of the field is yet to come.
+                    Err(HpackError::Truncated) if !is_end => {}
+                    outcome => {
+                        outcome?;
+                        continue;
                     }
-                    self.table.resize(size as usize);
-                    continue;
                 }
             }
-            had_field = true;
+            self.resume(&mut rest, &mut on_field)?;
         }
+        if is_end {
+            self.had_field = false;
+            if !self.partial.is_empty() {
+                return Err(HpackError::Truncated);
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of memory in use for a field that is not complete.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> usize {
+        self.partial.kept()
+    }
+
+    /// Goes on with a field that arrives in fragments.
+    #[cold]
+    fn resume(
+        &mut self,
+        rest: &mut &[u8],
+        on_field: &mut impl FnMut(HeaderField<'_>),
+    ) -> Result<(), HpackError> {
+        if self.partial.gather(rest, self.strings(false))? {
+            let mut partial = mem::take(&mut self.partial);
+            self.field(&mut partial.octets(), true, on_field)?;
+            partial.clear();
+            self.partial = partial;
+        }
+        Ok(())
+    }
+
+    /// How the strings of the next field are read; `is_held` if they come from [`Partial`].
+    fn strings(&self, is_held: bool) -> Strings {
+        Strings::for_table(self.table.capacity(), self.beginning, is_held)
+    }
+
+    /// Takes a field off the front of `rest`, which is not empty. Changes nothing where it is truncated.
+    #[inline]
+    fn field(
+        &mut self,
+        rest: &mut &[u8],
+        is_held: bool,
+        on_field: &mut impl FnMut(HeaderField<'_>),
+    ) -> Result<(), HpackError> {
+        let mut after = *rest;
+        match after.first().copied().map(Form::of) {
+            None => return Err(HpackError::Truncated),
+            Some(form @ Form::Indexed) => {
+                let index = read_integer(&mut after, form.prefix())?;
+                on_field(self.entry(index)?);
+            }
+            Some(form @ Form::KeptLiteral) => {
+                let literal = Literal::read(&mut after, form.prefix(), self.strings(is_held))?;
+                self.keep(literal, on_field)?;
+            }
+            Some(form @ Form::Literal) => {
+                let literal = Literal::read(&mut after, form.prefix(), self.strings(is_held))?;
+                on_field(self.resolve(literal)?);
+            }
+            Some(Form::SizeUpdate) if self.had_field => return Err(HpackError::LateSizeUpdate),
+            Some(form @ Form::SizeUpdate) => {
+                let size = read_integer(&mut after, form.prefix())?;
+                if size > self.limit.min(MAX_TABLE) {
+                    return Err(HpackError::TableTooLarge(size));
+                }
+                self.table.resize(size as usize);
+                *rest = after;
+                return Ok(());
+            }
+        }
+        self.had_field = true;
+        *rest = after;
         Ok(())
     }
 
@@ -156,6 +244,7 @@ impl Decoder {
     ) -> Result<(), HpackError> {
         let value = literal.value;
         let kept = match literal.name {
+            _ if literal.is_too_long => false,
             LiteralName::Text(name) => self.table.insert(Name::of(name), name, value)?,
             LiteralName::Index(index) => match STATIC_TABLE.get((index as usize).wrapping_sub(1)) {
                 Some(entry) => self.table.insert_static(entry.name, entry.raw_name, value)?,
@@ -186,6 +275,16 @@ enum Form {
 }
 
 impl Form {
+    /// The bits of the first octet that belong to its integer.
+    const fn prefix(self) -> u32 {
+        match self {
+            Self::Indexed => 7,
+            Self::KeptLiteral => 6,
+            Self::SizeUpdate => 5,
+            Self::Literal => 4,
+        }
+    }
+
     fn of(first: u8) -> Self {
         match first {
             0x80.. => Self::Indexed,
@@ -202,6 +301,8 @@ impl Form {
 struct Literal<'a> {
     name: LiteralName<'a>,
     value: Text<'a>,
+    /// Certainly longer than any entry of the table.
+    is_too_long: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -212,11 +313,12 @@ enum LiteralName<'a> {
 }
 
 impl<'a> Literal<'a> {
-    fn read(rest: &mut &'a [u8], prefix: u32) -> Result<Self, HpackError> {
+    fn read(rest: &mut &'a [u8], prefix: u32, mut strings: Strings) -> Result<Self, HpackError> {
         let name = match read_integer(rest, prefix)? {
-            0 => LiteralName::Text(Text::read(rest)?),
+            0 => LiteralName::Text(Text::read(rest, &mut strings)?),
             index => LiteralName::Index(index),
         };
-        Ok(Self { name, value: Text::read(rest)? })
+        let value = Text::read(rest, &mut strings)?;
+        Ok(Self { name, value, is_too_long: strings.is_too_long() })
     }
 }

@@ -22,6 +22,9 @@ mod events;
 /// Outputs of megabytes, again and again: row 2.
 mod floods;
 
+/// Error texts of megabytes in header blocks: row 2.
+mod headers;
+
 /// Places held by commands and servers that never end: rows 4 and 5.
 mod places;
 

@@ -31,6 +31,9 @@ const BUSYBOX: &str = "localhost/busybox:1";
 /// 16 MiB, both ways: what the kubelet, crictl and containerd allow a message.
 const MESSAGE_MAX: usize = 16 << 20;
 
+/// 16 MiB: what grpc-go, and so the kubelet and crictl, allow the headers of an answer.
+const HEADERS_MAX: u32 = 16 << 20;
+
 /// A pod that a test has made.
 #[derive(Clone)]
 pub(crate) struct Pod {
@@ -79,6 +82,7 @@ impl<'a> Container<'a> {
 pub(crate) async fn connect(socket: &Path) -> Result<Cri> {
     let path = socket.to_owned();
     let channel = Endpoint::from_static("http://localhost")
+        .http2_max_header_list_size(HEADERS_MAX)
         .connect_with_connector(tower::service_fn(move |_| {
             let path = path.clone();
             async move { UnixStream::connect(path).await.map(TokioIo::new) }

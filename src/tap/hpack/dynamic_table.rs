@@ -127,6 +127,11 @@ impl DynamicTable {
         self.evict();
     }
 
+    /// The size that the encoder set, in octets.
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     pub(super) fn clear(&mut self) {
         self.entries.clear();
         self.octets.clear();

@@ -5,7 +5,7 @@
 use super::HpackError;
 
 /// The length in bits of each octet's code, and at 256 of the end-of-string code.
-const LENGTHS: [u8; 257] = [
+pub(super) const LENGTHS: [u8; 257] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, // 0x00
     28, 28, 28, 28, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 28, // 0x10
     6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6, // 0x20
@@ -31,6 +31,9 @@ const LONGEST: usize = 30;
 /// The symbol that no string may hold.
 const END_OF_STRING: u16 = 256;
 
+/// 15 octets of a coded string are at least 4 of the string itself: no code is longer than 30 bits.
+pub(super) const LEAST_YIELD: (usize, usize) = (15, 4);
+
 /// Appends the decoded string to `into`, at most `limit` octets of it; says whether that was all.
 ///
 /// # Errors
@@ -49,7 +52,21 @@ pub(super) fn decode_within(coded: &[u8], limit: usize, into: &mut Vec<u8>) -> R
             fits = false;
         }
     }
+    bits.check_padding()?;
     Ok(fits)
+}
+
+/// The same of a string whose end is not there: it may end within a code.
+pub(super) fn decode_beginning(coded: &[u8], limit: usize, into: &mut Vec<u8>) -> Result<(), HpackError> {
+    into.reserve((coded.len() * 8 / 5).min(limit));
+    let end = into.len().saturating_add(limit);
+    let mut bits = Bits::new(coded);
+    while into.len() < end
+        && let Some(symbol) = bits.next_symbol()?
+    {
+        into.push(symbol);
+    }
+    Ok(())
 }
 
 /// The bits of a coded string that were not decoded yet.
@@ -66,6 +83,7 @@ impl<'a> Bits<'a> {
         Self { window: 0, held: 0, rest: coded }
     }
 
+    /// None where what is left is no whole code.
     #[inline]
     fn next_symbol(&mut self) -> Result<Option<u8>, HpackError> {
         if self.held < LONGEST as u32 {
@@ -76,7 +94,7 @@ impl<'a> Bits<'a> {
             (symbol, length) => (u16::from(symbol), u32::from(length)),
         };
         if length > self.held {
-            return self.check_padding().map(|()| None);
+            return Ok(None);
         }
         if symbol == END_OF_STRING {
             return Err(HpackError::InvalidHuffman);

@@ -50,7 +50,7 @@ static KNOWN: [Known; 6] = [
 
 impl Name {
     pub(super) fn of(text: Text<'_>) -> Self {
-        let (octets, is_coded) = text.parts();
+        let Some((octets, is_coded)) = text.whole() else { return Self::Other };
         let known = if is_coded {
             KNOWN.iter().find(|known| &known.coded[..known.coded_length] == octets)
         } else {

@@ -4,6 +4,8 @@ pub(in crate::tap) mod encoder;
 mod random;
 mod rfc7541;
 
+use encoder::{Choice, Encoder};
+
 use super::*;
 
 pub(in crate::tap) type Fields = Vec<(Vec<u8>, Vec<u8>)>;
@@ -12,11 +14,29 @@ pub(in crate::tap) type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Fields, HpackError> {
     let mut fields = Vec::new();
     let mut faults = Vec::new();
-    decoder.decode(block, |field| match texts(field) {
+    decoder.decode(block, true, |field| match texts(field) {
         Ok(field) => fields.push(field),
         Err(fault) => faults.push(fault),
     })?;
     faults.pop().map_or(Ok(fields), Err)
+}
+
+/// Everything that decoding a block in fragments of these sizes, again and again, brings.
+fn outcome(decoder: &mut Decoder, block: &[u8], sizes: &[usize]) -> (Vec<String>, Result<(), HpackError>) {
+    let mut fields = Vec::new();
+    let mut note =
+        |field: HeaderField<'_>| fields.push(format!("{:?} {:?} {field:?}", field.name, texts(field)));
+    let mut rest = block;
+    for size in sizes.iter().cycle() {
+        let (fragment, after) = rest.split_at(rest.len().min(*size));
+        rest = after;
+        let is_end = rest.is_empty();
+        let outcome = decoder.decode(fragment, is_end, &mut note);
+        if is_end || outcome.is_err() {
+            return (fields, outcome);
+        }
+    }
+    unreachable!("there are sizes");
 }
 
 fn texts(field: HeaderField<'_>) -> Result<(Vec<u8>, Vec<u8>), HpackError> {
@@ -33,7 +53,7 @@ fn table(decoder: &Decoder) -> Fields {
 
 fn names(block: &[u8]) -> Vec<Name> {
     let mut names = Vec::new();
-    Decoder::new().decode(block, |field| names.push(field.name)).unwrap();
+    Decoder::new().decode(block, true, |field| names.push(field.name)).unwrap();
     names
 }
 
@@ -145,6 +165,64 @@ fn a_table_of_size_0_keeps_nothing() {
 }
 
 #[test]
+fn of_a_string_too_long_for_the_table_the_beginning_is_handed_out() {
+    let longest = 4096 * 15 / 4;
+    let value = vec![b'x'; 200_000];
+    for (code_value, read) in [(false, BEGINNING), (true, BEGINNING * 8 / 7)] {
+        for form in [0, 1] {
+            let mut encoder = Encoder::new();
+            let mut block = Vec::new();
+            let choice = Choice { use_index: true, form, code_name: true, code_value };
+            encoder.field(b"a", b"1", Choice { form: 0, ..choice }, &mut block);
+            encoder.field(b"a", &value, choice, &mut block);
+            encoder.field(&value, b"2", choice, &mut block);
+            encoder.field(b"b", b"3", choice, &mut block);
+            for sizes in [&[usize::MAX][..], &[16_384], &[1000, 7], &[1]] {
+                let mut decoder = Decoder::new();
+                let mut lengths = Vec::new();
+                let mut rest = &block[..];
+                for size in sizes.iter().cycle() {
+                    let (fragment, after) = rest.split_at(rest.len().min(*size));
+                    rest = after;
+                    decoder
+                        .decode(fragment, rest.is_empty(), |field| {
+                            let (name, value) = texts(field).unwrap();
+                            lengths.push((name.len(), value.len()));
+                        })
+                        .unwrap();
+                    let kept = decoder.kept();
+                    assert!(kept <= longest + BEGINNING + 100, "{kept} in fragments of {sizes:?}");
+                    if rest.is_empty() {
+                        break;
+                    }
+                }
+                let name = BEGINNING * 8 / 7;
+                assert_eq!(lengths, [(1, 1), (1, read), (name, 1), (1, 1)], "in fragments of {sizes:?}");
+                assert_eq!(table(&decoder), encoder.table());
+                assert!(decoder.kept() <= 4096, "{}", decoder.kept());
+                let looks = decoder.partial.looks;
+                assert!(looks <= 40, "{looks} for two long fields in fragments of {sizes:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_field_whose_end_never_comes_is_an_error() {
+    for block in
+        [&[0x40][..], &[0x40, 1], &[0x40, 1, b'a'], &[0x40, 1, b'a', 2, b'b'], &[0x3f], &[0xff, 0x80]]
+    {
+        for sizes in [&[1][..], &[2], &[usize::MAX]] {
+            let (fields, ended) = outcome(&mut Decoder::new(), block, sizes);
+            assert_eq!((fields, ended), (vec![], Err(HpackError::Truncated)), "{block:?}");
+        }
+        let mut decoder = Decoder::new();
+        decoder.decode(block, false, |_| {}).unwrap();
+        assert_eq!(decoder.decode(&[], true, |_| {}), Err(HpackError::Truncated), "{block:?}");
+    }
+}
+
+#[test]
 fn memory_stays_within_a_small_multiple_of_the_table() {
     let mut decoder = Decoder::new();
     for round in 0..10_000_u32 {
@@ -191,7 +269,7 @@ fn names_of_interest_are_known_in_every_form() {
     for at in 1..=61 {
         let mut raw = Vec::new();
         Decoder::new()
-            .decode(&[0x80 | at], |field| {
+            .decode(&[0x80 | at], true, |field| {
                 raw.push((field.name, field.raw_name.get(&mut Vec::new()).unwrap().to_vec()));
             })
             .unwrap();
@@ -228,6 +306,6 @@ fn the_huffman_code_is_that_of_a_second_implementation() {
 fn debug_output_shows_no_header_text() {
     let mut shown = String::new();
     let block = [0x17, 6, b's', b'e', b'c', b'r', b'e', b't'];
-    Decoder::new().decode(&block, |field| shown = format!("{field:?}")).unwrap();
+    Decoder::new().decode(&block, true, |field| shown = format!("{field:?}")).unwrap();
     assert!(!shown.contains("secret") && shown.contains("6 octets"), "{shown}");
 }

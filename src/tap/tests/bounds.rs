@@ -1,7 +1,7 @@
 //! Every bound, what happens there, and that nothing stays when calls are over.
 
 use super::{
-    frame::MAX_BLOCK,
+    hpack::BEGINNING,
     streams::{MAX_KEPT, MAX_METHODS, MAX_STREAMS},
     wire::*,
     *,
@@ -209,25 +209,71 @@ fn ping(from: From) -> Step {
 }
 
 #[test]
-fn above_the_bound_on_header_blocks_a_tap_is_blind() {
-    for (over, is_blind) in [(0, false), (1, true)] {
-        for piece in [1000, 16_384, MAX_BLOCK] {
-            let mut block = vec![0x00, 1, b'a', 0x7f];
-            let length = MAX_BLOCK + over - block.len() - 3 - 127;
-            block.extend([length as u8 & 0x7f | 0x80, (length >> 7) as u8 | 0x80, (length >> 14) as u8]);
-            block.resize(MAX_BLOCK + over, b'x');
-            let reported = watch(&conversation(|wire| {
-                wire.settings(From::Runtime, &[(5, 1 << 21)]);
-                let pieces: Vec<_> = block.chunks(piece).collect();
-                for (at, part) in pieces.iter().enumerate() {
-                    let kind = if at == 0 { HEADERS } else { CONTINUATION };
-                    let flags = if at + 1 == pieces.len() { END_HEADERS } else { 0 };
-                    wire.frame(From::Client, kind, flags, 1, part);
+fn header_blocks_of_any_length_are_followed_in_little_memory() {
+    let long = "x".repeat(3 << 20);
+    let frames = |wire: &mut Wire, from: From, flags: u8, block: &[u8], size: usize| {
+        let fragments: Vec<_> = block.chunks(size).collect();
+        for (at, fragment) in fragments.iter().enumerate() {
+            let kind = if at == 0 { HEADERS } else { CONTINUATION };
+            let end = if at + 1 == fragments.len() { END_HEADERS } else { 0 };
+            wire.frame(from, kind, if at == 0 { flags } else { 0 } | end, 1, fragment);
+        }
+    };
+    // The table's bound, as fields are held; the frames' own buffers; what was read of the values.
+    let most = 4096 * 15 / 4 + BEGINNING + IDLE;
+    for size in [1000, 16_384, 1 << 21] {
+        let steps = conversation(|wire| {
+            wire.settings(From::Runtime, &[(5, 1 << 22)]);
+            wire.settings(From::Client, &[(5, 1 << 22)]);
+            let fields = [("a", "1"), (":path", VERSION), ("b", &long), (&long, "c"), ("user-agent", &long)];
+            let block = wire.block(From::Client, &fields);
+            frames(wire, From::Client, END_STREAM, &block, size);
+            wire.answer_head(1);
+            let block = wire.block(From::Runtime, &[("grpc-message", &long), ("grpc-status", "2")]);
+            frames(wire, From::Runtime, END_STREAM, &block, size);
+            wire.request(3, START, b"\x0a\x03app");
+            wire.answer(3, b"");
+        });
+        for piece in [1000, 65_536] {
+            let mut reported = Reported { events: vec![], tap: tap() };
+            for step in &steps {
+                for bytes in step.bytes.chunks(piece) {
+                    show(&mut reported, &[Step { from: step.from, bytes: bytes.to_vec() }]);
+                    assert!(kept(&reported.tap) <= most, "{}", kept(&reported.tap));
                 }
-            }));
-            assert_eq!(reported.tap.blindness().is_some(), is_blind, "{over} over in pieces of {piece}");
+            }
+            let message = "x".repeat(1024);
+            assert_eq!(
+                reported.lines(),
+                [
+                    "1 Version begun Skipped".to_owned(),
+                    format!("1 Version complete Unknown {message:?} 0+0 B Skipped"),
+                    "3 StartContainer begun StartContainer(\"app\")".to_owned(),
+                    "3 StartContainer complete OK 5+0 B Skipped".to_owned(),
+                ]
+            );
+            assert!(kept(&reported.tap) <= IDLE, "{}", kept(&reported.tap));
         }
     }
+}
+
+#[test]
+fn empty_fragments_without_end_keep_nothing() {
+    let mut reported = watch(&conversation(|wire| {
+        let block = wire.block(From::Client, &[(":path", VERSION)]);
+        wire.frame(From::Client, HEADERS, END_STREAM, 1, &block[..1]);
+        for _ in 0..10_000 {
+            wire.frame(From::Client, CONTINUATION, 0, 1, &[]);
+        }
+        wire.frame(From::Client, CONTINUATION, END_HEADERS, 1, &block[1..]);
+    }));
+    assert_eq!(reported.lines(), ["1 Version begun Skipped"]);
+    assert!(kept(&reported.tap) <= IDLE, "{}", kept(&reported.tap));
+    // A connection that ends within a block has no call of it.
+    let mut rest = Wire::unopened();
+    rest.frame(From::Client, HEADERS, END_STREAM, 3, &[0x04, 2, b'/']);
+    show(&mut reported, &rest.steps);
+    assert_eq!((reported.tap.open_calls(), reported.tap.blindness()), (1, None));
 }
 
 #[test]

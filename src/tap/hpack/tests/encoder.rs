@@ -96,8 +96,22 @@ pub(in crate::tap) fn integer(value: u32, prefix: u32, first: u8, block: &mut Ve
 }
 
 pub(in crate::tap) fn huffman(plain: &[u8]) -> Vec<u8> {
-    let (coded, length) = huffman::encode::<16384>(plain);
-    coded[..length].to_vec()
+    let mut coded = Vec::new();
+    let (mut window, mut held) = (0_u64, 0);
+    for &octet in plain {
+        let length = u32::from(huffman::LENGTHS[usize::from(octet)]);
+        let (code, _) = huffman::encode::<4>(&[octet]);
+        window = window << length | u64::from(u32::from_be_bytes(code) >> (32 - length));
+        held += length;
+        while held >= 8 {
+            held -= 8;
+            coded.push((window >> held) as u8);
+        }
+    }
+    if held > 0 {
+        coded.push((window << (8 - held)) as u8 | (0xff >> held));
+    }
+    coded
 }
 
 fn string(plain: &[u8], is_coded: bool, block: &mut Vec<u8>) {

@@ -7,7 +7,7 @@ use super::{
     super::*,
     Fields, decode,
     encoder::{self, Choice, Encoder},
-    table,
+    outcome, table, texts,
 };
 
 /// Few enough names that fields meet again.
@@ -61,6 +61,26 @@ fn costly_field() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
+/// Longer than what is read of a string that does not fit a small table, or the usual one.
+fn long_value() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        6 => value(),
+        2 => (any::<u8>(), 0..400_usize).prop_map(|(octet, length)| vec![octet; length]),
+        1 => (any::<u8>(), 15_000..17_000_usize).prop_map(|(octet, length)| vec![octet; length]),
+    ]
+}
+
+/// A row of blocks for a table that is small most of the time.
+fn long_block() -> impl Strategy<Value = Block> {
+    let name = prop_oneof![8 => name(), 1 => long_value()];
+    let capacities = prop_oneof![4 => Just(vec![]), 4 => vec(0..120_u32, 1..3), 1 => Just(vec![4096])];
+    (capacities, vec((name, long_value(), choice()), 1..6))
+}
+
+fn sizes() -> impl Strategy<Value = Vec<usize>> {
+    vec(prop_oneof![3 => 1..4_usize, 3 => 1..100_usize, 1 => 1..10_000_usize], 1..12)
+}
+
 type Block = (Vec<u32>, Vec<(Vec<u8>, Vec<u8>, Choice)>);
 
 fn block() -> impl Strategy<Value = Block> {
@@ -93,6 +113,76 @@ proptest! {
     }
 
     #[test]
+    fn any_fragments_of_a_block_bring_what_the_whole_brings(
+        blocks in vec(long_block(), 1..8),
+        sizes in sizes(),
+        beginning in 1..40_usize,
+    ) {
+        let mut encoder = Encoder::new();
+        let mut theirs = loona_hpack::Decoder::new();
+        let mut whole = Decoder::with_beginning(beginning);
+        let mut cut = Decoder::with_beginning(beginning);
+        for (capacities, fields) in blocks {
+            let mut octets = Vec::new();
+            for capacity in capacities {
+                encoder.resize(capacity, &mut octets);
+            }
+            for (name, value, choice) in &fields {
+                encoder.field(name, value, *choice, &mut octets);
+            }
+            let mut read = Fields::new();
+            whole.decode(&octets, true, |field| read.push(texts(field).unwrap())).unwrap();
+            prop_assert_eq!(read.len(), fields.len());
+            for (field, (name, value, _)) in read.iter().zip(&fields) {
+                // A long one is read up to a code that is cut.
+                prop_assert!(name.starts_with(&field.0) && value.starts_with(&field.1));
+                prop_assert!(field.0.len() == name.len() || field.0.len() * 30 / 8 + 4 >= beginning);
+                prop_assert!(field.1.len() == value.len() || field.1.len() * 30 / 8 + 4 >= beginning);
+            }
+            let mut cut_read = Fields::new();
+            let mut rest = &octets[..];
+            for size in sizes.iter().cycle() {
+                let (fragment, after) = rest.split_at(rest.len().min(*size));
+                rest = after;
+                cut.decode(fragment, rest.is_empty(), |field| cut_read.push(texts(field).unwrap())).unwrap();
+                let most = (cut.table.capacity() * 15 / 4).max(beginning).max(4096) + beginning + 100;
+                prop_assert!(cut.kept() <= most, "{} of {}", cut.kept(), most);
+                if rest.is_empty() {
+                    break;
+                }
+            }
+            prop_assert_eq!(cut_read, read);
+            let fields: Fields = fields.into_iter().map(|(name, value, _)| (name, value)).collect();
+            prop_assert_eq!(&theirs.decode(&octets).unwrap(), &fields);
+            for decoder in [&whole, &cut] {
+                prop_assert_eq!(table(decoder), encoder.table());
+                prop_assert_eq!(decoder.table.size(), encoder.size());
+            }
+        }
+    }
+
+    #[test]
+    fn any_fragments_of_random_octets_bring_what_the_whole_brings(
+        blocks in vec(prop_oneof![
+            vec(any::<u8>(), 0..200),
+            vec(select(vec![0x00, 0x01, 0x20, 0x3f, 0x40, 0x44, 0x7f, 0x81, 0x82, 0xbe, 0xff]), 0..60),
+        ], 1..20),
+        sizes in sizes(),
+        beginning in 1..40_usize,
+    ) {
+        let mut whole = Decoder::with_beginning(beginning);
+        let mut cut = Decoder::with_beginning(beginning);
+        for block in blocks {
+            let expected = outcome(&mut whole, &block, &[usize::MAX]);
+            prop_assert_eq!(&outcome(&mut cut, &block, &sizes), &expected);
+            prop_assert_eq!(table(&cut), table(&whole));
+            if expected.1.is_err() {
+                break;
+            }
+        }
+    }
+
+    #[test]
     fn what_a_second_implementation_encodes_comes_out(blocks in vec(vec((name(), value()), 0..12), 1..20)) {
         let mut theirs = loona_hpack::Encoder::new();
         let mut ours = Decoder::new();
@@ -114,7 +204,7 @@ proptest! {
         }
         for field in fields {
             // An entry that is not there costs nothing either.
-            let _ = decoder.decode(&field, |_| {});
+            let _ = decoder.decode(&field, true, |_| {});
             came += field.len();
         }
         let work = decoder.table.work;
