@@ -9,6 +9,7 @@ mod request;
 use std::{error::Error, pin::pin, time::Duration};
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::{Request, header};
 use http_body_util::{BodyExt, Full};
 use tokio::time;
@@ -48,6 +49,11 @@ const LONGEST_PAUSE: Duration = PAUSE.saturating_mul((answer::LONGEST / AT_ONCE)
 /// so has its timeout; a runtime that stops in the middle of an answer counts as silent.
 const READING: Duration = Duration::from_secs(20);
 
+/// A call that the runtime still works at although its timeout is over. It ends when the runtime answers, or is silent past
+/// the grace. Dropped, it cancels the command: in the middle of its start that leaves a runtime with work that it may not
+/// finish for long, so whoever made the attempt keeps its place until this ends.
+pub(crate) type PendingCall = BoxFuture<'static, ()>;
+
 /// Runs commands through the runtime.
 ///
 /// By hand rather than by tonic's client, as that holds the whole of an answer, twice: sixteen commands that say 16 MiB
@@ -79,7 +85,7 @@ impl Exec {
     ///
     /// Whole seconds of `timeout` are the runtime's to keep, and it answers DeadlineExceeded; other timeouts are sent
     /// rounded up and kept by us, as long as the runtime shows that it is there. Both are failures that name the command
-    /// as it was defined.
+    /// as it was defined. When the timeout is ours, the runtime is still at work then, and `pending` becomes its call.
     ///
     /// # Errors
     /// [`Fault::Runtime`] for every other status of the runtime's, and for an answer above 16 MiB; [`Fault::Away`] when there
@@ -92,15 +98,23 @@ impl Exec {
         container: &ContainerId,
         command: Expansion<'_>,
         timeout: Duration,
+        pending: &mut Option<PendingCall>,
     ) -> Result<Outcome, Fault> {
         let seconds = timeout.as_secs() + u64::from(!is_whole(timeout));
-        let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
-        let request = request::framed(container, command, seconds, timeout).await?;
+        let asked = i64::try_from(seconds).unwrap_or(i64::MAX);
+        let request = request::framed(container, command, asked, timeout).await?;
         let call = call(self.channel.clone(), request);
+        let given_up = Duration::from_secs(seconds).saturating_add(self.grace);
         let answered = if is_whole(timeout) {
-            time::timeout(timeout.saturating_add(self.grace), call).await.map_err(|_| Late::Silent)
+            time::timeout(given_up, call).await.map_err(|_| Late::Silent)
         } else {
-            self.within(timeout, call).await
+            let mut call = Box::pin(call);
+            let answered = self.within(timeout, call.as_mut()).await;
+            if answered.is_err() {
+                let rest = time::timeout(given_up.saturating_sub(timeout), call);
+                *pending = Some(Box::pin(async move { drop(rest.await) }));
+            }
+            answered
         };
         let ended = match answered {
             Ok(Ok(body)) => time::timeout(READING, read(body)).await.map_err(|_| Late::Silent),

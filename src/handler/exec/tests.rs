@@ -165,7 +165,7 @@ async fn attempt(runtime: Runtime, timeout: Duration) -> Result<Outcome, Fault> 
     let defined = ["sh", "-c", "echo $(SECRET)"].map(str::to_owned);
     let env: Env = [("SECRET".to_owned(), "hunter2".to_owned())].into_iter().collect();
     let command = Expansion::new(&defined, &env, usize::MAX).unwrap();
-    exec(runtime).0.attempt(&ContainerId::from("c1"), command, timeout).await
+    exec(runtime).0.attempt(&ContainerId::from("c1"), command, timeout, &mut None).await
 }
 
 fn failure(text: &str) -> Result<Outcome, Fault> {
@@ -302,6 +302,38 @@ async fn a_timeout_that_we_keep_says_nothing_of_a_command_if_the_runtime_shows_n
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_that_outlasts_our_timeout_goes_on_until_the_runtime_answers_or_the_grace_is_over() {
+    let ms = Duration::from_millis;
+    let hangs = || Runtime::HangsUntilCancelled(Arc::default());
+    for (runtime, timeout, judged, ended) in [
+        (Runtime::Late(ms(700)), 500, 500, Some(700)),
+        (Runtime::Late(ms(400)), 500, 400, None),
+        (Runtime::Frozen, 500, 500, Some(6000)),
+        (hangs(), 1, 1, Some(6000)),
+        (hangs(), 1500, 1500, Some(7000)),
+        // Whole seconds are the runtime's to keep.
+        (hangs(), 1000, 6000, None),
+    ] {
+        let (began, mut pending) = (clock::now(), None);
+        let near = |took: u64| (ms(took)..ms(took + 10)).contains(&(clock::now() - began));
+        let cancelled = if let Runtime::HangsUntilCancelled(counter) = &runtime {
+            counter.clone()
+        } else {
+            Arc::default()
+        };
+        let (exec, _asked) = exec(runtime);
+        let _ = exec.attempt(&"c1".into(), Expansion::literal(&[]), ms(timeout), &mut pending).await;
+        assert!(near(judged), "{timeout} ms: judged after {:?}", clock::now() - began);
+        assert_eq!(pending.is_some(), ended.is_some(), "{timeout} ms");
+        if let (Some(pending), Some(ended)) = (pending, ended) {
+            assert_eq!(cancelled.load(Ordering::Relaxed), 0, "{timeout} ms: cancelled at the timeout");
+            pending.await;
+            assert!(near(ended), "{timeout} ms: ended after {:?}", clock::now() - began);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_runtime_is_asked_for_whole_seconds_rounded_up() {
     for (timeout, seconds) in [(SECOND, 1), (Duration::from_millis(250), 1), (Duration::from_millis(1500), 2)]
     {
@@ -313,7 +345,7 @@ async fn the_runtime_is_asked_for_whole_seconds_rounded_up() {
 #[tokio::test(start_paused = true)]
 async fn one_attempt_asks_once() {
     let (exec, asked) = exec(Runtime::Refuses(Code::NotFound));
-    let outcome = exec.attempt(&ContainerId::from("c1"), Expansion::literal(&[]), SECOND).await;
+    let outcome = exec.attempt(&ContainerId::from("c1"), Expansion::literal(&[]), SECOND, &mut None).await;
     assert!(outcome.is_err());
     assert_eq!(asked.load(Ordering::Relaxed), 1);
 }
@@ -324,7 +356,7 @@ async fn what_is_given_up_is_cancelled_at_the_runtime() {
         let cancelled = Arc::new(AtomicU32::new(0));
         let (exec, _) = exec(Runtime::HangsUntilCancelled(cancelled.clone()));
         let began = clock::now();
-        let _ = exec.attempt(&ContainerId::from("c1"), Expansion::literal(&[]), timeout).await;
+        let _ = exec.attempt(&ContainerId::from("c1"), Expansion::literal(&[]), timeout, &mut None).await;
         let deadline = began + Duration::from_millis(limit) + SECOND;
         while cancelled.load(Ordering::Relaxed) == 0 {
             assert!(clock::now() < deadline, "the runtime still runs it");
@@ -338,8 +370,7 @@ async fn a_runtime_that_is_away_is_named_so_and_its_missing_socket_is_not_the_co
     let channel = crate::runtime::channel("/nonexistent/runtime.sock".into());
     let exec = Exec::new(channel, Duration::from_secs(5));
     let command = ["cat".to_owned()];
-    let fault =
-        exec.attempt(&"c".into(), Expansion::literal(&command), Duration::from_secs(1)).await.unwrap_err();
+    let fault = exec.attempt(&"c".into(), Expansion::literal(&command), SECOND, &mut None).await.unwrap_err();
     let text =
         "the runtime is away: the connection to its socket failed: No such file or directory (os error 2)";
     assert_eq!((fault.to_string().as_str(), fault.state()), (text, "unknown"));
