@@ -251,9 +251,10 @@ fn broken_connection(status: &Status) -> Option<BoundedText> {
     }
 }
 
-/// Whether the answer was longer than [`answer::LONGEST`]: than we read, or than the runtime sends.
+/// Whether the answer was longer than [`answer::LONGEST`]: than we read, or than the runtime sends. A status of the connection
+/// says nothing of the answer, although some have the same code.
 fn is_too_long(status: &Status) -> bool {
-    matches!(status.code(), Code::OutOfRange | Code::ResourceExhausted)
+    status.source().is_none() && matches!(status.code(), Code::OutOfRange | Code::ResourceExhausted)
 }
 
 fn is_whole(timeout: Duration) -> bool {

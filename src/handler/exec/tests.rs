@@ -34,6 +34,8 @@ pub(crate) enum Runtime {
     Refuses(Code),
     /// With the words that it was asked to run.
     NamesTheCommand,
+    /// With so many letters, each of which has six bytes in a trailer.
+    Complains(usize),
     Hangs,
     /// Answers nothing at all, as if it were stopped.
     Frozen,
@@ -72,6 +74,7 @@ async fn answer(
     match runtime {
         Runtime::Answers { exit_code, stdout, stderr } => response(exit_code, stdout, &stderr),
         Runtime::Refuses(code) => Err(Status::new(code, "in its own words")),
+        Runtime::Complains(letters) => Err(Status::unknown("\u{e9}".repeat(letters))),
         Runtime::NamesTheCommand => Err(Status::internal(format!("exec: {:?}: no such file", request.cmd))),
         Runtime::Hangs | Runtime::Frozen | Runtime::Slow(_) | Runtime::StopsInTheMiddle => {
             std::future::pending().await
@@ -112,8 +115,32 @@ impl Drop for Cancelled {
 pub(crate) fn exec(runtime: Runtime) -> (Exec, Arc<AtomicU32>) {
     let asked = Arc::new(AtomicU32::new(0));
     let (near, far) = duplex(1 << 20);
-    let counter = asked.clone();
-    let service = service_fn(move |request: http::Request<Body>| {
+    let service = service(runtime, asked.clone());
+    tokio::spawn(async move {
+        let incoming = tokio_stream::once(Ok::<_, std::io::Error>(far)).chain(tokio_stream::pending());
+        Server::builder().serve_with_incoming(service, incoming).await.unwrap();
+    });
+    let mut near = Some(near);
+    let channel =
+        Endpoint::from_static("http://runtime").connect_with_connector_lazy(service_fn(move |_| {
+            let near = near.take().map(TokioIo::new);
+            async move { near.ok_or(std::io::Error::from(std::io::ErrorKind::ConnectionRefused)) }
+        }));
+    (Exec::new(channel, Duration::from_secs(5)), asked)
+}
+
+/// The server's part; counts the commands that it was asked to run.
+fn service(
+    runtime: Runtime,
+    counter: Arc<AtomicU32>,
+) -> impl tower::Service<
+    http::Request<Body>,
+    Response = http::Response<Body>,
+    Error = std::convert::Infallible,
+    Future: Send,
+> + Clone
++ Send {
+    service_fn(move |request: http::Request<Body>| {
         let is_exec = request.uri().path() == EXEC_SYNC;
         let asked = counter.fetch_add(u32::from(is_exec), Ordering::Relaxed) + u32::from(is_exec);
         let runtime = runtime.clone();
@@ -145,18 +172,7 @@ pub(crate) fn exec(runtime: Runtime) -> (Exec, Arc<AtomicU32>) {
             let codec = tonic_prost::ProstCodec::<ExecSyncResponse, ExecSyncRequest>::default();
             Ok::<_, std::convert::Infallible>(tonic::server::Grpc::new(codec).unary(unary, request).await)
         }
-    });
-    tokio::spawn(async move {
-        let incoming = tokio_stream::once(Ok::<_, std::io::Error>(far)).chain(tokio_stream::pending());
-        Server::builder().serve_with_incoming(service, incoming).await.unwrap();
-    });
-    let mut near = Some(near);
-    let channel =
-        Endpoint::from_static("http://runtime").connect_with_connector_lazy(service_fn(move |_| {
-            let near = near.take().map(TokioIo::new);
-            async move { near.ok_or(std::io::Error::from(std::io::ErrorKind::ConnectionRefused)) }
-        }));
-    (Exec::new(channel, Duration::from_secs(5)), asked)
+    })
 }
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -362,6 +378,34 @@ async fn what_is_given_up_is_cancelled_at_the_runtime() {
             assert!(clock::now() < deadline, "the runtime still runs it");
             time::sleep(Duration::from_millis(1)).await;
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn trailers_that_break_the_connection_are_no_answer_that_is_too_long() {
+    let began = clock::now();
+    let fault = attempt(Runtime::Complains(200_000), SECOND).await.unwrap_err();
+    assert!(matches!(fault, Fault::Away(_)), "{fault}");
+    assert!(clock::now() - began < SECOND, "it kept its place for {:?}", clock::now() - began);
+}
+
+#[tokio::test]
+async fn an_error_of_hundreds_of_kilobytes_costs_no_other_call_on_the_connection() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("runtime.sock");
+    let listener = tokio::net::UnixListener::bind(&socket).unwrap();
+    tokio::spawn(async move {
+        // There is only one connection.
+        let (stream, _) = listener.accept().await.unwrap();
+        let incoming = tokio_stream::once(Ok::<_, std::io::Error>(stream)).chain(tokio_stream::pending());
+        let service = service(Runtime::Complains(66_000), Arc::default());
+        Server::builder().serve_with_incoming(service, incoming).await.unwrap();
+    });
+    let exec = Exec::new(crate::runtime::Runtime::new(&socket).commands(), Duration::from_secs(5));
+    for _ in 0..3 {
+        let ended = exec.attempt(&"c1".into(), Expansion::literal(&[]), 60 * SECOND, &mut None).await;
+        let Err(Fault::Runtime { code: "Unknown", message }) = ended else { panic!("{ended:?}") };
+        assert!(message.starts_with('\u{e9}') && message.len() > 5_000, "{}", message.len());
     }
 }
 
