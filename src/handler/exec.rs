@@ -22,7 +22,7 @@ use crate::{
     ids::ContainerId,
     proto::cri::{VersionRequest, runtime_service_client::RuntimeServiceClient},
     results::text::BoundedText,
-    spec::expand::Expansion,
+    spec::expand::{Expansion, Word},
 };
 
 /// The method of CRI that runs a command.
@@ -53,6 +53,10 @@ const READING: Duration = Duration::from_secs(20);
 /// the grace. Dropped, it cancels the command: in the middle of its start that leaves a runtime with work that it may not
 /// finish for long, so whoever made the attempt keeps its place until this ends.
 pub(crate) type PendingCall = BoxFuture<'static, ()>;
+
+/// 4,095 bytes: the longest path that Linux accepts (PATH_MAX, with a zero at its end). The kernel runs no program with a
+/// longer one, and containerd 1.6 never answers if it has 60,000 bytes.
+const LONGEST_PROGRAM: usize = 4095;
 
 /// Runs commands through the runtime.
 ///
@@ -92,6 +96,7 @@ impl Exec {
     /// is no connection to it;
     /// [`Fault::Unanswered`] when it is silent past the grace or in the middle of its answer, or shows no life while we keep
     /// the timeout;
+    /// [`Fault::Target`] when its program has a name that no program can have;
     /// [`Fault::Ours`] when there is no room for the command.
     pub(crate) async fn attempt(
         &self,
@@ -100,6 +105,13 @@ impl Exec {
         timeout: Duration,
         pending: &mut Option<PendingCall>,
     ) -> Result<Outcome, Fault> {
+        let program = command.words().next().map_or(0, Word::length);
+        if program > LONGEST_PROGRAM {
+            return Err(Fault::target(format_args!(
+                "the first word of the command has {program} bytes after expansion: the path of a program has at most \
+                 {LONGEST_PROGRAM}"
+            )));
+        }
         let seconds = timeout.as_secs() + u64::from(!is_whole(timeout));
         let asked = i64::try_from(seconds).unwrap_or(i64::MAX);
         let request = request::framed(container, command, asked, timeout).await?;

@@ -359,6 +359,24 @@ async fn the_runtime_is_asked_for_whole_seconds_rounded_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_program_whose_path_linux_does_not_accept_never_reaches_the_runtime() {
+    let defined = ["$(DIR)/bin/true".to_owned(), "$(LONG)".to_owned()];
+    for (length, is_run) in [(4095 - 9, true), (4095 - 8, false), (60_000, false)] {
+        let values = [("DIR", "d".repeat(length)), ("LONG", "x".repeat(100_000))];
+        let env: Env = values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let command = Expansion::new(&defined, &env, usize::MAX).unwrap();
+        let (exec, asked) = exec(Runtime::Answers { exit_code: 0, stdout: "", stderr: String::new() });
+        let ended = exec.attempt(&"c1".into(), command, SECOND, &mut None).await;
+        assert_eq!((ended.is_ok(), asked.load(Ordering::Relaxed)), (is_run, u32::from(is_run)), "{length}");
+        if let Err(fault) = ended {
+            let length = length + 9;
+            let text = format!("the first word of the command has {length} bytes after expansion");
+            assert!(fault.to_string().starts_with(&text), "{fault}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_attempt_asks_once() {
     let (exec, asked) = exec(Runtime::Refuses(Code::NotFound));
     let outcome = exec.attempt(&ContainerId::from("c1"), Expansion::literal(&[]), SECOND, &mut None).await;
