@@ -16,7 +16,7 @@ use serde_saphyr::{
 };
 
 /// How deep lists and maps may nest by default; a probe needs 5, a rule 6. Deeper text is an error.
-const MAX_DEPTH: usize = 16;
+pub(crate) const MAX_DEPTH: usize = 16;
 
 /// How many anchors, and how many aliases, a text may have. More are an error.
 const MAX_ANCHORS: usize = 100;

@@ -43,6 +43,11 @@ const COMMAND_WINDOW: u32 = 64 * 1024;
 /// 2^31 - 1, the most there is: a connection of commands is never what stops one of them.
 const NO_WINDOW: u32 = i32::MAX as u32;
 
+/// 1 MiB of headers and trailers are read of one answer, which contain the error's text: a runtime may repeat a long command
+/// there, with each byte written as three. What is longer ends this one call; what is longer than 1.25 MiB ends the
+/// connection, as HTTP/2 gives no other way. At most one is incomplete at a time on a connection.
+const MAX_HEADERS: u32 = 1024 * 1024;
+
 /// 5 s: the limit for a request that a working runtime answers in milliseconds.
 const QUICK: Duration = Duration::from_secs(5);
 
@@ -195,6 +200,7 @@ fn counting_channel(socket: PathBuf, connections: watch::Sender<u64>, windows: (
     Endpoint::from_static("http://localhost")
         .initial_stream_window_size(windows.0)
         .initial_connection_window_size(windows.1)
+        .http2_max_header_list_size(MAX_HEADERS)
         .user_agent(concat!("criprobe/", env!("CARGO_PKG_VERSION")))
         .expect("the user agent is a valid header value")
         .connect_with_connector_lazy(connector)

@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, watch};
+use tokio::{
+    sync::{mpsc, watch},
+    task,
+};
 
 use super::{
     images::{Found, ImageAnswer, Images},
@@ -68,17 +71,16 @@ async fn run(deps: &mut Deps, mut images: Images) {
             changed = policies.changed(), if may_change => {
                 may_change = changed.is_ok();
                 let policy = policies.borrow_and_update().clone();
-                let plans = planner.on_policy(policy).into_iter();
-                Input::Replanned(plans.map(|plan| planned(plan, &mut registration, journal)).collect())
+                replanned(planner.on_policy(policy), &mut registration, journal).await
             }
-            ImageAnswer { image, found } = images.next() => {
-                let plans = match found {
-                    Found::Names(names) => planner.on_names(&image, names),
-                    Found::Healthcheck(healthcheck) => planner.on_image(&image, healthcheck),
-                };
-                let plans = plans.into_iter();
-                Input::Replanned(plans.map(|plan| planned(plan, &mut registration, journal)).collect())
-            }
+            ImageAnswer { image, found } = images.next() => match found {
+                Found::Names(names) => {
+                    replanned(planner.on_names(&image, names), &mut registration, journal).await
+                }
+                Found::Healthcheck(healthcheck) => {
+                    replanned(planner.on_image(&image, healthcheck), &mut registration, journal).await
+                }
+            },
         };
         planner.take_wanted().into_iter().for_each(|(image, depth)| images.want(image, depth));
         images.retain(|image| planner.wants(image));
@@ -116,6 +118,21 @@ fn of_change(
         Change::StopsListed(open) => Input::StopsListed(open),
         Change::RuntimeAnswers => Input::RuntimeAnswers,
     }
+}
+
+/// Plans one container after the other. A definition may take a millisecond to read, and there are thousands: after each
+/// container the thread's other tasks have their turn.
+async fn replanned(
+    plans: impl Iterator<Item = Plan>,
+    registration: &mut Registration,
+    journal: &Journal<EventView>,
+) -> Input {
+    let mut all = Vec::new();
+    for plan in plans {
+        all.push(planned(plan, registration, journal));
+        task::yield_now().await;
+    }
+    Input::Replanned(all)
 }
 
 /// What is planned of a container, once its errors were reported.
@@ -172,5 +189,37 @@ fn report(
             passed_over,
             "another pod has the same UID: criprobe identifies this pod by its sandbox ID"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use tokio::{join, task::yield_now};
+
+    use super::*;
+    use crate::{inventory::fixtures, report::journal::JournalBounds};
+
+    #[tokio::test]
+    async fn between_two_plans_others_have_their_turn() {
+        let size = |_: &EventView| 1;
+        let journal = Journal::new(JournalBounds { records: 9, bytes: 9, groups: None, backlog: 1, size });
+        let (turns, mut seen) = (Cell::new(0), Vec::new());
+        let plans = (0..5).map(|number| {
+            seen.push(turns.get());
+            let view = Arc::new(fixtures::container(&format!("c{number}"), fixtures::pod()));
+            Plan { view, probes: Vec::new() }
+        });
+        let others = async {
+            for _ in 0..5 {
+                turns.set(turns.get() + 1);
+                yield_now().await;
+            }
+        };
+        let mut registration = Registration::default();
+        let (input, ()) = join!(replanned(plans, &mut registration, &journal), others);
+        let Input::Replanned(all) = input else { panic!("{input:?}") };
+        assert_eq!((all.len(), seen), (5, vec![0, 1, 2, 3, 4]));
     }
 }

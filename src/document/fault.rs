@@ -75,18 +75,20 @@ pub(crate) fn one_line(message: &str) -> String {
     line
 }
 
-/// All errors in one line, in order, without duplicates.
+/// All errors in one line, in order; none of those that are listed twice.
 pub(crate) fn joined(errors: &[FieldError]) -> String {
     let mut texts: Vec<String> = Vec::new();
-    let mut omitted = 0;
-    for error in errors {
+    let mut rest = errors.iter();
+    while texts.len() < MAX_JOINED
+        && let Some(error) = rest.next()
+    {
         let text = error.to_string();
-        match () {
-            () if texts.contains(&text) => {}
-            () if texts.len() < MAX_JOINED => texts.push(text),
-            () => omitted += 1,
+        if !texts.contains(&text) {
+            texts.push(text);
         }
     }
+    // Texts of thousands of errors take milliseconds to make.
+    let omitted = rest.len();
     if omitted > 0 {
         texts.push(format!("and {omitted} more"));
     }

@@ -9,6 +9,7 @@ mod request;
 use std::{error::Error, pin::pin, time::Duration};
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::{Request, header};
 use http_body_util::{BodyExt, Full};
 use tokio::time;
@@ -21,7 +22,7 @@ use crate::{
     ids::ContainerId,
     proto::cri::{VersionRequest, runtime_service_client::RuntimeServiceClient},
     results::text::BoundedText,
-    spec::expand::Expansion,
+    spec::expand::{Expansion, Word},
 };
 
 /// The method of CRI that runs a command.
@@ -47,6 +48,15 @@ const LONGEST_PAUSE: Duration = PAUSE.saturating_mul((answer::LONGEST / AT_ONCE)
 /// 20 s: how long an answer that has begun may take, three times what the longest takes. The command has ended by then, and
 /// so has its timeout; a runtime that stops in the middle of an answer counts as silent.
 const READING: Duration = Duration::from_secs(20);
+
+/// A call that the runtime still works at although its timeout is over. It ends when the runtime answers, or is silent past
+/// the grace. Dropped, it cancels the command: in the middle of its start that leaves a runtime with work that it may not
+/// finish for long, so whoever made the attempt keeps its place until this ends.
+pub(crate) type PendingCall = BoxFuture<'static, ()>;
+
+/// 4,095 bytes: the longest path that Linux accepts (PATH_MAX, with a zero at its end). The kernel runs no program with a
+/// longer one, and containerd 1.6 never answers if it has 60,000 bytes.
+const LONGEST_PROGRAM: usize = 4095;
 
 /// Runs commands through the runtime.
 ///
@@ -79,28 +89,44 @@ impl Exec {
     ///
     /// Whole seconds of `timeout` are the runtime's to keep, and it answers DeadlineExceeded; other timeouts are sent
     /// rounded up and kept by us, as long as the runtime shows that it is there. Both are failures that name the command
-    /// as it was defined.
+    /// as it was defined. When the timeout is ours, the runtime is still at work then, and `pending` becomes its call.
     ///
     /// # Errors
     /// [`Fault::Runtime`] for every other status of the runtime's, and for an answer above 16 MiB; [`Fault::Away`] when there
     /// is no connection to it;
     /// [`Fault::Unanswered`] when it is silent past the grace or in the middle of its answer, or shows no life while we keep
     /// the timeout;
+    /// [`Fault::Target`] when its program has a name that no program can have;
     /// [`Fault::Ours`] when there is no room for the command.
     pub(crate) async fn attempt(
         &self,
         container: &ContainerId,
         command: Expansion<'_>,
         timeout: Duration,
+        pending: &mut Option<PendingCall>,
     ) -> Result<Outcome, Fault> {
+        let program = command.words().next().map_or(0, Word::length);
+        if program > LONGEST_PROGRAM {
+            return Err(Fault::target(format_args!(
+                "the first word of the command has {program} bytes after expansion: the path of a program has at most \
+                 {LONGEST_PROGRAM}"
+            )));
+        }
         let seconds = timeout.as_secs() + u64::from(!is_whole(timeout));
-        let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
-        let request = request::framed(container, command, seconds, timeout).await?;
+        let asked = i64::try_from(seconds).unwrap_or(i64::MAX);
+        let request = request::framed(container, command, asked, timeout).await?;
         let call = call(self.channel.clone(), request);
+        let given_up = Duration::from_secs(seconds).saturating_add(self.grace);
         let answered = if is_whole(timeout) {
-            time::timeout(timeout.saturating_add(self.grace), call).await.map_err(|_| Late::Silent)
+            time::timeout(given_up, call).await.map_err(|_| Late::Silent)
         } else {
-            self.within(timeout, call).await
+            let mut call = Box::pin(call);
+            let answered = self.within(timeout, call.as_mut()).await;
+            if answered.is_err() {
+                let rest = time::timeout(given_up.saturating_sub(timeout), call);
+                *pending = Some(Box::pin(async move { drop(rest.await) }));
+            }
+            answered
         };
         let ended = match answered {
             Ok(Ok(body)) => time::timeout(READING, read(body)).await.map_err(|_| Late::Silent),
@@ -237,9 +263,10 @@ fn broken_connection(status: &Status) -> Option<BoundedText> {
     }
 }
 
-/// Whether the answer was longer than [`answer::LONGEST`]: than we read, or than the runtime sends.
+/// Whether the answer was longer than [`answer::LONGEST`]: than we read, or than the runtime sends. A status of the connection
+/// says nothing of the answer, although some have the same code.
 fn is_too_long(status: &Status) -> bool {
-    matches!(status.code(), Code::OutOfRange | Code::ResourceExhausted)
+    status.source().is_none() && matches!(status.code(), Code::OutOfRange | Code::ResourceExhausted)
 }
 
 fn is_whole(timeout: Duration) -> bool {

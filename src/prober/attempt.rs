@@ -11,7 +11,13 @@ use tonic::transport::Channel;
 
 use super::{ProberSettings, variables::Variables};
 use crate::{
-    handler::{Fault, Outcome, exec::Exec, go, grpc, http, lookup::Host, tcp},
+    handler::{
+        Fault, Outcome,
+        exec::{Exec, PendingCall},
+        go, grpc, http,
+        lookup::Host,
+        tcp,
+    },
     ids::ProbeKey,
     inventory::pod::{Container, PodNetwork},
     results::{AttemptResult, text::BoundedText},
@@ -64,6 +70,14 @@ pub struct AttemptOutcome {
     pub tries: u32,
 }
 
+/// An attempt that was judged.
+pub(crate) struct Attempted {
+    /// How it ended.
+    pub outcome: AttemptOutcome,
+    /// What the runtime still does for it. Its place is free when this has ended.
+    pub pending: Option<PendingCall>,
+}
+
 /// What attempts are made with. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Handlers {
@@ -83,7 +97,8 @@ impl Handlers {
         Self { exec: self.exec.with_grace(settings.exec_grace), node_ip: settings.node_ip }
     }
 
-    /// Makes one attempt. `ports`: those of the container, as far as they were read.
+    /// Makes one attempt, and waits until the runtime has nothing more to do for it. `ports`: those of the container, as
+    /// far as they were read.
     pub(crate) async fn attempt(
         &self,
         spec: &ProbeSpec,
@@ -91,14 +106,29 @@ impl Handlers {
         variables: &Variables,
         ports: &OnceLock<DeclaredPorts>,
     ) -> AttemptOutcome {
-        let declared = Declared { view, ports };
+        let Attempted { outcome, pending } = self.judge(spec, view, variables, ports).await;
+        if let Some(pending) = pending {
+            pending.await;
+        }
+        outcome
+    }
+
+    /// Makes one attempt, and returns as soon as it is judged. `ports`: as above.
+    pub(crate) async fn judge(
+        &self,
+        spec: &ProbeSpec,
+        view: &Container,
+        variables: &Variables,
+        ports: &OnceLock<DeclaredPorts>,
+    ) -> Attempted {
+        let (declared, mut pending) = (Declared { view, ports }, None);
         let most = if spec.period < SHORTEST { 1 } else { TRIES };
         let mut tries = 1;
         // Section 5: only an error leads to another try, at once; any result ends it, a failure too.
         loop {
-            match self.once(spec, declared, variables).await {
+            match self.once(spec, declared, variables, &mut pending).await {
                 Err(fault) if fault.is_worth_another_try() && tries < most => tries += 1,
-                ended => return AttemptOutcome { tries, ..ended.into() },
+                ended => return Attempted { outcome: AttemptOutcome { tries, ..ended.into() }, pending },
             }
         }
     }
@@ -109,13 +139,14 @@ impl Handlers {
         spec: &ProbeSpec,
         declared: Declared<'_>,
         variables: &Variables,
+        pending: &mut Option<PendingCall>,
     ) -> Result<Outcome, Fault> {
         let view = declared.view;
         match &spec.handler {
             Handler::Exec { command } => {
                 if spec.is_literal {
                     let command = Expansion::literal(command);
-                    return self.exec.attempt(&view.id, command, spec.timeout).await;
+                    return self.exec.attempt(&view.id, command, spec.timeout, pending).await;
                 }
                 let limit = match spec.reach {
                     Reach::Declared => MAX_PODS_COMMAND,
@@ -129,7 +160,7 @@ impl Handlers {
                     variables.read(self.exec.runtime(), view, &names, limit).await?
                 };
                 let command = Expansion::new(command, &env, limit).map_err(Fault::target)?;
-                self.exec.attempt(&view.id, command, spec.timeout).await
+                self.exec.attempt(&view.id, command, spec.timeout, pending).await
             }
             Handler::TcpSocket { host, port } => {
                 let port = declared.port(port)?;
@@ -239,6 +270,12 @@ impl<'a> Declared<'a> {
                 Some(self.ports().numbers().chain([port]).collect())
             }
         }
+    }
+}
+
+impl From<AttemptOutcome> for Attempted {
+    fn from(outcome: AttemptOutcome) -> Self {
+        Self { outcome, pending: None }
     }
 }
 

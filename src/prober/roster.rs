@@ -182,7 +182,13 @@ impl Roster {
         self.settle(now);
     }
 
-    /// Takes in the end of an attempt; with nothing to report if it panicked or was given up.
+    /// Takes in the outcome of an attempt that keeps its place: the runtime still works at it.
+    pub(super) fn judge(&mut self, key: &ProbeKey, outcome: AttemptOutcome, now: Moment) {
+        self.heed_silence(key, Some(&outcome), now);
+        self.send(key, WorkerEvent::Judged(outcome), now);
+    }
+
+    /// Takes in the end of an attempt; with nothing to report if it was judged before, panicked or was given up.
     pub(super) fn finish(&mut self, key: &ProbeKey, outcome: Option<AttemptOutcome>, now: Moment) {
         self.heed_silence(key, outcome.as_ref(), now);
         let gave_way = self.pool.finish(key, now.at);
@@ -388,7 +394,8 @@ impl Roster {
     fn send(&mut self, key: &ProbeKey, event: WorkerEvent, now: Moment) {
         let Some(entry) = self.entries.get_mut(key) else { return };
         let Some(worker) = entry.worker.as_mut() else { return };
-        let (before, has_ended) = (worker.mark(), matches!(event, WorkerEvent::Finished(_)));
+        let (before, has_ended) =
+            (worker.mark(), matches!(event, WorkerEvent::Judged(_) | WorkerEvent::Finished(_)));
         let said = worker.results().output_bytes();
         let actions = worker.on(event, now);
         self.outputs.changed(said, worker.results().output_bytes());

@@ -14,7 +14,7 @@ use tonic::transport::Channel;
 
 use super::{
     Input, Moment, ProberHandle, ProberSettings, Question,
-    attempt::{AttemptOutcome, Handlers, Job},
+    attempt::{AttemptOutcome, Attempted, Handlers, Job},
     lateness::LatenessNews,
     roster::Roster,
     saved::Saved,
@@ -33,6 +33,8 @@ const INPUTS_AT_ONCE: usize = 1024;
 enum AttemptEnd {
     /// The attempt was made.
     Finished(AttemptOutcome),
+    /// It was judged before, and now the runtime is through with it.
+    Answered,
     /// It was given up: its container or its probe is no more, or others wait for its place.
     GivenUp,
     Panicked,
@@ -100,7 +102,7 @@ async fn run(
     let handlers = Handlers::new(runtime, &settings.borrow());
     let attempt = move |job: Job| {
         let handlers = handlers.under(&settings.borrow());
-        async move { handlers.attempt(&job.spec, &job.view, &job.variables, &job.ports).await }
+        async move { handlers.judge(&job.spec, &job.view, &job.variables, &job.ports).await }
     };
     drive(restored, channels, attempt, on_event).await;
 }
@@ -113,7 +115,7 @@ async fn drive<A, F>(
     mut on_event: impl FnMut(ProbeEvent) + Send,
 ) where
     A: Fn(Job) -> F,
-    F: Future<Output = AttemptOutcome> + Send + 'static,
+    F: Future<Output: Into<Attempted>> + Send + 'static,
 {
     let mut roster = Roster::new(&channels.settings.borrow_and_update(), Moment::now());
     let mut may_change = true;
@@ -121,6 +123,8 @@ async fn drive<A, F>(
     let mut attempts: JoinSet<(ProbeKey, AttemptEnd)> = JoinSet::new();
     // Of all attempts in flight: what gives them up.
     let mut in_flight: HashMap<ProbeKey, CancellationToken> = HashMap::new();
+    // Of those among them that are judged while the runtime still works at them. At most one each.
+    let (judge, mut judged) = mpsc::unbounded_channel();
     let mut inputs = Vec::new();
     loop {
         let mut finished = None;
@@ -137,24 +141,29 @@ async fn drive<A, F>(
                     break;
                 }
             }
+            Some((key, outcome)) = judged.recv() => roster.judge(&key, outcome, Moment::now()),
             Some(ended) = attempts.join_next() => finished = ended.ok(),
             () = until(roster.deadline()) => {}
             () = until(roster.save_deadline()) => {}
         }
         let now = Moment::now();
-        let mut finished = finished.or_else(|| attempts.try_join_next().and_then(Result::ok));
         // All that ended is taken each time, so that no flood of inputs or questions keeps places taken.
-        while let Some((key, ended)) = finished {
+        loop {
+            let ended = finished.take().or_else(|| attempts.try_join_next().and_then(Result::ok));
+            // After that, as what ended was judged before.
+            while let Ok((key, outcome)) = judged.try_recv() {
+                roster.judge(&key, outcome, now);
+            }
+            let Some((key, ended)) = ended else { break };
             in_flight.remove(&key);
             if matches!(ended, AttemptEnd::Panicked) {
                 tracing::error!(pod.uid = %key.pod, container = %key.container, probe.type = %key.kind, "attempt panicked");
             }
             let outcome = match ended {
                 AttemptEnd::Finished(outcome) => Some(outcome),
-                AttemptEnd::GivenUp | AttemptEnd::Panicked => None,
+                AttemptEnd::Answered | AttemptEnd::GivenUp | AttemptEnd::Panicked => None,
             };
             roster.finish(&key, outcome, now);
-            finished = attempts.try_join_next().and_then(Result::ok);
         }
         for input in inputs.drain(..) {
             roster.accept(input, now);
@@ -162,11 +171,18 @@ async fn drive<A, F>(
         for job in roster.advance(now) {
             let (key, given_up) = (job.key.clone(), CancellationToken::new());
             in_flight.insert(key.clone(), given_up.clone());
-            let made = AssertUnwindSafe(attempt(job)).catch_unwind();
+            let (made, judge) = (attempt(job), judge.clone());
             attempts.spawn(async move {
-                let ended = match given_up.run_until_cancelled(made).await {
-                    Some(Ok(outcome)) => AttemptEnd::Finished(outcome),
-                    Some(Err(_)) => AttemptEnd::Panicked,
+                let to_the_end = async {
+                    let Attempted { outcome, pending } = made.await.into();
+                    let Some(pending) = pending else { return AttemptEnd::Finished(outcome) };
+                    let _ = judge.send((key.clone(), outcome));
+                    pending.await;
+                    AttemptEnd::Answered
+                };
+                let to_the_end = AssertUnwindSafe(to_the_end).catch_unwind();
+                let ended = match given_up.run_until_cancelled(to_the_end).await {
+                    Some(ended) => ended.unwrap_or(AttemptEnd::Panicked),
                     None => AttemptEnd::GivenUp,
                 };
                 (key, ended)

@@ -28,7 +28,7 @@ use super::{
     attempt::AttemptOutcome,
     saved::Checkpoint,
     timing::{probe_from, start_until, tick_after},
-    trust::{Record, Trust},
+    trust::{Record, SLOW, Trust},
 };
 use crate::{
     ids::{ContainerId, ProbeKind},
@@ -98,6 +98,8 @@ struct Target {
 enum Flight {
     /// Our own.
     Own(Attempt),
+    /// Our own, with an outcome: what is left is the runtime's work.
+    Judged(Attempt),
     /// One of a worker that had this key before us: it says nothing to us, but there may be no second one.
     Foreign,
 }
@@ -174,6 +176,7 @@ impl Worker {
                 self.next = next.map(|next| next.min(now.at + by)).or(self.next);
             }
             WorkerEvent::SlotFreed => self.start(now, &mut actions),
+            WorkerEvent::Judged(outcome) => self.judge(&outcome, now, &mut actions),
             WorkerEvent::Finished(outcome) => self.finish(outcome, now, &mut actions),
         }
         self.aim(now);
@@ -193,7 +196,7 @@ impl Worker {
     /// Whether the attempt in flight is on a container that is replaced or has ended: nothing that it may still find
     /// out counts.
     pub(crate) fn is_overtaken(&self) -> bool {
-        let Some(Flight::Own(attempt)) = &self.flight else { return false };
+        let Some(Flight::Own(attempt) | Flight::Judged(attempt)) = &self.flight else { return false };
         self.target.as_ref().is_none_or(|target| {
             target.seen.id != attempt.container || matches!(target.seen.state, ContainerState::Exited { .. })
         })
@@ -202,7 +205,7 @@ impl Worker {
     /// When the attempt in flight began, if it is ours.
     pub(super) fn flight_since(&self) -> Option<Instant> {
         match &self.flight {
-            Some(Flight::Own(attempt)) => Some(attempt.began.at),
+            Some(Flight::Own(attempt) | Flight::Judged(attempt)) => Some(attempt.began.at),
             Some(Flight::Foreign) | None => None,
         }
     }
@@ -456,16 +459,30 @@ impl Worker {
         actions.push(Action::StartAttempt);
     }
 
+    fn judge(&mut self, outcome: &AttemptOutcome, now: Moment, actions: &mut Vec<Action>) {
+        match self.flight.take() {
+            Some(Flight::Own(attempt)) => {
+                self.settle(outcome, &attempt, now, actions);
+                self.flight = Some(Flight::Judged(attempt));
+            }
+            other => self.flight = other,
+        }
+    }
+
     fn finish(&mut self, outcome: Option<AttemptOutcome>, now: Moment, actions: &mut Vec<Action>) {
         let is_triggered = std::mem::take(&mut self.is_triggered);
-        let Some(Flight::Own(attempt)) = self.flight.take() else { return };
-        let is_current = self.target.as_ref().is_some_and(|target| target.seen.id == attempt.container);
-        self.record.note(now.at.saturating_duration_since(attempt.began.at));
+        let (attempt, outlasted) = match self.flight.take() {
+            Some(Flight::Own(attempt)) => (attempt, Duration::ZERO),
+            // Its timeout was over before the runtime answered: not quick, however short the timeout.
+            Some(Flight::Judged(attempt)) => (attempt, SLOW),
+            Some(Flight::Foreign) | None => return,
+        };
+        self.record.note(now.at.saturating_duration_since(attempt.began.at).max(outlasted));
         // An attempt that panicked, or was given up, changes nothing (docs/kubelet-prober.md 3.6).
-        if let Some(outcome) = outcome {
-            self.unanswered = if outcome.is_unanswered { self.unanswered.saturating_add(1) } else { 0 };
-            self.settle(&outcome, &attempt, is_current, now, actions);
+        if let Some(outcome) = outcome.filter(|_| outlasted.is_zero()) {
+            self.settle(&outcome, &attempt, now, actions);
         }
+        let is_current = self.is_current(&attempt);
         // Another container has its own first attempt; the same one has its next at the next tick that is to come:
         // those that passed meanwhile are dropped, not caught up.
         if let Some(next) = self.next.filter(|_| is_current) {
@@ -478,11 +495,13 @@ impl Worker {
     fn settle(
         &mut self,
         outcome: &AttemptOutcome,
-        Attempt { container, began, lag, is_forgiven, .. }: &Attempt,
-        is_current: bool,
+        attempt: &Attempt,
         now: Moment,
         actions: &mut Vec<Action>,
     ) {
+        let Attempt { container, began, lag, is_forgiven, .. } = attempt;
+        let is_current = self.is_current(attempt);
+        self.unanswered = if outcome.is_unanswered { self.unanswered.saturating_add(1) } else { 0 };
         // Section 5: what each result reports; every failing attempt does, also below its threshold.
         let said = outcome.output.clone();
         let notice = match outcome.result {
@@ -533,6 +552,11 @@ impl Worker {
             self.is_held |= counts;
             self.results.reset_run();
         }
+    }
+
+    /// Whether an attempt is on the container seen last.
+    fn is_current(&self, attempt: &Attempt) -> bool {
+        self.target.as_ref().is_some_and(|target| target.seen.id == attempt.container)
     }
 
     /// The length of a run that makes a verdict.

@@ -88,31 +88,38 @@ impl Planner {
         gone.iter().for_each(|id| self.on_gone(id));
     }
 
-    /// The operator changed the policy. Plans all containers, in the order of their ids.
-    pub(crate) fn on_policy(&mut self, policy: Arc<Policy>) -> Vec<Plan> {
+    /// The operator changed the policy. Plans all containers, in the order of their ids, each when it is taken.
+    pub(crate) fn on_policy(&mut self, policy: Arc<Policy>) -> impl Iterator<Item = Plan> + use<'_> {
         self.policy = policy;
         let mut views: Vec<_> = self.containers.values().cloned().collect();
         views.sort_by(|a, b| a.id.cmp(&b.id));
         views.iter().for_each(|view| self.heed(view));
-        views.into_iter().map(|view| self.plan(view)).collect()
+        views.into_iter().map(|view| self.plan(view))
     }
 
-    /// The names of an image. Plans the containers that run it, in the order of their ids, unless they are as they were.
-    pub(crate) fn on_names(&mut self, image: &ImageRef, names: Arc<ImageNames>) -> Vec<Plan> {
-        let Some(known) = self.images.get_mut(image) else { return Vec::new() };
-        if known.names.as_ref() == Some(&names) {
-            return Vec::new();
+    /// The names of an image. Plans the containers that run it, in the order of their ids, unless they are as they were;
+    /// each when it is taken.
+    pub(crate) fn on_names(
+        &mut self,
+        image: &ImageRef,
+        names: Arc<ImageNames>,
+    ) -> impl Iterator<Item = Plan> + use<'_> {
+        let known = self.images.get_mut(image).filter(|known| known.names.as_ref() != Some(&names));
+        let is_news = known.map(|known| known.names = Some(names)).is_some();
+        self.plan_image(image, is_news)
+    }
+
+    /// What an image has. Plans the containers that are probed by it, in the order of their ids, each when it is taken; none
+    /// where no container needs it any more.
+    pub(crate) fn on_image(
+        &mut self,
+        image: &ImageRef,
+        healthcheck: Option<Arc<Healthcheck>>,
+    ) -> impl Iterator<Item = Plan> + use<'_> {
+        if let Some(known) = self.images.get_mut(image) {
+            known.healthcheck = healthcheck;
         }
-        known.names = Some(names);
-        self.plan_image(image)
-    }
-
-    /// What an image has. Plans the containers that are probed by it, in the order of their ids; none where none wants
-    /// to know it any more.
-    pub(crate) fn on_image(&mut self, image: &ImageRef, healthcheck: Option<Arc<Healthcheck>>) -> Vec<Plan> {
-        let Some(known) = self.images.get_mut(image) else { return Vec::new() };
-        known.healthcheck = healthcheck;
-        self.plan_image(image)
+        self.plan_image(image, true)
     }
 
     /// The images that are to be asked for, since this was last asked: what they have goes to [`Self::on_names`] and
@@ -155,9 +162,9 @@ impl Planner {
         }
     }
 
-    fn plan_image(&self, image: &ImageRef) -> Vec<Plan> {
-        let ids = self.images.get(image).into_iter().flat_map(|known| &known.containers);
-        ids.filter_map(|id| self.containers.get(id)).map(|view| self.plan(view.clone())).collect()
+    fn plan_image(&self, image: &ImageRef, is_news: bool) -> impl Iterator<Item = Plan> + use<'_> {
+        let ids = self.images.get(image).filter(|_| is_news).into_iter().flat_map(|known| &known.containers);
+        ids.filter_map(|id| self.containers.get(id)).map(|view| self.plan(view.clone()))
     }
 
     fn plan(&self, view: Arc<Container>) -> Plan {

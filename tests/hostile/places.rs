@@ -357,3 +357,23 @@ async fn row_05_an_attempt_ends_with_its_container_past_the_relay_and_the_next_o
     assert_eq!(unhealthy.count(), 0, "what was given up is no failure");
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_05_a_command_that_outlasts_a_short_timeout_keeps_its_place_to_its_end() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    let dir = tempfile::tempdir()?;
+    let ends = dir.path().join("ends");
+    // It takes longer than its timeout, and less than what the runtime is asked for.
+    let command = json!(["sh", "-c", format!("sleep 0.4; echo >> {}", ends.display())]);
+    let probe = json!({"exec": {"command": command}, "timeout": "1ms", "period": "100ms"}).to_string();
+    let (pod, _) = rig.run("hasty", &[(READINESS, &probe)], Container::IDLE.command).await?;
+    let failed = |probe: &Value| probe["counts"]["failure"].as_u64();
+    let probe = rig.becomes(&pod, "readiness", "fails five times", |probe| failed(probe) >= Some(5)).await?;
+    let text = probe["last"]["output"].as_str().unwrap_or_default();
+    ensure!(text.ends_with("timed out after 1ms"), "{probe}");
+    // Each ran to its end before the next one began, but for the last.
+    let ended = std::fs::read_to_string(&ends).unwrap_or_default().lines().count();
+    let begun = rig.faults().count("ExecSync");
+    ensure!(ended + 1 >= begun, "{begun} commands began, and {ended} ended");
+    Ok(())
+}

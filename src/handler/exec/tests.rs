@@ -34,6 +34,8 @@ pub(crate) enum Runtime {
     Refuses(Code),
     /// With the words that it was asked to run.
     NamesTheCommand,
+    /// With so many letters, each of which has six bytes in a trailer.
+    Complains(usize),
     Hangs,
     /// Answers nothing at all, as if it were stopped.
     Frozen,
@@ -72,6 +74,7 @@ async fn answer(
     match runtime {
         Runtime::Answers { exit_code, stdout, stderr } => response(exit_code, stdout, &stderr),
         Runtime::Refuses(code) => Err(Status::new(code, "in its own words")),
+        Runtime::Complains(letters) => Err(Status::unknown("\u{e9}".repeat(letters))),
         Runtime::NamesTheCommand => Err(Status::internal(format!("exec: {:?}: no such file", request.cmd))),
         Runtime::Hangs | Runtime::Frozen | Runtime::Slow(_) | Runtime::StopsInTheMiddle => {
             std::future::pending().await
@@ -112,8 +115,32 @@ impl Drop for Cancelled {
 pub(crate) fn exec(runtime: Runtime) -> (Exec, Arc<AtomicU32>) {
     let asked = Arc::new(AtomicU32::new(0));
     let (near, far) = duplex(1 << 20);
-    let counter = asked.clone();
-    let service = service_fn(move |request: http::Request<Body>| {
+    let service = service(runtime, asked.clone());
+    tokio::spawn(async move {
+        let incoming = tokio_stream::once(Ok::<_, std::io::Error>(far)).chain(tokio_stream::pending());
+        Server::builder().serve_with_incoming(service, incoming).await.unwrap();
+    });
+    let mut near = Some(near);
+    let channel =
+        Endpoint::from_static("http://runtime").connect_with_connector_lazy(service_fn(move |_| {
+            let near = near.take().map(TokioIo::new);
+            async move { near.ok_or(std::io::Error::from(std::io::ErrorKind::ConnectionRefused)) }
+        }));
+    (Exec::new(channel, Duration::from_secs(5)), asked)
+}
+
+/// The server's part; counts the commands that it was asked to run.
+fn service(
+    runtime: Runtime,
+    counter: Arc<AtomicU32>,
+) -> impl tower::Service<
+    http::Request<Body>,
+    Response = http::Response<Body>,
+    Error = std::convert::Infallible,
+    Future: Send,
+> + Clone
++ Send {
+    service_fn(move |request: http::Request<Body>| {
         let is_exec = request.uri().path() == EXEC_SYNC;
         let asked = counter.fetch_add(u32::from(is_exec), Ordering::Relaxed) + u32::from(is_exec);
         let runtime = runtime.clone();
@@ -145,18 +172,7 @@ pub(crate) fn exec(runtime: Runtime) -> (Exec, Arc<AtomicU32>) {
             let codec = tonic_prost::ProstCodec::<ExecSyncResponse, ExecSyncRequest>::default();
             Ok::<_, std::convert::Infallible>(tonic::server::Grpc::new(codec).unary(unary, request).await)
         }
-    });
-    tokio::spawn(async move {
-        let incoming = tokio_stream::once(Ok::<_, std::io::Error>(far)).chain(tokio_stream::pending());
-        Server::builder().serve_with_incoming(service, incoming).await.unwrap();
-    });
-    let mut near = Some(near);
-    let channel =
-        Endpoint::from_static("http://runtime").connect_with_connector_lazy(service_fn(move |_| {
-            let near = near.take().map(TokioIo::new);
-            async move { near.ok_or(std::io::Error::from(std::io::ErrorKind::ConnectionRefused)) }
-        }));
-    (Exec::new(channel, Duration::from_secs(5)), asked)
+    })
 }
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -165,7 +181,7 @@ async fn attempt(runtime: Runtime, timeout: Duration) -> Result<Outcome, Fault> 
     let defined = ["sh", "-c", "echo $(SECRET)"].map(str::to_owned);
     let env: Env = [("SECRET".to_owned(), "hunter2".to_owned())].into_iter().collect();
     let command = Expansion::new(&defined, &env, usize::MAX).unwrap();
-    exec(runtime).0.attempt(&ContainerId::from("c1"), command, timeout).await
+    exec(runtime).0.attempt(&ContainerId::from("c1"), command, timeout, &mut None).await
 }
 
 fn failure(text: &str) -> Result<Outcome, Fault> {
@@ -302,6 +318,38 @@ async fn a_timeout_that_we_keep_says_nothing_of_a_command_if_the_runtime_shows_n
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_that_outlasts_our_timeout_goes_on_until_the_runtime_answers_or_the_grace_is_over() {
+    let ms = Duration::from_millis;
+    let hangs = || Runtime::HangsUntilCancelled(Arc::default());
+    for (runtime, timeout, judged, ended) in [
+        (Runtime::Late(ms(700)), 500, 500, Some(700)),
+        (Runtime::Late(ms(400)), 500, 400, None),
+        (Runtime::Frozen, 500, 500, Some(6000)),
+        (hangs(), 1, 1, Some(6000)),
+        (hangs(), 1500, 1500, Some(7000)),
+        // Whole seconds are the runtime's to keep.
+        (hangs(), 1000, 6000, None),
+    ] {
+        let (began, mut pending) = (clock::now(), None);
+        let near = |took: u64| (ms(took)..ms(took + 10)).contains(&(clock::now() - began));
+        let cancelled = if let Runtime::HangsUntilCancelled(counter) = &runtime {
+            counter.clone()
+        } else {
+            Arc::default()
+        };
+        let (exec, _asked) = exec(runtime);
+        let _ = exec.attempt(&"c1".into(), Expansion::literal(&[]), ms(timeout), &mut pending).await;
+        assert!(near(judged), "{timeout} ms: judged after {:?}", clock::now() - began);
+        assert_eq!(pending.is_some(), ended.is_some(), "{timeout} ms");
+        if let (Some(pending), Some(ended)) = (pending, ended) {
+            assert_eq!(cancelled.load(Ordering::Relaxed), 0, "{timeout} ms: cancelled at the timeout");
+            pending.await;
+            assert!(near(ended), "{timeout} ms: ended after {:?}", clock::now() - began);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_runtime_is_asked_for_whole_seconds_rounded_up() {
     for (timeout, seconds) in [(SECOND, 1), (Duration::from_millis(250), 1), (Duration::from_millis(1500), 2)]
     {
@@ -311,9 +359,27 @@ async fn the_runtime_is_asked_for_whole_seconds_rounded_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_program_whose_path_linux_does_not_accept_never_reaches_the_runtime() {
+    let defined = ["$(DIR)/bin/true".to_owned(), "$(LONG)".to_owned()];
+    for (length, is_run) in [(4095 - 9, true), (4095 - 8, false), (60_000, false)] {
+        let values = [("DIR", "d".repeat(length)), ("LONG", "x".repeat(100_000))];
+        let env: Env = values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let command = Expansion::new(&defined, &env, usize::MAX).unwrap();
+        let (exec, asked) = exec(Runtime::Answers { exit_code: 0, stdout: "", stderr: String::new() });
+        let ended = exec.attempt(&"c1".into(), command, SECOND, &mut None).await;
+        assert_eq!((ended.is_ok(), asked.load(Ordering::Relaxed)), (is_run, u32::from(is_run)), "{length}");
+        if let Err(fault) = ended {
+            let length = length + 9;
+            let text = format!("the first word of the command has {length} bytes after expansion");
+            assert!(fault.to_string().starts_with(&text), "{fault}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_attempt_asks_once() {
     let (exec, asked) = exec(Runtime::Refuses(Code::NotFound));
-    let outcome = exec.attempt(&ContainerId::from("c1"), Expansion::literal(&[]), SECOND).await;
+    let outcome = exec.attempt(&ContainerId::from("c1"), Expansion::literal(&[]), SECOND, &mut None).await;
     assert!(outcome.is_err());
     assert_eq!(asked.load(Ordering::Relaxed), 1);
 }
@@ -324,7 +390,7 @@ async fn what_is_given_up_is_cancelled_at_the_runtime() {
         let cancelled = Arc::new(AtomicU32::new(0));
         let (exec, _) = exec(Runtime::HangsUntilCancelled(cancelled.clone()));
         let began = clock::now();
-        let _ = exec.attempt(&ContainerId::from("c1"), Expansion::literal(&[]), timeout).await;
+        let _ = exec.attempt(&ContainerId::from("c1"), Expansion::literal(&[]), timeout, &mut None).await;
         let deadline = began + Duration::from_millis(limit) + SECOND;
         while cancelled.load(Ordering::Relaxed) == 0 {
             assert!(clock::now() < deadline, "the runtime still runs it");
@@ -333,13 +399,40 @@ async fn what_is_given_up_is_cancelled_at_the_runtime() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn trailers_that_break_the_connection_are_no_answer_that_is_too_long() {
+    let began = clock::now();
+    let fault = attempt(Runtime::Complains(200_000), SECOND).await.unwrap_err();
+    assert!(matches!(fault, Fault::Away(_)), "{fault}");
+    assert!(clock::now() - began < SECOND, "it kept its place for {:?}", clock::now() - began);
+}
+
+#[tokio::test]
+async fn an_error_of_hundreds_of_kilobytes_costs_no_other_call_on_the_connection() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("runtime.sock");
+    let listener = tokio::net::UnixListener::bind(&socket).unwrap();
+    tokio::spawn(async move {
+        // There is only one connection.
+        let (stream, _) = listener.accept().await.unwrap();
+        let incoming = tokio_stream::once(Ok::<_, std::io::Error>(stream)).chain(tokio_stream::pending());
+        let service = service(Runtime::Complains(66_000), Arc::default());
+        Server::builder().serve_with_incoming(service, incoming).await.unwrap();
+    });
+    let exec = Exec::new(crate::runtime::Runtime::new(&socket).commands(), Duration::from_secs(5));
+    for _ in 0..3 {
+        let ended = exec.attempt(&"c1".into(), Expansion::literal(&[]), 60 * SECOND, &mut None).await;
+        let Err(Fault::Runtime { code: "Unknown", message }) = ended else { panic!("{ended:?}") };
+        assert!(message.starts_with('\u{e9}') && message.len() > 5_000, "{}", message.len());
+    }
+}
+
 #[tokio::test]
 async fn a_runtime_that_is_away_is_named_so_and_its_missing_socket_is_not_the_commands_file() {
     let channel = crate::runtime::channel("/nonexistent/runtime.sock".into());
     let exec = Exec::new(channel, Duration::from_secs(5));
     let command = ["cat".to_owned()];
-    let fault =
-        exec.attempt(&"c".into(), Expansion::literal(&command), Duration::from_secs(1)).await.unwrap_err();
+    let fault = exec.attempt(&"c".into(), Expansion::literal(&command), SECOND, &mut None).await.unwrap_err();
     let text =
         "the runtime is away: the connection to its socket failed: No such file or directory (os error 2)";
     assert_eq!((fault.to_string().as_str(), fault.state()), (text, "unknown"));

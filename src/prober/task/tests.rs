@@ -9,6 +9,7 @@ use std::{
 use super::*;
 use crate::{
     clock,
+    handler::exec::PendingCall,
     ids::ProbeKind,
     inventory::pod::{Container, ContainerState, Pod, PodNetwork},
     prober::{
@@ -74,6 +75,16 @@ impl Rig {
         duration: Duration,
         result: impl Fn(&ProbeKey) -> AttemptResult + Clone + Send + 'static,
     ) -> Self {
+        Self::with_pending(settings, duration, result, None)
+    }
+
+    /// One whose attempts then keep the runtime at work for so long.
+    fn with_pending(
+        settings: ProberSettings,
+        duration: Duration,
+        result: impl Fn(&ProbeKey) -> AttemptResult + Clone + Send + 'static,
+        pending: Option<Duration>,
+    ) -> Self {
         let (inputs, input_end) = mpsc::channel(64);
         let (questions, asked) = Asker::channel("prober");
         let stop = CancellationToken::new();
@@ -95,7 +106,8 @@ impl Rig {
                     log.lock().unwrap().begin(&job.key);
                     time::sleep(duration).await;
                     log.lock().unwrap().end(&job.key);
-                    outcome(result(&job.key))
+                    let pending = pending.map(|pending| Box::pin(time::sleep(pending)) as PendingCall);
+                    Attempted { outcome: outcome(result(&job.key)), pending }
                 }
             };
             let mut channels = channels;
@@ -254,6 +266,28 @@ async fn failures_turn_the_verdict_and_are_told() {
     assert_eq!(rig.log().made.values().sum::<u32>(), 3, "held after the third");
     let reasons: Vec<_> = rig.events.lock().unwrap().iter().map(|event| event.reason.as_str()).collect();
     assert_eq!(reasons, ["Unhealthy", "Unhealthy", "Unhealthy", "VerdictChanged"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_judged_while_the_runtime_works_at_it_is_shown_and_keeps_its_place() {
+    let (quick, long) = (Duration::from_millis(10), Some(20 * SECOND));
+    let rig = Rig::with_pending(settings(1, 1), quick, |_| AttemptResult::Failure, long);
+    rig.inputs.send(input(0, exec())).await.unwrap();
+    time::sleep(SECOND).await;
+    rig.inputs.send(input(1, exec())).await.unwrap();
+    time::sleep(18 * SECOND).await;
+    let made = || rig.log().made.values().copied().collect::<Vec<_>>();
+    assert_eq!(made(), [1], "its place is not free, and it is not tried again");
+    let counts: Vec<_> = rig.statuses().await.iter().map(|status| status.counts.failure).collect();
+    assert_eq!(counts.iter().sum::<u64>(), 1, "it counts at once");
+    time::sleep(2 * SECOND).await;
+    assert_eq!(made(), [1, 1], "the other one has its turn");
+    // One that waits for the runtime ends with its container.
+    rig.inputs.send(Input::ContainerGone("c1".into())).await.unwrap();
+    time::sleep(14 * SECOND).await;
+    assert_eq!(made().iter().sum::<u32>(), 3, "its place is free at once");
+    let counts: Vec<_> = rig.statuses().await.iter().map(|status| status.counts.failure).collect();
+    assert_eq!(counts, [2], "each counts once");
 }
 
 #[tokio::test(start_paused = true)]

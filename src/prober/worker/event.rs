@@ -32,7 +32,10 @@ pub(crate) enum WorkerEvent {
     RuntimeAnswers(Duration),
     /// There is place for the attempt now.
     SlotFreed,
-    /// The attempt in flight ended; with nothing to report if it panicked or was given up.
+    /// This is the outcome of the attempt in flight. It keeps its place until it ends: its timeout is over, and the
+    /// runtime still works at it.
+    Judged(AttemptOutcome),
+    /// The attempt in flight ended; with nothing to report if it was judged before, panicked or was given up.
     Finished(Option<AttemptOutcome>),
 }
 

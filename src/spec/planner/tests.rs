@@ -51,10 +51,10 @@ fn an_image_is_asked_for_once_and_only_where_its_healthcheck_counts() {
         planner.on_container(container(id, image, namespace, is_off));
         assert_eq!(wanted(&mut planner), asked, "{id}");
     }
-    let plans = planner.on_image(&"a".into(), of_image(&"a".into()));
+    let plans: Vec<_> = planner.on_image(&"a".into(), of_image(&"a".into())).collect();
     let planned: Vec<_> = plans.iter().map(|plan| (plan.view.id.as_str(), &plan.probes[0].source)).collect();
     assert_eq!(planned, [("c4", &ProbeSource::Healthcheck), ("c5", &ProbeSource::Healthcheck)]);
-    let plans = planner.on_policy(honouring(&["other"]));
+    let plans: Vec<_> = planner.on_policy(honouring(&["other"])).collect();
     let probed: Vec<_> =
         plans.iter().filter(|plan| !plan.probes.is_empty()).map(|plan| plan.view.id.as_str()).collect();
     assert_eq!((probed, wanted(&mut planner)), (vec!["c1"], vec![]), "what its image has is known");
@@ -69,7 +69,7 @@ fn of_an_image_that_no_container_needs_nothing_is_kept() {
     assert!(planner.wants(&"a".into()));
     planner.on_gone(&"c2".into());
     assert!(!planner.wants(&"a".into()) && planner.take_wanted().is_empty());
-    assert_eq!(planner.on_image(&"a".into(), of_image(&"a".into())), [], "it comes too late");
+    assert_eq!(planner.on_image(&"a".into(), of_image(&"a".into())).count(), 0, "it comes too late");
     planner.on_container(container("c3", "a", "shop", false));
     assert_eq!(wanted(&mut planner), ["a"], "and is asked for again");
     planner.on_container(container("c3", "b", "shop", false));
@@ -121,14 +121,17 @@ proptest! {
                 }
                 Some(Happening::Policy(namespaces)) => {
                     policy = honouring(&namespaces);
-                    planner.on_policy(policy.clone())
+                    planner.on_policy(policy.clone()).collect()
                 }
                 Some(Happening::Answered(which)) if !asked.is_empty() => {
                     let image = asked.swap_remove(which.index(asked.len()));
-                    planner.on_image(&image, of_image(&image))
+                    planner.on_image(&image, of_image(&image)).collect()
                 }
                 Some(Happening::Answered(_)) => vec![],
-                None => asked.drain(..).flat_map(|image| planner.on_image(&image, of_image(&image))).collect(),
+                None => {
+                    let answer = |image| planner.on_image(&image, of_image(&image)).collect::<Vec<_>>();
+                    asked.drain(..).flat_map(answer).collect()
+                }
             };
             reported.extend(plans.into_iter().map(|plan| (plan.view.id.to_string(), plan)));
             asked.extend(planner.take_wanted().into_keys());

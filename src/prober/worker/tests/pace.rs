@@ -59,3 +59,21 @@ fn a_runtime_that_answers_again_ends_the_spacing_at_once() {
     rig.on(WorkerEvent::RuntimeAnswers(SECOND));
     assert_eq!(rig.worker.deadline(), Some(rig.now.at + 3 * SECOND), "it is reported once for each silence");
 }
+
+#[test]
+fn what_is_judged_counts_at_once_and_is_slow_when_it_ends() {
+    let mut rig = Rig::running(spec(ProbeKind::Readiness, 1, 3));
+    for kept in [Duration::ZERO, SECOND / 2, 2 * SECOND] {
+        assert!(rig.start());
+        let before = rig.worker.results().counts().failure;
+        let actions = rig.on(WorkerEvent::Judged(outcome(AttemptResult::Failure)));
+        assert!(matches!(actions[..], [Action::Report(..), ..]), "{actions:?}");
+        assert_eq!(rig.worker.results().counts().failure, before + 1);
+        assert_eq!(rig.worker.deadline(), None, "the runtime still works at it");
+        rig.pass(kept);
+        assert_eq!(rig.on(WorkerEvent::Finished(None)), []);
+        assert_eq!(rig.worker.results().counts().failure, before + 1, "it counts once");
+        assert_eq!(rig.worker.trust(), Trust::Slow, "whatever its timeout was");
+        assert!(rig.worker.deadline() > Some(rig.now.at));
+    }
+}

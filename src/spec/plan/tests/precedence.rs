@@ -274,7 +274,7 @@ proptest! {
         let mut last = BTreeMap::new();
         for fact in facts {
             let plans = match fact {
-                Fact::Policy => planner.on_policy(policy.clone()),
+                Fact::Policy => planner.on_policy(policy.clone()).collect(),
                 Fact::Container(number) => vec![planner.on_container(shop(number))],
             };
             last.extend(plans.into_iter().map(|made| (made.view.id.clone(), made.probes)));
