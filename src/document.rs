@@ -223,7 +223,7 @@ pub(crate) fn parse(text: &str, limit: usize) -> Result<Node, SyntaxError> {
 ///
 /// # Errors
 /// As [`parse`].
-fn parse_within(text: &str, bounds: &Bounds) -> Result<Node, SyntaxError> {
+pub(crate) fn parse_within(text: &str, bounds: &Bounds) -> Result<Node, SyntaxError> {
     if text.len() > bounds.bytes {
         return Err(SyntaxError::TooLong { size: text.len(), limit: bounds.bytes });
     }
