@@ -13,7 +13,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::io::ioctl_fionread;
+use rustix::{
+    io::ioctl_fionread,
+    process::{Resource, getrlimit},
+};
 use socket2::SockRef;
 use tokio::{net::TcpStream, runtime::Handle, task::AbortHandle, time::sleep};
 
@@ -24,6 +27,9 @@ const LINGER: Duration = Duration::from_secs(1);
 /// 64 connections wait for their peers, as many as are open by default. One more resets the oldest. At 512 closed
 /// connections a second, each still waits for an eighth of a second; a peer that behaves needs one round trip.
 const PLACES: usize = 64;
+
+/// A 32nd of the limit of descriptors: fewer wait where even 64 would be missed by the relay.
+const SHARE: usize = 32;
 
 /// 512 connections a second are closed as a kubelet's are, which leaves them in TIME_WAIT or FIN_WAIT2 for a minute, or two
 /// in a table of tracked connections: 31,000 and 61,000 of the 131,072 and 262,144 that a node may have. More, as by
@@ -61,7 +67,7 @@ fn wait(stream: TcpStream) {
     let _ = SockRef::from(&stream).shutdown(Shutdown::Both);
     let mut parting = PARTING.lock().unwrap_or_else(PoisonError::into_inner);
     parting.retain(|waits| !waits.is_finished());
-    if parting.len() >= PLACES
+    if parting.len() >= places()
         && let Some(oldest) = parting.pop_front()
     {
         oldest.abort();
@@ -71,6 +77,11 @@ fn wait(stream: TcpStream) {
         drop(stream);
     });
     parting.push_back(waits.abort_handle());
+}
+
+fn places() -> usize {
+    let limit = getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok());
+    limit.map_or(PLACES, |limit| (limit / SHARE).clamp(1, PLACES))
 }
 
 /// Counts a connection that is closed now: whether this second has had too many.
