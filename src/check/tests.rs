@@ -128,7 +128,7 @@ fn probes_beyond_what_a_pod_or_a_node_may_have_are_told() {
     insta::assert_snapshot!(findings(&check(&quick, &rules, "default")), @r#"
     a:13:5: error: readiness of "c1": the probes of the pod ask for 1.4 attempts per second, more than prober.maxRatePerPod, which is 1: enforced rules come first, then other rules, then older containers
     a:13:5: error: liveness of "c1": the probes of the pod ask for 1.4 attempts per second, more than prober.maxRatePerPod, which is 1: enforced rules come first, then other rules, then older containers
-    b:1:1: warning: up to pod default/b there are probes for 1.4 attempts per second: a node makes 1, which is prober.maxRatePerNode, and lists the others as invalid
+    b:1:1: warning: with pod default/b there are probes for 1.4 attempts per second: a node makes 1, which is prober.maxRatePerNode, and lists the others as invalid
     b:13:5: error: readiness of "c1": the probes of the pod ask for 1.4 attempts per second, more than prober.maxRatePerPod, which is 1: enforced rules come first, then other rules, then older containers
     b:13:5: error: liveness of "c1": the probes of the pod ask for 1.4 attempts per second, more than prober.maxRatePerPod, which is 1: enforced rules come first, then other rules, then older containers
     "#);

@@ -152,7 +152,7 @@ impl<'a> Expansion<'a> {
     }
 
     #[cfg(test)]
-    pub(crate) fn to_argv(&self) -> Vec<String> {
+    pub(crate) fn to_argv(self) -> Vec<String> {
         self.words().map(|word| word.pieces().map(Piece::text).collect()).collect()
     }
 }
