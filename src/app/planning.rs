@@ -220,6 +220,7 @@ mod tests {
         let mut registration = Registration::default();
         let (input, ()) = join!(replanned(plans, &mut registration, &journal), others);
         let Input::Replanned(all) = input else { panic!("{input:?}") };
-        assert_eq!((all.len(), seen), (5, vec![0, 1, 2, 3, 4]));
+        assert_eq!((all.len(), seen.len()), (5, 5));
+        assert!(seen[4] >= 4, "{seen:?}");
     }
 }
