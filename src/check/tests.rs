@@ -112,7 +112,7 @@ fn probes_beyond_what_a_pod_or_a_node_may_have_are_told() {
     let view = check(&files, &rules, "default");
     insta::assert_snapshot!(findings(&view), @r#"
     a:13:5: error: liveness of "c1": the pod has more probes than prober.maxPerPod, which is 3: enforced rules come first, then other rules, then older containers
-    b:1:1: warning: with pod default/b there are 5 probes: a node runs 4, which is prober.maxPerNode, and lists the others as invalid
+    b:1:1: warning: with pod default/b there are 5 probes: a node runs at most 4 (prober.maxPerNode), and lists the others as invalid
     "#);
     assert_eq!((view.probes, view.errors, view.warnings), (5, 1, 1));
     let invalid: Vec<_> = probes(&view).into_iter().filter(|line| line.contains(" invalid ")).collect();
