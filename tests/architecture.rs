@@ -209,7 +209,9 @@ fn the_table_names_each_module_once_and_only_earlier_rows() {
     let mut declared: Vec<String> = fs::read_to_string(root().join("src/lib.rs"))
         .unwrap()
         .lines()
-        .filter_map(|line| Some(line.strip_prefix("pub mod ")?.trim_end_matches(';').to_owned()))
+        .filter_map(|line| {
+            Some(line.trim_start_matches("pub ").strip_prefix("mod ")?.trim_end_matches(';').to_owned())
+        })
         .collect();
     declared.sort_unstable();
     above.sort_unstable();
