@@ -17,6 +17,7 @@
 
 mod checkpoint;
 pub(crate) mod event;
+mod outcome;
 
 use std::{
     sync::Arc,
@@ -25,15 +26,14 @@ use std::{
 
 use super::{
     Moment,
-    attempt::AttemptOutcome,
     saved::Checkpoint,
-    timing::{probe_from, start_until, tick_after},
-    trust::{Record, SLOW, Trust},
+    timing::{probe_from, start_until},
+    trust::{Record, Trust},
 };
 use crate::{
     ids::{ContainerId, ProbeKind},
     inventory::pod::ContainerState,
-    results::{AttemptRecord, AttemptResult, Results, Verdict, event::Notice, history::ChangeReason},
+    results::{AttemptResult, Results, Verdict, event::Notice, history::ChangeReason},
     spec::ProbeSpec,
 };
 pub(crate) use checkpoint::Mark;
@@ -457,114 +457,6 @@ impl Worker {
         self.flight = Some(Flight::Own(Attempt { container, began: now, lag, is_forgiven, beat }));
         self.next = Some(due + beat);
         actions.push(Action::StartAttempt);
-    }
-
-    fn judge(&mut self, outcome: &AttemptOutcome, now: Moment, actions: &mut Vec<Action>) {
-        match self.flight.take() {
-            Some(Flight::Own(attempt)) => {
-                self.settle(outcome, &attempt, now, actions);
-                self.flight = Some(Flight::Judged(attempt));
-            }
-            other => self.flight = other,
-        }
-    }
-
-    fn finish(&mut self, outcome: Option<AttemptOutcome>, now: Moment, actions: &mut Vec<Action>) {
-        let is_triggered = std::mem::take(&mut self.is_triggered);
-        let (attempt, outlasted) = match self.flight.take() {
-            Some(Flight::Own(attempt)) => (attempt, Duration::ZERO),
-            // Its timeout was over before the runtime answered: not quick, however short the timeout.
-            Some(Flight::Judged(attempt)) => (attempt, SLOW),
-            Some(Flight::Foreign) | None => return,
-        };
-        self.record.note(now.at.saturating_duration_since(attempt.began.at).max(outlasted));
-        // An attempt that panicked, or was given up, changes nothing (docs/kubelet-prober.md 3.6).
-        if let Some(outcome) = outcome.filter(|_| outlasted.is_zero()) {
-            self.settle(&outcome, &attempt, now, actions);
-        }
-        let is_current = self.is_current(&attempt);
-        // Another container has its own first attempt; the same one has its next at the next tick that is to come:
-        // those that passed meanwhile are dropped, not caught up.
-        if let Some(next) = self.next.filter(|_| is_current) {
-            let due = next.checked_sub(attempt.beat).unwrap_or(next);
-            let tick = tick_after(due, self.spacing(now.at), now.at);
-            self.next = Some(if is_triggered { now.at } else { tick });
-        }
-    }
-
-    fn settle(
-        &mut self,
-        outcome: &AttemptOutcome,
-        attempt: &Attempt,
-        now: Moment,
-        actions: &mut Vec<Action>,
-    ) {
-        let Attempt { container, began, lag, is_forgiven, .. } = attempt;
-        let is_current = self.is_current(attempt);
-        self.unanswered = if outcome.is_unanswered { self.unanswered.saturating_add(1) } else { 0 };
-        // Section 5: what each result reports; every failing attempt does, also below its threshold.
-        let said = outcome.output.clone();
-        let notice = match outcome.result {
-            AttemptResult::Success => None,
-            AttemptResult::Warning => Some(Notice::Warned { output: said }),
-            AttemptResult::Failure => Some(Notice::Failed { output: said }),
-            AttemptResult::Error => Some(Notice::Errored { state: outcome.error_state, error: said }),
-        };
-        let record = AttemptRecord {
-            at: began.wall,
-            result: outcome.result,
-            duration: now.at.saturating_duration_since(began.at),
-            lag: Some(*lag),
-            exit_code: outcome.exit_code,
-            status: outcome.status,
-            output: outcome.output.shared(),
-        };
-        self.results.record(record, is_current);
-        actions.extend(notice.map(|notice| Action::Report(container.clone(), notice)));
-
-        // Step 11: an error is thrown away; it does not even break a run. Neither does what a pause overtook.
-        let Some(verdict) = outcome.result.verdict().filter(|_| !self.is_paused) else { return };
-        // Ours, and Docker's: a failure while it starts is told, and does not count.
-        if *is_forgiven && verdict == Verdict::Failure {
-            return;
-        }
-        // Step 12, metrics, is the results' part. Step 13: equal results prolong the run, others begin one.
-        let run = self.results.prolong_run(verdict);
-        // Step 14: below its threshold a run changes nothing.
-        if run < self.threshold(verdict) {
-            return;
-        }
-        // Step 15. The kubelet's worker sees nothing that happens while it probes, and sets the verdict of what was;
-        // ours has seen it already, so what comes late says nothing of a container that is replaced, ended, or
-        // being stopped.
-        let counts = is_current && self.stopping.is_none() && self.is_running();
-        if counts && self.results.set(verdict, ChangeReason::Results(run), now.wall) {
-            let notice = Notice::VerdictChanged { to: verdict, after: run };
-            actions.push(Action::Report(container.clone(), notice));
-        }
-        // Step 16: what acts on this verdict replaces the container; until then there is nothing to find out.
-        let ends_the_work = match self.spec.kind {
-            ProbeKind::Liveness => verdict == Verdict::Failure,
-            ProbeKind::Startup => true,
-            ProbeKind::Readiness => false,
-        };
-        if ends_the_work {
-            self.is_held |= counts;
-            self.results.reset_run();
-        }
-    }
-
-    /// Whether an attempt is on the container seen last.
-    fn is_current(&self, attempt: &Attempt) -> bool {
-        self.target.as_ref().is_some_and(|target| target.seen.id == attempt.container)
-    }
-
-    /// The length of a run that makes a verdict.
-    fn threshold(&self, verdict: Verdict) -> u32 {
-        match verdict {
-            Verdict::Success => self.spec.success_threshold,
-            Verdict::Failure | Verdict::Unknown => self.spec.failure_threshold,
-        }
     }
 
     fn is_running(&self) -> bool {

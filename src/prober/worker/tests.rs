@@ -9,7 +9,10 @@ use proptest::prelude::*;
 use serde::Deserialize;
 
 use super::*;
-use crate::prober::fixtures::{self, outcome};
+use crate::prober::{
+    attempt::AttemptOutcome,
+    fixtures::{self, outcome},
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
