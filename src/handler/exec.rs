@@ -54,6 +54,10 @@ const READING: Duration = Duration::from_secs(20);
 /// finish for long, so whoever made the attempt keeps its place until this ends.
 pub(crate) type PendingCall = BoxFuture<'static, ()>;
 
+/// 500 ms: no command is cancelled earlier. containerd needs 50 to 300 ms to start one. A command that is cancelled while
+/// it starts keeps containerd busy, so that stopping its pod takes tens of seconds.
+const LEAST_LIFE: Duration = Duration::from_millis(500);
+
 /// 4,095 bytes: the longest path that Linux accepts (PATH_MAX, with a zero at its end). The kernel runs no program with a
 /// longer one, and containerd 1.6 never answers if it has 60,000 bytes.
 const LONGEST_PROGRAM: usize = 4095;
@@ -89,7 +93,8 @@ impl Exec {
     ///
     /// Whole seconds of `timeout` are the runtime's to keep, and it answers DeadlineExceeded; other timeouts are sent
     /// rounded up and kept by us, as long as the runtime shows that it is there. Both are failures that name the command
-    /// as it was defined. When the timeout is ours, the runtime is still at work then, and `pending` becomes its call.
+    /// as it was defined. When the timeout is ours, the runtime is still at work then, and `pending` becomes its call,
+    /// which ends by being cancelled if the runtime does not answer within [`LEAST_LIFE`] of the command.
     ///
     /// # Errors
     /// [`Fault::Runtime`] for every other status of the runtime's, and for an answer above 16 MiB; [`Fault::Away`] when there
@@ -123,7 +128,7 @@ impl Exec {
             let mut call = Box::pin(call);
             let answered = self.within(timeout, call.as_mut()).await;
             if answered.is_err() {
-                let rest = time::timeout(given_up.saturating_sub(timeout), call);
+                let rest = time::timeout(LEAST_LIFE.saturating_sub(timeout), call);
                 *pending = Some(Box::pin(async move { drop(rest.await) }));
             }
             answered

@@ -59,7 +59,7 @@ async fn a_period_below_a_second_is_kept_within_a_tenth_by_tcp_and_http() -> Res
 async fn a_timeout_below_a_second_ends_the_command() -> Result<()> {
     let mut rig = Rig::start().await?;
     // Its mark comes after its timeout, and before the whole second that the runtime is asked to keep.
-    let probe = r#"{"exec": {"command": ["sh", "-c", "touch begun; sleep 0.7; touch mark; sleep 1000"]},
+    let probe = r#"{"exec": {"command": ["sh", "-c", "touch begun; sleep 0.9; touch mark; sleep 1000"]},
         "timeout": "250ms", "period": "5m", "failureThreshold": 1}"#;
     let (pod, id) = rig.run("brief", &[(LIVENESS, probe)], &IDLE).await?;
     let failed = rig.last(&pod, "liveness", "failure").await?;

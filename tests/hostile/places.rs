@@ -363,8 +363,8 @@ async fn row_05_a_command_that_outlasts_a_short_timeout_keeps_its_place_to_its_e
     let mut rig = Rig::start().await?;
     let dir = tempfile::tempdir()?;
     let ends = dir.path().join("ends");
-    // It takes longer than its timeout, and less than what the runtime is asked for.
-    let command = json!(["sh", "-c", format!("sleep 0.4; echo >> {}", ends.display())]);
+    // It takes longer than its timeout, and less than a command may run before it is cancelled.
+    let command = json!(["sh", "-c", format!("sleep 0.1; echo >> {}", ends.display())]);
     let probe = json!({"exec": {"command": command}, "timeout": "1ms", "period": "100ms"}).to_string();
     let (pod, _) = rig.run("hasty", &[(READINESS, &probe)], Container::IDLE.command).await?;
     let failed = |probe: &Value| probe["counts"]["failure"].as_u64();
