@@ -20,7 +20,11 @@ fuzz_target!(|data: &[u8]| {
         let (block, after) = tail.split_at(usize::from(*length).min(tail.len()));
         rest = after;
         let read = fields(&mut ours, block, usize::MAX);
-        assert_eq!(fields(&mut in_fragments, block, 1 + data.len() % 5), read, "the fragments make a difference");
+        assert_eq!(
+            fields(&mut in_fragments, block, 1 + data.len() % 5),
+            read,
+            "the fragments make a difference"
+        );
         // After an error of either the tables may differ.
         let (Some(ours), Ok(theirs)) = (read, theirs.decode(block)) else { return };
         assert_eq!(ours, theirs);
