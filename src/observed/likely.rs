@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::{
-    document::{self, Node, Value},
+    document::{Bounds, MAX_DEPTH, Node, Value, parse_within},
     ids::ProbeKind,
     inventory::pod::Container,
     spec::expand::may_become,
@@ -19,6 +19,10 @@ const SOURCE: &str = "kubernetes.io/config.source";
 
 /// 256 KiB: what Kubernetes takes as all annotations of a pod together. A longer text is not read.
 pub(crate) const LONGEST_MANIFEST: usize = 256 << 10;
+
+/// 4,096 names and values, several times as many as a pod of ten containers has. Reading them takes 6 ms, which a pod's
+/// author can cause once per container. A manifest with more shows nothing.
+const BOUNDS: Bounds = Bounds { bytes: LONGEST_MANIFEST, depth: MAX_DEPTH, nodes: 4096 };
 
 /// What Kubernetes takes where a probe does not say: a timeout of 1 s, a period of 10 s.
 const TIMEOUT: i128 = 1;
@@ -94,7 +98,7 @@ fn runs(written: &[String], command: &ExecCommand) -> bool {
 
 /// The exec probes of one container in a pod, or in anything that has a pod's template.
 fn exec_probes(text: &str, container: &str) -> Vec<ExecProbe> {
-    let Ok(root) = document::parse(text, LONGEST_MANIFEST) else { return Vec::new() };
+    let Ok(root) = parse_within(text, &BOUNDS) else { return Vec::new() };
     let Some(spec) = pod_spec(&root) else { return Vec::new() };
     let lists = ["containers", "initContainers"].into_iter().filter_map(|list| items(get(spec, &[list])?));
     let named = |node: &&Node| text_of(node, "name") == Some(container);
@@ -104,7 +108,7 @@ fn exec_probes(text: &str, container: &str) -> Vec<ExecProbe> {
 
 /// The metadata's name and namespace of a pod's manifest; the namespace is `default` where none stands there.
 pub(crate) fn names(text: &str) -> Option<(String, String)> {
-    let root = document::parse(text, LONGEST_MANIFEST).ok()?;
+    let root = parse_within(text, &BOUNDS).ok()?;
     let metadata = get(&root, &["metadata"])?;
     let namespace = text_of(metadata, "namespace").filter(|name| !name.is_empty()).unwrap_or("default");
     Some((text_of(metadata, "name")?.to_owned(), namespace.to_owned()))

@@ -49,6 +49,13 @@ fn a_probe_of_the_same_command_timeout_and_period_is_likely_it() {
 }
 
 #[test]
+fn row_16_a_manifest_of_tens_of_thousands_of_values_is_not_read() {
+    let padded = |values: usize| format!(r#"{{"pad": [{}0], {}"#, "1,".repeat(values), &POD[1..]);
+    assert_eq!(likely(&padded(3000), "web", &["other"], 1, 10.0), Some(ProbeKind::Liveness));
+    assert_eq!(likely(&padded(49_000), "web", &["other"], 1, 10.0), None);
+}
+
+#[test]
 fn a_static_pods_manifest_is_waited_for_and_asked_for_once() {
     let view = container("c1", &[(SOURCE, "file")]);
     let mut intended = Intended::default();
