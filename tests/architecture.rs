@@ -1,5 +1,5 @@
-//! Holds the code to ARCHITECTURE.md: who may import whom, that no siblings do so in a circle, which parts are pure, how a
-//! file begins, how long it gets.
+//! Holds the code to ARCHITECTURE.md: which module may import which, that no siblings do so in a circle, which parts are
+//! pure, how a file begins, how long it gets.
 //! Reads `src/`; compiles and runs none of it. Test code is exempt from everything but its first line.
 
 #![allow(clippy::unwrap_used)]

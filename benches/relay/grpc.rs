@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use bytes::{Buf, BufMut, Bytes};
+use bytes::Bytes;
 use criprobe::clock;
 use http::{Request, Response, uri::PathAndQuery};
 use hyper_util::rt::TokioIo;
@@ -27,13 +27,12 @@ use tonic::{
     Status,
     body::Body,
     client,
-    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
     server::{self, NamedService, UnaryService},
     transport::{Channel, Endpoint, Server},
 };
 use tower::{Service, service_fn};
 
-use crate::{call::Call, measure::Load};
+use crate::{call::Call, measure::Load, octets::Octets};
 
 /// 10 s: an answer that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -157,43 +156,5 @@ impl UnaryService<Bytes> for Canned {
 
     fn call(&mut self, _: tonic::Request<Bytes>) -> Self::Future {
         ready(Ok(tonic::Response::new(Bytes::from_static(&self.0.answer()[PREFIX..]))))
-    }
-}
-
-/// Leaves messages as they are.
-#[derive(Clone, Copy, Default)]
-struct Octets;
-
-impl Codec for Octets {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        Self
-    }
-
-    fn decoder(&mut self) -> Self {
-        Self
-    }
-}
-
-impl Encoder for Octets {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, message: Bytes, into: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        into.put(message);
-        Ok(())
-    }
-}
-
-impl Decoder for Octets {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        Ok(Some(from.copy_to_bytes(from.remaining())))
     }
 }
