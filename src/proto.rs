@@ -4,6 +4,7 @@
 pub mod exec;
 pub mod grpc;
 pub mod trim;
+pub mod walk;
 
 use std::fmt;
 

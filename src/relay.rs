@@ -37,7 +37,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::{clock, ids::ConnId, peer::Peer};
+use crate::{clock, ids::ConnId, peer::Peer, tap::Room};
 
 /// 100 ms: how often to check whether there are descriptors for another client again. Meanwhile, connections wait in
 /// the backlog.
@@ -81,6 +81,8 @@ struct Shared {
     registry: Registry,
     phase: watch::Receiver<Phase>,
     notices: Notices,
+    /// What the taps may keep together.
+    room: Arc<Room>,
 }
 
 /// An accepted client.
@@ -156,6 +158,7 @@ impl Relay {
             registry: registry.clone(),
             phase: phase.subscribe(),
             notices: Notices::default(),
+            room: Arc::default(),
         });
         let (alive, ended) = mpsc::channel(1);
         let mut handles = Vec::new();

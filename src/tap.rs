@@ -11,6 +11,8 @@ mod frame;
 mod header;
 pub mod hpack;
 mod message;
+mod room;
+mod sieve;
 mod streams;
 
 use std::{fmt, sync::Arc, time::Instant};
@@ -20,10 +22,13 @@ use header::{RequestFields, ResponseFields};
 use hpack::Decoder;
 use streams::Streams;
 
-pub use self::call::{CallEnd, TapEvent};
 pub(crate) use self::{
     blindness::Blindness,
     call::{Call, Code, EndedCall},
+};
+pub use self::{
+    call::{CallEnd, TapEvent},
+    room::Room,
 };
 use crate::{ids::ConnId, peer::Peer};
 
@@ -65,13 +70,18 @@ struct Direction {
 }
 
 impl Tap {
-    /// A tap for a connection that was just accepted.
+    /// A tap for a connection that was just accepted, alone in its room.
     pub fn new(conn: ConnId, peer: Arc<Peer>) -> Self {
+        Self::within(&Arc::default(), conn, peer)
+    }
+
+    /// A tap for a connection that was just accepted; all of them share the room.
+    pub fn within(room: &Arc<Room>, conn: ConnId, peer: Arc<Peer>) -> Self {
         let sighted = Sighted {
             preface: 0,
             client: Direction::default(),
             runtime: Direction::default(),
-            streams: Streams::new(conn, peer),
+            streams: Streams::new(conn, peer, room),
             request: RequestFields::default(),
             response: ResponseFields::default(),
             has_goodbye: false,
@@ -187,7 +197,7 @@ impl Sighted {
     #[cfg(test)]
     fn kept(&self) -> usize {
         let Self { client, runtime, streams, request, response, .. } = self;
-        client.kept() + runtime.kept() + streams.kept() + request.kept() + response.kept()
+        client.kept() + runtime.kept() + streams.kept().0 + request.kept() + response.kept()
     }
 
     fn client_bytes(

@@ -1,13 +1,10 @@
-//! Walks an encoded ExecSyncResponse while it comes. In: the message in pieces of any size; out: the lengths and the bytes
+//! Reads an encoded ExecSyncResponse while it comes. In: the message in pieces of any size; out: the lengths and the bytes
 //! of its outputs, and its exit code. Pure; holds nothing of the message, however large it is.
 
-use super::trim::Malformed;
-
-/// The wire types of protobuf (proto3 has no groups).
-const VARINT: u64 = 0;
-const FIXED64: u64 = 1;
-const LENGTH: u64 = 2;
-const FIXED32: u64 = 5;
+use super::{
+    trim::Malformed,
+    walk::{FieldPart, FieldWalker},
+};
 
 /// The fields of `runtime.v1.ExecSyncResponse`.
 const STDOUT: u64 = 1;
@@ -36,111 +33,44 @@ pub enum ExecPart<'a> {
 
 /// A message as far as it was read.
 #[derive(Debug, Default)]
-pub struct ExecWalker {
-    place: Place,
-    /// The varint that is being read, and how many bits of it are there.
-    varint: u64,
-    shift: u32,
-}
-
-/// What the next byte belongs to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
-    /// The number and the wire type of a field.
-    #[default]
-    Key,
-    /// The value of a varint field.
-    Value { field: u64 },
-    /// The length of a length-delimited field.
-    Length { field: u64 },
-    /// That many bytes of an output, or of what is of no interest.
-    Bytes { of: Option<ExecOutput>, left: u64 },
-    /// Not a protobuf message that we can walk.
-    Lost,
-}
+pub struct ExecWalker(FieldWalker);
 
 impl ExecWalker {
     /// Takes the next piece of the message, and hands out what it says.
     ///
     /// # Errors
     /// The message is malformed; then so is all that follows.
-    pub fn feed(&mut self, mut bytes: &[u8], mut out: impl FnMut(ExecPart<'_>)) -> Result<(), Malformed> {
-        while let Some((&byte, rest)) = bytes.split_first() {
-            match self.place {
-                Place::Lost => return Err(Malformed),
-                Place::Bytes { of, left } => {
-                    let count = left.min(bytes.len() as u64);
-                    let (taken, rest) = bytes.split_at(count as usize);
-                    bytes = rest;
-                    self.place = Place::of_bytes(of, left - count);
-                    if let Some(output) = of {
-                        out(ExecPart::Bytes(output, taken));
-                    }
-                }
-                Place::Key | Place::Value { .. } | Place::Length { .. } => {
-                    bytes = rest;
-                    self.take_varint_byte(byte, &mut out);
+    pub fn feed(&mut self, bytes: &[u8], mut out: impl FnMut(ExecPart<'_>)) -> Result<(), Malformed> {
+        self.0.feed(bytes, |part| match part {
+            FieldPart::Begins(field, length) => {
+                if let Some(output) = ExecOutput::of(field) {
+                    out(ExecPart::Begins(output, length));
                 }
             }
-        }
-        if self.place == Place::Lost { Err(Malformed) } else { Ok(()) }
+            FieldPart::Bytes(field, bytes) => {
+                if let Some(output) = ExecOutput::of(field) {
+                    out(ExecPart::Bytes(output, bytes));
+                }
+            }
+            // An int32 is sent as its 64-bit sign extension.
+            FieldPart::Number(EXIT_CODE, value) => out(ExecPart::ExitCode(value as i32)),
+            FieldPart::Number(..) | FieldPart::Fixed(_) => {}
+        })
     }
 
     /// Whether the message may end here.
     pub fn is_between_fields(&self) -> bool {
-        self.place == Place::Key && self.shift == 0
-    }
-
-    fn take_varint_byte(&mut self, byte: u8, out: &mut impl FnMut(ExecPart<'_>)) {
-        if self.shift > 63 {
-            self.place = Place::Lost;
-            return;
-        }
-        self.varint |= u64::from(byte & 0x7f) << self.shift;
-        self.shift += 7;
-        if byte & 0x80 == 0 {
-            let value = std::mem::take(&mut self.varint);
-            self.shift = 0;
-            self.place = self.after_varint(value, out);
-        }
-    }
-
-    fn after_varint(&self, value: u64, out: &mut impl FnMut(ExecPart<'_>)) -> Place {
-        match self.place {
-            Place::Key => match value & 7 {
-                VARINT => Place::Value { field: value >> 3 },
-                FIXED64 => Place::of_bytes(None, 8),
-                LENGTH => Place::Length { field: value >> 3 },
-                FIXED32 => Place::of_bytes(None, 4),
-                _ => Place::Lost,
-            },
-            Place::Value { field } => {
-                if field == EXIT_CODE {
-                    // An int32 is sent as its 64-bit sign extension.
-                    out(ExecPart::ExitCode(value as i32));
-                }
-                Place::Key
-            }
-            Place::Length { field } => {
-                let of = match field {
-                    STDOUT => Some(ExecOutput::Stdout),
-                    STDERR => Some(ExecOutput::Stderr),
-                    _ => None,
-                };
-                if let Some(output) = of {
-                    out(ExecPart::Begins(output, value));
-                }
-                Place::of_bytes(of, value)
-            }
-            Place::Bytes { .. } | Place::Lost => Place::Lost,
-        }
+        self.0.is_between_fields()
     }
 }
 
-impl Place {
-    /// Before so many bytes of a field.
-    fn of_bytes(of: Option<ExecOutput>, left: u64) -> Self {
-        if left == 0 { Self::Key } else { Self::Bytes { of, left } }
+impl ExecOutput {
+    fn of(field: u64) -> Option<Self> {
+        match field {
+            STDOUT => Some(Self::Stdout),
+            STDERR => Some(Self::Stderr),
+            _ => None,
+        }
     }
 }
 

@@ -60,7 +60,7 @@ pub(super) async fn relay(
     let mut link = Link {
         shared,
         connection,
-        tap: Tap::new(connection.id, Arc::clone(&connection.peer)),
+        tap: Tap::within(&shared.room, connection.id, Arc::clone(&connection.peer)),
         up: Pump::default(),
         down: Pump::default(),
         born,

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use crate::tap::{TapEvent, cri::CallKind};
+use crate::tap::TapEvent;
 
 /// 65,536 events: about a tenth of a second of calls at full speed. Events beyond this are dropped and counted; a
 /// resync makes up for them.
@@ -17,9 +17,9 @@ pub(crate) const MAX_EVENTS: usize = 65_536;
 /// 32 MiB of events. Events beyond this are dropped and counted; a resync makes up for them.
 pub(crate) const MAX_BYTES: usize = 32 * 1024 * 1024;
 
-/// 4,096 events, and 8 MiB of them, beyond the two bounds: only for the ends of stops and of connections, because
-/// without these the inventory would not learn that a stop is over. Events beyond this are dropped, too, and reported
-/// separately.
+/// 4,096 events, and 8 MiB of them, beyond the two bounds: only for the beginnings and ends of stops, and for the ends of
+/// connections, because without these the inventory would not learn that a stop begins or is over. Events beyond this are
+/// dropped, too; ends are reported separately.
 const RESERVE: (usize, usize) = (4_096, 8 * 1024 * 1024);
 
 /// 1,024 events: the capacity that is always kept.
@@ -78,7 +78,7 @@ impl Output {
         let was_empty = queue.events.is_empty();
         for event in events.drain(..) {
             let (weight, is_end) = (event.weight(), is_end(&event));
-            let reserve = if is_end { RESERVE } else { (0, 0) };
+            let reserve = if is_end || begins_stop(&event) { RESERVE } else { (0, 0) };
             if queue.events.len() < self.0.max_events + reserve.0
                 && queue.bytes + weight <= MAX_BYTES + reserve.1
             {
@@ -130,16 +130,14 @@ impl Observations {
 /// Whether it ends a stop, or a connection with all its calls.
 fn is_end(event: &TapEvent) -> bool {
     match event {
-        TapEvent::Ended(ended) => matches!(
-            ended.call.method.kind,
-            CallKind::StopPodSandbox
-                | CallKind::RemovePodSandbox
-                | CallKind::StopContainer
-                | CallKind::RemoveContainer
-        ),
+        TapEvent::Ended(ended) => ended.call.method.kind.is_stop(),
         TapEvent::Blinded { .. } | TapEvent::Closed { .. } => true,
         TapEvent::Begun(_) | TapEvent::Untracked(_) => false,
     }
+}
+
+fn begins_stop(event: &TapEvent) -> bool {
+    matches!(event, TapEvent::Begun(call) if call.method.kind.is_stop())
 }
 
 impl Shared {

@@ -78,15 +78,35 @@ impl CallKind {
         }
     }
 
-    /// Whether the request's message is kept.
-    pub fn keeps_request(self) -> bool {
-        self != Self::Other
+    /// What is kept of the request.
+    pub(super) fn wanted(self) -> Option<Wanted> {
+        match self {
+            Self::RunPodSandbox | Self::CreateContainer => Some(Wanted::Creation),
+            Self::ExecSync | Self::Exec => Some(Wanted::Command),
+            Self::StopPodSandbox
+            | Self::RemovePodSandbox
+            | Self::RestorePod
+            | Self::StartContainer
+            | Self::StopContainer
+            | Self::RemoveContainer
+            | Self::Attach
+            | Self::PortForward => Some(Wanted::Id),
+            Self::Other => None,
+        }
     }
 
-    /// Whether the answer's message is kept. An ExecSync answer is measured while it passes. The answers of Exec,
-    /// Attach and PortForward contain a token that must not be kept.
-    pub fn keeps_response(self) -> bool {
+    /// Whether the id in the answer is kept. An ExecSync answer is measured while it passes. The answers of Exec, Attach and
+    /// PortForward contain a token that must not be kept.
+    pub(super) fn is_answered_with_id(self) -> bool {
         matches!(self, Self::RunPodSandbox | Self::CreateContainer | Self::RestorePod)
+    }
+
+    /// Whether it stops a container or a pod.
+    pub(crate) fn is_stop(self) -> bool {
+        matches!(
+            self,
+            Self::StopPodSandbox | Self::RemovePodSandbox | Self::StopContainer | Self::RemoveContainer
+        )
     }
 
     /// Whether it changes what runs on the node: such a call may have taken effect even if it ended without an answer.
@@ -103,6 +123,17 @@ impl CallKind {
             Self::ExecSync | Self::Exec | Self::Attach | Self::PortForward | Self::Other => false,
         }
     }
+}
+
+/// What is needed of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// The id in its first field.
+    Id,
+    /// A container's id, the beginning of a command, and its timeout.
+    Command,
+    /// What a pod or a container is made of.
+    Creation,
 }
 
 /// The content of a request. Cheap to clone.
@@ -133,7 +164,7 @@ pub enum CriRequest {
 
 /// 256 bytes: the longest id that is accepted; runtimes use 64. A longer one costs its call the details, so that stored
 /// ids always stay small.
-const MAX_ID: usize = 256;
+pub(super) const MAX_ID: usize = 256;
 
 impl CriRequest {
     /// Decodes the message of a request.

@@ -3,19 +3,30 @@
 
 use std::sync::Arc;
 
-use super::{cri::ExecResult, exec::ExecMeter};
+use super::{
+    cri::{ExecResult, Wanted},
+    exec::ExecMeter,
+    sieve::{MAX_SIEVED, Sieve},
+};
 use crate::proto::grpc::{GrpcPart, GrpcPrefix, GrpcReader};
 
-/// 1 MiB: the largest message that is kept for decoding. A larger one is counted, and its call has no details.
+/// 1 MiB: the largest message that is decoded, except for commands. A larger one is counted, and its call has no details.
 pub(super) const MAX_KEPT: usize = 1024 * 1024;
+
+/// 512 bytes: the largest message with an id that is kept as it came: an id has 64 bytes, and the call little more. Of a
+/// larger one, only the id is kept.
+const MAX_PLAIN_ID: usize = 512;
+
+/// 4 KiB: the largest message with a command that is kept as it came. Of a larger one, the beginning is kept.
+const MAX_PLAIN_COMMAND: usize = 4096;
 
 /// What happens to the messages of one direction of one call.
 #[derive(Debug)]
 pub(super) enum Body {
     /// Their sizes are counted.
     Skip,
-    /// The first one is kept whole.
-    Keep(Kept),
+    /// Of the first one, this is kept.
+    Keep(Wanted, Kept),
     /// The first one is measured as an ExecSync answer.
     Measure(ExecMeter),
     /// It was to be kept, but was compressed, too large, or more than one.
@@ -29,6 +40,8 @@ pub(super) enum Kept {
     Part(Vec<u8>),
     /// All of it; shared with code that keeps it longer.
     Whole(Arc<[u8]>),
+    /// Some fields of a long one.
+    Sieved(Box<Sieve>),
 }
 
 impl Default for Kept {
@@ -37,14 +50,29 @@ impl Default for Kept {
     }
 }
 
-impl Kept {
-    fn len(&self) -> usize {
+impl Wanted {
+    /// Before a message of that length; `None` if it is too long.
+    fn of_length(self, length: usize) -> Option<Kept> {
         match self {
-            Self::Part(part) => part.len(),
-            Self::Whole(whole) => whole.len(),
+            Self::Id if length > MAX_PLAIN_ID && length <= MAX_KEPT => {
+                Some(Kept::Sieved(Box::new(Sieve::of_id())))
+            }
+            Self::Command if length > MAX_PLAIN_COMMAND => Some(Kept::Sieved(Box::new(Sieve::of_command()))),
+            Self::Id | Self::Command | Self::Creation => (length <= MAX_KEPT).then(Kept::default),
         }
     }
 
+    /// What is counted of a message of that length. Ids are not: a stream is taken to have one.
+    fn counted(self, length: usize) -> usize {
+        match self {
+            Self::Id => 0,
+            Self::Command => length.min(MAX_SIEVED),
+            Self::Creation => length,
+        }
+    }
+}
+
+impl Kept {
     /// Adds the next piece, after which `left` bytes are still missing.
     fn take(&mut self, piece: &[u8], left: usize) {
         match self {
@@ -57,6 +85,7 @@ impl Kept {
                 }
             }
             Self::Whole(_) => {}
+            Self::Sieved(sieve) => sieve.feed(piece),
         }
     }
 }
@@ -71,12 +100,13 @@ pub(super) struct Messages {
     pub bytes: u64,
     /// What happens to them.
     body: Body,
+    counted: usize,
 }
 
 impl Messages {
     /// Nothing has arrived yet.
     pub(super) fn new(body: Body) -> Self {
-        Self { reader: GrpcReader::default(), count: 0, bytes: 0, body }
+        Self { reader: GrpcReader::default(), count: 0, bytes: 0, body, counted: 0 }
     }
 
     /// Adds the next piece.
@@ -89,29 +119,41 @@ impl Messages {
         }
     }
 
-    /// Bytes in memory, counting a message in full from its prefix on, so that the result does not depend on the
-    /// pieces.
-    pub(super) fn kept(&self) -> usize {
+    /// Bytes of memory in use.
+    #[cfg(test)]
+    pub(crate) fn kept(&self) -> usize {
         match &self.body {
-            Body::Keep(body) => body.len() + self.reader.left() as usize,
+            Body::Keep(_, Kept::Part(part)) => part.capacity(),
+            Body::Keep(_, Kept::Whole(whole)) => whole.len(),
+            Body::Keep(_, Kept::Sieved(sieve)) => sieve.kept(),
             Body::Skip | Body::Measure(_) | Body::Spoilt => 0,
         }
     }
 
-    /// Drops what was kept: the connection's bound was reached.
-    pub(super) fn spoil(&mut self) {
-        if matches!(self.body, Body::Keep(_)) {
-            self.body = Body::Spoilt;
-        }
+    /// Bytes that count against the connection's bounds: of the first message in full from its prefix on, until it is
+    /// dropped, so that the result does not depend on the pieces.
+    pub(super) fn counted(&self) -> usize {
+        self.counted
     }
 
-    /// The kept message, once it is complete.
+    /// Drops what was kept.
+    pub(super) fn spoil(&mut self) {
+        if matches!(self.body, Body::Keep(..)) {
+            self.body = Body::Spoilt;
+        }
+        self.counted = 0;
+    }
+
+    /// The kept message, once it is complete: all of it, or the fields that are wanted of it.
     pub(super) fn whole(&self) -> Option<Arc<[u8]>> {
         match &self.body {
-            Body::Keep(Kept::Whole(whole)) if self.is_whole() => Some(Arc::clone(whole)),
-            // A message of zero bytes has no piece.
-            Body::Keep(Kept::Part(part)) if self.is_whole() && part.is_empty() => Some(Arc::default()),
-            Body::Keep(_) | Body::Skip | Body::Measure(_) | Body::Spoilt => None,
+            Body::Keep(_, kept) if self.is_whole() => match kept {
+                Kept::Whole(whole) => Some(Arc::clone(whole)),
+                // A message of zero bytes has no piece.
+                Kept::Part(part) => part.is_empty().then(Arc::default),
+                Kept::Sieved(sieve) => sieve.finish().map(Arc::from),
+            },
+            Body::Keep(..) | Body::Skip | Body::Measure(_) | Body::Spoilt => None,
         }
     }
 
@@ -119,7 +161,7 @@ impl Messages {
     pub(super) fn measured(&self) -> Option<ExecResult> {
         match &self.body {
             Body::Measure(meter) if self.is_whole() => meter.finish(),
-            Body::Measure(_) | Body::Skip | Body::Keep(_) | Body::Spoilt => None,
+            Body::Measure(_) | Body::Skip | Body::Keep(..) | Body::Spoilt => None,
         }
     }
 
@@ -130,17 +172,24 @@ impl Messages {
     fn begin_message(&mut self, GrpcPrefix { is_compressed, length }: GrpcPrefix) {
         self.count = self.count.saturating_add(1);
         self.bytes += u64::from(length);
-        let is_usable = !is_compressed && self.count == 1 && length as usize <= MAX_KEPT;
+        let (length, is_usable) = (length as usize, !is_compressed && self.count == 1);
         match &mut self.body {
-            Body::Keep(_) if !is_usable => self.body = Body::Spoilt,
-            Body::Measure(_) if is_compressed || self.count > 1 => self.body = Body::Spoilt,
-            Body::Keep(_) | Body::Skip | Body::Measure(_) | Body::Spoilt => {}
+            Body::Keep(wanted, kept) if is_usable => match wanted.of_length(length) {
+                Some(empty) => {
+                    *kept = empty;
+                    self.counted = wanted.counted(length);
+                }
+                None => self.body = Body::Spoilt,
+            },
+            Body::Measure(_) if is_usable => {}
+            Body::Keep(..) | Body::Measure(_) => self.body = Body::Spoilt,
+            Body::Skip | Body::Spoilt => {}
         }
     }
 
     fn take_body(&mut self, piece: &[u8], left: u32) {
         match &mut self.body {
-            Body::Keep(body) => body.take(piece, left as usize),
+            Body::Keep(_, kept) => kept.take(piece, left as usize),
             Body::Measure(meter) => meter.feed(piece),
             Body::Skip | Body::Spoilt => {}
         }
@@ -163,7 +212,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_message_is_the_same_in_any_pieces(body in prop::collection::vec(any::<u8>(), 0..200), piece in 1usize..32) {
-            let mut messages = Messages::new(Body::Keep(Kept::default()));
+            let mut messages = Messages::new(Body::Keep(Wanted::Creation, Kept::default()));
             framed(0, &body).chunks(piece).for_each(|piece| { messages.feed(piece); });
             let whole = messages.whole();
             prop_assert_eq!(whole.as_deref(), Some(&*body));
@@ -179,7 +228,7 @@ mod tests {
             ("over the bound", framed(0, &vec![7; MAX_KEPT + 1]), MAX_KEPT as u64 + 1),
         ];
         for (name, bytes, size) in rows {
-            let mut messages = Messages::new(Body::Keep(Kept::default()));
+            let mut messages = Messages::new(Body::Keep(Wanted::Creation, Kept::default()));
             messages.feed(&bytes);
             assert_eq!(messages.whole(), None, "{name}");
             assert_eq!(messages.bytes, size, "{name}");
@@ -189,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_message_cut_short_is_not_whole() {
-        let mut messages = Messages::new(Body::Keep(Kept::default()));
+        let mut messages = Messages::new(Body::Keep(Wanted::Creation, Kept::default()));
         messages.feed(&framed(0, b"hello")[..7]);
         assert_eq!(messages.whole(), None);
     }

@@ -5,6 +5,7 @@
 //!                       any --RST by client--> cancelled   --RST by runtime--> reset   --connection over--> lost
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, HashMap},
     sync::Arc,
     time::Instant,
@@ -12,18 +13,23 @@ use std::{
 
 use super::{
     call::{Call, CallEnd, CallOrigin, Code, EndedCall, TapEvent},
-    cri::{CallKind, CriRequest, CriResponse, Method},
+    cri::{CallKind, CriRequest, CriResponse, Method, Wanted},
     exec::ExecMeter,
     header::{RequestHeader, ResponseHeader, text},
     message::{Body, Kept, Messages},
+    room::{Places, Purpose, Room, Shares},
 };
 use crate::{ids::ConnId, peer::Peer};
 
-/// 16,384 streams of one connection are tracked at once; calls beyond that are not seen, but counted.
+/// 16,384 streams of one connection are tracked at once. Calls beyond that are not seen, but counted, and a resync follows.
 pub(super) const MAX_STREAMS: usize = 16_384;
 
-/// 4 MiB of message bodies are kept for one connection; beyond that, calls have no details.
-pub(super) const MAX_KEPT: usize = 4 * 1024 * 1024;
+/// 4,096 streams beyond that only for calls that create or start something, and 4,096 more only for those that stop or
+/// remove something: calls of other kinds cannot keep these from being seen.
+pub(super) const RESERVE: usize = 4_096;
+
+/// 512 bytes of a path, a trace context and a user agent of its own: with more, a stream counts as several.
+const PLAIN_TEXTS: usize = 512;
 
 /// 256 different paths are cached for one connection; further ones are parsed each time.
 pub(super) const MAX_METHODS: usize = 256;
@@ -36,7 +42,8 @@ pub(super) struct Streams {
     open: BTreeMap<u32, Box<Stream>>,
     /// The highest stream that the client opened.
     highest: u32,
-    kept: usize,
+    places: Places,
+    shares: Shares,
     methods: HashMap<Arc<[u8]>, Arc<Method>>,
     /// The path of the last call: the next call usually has the same one.
     last_method: Option<(Arc<[u8]>, Arc<Method>)>,
@@ -53,19 +60,21 @@ struct Stream {
     response: Messages,
     /// Set when the request is complete.
     call: Option<Call>,
-    /// Bytes that it keeps.
+    /// Bytes that it has of its connection's share.
     held: usize,
+    places: usize,
     answer: ResponseHeader,
 }
 
 impl Streams {
     /// No call yet.
-    pub(super) fn new(conn: ConnId, peer: Arc<Peer>) -> Self {
+    pub(super) fn new(conn: ConnId, peer: Arc<Peer>, room: &Arc<Room>) -> Self {
         Self {
             origin: Arc::new(CallOrigin { conn, peer, user_agent: Box::default() }),
             open: BTreeMap::new(),
             highest: 0,
-            kept: 0,
+            places: Places::new(room, MAX_STREAMS),
+            shares: Shares::new(room),
             methods: HashMap::new(),
             last_method: None,
         }
@@ -76,10 +85,15 @@ impl Streams {
         self.open.len()
     }
 
-    /// Bytes of message bodies that are kept.
+    /// Bytes of messages in memory, and bytes that are counted.
     #[cfg(test)]
-    pub(crate) fn kept(&self) -> usize {
-        self.kept
+    pub(crate) fn kept(&self) -> (usize, usize) {
+        let in_memory = |stream: &Stream| {
+            let request = stream.call.as_ref().map_or(0, |call| call.request.weight());
+            stream.request.kept() + stream.response.kept() + request
+        };
+        let kept = self.open.values().map(|stream| in_memory(stream)).sum();
+        (kept, self.shares.held())
     }
 
     /// The methods of the calls that have not ended, for the log of aborted calls.
@@ -103,21 +117,23 @@ impl Streams {
     ) {
         if id > self.highest {
             self.highest = id;
-            if self.open.len() >= MAX_STREAMS {
+            let (method, own_path) = self.method(header.path);
+            let own_agent = header.user_agent != self.origin.user_agent.as_bytes();
+            let mut texts = header.traceparent.len() + own_path;
+            if own_agent {
+                texts += header.user_agent.len();
+            }
+            let places = texts.div_ceil(PLAIN_TEXTS).max(1);
+            if !self.places.take(places, reserve(method.kind)) {
                 out(TapEvent::Untracked(1));
                 return;
             }
-            let method = self.method(header.path);
-            if header.user_agent != self.origin.user_agent.as_bytes() {
+            if own_agent {
                 let user_agent = text(header.user_agent).into();
                 self.origin = Arc::new(CallOrigin { user_agent, ..CallOrigin::clone(&self.origin) });
             }
             let stream = Stream {
-                request: Messages::new(if method.kind.keeps_request() {
-                    Body::Keep(Kept::default())
-                } else {
-                    Body::Skip
-                }),
+                request: Messages::new(request_body(method.kind)),
                 response: Messages::new(response_body(method.kind)),
                 method,
                 began: now,
@@ -125,6 +141,7 @@ impl Streams {
                 origin: Arc::clone(&self.origin),
                 call: None,
                 held: 0,
+                places,
                 answer: ResponseHeader::default(),
             };
             self.open.insert(id, Box::new(stream));
@@ -143,7 +160,13 @@ impl Streams {
         out: &mut impl FnMut(TapEvent),
     ) {
         if let Some(stream) = self.open.get_mut(&id) {
-            feed(&mut stream.request, piece, &mut self.kept);
+            stream.request.feed(piece);
+            // What is behind a whole request is not kept.
+            if stream.call.is_none()
+                && let Some(purpose) = stream.hold(stream.request.counted(), &mut self.shares)
+            {
+                self.make_room(purpose);
+            }
             if is_end {
                 self.request_whole(id, out);
             }
@@ -177,7 +200,7 @@ impl Streams {
         out: &mut impl FnMut(TapEvent),
     ) {
         if let Some(stream) = self.open.get_mut(&id) {
-            feed(&mut stream.response, piece, &mut self.kept);
+            stream.response.feed(piece);
             if is_end {
                 self.end(id, CallEnd::Complete, now, out);
             }
@@ -203,21 +226,41 @@ impl Streams {
         }
     }
 
-    fn method(&mut self, path: &[u8]) -> Arc<Method> {
+    /// The method of a path, and how many bytes it takes if no other stream has it.
+    fn method(&mut self, path: &[u8]) -> (Arc<Method>, usize) {
         if let Some((_, method)) = self.last_method.as_ref().filter(|(last, _)| **last == *path) {
-            return Arc::clone(method);
+            return (Arc::clone(method), 0);
         }
         let known =
             self.methods.get_key_value(path).map(|(path, method)| (Arc::clone(path), Arc::clone(method)));
+        let mut own = 0;
         let (path, method) = known.unwrap_or_else(|| {
             let (path, method) = (Arc::<[u8]>::from(path), Arc::new(Method::from_path(text(path))));
             if self.methods.len() < MAX_METHODS {
                 self.methods.insert(Arc::clone(&path), Arc::clone(&method));
+            } else {
+                own = path.len();
             }
             (path, method)
         });
         self.last_method = Some((path, Arc::clone(&method)));
-        method
+        (method, own)
+    }
+
+    /// Drops the largest of what is kept for a purpose, until little enough is left.
+    fn make_room(&mut self, purpose: Purpose) {
+        let share = self.shares.of(purpose);
+        let Some(may_stay) = share.excess() else { return };
+        let is_alike = |stream: &Stream| stream.held > 0 && stream.purpose() == Some(purpose);
+        let alike = self.open.iter_mut().filter(|(_, stream)| is_alike(stream));
+        let mut alike: Vec<_> = alike.map(|(&id, stream)| (stream.held, Reverse(id), stream)).collect();
+        alike.sort_unstable_by_key(|&(held, id, _)| (held, id));
+        while share.held() > may_stay
+            && let Some((held, _, stream)) = alike.pop()
+        {
+            stream.forget();
+            share.shrink(held);
+        }
     }
 
     fn request_whole(&mut self, id: u32, out: &mut impl FnMut(TapEvent)) {
@@ -225,24 +268,25 @@ impl Streams {
         if stream.call.is_some() {
             return;
         }
-        let mut call = stream.call(id);
-        self.kept -= stream.request.kept();
+        let call = stream.call(id);
+        // A command counts as when it arrived, so that one that arrives is not the largest.
+        let kept = match &call.request {
+            CriRequest::ExecSync(_) | CriRequest::Exec(_) => stream.held,
+            request => request.weight(),
+        };
+        stream.hold(0, &mut self.shares);
         stream.request.spoil();
-        // The request is kept until the call ends.
-        stream.held = call.request.weight();
-        if self.kept + stream.held > MAX_KEPT {
-            call.request = CriRequest::Undecoded;
-            stream.held = 0;
-        }
-        self.kept += stream.held;
         stream.call = Some(call.clone());
+        if let Some(purpose) = stream.hold(kept, &mut self.shares) {
+            self.make_room(purpose);
+        }
         out(TapEvent::Begun(call));
     }
 
     fn end(&mut self, id: u32, end: CallEnd, now: Instant, out: &mut impl FnMut(TapEvent)) {
         let Some(mut stream) = self.open.remove(&id) else { return };
-        // After a panic of ours, the count may be wrong; open calls are reported anyway.
-        self.kept = self.kept.saturating_sub(stream.held + stream.request.kept() + stream.response.kept());
+        self.places.give(stream.places);
+        stream.hold(0, &mut self.shares);
         let call = match stream.call.take() {
             Some(call) => call,
             // The message may be complete although the client has not ended the stream yet: the runtime may have
@@ -277,8 +321,40 @@ impl Stream {
         }
     }
 
+    /// What it keeps bytes for. Ids are not counted: a stream is taken to have one.
+    fn purpose(&self) -> Option<Purpose> {
+        match self.method.kind.wanted()? {
+            Wanted::Command => Some(Purpose::Command),
+            Wanted::Creation if self.call.is_none() => Some(Purpose::Arriving),
+            Wanted::Creation => Some(Purpose::Creation),
+            Wanted::Id => None,
+        }
+    }
+
+    /// It keeps so many bytes now. Returns for what, if that is more than there is room for.
+    fn hold(&mut self, bytes: usize, shares: &mut Shares) -> Option<Purpose> {
+        if bytes == self.held {
+            return None;
+        }
+        let purpose = self.purpose()?;
+        let share = shares.of(purpose);
+        share.shrink(self.held);
+        share.grow(bytes);
+        self.held = bytes;
+        share.excess().map(|_| purpose)
+    }
+
+    /// Drops the details.
+    fn forget(&mut self) {
+        self.request.spoil();
+        self.held = 0;
+        if let Some(call) = &mut self.call {
+            call.request = CriRequest::Undecoded;
+        }
+    }
+
     fn response(&self) -> CriResponse {
-        if self.method.kind.keeps_response() {
+        if self.method.kind.is_answered_with_id() {
             match self.response.whole() {
                 Some(message) => CriResponse::decode(self.method.kind, &message),
                 None => CriResponse::Undecoded,
@@ -291,21 +367,26 @@ impl Stream {
     }
 }
 
-/// Adds messages and counts what they keep; beyond the bound, nothing is kept.
-fn feed(messages: &mut Messages, piece: &[u8], kept: &mut usize) {
-    let others = *kept - messages.kept();
-    messages.feed(piece);
-    if others + messages.kept() > MAX_KEPT {
-        messages.spoil();
+/// How many streams beyond [`MAX_STREAMS`] a call may take.
+fn reserve(kind: CallKind) -> usize {
+    if kind.is_stop() {
+        2 * RESERVE
+    } else if kind.is_mutating() {
+        RESERVE
+    } else {
+        0
     }
-    *kept = others + messages.kept();
+}
+
+fn request_body(kind: CallKind) -> Body {
+    kind.wanted().map_or(Body::Skip, |wanted| Body::Keep(wanted, Kept::default()))
 }
 
 fn response_body(kind: CallKind) -> Body {
     if kind == CallKind::ExecSync {
         Body::Measure(ExecMeter::default())
-    } else if kind.keeps_response() {
-        Body::Keep(Kept::default())
+    } else if kind.is_answered_with_id() {
+        Body::Keep(Wanted::Id, Kept::default())
     } else {
         Body::Skip
     }

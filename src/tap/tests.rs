@@ -6,6 +6,7 @@ mod bounds;
 mod calls;
 mod chunking;
 mod framing;
+mod hanging;
 mod recordings;
 mod wire;
 

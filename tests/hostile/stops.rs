@@ -1,15 +1,15 @@
-//! Row 12: a stop whose end was lost.
+//! Row 12: a stop whose end was lost, and stops beside calls that hang.
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use criprobe::{demo::FaultKind, proto::cri as pb};
 use serde_json::Value;
 use tonic::Code;
 
 use crate::{
     rig::{EAGER, LIVENESS, Rig, STARTUP, give_up},
-    support::cri::Pod,
+    support::{PATIENCE, cri::Pod, eventually},
 };
 
 const IDLE: [&str; 2] = ["sleep", "100000"];
@@ -64,5 +64,53 @@ async fn row_12_a_pod_that_the_runtime_lists_as_ready_is_probed_whatever_became_
     let _ = rig.client.stop_pod_sandbox(request).await;
     ask_for_lists(&mut rig).await;
     goes_on(&rig, &pod, "liveness").await?;
+    Ok(())
+}
+
+/// Passes until the container goes.
+const UNTIL_GOING: &str =
+    r#"{"exec": {"command": ["test", "!", "-e", "going"]}, "period": "100ms", "failureThreshold": 1}"#;
+
+/// 24 commands of 350 KB, as a kubelet sends for exec probes: words below the limit of one argument.
+const HUNG: usize = 24;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_12_hung_commands_of_any_size_hide_no_stop_on_the_same_connection() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    let (_, greedy) = rig.run("greedy", &[], &IDLE).await?;
+    rig.always("ExecSync", FaultKind::HangAbout(vec![greedy.to_string()]));
+    let hung: Vec<_> = (0..HUNG)
+        .map(|_| {
+            let mut client = rig.client.clone();
+            let mut cmd = vec!["sleep".to_owned(), "100000".to_owned()];
+            cmd.extend(vec!["x".repeat(116_000); 3]);
+            let request = pb::ExecSyncRequest { container_id: greedy.to_string(), cmd, timeout: 3600 };
+            tokio::spawn(async move { client.exec_sync(request).await })
+        })
+        .collect();
+    let faults = rig.faults();
+    eventually("the commands hang", PATIENCE, async || Ok((faults.count("ExecSync") == HUNG).then_some(())))
+        .await?;
+
+    let (other, _) = rig.run("other", &[(LIVENESS, EAGER)], &IDLE).await?;
+    let (pod, id) = rig.run("pod", &[(LIVENESS, UNTIL_GOING)], &IDLE).await?;
+    goes_on(&rig, &pod, "liveness").await?;
+
+    // The runtime does not answer the stop: only the relay can have seen it.
+    rig.once("StopContainer", FaultKind::Hang);
+    let mut client = rig.client.clone();
+    let request = pb::StopContainerRequest { container_id: id.to_string(), timeout: 30 };
+    let stop = tokio::spawn(async move { client.stop_container(request).await });
+    rig.becomes(&pod, "liveness", "is stopped", |probe| probe["phase"] == "stopped").await?;
+    let going = pb::ExecSyncRequest {
+        container_id: id.to_string(),
+        cmd: ["touch", "going"].map(str::to_owned).to_vec(),
+        timeout: 5,
+    };
+    rig.past.exec_sync(going).await?;
+    goes_on(&rig, &other, "liveness").await?;
+    let probe = rig.daemon.probe(&pod, "app", "liveness").await?.unwrap_or_default();
+    ensure!(probe["phase"] == "stopped" && probe["counts"]["failure"] == 0, "{probe}");
+    ensure!(!stop.is_finished() && hung.iter().all(|call| !call.is_finished()), "calls still hang");
     Ok(())
 }

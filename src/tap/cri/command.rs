@@ -1,5 +1,5 @@
 //! The command of ExecSync and Exec, kept as raw bytes: most commands are never read, and decoding each would cost more
-//! than relaying it. In: the message of a request. Out: its fields, when they are read.
+//! than relaying it. In: the message of a request, or of a long one its beginning. Out: its fields, when they are read.
 
 use std::{fmt, ops::Range, sync::Arc};
 
