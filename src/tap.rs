@@ -22,12 +22,10 @@ use header::{RequestFields, ResponseFields};
 use hpack::Decoder;
 use streams::Streams;
 
+pub use self::call::{CallEnd, TapEvent};
 pub(crate) use self::{
     blindness::Blindness,
     call::{Call, Code, EndedCall},
-};
-pub use self::{
-    call::{CallEnd, TapEvent},
     room::Room,
 };
 use crate::{ids::ConnId, peer::Peer};
@@ -76,7 +74,7 @@ impl Tap {
     }
 
     /// A tap for a connection that was just accepted; all of them share the room.
-    pub fn within(room: &Arc<Room>, conn: ConnId, peer: Arc<Peer>) -> Self {
+    pub(crate) fn within(room: &Arc<Room>, conn: ConnId, peer: Arc<Peer>) -> Self {
         let sighted = Sighted {
             preface: 0,
             client: Direction::default(),

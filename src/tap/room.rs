@@ -22,7 +22,7 @@ const OWN_STREAMS: usize = 256;
 
 /// What the taps of all connections share.
 #[derive(Debug, Default)]
-pub struct Room {
+pub(crate) struct Room {
     bytes: Pool,
     streams: Pool,
 }

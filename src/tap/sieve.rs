@@ -13,15 +13,15 @@ const ID: u64 = 1;
 const COMMAND: u64 = 2;
 const TIMEOUT: u64 = 3;
 
-/// 4 KiB and 16 bytes of a command's words, as they are encoded: all that is shown of a command, and enough to see that it
-/// continues. The rest is dropped.
+/// 4 KiB and 16 bytes of a command's words, as they are encoded: about what is shown of a command. The rest is dropped, and
+/// as what is cut has more than 4 KiB, it is not taken for a whole short one.
 const MAX_WORDS: usize = 4096 + 16;
 
 /// Stands for what was dropped: at the end of a word that is cut, or as the last word.
 const MORE: &str = "…";
 
 /// 4.5 KiB: the most that a sieve takes.
-pub(super) const MAX_SIEVED: usize = MAX_WORDS + 2 + MORE.len() + MAX_ID + 80;
+pub(super) const MAX_SIEVED: usize = MAX_WORDS + 8 + 2 * MAX_ID;
 
 /// What a message contains of these fields so far.
 #[derive(Debug)]
@@ -73,12 +73,12 @@ impl Sieve {
                 id.extend_from_slice(bytes);
             }
             FieldPart::Begins(COMMAND, length) if !*is_full => {
-                words.reserve_exact((MAX_WORDS + 2 + MORE.len()).saturating_sub(words.len()));
-                // Beside the key and a length of two bytes.
-                let most = room.saturating_sub(3);
-                *missing = usize::try_from(length).map_or(most, |length| length.min(most));
-                *is_full = length > most as u64 || *room < 3;
-                *room = most - *missing;
+                words.reserve_exact((MAX_WORDS + 8).saturating_sub(words.len()));
+                let head = 1 + encoding::encoded_len_varint(length);
+                *is_full = length.saturating_add(head as u64) > *room as u64;
+                // What is cut has a head of three bytes at most.
+                *missing = if *is_full { room.saturating_sub(3) } else { length as usize };
+                *room = if *is_full { 0 } else { *room - head - *missing };
                 let kept = if *is_full { *missing + MORE.len() } else { *missing };
                 encoding::encode_key(COMMAND as u32, WireType::LengthDelimited, words);
                 encoding::encode_varint(kept as u64, words);
@@ -160,7 +160,9 @@ mod tests {
     fn kept(request: &ExecSyncRequest, piece: usize) -> ExecSyncRequest {
         let message = sieved(Sieve::of_command(), &request.encode_to_vec(), piece).unwrap();
         assert!(message.len() <= MAX_SIEVED, "{}", message.len());
-        ExecSyncRequest::decode(&*message).unwrap()
+        let kept = ExecSyncRequest::decode(&*message).unwrap();
+        assert!(kept == *request || message.len() > 4096, "it could be taken for another: {}", message.len());
+        kept
     }
 
     proptest! {
@@ -173,6 +175,21 @@ mod tests {
         ) {
             let request = ExecSyncRequest { container_id, cmd, timeout };
             prop_assert_eq!(kept(&request, piece), request);
+        }
+
+        #[test]
+        fn a_command_of_any_length_keeps_its_first_words(
+            cmd in prop::collection::vec("\\PC{0,300}", 0..100),
+            piece in 1usize..3000,
+        ) {
+            let request = request(cmd);
+            let mut kept = kept(&request, piece).cmd;
+            if kept != request.cmd {
+                let cut = kept.pop().unwrap();
+                let beginning = cut.strip_suffix(MORE).unwrap().trim_end_matches('.');
+                prop_assert!(request.cmd[kept.len()].starts_with(beginning));
+            }
+            prop_assert_eq!(&kept[..], &request.cmd[..kept.len()]);
         }
 
         #[test]
@@ -202,11 +219,11 @@ mod tests {
             assert_eq!((kept.cmd.len(), &*kept.cmd[0]), (2, "echo"));
             let beginning = kept.cmd[1].strip_suffix(MORE).unwrap().trim_end_matches('.');
             assert!(long.starts_with(beginning) && beginning.len() > 4096 - 5, "{}", beginning.len());
-            assert_eq!(kept.cmd[1].len(), MAX_WORDS - "echo".len() - 6 + MORE.len());
+            assert_eq!(kept.cmd[1].len(), MAX_WORDS - "echo".len() - 2);
             assert_eq!((&*kept.container_id, kept.timeout), ("c1", -7));
         }
         let many = kept(&request(vec![String::new(); 100_000]), 999).cmd;
-        assert_eq!((many.len(), &*many[MAX_WORDS / 3]), (MAX_WORDS / 3 + 1, MORE));
+        assert_eq!((many.len(), &*many[MAX_WORDS / 2]), (MAX_WORDS / 2 + 1, MORE));
     }
 
     #[test]
