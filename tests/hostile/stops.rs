@@ -71,26 +71,30 @@ async fn row_12_a_pod_that_the_runtime_lists_as_ready_is_probed_whatever_became_
 const UNTIL_GOING: &str =
     r#"{"exec": {"command": ["test", "!", "-e", "going"]}, "period": "100ms", "failureThreshold": 1}"#;
 
-/// 24 commands of 350 KB, as a kubelet sends for exec probes: words below the limit of one argument.
-const HUNG: usize = 24;
+/// The bytes of each word of the commands that hang, three words each: 24 of 350 KB, as a kubelet sends for exec probes,
+/// then ever smaller ones, which fill any gap that longer ones leave.
+fn hung() -> impl Iterator<Item = usize> {
+    let smaller = (3..17).rev().flat_map(|bits| [1 << bits; 2]);
+    std::iter::repeat_n(116_000, 24).chain(smaller).chain([10; 8])
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn row_12_hung_commands_of_any_size_hide_no_stop_on_the_same_connection() -> Result<()> {
     let mut rig = Rig::start().await?;
     let (_, greedy) = rig.run("greedy", &[], &IDLE).await?;
     rig.always("ExecSync", FaultKind::HangAbout(vec![greedy.to_string()]));
-    let hung: Vec<_> = (0..HUNG)
-        .map(|_| {
-            let mut client = rig.client.clone();
-            let mut cmd = vec!["sleep".to_owned(), "100000".to_owned()];
-            cmd.extend(vec!["x".repeat(116_000); 3]);
-            let request = pb::ExecSyncRequest { container_id: greedy.to_string(), cmd, timeout: 3600 };
-            tokio::spawn(async move { client.exec_sync(request).await })
+    let mut hanging = vec![];
+    for size in hung() {
+        let mut client = rig.client.clone();
+        let mut cmd = vec!["sleep".to_owned(), "100000".to_owned()];
+        cmd.extend(vec!["x".repeat(size); 3]);
+        let request = pb::ExecSyncRequest { container_id: greedy.to_string(), cmd, timeout: 3600 };
+        hanging.push(tokio::spawn(async move { client.exec_sync(request).await }));
+        eventually("the command hangs", PATIENCE, async || {
+            Ok((rig.faults().count("ExecSync") == hanging.len()).then_some(()))
         })
-        .collect();
-    let faults = rig.faults();
-    eventually("the commands hang", PATIENCE, async || Ok((faults.count("ExecSync") == HUNG).then_some(())))
         .await?;
+    }
 
     let (other, _) = rig.run("other", &[(LIVENESS, EAGER)], &IDLE).await?;
     let (pod, id) = rig.run("pod", &[(LIVENESS, UNTIL_GOING)], &IDLE).await?;
@@ -111,6 +115,6 @@ async fn row_12_hung_commands_of_any_size_hide_no_stop_on_the_same_connection() 
     goes_on(&rig, &other, "liveness").await?;
     let probe = rig.daemon.probe(&pod, "app", "liveness").await?.unwrap_or_default();
     ensure!(probe["phase"] == "stopped" && probe["counts"]["failure"] == 0, "{probe}");
-    ensure!(!stop.is_finished() && hung.iter().all(|call| !call.is_finished()), "calls still hang");
+    ensure!(!stop.is_finished() && hanging.iter().all(|call| !call.is_finished()), "calls still hang");
     Ok(())
 }
