@@ -188,7 +188,7 @@ mod tests {
     use super::*;
     use crate::{
         ids::{ProbeKey, ProbeKind},
-        prober::saved::SavedProbe,
+        prober::state::SavedProbe,
     };
 
     fn saved(pod: &str) -> Arc<Saved> {

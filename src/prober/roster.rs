@@ -27,9 +27,9 @@ use super::{
     pool::{Lane, Pool},
     quota::Quota,
     readiness,
-    restoring::Restoring,
-    saving::{Saving, Urgency},
     schedule::Schedule,
+    state::due::{Saving, Urgency},
+    state::pending::Restoring,
     trust::Kind,
     variables::{Room, Variables},
     worker::{

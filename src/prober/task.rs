@@ -17,7 +17,7 @@ use super::{
     attempt::{AttemptOutcome, Attempted, Handlers, Job},
     lateness::LatenessNews,
     roster::Roster,
-    saved::Saved,
+    state::Saved,
 };
 use crate::{
     ids::ProbeKey,

@@ -26,7 +26,7 @@ use std::{
 
 use super::{
     Moment,
-    saved::Checkpoint,
+    state::Checkpoint,
     timing::{probe_from, start_until},
     trust::{Record, Trust},
 };

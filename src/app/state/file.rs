@@ -27,7 +27,7 @@ use thiserror::Error;
 
 use crate::prober::{
     Saved,
-    saved::{MAX_BYTES, SavedError},
+    state::{MAX_BYTES, SavedError},
 };
 
 const NAME: &str = "probes.json";

@@ -6,7 +6,7 @@ use crate::{
     prober::{
         Moment,
         command::{CommandRefusal, ProbeCommand},
-        saving::Urgency,
+        state::due::Urgency,
         status,
         worker::{Worker, event::WorkerEvent},
     },

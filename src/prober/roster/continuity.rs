@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::{Moment, ProbeKey, Restoring, Roster, WorkerEvent};
 use crate::{
     ids::ContainerId,
-    prober::saved::{Saved, SavedProbe},
+    prober::state::{Saved, SavedProbe},
 };
 
 impl Roster {

@@ -7,7 +7,7 @@ use super::{Entry, Moment, Notice, Place, ProbeEvent, ProbeKey, ProberSettings, 
 use crate::{
     ids::PodUid,
     inventory::pod::ContainerState,
-    prober::{ProbeStatus, quota::Rank, saving::Urgency, status::ProbePhase, variables::Variables},
+    prober::{ProbeStatus, quota::Rank, state::due::Urgency, status::ProbePhase, variables::Variables},
     spec::need::Need,
 };
 

@@ -3,7 +3,7 @@
 use super::Worker;
 use crate::{
     ids::ContainerId,
-    prober::saved::Checkpoint,
+    prober::state::Checkpoint,
     results::{Run, Verdict},
     spec::identity::Definition,
 };

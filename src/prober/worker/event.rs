@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::{
     ids::ContainerId,
     inventory::pod::ContainerState,
-    prober::{attempt::AttemptOutcome, saved::Checkpoint},
+    prober::{attempt::AttemptOutcome, state::Checkpoint},
     results::event::Notice,
 };
 

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use super::*;
 use crate::{
     inventory::pod::Pod,
-    prober::saved::Saved,
+    prober::state::Saved,
     results::event::EventReason,
     spec::{
         Handler,

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    prober::{fixtures::spec, saved::Definition},
+    prober::{fixtures::spec, state::Definition},
     results::{Run, Verdict},
 };
 

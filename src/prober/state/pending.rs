@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use super::saved::{Checkpoint, Saved, SavedProbe};
+use super::{Checkpoint, Saved, SavedProbe};
 use crate::{
     ids::{ContainerId, ProbeKey},
     spec::identity::Definition,
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 /// As much as was saved, and ever less.
 #[derive(Debug, Default)]
-pub(super) struct Restoring {
+pub(in crate::prober) struct Restoring {
     checkpoints: HashMap<ProbeKey, Checkpoint>,
     paused: HashMap<ProbeKey, SystemTime>,
     /// When the rest is forgotten; none before the runtime was listed.
@@ -27,7 +27,7 @@ pub(super) struct Restoring {
 
 impl Restoring {
     /// Of what was saved.
-    pub(super) fn new(saved: Saved) -> Self {
+    pub(in crate::prober) fn new(saved: Saved) -> Self {
         let mut restoring = Self::default();
         for SavedProbe { key, paused_since, checkpoint } in saved.probes {
             if let Some(since) = paused_since {
@@ -41,12 +41,17 @@ impl Restoring {
     }
 
     /// Notes that the runtime was listed.
-    pub(super) fn listed(&mut self, now: Instant) {
+    pub(in crate::prober) fn listed(&mut self, now: Instant) {
         self.until.get_or_insert(now + PATIENCE);
     }
 
     /// Whether something is known of a probe on this very container under this very definition.
-    pub(super) fn knows(&self, key: &ProbeKey, container: &ContainerId, definition: Definition) -> bool {
+    pub(in crate::prober) fn knows(
+        &self,
+        key: &ProbeKey,
+        container: &ContainerId,
+        definition: Definition,
+    ) -> bool {
         let checkpoint = self.checkpoints.get(key);
         checkpoint.is_some_and(|checkpoint| {
             checkpoint.container == *container && checkpoint.definition == definition
@@ -55,7 +60,7 @@ impl Restoring {
 
     /// The checkpoint of a probe on this very container under this very definition. What was saved for another definition is
     /// of no more use; what was saved for another container may still be: this one may be a former one.
-    pub(super) fn take_checkpoint(
+    pub(in crate::prober) fn take_checkpoint(
         &mut self,
         key: &ProbeKey,
         container: &ContainerId,
@@ -68,18 +73,18 @@ impl Restoring {
     }
 
     /// Since when a probe was paused, if it was.
-    pub(super) fn take_pause(&mut self, key: &ProbeKey, now: Instant) -> Option<SystemTime> {
+    pub(in crate::prober) fn take_pause(&mut self, key: &ProbeKey, now: Instant) -> Option<SystemTime> {
         self.forget_late(now);
         self.paused.remove(key)
     }
 
     /// What was not claimed yet, to be saved again.
-    pub(super) fn rest(&self) -> (&HashMap<ProbeKey, Checkpoint>, &HashMap<ProbeKey, SystemTime>) {
+    pub(in crate::prober) fn rest(&self) -> (&HashMap<ProbeKey, Checkpoint>, &HashMap<ProbeKey, SystemTime>) {
         (&self.checkpoints, &self.paused)
     }
 
     /// Forgets what was not claimed in time.
-    pub(super) fn forget_late(&mut self, now: Instant) {
+    pub(in crate::prober) fn forget_late(&mut self, now: Instant) {
         if self.until.is_some_and(|until| until <= now) {
             self.checkpoints = HashMap::new();
             self.paused = HashMap::new();

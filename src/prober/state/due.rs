@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::worker::Mark;
+use crate::prober::worker::Mark;
 
 /// 1 s: from one save to the next, at least.
 const SPACING: Duration = Duration::from_secs(1);
@@ -14,7 +14,7 @@ const SPACING_PER_PROBE: Duration = Duration::from_millis(1);
 
 /// How soon a change is to be saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Urgency {
+pub(in crate::prober) enum Urgency {
     /// Within 5 minutes: counts, and runs past their threshold.
     Numbers,
     /// Within 10 s: a run on its way to a verdict, a probe that went.
@@ -25,7 +25,7 @@ pub(super) enum Urgency {
 
 /// The changes that are not saved yet.
 #[derive(Debug, Default)]
-pub(super) struct Saving {
+pub(in crate::prober) struct Saving {
     due: Option<Instant>,
     /// When the next save may be taken; unset before the first.
     next: Option<Instant>,
@@ -33,7 +33,7 @@ pub(super) struct Saving {
 
 impl Urgency {
     /// That of what happened to a worker, if anything did. `has_ended`: an attempt, which is counted whatever it found.
-    pub(super) fn of(before: &Mark, after: &Mark, has_ended: bool) -> Option<Self> {
+    pub(in crate::prober) fn of(before: &Mark, after: &Mark, has_ended: bool) -> Option<Self> {
         if (&before.container, before.verdict, before.is_held)
             != (&after.container, after.verdict, after.is_held)
         {
@@ -57,19 +57,19 @@ impl Urgency {
 
 impl Saving {
     /// Notes a change.
-    pub(super) fn note(&mut self, urgency: Urgency, now: Instant) {
+    pub(in crate::prober) fn note(&mut self, urgency: Urgency, now: Instant) {
         let wanted = now + urgency.patience();
         let allowed = self.next.map_or(wanted, |next| wanted.max(next));
         self.due = Some(self.due.map_or(allowed, |due| due.min(allowed)));
     }
 
     /// When to save next; none while nothing changed.
-    pub(super) fn deadline(&self) -> Option<Instant> {
+    pub(in crate::prober) fn deadline(&self) -> Option<Instant> {
         self.due
     }
 
     /// Notes that all that changed is being saved, of so many probes.
-    pub(super) fn take(&mut self, probes: usize, now: Instant) {
+    pub(in crate::prober) fn take(&mut self, probes: usize, now: Instant) {
         let probes = u32::try_from(probes).unwrap_or(u32::MAX);
         self.due = None;
         self.next = Some(now + SPACING + SPACING_PER_PROBE.saturating_mul(probes));

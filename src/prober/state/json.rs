@@ -145,7 +145,7 @@ pub(super) mod time {
     use jiff::Timestamp;
     use serde::{Deserialize, Deserializer, Serializer, de};
 
-    pub(in crate::prober::saved) fn serialize<S: Serializer>(
+    pub(in crate::prober::state) fn serialize<S: Serializer>(
         at: &SystemTime,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
@@ -153,7 +153,7 @@ pub(super) mod time {
         serializer.collect_str(&Timestamp::try_from(*at).unwrap_or(Timestamp::UNIX_EPOCH))
     }
 
-    pub(in crate::prober::saved) fn deserialize<'de, D: Deserializer<'de>>(
+    pub(in crate::prober::state) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<SystemTime, D::Error> {
         let text = String::deserialize(deserializer)?;

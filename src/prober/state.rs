@@ -1,7 +1,10 @@
-//! What outlives a restart of the prober: a checkpoint of each probe, and whether it is paused. Only shapes and bounds:
-//! `json` makes text of them, `roster::continuity` takes and gives them. Pure.
+//! State that outlives a restart of the prober: a checkpoint of each probe, and whether the probe is paused. Here are
+//! the types and bounds. `json` converts them to text and back, `due` decides when to save, and `pending` holds what was
+//! restored until its probe is planned. Pure: `app::state` reads and writes the file.
 
+pub(in crate::prober) mod due;
 mod json;
+pub(in crate::prober) mod pending;
 
 use std::time::SystemTime;
 
