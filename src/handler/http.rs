@@ -144,7 +144,11 @@ async fn last_answer(
             Next::Fail(text) => return Err(Trouble::Peer(text)),
             Next::Follow(followed) => {
                 progress.url = followed.url.redacted();
+                let pause = answer.pause;
                 answer.drain().await;
+                if !pause.is_zero() {
+                    time::sleep(pause).await;
+                }
                 request = *followed;
             }
         }
