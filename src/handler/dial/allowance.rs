@@ -28,15 +28,14 @@ const OWN: Rate = Rate::per_second(4, 32);
 /// default; only redirects exceed it. It leaves at most 3,200 connections in TIME_WAIT.
 const MORE: Rate = Rate::per_second(48, 48);
 
-/// 256 more per second of all pods: together with 4 of each of 110 pods that is 696, or 84,000 tracked connections.
+/// 256 more per second of all pods: together with 4 of each of 110 pods that is 696, or 84,000 tracked connections. The last
+/// 128 at once are left to pods that use less than their 48: redirects of a few pods do not take them from a pod with 32
+/// probes.
 const MORE_OF_ALL: Rate = Rate::per_second(256, 256);
 
 /// 128 per second to one address and port, whichever pods are probed there. That leaves at most 7,808 connections in
-/// TIME_WAIT: half of the ports that are preferred.
+/// TIME_WAIT: half of the ports that are preferred. The last 64 at once are left to the pods' own 4 per second.
 const PEER: Rate = Rate::per_second(128, 128);
-
-/// The same rate, but 64 at once, for what is beyond the pods' own 4 per second: the other half is left to these.
-const PEER_BEYOND: Rate = Rate { at_once: PEER.at_once / 2, ..PEER };
 
 /// 8,192 pods and as many destinations are remembered, each until it may close as many at once again, after 8 s and 1 s at
 /// most: more than a node has probes by default. With uids of up to 512 bytes they take at most 6 MiB. Connections of one
@@ -53,6 +52,11 @@ struct Rate {
 impl Rate {
     const fn per_second(count: u32, at_once: u32) -> Self {
         Self { interval: Duration::from_nanos(1_000_000_000 / count as u64), at_once }
+    }
+
+    /// The same rate, but only half as many at once: the other half is left to others.
+    const fn half(&self) -> Self {
+        Self { interval: self.interval, at_once: self.at_once / 2 }
     }
 }
 
@@ -91,7 +95,7 @@ pub(super) struct Allowance {
 }
 
 impl Allowance {
-    /// Whether a connection to `peer` of a probe of `pod` is closed in order; if so, it counts.
+    /// Whether a connection to `peer` of a probe of `pod` is closed in order.
     pub(super) fn permits(&mut self, pod: &PodUid, peer: SocketAddr, now: Instant) -> bool {
         let has_room = has_room_for(&mut self.pods, pod, |pod| pod.own.is_over(now) && pod.more.is_over(now))
             && has_room_for(&mut self.peers, &peer, |peer| peer.is_over(now));
@@ -100,25 +104,27 @@ impl Allowance {
         }
         let mut of_pod = self.pods.get(pod).copied().unwrap_or_default();
         let mut of_peer = self.peers.get(&peer).copied().unwrap_or_default();
-        if of_pod.own.permits(&OWN, now) {
-            if !of_peer.permits(&PEER, now) {
-                return false;
-            }
+        let is_permitted = if of_pod.own.permits(&OWN, now) {
             of_pod.own.add(&OWN, now);
-        } else {
-            let is_permitted = of_pod.more.permits(&MORE, now)
-                && self.more.permits(&MORE_OF_ALL, now)
-                && of_peer.permits(&PEER_BEYOND, now);
-            if !is_permitted {
-                return false;
-            }
+            of_peer.permits(&PEER, now)
+        } else if of_pod.more.permits(&MORE, now) {
+            let is_modest = of_pod.more.permits(&MORE.half(), now);
+            let of_all = if is_modest { MORE_OF_ALL } else { MORE_OF_ALL.half() };
+            // Counts even if it is refused, so that a pod that asks for more than it has never appears modest.
             of_pod.more.add(&MORE, now);
-            self.more.add(&MORE_OF_ALL, now);
-        }
-        of_peer.add(&PEER, now);
+            self.more.permits(&of_all, now) && of_peer.permits(&PEER.half(), now) && {
+                self.more.add(&MORE_OF_ALL, now);
+                true
+            }
+        } else {
+            false
+        };
         self.pods.insert(pod.clone(), of_pod);
-        self.peers.insert(peer, of_peer);
-        true
+        if is_permitted {
+            of_peer.add(&PEER, now);
+            self.peers.insert(peer, of_peer);
+        }
+        is_permitted
     }
 }
 
@@ -204,15 +210,19 @@ mod tests {
     fn row_05_redirects_of_many_pods_reset_no_connection_of_a_modest_one() {
         let shared = peer(1000, 443);
         let mut closers: Vec<_> =
-            (0..40).map(|number| closer(number, &[peer(number as u16, 80)], 500)).collect();
+            (0..14).map(|number| closer(number, &[peer(number as u16, 80)], 500)).collect();
         // Two more are redirected within a host that others probe, too.
-        closers.extend((40..42).map(|number| closer(number, &[shared], 500)));
+        closers.extend((14..16).map(|number| closer(number, &[shared], 500)));
         closers.push(closer(100, &[peer(100, 80)], 4));
         closers.push(closer(101, &[shared], 4));
-        let ended = in_a_minute(&closers);
-        assert_eq!(ended[42..], [(240, 0), (240, 0)]);
+        closers.push(closer(102, &[peer(102, 80)], 20));
+        let mut ended = in_a_minute(&closers);
+        let ended_many = ended.remove(18);
+        assert_eq!(ended[16..], [(240, 0), (240, 0)]);
+        // When the others begin, all at once, they do not appear greedy yet.
+        assert!((1140..).contains(&ended_many.0), "{ended_many:?} of a pod with 20 probes");
         let closed: u32 = ended.iter().map(|(in_order, _)| in_order).sum();
-        assert!(closed <= 42 * (4 * 60 + 32) + 256 * 61 + 480, "{closed} of all pods");
+        assert!(closed <= 16 * (4 * 60 + 32) + 256 * 61 + 1680, "{closed} of all pods");
     }
 
     #[test]
