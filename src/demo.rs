@@ -49,7 +49,7 @@ mod verbose;
 mod view;
 
 #[cfg(feature = "faults")]
-pub use faults::{Fault, FaultKind, Faults, ReceivedCall};
+pub use faults::{FaultKind, Faults, InjectedFault, ReceivedCall};
 pub use verbose::EnvValues;
 
 use crate::clock;

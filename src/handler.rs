@@ -1,5 +1,5 @@
-//! The handlers of a probe: a target and a limit in, an outcome out. They know nothing about pods, schedules or
-//! thresholds, and never try twice.
+//! The handlers of a probe: a target and a limit in, an outcome out. Of a pod they know only the uid, and
+//! nothing about schedules or thresholds. They never try twice.
 
 pub(crate) mod dial;
 pub(crate) mod exec;

@@ -140,6 +140,7 @@ const PURE: &[&str] = &[
     "tap",
     "spec",
     "results",
+    "handler/dial/allowance.rs",
     "handler/exec/mask",
     "handler/http/chunk.rs",
     "handler/http/fields.rs",

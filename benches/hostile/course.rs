@@ -55,10 +55,9 @@ pub(crate) struct Setting<'a> {
     pub(crate) criprobe: &'a Path,
     /// Pairs of windows.
     pub(crate) rounds: u32,
-    /// How long the hostile pod stays in each.
-    pub(crate) with: Duration,
-    /// How long a window without it is.
-    pub(crate) without: Duration,
+    /// How long each window is, without the hostile pod and with it. A percentile of a short window depends more on chance
+    /// than one of a long window, so windows that are compared have the same length.
+    pub(crate) window: Duration,
     /// How many hostile pods are there at a time while an hour's worth of attempts is made.
     pub(crate) crowd: usize,
     /// How long that may take.
@@ -164,7 +163,7 @@ impl Node<'_> {
         for round in 0..setting.rounds {
             eprintln!("round {} of {}: without the hostile pod", round + 1, setting.rounds);
             without.push(self.measure(|_| {
-                thread::sleep(setting.without);
+                thread::sleep(setting.window);
                 Ok(())
             })?);
             if before.is_none() {
@@ -173,7 +172,7 @@ impl Node<'_> {
             eprintln!("round {} of {}: with it", round + 1, setting.rounds);
             let way = if round % 2 == 0 { Way::Through } else { Way::Past };
             with.push(self.measure(|node| {
-                hostile += node.visit(1, way, setting.with, &mut answered)?;
+                hostile += node.visit(1, way, setting.window, &mut answered)?;
                 Ok(())
             })?);
             thread::sleep(SETTLING);

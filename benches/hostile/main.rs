@@ -59,28 +59,33 @@ use figure::{Figure, Limit};
 use table::Table;
 use tricks::Family;
 
-/// 10 minutes with the hostile pod.
-const LONG: u64 = 600;
+/// 60 s: how long a window is in a long run.
+const LONG_WINDOW: u64 = 60;
 
-/// 30 s: longer windows without the hostile pod say nothing more.
-const LONGEST_WITHOUT: Duration = Duration::from_secs(30);
+/// 7 rounds of a long run: 14 minutes, with the hostile pod for half of them. Of so many, the median is right even if
+/// something else disturbed the machine in three.
+const LONG_ROUNDS: u32 = 7;
 
-/// 16 min, so that all takes 30: by then several pods at a time have made an hour's worth of attempts, or the figure is missed.
-const CROWDED: Duration = Duration::from_secs(16 * 60);
+/// 3 rounds otherwise.
+const ROUNDS: u32 = 3;
+
+/// 6 min, so that all takes about 20: by then several pods at a time have made an hour's worth of attempts, or the figure
+/// is missed.
+const CROWDED: Duration = Duration::from_secs(6 * 60);
 
 /// Measures what a hostile pod can do to the relay and to other pods' probes.
 #[derive(Parser)]
 #[command(name = "hostile")]
 struct Arguments {
-    /// 10 minutes with the hostile pod, and an hour's worth of its attempts
+    /// 7 rounds with windows of 60 s, and an hour's worth of a hostile pod's attempts
     #[arg(long)]
     long: bool,
     /// How long the hostile pod is there, all rounds together, in seconds; 60 if not given
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "long")]
     seconds: Option<u64>,
-    /// Windows without and with the hostile pod, in turn
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
-    rounds: u32,
+    /// Windows without and with the hostile pod, in turn and of equal length; 3 of each if not given, 7 if --long is
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: Option<u32>,
     /// Hostile pods at a time while an hour's worth of attempts is made
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..=16))]
     crowd: u8,
@@ -111,14 +116,17 @@ fn main() -> ExitCode {
 /// Says whether every figure that has to be reached was.
 fn run(arguments: &Arguments) -> Result<bool> {
     process::clean_up_when_interrupted()?;
-    let seconds = if arguments.long { LONG } else { arguments.seconds.unwrap_or(60) };
-    let with = Duration::from_secs(seconds) / arguments.rounds;
+    let rounds = arguments.rounds.unwrap_or(if arguments.long { LONG_ROUNDS } else { ROUNDS });
+    let seconds = match arguments.seconds {
+        Some(seconds) => seconds,
+        None if arguments.long => LONG_WINDOW * u64::from(rounds),
+        None => 60,
+    };
     let families = if arguments.tricks.is_empty() { Family::value_variants() } else { &arguments.tricks };
     let setting = Setting {
         criprobe: &arguments.criprobe,
-        rounds: arguments.rounds,
-        with,
-        without: with.min(LONGEST_WITHOUT),
+        rounds,
+        window: Duration::from_secs(seconds) / rounds,
         crowd: arguments.crowd.into(),
         crowded: if arguments.long { CROWDED } else { Duration::from_secs(seconds) },
         families,
@@ -126,12 +134,11 @@ fn run(arguments: &Arguments) -> Result<bool> {
     // Figures of a build that is not optimized are none.
     let build = if cfg!(debug_assertions) { ", not optimized" } else { "" };
     let head = format!(
-        "{}. criprobe {}{build}, {} rounds of {:.0} s without and {:.0} s with the hostile pod",
+        "{}. criprobe {}{build}, {} rounds of {:.0} s without and as long with the hostile pod",
         machine::describe(),
         env!("CARGO_PKG_VERSION"),
         setting.rounds,
-        setting.without.as_secs_f64(),
-        setting.with.as_secs_f64(),
+        setting.window.as_secs_f64(),
     );
     println!("{head}");
     let figures = match course::run(&setting) {

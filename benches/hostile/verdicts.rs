@@ -47,17 +47,11 @@ fn of_probes(course: &Course) -> Vec<Figure> {
 }
 
 fn of_relay(course: &Course) -> Vec<Figure> {
-    let p99 = |founds: &[Found], of: fn(&Found) -> &Calls| {
-        median(founds.iter().filter_map(|found| of(found).percentile(99)))
-    };
+    let p99 = |founds: &[Found]| median(founds.iter().filter_map(|found| found.relayed.percentile(99)));
     let longest =
         |founds: &[Found]| founds.iter().filter_map(|found| found.relayed.longest()).reduce(f64::max);
-    let (without, with) =
-        (p99(&course.without, |found| &found.relayed), p99(&course.with, |found| &found.relayed));
-    let (past_without, past_with) =
-        (p99(&course.without, |found| &found.direct), p99(&course.with, |found| &found.direct));
-    let ratio =
-        |with: Option<f64>, without: Option<f64>| with.zip(without).map(|(with, without)| with / without);
+    let relayed = ratios(course, |found| &found.relayed);
+    let direct = ratios(course, |found| &found.direct);
     // Of the client whose calls are relayed: next to nothing else passes the relay.
     let waited = |founds: &[Found]| {
         let calls: usize = founds.iter().map(|found| found.relayed.count()).sum();
@@ -71,17 +65,21 @@ fn of_relay(course: &Course) -> Vec<Figure> {
         figure(
             "relayed ExecSync: p99 over that without the hostile pod",
             Limit::AtMost(1.5),
-            ratio(with, without),
+            median(relayed.iter().copied()),
             "",
         ),
-        figure("relayed ExecSync: p99", Limit::Open, with, " us"),
-        figure("the same without the hostile pod", Limit::Open, without, " us"),
+        figure("the same, least of a round", Limit::Open, relayed.first().copied(), ""),
+        figure("the same, most of a round", Limit::Open, relayed.last().copied(), ""),
+        figure("relayed ExecSync: p99", Limit::Open, p99(&course.with), " us"),
+        figure("the same without the hostile pod", Limit::Open, p99(&course.without), " us"),
         figure(
             "ExecSync past criprobe: p99 over that without",
             Limit::Open,
-            ratio(past_with, past_without),
+            median(direct.iter().copied()),
             "",
         ),
+        figure("the same, least of a round", Limit::Open, direct.first().copied(), ""),
+        figure("the same, most of a round", Limit::Open, direct.last().copied(), ""),
         figure("relay threads: wait for a processor, of a call", Limit::Open, waited(&course.with), " us"),
         figure("the same without the hostile pod", Limit::Open, waited(&course.without), " us"),
         figure("relayed ExecSync: longest", Limit::Open, longest(&course.with).map(|us| us / 1e3), " ms"),
@@ -159,6 +157,17 @@ fn of_rest(course: &Course) -> Vec<Figure> {
             " s",
         ),
     ]
+}
+
+/// The p99 of some calls with the hostile pod over that without it, of each round, sorted. The two windows of a round
+/// follow each other, so that slow changes of the machine's speed affect both.
+fn ratios(course: &Course, of: fn(&Found) -> &Calls) -> Vec<f64> {
+    let rounds = course.without.iter().zip(&course.with);
+    let mut ratios: Vec<f64> = rounds
+        .filter_map(|(without, with)| Some(of(with).percentile(99)? / of(without).percentile(99)?))
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    ratios
 }
 
 fn windows(founds: &[Found]) -> Vec<Window> {

@@ -21,7 +21,7 @@ const CALLS_KEPT: usize = 4096;
 
 /// One fault, for the calls of some methods.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct InjectedFault {
     /// The method's bare name (`ExecSync`), or a glob in which `*` stands for any text.
     pub method: String,
     /// How many calls it strikes; `None` is every one until it is cleared.
@@ -30,7 +30,7 @@ pub struct Fault {
     pub kind: FaultKind,
 }
 
-impl Fault {
+impl InjectedFault {
     /// A fault that strikes every call of `method`.
     pub fn always(method: &str, kind: FaultKind) -> Self {
         Self { method: method.to_owned(), times: None, kind }
@@ -80,7 +80,7 @@ pub struct Faults(Arc<Mutex<Inner>>);
 
 impl Faults {
     /// Adds a fault. A call gets the earliest added one that matches it and has strikes left, and only that one.
-    pub fn add(&self, fault: Fault) {
+    pub fn add(&self, fault: InjectedFault) {
         self.lock().faults.push(fault);
     }
 
@@ -116,7 +116,7 @@ impl Faults {
 
 #[derive(Debug, Default)]
 struct Inner {
-    faults: Vec<Fault>,
+    faults: Vec<InjectedFault>,
     calls: VecDeque<ReceivedCall>,
 }
 
@@ -256,8 +256,8 @@ mod tests {
     #[test]
     fn the_earliest_fault_strikes_until_it_is_used_up() {
         let faults = Faults::default();
-        faults.add(Fault { method: "Exec*".into(), times: Some(2), kind: FaultKind::Hang });
-        faults.add(Fault::once("*", FaultKind::DropConnection));
+        faults.add(InjectedFault { method: "Exec*".into(), times: Some(2), kind: FaultKind::Hang });
+        faults.add(InjectedFault::once("*", FaultKind::DropConnection));
         let now = crate::clock::now();
         let strike = |method| faults.receive(method, now);
         assert_eq!(strike("ExecSync"), Some(FaultKind::Hang));
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn a_fault_without_a_number_strikes_until_cleared() {
         let faults = Faults::default();
-        faults.add(Fault::always("Version", FaultKind::Hang));
+        faults.add(InjectedFault::always("Version", FaultKind::Hang));
         let now = crate::clock::now();
         for _ in 0..5 {
             assert_eq!(faults.receive("Version", now), Some(FaultKind::Hang));

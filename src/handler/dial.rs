@@ -1,6 +1,7 @@
 //! Opens the connections of network probes. In: an address. Out: a connection that never blocks a thread when it is
 //! dropped, and leaves next to nothing in the kernel then.
 
+mod allowance;
 mod intake;
 mod parting;
 
@@ -22,7 +23,7 @@ use tokio::{
 };
 
 use super::trouble::is_ours;
-use crate::clock;
+use crate::{clock, ids::PodUid};
 use intake::Intake;
 
 /// 64 KiB, which the kernel doubles: how much memory it may use for each direction of a connection. A request of an
@@ -42,6 +43,8 @@ pub(crate) struct Connection {
     /// `None` only while it is being dropped.
     stream: Option<TcpStream>,
     peer: SocketAddr,
+    /// Whose probe it is for.
+    pod: PodUid,
     has_written: bool,
     intake: Intake,
     /// Until when nothing more is read.
@@ -80,11 +83,11 @@ fn stand_aside() {
     }
 }
 
-/// Connects. Waits for as long as the kernel tries: the caller has the limit.
+/// Connects for a probe of `pod`. Waits for as long as the kernel tries: the caller has the limit.
 ///
 /// # Errors
 /// What the kernel said.
-pub(crate) async fn connect(address: SocketAddr) -> io::Result<Connection> {
+pub(crate) async fn connect(address: SocketAddr, pod: &PodUid) -> io::Result<Connection> {
     let counted = Counted::new();
     stand_aside();
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
@@ -95,8 +98,15 @@ pub(crate) async fn connect(address: SocketAddr) -> io::Result<Connection> {
     socket.set_recv_buffer_size(BUFFER)?;
     let socket = TcpSocket::from_std_stream(StdStream::from(socket));
     let stream = Some(socket.connect(address).await?);
-    let intake = Intake::default();
-    Ok(Connection { stream, peer: address, has_written: false, intake, pause: None, _counted: counted })
+    Ok(Connection {
+        stream,
+        peer: address,
+        pod: pod.clone(),
+        has_written: false,
+        intake: Intake::default(),
+        pause: None,
+        _counted: counted,
+    })
 }
 
 /// 300 ms: how long the addresses of the first family are ahead of the others', as in Go's dialler (RFC 6555).
@@ -108,10 +118,13 @@ const AHEAD: Duration = Duration::from_millis(300);
 /// # Errors
 /// What the kernel said of the first one, or of the first that failed for want of something of our own: whether it would
 /// have accepted is not known then. `addresses` holds at least one.
-pub(crate) async fn connect_any(addresses: &[SocketAddr]) -> Result<Connection, (SocketAddr, io::Error)> {
+pub(crate) async fn connect_any(
+    addresses: &[SocketAddr],
+    pod: &PodUid,
+) -> Result<Connection, (SocketAddr, io::Error)> {
     let is_first_family = |address: &&SocketAddr| address.is_ipv4() == addresses[0].is_ipv4();
     let (first, second): (Vec<_>, Vec<_>) = addresses.iter().partition(is_first_family);
-    let mut one = pin!(connect_in_turn(&first));
+    let mut one = pin!(connect_in_turn(&first, pod));
     if second.is_empty() {
         return one.await;
     }
@@ -120,7 +133,7 @@ pub(crate) async fn connect_any(addresses: &[SocketAddr]) -> Result<Connection, 
         Ok(Err(error)) => Some(error),
         Err(_elapsed) => None,
     };
-    let mut other = pin!(connect_in_turn(&second));
+    let mut other = pin!(connect_in_turn(&second, pod));
     if let Some(error) = failed {
         return other.await.map_err(|second| telling(error, second));
     }
@@ -141,10 +154,13 @@ fn telling(first: (SocketAddr, io::Error), second: (SocketAddr, io::Error)) -> (
     if !is_ours(&first.1) && is_ours(&second.1) { second } else { first }
 }
 
-async fn connect_in_turn(addresses: &[&SocketAddr]) -> Result<Connection, (SocketAddr, io::Error)> {
+async fn connect_in_turn(
+    addresses: &[&SocketAddr],
+    pod: &PodUid,
+) -> Result<Connection, (SocketAddr, io::Error)> {
     let mut first_error = None;
     for address in addresses {
-        match connect(**address).await {
+        match connect(**address, pod).await {
             Ok(connection) => return Ok(connection),
             Err(error) if is_ours(&error) => return Err((**address, error)),
             Err(error) => first_error = first_error.or(Some((**address, error))),
@@ -176,7 +192,7 @@ impl Drop for Connection {
     fn drop(&mut self) {
         stand_aside();
         if let Some(stream) = self.stream.take() {
-            parting::part(stream, self.has_written, clock::now());
+            parting::part(stream, self.has_written, &self.pod, self.peer, clock::now());
         }
     }
 }
@@ -233,11 +249,12 @@ mod tests {
         };
         let (closed_4, closed_6) = (closed("127.0.0.2"), closed("::1"));
         for addresses in [vec![open], vec![closed_4, open], vec![closed_6, open], vec![open, closed_6]] {
-            let connection = connect_any(&addresses).await.unwrap();
+            let connection = connect_any(&addresses, &PodUid::default()).await.unwrap();
             assert_eq!(connection.ends().1, open, "{addresses:?}");
         }
         for addresses in [vec![closed_4], vec![closed_4, closed_6], vec![closed_6, closed_4]] {
-            assert_eq!(connect_any(&addresses).await.unwrap_err().0, addresses[0], "{addresses:?}");
+            let refused = connect_any(&addresses, &PodUid::default()).await.unwrap_err();
+            assert_eq!(refused.0, addresses[0], "{addresses:?}");
         }
     }
 
@@ -265,13 +282,16 @@ mod tests {
         });
         let Ok(silent) = socket else { return };
         let (silent, mut held) = (silent.local_addr().unwrap(), Vec::new());
+        let pod = PodUid::default();
         while held.len() < 8 {
-            let Ok(connected) = timeout(Duration::from_millis(100), connect(silent)).await else { break };
+            let connected = connect(silent, &pod);
+            let Ok(connected) = timeout(Duration::from_millis(100), connected).await else { break };
             held.push(connected);
         }
         let open = TcpListener::bind("127.0.0.1:0").unwrap();
         let began = clock::now();
-        let connection = connect_any(&[silent, open.local_addr().unwrap()]).await.unwrap();
+        let addresses = [silent, open.local_addr().unwrap()];
+        let connection = connect_any(&addresses, &PodUid::default()).await.unwrap();
         assert_eq!(connection.ends().1, open.local_addr().unwrap());
         assert!(clock::now() - began >= AHEAD);
     }

@@ -17,20 +17,26 @@ use tonic::Code;
 
 use self::answer::Refusal;
 use super::{Fault, Outcome, go};
-use crate::proto::health::health_check_response::ServingStatus;
+use crate::{ids::PodUid, proto::health::health_check_response::ServingStatus};
 
 /// How we identify ourselves to the server. We speak gRPC ourselves, so our token is where the kubelet names its
 /// library.
 pub(crate) const USER_AGENT: &str = concat!("kube-probe/1.36 criprobe/", env!("CARGO_PKG_VERSION"));
 
-/// Asks the server at `address` for the health of `service`; an empty one means the server as a whole.
+/// Asks the server at `address` for the health of `service`, for a probe of `pod`; an empty one means the server as a
+/// whole.
 ///
 /// # Errors
 /// [`Fault::Ours`] for want of something that the server has no part in.
-pub(crate) async fn attempt(address: SocketAddr, service: &str, timeout: Duration) -> Result<Outcome, Fault> {
+pub(crate) async fn attempt(
+    pod: &PodUid,
+    address: SocketAddr,
+    service: &str,
+    timeout: Duration,
+) -> Result<Outcome, Fault> {
     let deadline = sleep(timeout).deadline();
     let within = go::duration(timeout);
-    let mut connection = match timeout_at(deadline, connection::connect(address)).await {
+    let mut connection = match timeout_at(deadline, connection::connect(address, pod)).await {
         Ok(Ok(connection)) => connection,
         Ok(Err(want)) => {
             let want = go::system_error(&want);

@@ -36,7 +36,7 @@ use self::{
     request::Request,
 };
 use super::{Fault, Judgement, OUTPUT_LIMIT, Outcome, trouble::Trouble};
-use crate::results::text::BoundedText;
+use crate::{ids::PodUid, results::text::BoundedText};
 
 /// Go's words for a body that did not come in time.
 const BODY_TIMEOUT: &str =
@@ -48,6 +48,8 @@ const HEAD_TIMEOUT: &str = "context deadline exceeded (Client.Timeout exceeded w
 /// What to ask.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target<'a> {
+    /// Whose probe it is.
+    pub pod: &'a PodUid,
     /// Over TLS.
     pub is_secure: bool,
     /// As it stands in the URL: a name, or an address without brackets.
@@ -142,7 +144,11 @@ async fn last_answer(
             Next::Fail(text) => return Err(Trouble::Peer(text)),
             Next::Follow(followed) => {
                 progress.url = followed.url.redacted();
+                let pause = answer.pause;
                 answer.drain().await;
+                if !pause.is_zero() {
+                    time::sleep(pause).await;
+                }
                 request = *followed;
             }
         }

@@ -6,6 +6,7 @@ use std::{net::SocketAddr, time::Duration};
 use tokio::time;
 
 use super::{Fault, Outcome, dial, go, lookup::Host, trouble::Trouble};
+use crate::ids::PodUid;
 
 /// How far an attempt came: what a timeout comes to depends on it.
 struct Progress {
@@ -14,18 +15,23 @@ struct Progress {
     waits_for_us: bool,
 }
 
-/// Connects and closes. Texts are those of Go's dialler: `dial tcp 10.0.0.1:80: connect: connection refused`. `timeout`
-/// bounds name and connection together.
+/// Connects and closes, for a probe of `pod`. Texts are those of Go's dialler: `dial tcp 10.0.0.1:80: connect: connection
+/// refused`. `timeout` bounds name and connection together.
 ///
 /// # Errors
 /// [`Fault::Ours`] for want of something that the container has no part in.
-pub(crate) async fn attempt(host: Host<'_>, port: u16, timeout: Duration) -> Result<Outcome, Fault> {
+pub(crate) async fn attempt(
+    pod: &PodUid,
+    host: Host<'_>,
+    port: u16,
+    timeout: Duration,
+) -> Result<Outcome, Fault> {
     let target = match host {
         Host::Address(address) => format!(" {}", SocketAddr::new(address, port)),
         Host::Name(name) => format!(": lookup {name}"),
     };
     let mut progress = Progress { target, waits_for_us: false };
-    match time::timeout(timeout, connect(host, port, &mut progress)).await {
+    match time::timeout(timeout, connect(pod, host, port, &mut progress)).await {
         Ok(Ok(())) => Ok(Outcome::success()),
         Ok(Err(trouble)) => trouble.judged(),
         Err(_elapsed) => {
@@ -35,10 +41,10 @@ pub(crate) async fn attempt(host: Host<'_>, port: u16, timeout: Duration) -> Res
     }
 }
 
-async fn connect(host: Host<'_>, port: u16, progress: &mut Progress) -> Result<(), Trouble> {
+async fn connect(pod: &PodUid, host: Host<'_>, port: u16, progress: &mut Progress) -> Result<(), Trouble> {
     let addresses = host.addresses(port, &mut progress.waits_for_us).await?;
     progress.target = format!(" {}", addresses[0]);
-    dial::connect_any(&addresses).await.map(drop).map_err(|(address, error)| {
+    dial::connect_any(&addresses, pod).await.map(drop).map_err(|(address, error)| {
         Trouble::of(&error, format!("dial tcp {address}: connect: {}", go::system_error(&error)))
     })
 }
@@ -52,8 +58,12 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(5);
 
+    async fn dialled(host: Host<'_>, port: u16, timeout: Duration) -> Result<Outcome, Fault> {
+        attempt(&PodUid::default(), host, port, timeout).await
+    }
+
     async fn to(address: SocketAddr, timeout: Duration) -> Outcome {
-        attempt(Host::Address(address.ip()), address.port(), timeout).await.unwrap()
+        dialled(Host::Address(address.ip()), address.port(), timeout).await.unwrap()
     }
 
     fn text(outcome: &Outcome) -> &str {
@@ -94,11 +104,11 @@ mod tests {
     async fn a_name_is_resolved_and_one_that_leads_nowhere_is_a_failure_in_gos_words() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        assert_eq!(attempt(Host::of("localhost"), port, LIMIT).await, Ok(Outcome::success()));
-        let outcome = attempt(Host::of("no-such-host.invalid"), port, LIMIT).await.unwrap();
+        assert_eq!(dialled(Host::of("localhost"), port, LIMIT).await, Ok(Outcome::success()));
+        let outcome = dialled(Host::of("no-such-host.invalid"), port, LIMIT).await.unwrap();
         assert!(text(&outcome).starts_with("dial tcp: lookup no-such-host.invalid: "), "{outcome:?}");
         let _all = lookup::PLACES.acquire_many(lookup::AT_ONCE as u32).await.unwrap();
-        let outcome = attempt(Host::of("localhost"), port, Duration::from_millis(10)).await;
+        let outcome = dialled(Host::of("localhost"), port, Duration::from_millis(10)).await;
         let expected = Fault::Ours("dial tcp: lookup localhost: i/o timeout".into());
         assert_eq!(outcome, Err(expected), "our own bound is no failure of the pod");
     }
@@ -116,7 +126,9 @@ mod tests {
             if outcome.judgement == Judgement::Failure || held.len() > 8 {
                 break outcome;
             }
-            held.push(time::timeout(Duration::from_millis(100), dial::connect(address)).await);
+            held.push(
+                time::timeout(Duration::from_millis(100), dial::connect(address, &PodUid::default())).await,
+            );
         };
         assert_eq!(text(&outcome), format!("dial tcp {address}: i/o timeout"));
     }

@@ -89,7 +89,7 @@ mod tests {
     use tokio::{io::AsyncWriteExt, net::TcpListener};
 
     use super::*;
-    use crate::handler::dial;
+    use crate::{handler::dial, ids::PodUid};
 
     impl Watch for Vec<u8> {
         fn on_read(&mut self, octets: &[u8]) {
@@ -101,7 +101,7 @@ mod tests {
     async fn all_that_comes_is_told_and_a_flood_is_read_in_pieces() {
         let flood: Vec<u8> = (0..200_000_u32).map(|n| n.to_le_bytes()[0]).collect();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let connection = dial::connect(listener.local_addr().unwrap()).await.unwrap();
+        let connection = dial::connect(listener.local_addr().unwrap(), &PodUid::default()).await.unwrap();
         let (mut peer, _) = listener.accept().await.unwrap();
         let sent = flood.clone();
         tokio::spawn(async move { peer.write_all(&sent).await.unwrap() });

@@ -142,6 +142,7 @@ impl Handlers {
         pending: &mut Option<PendingCall>,
     ) -> Result<Outcome, Fault> {
         let view = declared.view;
+        let pod = &view.pod.uid;
         match &spec.handler {
             Handler::Exec { command } => {
                 if spec.is_literal {
@@ -165,7 +166,7 @@ impl Handlers {
             Handler::TcpSocket { host, port } => {
                 let port = declared.port(port)?;
                 let host = self.host(host.as_deref(), port, spec.reach, declared)?;
-                tcp::attempt(host, port, spec.timeout).await
+                tcp::attempt(pod, host, port, spec.timeout).await
             }
             Handler::HttpGet(asked) => {
                 let port = declared.port(&asked.port)?;
@@ -176,6 +177,7 @@ impl Handlers {
                 };
                 let ports = declared.shared(asked.host.as_deref(), port);
                 let target = http::Target {
+                    pod,
                     is_secure: asked.scheme == Scheme::Https,
                     host: &name,
                     address,
@@ -188,7 +190,7 @@ impl Handlers {
             }
             Handler::Grpc { port, service } => {
                 let address = SocketAddr::new(self.pod_address(*port, spec.reach, declared)?, *port);
-                grpc::attempt(address, service, spec.timeout).await
+                grpc::attempt(pod, address, service, spec.timeout).await
             }
         }
     }

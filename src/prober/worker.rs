@@ -36,7 +36,6 @@ use crate::{
     results::{AttemptResult, Results, Verdict, event::Notice, history::ChangeReason},
     spec::ProbeSpec,
 };
-pub(crate) use checkpoint::Mark;
 use event::{Action, Block, Seen, Stopping, WorkerEvent};
 
 /// 5 minutes: the longest that a probe whose runtime does not answer is spaced out to.

@@ -104,12 +104,12 @@ async fn read(mut client: ContentClient<Channel>, id: &str, limit: usize) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::{EmbeddedRuntime, Fault, FaultKind, Options};
+    use crate::demo::{EmbeddedRuntime, FaultKind, InjectedFault, Options};
 
     const LIMIT: usize = 1 << 20;
 
     /// Looks up an image named `web` that has this config, while the runtime has the given fault.
-    async fn found(config: &[u8], fault: Option<Fault>) -> Result<Vec<u8>, String> {
+    async fn found(config: &[u8], fault: Option<InjectedFault>) -> Result<Vec<u8>, String> {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("runtime.sock");
         let embedded = EmbeddedRuntime::start(Options::new(&socket, dir.path().join("containers"))).unwrap();
@@ -145,11 +145,11 @@ mod tests {
             (Code::Unavailable, "not now"),
             (Code::NotFound, "not now"),
         ] {
-            let fault = Fault::always("Read", FaultKind::Code(code, "not now".to_owned()));
+            let fault = InjectedFault::always("Read", FaultKind::Code(code, "not now".to_owned()));
             assert_eq!(found(b"x", Some(fault)).await, Err(reported.to_owned()), "{code:?}");
         }
         let fault = FaultKind::Code(Code::Unimplemented, "unknown service".to_owned());
-        let found = found(b"x", Some(Fault::always("ImageStatus", fault))).await;
+        let found = found(b"x", Some(InjectedFault::always("ImageStatus", fault))).await;
         assert_eq!(found, Err("the runtime has no content store".to_owned()));
     }
 }

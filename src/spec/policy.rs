@@ -152,22 +152,45 @@ fn is_no_hosts(address: IpAddr) -> bool {
     }
 }
 
-/// Addresses outside the link-local network where clouds answer their machines, with credentials among other things:
-/// Alibaba Cloud, Oracle Cloud, and the host agent of Azure.
+/// IPv4 addresses outside the link-local network where clouds answer their machines, with credentials among other things:
+/// - Alibaba Cloud: "Instance metadata" in the guide of ECS, and cloud-init's data source AliYun;
+/// - Oracle Cloud Infrastructure Classic: "Retrieving Instance Metadata";
+/// - the host agent of Azure, WireServer: "What is IP address 168.63.129.16?".
+///
+/// The others use link-local ones: `169.254.169.254` most, `169.254.170.2` and `169.254.170.23` Amazon's ECS and EKS,
+/// `169.254.0.23` Tencent Cloud, `169.254.42.42` Scaleway, `fe80::a9fe:a9fe` OpenStack, Akamai and Exoscale.
 const METADATA: [Ipv4Addr; 3] =
     [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(192, 0, 0, 192), Ipv4Addr::new(168, 63, 129, 16)];
+
+/// The same over IPv6:
+/// - Google Cloud: "View and query VM metadata", for VMs with IPv6 only;
+/// - Oracle Cloud: oci-python-sdk, `instance_principals_security_token_signer.py`;
+/// - Akamai, formerly Linode: cloud-init's data source Akamai;
+/// - Scaleway: cloud-init's data source Scaleway;
+/// - Alibaba Cloud: the tests of cloud-init's data source AliYun.
+const METADATA_V6: [Ipv6Addr; 5] = [
+    Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
+    Ipv6Addr::new(0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe),
+    Ipv6Addr::new(0xfd00, 0xa9fe, 0xa9fe, 0, 0, 0, 0, 1),
+    Ipv6Addr::new(0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42),
+    Ipv6Addr::new(0xfd00, 0x100, 0, 0, 0, 0, 0x100, 0x200),
+];
+
+/// Whether it is within `fd00:ec2::/32`, where Amazon answers its machines: `::254` has the metadata, `::23` credentials
+/// of pods ("Instance metadata" in the guide of EC2, "Pod Identity" in that of EKS).
+fn is_amazons(v6: Ipv6Addr) -> bool {
+    matches!(v6.segments(), [0xfd00, 0x0ec2, ..])
+}
 
 /// Whether a cloud's metadata service has the address, be it by way of a translator or a tunnel.
 fn is_metadata(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => METADATA.contains(&v4),
-        IpAddr::V6(v6) => match v6.segments() {
-            // Amazon's services on the node, Google Cloud, Scaleway.
-            [0xfd00, 0x0ec2, ..]
-            | [0xfd20, 0x00ce, 0, 0, 0, 0, 0, 0x254]
-            | [0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42] => true,
-            _ => embedded(v6).into_iter().flatten().any(|v4| METADATA.contains(&v4)),
-        },
+        IpAddr::V6(v6) => {
+            is_amazons(v6)
+                || METADATA_V6.contains(&v6)
+                || embedded(v6).into_iter().flatten().any(|v4| METADATA.contains(&v4))
+        }
     }
 }
 
@@ -212,6 +235,8 @@ mod tests {
             "127.0.0.1",
             "127.9.9.9",
             "169.254.169.254",
+            "169.254.170.2",
+            "169.254.170.23",
             "224.0.0.1",
             "0.0.0.0",
             "255.255.255.255",
@@ -252,6 +277,10 @@ mod tests {
             "fd00:ec2::23",
             "fd20:ce::254",
             "fd00:42::42",
+            "fd00:c1::a9fe:a9fe",
+            "fd00:a9fe:a9fe::1",
+            "fd00:100::100:200",
+            "fe80::a9fe:a9fe",
             "fec0::1",
             "feff::1",
         ] {
@@ -271,6 +300,8 @@ mod tests {
             "fd00::1",
             "fd00:ec3::254",
             "fd20:ce::1",
+            "fd00:c1::1",
+            "fd00:a9fe:a9fe::2",
             "100.100.100.201",
             "::ffff:10.0.0.1",
             "64:ff9b::192.0.2.1",

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use criprobe::{
-    demo::{EnvValues, Fault, FaultKind},
+    demo::{EnvValues, FaultKind, InjectedFault},
     proto::cri as pb,
     runtime::channel,
 };
@@ -35,7 +35,7 @@ impl Rig {
     async fn without_events() -> Result<Self> {
         let (runtime, dir) = runtime(EnvValues::default())?;
         let none = FaultKind::Code(Code::Unimplemented, "no events here".into());
-        runtime.faults().add(Fault::always("GetContainerEvents", none));
+        runtime.faults().add(InjectedFault::always("GetContainerEvents", none));
         let rig = Self::before(runtime, dir, &[]).await?;
         eventually("the daemon knows that there are no events", PATIENCE, async || {
             Ok((rig.daemon.status().await?["runtime"]["eventSource"] == "unsupported").then_some(()))

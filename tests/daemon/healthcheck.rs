@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use criprobe::demo::{EnvValues, Fault, FaultKind};
+use criprobe::demo::{EnvValues, FaultKind, InjectedFault};
 use serde_json::{Value, json};
 use tonic::Code;
 
@@ -115,7 +115,7 @@ async fn unless_it_is_enabled_for_the_namespace_no_image_is_asked_for() -> Resul
 async fn a_runtime_without_a_content_store_costs_one_line_and_nothing_else() -> Result<()> {
     let (runtime, dir) = rig::runtime(EnvValues::default())?;
     let unknown = FaultKind::Code(Code::Unimplemented, "unknown service".to_owned());
-    runtime.faults().add(Fault::always("Read", unknown));
+    runtime.faults().add(InjectedFault::always("Read", unknown));
     ["a", "b", "c"].iter().for_each(|name| runtime.add_image(name, &config(EAGER)));
     let mut rig = Rig::before(runtime, dir, &[ENABLED]).await?;
     let line = "runtime has no content store";
@@ -135,7 +135,7 @@ async fn a_runtime_without_a_content_store_costs_one_line_and_nothing_else() -> 
 async fn an_image_that_is_slow_or_fails_holds_up_no_other_probe_and_comes_in_the_end() -> Result<()> {
     let (runtime, dir) = rig::runtime(EnvValues::default())?;
     runtime.add_image("web", &config(EAGER));
-    runtime.faults().add(Fault::always("ImageStatus", FaultKind::Hang));
+    runtime.faults().add(InjectedFault::always("ImageStatus", FaultKind::Hang));
     let mut rig = Rig::before(runtime, dir, &[ENABLED]).await?;
     let pod = run(&mut rig, "web", "web", &[("readiness.criprobe.dev/app", LAZY)]).await?;
     rig.last(&pod, "readiness", "success").await?;

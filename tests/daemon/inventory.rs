@@ -70,7 +70,7 @@ async fn a_container_made_past_the_relay_and_never_started_shows_within_a_second
 async fn without_events_it_shows_with_the_next_list() -> Result<()> {
     let (runtime, dir) = runtime(EnvValues::default())?;
     let none = FaultKind::Code(Code::Unimplemented, "no events here".into());
-    runtime.faults().add(criprobe::demo::Fault::always("GetContainerEvents", none));
+    runtime.faults().add(criprobe::demo::InjectedFault::always("GetContainerEvents", none));
     let mut rig = Rig::before(runtime, dir, &[]).await?;
     eventually("the daemon knows that there are no events", PATIENCE, async || {
         Ok((rig.daemon.status().await?["runtime"]["eventSource"] == "unsupported").then_some(()))
@@ -184,7 +184,7 @@ async fn a_status_that_could_not_be_had_is_asked_for_again() -> Result<()> {
     let mut past = cri::connect(runtime.socket()).await?;
     let (pod, _) = run(&mut past, "refused", &[(LIVENESS, EAGER)], &["sleep", "100000"]).await?;
     let refuse = FaultKind::Code(Code::Internal, "not now".into());
-    runtime.faults().add(criprobe::demo::Fault::always("ContainerStatus", refuse));
+    runtime.faults().add(criprobe::demo::InjectedFault::always("ContainerStatus", refuse));
     let rig = Rig::before(runtime, dir, &[]).await?;
     eventually("the status was asked for", PATIENCE, async || {
         Ok((rig.faults().count("ContainerStatus") > 0).then_some(()))

@@ -144,7 +144,7 @@ async fn a_runtime_without_answers_to_version_is_told_and_clients_go_on() -> Res
 async fn events_that_are_refused_for_a_while_are_subscribed_to_again() -> Result<()> {
     let (runtime, dir) = crate::rig::runtime(criprobe::demo::EnvValues::default())?;
     let refuse = FaultKind::Code(tonic::Code::Internal, "not now".into());
-    runtime.faults().add(criprobe::demo::Fault {
+    runtime.faults().add(criprobe::demo::InjectedFault {
         method: "GetContainerEvents".into(),
         times: Some(2),
         kind: refuse,

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use anyhow::Result;
 use criprobe::{
-    demo::{EmbeddedRuntime, EnvValues, Fault, FaultKind, Faults, Options},
+    demo::{EmbeddedRuntime, EnvValues, FaultKind, Faults, InjectedFault, Options},
     ids::ContainerId,
 };
 use tempfile::TempDir;
@@ -79,11 +79,11 @@ impl Rig {
 
     /// Makes all calls of a method fail in some way from now on.
     pub(crate) fn always(&self, method: &str, kind: FaultKind) {
-        self.faults().add(Fault::always(method, kind));
+        self.faults().add(InjectedFault::always(method, kind));
     }
 
     pub(crate) fn once(&self, method: &str, kind: FaultKind) {
-        self.faults().add(Fault::once(method, kind));
+        self.faults().add(InjectedFault::once(method, kind));
     }
 
     /// A running container `app` in a pod of this name, made through the relay.

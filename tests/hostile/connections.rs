@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use crate::{
-    rig::{LIVENESS, Rig},
+    rig::{LIVENESS, READINESS, Rig},
     support::{PATIENCE, cri::Container, eventually},
 };
 
@@ -102,39 +102,91 @@ async fn row_05_servers_that_take_nothing_leave_nothing_in_the_kernel() -> Resul
     .await
 }
 
-/// Answers, and waits for the client to close: whether it did so in order.
-async fn serve(mut stream: TcpStream) -> bool {
+/// Reads a request, answers with `answer`, and waits for the client to close: whether it did so in order.
+async fn serve(mut stream: TcpStream, answer: &str) -> bool {
     let mut request = Vec::new();
     while !request.ends_with(b"\r\n\r\n") {
         if stream.read_buf(&mut request).await.unwrap_or(0) == 0 {
             return false;
         }
     }
-    let answered = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+    let answered = stream.write_all(answer.as_bytes()).await;
     answered.is_ok() && stream.read(&mut [0]).await.is_ok_and(|read| read == 0)
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn row_05_a_server_that_behaves_sees_its_connections_closed_in_order() -> Result<()> {
+/// A server that gives each request `answer`, and never closes first: how many connections ended otherwise than in order
+/// within a second, and how many in order.
+async fn patient(answer: impl FnOnce(SocketAddr) -> String) -> Result<(u16, Arc<[AtomicUsize; 2]>)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-    let port = listener.local_addr()?.port();
-    let counts = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
-    let ended = Arc::clone(&counts);
+    let (address, counts) = (listener.local_addr()?, Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]));
+    let (answer, ended) = (Arc::new(answer(address)), Arc::clone(&counts));
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            let ended = Arc::clone(&ended);
+            let (answer, ended) = (Arc::clone(&answer), Arc::clone(&ended));
             tokio::spawn(async move {
                 let began = clock::now();
-                let in_order = serve(stream).await && clock::now() - began < Duration::from_secs(1);
+                let in_order = serve(stream, &answer).await && clock::now() - began < Duration::from_secs(1);
                 ended[usize::from(in_order)].fetch_add(1, SeqCst);
             });
         }
     });
+    Ok((address.port(), counts))
+}
+
+const PAGE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+fn circle(address: SocketAddr) -> String {
+    format!("HTTP/1.1 302 Found\r\nLocation: http://{address}/\r\nContent-Length: 0\r\n\r\n")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_05_a_server_that_behaves_sees_its_connections_closed_in_order() -> Result<()> {
+    let (port, counts) = patient(|_| PAGE.to_owned()).await?;
     let mut rig = Rig::start().await?;
     let probe = format!("{{httpGet: {{port: {port}}}, period: 100ms}}");
     rig.run("orderly", &[(LIVENESS, &probe)], Container::IDLE.command).await?;
     eventually("20 connections ended", PATIENCE, async || Ok((counts[1].load(SeqCst) >= 20).then_some(())))
         .await?;
+    assert_eq!(counts[0].load(SeqCst), 0, "were reset, or closed late");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_05_redirects_leave_few_connections_in_time_wait() -> Result<()> {
+    let (port, counts) = patient(circle).await?;
+    let mut rig = Rig::start().await?;
+    let probe = format!("{{httpGet: {{port: {port}}}, period: 100ms, failureThreshold: 1000}}");
+    let began = clock::now();
+    rig.run("circle", &[(LIVENESS, &probe), (READINESS, &probe)], Container::IDLE.command).await?;
+    eventually("800 connections ended", PATIENCE, async || {
+        let ended: usize = counts.iter().map(|count| count.load(SeqCst)).sum();
+        Ok((ended >= 800).then_some(()))
+    })
+    .await?;
+    let waiting = clients_of(port)?.iter().filter(|(state, _)| state == TIME_WAIT).count();
+    // What a pod has at once, and each second.
+    let permitted = 80 + 52 * ((clock::now() - began).as_secs() as usize + 1);
+    ensure!((1..=permitted).contains(&waiting), "{waiting} connections wait, {permitted} are permitted");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_05_redirects_of_some_pods_reset_no_connection_of_another() -> Result<()> {
+    let (circles, _) = patient(circle).await?;
+    let (port, counts) = patient(|_| PAGE.to_owned()).await?;
+    let mut rig = Rig::start().await?;
+    let probe = format!("{{httpGet: {{port: {circles}}}, period: 100ms, failureThreshold: 1000}}");
+    for number in 0..8 {
+        let probes = [(LIVENESS, probe.as_str()), (READINESS, &probe)];
+        rig.run(&format!("circle-{number}"), &probes, Container::IDLE.command).await?;
+    }
+    let probe = format!("{{httpGet: {{port: {port}}}, period: 500ms, timeoutSeconds: 10}}");
+    rig.run("modest", &[(LIVENESS, &probe)], Container::IDLE.command).await?;
+    eventually("20 connections ended", PATIENCE, async || {
+        let ended: usize = counts.iter().map(|count| count.load(SeqCst)).sum();
+        Ok((ended >= 20).then_some(()))
+    })
+    .await?;
     assert_eq!(counts[0].load(SeqCst), 0, "were reset, or closed late");
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Context as _, Result};
 use criprobe::{
-    demo::{EnvValues, Fault, FaultKind},
+    demo::{EnvValues, FaultKind, InjectedFault},
     proto::cri::{self as pb, image_service_client::ImageServiceClient},
     runtime,
 };
@@ -83,12 +83,12 @@ async fn row_17_names_that_are_not_to_be_had_now_are_asked_for_again_and_keep_no
     // No content store is no reason to ask for no names.
     runtime
         .faults()
-        .add(Fault::always("Read", FaultKind::Code(Code::Unimplemented, "unknown service".into())));
+        .add(InjectedFault::always("Read", FaultKind::Code(Code::Unimplemented, "unknown service".into())));
     let settings = [("CRIPROBE_CONFIG", file.as_str()), ("CRIPROBE_HEALTHCHECK_ENABLED", "true")];
     let mut rig = Rig::before(runtime, dir, &settings).await?;
     let first = run(&mut rig, "first").await?;
     has_the_probes_of_its_rules(&rig, &first).await?;
-    rig.faults().add(Fault { method: "ImageStatus".into(), times: Some(4), kind: FaultKind::Hang });
+    rig.faults().add(InjectedFault { method: "ImageStatus".into(), times: Some(4), kind: FaultKind::Hang });
     let annotated = cri::run_pod(&mut rig.client, "annotated", &[(rig::LIVENESS, rig::LAZY)]).await?;
     cri::run_container(&mut rig.client, &annotated, &Container { image: "other", ..Container::IDLE }).await?;
     rig.last(&annotated, "liveness", "success").await?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use criprobe::demo::{EnvValues, Fault, FaultKind};
+use criprobe::demo::{EnvValues, FaultKind, InjectedFault};
 use tokio::time::timeout;
 use tonic::Code;
 
@@ -20,7 +20,9 @@ const LET_THROUGH: Duration = Duration::from_secs(12);
 async fn row_07_a_runtime_that_refuses_version_is_there() -> Result<()> {
     let (runtime, dir) = rig::runtime(EnvValues::default())?;
     let refusal = "unknown service runtime.v1.RuntimeService";
-    runtime.faults().add(Fault::always("Version", FaultKind::Code(Code::Unimplemented, refusal.into())));
+    runtime
+        .faults()
+        .add(InjectedFault::always("Version", FaultKind::Code(Code::Unimplemented, refusal.into())));
     let mut rig = Rig::before(runtime, dir, &[]).await?;
     let runtime = &rig.daemon.status().await?["runtime"];
     assert_eq!((&runtime["state"], &runtime["name"]), (&"ok".into(), &"".into()), "{runtime}");
@@ -45,7 +47,7 @@ async fn row_07_a_runtime_that_refuses_version_is_there() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn row_07_a_runtime_that_accepts_and_never_answers_version_is_left_to_its_clients() -> Result<()> {
     let (runtime, dir) = rig::runtime(EnvValues::default())?;
-    runtime.faults().add(Fault::always("Version", FaultKind::Hang));
+    runtime.faults().add(InjectedFault::always("Version", FaultKind::Hang));
     let daemon = Daemon::spawn(runtime.socket(), &[])?;
     eventually("a call was not answered in time", PATIENCE, async || {
         let status = daemon.status().await.ok();
@@ -94,7 +96,9 @@ async fn row_08_after_the_runtimes_goaway_none_of_ours_follows() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn row_11_events_that_end_at_once_twice_are_none() -> Result<()> {
     let (runtime, dir) = rig::runtime(EnvValues::default())?;
-    runtime.faults().add(Fault::always("GetContainerEvents", FaultKind::Code(Code::Ok, String::new())));
+    runtime
+        .faults()
+        .add(InjectedFault::always("GetContainerEvents", FaultKind::Code(Code::Ok, String::new())));
     let mut rig = Rig::before(runtime, dir, &[]).await?;
     let reads_from = async |rig: &Rig, source: &str| {
         eventually(source, PATIENCE, async || {

@@ -34,7 +34,7 @@ async fn row_20_statuses_that_never_come_delay_no_other_container_and_are_shown(
     }
     // The pod comes to be last, so that nothing but fairness brings it forward.
     let (well, _) = rig::run(&mut past, "well", &[(LIVENESS, EAGER)], &IDLE).await?;
-    runtime.faults().add(criprobe::demo::Fault::always("ContainerStatus", FaultKind::HangAbout(ids)));
+    runtime.faults().add(criprobe::demo::InjectedFault::always("ContainerStatus", FaultKind::HangAbout(ids)));
     let daemon = Daemon::spawn(runtime.socket(), &[])?;
     eventually("the other container is probed", SOON, async || {
         let probe = daemon.probe(&well, "app", "liveness").await.ok().flatten();

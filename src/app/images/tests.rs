@@ -4,7 +4,7 @@ use tokio::time::timeout;
 use tonic::Code;
 
 use super::*;
-use crate::demo::{EmbeddedRuntime, Fault, FaultKind, Options};
+use crate::demo::{EmbeddedRuntime, FaultKind, InjectedFault, Options};
 
 const HEALTHCHECK: &[u8] = br#"{"config": {"Healthcheck": {"Test": ["CMD", "true"]}}}"#;
 
@@ -29,12 +29,12 @@ impl Rig {
     }
 
     fn always(&self, method: &str, kind: FaultKind) {
-        self.runtime.faults().add(Fault::always(method, kind));
+        self.runtime.faults().add(InjectedFault::always(method, kind));
     }
 
     fn times(&self, method: &str, times: u32, code: Code) {
         let kind = FaultKind::Code(code, "not now".to_owned());
-        self.runtime.faults().add(Fault { method: method.to_owned(), times: Some(times), kind });
+        self.runtime.faults().add(InjectedFault { method: method.to_owned(), times: Some(times), kind });
     }
 
     /// The next image of which it is known what HEALTHCHECK it has.

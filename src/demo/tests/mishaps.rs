@@ -13,7 +13,7 @@ async fn a_code_is_answered_as_often_as_asked() {
     let rig = Rig::new().await;
     let faults = rig.runtime.faults();
     let kind = FaultKind::Code(Code::ResourceExhausted, "too much, % and all".to_owned());
-    faults.add(Fault { method: "Ver*".to_owned(), times: Some(2), kind });
+    faults.add(InjectedFault { method: "Ver*".to_owned(), times: Some(2), kind });
     for _ in 0..2 {
         assert_status(version(&rig).await, Code::ResourceExhausted, "too much, % and all");
     }
@@ -27,7 +27,7 @@ async fn a_code_is_answered_as_often_as_asked() {
 async fn a_delayed_call_is_handled_late() {
     let rig = Rig::new().await;
     let delay = Duration::from_millis(300);
-    rig.runtime.faults().add(Fault::once("ListContainers", FaultKind::Delay(delay)));
+    rig.runtime.faults().add(InjectedFault::once("ListContainers", FaultKind::Delay(delay)));
     let began = clock::now();
     let (list, id) = tokio::join!(rig.list(), rig.run("web", "sleep 600"));
     assert!(clock::now() - began >= delay);
@@ -39,7 +39,7 @@ async fn a_delayed_answer_tells_of_the_past() {
     let rig = Rig::new().await;
     rig.runtime
         .faults()
-        .add(Fault::once("ListContainers", FaultKind::DelayAnswer(Duration::from_millis(300))));
+        .add(InjectedFault::once("ListContainers", FaultKind::DelayAnswer(Duration::from_millis(300))));
     let made_meanwhile = async {
         eventually("the list was asked for", || async {
             (rig.runtime.faults().count("ListContainers") == 1).then_some(())
@@ -55,7 +55,7 @@ async fn a_delayed_answer_tells_of_the_past() {
 #[tokio::test]
 async fn a_hanging_call_hangs_alone() {
     let rig = Rig::new().await;
-    rig.runtime.faults().add(Fault::once("Version", FaultKind::Hang));
+    rig.runtime.faults().add(InjectedFault::once("Version", FaultKind::Hang));
     tokio::select! {
         answer = version(&rig) => panic!("answered: {answer:?}"),
         () = async { for _ in 0..20 { rig.list().await; } } => {}
@@ -68,7 +68,7 @@ async fn hundreds_of_calls_share_a_connection_and_may_be_cancelled_together() {
     let rig = Rig::new().await;
     let faults = rig.runtime.faults();
     let five_hundred = || futures_util::future::join_all((0..500).map(|_| version(&rig)));
-    faults.add(Fault::always("Version", FaultKind::Hang));
+    faults.add(InjectedFault::always("Version", FaultKind::Hang));
     tokio::select! {
         answers = five_hundred() => panic!("answered: {answers:?}"),
         () = eventually("all are there", || async { (faults.count("Version") == 500).then_some(()) }) => {}
@@ -82,7 +82,7 @@ async fn a_dropped_connection_takes_its_calls_but_not_those_of_others() {
     let rig = Rig::new().await;
     let other = RuntimeServiceClient::new(channel(&rig.runtime).await);
     let id = rig.run("web", "sleep 600").await;
-    rig.runtime.faults().add(Fault::once("Version", FaultKind::DropConnection));
+    rig.runtime.faults().add(InjectedFault::once("Version", FaultKind::DropConnection));
     let doomed = rig.exec(&id, &["sh", "-c", "echo $$ > doomed; sleep 600"], 0);
     let mut other_exec = other.clone();
     let request = cri::ExecSyncRequest {
@@ -106,10 +106,10 @@ async fn a_dropped_connection_takes_its_calls_but_not_those_of_others() {
 async fn answers_are_made_huge() {
     let rig = Rig::new().await;
     let id = rig.run("web", "sleep 600").await;
-    rig.runtime.faults().add(Fault::once("ListContainers", FaultKind::HugeAnswer(15 << 20)));
+    rig.runtime.faults().add(InjectedFault::once("ListContainers", FaultKind::HugeAnswer(15 << 20)));
     let padded = rig.list().await;
     assert_eq!(padded[0].image.as_ref().unwrap().annotations["padding"].len(), 15 << 20);
-    rig.runtime.faults().add(Fault::once("ExecSync", FaultKind::HugeAnswer(5 << 20)));
+    rig.runtime.faults().add(InjectedFault::once("ExecSync", FaultKind::HugeAnswer(5 << 20)));
     let answer = rig.exec(&id, &["echo", "hi"], 5).await.unwrap();
     assert_eq!(answer.stdout.len(), 5 << 20);
     assert!(answer.stdout.starts_with(b"hi\nxxx"));

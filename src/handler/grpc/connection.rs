@@ -26,6 +26,7 @@ use super::{
 };
 use crate::{
     handler::{dial, trouble::is_ours, watched::Watched},
+    ids::PodUid,
     proto::{grpc::GrpcPrefix, health::HealthCheckRequest},
 };
 
@@ -47,14 +48,14 @@ pub(super) struct Connection {
     frames: client::Connection<Watched<Preface>, Bytes>,
 }
 
-/// Connects, again and again. Ends only when it succeeds: the caller has the limit.
+/// Connects for a probe of `pod`, again and again. Ends only when it succeeds: the caller has the limit.
 ///
 /// # Errors
 /// What the kernel said, where that is for want of something of our own.
-pub(super) async fn connect(address: SocketAddr) -> io::Result<Connection> {
+pub(super) async fn connect(address: SocketAddr, pod: &PodUid) -> io::Result<Connection> {
     let (mut pause, growth, longest) = PAUSE;
     loop {
-        if let Some(connection) = timeout(PATIENCE, connect_once(address)).await.unwrap_or(Ok(None))? {
+        if let Some(connection) = timeout(PATIENCE, connect_once(address, pod)).await.unwrap_or(Ok(None))? {
             return Ok(connection);
         }
         sleep(pause).await;
@@ -64,8 +65,8 @@ pub(super) async fn connect(address: SocketAddr) -> io::Result<Connection> {
 
 /// Dials, and waits for the server's SETTINGS; `None` if that fails. The reason is not shown anywhere, so it is not
 /// kept, unless it is our own want.
-async fn connect_once(address: SocketAddr) -> io::Result<Option<Connection>> {
-    let connection = match dial::connect(address).await {
+async fn connect_once(address: SocketAddr, pod: &PodUid) -> io::Result<Option<Connection>> {
+    let connection = match dial::connect(address, pod).await {
         Ok(connection) => connection,
         Err(error) if is_ours(&error) => return Err(error),
         Err(_) => return Ok(None),

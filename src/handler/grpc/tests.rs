@@ -28,6 +28,11 @@ const AMPLE: Duration = Duration::from_secs(10);
 /// What is waited for where nothing comes.
 const SHORT: Duration = Duration::from_millis(300);
 
+/// One attempt for a pod like any other.
+async fn ask(address: SocketAddr, service: &str, timeout: Duration) -> Result<Outcome, Fault> {
+    attempt(&PodUid::default(), address, service, timeout).await
+}
+
 /// Ends its server when dropped.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
@@ -150,7 +155,7 @@ async fn a_server_that_answers_is_judged_by_its_status() {
         ("the server's own deadline", "late", failure("timeout: health rpc did not complete within 10s")),
     ];
     for (name, service, outcome) in rows {
-        assert_eq!(attempt(server.address, service, AMPLE).await, Ok(outcome), "{name}");
+        assert_eq!(ask(server.address, service, AMPLE).await, Ok(outcome), "{name}");
     }
 }
 
@@ -160,10 +165,10 @@ async fn a_server_at_an_address_of_ipv6_is_asked_too() {
         return;
     }
     let server = healthy("::1").await;
-    let outcome = attempt(server.address, "", AMPLE).await.unwrap();
+    let outcome = ask(server.address, "", AMPLE).await.unwrap();
     assert_eq!(text(&outcome), "service healthy");
     drop(server);
-    let outcome = attempt("[::1]:1".parse().unwrap(), "", SHORT).await.unwrap();
+    let outcome = ask("[::1]:1".parse().unwrap(), "", SHORT).await.unwrap();
     assert_eq!(
         text(&outcome),
         "timeout: failed to connect service \"[::1]:1\" within 300ms: context deadline exceeded"
@@ -183,7 +188,7 @@ async fn a_server_without_the_health_service_is_a_failure_that_says_so() {
     let serve = Server::builder().serve_with_incoming(other, TcpListenerStream::new(listener));
     let task = tokio::spawn(serve).abort_handle();
     let server = Running { address, task };
-    let outcome = attempt(server.address, "", AMPLE).await.unwrap();
+    let outcome = ask(server.address, "", AMPLE).await.unwrap();
     assert_eq!(outcome.judgement, Judgement::Failure);
     assert_eq!(
         text(&outcome),
@@ -195,7 +200,7 @@ async fn a_server_without_the_health_service_is_a_failure_that_says_so() {
 async fn a_call_that_hangs_is_a_failure_at_the_timeout() {
     let server = healthy("127.0.0.1").await;
     let began = clock::now();
-    let outcome = attempt(server.address, "hangs", SHORT).await.unwrap();
+    let outcome = ask(server.address, "hangs", SHORT).await.unwrap();
     assert_eq!(outcome, failure("timeout: health rpc did not complete within 300ms"));
     assert!(clock::now() - began >= SHORT);
 }
@@ -229,7 +234,7 @@ async fn what_never_speaks_http2_costs_the_whole_timeout_and_is_a_failure_to_con
     ];
     for (name, address) in rows {
         let began = clock::now();
-        let outcome = attempt(address, "", SHORT).await.unwrap();
+        let outcome = ask(address, "", SHORT).await.unwrap();
         let expected = format!(
             "timeout: failed to connect service \"{address}\" within 300ms: context deadline exceeded"
         );
@@ -249,7 +254,7 @@ async fn a_server_that_comes_late_is_tried_again_after_a_second() {
     };
     let began = clock::now();
     let outcome = tokio::select! {
-        outcome = attempt(address, "", AMPLE) => outcome.unwrap(),
+        outcome = ask(address, "", AMPLE) => outcome.unwrap(),
         ended = late => panic!("{ended:?}"),
     };
     assert_eq!(text(&outcome), "service healthy");
@@ -267,7 +272,7 @@ async fn a_server_that_breaks_the_call_is_a_failure_of_the_call() {
     .await;
     let closes = raw(|mut stream| async move { be_asked(&mut stream).await }).await;
     for (name, server) in [("GOAWAY at once", goaway), ("closes in the call", closes)] {
-        let outcome = attempt(server.address, "", AMPLE).await.unwrap();
+        let outcome = ask(server.address, "", AMPLE).await.unwrap();
         let said = text(&outcome);
         let words = "error: health rpc probe failed: rpc error: code = Unavailable desc = ";
         assert!(outcome.judgement == Judgement::Failure && said.starts_with(words), "{name}: {said}");
@@ -338,7 +343,7 @@ async fn endless_answers_are_bounded_in_octets_or_in_time() {
     let limit = Duration::from_secs(1);
     for (name, server, words) in rows {
         let began = clock::now();
-        let outcome = attempt(server.address, "", limit).await.unwrap();
+        let outcome = ask(server.address, "", limit).await.unwrap();
         assert_eq!(outcome.judgement, Judgement::Failure, "{name}");
         assert!(text(&outcome).starts_with(words), "{name}: {}", text(&outcome));
         assert!(clock::now() - began < 3 * limit, "{name}: {}", text(&outcome));

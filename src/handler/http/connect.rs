@@ -26,7 +26,7 @@ pub(super) async fn connect(
         None => Host::of(str::from_utf8(url.hostname()).unwrap_or_default()),
     };
     let addresses = host.addresses(url.meant_port()?, waits_for_us).await?;
-    let connection = dial::connect_any(&addresses).await.map_err(|(address, error)| {
+    let connection = dial::connect_any(&addresses, target.pod).await.map_err(|(address, error)| {
         Trouble::of(&error, format!("dial tcp {address}: connect: {}", go::system_error(&error)))
     })?;
     // Go's own way; without it the request goes out a little later, which is no reason to fail.

@@ -1,7 +1,7 @@
 //! One request and its answer over a separate connection, in HTTP/1.1 or, if a TLS server chose it, HTTP/2. Does not
 //! judge the answer and has no time limit: the caller has one.
 
-use std::io;
+use std::{io, time::Duration};
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -27,6 +27,8 @@ pub(super) struct HttpAnswer {
     pub status: u16,
     /// Where to instead; empty without one.
     pub location: Vec<u8>,
+    /// How long to wait before the next request of the attempt.
+    pub pause: Duration,
     body: Body,
 }
 
@@ -55,19 +57,21 @@ pub(super) async fn ask(
         return Ok(HttpAnswer {
             status: head.status,
             location: head.location,
+            pause: Duration::ZERO,
             body: Body::Plain(source, head.framing),
         });
     }
     let host = String::from_utf8_lossy(request.url.hostname());
     let secured = tls::secure(connection, &host).await?;
+    let pause = tls::pause_after(&secured);
     if tls::chose_http2(&secured) {
         let (http2, status, location) = Http2::ask(secured, wire::http2(request)?).await?;
-        return Ok(HttpAnswer { status, location, body: Body::Http2(Box::new(http2)) });
+        return Ok(HttpAnswer { status, location, pause, body: Body::Http2(Box::new(http2)) });
     }
     let mut source = Source::new(secured, tls::read_error);
     let head = exchange(&mut source, request, tls::read_error).await?;
     let body = Body::Secured(Box::new(source), head.framing);
-    Ok(HttpAnswer { status: head.status, location: head.location, body })
+    Ok(HttpAnswer { status: head.status, location: head.location, pause, body })
 }
 
 /// Sends the request and reads the head. A server may answer and close before it has read all: its answer counts.

@@ -8,7 +8,7 @@ pub(crate) mod secure;
 
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex},
+    sync::{Arc, LazyLock, Mutex},
 };
 
 use tokio::{
@@ -17,6 +17,9 @@ use tokio::{
 };
 
 use super::*;
+
+/// The pod that all probes are of.
+static POD: LazyLock<PodUid> = LazyLock::new(PodUid::default);
 
 /// Long enough for anything on loopback.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -103,6 +106,7 @@ impl Server {
 /// A target over plain HTTP, without path and headers.
 fn at(host: &str, address: SocketAddr) -> Target<'_> {
     Target {
+        pod: &POD,
         is_secure: false,
         host,
         address: Some(address.ip()),

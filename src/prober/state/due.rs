@@ -3,7 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::prober::worker::Mark;
+use crate::{
+    ids::ContainerId,
+    results::{Run, Verdict},
+};
 
 /// 1 s: from one save to the next, at least.
 const SPACING: Duration = Duration::from_secs(1);
@@ -11,6 +14,21 @@ const SPACING: Duration = Duration::from_secs(1);
 /// 1 ms more for each probe: all of them are written each time, so that five thousand whose verdicts fall one after the
 /// other cost a fraction of a percent of a core.
 const SPACING_PER_PROBE: Duration = Duration::from_millis(1);
+
+/// What of a worker is worth saving, and where its run leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::prober) struct Mark {
+    /// The container that it looks at.
+    pub container: Option<ContainerId>,
+    /// The verdict on it.
+    pub verdict: Option<Verdict>,
+    /// Whether that ended the work on it.
+    pub is_held: bool,
+    /// The results in a row.
+    pub run: Run,
+    /// How long such a run must get to be a verdict.
+    pub threshold: u32,
+}
 
 /// How soon a change is to be saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,26 +2,9 @@
 
 use super::Worker;
 use crate::{
-    ids::ContainerId,
-    prober::state::Checkpoint,
-    results::{Run, Verdict},
+    prober::state::{Checkpoint, due::Mark},
     spec::identity::Definition,
 };
-
-/// What of a worker is worth saving, and where its run leads.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
-    /// The container that it looks at.
-    pub container: Option<ContainerId>,
-    /// The verdict on it.
-    pub verdict: Option<Verdict>,
-    /// Whether that ended the work on it.
-    pub is_held: bool,
-    /// The results in a row.
-    pub run: Run,
-    /// How long such a run must get to be a verdict.
-    pub threshold: u32,
-}
 
 impl Worker {
     /// Its progress on its container, to be saved; none before that has run. `definition` is that of its spec.
@@ -39,7 +22,7 @@ impl Worker {
     }
 
     /// What of it is worth saving, to be compared with what it is later.
-    pub(crate) fn mark(&self) -> Mark {
+    pub(in crate::prober) fn mark(&self) -> Mark {
         let run = self.results.run();
         Mark {
             container: self.target.as_ref().map(|target| target.seen.id.clone()),

@@ -29,6 +29,7 @@ fn a_target_becomes_url_request_line_and_host_field() {
     for row in rows {
         let UrlRow { id, rule, secure, host, port, path, url, line, field, sends } = row;
         let target = Target {
+            pod: &POD,
             is_secure: secure,
             host: &host,
             address: None,
@@ -110,7 +111,8 @@ async fn a_url_without_a_host_is_a_failure_and_nobody_is_asked() {
 }
 
 fn request(host: &str, path: &str, headers: &[(String, String)]) -> Request {
-    let target = Target { is_secure: false, host, address: None, port: 80, ports: Ports::Any, path, headers };
+    let (pod, ports) = (&*POD, Ports::Any);
+    let target = Target { pod, is_secure: false, host, address: None, port: 80, ports, path, headers };
     Request::of_probe(&target).unwrap()
 }
 

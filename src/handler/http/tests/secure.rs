@@ -5,12 +5,14 @@
 //! v1.csr && openssl x509 -req -in v1.csr -signkey v1.pem -days 1 -outform DER -out v1.der && openssl pkcs8 -topk8
 //! -nocrypt -in v1.pem -outform DER -out v1.key.der`. It has expired, too, which must not matter either.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{
-        ServerConfig, SupportedProtocolVersion,
-        crypto::ring,
+        NamedGroup, ServerConfig, SupportedProtocolVersion,
+        crypto::{CryptoProvider, ring},
         pki_types::{CertificateDer, PrivateKeyDer},
         server::{ClientHello, ResolvesServerCert},
         sign::CertifiedKey,
@@ -69,9 +71,23 @@ impl Secure {
         F: Fn(TlsStream<TcpStream>) -> S + Send + 'static,
         S: Future<Output = ()> + Send + 'static,
     {
+        Self::with(ring::default_provider(), key, version, alpn, serve).await
+    }
+
+    async fn with<F, S>(
+        provider: CryptoProvider,
+        key: Arc<CertifiedKey>,
+        version: &'static SupportedProtocolVersion,
+        alpn: &[&str],
+        serve: F,
+    ) -> Self
+    where
+        F: Fn(TlsStream<TcpStream>) -> S + Send + 'static,
+        S: Future<Output = ()> + Send + 'static,
+    {
         let names = Arc::default();
         let resolver = Arc::new(Shown { key, names: Arc::clone(&names) });
-        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let mut config = ServerConfig::builder_with_provider(Arc::new(provider))
             .with_protocol_versions(&[version])
             .unwrap()
             .with_no_client_auth()
@@ -214,6 +230,45 @@ async fn answers_in_http2_are_judged_as_others() {
     assert_eq!(text(&reset), format!("{url}: stream error: stream ID 1; INTERNAL_ERROR; received from peer"));
     let short = ask("/short").await;
     assert_eq!(short, Err(Fault::Body("stream error: stream ID 1; PROTOCOL_ERROR".into())));
+}
+
+/// Redirects one request to where it was sent.
+async fn circle(mut stream: TlsStream<TcpStream>) {
+    let mut request = Vec::new();
+    while !request.ends_with(b"\r\n\r\n") {
+        if stream.read_buf(&mut request).await.unwrap_or_default() == 0 {
+            return;
+        }
+    }
+    let _ = stream.write_all(b"HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n").await;
+}
+
+#[tokio::test]
+async fn every_curve_is_accepted_and_redirects_wait_after_handshakes_that_take_long() {
+    let groups = ring::default_provider().kx_groups;
+    assert_eq!(groups.len(), 3, "X25519, P-256 and P-384");
+    for group in groups {
+        for version in [&TLS12, &TLS13] {
+            let (name, provider) =
+                (group.name(), CryptoProvider { kx_groups: vec![group], ..ring::default_provider() });
+            let asked = Arc::new(AtomicUsize::new(0));
+            let counter = Arc::clone(&asked);
+            let serve = move |stream| {
+                counter.fetch_add(1, Ordering::SeqCst);
+                circle(stream)
+            };
+            let server = Secure::with(provider, of_another_name(), version, &[], serve).await;
+            let outcome = server.probe("127.0.0.1", &[]).await.unwrap();
+            assert!(text(&outcome).ends_with(": stopped after 10 redirects"), "{name:?}: {outcome:?}");
+            if name == NamedGroup::secp384r1 {
+                asked.store(0, Ordering::SeqCst);
+                let target = Target { is_secure: true, ..at("127.0.0.1", server.address) };
+                let _ = attempt(&target, Duration::from_millis(1100)).await;
+                let handshakes = asked.load(Ordering::SeqCst);
+                assert!((1..=5).contains(&handshakes), "{handshakes} in 1.1 s");
+            }
+        }
+    }
 }
 
 #[tokio::test]
