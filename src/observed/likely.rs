@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// 256 KiB: what Kubernetes takes as all annotations of a pod together. A longer text is not read. Of a pod's annotations
-/// the inventory keeps half as much, which is read in less than 2 ms, whatever it contains.
+/// the inventory keeps half as much. Reading takes time in proportion to the length, whatever the text contains.
 pub(crate) const LONGEST_MANIFEST: usize = 256 << 10;
 
 /// 4 KiB: a command with longer arguments is not followed, and one that was written longer is not kept.
@@ -63,12 +63,13 @@ impl Written {
     /// Reads a pod in JSON, or anything that has a pod's template.
     pub(super) fn read(json: &str) -> Self {
         let root = Some(json).filter(|json| json.len() <= LONGEST_MANIFEST);
-        root.and_then(|json| serde_json::from_str(json).ok()).map(Self::of).unwrap_or_default()
+        let root: Option<Fields<'_>> = root.and_then(|json| serde_json::from_str(json).ok());
+        root.as_ref().map(Self::of).unwrap_or_default()
     }
 
-    fn of(root: Fields<'_>) -> Self {
+    fn of(root: &Fields<'_>) -> Self {
         let mut written = Self::default();
-        let Some(spec) = pod_spec(&root) else { return written };
+        let Some(spec) = pod_spec(root) else { return written };
         let lists = [spec.containers, spec.init_containers];
         for container in lists.into_iter().filter_map(value::<Vec<&RawValue>>).flatten() {
             let Some(container) = value::<Fields<'_>>(Some(container)) else { continue };
@@ -119,7 +120,7 @@ impl Manifest {
         let name = value(metadata.name)?;
         let namespace = value::<String>(metadata.namespace).filter(|name| !name.is_empty());
         let namespace = namespace.unwrap_or_else(|| "default".to_owned());
-        Some(Self { name, namespace, written: Arc::new(Written::of(root)) })
+        Some(Self { name, namespace, written: Arc::new(Written::of(&root)) })
     }
 }
 
