@@ -15,6 +15,7 @@ mod attempt;
 mod chain;
 mod group;
 mod likely;
+mod manifests;
 mod probe;
 mod rhythm;
 mod status;
@@ -28,7 +29,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 pub(crate) use self::{
-    likely::{LONGEST_MANIFEST, names},
+    likely::{LONGEST_MANIFEST, Manifest, Written},
+    manifests::{PodText, ReadText},
     status::ObservedStatus,
     watch::StaticPod,
 };
@@ -38,6 +40,7 @@ use crate::{
     inventory::{Change, TracedCall},
     tap::{Call, cri::CriRequest},
 };
+use manifests::Source;
 use watch::Watch;
 
 /// A handle on what is observed; clones are the same.
@@ -45,7 +48,9 @@ use watch::Watch;
 pub(crate) struct ObservedHandle {
     /// Held for one call, about a microsecond; or for one report of all probes.
     watch: Arc<Mutex<Watch>>,
-    awaits_manifests: Arc<Notify>,
+    /// Wake those who read annotations, and files.
+    awaits_texts: Arc<Notify>,
+    awaits_files: Arc<Notify>,
 }
 
 impl ObservedHandle {
@@ -66,8 +71,14 @@ impl ObservedHandle {
 
     /// A call ended.
     pub(crate) fn ended(&self, call: &TracedCall) {
-        if matches!(call.ended.call.request, CriRequest::ExecSync(_)) && self.watch().ended(call) {
-            self.awaits_manifests.notify_one();
+        if !matches!(call.ended.call.request, CriRequest::ExecSync(_)) {
+            return;
+        }
+        let awaited = self.watch().ended(call);
+        match awaited {
+            Some(Source::Annotation) => self.awaits_texts.notify_one(),
+            Some(Source::File) => self.awaits_files.notify_one(),
+            None => {}
         }
     }
 
@@ -76,20 +87,36 @@ impl ObservedHandle {
         self.watch().probes(clock::now())
     }
 
+    /// The pod whose annotation is to be read next; waits until there is one. Reading takes milliseconds.
+    pub(crate) async fn next_text(&self) -> PodText {
+        loop {
+            let next = self.watch().next_text(clock::now());
+            if let Some(text) = next {
+                return text;
+            }
+            self.awaits_texts.notified().await;
+        }
+    }
+
+    /// A pod's annotation was read.
+    pub(crate) fn learn_text(&self, read: ReadText) {
+        self.watch().learn_text(read);
+    }
+
     /// The static pods with observed probes whose manifests are not known; waits until there is one.
     pub(crate) async fn static_pods(&self) -> Vec<StaticPod> {
         loop {
-            let awaited = self.watch().awaited();
+            let awaited = self.watch().static_pods();
             if !awaited.is_empty() {
                 return awaited;
             }
-            self.awaits_manifests.notified().await;
+            self.awaits_files.notified().await;
         }
     }
 
     /// What the manifest of a static pod says; none if it cannot be found or read. It is not asked for again.
-    pub(crate) fn learn(&self, pod: &PodUid, manifest: Option<&str>) {
-        self.watch().learn(pod, manifest);
+    pub(crate) fn learn_file(&self, pod: &PodUid, written: Option<Arc<Written>>) {
+        self.watch().learn_file(pod, written);
     }
 
     fn watch(&self) -> MutexGuard<'_, Watch> {

@@ -59,6 +59,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "inventory::pod",
             "peer",
             "results",
+            "runtime::turns",
             "spec::expand",
             "tap",
         ],

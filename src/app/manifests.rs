@@ -1,5 +1,5 @@
-//! Reads the manifests of static pods, so that observed probes of theirs can be named: the requested pods in, the text
-//! of their manifests out. Only reads, and only if there is something to name.
+//! Reads what pods were written with, so that their observed probes can be named: annotations of `kubectl apply`, and the
+//! manifests of static pods. Only reads, on threads that may block, and only if there is something to name.
 
 use std::{
     fs::{self, File},
@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    observed::{LONGEST_MANIFEST, ObservedHandle, StaticPod, names},
+    observed::{LONGEST_MANIFEST, Manifest, ObservedHandle, StaticPod},
     stage::Tasks,
 };
 
@@ -18,38 +18,43 @@ const FOLDER: &str = "/etc/kubernetes/manifests";
 /// 100 files are read, in the order of their names; a node has a handful.
 const MOST_FILES: usize = 100;
 
-/// Starts the task that reads them from the kubelet's folder.
+/// Starts the task that reads them.
 pub(super) fn spawn(observed: ObservedHandle, tasks: &mut Tasks) {
-    tasks.spawn(tasks.supervise("manifests", async move || read(&observed, FOLDER.into()).await));
+    tasks.spawn(tasks.supervise("manifests", async move || {
+        tokio::join!(read_annotations(&observed), read_files(&observed, FOLDER.into()));
+    }));
 }
 
-/// Reads what is asked for, as long as there is somebody who may ask.
-async fn read(observed: &ObservedHandle, folder: PathBuf) {
+/// Reads one annotation after the other.
+async fn read_annotations(observed: &ObservedHandle) {
     loop {
-        let pods = observed.static_pods().await;
-        let (folder, wanted) = (folder.clone(), pods.clone());
-        let read = tokio::task::spawn_blocking(move || all(&folder)).await;
-        let manifests = read.ok().and_then(Result::ok).unwrap_or_default();
-        for pod in wanted {
-            observed.learn(&pod.uid, manifest(&manifests, &pod));
+        let text = observed.next_text().await;
+        if let Ok(read) = tokio::task::spawn_blocking(move || text.read()).await {
+            observed.learn_text(read);
         }
     }
 }
 
-/// A manifest and its place in the cluster.
-struct Manifest {
-    name: String,
-    namespace: String,
-    text: String,
+/// Reads the kubelet's folder when it is asked for.
+async fn read_files(observed: &ObservedHandle, folder: PathBuf) {
+    loop {
+        let wanted = observed.static_pods().await;
+        let folder = folder.clone();
+        let read = tokio::task::spawn_blocking(move || all(&folder)).await;
+        let manifests = read.ok().and_then(Result::ok).unwrap_or_default();
+        for pod in wanted {
+            observed.learn_file(&pod.uid, manifest(&manifests, &pod).map(|found| found.written.clone()));
+        }
+    }
 }
 
 /// The kubelet calls a static pod by its manifest's name and the node's: of several that fit, the longest does.
-fn manifest<'a>(manifests: &'a [Manifest], pod: &StaticPod) -> Option<&'a str> {
+fn manifest<'a>(manifests: &'a [Manifest], pod: &StaticPod) -> Option<&'a Manifest> {
     let fits = |manifest: &&Manifest| {
         let rest = pod.name.strip_prefix(&*manifest.name);
         *manifest.namespace == *pod.namespace && rest.is_some_and(|node| node.starts_with('-'))
     };
-    manifests.iter().filter(fits).max_by_key(|manifest| manifest.name.len()).map(|manifest| &*manifest.text)
+    manifests.iter().filter(fits).max_by_key(|manifest| manifest.name.len())
 }
 
 /// Those in the folder itself; hidden files are none, as for the kubelet.
@@ -67,7 +72,7 @@ fn one(path: &Path) -> io::Result<Option<Manifest>> {
     }
     let mut text = String::new();
     File::open(path)?.take(LONGEST_MANIFEST as u64 + 1).read_to_string(&mut text)?;
-    Ok(names(&text).map(|(name, namespace)| Manifest { name, namespace, text }))
+    Ok(Manifest::read(&text))
 }
 
 #[cfg(test)]
@@ -89,7 +94,7 @@ mod tests {
         let manifests = all(folder.path()).unwrap();
         let found = |namespace: &str, name: &str| {
             let pod = StaticPod { uid: "u".into(), namespace: namespace.into(), name: name.into() };
-            manifest(&manifests, &pod).map(|text| text.contains("etcd-events"))
+            manifest(&manifests, &pod).map(|manifest| manifest.name == "etcd-events")
         };
         assert_eq!(found("kube-system", "etcd-node-1"), Some(false));
         assert_eq!(found("kube-system", "etcd-events-node-1"), Some(true));

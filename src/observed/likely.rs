@@ -1,93 +1,138 @@
 //! The likely type of a client's probe: the pod's manifest, and the command, timeout and period of calls in; startup,
 //! readiness or liveness out. Pure: reads text, never files.
 
-use std::time::Duration;
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use crate::{
-    document::{Bounds, MAX_DEPTH, Node, Value, parse_within},
+    document::{Node, Value, parse},
     ids::ProbeKind,
-    inventory::pod::Container,
     spec::expand::may_become,
     tap::cri::ExecCommand,
 };
 
-/// What `kubectl apply` leaves on a pod: the pod as it was applied, in JSON.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-
-/// Where a kubelet has a pod from; `file` is a static pod's.
-const SOURCE: &str = "kubernetes.io/config.source";
-
-/// 256 KiB: what Kubernetes takes as all annotations of a pod together. A longer text is not read.
+/// 256 KiB: what Kubernetes takes as all annotations of a pod together. A longer text is not read. Of a pod's annotations
+/// the inventory keeps half as much. Reading takes time in proportion to the length, whatever the text contains.
 pub(crate) const LONGEST_MANIFEST: usize = 256 << 10;
 
-/// 4,096 names and values, several times as many as a pod of ten containers has. Reading them takes 6 ms, which a pod's
-/// author can cause once per container. A manifest with more shows nothing.
-const BOUNDS: Bounds = Bounds { bytes: LONGEST_MANIFEST, depth: MAX_DEPTH, nodes: 4096 };
+/// 4 KiB: a command with longer arguments is not followed, and one that was written longer is not kept.
+pub(super) const LONGEST_COMMAND: usize = 4096;
+
+/// 64 KiB are kept of a pod, which are some 200 probes. The probes of further containers are left out.
+const MOST_OF_POD: usize = 64 << 10;
+
+/// What a container, a probe and a word take beside their texts.
+const OVERHEAD: usize = 64;
 
 /// What Kubernetes takes where a probe does not say: a timeout of 1 s, a period of 10 s.
-const TIMEOUT: i128 = 1;
-const PERIOD: i128 = 10;
+const TIMEOUT: i64 = 1;
+const PERIOD: i64 = 10;
 
 /// A tenth: by how much a measured period may deviate from the one that was written.
 const DEVIATION: f64 = 0.1;
 
-/// The exec probes that a container's pod was written with.
-#[derive(Debug, Default)]
-pub(super) enum Intended {
-    /// Not looked up yet.
-    #[default]
-    Unread,
-    /// They stand in a file.
-    Awaited,
-    /// These are they: none, where nothing is known.
-    Known(Vec<ExecProbe>),
+/// The exec probes that a pod was written with, by container. The default is a pod of which nothing is known.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Written {
+    containers: HashMap<String, Vec<ExecProbe>>,
+    weight: usize,
 }
 
-/// One of them.
+/// A manifest in a file.
 #[derive(Debug)]
-pub(super) struct ExecProbe {
+pub(crate) struct Manifest {
+    /// The name in its metadata.
+    pub(crate) name: String,
+    /// `default` if the metadata has none.
+    pub(crate) namespace: String,
+    pub(crate) written: Arc<Written>,
+}
+
+/// One exec probe of a container.
+#[derive(Debug, PartialEq, Eq)]
+struct ExecProbe {
     kind: ProbeKind,
     command: Vec<String>,
-    timeout_seconds: i128,
-    period_seconds: i128,
+    timeout_seconds: i64,
+    period_seconds: i64,
 }
 
-impl Intended {
-    /// Reads the pod's annotation, if that was not done yet.
-    pub(super) fn read(&mut self, view: &Container) {
-        if !matches!(self, Self::Unread) {
-            return;
+impl Written {
+    /// Reads a pod in JSON, or anything that has a pod's template.
+    pub(super) fn read(json: &str) -> Self {
+        let root = Some(json).filter(|json| json.len() <= LONGEST_MANIFEST);
+        let root: Option<Fields<'_>> = root.and_then(|json| serde_json::from_str(json).ok());
+        root.as_ref().map(Self::of).unwrap_or_default()
+    }
+
+    fn of(root: &Fields<'_>) -> Self {
+        let mut written = Self::default();
+        let Some(spec) = pod_spec(root) else { return written };
+        let lists = [spec.containers, spec.init_containers];
+        for container in lists.into_iter().filter_map(value::<Vec<&RawValue>>).flatten() {
+            let Some(container) = value::<Fields<'_>>(Some(container)) else { continue };
+            let Some(name) = value::<String>(container.name) else { continue };
+            let probes: Vec<_> =
+                ProbeKind::ALL.into_iter().filter_map(|kind| exec_probe(&container, kind)).collect();
+            let weight = OVERHEAD + name.len() + probes.iter().map(ExecProbe::weight).sum::<usize>();
+            if written.weight + weight <= MOST_OF_POD
+                && !probes.is_empty()
+                && !written.containers.contains_key(&name)
+            {
+                written.weight += weight;
+                written.containers.insert(name, probes);
+            }
         }
-        let annotations = &view.pod.annotations;
-        *self = match (annotations.get(LAST_APPLIED), annotations.get(SOURCE)) {
-            (Some(text), _) => Self::Known(exec_probes(text, &view.name)),
-            (None, Some(source)) if source == "file" => Self::Awaited,
-            (None, _) => Self::Known(Vec::new()),
-        };
+        written
     }
 
-    /// Whether a manifest would show it.
-    pub(super) fn is_awaited(&self) -> bool {
-        matches!(self, Self::Awaited)
+    /// About how many bytes it takes.
+    pub(super) fn weight(&self) -> usize {
+        self.weight
     }
 
-    /// The manifest was found, or not.
-    pub(super) fn learn(&mut self, container: &str, manifest: Option<&str>) {
-        if self.is_awaited() {
-            *self = Self::Known(manifest.map(|text| exec_probes(text, container)).unwrap_or_default());
-        }
-    }
-
-    /// The type of the one probe that runs this command with this timeout and about this period; none if several do.
-    pub(super) fn likely(&self, command: &ExecCommand, period: Duration) -> Option<ProbeKind> {
-        let Self::Known(probes) = self else { return None };
-        let mut fitting = probes.iter().filter(|probe| {
+    /// The type of the one probe of a container that runs this command with this timeout and about this period; none if
+    /// several do.
+    pub(super) fn likely(
+        &self,
+        container: &str,
+        command: &ExecCommand,
+        period: Duration,
+    ) -> Option<ProbeKind> {
+        let mut fitting = self.containers.get(container)?.iter().filter(|probe| {
             let written = probe.period_seconds as f64;
-            i128::from(command.timeout_seconds()) == probe.timeout_seconds
+            command.timeout_seconds() == probe.timeout_seconds
                 && (period.as_secs_f64() - written).abs() <= DEVIATION * written
                 && runs(&probe.command, command)
         });
         fitting.next().filter(|_| fitting.next().is_none()).map(|probe| probe.kind)
+    }
+}
+
+impl Manifest {
+    /// Reads a pod in YAML or JSON that has a name.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        let json = json(&parse(text, LONGEST_MANIFEST).ok()?).to_string();
+        let root: Fields<'_> = serde_json::from_str(&json).ok()?;
+        let metadata = value::<Fields<'_>>(root.metadata)?;
+        let name = value(metadata.name)?;
+        let namespace = value::<String>(metadata.namespace).filter(|name| !name.is_empty());
+        let namespace = namespace.unwrap_or_else(|| "default".to_owned());
+        Some(Self { name, namespace, written: Arc::new(Written::of(&root)) })
+    }
+}
+
+/// The same in JSON, except for numbers that are not whole.
+fn json(node: &Node) -> serde_json::Value {
+    match &node.value {
+        Value::Null | Value::Float(_) => serde_json::Value::Null,
+        Value::Bool(value) => (*value).into(),
+        Value::Integer(number) => i64::try_from(*number).ok().into(),
+        Value::Text(text) => text.as_str().into(),
+        Value::List(items) => items.iter().map(json).collect(),
+        Value::Map(entries) => entries.iter().map(|entry| (entry.name.clone(), json(&entry.node))).collect(),
     }
 }
 
@@ -96,67 +141,77 @@ fn runs(written: &[String], command: &ExecCommand) -> bool {
     command.arguments().eq(written) || may_become(written, command.arguments())
 }
 
-/// The exec probes of one container in a pod, or in anything that has a pod's template.
-fn exec_probes(text: &str, container: &str) -> Vec<ExecProbe> {
-    let Ok(root) = parse_within(text, &BOUNDS) else { return Vec::new() };
-    let Some(spec) = pod_spec(&root) else { return Vec::new() };
-    let lists = ["containers", "initContainers"].into_iter().filter_map(|list| items(get(spec, &[list])?));
-    let named = |node: &&Node| text_of(node, "name") == Some(container);
-    let Some(container) = lists.flatten().find(named) else { return Vec::new() };
-    ProbeKind::ALL.into_iter().filter_map(|kind| exec_probe(container, kind)).collect()
+/// The values of a map that may lead to a probe, at any depth of a manifest. They are not read until they are needed, so
+/// that an unusual value hides nothing else; other values are only passed over. No more is kept of a text than references
+/// to it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Fields<'a> {
+    #[serde(borrow)]
+    metadata: Option<&'a RawValue>,
+    #[serde(borrow)]
+    name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    namespace: Option<&'a RawValue>,
+    #[serde(borrow)]
+    spec: Option<&'a RawValue>,
+    #[serde(borrow)]
+    template: Option<&'a RawValue>,
+    #[serde(borrow)]
+    job_template: Option<&'a RawValue>,
+    #[serde(borrow)]
+    containers: Option<&'a RawValue>,
+    #[serde(borrow)]
+    init_containers: Option<&'a RawValue>,
+    #[serde(borrow)]
+    startup_probe: Option<&'a RawValue>,
+    #[serde(borrow)]
+    readiness_probe: Option<&'a RawValue>,
+    #[serde(borrow)]
+    liveness_probe: Option<&'a RawValue>,
+    #[serde(borrow)]
+    exec: Option<&'a RawValue>,
+    #[serde(borrow)]
+    command: Option<&'a RawValue>,
+    #[serde(borrow)]
+    timeout_seconds: Option<&'a RawValue>,
+    #[serde(borrow)]
+    period_seconds: Option<&'a RawValue>,
 }
 
-/// The metadata's name and namespace of a pod's manifest; the namespace is `default` where none stands there.
-pub(crate) fn names(text: &str) -> Option<(String, String)> {
-    let root = parse_within(text, &BOUNDS).ok()?;
-    let metadata = get(&root, &["metadata"])?;
-    let namespace = text_of(metadata, "namespace").filter(|name| !name.is_empty()).unwrap_or("default");
-    Some((text_of(metadata, "name")?.to_owned(), namespace.to_owned()))
+/// A value, if it is one of this type.
+fn value<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
+    serde_json::from_str(raw?.get()).ok()
 }
 
-fn pod_spec(root: &Node) -> Option<&Node> {
-    let paths: [&[&str]; 3] =
-        [&["spec", "jobTemplate", "spec", "template", "spec"], &["spec", "template", "spec"], &["spec"]];
-    paths.into_iter().find_map(|path| get(root, path))
+/// The specification of a pod: its own, its template's, or that of a job's template.
+fn pod_spec<'a>(root: &Fields<'a>) -> Option<Fields<'a>> {
+    let spec: Fields<'a> = value(root.spec)?;
+    let job = value::<Fields<'a>>(spec.job_template).and_then(|job| value::<Fields<'a>>(job.spec));
+    let template = job.and_then(|job| job.template).or(spec.template);
+    value::<Fields<'a>>(template).and_then(|template| value(template.spec)).or(Some(spec))
 }
 
-fn exec_probe(container: &Node, kind: ProbeKind) -> Option<ExecProbe> {
-    let probe = get(container, &[&format!("{kind}Probe")])?;
-    let words = items(get(probe, &["exec", "command"])?)?;
-    let number = |name: &str, default| match get(probe, &[name]).map(|node| &node.value) {
-        Some(&Value::Integer(number)) if number > 0 => number,
-        _ => default,
-    };
-    let text = |node: &Node| match &node.value {
-        Value::Text(text) => Some(text.clone()),
-        _ => None,
-    };
-    Some(ExecProbe {
+fn exec_probe(container: &Fields<'_>, kind: ProbeKind) -> Option<ExecProbe> {
+    let probe: Fields<'_> = value(match kind {
+        ProbeKind::Startup => container.startup_probe,
+        ProbeKind::Readiness => container.readiness_probe,
+        ProbeKind::Liveness => container.liveness_probe,
+    })?;
+    let exec: Fields<'_> = value(probe.exec)?;
+    let number = |raw, default| value(raw).filter(|number| *number > 0).unwrap_or(default);
+    let probe = ExecProbe {
         kind,
-        command: words.iter().map(text).collect::<Option<_>>()?,
-        timeout_seconds: number("timeoutSeconds", TIMEOUT),
-        period_seconds: number("periodSeconds", PERIOD),
-    })
+        command: value(exec.command)?,
+        timeout_seconds: number(probe.timeout_seconds, TIMEOUT),
+        period_seconds: number(probe.period_seconds, PERIOD),
+    };
+    Some(probe).filter(|probe| probe.command.iter().map(String::len).sum::<usize>() <= LONGEST_COMMAND)
 }
 
-fn get<'a>(node: &'a Node, path: &[&str]) -> Option<&'a Node> {
-    path.iter().try_fold(node, |node, name| match &node.value {
-        Value::Map(entries) => entries.iter().find(|entry| entry.name == *name).map(|entry| &entry.node),
-        _ => None,
-    })
-}
-
-fn items(node: &Node) -> Option<&[Node]> {
-    match &node.value {
-        Value::List(items) => Some(items),
-        _ => None,
-    }
-}
-
-fn text_of<'a>(node: &'a Node, name: &str) -> Option<&'a str> {
-    match &get(node, &[name])?.value {
-        Value::Text(text) => Some(text),
-        _ => None,
+impl ExecProbe {
+    fn weight(&self) -> usize {
+        self.command.iter().map(|word| OVERHEAD + word.len()).sum::<usize>() + OVERHEAD
     }
 }
 

@@ -2,12 +2,20 @@
 //! out. Pure: never does IO, never reads a clock, never logs.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use super::{attempt::Attempt, chain, group::Group, likely::Intended, probe::Probe, status::ObservedStatus};
+use super::{
+    attempt::Attempt,
+    chain,
+    group::Group,
+    likely::{LONGEST_COMMAND, Written},
+    manifests::{Manifests, PodText, ReadText, Source},
+    probe::Probe,
+    status::ObservedStatus,
+};
 use crate::{
     ids::{ContainerId, PodUid},
     inventory::{
@@ -28,9 +36,6 @@ const MOST_GROUPS: usize = 32;
 /// they can be. One more is not followed until an older one falls silent, unless its own container has one to replace.
 const MOST_GROUPS_IN_ALL: usize = 2048;
 
-/// 4 KiB: a command with longer arguments is not followed.
-const LONGEST_COMMAND: usize = 4096;
-
 /// 20 min: a command without a rhythm that was not called for that long is forgotten; the slowest rhythm returned
 /// twice meanwhile.
 const SILENT: Duration = Duration::from_secs(2 * chain::LONGEST as u64);
@@ -42,6 +47,8 @@ const SWEPT_EVERY: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     containers: HashMap<ContainerId, Watched>,
+    /// What their pods were written with.
+    manifests: Manifests,
     /// The groups of all containers.
     groups: usize,
     is_off: bool,
@@ -53,7 +60,6 @@ pub(super) struct Watch {
 struct Watched {
     view: Arc<Container>,
     groups: Vec<Group>,
-    intended: Intended,
 }
 
 /// A static pod whose manifest would show what its observed probes are.
@@ -76,8 +82,7 @@ impl Watch {
                 if let Some(watched) = self.containers.get_mut(&view.id) {
                     watched.view = Arc::clone(view);
                 } else {
-                    let watched =
-                        Watched { view: Arc::clone(view), groups: Vec::new(), intended: Intended::default() };
+                    let watched = Watched { view: Arc::clone(view), groups: Vec::new() };
                     self.containers.insert(view.id.clone(), watched);
                 }
             }
@@ -100,9 +105,8 @@ impl Watch {
         self.is_off = !is_on;
         if self.is_off {
             self.groups = 0;
-            for watched in self.containers.values_mut() {
-                (watched.groups, watched.intended) = (Vec::new(), Intended::default());
-            }
+            self.manifests = Manifests::default();
+            self.containers.values_mut().for_each(|watched| watched.groups = Vec::new());
         }
     }
 
@@ -115,42 +119,43 @@ impl Watch {
         }
     }
 
-    /// A call ended. Returns whether a probe was found whose meaning a manifest would show.
-    pub(super) fn ended(&mut self, traced: &TracedCall) -> bool {
+    /// A call ended. If a probe was found whose meaning a manifest would show that was not read yet, returns where that
+    /// is. Never reads it: this is the inventory's own task.
+    pub(super) fn ended(&mut self, traced: &TracedCall) -> Option<Source> {
         if self.is_off {
-            return false;
+            return None;
         }
         let call = &traced.ended.call;
         let (CriRequest::ExecSync(command), Some(id)) = (&call.request, &traced.container_id) else {
-            return false;
+            return None;
         };
-        let Some(attempt) = Attempt::of(traced) else { return false };
+        let attempt = Attempt::of(traced)?;
         self.sweep(call.began);
         let is_full = self.groups >= MOST_GROUPS_IN_ALL;
-        let Some(watched) = self.containers.get_mut(id) else { return false };
+        let watched = self.containers.get_mut(id)?;
         let before = watched.groups.len();
         let group = watched.group(call, command).or_else(|| watched.add(call, command, is_full));
         self.groups += watched.groups.len() - before;
-        let Some(group) = group else { return false };
+        let group = group?;
         watched.groups[group].ended(attempt);
         let mut is_news = false;
         while let Some(attempts) = watched.groups[group].found() {
             watched.found(group, attempts);
-            watched.intended.read(&watched.view);
             is_news = true;
         }
-        is_news && watched.intended.is_awaited()
+        if is_news { self.manifests.want(&watched.view.pod, traced.ended.at) } else { None }
     }
 
     /// The observed probes as they are now, in no order.
     pub(super) fn probes(&mut self, now: Instant) -> Vec<ObservedStatus> {
-        let mut found = Vec::new();
+        let (mut found, manifests) = (Vec::new(), &self.manifests);
         for watched in self.containers.values_mut() {
+            let name = (&watched.view.pod.uid, &*watched.view.name);
             for group in &mut watched.groups {
                 group.expire(now);
                 let (comm, uid, command) = (&group.comm, group.uid, &group.command);
                 for probe in &mut group.probes {
-                    let likely = watched.intended.likely(command, probe.rhythm.period());
+                    let likely = manifests.likely(name, command, probe.rhythm.period());
                     found.push(ObservedStatus::of(&watched.view, (comm, uid), command, probe, likely, now));
                 }
             }
@@ -158,26 +163,29 @@ impl Watch {
         found
     }
 
+    /// The pod whose annotation is to be read next.
+    pub(super) fn next_text(&mut self, now: Instant) -> Option<PodText> {
+        self.manifests.next_text(now)
+    }
+
+    /// A pod's annotation was read.
+    pub(super) fn learn_text(&mut self, read: ReadText) {
+        self.manifests.learn_text(read);
+    }
+
     /// The static pods whose manifests are wanted.
-    pub(super) fn awaited(&self) -> Vec<StaticPod> {
-        let awaiting = self.containers.values().filter(|watched| watched.intended.is_awaited());
-        let mut pods: Vec<_> = awaiting
-            .map(|Watched { view, .. }| StaticPod {
-                uid: view.pod.uid.clone(),
-                namespace: view.pod.namespace.clone(),
-                name: view.pod.name.clone(),
-            })
-            .collect();
-        pods.sort_by(|a, b| a.uid.cmp(&b.uid));
-        pods.dedup();
-        pods
+    pub(super) fn static_pods(&self) -> Vec<StaticPod> {
+        let pods = self.manifests.awaited_files().map(|pod| StaticPod {
+            uid: pod.uid.clone(),
+            namespace: pod.namespace.clone(),
+            name: pod.name.clone(),
+        });
+        pods.collect()
     }
 
     /// What the manifest of a static pod says; none if it cannot be found or read.
-    pub(super) fn learn(&mut self, pod: &PodUid, manifest: Option<&str>) {
-        for watched in self.containers.values_mut().filter(|watched| watched.view.pod.uid == *pod) {
-            watched.intended.learn(&watched.view.name, manifest);
-        }
+    pub(super) fn learn_file(&mut self, pod: &PodUid, written: Option<Arc<Written>>) {
+        self.manifests.learn_file(pod, written);
     }
 
     fn forget(&mut self, id: &ContainerId) {
@@ -196,6 +204,8 @@ impl Watch {
             });
         }
         self.groups = self.containers.values().map(|watched| watched.groups.len()).sum();
+        let pods: HashSet<_> = self.containers.values().map(|watched| &watched.view.pod.uid).collect();
+        self.manifests.sweep(|pod| pods.contains(pod), SILENT, now);
     }
 }
 

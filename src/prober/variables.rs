@@ -16,7 +16,7 @@ use crate::{
     ids::{ContainerId, PodUid},
     inventory::pod::{Container, Pod},
     results::text::BoundedText,
-    runtime::environment,
+    runtime::environment::{self, Subject, VariablesError},
     spec::expand::{Env, TooLong},
 };
 
@@ -64,7 +64,7 @@ impl Variables {
     /// The values of these names, which are always the same ones; `limit` is how long they may be together.
     ///
     /// # Errors
-    /// The runtime gave no answer, it does not report environments, or there is no room for the values.
+    /// The runtime gave no answer, it does not report environments, or there is no room for the request or the values.
     pub(super) async fn read(
         &self,
         runtime: Channel,
@@ -75,13 +75,23 @@ impl Variables {
         if let Some(known) = self.known(&view.id, clock::now()) {
             return known;
         }
-        let answer = environment::variables(runtime, view.id.as_str(), names).await;
+        let of = Subject {
+            container: view.id.as_str(),
+            pod: view.pod.uid.as_str(),
+            namespace: &view.pod.namespace,
+        };
+        let answer = environment::variables(runtime, of, names).await;
         let read = match answer {
             Ok(Some(values)) => self.lease(view, values.into_iter().collect(), limit),
             Ok(None) => Err(unknown("the runtime does not report it")),
-            Err(status) if status.code() == Code::OutOfRange => Err(unknown("it is too large")),
-            Err(status) if status.code() == Code::DeadlineExceeded => return Err(Fault::Unanswered),
-            Err(status) => {
+            Err(error @ VariablesError::NoPlace) => return Err(Fault::Ours(BoundedText::of(error))),
+            Err(VariablesError::Runtime(status)) if status.code() == Code::OutOfRange => {
+                Err(unknown("it is too large"))
+            }
+            Err(VariablesError::Runtime(status)) if status.code() == Code::DeadlineExceeded => {
+                return Err(Fault::Unanswered);
+            }
+            Err(VariablesError::Runtime(status)) => {
                 let message = BoundedText::of(status.message());
                 return Err(Fault::Runtime { code: go::code(status.code()), message });
             }

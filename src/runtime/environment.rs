@@ -1,12 +1,15 @@
 //! Variables of a container, from its verbose status: its id and the variables' names in; their values out. No other
 //! value of its environment is kept. The values may be secrets: they are never logged.
 
+mod places;
+
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     fmt,
     marker::PhantomData,
     str,
+    sync::{Arc, LazyLock},
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -17,8 +20,10 @@ use serde::{
     de::{Deserializer, SeqAccess, Visitor},
 };
 use serde_json::value::RawValue;
-use tokio::{sync::Semaphore, time::timeout};
+use thiserror::Error;
 use tonic::{Status, codegen::http::uri::PathAndQuery, transport::Channel};
+
+use places::Places;
 
 use super::{QUICK, lists::ask};
 use crate::proto::cri;
@@ -27,8 +32,28 @@ use crate::proto::cri;
 /// twice, once in base64. A longer status is an error: the environment counts as not known.
 const MAX_ANSWER: usize = 8 << 20;
 
-/// 4 such statuses are requested at once, which take at most 32 MiB; others wait, for at most [`QUICK`].
-static PLACES: Semaphore = Semaphore::const_new(4);
+/// All such requests share these places.
+static PLACES: LazyLock<Places> = LazyLock::new(Places::default);
+
+/// The container whose variables are wanted. Namespaces take turns, and the pods of a namespace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject<'a> {
+    pub container: &'a str,
+    /// Any value that differs between pods.
+    pub pod: &'a str,
+    pub namespace: &'a Arc<str>,
+}
+
+/// Why a container's variables were not read.
+#[derive(Debug, Error)]
+pub(crate) enum VariablesError {
+    /// Too many other statuses are being read, which the runtime does not answer.
+    #[error("too many statuses of containers are being read")]
+    NoPlace,
+    /// OutOfRange if the answer is too long, DeadlineExceeded if it does not arrive in time.
+    #[error(transparent)]
+    Runtime(#[from] Status),
+}
 
 /// A `ContainerStatusResponse` without the status; the verbose text is not copied.
 #[derive(Clone, PartialEq, Message)]
@@ -51,20 +76,20 @@ struct Entry {
 /// The values of those of these variables that the container has; `None` if the runtime does not report environments.
 ///
 /// # Errors
-/// The error of the runtime or of the connection to it; OutOfRange if the answer is too long, DeadlineExceeded if it
-/// does not arrive in time.
+/// The error of the runtime or of the connection to it, or there was no place for the request.
 pub(crate) async fn variables(
     channel: Channel,
-    container: &str,
+    of: Subject<'_>,
     names: &BTreeSet<&str>,
-) -> Result<Option<BTreeMap<String, String>>, Status> {
-    let no_place = |_| Status::deadline_exceeded("too many statuses are being read");
-    let _place = timeout(QUICK, PLACES.acquire()).await.map_err(no_place)?;
+) -> Result<Option<BTreeMap<String, String>>, VariablesError> {
     let path = PathAndQuery::from_static("/runtime.v1.RuntimeService/ContainerStatus");
-    let request = cri::ContainerStatusRequest { container_id: container.to_owned(), verbose: true };
-    let answer: Answer = ask(channel, path, request, QUICK, MAX_ANSWER).await?;
-    let info = answer.info.iter().find(|entry| entry.key == "info");
-    Ok(info.and_then(|info| read(str::from_utf8(&info.value).ok()?, names)))
+    let request = cri::ContainerStatusRequest { container_id: of.container.to_owned(), verbose: true };
+    let read = async {
+        let answer: Answer = ask(channel, path, request, QUICK, MAX_ANSWER).await?;
+        let info = answer.info.iter().find(|entry| entry.key == "info");
+        Ok(info.and_then(|info| read(str::from_utf8(&info.value).ok()?, names)))
+    };
+    PLACES.run(of, read).await
 }
 
 #[derive(Deserialize)]

@@ -1,5 +1,5 @@
-//! The order of queries to the runtime: requests in, the next query out, so that queries that the runtime never answers
-//! do not delay others. Pure.
+//! The order of queries to the runtime, and of other work for pods: requests in, the next query out, so that queries that
+//! the runtime never answers do not delay others. Pure.
 //!
 //! ```text
 //! waiting --turn comes--> asked, quick --1 s--> asked, slow --no answer--> waiting, tried before --back-off--> asked, slow

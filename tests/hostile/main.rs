@@ -67,6 +67,9 @@ mod frozen;
 /// Labels and annotations of megabytes: row 16.
 mod memory;
 
+/// Long annotations of pods whose own probes are observed: row 16.
+mod manifests;
+
 /// Images that are known by their id: row 17.
 mod images;
 

@@ -3,13 +3,18 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use criprobe::demo::{EnvValues, FaultKind};
+use criprobe::{
+    clock,
+    demo::{EnvValues, FaultKind, InjectedFault},
+    ids::ContainerId,
+};
+use serde_json::Value;
 
 use crate::{
     rig::{self, EAGER, LIVENESS, Rig},
     support::{
         PATIENCE,
-        cri::{self, Container},
+        cri::{self, Container, Cri, Pod},
         daemon::Daemon,
         eventually,
     },
@@ -34,7 +39,7 @@ async fn row_20_statuses_that_never_come_delay_no_other_container_and_are_shown(
     }
     // The pod comes to be last, so that nothing but fairness brings it forward.
     let (well, _) = rig::run(&mut past, "well", &[(LIVENESS, EAGER)], &IDLE).await?;
-    runtime.faults().add(criprobe::demo::InjectedFault::always("ContainerStatus", FaultKind::HangAbout(ids)));
+    runtime.faults().add(InjectedFault::always("ContainerStatus", FaultKind::HangAbout(ids)));
     let daemon = Daemon::spawn(runtime.socket(), &[])?;
     eventually("the other container is probed", SOON, async || {
         let probe = daemon.probe(&well, "app", "liveness").await.ok().flatten();
@@ -94,5 +99,65 @@ async fn row_20_pods_whose_status_never_comes_delay_no_other_pod() -> Result<()>
             probe["last"]["result"] == "success"
         })
         .await?;
+    Ok(())
+}
+
+/// A probe whose command names a variable of its container.
+const VARIABLE: &str = r#"{"exec": {"command": ["test", "$(X)", "=", "x"]}, "periodSeconds": 1}"#;
+
+/// How soon the first commands of four containers run beside those of 48 of another namespace whose statuses never come.
+/// They take turns for four places, each of which is free again after 1 s; without turns it took 5 s and more.
+const FIRST_COMMAND: Duration = Duration::from_secs(4);
+
+/// A pod with containers `c0` and so on, each with a liveness probe that names a variable.
+async fn run_with_variables(
+    past: &mut Cri,
+    namespace: &str,
+    name: &str,
+    count: usize,
+) -> Result<(Pod, Vec<ContainerId>)> {
+    let names: Vec<_> = (0..count).map(|number| format!("c{number}")).collect();
+    let keys: Vec<_> = names.iter().map(|name| format!("liveness.criprobe.dev/{name}")).collect();
+    let annotations: Vec<_> = keys.iter().map(|key| (key.as_str(), VARIABLE)).collect();
+    let mut config = cri::pod_config(name, &annotations);
+    config.labels.insert("io.kubernetes.pod.namespace".into(), namespace.into());
+    config.metadata.iter_mut().for_each(|metadata| metadata.namespace = namespace.into());
+    let pod = cri::run_sandbox(past, config).await?;
+    let mut ids = Vec::new();
+    for name in &names {
+        let container = Container { name, env: &[("X", "x")], ..Container::IDLE };
+        ids.push(cri::run_container(past, &pod, &container).await?);
+    }
+    Ok((pod, ids))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_20_verbose_statuses_that_never_come_delay_no_first_command_of_another_namespace() -> Result<()> {
+    let (runtime, dir) = rig::runtime(EnvValues::default())?;
+    let mut past = cri::connect(runtime.socket()).await?;
+    let mut hung = Vec::new();
+    for number in 0..6 {
+        let (_, ids) = run_with_variables(&mut past, "hostile", &format!("hung-{number}"), 8).await?;
+        // The request's last field says that it is verbose: the inventory's own are answered.
+        hung.extend(ids.iter().map(|id| format!("{id}\u{10}\u{1}")));
+    }
+    runtime.faults().add(InjectedFault::always("ContainerStatus", FaultKind::HangAbout(hung)));
+    let mut daemon = Daemon::spawn(runtime.socket(), &[])?;
+    daemon.ready().await?;
+    eventually("statuses of the others are awaited", PATIENCE, async || {
+        let has_failed = |probe: &Value| probe["last"]["result"] == "error";
+        Ok(daemon.probes().await?.iter().any(has_failed).then_some(()))
+    })
+    .await?;
+    let began = clock::now();
+    let (pod, _) = run_with_variables(&mut past, "default", "web", 4).await?;
+    for number in 0..4 {
+        let is_wanted = |probe: &Value| !probe["last"].is_null();
+        let of = (&pod, &*format!("c{number}"), "liveness");
+        let probe = daemon.probe_becomes(of, "is probed", 2 * PATIENCE, is_wanted).await?;
+        assert_eq!(probe["last"]["result"], "success", "{probe}");
+    }
+    assert!(clock::now() - began < FIRST_COMMAND, "{:?}", clock::now() - began);
+    drop((daemon, runtime, dir));
     Ok(())
 }

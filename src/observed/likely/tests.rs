@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::observed::fixtures::{command, container};
+use crate::observed::fixtures::command;
 
 const POD: &str = r#"{"spec": {"initContainers": [{"name": "app", "x": 1}, {"name": "proxy",
     "startupProbe": {"exec": {"command": ["ready"]}}}],
@@ -15,11 +15,7 @@ const POD: &str = r#"{"spec": {"initContainers": [{"name": "app", "x": 1}, {"nam
     {"name": "web2", "readinessProbe": {"httpGet": {"port": 1}}, "livenessProbe": {"exec": {"command": "no list"}}}]}}"#;
 
 fn likely(text: &str, name: &str, words: &[&str], timeout: i64, period: f64) -> Option<ProbeKind> {
-    let mut view = container("c1", &[(LAST_APPLIED, text)]);
-    view.name = name.into();
-    let mut intended = Intended::default();
-    intended.read(&view);
-    intended.likely(&command("c1", words, timeout), Duration::from_secs_f64(period))
+    Written::read(text).likely(name, &command("c1", words, timeout), Duration::from_secs_f64(period))
 }
 
 #[test]
@@ -49,38 +45,44 @@ fn a_probe_of_the_same_command_timeout_and_period_is_likely_it() {
 }
 
 #[test]
-fn row_16_a_manifest_of_tens_of_thousands_of_values_is_not_read() {
+fn row_16_a_manifest_of_tens_of_thousands_of_values_is_read_and_one_that_is_too_long_is_not() {
     let padded = |values: usize| format!(r#"{{"pad": [{}0], {}"#, "1,".repeat(values), &POD[1..]);
-    assert_eq!(likely(&padded(3000), "web", &["other"], 1, 10.0), Some(ProbeKind::Liveness));
-    assert_eq!(likely(&padded(49_000), "web", &["other"], 1, 10.0), None);
+    assert_eq!(likely(&padded(49_000), "web", &["other"], 1, 10.0), Some(ProbeKind::Liveness));
+    assert_eq!(likely(&padded(LONGEST_MANIFEST / 2), "web", &["other"], 1, 10.0), None);
 }
 
 #[test]
-fn a_static_pods_manifest_is_waited_for_and_asked_for_once() {
-    let view = container("c1", &[(SOURCE, "file")]);
-    let mut intended = Intended::default();
-    intended.read(&view);
-    assert!(intended.is_awaited());
-    let ready = command("c1", &["ready"], 1);
-    assert_eq!(intended.likely(&ready, Duration::from_secs(10)), None);
-    intended.learn("proxy", Some(POD));
-    assert_eq!(intended.likely(&ready, Duration::from_secs(10)), Some(ProbeKind::Startup));
-    intended.learn("proxy", None);
-    assert!(intended.likely(&ready, Duration::from_secs(10)).is_some(), "what is known stays");
-    let mut nothing = Intended::default();
-    nothing.read(&container("c1", &[]));
-    assert!(!nothing.is_awaited());
+fn row_16_what_is_kept_of_a_pod_is_bounded_whatever_its_manifest_says() {
+    let container = |name: usize, command: &str| {
+        format!(r#"{{"name": "c{name}", "livenessProbe": {{"exec": {{"command": [{command}]}}}}}}"#)
+    };
+    let pod =
+        |containers: Vec<String>| format!(r#"{{"spec": {{"containers": [{}]}}}}"#, containers.join(","));
+    let usual = pod((0..100).map(|number| container(number, r#""test", "-e", "/ready""#)).collect());
+    assert_eq!(Written::read(&usual).containers.len(), 100);
+    let long = format!("\"{}\"", "x".repeat(LONGEST_COMMAND));
+    let too_long = format!("\"{}\"", "x".repeat(LONGEST_COMMAND + 1));
+    let kept = Written::read(&pod(vec![container(0, &too_long), container(1, &long)]));
+    assert_eq!(kept.containers.keys().collect::<Vec<_>>(), ["c1"]);
+    for commands in [vec![long; 50], vec![vec!["\"\""; 40_000].join(",")], vec!["\"\"".to_owned(); 3_000]] {
+        let text = pod(commands.iter().enumerate().map(|(name, command)| container(name, command)).collect());
+        let written = Written::read(&text);
+        assert!(text.len() <= LONGEST_MANIFEST && written.weight() <= MOST_OF_POD, "{}", written.weight());
+    }
 }
 
 #[test]
 fn a_manifest_names_its_pod() {
-    let names = |text| names(text).map(|(name, namespace)| format!("{namespace}/{name}"));
+    let names = |text| Manifest::read(text).map(|pod| format!("{}/{}", pod.namespace, pod.name));
     assert_eq!(names("metadata: {name: etcd, namespace: kube-system}").as_deref(), Some("kube-system/etcd"));
     assert_eq!(names("metadata: {name: etcd}").as_deref(), Some("default/etcd"));
     assert_eq!(
         [names("kind: Pod"), names("metadata: {name: 5}"), names("{"), names("")],
         [const { None }; 4]
     );
+    let pod = Manifest::read(&format!("metadata: {{name: etcd}}\n{}", &POD[1..POD.len() - 1])).unwrap();
+    let ready = command("c1", &["ready"], 1);
+    assert_eq!(pod.written.likely("proxy", &ready, Duration::from_secs(10)), Some(ProbeKind::Startup));
 }
 
 proptest! {
@@ -88,7 +90,7 @@ proptest! {
     fn any_text_is_survived(text: String, cut in 0..POD.len()) {
         for text in [&text, &POD[..cut]] {
             let _ = likely(text, "main", &["a"], 1, 10.0);
-            let _ = names(text);
+            let _ = Manifest::read(text);
         }
     }
 }

@@ -177,23 +177,56 @@ fn the_written_pod_tells_what_a_probe_is() {
     let mut applied = Watch::default();
     applied.changed(&Change::Container(Arc::new(container("c1", &[annotation]))));
     feed(&mut applied, start, &cat, &steady(0.0, 4));
+    let text = applied.next_text(start.after(31.0)).unwrap();
+    applied.learn_text(text.read());
     assert_eq!(applied.probes(start.after(31.0))[0].likely, Some(ProbeKind::Liveness));
 
     let mut static_pod = Watch::default();
     static_pod
         .changed(&Change::Container(Arc::new(container("c1", &[("kubernetes.io/config.source", "file")]))));
+    let calls = steady(0.0, 4).into_iter();
     let asked: Vec<bool> =
-        steady(0.0, 4).into_iter().map(|call| static_pod.ended(&start.call(call, &cat, "kubelet"))).collect();
+        calls.map(|call| static_pod.ended(&start.call(call, &cat, "kubelet")).is_some()).collect();
     assert_eq!(asked, [false, false, false, true], "only when there is something to name");
-    let awaited = static_pod.awaited();
+    let awaited = static_pod.static_pods();
     assert_eq!(
         awaited.iter().map(|pod| (&*pod.namespace, &*pod.name)).collect::<Vec<_>>(),
         [("shop", "web")]
     );
     assert_eq!(static_pod.probes(start.after(31.0))[0].likely, None);
-    static_pod.learn(&awaited[0].uid, Some(written));
+    static_pod.learn_file(&awaited[0].uid, Some(Arc::new(Written::read(written))));
     assert_eq!(static_pod.probes(start.after(31.0))[0].likely, Some(ProbeKind::Liveness));
-    assert!(static_pod.awaited().is_empty());
+    assert!(static_pod.static_pods().is_empty());
+}
+
+#[test]
+fn row_16_the_manifest_of_a_pod_of_300_containers_is_read_once_also_when_they_are_restarted() {
+    let probe =
+        |number| format!(r#"{{"name": "n{number}", "livenessProbe": {{"exec": {{"command": ["cat"]}}}}}}"#);
+    let probes: Vec<_> = (0..300).map(probe).collect();
+    let written = format!(r#"{{"spec": {{"containers": [{}]}}}}"#, probes.join(","));
+    let annotation = [("kubectl.kubernetes.io/last-applied-configuration", &*written)];
+    let (start, mut watch, mut texts) = (Start::now(), Watch::default(), 0);
+    for attempt in 0..3 {
+        let began = 100.0 * f64::from(attempt);
+        for number in 0..300 {
+            let id = format!("c{number}-{attempt}");
+            let view =
+                Container { name: format!("n{number}").into(), attempt, ..container(&id, &annotation) };
+            // As after each list of the runtime, its pod is another value.
+            watch.changed(&Change::Container(Arc::new(view)));
+            feed(&mut watch, start, &command(&id, &["cat"], 1), &steady(began, 4));
+            while let Some(text) = watch.next_text(start.after(began)) {
+                texts += 1;
+                watch.learn_text(text.read());
+            }
+        }
+        let probes = watch.probes(start.after(began + 31.0));
+        assert_eq!(probes.len(), 300);
+        assert!(probes.iter().all(|probe| probe.likely == Some(ProbeKind::Liveness)));
+        watch.changed(&Change::Listed(Arc::default()));
+    }
+    assert_eq!(texts, 1);
 }
 
 #[test]
