@@ -88,6 +88,17 @@ fn block() -> impl Strategy<Value = Block> {
     (capacities, vec((name(), value(), choice()), 1..12))
 }
 
+fn encode(encoder: &mut Encoder, capacities: Vec<u32>, fields: &[(Vec<u8>, Vec<u8>, Choice)]) -> Vec<u8> {
+    let mut octets = Vec::new();
+    for capacity in capacities {
+        encoder.resize(capacity, &mut octets);
+    }
+    for (name, value, choice) in fields {
+        encoder.field(name, value, *choice, &mut octets);
+    }
+    octets
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -97,13 +108,7 @@ proptest! {
         let mut ours = Decoder::new();
         let mut theirs = loona_hpack::Decoder::new();
         for (capacities, fields) in blocks {
-            let mut octets = Vec::new();
-            for capacity in capacities {
-                encoder.resize(capacity, &mut octets);
-            }
-            for (name, value, choice) in &fields {
-                encoder.field(name, value, *choice, &mut octets);
-            }
+            let octets = encode(&mut encoder, capacities, &fields);
             let fields: Fields = fields.into_iter().map(|(name, value, _)| (name, value)).collect();
             prop_assert_eq!(&decode(&mut ours, &octets).unwrap(), &fields);
             prop_assert_eq!(&theirs.decode(&octets).unwrap(), &fields);
@@ -123,13 +128,7 @@ proptest! {
         let mut whole = Decoder::with_beginning(beginning);
         let mut cut = Decoder::with_beginning(beginning);
         for (capacities, fields) in blocks {
-            let mut octets = Vec::new();
-            for capacity in capacities {
-                encoder.resize(capacity, &mut octets);
-            }
-            for (name, value, choice) in &fields {
-                encoder.field(name, value, *choice, &mut octets);
-            }
+            let octets = encode(&mut encoder, capacities, &fields);
             let mut read = Fields::new();
             whole.decode(&octets, true, |field| read.push(texts(field).unwrap())).unwrap();
             prop_assert_eq!(read.len(), fields.len());
