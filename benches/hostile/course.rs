@@ -80,7 +80,7 @@ pub(crate) struct Found {
     pub(crate) cores: f64,
     /// How long the relay's threads waited for a processor, all together.
     pub(crate) waited: Duration,
-    /// Attempts of well-behaved probes that it counted: all, and those that were no successes.
+    /// Attempts of well-behaved probes that it counted: all, and those that did not succeed.
     pub(crate) counted: (u64, u64),
 }
 
@@ -277,7 +277,7 @@ impl Node<'_> {
         Ok(probes.iter().map(|probe| attempts(probe).0).sum())
     }
 
-    /// Attempts of well-behaved probes that criprobe counted: all, and those that were no successes.
+    /// Attempts of well-behaved probes that criprobe counted: all, and those that did not succeed.
     fn counted(&self) -> Result<(u64, u64)> {
         let probes = self.probes(good::NAMESPACE)?;
         let each = probes.iter().map(attempts);
@@ -335,7 +335,7 @@ impl Node<'_> {
     }
 }
 
-/// Of a probe: all attempts, and those that were no successes.
+/// Of a probe: all attempts, and those that did not succeed.
 fn attempts(probe: &Value) -> (u64, u64) {
     let of = |name: &str| probe["counts"][name].as_u64().unwrap_or(0);
     let bad = of("warning") + of("failure") + of("error");

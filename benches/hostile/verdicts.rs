@@ -37,7 +37,7 @@ fn of_probes(course: &Course) -> Vec<Figure> {
         figure("the same without the hostile pod", Limit::Open, without.lag(99), " ms"),
         figure("well-behaved: longest start lag", Limit::Open, with.lag(100), " ms"),
         figure(
-            "well-behaved: attempts that were no successes",
+            "well-behaved: attempts that did not succeed",
             Limit::Below(0.1),
             (all > 0.0).then(|| bad * 100.0 / all),
             " %",
@@ -63,7 +63,7 @@ fn of_relay(course: &Course) -> Vec<Figure> {
     let calls: usize = both().map(|found| found.relayed.count()).sum();
     vec![
         figure(
-            "relayed ExecSync: p99 over that without the hostile pod",
+            "relayed ExecSync: p99, ratio to that without the pod",
             Limit::AtMost(1.5),
             median(relayed.iter().copied()),
             "",
@@ -73,7 +73,7 @@ fn of_relay(course: &Course) -> Vec<Figure> {
         figure("relayed ExecSync: p99", Limit::Open, p99(&course.with), " us"),
         figure("the same without the hostile pod", Limit::Open, p99(&course.without), " us"),
         figure(
-            "ExecSync past criprobe: p99 over that without",
+            "ExecSync past criprobe: p99, the same ratio",
             Limit::Open,
             median(direct.iter().copied()),
             "",
@@ -118,11 +118,11 @@ fn of_hostile(course: &Course, is_long: bool) -> Vec<Figure> {
     let hours = course.hostile_in_all as f64 / (rate * 3600.0);
     let limit = if is_long { Limit::AtLeast(1.0) } else { Limit::Open };
     vec![
-        figure("hostile: probes that were attempted, or refused", Limit::AtLeast(tricks), Some(met), ""),
+        figure("hostile: probes attempted, or listed as invalid", Limit::AtLeast(tricks), Some(met), ""),
         open("hostile: attempts a second of one pod", rate, ""),
         open("hostile: attempts of all pods", course.hostile_in_all as f64, ""),
         figure(
-            "hostile: that is, of one pod at that rate",
+            "hostile: the same, as time of one pod at that rate",
             limit,
             Some(hours).filter(|hours| hours.is_finite()),
             " h",
