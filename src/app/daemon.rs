@@ -11,7 +11,6 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{FutureExt, future::ready};
 use thiserror::Error;
 use tokio::{net::UnixListener, sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -20,15 +19,15 @@ use super::{
     event_log::EventLog,
     logging, manifests, planning,
     reload::{self, InForce, Reloading},
-    state::Store,
+    state::{self, State},
 };
 use crate::{
     clock,
     config::{Config, Loaded},
-    inventory::{self, Change, Observer, TracedCall},
+    inventory::{self, Change, InventorySources, Observer, TracedCall},
     listen::{self, Access, ListenError, SocketFile},
     observed::ObservedHandle,
-    prober::{self, Saved},
+    prober,
     relay::{self, Relay, RelayEnded, gate::Gate},
     report::{
         JournaledCall, Sources, api, convert,
@@ -109,15 +108,13 @@ impl Daemon {
             relay::spawn(clients.listener, started.runtime.clone(), gate.clone())?;
         tracing::info!(listen = %started.listen.display(), runtime = %started.runtime.display(), "relaying");
 
-        let metrics = Metrics::with(
-            env!("CARGO_PKG_VERSION"),
-            ProcessCounts {
-                log_lines_dropped: logging::dropped(),
-                accept_pauses: relayed.connections.accept_pauses(),
-                connections_blinded: relayed.connections.blinded_in_calls(),
-                stage_restarts: tasks.restarts().counts(),
-            },
-        );
+        let counts = ProcessCounts {
+            log_lines_dropped: logging::dropped(),
+            accept_pauses: relayed.connections.accept_pauses(),
+            connections_blinded: relayed.connections.blinded_in_calls(),
+            stage_restarts: tasks.restarts().counts(),
+        };
+        let metrics = Metrics::with(env!("CARGO_PKG_VERSION"), counts);
         let (trace, events) = (Journal::new(JournalBounds::records(CALLS_KEPT)), Journal::new(EVENTS));
         let (reports, observed) = ((metrics.config.clone(), events.clone()), ObservedHandle::default());
         let InForce { policies, prober: settings, health: config } =
@@ -130,48 +127,34 @@ impl Daemon {
         }
 
         manifests::spawn(observed.clone(), &mut tasks);
-        let (inventory, changes) = inventory::spawn(
-            inventory::InventorySources {
-                observations,
-                relay: relayed.clone(),
-                runtime: runtime.clone(),
-                link: link.clone(),
-                events: runtime_events,
-                stops: inventory::Stops::default(),
-            },
-            Passing { observed: observed.clone(), trace: trace.clone() },
-            &mut tasks,
-        );
+        let sources = InventorySources {
+            observations,
+            relay: relayed.clone(),
+            runtime: runtime.clone(),
+            link: link.clone(),
+            events: runtime_events,
+            stops: inventory::Stops::default(),
+        };
+        let passing = Passing { observed: observed.clone(), trace: trace.clone() };
+        let (inventory, changes) = inventory::spawn(sources, passing, &mut tasks);
 
-        let (store, saves) = (started.state.as_deref().map(Store::new), watch::Sender::default());
-        let state =
-            store.as_ref().map_or_else(|| watch::Sender::default().subscribe(), |store| store.health());
-        let load =
-            store.clone().map_or_else(|| ready(Saved::default()).boxed(), |store| store.load().boxed());
-        let saved = Store::spawn(store, saves.subscribe(), &mut tasks);
+        let State { load, saves, health: state, saved } = state::spawn(started.state.as_deref(), &mut tasks);
         let (replayed, mut log) = (inventory.clone(), EventLog::new(events.clone()));
-        let prober = prober::spawn(
-            prober::Deps {
-                settings,
-                runtime: runtime.commands(),
-                load,
-                saves,
-                replay: Box::new(move || replayed.replay()),
-                on_event: move |event| log.report(event),
-            },
-            &mut tasks,
-        );
-        let images = planning::spawn(
-            planning::Deps {
-                changes,
-                inventory: inventory.clone(),
-                policies,
-                runtime,
-                prober: prober.clone(),
-                journal: events.clone(),
-            },
-            &mut tasks,
-        );
+        let replay = Box::new(move || replayed.replay());
+        let on_event = move |event| log.report(event);
+        let prober_deps =
+            prober::Deps { settings, runtime: runtime.commands(), load, saves, replay, on_event };
+        let prober = prober::spawn(prober_deps, &mut tasks);
+        let (planned_from, planned_to, journal) = (inventory.clone(), prober.clone(), events.clone());
+        let planning_deps = planning::Deps {
+            changes,
+            inventory: planned_from,
+            policies,
+            runtime,
+            prober: planned_to,
+            journal,
+        };
+        let images = planning::spawn(planning_deps, &mut tasks);
 
         let is_draining = Arc::new(AtomicBool::new(false));
         let stages = Stages {

@@ -10,7 +10,10 @@ use std::{
     time::Duration,
 };
 
-use futures_util::future::ready;
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, ready},
+};
 use tokio::{
     sync::watch,
     task::{JoinError, spawn_blocking},
@@ -39,16 +42,41 @@ const RETRY: Duration = Duration::from_secs(10);
 /// What a restart is left without.
 const LOST: &str = "state cannot be saved: a restart of criprobe would lose verdicts and pauses";
 
-/// The file, and how it is.
+/// The state of this run: what the last one saved, and where to send what is to be saved next.
+pub(super) struct State {
+    /// Resolves to what was saved before; to nothing if no state is kept.
+    pub load: BoxFuture<'static, Saved>,
+    /// The newest value is written.
+    pub saves: watch::Sender<Arc<Saved>>,
+    /// The condition of the file.
+    pub health: watch::Receiver<StateFileView>,
+    /// Resolves after the last save, once `saves` is gone; at once if no state is kept.
+    pub saved: TaskEnd,
+}
+
+/// Starts the task that keeps the state in a folder. Without a folder, no state is kept.
+pub(super) fn spawn(folder: Option<&Path>, tasks: &mut Tasks) -> State {
+    let saves = watch::Sender::<Arc<Saved>>::default();
+    let Some(store) = folder.map(Store::new) else {
+        let (load, health) = (ready(Saved::default()).boxed(), watch::Sender::default().subscribe());
+        return State { load, saves, health, saved: tasks.spawn(ready(())) };
+    };
+    let (load, health, mut to_save) =
+        (store.clone().load().boxed(), store.health.subscribe(), saves.subscribe());
+    let saved = tasks.spawn(tasks.supervise("state", async move || store.keep(&mut to_save).await));
+    State { load, saves, health, saved }
+}
+
+/// The file, and its condition.
 #[derive(Debug)]
-pub(super) struct Store {
+struct Store {
     file: StateFile,
     health: watch::Sender<StateFileView>,
 }
 
 impl Store {
     /// That of a folder. Touches nothing yet.
-    pub(super) fn new(folder: &Path) -> Arc<Self> {
+    fn new(folder: &Path) -> Arc<Self> {
         let file = StateFile::new(folder);
         let health = StateFileView { file: file.path().display().to_string(), ..StateFileView::default() };
         Arc::new(Self { file, health: watch::Sender::new(health) })
@@ -58,26 +86,9 @@ impl Store {
         self.file.path()
     }
 
-    /// Starts the task that writes what is saved; it ends after the last save. Without a store it ends at once.
-    pub(super) fn spawn(
-        store: Option<Arc<Self>>,
-        mut saves: watch::Receiver<Arc<Saved>>,
-        tasks: &mut Tasks,
-    ) -> TaskEnd {
-        match store {
-            Some(store) => tasks.spawn(tasks.supervise("state", async move || store.keep(&mut saves).await)),
-            None => tasks.spawn(ready(())),
-        }
-    }
-
-    /// How it is, from now on.
-    pub(super) fn health(&self) -> watch::Receiver<StateFileView> {
-        self.health.subscribe()
-    }
-
     /// What was saved before; nothing if there is no file, none that can be used, or another daemon uses it. Makes
     /// the folder.
-    pub(super) async fn load(self: Arc<Self>) -> Saved {
+    async fn load(self: Arc<Self>) -> Saved {
         let mut in_use = None;
         let reading = async {
             loop {
@@ -129,7 +140,7 @@ impl Store {
     }
 
     /// Writes what is to be saved, the newest of it, until all senders are gone.
-    pub(super) async fn keep(self: &Arc<Self>, saves: &mut watch::Receiver<Arc<Saved>>) {
+    async fn keep(self: &Arc<Self>, saves: &mut watch::Receiver<Arc<Saved>>) {
         let mut is_written = true;
         loop {
             tokio::select! {
@@ -211,7 +222,7 @@ mod tests {
         drop(saves);
         keeping.await.unwrap();
         assert_eq!(store.clone().load().await, *saved("c"));
-        assert!(store.health().borrow().saved_at.is_some());
+        assert!(store.health.borrow().saved_at.is_some());
     }
 
     // In a time that stands still while a thread blocks, so that a slow disk uses up none of the patience.
@@ -227,10 +238,10 @@ mod tests {
         assert!(!loading.is_finished());
         drop(first);
         assert_eq!(loading.await.unwrap(), *saved("a"));
-        assert_eq!(second.health().borrow().trouble, "");
+        assert_eq!(second.health.borrow().trouble, "");
         let third = Store::new(dir.path());
         assert_eq!(third.clone().load().await, Saved::default(), "it is used on");
-        let trouble = third.health().borrow().trouble.clone();
+        let trouble = third.health.borrow().trouble.clone();
         assert!(trouble.starts_with("another criprobe keeps its state in "), "{trouble}");
         drop(second);
         assert!(!third.write(saved("c")).await);
@@ -243,7 +254,7 @@ mod tests {
         let folder = dir.path().join("state");
         fs::write(&folder, "in the way").unwrap();
         let store = Store::new(&folder);
-        let mut health = store.health();
+        let mut health = store.health.subscribe();
         assert_eq!(store.clone().load().await, Saved::default());
         let trouble = health.borrow_and_update().trouble.clone();
         assert!(trouble.starts_with("cannot use the folder "), "{trouble}");
