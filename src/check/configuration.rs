@@ -6,7 +6,7 @@ use std::path::Path;
 use super::{CheckInput, findings::Findings, text};
 use crate::{
     config::{Config, ConfigErrors, Loaded, Origin, Overrides, ProberConfig, raw::Raw, resolve},
-    report::view::{CheckedDocument, CheckedFile, CheckedProbe, CheckedRule, DocumentKind},
+    report::view::{CheckedDocument, CheckedFile, CheckedProbe, CheckedRule, DefinitionView, DocumentKind},
     spec::{
         ProbeSpec,
         need::{Budget, Need, Resource},
@@ -163,7 +163,7 @@ fn probe(spec: &ProbeSpec, source: &str) -> CheckedProbe {
         valid: true,
         reason: String::new(),
         handler: spec.handler.name().to_owned(),
-        definition: Some(spec.into()),
+        definition: Some(DefinitionView::of(spec, source)),
         resolved_port: None,
         line: None,
         column: None,

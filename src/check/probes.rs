@@ -12,7 +12,7 @@ use super::{
 use crate::{
     document::fault::quoted,
     inventory::pod::{Container, ContainerState, Pod, PodNetwork},
-    report::view::{CheckedContainer, CheckedPod, CheckedProbe, PlanChange},
+    report::view::{CheckedContainer, CheckedPod, CheckedProbe, DefinitionView, PlanChange},
     spec::{
         annotation,
         image::ImageNames,
@@ -159,7 +159,7 @@ fn checked(
         reason: spec.as_ref().err().cloned().unwrap_or_default(),
         handler: handler.to_owned(),
         resolved_port: spec.as_ref().ok().and_then(|spec| annotations::resolved(spec, container)),
-        definition: spec.ok().map(Into::into),
+        definition: spec.ok().map(|spec| DefinitionView::of(spec, &planned.source.to_string())),
         line: place.map(|place| place.line),
         column: place.map(|place| place.column),
         shadowed: planned.shadowed.clone(),

@@ -54,9 +54,6 @@ the newest attempt, AGE the time since the last change. A narrow terminal shows 
 observed-N is a probe that a client runs itself. criprobe recognizes it by its rhythm and only
 watches it. Its state is its last result, because the client's thresholds are not known.";
 
-/// 60 columns of an output, even if nothing else is cut.
-const OUTPUT_WIDTH: usize = 60;
-
 impl ProbesArgs {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, Error> {
         let Select { namespace, pod, container } = self.select;
@@ -146,10 +143,10 @@ fn wide(probes: &[ProbeView], now: SystemTime) -> Table {
             probe.period_seconds.map(|period| configured(period.0)).unwrap_or_default().into(),
             (&*probe.on_failure).into(),
             probe.attempt.to_string().into(),
-            probe.container_id.chars().take(13).collect::<String>().into(),
+            (&*probe.container_id).into(),
             format!("{}/{}/{}/{}", counts.success, counts.warning, counts.failure, counts.error).into(),
             plain(&probe.reason).into(),
-            super::screen::fit(&last_output(probe), OUTPUT_WIDTH).into(),
+            last_output(probe).into(),
         ]);
         table.row(row);
     }

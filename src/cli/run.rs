@@ -44,7 +44,7 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "PORT", group = "trial")]
     tcp: Option<String>,
     /// Query the gRPC health service on this port
-    #[arg(long, value_name = "PORT", group = "trial", allow_negative_numbers = true)]
+    #[arg(long, value_name = "PORT", group = "trial", allow_negative_numbers = true, value_parser = grpc_port)]
     grpc: Option<i64>,
     /// How long one try may take [default: 1s; with --probe, the probe's timeout]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
@@ -118,6 +118,11 @@ impl RunArgs {
         }
         request
     }
+}
+
+/// A port by number, because a grpc probe cannot name one. The daemon reports one that is out of range.
+fn grpc_port(text: &str) -> Result<i64, String> {
+    text.parse().map_err(|_| "not a port number: a grpc probe cannot use a port by name".to_owned())
 }
 
 /// The type of a probe that we could run.

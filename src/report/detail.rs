@@ -12,10 +12,7 @@ impl From<&ProbeStatus> for ProbeDetailView {
         Self {
             probe: probe.into(),
             client: None,
-            definition: probe.spec.as_deref().map(|spec| match probe.source.starts_with("rule:") {
-                true => DefinitionView::from(spec).without_secrets(),
-                false => spec.into(),
-            }),
+            definition: probe.spec.as_deref().map(|spec| DefinitionView::of(spec, &probe.source)),
             history: probe.history.attempts().map(|attempt| (&attempt).into()).collect(),
             changes: probe.history.changes().map(Into::into).collect(),
             events: Vec::new(),

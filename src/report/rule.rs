@@ -3,7 +3,10 @@
 use super::view::{DefinitionView, HandlerView, MatchView, RuleView};
 use crate::{
     ids::ProbeKind,
-    spec::rule::{Matcher, Rule},
+    spec::{
+        ProbeSpec,
+        rule::{Matcher, Rule},
+    },
 };
 
 /// Stands for what is not shown.
@@ -40,6 +43,12 @@ impl From<&Matcher> for MatchView {
 }
 
 impl DefinitionView {
+    /// The definition of a probe. `source` is as users see it: one from a rule is shown without possible secrets.
+    pub fn of(spec: &ProbeSpec, source: &str) -> Self {
+        let view = Self::from(spec);
+        if source.starts_with("rule:") { view.without_secrets() } else { view }
+    }
+
     /// The same, without the values of HTTP headers: an operator may have written a token there.
     #[must_use]
     pub fn without_secrets(mut self) -> Self {

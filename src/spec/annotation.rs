@@ -48,8 +48,14 @@ pub(crate) fn is_switch(key: &str) -> bool {
 
 /// Whether a key is under our domain, understood or not.
 pub(crate) fn is_ours(key: &str) -> bool {
-    let domain = key.split_once('/').and_then(|(before, _)| before.strip_suffix(DOMAIN));
+    let domain = before_slash(key).0.strip_suffix(DOMAIN);
     domain.is_some_and(|kind| kind.is_empty() || kind.ends_with('.'))
+}
+
+/// The part of a key before its slash, and the name after it. A key without a slash is all prefix: someone forgot the
+/// container's name.
+fn before_slash(key: &str) -> (&str, &str) {
+    key.split_once('/').unwrap_or((key, ""))
 }
 
 /// Whether the pod with these annotations wants no probes.
@@ -64,12 +70,13 @@ pub(crate) fn notes(annotations: &BTreeMap<String, String>) -> Vec<String> {
 }
 
 fn note(key: &str, value: &str) -> Option<String> {
-    let (before, name) = key.split_once('/')?;
+    let (before, name) = before_slash(key);
     let kind = match before.strip_suffix(DOMAIN)? {
         "" => None,
         kind => Some(kind.strip_suffix('.')?),
     };
     match kind {
+        None if key == DOMAIN => None,
         None if key != SWITCH => Some(format!("annotation {}: unknown; only {SWITCH} is known", quoted(key))),
         None if ![OFF, ON].iter().any(|known| value.eq_ignore_ascii_case(known)) => {
             Some(format!("annotation {SWITCH}: unknown value {}: write \"off\" or \"on\"", quoted(value)))
@@ -83,8 +90,9 @@ fn note(key: &str, value: &str) -> Option<String> {
             );
             Some(format!("annotation {}: unknown probe type {}: {meant}", quoted(key), quoted(kind)))
         }
-        Some(_) if name.is_empty() => {
-            Some(format!("annotation {}: the container name is missing", quoted(key)))
+        Some(kind) if name.is_empty() => {
+            let key = quoted(key);
+            Some(format!("annotation {key}: the container name is missing: write {kind}.{DOMAIN}/CONTAINER"))
         }
         Some(_) => None,
     }
@@ -164,7 +172,16 @@ mod tests {
             (
                 "startup.criprobe.dev/",
                 "x",
-                Some(r#"annotation "startup.criprobe.dev/": the container name is missing"#),
+                Some(
+                    r#"annotation "startup.criprobe.dev/": the container name is missing: write startup.criprobe.dev/CONTAINER"#,
+                ),
+            ),
+            (
+                "liveness.criprobe.dev",
+                "x",
+                Some(
+                    r#"annotation "liveness.criprobe.dev": the container name is missing: write liveness.criprobe.dev/CONTAINER"#,
+                ),
             ),
             (
                 "criprobe.dev/probe",

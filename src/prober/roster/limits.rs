@@ -84,7 +84,8 @@ impl Roster {
         let invalid = listed.iter_mut().filter(|status| status.phase == ProbePhase::Invalid);
         for status in invalid.rev() {
             if let Some(count) = unlisted.remove(&status.key.pod) {
-                status.reason += &format!("; and {count} more of this pod, which are not listed");
+                let are = if count == 1 { "is" } else { "are" };
+                status.reason += &format!("; and {count} more of this pod, which {are} not listed");
             }
         }
     }

@@ -20,7 +20,7 @@ fn limits_that_change_hold_for_all_at_once() {
              then older containers"
         )
     };
-    let both = [(Readiness, reported(1) + "; and 1 more of this pod, which are not listed")];
+    let both = [(Readiness, reported(1) + "; and 1 more of this pod, which is not listed")];
     assert_eq!(invalid(&rig), both);
     rig.roster.set_limits(&with(2), rig.now);
     assert_eq!(
