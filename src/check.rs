@@ -231,6 +231,10 @@ impl Check<'_> {
                 vec![self.object(node, "Pod", line, file, findings)]
             }
             Shape::CrictlPod => {
+                for (key, misplaced) in crictl::misplaced(node) {
+                    let why = "is not read in a pod for crictl: write it at the top level, or add apiVersion and kind";
+                    findings.warning(misplaced.place, format!("metadata.{key} {why}"));
+                }
                 let alone = self.together.is_none().then(|| crictl::pod(node, self.namespace));
                 let pods: Vec<_> = self.together.iter().chain(&alone).collect();
                 let name = pods.iter().map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();

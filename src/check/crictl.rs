@@ -35,6 +35,11 @@ pub(super) fn pod<'a>(node: &'a Node, namespace: &str) -> WrittenPod<'a> {
     }
 }
 
+/// What belongs beside the metadata of a pod or container for crictl, but stands in it, as in a manifest for Kubernetes.
+pub(super) fn misplaced(node: &Node) -> impl Iterator<Item = (&'static str, &Node)> {
+    ["annotations", "labels"].into_iter().filter_map(|key| Some((key, node.at(&["metadata", key])?)))
+}
+
 pub(super) fn container(node: &Node) -> WrittenContainer<'_> {
     let image = node.get("image");
     let image = image.and_then(|image| image.get("image").or(Some(image))).and_then(Node::text);

@@ -81,6 +81,14 @@ fn what_is_wrong_is_told_at_its_place() {
 }
 
 #[test]
+fn annotations_of_a_manifest_in_a_pod_for_crictl_are_warned_of() {
+    let text =
+        "metadata:\n  name: web\n  annotations: {liveness.criprobe.dev/app: '{exec: {command: [x]}}'}\n";
+    let found = findings(&check(&[input("web.yaml", text)], &[], "default"));
+    assert!(found.contains("metadata.annotations is not read in a pod for crictl"), "{found}");
+}
+
+#[test]
 fn rules_show_what_they_change() {
     let rules = [sample("rules/10-shop.yaml")];
     let view = check(&[sample("deployment.yaml")], &rules, "default");
