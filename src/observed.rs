@@ -18,6 +18,7 @@ mod likely;
 mod manifests;
 mod probe;
 mod rhythm;
+mod room;
 mod status;
 mod watch;
 
@@ -85,6 +86,11 @@ impl ObservedHandle {
     /// All observed probes as they are now, in no order.
     pub(crate) fn probes(&self) -> Vec<ObservedStatus> {
         self.watch().probes(clock::now())
+    }
+
+    /// How many commands made room for others since the start, as no more may be followed.
+    pub(crate) fn displaced(&self) -> u64 {
+        self.watch().displaced()
     }
 
     /// The pod whose annotation is to be read next; waits until there is one. Reading takes milliseconds.

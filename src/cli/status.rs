@@ -163,9 +163,10 @@ fn waits(waiting: WaitingView, what: &str) -> (&'static str, String, Paint) {
 }
 
 fn probes(probes: &ProbesView) -> String {
-    let observed = match probes.observed {
-        0 => String::new(),
-        count => format!("; {count} observed"),
+    let observed = match (probes.observed, probes.observed_displaced) {
+        (0, 0) => String::new(),
+        (count, 0) => format!("; {count} observed"),
+        (count, displaced) => format!("; {count} observed, {} displaced", counted(displaced, "command")),
     };
     if probes.total == 0 {
         return format!("none{observed}");
@@ -274,7 +275,8 @@ mod tests {
         away.inventory.waiting = Some(waiting);
         away.inventory.waiting_images = Some(WaitingView { count: 1, ..waiting });
         let late = LateView { count: 3, longest_seconds: Duration::from_secs(75).into() };
-        away.probes = ProbesView { observed: 2, late: Some(late), ..ProbesView::default() };
+        away.probes =
+            ProbesView { observed: 2, observed_displaced: 40, late: Some(late), ..ProbesView::default() };
         away.config.files = Vec::new();
         away.config.errors = (1..8).map(|line| format!("c.yaml:{line}:1: unknown key \"x{line}\"")).collect();
         away.config.needs_restart = vec!["listen: changed in c.yaml:9:9, needs a restart".to_owned()];

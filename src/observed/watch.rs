@@ -14,6 +14,7 @@ use super::{
     likely::{LONGEST_COMMAND, Written},
     manifests::{Manifests, PodText, ReadText, Source},
     probe::Probe,
+    room,
     status::ObservedStatus,
 };
 use crate::{
@@ -33,7 +34,10 @@ use crate::{
 const MOST_GROUPS: usize = 32;
 
 /// 2,048 commands are followed in all, in 1 MiB; in 50 MiB where all are as long, as often called and as erring as
-/// they can be. One more is not followed until an older one falls silent, unless its own container has one to replace.
+/// they can be. One more replaces one of the namespace that has most, and there of the pod that has most, unless that is
+/// its own: so commands of one pod, however many, leave room for those of others. Finding that pod takes a look at each
+/// container with commands, which is little beside a call to the runtime. Replaced first is, as above, a command without
+/// a rhythm; one with a rhythm is replaced only by one of another pod.
 const MOST_GROUPS_IN_ALL: usize = 2048;
 
 /// 20 min: a command without a rhythm that was not called for that long is forgotten; the slowest rhythm returned
@@ -51,6 +55,8 @@ pub(super) struct Watch {
     manifests: Manifests,
     /// The groups of all containers.
     groups: usize,
+    /// Groups that made room for others while there were as many as may be, since the start.
+    displaced: u64,
     is_off: bool,
     swept_at: Option<Instant>,
 }
@@ -60,6 +66,14 @@ pub(super) struct Watch {
 struct Watched {
     view: Arc<Container>,
     groups: Vec<Group>,
+}
+
+/// Which command is replaced before which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Replaced {
+    has_rhythm: bool,
+    is_repeated: bool,
+    called_at: Instant,
 }
 
 /// A static pod whose manifest would show what its observed probes are.
@@ -131,12 +145,9 @@ impl Watch {
         };
         let attempt = Attempt::of(traced)?;
         self.sweep(call.began);
-        let is_full = self.groups >= MOST_GROUPS_IN_ALL;
+        let known = self.containers.get(id)?.group(call, command);
+        let group = known.or_else(|| self.add(id, call, command))?;
         let watched = self.containers.get_mut(id)?;
-        let before = watched.groups.len();
-        let group = watched.group(call, command).or_else(|| watched.add(call, command, is_full));
-        self.groups += watched.groups.len() - before;
-        let group = group?;
         watched.groups[group].ended(attempt);
         let mut is_news = false;
         while let Some(attempts) = watched.groups[group].found() {
@@ -163,6 +174,11 @@ impl Watch {
         found
     }
 
+    /// How many commands made room for others' while as many were followed as may be.
+    pub(super) fn displaced(&self) -> u64 {
+        self.displaced
+    }
+
     /// The pod whose annotation is to be read next.
     pub(super) fn next_text(&mut self, now: Instant) -> Option<PodText> {
         self.manifests.next_text(now)
@@ -186,6 +202,41 @@ impl Watch {
     /// What the manifest of a static pod says; none if it cannot be found or read.
     pub(super) fn learn_file(&mut self, pod: &PodUid, written: Option<Arc<Written>>) {
         self.manifests.learn_file(pod, written);
+    }
+
+    /// Follows a command that was not called before, where there is or can be room.
+    fn add(&mut self, id: &ContainerId, call: &Call, command: &ExecCommand) -> Option<usize> {
+        if command.weight() > LONGEST_COMMAND {
+            return None;
+        }
+        let watched = self.containers.get_mut(id)?;
+        if watched.groups.len() >= MOST_GROUPS {
+            let (_, replaced) = watched.replaceable().filter(|(rank, _)| !rank.has_rhythm)?;
+            watched.groups.swap_remove(replaced);
+            self.groups -= 1;
+        } else if self.groups >= MOST_GROUPS_IN_ALL {
+            self.displace(id)?;
+        }
+        let groups = &mut self.containers.get_mut(id)?.groups;
+        groups.push(Group::new(call, command));
+        self.groups += 1;
+        Some(groups.len() - 1)
+    }
+
+    /// Makes room for one command of a container.
+    fn displace(&mut self, id: &ContainerId) -> Option<()> {
+        let asking = Arc::clone(&self.containers.get(id)?.view.pod);
+        let held = self.containers.values().filter(|watched| !watched.groups.is_empty());
+        let held = held.map(|watched| (&*watched.view.pod, watched.groups.len()));
+        let uid = room::giving_up(held, &asking).clone();
+        let of_pod = self.containers.values_mut().filter(|watched| watched.view.pod.uid == uid);
+        let replaceable = of_pod.filter_map(|watched| Some((watched.replaceable()?, watched)));
+        let replaceable = replaceable.filter(|((rank, _), _)| uid != asking.uid || !rank.has_rhythm);
+        let ((_, replaced), watched) = replaceable.min_by_key(|((rank, _), _)| *rank)?;
+        watched.groups.swap_remove(replaced);
+        self.groups -= 1;
+        self.displaced += 1;
+        Some(())
     }
 
     fn forget(&mut self, id: &ContainerId) {
@@ -214,18 +265,14 @@ impl Watched {
         self.groups.iter().position(|group| group.is_of(&call.origin.peer, command))
     }
 
-    /// Makes room for a command that was not called before, where there may be some.
-    fn add(&mut self, call: &Call, command: &ExecCommand, is_full: bool) -> Option<usize> {
-        if command.weight() > LONGEST_COMMAND {
-            return None;
-        }
-        if is_full || self.groups.len() >= MOST_GROUPS {
-            let idle = self.groups.iter().enumerate().filter(|(_, group)| group.probes.is_empty());
-            let (oldest, _) = idle.min_by_key(|(_, group)| (group.calls > 1, group.called_at))?;
-            self.groups.swap_remove(oldest);
-        }
-        self.groups.push(Group::new(call, command));
-        Some(self.groups.len() - 1)
+    /// The command that is the first to be replaced.
+    fn replaceable(&self) -> Option<(Replaced, usize)> {
+        let ranks = self.groups.iter().map(|group| Replaced {
+            has_rhythm: !group.probes.is_empty(),
+            is_repeated: group.calls > 1,
+            called_at: group.called_at,
+        });
+        ranks.zip(0..).min()
     }
 
     /// A rhythm was found: its probe has the lowest number that is free.

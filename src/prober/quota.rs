@@ -1,15 +1,17 @@
 //! Who has a place within the budgets of a pod and of the node: all that want one in, those that have one out. Pure.
 //!
-//! Each pod has its first probes by [`Rank`], as far as its budget goes, and the node the first of those: class by class, and
-//! within a class whichever namespace has used the smallest share of the budget so far, so that no namespace takes what others
-//! need. Both end at the first probe that does not fit; one that no budget would do for even alone ends nothing. Who has a
-//! place depends only on who wants one, not on who came first.
+//! Each pod has its first probes by [`Rank`], as far as its budget goes. Of those, the node has three groups, one after the
+//! other: those of enforced rules, up to three quarters of its budget; those of other rules and of authors; and those of
+//! enforced rules that are left. In each group, whichever namespace has used the smallest share of the budget so far has the
+//! next turn. So no namespace takes what others need, neither by annotations nor by labels that match a rule. A group ends
+//! at the first probe that does not fit; one that no budget would do for even alone ends nothing. Who has a place depends
+//! only on who wants one, not on who came first.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::Arc,
-    time::SystemTime,
-};
+mod lane;
+
+use std::{collections::HashMap, sync::Arc, time::SystemTime};
+
+use lane::{Lane, Split};
 
 use crate::{
     ids::{PodUid, ProbeKey},
@@ -46,25 +48,17 @@ pub(super) struct Quota {
     claims: HashMap<ProbeKey, Arc<Rank>>,
     /// Within are those that the pod has room for.
     pods: HashMap<PodUid, Split>,
-    /// Those that their pods have room for. Within are those that have a place.
-    shares: HashMap<(Tier, Arc<str>), Split>,
-    /// Of each share the last that has a place, and the first that has none.
-    last: BTreeSet<Turn>,
-    next: BTreeSet<Turn>,
-    /// What those take that have a place.
-    used: Need,
+    /// Of those that their pods have room for: enforced rules' as far as they come before all others.
+    reserved: Lane,
+    /// Those of other rules and of authors.
+    others: Lane,
+    /// Enforced rules' that have no place in `reserved`.
+    rest: Lane,
     /// What all would take.
     asked: Need,
     /// Whose place may have come or gone, since this was asked last.
     changed: Vec<ProbeKey>,
 }
-
-/// The class of a probe, and whether its container has exited.
-type Tier = (Class, bool);
-
-/// When a probe has its turn on the node: after those of better tiers, and by the share of the node's budget that those before
-/// it in its own namespace use.
-type Turn = (Tier, u64, Arc<Rank>);
 
 impl Quota {
     /// Without any probe yet.
@@ -74,10 +68,9 @@ impl Quota {
             per_node,
             claims: HashMap::new(),
             pods: HashMap::new(),
-            shares: HashMap::new(),
-            last: BTreeSet::new(),
-            next: BTreeSet::new(),
-            used: Need::default(),
+            reserved: Lane::new(per_node),
+            others: Lane::new(per_node),
+            rest: Lane::new(per_node),
             asked: Need::default(),
             changed: Vec::new(),
         }
@@ -140,9 +133,22 @@ impl Quota {
         if pod.beyond.contains(rank) {
             return Some(excess(self.per_pod, pod.used, pod.beyond.first(), pod.asked));
         }
-        let share = self.shares.get(&rank.share())?;
-        let next = self.next.first().map(|(_, _, rank)| rank);
-        share.beyond.contains(rank).then(|| excess(self.per_node, self.used, next, self.asked))
+        let (lane, mut used) = match rank.class {
+            Class::Enforced => (&self.rest, self.used()),
+            Class::Rule | Class::Author => (&self.others, self.reserved.used()),
+        };
+        if rank.class != Class::Enforced {
+            used += self.others.used();
+        }
+        lane.refuses(rank).then(|| excess(self.per_node, used, lane.next(), self.asked))
+    }
+
+    /// What those take that have a place.
+    fn used(&self) -> Need {
+        [&self.reserved, &self.others, &self.rest].iter().fold(Need::default(), |mut used, lane| {
+            used += lane.used();
+            used
+        })
     }
 
     /// What a probe takes more of than there is, if it were the only one.
@@ -180,144 +186,47 @@ impl Quota {
     /// The pod of a probe has room for it.
     fn join(&mut self, rank: &Arc<Rank>) {
         self.changed.push(rank.key.clone());
-        self.change(rank, |share| share.insert(rank.clone()));
+        match rank.class {
+            Class::Enforced if self.reserved.join(rank) => {}
+            Class::Enforced => _ = self.rest.join(rank),
+            Class::Rule | Class::Author => _ = self.others.join(rank),
+        }
         self.settle_node();
     }
 
     /// The pod of a probe has room for it no more.
     fn leave(&mut self, rank: &Arc<Rank>) {
-        self.change(rank, |share| share.remove(rank));
+        match rank.class {
+            Class::Enforced if self.reserved.leave(rank) => {}
+            Class::Enforced => _ = self.rest.leave(rank),
+            Class::Rule | Class::Author => _ = self.others.leave(rank),
+        }
         self.settle_node();
     }
 
-    /// Fills the room of the node. A place that comes or goes moves a few probes at most, each in logarithmic time.
+    /// Fills the room of the node: each group has what the groups before it leave.
     fn settle_node(&mut self) {
-        loop {
-            let (last, next) = (self.last.last(), self.next.first());
-            let is_overtaken = last.zip(next).is_some_and(|(last, next)| next < last);
-            let is_over =
-                last.is_some_and(|(_, _, last)| self.per_node.excess(self.used, last.class).is_some());
-            let has_room = next.is_some_and(|(_, _, next)| {
-                self.per_node.excess_with(self.used, next.need, next.class).is_none()
-            });
-            let moved = match (last.cloned(), next.cloned()) {
-                (Some((_, _, last)), _) if is_over || (is_overtaken && !has_room) => {
-                    self.change(&last, Split::demote)
-                }
-                (_, Some((_, _, next))) if has_room => self.change(&next, Split::promote),
-                _ => None,
+        let node = self.per_node;
+        let fits = |mut used: Need, before: Need, next: &Rank| {
+            used += before;
+            node.excess_with(used, next.need, next.class).is_none()
+        };
+        let mut used = Need::default();
+        let moved = self.reserved.settle(|before, next| node.is_reserved(before) && fits(used, before, next));
+        for moved in moved {
+            if moved.has_place {
+                self.rest.leave(&moved.rank)
+            } else {
+                self.rest.join(&moved.rank)
             };
-            let Some(rank) = moved else { return };
-            self.changed.push(rank.key.clone());
+            self.changed.push(moved.rank.key.clone());
         }
-    }
-
-    /// Changes the share that a probe belongs to, and keeps the turns in line with it.
-    fn change<R>(&mut self, of: &Rank, change: impl FnOnce(&mut Split) -> R) -> R {
-        let name = of.share();
-        let share = self.shares.entry(name.clone()).or_default();
-        let (last, next) = share.turns(name.0, &self.per_node);
-        last.iter().for_each(|turn| {
-            self.last.remove(turn);
-        });
-        next.iter().for_each(|turn| {
-            self.next.remove(turn);
-        });
-        self.used -= share.used;
-        let result = change(share);
-        self.used += share.used;
-        let (last, next) = share.turns(name.0, &self.per_node);
-        self.last.extend(last);
-        self.next.extend(next);
-        if share.is_empty() {
-            self.shares.remove(&name);
+        used += self.reserved.used();
+        for lane in [&mut self.others, &mut self.rest] {
+            let moved = lane.settle(|before, next| fits(used, before, next));
+            self.changed.extend(moved.into_iter().map(|moved| moved.rank.key.clone()));
+            used += lane.used();
         }
-        result
-    }
-}
-
-impl Rank {
-    /// What it shares its turns with.
-    fn share(&self) -> (Tier, Arc<str>) {
-        ((self.class, self.is_done), self.namespace.clone())
-    }
-}
-
-/// Probes in their order, in two parts.
-#[derive(Debug, Default)]
-struct Split {
-    /// The first ones.
-    within: BTreeSet<Arc<Rank>>,
-    beyond: BTreeSet<Arc<Rank>>,
-    /// What the first ones take.
-    used: Need,
-    /// What all would take.
-    asked: Need,
-}
-
-impl Split {
-    fn is_empty(&self) -> bool {
-        self.within.is_empty() && self.beyond.is_empty()
-    }
-
-    /// Returns whether it comes before one that is within, and so is within.
-    fn insert(&mut self, rank: Arc<Rank>) -> bool {
-        let is_within = self.within.last().is_some_and(|last| rank < *last);
-        self.asked += rank.need;
-        if is_within {
-            self.used += rank.need;
-            self.within.insert(rank);
-        } else {
-            self.beyond.insert(rank);
-        }
-        is_within
-    }
-
-    /// Returns whether it was within.
-    fn remove(&mut self, rank: &Arc<Rank>) -> bool {
-        let was_within = self.within.remove(rank);
-        if was_within {
-            self.used -= rank.need;
-        }
-        if was_within || self.beyond.remove(rank) {
-            self.asked -= rank.need;
-        }
-        was_within
-    }
-
-    fn demote(&mut self) -> Option<Arc<Rank>> {
-        let rank = self.within.pop_last()?;
-        self.used -= rank.need;
-        self.beyond.insert(rank.clone());
-        Some(rank)
-    }
-
-    fn promote(&mut self) -> Option<Arc<Rank>> {
-        let rank = self.beyond.pop_first()?;
-        self.used += rank.need;
-        self.within.insert(rank.clone());
-        Some(rank)
-    }
-
-    /// Whether the first ones take more than there is.
-    fn is_over(&self, budget: &Budget) -> bool {
-        self.within.last().is_some_and(|last| budget.excess(self.used, last.class).is_some())
-    }
-
-    /// Whether there is enough for one more.
-    fn has_room(&self, budget: &Budget) -> bool {
-        let next = self.beyond.first();
-        next.is_some_and(|next| budget.excess_with(self.used, next.need, next.class).is_none())
-    }
-
-    /// The turn of the last that has a place, and of the first that has none.
-    fn turns(&self, tier: Tier, budget: &Budget) -> (Option<Turn>, Option<Turn>) {
-        let last = self.within.last().map(|rank| {
-            let mut before = self.used;
-            before -= rank.need;
-            (tier, budget.share(before), rank.clone())
-        });
-        (last, self.beyond.first().map(|rank| (tier, budget.share(self.used), rank.clone())))
     }
 }
 
@@ -360,7 +269,7 @@ mod tests {
     fn expected(quota: &Quota) -> HashSet<ProbeKey> {
         let mut all: Vec<_> = quota.claims.values().cloned().collect();
         all.sort();
-        let (mut of_pods, mut of_shares, mut used) = (HashMap::new(), HashMap::new(), Need::default());
+        let mut of_pods = HashMap::new();
         // Adds one up, and says whether all is within the budget so far.
         let fits = |budget: &Budget, used: &mut Need, rank: &Rank| {
             *used += rank.need;
@@ -374,16 +283,35 @@ mod tests {
             *is_full |= !fits(&quota.per_pod, used, rank);
             !*is_full
         });
-        let turn = |rank: Arc<Rank>| {
-            let used: &mut Need = of_shares.entry(rank.share()).or_default();
-            let before = quota.per_node.share(*used);
-            *used += rank.need;
-            ((rank.class, rank.is_done), before, rank)
+        let in_turns = |ranks: Vec<Arc<Rank>>| {
+            let mut of_shares: HashMap<_, Need> = HashMap::new();
+            let turn = |rank: Arc<Rank>| {
+                let used = of_shares.entry((rank.is_done, rank.namespace.clone())).or_default();
+                let before = quota.per_node.share(*used);
+                *used += rank.need;
+                (rank.is_done, before, rank)
+            };
+            let mut turns: Vec<_> = ranks.into_iter().map(turn).collect();
+            turns.sort();
+            turns.into_iter().map(|(_, _, rank)| rank).collect::<Vec<_>>()
         };
-        let mut turns: Vec<Turn> = all.into_iter().map(turn).collect();
-        turns.sort();
-        let within = turns.iter().take_while(|(_, _, rank)| fits(&quota.per_node, &mut used, rank));
-        within.map(|(_, _, rank)| rank.key.clone()).collect()
+        let (enforced, others): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|rank| rank.class == Class::Enforced);
+        let (enforced, mut used) = (in_turns(enforced), Need::default());
+        let is_first =
+            |rank: &&Arc<Rank>| quota.per_node.is_reserved(used) && fits(&quota.per_node, &mut used, rank);
+        let mut placed: Vec<_> = enforced.iter().take_while(is_first).cloned().collect();
+        let rest = enforced[placed.len()..].to_vec();
+        for group in [others, rest] {
+            let mut used = placed.iter().fold(Need::default(), |mut used, rank| {
+                used += rank.need;
+                used
+            });
+            placed.extend(
+                in_turns(group).into_iter().take_while(|rank| fits(&quota.per_node, &mut used, rank)),
+            );
+        }
+        placed.into_iter().map(|rank| rank.key.clone()).collect()
     }
 
     fn need() -> impl Strategy<Value = Need> {
@@ -425,7 +353,7 @@ mod tests {
                 prop_assert_eq!(&now, &expected(&quota));
                 let mut used = Need::default();
                 now.iter().for_each(|key| used += quota.claims[key].need);
-                prop_assert_eq!(quota.used, used);
+                prop_assert_eq!(quota.used(), used);
                 let changed: HashSet<_> = quota.take_changed().into_iter().collect();
                 let wants = |key: &&ProbeKey| quota.claims.contains_key(*key);
                 prop_assert!(now.symmetric_difference(&known).filter(wants).all(|key| changed.contains(key)));
@@ -434,9 +362,9 @@ mod tests {
             for key in quota.claims.keys().cloned().collect::<Vec<_>>() {
                 quota.withdraw(&key);
             }
-            prop_assert!(quota.pods.is_empty() && quota.shares.is_empty());
-            prop_assert_eq!((quota.used, quota.asked), (Need::default(), Need::default()));
-            prop_assert!(quota.last.is_empty() && quota.next.is_empty());
+            prop_assert!(quota.pods.is_empty());
+            prop_assert!([&quota.reserved, &quota.others, &quota.rest].iter().all(|lane| lane.is_empty()));
+            prop_assert_eq!((quota.used(), quota.asked), (Need::default(), Need::default()));
         }
     }
 
@@ -444,7 +372,7 @@ mod tests {
     fn row_04_no_annotation_has_a_place_that_an_enforced_rule_needs_and_namespaces_take_turns() {
         let mut quota = Quota::new(budgets(4, 8));
         (0..40).for_each(|number| quota.claim(rank(Class::Author, 0, number / 8, number, false)));
-        assert_eq!(quota.used.places, 8, "no other needs a place");
+        assert_eq!(quota.used().places, 8, "no other needs a place");
         (0..2).for_each(|number| quota.claim(rank(Class::Author, 1, 0, number, true)));
         (0..9).for_each(|number| quota.claim(rank(Class::Author, 2, number, number, true)));
         let of = |quota: &Quota, namespace: &str| {
@@ -456,8 +384,71 @@ mod tests {
         quota.claim(enforced.clone());
         assert_eq!(quota.refusal(&enforced.key), None);
         (0..9).for_each(|number| quota.claim(rank(Class::Rule, 3, number, 0, true)));
-        assert_eq!(["n0", "n1", "n2", "n3"].map(|namespace| of(&quota, namespace)), [1, 0, 0, 7]);
+        assert_eq!(
+            ["n0", "n1", "n2", "n3"].map(|namespace| of(&quota, namespace)),
+            [3, 1, 2, 2],
+            "a rule has its turn"
+        );
         assert_eq!(quota.refusal(&enforced.key), None);
+    }
+
+    /// So many probes of each of so many pods, by a rule or not.
+    fn claim_all(quota: &mut Quota, class: Class, namespace: u8, pods: u8, containers: u8, rate: u64) {
+        for (pod, container) in (0..pods).flat_map(|pod| (0..containers).map(move |number| (pod, number))) {
+            let base = rank(class, namespace, pod, container, true);
+            quota.claim(Rank { need: Need { rate, bytes: 0, ..base.need }, ..base });
+        }
+    }
+
+    fn count_of(quota: &Quota, namespace: &str) -> usize {
+        admitted(quota).into_iter().filter(|key| key.pod.as_str().starts_with(namespace)).count()
+    }
+
+    #[test]
+    fn row_04_pods_that_match_a_rule_leave_other_namespaces_the_places_of_their_annotations() {
+        for (class, most) in [(Class::Rule, 4_900), (Class::Enforced, 4_900), (Class::Author, 4_900)] {
+            let mut quota = Quota::new((Budget::of_pod(32, 50), Budget::of_node(5_000, 5_000)));
+            claim_all(&mut quota, Class::Author, 0, 4, 25, 100);
+            claim_all(&mut quota, class, 1, 160, 32, 100);
+            assert_eq!((count_of(&quota, "n0"), count_of(&quota, "n1")), (100, most), "{class:?}");
+        }
+    }
+
+    #[test]
+    fn row_04_pods_that_match_a_rule_leave_other_namespaces_the_rate_of_their_annotations() {
+        for class in [Class::Rule, Class::Enforced] {
+            let mut quota = Quota::new((Budget::of_pod(32, 50), Budget::of_node(5_000, 5_000)));
+            claim_all(&mut quota, Class::Author, 0, 4, 25, 1_000);
+            claim_all(&mut quota, class, 1, 82, 32, 2_000);
+            assert_eq!((count_of(&quota, "n0"), count_of(&quota, "n1")), (100, 2_450), "{class:?}");
+            claim_all(&mut quota, class, 2, 1, 32, 10_000);
+            assert_eq!(count_of(&quota, "n2"), 32, "{class:?}: a pod may have more than its rate by a rule");
+        }
+    }
+
+    #[test]
+    fn row_04_enforced_rules_have_three_quarters_of_the_node_before_all_others_and_then_what_these_leave() {
+        let mut quota = Quota::new((Budget::of_pod(32, 50), Budget::of_node(400, 5_000)));
+        for namespace in 0..9 {
+            claim_all(&mut quota, Class::Author, namespace, 10, 20, 100);
+            claim_all(&mut quota, Class::Rule, namespace, 10, 10, 100);
+        }
+        claim_all(&mut quota, Class::Enforced, 10, 10, 20, 100);
+        assert_eq!(count_of(&quota, "n10"), 200, "others have taken all");
+        claim_all(&mut quota, Class::Enforced, 11, 1, 20, 100);
+        claim_all(&mut quota, Class::Enforced, 10, 20, 20, 100);
+        assert_eq!((count_of(&quota, "n10"), count_of(&quota, "n11")), (280, 20), "300 of them");
+        (1..9).for_each(|namespace| assert!(count_of(&quota, &format!("n{namespace}-")) >= 11));
+        for key in quota
+            .claims
+            .values()
+            .filter(|rank| rank.class != Class::Enforced)
+            .map(|rank| rank.key.clone())
+            .collect::<Vec<_>>()
+        {
+            quota.withdraw(&key);
+        }
+        assert_eq!((count_of(&quota, "n10"), count_of(&quota, "n11")), (380, 20), "no other asks");
     }
 
     #[test]
@@ -521,7 +512,7 @@ mod tests {
             let key = ProbeKey { container: number.to_string().into(), ..base.key.clone() };
             quota.claim(Rank { age: (false, Some(made)), key, ..base });
         }
-        assert_eq!((quota.used.places, quota.claims.len()), (5_000, 40_000));
+        assert_eq!((quota.used().places, quota.claims.len()), (5_000, 40_000));
         assert!(quota.take_changed().len() < 6 * 40_000, "a few of each");
     }
 }

@@ -146,6 +146,7 @@ impl Stages {
             },
             probes: ProbesView {
                 observed: self.observed.probes().len() as u64,
+                observed_displaced: self.observed.displaced(),
                 late: LateView::of(probes.iter().filter_map(|probe| probe.late)),
                 ..ProbesView::count(probes.iter().map(|probe| (probe.state, probe.phase)))
             },

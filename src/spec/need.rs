@@ -19,6 +19,14 @@ const NODE_BYTES: u64 = 16 << 20;
 /// 3 KiB: each probe that a setting permits beyond the default adds so much to the bytes.
 const PLACE_BYTES: u64 = 3 << 10;
 
+/// Three quarters, as [`Budget::share`] counts: so much of the node's budget enforced rules have before all others, so that
+/// no annotation ends them. The rest is left to others while these ask for it, as authors choose the labels by which rules
+/// apply to their pods.
+const RESERVED: u64 = WHOLE / 4 * 3;
+
+/// What [`Budget::share`] is of a budget that is used up.
+const WHOLE: u64 = 1 << 20;
+
 /// 32 bytes: what an allocation takes beside its content, rounding included.
 const ALLOCATION: usize = 32;
 
@@ -142,9 +150,10 @@ impl Budget {
         Self { scope, most: Need { places, rate, bytes } }
     }
 
-    /// What there is not enough of, if the last of those who use it is of that class. Only the number of probes binds rules.
+    /// What there is not enough of, if the last of those who use it is of that class. In a pod, only the number of probes
+    /// binds rules.
     pub fn excess(&self, used: Need, class: Class) -> Option<Resource> {
-        let is_bound = class == Class::Author;
+        let is_bound = self.scope == Scope::Node || class == Class::Author;
         if used.places > self.most.places {
             Some(Resource::Places)
         } else if is_bound && used.rate > self.most.rate {
@@ -169,10 +178,15 @@ impl Budget {
 
     /// How much of the budget is used, in millionths or so: of whatever most is used of.
     pub fn share(&self, used: Need) -> u64 {
-        let share = |used: u64, most: u64| used.saturating_mul(1 << 20) / most.max(1);
+        let share = |used: u64, most: u64| used.saturating_mul(WHOLE) / most.max(1);
         share(used.places, self.most.places)
             .max(share(used.rate, self.most.rate))
             .max(share(used.bytes, self.most.bytes))
+    }
+
+    /// Whether enforced rules that use so much have one more before all others.
+    pub fn is_reserved(&self, used: Need) -> bool {
+        self.share(used) < RESERVED
     }
 }
 
@@ -183,7 +197,7 @@ impl Excess {
             Scope::Pod => ("pod", "enforced rules come first, then other rules, then older containers"),
             Scope::Node => (
                 "node",
-                "enforced rules come first, then other rules; within each class namespaces take turns",
+                "enforced rules come first, up to three quarters of that; then namespaces take turns, each with its rules first",
             ),
         };
         let setting = format!("Per{}{}", whose[..1].to_uppercase(), &whose[1..]);

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     ids::{ProbeKind, ProbeType},
+    inventory::pod::Pod,
     observed::fixtures::{Start, begun, command, container, watch},
     results::Verdict,
 };
@@ -258,8 +259,69 @@ fn there_is_room_for_so_many_commands_in_all() {
         }
     }
     assert_eq!(watch.groups, MOST_GROUPS_IN_ALL);
-    watch.changed(&Change::ContainerGone("c0".into()));
+    assert_eq!(watch.displaced(), 4 * MOST_GROUPS as u64, "those that were not called for longest");
+    watch.changed(&Change::ContainerGone(format!("c{}", containers - 1).into()));
     assert_eq!(watch.groups, MOST_GROUPS_IN_ALL - MOST_GROUPS);
+}
+
+/// A watch of these containers, each of its own pod if it has none.
+fn watch_pods(pods: &[(&str, &str, u32)]) -> Watch {
+    let mut watch = Watch::default();
+    for (namespace, pod, containers) in pods {
+        for number in 0..*containers {
+            let view = container(&format!("{pod}-{number}"), &[]);
+            let of = Pod { uid: (*pod).into(), namespace: (*namespace).into(), ..Pod::clone(&view.pod) };
+            watch.changed(&Change::Container(Arc::new(Container { pod: Arc::new(of), ..view })));
+        }
+    }
+    watch
+}
+
+/// Calls so many commands of each of so many containers of a pod, so often.
+fn call_all(watch: &mut Watch, start: Start, pod: &str, (containers, commands): (u32, u32), rows: &[Row]) {
+    for number in 0..containers {
+        for text in 0..commands {
+            let id = format!("{pod}-{number}");
+            feed(watch, start, &command(&id, &["check", &text.to_string()], 1), rows);
+        }
+    }
+}
+
+fn count_of(watch: &mut Watch, now: Instant, namespace: &str) -> usize {
+    watch.probes(now).into_iter().filter(|probe| &*probe.container.pod.namespace == namespace).count()
+}
+
+#[test]
+fn row_04_commands_that_fill_the_table_leave_room_for_the_probes_of_other_pods() {
+    let (start, once) = (Start::now(), [(0.0, 0.05, "exit 0")]);
+    for rows in [&once[..], &steady(0.0, 4)] {
+        let pods = [("evil", "e", 64), ("evil", "f", 64), ("evil", "web", 3), ("shop", "s", 3)];
+        let mut watch = watch_pods(&pods);
+        call_all(&mut watch, start, "e", (64, 32), rows);
+        assert_eq!(watch.groups, MOST_GROUPS_IN_ALL);
+        for (began, ..) in steady(1.0, 4) {
+            for pod in ["s", "web"] {
+                call_all(&mut watch, start, pod, (3, 1), &[(began, 0.05, "exit 0")]);
+            }
+            call_all(&mut watch, start, "f", (64, 32), &[(began, 0.05, "exit 0")]);
+        }
+        assert_eq!(watch.groups, MOST_GROUPS_IN_ALL);
+        assert_eq!(count_of(&mut watch, start.after(32.0), "shop"), 3);
+        let of_web = |probe: &ObservedStatus| probe.container.pod.uid.as_str() == "web";
+        assert_eq!(watch.probes(start.after(32.0)).iter().filter(|probe| of_web(probe)).count(), 3);
+        assert!(watch.displaced() >= 6, "{}", watch.displaced());
+    }
+}
+
+#[test]
+fn row_04_a_pod_with_many_commands_displaces_no_probe_of_a_pod_with_few() {
+    let (start, mut watch) = (Start::now(), watch_pods(&[("shop", "s", 20), ("evil", "e", 80)]));
+    call_all(&mut watch, start, "s", (20, 1), &steady(0.0, 4));
+    call_all(&mut watch, start, "e", (80, 32), &steady(0.0, 4));
+    assert_eq!(count_of(&mut watch, start.after(31.0), "shop"), 20);
+    assert_eq!((watch.groups, watch.displaced()), (MOST_GROUPS_IN_ALL, 0), "all that it has are probes");
+    let now = start.after(31.0);
+    assert_eq!(count_of(&mut watch, now, "evil"), MOST_GROUPS_IN_ALL - 20);
 }
 
 /// Calls with any times, durations and ends.

@@ -175,6 +175,7 @@ pub struct WaitingView {
 
 /// How the probes stand. A state or phase that no probe is in may be left out.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ProbesView {
     /// All of ours.
     pub total: u64,
@@ -185,6 +186,9 @@ pub struct ProbesView {
     /// Clients' own, which the other numbers leave out; absent if there are none.
     #[serde(default, skip_serializing_if = "is_none")]
     pub observed: u64,
+    /// Clients' commands that are no longer watched for a rhythm, as others needed the room; absent if there are none.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub observed_displaced: u64,
     /// Those that wait for a place for too long; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late: Option<LateView>,

@@ -136,8 +136,8 @@ fn probes_beyond_the_limits_are_invalid_until_there_is_room() {
         let statuses = rig.roster.statuses(rig.now).into_iter().filter(|status| status.pod.as_ref() == "b");
         statuses.map(|status| (status.key.kind, status.reason)).collect()
     };
-    let beyond_node = "the node has more probes than prober.maxPerNode, which is 3: enforced rules come first, then other \
-                       rules; within each class namespaces take turns";
+    let beyond_node = "the node has more probes than prober.maxPerNode, which is 3: enforced rules come first, up to three \
+                       quarters of that; then namespaces take turns, each with its rules first";
     let refused = [(Readiness, beyond_node.to_owned()), (Liveness, beyond_pod.to_owned())];
     assert_eq!(of_b(&rig)[1..], refused);
     rig.accept(input(made("b", "b1", "app", 2), &specs));
