@@ -55,6 +55,8 @@ pub enum FaultKind {
     Hang,
     /// The same if its request holds one of these texts, as when a container's shim hangs; others are handled.
     HangAbout(Vec<String>),
+    /// It is not handled if its request holds one of these texts, and this is its answer; others are handled.
+    CodeAbout(Vec<String>, Code, String),
     /// It is not handled; the connection that it came on ends without a GOAWAY.
     DropConnection,
     /// The times in its answer are so much later, as if the clock had been set back since: ContainerStatus. Other methods
@@ -148,14 +150,18 @@ pub(super) async fn before(
         Some(FaultKind::Code(code, message)) => return Err(Status::new(*code, message)),
         Some(FaultKind::Hang) => future::pending().await,
         Some(FaultKind::HangAbout(texts)) => {
-            let (head, body) = request.into_parts();
-            // A request that cannot be read matches no text.
-            let bytes = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
-            let holds = |text: &String| bytes.windows(text.len()).any(|window| window == text.as_bytes());
-            if texts.iter().any(holds) {
+            let is_about;
+            (request, is_about) = holds_one_of(request, texts).await;
+            if is_about {
                 future::pending::<()>().await;
             }
-            request = Request::from_parts(head, Body::new(Full::new(bytes)));
+        }
+        Some(FaultKind::CodeAbout(texts, code, message)) => {
+            let is_about;
+            (request, is_about) = holds_one_of(request, texts).await;
+            if is_about {
+                return Err(Status::new(*code, message));
+            }
         }
         Some(FaultKind::DropConnection) => {
             if let Some(hangup) = request.extensions().get::<Hangup>() {
@@ -171,6 +177,15 @@ pub(super) async fn before(
         }
     }
     Ok(request)
+}
+
+/// Whether the message of a request holds one of these texts. One that cannot be read holds none.
+async fn holds_one_of(request: Request<Body>, texts: &[String]) -> (Request<Body>, bool) {
+    let (head, body) = request.into_parts();
+    let bytes = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
+    let holds = |text: &String| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+    let is_about = texts.iter().any(holds);
+    (Request::from_parts(head, Body::new(Full::new(bytes))), is_about)
 }
 
 /// Applies a fault after its call was handled, before the answer is sent.

@@ -44,12 +44,15 @@ pub(crate) struct Subject<'a> {
     pub namespace: &'a Arc<str>,
 }
 
-/// Why a container's variables were not read.
-#[derive(Debug, Error)]
+/// Why a container's variables were not read. After any but the first, the runtime is not asked again for some time.
+#[derive(Clone, Debug, Error)]
 pub(crate) enum VariablesError {
-    /// Too many other statuses are being read, which the runtime does not answer.
+    /// Too many other statuses are being read, which the runtime does not answer, or answers slowly.
     #[error("too many statuses of containers are being read")]
     NoPlace,
+    /// The status does not contain the environment in a form that is known.
+    #[error("the runtime does not report it")]
+    NotReported,
     /// OutOfRange if the answer is too long, DeadlineExceeded if it does not arrive in time.
     #[error(transparent)]
     Runtime(#[from] Status),
@@ -73,21 +76,23 @@ struct Entry {
     value: Bytes,
 }
 
-/// The values of those of these variables that the container has; `None` if the runtime does not report environments.
+/// The values of those of these variables that the container has.
 ///
 /// # Errors
-/// The error of the runtime or of the connection to it, or there was no place for the request.
+/// The runtime does not report environments; it, or the connection to it, returned an error, now or lately; or there was no
+/// place for the request.
 pub(crate) async fn variables(
     channel: Channel,
     of: Subject<'_>,
     names: &BTreeSet<&str>,
-) -> Result<Option<BTreeMap<String, String>>, VariablesError> {
+) -> Result<BTreeMap<String, String>, VariablesError> {
     let path = PathAndQuery::from_static("/runtime.v1.RuntimeService/ContainerStatus");
     let request = cri::ContainerStatusRequest { container_id: of.container.to_owned(), verbose: true };
     let read = async {
         let answer: Answer = ask(channel, path, request, QUICK, MAX_ANSWER).await?;
         let info = answer.info.iter().find(|entry| entry.key == "info");
-        Ok(info.and_then(|info| read(str::from_utf8(&info.value).ok()?, names)))
+        let values = info.and_then(|info| read(str::from_utf8(&info.value).ok()?, names));
+        values.ok_or(VariablesError::NotReported)
     };
     PLACES.run(of, read).await
 }

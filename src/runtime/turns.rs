@@ -147,6 +147,15 @@ impl<K: Clone + Ord + Hash> Turns<K> {
 
     /// Takes the next query, if there is a place for it.
     pub(crate) fn start(&mut self, now: Instant) -> Option<K> {
+        self.start_one_of(now, |_, _| true)
+    }
+
+    /// Like [`Turns::start`], only of these namespaces and pods.
+    pub(crate) fn start_one_of(
+        &mut self,
+        now: Instant,
+        admits: impl Fn(&Arc<str>, &Arc<str>) -> bool,
+    ) -> Option<K> {
         while let Some((at, key)) = self.later.first().filter(|(at, _)| *at <= now).cloned() {
             self.later.remove(&(at, key.clone()));
             self.wait(&key, Duration::ZERO, now);
@@ -156,10 +165,10 @@ impl<K: Clone + Ord + Hash> Turns<K> {
         let tried = self.asked.values().filter(|asked| asked.was_tried).count();
         let mut next = None;
         if quick < self.limits.quick {
-            next = self.fresh.pop(|key| is_due(&self.questions, key)).map(|key| (key, false));
+            next = self.fresh.pop(|key| is_due(&self.questions, key), &admits).map(|key| (key, false));
         }
         if next.is_none() && slow < self.limits.slow && tried < self.limits.tried {
-            next = self.tried.pop(|key| is_due(&self.questions, key)).map(|key| (key, true));
+            next = self.tried.pop(|key| is_due(&self.questions, key), &admits).map(|key| (key, true));
         }
         let (key, was_tried) = next?;
         self.asked.insert(key.clone(), Asked { at: now, is_slow: was_tried, was_tried });
@@ -333,11 +342,20 @@ impl<K> Queue<K> {
         of(pods, &owner.pod).push_back(key);
     }
 
-    /// The next one that is still due; the others were forgotten meanwhile.
-    fn pop(&mut self, is_due: impl Fn(&K) -> bool) -> Option<K> {
+    /// The next one that is still due, of a namespace and pod that are admitted; others were forgotten meanwhile.
+    fn pop(
+        &mut self,
+        is_due: impl Fn(&K) -> bool,
+        admits: impl Fn(&Arc<str>, &Arc<str>) -> bool,
+    ) -> Option<K> {
         loop {
-            let (namespace, mut pods) = self.0.pop_front()?;
-            let key = pods.pop_front().and_then(|(pod, mut keys)| {
+            let of_pod = |(namespace, pods): &(Arc<str>, Pods<K>)| {
+                pods.iter().position(|(pod, _)| admits(namespace, pod))
+            };
+            let (at, of_pod) =
+                self.0.iter().enumerate().find_map(|(at, queue)| Some((at, of_pod(queue)?)))?;
+            let (namespace, mut pods) = self.0.remove(at)?;
+            let key = pods.remove(of_pod).and_then(|(pod, mut keys)| {
                 let key = keys.pop_front();
                 if !keys.is_empty() {
                     pods.push_back((pod, keys));
@@ -388,6 +406,23 @@ mod tests {
             }
         }
         assert_eq!(started(&mut turns, now), ["a10", "b30", "a20", "b31", "a11", "a12"]);
+    }
+
+    #[test]
+    fn whoever_is_not_admitted_keeps_its_turn_and_delays_no_other() {
+        let (mut turns, now) = (Turns::new(TurnLimits { quick: 100, ..LIMITS }), clock::now());
+        for (namespace, pod) in [("a", "1"), ("a", "2"), ("b", "3"), ("c", "4")] {
+            for number in 0..2 {
+                let key = format!("{namespace}{pod}{number}");
+                assert!(turns.add(key, owner(namespace, pod), Duration::ZERO, now));
+            }
+        }
+        let without = |turns: &mut Turns<String>, left_out: &str| {
+            turns.start_one_of(now, |namespace, pod| **namespace != *left_out && **pod != *left_out)
+        };
+        assert_eq!(without(&mut turns, "a").as_deref(), Some("b30"));
+        assert_eq!(without(&mut turns, "1").as_deref(), Some("a20"));
+        assert_eq!(started(&mut turns, now), ["c40", "b31", "a10", "c41", "a21", "a11"]);
     }
 
     #[test]

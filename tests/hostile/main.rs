@@ -43,6 +43,9 @@ mod redirects;
 /// Statuses that never come: row 20.
 mod statuses;
 
+/// Statuses that fail again and again, and large values of variables: rows 3 and 20.
+mod variables;
+
 /// Pods with one uid: row 10.
 mod uids;
 
