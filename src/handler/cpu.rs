@@ -50,12 +50,12 @@ async fn limit_in<T>(
 ) -> T {
     let used = || used.lock().unwrap_or_else(PoisonError::into_inner);
     let mut attempt = pin!(attempt);
-    let mut deadline = None;
+    let mut deadline: Option<Instant> = None;
     let mut paused: Option<Pin<Box<Sleep>>> = None;
     poll_fn(|cx| {
         // The first poll is never paused: the attempt's own time begins with it.
         if let Some(deadline) = deadline {
-            ready!(wait(&mut paused, cx, |now: Instant| {
+            ready!(wait(&mut paused, cx, |now| {
                 used().pause(pod, now).min(deadline.saturating_duration_since(now))
             }));
         } else {
