@@ -206,7 +206,8 @@ mod tests {
         assert!(ended.is_err() && clock::now() - began >= longest);
         // Some at the deadline, in the millisecond that a timer may be late by. Unpaused, they are tens of thousands.
         assert!(polls.load(Relaxed) <= 10_000, "{polls:?} polls");
-        let other = limit_in(&used, &PodUid::from("other"), longest, async {
+        let pod = PodUid::from("other");
+        let other = limit_in(&used, &pod, longest, async {
             yield_now().await;
             1
         });
