@@ -1,8 +1,9 @@
 //! The only source of time. All other code receives `now` as an argument.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use jiff::Timestamp;
+use rustix::time::{ClockId, clock_gettime};
 
 /// Monotonic time, as tokio sees it: a test that pauses tokio's clock pauses this one, too.
 #[allow(clippy::disallowed_methods)]
@@ -14,6 +15,11 @@ pub fn now() -> Instant {
 #[allow(clippy::disallowed_methods)]
 pub fn wall() -> SystemTime {
     SystemTime::now()
+}
+
+/// The CPU time that the calling thread has used. Only the difference of two readings on the same thread means anything.
+pub(crate) fn thread_cpu() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
 /// A time as RFC 3339 in UTC with milliseconds, the form of every time in our JSON: `2026-11-20T10:00:00.000Z`. One before

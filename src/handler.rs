@@ -1,6 +1,7 @@
 //! The handlers of a probe: a target and a limit in, an outcome out. Of a pod they know only the uid, and
 //! nothing about schedules or thresholds. They never try twice.
 
+pub(crate) mod cpu;
 pub(crate) mod dial;
 pub(crate) mod exec;
 pub(crate) mod go;

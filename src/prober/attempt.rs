@@ -12,7 +12,7 @@ use tonic::transport::Channel;
 use super::{ProberSettings, variables::Variables};
 use crate::{
     handler::{
-        Fault, Outcome,
+        Fault, Outcome, cpu,
         exec::{Exec, PendingCall},
         go, grpc, http,
         lookup::Host,
@@ -186,11 +186,11 @@ impl Handlers {
                     path: &asked.path,
                     headers: &asked.headers,
                 };
-                http::attempt(&target, spec.timeout).await
+                cpu::limit(pod, spec.timeout, http::attempt(&target, spec.timeout)).await
             }
             Handler::Grpc { port, service } => {
                 let address = SocketAddr::new(self.pod_address(*port, spec.reach, declared)?, *port);
-                grpc::attempt(pod, address, service, spec.timeout).await
+                cpu::limit(pod, spec.timeout, grpc::attempt(pod, address, service, spec.timeout)).await
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Connections that a peer keeps in the kernel of the node: row 5.
+//! Connections that a peer keeps in the kernel of the node, and what its answers cost: row 5.
 
 use std::{
     fs,
@@ -20,7 +20,11 @@ use tokio::{
 
 use crate::{
     rig::{LIVENESS, READINESS, Rig},
-    support::{PATIENCE, cri::Container, eventually},
+    support::{
+        PATIENCE,
+        cri::{self, Container},
+        eventually,
+    },
 };
 
 /// TIME_WAIT in `/proc/net/tcp`: the kernel has forgotten all but the addresses.
@@ -188,5 +192,40 @@ async fn row_05_redirects_of_some_pods_reset_no_connection_of_another() -> Resul
     })
     .await?;
     assert_eq!(counts[0].load(SeqCst), 0, "were reset, or closed late");
+    Ok(())
+}
+
+/// The CPU time that a process has used.
+fn cpu_of(pid: u32) -> Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let fields: Vec<_> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = fields[11].parse::<u32>()? + fields[12].parse::<u32>()?;
+    Ok(Duration::from_millis(10) * ticks)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_05_answers_that_cost_much_use_a_part_of_a_core_however_many_are_asked_for() -> Result<()> {
+    let costly = |address| {
+        let lines = "a:\r\n".repeat(7_000);
+        format!("HTTP/1.1 302 Found\r\n{lines}Location: http://{address}/\r\nContent-Length: 0\r\n\r\n")
+    };
+    let (port, counts) = patient(costly).await?;
+    let mut rig = Rig::start().await?;
+    let probe =
+        format!("{{httpGet: {{port: {port}}}, period: 200ms, timeoutSeconds: 5, failureThreshold: 1000}}");
+    let names = ["app", "b", "c", "d", "e"];
+    let keys = names.map(|name| ["liveness", "readiness"].map(|kind| format!("{kind}.criprobe.dev/{name}")));
+    let probes: Vec<_> = keys.as_flattened().iter().map(|key| (key.as_str(), probe.as_str())).collect();
+    let pod = cri::run_pod(&mut rig.client, "costly", &probes).await?;
+    for name in names {
+        cri::run_container(&mut rig.client, &pod, &Container { name, ..Container::IDLE }).await?;
+    }
+    let ended = || counts.iter().map(|count| count.load(SeqCst)).sum::<usize>();
+    eventually("40 connections ended", PATIENCE, async || Ok((ended() >= 40).then_some(()))).await?;
+    let (before, began) = (cpu_of(rig.daemon.pid())?, clock::now());
+    let is_over = || clock::now() - began >= Duration::from_secs(4);
+    eventually("4 s have passed", PATIENCE, async || Ok(is_over().then_some(()))).await?;
+    let (used, took) = (cpu_of(rig.daemon.pid())? - before, clock::now() - began);
+    ensure!(used < took * 2 / 5, "{used:?} of CPU in {took:?}, {} connections", ended());
     Ok(())
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::headers::{canonical, is_token};
+use super::headers::is_token_byte;
 use crate::handler::{OUTPUT_LIMIT, go};
 
 /// The fields that are kept.
@@ -15,7 +15,7 @@ const KEPT: &[&str] =
 pub(super) struct Fields {
     /// The line that may still go on.
     open: Option<Vec<u8>>,
-    kept: BTreeMap<String, Vec<Vec<u8>>>,
+    kept: BTreeMap<&'static str, Vec<Vec<u8>>>,
 }
 
 impl Fields {
@@ -57,16 +57,14 @@ impl Fields {
         let Some(line) = self.open.take() else { return Ok(()) };
         let malformed = || format!("malformed MIME header line: {}", shown(&line));
         let colon = line.iter().position(|byte| *byte == b':').ok_or_else(malformed)?;
-        let name = str::from_utf8(&line[..colon]).map_err(|_| malformed())?;
-        let value = line[colon + 1..].trim_ascii();
+        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
         // A name with blanks in it is taken, and means nothing.
-        let is_name = is_token(&name.replace(' ', "-"));
+        let is_name = !name.is_empty() && name.iter().all(|byte| *byte == b' ' || is_token_byte(*byte));
         if !is_name || value.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
             return Err(malformed());
         }
-        let name = canonical(name);
-        if KEPT.contains(&name.as_str()) {
-            self.kept.entry(name).or_default().push(value.to_vec());
+        if let Some(kept) = KEPT.iter().find(|kept| kept.as_bytes().eq_ignore_ascii_case(name)) {
+            self.kept.entry(kept).or_default().push(value.to_vec());
         }
         Ok(())
     }

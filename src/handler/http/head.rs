@@ -1,10 +1,7 @@
 //! The head of a response: lines in; status, where to instead, and how the body is framed out. As Go's client reads
 //! them, with its words for what is wrong. Pure.
 
-use super::{
-    fields::Fields,
-    headers::{canonical, holds_token},
-};
+use super::{fields::Fields, headers::holds_token};
 use crate::handler::go;
 
 /// A head that came to its end.
@@ -108,9 +105,11 @@ impl HeadReader {
     /// A trailer may not announce what frames the message.
     fn check_trailer(&self) -> Result<(), String> {
         let announced = self.fields.all("Trailer").iter().flat_map(|list| list.split(|byte| *byte == b','));
-        for name in announced {
-            let name = canonical(&String::from_utf8_lossy(name.trim_ascii()));
-            if matches!(name.as_str(), "Transfer-Encoding" | "Trailer" | "Content-Length") {
+        for name in announced.map(<[u8]>::trim_ascii) {
+            let framing = ["Transfer-Encoding", "Trailer", "Content-Length"];
+            if let Some(name) =
+                framing.into_iter().find(|framing| framing.as_bytes().eq_ignore_ascii_case(name))
+            {
                 return Err(format!("bad trailer key \"{name}\""));
             }
         }

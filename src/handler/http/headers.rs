@@ -92,6 +92,10 @@ pub(super) fn canonical(name: &str) -> String {
 
 /// RFC 7230, section 3.2.6.
 pub(super) fn is_token(name: &str) -> bool {
-    let is_token_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !name.is_empty() && name.bytes().all(is_token_byte)
+}
+
+/// Whether a token may contain it.
+pub(super) fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

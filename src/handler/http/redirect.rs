@@ -11,9 +11,9 @@ const MAX_REQUESTS: usize = 10;
 /// 2 KiB: how much of a redirect's body Go's client reads before it goes on.
 pub(super) const DRAINED: usize = 2 << 10;
 
-/// 8 KiB: how long the URL of a redirect may be; a longer one is a failure. Common servers refuse such a request with a 414.
-/// Up to nine requests of an attempt contain it as target, and then as `Referer`: without a bound, the server would choose
-/// how much a probe sends.
+/// 8 KiB: how long a `Location` may be, and the URL that it leads to; a longer one is a failure. Common servers refuse such
+/// a request with a 414. Up to nine requests of an attempt contain it as target, and then as `Referer`: without a bound, the
+/// server would choose how much a probe sends.
 const MAX_URL: usize = 8 << 10;
 
 /// What follows.
@@ -40,6 +40,14 @@ pub(super) fn next(
     if !matches!(status, 301 | 302 | 303 | 307 | 308) || location.is_empty() {
         return Next::Judge;
     }
+    let too_long = || {
+        let error = format!("the URL of the redirect has more than {MAX_URL} bytes");
+        Next::Fail(describe_error(&last.url.redacted(), &error))
+    };
+    // Before it is parsed, which takes time.
+    if location.len() > MAX_URL {
+        return too_long();
+    }
     let reference = match Url::parse(location) {
         Ok(reference) => reference,
         Err(error) => {
@@ -53,8 +61,7 @@ pub(super) fn next(
         return Next::Judge;
     }
     if url.to_bytes().len() > MAX_URL {
-        let error = format!("the URL of the redirect has more than {MAX_URL} bytes");
-        return Next::Fail(describe_error(&last.url.redacted(), &error));
+        return too_long();
     }
     if sent >= MAX_REQUESTS {
         return Next::Fail(describe_error(location, &format!("stopped after {MAX_REQUESTS} redirects")));

@@ -22,7 +22,8 @@ pub(super) fn escape(bytes: &[u8], part: Part) -> Vec<u8> {
     let mut escaped = Vec::with_capacity(bytes.len());
     for &byte in bytes {
         if is_escaped(byte, part) {
-            escaped.extend_from_slice(format!("%{byte:02X}").as_bytes());
+            let digit = |value: u8| b"0123456789ABCDEF"[usize::from(value)];
+            escaped.extend([b'%', digit(byte >> 4), digit(byte & 0xf)]);
         } else {
             escaped.push(byte);
         }
