@@ -202,7 +202,12 @@ fn none_of_the_text_behind_a_link_out_of_the_folder_is_shown() {
     let secret = elsewhere.path().join("shadow");
     fs::write(&secret, SECRET).unwrap();
     symlink(&secret, folder.path().join("conf.d/a.yaml")).unwrap();
-    insta::assert_snapshot!(loaded(&folder).unwrap_err(), @"");
+    let errors = loaded(&folder).unwrap_err();
+    for line in errors.lines() {
+        let (place, reason) = line.split_once(": ").unwrap();
+        assert!(place.starts_with("DIR/conf.d/a.yaml:"), "{line}");
+        assert!(reason.starts_with("wrong, but the reason is not shown"), "{line}");
+    }
     // A broken file is not quoted either.
     fs::write(&secret, "a: [SECRET\nb: }SECRET").unwrap();
     assert!(!loaded(&folder).unwrap_err().contains("SECRET"));
