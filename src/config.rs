@@ -201,8 +201,10 @@ pub(crate) fn load(
     groups: Groups<'_>,
 ) -> Result<Loaded, ConfigErrors> {
     let found = files::read(file);
-    let loaded = resolve::resolve(&found.raws, overrides, groups)?;
-    Ok(Loaded { notes: found.notes, ..loaded })
+    match resolve::resolve(&found.raws, overrides, groups) {
+        Ok(loaded) => Ok(Loaded { notes: found.notes, ..loaded }),
+        Err(errors) => Err(errors.conceal(&found.concealed)),
+    }
 }
 
 /// At most 10 unknown variables are reported.
@@ -256,6 +258,19 @@ impl Overrides {
 }
 
 impl ConfigErrors {
+    /// Leaves only the places of errors in these files, because the reasons may quote the text.
+    fn conceal(mut self, files: &[(PathBuf, String)]) -> Self {
+        for error in &mut self.0 {
+            if let Origin::File(file, _) = &error.origin
+                && let Some((_, why)) = files.iter().find(|(path, _)| *path == file.path)
+            {
+                error.reason =
+                    format!("wrong, but the reason is not shown, as it may quote the file, and {why}");
+            }
+        }
+        self
+    }
+
     /// Each of them.
     pub fn iter(&self) -> impl Iterator<Item = &ConfigError> {
         self.0.iter()

@@ -269,7 +269,7 @@ fn options(bounds: &Bounds) -> Options {
 fn reason(error: &Error, bounds: &Bounds) -> String {
     match error {
         Error::DuplicateMappingKey { key: Some(key), .. } => {
-            format!("{} is written twice", fault::quoted(key))
+            format!("{} is written twice", fault::key(key))
         }
         Error::DuplicateMappingKey { key: None, .. } => "a key is written twice".into(),
         Error::MultipleDocuments { .. } => "a second document follows: only one is read".into(),

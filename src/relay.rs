@@ -23,10 +23,11 @@ use std::{
     time::Duration,
 };
 
-use descriptors::{Budget, Undialled, is_shortage};
+use descriptors::{Budget, MAX_CONNECTIONS, Place, Shortage, is_shortage};
 use gate::Gate;
 use notice::{Notice, Notices};
 use output::{Observations, Output};
+use pump::Waiting;
 use registry::Registry;
 use socket::Socket;
 use tokio::{
@@ -83,13 +84,15 @@ struct Shared {
     notices: Notices,
     /// What the taps may keep together.
     room: Arc<Room>,
+    /// What waits for slow receivers.
+    waiting: Arc<Waiting>,
 }
 
 /// An accepted client.
 #[derive(Debug)]
 struct Accepted {
     stream: UnixStream,
-    undialled: Undialled,
+    place: Place,
 }
 
 /// A relay thread ended before it was asked to.
@@ -159,6 +162,7 @@ impl Relay {
             phase: phase.subscribe(),
             notices: Notices::default(),
             room: Arc::default(),
+            waiting: Arc::default(),
         });
         let (alive, ended) = mpsc::channel(1);
         let mut handles = Vec::new();
@@ -257,7 +261,7 @@ async fn accept(listener: StdListener, shared: Arc<Shared>, workers: Vec<mpsc::S
     }
 }
 
-/// Accepts the next client once there are descriptors for it.
+/// Accepts the next client once there are descriptors for it, and few enough others.
 async fn accept_next(
     listener: &UnixListener,
     budget: &Budget,
@@ -266,28 +270,36 @@ async fn accept_next(
 ) -> Accepted {
     let mut was_refused = false;
     loop {
-        let refused = if budget.has_room(listener) {
-            if !was_refused {
-                registry.accepting_resumed();
+        let refused = match budget.shortage(listener) {
+            Some(shortage) => Refused::Short(shortage),
+            None => {
+                if !was_refused {
+                    registry.accepting_resumed();
+                }
+                let accepted = listener.accept().await;
+                match accepted.and_then(|(stream, _)| stream.into_std()) {
+                    Ok(stream) => return Accepted { stream, place: budget.accepted() },
+                    Err(error) if is_shortage(&error) => Refused::Short(Shortage::Descriptors),
+                    Err(error) => Refused::Failed(error),
+                }
             }
-            let accepted = listener.accept().await;
-            match accepted.and_then(|(stream, _)| stream.into_std()) {
-                Ok(stream) => return Accepted { stream, undialled: budget.accepted() },
-                Err(error) => Some(error),
-            }
-        } else {
-            None
         };
-        was_refused = refused.is_some();
-        if refused.as_ref().is_none_or(is_shortage) {
+        was_refused = true;
+        if let Refused::Short(_) = refused {
             registry.accepting_paused();
         }
         if let Some(passed_over) = pause.due(clock::now()) {
             match refused {
-                Some(error) if !is_shortage(&error) => {
+                Refused::Failed(error) => {
                     tracing::warn!(%error, passed_over, "cannot accept a connection: trying again");
                 }
-                Some(_) | None => {
+                Refused::Short(Shortage::Connections) => {
+                    tracing::warn!(
+                        limit = MAX_CONNECTIONS,
+                        "too many connections: new clients wait until others leave"
+                    );
+                }
+                Refused::Short(Shortage::Descriptors) => {
                     let (limit, open) = (descriptors::limit(), registry.count());
                     tracing::warn!(
                         limit,
@@ -299,6 +311,12 @@ async fn accept_next(
         }
         sleep(ACCEPT_PAUSE).await;
     }
+}
+
+/// Why no client was accepted.
+enum Refused {
+    Short(Shortage),
+    Failed(io::Error),
 }
 
 /// One relay thread: serves the connections that are assigned to it.
@@ -319,7 +337,8 @@ async fn serve(shared: Arc<Shared>, mut accepted: mpsc::Receiver<Accepted>) {
     let _cut = timeout(GOODBYE, async { while connections.join_next().await.is_some() {} }).await;
 }
 
-async fn serve_connection(shared: Arc<Shared>, Accepted { stream, undialled }: Accepted) {
+async fn serve_connection(shared: Arc<Shared>, Accepted { stream, place }: Accepted) {
+    let Place { open: _open, undialled } = place;
     let opened = Socket::new(stream).and_then(|socket| Ok((Peer::of(&socket)?, socket)));
     match opened {
         Ok((peer, socket)) => {

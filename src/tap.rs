@@ -20,6 +20,7 @@ use std::{fmt, sync::Arc, time::Instant};
 use frame::{Frame, FrameReader};
 use header::{RequestFields, ResponseFields};
 use hpack::Decoder;
+use room::{Seat, Share};
 use streams::Streams;
 
 pub use self::call::{CallEnd, TapEvent};
@@ -59,6 +60,9 @@ struct Sighted {
     response: ResponseFields,
     /// The runtime sent a GOAWAY.
     has_goodbye: bool,
+    /// What header tables and buffers count.
+    tables: Share,
+    _seat: Seat,
 }
 
 #[derive(Debug, Default)]
@@ -75,14 +79,17 @@ impl Tap {
 
     /// A tap for a connection that was just accepted; all of them share the room.
     pub(crate) fn within(room: &Arc<Room>, conn: ConnId, peer: Arc<Peer>) -> Self {
+        let seat = Seat::new(room);
         let sighted = Sighted {
             preface: 0,
             client: Direction::default(),
             runtime: Direction::default(),
-            streams: Streams::new(conn, peer, room),
+            streams: Streams::new(conn, peer, &seat),
             request: RequestFields::default(),
             response: ResponseFields::default(),
             has_goodbye: false,
+            tables: seat.tables(),
+            _seat: seat,
         };
         Self { conn, state: State::Sighted(Box::new(sighted)) }
     }
@@ -90,7 +97,8 @@ impl Tap {
     /// Bytes from the client were passed on.
     pub fn client_bytes(&mut self, bytes: &[u8], now: Instant, mut out: impl FnMut(TapEvent)) {
         if let State::Sighted(sighted) = &mut self.state
-            && let Err(lost) = sighted.client_bytes(bytes, now, &mut out)
+            && let Err(lost) =
+                sighted.client_bytes(bytes, now, &mut out).and_then(|()| sighted.count_tables())
         {
             self.blind(lost, now, out);
         }
@@ -99,7 +107,8 @@ impl Tap {
     /// Bytes from the runtime were passed on.
     pub fn runtime_bytes(&mut self, bytes: &[u8], now: Instant, mut out: impl FnMut(TapEvent)) {
         if let State::Sighted(sighted) = &mut self.state
-            && let Err(lost) = sighted.runtime_bytes(bytes, now, &mut out)
+            && let Err(lost) =
+                sighted.runtime_bytes(bytes, now, &mut out).and_then(|()| sighted.count_tables())
         {
             self.blind(lost, now, out);
         }
@@ -191,6 +200,13 @@ impl fmt::Debug for Tap {
 }
 
 impl Sighted {
+    /// Counts what header tables and buffers take now.
+    fn count_tables(&mut self) -> Result<(), Blindness> {
+        let Self { client, runtime, request, response, tables, .. } = self;
+        let count = client.memory() + runtime.memory() + request.kept() + response.kept();
+        if tables.set(count) { Ok(()) } else { Err(Blindness::NoRoom) }
+    }
+
     /// Bytes that are buffered for calls and header fields, without the HPACK tables.
     #[cfg(test)]
     fn kept(&self) -> usize {
@@ -260,6 +276,11 @@ impl Sighted {
 }
 
 impl Direction {
+    /// Bytes of memory in use.
+    fn memory(&self) -> usize {
+        self.frames.kept() + self.hpack.memory()
+    }
+
     /// Bytes that are buffered for frames and fields, without the HPACK table.
     #[cfg(test)]
     fn kept(&self) -> usize {

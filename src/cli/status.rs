@@ -117,7 +117,7 @@ fn connections(
             let since = age(since.0, now);
             (
                 format!(
-                    "; new ones have been waiting for {since}: out of file descriptors, raise LimitNOFILE"
+                    "; new ones have been waiting for {since}: too many connections, or out of file descriptors (LimitNOFILE)"
                 ),
                 Paint::Bad,
             )

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::fs::OFlags;
+use rustix::{fs::OFlags, process::geteuid};
 
 use super::{MAX_FILE, raw::Raw};
 use crate::document::{self, SyntaxError};
@@ -39,6 +39,8 @@ pub(super) struct Found {
     pub(super) raws: Vec<Raw>,
     /// Ignored files that were possibly meant to be read, one line each.
     pub(super) notes: Vec<String>,
+    /// Files whose text no message may show, and why.
+    pub(super) concealed: Vec<(PathBuf, String)>,
 }
 
 /// The folder beside a file.
@@ -49,8 +51,13 @@ pub(crate) fn folder_beside(file: &Path) -> PathBuf {
 /// Reads the named file, or else [`DEFAULT_FILE`] if it exists, and then the files of the folder beside it, in the byte
 /// order of their names. A file that cannot be read is reported by its [`Raw`].
 pub(super) fn read(file: Option<&Path>) -> Found {
+    read_as(file, geteuid().as_raw())
+}
+
+/// As [`read`], by that user.
+fn read_as(file: Option<&Path>, us: u32) -> Found {
     let path = file.unwrap_or(Path::new(DEFAULT_FILE));
-    let mut reader = Reader { found: Found::default(), left: MAX_TOTAL };
+    let mut reader = Reader { found: Found::default(), left: MAX_TOTAL, us, foreign_folder: None };
     match open(path) {
         Err(error) if file.is_none() && error.kind() == io::ErrorKind::NotFound => {}
         Ok(Opened::Other(what)) => {
@@ -67,6 +74,10 @@ struct Reader {
     found: Found,
     /// How many bytes may still be read.
     left: usize,
+    /// The user that this process runs as.
+    us: u32,
+    /// Why the folder's entries may be another user's doing.
+    foreign_folder: Option<String>,
 }
 
 impl Reader {
@@ -79,7 +90,7 @@ impl Reader {
         if names.len() >= MAX_ENTRIES {
             return self.fail(folder, format!("more than {MAX_ENTRIES} entries: is that the right folder?"));
         }
-        self.note_access(folder, fs::metadata(folder));
+        self.foreign_folder = self.note_access(folder, fs::metadata(folder));
         let mut read = 0;
         for path in names {
             if !is_wanted(&path) {
@@ -106,7 +117,9 @@ impl Reader {
 
     fn add(&mut self, path: &Path, opened: io::Result<File>) {
         if let Ok(file) = &opened {
-            self.note_access(path, file.metadata());
+            let why = self.note_access(path, file.metadata());
+            let why = why.or_else(|| self.foreign_link(path)).or_else(|| self.foreign_folder.clone());
+            self.found.concealed.extend(why.map(|why| (path.to_owned(), why)));
         }
         let raw = match opened.and_then(bytes) {
             Err(error) => Raw::unreadable(path, format!("cannot read the configuration: {error}")),
@@ -127,17 +140,43 @@ impl Reader {
         self.found.raws.push(raw);
     }
 
-    /// Rules run commands in every container, so anyone who can write them can, too.
-    fn note_access(&mut self, path: &Path, meta: io::Result<Metadata>) {
-        if let Ok(meta) = meta
-            && (meta.mode() & 0o002 != 0 || (meta.mode() & 0o020 != 0 && meta.gid() != 0))
-        {
-            self.found.notes.push(format!(
-                "{} can be written by others (mode {:04o}), who could then run commands in every container: chmod go-w",
-                path.display(),
-                meta.mode() & 0o7777
-            ));
-        }
+    /// Notes if others could change a file or folder: rules run commands in every container, so that they could, too.
+    /// Returns who, unless it is only root, its group and the user that this process runs as.
+    fn note_access(&mut self, path: &Path, meta: io::Result<Metadata>) -> Option<String> {
+        let meta = meta.ok()?;
+        let shown = path.display();
+        let (note, why) = if self.is_foreign(&meta) {
+            let owner = meta.uid();
+            let note = format!(
+                "{shown} belongs to user {owner}, who could then run commands in every container: chown root"
+            );
+            (note, format!("it belongs to user {owner}"))
+        } else if meta.mode() & 0o002 != 0 || (meta.mode() & 0o020 != 0 && meta.gid() != 0) {
+            let mode = meta.mode() & 0o7777;
+            let note = format!(
+                "{shown} can be written by others (mode {mode:04o}), who could then run commands in every container: \
+                 chmod go-w"
+            );
+            (note, "others can write it".to_owned())
+        } else {
+            return None;
+        };
+        self.found.notes.push(note);
+        Some(if meta.is_dir() { "others can write to its folder".to_owned() } else { why })
+    }
+
+    /// Why the text of a file may not be that of the configuration: whoever makes a link to a file that only root can
+    /// read must not learn from our messages what is in it.
+    fn foreign_link(&self, path: &Path) -> Option<String> {
+        let is_foreign = fs::symlink_metadata(path).is_ok_and(|meta| self.is_foreign(&meta));
+        let home = path.parent().and_then(|folder| fs::canonicalize(folder).ok());
+        let is_at_home =
+            fs::canonicalize(path).is_ok_and(|file| home.is_some_and(|home| file.starts_with(home)));
+        (is_foreign || !is_at_home).then(|| "it is a link to another folder, or another user's".to_owned())
+    }
+
+    fn is_foreign(&self, meta: &Metadata) -> bool {
+        meta.uid() != 0 && meta.uid() != self.us
     }
 
     fn fail(&mut self, path: &Path, reason: String) {

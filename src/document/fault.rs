@@ -63,6 +63,20 @@ pub(crate) fn quoted(text: &str) -> String {
     }
 }
 
+/// 32 characters of an unknown key are shown.
+const MAX_KEY: usize = 32;
+
+/// An unknown key for messages: only letters, digits and `_.-` are shown, because the text may be that of quite another
+/// file.
+pub(crate) fn key(text: &str) -> String {
+    let shown = |c: char| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '?' };
+    let mut key: String = text.chars().take(MAX_KEY).map(shown).collect();
+    if text.chars().nth(MAX_KEY).is_some() {
+        key.push_str("...");
+    }
+    format!("\"{key}\"")
+}
+
 /// A message that may contain user text, with invisible characters and cursor movements escaped.
 pub(crate) fn one_line(message: &str) -> String {
     let mut line = String::with_capacity(message.len());
@@ -114,6 +128,19 @@ mod tests {
         }
         assert_eq!(quoted(&"\u{e9}".repeat(65)), format!("\"{}\"...", "\u{e9}".repeat(64)));
         assert_eq!(one_line("it's \"x\" \\ \u{1b}\n\u{2028}"), "it's \"x\" \\ \\u{1b}\\n\\u{2028}");
+    }
+
+    #[test]
+    fn of_an_unknown_key_little_is_shown() {
+        for (text, shown) in [
+            ("periodSecond", "\"periodSecond\""),
+            ("root:$6$a b\n\u{e9}", "\"root??6?a?b??\""),
+            ("example.com/a-b_c", "\"example.com?a-b_c\""),
+        ] {
+            assert_eq!(key(text), shown);
+        }
+        assert_eq!(key(&"k".repeat(32)), format!("\"{}\"", "k".repeat(32)));
+        assert_eq!(key(&"k".repeat(33)), format!("\"{}...\"", "k".repeat(32)));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use super::{
     MapEntry, Node, Place, Value,
-    fault::{FieldError, quoted},
+    fault::{self, FieldError, quoted},
     suggest,
 };
 
@@ -265,7 +265,7 @@ impl<'a> Fields<'a> {
 
     fn report_unknown(self) {
         for entry in self.entries.iter().filter(|entry| !self.known.contains(&entry.name.as_str())) {
-            let name = quoted(&entry.name);
+            let name = fault::key(&entry.name);
             let reason = if self.errors.len() >= MAX_EXPLAINED {
                 format!("unknown key {name}")
             } else if let Some(meant) = suggest::nearest(&entry.name, &self.known) {

@@ -19,7 +19,7 @@ use tokio::time::{Sleep, sleep};
 
 use super::{
     Phase, Shared,
-    descriptors::Undialled,
+    descriptors::Counted,
     pump::{Finished, Pump},
     registry::RelayedConnection,
     socket::Socket,
@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// 64 KiB: the size of one read. A relay thread has one such buffer; a connection holds at most the same amount again,
-/// and only while the receiving side is slow.
+/// and only while the receiving side is slow and the pump's bound for all connections is not reached.
 const SCRATCH: usize = 64 * 1024;
 
 /// 100 ms between the two GOAWAYs: time for the first one to reach the client, so that it opens no stream in between.
@@ -70,14 +70,14 @@ pub(super) async fn relay(
     connection: &RelayedConnection,
     born: Phase,
     client: Socket,
-    undialled: Undialled,
+    undialled: Counted,
 ) {
     let mut link = Link {
         shared,
         connection,
         tap: Tap::within(&shared.room, connection.id, Arc::clone(&connection.peer)),
-        up: Pump::default(),
-        down: Pump::default(),
+        up: Pump::new(&shared.waiting),
+        down: Pump::new(&shared.waiting),
         born,
         announced: None,
         moved_at: clock::now(),
@@ -286,7 +286,7 @@ impl Link<'_> {
         if self.down.finished() == Some(Finished::Ended)
             && self.up.finished().is_none()
             && self.tap.is_ended_without_word()
-            && self.shared.gate.doubted()
+            && self.shared.gate.doubted(clock::now())
         {
             tracing::debug!(conn = self.connection.id.0, "runtime closed a connection: checking the runtime");
         }

@@ -1,5 +1,6 @@
-//! How many file descriptors clients' connections can use: all but a reserve for the prober, the API and the state
-//! file. In: the process's limit and the lowest free descriptor. Out: whether another client can be accepted.
+//! How many connections clients may have, and how many file descriptors these can use: all but a reserve for the prober,
+//! the API and the state file. In: the process's limit, the lowest free descriptor and the open connections. Out: whether
+//! another client can be accepted.
 
 use std::{
     io,
@@ -14,6 +15,10 @@ use rustix::{
     io::Errno,
     process::{Resource, Rlimit, getrlimit, setrlimit},
 };
+
+/// 1,024 connections of clients are open at once; a node's clients have some ten. Each takes memory, so without a bound
+/// many idle ones would take hundreds of megabytes. Further clients wait in the socket's backlog until some leave.
+pub(super) const MAX_CONNECTIONS: usize = 1_024;
 
 /// A quarter of the limit, and at most 512, are reserved from clients: twice the default number of places of the prober
 /// and the API, and some files. When clients use all others, new ones wait in the socket's backlog until some leave.
@@ -56,31 +61,60 @@ fn ceiling(limit: usize) -> usize {
 /// What is left for clients.
 #[derive(Debug, Default)]
 pub(super) struct Budget {
+    open: Arc<AtomicUsize>,
     undialled: Arc<AtomicUsize>,
 }
 
-/// An accepted client that has no connection to the runtime yet: its second descriptor is already counted.
+/// Why no client can be accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shortage {
+    /// As many connections are open as may be.
+    Connections,
+    /// All descriptors but the reserve are in use.
+    Descriptors,
+}
+
+/// One of those that are counted, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Undialled(Arc<AtomicUsize>);
+pub(super) struct Counted(Arc<AtomicUsize>);
+
+/// An accepted client.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// For as long as the connection is open.
+    pub(super) open: Counted,
+    /// Until it has a connection to the runtime: its second descriptor is already counted.
+    pub(super) undialled: Counted,
+}
 
 impl Budget {
-    /// Whether another client can be accepted. `any` is an open descriptor; a copy of it gets the lowest free number,
+    /// Why no other client can be accepted, if so. `any` is an open descriptor; a copy of it gets the lowest free number,
     /// below which all are in use.
-    pub(super) fn has_room(&self, any: &impl AsFd) -> bool {
+    pub(super) fn shortage(&self, any: &impl AsFd) -> Option<Shortage> {
+        if self.open.load(Ordering::Relaxed) >= MAX_CONNECTIONS {
+            return Some(Shortage::Connections);
+        }
         let undialled = self.undialled.load(Ordering::Relaxed);
         let lowest_free = any.as_fd().try_clone_to_owned().map(|copy| copy.as_raw_fd());
         let lowest_free = lowest_free.ok().and_then(|number| usize::try_from(number).ok());
-        lowest_free.is_some_and(|lowest_free| fits(lowest_free, undialled, limit()))
+        let has_room = lowest_free.is_some_and(|lowest_free| fits(lowest_free, undialled, limit()));
+        (!has_room).then_some(Shortage::Descriptors)
     }
 
     /// Notes that a client was accepted.
-    pub(super) fn accepted(&self) -> Undialled {
-        self.undialled.fetch_add(1, Ordering::Relaxed);
-        Undialled(Arc::clone(&self.undialled))
+    pub(super) fn accepted(&self) -> Place {
+        Place { open: Counted::one(&self.open), undialled: Counted::one(&self.undialled) }
     }
 }
 
-impl Drop for Undialled {
+impl Counted {
+    fn one(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Counted {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -114,11 +148,25 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_counted_until_it_is_dialled_for() {
+    fn a_client_is_counted_until_it_is_dialled_for_and_until_it_leaves() {
         let budget = Budget::default();
-        let undialled = [budget.accepted(), budget.accepted()];
-        assert_eq!(budget.undialled.load(Ordering::Relaxed), 2);
+        let counts =
+            |budget: &Budget| [&budget.undialled, &budget.open].map(|count| count.load(Ordering::Relaxed));
+        let mut places = vec![budget.accepted(), budget.accepted()];
+        assert_eq!(counts(&budget), [2, 2]);
+        let Some(Place { open, undialled }) = places.pop() else { panic!("two were accepted") };
         drop(undialled);
-        assert_eq!(budget.undialled.load(Ordering::Relaxed), 0);
+        assert_eq!(counts(&budget), [1, 2]);
+        drop((open, places));
+        assert_eq!(counts(&budget), [0, 0]);
+    }
+
+    #[test]
+    fn above_the_bound_on_connections_clients_wait() {
+        let (budget, any) = (Budget::default(), std::io::stdin());
+        let mut places: Vec<_> = (0..MAX_CONNECTIONS).map(|_| budget.accepted().open).collect();
+        assert_eq!(budget.shortage(&any), Some(Shortage::Connections));
+        places.pop();
+        assert_ne!(budget.shortage(&any), Some(Shortage::Connections));
     }
 }

@@ -5,6 +5,10 @@
 use std::{
     io,
     pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::{Context, Poll, ready},
 };
 
@@ -22,12 +26,32 @@ pub(super) enum Finished {
 /// 16 reads, at most 1 MiB: then the other direction and the thread's other connections get their turn.
 const ROUNDS: usize = 16;
 
+/// 8 MiB wait for slow receivers of all connections; then 4 KiB are read at a time, so that each further direction that is
+/// stalled adds no more than that.
+const ALL_WAITING: usize = 8 << 20;
+
+/// 4 KiB: the size of one read while so much waits.
+const SMALL_READ: usize = 4 << 10;
+
+/// How many bytes wait for slow receivers of all connections.
+#[derive(Debug, Default)]
+pub(super) struct Waiting(AtomicUsize);
+
+impl Waiting {
+    /// The size of the next read.
+    fn read_size(&self, buffer: usize) -> usize {
+        if self.0.load(Ordering::Relaxed) < ALL_WAITING { buffer } else { buffer.min(SMALL_READ) }
+    }
+}
+
 /// One direction. Holds bytes only while the receiving side is slow.
 #[derive(Debug, Default)]
 pub(super) struct Pump {
     /// Read and not yet written; at most one scratch buffer full. While it is not empty, nothing more is read: this is
     /// the back-pressure.
     pending: Vec<u8>,
+    /// Counts what is pending in all directions.
+    waiting: Arc<Waiting>,
     written: usize,
     /// A frame of ours, to be written before anything else; the tap does not see it.
     ours: Vec<u8>,
@@ -38,6 +62,13 @@ pub(super) struct Pump {
 }
 
 impl Pump {
+    /// Nothing is read yet.
+    pub(super) fn new(waiting: &Arc<Waiting>) -> Self {
+        let mut pump = Self::default();
+        pump.waiting = Arc::clone(waiting);
+        pump
+    }
+
     /// Whether every byte that was read is written.
     pub(super) fn is_flushed(&self) -> bool {
         self.pending.is_empty() && self.ours.is_empty()
@@ -79,7 +110,8 @@ impl Pump {
                 let _gone_already = ready!(Pin::new(&mut to).poll_shutdown(cx));
                 return self.finish(Finished::Ended);
             }
-            let mut buffer = ReadBuf::new(scratch);
+            let size = self.waiting.read_size(scratch.len());
+            let mut buffer = ReadBuf::new(&mut scratch[..size]);
             match ready!(Pin::new(&mut from).poll_read(cx, &mut buffer)) {
                 Ok(()) if !buffer.filled().is_empty() => {
                     if self.write_through(cx, &mut to, buffer.filled(), &mut seen).is_err() {
@@ -114,8 +146,7 @@ impl Pump {
                 }
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Pending => {
-                    self.pending = rest.to_vec();
-                    self.written = 0;
+                    self.hold(rest);
                     break;
                 }
             }
@@ -139,8 +170,7 @@ impl Pump {
             seen(&self.pending[self.written..self.written + count]);
             self.written += count;
         }
-        self.pending = Vec::new();
-        self.written = 0;
+        self.release();
         Poll::Ready(Ok(()))
     }
 
@@ -164,9 +194,66 @@ impl Pump {
     }
 
     fn finish(&mut self, finished: Finished) -> Poll<Finished> {
-        self.pending = Vec::new();
+        self.release();
         self.ours = Vec::new();
         self.finished = Some(finished);
         Poll::Ready(finished)
+    }
+
+    fn hold(&mut self, rest: &[u8]) {
+        self.waiting.0.fetch_add(rest.len(), Ordering::Relaxed);
+        self.pending = rest.to_vec();
+        self.written = 0;
+    }
+
+    fn release(&mut self) {
+        if !self.pending.is_empty() {
+            self.waiting.0.fetch_sub(self.pending.len(), Ordering::Relaxed);
+            self.pending = Vec::new();
+        }
+        self.written = 0;
+    }
+}
+
+impl Drop for Pump {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Moves what can be moved from a reader that always has bytes.
+    fn pumped(pump: &mut Pump, to: &mut tokio::io::DuplexStream) {
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let from = tokio::io::repeat(b'x');
+        assert!(pump.poll(&mut cx, from, to, &mut [0; 64 << 10], |_| {}).is_pending());
+    }
+
+    #[test]
+    fn row_16_what_waits_for_slow_receivers_is_bounded_for_all_connections_together() {
+        let waiting = Arc::new(Waiting::default());
+        // Each takes one byte and no more.
+        let mut ends: Vec<_> = (0..1_000).map(|_| tokio::io::duplex(1)).collect();
+        let mut pumps: Vec<_> = ends.iter().map(|_| Pump::new(&waiting)).collect();
+        for (pump, (to, _)) in pumps.iter_mut().zip(&mut ends) {
+            pumped(pump, to);
+            assert!(!pump.is_flushed(), "each holds something");
+        }
+        let held: usize = pumps.iter().map(|pump| pump.pending.len()).sum();
+        assert_eq!(waiting.0.load(Ordering::Relaxed), held);
+        assert!(held <= ALL_WAITING + (64 << 10) + 1_000 * SMALL_READ, "{held}");
+        // One that is read goes on.
+        let before = pumps[999].bytes;
+        let mut byte = [0];
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let mut read = ReadBuf::new(&mut byte);
+        assert!(Pin::new(&mut ends[999].1).poll_read(&mut cx, &mut read).is_ready());
+        pumped(&mut pumps[999], &mut ends[999].0);
+        assert_eq!(pumps[999].bytes, before + 1);
+        drop(pumps);
+        assert_eq!(waiting.0.load(Ordering::Relaxed), 0);
     }
 }

@@ -105,7 +105,7 @@ impl Registry {
         self.open().values().any(|connection| connection.blind().is_some())
     }
 
-    /// Records that accepting is paused because file descriptors are used up.
+    /// Records that accepting is paused because connections or file descriptors are used up.
     pub(crate) fn accepting_paused(&self) {
         self.paused().get_or_insert_with(|| {
             self.0.accept_pauses.inc();
@@ -118,7 +118,7 @@ impl Registry {
         *self.paused() = None;
     }
 
-    /// Since when accepting has been paused because file descriptors are used up.
+    /// Since when accepting has been paused because connections or file descriptors are used up.
     pub(crate) fn accepting_paused_since(&self) -> Option<SystemTime> {
         *self.paused()
     }

@@ -345,7 +345,7 @@ fn a_connection_waits_for_a_runtime_that_is_away_until_it_answered_for_itself() 
     rig.runtime.set_nonblocking(true).unwrap();
     thread::sleep(Duration::from_millis(150));
     assert!(rig.runtime.accept().is_err(), "it listens, but has not answered yet");
-    rig.gate.answered();
+    rig.gate.answered(clock::now());
     eventually("the connection is dialled", || match rig.runtime.accept() {
         Ok((mut runtime, _)) => {
             runtime.set_nonblocking(false).unwrap();
@@ -411,16 +411,16 @@ fn only_a_runtime_that_ends_a_connection_without_a_word_is_doubted() {
 #[test]
 fn a_doubt_holds_new_connections_until_it_is_settled() {
     let rig = Rig::new(16);
-    assert!(rig.gate.doubted());
+    assert!(rig.gate.doubted(clock::now()));
     rig.runtime.set_nonblocking(true).unwrap();
     let _client = rig.connect();
     thread::sleep(Duration::from_millis(100));
     assert!(rig.runtime.accept().is_err(), "nothing is dialled");
-    rig.gate.settled();
+    rig.gate.settled(clock::now());
     eventually("the connection is dialled", || rig.runtime.accept().is_ok());
     rig.gate.found_away();
-    assert!(!rig.gate.doubted(), "what is away is not doubted");
-    rig.gate.settled();
+    assert!(!rig.gate.doubted(clock::now()), "what is away is not doubted");
+    rig.gate.settled(clock::now());
     assert_eq!(rig.gate.presence(), gate::Presence::Away, "and a settled doubt does not bring it back");
 }
 

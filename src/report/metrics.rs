@@ -52,7 +52,7 @@ enum ReloadResult {
 pub struct ProcessCounts {
     /// Lines of the log that were dropped.
     pub log_lines_dropped: Counter,
-    /// Times that accepting clients paused for want of descriptors.
+    /// Times that accepting clients paused for want of connections or descriptors.
     pub accept_pauses: Counter,
     /// Connections that went blind while calls were open.
     pub connections_blinded: Counter,
@@ -69,7 +69,7 @@ impl ProcessCounts {
         );
         registry.register(
             "accept_pauses",
-            "Times that new clients had to wait because the clients' share of file descriptors was used up",
+            "Times that new clients had to wait because there were too many or the clients' share of file descriptors was used up",
             self.accept_pauses,
         );
         registry.register(

@@ -11,16 +11,13 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use tokio::{
-    sync::watch,
-    time::{sleep, timeout},
-};
+use tokio::{sync::watch, time::sleep};
 use tonic::{Code, Status};
 
 use super::{
     Runtime, Version,
     events::{self, EmptyEnds, EventQueue, EventSource, Events, StreamEnd},
-    presence::{HOLD, Hold, PresenceAnswer},
+    presence::{DOUBT, Hold, PresenceAnswer},
 };
 use crate::{
     clock,
@@ -124,7 +121,7 @@ async fn keep(runtime: &Runtime, gate: &Gate, events: &EventQueue, link: &watch:
         }
         let source = EventSource::of(&version);
         set_up(link, version, trouble);
-        gate.answered();
+        gate.answered(clock::now());
         let began = clock::now();
         let trouble = tokio::select! {
             trouble = read_events(runtime, source, events, link) => trouble,
@@ -212,7 +209,7 @@ async fn let_through(runtime: &Runtime, gate: &Gate, hold: &mut Hold) -> bool {
     let accepts = runtime.accepts().await;
     let is_shut = gate.presence() == Presence::Away;
     let is_over = hold.is_over(accepts, is_shut, clock::now());
-    if is_over && gate.answered() {
+    if is_over && gate.answered(clock::now()) && hold.is_news() {
         tracing::warn!(
             "runtime accepts connections, but does not answer Version: clients are connected anyway"
         );
@@ -237,7 +234,7 @@ async fn ask(runtime: &Runtime) -> Result<Found, Status> {
 }
 
 /// Checks the runtime at intervals, and at once when the relay doubts it. Returns when the connection is lost. A
-/// runtime that only hangs is reported, and clients are connected to it.
+/// runtime that only hangs is reported, and clients are connected to it: a doubt holds them for [`DOUBT`] at most.
 async fn pulse(runtime: &Runtime, gate: &Gate, link: &watch::Sender<Link>) -> LinkTrouble {
     let mut pause = Duration::ZERO;
     loop {
@@ -246,11 +243,10 @@ async fn pulse(runtime: &Runtime, gate: &Gate, link: &watch::Sender<Link>) -> Li
             () = gate.in_doubt() => {}
         }
         let mut asked = pin!(runtime.version());
-        let answer = match timeout(HOLD, &mut asked).await {
-            Ok(answer) => answer,
-            Err(_slow) => {
-                gate.settled();
-                asked.await
+        let answer = loop {
+            tokio::select! {
+                answer = &mut asked => break answer,
+                () = async { gate.in_doubt().await; sleep(DOUBT).await } => gate.settled(clock::now()),
             }
         };
         match PresenceAnswer::of(answer) {
@@ -264,7 +260,7 @@ async fn pulse(runtime: &Runtime, gate: &Gate, link: &watch::Sender<Link>) -> Li
             }
             PresenceAnswer::Away(status) => return (&status).into(),
         }
-        gate.settled();
+        gate.settled(clock::now());
         pause = if link.borrow().is_up { PULSE.0 } else { PULSE.1 };
     }
 }

@@ -13,7 +13,11 @@ use super::Version;
 /// 3 s: how long clients wait for a runtime that accepts connections and does not answer Version properly. During a
 /// restart of containerd, this state lasts some tens of milliseconds. After that, clients are connected, and the
 /// runtime answers them itself.
-pub(crate) const HOLD: Duration = Duration::from_secs(3);
+const HOLD: Duration = Duration::from_secs(3);
+
+/// 250 ms: how long clients wait at most because the runtime closed a connection that its client still used. After that,
+/// they are connected, and the runtime answers them itself.
+pub(super) const DOUBT: Duration = Duration::from_millis(250);
 
 /// The answer of containerd 1.6, with code UNKNOWN, while it starts; 2.x answers Unavailable.
 const NOT_INITIALIZED: &str = "server is not initialized yet";
@@ -57,6 +61,7 @@ fn is_away(status: &Status) -> bool {
 pub(crate) struct Hold {
     accepts_since: Option<Instant>,
     is_over: bool,
+    is_reported: bool,
 }
 
 impl Hold {
@@ -64,13 +69,18 @@ impl Hold {
     /// waiting now, so that a runtime that was found away after they had been connected makes them wait again.
     pub(crate) fn is_over(&mut self, accepts: bool, is_shut: bool, now: Instant) -> bool {
         if !accepts || (self.is_over && is_shut) {
-            *self = Self::default();
+            (self.accepts_since, self.is_over) = (None, false);
         }
         if accepts {
             let since = *self.accepts_since.get_or_insert(now);
             self.is_over = now.saturating_duration_since(since) >= HOLD;
         }
         self.is_over
+    }
+
+    /// Whether it was not reported yet that clients are connected: once, however often the relay doubts the runtime.
+    pub(crate) fn is_news(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_reported, true)
     }
 }
 
@@ -123,5 +133,13 @@ mod tests {
         ] {
             assert_eq!(hold.is_over(accepts, is_shut, at(millis)), is_over, "at {millis}");
         }
+    }
+
+    #[test]
+    fn that_clients_are_connected_is_news_once() {
+        let (mut hold, start) = (Hold::default(), crate::clock::now());
+        assert!(hold.is_news());
+        hold.is_over(false, true, start);
+        assert!(!hold.is_news(), "neither after it was refused");
     }
 }

@@ -217,7 +217,7 @@ mod tests {
             ("{exec: {cmd: [x]}}", r#"exec: unknown key "cmd": known keys are command"#),
             (
                 "{tcpSocket: {prot: 1}, \"\\e[2J\": 2}",
-                "tcpSocket: unknown key \"prot\": did you mean \"port\"?; unknown key \"\\u{1b}[2J\": known keys are exec, \
+                "tcpSocket: unknown key \"prot\": did you mean \"port\"?; unknown key \"??2J\": known keys are exec, \
                  httpGet, tcpSocket, grpc, initialDelaySeconds, timeoutSeconds, periodSeconds, successThreshold, \
                  failureThreshold, terminationGracePeriodSeconds, initialDelay, timeout, period, onFailure",
             ),

@@ -16,6 +16,9 @@ pub enum Blindness {
     /// The table of header fields is not known any more.
     #[error("header compression error: {0}")]
     Hpack(#[from] HpackError),
+    /// All connections together keep as much as they may.
+    #[error("no memory is left for its header table")]
+    NoRoom,
     /// A defect of ours.
     #[error("the decoder panicked")]
     Panicked,

@@ -3,7 +3,11 @@
 
 mod command;
 
-use std::{fmt, sync::Arc};
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, LazyLock},
+};
 
 use prost::Message;
 
@@ -28,7 +32,72 @@ pub struct Method {
     pub kind: CallKind,
 }
 
+/// The services of the CRI and the names of their methods. Those that the runtime does not have are no harm.
+const SERVICES: [(&str, &[&str]); 2] = [
+    (
+        "RuntimeService",
+        &[
+            "Attach",
+            "CheckpointContainer",
+            "CheckpointPod",
+            "ContainerStats",
+            "ContainerStatus",
+            "CreateContainer",
+            "Exec",
+            "ExecSync",
+            "GetContainerEvents",
+            "ListContainerStats",
+            "ListContainers",
+            "ListMetricDescriptors",
+            "ListPodSandbox",
+            "ListPodSandboxMetrics",
+            "ListPodSandboxStats",
+            "PodSandboxStats",
+            "PodSandboxStatus",
+            "PortForward",
+            "RemoveContainer",
+            "RemovePodSandbox",
+            "ReopenContainerLog",
+            "RestorePod",
+            "RunPodSandbox",
+            "RuntimeConfig",
+            "StartContainer",
+            "Status",
+            "StopContainer",
+            "StopPodSandbox",
+            "StreamContainers",
+            "StreamPodSandboxes",
+            "UpdateContainerResources",
+            "UpdatePodSandboxResources",
+            "UpdateRuntimeConfig",
+            "Version",
+        ],
+    ),
+    ("ImageService", &["ImageFsInfo", "ImageStatus", "ListImages", "PullImage", "RemoveImage"]),
+];
+
+/// The methods of the CRI by their paths, in both versions: all connections share them, so that calls keep no path of
+/// their own.
+static KNOWN: LazyLock<HashMap<Box<[u8]>, Arc<Method>>> = LazyLock::new(|| {
+    let mut known = HashMap::new();
+    for version in ["runtime.v1", "runtime.v1alpha2"] {
+        for (service, names) in SERVICES {
+            for name in names {
+                let path = format!("/{version}.{service}/{name}");
+                let method = Arc::new(Method::from_path(&path));
+                known.insert(path.into_bytes().into(), method);
+            }
+        }
+    }
+    known
+});
+
 impl Method {
+    /// The CRI's method of that path, if it is one.
+    pub(super) fn known(path: &[u8]) -> Option<Arc<Self>> {
+        KNOWN.get(path).map(Arc::clone)
+    }
+
     /// Parses a request's `:path`.
     pub fn from_path(path: &str) -> Self {
         let (service, name) =

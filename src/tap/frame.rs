@@ -195,8 +195,7 @@ impl FrameReader {
     }
 
     /// Bytes of memory in use.
-    #[cfg(test)]
-    pub(crate) fn kept(&self) -> usize {
+    pub(super) fn kept(&self) -> usize {
         self.held.capacity()
     }
 

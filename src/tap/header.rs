@@ -81,8 +81,7 @@ impl RequestFields {
     }
 
     /// Bytes of memory in use.
-    #[cfg(test)]
-    pub(crate) fn kept(&self) -> usize {
+    pub(super) fn kept(&self) -> usize {
         [&self.path, &self.traceparent, &self.user_agent].map(|value| value.bytes.capacity()).iter().sum()
     }
 }
@@ -167,8 +166,7 @@ impl ResponseFields {
     }
 
     /// Bytes of memory in use.
-    #[cfg(test)]
-    pub(crate) fn kept(&self) -> usize {
+    pub(super) fn kept(&self) -> usize {
         self.scratch.capacity() + self.header.grpc_message.len()
     }
 }

@@ -153,6 +153,11 @@ impl Decoder {
         Ok(())
     }
 
+    /// Bytes of memory in use.
+    pub(super) fn memory(&self) -> usize {
+        self.table.memory() + self.partial.kept()
+    }
+
     /// Bytes of memory in use for a field that is not complete.
     #[cfg(test)]
     pub(super) fn kept(&self) -> usize {

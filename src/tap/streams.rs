@@ -4,12 +4,7 @@
 //! request headers -> open --request whole--> begun --trailers--> complete
 //!                       any --RST by client--> cancelled   --RST by runtime--> reset   --connection over--> lost
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-    time::Instant,
-};
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc, time::Instant};
 
 use super::{
     call::{Call, CallEnd, CallOrigin, Code, EndedCall, TapEvent},
@@ -17,22 +12,22 @@ use super::{
     exec::ExecMeter,
     header::{RequestHeader, ResponseHeader, text},
     message::{Body, Kept, Messages},
-    room::{Places, Purpose, Room, Shares},
+    room::{Places, Purpose, Seat, Shares},
 };
 use crate::{ids::ConnId, peer::Peer};
 
-/// 16,384 streams of one connection are tracked at once. Calls beyond that are not seen, but counted, and a resync follows.
-pub(super) const MAX_STREAMS: usize = 16_384;
+/// 4,096 streams of one connection are tracked at once. Calls beyond that are not seen, but counted, and a resync follows.
+pub(super) const MAX_STREAMS: usize = 4_096;
 
-/// 4,096 streams beyond that only for calls that create or start something, and 4,096 more only for those that stop or
+/// 2,048 streams beyond that only for calls that create or start something, and 2,048 more only for those that stop or
 /// remove something: calls of other kinds cannot keep these from being seen.
-pub(super) const RESERVE: usize = 4_096;
+pub(super) const RESERVE: usize = 2_048;
 
-/// 512 bytes of a path, a trace context and a user agent of its own: with more, a stream counts as several.
-const PLAIN_TEXTS: usize = 512;
+/// 128 bytes of a path, a trace context and a user agent of its own: with more, a stream counts as several.
+const PLAIN_TEXTS: usize = 128;
 
-/// 256 different paths are cached for one connection; further ones are parsed each time.
-pub(super) const MAX_METHODS: usize = 256;
+/// 128 bytes of a path that is none of the CRI's are kept, while its call is open or in the trace.
+pub(super) const MAX_PATH: usize = 128;
 
 /// The calls of one connection.
 #[derive(Debug)]
@@ -44,9 +39,6 @@ pub(super) struct Streams {
     highest: u32,
     places: Places,
     shares: Shares,
-    methods: HashMap<Arc<[u8]>, Arc<Method>>,
-    /// The path of the last call: the next call usually has the same one.
-    last_method: Option<(Arc<[u8]>, Arc<Method>)>,
 }
 
 /// One call in progress.
@@ -68,15 +60,13 @@ struct Stream {
 
 impl Streams {
     /// No call yet.
-    pub(super) fn new(conn: ConnId, peer: Arc<Peer>, room: &Arc<Room>) -> Self {
+    pub(super) fn new(conn: ConnId, peer: Arc<Peer>, seat: &Seat) -> Self {
         Self {
             origin: Arc::new(CallOrigin { conn, peer, user_agent: Box::default() }),
             open: BTreeMap::new(),
             highest: 0,
-            places: Places::new(room, MAX_STREAMS),
-            shares: Shares::new(room),
-            methods: HashMap::new(),
-            last_method: None,
+            places: Places::new(seat, MAX_STREAMS),
+            shares: Shares::new(seat),
         }
     }
 
@@ -117,7 +107,7 @@ impl Streams {
     ) {
         if id > self.highest {
             self.highest = id;
-            let (method, own_path) = self.method(header.path);
+            let (method, own_path) = method(header.path);
             let own_agent = header.user_agent != self.origin.user_agent.as_bytes();
             let mut texts = header.traceparent.len() + own_path;
             if own_agent {
@@ -224,27 +214,6 @@ impl Streams {
         while let Some((&id, _)) = self.open.first_key_value() {
             self.end(id, CallEnd::Lost, now, out);
         }
-    }
-
-    /// The method of a path, and how many bytes it takes if no other stream has it.
-    fn method(&mut self, path: &[u8]) -> (Arc<Method>, usize) {
-        if let Some((_, method)) = self.last_method.as_ref().filter(|(last, _)| **last == *path) {
-            return (Arc::clone(method), 0);
-        }
-        let known =
-            self.methods.get_key_value(path).map(|(path, method)| (Arc::clone(path), Arc::clone(method)));
-        let mut own = 0;
-        let (path, method) = known.unwrap_or_else(|| {
-            let (path, method) = (Arc::<[u8]>::from(path), Arc::new(Method::from_path(text(path))));
-            if self.methods.len() < MAX_METHODS {
-                self.methods.insert(Arc::clone(&path), Arc::clone(&method));
-            } else {
-                own = path.len();
-            }
-            (path, method)
-        });
-        self.last_method = Some((path, Arc::clone(&method)));
-        (method, own)
     }
 
     /// Drops the largest of what is kept for a purpose, until little enough is left.
@@ -365,6 +334,16 @@ impl Stream {
             CriResponse::Skipped
         }
     }
+}
+
+/// The method of a path, and how many bytes it takes if no other stream has it.
+fn method(path: &[u8]) -> (Arc<Method>, usize) {
+    if let Some(known) = Method::known(path) {
+        return (known, 0);
+    }
+    let path = text(path);
+    let path = &path[..path.floor_char_boundary(MAX_PATH)];
+    (Arc::new(Method::from_path(path)), path.len())
 }
 
 /// How many streams beyond [`MAX_STREAMS`] a call may take.

@@ -23,7 +23,7 @@ pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
 pub(crate) const RESET: u8 = 3;
 const SETTINGS: u8 = 4;
-const PING: u8 = 6;
+pub(crate) const PING: u8 = 6;
 pub(crate) const GOAWAY: u8 = 7;
 
 const ACK: u8 = 1;

@@ -1,15 +1,17 @@
-//! Rows 3 and 16: labels, annotations and environments of megabytes.
+//! Rows 3 and 16: labels, annotations and environments of megabytes; connections that want much to be kept.
 
-use std::{fs, time::Duration};
+use std::{fs, io::Write, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use criprobe::proto::cri as pb;
 
 use crate::{
+    made_up::{self, DATA, END_HEADERS, HEADERS, PING, RESET},
     rig::{LAZY, LIVENESS, Rig},
     support::{
         PATIENCE,
         cri::{self, Container, Cri, Pod},
+        daemon::Daemon,
         eventually,
     },
 };
@@ -29,7 +31,11 @@ const LATER: Duration = Duration::from_secs(40);
 
 /// The memory that the daemon holds, in KiB.
 fn resident(rig: &Rig) -> Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{}/status", rig.daemon.pid()))?;
+    resident_of(&rig.daemon)
+}
+
+fn resident_of(daemon: &Daemon) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{}/status", daemon.pid()))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("VmRSS")?;
     Ok(line.trim().trim_end_matches(" kB").parse()?)
 }
@@ -148,5 +154,59 @@ async fn row_16_of_large_environments_only_the_variables_that_commands_name_are_
     assert_eq!(probe["counts"]["error"], 0, "{probe}");
     let grown = resident(&rig)?.saturating_sub(before);
     assert!(grown < 2 * ROOM, "{grown} KiB for the environments of {CONTAINERS} containers");
+    Ok(())
+}
+
+/// What a client sends that wants much to be kept: calls of paths of their own, and a creation that does not end.
+fn greedy(number: usize) -> Vec<u8> {
+    let block = |path: &str| {
+        let mut block = vec![0x83, 0x86, 0x04, 0x7f];
+        let rest = path.len() - 127;
+        block.extend([(rest & 127 | 128) as u8, (rest >> 7) as u8]);
+        block.extend(path.bytes());
+        block
+    };
+    let mut bytes = Vec::new();
+    for call in 0..100_u32 {
+        let path = format!("/{number}/{call:01000}");
+        bytes.extend(made_up::frame(HEADERS, END_HEADERS, 2 * call + 1, &block(&path)));
+        bytes.extend(made_up::frame(RESET, 0, 2 * call + 1, &[0, 0, 0, 8]));
+    }
+    let create = made_up::call("/runtime.v1.RuntimeService/CreateContainer");
+    bytes.extend(made_up::frame(HEADERS, END_HEADERS, 1001, &create));
+    // A message of 62,000 bytes, of which 60,000 arrive, all of its first field.
+    let mut message = vec![0, 0, 0, 0xf2, 0x30, 0x0a, 0xac, 0xe4, 0x03];
+    message.resize(60_000, b'x');
+    for piece in message.chunks(16_000) {
+        bytes.extend(made_up::frame(DATA, 0, 1001, piece));
+    }
+    bytes
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_16_what_many_connections_make_criprobe_keep_is_bounded() -> Result<()> {
+    const CONNECTIONS: usize = 400;
+    let (socket, _dir) = made_up::start()?;
+    let daemon = Daemon::spawn(&socket, &ALLOCATOR)?;
+    eventually("the runtime is there", PATIENCE, async || {
+        Ok(daemon.status().await.ok().filter(|status| status["runtime"]["state"] == "ok"))
+    })
+    .await?;
+    let before = resident_of(&daemon)?;
+    let mut clients = Vec::new();
+    for number in 0..CONNECTIONS {
+        let mut client = made_up::connect(&daemon.socket())?;
+        client.write_all(&greedy(number))?;
+        clients.push(client);
+    }
+    // The runtime answers a ping once it has all that came before.
+    for client in &mut clients {
+        client.set_read_timeout(Some(PATIENCE))?;
+        client.write_all(&made_up::frame(PING, 0, 0, &[0; 8]))?;
+        while made_up::read_frame(client)?.kind != PING {}
+    }
+    let grown = resident_of(&daemon)?.saturating_sub(before);
+    ensure!(grown < 3 * ROOM, "{grown} KiB for {CONNECTIONS} connections");
+    drop(clients);
     Ok(())
 }

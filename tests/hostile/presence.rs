@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
-use criprobe::demo::{EnvValues, FaultKind, InjectedFault};
+use anyhow::{Result, ensure};
+use criprobe::{
+    clock,
+    demo::{EnvValues, FaultKind, InjectedFault},
+};
 use tokio::time::timeout;
 use tonic::Code;
 
@@ -62,6 +65,36 @@ async fn row_07_a_runtime_that_accepts_and_never_answers_version_is_left_to_its_
     })
     .await?;
     drop((daemon, runtime, dir));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_07_clients_whose_connections_the_runtime_closes_do_not_hold_others() -> Result<()> {
+    const TRIES: u32 = 8;
+    let mut rig = Rig::start().await?;
+    cri::version(&mut rig.client).await?;
+    rig.faults().add(InjectedFault::always("Version", FaultKind::Delay(Duration::from_secs(1))));
+    rig.faults().add(InjectedFault::always("Status", FaultKind::DropConnection));
+    let socket = rig.daemon.socket();
+    let closed = tokio::spawn(async move {
+        loop {
+            if let Ok(mut client) = cri::connect(&socket).await {
+                let _lost = client.status(criprobe::proto::cri::StatusRequest { verbose: false }).await;
+            }
+        }
+    });
+    let began = clock::now();
+    for _ in 0..TRIES {
+        let mut fresh = rig.daemon.client().await?;
+        timeout(PATIENCE, fresh.list_pod_sandbox(criprobe::proto::cri::ListPodSandboxRequest::default()))
+            .await??;
+        // Each time, there may be another doubt.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    let held = (clock::now() - began) / TRIES - Duration::from_millis(300);
+    closed.abort();
+    ensure!(held < Duration::from_millis(400), "a new client waited for {held:?} on average");
+    ensure!(!rig.daemon.log().contains("clients are connected anyway"), "{}", rig.daemon.log());
     Ok(())
 }
 

@@ -2,7 +2,10 @@
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use rustix::fs::{CWD, Mode, mkfifoat};
+use rustix::{
+    fs::{AtFlags, CWD, Mode, chownat, mkfifoat},
+    process::Uid,
+};
 use tempfile::TempDir;
 
 use super::{
@@ -150,4 +153,64 @@ fn files_and_folders_that_others_can_write_are_noted() {
     DIR/conf.d can be written by others (mode 0757), who could then run commands in every container: chmod go-w
     DIR/conf.d/a.yaml can be written by others (mode 0646), who could then run commands in every container: chmod go-w
     ");
+}
+
+/// Makes a file, a folder or a link another user's, as far as a reader who is nobody that exists can see.
+fn give_away(path: &Path) {
+    if geteuid().is_root() {
+        chownat(CWD, path, Some(Uid::from_raw(1000)), None, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+    }
+}
+
+/// What a reader notes and refuses who is neither root nor the user that these tests run as.
+fn read_by_another(folder: &TempDir) -> (String, String) {
+    let here = folder.path().display().to_string();
+    let found = read_as(Some(&folder.path().join("config.yaml")), 54_321);
+    let resolved = super::super::resolve::resolve(&found.raws, &Overrides::default(), &|_| Ok(None));
+    let errors =
+        resolved.map_or_else(|errors| errors.conceal(&found.concealed).to_string(), |_| "ok".to_owned());
+    let owner = if geteuid().is_root() { 1000 } else { geteuid().as_raw() };
+    let plain = |text: String| text.replace(&here, "DIR").replace(&format!("user {owner}"), "user OTHER");
+    (plain(found.notes.join("\n")), plain(errors))
+}
+
+const SECRET: &str = "root:$6$SALT$HASH:20228:0:99999:7:::\napi-token: SECRET\n";
+
+#[test]
+fn a_file_or_folder_of_another_user_is_noted_and_none_of_its_text_is_shown() {
+    let folder = folder();
+    let conf = folder.path().join("conf.d");
+    fs::write(conf.join("a.yaml"), "rules: []\n").unwrap();
+    fs::write(conf.join("b.yaml"), SECRET).unwrap();
+    for path in [conf.clone(), conf.join("a.yaml"), conf.join("b.yaml")] {
+        give_away(&path);
+    }
+    let (notes, errors) = read_by_another(&folder);
+    for path in ["DIR/conf.d", "DIR/conf.d/a.yaml", "DIR/conf.d/b.yaml"] {
+        let note = format!("{path} belongs to user OTHER, who could then run commands in every container");
+        assert!(notes.contains(&note), "{notes}");
+    }
+    assert!(errors.contains("DIR/conf.d/b.yaml:1:1: wrong, but the reason is not shown"), "{errors}");
+    for text in ["root", "SALT", "HASH", "token", "SECRET"] {
+        assert!(!errors.contains(text), "{errors}");
+    }
+}
+
+#[test]
+fn none_of_the_text_behind_a_link_out_of_the_folder_is_shown() {
+    let (folder, elsewhere) = (folder(), folder());
+    let secret = elsewhere.path().join("shadow");
+    fs::write(&secret, SECRET).unwrap();
+    symlink(&secret, folder.path().join("conf.d/a.yaml")).unwrap();
+    let errors = loaded(&folder).unwrap_err();
+    for line in errors.lines() {
+        let (place, reason) = line.split_once(": ").unwrap();
+        assert!(place.starts_with("DIR/conf.d/a.yaml:"), "{line}");
+        assert!(reason.starts_with("wrong, but the reason is not shown"), "{line}");
+    }
+    // A broken file is not quoted either.
+    fs::write(&secret, "a: [SECRET\nb: }SECRET").unwrap();
+    assert!(!loaded(&folder).unwrap_err().contains("SECRET"));
+    fs::write(&secret, rule("web")).unwrap();
+    assert_eq!(names(&loaded(&folder).unwrap()), ["web"]);
 }

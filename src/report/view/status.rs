@@ -111,7 +111,8 @@ pub struct ConnectionsView {
     pub total: u64,
     /// Of those that are open: the ones whose calls cannot be seen.
     pub blind: Vec<BlindView>,
-    /// Since when new ones wait, as clients' share of file descriptors is used up; null while they are accepted.
+    /// Since when new ones wait, as there are 1,024 or clients' share of file descriptors is used up; null while they are
+    /// accepted.
     #[serde(default)]
     pub accepting_paused_since: Option<Time>,
 }

@@ -3,7 +3,7 @@
 use tokio::time::timeout;
 
 use super::*;
-use crate::demo::{EmbeddedRuntime, Options};
+use crate::demo::{EmbeddedRuntime, FaultKind, InjectedFault, Options};
 
 fn there() -> Link {
     Link { source: EventSource::Containerd, is_up: true, ..Link::default() }
@@ -96,5 +96,24 @@ async fn a_runtime_that_is_back_is_found_with_our_own_connection_too() {
     rig.link.wait_for(|link| link.is_up).await.unwrap();
     let version = Runtime::new(&rig.dir.path().join("runtime.sock")).version().await.unwrap();
     assert_eq!(rig.link.borrow().version, version);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn row_07_a_doubt_holds_clients_for_a_quarter_of_a_second_and_not_again_at_once() {
+    let rig = Rig::new().await;
+    rig.runtime.faults().add(InjectedFault::always("Version", FaultKind::Delay(Duration::from_secs(2))));
+    let began = clock::now();
+    let mut held = Duration::ZERO;
+    while clock::now() - began < Duration::from_secs(3) {
+        // The relay sees connections that the runtime closes again and again.
+        rig.gate.doubted(clock::now());
+        let waited = clock::now();
+        timeout(Duration::from_secs(10), rig.gate.there()).await.unwrap();
+        held += clock::now() - waited;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // At most one doubt in each 1.25 s.
+    assert!(held < Duration::from_millis(1_500), "clients were held for {held:?} of 3 s");
     rig.end().await;
 }

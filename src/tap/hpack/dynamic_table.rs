@@ -25,6 +25,8 @@ pub(super) struct DynamicTable {
     entries: VecDeque<Entry>,
     /// Of the entries, as RFC 7541 counts it.
     size: usize,
+    /// The memory of the names that came, counted once for each entry.
+    names: usize,
     capacity: usize,
     /// Octets that were copied so far, and entries that were moved.
     #[cfg(test)]
@@ -55,6 +57,16 @@ impl RawName {
     }
 }
 
+impl RawName {
+    /// The memory of a name that came, with the counts in front of it.
+    fn memory(&self) -> usize {
+        match self {
+            Self::Static(_) => 0,
+            Self::Shared(octets) => octets.len() + 2 * size_of::<usize>(),
+        }
+    }
+}
+
 impl Entry {
     fn size(&self) -> usize {
         self.raw_name.octets().len() + self.value_length as usize + ENTRY_OVERHEAD
@@ -67,6 +79,7 @@ impl DynamicTable {
             octets: Vec::new(),
             entries: VecDeque::new(),
             size: 0,
+            names: 0,
             capacity,
             #[cfg(test)]
             work: 0,
@@ -135,7 +148,12 @@ impl DynamicTable {
     pub(super) fn clear(&mut self) {
         self.entries.clear();
         self.octets.clear();
-        self.size = 0;
+        (self.size, self.names) = (0, 0);
+    }
+
+    /// Bytes of memory in use.
+    pub(super) fn memory(&self) -> usize {
+        self.octets.capacity() + self.entries.capacity() * size_of::<Entry>() + self.names
     }
 
     /// What the entries count, as RFC 7541 has it.
@@ -174,6 +192,7 @@ impl DynamicTable {
         // Offsets fit: two capacities and an entry are the most that `octets` ever holds.
         let entry = Entry { name, raw_name, start: start as u32, value_length: value_length as u32 };
         self.size += entry.size();
+        self.names += entry.raw_name.memory();
         self.entries.push_back(entry);
         self.evict();
         Ok(true)
@@ -184,6 +203,7 @@ impl DynamicTable {
             && let Some(entry) = self.entries.pop_front()
         {
             self.size -= entry.size();
+            self.names -= entry.raw_name.memory();
         }
         let dead = self.entries.front().map_or(self.octets.len(), |oldest| oldest.start as usize);
         if dead >= CUT_FROM && dead > self.octets.len() / 2 {

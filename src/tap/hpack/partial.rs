@@ -76,7 +76,6 @@ impl Partial {
     }
 
     /// Bytes of memory in use.
-    #[cfg(test)]
     pub(super) fn kept(&self) -> usize {
         self.octets.capacity()
     }

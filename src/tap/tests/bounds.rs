@@ -3,7 +3,7 @@
 use super::{
     hpack::BEGINNING,
     room::{MAX_ARRIVING, MAX_COMMANDS},
-    streams::{MAX_METHODS, MAX_STREAMS, RESERVE},
+    streams::{MAX_PATH, MAX_STREAMS, RESERVE},
     wire::*,
     *,
 };
@@ -146,7 +146,7 @@ fn calls_beyond_the_bound_on_streams_do_not_keep_stops_and_creations_from_being_
 fn a_stream_with_long_texts_of_its_own_takes_several_places() {
     let reported = watch(&conversation(|wire| {
         for number in 0..MAX_STREAMS as u32 {
-            let trace = format!("{number:01000}");
+            let trace = format!("{number:0200}");
             wire.headers(From::Client, 2 * number + 1, &[(":path", VERSION), ("traceparent", &trace)], 0);
         }
     }));
@@ -332,25 +332,93 @@ fn a_long_goaway_is_not_kept() {
 }
 
 #[test]
-fn above_the_bound_on_methods_they_are_told_all_the_same() {
+fn methods_that_are_not_the_cris_are_told_all_the_same() {
+    let count = 512;
     let reported = watch(&conversation(|wire| {
-        for at in 0..2 * MAX_METHODS as u32 {
+        for at in 0..count as u32 {
             wire.head(2 * at + 1, &format!("/s/m{at}"), END_STREAM);
         }
         wire.head(9999, "/s/m1", END_STREAM);
     }));
     let names: Vec<_> = reported.lines();
-    assert_eq!(names.len(), 2 * MAX_METHODS + 1);
-    assert!(names[700 / 2].contains(" m350 ") && names[2 * MAX_METHODS].contains(" m1 "), "{names:?}");
+    assert_eq!(names.len(), count + 1);
+    assert!(names[700 / 2].contains(" m350 ") && names[count].contains(" m1 "), "{names:?}");
 }
 
 #[test]
-fn a_path_too_long_is_a_call_without_a_name() {
+fn of_a_long_path_the_beginning_is_kept_and_of_one_too_long_nothing() {
     let reported = watch(&conversation(|wire| {
         wire.request(1, &format!("/x/{}", "y".repeat(2000)), b"");
         wire.request(3, &format!("/x/{}", "y".repeat(1021)), b"");
     }));
     let lines = reported.lines();
     assert_eq!(lines[0], "1  begun Skipped");
-    assert_eq!(lines[1].len(), 1021 + "3  begun Skipped".len());
+    assert_eq!(lines[1].len(), MAX_PATH - "/x/".len() + "3  begun Skipped".len());
+}
+
+/// What a client sends that wants as much as possible to be kept for its connection.
+fn greedy(number: u32) -> Vec<Step> {
+    let create = "/runtime.v1.RuntimeService/CreateContainer";
+    conversation(|wire| {
+        for at in 0..8 {
+            wire.headers(
+                From::Client,
+                2 * at + 1,
+                &[(":path", &format!("/{number}/{at:01000}"))],
+                END_STREAM,
+            );
+            wire.reset(From::Client, 2 * at + 1, CANCEL);
+        }
+        wire.head(1001, create, 0);
+        for piece in framed(&start(61_000))[..60_000].chunks(16_000) {
+            wire.data(From::Client, 1001, piece, 0);
+        }
+        for at in 0..14 {
+            wire.request(1003 + 2 * at, EXEC_SYNC, &command(3_950));
+        }
+        for at in 0..40 {
+            let stop = "/runtime.v1.RuntimeService/StopContainer";
+            wire.head(1103 + 2 * at, stop, 0);
+            wire.data(From::Client, 1103 + 2 * at, &framed(&start(450))[..400], 0);
+        }
+        let mut unfinished = vec![0x83, 0x86, 0x40, 0x7f, 0x80, 0xd0, 0x01];
+        unfinished.resize(14_000, b'n');
+        wire.frame(From::Client, HEADERS, 0, 2001, &unfinished);
+    })
+}
+
+#[test]
+fn row_16_what_a_thousand_connections_keep_is_bounded_and_another_one_is_followed() {
+    let room = Arc::new(Room::default());
+    let within = || Tap::within(&room, ConnId(1), Arc::new(Peer::default()));
+    let taps: Vec<_> = (0..1_024)
+        .map(|number| {
+            let mut reported = Reported { events: vec![], tap: within() };
+            show(&mut reported, &greedy(number));
+            reported.tap
+        })
+        .collect();
+    let kept: usize = taps
+        .iter()
+        .map(|tap| match &tap.state {
+            State::Sighted(sighted) => sighted.kept() + 1024 * sighted.streams.open(),
+            State::Blind(_) => 0,
+        })
+        .sum();
+    assert!(kept <= 56 << 20, "{} KiB", kept >> 10);
+    let mut reported = Reported { events: vec![], tap: within() };
+    let ordinary = conversation(|wire| {
+        for stream in [1, 3, 5] {
+            wire.request(stream, EXEC_SYNC, &command(200));
+        }
+        wire.answer(1, b"");
+    });
+    show(&mut reported, &ordinary);
+    let is_known = |event: &TapEvent| match event {
+        TapEvent::Begun(call) => call.request.container().is_some(),
+        TapEvent::Ended(_) => true,
+        _ => false,
+    };
+    assert!(reported.events.len() == 4 && reported.events.iter().all(is_known), "{:?}", reported.events);
+    drop(taps);
 }
