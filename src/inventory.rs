@@ -32,7 +32,7 @@ use crate::{
     ids::ContainerId,
     relay::{
         RelayHandle,
-        output::{Missed, Observations},
+        output::{LostEnds, Missed, Observations},
     },
     runtime::{Runtime, events::Events, link::Link, turns::Backlog},
     stage::{Asker, Tasks, Unanswered},
@@ -47,6 +47,9 @@ const BREATH: Duration = Duration::from_millis(1);
 
 /// 1 s: how long the name of a container in which commands run is not looked up again.
 const NAMED: Duration = Duration::from_secs(1);
+
+/// 10 s between two log lines about stops that found no room: clients decide how many there are.
+const LINES: Duration = Duration::from_secs(10);
 
 /// What the task works with.
 #[derive(Debug)]
@@ -175,6 +178,8 @@ async fn run<O: Observer>(channels: &mut Channels<O>) {
         resync: Resync::new(runtime.clone()),
         health: *health.borrow(),
         is_listed: false,
+        stops_left_out: 0,
+        silent_until: None,
         observer,
     };
     let mut batch = Vec::new();
@@ -218,6 +223,7 @@ async fn run<O: Observer>(channels: &mut Channels<O>) {
                 return;
             }
         }
+        task.report_stops_left_out();
         task.count();
         task.health.waiting = task.resync.backlog();
         health.send_replace(task.health);
@@ -236,6 +242,9 @@ struct Task<'a, O> {
     health: Health,
     /// Whether the runtime's lists were applied.
     is_listed: bool,
+    /// Stops that found no room since the last log line about them, and when the next line is due.
+    stops_left_out: u64,
+    silent_until: Option<Instant>,
     observer: &'a mut O,
 }
 
@@ -300,8 +309,13 @@ impl<O: Observer> Task<'_, O> {
             }
         }
         // After the batch: what began in it may also have ended unseen.
-        if missed.has_ends {
-            self.model.apply(Fact::EndsLost(Lost::Any), now);
+        match missed.ends {
+            LostEnds::Of(connections) => {
+                for conn in connections {
+                    self.model.apply(Fact::EndsLost(Lost::Connection(conn)), now);
+                }
+            }
+            LostEnds::Any => self.model.apply(Fact::EndsLost(Lost::Any), now),
         }
     }
 
@@ -415,6 +429,28 @@ impl<O: Observer> Task<'_, O> {
     fn count(&mut self) {
         if self.counted.replace(self.model.revision()) != Some(self.model.revision()) {
             self.health.census = self.model.census();
+        }
+    }
+
+    /// Stops that found no room count as gaps. The lists show what has ended nevertheless.
+    fn report_stops_left_out(&mut self) {
+        let left_out = self.model.take_stops_left_out();
+        self.stops_left_out += left_out;
+        if self.stops_left_out == 0 {
+            return;
+        }
+        let now = clock::now();
+        if left_out > 0 {
+            self.health.gaps += left_out;
+            self.resync.after_refusal(now);
+        }
+        if self.silent_until.is_none_or(|until| until <= now) {
+            let count = std::mem::take(&mut self.stops_left_out);
+            self.silent_until = Some(now + LINES);
+            tracing::warn!(
+                count,
+                "clients have too many stops in progress: some are not tracked, and their containers are probed until they end"
+            );
         }
     }
 

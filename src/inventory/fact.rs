@@ -60,8 +60,10 @@ pub(super) enum Fact {
         exit_code: Option<i32>,
     },
     ContainerRemoved(ContainerId),
-    /// An id was named, but not its kind.
+    /// The runtime mentioned an id, but not its kind.
     Mentioned(String),
+    /// A client named an id: it may be any text.
+    Named(String),
     /// All sandboxes at the time of the list request.
     SandboxesListed(Vec<SandboxItem>),
     /// All containers at the time of the list request.
@@ -91,7 +93,7 @@ impl CallId {
 }
 
 /// What a client stops.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Target {
     Container(ContainerId),
     /// A pod.
@@ -132,8 +134,10 @@ pub(super) enum Lookup {
     Container(ContainerId),
     /// A container's status, a little later: at the moment, the runtime could not report all of it.
     ContainerAgain(ContainerId),
-    /// An id of unknown kind.
+    /// An id of unknown kind that the runtime mentioned.
     Unexplained(String),
+    /// The same, but only a client named it: it may not exist.
+    Named(String),
 }
 
 impl Fact {
@@ -144,10 +148,10 @@ impl Fact {
         }
         match &call.request {
             CriRequest::ExecSync(command) | CriRequest::Exec(command) => {
-                Some(Self::Mentioned(command.container().to_owned()))
+                Some(Self::Named(command.container().to_owned()))
             }
-            CriRequest::Attach(container) => Some(Self::Mentioned(container.as_str().to_owned())),
-            CriRequest::PortForward(sandbox) => Some(Self::Mentioned(sandbox.as_str().to_owned())),
+            CriRequest::Attach(container) => Some(Self::Named(container.as_str().to_owned())),
+            CriRequest::PortForward(sandbox) => Some(Self::Named(sandbox.as_str().to_owned())),
             _ => None,
         }
     }

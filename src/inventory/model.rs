@@ -18,7 +18,8 @@ mod stops;
 
 use std::{
     borrow::Borrow,
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
+    ops::Bound,
     sync::Arc,
     time::Instant,
 };
@@ -27,6 +28,7 @@ use containers::KnownContainer;
 use identities::Identities;
 use removed::Removed;
 use sandboxes::Sandbox;
+use stops::Begun;
 pub(crate) use stops::Stops;
 
 use super::{
@@ -37,6 +39,10 @@ use crate::{
     ids::{ContainerId, SandboxId},
     runtime::turns::Owner,
 };
+
+/// 256 IDs that only clients named are looked up between two calls of [`Model::take_lookups`]. Further ones are not: the
+/// next list shows what exists.
+const NAMED: usize = 256;
 
 /// The changes that later stages receive.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,9 +73,12 @@ pub(crate) enum Change {
 /// Pods and containers.
 #[derive(Debug, Default)]
 pub(super) struct Model {
-    sandboxes: HashMap<SandboxId, Sandbox>,
+    /// Ordered, so that an ID is found by its beginning.
+    sandboxes: BTreeMap<SandboxId, Sandbox>,
     identities: Identities,
-    containers: HashMap<ContainerId, KnownContainer>,
+    containers: BTreeMap<ContainerId, KnownContainer>,
+    /// The containers of each sandbox.
+    members: BTreeSet<(SandboxId, ContainerId)>,
     removed: Removed,
     stops: Stops,
     /// The request times of the last list of sandboxes and of the last list of containers.
@@ -77,6 +86,8 @@ pub(super) struct Model {
     containers_as_of: Option<Instant>,
     /// What to ask the runtime for.
     lookups: BTreeSet<Lookup>,
+    /// IDs that only clients named, to be looked up.
+    named: BTreeSet<String>,
     changes: Vec<Change>,
     /// Containers that may have changed.
     dirty: BTreeSet<ContainerId>,
@@ -96,7 +107,6 @@ impl Model {
 
     /// Applies a fact that was observed at `at`; for answers of the runtime, this is the time of the request.
     pub(super) fn apply(&mut self, fact: Fact, at: Instant) {
-        self.revision += 1;
         match fact {
             Fact::SandboxRun { id, config } => self.sandbox_run(id, Arc::unwrap_or_clone(config), at),
             Fact::StopBegun { call, target } => self.stop_begun(call, &target),
@@ -125,6 +135,7 @@ impl Model {
             }
             Fact::ContainerRemoved(id) => self.container_removed(&self.full_container(id.as_str()), at),
             Fact::Mentioned(id) => self.mentioned(&id, at),
+            Fact::Named(id) => self.named(&id, at),
             Fact::SandboxesListed(items) => self.sandboxes_listed(items, at),
             Fact::ContainersListed(items) => self.containers_listed(items, at),
             Fact::SandboxReported(status) => self.sandbox_reported(*status, at),
@@ -133,7 +144,8 @@ impl Model {
         }
     }
 
-    /// Counts the facts: what was read from the model is valid while this number does not change.
+    /// Counts what changed: what was read from the model is valid while this number does not change. Calls for IDs that
+    /// are not known change nothing.
     pub(super) fn revision(&self) -> u64 {
         self.revision
     }
@@ -154,7 +166,8 @@ impl Model {
 
     /// Reports which stops are open, and which containers exist.
     pub(super) fn report_listed(&mut self) {
-        self.report(Change::StopsListed(Arc::new(self.stops.open())));
+        let open = self.stops.open();
+        self.report(Change::StopsListed(Arc::new(open)));
         let all = self.containers.keys().cloned().collect();
         self.report(Change::Listed(Arc::new(all)));
     }
@@ -167,7 +180,8 @@ impl Model {
 
     /// What to ask the runtime for since the last call, and the object of each query.
     pub(super) fn take_lookups(&mut self) -> Vec<(Lookup, Owner)> {
-        let lookups = std::mem::take(&mut self.lookups).into_iter();
+        let named = std::mem::take(&mut self.named).into_iter().map(Lookup::Named);
+        let lookups = std::mem::take(&mut self.lookups).into_iter().chain(named);
         lookups.map(|lookup| (lookup.clone(), self.owner(&lookup))).collect()
     }
 
@@ -179,9 +193,9 @@ impl Model {
             }
             Lookup::Sandbox(id) => match self.sandboxes.get(id) {
                 Some(sandbox) => !sandbox.view.is_ready || sandbox.lacks_address(),
-                None => self.containers.values().any(|container| container.sandbox == *id),
+                None => self.members_of(id).next().is_some(),
             },
-            Lookup::List | Lookup::Unexplained(_) => true,
+            Lookup::List | Lookup::Unexplained(_) | Lookup::Named(_) => true,
         }
     }
 
@@ -191,7 +205,7 @@ impl Model {
             Lookup::Container(id) | Lookup::ContainerAgain(id) => {
                 self.containers.get(id).map(|container| &container.sandbox)
             }
-            Lookup::List | Lookup::Unexplained(_) => None,
+            Lookup::List | Lookup::Unexplained(_) | Lookup::Named(_) => None,
         };
         let pod = sandbox.and_then(|id| self.sandboxes.get(id)).map(|known| &known.view);
         pod.map_or_else(Owner::default, |pod| Owner {
@@ -248,7 +262,18 @@ impl Model {
         }
     }
 
-    /// Something happened to an id: if it is unknown, it is looked up.
+    /// The containers of a sandbox.
+    fn members_of(&self, sandbox: &SandboxId) -> impl Iterator<Item = &ContainerId> {
+        let all = self.members.range((sandbox.clone(), ContainerId::default())..);
+        all.take_while(move |(of, _)| of == sandbox).map(|(_, id)| id)
+    }
+
+    /// How many stops of known containers and pods found no room since the last call.
+    pub(super) fn take_stops_left_out(&mut self) -> u64 {
+        self.stops.take_left_out()
+    }
+
+    /// The runtime mentioned an id: if it is unknown, it is looked up.
     fn mentioned(&mut self, id: &str, at: Instant) {
         if let Some(sandbox) = self.sandboxes.get(id) {
             // Only a part of it was known: the change may have completed it.
@@ -257,11 +282,22 @@ impl Model {
             }
             return;
         }
-        let is_known = self.containers.contains_key(self.full_container(id).as_str())
-            || self.sandboxes.contains_key(self.full_sandbox(id).as_str());
-        if !is_known && !id.is_empty() && !self.removed.is_since(id, at) {
+        if self.is_unexplained(id, at) {
             self.lookups.insert(Lookup::Unexplained(id.to_owned()));
         }
+    }
+
+    /// A client named an id: if it is unknown, it is looked up, but apart from what is known to exist.
+    fn named(&mut self, id: &str, at: Instant) {
+        if self.named.len() < NAMED && self.is_unexplained(id, at) {
+            self.named.insert(id.to_owned());
+        }
+    }
+
+    fn is_unexplained(&self, id: &str, at: Instant) -> bool {
+        let is_known = self.containers.contains_key(self.full_container(id).as_str())
+            || self.sandboxes.contains_key(self.full_sandbox(id).as_str());
+        !is_known && !id.is_empty() && !self.removed.is_since(id, at)
     }
 
     fn not_found(&mut self, id: &str, sent: Instant) {
@@ -274,18 +310,35 @@ impl Model {
     }
 
     fn stop_begun(&mut self, call: CallId, target: &Target) {
-        let (target, change) = match target {
+        let (target, is_known) = match target {
             Target::Container(id) => {
                 let id = self.full_container(id.as_str());
-                (Target::Container(id.clone()), Change::ContainerStopping(id))
+                let is_known = self.containers.contains_key(&id);
+                (Target::Container(id), is_known)
             }
             Target::Sandbox(id) => {
                 let id = self.full_sandbox(id.as_str());
-                (Target::Sandbox(id.clone()), Change::PodStopping(id))
+                let is_known = self.sandboxes.contains_key(&id);
+                (Target::Sandbox(id), is_known)
             }
         };
-        if self.stops.begun(call, target) {
-            self.report(change);
+        let begun = self.stops.begun(call, target.clone(), is_known);
+        self.report_begun(begun, &target);
+    }
+
+    /// A container or pod is known from now on, and so are its stops.
+    fn recognised(&mut self, target: &Target) {
+        let begun = self.stops.recognised(target);
+        self.report_begun(begun, target);
+    }
+
+    fn report_begun(&mut self, begun: Begun, target: &Target) {
+        self.report_stops_failed(begun.left_out);
+        for _ in 0..begun.news {
+            self.report(match target {
+                Target::Container(id) => Change::ContainerStopping(id.clone()),
+                Target::Sandbox(id) => Change::PodStopping(id.clone()),
+            });
         }
     }
 
@@ -357,21 +410,18 @@ pub(crate) struct Census {
     pub containers: usize,
 }
 
-/// The known id that begins with the given text, if there is exactly one; otherwise the text itself.
-fn full<I, T>(known: &HashMap<I, T>, named: &str) -> I
+/// The known id that begins with the given text, if there is exactly one; otherwise the text itself. Clients can name
+/// anything at any rate, so this does not look at all ids.
+fn full<I, T>(known: &BTreeMap<I, T>, named: &str) -> I
 where
-    I: Clone + Eq + std::hash::Hash + Borrow<str> + for<'a> From<&'a str>,
+    I: Clone + Ord + Borrow<str> + for<'a> From<&'a str>,
 {
-    if let Some((id, _)) = known.get_key_value(named) {
-        return id.clone();
-    }
-    if named.is_empty() {
-        return named.into();
-    }
-    let mut like_it = known.keys().filter(|id| Borrow::<str>::borrow(*id).starts_with(named));
-    match (like_it.next(), like_it.next()) {
-        (Some(id), None) => id.clone(),
-        (None, _) | (Some(_), Some(_)) => named.into(),
+    let mut from = known.range::<str, _>((Bound::Included(named), Bound::Unbounded)).map(|(id, _)| id);
+    let is_like_it = |id: &&I| Borrow::<str>::borrow(*id).starts_with(named);
+    match from.next().filter(is_like_it) {
+        Some(id) if Borrow::<str>::borrow(id) == named => id.clone(),
+        Some(id) if !named.is_empty() && !from.next().is_some_and(|next| is_like_it(&next)) => id.clone(),
+        Some(_) | None => named.into(),
     }
 }
 

@@ -43,8 +43,18 @@ const WORTH_A_WARNING: u32 = 3;
 
 /// 8 statuses are requested at once; the others wait. 24 more may be in flight that the runtime does not answer
 /// quickly, which costs little; 8 of these were tried before. 4,096 wait at most: as many as on a node that is adopted
-/// with 3,000 containers. Lookups beyond that are refused.
+/// with 3,000 containers. Lookups beyond that are refused; [`REFUSED`] later, lists show what is still to be looked up.
 const LOOKUPS: TurnLimits = TurnLimits { quick: 8, slow: 24, tried: 8, all: 4_096 };
+
+/// 256 IDs that only clients named wait apart from these, and 4 are in flight: clients can name any number of IDs that do
+/// not exist. Further ones are not looked up: what exists is in the next list.
+const NAMED: TurnLimits = TurnLimits { quick: 2, slow: 2, tried: 1, all: 256 };
+
+/// 20 ms: the minimum between two lookups of such IDs. Each costs the runtime two statuses.
+const NAMED_SPACING: Duration = Duration::from_millis(20);
+
+/// 5 s after a lookup was refused, or a stop found no room, the lists are read.
+const REFUSED: Duration = Duration::from_secs(5);
 
 /// 100 ms until a status that the runtime could not report yet is requested again; twice as long each further time.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -76,10 +86,10 @@ pub(super) struct Resync {
     failures: u32,
     period: Duration,
     lookups: Turns<Lookup>,
+    /// Those of IDs that only clients named.
+    named: Turns<Lookup>,
     /// What is being looked up, by its task.
     asked: HashMap<Id, (Lookup, AbortHandle)>,
-    /// Whether some were refused because there was no room since the lists were last requested for this reason.
-    has_turned_away: bool,
     under_way: JoinSet<Done>,
 }
 
@@ -102,8 +112,8 @@ impl Resync {
             failures: 0,
             period: CALM,
             lookups: Turns::new(LOOKUPS),
+            named: Turns::new(NAMED).spaced(NAMED_SPACING),
             asked: HashMap::new(),
-            has_turned_away: false,
             under_way: JoinSet::new(),
         }
     }
@@ -123,6 +133,7 @@ impl Resync {
         let is_back = link.is_up && self.link_since.replace(link.since) != Some(link.since);
         if is_back {
             self.lookups.forgive(now);
+            self.named.forgive(now);
         }
         self.is_up = link.is_up;
         self.generation = link.generation;
@@ -140,8 +151,13 @@ impl Resync {
         self.due.after(now);
     }
 
-    /// Requests single objects. Those that are refused request the lists instead, once nothing waits any more: lists
-    /// name again what must still be looked up, and until then there would be no room for it either.
+    /// Requests the lists a little later: something found no room.
+    pub(super) fn after_refusal(&mut self, now: Instant) {
+        self.due.at(now + REFUSED);
+    }
+
+    /// Requests single objects. If some are refused, the lists name them again a little later, unless only a client named
+    /// them.
     pub(super) fn look_up(&mut self, lookups: Vec<(Lookup, Owner)>, now: Instant) {
         for (lookup, owner) in lookups {
             let (lookup, pause) = match lookup {
@@ -152,8 +168,9 @@ impl Resync {
                 Lookup::ContainerAgain(id) => (Lookup::Container(id), PAUSE),
                 lookup => (lookup, Duration::ZERO),
             };
-            if !self.lookups.add(lookup, owner, pause, now) {
-                self.has_turned_away = true;
+            let is_named = matches!(lookup, Lookup::Named(_));
+            if !self.turns(&lookup).add(lookup, owner, pause, now) && !is_named {
+                self.after_refusal(now);
             }
         }
     }
@@ -163,7 +180,7 @@ impl Resync {
         self.lookups.retain(is_wanted);
     }
 
-    /// The lookups without an answer.
+    /// The lookups without an answer, of what is known to exist.
     pub(super) fn backlog(&self) -> Backlog {
         self.lookups.backlog()
     }
@@ -174,8 +191,8 @@ impl Resync {
         loop {
             self.start_lookups(clock::now());
             let list_at = self.due.next().filter(|_| self.is_up && self.listing.is_none());
-            let lookup_at = self.lookups.deadline().filter(|_| self.is_up);
-            let wake_at = [list_at, lookup_at].into_iter().flatten().min();
+            let lookup_at = [self.lookups.deadline(), self.named.deadline()].into_iter().flatten().min();
+            let wake_at = [list_at, lookup_at.filter(|_| self.is_up)].into_iter().flatten().min();
             tokio::select! {
                 () = async { sleep_until(wake_at.unwrap_or_else(clock::now).into()).await }, if wake_at.is_some() => {
                     let now = clock::now();
@@ -207,19 +224,16 @@ impl Resync {
     }
 
     fn start_lookups(&mut self, now: Instant) {
-        if self.has_turned_away && self.lookups.has_no_fresh() {
-            self.has_turned_away = false;
-            self.soon(now);
-        }
         if !self.is_up {
             return;
         }
-        let given_up = self.lookups.overdue(now);
+        let mut given_up = self.lookups.overdue(now);
+        given_up.extend(self.named.overdue(now));
         self.asked
             .values()
             .filter(|(lookup, _)| given_up.contains(lookup))
             .for_each(|(_, task)| task.abort());
-        while let Some(lookup) = self.lookups.start(now) {
+        while let Some(lookup) = self.lookups.start(now).or_else(|| self.named.start(now)) {
             let (runtime, asked) = (self.runtime.clone(), lookup.clone());
             let task = self
                 .under_way
@@ -242,16 +256,18 @@ impl Resync {
         match done {
             Ok((task, Done::LookedUp(reply))) => {
                 let Some((lookup, _)) = self.asked.remove(&task) else { return };
-                let failures = self.lookups.failures(&lookup);
-                let is_hopeless = matches!(lookup, Lookup::Unexplained(_)) && failures >= TRIES;
+                let turns = self.turns(&lookup);
+                let failures = turns.failures(&lookup);
+                let is_doubtful = matches!(lookup, Lookup::Unexplained(_) | Lookup::Named(_));
+                let is_hopeless = is_doubtful && failures >= TRIES;
                 match reply {
                     Reply::Fact(fact, sent) => {
-                        self.lookups.answered(&lookup, now);
+                        turns.answered(&lookup, now);
                         answer.facts.push((fact, sent));
                     }
-                    Reply::Unknown | Reply::Failed if is_hopeless => self.lookups.answered(&lookup, now),
-                    Reply::Unknown => self.lookups.put_off(&lookup, PAUSE * 2u32.pow(failures), now),
-                    Reply::Failed => self.lookups.failed(&lookup, now),
+                    Reply::Unknown | Reply::Failed if is_hopeless => turns.answered(&lookup, now),
+                    Reply::Unknown => turns.put_off(&lookup, PAUSE * 2u32.pow(failures), now),
+                    Reply::Failed => turns.failed(&lookup, now),
                 }
             }
             Ok((_, Done::Listed(Ok(facts)))) => {
@@ -267,10 +283,15 @@ impl Resync {
             Ok((_, Done::Listed(Err(status)))) => self.list_failed(status.message(), now),
             // It panicked, or was given up.
             Err(ended) => match self.asked.remove(&ended.id()) {
-                Some((lookup, _)) => self.lookups.failed(&lookup, now),
+                Some((lookup, _)) => self.turns(&lookup).failed(&lookup, now),
                 None => self.list_failed("the request panicked", now),
             },
         }
+    }
+
+    /// The queue of a lookup.
+    fn turns(&mut self, lookup: &Lookup) -> &mut Turns<Lookup> {
+        if matches!(lookup, Lookup::Named(_)) { &mut self.named } else { &mut self.lookups }
     }
 
     /// Lists that fail repeatedly are reported once, until they succeed: meanwhile, the inventory only knows what it
@@ -382,16 +403,28 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_finds_no_room_asks_for_the_lists_once_nothing_waits() {
+    async fn what_finds_no_room_asks_for_the_lists_soon_whatever_else_waits() {
         let mut resync = resync();
-        let lookup = |number: u32| (Lookup::Unexplained(number.to_string()), Owner::default());
-        resync.look_up((0..5_000).map(lookup).collect(), clock::now());
+        let lookup = |number: u32| (Lookup::Sandbox(number.to_string().into()), Owner::default());
+        resync.look_up((0..4_096).map(lookup).collect(), clock::now());
+        assert_eq!(resync.due.next(), None);
+        resync.look_up(vec![lookup(4_096)], clock::now());
+        assert_eq!(resync.due.next(), Some(clock::now() + REFUSED));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ids_that_clients_named_take_no_room_from_others_and_are_looked_up_at_a_pace() {
+        let mut resync = resync();
+        let named = |number: u32| (Lookup::Named(number.to_string()), Owner::default());
+        resync.look_up((0..10_000).map(named).collect(), clock::now());
+        assert_eq!((resync.due.next(), resync.backlog().count, resync.named.backlog().count), (None, 0, 256));
+        let pod = (Lookup::Sandbox("s".into()), Owner::default());
+        resync.look_up(vec![pod.clone()], clock::now());
+        resync.is_up = true;
         resync.start_lookups(clock::now());
-        assert_eq!(resync.due.next(), None, "the lists would find no room either");
-        while let Some(lookup) = resync.lookups.start(clock::now()) {
-            resync.lookups.answered(&lookup, clock::now());
-        }
-        resync.start_lookups(clock::now());
-        assert!(resync.due.next().is_some());
+        let mut asked: Vec<_> = resync.asked.values().map(|(lookup, _)| lookup.clone()).collect();
+        asked.sort();
+        assert_eq!(asked, [pod.0, Lookup::Named("0".to_owned())], "each has its own place");
+        assert_eq!(resync.named.deadline(), Some(clock::now() + NAMED_SPACING));
     }
 }

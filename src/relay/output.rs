@@ -2,13 +2,14 @@
 //! waits.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use tokio::sync::Notify;
 
-use crate::tap::TapEvent;
+use crate::{ids::ConnId, tap::TapEvent};
 
 /// 65,536 events: about a tenth of a second of calls at full speed. Events beyond this are dropped and counted; a
 /// resync makes up for them.
@@ -19,8 +20,12 @@ pub(crate) const MAX_BYTES: usize = 32 * 1024 * 1024;
 
 /// 4,096 events, and 8 MiB of them, beyond the two bounds: only for the beginnings and ends of stops, and for the ends of
 /// connections, because without these the inventory would not learn that a stop begins or is over. Events beyond this are
-/// dropped, too; ends are reported separately.
+/// dropped, too; ends are reported separately. No connection uses more of it than it leaves free: one alone half, two a
+/// third each.
 const RESERVE: (usize, usize) = (4_096, 8 * 1024 * 1024);
+
+/// 1,024 connections whose ends were dropped are named. If there are more, the ends of any connection may be missing.
+const NAMED: usize = 1_024;
 
 /// 1,024 events: the capacity that is always kept.
 const MIN_ROOM: usize = 1_024;
@@ -37,12 +42,38 @@ pub(crate) struct Observations {
 }
 
 /// What was dropped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Missed {
     /// How many events.
     pub events: u64,
-    /// Whether ends of stops or of connections were among them.
-    pub has_ends: bool,
+    /// Which ends of stops and of connections were among them.
+    pub ends: LostEnds,
+}
+
+/// The connections whose ends, or whose stops' ends, were dropped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum LostEnds {
+    /// These.
+    Of(BTreeSet<ConnId>),
+    /// Possibly any.
+    Any,
+}
+
+impl Default for LostEnds {
+    fn default() -> Self {
+        Self::Of(BTreeSet::new())
+    }
+}
+
+impl LostEnds {
+    fn add(&mut self, conn: ConnId) {
+        if let Self::Of(connections) = self {
+            connections.insert(conn);
+            if connections.len() > NAMED {
+                *self = Self::Any;
+            }
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -59,7 +90,28 @@ struct Queue {
     events: Vec<TapEvent>,
     bytes: usize,
     dropped: u64,
-    has_dropped_ends: bool,
+    dropped_ends: LostEnds,
+    reserve: Reserve,
+}
+
+/// What is used of the reserve: events and bytes, in all and by connection. Empty unless the queue is full.
+#[derive(Debug, Default)]
+struct Reserve {
+    used: (usize, usize),
+    by_connection: BTreeMap<ConnId, (usize, usize)>,
+}
+
+impl Reserve {
+    /// Takes room for an event, if the connection leaves as much free as it uses.
+    fn take(&mut self, conn: ConnId, weight: usize) -> bool {
+        let (events, bytes) = self.by_connection.get(&conn).copied().unwrap_or_default();
+        let has_room = events < RESERVE.0 - self.used.0 && bytes + weight <= RESERVE.1 - self.used.1;
+        if has_room {
+            self.by_connection.insert(conn, (events + 1, bytes + weight));
+            self.used = (self.used.0 + 1, self.used.1 + weight);
+        }
+        has_room
+    }
 }
 
 /// Creates the queue.
@@ -77,16 +129,21 @@ impl Output {
         let mut queue = self.0.queue();
         let was_empty = queue.events.is_empty();
         for event in events.drain(..) {
-            let (weight, is_end) = (event.weight(), is_end(&event));
-            let reserve = if is_end || begins_stop(&event) { RESERVE } else { (0, 0) };
-            if queue.events.len() < self.0.max_events + reserve.0
-                && queue.bytes + weight <= MAX_BYTES + reserve.1
-            {
-                queue.bytes += weight;
+            let weight = event.weight();
+            let (events, bytes) = (queue.events.len() - queue.reserve.used.0, queue.bytes + weight);
+            if events < self.0.max_events && bytes <= MAX_BYTES {
+                queue.bytes = bytes;
                 queue.events.push(event);
-            } else {
-                queue.dropped += 1;
-                queue.has_dropped_ends |= is_end;
+                continue;
+            }
+            let of_stop = of_stop(&event);
+            if of_stop.is_some_and(|(conn, _)| queue.reserve.take(conn, weight)) {
+                queue.events.push(event);
+                continue;
+            }
+            queue.dropped += 1;
+            if let Some((conn, true)) = of_stop {
+                queue.dropped_ends.add(conn);
             }
         }
         drop(queue);
@@ -118,8 +175,9 @@ impl Observations {
                 if !queue.events.is_empty() {
                     mem::swap(&mut queue.events, batch);
                     queue.bytes = 0;
+                    queue.reserve = Reserve::default();
                     let events = queue.dropped - mem::replace(&mut self.dropped_before, queue.dropped);
-                    return Missed { events, has_ends: mem::take(&mut queue.has_dropped_ends) };
+                    return Missed { events, ends: mem::take(&mut queue.dropped_ends) };
                 }
             }
             filled.await;
@@ -127,17 +185,16 @@ impl Observations {
     }
 }
 
-/// Whether it ends a stop, or a connection with all its calls.
-fn is_end(event: &TapEvent) -> bool {
-    match event {
-        TapEvent::Ended(ended) => ended.call.method.kind.is_stop(),
-        TapEvent::Blinded { .. } | TapEvent::Closed { .. } => true,
-        TapEvent::Begun(_) | TapEvent::Untracked(_) => false,
-    }
-}
-
-fn begins_stop(event: &TapEvent) -> bool {
-    matches!(event, TapEvent::Begun(call) if call.method.kind.is_stop())
+/// The connection of an event that begins or ends a stop, or ends a connection with all its calls, and whether it is an
+/// end.
+fn of_stop(event: &TapEvent) -> Option<(ConnId, bool)> {
+    let (call, is_end) = match event {
+        TapEvent::Begun(call) => (call, false),
+        TapEvent::Ended(ended) => (&ended.call, true),
+        TapEvent::Blinded { conn, .. } | TapEvent::Closed { conn } => return Some((*conn, true)),
+        TapEvent::Untracked(_) => return None,
+    };
+    call.method.kind.is_stop().then_some((call.origin.conn, is_end))
 }
 
 impl Shared {
@@ -156,7 +213,7 @@ mod tests {
         let (output, mut observations) = channel(2);
         output.send(&mut (1..=5).map(TapEvent::Untracked).collect());
         let mut batch = vec![];
-        let missed = Missed { events: 3, has_ends: false };
+        let missed = Missed { events: 3, ..Missed::default() };
         assert_eq!(observations.next_batch(&mut batch).await, missed);
         assert_eq!(batch.len(), 2);
         output.send(&mut vec![TapEvent::Untracked(1)]);
@@ -170,12 +227,34 @@ mod tests {
         let mut batch = vec![];
         let ends = |count| (0..count).map(|conn| TapEvent::Closed { conn: ConnId(conn) });
         output.send(&mut (1..=5).map(TapEvent::Untracked).chain(ends(RESERVE.0 as u64)).collect());
-        let missed = Missed { events: 3, has_ends: false };
+        let missed = Missed { events: 3, ..Missed::default() };
         assert_eq!(observations.next_batch(&mut batch).await, missed);
         assert_eq!(batch.len(), 2 + RESERVE.0);
-        output.send(&mut ends(RESERVE.0 as u64 + 4).collect());
-        let missed = Missed { events: 2, has_ends: true };
+        let most = RESERVE.0 as u64;
+        output.send(&mut ends(most + 4).collect());
+        let ends_of = |connections| LostEnds::Of(connections);
+        let missed = Missed { events: 2, ends: ends_of([most + 2, most + 3].map(ConnId).into()) };
         assert_eq!(observations.next_batch(&mut batch).await, missed);
+        output.send(&mut ends(most + 2 + NAMED as u64 + 1).collect());
+        assert_eq!(observations.next_batch(&mut batch).await.ends, LostEnds::Any);
+    }
+
+    #[tokio::test]
+    async fn a_connection_leaves_room_in_the_reserve_for_others() {
+        let (output, mut observations) = channel(0);
+        let mut batch = vec![];
+        let closed = |conn| TapEvent::Closed { conn: ConnId(conn) };
+        // Two that flood, and one with a few; however often they take turns.
+        output.send(&mut (0..RESERVE.0).flat_map(|_| [closed(1), closed(2)]).collect());
+        output.send(&mut (0..100).map(|_| closed(3)).collect());
+        let missed = observations.next_batch(&mut batch).await;
+        let of = |id| {
+            batch.iter().filter(|event| matches!(event, TapEvent::Closed { conn } if conn.0 == id)).count()
+        };
+        assert_eq!(of(3), 100, "the others have {} and {}", of(1), of(2));
+        assert_eq!(missed.ends, LostEnds::Of([1, 2].map(ConnId).into()));
+        output.send(&mut vec![closed(1)]);
+        assert_eq!(observations.next_batch(&mut batch).await, Missed::default(), "it is free again");
     }
 
     #[tokio::test]

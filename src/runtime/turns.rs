@@ -80,6 +80,12 @@ pub(crate) struct Turns<K> {
     asked: HashMap<K, Asked>,
     /// Whether [`News::Began`] was the last news.
     is_delayed: bool,
+    /// The minimum between two starts.
+    spacing: Duration,
+    /// None starts before this.
+    spaced: Option<Instant>,
+    /// Whether one waits only for that.
+    is_held: bool,
 }
 
 #[derive(Debug)]
@@ -118,7 +124,15 @@ impl<K: Clone + Ord + Hash> Turns<K> {
             later: BTreeSet::new(),
             asked: HashMap::new(),
             is_delayed: false,
+            spacing: Duration::ZERO,
+            spaced: None,
+            is_held: false,
         }
+    }
+
+    /// With at least this long between the starts of two queries.
+    pub(crate) fn spaced(self, spacing: Duration) -> Self {
+        Self { spacing, ..self }
     }
 
     /// Requests an answer, after a pause. If it is already requested, it becomes due no later than before; if it was
@@ -160,6 +174,11 @@ impl<K: Clone + Ord + Hash> Turns<K> {
             self.later.remove(&(at, key.clone()));
             self.wait(&key, Duration::ZERO, now);
         }
+        self.is_held =
+            self.spaced.is_some_and(|at| now < at) && !(self.fresh.is_empty() && self.tried.is_empty());
+        if self.is_held {
+            return None;
+        }
         let quick = self.asked.values().filter(|asked| !asked.is_slow).count();
         let slow = self.asked.len() - quick;
         let tried = self.asked.values().filter(|asked| asked.was_tried).count();
@@ -171,6 +190,7 @@ impl<K: Clone + Ord + Hash> Turns<K> {
             next = self.tried.pop(|key| is_due(&self.questions, key), &admits).map(|key| (key, true));
         }
         let (key, was_tried) = next?;
+        self.spaced = (!self.spacing.is_zero()).then(|| now + self.spacing);
         self.asked.insert(key.clone(), Asked { at: now, is_slow: was_tried, was_tried });
         self.questions.get_mut(&key)?.stage = Stage::Asked;
         Some(key)
@@ -260,11 +280,6 @@ impl<K: Clone + Ord + Hash> Turns<K> {
         self.questions.contains_key(key)
     }
 
-    /// Whether no query waits that was never tried.
-    pub(crate) fn has_no_fresh(&self) -> bool {
-        !self.questions.values().any(|question| question.failures == 0 && question.waits())
-    }
-
     /// When [`Turns::start`], [`Turns::overdue`] or [`Turns::news`] may have a result next, if nothing else happens.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let later = self.later.first().map(|(at, _)| *at);
@@ -272,7 +287,8 @@ impl<K: Clone + Ord + Hash> Turns<K> {
             self.asked.values().filter(|asked| !asked.is_slow).map(|asked| asked.at + PATIENCE).min();
         let delayed =
             self.ages.first().filter(|_| !self.is_delayed).map(|(since, _)| *since + WORTH_A_WARNING);
-        [later, overdue, delayed].into_iter().flatten().min()
+        let held = self.spaced.filter(|_| self.is_held);
+        [later, overdue, delayed, held].into_iter().flatten().min()
     }
 
     /// The queries without an answer.
@@ -337,6 +353,10 @@ impl<K> Default for Queue<K> {
 }
 
 impl<K> Queue<K> {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     fn push(&mut self, key: K, owner: &Owner) {
         let pods = of(&mut self.0, &owner.namespace);
         of(pods, &owner.pod).push_back(key);
@@ -521,6 +541,21 @@ mod tests {
         for key in ["a", "b"] {
             turns.failed(&key, now);
         }
-        assert!(turns.has_no_fresh() && turns.backlog().count == 2);
+        assert_eq!((turns.start(now), turns.backlog().count), (None, 2), "both wait for their next try");
+    }
+
+    #[test]
+    fn starts_are_spaced_and_a_deadline_announces_each() {
+        let spacing = Duration::from_millis(20);
+        let (mut turns, began) = (Turns::new(LIMITS).spaced(spacing), clock::now());
+        for key in ["a", "b"] {
+            turns.add(key, owner("n", key), Duration::ZERO, began);
+        }
+        assert_eq!((turns.start(began), turns.start(began)), (Some("a"), None));
+        turns.answered(&"a", began);
+        assert_eq!(turns.deadline(), Some(began + spacing));
+        assert_eq!(turns.start(began + spacing), Some("b"));
+        turns.answered(&"b", began + spacing);
+        assert_eq!((turns.start(began + spacing), turns.deadline()), (None, None));
     }
 }

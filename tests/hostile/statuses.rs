@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use criprobe::{
     clock,
     demo::{EnvValues, FaultKind, InjectedFault},
     ids::ContainerId,
+    proto::cri as pb,
 };
 use serde_json::Value;
+use tokio::task::JoinSet;
 
 use crate::{
     rig::{self, EAGER, LIVENESS, Rig},
@@ -99,6 +101,42 @@ async fn row_20_pods_whose_status_never_comes_delay_no_other_pod() -> Result<()>
             probe["last"]["result"] == "success"
         })
         .await?;
+    Ok(())
+}
+
+/// More than the lookups that may wait.
+const MADE_UP: usize = 5_000;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_20_commands_for_ids_that_do_not_exist_delay_no_new_pod() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    // The runtime is slow to say that it does not know them: so all of them wait at once, without a flood that lasts.
+    rig.always("ContainerStatus", FaultKind::HangAbout(vec!["made-up-".to_owned()]));
+    let mut calls = JoinSet::new();
+    for number in 0..MADE_UP {
+        let mut client = rig.client.clone();
+        let request = pb::ExecSyncRequest {
+            container_id: format!("made-up-{number}"),
+            cmd: vec!["true".to_owned()],
+            timeout: 1,
+        };
+        calls.spawn(async move { client.exec_sync(request).await.is_err() });
+        if calls.len() == 64 {
+            ensure!(
+                calls.join_next().await.transpose()? == Some(true),
+                "the runtime knows no such container"
+            );
+        }
+    }
+    calls.join_all().await;
+    let (pod, _) = rig.run("late", &[(LIVENESS, EAGER)], &IDLE).await?;
+    rig.daemon
+        .probe_becomes((&pod, "app", "liveness"), "is probed", SOON, |probe| {
+            probe["last"]["result"] == "success"
+        })
+        .await?;
+    let waiting = rig.daemon.status().await?["inventory"]["waiting"].clone();
+    ensure!(waiting.is_null(), "only containers and pods that exist are waited for: {waiting}");
     Ok(())
 }
 

@@ -1,13 +1,15 @@
 //! Row 12: a stop whose end was lost, and stops beside calls that hang.
 
-use std::time::Duration;
+use std::{io::Write, time::Duration};
 
 use anyhow::{Result, ensure};
 use criprobe::{demo::FaultKind, proto::cri as pb};
+use prost::Message;
 use serde_json::Value;
 use tonic::Code;
 
 use crate::{
+    made_up::{self, DATA, END_HEADERS, END_STREAM, HEADERS},
     rig::{EAGER, LIVENESS, Rig, STARTUP, give_up},
     support::{PATIENCE, cri::Pod, eventually},
 };
@@ -116,5 +118,50 @@ async fn row_12_hung_commands_of_any_size_hide_no_stop_on_the_same_connection() 
     let probe = rig.daemon.probe(&pod, "app", "liveness").await?.unwrap_or_default();
     ensure!(probe["phase"] == "stopped" && probe["counts"]["failure"] == 0, "{probe}");
     ensure!(!stop.is_finished() && hanging.iter().all(|call| !call.is_finished()), "calls still hang");
+    Ok(())
+}
+
+/// Connections with 200 stops each, as many as the runtime takes: 18,000 in all.
+const CONNECTIONS: usize = 90;
+const STOPS_OF_EACH: u32 = 200;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_12_hung_stops_of_one_container_hide_no_stop_of_another() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    let (_, greedy) = rig.run("greedy", &[], &IDLE).await?;
+    let (pod, id) = rig.run("pod", &[(LIVENESS, UNTIL_GOING)], &IDLE).await?;
+    goes_on(&rig, &pod, "liveness").await?;
+
+    rig.always("StopContainer", FaultKind::Hang);
+    let request = pb::StopContainerRequest { container_id: greedy.to_string(), timeout: 3600 };
+    let mut message = vec![0];
+    message.extend((request.encoded_len() as u32).to_be_bytes());
+    message.extend(request.encode_to_vec());
+    let block = made_up::call("/runtime.v1.RuntimeService/StopContainer");
+    let calls: Vec<u8> = (0..STOPS_OF_EACH)
+        .flat_map(|number| {
+            let stream = 2 * number + 1;
+            let mut bytes = made_up::frame(HEADERS, END_HEADERS, stream, &block);
+            bytes.extend(made_up::frame(DATA, END_STREAM, stream, &message));
+            bytes
+        })
+        .collect();
+    let mut hanging = vec![];
+    for _ in 0..CONNECTIONS {
+        let mut connection = made_up::connect(&rig.socket())?;
+        connection.write_all(&calls)?;
+        hanging.push(connection);
+    }
+    let all = CONNECTIONS as u64 * u64::from(STOPS_OF_EACH);
+    eventually("the stops hang", 2 * PATIENCE, async || {
+        Ok((rig.daemon.status().await?["calls"]["inFlight"].as_u64() >= Some(all)).then_some(()))
+    })
+    .await?;
+
+    let mut client = rig.client.clone();
+    let request = pb::StopContainerRequest { container_id: id.to_string(), timeout: 30 };
+    let stop = tokio::spawn(async move { client.stop_container(request).await });
+    rig.becomes(&pod, "liveness", "is stopped", |probe| probe["phase"] == "stopped").await?;
+    ensure!(!stop.is_finished(), "the stop still hangs");
     Ok(())
 }

@@ -118,6 +118,10 @@ impl Model {
         }
         self.explain_sandbox(&sandbox);
         let metadata = config.metadata.unwrap_or_default();
+        let is_new = !self.containers.contains_key(&id);
+        if is_new {
+            self.members.insert((sandbox.clone(), id.clone()));
+        }
         let container = self.containers.entry(id.clone()).or_insert_with(|| KnownContainer {
             sandbox,
             name: metadata.name.into(),
@@ -137,7 +141,11 @@ impl Model {
             reported: None,
         });
         container.seen = container.seen.max(at);
-        self.dirty.insert(id);
+        self.revision += 1;
+        self.dirty.insert(id.clone());
+        if is_new {
+            self.recognised(&Target::Container(id));
+        }
     }
 
     /// A container's state advanced. Other data is requested from the runtime.
@@ -154,6 +162,7 @@ impl Model {
         if !is_news {
             return;
         }
+        self.revision += 1;
         self.dirty.insert(id.clone());
         // A pod whose container starts is up, whatever the last report was.
         let sandbox = container.sandbox.clone();
@@ -168,7 +177,8 @@ impl Model {
     /// If it was never started, it has not ended, and may still be started.
     pub(super) fn container_stopped(&mut self, id: &ContainerId, at: Instant) {
         match self.containers.get(id).map(|container| (container.state, container.state_as_of)) {
-            None => self.mentioned(id.as_str(), at),
+            // Some runtimes report success for any ID.
+            None => self.named(id.as_str(), at),
             Some((ContainerState::Running, as_of)) if as_of < at => {
                 self.container_moved(id, ContainerState::Exited { exit_code: None }, at);
             }
@@ -181,6 +191,10 @@ impl Model {
         self.stops.forget(&Target::Container(id.clone()));
         self.dirty.remove(id);
         let container = self.containers.remove(id);
+        if let Some(container) = &container {
+            self.revision += 1;
+            self.members.remove(&(container.sandbox.clone(), id.clone()));
+        }
         let was = container.as_ref().map_or_else(Was::default, |container| Was {
             container: Some(Arc::clone(&container.name)),
             pod: self.pod(&container.sandbox).cloned(),
@@ -192,6 +206,7 @@ impl Model {
     }
 
     pub(super) fn containers_listed(&mut self, items: Vec<ContainerItem>, sent: Instant) {
+        self.revision += 1;
         self.containers_as_of = self.containers_as_of.max(Some(sent));
         for item in items {
             self.container_listed(&item, sent);
@@ -201,13 +216,13 @@ impl Model {
         for id in gone.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
             self.container_removed(&id, sent);
         }
-        self.settle_stops(sent, |_| true);
+        self.settle_stops(sent, None);
     }
 
-    /// The runtime reported these containers as of `sent`: this ends stops of theirs that are over.
-    fn settle_stops(&mut self, sent: Instant, is_reported: impl Fn(&ContainerId) -> bool) {
+    /// The runtime reported this container, or all of them, as of `sent`: this ends stops that are over.
+    fn settle_stops(&mut self, sent: Instant, of: Option<&Target>) {
         let runs = |target: &Target| match target {
-            Target::Container(id) if is_reported(id) => {
+            Target::Container(id) => {
                 match self.containers.get(id).map(|container| container.state) {
                     // One that was only made can still be started: a stop that is over has not ended it.
                     Some(ContainerState::Running | ContainerState::Created) => Some(true),
@@ -216,9 +231,9 @@ impl Model {
                     Some(ContainerState::Exited { exit_code: None } | ContainerState::Unknown) => None,
                 }
             }
-            Target::Container(_) | Target::Sandbox(_) => None,
+            Target::Sandbox(_) => None,
         };
-        let failed = self.stops.settle(sent, runs);
+        let failed = self.stops.settle(sent, of, runs);
         self.report_stops_failed(failed);
     }
 
@@ -238,7 +253,10 @@ impl Model {
         let mut is_news = container.settle_reported(state, sent);
         if container.sandbox.as_str() != sandbox {
             // A client may have named it by a beginning that was not known yet.
-            container.sandbox = sandbox.into();
+            let former = std::mem::replace(&mut container.sandbox, sandbox.into());
+            let id = ContainerId::from(item.brief.id.as_str());
+            self.members.remove(&(former, id.clone()));
+            self.members.insert((sandbox.into(), id));
             is_news = true;
         }
         if (container.image_ref.is_empty() || !container.is_listed)
@@ -285,9 +303,11 @@ impl Model {
             reported: None,
         };
         container.learn_image(whole.image_id, whole.image_ref);
+        self.members.insert((container.sandbox.clone(), id.clone()));
         self.containers.insert(id.clone(), container);
         self.lookups.insert(Lookup::Container(id.clone()));
-        self.dirty.insert(id);
+        self.dirty.insert(id.clone());
+        self.recognised(&Target::Container(id));
     }
 
     pub(super) fn container_reported(&mut self, status: cri::ContainerStatus, sent: Instant) {
@@ -310,13 +330,13 @@ impl Model {
             container.asked_again += 1;
             self.lookups.insert(Lookup::ContainerAgain(id.clone()));
         }
+        self.revision += 1;
         self.dirty.insert(id.clone());
-        self.settle_stops(sent, |reported| *reported == id);
+        self.settle_stops(sent, Some(&Target::Container(id)));
     }
 
     pub(super) fn containers_of(&self, sandbox: &SandboxId) -> Vec<ContainerId> {
-        let of_it = self.containers.iter().filter(|(_, container)| container.sandbox == *sandbox);
-        of_it.map(|(id, _)| id.clone()).collect()
+        self.members_of(sandbox).cloned().collect()
     }
 }
 

@@ -14,9 +14,16 @@ const MEMORY: Duration = Duration::from_secs(120);
 /// 16,384 removals are remembered. Beyond that, a list in flight may bring one back until the next list.
 const MOST: usize = 16_384;
 
+/// 4,096 more of IDs that were not known: some runtimes report success for the removal of any ID. Likewise.
+const MOST_UNKNOWN: usize = 4_096;
+
 /// Ids of removed containers and sandboxes, and when each removal was seen.
 #[derive(Debug, Default)]
-pub(super) struct Removed(HashMap<String, Removal>);
+pub(super) struct Removed {
+    all: HashMap<String, Removal>,
+    /// How many of them were not known.
+    unknown: usize,
+}
 
 #[derive(Debug)]
 struct Removal {
@@ -33,29 +40,40 @@ pub(super) struct Was {
     pub(super) pod: Option<Arc<Pod>>,
 }
 
+impl Was {
+    fn is_unknown(&self) -> bool {
+        self.container.is_none() && self.pod.is_none()
+    }
+}
+
 impl Removed {
     /// Records a removal; the latest counts.
     pub(super) fn note(&mut self, id: &str, at: Instant, was: Was) {
-        if let Some(known) = self.0.get_mut(id) {
+        let is_unknown = was.is_unknown();
+        if let Some(known) = self.all.get_mut(id) {
             known.at = at.max(known.at);
-        } else if self.0.len() < MOST {
-            self.0.insert(id.to_owned(), Removal { at, was });
+        } else if is_unknown && self.unknown < MOST_UNKNOWN
+            || !is_unknown && self.all.len() - self.unknown < MOST
+        {
+            self.unknown += usize::from(is_unknown);
+            self.all.insert(id.to_owned(), Removal { at, was });
         }
     }
 
     /// What the id referred to.
     pub(super) fn was(&self, id: &str) -> Option<&Was> {
-        self.0.get(id).map(|removal| &removal.was)
+        self.all.get(id).map(|removal| &removal.was)
     }
 
     /// Whether an id was removed at that moment or later: older reports about it are void.
     pub(super) fn is_since(&self, id: &str, at: Instant) -> bool {
-        self.0.get(id).is_some_and(|removal| removal.at >= at)
+        self.all.get(id).is_some_and(|removal| removal.at >= at)
     }
 
     /// Forgets removals that no list in flight can contradict.
     pub(super) fn forget_before(&mut self, now: Instant) {
-        self.0.retain(|_, removal| now.saturating_duration_since(removal.at) < MEMORY);
+        self.all.retain(|_, removal| now.saturating_duration_since(removal.at) < MEMORY);
+        self.unknown = self.all.values().filter(|removal| removal.was.is_unknown()).count();
     }
 }
 
@@ -84,8 +102,22 @@ mod tests {
     fn no_more_are_remembered_than_the_bound() {
         let now = crate::clock::now();
         let mut removed = Removed::default();
-        (0..=MOST).for_each(|number| removed.note(&number.to_string(), now, Was::default()));
+        let known = || Was { container: Some("app".into()), pod: None };
+        (0..=MOST).for_each(|number| removed.note(&number.to_string(), now, known()));
         assert!(removed.is_since("0", now));
         assert!(!removed.is_since(&MOST.to_string(), now));
+    }
+
+    #[test]
+    fn what_was_never_known_takes_no_room_from_what_was() {
+        let now = crate::clock::now();
+        let mut removed = Removed::default();
+        (0..MOST + MOST_UNKNOWN).for_each(|number| removed.note(&number.to_string(), now, Was::default()));
+        assert!(removed.is_since("0", now) && !removed.is_since(&MOST_UNKNOWN.to_string(), now));
+        removed.note("app", now, Was { container: Some("app".into()), pod: None });
+        assert!(removed.is_since("app", now));
+        removed.forget_before(now + MEMORY);
+        removed.note("0", now, Was::default());
+        assert!(removed.is_since("0", now) && !removed.is_since("app", now));
     }
 }

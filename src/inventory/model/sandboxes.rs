@@ -60,7 +60,8 @@ impl Model {
     /// A client stopped it, and the runtime stopped its containers with it.
     pub(super) fn sandbox_stopped(&mut self, id: &SandboxId, at: Instant) {
         if !self.sandboxes.contains_key(id) {
-            return self.mentioned(id.as_str(), at);
+            // Some runtimes report success for any ID.
+            return self.named(id.as_str(), at);
         }
         self.sandbox_exited(id, at);
         for container in self.containers_of(id) {
@@ -76,6 +77,7 @@ impl Model {
         }
         sandbox.state_as_of = at;
         if sandbox.view.is_ready {
+            self.revision += 1;
             Arc::make_mut(&mut sandbox.view).is_ready = false;
             self.dirty.extend(self.containers_of(id));
         }
@@ -86,13 +88,17 @@ impl Model {
             self.container_removed(&container, at);
         }
         let sandbox = self.sandboxes.remove(id);
-        sandbox.iter().for_each(|sandbox| self.identities.release(&sandbox.view));
+        if let Some(sandbox) = &sandbox {
+            self.revision += 1;
+            self.identities.release(&sandbox.view);
+        }
         self.stops.forget(&Target::Sandbox(id.clone()));
         let was = Was { container: None, pod: sandbox.map(|sandbox| sandbox.brief) };
         self.removed.note(id.as_str(), at, was);
     }
 
     pub(super) fn sandboxes_listed(&mut self, mut items: Vec<SandboxItem>, sent: Instant) {
+        self.revision += 1;
         let is_first = self.sandboxes_as_of.is_none();
         self.removed.forget_before(sent);
         // Of pods with the same uid, the first one keeps it.
@@ -109,7 +115,7 @@ impl Model {
         if is_first {
             self.identify_all();
         }
-        self.settle_pod_stops(sent, |_| true);
+        self.settle_pod_stops(sent, None);
     }
 
     /// Assigns all pods' uids by the age of their sandboxes: before the first list, they were reported in another
@@ -131,16 +137,16 @@ impl Model {
         }
     }
 
-    /// The runtime reported these sandboxes as of `sent`: this ends stops of theirs that are over.
-    fn settle_pod_stops(&mut self, sent: Instant, is_reported: impl Fn(&SandboxId) -> bool) {
+    /// The runtime reported this sandbox, or all of them, as of `sent`: this ends stops that are over.
+    fn settle_pod_stops(&mut self, sent: Instant, of: Option<&Target>) {
         let runs = |target: &Target| match target {
-            Target::Sandbox(id) if is_reported(id) => match self.sandboxes.get(id) {
+            Target::Sandbox(id) => match self.sandboxes.get(id) {
                 Some(known) => (known.state_as_of <= sent).then_some(known.view.is_ready),
                 None => Some(false),
             },
-            Target::Container(_) | Target::Sandbox(_) => None,
+            Target::Container(_) => None,
         };
-        let failed = self.stops.settle(sent, runs);
+        let failed = self.stops.settle(sent, of, runs);
         self.report_stops_failed(failed);
     }
 
@@ -192,7 +198,7 @@ impl Model {
         }
         let texts = (status.labels, status.annotations, omitted);
         self.put_sandbox(pod_view(id.clone(), status.metadata, is_ready, network, texts), sent);
-        self.settle_pod_stops(sent, |reported| *reported == id);
+        self.settle_pod_stops(sent, Some(&Target::Sandbox(id)));
     }
 
     /// A container's sandbox is unknown.
@@ -226,11 +232,17 @@ impl Model {
         } else {
             self.identities.identify(&given_uid, &mut view);
         }
+        let is_new = known.is_none();
         if known.is_none_or(|known| *known.view != view) {
+            self.revision += 1;
             self.dirty.extend(self.containers_of(&id));
         }
         let (brief, view) = (Arc::new(view.brief()), Arc::new(view));
-        self.sandboxes.insert(id, Sandbox { view, brief, given_uid, created_at, seen, state_as_of });
+        let sandbox = Sandbox { view, brief, given_uid, created_at, seen, state_as_of };
+        self.sandboxes.insert(id.clone(), sandbox);
+        if is_new {
+            self.recognised(&Target::Sandbox(id));
+        }
     }
 
     fn ask_for_address(&mut self, id: SandboxId) {

@@ -38,7 +38,7 @@ impl Rig {
                 Lookup::Sandbox(id) => format!("sandbox {id}"),
                 Lookup::Container(id) => format!("container {id}"),
                 Lookup::ContainerAgain(id) => format!("again {id}"),
-                Lookup::Unexplained(id) => format!("what is {id}"),
+                Lookup::Unexplained(id) | Lookup::Named(id) => format!("what is {id}"),
             })
             .collect()
     }

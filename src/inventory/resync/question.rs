@@ -37,7 +37,7 @@ pub(super) async fn look_up(runtime: &Runtime, lookup: &Lookup) -> Reply {
         Lookup::List => return Reply::Failed,
         Lookup::Container(id) | Lookup::ContainerAgain(id) => container(runtime, id.as_str()).await,
         Lookup::Sandbox(id) => sandbox(runtime, id.as_str()).await,
-        Lookup::Unexplained(id) => match container(runtime, id).await {
+        Lookup::Unexplained(id) | Lookup::Named(id) => match container(runtime, id).await {
             Err(status) if is_unknown(&status) => sandbox(runtime, id).await,
             answer => answer,
         },
@@ -50,7 +50,7 @@ pub(super) async fn look_up(runtime: &Runtime, lookup: &Lookup) -> Reply {
         (Err(status), Lookup::Sandbox(id)) if is_unknown(&status) => {
             Reply::Fact(Fact::NotFound(id.to_string()), sent)
         }
-        (Err(status), Lookup::Unexplained(_)) if is_unknown(&status) => Reply::Unknown,
+        (Err(status), Lookup::Unexplained(_) | Lookup::Named(_)) if is_unknown(&status) => Reply::Unknown,
         (Err(status), lookup) => {
             tracing::debug!(?lookup, error = status.message(), "cannot read the status");
             Reply::Failed

@@ -672,3 +672,82 @@ fn the_end_of_a_stop_whose_begin_was_not_seen_says_nothing_of_another_one() {
     rig.apply(70, Fact::StopFailed(call(1)));
     assert_eq!(rig.changes(), ["c gone"]);
 }
+
+/// The begin of a connection's stop of a container.
+fn stop_of(conn: u64, number: u32, container: &str) -> Fact {
+    let call = CallId { conn: ConnId(conn), stream: number };
+    Fact::StopBegun { call, target: Target::Container(container.into()) }
+}
+
+#[test]
+fn row_12_any_number_of_stops_of_one_container_leave_room_for_those_of_others() {
+    let mut rig = running();
+    for number in 0..20_000 {
+        rig.apply(10, stop_of(1, number, "c"));
+        rig.apply(10, stop_of(1, 20_000 + number, &format!("nobody-{number}")));
+    }
+    assert_eq!(rig.changes(), ["c stopping"; 4], "one and its retries are enough to know");
+    rig.apply(20, create("d", "s"));
+    rig.apply(21, stop_of(2, 1, "d"));
+    assert_eq!(rig.changes(), ["d created", "d stopping"]);
+    assert_eq!(rig.model.take_stops_left_out(), 0);
+    rig.apply(30, Fact::EndsLost(Lost::Connection(ConnId(1))));
+    rig.apply(40, containers([("c", "s", ContainerRunning), ("d", "s", ContainerCreated)]));
+    assert_eq!(rig.changes(), ["c stop failed"; 4], "what nobody received does not fail either");
+    assert_eq!(rig.model.take_stops().open().containers, [("d".into(), 1)].into());
+}
+
+#[test]
+fn row_12_the_connection_with_the_most_stops_makes_room_for_others() {
+    let mut rig = Rig::new();
+    rig.apply(0, sandboxes(["s"]));
+    let items = (0..16_500).map(|number| item(&format!("c{number:05}"), "s", ContainerRunning).into());
+    rig.apply(0, Fact::ContainersListed(items.collect()));
+    for number in 0..16_500 {
+        rig.apply(10, stop_of(1, number, &format!("c{number:05}")));
+    }
+    assert_eq!(rig.model.take_stops_left_out(), 116, "there is room for 16,384");
+    rig.changes();
+    rig.apply(20, stop_of(2, 1, "c16499"));
+    assert_eq!(rig.changes(), ["c16383 stop failed", "c16499 stopping"]);
+    assert_eq!(rig.model.take_stops_left_out(), 1);
+    let last = CallId { conn: ConnId(1), stream: 16_383 };
+    rig.apply(21, Fact::StopFailed(last));
+    assert_eq!(rig.changes(), [""; 0], "that was said when it made room");
+    rig.apply(22, stop_of(1, 20_000, "c16499"));
+    assert_eq!(rig.model.take_stops_left_out(), 1, "the largest one gets no more");
+}
+
+#[test]
+fn a_stop_that_began_before_its_container_was_known_is_reported_once_it_is() {
+    let mut rig = Rig::new();
+    rig.apply(0, run("s"));
+    rig.apply(1, stop(1, "c"));
+    rig.apply(1, stop_pod(2, "t"));
+    assert_eq!(rig.changes(), [""; 0]);
+    rig.apply(2, create("c", "s"));
+    rig.apply(2, run("t"));
+    assert_eq!(rig.changes(), ["c created", "c stopping", "pod t stopping"]);
+    rig.apply(3, Fact::StopFailed(call(1)));
+    assert_eq!(rig.changes(), ["c stop failed"]);
+}
+
+#[test]
+fn row_20_ids_that_clients_name_are_looked_up_apart_and_few_at_once() {
+    let mut rig = running();
+    let before = rig.model.revision();
+    for number in 0..10_000 {
+        rig.apply(10, Fact::Named(format!("nobody-{number}")));
+        rig.apply(10, Fact::ContainerStopped(format!("gone-{number}").into()));
+        rig.apply(10, Fact::ContainerRemoved(format!("removed-{number}").into()));
+    }
+    assert_eq!(rig.model.revision(), before, "nothing has to be counted again");
+    rig.apply(11, Fact::Mentioned("new".into()));
+    let lookups = rig.model.take_lookups();
+    let (named, others): (Vec<_>, Vec<_>) =
+        lookups.into_iter().map(|(lookup, _)| lookup).partition(|lookup| matches!(lookup, Lookup::Named(_)));
+    assert_eq!((named.len(), others), (NAMED, vec![Lookup::Unexplained("new".to_owned())]));
+    rig.apply(12, Fact::Named("c".into()));
+    rig.apply(12, Fact::Named("s".into()));
+    assert_eq!(rig.lookups(), [""; 0], "what is known needs none");
+}

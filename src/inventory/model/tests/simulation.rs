@@ -508,7 +508,7 @@ impl World {
             Lookup::Container(id) | Lookup::ContainerAgain(id) => {
                 container(id.as_str()).or(Some(Fact::NotFound(id.to_string())))
             }
-            Lookup::Unexplained(id) => container(id).or_else(|| sandbox(id)),
+            Lookup::Unexplained(id) | Lookup::Named(id) => container(id).or_else(|| sandbox(id)),
         }
     }
 }
@@ -580,5 +580,21 @@ proptest! {
         for sandbox in world.rig.model.sandboxes.values() {
             prop_assert!(sandbox.view.network != PodNetwork::Host);
         }
+    }
+}
+
+proptest! {
+    #[test]
+    fn an_id_is_found_by_its_beginning_as_if_all_were_looked_at(
+        ids in prop::collection::btree_set("[ab]{0,4}", 0..12),
+        named in "[ab]{0,5}",
+    ) {
+        let known: BTreeMap<ContainerId, ()> = ids.iter().map(|id| (id.as_str().into(), ())).collect();
+        let like_it: Vec<_> = ids.iter().filter(|id| !named.is_empty() && id.starts_with(&named)).collect();
+        let expected = match like_it[..] {
+            [one] if !ids.contains(&named) => one,
+            _ => &named,
+        };
+        prop_assert_eq!(full(&known, &named), ContainerId::from(expected.as_str()));
     }
 }
