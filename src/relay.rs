@@ -268,10 +268,14 @@ async fn accept_next(
     pause: &Notice,
     registry: &Registry,
 ) -> Accepted {
+    // By the kernel: that there seems to be room says nothing then.
     let mut was_refused = false;
     loop {
         let refused = match budget.shortage(listener) {
-            Some(shortage) => Refused::Short(shortage),
+            Some(shortage) => {
+                was_refused = false;
+                Refused::Short(shortage)
+            }
             None => {
                 if !was_refused {
                     registry.accepting_resumed();
@@ -279,12 +283,17 @@ async fn accept_next(
                 let accepted = listener.accept().await;
                 match accepted.and_then(|(stream, _)| stream.into_std()) {
                     Ok(stream) => return Accepted { stream, place: budget.accepted() },
-                    Err(error) if is_shortage(&error) => Refused::Short(Shortage::Descriptors),
-                    Err(error) => Refused::Failed(error),
+                    Err(error) => {
+                        was_refused = true;
+                        if is_shortage(&error) {
+                            Refused::Short(Shortage::Descriptors)
+                        } else {
+                            Refused::Failed(error)
+                        }
+                    }
                 }
             }
         };
-        was_refused = true;
         if let Refused::Short(_) = refused {
             registry.accepting_paused();
         }
