@@ -17,7 +17,7 @@ const TIMEOUT: u64 = 3;
 /// as what is cut has more than 4 KiB, it is not taken for a whole short one.
 const MAX_WORDS: usize = 4096 + 16;
 
-/// Stands for what was dropped: at the end of a word that is cut, or as the last word.
+/// Marks what was dropped: at the end of a word that is cut, or as the last word.
 const MORE: &str = "…";
 
 /// 4.5 KiB: the most that a sieve takes.

@@ -25,6 +25,7 @@ use crate::{
         cri::{self, Container, Pod},
         eventually,
     },
+    variables,
 };
 
 /// A command that does not end before its timeout does, which is the longest that an annotation may ask for.
@@ -37,18 +38,7 @@ async fn crowd(rig: &mut Rig, name: &str, containers: usize, probe: &str) -> Res
 
 /// One in this namespace.
 async fn crowd_in(rig: &mut Rig, namespace: &str, name: &str, containers: usize, probe: &str) -> Result<Pod> {
-    let keys: Vec<_> = (0..containers)
-        .flat_map(|number| ["liveness", "readiness"].map(|kind| format!("{kind}.criprobe.dev/c{number}")))
-        .collect();
-    let annotations: Vec<_> = keys.iter().map(|key| (key.as_str(), probe)).collect();
-    let mut config = cri::pod_config(name, &annotations);
-    config.labels.insert("io.kubernetes.pod.namespace".into(), namespace.into());
-    config.metadata.iter_mut().for_each(|metadata| metadata.namespace = namespace.into());
-    let pod = cri::run_sandbox(&mut rig.client, config).await?;
-    for number in 0..containers {
-        let name = format!("c{number}");
-        cri::run_container(&mut rig.client, &pod, &Container { name: &name, ..Container::IDLE }).await?;
-    }
+    let (pod, _ids) = variables::run(rig, (namespace, name), containers, &[], probe).await?;
     Ok(pod)
 }
 

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// A pod with so many containers, each with a liveness and a readiness probe.
-async fn run(
+pub(crate) async fn run(
     rig: &mut Rig,
     (namespace, name): (&str, &str),
     count: usize,

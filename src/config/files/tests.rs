@@ -155,7 +155,7 @@ fn files_and_folders_that_others_can_write_are_noted() {
     ");
 }
 
-/// Makes a file, a folder or a link another user's, as far as a reader who is nobody that exists can see.
+/// Makes a file, a folder or a link another user's, as a reader with an unused user ID sees it.
 fn give_away(path: &Path) {
     if geteuid().is_root() {
         chownat(CWD, path, Some(Uid::from_raw(1000)), None, AtFlags::SYMLINK_NOFOLLOW).unwrap();

@@ -1,4 +1,4 @@
-//! Who may keep large values of variables: values in, a lease on them out, which may end early. No room is reserved: when it is
+//! Decides which probes can keep large values of variables: values in, a lease on them out, which may end early. No room is reserved: when it is
 //! full, whoever holds most gives way to whoever would hold less. Pure but for its lock.
 
 use std::{
@@ -233,7 +233,7 @@ mod tests {
             leases
         };
         let first = full(&pod("p0", "hostile"));
-        assert_eq!(first.len(), 64, "one pod may use all that nobody else wants");
+        assert_eq!(first.len(), 64, "one pod can use all that no other wants");
         let second = full(&pod("p1", "hostile"));
         let kept = |leases: &[Lease]| leases.iter().filter(|lease| is_kept(lease)).count();
         assert_eq!((kept(&first), kept(&second)), (32, 32), "pods of one namespace share equally");
