@@ -290,7 +290,12 @@ async fn runs_have_places_of_their_own_and_who_leaves_gives_his_back() -> Result
 async fn a_drain_does_not_wait_for_a_run() -> Result<()> {
     let mut rig = Rig::start().await?;
     rig.run("drained", &[], &HEALTHY).await?;
-    rig.counts(1, PATIENCE).await?;
+    // The relay answers a start before the inventory has learnt of it.
+    eventually("the container runs", PATIENCE, async || {
+        let pods = rig.daemon.json("/v1/pods?pod=drained").await?;
+        Ok((pods[0]["containers"][0]["state"] == "running").then_some(()))
+    })
+    .await?;
     rig.always("ExecSync", FaultKind::Hang);
     let request =
         json!({"container": "default/drained/app", "exec": {"command": ["true"]}, "timeoutSeconds": 60});
