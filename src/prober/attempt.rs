@@ -134,6 +134,9 @@ impl Handlers {
     }
 
     /// One try, with a limit of its own: the timeout does not bound the three together.
+    ///
+    /// What is large is boxed, so that a tcpSocket attempt does not carry the room that a TLS handshake needs: it is
+    /// moved several times before it begins, 5,000 times a second on a full node.
     async fn once(
         &self,
         spec: &ProbeSpec,
@@ -144,25 +147,7 @@ impl Handlers {
         let view = declared.view;
         let pod = &view.pod.uid;
         match &spec.handler {
-            Handler::Exec { command } => {
-                if spec.is_literal {
-                    let command = Expansion::literal(command);
-                    return self.exec.attempt(&view.id, command, spec.timeout, pending).await;
-                }
-                let limit = match spec.reach {
-                    Reach::Declared => MAX_PODS_COMMAND,
-                    Reach::Any => MAX_COMMAND,
-                };
-                // A command is not run before its variables are known: it would be another one.
-                let names = expand::names(command);
-                let env = if names.is_empty() {
-                    Env::default()
-                } else {
-                    variables.read(self.exec.runtime(), view, &names, limit).await?
-                };
-                let command = Expansion::new(command, &env, limit).map_err(Fault::target)?;
-                self.exec.attempt(&view.id, command, spec.timeout, pending).await
-            }
+            Handler::Exec { command } => Box::pin(self.run(command, spec, view, variables, pending)).await,
             Handler::TcpSocket { host, port } => {
                 let port = declared.port(port)?;
                 let host = self.host(host.as_deref(), port, spec.reach, declared)?;
@@ -186,13 +171,43 @@ impl Handlers {
                     path: &asked.path,
                     headers: &asked.headers,
                 };
-                cpu::limit(pod, spec.timeout, http::attempt(&target, spec.timeout)).await
+                let attempt = Box::pin(http::attempt(&target, spec.timeout));
+                cpu::limit(pod, spec.timeout, attempt).await
             }
             Handler::Grpc { port, service } => {
                 let address = SocketAddr::new(self.pod_address(*port, spec.reach, declared)?, *port);
-                cpu::limit(pod, spec.timeout, grpc::attempt(pod, address, service, spec.timeout)).await
+                let attempt = Box::pin(grpc::attempt(pod, address, service, spec.timeout));
+                cpu::limit(pod, spec.timeout, attempt).await
             }
         }
+    }
+
+    /// Runs a command of a probe with the container's variables in it.
+    async fn run(
+        &self,
+        command: &[String],
+        spec: &ProbeSpec,
+        view: &Container,
+        variables: &Variables,
+        pending: &mut Option<PendingCall>,
+    ) -> Result<Outcome, Fault> {
+        if spec.is_literal {
+            let command = Expansion::literal(command);
+            return self.exec.attempt(&view.id, command, spec.timeout, pending).await;
+        }
+        let limit = match spec.reach {
+            Reach::Declared => MAX_PODS_COMMAND,
+            Reach::Any => MAX_COMMAND,
+        };
+        // A command is not run before its variables are known: it would be another one.
+        let names = expand::names(command);
+        let env = if names.is_empty() {
+            Env::default()
+        } else {
+            variables.read(self.exec.runtime(), view, &names, limit).await?
+        };
+        let command = Expansion::new(command, &env, limit).map_err(Fault::target)?;
+        self.exec.attempt(&view.id, command, spec.timeout, pending).await
     }
 
     /// Whom to dial: the host that is named, which the operator wrote or allowed, else the pod.

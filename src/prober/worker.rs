@@ -6,9 +6,9 @@
 //! ```text
 //!            no running container, start delay, startup gate
 //!                 v                      ^
-//! Waiting ----> Resting --due--> Queued --slot--> Attempting --finished--> Resting
-//!    ^                                                 |
-//!    +------- another container <------- Held <--------+ a verdict that ends its work
+//! Waiting ----> Resting --due--> Queued --place--> Attempting --finished--> Resting
+//!    ^                                                  |
+//!    +------- another container <------- Held <---------+ a verdict that ends its work
 //!
 //! any --a client began to stop it--> Stopped --it does not run any more, or another container--> Waiting
 //!                                       +-----that failed--> where it was

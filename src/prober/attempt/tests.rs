@@ -204,6 +204,16 @@ async fn an_error_is_tried_once_where_the_next_attempt_comes_within_a_second() {
     }
 }
 
+#[tokio::test]
+async fn an_attempt_is_small_as_it_is_moved_several_times_before_it_begins() {
+    let (exec, _) = exec(Runtime::Refuses(tonic::Code::Unknown));
+    let (handlers, view, spec) =
+        (Handlers { exec, node_ip: None }, container("web", "c1", 0), exec_spec(&["true"]));
+    let (variables, ports) = (Variables::default(), OnceLock::new());
+    let attempt = handlers.judge(&spec, &view, &variables, &ports);
+    assert!(size_of_val(&attempt) <= 4096, "{} bytes", size_of_val(&attempt));
+}
+
 /// One row of `tests/data/prober/tcp.json`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
