@@ -231,8 +231,7 @@ where
     F: FnOnce() -> Fut + Send + 'static,
     Fut: Future<Output = ()>,
 {
-    let runtime =
-        Builder::new_current_thread().enable_all().on_thread_unpark(connection::yield_to_peers).build()?;
+    let runtime = Builder::new_current_thread().enable_all().build()?;
     thread::Builder::new().name(name.to_owned()).spawn(move || {
         let _alive = alive;
         // Linux keeps niceness per thread, and `None` means this one.

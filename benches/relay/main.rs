@@ -3,6 +3,7 @@
 //! Flags in; a table on stdout, progress on stderr, and Markdown in a file if asked. Ends only what it started.
 
 mod call;
+mod cgroups;
 mod client;
 mod comparators;
 mod figures;
@@ -26,10 +27,11 @@ mod results;
 mod table;
 mod tap_cost;
 
-use std::{fmt, fs, path::PathBuf, process::ExitCode, time::Duration};
+use std::{fmt, fs, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
 use call::Call;
+use cgroups::Cgroups;
 use clap::Parser;
 use figures::{Figure, absolute, relative};
 use footprint::{Footprint, footprint};
@@ -64,6 +66,9 @@ struct Arguments {
     /// Only these loads, as CONNECTIONSxIN_FLIGHT; memory, size and start are left out then
     #[arg(long, value_name = "LOAD", value_delimiter = ',', value_parser = load)]
     load: Vec<Load>,
+    /// Leaves all processes in one cgroup, which no node does
+    #[arg(long)]
+    one_cgroup: bool,
     /// Also writes the result as Markdown
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
@@ -95,6 +100,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
 
     let scratch = tempfile::Builder::new().prefix("criprobe-bench-").tempdir()?;
     process::remove_when_interrupted(scratch.path().to_owned());
+    let (cgroups, separation) = separate(arguments.one_cgroup);
     let mut left_out = Vec::new();
     let mut ways = Vec::new();
     let mut compared = Vec::new();
@@ -104,8 +110,12 @@ fn run(arguments: &Arguments) -> Result<bool> {
         let series = Series::of(driver, arguments)?;
         let folder = scratch.path().join(driver.name());
         fs::create_dir(&folder)?;
-        let places =
-            Places { runtime: folder.join("runtime.sock"), folder, criprobe: arguments.criprobe.clone() };
+        let places = Places {
+            runtime: folder.join("runtime.sock"),
+            folder,
+            criprobe: arguments.criprobe.clone(),
+            cgroups: cgroups.clone(),
+        };
         match driver {
             Driver::Light => null_runtime::serve(&places.runtime)?,
             Driver::Tonic => grpc::serve(&places.runtime)?,
@@ -125,13 +135,17 @@ fn run(arguments: &Arguments) -> Result<bool> {
             folder: scratch.path().to_owned(),
             runtime: scratch.path().join(Driver::Light.name()).join("runtime.sock"),
             criprobe: arguments.criprobe.clone(),
+            // The shell that enters one would be counted.
+            cgroups: None,
         };
         let (footprint, tap) = alone(&places, arguments.quick, &mut left_out);
         is_whole &= footprint.is_some() && tap.is_some();
         figures.extend(absolute(footprint.as_ref(), tap.as_ref()));
     }
-    settings +=
-        &format!("Ratios are medians of each round's own; CPU is of all rounds.\n{}", middle::SETTINGS);
+    settings += &format!(
+        "Ratios are medians of each round's own; CPU is of all rounds.\n{separation}\n{}",
+        middle::SETTINGS
+    );
     let is_good = is_whole && !figures.iter().any(Figure::is_missed);
     let report = Report { machine: machine::describe(), settings, ways, left_out, compared, figures };
     print!("{}", report.text());
@@ -139,6 +153,22 @@ fn run(arguments: &Arguments) -> Result<bool> {
         fs::write(file, report.markdown()).with_context(|| format!("write {}", file.display()))?;
     }
     Ok(is_good || !arguments.check)
+}
+
+/// The cgroups, where they can be had, and what is reported of it.
+fn separate(is_unwanted: bool) -> (Option<Arc<Cgroups>>, String) {
+    if is_unwanted {
+        return (None, "All processes share one cgroup.".to_owned());
+    }
+    match Cgroups::enter() {
+        Ok(cgroups) => {
+            let cgroups = Arc::new(cgroups);
+            let left = Arc::downgrade(&cgroups);
+            process::when_interrupted(move || drop(left.upgrade().map(|cgroups| cgroups.leave())));
+            (Some(cgroups), "What stands in the middle has a cgroup, its peers have another.".to_owned())
+        }
+        Err(error) => (None, format!("All processes share one cgroup: {error:#}.")),
+    }
 }
 
 /// What is measured with one driver.

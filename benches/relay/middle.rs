@@ -4,6 +4,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    sync::Arc,
     thread,
     time::Duration,
 };
@@ -11,7 +12,7 @@ use std::{
 use anyhow::{Context, Result};
 use criprobe::clock;
 
-use crate::{call::Call, client::Client, comparators, process::Process};
+use crate::{call::Call, cgroups::Cgroups, client::Client, comparators, process::Process};
 
 /// 10 s: what does not answer by then is left out.
 const START: Duration = Duration::from_secs(10);
@@ -52,6 +53,8 @@ pub(crate) struct Places {
     pub(crate) runtime: PathBuf,
     /// The program under test.
     pub(crate) criprobe: PathBuf,
+    /// Where what is started runs; else in the cgroup of this program.
+    pub(crate) cgroups: Option<Arc<Cgroups>>,
 }
 
 /// One of them, up and answering.
@@ -103,6 +106,9 @@ impl Middle {
                 (haproxy(&program, places, &socket)?, version(&program, "-v", "HAProxy version ")?)
             }
         };
+        if let Some(cgroups) = &places.cgroups {
+            command = cgroups.wrap(&command);
+        }
         Ok(Self { via, version, socket, process: Some(Process::start(&mut command, &log)?) })
     }
 

@@ -24,11 +24,12 @@ const TICK: Duration = Duration::from_millis(10);
 const END: Duration = Duration::from_secs(1);
 
 /// What has to go when the bench is interrupted.
-static LEFT: Mutex<Left> = Mutex::new(Left { groups: Vec::new(), paths: Vec::new() });
+static LEFT: Mutex<Left> = Mutex::new(Left { groups: Vec::new(), cleanups: Vec::new() });
 
 struct Left {
     groups: Vec<Pid>,
-    paths: Vec<PathBuf>,
+    /// What is done once these are killed.
+    cleanups: Vec<Box<dyn FnOnce() + Send>>,
 }
 
 fn left() -> MutexGuard<'static, Left> {
@@ -195,12 +196,12 @@ pub(crate) fn clean_up_when_interrupted() -> Result<()> {
             }
         });
         // Held until the end, so that nothing is started any more.
-        let left = left();
+        let mut left = left();
         for group in &left.groups {
             let _ = kill_process_group(*group, Signal::KILL);
         }
-        for path in &left.paths {
-            let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+        for clean_up in left.cleanups.drain(..) {
+            clean_up();
         }
         eprintln!("interrupted");
         std::process::exit(130);
@@ -210,5 +211,12 @@ pub(crate) fn clean_up_when_interrupted() -> Result<()> {
 
 /// Has a file or folder removed by an interruption; else its owner removes it.
 pub(crate) fn remove_when_interrupted(path: PathBuf) {
-    left().paths.push(path);
+    when_interrupted(move || {
+        let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    });
+}
+
+/// Has this done by an interruption, when all processes are killed.
+pub(crate) fn when_interrupted(clean_up: impl FnOnce() + Send + 'static) {
+    left().cleanups.push(Box::new(clean_up));
 }

@@ -5,13 +5,12 @@
 //! relaying --drain, after a GOAWAY of the runtime--> leaving --calls done, and quiet--> closed (without a word of ours)
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::RefCell,
     future::{Future, pending, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
     sync::{Arc, atomic::Ordering},
     task::{Context, Poll},
-    thread,
     time::{Duration, Instant},
 };
 
@@ -46,20 +45,6 @@ thread_local! {
     static SCRATCH_BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH].into_boxed_slice());
     /// Events of this thread's taps, between decoding some bytes and passing the events on.
     static EVENTS: RefCell<Vec<TapEvent>> = const { RefCell::new(Vec::new()) };
-    /// How often this thread polled a connection since it last waited for bytes.
-    static POLLS: Cell<u32> = const { Cell::new(0) };
-}
-
-/// Called when a relay thread wakes up: if several connections were served before it last waited, other threads run
-/// first. They are the clients and the runtime, and what they write meanwhile is relayed in the same turn.
-///
-/// Without this, a favoured thread takes a core from its peers for every few bytes: with 8 connections and 8 calls in
-/// flight on each, on two cores, a call costs twice the CPU time (`make bench ARGS="--driver tonic"`). Has no effect on
-/// peers in other cgroups. A single connection has nothing to gain, and would pay in latency.
-pub(super) fn yield_to_peers() {
-    if POLLS.replace(0) > 1 {
-        thread::yield_now();
-    }
 }
 
 /// Relays one connection until it is over.
@@ -131,7 +116,6 @@ impl Link<'_> {
         let (mut is_waiting, mut has_changed) = (false, false);
         let mut look: Option<Pin<Box<Sleep>>> = None;
         poll_fn(|cx| {
-            POLLS.set(POLLS.get().saturating_add(1));
             // Polled once to register the waker, and again only when there is a change: this is the hot path.
             if !has_changed && (!is_waiting || *self.shared.phase.borrow() != born) {
                 has_changed = changed.as_mut().poll(cx).is_ready();
