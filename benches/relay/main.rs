@@ -164,7 +164,11 @@ fn separate(is_unwanted: bool) -> (Option<Arc<Cgroups>>, String) {
         Ok(cgroups) => {
             let cgroups = Arc::new(cgroups);
             let left = Arc::downgrade(&cgroups);
-            process::when_interrupted(move || drop(left.upgrade().map(|cgroups| cgroups.leave())));
+            process::when_interrupted(move || {
+                if let Some(cgroups) = left.upgrade() {
+                    cgroups.leave();
+                }
+            });
             (Some(cgroups), "What stands in the middle has a cgroup, its peers have another.".to_owned())
         }
         Err(error) => (None, format!("All processes share one cgroup: {error:#}.")),
