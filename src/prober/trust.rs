@@ -35,7 +35,7 @@ impl Kind {
 /// How far a probe is trusted; the less, the fewer places it may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Trust {
-    /// Its last attempt was slow, or was given up.
+    /// Its last attempt was slow, or was given up, when it was not trusted either.
     Slow,
     /// It has not made an attempt yet, or not enough quick ones since a slow one.
     Unproven,
@@ -46,33 +46,37 @@ pub(super) enum Trust {
 /// What is known of one probe's attempts.
 ///
 /// A probe that was trusted and then held its place for long must be quick twice as often as the last time before it is
-/// trusted again, up to [`LONGEST_RUN`]; a run of that length makes good for everything.
+/// trusted again, up to [`LONGEST_RUN`]; a run of that length makes good for everything. It counts as slow from its second
+/// slow attempt on: what is slow may have to wait until the timeouts of others end, and on a busy node any command takes a
+/// second once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     /// Quick attempts in a row.
     run: u32,
     /// How many of them make it trusted.
     needed: u32,
-    was_slow: bool,
+    is_slow: bool,
 }
 
 impl Default for Record {
     fn default() -> Self {
-        Self { run: 0, needed: 1, was_slow: false }
+        Self { run: 0, needed: 1, is_slow: false }
     }
 }
 
 impl Record {
     /// Notes how long an attempt held its place.
     pub(super) fn note(&mut self, held: Duration) {
-        self.was_slow = held >= SLOW;
-        if self.was_slow {
-            if self.trust_by_run() == Trust::Proven {
+        if held >= SLOW {
+            let was_trusted = self.trust_by_run() == Trust::Proven;
+            if was_trusted {
                 self.needed = (2 * self.needed).min(LONGEST_RUN);
             }
+            self.is_slow = !was_trusted;
             self.run = 0;
             return;
         }
+        self.is_slow = false;
         self.run = self.run.saturating_add(1);
         if self.run >= LONGEST_RUN {
             self.needed = 1;
@@ -81,7 +85,7 @@ impl Record {
 
     /// How far it is trusted now.
     pub(super) fn trust(&self) -> Trust {
-        if self.was_slow { Trust::Slow } else { self.trust_by_run() }
+        if self.is_slow { Trust::Slow } else { self.trust_by_run() }
     }
 
     fn trust_by_run(&self) -> Trust {
@@ -92,6 +96,7 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+
     #[test]
     fn a_probe_is_trusted_once_it_was_quick_and_not_after_a_slow_attempt() {
         let mut record = Record::default();
@@ -100,6 +105,16 @@ mod tests {
         assert_eq!(record.trust(), Trust::Slow);
         record.note(SLOW / 2);
         assert_eq!(record.trust(), Trust::Proven, "it never misused a place");
+    }
+
+    #[test]
+    fn row_04_one_slow_attempt_among_quick_ones_does_not_make_a_probe_wait_for_what_hangs() {
+        let mut record = Record::default();
+        record.note(Duration::ZERO);
+        for trust in [Trust::Unproven, Trust::Slow, Trust::Slow] {
+            record.note(SLOW);
+            assert_eq!(record.trust(), trust);
+        }
     }
 
     #[test]
