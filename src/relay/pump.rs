@@ -10,9 +10,12 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::clock;
 
 /// How one direction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,11 +29,16 @@ pub(super) enum Finished {
 /// 16 reads, at most 1 MiB: then the other direction and the thread's other connections get their turn.
 const ROUNDS: usize = 16;
 
+/// 200 us: after that the turn ends, too. If a single read takes longer, the next one is half as large. A read of 64 KiB takes 40 us where
+/// frames are large, and over a millisecond where each starts a call: with hundreds of such connections on a thread,
+/// everyone else's calls would take seconds.
+const TURN: Duration = Duration::from_micros(200);
+
 /// 8 MiB wait for slow receivers of all connections; then 4 KiB are read at a time, so that each further direction that is
 /// stalled adds no more than that.
 const ALL_WAITING: usize = 8 << 20;
 
-/// 4 KiB: the size of one read while so much waits.
+/// 4 KiB: the size of one read while so much waits, and the least one otherwise.
 const SMALL_READ: usize = 4 << 10;
 
 /// How many bytes wait for slow receivers of all connections.
@@ -45,7 +53,7 @@ impl Waiting {
 }
 
 /// One direction. Holds bytes only while the receiving side is slow.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Pump {
     /// Read and not yet written; at most one scratch buffer full. While it is not empty, nothing more is read: this is
     /// the back-pressure.
@@ -57,6 +65,8 @@ pub(super) struct Pump {
     ours: Vec<u8>,
     has_ended: bool,
     finished: Option<Finished>,
+    /// The size of the next read, as far as the buffer is that large.
+    read_size: usize,
     /// Bytes passed on so far.
     pub bytes: u64,
 }
@@ -64,9 +74,16 @@ pub(super) struct Pump {
 impl Pump {
     /// Nothing is read yet.
     pub(super) fn new(waiting: &Arc<Waiting>) -> Self {
-        let mut pump = Self::default();
-        pump.waiting = Arc::clone(waiting);
-        pump
+        Self {
+            pending: Vec::new(),
+            waiting: Arc::clone(waiting),
+            written: 0,
+            ours: Vec::new(),
+            has_ended: false,
+            finished: None,
+            read_size: usize::MAX,
+            bytes: 0,
+        }
     }
 
     /// Whether every byte that was read is written.
@@ -102,6 +119,8 @@ impl Pump {
         if let Some(finished) = self.finished {
             return Poll::Ready(finished);
         }
+        let began = clock::now();
+        let mut before = began;
         for _ in 0..ROUNDS {
             if ready!(self.poll_flush(cx, &mut to, &mut seen)).is_err() {
                 return self.finish(Finished::Refused);
@@ -110,7 +129,7 @@ impl Pump {
                 let _gone_already = ready!(Pin::new(&mut to).poll_shutdown(cx));
                 return self.finish(Finished::Ended);
             }
-            let size = self.waiting.read_size(scratch.len());
+            let size = self.waiting.read_size(scratch.len()).min(self.read_size);
             let mut buffer = ReadBuf::new(&mut scratch[..size]);
             match ready!(Pin::new(&mut from).poll_read(cx, &mut buffer)) {
                 Ok(()) if !buffer.filled().is_empty() => {
@@ -121,6 +140,13 @@ impl Pump {
                 // A reset means the same as an end: what was read before it has been passed on.
                 Ok(()) | Err(_) => self.has_ended = true,
             }
+            let now = clock::now();
+            let is_slow = now.duration_since(before) >= TURN;
+            self.read_size = if is_slow { (size / 2).max(SMALL_READ) } else { size.saturating_mul(2) };
+            if now.duration_since(began) >= TURN {
+                break;
+            }
+            before = now;
         }
         cx.waker().wake_by_ref();
         Poll::Pending
@@ -230,6 +256,28 @@ mod tests {
         let mut cx = Context::from_waker(std::task::Waker::noop());
         let from = tokio::io::repeat(b'x');
         assert!(pump.poll(&mut cx, from, to, &mut [0; 64 << 10], |_| {}).is_pending());
+    }
+
+    #[test]
+    fn row_20_a_turn_ends_after_its_time_and_what_takes_long_is_read_in_small_pieces() {
+        let mut pump = Pump::new(&Arc::default());
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let mut turn = |slow: bool| {
+            let mut reads = Vec::new();
+            let polled =
+                pump.poll(&mut cx, tokio::io::repeat(b'x'), tokio::io::sink(), &mut [0; 64 << 10], |bytes| {
+                    reads.push(bytes.len());
+                    if slow {
+                        std::thread::sleep(TURN);
+                    }
+                });
+            assert!(polled.is_pending());
+            reads
+        };
+        let slow: Vec<_> = (0..6).map(|_| turn(true)).collect();
+        assert_eq!(slow, [65536, 32768, 16384, 8192, 4096, 4096].map(|size| vec![size]));
+        // Quick again, as far as nothing else delays this thread.
+        assert!((0..1000).any(|_| turn(false).contains(&65536)), "it grows again");
     }
 
     #[test]
