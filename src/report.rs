@@ -14,9 +14,11 @@ pub mod metrics;
 pub mod name;
 mod nearest;
 pub(crate) mod observed;
+mod pieces;
 mod places;
 mod pods;
 pub mod printable;
+mod room;
 mod routes;
 mod rule;
 pub(crate) mod stages;
@@ -73,4 +75,7 @@ pub trait Snapshots: fmt::Debug + Send + Sync {
 pub trait JournaledCall: fmt::Debug + Send + Sync {
     /// What is shown of it.
     fn view(&self) -> CallView;
+
+    /// What it takes, in bytes.
+    fn size(&self) -> usize;
 }

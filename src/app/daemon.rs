@@ -41,8 +41,10 @@ use crate::{
     tap::Call,
 };
 
-/// 1,000 calls are kept for `trace --last`.
-const CALLS_KEPT: usize = 1000;
+/// What is kept of calls for `trace --last`: 1,000, and 8 MiB of them; above that, the oldest make room. Calls whose commands
+/// have 4 KiB take 6 MiB together; more than that takes only a command of very many words. A follower may fall 1,024 behind.
+const CALLS: JournalBounds<dyn JournaledCall> =
+    JournalBounds { records: 1_000, bytes: 8 << 20, groups: None, backlog: 1_024, size: JournaledCall::size };
 
 /// What is kept of events: 500, and 2 MiB of them; above that, those of the pod that has most make room. A usual one takes
 /// 300 bytes, one with all the output that a probe may have 11 KiB: of such ones 190 are kept. A follower may fall 256
@@ -115,7 +117,7 @@ impl Daemon {
             stage_restarts: tasks.restarts().counts(),
         };
         let metrics = Metrics::with(env!("CARGO_PKG_VERSION"), counts);
-        let (trace, events) = (Journal::new(JournalBounds::records(CALLS_KEPT)), Journal::new(EVENTS));
+        let (trace, events) = (Journal::new(CALLS), Journal::new(EVENTS));
         let (reports, observed) = ((metrics.config.clone(), events.clone()), ObservedHandle::default());
         let InForce { policies, prober: settings, health: config } =
             reload::spawn(loaded, started_at, reloading, observed.clone(), reports, &mut tasks);

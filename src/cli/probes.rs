@@ -251,7 +251,7 @@ mod tests {
         erring.last = Some(AttemptView {
             result: AttemptResult::Error,
             exit_code: None,
-            output: "runtime did not answer".to_owned(),
+            output: "runtime did not answer".into(),
             duration_seconds: Seconds(std::time::Duration::from_millis(6_012)),
             ..sample::probe().last.unwrap()
         });

@@ -28,7 +28,7 @@ use super::{
     quota::Quota,
     readiness,
     schedule::Schedule,
-    state::due::{Saving, Urgency},
+    state::due::{Cause, Saving, Urgency},
     state::pending::Restoring,
     trust::Kind,
     variables::{Room, Variables},
@@ -324,11 +324,17 @@ impl Roster {
     }
 
     fn remove(&mut self, key: &ProbeKey, now: Moment) {
-        if self.entries.contains_key(key) {
-            self.saving.note(Urgency::Progress, now.at);
-        }
+        self.note_progress(key, now);
         self.take_out(key);
         self.pauses.leave(key);
+    }
+
+    /// Notes that a probe changed that could be found out again.
+    fn note_progress(&mut self, key: &ProbeKey, now: Moment) {
+        if let Some(entry) = self.entries.get(key) {
+            let cause = Cause { pod: &key.pod, namespace: &entry.view.pod.namespace };
+            self.saving.note(Urgency::Progress, cause, now.at);
+        }
     }
 
     fn take_out(&mut self, key: &ProbeKey) {
@@ -400,7 +406,8 @@ impl Roster {
         let actions = worker.on(event, now);
         self.outputs.changed(said, worker.results().output_bytes());
         if let Some(urgency) = Urgency::of(&before, &worker.mark(), has_ended) {
-            self.saving.note(urgency, now.at);
+            let cause = Cause { pod: &key.pod, namespace: &entry.view.pod.namespace };
+            self.saving.note(urgency, cause, now.at);
         }
         self.schedule.set(key, worker.deadline());
         self.lateness.note(key, worker.waits_since(), worker.beat(now.at));

@@ -25,6 +25,9 @@ use crate::{
 /// 4 KiB: what is shown of a command. Where there is more, an argument `…` stands for the rest.
 const MAX_COMMAND: usize = 4096;
 
+/// 1 KiB: the names and ids of a call together, at most.
+const TRACED_TEXTS: usize = 1024;
+
 impl From<&Peer> for PeerView {
     fn from(peer: &Peer) -> Self {
         Self { pid: peer.pid, uid: peer.uid, comm: peer.comm.clone() }
@@ -73,11 +76,24 @@ impl JournaledCall for TracedCall {
     fn view(&self) -> CallView {
         self.into()
     }
+
+    /// Its names, message and ids come on top of its command; they are bounded where they enter, and mostly short.
+    fn size(&self) -> usize {
+        let command = match &self.ended.call.request {
+            CriRequest::ExecSync(command) => command.weight(),
+            _ => 0,
+        };
+        size_of::<Self>() + self.ended.message.len() + command + TRACED_TEXTS
+    }
 }
 
 impl JournaledCall for CallView {
     fn view(&self) -> CallView {
         self.clone()
+    }
+
+    fn size(&self) -> usize {
+        CallView::size(self)
     }
 }
 
@@ -200,7 +216,7 @@ impl From<&AttemptRecord> for AttemptView {
             exit_code: attempt.exit_code,
             status: attempt.status,
             lag_seconds: attempt.lag.map(Seconds),
-            output: attempt.output.to_string(),
+            output: attempt.output.clone(),
         }
     }
 }

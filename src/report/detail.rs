@@ -1,11 +1,66 @@
-//! Converts the status of one probe into its detailed view, without the events, which are in the journal.
+//! Converts the status of one probe into its detailed view, without the events, which are in the journal; and the two
+//! into JSON, part by part.
 
-use super::view::{ChangeView, DefinitionView, HandlerView, HeaderView, PortView, ProbeDetailView, Seconds};
+use std::sync::Arc;
+
+use super::{
+    pieces::{self, array, text},
+    view::{
+        AttemptView, ChangeView, DefinitionView, EventView, HandlerView, HeaderView, PortView,
+        ProbeDetailView, Seconds,
+    },
+};
 use crate::{
     prober::status::ProbeStatus,
     results::history::VerdictChange,
     spec::{Handler, PortRef, ProbeSpec, Scheme},
 };
+
+/// One probe in full, to be written part by part: a [`ProbeDetailView`] with these events.
+pub(super) struct DetailParts {
+    /// The JSON up to the lists.
+    head: Vec<u8>,
+    history: Vec<AttemptView>,
+    changes: Vec<ChangeView>,
+    events: Vec<Arc<EventView>>,
+}
+
+/// How the JSON of a probe without history, changes and events ends.
+const EMPTY: &[u8] = br#","history":[],"changes":[],"events":[]}"#;
+
+impl DetailParts {
+    /// Of a probe, and its events in place of its own.
+    pub(super) fn new(mut detail: ProbeDetailView, events: Vec<Arc<EventView>>) -> Self {
+        let history = std::mem::take(&mut detail.history);
+        let changes = std::mem::take(&mut detail.changes);
+        detail.events = Vec::new();
+        let mut head = pieces::json(&detail);
+        debug_assert!(head.ends_with(EMPTY), "the lists are its last fields");
+        head.truncate(head.len().saturating_sub(EMPTY.len()));
+        Self { head, history, changes, events }
+    }
+
+    /// What it takes, in bytes, with what it shares.
+    pub(super) fn size(&self) -> usize {
+        let changes = self.changes.iter().map(|change| size_of::<ChangeView>() + change.why.len());
+        self.head.len()
+            + self.history.iter().map(AttemptView::size).sum::<usize>()
+            + changes.sum::<usize>()
+            + self.events.iter().map(|event| event.size()).sum::<usize>()
+    }
+
+    /// The JSON.
+    pub(super) fn into_parts(self) -> impl Iterator<Item = Vec<u8>> {
+        std::iter::once(self.head)
+            .chain(text(",\"history\":"))
+            .chain(array(self.history.into_iter()))
+            .chain(text(",\"changes\":"))
+            .chain(array(self.changes.into_iter()))
+            .chain(text(",\"events\":"))
+            .chain(array(self.events.into_iter()))
+            .chain(text("}"))
+    }
+}
 
 impl From<&ProbeStatus> for ProbeDetailView {
     fn from(probe: &ProbeStatus) -> Self {
@@ -74,5 +129,29 @@ fn header((name, value): &(String, String)) -> HeaderView {
 impl From<&VerdictChange> for ChangeView {
     fn from(change: &VerdictChange) -> Self {
         Self { at: change.at.into(), from: change.from, to: change.to, why: change.why.in_words(change.to) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::view::sample;
+
+    #[test]
+    fn the_parts_of_a_probe_are_its_json() {
+        let detail = sample::detail();
+        let empty = ProbeDetailView {
+            client: None,
+            history: Vec::new(),
+            changes: Vec::new(),
+            events: Vec::new(),
+            ..detail.clone()
+        };
+        for detail in [detail, empty] {
+            let events = detail.events.iter().cloned().map(Arc::new).collect();
+            let parts = DetailParts::new(detail.clone(), events).into_parts();
+            let json: Vec<u8> = parts.flatten().collect();
+            assert_eq!(String::from_utf8(json).unwrap(), serde_json::to_string(&detail).unwrap());
+        }
     }
 }

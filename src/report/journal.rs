@@ -2,13 +2,17 @@
 //! stage and leave in order. Readers never slow down writers, and the writer with the most records loses its oldest
 //! first.
 
+mod crowd;
+
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::BTreeMap,
     hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use tokio::sync::broadcast::{self, error::RecvError};
+
+use self::crowd::Crowd;
 
 /// A handle on one journal; clones are the same journal.
 #[derive(Debug)]
@@ -26,8 +30,11 @@ struct Shared<T: ?Sized> {
 
 #[derive(Debug)]
 struct Kept<T: ?Sized> {
-    records: VecDeque<Arc<T>>,
-    bytes: usize,
+    /// By their numbers, which count all that were pushed.
+    records: BTreeMap<u64, Arc<T>>,
+    pushed: u64,
+    /// The numbers and sizes of the same records, by their owners.
+    owners: Crowd,
 }
 
 /// What a journal keeps, and what its followers may fall behind by.
@@ -69,7 +76,7 @@ impl<T: ?Sized> JournalBounds<T> {
 impl<T: Send + Sync + ?Sized> Journal<T> {
     /// An empty journal that keeps the newest records within these bounds.
     pub fn new(bounds: JournalBounds<T>) -> Self {
-        let kept = Mutex::new(Kept { records: VecDeque::new(), bytes: 0 });
+        let kept = Mutex::new(Kept { records: BTreeMap::new(), pushed: 0, owners: Crowd::default() });
         let live = broadcast::Sender::new(bounds.backlog);
         Self { shared: Arc::new(Shared { kept, bounds, live }) }
     }
@@ -79,42 +86,26 @@ impl<T: Send + Sync + ?Sized> Journal<T> {
         let record = record.into();
         let bounds = &self.shared.bounds;
         let mut kept = self.kept();
-        kept.bytes += (bounds.size)(&record);
-        kept.records.push_back(Arc::clone(&record));
-        while kept.records.len() > bounds.records || kept.bytes > bounds.bytes {
-            let at = self.first_to_go(&kept);
-            let Some(gone) = kept.records.remove(at) else { break };
-            kept.bytes -= (bounds.size)(&gone);
+        let number = kept.pushed;
+        kept.pushed += 1;
+        let size = (bounds.size)(&record);
+        match bounds.groups {
+            Some(groups) => kept.owners.push(&groups(&record), number, size),
+            None => kept.owners.push(&[], number, size),
+        }
+        kept.records.insert(number, Arc::clone(&record));
+        loop {
+            let weighs = kept.owners.bytes() > bounds.bytes;
+            if !weighs && kept.records.len() <= bounds.records {
+                break;
+            }
+            let Some(gone) = kept.owners.pop(weighs) else { break };
+            kept.records.remove(&gone);
         }
         if self.shared.live.receiver_count() > 0 {
             // An error means that the last follower has just left.
             let _ = self.shared.live.send(record);
         }
-    }
-
-    /// Where the record is that makes room: counted, or where bytes are short weighed. Looks at all that are kept, a few
-    /// hundred.
-    fn first_to_go(&self, kept: &Kept<T>) -> usize {
-        let bounds = &self.shared.bounds;
-        let Some(groups) = bounds.groups else { return 0 };
-        let weighs = kept.bytes > bounds.bytes;
-        let weight = |record: &T| if weighs { (bounds.size)(record) } else { 1 };
-        let of = |(at, record): (usize, &Arc<T>)| (at, groups(record), weight(record));
-        let mut left: Vec<(usize, JournalGroups, usize)> = kept.records.iter().enumerate().map(of).collect();
-        for level in 0..JournalGroups::default().len() {
-            let mut weights: HashMap<u64, usize> = HashMap::new();
-            for (_, groups, weight) in &left {
-                *weights.entry(groups[level]).or_default() += weight;
-            }
-            let most = weights.values().copied().max();
-            // Of those that have as much, the one whose oldest is the oldest.
-            let heaviest = left
-                .iter()
-                .map(|(_, groups, _)| groups[level])
-                .find(|group| weights.get(group).copied() == most);
-            left.retain(|(_, groups, _)| Some(groups[level]) == heaviest);
-        }
-        left.first().map_or(0, |(at, ..)| *at)
     }
 
     /// The newest `count` of those that are kept, oldest first.
@@ -170,8 +161,8 @@ impl<T: Send + Sync + ?Sized> Follower<T> {
     }
 }
 
-fn newest<T: ?Sized>(kept: &VecDeque<Arc<T>>, count: usize) -> Vec<Arc<T>> {
-    kept.range(kept.len().saturating_sub(count)..).map(Arc::clone).collect()
+fn newest<T: ?Sized>(kept: &BTreeMap<u64, Arc<T>>, count: usize) -> Vec<Arc<T>> {
+    kept.values().skip(kept.len().saturating_sub(count)).map(Arc::clone).collect()
 }
 
 #[cfg(test)]
@@ -219,6 +210,20 @@ mod tests {
             journal.push(record);
         }
         assert_eq!(values(&journal.last(10)), [111, 1_111, 2_111, 3_111, 2_000_211]);
+    }
+
+    #[test]
+    fn row_02_a_record_costs_no_search_of_all_that_are_kept() {
+        let groups = |number: &u64| [number % 7, number % 1_001, number % 20_020];
+        let bounds = JournalBounds { groups: Some(groups), ..JournalBounds::records(20_000) };
+        let (journal, began) = (Journal::new(bounds), crate::clock::now());
+        for number in 0..60_000 {
+            journal.push(number);
+        }
+        assert_eq!(journal.last(usize::MAX).len(), 20_000);
+        // A search of each takes minutes.
+        let took = crate::clock::now() - began;
+        assert!(took < std::time::Duration::from_secs(15), "{took:?}");
     }
 
     #[test]

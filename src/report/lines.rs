@@ -1,21 +1,34 @@
 //! Journals as newline-delimited JSON: the kept records, then new ones, one per line.
 
-use std::{convert::Infallible, sync::Arc};
+use std::{convert::Infallible, future::ready, sync::Arc};
 
 use axum::{
     body::{Body, Bytes},
     http::header::{CACHE_CONTROL, CONTENT_TYPE},
     response::{IntoResponse, Response},
 };
-use futures_util::{Stream, StreamExt, stream};
+use futures_util::{FutureExt, Stream, StreamExt, stream};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     journal::{Journal, JournalEntry},
-    places::Following,
+    pieces::{self, PIECE},
+    places::{Following, Place},
+    room::{Guess, NoRoom, Room},
     view::MissedView,
 };
+
+/// A journal as it is shown.
+pub(super) struct Shown<'a, T: ?Sized, V> {
+    pub(super) journal: &'a Journal<T>,
+    /// The view of a record.
+    pub(super) show: fn(&T) -> V,
+    /// What a record takes, in bytes.
+    pub(super) size: fn(&T) -> usize,
+    /// What all that are kept take.
+    pub(super) guess: &'a Guess,
+}
 
 /// What part of a journal a reader wants.
 pub(super) struct Window<F> {
@@ -27,28 +40,33 @@ pub(super) struct Window<F> {
     pub(super) following: Option<Following>,
 }
 
-/// At most 16 lines leave in one piece: of the longest, whose every byte is escaped, 1 MiB.
-const PIECE: usize = 16;
-
 /// Answers with a window of a journal. One that follows ends when its reader leaves or `drained` is cancelled;
-/// where its reader is too slow, a line `{"missed":N}` stands for what it lost (before any filter).
-pub(super) fn respond<T, V, F>(
-    journal: &Journal<T>,
-    show: fn(&T) -> V,
+/// where its reader is too slow, a line `{"missed":N}` stands for what it lost (before any filter). The records that are
+/// kept take up `room` until they are written.
+///
+/// # Errors
+/// There is no room.
+pub(super) async fn respond<T, V, F>(
+    Shown { journal, show, size, guess }: Shown<'_, T, V>,
     window: Window<F>,
+    place: &Arc<Place>,
+    room: &Room,
     drained: CancellationToken,
-) -> Response
+) -> Result<Response, NoRoom>
 where
     T: Send + Sync + ?Sized + 'static,
     V: Serialize + Send + 'static,
     F: Fn(&V) -> bool + Send + 'static,
 {
-    let (kept, follower) = journal.follow_after(usize::MAX);
+    let weigh = move |kept: &[Arc<T>]| kept.iter().map(|record| size(record) + size_of::<Arc<T>>()).sum();
+    let collect = || ready(Ok(journal.follow_after(usize::MAX)));
+    let ((mut kept, follower), mut held) = room.hold(place, guess, collect, |(kept, _)| weigh(kept)).await?;
     // The records stay shared until each is written: a view is a copy.
-    let mut kept: Vec<Arc<T>> = kept.into_iter().filter(|record| (window.admits)(&show(record))).collect();
+    kept.retain(|record| (window.admits)(&show(record)));
     let last = window.last.unwrap_or(if window.following.is_some() { 0 } else { usize::MAX });
     kept.drain(..kept.len().saturating_sub(last));
-    let kept = stream::iter(kept.into_iter().map(move |record| line(&show(&record))));
+    held.resize(weigh(&kept));
+    let lines = kept.into_iter().map(move |record| line(&show(&record)));
     let body = if let Some(following) = window.following {
         let state = (follower, window.admits, following);
         let live = stream::unfold(state, move |(mut follower, admits, following)| async move {
@@ -66,20 +84,30 @@ where
                 return Some((line, (follower, admits, following)));
             }
         });
-        pieces(kept.chain(live.take_until(drained.cancelled_owned())))
+        let kept = pieces::stream(lines, held);
+        let live = joined(live.take_until(drained.cancelled_owned()));
+        Body::from_stream(kept.chain(live).map(Ok::<_, Infallible>))
     } else {
-        pieces(kept)
+        pieces::body(lines, held)
     };
-    ([(CONTENT_TYPE, "application/x-ndjson"), (CACHE_CONTROL, "no-store")], body).into_response()
+    Ok(([(CONTENT_TYPE, "application/x-ndjson"), (CACHE_CONTROL, "no-store")], body).into_response())
 }
 
-/// Whatever lines are there at once leave together.
-fn pieces(lines: impl Stream<Item = Vec<u8>> + Send + 'static) -> Body {
-    Body::from_stream(lines.ready_chunks(PIECE).map(|lines| Ok::<_, Infallible>(Bytes::from(lines.concat()))))
+/// Whatever lines are there at once leave together, until they are a piece.
+fn joined(lines: impl Stream<Item = Vec<u8>> + Send + 'static) -> impl Stream<Item = Bytes> + Send + 'static {
+    stream::unfold(Box::pin(lines), async |mut lines| {
+        let mut piece = lines.next().await?;
+        while piece.len() < PIECE
+            && let Some(Some(line)) = lines.next().now_or_never()
+        {
+            piece.extend(line);
+        }
+        Some((Bytes::from(piece), lines))
+    })
 }
 
 fn line<T: Serialize>(record: &T) -> Vec<u8> {
-    let mut line = serde_json::to_vec(record).expect("views are maps with text keys, which always serialise");
+    let mut line = pieces::json(record);
     line.push(b'\n');
     line
 }

@@ -4,6 +4,8 @@
 //!
 //! waiting --asked--> asking --answered--> waiting
 //!                    asking --follow--> following --dropped--> waiting
+//!
+//! One that follows also waits until its client has taken the records that were kept.
 
 use std::{
     collections::BTreeMap,
@@ -44,6 +46,8 @@ pub(super) struct Place {
     turn: AtomicU64,
     has_asked: AtomicBool,
     is_following: AtomicBool,
+    /// Whether its answer holds what its client has not taken yet.
+    is_holding: AtomicBool,
     ended: CancellationToken,
 }
 
@@ -70,6 +74,7 @@ impl Places {
             turn: AtomicU64::new(0),
             has_asked: AtomicBool::new(false),
             is_following: AtomicBool::new(false),
+            is_holding: AtomicBool::new(false),
             ended: CancellationToken::new(),
         };
         place.wait();
@@ -105,11 +110,29 @@ impl Place {
         self.leave();
     }
 
-    /// The answer is there to be taken; one that follows goes on.
+    /// The answer is there to be taken; one that follows goes on, once its client has taken what was kept.
     pub(super) fn answered(&self) {
-        if !self.is_following.load(Ordering::Relaxed) {
+        if !self.is_following.load(Ordering::Relaxed) || self.is_holding.load(Ordering::Relaxed) {
             self.wait();
         }
+    }
+
+    /// Its answer takes up room until the client has taken it.
+    pub(super) fn hold(&self) {
+        self.is_holding.store(true, Ordering::Relaxed);
+    }
+
+    /// Its answer takes up no room any more.
+    pub(super) fn let_go(&self) {
+        self.is_holding.store(false, Ordering::Relaxed);
+        if self.is_following.load(Ordering::Relaxed) {
+            self.leave();
+        }
+    }
+
+    /// Closes its connection.
+    pub(super) fn end(&self) {
+        self.ended.cancel();
     }
 
     /// Keeps the place for as long as the answer is a stream; `None` where too many do.
@@ -193,6 +216,20 @@ mod tests {
         assert!(places.can_end_one());
         drop(asking);
         assert!(!places.can_end_one(), "it has left");
+    }
+
+    #[test]
+    fn a_follower_that_has_not_taken_what_was_kept_waits_for_its_client_as_any_other() {
+        let place = Places::new().take();
+        place.asked();
+        let following = place.follow().unwrap();
+        place.hold();
+        place.answered();
+        assert!(place.waits_since().is_some());
+        place.let_go();
+        assert!(place.waits_since().is_none());
+        drop(following);
+        assert!(place.waits_since().is_some());
     }
 
     #[test]

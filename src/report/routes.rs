@@ -14,21 +14,23 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
+use futures_util::TryFutureExt as _;
 use tokio_util::sync::CancellationToken;
 use tower_http::{catch_panic::CatchPanicLayer, limit::RequestBodyLimitLayer, timeout::TimeoutLayer};
 
 use super::{
     JournaledCall, Sources,
     commands::CommandLog,
+    detail::DetailParts,
     filter::{CallFilter, EventFilter, Parameters, PodFilter, ProbeFilter},
-    lines::{self, Window},
+    lines::{self, Shown, Window},
     lookup::{self, NotFound},
     metrics,
     name::ProbeName,
+    pieces,
     places::{Following, MAX_FOLLOWERS, Place},
-    view::{
-        ConfigurationView, ErrorView, EventView, PodView, ProbeDetailView, ProbeView, ReadyzCheck, StatusView,
-    },
+    room::{Guess, Held, NoRoom, Room},
+    view::{ErrorView, EventView, PodView, ProbeView, ReadyzCheck, StatusView},
 };
 use crate::stage::Unanswered;
 
@@ -42,6 +44,12 @@ const MAX_BODY: usize = 64 * 1024;
 const PATH_IS_NO_TEXT: &str =
     "the path is not UTF-8: write /v1/probes/NAMESPACE/POD/CONTAINER/TYPE, names percent-encoded";
 
+/// What a view is, for the one who asked.
+const JSON: &str = "application/json";
+
+/// The place of the connection that asks.
+type On = Extension<Arc<Place>>;
+
 /// What every handler can reach.
 #[derive(Clone)]
 struct Shared {
@@ -49,6 +57,19 @@ struct Shared {
     /// Cancelled when the daemon drains: ends the streams.
     drained: CancellationToken,
     commands: CommandLog,
+    room: Room,
+    guesses: Guesses,
+}
+
+/// What answers whose size depends on pods are expected to hold.
+#[derive(Clone, Default)]
+struct Guesses {
+    probes: Guess,
+    probe: Guess,
+    pods: Guess,
+    trace: Guess,
+    events: Guess,
+    configuration: Guess,
 }
 
 /// All routes. Streams end when `drained` is cancelled. Expects the [`Place`] of its connection with each request.
@@ -77,75 +98,105 @@ pub(super) fn router(sources: Sources, drained: CancellationToken, commands: Com
         .layer(RequestBodyLimitLayer::new(MAX_BODY))
         .layer(map_response(in_our_words))
         .layer(CatchPanicLayer::custom(panicked))
-        .with_state(Shared { sources, drained, commands })
+        .with_state(Shared { sources, drained, commands, room: Room::new(), guesses: Guesses::default() })
 }
 
 async fn status(State(shared): State<Shared>) -> Result<Json<StatusView>, Refusal> {
     Ok(Json(shared.sources.snapshots.status().await?))
 }
 
-async fn configuration(State(shared): State<Shared>) -> Result<Json<ConfigurationView>, Refusal> {
-    Ok(Json(shared.sources.snapshots.configuration().await?))
+async fn configuration(State(shared): State<Shared>, Extension(place): On) -> Result<Response, Refusal> {
+    let collect =
+        || async { Ok::<_, Refusal>(pieces::json(&shared.sources.snapshots.configuration().await?)) };
+    let (json, held) = shared.room.hold(&place, &shared.guesses.configuration, collect, Vec::len).await?;
+    Ok(answer(std::iter::once(json), held))
 }
 
 async fn probes(
     State(shared): State<Shared>,
+    Extension(place): On,
     Params(filter): Params<ProbeFilter>,
-) -> Result<Json<Vec<ProbeView>>, Refusal> {
-    let mut probes = shared.sources.snapshots.probes().await?;
+) -> Result<Response, Refusal> {
+    let weigh = |probes: &Vec<ProbeView>| probes.iter().map(ProbeView::size).sum();
+    let collect = || shared.sources.snapshots.probes().map_err(Refusal::from);
+    let (mut probes, mut held) = shared.room.hold(&place, &shared.guesses.probes, collect, weigh).await?;
     probes.retain(|probe| filter.admits(probe));
+    probes.shrink_to_fit();
+    held.resize(weigh(&probes));
     sort(&mut probes);
-    Ok(Json(probes))
+    Ok(answer(pieces::array(probes.into_iter()), held))
 }
 
 /// The probe with this key, or that of the newest sandbox of that name, in full.
-async fn probe(State(shared): State<Shared>, Names(names): Names) -> Result<Json<ProbeDetailView>, Refusal> {
-    let sources = &shared.sources;
-    let named = match ProbeName::of_parts(&names) {
+async fn probe(
+    State(shared): State<Shared>,
+    Extension(place): On,
+    Names(names): Names,
+) -> Result<Response, Refusal> {
+    let collect = || in_full(&shared.sources, &names);
+    let (detail, held) = shared.room.hold(&place, &shared.guesses.probe, collect, DetailParts::size).await?;
+    Ok(answer(detail.into_parts(), held))
+}
+
+async fn in_full(sources: &Sources, names: &[String]) -> Result<DetailParts, Refusal> {
+    let named = match ProbeName::of_parts(names) {
         Some(name) => sources.snapshots.probe(name).await?,
         None => None,
     };
-    let Some(mut detail) = named else {
+    let Some(detail) = named else {
         // No probe has that name, unless one has just come: then the list has it.
-        let probe = lookup::probe(&names, sources.snapshots.probes().await?)?;
+        let probe = lookup::probe(names, sources.snapshots.probes().await?)?;
         return Err(NotFound::Unknown(format!("no probe {}", probe.id)).into());
     };
     let probe = &detail.probe;
-    let kept = sources.events.last(usize::MAX);
-    let of_it = kept.iter().filter(|event| {
+    let mut events = sources.events.last(usize::MAX);
+    events.retain(|event| {
         event.pod_uid == probe.pod_uid && event.container == probe.container && event.probe == probe.kind
     });
-    detail.events = of_it.map(|event| EventView::clone(event)).collect();
-    Ok(Json(detail))
+    Ok(DetailParts::new(detail, events))
 }
 
 async fn pods(
     State(shared): State<Shared>,
+    Extension(place): On,
     Params(filter): Params<PodFilter>,
-) -> Result<Json<Vec<PodView>>, Refusal> {
-    let mut pods = shared.sources.snapshots.pods().await?;
+) -> Result<Response, Refusal> {
+    let weigh = |pods: &Vec<PodView>| pods.iter().map(PodView::size).sum();
+    let collect = || shared.sources.snapshots.pods().map_err(Refusal::from);
+    let (mut pods, mut held) = shared.room.hold(&place, &shared.guesses.pods, collect, weigh).await?;
     pods.retain(|pod| filter.admits(pod));
-    Ok(Json(pods))
+    pods.shrink_to_fit();
+    held.resize(weigh(&pods));
+    Ok(answer(pieces::array(pods.into_iter()), held))
 }
 
 async fn trace(
     State(shared): State<Shared>,
-    Extension(place): Extension<Arc<Place>>,
+    Extension(place): On,
     Params(filter): Params<CallFilter>,
 ) -> Result<Response, Refusal> {
     let (last, following) = (filter.last, following(&place, filter.follow)?);
     let window = Window { admits: move |call: &_| filter.admits(call), last, following };
-    Ok(lines::respond(&shared.sources.trace, JournaledCall::view, window, shared.drained))
+    let (show, size) = (JournaledCall::view as fn(&_) -> _, JournaledCall::size as fn(&_) -> _);
+    let shown = Shown { journal: &shared.sources.trace, show, size, guess: &shared.guesses.trace };
+    Ok(lines::respond(shown, window, &place, &shared.room, shared.drained.clone()).await?)
 }
 
 async fn events(
     State(shared): State<Shared>,
-    Extension(place): Extension<Arc<Place>>,
+    Extension(place): On,
     Params(filter): Params<EventFilter>,
 ) -> Result<Response, Refusal> {
     let (last, following) = (filter.last, following(&place, filter.follow)?);
     let window = Window { admits: move |event: &_| filter.admits(event), last, following };
-    Ok(lines::respond(&shared.sources.events, Clone::clone, window, shared.drained))
+    let (show, size) = (EventView::clone as fn(&_) -> _, EventView::size as fn(&_) -> _);
+    let shown = Shown { journal: &shared.sources.events, show, size, guess: &shared.guesses.events };
+    Ok(lines::respond(shown, window, &place, &shared.room, shared.drained.clone()).await?)
+}
+
+/// JSON whose parts are made when they are written.
+fn answer(parts: impl Iterator<Item = Vec<u8>> + Send + 'static, held: Held) -> Response {
+    ([(CONTENT_TYPE, JSON)], pieces::body(parts, held)).into_response()
 }
 
 /// A follower's right to stay, if one is wanted and there are not too many.
@@ -262,6 +313,12 @@ impl Refusal {
 
 impl From<Unanswered> for Refusal {
     fn from(error: Unanswered) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+    }
+}
+
+impl From<NoRoom> for Refusal {
+    fn from(error: NoRoom) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
     }
 }

@@ -17,7 +17,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::{
     disk::{SmallDisk, may_mount},
     rig::{LAZY, LIVENESS, Rig},
-    support::{PATIENCE, eventually},
+    support::{
+        PATIENCE,
+        cri::{self, Container},
+        eventually,
+    },
 };
 
 /// As many connections, which block until they are accepted or wait to be.
@@ -87,6 +91,52 @@ async fn row_20_silence_and_followers_keep_no_question_from_its_answer() -> Resu
         Ok((!followed.is_empty()).then_some(()))
     })
     .await
+}
+
+/// Prints as much as is kept, in bytes that JSON escapes as six.
+const LOUD: &str =
+    r#"{"exec": {"command": ["sh", "-c", "head -c 10240 /dev/zero | tr '\\0' '\\1'"]}, "period": "300s"}"#;
+
+/// The most memory that the daemon has held so far, in MiB.
+fn peak(rig: &Rig) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", rig.daemon.pid()))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("VmHWM")?;
+    Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? >> 10)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_20_answers_that_are_not_read_take_bounded_memory_and_keep_no_question_from_its_answer()
+-> Result<()> {
+    const UNREAD: usize = 120;
+    let mut rig = Rig::start().await?;
+    let names: Vec<String> = (0..32).map(|number| format!("c{number}")).collect();
+    let keys: Vec<String> = names.iter().map(|name| format!("liveness.criprobe.dev/{name}")).collect();
+    let annotations: Vec<_> = keys.iter().map(|key| (key.as_str(), LOUD)).collect();
+    for pod in ["loud-0", "loud-1"] {
+        let pod = cri::run_pod(&mut rig.client, pod, &annotations).await?;
+        for name in &names {
+            cri::run_container(&mut rig.client, &pod, &Container { name, ..Container::IDLE }).await?;
+        }
+    }
+    let whole = eventually("all have printed", 4 * PATIENCE, async || {
+        let (code, text) = rig.daemon.get("/v1/probes").await?;
+        ensure!(code.is_success(), "{code}: {text}");
+        Ok((text.len() > 64 * 6 * 10_000).then_some(text.len()))
+    })
+    .await?;
+    let before = peak(&rig)?;
+    let mut unread = connections(&rig.daemon.api(), UNREAD)?;
+    for stream in &mut unread {
+        stream.write_all(b"GET /v1/probes HTTP/1.1\r\nhost: x\r\n\r\n")?;
+    }
+    for _ in 0..3 {
+        let (code, text) = rig.daemon.get("/v1/probes").await?;
+        ensure!(code.is_success() && text.len() >= whole - 4_096, "{code}: {} bytes", text.len());
+    }
+    let grown = peak(&rig)? - before;
+    ensure!(grown < 150, "{grown} MiB for {UNREAD} answers of {whole} bytes");
+    drop(unread);
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -303,10 +303,12 @@ mod tests {
 
     fn long() -> ProbeDetailView {
         let mut detail = sample::detail();
-        let attempt = AttemptView { output: "x".repeat(256), ..detail.history[5].clone() };
+        let attempt = AttemptView { output: "x".repeat(256).into(), ..detail.history[5].clone() };
         detail.history = vec![attempt.clone(); 32];
-        detail.probe.last =
-            Some(AttemptView { output: "漢 long line\t".repeat(300) + &"\n".repeat(30) + "end", ..attempt });
+        detail.probe.last = Some(AttemptView {
+            output: ("漢 long line\t".repeat(300) + &"\n".repeat(30) + "end").into(),
+            ..attempt
+        });
         detail.probe.phase = ProbePhase::Probing;
         detail.probe.next_at = Some(sample::at(131_500));
         detail.events = vec![sample::event(); 12];

@@ -6,7 +6,6 @@ use crate::{
     prober::{
         Moment,
         command::{CommandRefusal, ProbeCommand},
-        state::due::Urgency,
         status,
         worker::{Worker, event::WorkerEvent},
     },
@@ -35,7 +34,7 @@ impl Roster {
     pub(super) fn pause(&mut self, key: &ProbeKey, now: Moment) -> Result<(), CommandRefusal> {
         self.able(key)?;
         self.pauses.insert(key, now.wall);
-        self.saving.note(Urgency::Turn, now.at);
+        self.saving.note_command(now.at);
         self.send(key, WorkerEvent::Paused(true), now);
         Ok(())
     }
@@ -47,7 +46,7 @@ impl Roster {
     pub(super) fn resume(&mut self, key: &ProbeKey, now: Moment) -> Result<(), CommandRefusal> {
         self.able(key)?;
         self.pauses.remove(key);
-        self.saving.note(Urgency::Turn, now.at);
+        self.saving.note_command(now.at);
         self.send(key, WorkerEvent::Paused(false), now);
         Ok(())
     }

@@ -7,7 +7,7 @@ use super::{Entry, Moment, Notice, Place, ProbeEvent, ProbeKey, ProberSettings, 
 use crate::{
     ids::PodUid,
     inventory::pod::ContainerState,
-    prober::{ProbeStatus, quota::Rank, state::due::Urgency, status::ProbePhase, variables::Variables},
+    prober::{ProbeStatus, quota::Rank, status::ProbePhase, variables::Variables},
     spec::need::Need,
 };
 
@@ -53,7 +53,7 @@ impl Roster {
             (false, true) => self.begin(key, now),
             (true, false) => {
                 self.end(key);
-                self.saving.note(Urgency::Progress, now.at);
+                self.note_progress(key, now);
                 self.report_refusal(key, now);
             }
             (false, false) | (true, true) => {}

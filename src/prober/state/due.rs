@@ -1,8 +1,13 @@
 //! When the state is to be saved: what changed in, the next time out. Pure. What matters is saved within a second, what
-//! could be found out again within ten, and mere numbers within minutes: a probe that only goes on costs no disk.
+//! could be found out again within ten, and mere numbers within minutes: a probe that only goes on costs no disk. One
+//! that changes all the time causes a save a minute.
+
+mod share;
 
 use std::time::{Duration, Instant};
 
+pub(in crate::prober) use self::share::Cause;
+use self::share::Shares;
 use crate::{
     ids::ContainerId,
     results::{Run, Verdict},
@@ -14,6 +19,9 @@ const SPACING: Duration = Duration::from_secs(1);
 /// 1 ms more for each probe: all of them are written each time, so that five thousand whose verdicts fall one after the
 /// other cost a fraction of a percent of a core.
 const SPACING_PER_PROBE: Duration = Duration::from_millis(1);
+
+/// 1 min: how soon changes are saved whose pod or namespace has caused too many saves lately.
+const OFTEN: Duration = Duration::from_secs(60);
 
 /// What of a worker is worth saving, and where its run leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +55,8 @@ pub(in crate::prober) struct Saving {
     due: Option<Instant>,
     /// When the next save may be taken; unset before the first.
     next: Option<Instant>,
+    /// What pods may still cause.
+    shares: Shares,
 }
 
 impl Urgency {
@@ -74,9 +84,20 @@ impl Urgency {
 }
 
 impl Saving {
-    /// Notes a change.
-    pub(in crate::prober) fn note(&mut self, urgency: Urgency, now: Instant) {
-        let wanted = now + urgency.patience();
+    /// Notes what an operator changed. It waits for no share.
+    pub(in crate::prober) fn note_command(&mut self, now: Instant) {
+        self.save_within(Urgency::Turn.patience(), now);
+    }
+
+    /// Notes a change of a pod.
+    pub(in crate::prober) fn note(&mut self, urgency: Urgency, cause: Cause<'_>, now: Instant) {
+        let patience = urgency.patience();
+        let is_soon = patience >= OFTEN || self.shares.pay(cause, now);
+        self.save_within(if is_soon { patience } else { OFTEN }, now);
+    }
+
+    fn save_within(&mut self, patience: Duration, now: Instant) {
+        let wanted = now + patience;
         let allowed = self.next.map_or(wanted, |next| wanted.max(next));
         self.due = Some(self.due.map_or(allowed, |due| due.min(allowed)));
     }
@@ -90,15 +111,19 @@ impl Saving {
     pub(in crate::prober) fn take(&mut self, probes: usize, now: Instant) {
         let probes = u32::try_from(probes).unwrap_or(u32::MAX);
         self.due = None;
+        self.shares.saved();
         self.next = Some(now + SPACING + SPACING_PER_PROBE.saturating_mul(probes));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::{
         clock,
+        ids::PodUid,
         results::{Run, Verdict},
     };
 
@@ -129,25 +154,74 @@ mod tests {
         assert_eq!(after(&replaced, false), Some(Urgency::Turn), "another container");
     }
 
+    /// Of a pod of its own.
+    fn cause<'a>(pod: &'a PodUid, namespace: &'a Arc<str>) -> Cause<'a> {
+        Cause { pod, namespace }
+    }
+
     #[test]
     fn it_is_saved_once_a_second_at_most_and_the_more_urgent_change_decides() {
         let began = clock::now();
+        let (pod, namespace) = (PodUid::from("a"), Arc::from("default"));
+        let of = || cause(&pod, &namespace);
         let mut saving = Saving::default();
         assert_eq!(saving.deadline(), None);
-        saving.note(Urgency::Numbers, began);
+        saving.note(Urgency::Numbers, of(), began);
         assert_eq!(saving.deadline(), Some(began + 300 * SECOND));
-        saving.note(Urgency::Progress, began + SECOND);
+        saving.note(Urgency::Progress, of(), began + SECOND);
         assert_eq!(saving.deadline(), Some(began + 11 * SECOND));
-        saving.note(Urgency::Numbers, began + 2 * SECOND);
+        saving.note(Urgency::Numbers, of(), began + 2 * SECOND);
         assert_eq!(saving.deadline(), Some(began + 11 * SECOND), "what was due first stays due");
-        saving.note(Urgency::Turn, began + 3 * SECOND);
+        saving.note(Urgency::Turn, of(), began + 3 * SECOND);
         assert_eq!(saving.deadline(), Some(began + 3 * SECOND), "at once");
         saving.take(0, began + 3 * SECOND);
         assert_eq!(saving.deadline(), None);
-        saving.note(Urgency::Turn, began + 3 * SECOND + SECOND / 10);
+        saving.note(Urgency::Turn, of(), began + 3 * SECOND + SECOND / 10);
         assert_eq!(saving.deadline(), Some(began + 4 * SECOND), "a second after the last");
         saving.take(5_000, began + 4 * SECOND);
-        saving.note(Urgency::Turn, began + 5 * SECOND);
+        saving.note(Urgency::Turn, of(), began + 5 * SECOND);
         assert_eq!(saving.deadline(), Some(began + 10 * SECOND), "later where there is much to write");
+    }
+
+    /// The saves of ten minutes, in which ten times a second the next of these pods changes its verdict.
+    fn saves(pods: &[(PodUid, Arc<str>)], saving: &mut Saving, began: Instant) -> usize {
+        let mut saves = 0;
+        for tenth in 0..6_000 {
+            let now = began + SECOND / 10 * tenth;
+            if saving.deadline().is_some_and(|due| due <= now) {
+                saving.take(pods.len(), now);
+                saves += 1;
+            }
+            let (pod, namespace) = &pods[tenth as usize % pods.len()];
+            saving.note(Urgency::Turn, cause(pod, namespace), now);
+        }
+        saves
+    }
+
+    #[test]
+    fn pods_whose_verdicts_change_all_the_time_wear_no_disk_and_delay_no_pause_and_no_other_namespace() {
+        let began = clock::now();
+        let pods = |count: usize| -> Vec<_> {
+            (0..count).map(|pod| (PodUid::from(pod.to_string()), Arc::from("flapping"))).collect()
+        };
+        let mut alone = Saving::default();
+        let few = saves(&pods(1), &mut alone, began);
+        assert!((10..=30).contains(&few), "{few}");
+        let mut saving = Saving::default();
+        let many = saves(&pods(100), &mut saving, began);
+        assert!((40..=100).contains(&many), "{many}");
+        let now = began + 600 * SECOND;
+        let due_soon = |saving: &Saving| saving.deadline().is_some_and(|due| due <= now + 2 * SECOND);
+        // What their namespace has got back by now is used up first.
+        for (pod, namespace) in pods(5) {
+            saving.take(100, now - SECOND);
+            saving.note(Urgency::Turn, cause(&pod, &namespace), now);
+        }
+        assert!(!due_soon(&saving));
+        saving.note(Urgency::Turn, cause(&PodUid::from("calm"), &Arc::from("calm")), now);
+        assert!(due_soon(&saving));
+        saving.take(100, now - SECOND);
+        saving.note_command(now);
+        assert!(due_soon(&saving));
     }
 }

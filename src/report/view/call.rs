@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::{Seconds, Time};
 use crate::tap::{CallEnd, Code};
 
+/// 24 bytes: the least that an allocator takes for a text.
+const WORD: usize = 24;
+
 /// One call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -86,5 +89,25 @@ impl CallView {
         self.end != CallEnd::Complete
             || !self.is_ok()
             || self.exec.as_ref().is_some_and(|exec| exec.exit_code.is_some_and(|code| code != 0))
+    }
+
+    /// What it takes, in bytes.
+    pub fn size(&self) -> usize {
+        let texts = [
+            &self.service,
+            &self.method,
+            &self.code,
+            &self.message,
+            &self.peer.comm,
+            &self.namespace,
+            &self.pod,
+            &self.container,
+            &self.container_id,
+            &self.traceparent,
+        ];
+        let command = self.exec.iter().flat_map(|exec| &exec.command);
+        size_of::<Self>()
+            + texts.into_iter().map(String::len).sum::<usize>()
+            + command.map(|word| size_of::<String>() + WORD.max(word.len())).sum::<usize>()
     }
 }

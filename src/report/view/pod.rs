@@ -28,6 +28,18 @@ pub struct PodView {
     pub containers: Vec<ContainerView>,
 }
 
+impl PodView {
+    /// What it takes, in bytes.
+    pub fn size(&self) -> usize {
+        let texts = [&self.namespace, &self.pod, &self.pod_uid, &self.sandbox_id, &self.reason];
+        let containers = self.containers.iter().map(|container| {
+            let texts = [&container.container, &container.container_id, &container.image];
+            size_of::<ContainerView>() + texts.into_iter().map(String::len).sum::<usize>()
+        });
+        size_of::<Self>() + texts.into_iter().map(String::len).sum::<usize>() + containers.sum::<usize>()
+    }
+}
+
 /// One container.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

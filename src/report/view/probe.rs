@@ -1,5 +1,7 @@
 //! One probe in the API: a short form of its definition, its state, and its last attempt.
 
+use std::sync::Arc;
+
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 
@@ -85,7 +87,14 @@ pub struct AttemptView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag_seconds: Option<Seconds>,
     /// What it said: up to 10 KiB of the newest attempt, 256 bytes of one in a history.
-    pub output: String,
+    pub output: Arc<str>,
+}
+
+impl AttemptView {
+    /// What it takes, in bytes, with the output, which it may share.
+    pub fn size(&self) -> usize {
+        size_of::<Self>() + self.output.len()
+    }
 }
 
 impl ProbeView {
@@ -93,6 +102,30 @@ impl ProbeView {
     /// verdict; one that waits or has stopped fails only for want of a container that could be asked.
     pub fn is_failing(&self) -> bool {
         self.state == Verdict::Failure && !matches!(self.phase, ProbePhase::Waiting | ProbePhase::Stopped)
+    }
+
+    /// What it takes, in bytes, with the output, which it may share.
+    pub fn size(&self) -> usize {
+        let texts = [
+            &self.id,
+            &self.key,
+            &self.namespace,
+            &self.pod,
+            &self.pod_uid,
+            &self.sandbox_id,
+            &self.container,
+            &self.container_id,
+            &self.kind,
+            &self.handler,
+            &self.source,
+            &self.reason,
+            &self.on_failure,
+        ];
+        let texts = texts.into_iter().chain(&self.likely_type);
+        size_of::<Self>()
+            + texts.map(String::len).sum::<usize>()
+            + self.shadowed.iter().map(|source| size_of::<String>() + source.len()).sum::<usize>()
+            + self.last.as_ref().map_or(0, |last| last.output.len())
     }
 }
 

@@ -40,7 +40,7 @@ pub(crate) fn probe() -> ProbeView {
             exit_code: Some(0),
             status: None,
             lag_seconds: None,
-            output: String::new(),
+            output: "".into(),
         }),
         on_failure: "report".to_owned(),
         shadowed: Vec::new(),
@@ -77,7 +77,7 @@ pub(crate) fn failing_probe() -> ProbeView {
             exit_code: Some(1),
             status: None,
             lag_seconds: Some(Seconds(Duration::from_micros(400))),
-            output: "cat: /tmp/healthy: \u{1b}[31mno such file\u{1b}[0m\n".to_owned(),
+            output: "cat: /tmp/healthy: \u{1b}[31mno such file\u{1b}[0m\n".into(),
         }),
         ..named_probe("default", "bad", "app", "readiness")
     }
@@ -286,7 +286,7 @@ pub(crate) fn detail() -> ProbeDetailView {
         result: AttemptResult::Success,
         duration_seconds: Seconds(Duration::from_millis(27)),
         exit_code: Some(0),
-        output: String::new(),
+        output: "".into(),
         ..last.clone()
     };
     let lost = AttemptView {
@@ -294,10 +294,10 @@ pub(crate) fn detail() -> ProbeDetailView {
         duration_seconds: Seconds(Duration::from_millis(6_012)),
         exit_code: None,
         lag_seconds: None,
-        output: "runtime did not answer".to_owned(),
+        output: "runtime did not answer".into(),
         ..last.clone()
     };
-    let warned = AttemptView { result: AttemptResult::Warning, output: "moved".to_owned(), ..well.clone() };
+    let warned = AttemptView { result: AttemptResult::Warning, output: "moved".into(), ..well.clone() };
     let past = AttemptView { lag_seconds: None, ..last };
     let ended = [&[well][..], &[warned, lost], &vec![past; 3]].concat();
     let history = (0_u64..)

@@ -99,3 +99,48 @@ async fn an_answer_that_is_not_taken_is_cut_and_a_follower_that_stands_still_is_
     assert_eq!(follower.next().await.unwrap()["method"], "Version");
     api.drained().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_that_does_not_read_what_was_kept_is_cut() {
+    let api = Api::start(sample::status(), Vec::new());
+    for n in 0..1_000 {
+        push(&api.trace, CallView { message: "x".repeat(4_096), request_bytes: n, ..call("ExecSync") });
+    }
+    let mut still = UnixStream::connect(&api.socket).await.unwrap();
+    still.write_all(b"GET /v1/trace?follow=true&last=1000 HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    still.readable().await.unwrap();
+    tokio::time::sleep(3 * READ_LOOK).await;
+    let mut answer = Vec::new();
+    tokio::time::timeout(DEADLINE, still.read_to_end(&mut answer)).await.unwrap().unwrap();
+    assert!(answer.len() < 1_000 * 4_096, "{}", answer.len());
+    api.drained().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_has_a_piece_in_memory_and_gives_way_to_a_question_where_room_is_short() {
+    // 32 MiB of outputs: two such answers take all the room.
+    let output: Arc<str> = "o".repeat(10 << 10).into();
+    let mut probe = sample::probe();
+    probe.last.as_mut().unwrap().output = output;
+    let probes = vec![probe; 2_900];
+    let whole = serde_json::to_string(&probes).unwrap();
+    let api = Api::start(sample::status(), probes);
+    let mut unread = Vec::new();
+    for _ in 0..8 {
+        let mut stream = UnixStream::connect(&api.socket).await.unwrap();
+        stream.write_all(b"GET /v1/probes HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        unread.push(stream);
+    }
+    unread[0].readable().await.unwrap();
+    let (code, body) = api.get("/v1/probes").await;
+    assert_eq!(code, 200, "{body}");
+    assert!(body == whole);
+    let mut cut = 0;
+    for mut stream in unread {
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        cut += usize::from(answer.len() < whole.len());
+    }
+    assert!(cut >= 6, "{cut}");
+    api.drained().await;
+}
