@@ -129,6 +129,11 @@ impl EmbeddedRuntime {
         self.images.add(name, config);
     }
 
+    /// Gives an image that was added one more name, as if it had been pulled by that name, too.
+    pub fn tag_image(&self, name: &str, tag: &str) {
+        self.images.tag(name, tag);
+    }
+
     /// Injects faults, and shows the calls that came.
     #[cfg(feature = "faults")]
     pub fn faults(&self) -> Faults {

@@ -152,6 +152,7 @@ impl Daemon {
             changes,
             inventory: planned_from,
             policies,
+            link: link.clone(),
             runtime,
             prober: planned_to,
             journal,

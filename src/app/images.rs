@@ -1,13 +1,11 @@
 //! Reads the names of images and their HEALTHCHECKs: the wanted images in, the results out one by one. Queries the
 //! runtime in its own tasks, few at a time, and retries failures later. Makes no decisions about probes.
 
+mod absence;
 mod kept;
+mod names;
 
-use std::{
-    collections::HashMap,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::HashMap, sync::Arc, time::Instant};
 
 use tokio::{
     sync::watch,
@@ -15,17 +13,24 @@ use tokio::{
     time::sleep_until,
 };
 
+use absence::Absence;
 use kept::Kept;
+use names::{KnownNames, Names};
 
 use crate::{
     clock,
     ids::ImageRef,
     runtime::{
         Runtime,
-        image::{Image, ImageError},
+        image::ImageError,
         turns::{Backlog, News, Owner, PATIENCE, TurnLimits, Turns},
     },
-    spec::{healthcheck, image::ImageNames, plan::Healthcheck, planner::Depth},
+    spec::{
+        healthcheck,
+        image::{ImageMatches, ImagePatterns},
+        plan::Healthcheck,
+        planner::Depth,
+    },
 };
 
 /// 4 images are asked for at once; the others wait their turn. 8 more may be under way that the runtime does not answer at
@@ -43,8 +48,8 @@ pub(super) struct ImageAnswer {
 /// What an image has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// These names.
-    Names(Arc<ImageNames>),
+    /// Names that these patterns match.
+    Names(Arc<ImageMatches>),
     /// This HEALTHCHECK; `None` if it has none.
     Healthcheck(Option<Arc<Healthcheck>>),
 }
@@ -65,9 +70,10 @@ pub(super) struct Images {
     /// Found together with what was answered last.
     found: Option<ImageAnswer>,
     kept: Kept,
-    /// Whether the runtime has shown that it has no images to ask for: then nothing is asked any more.
-    has_no_images: bool,
-    /// Whether it has shown that it has no content store: then no HEALTHCHECK is asked for any more.
+    names: KnownNames,
+    /// Set while the runtime has no image service, as far as it has shown.
+    absence: Option<Absence>,
+    /// Whether it has shown that it has no content store: then no HEALTHCHECK is asked for until there is a new link to it.
     has_no_store: bool,
 }
 
@@ -83,7 +89,7 @@ struct Asked {
 #[derive(Debug)]
 enum Step {
     /// What the runtime calls the image.
-    Identified(Result<Image, ImageError>),
+    Identified(Result<Names, ImageError>),
     /// What the image of this id has.
     Read(String, Result<Option<Arc<Healthcheck>>, ImageError>),
 }
@@ -101,23 +107,36 @@ impl Images {
             under_way: JoinSet::new(),
             found: None,
             kept: Kept::default(),
-            has_no_images: false,
+            names: KnownNames::default(),
+            absence: None,
             has_no_store: false,
         }
     }
 
-    /// An image is wanted. One that is asked for already is not asked for twice, unless more of it is wanted.
+    /// An image is wanted. If it is asked for already, the answer may be older than what it is wanted for: then it is asked
+    /// for once more.
     pub(super) fn want(&mut self, image: ImageRef, depth: Depth) {
-        let is_asked = self.asked.values().any(|asked| asked.image == image && asked.depth >= depth);
-        if !self.has_no_images && !is_asked {
-            let wanted = self.depths.entry(image.clone()).or_insert(depth);
-            *wanted = depth.max(*wanted);
-            self.turns.add(image, Owner::default(), Duration::ZERO, clock::now());
+        match &mut self.absence {
+            Some(absence) => absence.want(image, depth),
+            None => self.request(image, depth, clock::now()),
         }
+    }
+
+    /// The patterns that the names of images are matched with from now on.
+    pub(super) fn match_with(&mut self, patterns: &ImagePatterns) {
+        self.names.match_with(patterns);
+    }
+
+    /// The runtime may be another one: it may have what the former one did not.
+    pub(super) fn on_new_link(&mut self, now: Instant) {
+        self.has_no_store = false;
+        self.turns.forgive(now);
+        self.absence.iter_mut().for_each(|absence| absence.try_now(now));
     }
 
     /// Forgets those that wait and are not wanted any more.
     pub(super) fn retain(&mut self, is_wanted: impl Fn(&ImageRef) -> bool) {
+        self.absence.iter_mut().for_each(|absence| absence.retain(&is_wanted));
         self.turns.retain(is_wanted);
         self.depths.retain(|image, _| self.turns.contains(image));
     }
@@ -129,7 +148,8 @@ impl Images {
         }
         loop {
             self.ask(clock::now());
-            let wake_at = self.turns.deadline();
+            let trial = self.absence.as_ref().and_then(Absence::deadline);
+            let wake_at = self.turns.deadline().into_iter().chain(trial).min();
             tokio::select! {
                 () = async { sleep_until(wake_at.unwrap_or_else(clock::now).into()).await }, if wake_at.is_some() => {}
                 Some(ended) = self.under_way.join_next_with_id() => {
@@ -144,6 +164,9 @@ impl Images {
 
     /// Asks for the images whose turn it is, gives up those that take too long, and shows what waits.
     fn ask(&mut self, now: Instant) {
+        if let Some((image, depth)) = self.absence.as_mut().and_then(|absence| absence.trial(now)) {
+            self.request(image, depth, now);
+        }
         let given_up = self.turns.overdue(now);
         self.asked
             .values()
@@ -151,8 +174,14 @@ impl Images {
             .for_each(|asked| asked.task.abort());
         while let Some(image) = self.turns.start(now) {
             let depth = self.depths.get(&image).copied().unwrap_or(Depth::Names);
-            let (runtime, name) = (self.runtime.clone(), image.clone());
-            let step = async move { Step::Identified(runtime.image(name.as_str()).await) };
+            let (runtime, name, matching) =
+                (self.runtime.clone(), image.clone(), self.names.matching(&image));
+            let step = async move {
+                match runtime.image(name.as_str()).await {
+                    Ok(image) => Step::Identified(Ok(matching.names_of(image).await)),
+                    Err(error) => Step::Identified(Err(error)),
+                }
+            };
             let task = self.under_way.spawn(step);
             self.asked.insert(task.id(), Asked { image, depth, task });
         }
@@ -176,21 +205,23 @@ impl Images {
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
         let Asked { image, depth, .. } = self.asked.remove(&id)?;
         match ended {
-            Ok((_, Step::Identified(Ok(identified)))) => {
-                let names = ImageNames::of_runtime(&identified.id, &identified.names);
+            Ok((_, Step::Identified(Ok(names)))) => {
+                self.resume(now);
                 if depth == Depth::Healthcheck && !self.has_no_store {
-                    self.read(image.clone(), identified.id, now);
+                    self.read(image.clone(), names.id.clone(), now);
                 } else {
                     self.turns.answered(&image, now);
                 }
-                return Some(ImageAnswer { image, found: Found::Names(Arc::new(names)) });
+                let matches = names.matches.clone();
+                self.names.put(image.clone(), names, now);
+                return Some(ImageAnswer { image, found: Found::Names(matches) });
             }
             Ok((_, Step::Read(id, Ok(healthcheck)))) => {
                 self.kept.put(id, healthcheck.clone());
                 self.turns.answered(&image, now);
                 return Some(ImageAnswer { image, found: Found::Healthcheck(healthcheck) });
             }
-            Ok((_, Step::Identified(Err(ImageError::NoStore)))) => self.end(),
+            Ok((_, Step::Identified(Err(ImageError::NoStore)))) => self.end(now),
             Ok((_, Step::Read(_, Err(ImageError::NoStore)))) => {
                 if !self.has_no_store {
                     tracing::info!("runtime has no content store: HEALTHCHECKs of images are not read");
@@ -199,6 +230,9 @@ impl Images {
                 self.turns.answered(&image, now);
             }
             Ok((_, Step::Identified(Err(error)) | Step::Read(_, Err(error)))) => {
+                if matches!(error, ImageError::Unknown) {
+                    self.resume(now);
+                }
                 self.again(&image, &error.to_string(), now);
             }
             Err(error) if error.is_cancelled() => {
@@ -226,14 +260,33 @@ impl Images {
         self.turns.failed(image, now);
     }
 
-    /// A runtime that has no image service will not get one.
-    fn end(&mut self) {
-        tracing::info!("runtime has no image service: neither names nor HEALTHCHECKs of images are read");
-        self.has_no_images = true;
+    /// Puts an image in line.
+    fn request(&mut self, image: ImageRef, depth: Depth, now: Instant) {
+        let wanted = self.depths.entry(image.clone()).or_insert(depth);
+        *wanted = depth.max(*wanted);
+        let pause = self.names.pause(&image, now);
+        self.turns.add(image, Owner::default(), pause, now);
+    }
+
+    /// A runtime without an image service may get one: containerd serves others while its CRI plugin starts. Until then,
+    /// one image is asked for from time to time.
+    fn end(&mut self, now: Instant) {
+        let absence = self.absence.get_or_insert_with(|| {
+            tracing::info!("runtime has no image service: neither names nor HEALTHCHECKs of images are read");
+            Absence::since(now)
+        });
+        self.depths.drain().for_each(|(image, depth)| absence.want(image, depth));
         self.turns = Turns::new(AT_ONCE);
-        self.depths.clear();
         self.asked.clear();
         self.under_way = JoinSet::new();
+    }
+
+    /// The runtime has an image service.
+    fn resume(&mut self, now: Instant) {
+        if let Some(absence) = self.absence.take() {
+            tracing::info!("runtime has an image service: names and HEALTHCHECKs of images are read");
+            absence.into_wanted().for_each(|(image, depth)| self.request(image, depth, now));
+        }
     }
 }
 

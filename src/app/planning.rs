@@ -1,7 +1,7 @@
 //! The task around the planner: changes of the inventory, the operator's policy and image data in; probe plans for the
 //! prober out. Reports errors in definitions, in the log and as events. Never waits for an image.
 
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 use tokio::{
     sync::{mpsc, watch},
@@ -17,7 +17,7 @@ use crate::{
     inventory::{Change, InventoryHandle, pod::Container},
     prober::{Input, ProberHandle},
     report::{journal::Journal, view::EventView},
-    runtime::{Runtime, turns::Backlog},
+    runtime::{Runtime, link::Link, turns::Backlog},
     spec::{
         plan::Planned,
         planner::{Plan, Planner},
@@ -34,6 +34,8 @@ pub(super) struct Deps {
     pub(super) inventory: InventoryHandle,
     /// The operator's decisions; they may change at any time.
     pub(super) policies: watch::Receiver<Arc<Policy>>,
+    /// Shows when the runtime may be another one.
+    pub(super) link: watch::Receiver<Link>,
     /// Asked for images.
     pub(super) runtime: Runtime,
     /// Gets the plans.
@@ -47,7 +49,7 @@ pub(super) fn spawn(mut deps: Deps, tasks: &mut Tasks) -> watch::Receiver<Backlo
     let backlog = watch::Sender::default();
     let (mut has_started, shown) = (false, backlog.subscribe());
     tasks.spawn(tasks.supervise("plan", async move || {
-        if std::mem::replace(&mut has_started, true) {
+        if mem::replace(&mut has_started, true) {
             deps.inventory.replay();
         }
         let images = Images::new(deps.runtime.clone(), backlog.clone());
@@ -58,11 +60,13 @@ pub(super) fn spawn(mut deps: Deps, tasks: &mut Tasks) -> watch::Receiver<Backlo
 
 /// Plans until no changes come any more, or the prober is gone.
 async fn run(deps: &mut Deps, mut images: Images) {
-    let Deps { changes, policies, prober, journal, runtime: _, inventory: _ } = deps;
+    let Deps { changes, policies, link, prober, journal, runtime: _, inventory: _ } = deps;
     let mut planner = Planner::new(policies.borrow_and_update().clone());
     let mut registration = Registration::default();
-    let mut may_change = true;
+    let (mut may_change, mut is_linked) = (true, true);
+    let mut generation = link.borrow_and_update().generation;
     loop {
+        images.match_with(planner.patterns());
         let next = tokio::select! {
             change = changes.recv() => match change {
                 Some(change) => of_change(change, &mut planner, &mut registration, journal),
@@ -72,6 +76,15 @@ async fn run(deps: &mut Deps, mut images: Images) {
                 may_change = changed.is_ok();
                 let policy = policies.borrow_and_update().clone();
                 replanned(planner.on_policy(policy), &mut registration, journal).await
+            }
+            changed = link.changed(), if is_linked => {
+                is_linked = changed.is_ok();
+                let current = link.borrow_and_update().generation;
+                if mem::replace(&mut generation, current) != current {
+                    images.on_new_link(clock::now());
+                    planner.on_new_link();
+                }
+                Input::Replanned(Vec::new())
             }
             ImageAnswer { image, found } = images.next() => match found {
                 Found::Names(names) => {

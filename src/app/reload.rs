@@ -214,7 +214,11 @@ impl Task {
             self.apply(&loaded.config);
         }
         match counts_as {
-            Some(true) => self.outlets.metrics.reloaded(at),
+            Some(true) => {
+                self.outlets.metrics.reloaded(at);
+                // Also where nothing changed, the names of images are asked for again.
+                self.outlets.policy.send_modify(|_| {});
+            }
             Some(false) => self.outlets.metrics.refused(),
             None => {}
         }

@@ -15,7 +15,6 @@ use crate::{
     report::view::{CheckedContainer, CheckedPod, CheckedProbe, DefinitionView, PlanChange},
     spec::{
         annotation,
-        image::ImageNames,
         need::{Budget, Need},
         plan::{Class, ImageFacts, Planned, ProbeSource, plan},
         policy::Policy,
@@ -71,8 +70,7 @@ fn planned(
     policy: &Policy,
 ) -> Vec<OurProbe> {
     let view = container_view(container, view);
-    let names = ImageNames::of_manifest(&container.image);
-    let planned = plan(&view, policy, ImageFacts { healthcheck: None, names: Some(&names) });
+    let planned = plan(&view, policy, ImageFacts::default());
     let ours = |one: &Planned| {
         let need = one.spec.as_ref().map(|outline| outline.need).unwrap_or_default();
         (one.source.class(), need, checked(one, &view, container, pod))

@@ -40,6 +40,13 @@ impl Images {
         self.pulled().insert(tagged(name), image);
     }
 
+    /// Gives an image one more name, in front of the others.
+    pub(super) fn tag(&self, name: &str, tag: &str) {
+        if let Some(image) = self.pulled().get_mut(&tagged(name)) {
+            image.repo_tags.insert(0, tagged(tag));
+        }
+    }
+
     /// The config of an image: of one that was pulled, next to nothing.
     pub(super) fn config(&self, id: &str) -> Option<Vec<u8>> {
         let config = self.configs().get(id).cloned();

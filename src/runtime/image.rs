@@ -19,8 +19,9 @@ const READING: Duration = Duration::from_secs(10);
 /// The namespace of containerd's CRI plugin.
 const NAMESPACE: &str = "k8s.io";
 
-/// At most 1,000 names of an image are used: each was pulled or assigned on this node.
-const MAX_NAMES: usize = 1_000;
+/// 4 MiB: the largest answer to ImageStatus, 10,000 names of the greatest length, each of which was pulled or assigned on
+/// this node. A larger one is an error, and what was known of the image stays in force.
+const MAX_IMAGE_STATUS: usize = 4 << 20;
 
 /// The names of an image in the runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,10 +63,11 @@ impl Runtime {
     pub(crate) async fn image(&self, image: &str) -> Result<Image, ImageError> {
         let spec = cri::ImageSpec { image: image.to_owned(), ..Default::default() };
         let request = cri::ImageStatusRequest { image: Some(spec), verbose: false };
-        let mut client = ImageServiceClient::new(self.channel.clone());
+        let client = ImageServiceClient::new(self.channel.clone());
+        let mut client = client.max_decoding_message_size(MAX_IMAGE_STATUS);
         let answer = within(QUICK, request, |request| client.image_status(request)).await?;
         let image = answer.image.filter(|image| !image.id.is_empty()).ok_or(ImageError::Unknown)?;
-        let names = image.repo_tags.into_iter().chain(image.repo_digests).take(MAX_NAMES);
+        let names = image.repo_tags.into_iter().chain(image.repo_digests);
         Ok(Image { id: image.id, names: names.filter(|name| name.len() <= trim::MAX_NAME).collect() })
     }
 

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt, panic, sync::Arc};
 use super::{
     ProbeSpec, annotation, definition,
     identity::Definition,
-    image::ImageNames,
+    image::ImageMatches,
     need::Need,
     policy::{Limits, Policy},
     rule::Rule,
@@ -80,8 +80,8 @@ pub(crate) type Healthcheck = Result<Arc<ProbeSpec>, Invalid>;
 pub struct ImageFacts<'a> {
     /// Its HEALTHCHECK, if it has one.
     pub healthcheck: Option<&'a Healthcheck>,
-    /// Its names; `None` until the runtime has reported them.
-    pub names: Option<&'a ImageNames>,
+    /// The patterns that match its names; if `None`, the container's own name for it is matched.
+    pub names: Option<&'a ImageMatches>,
 }
 
 /// The probes of a container, in the kubelet's order: startup, readiness, liveness. The best source wins, also where

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    image::ImageNames,
+    image::{ImageMatches, ImagePatterns, is_id},
     plan::{Healthcheck, ImageFacts, Planned, heeds_healthcheck, plan},
     policy::Policy,
 };
@@ -31,10 +31,20 @@ pub(crate) struct Plan {
 #[derive(Debug, Default)]
 pub(crate) struct Planner {
     policy: Arc<Policy>,
-    containers: HashMap<ContainerId, Arc<Container>>,
+    /// Those of the policy.
+    patterns: ImagePatterns,
+    containers: HashMap<ContainerId, Known>,
     images: HashMap<ImageRef, Image>,
-    /// Those of the images that were not asked for yet.
+    /// Those of the images that are to be asked for, or to be asked for again.
     wanted: BTreeMap<ImageRef, Depth>,
+}
+
+/// A container, and what its own name for its image matches.
+#[derive(Debug)]
+struct Known {
+    view: Arc<Container>,
+    /// `None` if it names its image by an ID: then the names of that image count.
+    own: Option<ImageMatches>,
 }
 
 /// How much of an image is asked for.
@@ -53,32 +63,37 @@ struct Image {
     containers: BTreeSet<ContainerId>,
     /// How much of it was asked for.
     asked: Depth,
-    /// None before they were reported.
-    names: Option<Arc<ImageNames>>,
-    /// None before it was told, and where the image has none.
+    /// What its names match; `None` until they are reported.
+    names: Option<Arc<ImageMatches>>,
+    /// `None` until it is reported, and where the image has none.
     healthcheck: Option<Arc<Healthcheck>>,
 }
 
 impl Planner {
     /// Without any container yet.
     pub(crate) fn new(policy: Arc<Policy>) -> Self {
-        Self { policy, ..Self::default() }
+        Self { patterns: policy.image_patterns(), policy, ..Self::default() }
     }
 
     /// A container was made or changed.
     pub(crate) fn on_container(&mut self, view: Arc<Container>) -> Plan {
-        let former = self.containers.insert(view.id.clone(), view.clone());
-        if let Some(former) = former.filter(|former| former.image_ref != view.image_ref) {
-            self.leave(&former);
+        let former = self.containers.remove(&view.id);
+        if let Some(former) = former.as_ref().filter(|former| former.view.image_ref != view.image_ref) {
+            self.leave(&former.view);
         }
+        let own = match former {
+            Some(former) if former.view.image_spec == view.image_spec => former.own,
+            Some(_) | None => self.patterns.matching_own_name(&view.image_spec),
+        };
+        self.containers.insert(view.id.clone(), Known { view: view.clone(), own });
         self.heed(&view);
         self.plan(view)
     }
 
     /// A container is gone.
     pub(crate) fn on_gone(&mut self, id: &ContainerId) {
-        if let Some(view) = self.containers.remove(id) {
-            self.leave(&view);
+        if let Some(known) = self.containers.remove(id) {
+            self.leave(&known.view);
         }
     }
 
@@ -88,13 +103,33 @@ impl Planner {
         gone.iter().for_each(|id| self.on_gone(id));
     }
 
-    /// The operator changed the policy. Plans all containers, in the order of their ids, each when it is taken.
+    /// The operator loaded a policy: the names by which its rules go are asked for again. If it is another one than before,
+    /// plans all containers, in the order of their ids, each when it is taken.
     pub(crate) fn on_policy(&mut self, policy: Arc<Policy>) -> impl Iterator<Item = Plan> + use<'_> {
-        self.policy = policy;
-        let mut views: Vec<_> = self.containers.values().cloned().collect();
-        views.sort_by(|a, b| a.id.cmp(&b.id));
-        views.iter().for_each(|view| self.heed(view));
-        views.into_iter().map(|view| self.plan(view))
+        let is_news = self.policy != policy;
+        let mut views: Vec<_> =
+            self.containers.values().filter(|_| is_news).map(|known| known.view.clone()).collect();
+        if is_news {
+            self.patterns = policy.image_patterns();
+            self.policy = policy;
+            views.sort_by(|a, b| a.id.cmp(&b.id));
+            views.iter().for_each(|view| self.heed(view));
+        }
+        if self.policy.needs_image_names() {
+            self.want_again(Depth::Names);
+        }
+        views.into_iter().map(|view| {
+            if let Some(known) = self.containers.get_mut(&view.id) {
+                known.own = self.patterns.matching_own_name(&view.image_spec);
+            }
+            self.plan(view)
+        })
+    }
+
+    /// The runtime may be another one than before: all that was asked of it is asked again, and what was known stays in
+    /// force until the answers.
+    pub(crate) fn on_new_link(&mut self) {
+        self.want_again(Depth::Healthcheck);
     }
 
     /// The names of an image. Plans the containers that run it, in the order of their ids, unless they are as they were;
@@ -102,24 +137,28 @@ impl Planner {
     pub(crate) fn on_names(
         &mut self,
         image: &ImageRef,
-        names: Arc<ImageNames>,
+        names: Arc<ImageMatches>,
     ) -> impl Iterator<Item = Plan> + use<'_> {
         let known = self.images.get_mut(image).filter(|known| known.names.as_ref() != Some(&names));
         let is_news = known.map(|known| known.names = Some(names)).is_some();
         self.plan_image(image, is_news)
     }
 
-    /// What an image has. Plans the containers that are probed by it, in the order of their ids, each when it is taken; none
-    /// where no container needs it any more.
+    /// What an image has. Plans the containers that are probed by it, in the order of their ids, unless it is as it was;
+    /// each when it is taken. None where no container needs it any more.
     pub(crate) fn on_image(
         &mut self,
         image: &ImageRef,
         healthcheck: Option<Arc<Healthcheck>>,
     ) -> impl Iterator<Item = Plan> + use<'_> {
-        if let Some(known) = self.images.get_mut(image) {
-            known.healthcheck = healthcheck;
-        }
-        self.plan_image(image, true)
+        let known = self.images.get_mut(image).filter(|known| known.healthcheck != healthcheck);
+        let is_news = known.map(|known| known.healthcheck = healthcheck).is_some();
+        self.plan_image(image, is_news)
+    }
+
+    /// The patterns that [`Self::on_names`] wants matched.
+    pub(crate) fn patterns(&self) -> &ImagePatterns {
+        &self.patterns
     }
 
     /// The images that are to be asked for, since this was last asked: what they have goes to [`Self::on_names`] and
@@ -133,9 +172,11 @@ impl Planner {
         self.images.contains_key(image)
     }
 
-    /// Notes which image decides about a container, if one does.
+    /// Notes which image decides about a container, if one does. The names of an image count if the container names it by
+    /// ID; they are asked for again for each new container, as the image may have been pulled by another name for it.
     fn heed(&mut self, view: &Container) {
-        let depth = match (heeds_healthcheck(view, &self.policy), self.policy.needs_image_names()) {
+        let needs_names = self.policy.needs_image_names() && is_id(&view.image_spec);
+        let depth = match (heeds_healthcheck(view, &self.policy), needs_names) {
             _ if view.image_ref.is_empty() => return,
             (true, _) => Depth::Healthcheck,
             (false, true) => Depth::Names,
@@ -145,10 +186,21 @@ impl Planner {
             self.wanted.insert(view.image_ref.clone(), depth);
             Image { containers: BTreeSet::new(), asked: depth, names: None, healthcheck: None }
         });
-        image.containers.insert(view.id.clone());
+        let is_new = image.containers.insert(view.id.clone());
         if image.asked < depth {
             image.asked = depth;
             self.wanted.insert(view.image_ref.clone(), depth);
+        } else if is_new && needs_names {
+            self.wanted.entry(view.image_ref.clone()).or_insert(Depth::Names);
+        }
+    }
+
+    /// Has images asked for again, at most so much of each.
+    fn want_again(&mut self, at_most: Depth) {
+        for (image, known) in &self.images {
+            let depth = known.asked.min(at_most);
+            let wanted = self.wanted.entry(image.clone()).or_insert(depth);
+            *wanted = depth.max(*wanted);
         }
     }
 
@@ -164,13 +216,14 @@ impl Planner {
 
     fn plan_image(&self, image: &ImageRef, is_news: bool) -> impl Iterator<Item = Plan> + use<'_> {
         let ids = self.images.get(image).filter(|_| is_news).into_iter().flat_map(|known| &known.containers);
-        ids.filter_map(|id| self.containers.get(id)).map(|view| self.plan(view.clone()))
+        ids.filter_map(|id| self.containers.get(id)).map(|known| self.plan(known.view.clone()))
     }
 
     fn plan(&self, view: Arc<Container>) -> Plan {
-        let known = self.images.get(&view.image_ref);
-        let healthcheck = known.and_then(|image| image.healthcheck.as_deref());
-        let names = known.and_then(|image| image.names.as_deref());
+        let image = self.images.get(&view.image_ref);
+        let healthcheck = image.and_then(|image| image.healthcheck.as_deref());
+        let own = self.containers.get(&view.id).and_then(|known| known.own.as_ref());
+        let names = own.or(image.and_then(|image| image.names.as_deref()));
         let probes = plan(&view, &self.policy, ImageFacts { healthcheck, names });
         Plan { view, probes }
     }

@@ -10,6 +10,7 @@ use ipnet::IpNet;
 
 use super::{
     Handler, HttpGet, ProbeSpec,
+    image::ImagePatterns,
     rule::Rule,
     validate::{MAX_TIMEOUT, MIN_PERIOD},
 };
@@ -65,6 +66,12 @@ impl Policy {
     /// Whether any rule goes by the names of images.
     pub fn needs_image_names(&self) -> bool {
         self.rules.iter().any(|rule| rule.matcher.needs_image_names())
+    }
+
+    /// The patterns by which rules go.
+    pub fn image_patterns(&self) -> ImagePatterns {
+        let matchers = self.rules.iter().map(|rule| &rule.matcher);
+        matchers.filter(|matcher| matcher.needs_image_names()).map(|matcher| &matcher.image).collect()
     }
 
     /// Whether the HEALTHCHECKs of images count in this namespace.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     ProbeSpec, Reach,
-    image::{ImageNames, forms},
+    image::{ImageMatches, own_names},
 };
 use crate::{glob::Glob, ids::ProbeKind, inventory::pod::Container};
 
@@ -29,7 +29,7 @@ pub struct Matcher {
     pub pod: Glob,
     /// Of the container's name.
     pub container: Glob,
-    /// Of the image: one of its names has to fit.
+    /// Of the image: the container's own name for it has to fit or, if that is an ID, one of the runtime's names.
     pub image: Glob,
     /// Of the pod's labels: each must be there, with a value that fits.
     pub labels: BTreeMap<String, Glob>,
@@ -54,8 +54,9 @@ impl Matcher {
         Self { namespace: any(), pod: any(), container: any(), image: any(), labels: BTreeMap::new() }
     }
 
-    /// Whether a container fits, whose image has these names as far as they are known.
-    pub fn fits(&self, container: &Container, names: Option<&ImageNames>) -> bool {
+    /// Whether a container fits. `names` are the image patterns that match its image; without them, its own name for the
+    /// image is matched now.
+    pub fn fits(&self, container: &Container, names: Option<&ImageMatches>) -> bool {
         let pod = &container.pod;
         self.namespace.matches(&pod.namespace)
             && self.pod.matches(&pod.name)
@@ -69,9 +70,12 @@ impl Matcher {
         !self.image.matches("")
     }
 
-    fn fits_image(&self, container: &Container, names: Option<&ImageNames>) -> bool {
+    fn fits_image(&self, container: &Container, names: Option<&ImageMatches>) -> bool {
         !self.needs_image_names()
-            || forms(&container.image_spec).any(|name| self.image.matches(name))
-            || names.is_some_and(|names| names.iter().any(|name| self.image.matches(name)))
+            || match names {
+                Some(names) => names.contains(&self.image),
+                None => own_names(&container.image_spec)
+                    .is_some_and(|names| names.iter().any(|name| self.image.matches(name))),
+            }
     }
 }

@@ -1,10 +1,15 @@
 //! Images of an embedded runtime that misbehaves.
 
+use std::time::Duration;
+
 use tokio::time::timeout;
 use tonic::Code;
 
 use super::*;
-use crate::demo::{EmbeddedRuntime, FaultKind, InjectedFault, Options};
+use crate::{
+    demo::{EmbeddedRuntime, FaultKind, InjectedFault, Options},
+    glob::Glob,
+};
 
 const HEALTHCHECK: &[u8] = br#"{"config": {"Healthcheck": {"Test": ["CMD", "true"]}}}"#;
 
@@ -61,6 +66,10 @@ impl Rig {
         let faults = self.runtime.faults();
         (faults.count("ImageStatus"), faults.count("Read"))
     }
+}
+
+fn patterns(all: &[&str]) -> ImagePatterns {
+    all.iter().map(|pattern| Glob::from(*pattern)).collect::<Vec<_>>().iter().collect()
 }
 
 fn names(count: usize) -> Vec<String> {
@@ -132,7 +141,82 @@ async fn a_runtime_without_an_image_service_is_asked_no_more() {
     let asked = rig.asked();
     rig.want("image-9");
     assert!(rig.is_silent().await);
-    assert_eq!((rig.asked(), rig.images.turns.backlog().count, rig.images.has_no_images), (asked, 0, true));
+    assert_eq!(
+        (rig.asked(), rig.images.turns.backlog().count, rig.images.absence.is_some()),
+        (asked, 0, true)
+    );
+    rig.runtime.shutdown().await;
+}
+
+/// The patterns that match the names of the next image that is answered.
+async fn matches(rig: &mut Rig) -> Vec<String> {
+    loop {
+        let answer = timeout(Duration::from_secs(20), rig.images.next()).await.expect("an answer comes");
+        if let Found::Names(names) = answer.found {
+            return names.iter().map(str::to_owned).collect();
+        }
+    }
+}
+
+#[tokio::test]
+async fn row_17_no_name_hides_another_nor_does_an_older_answer() {
+    let mut rig = Rig::with(&[]);
+    rig.runtime.add_image("evil.io/copy:1", HEALTHCHECK);
+    rig.images.match_with(&patterns(&["*/copy:*", "*/db:*"]));
+    let want = |rig: &mut Rig| rig.images.want("evil.io/copy:1".into(), Depth::Names);
+    want(&mut rig);
+    assert_eq!(matches(&mut rig).await, ["*/copy:*"]);
+    rig.runtime.tag_image("evil.io/copy:1", "registry.corp/db:1");
+    for number in 0..1_500 {
+        rig.runtime.tag_image("evil.io/copy:1", &format!("evil.io/a:{number}"));
+    }
+    want(&mut rig);
+    assert_eq!(matches(&mut rig).await, ["*/copy:*", "*/db:*"]);
+    rig.runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn row_17_what_is_wanted_while_it_is_asked_for_is_asked_for_once_more() {
+    let mut rig = Rig::with(&[]);
+    rig.runtime.add_image("web", HEALTHCHECK);
+    rig.images.match_with(&patterns(&["web:*"]));
+    rig.images.want("web".into(), Depth::Names);
+    rig.images.ask(clock::now());
+    rig.images.want("web".into(), Depth::Names);
+    rig.images.want("web".into(), Depth::Names);
+    for _ in 0..2 {
+        assert_eq!(matches(&mut rig).await, ["web:*"]);
+    }
+    assert!(rig.is_silent().await);
+    assert_eq!(rig.asked(), (2, 0));
+    rig.runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn row_17_an_image_service_that_was_not_there_is_asked_again() {
+    let mut rig = Rig::with(&names(5));
+    rig.times("ImageStatus", 1, Code::Unimplemented);
+    let mut found = std::collections::BTreeSet::new();
+    while found.len() < 5 {
+        found.insert(rig.answer().await.0);
+    }
+    assert!(rig.images.absence.is_none());
+    rig.runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn row_17_a_new_link_may_have_what_the_former_runtime_did_not() {
+    let mut rig = Rig::with(&names(1));
+    rig.always("Read", FaultKind::Code(Code::Unimplemented, "unknown service".to_owned()));
+    assert!(rig.is_silent().await);
+    rig.runtime.faults().clear();
+    rig.always("ImageStatus", FaultKind::Code(Code::Unimplemented, "unknown service".to_owned()));
+    rig.want("image-0");
+    assert!(rig.is_silent().await);
+    assert!(rig.images.has_no_store && rig.images.absence.is_some());
+    rig.runtime.faults().clear();
+    rig.images.on_new_link(clock::now());
+    assert!(rig.answer().await.1.is_some());
     rig.runtime.shutdown().await;
 }
 
@@ -140,6 +224,7 @@ async fn a_runtime_without_an_image_service_is_asked_no_more() {
 async fn an_image_whose_names_are_wanted_is_not_read_until_its_healthcheck_is() {
     let mut rig = Rig::with(&[]);
     rig.runtime.add_image("web", HEALTHCHECK);
+    rig.images.match_with(&patterns(&["web:latest", "other"]));
     rig.images.want("web".into(), Depth::Names);
     let ImageAnswer { found: Found::Names(names), .. } = rig.images.next().await else { panic!("no names") };
     assert!(names.iter().any(|name| name == "web:latest"), "{names:?}");

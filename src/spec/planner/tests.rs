@@ -7,11 +7,16 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     glob::Glob,
+    ids::ProbeKind,
     inventory::{
         fixtures::{self, texts},
         pod::Pod,
     },
-    spec::{healthcheck, plan::ProbeSource},
+    spec::{
+        definition, healthcheck,
+        plan::ProbeSource,
+        rule::{Matcher, Rule},
+    },
 };
 
 /// A container of this image in this namespace; its pod may have turned probes off.
@@ -74,6 +79,105 @@ fn of_an_image_that_no_container_needs_nothing_is_kept() {
     assert_eq!(wanted(&mut planner), ["a"], "and is asked for again");
     planner.on_container(container("c3", "b", "shop", false));
     assert_eq!((wanted(&mut planner), planner.wants(&"a".into())), (vec!["b".to_owned()], false));
+}
+
+/// Enforced rules, each with an image pattern and named after it.
+fn ruling(patterns: &[&str]) -> Arc<Policy> {
+    let kind = ProbeKind::Liveness;
+    let spec = definition::read(kind, "{tcpSocket: {port: 80}}").unwrap();
+    let rule = |pattern: &&str| Rule {
+        name: (*pattern).into(),
+        matcher: Matcher { image: Glob::from(*pattern), ..Matcher::any() },
+        is_enforced: true,
+        probes: vec![Rule::defining(spec.clone())],
+    };
+    Arc::new(Policy { rules: patterns.iter().map(rule).collect(), ..Policy::default() })
+}
+
+/// A container of the image `i` whose definition names it so.
+fn named(id: &str, image_spec: &str) -> Arc<Container> {
+    let view = container(id, "i", "shop", false);
+    Arc::new(Container { image_spec: image_spec.into(), ..(*view).clone() })
+}
+
+/// The names of `i` that the runtime reports.
+fn reported(planner: &mut Planner, names: &[&str]) -> Vec<Plan> {
+    let mut matches = ImageMatches::default();
+    names.iter().for_each(|name| planner.patterns().add_matching_name(name, &mut matches));
+    planner.on_names(&"i".into(), Arc::new(matches)).collect()
+}
+
+/// The rules by which the plan has probes.
+fn rules(plan: &Plan) -> Vec<String> {
+    let sources = plan
+        .probes
+        .iter()
+        .flat_map(|probe| [probe.source.in_full()].into_iter().chain(probe.shadowed.clone()));
+    sources.map(|source| source.replace("enforced rule:", "")).collect()
+}
+
+const ID: &str = "sha256:0123";
+
+#[test]
+fn row_17_a_containers_own_name_for_its_image_is_the_only_one_that_counts() {
+    let names = ["docker.io/library/db:1", "evil.io/legacy:1"];
+    for (own, by_names) in [
+        ("db:1", &["*/db:*"][..]),
+        ("evil.io/legacy:1", &["*/legacy:*"]),
+        ("other", &[]),
+        (ID, &["*/db:*", "*/legacy:*"]),
+        ("", &["*/db:*", "*/legacy:*"]),
+    ] {
+        let mut planner = Planner::new(ruling(&["*/db:*", "*/legacy:*", "*/absent:*"]));
+        let first = planner.on_container(named("c", own));
+        let is_by_id = is_id(own);
+        assert_eq!(
+            rules(&first),
+            if is_by_id { &[][..] } else { by_names },
+            "{own}: before its names are known"
+        );
+        assert_eq!(planner.wants(&"i".into()), is_by_id, "{own}: only then they are asked for");
+        let changed = reported(&mut planner, &names);
+        assert_eq!(
+            changed.iter().map(rules).collect::<Vec<_>>(),
+            vec![by_names; usize::from(is_by_id)],
+            "{own}"
+        );
+        assert_eq!(rules(&planner.on_container(named("c", own))), by_names, "{own}: however it changes");
+
+        let mut restarted = Planner::new(Arc::default());
+        restarted.on_container(named("c", ""));
+        restarted.on_policy(ruling(&["*/db:*", "*/legacy:*", "*/absent:*"])).for_each(drop);
+        reported(&mut restarted, &names);
+        assert_eq!(rules(&restarted.on_container(named("c", own))), by_names, "{own}: whenever it is learnt");
+    }
+}
+
+#[test]
+fn row_17_the_names_of_an_image_are_asked_for_again_and_stay_in_force_until_the_answer() {
+    let mut planner = Planner::new(ruling(&["*/copy:*"]));
+    planner.on_container(named("c1", ID));
+    assert_eq!(wanted(&mut planner), ["i"]);
+    reported(&mut planner, &["evil.io/copy:1"]);
+    planner.on_container(named("c1", ID));
+    assert_eq!(wanted(&mut planner), [""; 0], "no change of a container asks");
+    let second = planner.on_container(named("c2", ID));
+    assert_eq!(
+        (rules(&second), wanted(&mut planner)),
+        (vec!["*/copy:*".to_owned()], vec!["i".to_owned()]),
+        "a new one"
+    );
+
+    let plans: Vec<_> = planner.on_policy(ruling(&["*/db:*", "*/copy:*"])).map(|plan| rules(&plan)).collect();
+    assert_eq!((plans, wanted(&mut planner)), (vec![vec!["*/copy:*".to_owned()]; 2], vec!["i".to_owned()]));
+    let plans = reported(&mut planner, &["evil.io/copy:1", "registry.corp/db:1"]);
+    assert_eq!(plans.iter().map(rules).collect::<Vec<_>>(), vec![["*/db:*", "*/copy:*"]; 2]);
+
+    assert_eq!(planner.on_policy(ruling(&["*/db:*", "*/copy:*"])).count(), 0, "nothing changed");
+    assert_eq!(wanted(&mut planner), ["i"], "yet a reload asks");
+    planner.on_new_link();
+    assert_eq!(wanted(&mut planner), ["i"], "and so does another runtime");
+    assert_eq!(reported(&mut planner, &["registry.corp/db:1", "evil.io/copy:1"]), []);
 }
 
 /// What may happen, in any order.
