@@ -4,6 +4,7 @@
 //! each call with the names of its pod and container. The runtime's list is the truth; relayed calls only make the
 //! inventory faster.
 
+mod brevity;
 mod convert;
 mod fact;
 #[cfg(test)]
@@ -22,6 +23,7 @@ use tokio::{
     time::sleep_until,
 };
 
+use brevity::without_brief_stops;
 use fact::{Fact, Lost};
 use model::Model;
 use resync::Resync;
@@ -217,7 +219,7 @@ async fn run<O: Observer>(channels: &mut Channels<O>) {
             changed = link.changed(), if has_link => has_link = changed.is_ok(),
         }
         task.resync.look_up(task.model.take_lookups(), clock::now());
-        for change in task.model.take_changes() {
+        for change in without_brief_stops(task.model.take_changes()) {
             task.observer.changed(&change);
             if changes.send(change).await.is_err() {
                 return;

@@ -20,7 +20,7 @@ use std::{fmt, sync::Arc, time::Instant};
 use frame::{Frame, FrameReader};
 use header::{RequestFields, ResponseFields};
 use hpack::Decoder;
-use room::{Seat, Share};
+use room::Share;
 use streams::Streams;
 
 pub use self::call::{CallEnd, TapEvent};
@@ -62,7 +62,6 @@ struct Sighted {
     has_goodbye: bool,
     /// What header tables and buffers count.
     tables: Share,
-    _seat: Seat,
 }
 
 #[derive(Debug, Default)]
@@ -79,17 +78,15 @@ impl Tap {
 
     /// A tap for a connection that was just accepted; all of them share the room.
     pub(crate) fn within(room: &Arc<Room>, conn: ConnId, peer: Arc<Peer>) -> Self {
-        let seat = Seat::new(room);
         let sighted = Sighted {
             preface: 0,
             client: Direction::default(),
             runtime: Direction::default(),
-            streams: Streams::new(conn, peer, &seat),
+            streams: Streams::new(conn, peer, room),
             request: RequestFields::default(),
             response: ResponseFields::default(),
             has_goodbye: false,
-            tables: seat.tables(),
-            _seat: seat,
+            tables: Share::of_tables(room),
         };
         Self { conn, state: State::Sighted(Box::new(sighted)) }
     }

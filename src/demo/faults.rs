@@ -62,6 +62,8 @@ pub enum FaultKind {
     /// The times in its answer are so much later, as if the clock had been set back since: ContainerStatus. Other methods
     /// answer as ever.
     LaterTimes(Duration),
+    /// ContainerStatus answers with another ID if its request holds one of these texts. Other methods answer as ever.
+    OtherIds(Vec<String>),
     /// Its answer is made at least this many bytes long. ListContainers pads an image annotation of the first listed
     /// container (an empty list stays empty), ExecSync its standard output; other methods answer as ever.
     HugeAnswer(usize),
@@ -172,6 +174,11 @@ pub(super) async fn before(
         Some(FaultKind::LaterTimes(later_by)) => {
             request.extensions_mut().insert(Forgery { later_by: *later_by, ..Forgery::default() });
         }
+        Some(FaultKind::OtherIds(texts)) => {
+            let has_other_id;
+            (request, has_other_id) = holds_one_of(request, texts).await;
+            request.extensions_mut().insert(Forgery { has_other_id, ..Forgery::default() });
+        }
         Some(FaultKind::HugeAnswer(bytes)) => {
             request.extensions_mut().insert(Forgery { at_least: *bytes, ..Forgery::default() });
         }
@@ -200,6 +207,7 @@ pub(super) async fn after(fault: Option<&FaultKind>) {
 pub(super) struct Forgery {
     at_least: usize,
     later_by: Duration,
+    has_other_id: bool,
 }
 
 impl Forgery {
@@ -222,6 +230,9 @@ impl Forgery {
             for time in [&mut status.created_at, &mut status.started_at] {
                 // What has not happened yet has no time.
                 *time = if *time > 0 { time.saturating_add(later) } else { *time };
+            }
+            if self.has_other_id {
+                status.id.insert_str(0, "other-");
             }
         }
         found

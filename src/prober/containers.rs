@@ -13,11 +13,12 @@ use crate::{
     spec::{plan::Planned, ports::DeclaredPorts},
 };
 
-/// All known containers, by id and by place. As many as the inventory has.
+/// All known containers, by id, by place and by sandbox. As many as the inventory has.
 #[derive(Debug, Default)]
 pub(super) struct Containers {
     by_id: HashMap<ContainerId, Known>,
     by_place: HashMap<Place, Vec<ContainerId>>,
+    by_sandbox: HashMap<SandboxId, HashSet<ContainerId>>,
 }
 
 /// What a container and those that replace it share: the pod and the name.
@@ -64,6 +65,13 @@ impl Known {
         self.probes.iter().find(|planned| planned.kind == kind)
     }
 
+    /// Notes a change of its stops; returns its place, if that changes whether it is being stopped.
+    fn note(&mut self, note: impl Fn(&mut Stops)) -> Option<Place> {
+        let before = self.stopping();
+        note(&mut self.stops);
+        (self.stopping() != before).then(|| Place::of(&self.view))
+    }
+
     /// Whether it is being stopped, as far as CRI shows.
     pub(super) fn stopping(&self) -> Option<Stopping> {
         if self.stops.of_pod > 0 || !self.view.pod.is_ready {
@@ -82,7 +90,11 @@ impl Containers {
 
     /// Adds or updates one.
     pub(super) fn upsert(&mut self, view: Arc<Container>, probes: Vec<Planned>) {
-        let (id, place) = (view.id.clone(), Place::of(&view));
+        let (id, place, sandbox) = (view.id.clone(), Place::of(&view), view.pod.sandbox_id.clone());
+        if self.by_id.get(&id).is_some_and(|former| former.view.pod.sandbox_id != sandbox) {
+            self.leave_sandbox(&id);
+        }
+        self.by_sandbox.entry(sandbox).or_default().insert(id.clone());
         let (mut stops, mut ports) = (Stops::default(), Arc::default());
         if let Some(former) = self.by_id.get(&id) {
             stops = former.stops;
@@ -104,12 +116,23 @@ impl Containers {
 
     /// Forgets one.
     pub(super) fn remove(&mut self, id: &ContainerId) {
+        self.leave_sandbox(id);
         let Some(known) = self.by_id.remove(id) else { return };
         let place = Place::of(&known.view);
         if let Some(ids) = self.by_place.get_mut(&place) {
             ids.retain(|other| other != id);
             if ids.is_empty() {
                 self.by_place.remove(&place);
+            }
+        }
+    }
+
+    fn leave_sandbox(&mut self, id: &ContainerId) {
+        let Some(sandbox) = self.by_id.get(id).map(|known| &known.view.pod.sandbox_id) else { return };
+        if let Some(members) = self.by_sandbox.get_mut(sandbox) {
+            members.remove(id);
+            if members.is_empty() {
+                self.by_sandbox.remove(sandbox);
             }
         }
     }
@@ -130,26 +153,24 @@ impl Containers {
         self.by_id.get(id).map(|known| known.ports.clone()).unwrap_or_default()
     }
 
-    /// Notes that a stop of a container began; returns its place, if it is known.
+    /// Notes that a stop of a container began; returns its place, if that changes whether it is being stopped.
     pub(super) fn note_stopping(&mut self, id: &ContainerId) -> Option<Place> {
         let known = self.by_id.get_mut(id)?;
-        known.stops.of_container = known.stops.of_container.saturating_add(1);
-        Some(Place::of(&known.view))
+        known.note(|stops| stops.of_container = stops.of_container.saturating_add(1))
     }
 
-    /// Notes that a stop of a container failed; returns its place, if it is known.
+    /// Notes that a stop of a container failed; likewise.
     pub(super) fn note_stop_failed(&mut self, id: &ContainerId) -> Option<Place> {
         let known = self.by_id.get_mut(id)?;
-        known.stops.of_container = known.stops.of_container.saturating_sub(1);
-        Some(Place::of(&known.view))
+        known.note(|stops| stops.of_container = stops.of_container.saturating_sub(1))
     }
 
-    /// Notes that a stop of a pod began; returns the places of its containers.
+    /// Notes that a stop of a pod began; returns the places of its containers for which that changes something.
     pub(super) fn note_pod_stopping(&mut self, sandbox: &SandboxId) -> Vec<Place> {
         self.note_of_pod(sandbox, |stops| stops.of_pod = stops.of_pod.saturating_add(1))
     }
 
-    /// Notes that a stop of a pod failed; returns the places of its containers.
+    /// Notes that a stop of a pod failed; likewise.
     pub(super) fn note_pod_stop_failed(&mut self, sandbox: &SandboxId) -> Vec<Place> {
         self.note_of_pod(sandbox, |stops| stops.of_pod = stops.of_pod.saturating_sub(1))
     }
@@ -170,14 +191,10 @@ impl Containers {
         changed
     }
 
+    /// Clients decide how often this happens: it looks only at the containers of the pod.
     fn note_of_pod(&mut self, sandbox: &SandboxId, note: impl Fn(&mut Stops)) -> Vec<Place> {
-        let of_pod = self.by_id.values_mut().filter(|known| known.view.pod.sandbox_id == *sandbox);
-        of_pod
-            .map(|known| {
-                note(&mut known.stops);
-                Place::of(&known.view)
-            })
-            .collect()
+        let members = self.by_sandbox.get(sandbox).into_iter().flatten();
+        members.filter_map(|id| self.by_id.get_mut(id)?.note(&note)).collect()
     }
 
     /// All of them, in no order.
@@ -199,6 +216,28 @@ impl Containers {
 mod tests {
     use super::*;
     use crate::{inventory::fixtures::texts, prober::fixtures::container};
+
+    #[test]
+    fn row_12_stops_of_a_pod_are_news_only_for_its_own_containers_and_only_the_first_and_the_last() {
+        let mut containers = Containers::default();
+        for (pod, id) in [("web", "c1"), ("web", "c2"), ("other", "c3")] {
+            containers.upsert(Arc::new(container(pod, id, 0)), Vec::new());
+        }
+        let web = SandboxId::from("web-sandbox");
+        let begun: Vec<_> = (0..3).map(|_| containers.note_pod_stopping(&web).len()).collect();
+        assert_eq!(begun, [2, 0, 0]);
+        assert_eq!(containers.note_stopping(&"c1".into()), None, "its pod is being stopped already");
+        let failed: Vec<_> = (0..3).map(|_| containers.note_pod_stop_failed(&web).len()).collect();
+        assert_eq!(failed, [0, 0, 2]);
+        assert!(containers.note_stop_failed(&"c1".into()).is_some());
+        let mut moved = container("web", "c2", 0);
+        Arc::make_mut(&mut moved.pod).sandbox_id = "other-sandbox".into();
+        containers.upsert(Arc::new(moved), Vec::new());
+        assert_eq!(containers.note_pod_stopping(&web).len(), 1);
+        assert_eq!(containers.note_pod_stopping(&"other-sandbox".into()).len(), 2);
+        ["c1", "c2", "c3"].iter().for_each(|id| containers.remove(&(*id).into()));
+        assert!(containers.by_sandbox.is_empty() && containers.by_place.is_empty());
+    }
 
     #[test]
     fn ports_are_read_once_for_a_container_and_again_if_its_annotations_change() {

@@ -178,6 +178,11 @@ impl CallKind {
         )
     }
 
+    /// Whether more than an ID is kept of its request.
+    pub(super) fn keeps_details(self) -> bool {
+        matches!(self.wanted(), Some(Wanted::Command | Wanted::Creation))
+    }
+
     /// Whether it changes what runs on the node: such a call may have taken effect even if it ended without an answer.
     pub fn is_mutating(self) -> bool {
         match self {

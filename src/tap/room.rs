@@ -1,10 +1,16 @@
 //! Counts what taps keep: of one connection, and of all of them together. Each connection has some room of its own, so that
 //! others cannot use up all of it. Pure.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
+
+use super::cri::CallKind;
+use crate::peer::Peer;
 
 /// 12 MiB of details of open calls and of header tables are kept for all connections together, beyond what each has of
 /// its own. Above that, the largest details of the connection that needs more are dropped; if its header tables need
@@ -12,61 +18,84 @@ use std::sync::{
 const ALL_BYTES: usize = 12 << 20;
 
 /// 4,096 streams of all connections are tracked, beyond those that are a connection's own. Calls beyond that are not
-/// seen, but counted. With all that belongs to it, a stream takes about 1 KiB.
+/// seen, but counted. With all that belongs to it, a stream takes at most about 1 KiB.
 const ALL_STREAMS: usize = 4_096;
 
-/// 256 connections have as much of their own as usual clients need, so that others cannot take it from them. Further ones
-/// have less: memory is bounded, however many connections there are.
-const FIRST: usize = 256;
+/// 4,096 stops and removals of all connections are tracked, beyond those that are a connection's own. No connection takes
+/// more of them than it leaves free. Further ones are counted among the other streams.
+const ALL_STOPS: usize = 4_096;
+
+/// 4,096 streams of one connection are tracked at once. Calls beyond that are not seen, but counted, and a resync follows.
+pub(super) const MAX_STREAMS: usize = 4_096;
+
+/// 2,048 streams beyond that only for calls that create, start, stop or remove something, and as many stops and removals
+/// apart from them: calls of other kinds cannot keep these from being seen.
+pub(super) const RESERVE: usize = 2_048;
+
+/// 64 busy connections have a seat, and with it as much of their own as usual clients need, so that others cannot take it
+/// from them. No process has more seats than it leaves free. Connections without a seat have less: memory is bounded,
+/// however many there are.
+const SEATS: usize = 64;
 
 /// What is a connection's own, of each of the purposes.
 #[derive(Clone, Copy, Debug)]
 struct Own {
     details: usize,
-    tables: usize,
     streams: usize,
+    stops: usize,
 }
 
-/// 8 KiB of each kind of details, 8 KiB of header tables (a kubelet's take 3 KiB) and 32 streams: of the first
-/// connections. That makes 64 KiB, and 16 MiB for 256 of them.
-const USUAL: Own = Own { details: 8 << 10, tables: 8 << 10, streams: 32 };
+/// With a seat: 8 KiB of each kind of details, 32 streams, and 512 stops and removals, which is more than a kubelet that
+/// drains its node makes at once. That makes 568 KiB, and 36 MiB for 64 of them.
+const SEATED: Own = Own { details: 8 << 10, streams: 32, stops: 512 };
 
-/// 1 KiB, 8 KiB and 4 streams: of further ones. That makes 15 KiB.
-const SMALL: Own = Own { details: 1 << 10, tables: 8 << 10, streams: 4 };
+/// Without: 1 KiB of each kind of details, 4 streams, and 16 stops and removals. That makes 23 KiB.
+const SMALL: Own = Own { details: 1 << 10, streams: 4, stops: 16 };
+
+/// 8 KiB of header tables are each connection's own; a kubelet's take 3 KiB.
+const TABLES: usize = 8 << 10;
 
 /// What the taps of all connections share.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     bytes: Pool,
     streams: Pool,
-    connections: Pool,
+    stops: Pool,
+    /// Held for a look into a map of at most 64 processes, and only where a connection becomes busy or idle.
+    seats: Mutex<Seats>,
 }
 
-/// One connection's place in a room, from its beginning until it ends or goes blind.
-#[derive(Debug)]
-pub(super) struct Seat {
-    room: Arc<Room>,
-    own: Own,
-    is_usual: bool,
+/// The seats that are taken.
+#[derive(Debug, Default)]
+struct Seats {
+    taken: usize,
+    by_process: BTreeMap<i32, usize>,
 }
 
-impl Seat {
-    /// For a connection that was just accepted.
-    pub(super) fn new(room: &Arc<Room>) -> Self {
-        let is_usual = room.connections.take(1, FIRST);
-        Self { room: Arc::clone(room), own: if is_usual { USUAL } else { SMALL }, is_usual }
-    }
-
-    /// The share of its header tables, and of fields that are not complete.
-    pub(super) fn tables(&self) -> Share {
-        Share::new(&self.room, self.own.tables, MAX_TABLES)
+impl Room {
+    fn seats(&self) -> MutexGuard<'_, Seats> {
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Seat {
-    fn drop(&mut self) {
-        if self.is_usual {
-            self.room.connections.give(1);
+impl Seats {
+    /// Takes a seat, if the process leaves as many free as it has.
+    fn take(&mut self, process: i32) -> bool {
+        let of_process = self.by_process.get(&process).copied().unwrap_or_default();
+        let is_free = of_process < SEATS - self.taken;
+        if is_free {
+            self.by_process.insert(process, of_process + 1);
+            self.taken += 1;
+        }
+        is_free
+    }
+
+    fn give(&mut self, process: i32) {
+        let Some(of_process) = self.by_process.get_mut(&process) else { return };
+        *of_process -= 1;
+        self.taken -= 1;
+        if *of_process == 0 {
+            self.by_process.remove(&process);
         }
     }
 }
@@ -81,7 +110,9 @@ impl Pool {
     }
 
     fn give(&self, count: usize) {
-        self.0.fetch_sub(count, Ordering::Relaxed);
+        if count > 0 {
+            self.0.fetch_sub(count, Ordering::Relaxed);
+        }
     }
 }
 
@@ -111,37 +142,6 @@ pub(super) enum Purpose {
     Creation,
 }
 
-/// The bytes that one connection keeps.
-#[derive(Debug)]
-pub(super) struct Shares {
-    commands: Share,
-    arriving: Share,
-    creations: Share,
-}
-
-impl Shares {
-    /// Nothing is kept yet.
-    pub(super) fn new(seat: &Seat) -> Self {
-        let share = |most| Share::new(&seat.room, seat.own.details, most);
-        Self { commands: share(MAX_COMMANDS), arriving: share(MAX_ARRIVING), creations: share(MAX_CREATIONS) }
-    }
-
-    /// That of a purpose.
-    pub(super) fn of(&mut self, purpose: Purpose) -> &mut Share {
-        match purpose {
-            Purpose::Command => &mut self.commands,
-            Purpose::Arriving => &mut self.arriving,
-            Purpose::Creation => &mut self.creations,
-        }
-    }
-
-    /// All that is counted.
-    #[cfg(test)]
-    pub(super) fn held(&self) -> usize {
-        self.commands.held + self.arriving.held + self.creations.held
-    }
-}
-
 /// The bytes that one connection keeps for one purpose.
 #[derive(Debug)]
 pub(super) struct Share {
@@ -154,6 +154,11 @@ pub(super) struct Share {
 }
 
 impl Share {
+    /// That of a connection's header tables, and of fields that are not complete.
+    pub(super) fn of_tables(room: &Arc<Room>) -> Self {
+        Self::new(room, TABLES, MAX_TABLES)
+    }
+
     fn new(room: &Arc<Room>, own: usize, most: usize) -> Self {
         Self { room: Arc::clone(room), held: 0, taken: 0, own, most }
     }
@@ -188,6 +193,12 @@ impl Share {
         }
     }
 
+    /// So many bytes are the connection's own from now on.
+    fn set_own(&mut self, own: usize) {
+        self.own = own;
+        self.shrink(0);
+    }
+
     /// If more is held than there is room for: how much may stay. That is half of the room, so that this is rare.
     pub(super) fn excess(&self) -> Option<usize> {
         let room = self.own + self.taken;
@@ -206,54 +217,154 @@ impl Drop for Share {
     }
 }
 
-/// The streams that one connection has open.
+/// What one connection keeps of its calls: streams, and bytes of their details.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct Allowance {
     room: Arc<Room>,
+    process: i32,
+    has_seat: bool,
+    streams: Places,
+    stops: Places,
+    commands: Share,
+    arriving: Share,
+    creations: Share,
+}
+
+/// The places of one stream.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taken {
+    places: usize,
+    /// Whether they are among those of stops and removals.
+    is_stop: bool,
+}
+
+impl Allowance {
+    /// Of a connection that was just accepted. It has no seat before it needs one.
+    pub(super) fn new(room: &Arc<Room>, peer: &Peer) -> Self {
+        let share = |most| Share::new(room, SMALL.details, most);
+        Self {
+            room: Arc::clone(room),
+            process: peer.pid,
+            has_seat: false,
+            streams: Places { held: 0, own: SMALL.streams },
+            stops: Places { held: 0, own: SMALL.stops },
+            commands: share(MAX_COMMANDS),
+            arriving: share(MAX_ARRIVING),
+            creations: share(MAX_CREATIONS),
+        }
+    }
+
+    /// Takes places for the stream of a call of this kind; `None` if there are not as many.
+    pub(super) fn take(&mut self, kind: CallKind, places: usize) -> Option<Taken> {
+        if kind.is_stop() {
+            if self.stops.held + places > SMALL.stops {
+                self.take_seat();
+            }
+            // So that it leaves as many free as it has.
+            let all = ALL_STOPS.saturating_sub(self.stops.shared(self.stops.held + places));
+            if self.stops.take(places, RESERVE, &self.room.stops, all) {
+                return Some(Taken { places, is_stop: true });
+            }
+        }
+        if self.streams.held + places > SMALL.streams || kind.keeps_details() {
+            self.take_seat();
+        }
+        let reserve = if kind.is_mutating() { RESERVE } else { 0 };
+        let (most, all) = (MAX_STREAMS + reserve, ALL_STREAMS + reserve);
+        let is_taken = self.streams.take(places, most, &self.room.streams, all);
+        is_taken.then_some(Taken { places, is_stop: false })
+    }
+
+    /// Gives the places of a stream back.
+    pub(super) fn give(&mut self, Taken { places, is_stop }: Taken) {
+        if is_stop {
+            self.stops.give(places, &self.room.stops);
+        } else {
+            self.streams.give(places, &self.room.streams);
+        }
+    }
+
+    /// No stream is open: the connection needs no seat.
+    pub(super) fn rest(&mut self) {
+        if std::mem::take(&mut self.has_seat) {
+            self.set_own(SMALL);
+            self.room.seats().give(self.process);
+        }
+    }
+
+    /// The bytes of a purpose.
+    pub(super) fn share(&mut self, purpose: Purpose) -> &mut Share {
+        match purpose {
+            Purpose::Command => &mut self.commands,
+            Purpose::Arriving => &mut self.arriving,
+            Purpose::Creation => &mut self.creations,
+        }
+    }
+
+    /// All bytes that are counted.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.commands.held + self.arriving.held + self.creations.held
+    }
+
+    fn take_seat(&mut self) {
+        if !self.has_seat && self.room.seats().take(self.process) {
+            self.has_seat = true;
+            self.set_own(SEATED);
+        }
+    }
+
+    fn set_own(&mut self, own: Own) {
+        self.streams.set_own(own.streams, &self.room.streams);
+        self.stops.set_own(own.stops, &self.room.stops);
+        for share in [&mut self.commands, &mut self.arriving, &mut self.creations] {
+            share.set_own(own.details);
+        }
+    }
+}
+
+impl Drop for Allowance {
+    fn drop(&mut self) {
+        self.streams.give(self.streams.held, &self.room.streams);
+        self.stops.give(self.stops.held, &self.room.stops);
+        self.rest();
+    }
+}
+
+/// The streams of one sort that one connection has open.
+#[derive(Debug)]
+struct Places {
     held: usize,
     own: usize,
-    most: usize,
 }
 
 impl Places {
-    /// At most so many.
-    pub(super) fn new(seat: &Seat, most: usize) -> Self {
-        Self { room: Arc::clone(&seat.room), held: 0, own: seat.own.streams, most }
-    }
-
-    /// Takes places; with a reserve, also beyond the bounds. Returns whether there were as many.
-    pub(super) fn take(&mut self, places: usize, reserve: usize) -> bool {
+    /// Takes places: of the connection's own, and what is missing from the pool. Returns whether there were as many.
+    fn take(&mut self, places: usize, most: usize, pool: &Pool, all: usize) -> bool {
         let shared = self.shared(self.held + places) - self.shared(self.held);
-        if self.held + places > self.most + reserve
-            || (shared > 0 && !self.room.streams.take(shared, ALL_STREAMS + reserve))
-        {
+        if self.held + places > most || (shared > 0 && !pool.take(shared, all)) {
             return false;
         }
         self.held += places;
         true
     }
 
-    /// Gives places back.
-    pub(super) fn give(&mut self, places: usize) {
+    fn give(&mut self, places: usize, pool: &Pool) {
         let left = self.held.saturating_sub(places);
-        let spare = self.shared(self.held) - self.shared(left);
-        if spare > 0 {
-            self.room.streams.give(spare);
-        }
+        pool.give(self.shared(self.held) - self.shared(left));
         self.held = left;
     }
-}
 
-impl Places {
+    /// So many are the connection's own from now on: no fewer than before, unless it holds none.
+    fn set_own(&mut self, own: usize, pool: &Pool) {
+        let before = self.shared(self.held);
+        self.own = own;
+        pool.give(before.saturating_sub(self.shared(self.held)));
+    }
+
     /// How many of so many streams are not the connection's own.
     fn shared(&self, streams: usize) -> usize {
         streams.saturating_sub(self.own)
-    }
-}
-
-impl Drop for Places {
-    fn drop(&mut self) {
-        self.room.streams.give(self.shared(self.held));
     }
 }
 
@@ -262,7 +373,7 @@ mod tests {
     use super::*;
 
     fn share(room: &Arc<Room>, most: usize) -> Share {
-        Share::new(room, USUAL.details, most)
+        Share::new(room, SEATED.details, most)
     }
 
     #[test]
@@ -275,14 +386,14 @@ mod tests {
         let over: Vec<_> = greedy.iter().map(|share| share.excess().is_some()).collect();
         assert_eq!(over, [false, false, false, true, true, true, true, true]);
         let mut other = share(&room, 4 << 20);
-        other.grow(USUAL.details);
+        other.grow(SEATED.details);
         assert_eq!(other.excess(), None);
         other.grow(1 << 20);
-        assert!(other.excess().is_some_and(|may_stay| may_stay >= USUAL.details / 2));
+        assert!(other.excess().is_some_and(|may_stay| may_stay >= SEATED.details / 2));
         drop(greedy);
         other.grow(0);
         assert_eq!(other.excess(), None);
-        other.shrink(USUAL.details + (1 << 20));
+        other.shrink(SEATED.details + (1 << 20));
         assert_eq!((other.held(), room.bytes.0.load(Ordering::Relaxed)), (0, 0));
     }
 
@@ -298,35 +409,87 @@ mod tests {
         assert_eq!(room.bytes.0.load(Ordering::Relaxed), 0);
     }
 
+    fn allowance(room: &Arc<Room>, process: i32) -> Allowance {
+        Allowance::new(room, &Peer { pid: process, ..Peer::default() })
+    }
+
+    /// Takes as many places as there are, and at most so many.
+    fn take(allowance: &mut Allowance, kind: CallKind, most: usize) -> usize {
+        (0..most).take_while(|_| allowance.take(kind, 1).is_some()).count()
+    }
+
     #[test]
     fn a_connection_has_places_of_its_own_and_stops_have_a_reserve() {
         let room = Arc::new(Room::default());
-        let seats: Vec<_> = (0..6).map(|_| Seat::new(&room)).collect();
-        let mut greedy: Vec<_> = seats.iter().skip(1).map(|seat| Places::new(seat, 4_096)).collect();
-        for places in &mut greedy {
-            while places.take(1, 0) {}
+        let mut other = allowance(&room, 2);
+        let mut greedy: Vec<_> = (0..5).map(|_| allowance(&room, 1)).collect();
+        for allowance in &mut greedy {
+            take(allowance, CallKind::ExecSync, usize::MAX);
         }
         assert_eq!(room.streams.0.load(Ordering::Relaxed), ALL_STREAMS);
-        let mut other = Places::new(&seats[0], 4_096);
-        let own = std::iter::from_fn(|| other.take(1, 0).then_some(())).count();
-        assert_eq!(own, USUAL.streams);
-        assert!(other.take(1, 10));
-        other.give(1);
+        assert_eq!(take(&mut other, CallKind::ExecSync, usize::MAX), SEATED.streams);
+        assert_eq!(take(&mut other, CallKind::StopContainer, 100), 100);
+        let taken = other.take(CallKind::StopContainer, 1).expect("there is a place");
+        other.give(taken);
         drop(greedy);
-        assert!(other.take(1, 0));
-        other.give(USUAL.streams + 1);
+        assert!(other.take(CallKind::ExecSync, 1).is_some());
+        drop(other);
+        assert_eq!(room.streams.0.load(Ordering::Relaxed), 0);
+        assert_eq!(room.stops.0.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn row_12_no_connection_takes_more_stops_than_it_leaves_free_and_each_has_its_own() {
+        let room = Arc::new(Room::default());
+        let mut greedy: Vec<_> = (0..3).map(|_| allowance(&room, 1)).collect();
+        let taken: Vec<_> =
+            greedy.iter_mut().map(|one| take(one, CallKind::RemoveContainer, usize::MAX)).collect();
+        // Each has its own 512, and 1,536 of those that all share as long as as many are free; the rest are other streams.
+        assert_eq!(room.stops.0.load(Ordering::Relaxed), 1_536 + 1_280 + 640);
+        assert_eq!(taken.iter().sum::<usize>(), 3 * 512 + 3_456 + 3 * 32 + ALL_STREAMS + RESERVE);
+        let mut other = allowance(&room, 2);
+        assert_eq!(take(&mut other, CallKind::StopContainer, usize::MAX), 512 + 320 + 32);
+        drop((greedy, other));
+        assert_eq!(room.stops.0.load(Ordering::Relaxed), 0);
         assert_eq!(room.streams.0.load(Ordering::Relaxed), 0);
     }
 
     #[test]
-    fn the_first_connections_have_more_of_their_own_and_leave_it_to_others() {
+    fn only_busy_connections_have_seats_and_no_process_has_more_than_it_leaves_free() {
         let room = Arc::new(Room::default());
-        let mut seats: Vec<_> = (0..FIRST + 2).map(|_| Seat::new(&room)).collect();
-        let usual = |seats: &[Seat]| seats.iter().filter(|seat| seat.is_usual).count();
-        assert_eq!((usual(&seats), seats[FIRST].is_usual), (FIRST, false));
-        seats.pop();
-        assert!(!Seat::new(&room).is_usual, "a small one leaves nothing");
-        seats.remove(0);
-        assert!(Seat::new(&room).is_usual);
+        let seats = || room.seats().taken;
+        let idle: Vec<_> = (0..1_000).map(|_| allowance(&room, 1)).collect();
+        let mut quiet = allowance(&room, 1);
+        take(&mut quiet, CallKind::Other, SMALL.streams);
+        take(&mut quiet, CallKind::StopContainer, SMALL.stops);
+        assert_eq!(seats(), 0, "a few calls need none");
+        let busy = |process: i32| {
+            let mut allowance = allowance(&room, process);
+            allowance.take(CallKind::ExecSync, 1);
+            allowance
+        };
+        let first: Vec<_> = (0..100).map(|_| busy(1)).collect();
+        assert_eq!(seats(), SEATS / 2);
+        let second: Vec<_> = (0..100).map(|_| busy(2)).collect();
+        assert_eq!(seats(), SEATS / 2 + SEATS / 4);
+        let mut other = busy(3);
+        assert!(other.has_seat);
+        drop((first, second));
+        assert_eq!(seats(), 1);
+        other.give(Taken { places: 1, is_stop: false });
+        other.rest();
+        assert_eq!((seats(), other.has_seat), (0, false));
+        drop(idle);
+    }
+
+    #[test]
+    fn row_12_without_a_seat_a_connection_has_some_stops_of_its_own() {
+        let room = Arc::new(Room::default());
+        let mut greedy: Vec<_> = (0..200).map(|process| allowance(&room, process)).collect();
+        for allowance in &mut greedy {
+            take(allowance, CallKind::StopContainer, usize::MAX);
+        }
+        assert_eq!(room.seats().taken, SEATS);
+        assert!(take(&mut allowance(&room, 1_000), CallKind::StopContainer, usize::MAX) >= SMALL.stops);
     }
 }

@@ -12,16 +12,9 @@ use super::{
     exec::ExecMeter,
     header::{RequestHeader, ResponseHeader, text},
     message::{Body, Kept, Messages},
-    room::{Places, Purpose, Seat, Shares},
+    room::{Allowance, Purpose, Room, Taken},
 };
 use crate::{ids::ConnId, peer::Peer};
-
-/// 4,096 streams of one connection are tracked at once. Calls beyond that are not seen, but counted, and a resync follows.
-pub(super) const MAX_STREAMS: usize = 4_096;
-
-/// 2,048 streams beyond that only for calls that create or start something, and 2,048 more only for those that stop or
-/// remove something: calls of other kinds cannot keep these from being seen.
-pub(super) const RESERVE: usize = 2_048;
 
 /// 128 bytes of a path, a trace context and a user agent of its own: with more, a stream counts as several.
 const PLAIN_TEXTS: usize = 128;
@@ -37,8 +30,7 @@ pub(super) struct Streams {
     open: BTreeMap<u32, Box<Stream>>,
     /// The highest stream that the client opened.
     highest: u32,
-    places: Places,
-    shares: Shares,
+    allowance: Allowance,
 }
 
 /// One call in progress.
@@ -54,19 +46,19 @@ struct Stream {
     call: Option<Call>,
     /// Bytes that it has of its connection's share.
     held: usize,
-    places: usize,
+    places: Taken,
     answer: ResponseHeader,
 }
 
 impl Streams {
     /// No call yet.
-    pub(super) fn new(conn: ConnId, peer: Arc<Peer>, seat: &Seat) -> Self {
+    pub(super) fn new(conn: ConnId, peer: Arc<Peer>, room: &Arc<Room>) -> Self {
+        let allowance = Allowance::new(room, &peer);
         Self {
             origin: Arc::new(CallOrigin { conn, peer, user_agent: Box::default() }),
             open: BTreeMap::new(),
             highest: 0,
-            places: Places::new(seat, MAX_STREAMS),
-            shares: Shares::new(seat),
+            allowance,
         }
     }
 
@@ -83,7 +75,7 @@ impl Streams {
             stream.request.kept() + stream.response.kept() + request
         };
         let kept = self.open.values().map(|stream| in_memory(stream)).sum();
-        (kept, self.shares.held())
+        (kept, self.allowance.held())
     }
 
     /// The methods of the calls that have not ended, for the log of aborted calls.
@@ -114,10 +106,10 @@ impl Streams {
                 texts += header.user_agent.len();
             }
             let places = texts.div_ceil(PLAIN_TEXTS).max(1);
-            if !self.places.take(places, reserve(method.kind)) {
+            let Some(places) = self.allowance.take(method.kind, places) else {
                 out(TapEvent::Untracked(1));
                 return;
-            }
+            };
             if own_agent {
                 let user_agent = text(header.user_agent).into();
                 self.origin = Arc::new(CallOrigin { user_agent, ..CallOrigin::clone(&self.origin) });
@@ -153,7 +145,7 @@ impl Streams {
             stream.request.feed(piece);
             // What is behind a whole request is not kept.
             if stream.call.is_none()
-                && let Some(purpose) = stream.hold(stream.request.counted(), &mut self.shares)
+                && let Some(purpose) = stream.hold(stream.request.counted(), &mut self.allowance)
             {
                 self.make_room(purpose);
             }
@@ -218,7 +210,7 @@ impl Streams {
 
     /// Drops the largest of what is kept for a purpose, until little enough is left.
     fn make_room(&mut self, purpose: Purpose) {
-        let share = self.shares.of(purpose);
+        let share = self.allowance.share(purpose);
         let Some(may_stay) = share.excess() else { return };
         let is_alike = |stream: &Stream| stream.held > 0 && stream.purpose() == Some(purpose);
         let alike = self.open.iter_mut().filter(|(_, stream)| is_alike(stream));
@@ -243,10 +235,10 @@ impl Streams {
             CriRequest::ExecSync(_) | CriRequest::Exec(_) => stream.held,
             request => request.weight(),
         };
-        stream.hold(0, &mut self.shares);
+        stream.hold(0, &mut self.allowance);
         stream.request.spoil();
         stream.call = Some(call.clone());
-        if let Some(purpose) = stream.hold(kept, &mut self.shares) {
+        if let Some(purpose) = stream.hold(kept, &mut self.allowance) {
             self.make_room(purpose);
         }
         out(TapEvent::Begun(call));
@@ -254,8 +246,11 @@ impl Streams {
 
     fn end(&mut self, id: u32, end: CallEnd, now: Instant, out: &mut impl FnMut(TapEvent)) {
         let Some(mut stream) = self.open.remove(&id) else { return };
-        self.places.give(stream.places);
-        stream.hold(0, &mut self.shares);
+        self.allowance.give(stream.places);
+        stream.hold(0, &mut self.allowance);
+        if self.open.is_empty() {
+            self.allowance.rest();
+        }
         let call = match stream.call.take() {
             Some(call) => call,
             // The message may be complete although the client has not ended the stream yet: the runtime may have
@@ -301,12 +296,12 @@ impl Stream {
     }
 
     /// It keeps so many bytes now. Returns for what, if that is more than there is room for.
-    fn hold(&mut self, bytes: usize, shares: &mut Shares) -> Option<Purpose> {
+    fn hold(&mut self, bytes: usize, allowance: &mut Allowance) -> Option<Purpose> {
         if bytes == self.held {
             return None;
         }
         let purpose = self.purpose()?;
-        let share = shares.of(purpose);
+        let share = allowance.share(purpose);
         share.shrink(self.held);
         share.grow(bytes);
         self.held = bytes;
@@ -344,17 +339,6 @@ fn method(path: &[u8]) -> (Arc<Method>, usize) {
     let path = text(path);
     let path = &path[..path.floor_char_boundary(MAX_PATH)];
     (Arc::new(Method::from_path(path)), path.len())
-}
-
-/// How many streams beyond [`MAX_STREAMS`] a call may take.
-fn reserve(kind: CallKind) -> usize {
-    if kind.is_stop() {
-        2 * RESERVE
-    } else if kind.is_mutating() {
-        RESERVE
-    } else {
-        0
-    }
 }
 
 fn request_body(kind: CallKind) -> Body {

@@ -16,6 +16,9 @@ use tempfile::TempDir;
 /// A call of this path is never answered: the runtime sends a GOAWAY that allows streams up to 3, and reads on.
 pub(crate) const HOLD: &str = "/hold";
 
+/// After a call of this path the runtime answers no more calls of the connection, and reads on.
+pub(crate) const HANG: &str = "/hang";
+
 /// After a call of this path the runtime reads no more of the connection, as if it were frozen.
 pub(crate) const FREEZE: &str = "/freeze";
 
@@ -90,6 +93,7 @@ pub(crate) fn read_frame(stream: &mut UnixStream) -> io::Result<Frame> {
 fn serve(mut stream: UnixStream) -> io::Result<()> {
     stream.read_exact(&mut [0; 24])?;
     stream.write_all(&frame(SETTINGS, 0, 0, &[]))?;
+    let mut hangs = false;
     loop {
         let read = read_frame(&mut stream)?;
         let asks = |path: &str| read.payload.windows(path.len()).any(|window| window == path.as_bytes());
@@ -101,10 +105,13 @@ fn serve(mut stream: UnixStream) -> io::Result<()> {
             HEADERS if asks(HOLD) => {
                 stream.write_all(&frame(GOAWAY, 0, 0, &[0, 0, 0, 3, 0, 0, 0, 0]))?;
             }
+            HEADERS if asks(HANG) => hangs = true,
             HEADERS if asks(FREEZE) => loop {
                 thread::park();
             },
-            DATA | HEADERS if read.flags & END_STREAM != 0 => stream.write_all(&answer(read.stream))?,
+            DATA | HEADERS if read.flags & END_STREAM != 0 && !hangs => {
+                stream.write_all(&answer(read.stream))?;
+            }
             _ => {}
         }
     }

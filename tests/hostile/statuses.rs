@@ -144,6 +144,32 @@ async fn row_20_commands_for_ids_that_do_not_exist_delay_no_new_pod() -> Result<
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn row_20_a_status_of_another_container_is_no_answer_and_is_asked_for_ever_more_rarely() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    let pod = cri::run_pod(&mut rig.past, "liar", &[(LIVENESS, EAGER)]).await?;
+    let (well, _) = rig.run("well", &[(LIVENESS, EAGER)], &IDLE).await?;
+    rig.last(&well, "liveness", "success").await?;
+    // The tag of the request's field: of any container. Only this one is asked for from here on.
+    rig.always("ContainerStatus", FaultKind::OtherIds(vec!["\n".to_owned()]));
+    cri::run_container(&mut rig.past, &pod, &Container { command: &IDLE, ..Container::IDLE }).await?;
+    let attempts = async || {
+        let probe = rig.daemon.probe(&well, "app", "liveness").await?.unwrap_or_default();
+        Ok::<_, anyhow::Error>(probe["counts"]["success"].as_u64().unwrap_or_default())
+    };
+    let (before, lists) = (attempts().await?, rig.faults().count("ListContainers"));
+    // 3 s: ten attempts are a second.
+    eventually("the other container is probed", 2 * PATIENCE, async || {
+        Ok((attempts().await? >= before + 30).then_some(()))
+    })
+    .await?;
+    let lists = rig.faults().count("ListContainers") - lists;
+    assert!(lists <= 5, "{lists} lists in the time of 30 attempts");
+    rig.faults().clear();
+    rig.becomes(&pod, "liveness", "is probed", |probe| probe["last"]["result"] == "success").await?;
+    Ok(())
+}
+
 /// A probe whose command names a variable of its container.
 const VARIABLE: &str = r#"{"exec": {"command": ["test", "$(X)", "=", "x"]}, "periodSeconds": 1}"#;
 

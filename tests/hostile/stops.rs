@@ -9,9 +9,9 @@ use serde_json::Value;
 use tonic::Code;
 
 use crate::{
-    made_up::{self, DATA, END_HEADERS, END_STREAM, HEADERS},
+    made_up::{self, DATA, END_HEADERS, END_STREAM, HANG, HEADERS},
     rig::{EAGER, LIVENESS, Rig, STARTUP, give_up},
-    support::{PATIENCE, cri::Pod, eventually},
+    support::{PATIENCE, cri::Pod, daemon::Daemon, eventually},
 };
 
 const IDLE: [&str; 2] = ["sleep", "100000"];
@@ -125,7 +125,7 @@ async fn row_12_hung_commands_of_any_size_hide_no_stop_on_the_same_connection() 
 const CONNECTIONS: usize = 90;
 const STOPS_OF_EACH: u32 = 200;
 
-/// 11,000 of them are followed: 8,192 in places that all connections share, and 32 in each connection's own.
+/// More than 11,000 of them are followed: 10,240 in places that all connections share, and the others in their own.
 const FOLLOWED: u64 = 11_000;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -166,5 +166,57 @@ async fn row_12_hung_stops_of_one_container_hide_no_stop_of_another() -> Result<
     let stop = tokio::spawn(async move { client.stop_container(request).await });
     rig.becomes(&pod, "liveness", "is stopped", |probe| probe["phase"] == "stopped").await?;
     ensure!(!stop.is_finished(), "the stop still hangs");
+    Ok(())
+}
+
+/// 8,192 calls of one connection are followed.
+const FOLLOWED_OF_ONE: u64 = 8_192;
+
+/// That many StopContainer calls of a container, from stream 3 on.
+fn stops(count: u32, container: &str) -> Vec<u8> {
+    let block = made_up::call("/runtime.v1.RuntimeService/StopContainer");
+    let request = pb::StopContainerRequest { container_id: container.into(), timeout: 30 };
+    let mut message = vec![0];
+    message.extend((request.encoded_len() as u32).to_be_bytes());
+    message.extend(request.encode_to_vec());
+    let stop = |number: u32| {
+        let mut bytes = made_up::frame(HEADERS, END_HEADERS, 2 * number + 3, &block);
+        bytes.extend(made_up::frame(DATA, END_STREAM, 2 * number + 3, &message));
+        bytes
+    };
+    (0..count).flat_map(stop).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_12_thousands_of_hung_stops_of_one_connection_hide_none_of_hundreds_of_another() -> Result<()> {
+    let (socket, _dir) = made_up::start()?;
+    let daemon = Daemon::spawn(&socket, &[])?;
+    eventually("the runtime is there", PATIENCE, async || {
+        Ok(daemon.status().await.ok().filter(|status| status["runtime"]["state"] == "ok"))
+    })
+    .await?;
+    let open = || -> Result<_> {
+        let mut connection = made_up::connect(&daemon.socket())?;
+        let hang = made_up::frame(HEADERS, END_HEADERS, 1, &made_up::call(HANG));
+        connection.write_all(&hang)?;
+        Ok(connection)
+    };
+    let in_flight = async || Ok::<_, anyhow::Error>(daemon.status().await?["calls"]["inFlight"].as_u64());
+    // Connections that do next to nothing come first, so that they would have what is reserved for the first ones.
+    let mut connections = (0..280).map(|_| open()).collect::<Result<Vec<_>>>()?;
+    let mut greedy = open()?;
+    greedy.write_all(&stops(8_500, "greedy"))?;
+    let followed = eventually("the stops hang", PATIENCE, async || {
+        Ok(in_flight().await?.filter(|count| *count >= 280 + FOLLOWED_OF_ONE))
+    })
+    .await?;
+    connections.push(greedy);
+    let mut kubelet = open()?;
+    kubelet.write_all(&stops(500, "app"))?;
+    connections.push(kubelet);
+    eventually("each stop of the other connection is followed", PATIENCE, async || {
+        Ok(in_flight().await?.filter(|count| *count >= followed + 500))
+    })
+    .await?;
     Ok(())
 }

@@ -43,7 +43,11 @@ pub(super) async fn look_up(runtime: &Runtime, lookup: &Lookup) -> Reply {
         },
     };
     match (answer, lookup) {
-        (Ok(fact), _) => Reply::Fact(fact, sent),
+        (Ok(fact), _) if is_about(&fact, lookup) => Reply::Fact(fact, sent),
+        (Ok(_), lookup) => {
+            tracing::debug!(?lookup, "the runtime answered with the status of something else");
+            Reply::Failed
+        }
         (Err(status), Lookup::Container(id) | Lookup::ContainerAgain(id)) if is_unknown(&status) => {
             Reply::Fact(Fact::NotFound(id.to_string()), sent)
         }
@@ -66,6 +70,22 @@ async fn container(runtime: &Runtime, id: &str) -> Result<Fact, Status> {
 async fn sandbox(runtime: &Runtime, id: &str) -> Result<Fact, Status> {
     let status = runtime.sandbox_status(id).await?;
     Ok(status.map_or(Fact::NotFound(id.to_owned()), |status| Fact::SandboxReported(Box::new(status))))
+}
+
+/// Whether an answer is about what was asked for. A client may have named a sandbox, or something of unknown kind, by the
+/// beginning of its ID.
+fn is_about(fact: &Fact, lookup: &Lookup) -> bool {
+    let answered = match fact {
+        Fact::ContainerReported(status) => &status.id,
+        Fact::SandboxReported(status) => &status.id,
+        _ => return true,
+    };
+    match lookup {
+        Lookup::Container(id) | Lookup::ContainerAgain(id) => answered == id.as_str(),
+        Lookup::Sandbox(id) => answered.starts_with(id.as_str()),
+        Lookup::Unexplained(id) | Lookup::Named(id) => answered.starts_with(id.as_str()),
+        Lookup::List => true,
+    }
 }
 
 /// Errors of runtimes for ids that they do not know.

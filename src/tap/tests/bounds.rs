@@ -2,8 +2,8 @@
 
 use super::{
     hpack::BEGINNING,
-    room::{MAX_ARRIVING, MAX_COMMANDS},
-    streams::{MAX_PATH, MAX_STREAMS, RESERVE},
+    room::{MAX_ARRIVING, MAX_COMMANDS, MAX_STREAMS, RESERVE},
+    streams::MAX_PATH,
     wire::*,
     *,
 };
@@ -421,4 +421,30 @@ fn row_16_what_a_thousand_connections_keep_is_bounded_and_another_one_is_followe
     };
     assert!(reported.events.len() == 4 && reported.events.iter().all(is_known), "{:?}", reported.events);
     drop(taps);
+}
+
+#[test]
+fn row_12_stops_of_other_connections_hide_none_of_hundreds_however_many_hang() {
+    let room = Arc::new(Room::default());
+    let stop = "/runtime.v1.RuntimeService/StopContainer";
+    let open = |pid: i32, stops: u32| {
+        let tap = Tap::within(&room, ConnId(1), Arc::new(Peer { pid, ..Peer::default() }));
+        let mut reported = Reported { events: vec![], tap };
+        let steps = conversation(|wire| {
+            for number in 0..stops {
+                wire.request(2 * number + 1, stop, b"\x0a\x01c");
+            }
+        });
+        show(&mut reported, &steps);
+        reported
+    };
+    // Silent connections, connections with a stop each, and ten with as many as may be.
+    let _others: Vec<_> = [(300, 0), (300, 1), (10, 9_000)]
+        .iter()
+        .flat_map(|&(count, stops)| (0..count).map(move |_| stops))
+        .map(|stops| open(1, stops))
+        .collect();
+    let kubelet = open(2, 500);
+    let untracked = kubelet.lines().iter().filter(|line| line.ends_with("untracked")).count();
+    assert_eq!((untracked, kubelet.tap.open_calls()), (0, 500));
 }
