@@ -1,15 +1,20 @@
 //! Keeps the input of all containers' plans, and plans again whatever a change affects. Pure: facts in, plans out.
 //! Plans do not depend on the order of the facts.
 
+mod held;
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     mem,
     sync::Arc,
 };
 
+use held::Held;
+
 use super::{
+    healthcheck,
     image::ImageNames,
-    plan::{Healthcheck, ImageFacts, Planned, heeds_healthcheck, plan},
+    plan::{Healthcheck, ImageFacts, Planned, Reads, heeds_healthcheck, plan_again},
     policy::Policy,
 };
 use crate::{
@@ -27,12 +32,16 @@ pub(crate) struct Plan {
 }
 
 /// The containers of the node, what their images have, and the operator's policy. As bounded as the inventory: of an
-/// image that no container is probed by any more, nothing is kept.
+/// image that no container is probed by any more, nothing is kept. What is kept of images is bounded by [`Held`], too.
 #[derive(Debug, Default)]
 pub(crate) struct Planner {
     policy: Arc<Policy>,
     containers: HashMap<ContainerId, Arc<Container>>,
+    /// What was read of their annotations.
+    reads: HashMap<ContainerId, Reads>,
     images: HashMap<ImageRef, Image>,
+    /// Which of their HEALTHCHECKs are kept.
+    held: Held,
     /// Those of the images that were not asked for yet.
     wanted: BTreeMap<ImageRef, Depth>,
 }
@@ -68,6 +77,9 @@ impl Planner {
     /// A container was made or changed.
     pub(crate) fn on_container(&mut self, view: Arc<Container>) -> Plan {
         let former = self.containers.insert(view.id.clone(), view.clone());
+        if !former.as_ref().is_some_and(|former| Reads::are_of(former, &view)) {
+            self.reads.insert(view.id.clone(), Reads::default());
+        }
         if let Some(former) = former.filter(|former| former.image_ref != view.image_ref) {
             self.leave(&former);
         }
@@ -77,6 +89,7 @@ impl Planner {
 
     /// A container is gone.
     pub(crate) fn on_gone(&mut self, id: &ContainerId) {
+        self.reads.remove(id);
         if let Some(view) = self.containers.remove(id) {
             self.leave(&view);
         }
@@ -90,7 +103,10 @@ impl Planner {
 
     /// The operator changed the policy. Plans all containers, in the order of their ids, each when it is taken.
     pub(crate) fn on_policy(&mut self, policy: Arc<Policy>) -> impl Iterator<Item = Plan> + use<'_> {
-        self.policy = policy;
+        let former = mem::replace(&mut self.policy, policy);
+        if former.limits != self.policy.limits {
+            self.reads.values_mut().for_each(|reads| *reads = Reads::default());
+        }
         let mut views: Vec<_> = self.containers.values().cloned().collect();
         views.sort_by(|a, b| a.id.cmp(&b.id));
         views.iter().for_each(|view| self.heed(view));
@@ -110,16 +126,26 @@ impl Planner {
     }
 
     /// What an image has. Plans the containers that are probed by it, in the order of their ids, each when it is taken; none
-    /// where no container needs it any more.
+    /// where no container needs it any more. Then those of images whose HEALTHCHECKs this one leaves no room for.
     pub(crate) fn on_image(
         &mut self,
         image: &ImageRef,
         healthcheck: Option<Arc<Healthcheck>>,
     ) -> impl Iterator<Item = Plan> + use<'_> {
+        let mut refused = Vec::new();
         if let Some(known) = self.images.get_mut(image) {
+            let weight = healthcheck.as_deref().map_or(0, healthcheck::weight);
             known.healthcheck = healthcheck;
+            refused = self.held.add(image, weight);
         }
-        self.plan_image(image, true)
+        for image in &refused {
+            if let Some(known) = self.images.get_mut(image) {
+                known.healthcheck = Some(Arc::new(healthcheck::too_many(self.held.most())));
+            }
+        }
+        let others = refused.into_iter().filter(|other| other != image);
+        let all: Vec<_> = [image.clone()].into_iter().chain(others).collect();
+        all.into_iter().flat_map(|image| self.plan_image(&image, true))
     }
 
     /// The images that are to be asked for, since this was last asked: what they have goes to [`Self::on_names`] and
@@ -159,6 +185,8 @@ impl Planner {
         if image.containers.is_empty() {
             self.images.remove(&view.image_ref);
             self.wanted.remove(&view.image_ref);
+            let fitting = self.held.remove(&view.image_ref);
+            self.wanted.extend(fitting.into_iter().map(|image| (image, Depth::Healthcheck)));
         }
     }
 
@@ -171,7 +199,9 @@ impl Planner {
         let known = self.images.get(&view.image_ref);
         let healthcheck = known.and_then(|image| image.healthcheck.as_deref());
         let names = known.and_then(|image| image.names.as_deref());
-        let probes = plan(&view, &self.policy, ImageFacts { healthcheck, names });
+        let (facts, none) = (ImageFacts { healthcheck, names }, Reads::default());
+        let reads = self.reads.get(&view.id).unwrap_or(&none);
+        let probes = plan_again(&view, &self.policy, facts, reads);
         Plan { view, probes }
     }
 }
