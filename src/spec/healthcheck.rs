@@ -4,15 +4,18 @@
 //! Source: `Healthcheck` in the config of Docker's image format, and dockerd's interpretation of it. OCI's format has
 //! no such field; Docker, BuildKit and Buildah write the same into both.
 
-use std::{sync::Arc, time::Duration};
+mod config;
 
-use serde::Deserialize;
-use serde_json::{Map, Value};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use serde_json::Value;
+
+use config::{Image, Words, Written};
 
 use super::{
     Handler, OnFailure, ProbeSpec, Reach, StartPeriod,
-    plan::{Healthcheck, Invalid},
-    validate::{MIN_PERIOD, MIN_TIMEOUT},
+    plan::{Class, Healthcheck, Invalid, Outline},
+    validate::{MIN_PERIOD, MIN_TIMEOUT, MOST_WORDS},
 };
 use crate::{
     document::fault::{FieldError, joined, quoted},
@@ -57,17 +60,38 @@ pub fn read(config: &[u8]) -> Option<Healthcheck> {
         }
     };
     match config.healthcheck? {
-        Value::Null => None,
-        Value::Object(fields) => {
+        Written::Object(fields) => {
             let mut reader = Reader { fields: &fields, errors: Vec::new() };
             let spec = reader.spec(config.shell.as_ref())?;
-            Some(if reader.errors.is_empty() { Ok(Arc::new(spec)) } else { unusable(joined(&reader.errors)) })
+            Some(if reader.errors.is_empty() {
+                Ok(Outline::shared(&Arc::new(spec), Class::Author))
+            } else {
+                unusable(joined(&reader.errors))
+            })
         }
-        other => {
+        other @ (Written::Scalar(_) | Written::Words(_) | Written::List) => {
             let wrong = FieldError::invalid(HEALTHCHECK.to_owned(), None, shown(&other), "must be an object");
             Some(unusable(wrong.to_string()))
         }
     }
+}
+
+/// The error for an image whose HEALTHCHECK is not kept, because those of all images need more than so many bytes.
+pub(crate) fn too_many(most: u64) -> Healthcheck {
+    let most = most >> 10;
+    unusable(format!(
+        "the HEALTHCHECKs of all images with containers take more than {most} KiB of memory, and this one is among the \
+         largest"
+    ))
+}
+
+/// The memory that a HEALTHCHECK takes, in bytes.
+pub(crate) fn weight(healthcheck: &Healthcheck) -> u64 {
+    let inner = match healthcheck {
+        Ok(outline) => outline.need.bytes,
+        Err(Invalid { reason, handler: _ }) => reason.capacity() as u64,
+    };
+    inner + size_of::<Healthcheck>() as u64
 }
 
 /// The error for an image whose config is longer than [`MAX_CONFIG`].
@@ -78,32 +102,18 @@ pub(crate) fn too_long() -> Healthcheck {
 /// How people know it.
 const HEALTHCHECK: &str = "HEALTHCHECK";
 
-/// Of an image's config what is needed. Whatever else is there is passed over.
-#[derive(Deserialize)]
-struct Image {
-    config: Option<Config>,
-}
-
-#[derive(Deserialize)]
-struct Config {
-    #[serde(rename = "Healthcheck")]
-    healthcheck: Option<Value>,
-    #[serde(rename = "Shell")]
-    shell: Option<Value>,
-}
-
 fn unusable(reason: String) -> Healthcheck {
-    Err(Invalid { reason, handler: Some("exec") })
+    Err(Invalid { reason, handler: Some("exec") }.shortened())
 }
 
 struct Reader<'a> {
-    fields: &'a Map<String, Value>,
+    fields: &'a BTreeMap<&'static str, Written>,
     errors: Vec<FieldError>,
 }
 
 impl Reader<'_> {
     /// All of it, or `None` where nothing is to be run. What is wrong is among the errors.
-    fn spec(&mut self, shell: Option<&Value>) -> Option<ProbeSpec> {
+    fn spec(&mut self, shell: Option<&Written>) -> Option<ProbeSpec> {
         let command = self.command(shell)?;
         let period = self.time("Interval", MIN_PERIOD).unwrap_or(INTERVAL);
         let timeout = self.time("Timeout", MIN_TIMEOUT).unwrap_or(TIMEOUT);
@@ -128,40 +138,42 @@ impl Reader<'_> {
     }
 
     /// What to run; `None` where nothing is. A wrong one is empty, and among the errors.
-    fn command(&mut self, shell: Option<&Value>) -> Option<Vec<String>> {
+    fn command(&mut self, shell: Option<&Written>) -> Option<Vec<String>> {
         let test = match self.fields.get("Test") {
-            None | Some(Value::Null) => return None,
-            Some(test) => words(test),
-        };
-        let Some(test) = test else {
-            let test = shown(&self.fields["Test"]);
-            self.wrong("Test", test, "must be a list of strings");
-            return Some(Vec::new());
-        };
-        let (&how, rest) = test.split_first()?;
-        let command = match how {
-            "NONE" => return None,
-            "CMD" => rest.to_vec(),
-            "CMD-SHELL" => {
-                let own = shell.and_then(words).filter(|own| !own.is_empty());
-                [own.unwrap_or(SHELL.to_vec()).as_slice(), rest].concat()
+            None | Some(Written::Scalar(Value::Null)) => return None,
+            Some(Written::Words(test)) => test,
+            Some(other) => {
+                self.wrong("Test", shown(other), "must be a list of strings");
+                return Some(Vec::new());
             }
-            other => {
+        };
+        let (how, rest) = test.texts.split_first()?;
+        let shell = match (how.as_str(), shell) {
+            ("NONE", _) => return None,
+            ("CMD", _) => Words::default(),
+            ("CMD-SHELL", Some(Written::Words(own))) if own.count > 0 => own.clone(),
+            ("CMD-SHELL", _) => SHELL.into_iter().map(str::to_owned).collect(),
+            (other, _) => {
                 self.wrong("Test[0]", quoted(other), "must be NONE, CMD or CMD-SHELL");
                 return Some(Vec::new());
             }
         };
-        if rest.is_empty() {
+        if test.count == 1 {
             let path = format!("{HEALTHCHECK}.Test[1]");
             self.errors.push(FieldError::required(path, None, "there is no command"));
         }
-        if command.iter().map(|word| word.len()).sum::<usize>() > MAX_COMMAND {
+        let count = shell.count + test.count - 1;
+        if count > MOST_WORDS {
+            self.wrong("Test", count, &format!("must have at most {MOST_WORDS} words"));
+            return Some(Vec::new());
+        }
+        if shell.bytes + test.bytes - how.len() > MAX_COMMAND {
             let path = format!("{HEALTHCHECK}.Test");
             let detail = format!("the command is longer than {MAX_COMMAND} bytes");
             self.errors.push(FieldError::forbidden(path, None, &detail));
             return Some(Vec::new());
         }
-        Some(command.into_iter().map(str::to_owned).collect())
+        Some([shell.texts.as_slice(), rest].concat())
     }
 
     /// Nanoseconds; `None` where they are zero, which stands for the default, or wrong, which is among the errors.
@@ -187,8 +199,13 @@ impl Reader<'_> {
 
     /// A number above zero; `None` where it is zero or missing, or wrong, which is among the errors.
     fn number(&mut self, name: &str, detail: &str) -> Option<i64> {
-        let value = self.fields.get(name).filter(|value| !value.is_null())?;
-        match value.as_i64() {
+        let value = self.fields.get(name)?;
+        let number = match value {
+            Written::Scalar(Value::Null) => return None,
+            Written::Scalar(value) => value.as_i64(),
+            Written::Words(_) | Written::List | Written::Object(_) => None,
+        };
+        match number {
             Some(0) => None,
             Some(number @ 1..) => Some(number),
             Some(number) => {
@@ -207,18 +224,13 @@ impl Reader<'_> {
     }
 }
 
-/// A list of texts and nothing else.
-fn words(value: &Value) -> Option<Vec<&str>> {
-    value.as_array()?.iter().map(Value::as_str).collect()
-}
-
 /// A value as it may be shown: a long or nested one in a word.
-fn shown(value: &Value) -> String {
+fn shown(value: &Written) -> String {
     match value {
-        Value::String(text) => quoted(text),
-        Value::Array(_) => "a list".to_owned(),
-        Value::Object(_) => "an object".to_owned(),
-        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Written::Scalar(Value::String(text)) => quoted(text),
+        Written::Scalar(other) => other.to_string(),
+        Written::Words(_) | Written::List => "a list".to_owned(),
+        Written::Object(_) => "an object".to_owned(),
     }
 }
 

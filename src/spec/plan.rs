@@ -2,7 +2,11 @@
 //! and their sources out, valid or not. The same facts always give the same plan. What an annotation defines is
 //! read again when it is to run: a plan keeps only what is known of it.
 
-use std::{collections::BTreeMap, fmt, panic, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt, panic,
+    sync::{Arc, OnceLock},
+};
 
 use super::{
     ProbeSpec, annotation, definition,
@@ -72,8 +76,14 @@ pub struct Invalid {
     pub handler: Option<&'static str>,
 }
 
-/// What the HEALTHCHECK of an image asks for: a liveness probe that only reports, or why it cannot be used.
-pub(crate) type Healthcheck = Result<Arc<ProbeSpec>, Invalid>;
+/// What the HEALTHCHECK of an image asks for: a liveness probe that only reports, or why it cannot be used. Its outline is
+/// made once, and shared by all containers of the image.
+pub(crate) type Healthcheck = Result<Outline, Invalid>;
+
+/// What was read of a container's annotations, one definition of each type. To read one may take a millisecond; so it is
+/// read once, and not at each change of the container.
+#[derive(Debug, Default)]
+pub(crate) struct Reads([OnceLock<Result<Outline, Invalid>>; ProbeKind::ALL.len()]);
 
 /// What is known of the image of a container.
 #[derive(Clone, Copy, Debug, Default)]
@@ -87,8 +97,41 @@ pub struct ImageFacts<'a> {
 /// The probes of a container, in the kubelet's order: startup, readiness, liveness. The best source wins, also where
 /// its definition is invalid. A pod that turned its probes off keeps those of enforced rules.
 pub fn plan(container: &Container, policy: &Policy, image: ImageFacts<'_>) -> Vec<Planned> {
-    let facts = Facts::of(container, policy, image);
+    plan_again(container, policy, image, &Reads::default())
+}
+
+/// The same, where `reads` has what was read for an earlier plan: of a container for which it [is the
+/// same](Reads::are_of), under the same limits.
+pub(crate) fn plan_again(
+    container: &Container,
+    policy: &Policy,
+    image: ImageFacts<'_>,
+    reads: &Reads,
+) -> Vec<Planned> {
+    let facts = Facts::of(container, policy, image, reads);
     ProbeKind::ALL.into_iter().filter_map(|kind| facts.plan(kind)).collect()
+}
+
+impl Reads {
+    /// Whether what was read for the former container holds for this one.
+    pub(crate) fn are_of(former: &Container, container: &Container) -> bool {
+        let (one, other) = (&former.pod, &container.pod);
+        former.name == container.name
+            && former.annotations == container.annotations
+            && (Arc::ptr_eq(one, other) || one.annotations == other.annotations)
+    }
+
+    fn of(
+        &self,
+        kind: ProbeKind,
+        read: impl FnOnce() -> Result<Outline, Invalid>,
+    ) -> Result<Outline, Invalid> {
+        let place = ProbeKind::ALL.into_iter().zip(&self.0).find(|(of, _)| *of == kind);
+        match place {
+            Some((_, place)) => place.get_or_init(read).clone(),
+            None => read(),
+        }
+    }
 }
 
 /// Whether the HEALTHCHECK of its image says anything of a container: the operator lets it, and the pod too.
@@ -130,6 +173,11 @@ impl Outline {
         Self { definition, handler, need: Need::of(spec, class), shared: None }
     }
 
+    /// The definition itself, if all probes from its source share it.
+    pub(crate) fn spec(&self) -> Option<&Arc<ProbeSpec>> {
+        self.shared.as_ref()
+    }
+
     /// Of a definition that is kept elsewhere anyway.
     pub(crate) fn shared(spec: &Arc<ProbeSpec>, class: Class) -> Self {
         Self { shared: Some(spec.clone()), ..Self::of(spec, class) }
@@ -168,7 +216,8 @@ impl fmt::Display for ProbeSource {
 }
 
 impl Invalid {
-    fn shortened(mut self) -> Self {
+    /// The same with a reason of at most [`MAX_REASON`].
+    pub(super) fn shortened(mut self) -> Self {
         if self.reason.len() > MAX_REASON {
             self.reason.truncate(self.reason.floor_char_boundary(MAX_REASON - MORE.len()));
             self.reason.push_str(MORE);
@@ -192,6 +241,7 @@ struct Facts<'a> {
     /// Whether the pod wants no probes but those that are enforced.
     is_off: bool,
     healthcheck: Option<&'a Healthcheck>,
+    reads: &'a Reads,
 }
 
 /// One definition, not yet read.
@@ -211,7 +261,7 @@ enum Written<'a> {
 }
 
 impl<'a> Facts<'a> {
-    fn of(container: &'a Container, policy: &'a Policy, image: ImageFacts<'a>) -> Self {
+    fn of(container: &'a Container, policy: &'a Policy, image: ImageFacts<'a>, reads: &'a Reads) -> Self {
         let namespace = &container.pod.namespace;
         let is_honoured = policy.honours_annotations(namespace);
         Self {
@@ -221,6 +271,7 @@ impl<'a> Facts<'a> {
             is_honoured,
             is_off: is_off(container, policy),
             healthcheck: image.healthcheck.filter(|_| heeds_healthcheck(container, policy)),
+            reads,
         }
     }
 
@@ -230,7 +281,7 @@ impl<'a> Facts<'a> {
         let shadowed = candidates.map(|one| one.source.in_full()).chain(self.passed_over(kind));
         Some(Planned {
             kind,
-            spec: guarded(|| self.define(kind, &best)).map_err(Invalid::shortened),
+            spec: self.define(kind, &best),
             source: best.source,
             shadowed: shadowed.collect(),
         })
@@ -290,24 +341,29 @@ impl<'a> Facts<'a> {
 
     fn define(&self, kind: ProbeKind, best: &Candidate<'_>) -> Result<Outline, Invalid> {
         let class = best.source.class();
-        let (spec, outline) = match best.written {
+        match best.written {
             // The operator's own words: no limit holds.
-            Written::Rule(spec) => return Ok(Outline::shared(spec, class)),
+            Written::Rule(spec) => Ok(Outline::shared(spec, class)),
             Written::Image(healthcheck) => {
-                let spec = healthcheck.clone()?;
-                let outline = Outline::shared(&spec, class);
-                (spec, outline)
+                let outline = healthcheck.clone()?;
+                outline.spec().map_or(Ok(()), |spec| self.permit(spec))?;
+                Ok(outline)
             }
-            Written::Text(text) => {
-                let spec = define(kind, text)?;
-                let outline = Outline::of(&spec, class);
-                (spec, outline)
-            }
-        };
-        match self.limits.refusal(&spec) {
-            None => Ok(outline),
-            Some(reason) => Err(Invalid { reason, handler: Some(spec.handler.name()) }),
+            Written::Text(text) => self.reads.of(kind, || {
+                let read = || {
+                    let spec = define(kind, text)?;
+                    self.permit(&spec)?;
+                    Ok(Outline::of(&spec, class))
+                };
+                guarded(read).map_err(Invalid::shortened)
+            }),
         }
+    }
+
+    /// Whether a definition that is not the operator's keeps the limits.
+    fn permit(&self, spec: &ProbeSpec) -> Result<(), Invalid> {
+        let refused = |reason| Err(Invalid { reason, handler: Some(spec.handler.name()) }.shortened());
+        self.limits.refusal(spec).map_or(Ok(()), refused)
     }
 }
 

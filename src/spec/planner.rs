@@ -1,15 +1,20 @@
 //! Keeps the input of all containers' plans, and plans again whatever a change affects. Pure: facts in, plans out.
 //! Plans do not depend on the order of the facts.
 
+mod held;
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     mem,
     sync::Arc,
 };
 
+use held::Held;
+
 use super::{
+    healthcheck,
     image::{ImageMatches, ImagePatterns, is_id},
-    plan::{Healthcheck, ImageFacts, Planned, heeds_healthcheck, plan},
+    plan::{Healthcheck, ImageFacts, Planned, Reads, heeds_healthcheck, plan_again},
     policy::Policy,
 };
 use crate::{
@@ -27,7 +32,7 @@ pub(crate) struct Plan {
 }
 
 /// The containers of the node, what their images have, and the operator's policy. As bounded as the inventory: of an
-/// image that no container is probed by any more, nothing is kept.
+/// image that no container is probed by any more, nothing is kept. What is kept of images is bounded by [`Held`], too.
 #[derive(Debug, Default)]
 pub(crate) struct Planner {
     policy: Arc<Policy>,
@@ -35,16 +40,20 @@ pub(crate) struct Planner {
     patterns: ImagePatterns,
     containers: HashMap<ContainerId, Known>,
     images: HashMap<ImageRef, Image>,
+    /// Which of their HEALTHCHECKs are kept.
+    held: Held,
     /// Those of the images that are to be asked for, or to be asked for again.
     wanted: BTreeMap<ImageRef, Depth>,
 }
 
-/// A container, and what its own name for its image matches.
+/// A container, and what its own texts come to.
 #[derive(Debug)]
 struct Known {
     view: Arc<Container>,
-    /// `None` if it names its image by an ID: then the names of that image count.
+    /// What its own name for its image matches. `None` if it names its image by an ID: then the names of that image count.
     own: Option<ImageMatches>,
+    /// What was read of its annotations.
+    reads: Reads,
 }
 
 /// How much of an image is asked for.
@@ -81,11 +90,14 @@ impl Planner {
         if let Some(former) = former.as_ref().filter(|former| former.view.image_ref != view.image_ref) {
             self.leave(&former.view);
         }
-        let own = match former {
-            Some(former) if former.view.image_spec == view.image_spec => former.own,
-            Some(_) | None => self.patterns.matching_own_name(&view.image_spec),
-        };
-        self.containers.insert(view.id.clone(), Known { view: view.clone(), own });
+        let (own, reads) = former.map_or((None, None), |former| {
+            let is_as_named = former.view.image_spec == view.image_spec;
+            let is_as_read = Reads::are_of(&former.view, &view);
+            (is_as_named.then_some(former.own), is_as_read.then_some(former.reads))
+        });
+        let own = own.unwrap_or_else(|| self.patterns.matching_own_name(&view.image_spec));
+        let known = Known { view: view.clone(), own, reads: reads.unwrap_or_default() };
+        self.containers.insert(view.id.clone(), known);
         self.heed(&view);
         self.plan(view)
     }
@@ -110,6 +122,9 @@ impl Planner {
         let mut views: Vec<_> =
             self.containers.values().filter(|_| is_news).map(|known| known.view.clone()).collect();
         if is_news {
+            if self.policy.limits != policy.limits {
+                self.containers.values_mut().for_each(|known| known.reads = Reads::default());
+            }
             self.patterns = policy.image_patterns();
             self.policy = policy;
             views.sort_by(|a, b| a.id.cmp(&b.id));
@@ -145,15 +160,27 @@ impl Planner {
     }
 
     /// What an image has. Plans the containers that are probed by it, in the order of their ids, unless it is as it was;
-    /// each when it is taken. None where no container needs it any more.
+    /// each when it is taken. None where no container needs it any more. Then those of images whose HEALTHCHECKs this one
+    /// leaves no room for.
     pub(crate) fn on_image(
         &mut self,
         image: &ImageRef,
         healthcheck: Option<Arc<Healthcheck>>,
     ) -> impl Iterator<Item = Plan> + use<'_> {
-        let known = self.images.get_mut(image).filter(|known| known.healthcheck != healthcheck);
-        let is_news = known.map(|known| known.healthcheck = healthcheck).is_some();
-        self.plan_image(image, is_news)
+        let mut changed = Vec::new();
+        if let Some(known) = self.images.get_mut(image).filter(|known| known.healthcheck != healthcheck) {
+            let weight = healthcheck.as_deref().map_or(0, healthcheck::weight);
+            known.healthcheck = healthcheck;
+            changed = self.held.add(image, weight);
+            for refused in &changed {
+                if let Some(known) = self.images.get_mut(refused) {
+                    known.healthcheck = Some(Arc::new(healthcheck::too_many(self.held.most())));
+                }
+            }
+            changed.retain(|other| other != image);
+            changed.insert(0, image.clone());
+        }
+        changed.into_iter().flat_map(|image| self.plan_image(&image, true))
     }
 
     /// The patterns that [`Self::on_names`] wants matched.
@@ -211,6 +238,8 @@ impl Planner {
         if image.containers.is_empty() {
             self.images.remove(&view.image_ref);
             self.wanted.remove(&view.image_ref);
+            let fitting = self.held.remove(&view.image_ref);
+            self.wanted.extend(fitting.into_iter().map(|image| (image, Depth::Healthcheck)));
         }
     }
 
@@ -222,9 +251,11 @@ impl Planner {
     fn plan(&self, view: Arc<Container>) -> Plan {
         let image = self.images.get(&view.image_ref);
         let healthcheck = image.and_then(|image| image.healthcheck.as_deref());
-        let own = self.containers.get(&view.id).and_then(|known| known.own.as_ref());
+        let (known, none) = (self.containers.get(&view.id), Reads::default());
+        let own = known.and_then(|known| known.own.as_ref());
         let names = own.or(image.and_then(|image| image.names.as_deref()));
-        let probes = plan(&view, &self.policy, ImageFacts { healthcheck, names });
+        let reads = known.map_or(&none, |known| &known.reads);
+        let probes = plan_again(&view, &self.policy, ImageFacts { healthcheck, names }, reads);
         Plan { view, probes }
     }
 }

@@ -5,6 +5,8 @@
 
 mod handler;
 
+pub(super) use handler::MOST_WORDS;
+
 use std::{fmt, time::Duration};
 
 use super::{OnFailure, ProbeSpec, Reach, raw::RawProbe};

@@ -27,7 +27,7 @@ use crate::{
 /// no place within [`QUICK`], or beyond 4,096 that wait, are errors of ours.
 const FIRST: TurnLimits = TurnLimits { quick: 4, slow: 2, tried: 0, all: 4096 };
 
-/// 1, and 1 more, of containers whose last status failed: a shim that hangs does not answer the next one either, and a
+/// 1, and 1 more, of containers whose status was costly lately: a shim that hangs does not answer the next one either, and a
 /// status that is too large stays so. With those above, 8 statuses are under way, which take at most 64 MiB.
 const AGAIN: TurnLimits = TurnLimits { quick: 1, slow: 1, tried: 0, all: 4096 };
 
@@ -47,6 +47,11 @@ const REST: u32 = 3;
 /// not there, which costs it nothing; and that it does not answer, after which the interval of the probe itself grows
 /// until the runtime answers.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
+
+/// 100 ms: a status that fails later than that was costly; so is one that is not answered. What fails sooner holds a place
+/// for 400 ms at most, which others can wait for. So a runtime that answers everything with an error for some seconds is no
+/// reason to ask for any container's status later than for another's.
+const COSTLY: Duration = Duration::from_millis(100);
 
 /// 10 min: how long such a container is remembered. The longest interval of a probe that is not answered, and the longest
 /// pause, are half of that.
@@ -94,7 +99,7 @@ struct Order {
 struct Request {
     container: Box<str>,
     owner: Owner,
-    /// Of a container whose last status failed.
+    /// Of a container whose status was costly lately.
     is_again: bool,
     /// When it was sent.
     since: Option<Instant>,
@@ -112,10 +117,23 @@ struct Rest {
 #[derive(Clone, Debug)]
 struct Failure {
     at: Instant,
+    /// Whether one of those in a row was costly.
+    cost: Cost,
     /// How often it failed in a row for a reason of its own.
     times: u32,
     until: Instant,
     error: VariablesError,
+}
+
+/// What failed statuses in a row cost; a higher one is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Cost {
+    /// They were answered at once, or there was no runtime.
+    Little,
+    /// One was not answered, which the runtime as a whole may have been the reason for.
+    Silent,
+    /// One was answered late, with an error that says something of the container.
+    Much,
 }
 
 /// What becomes of a request whose turn has come.
@@ -260,7 +278,7 @@ impl Order {
         if let Some(failure) = failure.filter(|failure| now < failure.until) {
             return Err(failure.error.clone());
         }
-        let is_again = failure.is_some();
+        let is_again = failure.is_some_and(|failure| failure.cost > Cost::Little);
         let turns = if is_again { &mut self.again } else { &mut self.first };
         let owner = Owner { namespace: of.namespace.clone(), pod: of.pod.into() };
         self.issued += 1;
@@ -327,22 +345,27 @@ impl Order {
         self.again.answered(&ticket, now);
         self.quick.remove(&ticket);
         let Some(request) = self.requests.remove(&ticket) else { return false };
+        let took = request.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         let is_answered = match stage {
             Stage::Waiting => false,
             Stage::Sent => {
-                self.fail(&request.container, unanswered(), now);
+                self.fail(&request.container, unanswered(), Cost::Silent, now);
                 false
             }
             Stage::Answered(Ok(())) => {
-                self.failed.remove(&request.container);
+                let former = self.failed.remove(&request.container);
+                if former.is_some_and(|failure| failure.cost == Cost::Silent) {
+                    self.pardon();
+                }
                 true
             }
             Stage::Answered(Err(error)) => {
-                self.fail(&request.container, error, now);
+                let is_costly = took >= COSTLY && error.is_of_container();
+                let cost = if is_costly { Cost::Much } else { Cost::Little };
+                self.fail(&request.container, error, cost, now);
                 true
             }
         };
-        let took = request.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         let rest = took.saturating_mul(REST).min(PATIENCE);
         let rests = is_answered && !rest.is_zero();
         if rests {
@@ -352,11 +375,19 @@ impl Order {
         rests
     }
 
+    /// A container whose status was not answered is answered now: so it was the runtime that did not answer. All others
+    /// count as new.
+    fn pardon(&mut self) {
+        let silent = self.failed.values_mut().filter(|failure| failure.cost == Cost::Silent);
+        silent.for_each(|failure| failure.cost = Cost::Little);
+    }
+
     /// The status of a container failed.
-    fn fail(&mut self, container: &str, error: VariablesError, now: Instant) {
+    fn fail(&mut self, container: &str, error: VariablesError, cost: Cost, now: Instant) {
         let earlier = self.failed.get(container);
         let earlier = earlier.filter(|failure| now.saturating_duration_since(failure.at) < REMEMBERED);
         let mut times = earlier.map_or(0, |failure| failure.times);
+        let cost = earlier.map_or(cost, |failure| failure.cost.max(cost));
         let pause = if error.is_of_container() {
             times = times.saturating_add(1);
             PAUSE.0.saturating_mul(2_u32.saturating_pow(times - 1)).min(PAUSE.1)
@@ -367,7 +398,7 @@ impl Order {
             let oldest = self.failed.iter().min_by_key(|(_, failure)| failure.at).map(|(id, _)| id.clone());
             oldest.map(|id| self.failed.remove(&id));
         }
-        let failure = Failure { at: now, times, until: now + pause, error: brief(error) };
+        let failure = Failure { at: now, cost, times, until: now + pause, error: brief(error) };
         self.failed.insert(container.into(), failure);
     }
 }
@@ -540,6 +571,53 @@ mod tests {
         sleep(PAUSE.0).await;
         request(&places, ("n", "p", "c"), true).await.unwrap();
         assert!(places.waiting().order.failed.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn row_20_after_an_error_at_once_a_status_does_not_wait_behind_those_that_are_costly() {
+        let (places, mut heavy) = (Arc::new(Places::default()), JoinSet::new());
+        let request_costly = |heavy: &mut JoinSet<_>| {
+            for number in 0..4 {
+                let places = places.clone();
+                heavy.spawn(async move {
+                    let (pod, namespace) = (number.to_string(), Arc::from(format!("n{number}")));
+                    let of = Subject { container: &pod, pod: &pod, namespace: &namespace };
+                    let late = sleep(Duration::from_millis(900));
+                    places.run(of, late.map(|()| Err::<(), _>(Status::resource_exhausted("too large")))).await
+                });
+            }
+        };
+        request_costly(&mut heavy);
+        while heavy.join_next().await.is_some() {}
+        let namespace = Arc::from("shop");
+        let of = Subject { container: "c", pod: "web", namespace: &namespace };
+        for hiccup in [Status::unavailable("not now"), Status::internal("not now")] {
+            places.run(of, async { Err::<(), _>(hiccup.clone()) }).await.unwrap_err();
+            sleep(PAUSE.0).await;
+            request_costly(&mut heavy);
+            sleep(Duration::from_millis(10)).await;
+            let began = clock::now();
+            places.run(of, async { Ok::<_, Status>(()) }).await.unwrap();
+            assert_eq!(clock::now() - began, Duration::ZERO, "after {hiccup}");
+            heavy.shutdown().await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn row_20_once_a_silent_status_comes_the_other_silent_ones_count_as_new() {
+        let (places, mut hung) = (Arc::new(Places::default()), JoinSet::new());
+        hang(&places, 0..6, &mut hung);
+        while hung.join_next().await.is_some() {}
+        sleep(PAUSE.0).await;
+        let costs = || {
+            let waiting = places.waiting();
+            waiting.order.failed.values().map(|failure| failure.cost).collect::<Vec<_>>()
+        };
+        assert!(costs().len() > 2 && costs().iter().all(|cost| *cost == Cost::Silent), "{:?}", costs());
+        request(&places, ("n0", "web", "web"), true).await.unwrap();
+        assert!(costs().iter().all(|cost| *cost == Cost::Silent), "another one says nothing of them");
+        request(&places, ("n0", "hung-0", "hung-0"), true).await.unwrap();
+        assert!(costs().len() > 1 && costs().iter().all(|cost| *cost == Cost::Little), "{:?}", costs());
     }
 
     #[tokio::test(start_paused = true)]

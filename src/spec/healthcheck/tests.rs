@@ -10,7 +10,8 @@ fn with(healthcheck: &str) -> Option<Healthcheck> {
 }
 
 fn spec(healthcheck: &str) -> ProbeSpec {
-    Arc::unwrap_or_clone(with(healthcheck).expect("there is one").expect("it can be used"))
+    let outline = with(healthcheck).expect("there is one").expect("it can be used");
+    outline.spec().expect("it is shared").as_ref().clone()
 }
 
 fn reason(healthcheck: &str) -> String {
@@ -94,8 +95,8 @@ fn a_command_is_run_as_it_is_or_by_a_shell() {
     let shell = |shell: &str| {
         let config =
             format!(r#"{{"config": {{"Shell": {shell}, "Healthcheck": {{"Test": ["CMD-SHELL", "x"]}}}}}}"#);
-        let spec = read(config.as_bytes()).unwrap().unwrap();
-        let Handler::Exec { command } = &spec.handler else { panic!() };
+        let outline = read(config.as_bytes()).unwrap().unwrap();
+        let Handler::Exec { command } = &outline.spec().unwrap().handler else { panic!() };
         command.join(" ")
     };
     assert_eq!(shell(r#"["/bin/bash", "-o", "pipefail", "-c"]"#), "/bin/bash -o pipefail -c x");
@@ -181,6 +182,46 @@ fn a_config_of_just_1_mib_is_read_and_a_command_of_16_kib_used() {
     );
 }
 
+/// One whose command has so many empty words.
+fn of_words(count: usize) -> String {
+    format!(r#"{{"Test": ["CMD"{}]}}"#, r#","""#.repeat(count))
+}
+
+#[test]
+fn row_03_a_command_of_more_words_than_an_annotation_may_have_cannot_be_used() {
+    assert_eq!(command(&of_words(512)).len(), 512);
+    for count in [513, 600, 349_000] {
+        let expected = format!("HEALTHCHECK.Test: Invalid value: {count}: must have at most 512 words");
+        assert_eq!(reason(&of_words(count)), expected);
+    }
+    let empty = r#""","#.repeat(400);
+    let config = format!(
+        r#"{{"config": {{"Shell": [{empty} "-c"], "Healthcheck": {{"Test": ["CMD-SHELL", {empty} "x"]}}}}}}"#
+    );
+    let reason = read(config.as_bytes()).unwrap().unwrap_err().reason;
+    assert_eq!(reason, "HEALTHCHECK.Test: Invalid value: 802: must have at most 512 words");
+    assert_eq!(with(&of_words(349_000).replace("CMD", "NONE")), None);
+    assert!(self::reason(&of_words(9000).replace("CMD", "true")).contains("must be NONE, CMD or CMD-SHELL"));
+}
+
+#[test]
+fn row_03_whatever_a_config_contains_a_healthcheck_is_small() {
+    let words = |count: usize, word: &str| format!("[\"CMD\"{}]", format!(",\"{word}\"").repeat(count));
+    for test in [
+        words(512, &"x".repeat(32)),
+        words(512, ""),
+        words(100_000, ""),
+        words(1000, &"\u{e9}".repeat(200)),
+        format!("[[{}]]", words(100_000, "")),
+        format!("{{\"Test\": {}}}", words(100_000, "")),
+        format!("\"{}\"", "x".repeat(400_000)),
+        format!("[\"{}\"]", "x".repeat(400_000)),
+    ] {
+        let healthcheck = with(&format!("{{\"Test\": {test}, \"x\": {test}}}")).expect("there is one");
+        assert!(weight(&healthcheck) < 64 << 10, "{}", weight(&healthcheck));
+    }
+}
+
 /// Some JSON, nested or not.
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
@@ -220,7 +261,8 @@ proptest! {
                 prop_assert!(!reason.is_empty() && !reason.chars().any(char::is_control), "{:?}", reason);
                 prop_assert!(reason.len() < 4096);
             }
-            Some(Ok(spec)) => {
+            Some(Ok(outline)) => {
+                let spec = outline.spec().unwrap();
                 let Handler::Exec { command } = &spec.handler else { panic!("no command") };
                 prop_assert!(!command.is_empty() && spec.is_literal && spec.on_failure == OnFailure::Report);
                 prop_assert!(spec.period >= MIN_PERIOD && spec.timeout >= MIN_TIMEOUT && spec.failure_threshold >= 1);

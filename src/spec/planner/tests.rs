@@ -1,6 +1,6 @@
 //! What is asked of images, and that it does not matter who speaks first.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use proptest::prelude::*;
 
@@ -14,7 +14,9 @@ use crate::{
     },
     spec::{
         definition, healthcheck,
+        identity::tests::COUNT,
         plan::ProbeSource,
+        policy::Limits,
         rule::{Matcher, Rule},
     },
 };
@@ -180,6 +182,67 @@ fn row_17_the_names_of_an_image_are_asked_for_again_and_stay_in_force_until_the_
     assert_eq!(reported(&mut planner, &["registry.corp/db:1", "evil.io/copy:1"]), []);
 }
 
+/// A HEALTHCHECK of so many bytes.
+fn of_length(length: usize) -> Option<Arc<Healthcheck>> {
+    let word = "x".repeat(length);
+    let config = format!(r#"{{"config": {{"Healthcheck": {{"Test": ["CMD", "{word}"]}}}}}}"#);
+    healthcheck::read(config.as_bytes()).map(Arc::new)
+}
+
+/// Which of these containers have a valid probe.
+fn probed(plans: impl IntoIterator<Item = Plan>) -> Vec<(String, bool)> {
+    plans.into_iter().map(|plan| (plan.view.id.to_string(), plan.probes[0].spec.is_ok())).collect()
+}
+
+#[test]
+fn row_03_of_too_many_healthchecks_the_largest_are_invalid_until_there_is_room() {
+    let mut planner = Planner { held: Held::new(20 << 10), ..Planner::new(honouring(&["*"])) };
+    for (id, image) in [("c1", "large"), ("c2", "other"), ("c3", "usual")] {
+        planner.on_container(container(id, image, "shop", false));
+    }
+    planner.take_wanted();
+    let ok = |id: &str, is_ok| vec![(id.to_owned(), is_ok)];
+    assert_eq!(probed(planner.on_image(&"large".into(), of_length(12 << 10))), ok("c1", true));
+    assert_eq!(probed(planner.on_image(&"usual".into(), of_length(100))), ok("c3", true));
+    let plans: Vec<_> = planner.on_image(&"other".into(), of_length(11 << 10)).collect();
+    let reason = plans[1].probes[0].spec.as_ref().unwrap_err().to_string();
+    assert!(reason.contains("take more than 20 KiB"), "{reason}");
+    assert_eq!(probed(plans), [ok("c2", true), ok("c1", false)].concat());
+    assert_eq!(wanted(&mut planner), [""; 0]);
+    planner.on_gone(&"c2".into());
+    assert_eq!(wanted(&mut planner), ["large"], "there is room again");
+    assert_eq!(probed(planner.on_image(&"large".into(), of_length(12 << 10))), ok("c1", true));
+}
+
+#[test]
+fn row_04_a_definition_is_read_once_however_often_its_container_changes() {
+    let annotations = |text: &str| texts(&[("readiness.criprobe.dev/app", text)]);
+    let view = |number: usize, text: &str| {
+        let pod = Pod { namespace: "shop".into(), annotations: annotations(text), ..fixtures::pod() };
+        let base = container("c1", "a", "shop", false);
+        Arc::new(Container { attempt: number as u32, pod: Arc::new(pod), ..(*base).clone() })
+    };
+    let mut planner = Planner::new(honouring(&["*"]));
+    let healthcheck = of_image(&"a".into());
+    let read = || COUNT.get();
+    let before = read();
+    planner.on_container(view(0, "{tcpSocket: {port: 80}}"));
+    planner.on_image(&"a".into(), healthcheck).for_each(drop);
+    for number in 0..100 {
+        let plan = planner.on_container(view(number, "{tcpSocket: {port: 80}}"));
+        assert_eq!(plan.probes.len(), 2);
+        assert!(plan.probes.iter().all(|planned| planned.spec.is_ok()));
+    }
+    planner.on_policy(honouring(&["shop"])).for_each(drop);
+    assert_eq!(read() - before, 1);
+    let plan = planner.on_container(view(0, "{grpc: {port: 80}}"));
+    assert_eq!(plan.probes[0].spec.as_ref().unwrap().handler, "grpc", "it is another text");
+    let limits = Limits { min_period: Duration::from_secs(3600), ..Limits::default() };
+    let policy = Policy { limits, ..(*honouring(&["*"])).clone() };
+    let plans: Vec<_> = planner.on_policy(Arc::new(policy)).collect();
+    assert!(plans[0].probes.iter().all(|planned| planned.spec.is_err()), "other limits hold");
+}
+
 /// What may happen, in any order.
 #[derive(Clone, Debug)]
 enum Happening {
@@ -246,7 +309,7 @@ proptest! {
         for plan in reported.into_values() {
             let healthcheck = of_image(&plan.view.image_ref).filter(|_| !plan.view.image_ref.is_empty());
             let facts = ImageFacts { healthcheck: healthcheck.as_deref(), names: None };
-            prop_assert_eq!(&plan.probes, &super::plan(&plan.view, &policy, facts));
+            prop_assert_eq!(&plan.probes, &crate::spec::plan::plan(&plan.view, &policy, facts));
         }
     }
 }

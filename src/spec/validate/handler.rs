@@ -16,7 +16,7 @@ use crate::{
 
 /// 512 words of a command, and 64 headers: each takes some 60 bytes however short it is, so that a definition of 16 KiB could
 /// take a megabyte. Kubernetes has no such bounds.
-const MOST_WORDS: usize = 512;
+pub(in crate::spec) const MOST_WORDS: usize = 512;
 const MOST_HEADERS: usize = 64;
 
 /// Kubernetes' bound of a port name, in characters; a longer one is an error.

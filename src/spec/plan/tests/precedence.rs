@@ -59,7 +59,8 @@ fn of_sources(
         healthchecks: vec![Glob::from("*")],
         ..Policy::default()
     };
-    let healthcheck: Healthcheck = Ok(Arc::new(spec(ProbeKind::Liveness, 2)));
+    let healthcheck: Healthcheck =
+        Ok(Outline::shared(&Arc::new(spec(ProbeKind::Liveness, 2)), Class::Author));
     let plan = plan(&container, &policy, of_healthcheck(image.then_some(&healthcheck)));
     let planned = plan.into_iter().find(|planned| planned.kind == kind)?;
     let source = planned.source.in_full();
@@ -236,7 +237,8 @@ fn what_exceeds_the_operators_limits_is_invalid_with_the_reason_unless_it_is_a_r
         "a rule is the operator's own"
     );
     let policy = Policy { rules: Vec::new(), ..policy };
-    let planned = plan(&container(&[], &[]), &policy, of_healthcheck(Some(&Ok(Arc::new(quick))))).remove(0);
+    let quick = Outline::shared(&Arc::new(quick), Class::Author);
+    let planned = plan(&container(&[], &[]), &policy, of_healthcheck(Some(&Ok(quick)))).remove(0);
     assert!(planned.spec.unwrap_err().reason.starts_with("period: Forbidden"), "an image is not");
 }
 
