@@ -88,6 +88,11 @@ impl ObservedHandle {
         self.watch().probes(clock::now())
     }
 
+    /// How many observed probes there are.
+    pub(crate) fn count(&self) -> usize {
+        self.watch().count(clock::now())
+    }
+
     /// How many commands made room for others since the start, as no more may be followed.
     pub(crate) fn displaced(&self) -> u64 {
         self.watch().displaced()
