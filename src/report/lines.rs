@@ -1,6 +1,6 @@
 //! Journals as newline-delimited JSON: the kept records, then new ones, one per line.
 
-use std::{convert::Infallible, sync::Arc};
+use std::convert::Infallible;
 
 use axum::{
     body::{Body, Bytes},
@@ -12,6 +12,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    filter::retain,
     journal::{Journal, JournalEntry},
     places::Following,
     view::MissedView,
@@ -32,7 +33,7 @@ const PIECE: usize = 16;
 
 /// Answers with a window of a journal. One that follows ends when its reader leaves or `drained` is cancelled;
 /// where its reader is too slow, a line `{"missed":N}` stands for what it lost (before any filter).
-pub(super) fn respond<T, V, F>(
+pub(super) async fn respond<T, V, F>(
     journal: &Journal<T>,
     show: fn(&T) -> V,
     window: Window<F>,
@@ -41,11 +42,11 @@ pub(super) fn respond<T, V, F>(
 where
     T: Send + Sync + ?Sized + 'static,
     V: Serialize + Send + 'static,
-    F: Fn(&V) -> bool + Send + 'static,
+    F: Fn(&V) -> bool + Send + Sync + 'static,
 {
-    let (kept, follower) = journal.follow_after(usize::MAX);
+    let (mut kept, follower) = journal.follow_after(usize::MAX);
     // The records stay shared until each is written: a view is a copy.
-    let mut kept: Vec<Arc<T>> = kept.into_iter().filter(|record| (window.admits)(&show(record))).collect();
+    retain(&mut kept, |record| (window.admits)(&show(record))).await;
     let last = window.last.unwrap_or(if window.following.is_some() { 0 } else { usize::MAX });
     kept.drain(..kept.len().saturating_sub(last));
     let kept = stream::iter(kept.into_iter().map(move |record| line(&show(&record))));

@@ -20,7 +20,7 @@ use tower_http::{catch_panic::CatchPanicLayer, limit::RequestBodyLimitLayer, tim
 use super::{
     JournaledCall, Sources,
     commands::CommandLog,
-    filter::{CallFilter, EventFilter, Parameters, PodFilter, ProbeFilter},
+    filter::{CallFilter, EventFilter, Parameters, PodFilter, ProbeFilter, retain},
     lines::{self, Window},
     lookup::{self, NotFound},
     metrics,
@@ -93,7 +93,7 @@ async fn probes(
     Params(filter): Params<ProbeFilter>,
 ) -> Result<Json<Vec<ProbeView>>, Refusal> {
     let mut probes = shared.sources.snapshots.probes().await?;
-    probes.retain(|probe| filter.admits(probe));
+    retain(&mut probes, |probe| filter.admits(probe)).await;
     sort(&mut probes);
     Ok(Json(probes))
 }
@@ -124,7 +124,7 @@ async fn pods(
     Params(filter): Params<PodFilter>,
 ) -> Result<Json<Vec<PodView>>, Refusal> {
     let mut pods = shared.sources.snapshots.pods().await?;
-    pods.retain(|pod| filter.admits(pod));
+    retain(&mut pods, |pod| filter.admits(pod)).await;
     Ok(Json(pods))
 }
 
@@ -135,7 +135,7 @@ async fn trace(
 ) -> Result<Response, Refusal> {
     let (last, following) = (filter.last, following(&place, filter.follow)?);
     let window = Window { admits: move |call: &_| filter.admits(call), last, following };
-    Ok(lines::respond(&shared.sources.trace, JournaledCall::view, window, shared.drained))
+    Ok(lines::respond(&shared.sources.trace, JournaledCall::view, window, shared.drained).await)
 }
 
 async fn events(
@@ -145,7 +145,7 @@ async fn events(
 ) -> Result<Response, Refusal> {
     let (last, following) = (filter.last, following(&place, filter.follow)?);
     let window = Window { admits: move |event: &_| filter.admits(event), last, following };
-    Ok(lines::respond(&shared.sources.events, Clone::clone, window, shared.drained))
+    Ok(lines::respond(&shared.sources.events, Clone::clone, window, shared.drained).await)
 }
 
 /// A follower's right to stay, if one is wanted and there are not too many.
