@@ -1,17 +1,22 @@
 //! Patterns for names: `*` matches any text, `?` any one character, all others match themselves.
 
+use std::sync::OnceLock;
+
 use wildmatch::WildMatch;
 
 /// A pattern.
 #[derive(Clone, Debug)]
 pub struct Glob {
-    written: String,
+    written: Box<str>,
     matcher: WildMatch,
+    /// Made when it is first needed.
+    in_any_case: OnceLock<Box<WildMatch>>,
 }
 
 impl From<&str> for Glob {
     fn from(pattern: &str) -> Self {
-        Self { written: pattern.to_owned(), matcher: WildMatch::new(pattern) }
+        let (written, matcher) = (pattern.into(), WildMatch::new(pattern));
+        Self { written, matcher, in_any_case: OnceLock::new() }
     }
 }
 
@@ -31,7 +36,8 @@ impl Glob {
 
     /// Whether all of `text` fits, whatever the case of its letters: for names that no two things share but for case.
     pub fn matches_in_any_case(&self, text: &str) -> bool {
-        WildMatch::new_case_insensitive(&self.written).matches(text)
+        let compile = || Box::new(WildMatch::new_case_insensitive(&self.written));
+        self.in_any_case.get_or_init(compile).matches(text)
     }
 
     /// Whether all of `text` fits. Takes at most the product of both lengths.

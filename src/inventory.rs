@@ -37,7 +37,7 @@ use crate::{
         output::{LostEnds, Missed, Observations},
     },
     runtime::{Runtime, events::Events, link::Link, turns::Backlog},
-    stage::{Asker, Tasks, Unanswered},
+    stage::{Asker, SharedAnswer, Tasks, Unanswered},
     tap::{
         Call, EndedCall, TapEvent,
         cri::{CriRequest, CriResponse, ExecCommand},
@@ -82,19 +82,19 @@ pub(crate) trait Observer {
 /// What other stages can query from the inventory. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct InventoryHandle {
-    pods: Asker<oneshot::Sender<Pods>>,
+    pods: Asker<oneshot::Sender<Arc<Pods>>>,
     health: watch::Receiver<Health>,
     replay: Arc<Notify>,
 }
 
-type Pods = Vec<Arc<pod::Pod>>;
+pub(crate) type Pods = Vec<Arc<pod::Pod>>;
 
 impl InventoryHandle {
-    /// All sandboxes, unordered.
+    /// All sandboxes, unordered; a quarter of a second old at most.
     ///
     /// # Errors
     /// The inventory did not answer.
-    pub(crate) async fn pods(&self) -> Result<Vec<Arc<pod::Pod>>, Unanswered> {
+    pub(crate) async fn pods(&self) -> Result<Arc<Pods>, Unanswered> {
         self.pods.ask(|answer| answer).await
     }
 
@@ -130,7 +130,7 @@ pub(crate) fn spawn(
 /// The ends of the inventory's channels, which survive a panic of its task.
 struct Channels<O> {
     sources: InventorySources,
-    pods_asked: mpsc::Receiver<oneshot::Sender<Pods>>,
+    pods_asked: mpsc::Receiver<oneshot::Sender<Arc<Pods>>>,
     replay: Arc<Notify>,
     changes: mpsc::Sender<Change>,
     health: watch::Sender<Health>,
@@ -185,6 +185,7 @@ async fn run<O: Observer>(channels: &mut Channels<O>) {
         observer,
     };
     let mut batch = Vec::new();
+    let mut pods = SharedAnswer::default();
     let mut next_batch_at = clock::now();
     let mut has_link = true;
     loop {
@@ -206,10 +207,8 @@ async fn run<O: Observer>(channels: &mut Channels<O>) {
                 }
             }
             answer = task.resync.next() => task.take_answer(answer),
-            Some(answer) = pods_asked.recv() => {
-                // The caller may have gone away.
-                let _ = answer.send(task.model.pods());
-            }
+            Some(asker) = pods_asked.recv(), if pods.has_room() => pods.ask(asker),
+            () = until(pods.deadline()) => {}
             () = replay.notified() => {
                 // Before the first lists, everything is still to be reported.
                 if task.is_listed {
@@ -229,6 +228,15 @@ async fn run<O: Observer>(channels: &mut Channels<O>) {
         task.count();
         task.health.waiting = task.resync.backlog();
         health.send_replace(task.health);
+        pods.answer(|| task.model.pods(), clock::now);
+    }
+}
+
+/// Ends at the deadline; never without one.
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(at) => sleep_until(at.into()).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -25,7 +25,10 @@ mod watch;
 #[cfg(test)]
 mod fixtures;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
 
 use tokio::sync::Notify;
 
@@ -44,6 +47,9 @@ use crate::{
 use manifests::Source;
 use watch::Watch;
 
+/// 100 ms: probes are counted once in that time, so that no flood of questions delays the calls that are observed.
+const COUNTED_EVERY: Duration = Duration::from_millis(100);
+
 /// A handle on what is observed; clones are the same.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ObservedHandle {
@@ -52,6 +58,8 @@ pub(crate) struct ObservedHandle {
     /// Wake those who read annotations, and files.
     awaits_texts: Arc<Notify>,
     awaits_files: Arc<Notify>,
+    /// How many probes there were, and when.
+    counted: Arc<Mutex<Option<(Instant, usize)>>>,
 }
 
 impl ObservedHandle {
@@ -86,6 +94,16 @@ impl ObservedHandle {
     /// All observed probes as they are now, in no order.
     pub(crate) fn probes(&self) -> Vec<ObservedStatus> {
         self.watch().probes(clock::now())
+    }
+
+    /// How many observed probes there are, or were [`COUNTED_EVERY`] ago.
+    pub(crate) fn count(&self) -> usize {
+        let now = clock::now();
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = counted.filter(|(at, _)| now.saturating_duration_since(*at) < COUNTED_EVERY);
+        let (at, count) = fresh.unwrap_or_else(|| (now, self.watch().count(now)));
+        *counted = Some((at, count));
+        count
     }
 
     /// How many commands made room for others since the start, as no more may be followed.

@@ -5,6 +5,7 @@
 //! wakes it by the `schedule`, and lets it run when the `pool` has place. `task` is the one loop around it, `attempt`
 //! what a worker's attempt does.
 
+mod answers;
 pub(crate) mod attempt;
 pub(crate) mod command;
 mod containers;
@@ -47,7 +48,7 @@ pub(crate) use handle::Listed;
 pub use handle::{ProberHandle, Question};
 pub(crate) use readiness::ContainerStatus;
 pub(crate) use state::Saved;
-pub(crate) use status::ProbeStatus;
+pub(crate) use status::{ProbeCounts, ProbeStatus};
 pub(crate) use task::{Deps, spawn};
 
 /// What the inventory and the plan report to the prober.

@@ -1,8 +1,9 @@
-//! The common parts of all stages: a task that is restarted when it panics (`Tasks`), and a handle through which
-//! other stages query it ([`Asker`]).
+//! The common parts of all stages: a task that is restarted when it panics (`Tasks`), a handle through which other stages
+//! query it ([`Asker`]), and what keeps queries cheap for it (`SharedAnswer`).
 
 mod ask;
 pub(crate) mod panics;
+mod shared;
 
 use std::{
     any::Any,
@@ -21,6 +22,7 @@ use tokio::{sync::oneshot, task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 pub use self::ask::{Asker, Unanswered};
+pub(crate) use self::shared::SharedAnswer;
 use crate::clock;
 
 /// 100 ms to 5 s between a panic and the next start, twice as long each time: a stage that panics at once, time and

@@ -12,7 +12,11 @@ use std::{
 };
 
 use thiserror::Error;
-use tokio::{net::UnixListener, sync::watch, time::timeout};
+use tokio::{
+    net::UnixListener,
+    sync::{Semaphore, watch},
+    time::timeout,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -33,7 +37,7 @@ use crate::{
         JournaledCall, Sources, api, convert,
         journal::{Journal, JournalBounds},
         metrics::{Metrics, ProcessCounts},
-        stages::Stages,
+        stages::{LISTS_AT_ONCE, Stages},
         view::EventView,
     },
     runtime::{Runtime, link, link::Link},
@@ -175,6 +179,7 @@ impl Daemon {
             started_at,
             began,
             is_draining: is_draining.clone(),
+            lists: Semaphore::new(LISTS_AT_ONCE),
         };
         let sources = Sources { snapshots: Arc::new(stages), trace, events, metrics, prober };
         let api = Api::spawn(questions.listener, sources.clone(), &mut tasks);

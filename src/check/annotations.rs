@@ -147,13 +147,8 @@ pub(super) fn handler_field(probe: &Node, field: &str) -> Option<Place> {
 fn is_plain(place: Option<Place>, text: &str, lines: &Lines<'_>) -> bool {
     let is_word = ["on", "off", "yes", "no", "y", "n"].iter().any(|word| text.eq_ignore_ascii_case(word));
     let rest = place.and_then(|place| lines.from(place)).unwrap_or_default();
-    is_word && rest.trim_end() == text && place.is_some_and(|place| !is_in_block(place, lines))
-}
-
-/// Whether a value is a block: then its line holds nothing else, and a plain value stands behind its key.
-fn is_in_block(place: Place, lines: &Lines<'_>) -> bool {
-    let line = lines.get(place.line).unwrap_or_default();
-    line.chars().take(place.column.saturating_sub(1) as usize).all(|character| character == ' ')
+    // A block has its lines to itself, and a plain value stands behind its key.
+    is_word && rest.trim_end() == text && place.is_some_and(|place| !lines.is_indent(place))
 }
 
 fn no_container(name: &str, among: &[&WrittenContainer<'_>]) -> String {

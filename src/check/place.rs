@@ -3,35 +3,77 @@
 
 use crate::document::Place;
 
+/// 256 characters are walked at most to find one by its number.
+const STEP: u32 = 256;
+
 /// The lines of a file.
 #[derive(Debug)]
 pub(super) struct Lines<'a> {
     text: &'a str,
-    /// Where each line begins.
-    starts: Vec<u32>,
+    starts: Vec<Start>,
+    /// The byte of every character whose number is a multiple of [`STEP`]: a file may be one line, with thousands of faults.
+    marks: Vec<u32>,
+}
+
+/// Where a line begins.
+#[derive(Clone, Copy, Debug, Default)]
+struct Start {
+    byte: u32,
+    /// The number of its first character in the file.
+    character: u32,
+    /// How many blanks it begins with.
+    indent: u32,
 }
 
 impl<'a> Lines<'a> {
     pub(super) fn of(text: &'a str) -> Self {
-        let after_ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
-        let starts = std::iter::once(0).chain(after_ends).filter_map(|at| u32::try_from(at).ok());
-        Self { text, starts: starts.collect() }
+        let (mut starts, mut marks) = (Vec::new(), Vec::new());
+        let (mut start, mut is_indent, mut character) = (Start::default(), true, 0);
+        for (at, sign) in text.char_indices() {
+            let Ok(byte) = u32::try_from(at) else { break };
+            if character % STEP == 0 {
+                marks.push(byte);
+            }
+            character += 1;
+            is_indent &= sign == ' ';
+            start.indent += u32::from(is_indent);
+            if sign == '\n' {
+                starts.push(start);
+                (start, is_indent) = (Start { byte: byte + 1, character, indent: 0 }, true);
+            }
+        }
+        starts.push(start);
+        // The end of the text is a place, too.
+        if character % STEP == 0 {
+            marks.extend(u32::try_from(text.len()));
+        }
+        Self { text, starts, marks }
+    }
+
+    fn start(&self, number: u32) -> Option<Start> {
+        self.starts.get(usize::try_from(number).ok()?.checked_sub(1)?).copied()
     }
 
     /// A line by its number, without its end.
     pub(super) fn get(&self, number: u32) -> Option<&'a str> {
-        let index = usize::try_from(number).ok()?.checked_sub(1)?;
-        let start = *self.starts.get(index)? as usize;
-        let end = self.starts.get(index + 1).map_or(self.text.len(), |next| *next as usize);
+        let start = self.start(number)?.byte as usize;
+        let end = self.start(number.checked_add(1)?).map_or(self.text.len(), |next| next.byte as usize);
         Some(self.text[start..end].trim_end_matches('\n').trim_end_matches('\r'))
     }
 
     /// The rest of a line from a place on.
     pub(super) fn from(&self, place: Place) -> Option<&'a str> {
-        let line = self.get(place.line)?;
-        let before = usize::try_from(place.column).ok()?.checked_sub(1)?;
-        let at = line.char_indices().map(|(at, _)| at).chain([line.len()]).nth(before)?;
-        Some(&line[at..])
+        let (line, start) = (self.get(place.line)?, self.start(place.line)?);
+        let character = start.character.checked_add(place.column.checked_sub(1)?)?;
+        let mark = *self.marks.get((character / STEP) as usize)? as usize;
+        let after = self.text[mark..].char_indices().map(|(at, _)| mark + at).chain([self.text.len()]);
+        let at = after.take(STEP as usize + 1).nth((character % STEP) as usize)?;
+        self.text.get(at..start.byte as usize + line.len())
+    }
+
+    /// Whether only blanks stand before a place in its line.
+    pub(super) fn is_indent(&self, place: Place) -> bool {
+        self.start(place.line).is_some_and(|start| place.column.saturating_sub(1) <= start.indent)
     }
 
     /// The place of something at `inner` within the value of a scalar that starts at `start`.
@@ -67,11 +109,11 @@ impl<'a> Lines<'a> {
         let mut found = None;
         for (number, text) in (1..=inner.line).zip(value.split('\n')) {
             let line = first.checked_add(number - 1)?;
-            let indent = self.get(line)?.strip_suffix(text)?;
-            if !indent.bytes().all(|byte| byte == b' ') {
+            let indent = u32::try_from(self.get(line)?.strip_suffix(text)?.len()).ok()?;
+            if indent > self.start(line)?.indent {
                 return None;
             }
-            let column = inner.column.checked_add(u32::try_from(indent.len()).ok()?)?;
+            let column = inner.column.checked_add(indent)?;
             found = (number == inner.line).then_some(Place { line, column });
         }
         found
@@ -82,9 +124,10 @@ impl<'a> Lines<'a> {
         let indent = usize::try_from(start.column).ok()?.checked_sub(1)?;
         let (mut left, mut value, mut line) = (wanted, value, start.line);
         loop {
-            let (before, text) = self.get(line)?.split_at_checked(indent)?;
+            let is_indented = self.is_indent(Place { line, ..start });
+            let (_, text) = self.get(line)?.split_at_checked(indent).filter(|_| is_indented)?;
+            value = value.strip_prefix(text)?;
             let length = text.chars().count();
-            value = value.strip_prefix(text).filter(|_| before.bytes().all(|byte| byte == b' '))?;
             if left < length || value.trim_end_matches('\n').is_empty() {
                 let column = u32::try_from(indent + left.min(length)).ok()?.checked_add(1)?;
                 return Some(Place { line, column });
@@ -162,10 +205,15 @@ fn is_high_surrogate(digits: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use proptest::prelude::*;
 
     use super::*;
-    use crate::document::{Node, parse};
+    use crate::{
+        clock,
+        document::{Node, parse},
+    };
 
     fn place(line: u32, column: u32) -> Place {
         Place { line, column }
@@ -227,6 +275,20 @@ mod tests {
         assert_eq!(lines.within(place(1, 4), "{x: 1", place(1, 7)), place(1, 10));
         assert_eq!(lines.within(place(2, 4), "{x", place(1, 9)), place(2, 7));
         assert_eq!(lines.within(place(9, 4), "{x", place(1, 9)), place(9, 4), "no such line");
+    }
+
+    #[test]
+    fn places_on_one_long_line_are_found_without_walking_it_for_each() {
+        const ITEMS: u32 = 400_000;
+        let blanks = " ".repeat(1 << 20);
+        let text = format!("{blanks}{}", "\"ü%\", ".repeat(ITEMS as usize));
+        let (lines, began) = (Lines::of(&text), clock::now());
+        for item in (0..ITEMS).step_by(200) {
+            let start = place(1, (1 << 20) + 1 + 6 * item);
+            assert_eq!(lines.within(start, "ü%", place(1, 2)), place(1, start.column + 2));
+        }
+        let took = clock::now() - began;
+        assert!(took < Duration::from_secs(5), "{took:?}");
     }
 
     proptest! {

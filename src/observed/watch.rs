@@ -174,6 +174,17 @@ impl Watch {
         found
     }
 
+    /// How many observed probes there are now.
+    pub(super) fn count(&mut self, now: Instant) -> usize {
+        let groups = self.containers.values_mut().flat_map(|watched| &mut watched.groups);
+        groups
+            .map(|group| {
+                group.expire(now);
+                group.probes.len()
+            })
+            .sum()
+    }
+
     /// How many commands made room for others' while as many were followed as may be.
     pub(super) fn displaced(&self) -> u64 {
         self.displaced

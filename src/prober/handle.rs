@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tonic::transport::Channel;
 
 use super::{
-    CommandRefusal, ContainerStatus, Input, ProbeCommand, ProbeStatus, ProberSettings,
+    CommandRefusal, ContainerStatus, Input, ProbeCommand, ProbeCounts, ProbeStatus, ProberSettings,
     attempt::{AttemptOutcome, Handlers},
     status,
     variables::Variables,
@@ -37,15 +37,17 @@ pub struct ProberHandle {
     places: Arc<Semaphore>,
 }
 
-/// What the prober's task can be asked.
+/// What the prober's task can be asked. All who ask the same within a short time get the same answer.
 #[derive(Debug)]
 pub enum Question {
+    /// How many probes there are.
+    Counts(oneshot::Sender<Arc<ProbeCounts>>),
     /// All probes, by namespace, pod, container and type.
-    Probes(oneshot::Sender<Vec<ProbeStatus>>),
+    Probes(oneshot::Sender<Arc<Vec<ProbeStatus>>>),
     /// All containers, also those without probes, with their verdicts; in no order.
-    Containers(oneshot::Sender<Vec<ContainerStatus>>),
+    Containers(oneshot::Sender<Arc<Vec<ContainerStatus>>>),
     /// All containers with what is planned for them; in no order.
-    Plans(oneshot::Sender<Vec<Listed>>),
+    Plans(oneshot::Sender<Arc<Vec<Listed>>>),
     /// To do something with one probe.
     Command {
         /// Which probe.
@@ -104,11 +106,19 @@ impl ProberHandle {
         self.inputs.send(input).await.is_ok()
     }
 
-    /// All probes, by namespace, pod, container and type.
+    /// How many probes there are, by verdict and phase. Much cheaper than all of them.
     ///
     /// # Errors
     /// The prober did not answer.
-    pub async fn probes(&self) -> Result<Vec<ProbeStatus>, Unanswered> {
+    pub async fn counts(&self) -> Result<Arc<ProbeCounts>, Unanswered> {
+        self.questions.ask(Question::Counts).await
+    }
+
+    /// All probes, by namespace, pod, container and type; a quarter of a second old at most.
+    ///
+    /// # Errors
+    /// The prober did not answer.
+    pub async fn probes(&self) -> Result<Arc<Vec<ProbeStatus>>, Unanswered> {
         self.questions.ask(Question::Probes).await
     }
 
@@ -116,7 +126,7 @@ impl ProberHandle {
     ///
     /// # Errors
     /// The prober did not answer.
-    pub async fn containers(&self) -> Result<Vec<ContainerStatus>, Unanswered> {
+    pub async fn containers(&self) -> Result<Arc<Vec<ContainerStatus>>, Unanswered> {
         self.questions.ask(Question::Containers).await
     }
 
@@ -124,7 +134,7 @@ impl ProberHandle {
     ///
     /// # Errors
     /// The prober did not answer.
-    pub async fn plans(&self) -> Result<Vec<Listed>, Unanswered> {
+    pub async fn plans(&self) -> Result<Arc<Vec<Listed>>, Unanswered> {
         self.questions.ask(Question::Plans).await
     }
 

@@ -2,6 +2,7 @@
 //! JSON or tables.
 
 use std::{
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -27,6 +28,27 @@ use crate::{
         plan::{Invalid, Planned},
     },
 };
+
+/// How many probes there are.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct ProbeCounts {
+    /// By verdict and phase.
+    pub by_state: BTreeMap<(Verdict, ProbePhase), u64>,
+    /// For how long those wait for a place that wait for more than two of their periods.
+    pub late: Vec<Duration>,
+}
+
+impl ProbeCounts {
+    /// Counts a probe; one without a worker is invalid.
+    pub(super) fn note(&mut self, worker: Option<&Worker>, now: Moment) {
+        let (state, phase) = match worker {
+            Some(worker) => (state(worker), worker.block(now.at).map_or(ProbePhase::Probing, ProbePhase::of)),
+            None => (Verdict::Unknown, ProbePhase::Invalid),
+        };
+        *self.by_state.entry((state, phase)).or_default() += 1;
+        self.late.extend(worker.and_then(|worker| late(worker, now)));
+    }
+}
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProbeStatus {
@@ -97,6 +119,18 @@ pub enum ProbePhase {
 }
 
 impl ProbePhase {
+    /// That of a probe that something stands in the way of.
+    fn of(block: Block) -> Self {
+        match block {
+            Block::Paused => Self::Paused,
+            Block::Stopping(_) => Self::Stopped,
+            Block::Held | Block::AlreadyStarted => Self::Held,
+            Block::NoContainer | Block::NotRunning(_) | Block::Delayed(_) | Block::NotStarted => {
+                Self::Waiting
+            }
+        }
+    }
+
     /// `waiting`, `probing`, `held`, `paused`, `invalid`, `stopped`.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -129,7 +163,7 @@ impl ProbeStatus {
             spec: Some(spec.clone()),
             handler: Some(spec.handler.name()),
             phase,
-            state: results.verdict().unwrap_or(Verdict::Unknown),
+            state: state(worker),
             reason,
             since: results.since(),
             period: Some(worker.spacing(now.at)),
@@ -180,6 +214,10 @@ impl ProbeStatus {
     }
 }
 
+fn state(worker: &Worker) -> Verdict {
+    worker.results().verdict().unwrap_or(Verdict::Unknown)
+}
+
 /// For how long a probe waits for a place, where that is too long.
 fn late(worker: &Worker, now: Moment) -> Option<Duration> {
     let waited = now.at.saturating_duration_since(worker.waits_since()?);
@@ -207,22 +245,18 @@ fn probing(worker: &Worker, now: Moment) -> String {
 /// The phase of a probe that something stands in the way of, and what; `paused` since then, if it is.
 pub(super) fn blocked(block: Block, worker: &Worker, paused: Option<SystemTime>) -> (ProbePhase, String) {
     let spec = worker.spec();
-    let (phase, reason) = match block {
-        Block::NoContainer => (ProbePhase::Waiting, "there is no container".to_owned()),
-        Block::Paused => (ProbePhase::Paused, by_an_operator(paused)),
-        Block::Stopping(Stopping::Container) => {
-            (ProbePhase::Stopped, "the container is being stopped".to_owned())
-        }
-        Block::Stopping(Stopping::Pod) => (ProbePhase::Stopped, "the pod is being stopped".to_owned()),
-        Block::Held => (ProbePhase::Held, held(worker)),
-        Block::NotRunning(state) => (ProbePhase::Waiting, not_running(state)),
-        Block::Delayed(_) => {
-            (ProbePhase::Waiting, format!("start delay of {}", go::duration(spec.initial_delay)))
-        }
-        Block::NotStarted => (ProbePhase::Waiting, "the startup probe has not succeeded yet".to_owned()),
-        Block::AlreadyStarted => (ProbePhase::Held, "the container has started".to_owned()),
+    let reason = match block {
+        Block::NoContainer => "there is no container".to_owned(),
+        Block::Paused => by_an_operator(paused),
+        Block::Stopping(Stopping::Container) => "the container is being stopped".to_owned(),
+        Block::Stopping(Stopping::Pod) => "the pod is being stopped".to_owned(),
+        Block::Held => held(worker),
+        Block::NotRunning(state) => not_running(state),
+        Block::Delayed(_) => format!("start delay of {}", go::duration(spec.initial_delay)),
+        Block::NotStarted => "the startup probe has not succeeded yet".to_owned(),
+        Block::AlreadyStarted => "the container has started".to_owned(),
     };
-    (phase, reason)
+    (ProbePhase::of(block), reason)
 }
 
 fn by_an_operator(paused: Option<SystemTime>) -> String {

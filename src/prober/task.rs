@@ -14,6 +14,7 @@ use tonic::transport::Channel;
 
 use super::{
     Input, Moment, ProberHandle, ProberSettings, Question,
+    answers::Answers,
     attempt::{AttemptOutcome, Attempted, Handlers, Job},
     lateness::LatenessNews,
     roster::Roster,
@@ -28,6 +29,9 @@ use crate::{
 /// How many inputs are taken at once, before due probes are looked at again: those reported together come due together,
 /// and are spread.
 const INPUTS_AT_ONCE: usize = 1024;
+
+/// 16 questions are taken at once, before inputs and ends are looked at again; as many as wait for an answer.
+const QUESTIONS_AT_ONCE: usize = 16;
 
 /// How an attempt's task ended.
 enum AttemptEnd {
@@ -126,12 +130,13 @@ async fn drive<A, F>(
     // Of those among them that are judged while the runtime still works at them. At most one each.
     let (judge, mut judged) = mpsc::unbounded_channel();
     let mut inputs = Vec::new();
+    let mut answers = Answers::default();
     loop {
         let mut finished = None;
+        let mut question = None;
         tokio::select! {
             biased;
             () = channels.stop.cancelled() => break,
-            Some(question) = channels.questions.recv() => answer(&mut roster, question, Moment::now()),
             changed = channels.settings.changed(), if may_change => {
                 may_change = changed.is_ok();
                 roster.set_limits(&channels.settings.borrow_and_update(), Moment::now());
@@ -145,6 +150,9 @@ async fn drive<A, F>(
             Some(ended) = attempts.join_next() => finished = ended.ok(),
             () = until(roster.deadline()) => {}
             () = until(roster.save_deadline()) => {}
+            () = until(answers.deadline()) => {}
+            // Last, as anyone may ask at any rate: what is reported and what has ended comes first.
+            Some(asked) = channels.questions.recv(), if answers.has_room() => question = Some(asked),
         }
         let now = Moment::now();
         // All that ended is taken each time, so that no flood of inputs or questions keeps places taken.
@@ -167,6 +175,12 @@ async fn drive<A, F>(
         }
         for input in inputs.drain(..) {
             roster.accept(input, now);
+        }
+        // Some of them each time, so that no flood of inputs keeps them waiting, either.
+        for _ in 0..QUESTIONS_AT_ONCE {
+            let next = || if answers.has_room() { channels.questions.try_recv().ok() } else { None };
+            let Some(asked) = question.take().or_else(next) else { break };
+            answers.take(asked, &mut roster, now);
         }
         for job in roster.advance(now) {
             let (key, given_up) = (job.key.clone(), CancellationToken::new());
@@ -200,19 +214,10 @@ async fn drive<A, F>(
         if roster.save_deadline().is_some_and(|deadline| deadline <= now.at) {
             channels.saves.send_replace(Arc::new(roster.save(now)));
         }
+        answers.give(&roster, Moment::now);
     }
     if roster.save_deadline().is_some() {
         channels.saves.send_replace(Arc::new(roster.save(Moment::now())));
-    }
-}
-
-/// Answers a question. The asker may have left meanwhile.
-fn answer(roster: &mut Roster, question: Question, now: Moment) {
-    match question {
-        Question::Probes(answer) => drop(answer.send(roster.statuses(now))),
-        Question::Containers(answer) => drop(answer.send(roster.containers(now))),
-        Question::Plans(answer) => drop(answer.send(roster.plans())),
-        Question::Command { key, command, answer } => drop(answer.send(roster.command(&key, command, now))),
     }
 }
 

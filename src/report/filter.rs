@@ -1,17 +1,43 @@
 //! Filters for queries: the query parameters of the API, written by the command line and read by the server.
 
-use std::{fmt::Write as _, time::Duration};
+use std::{fmt::Write as _, mem, time::Duration};
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use tokio::{sync::Semaphore, task::yield_now};
 
 pub(crate) use crate::glob::Glob;
 
-use super::view::{CallView, EventView, PodView, ProbeView};
+use super::{
+    lookup::shown,
+    view::{CallView, EventView, PodView, ProbeView},
+};
 use crate::{
     document::suggest,
     duration::{self, GoDuration},
     ids::{ProbeKind, ProbeType},
 };
+
+/// 512 bytes: the longest pattern. Names of Kubernetes have 253 at most. A longer one is answered 400.
+const MAX_PATTERN: usize = 512;
+
+/// 32 records are filtered at once; then other tasks have their turn. A pattern of many stars takes some 50 µs for a name.
+const FILTERED_AT_ONCE: usize = 32;
+
+/// 2 lists are filtered at once; others wait.
+static FILTERING: Semaphore = Semaphore::const_new(2);
+
+/// Keeps the records that are wanted, in their order.
+pub(super) async fn retain<T: Send>(records: &mut Vec<T>, admits: impl Fn(&T) -> bool + Send) {
+    let _turn = FILTERING.acquire().await;
+    for (number, record) in mem::take(records).into_iter().enumerate() {
+        if number % FILTERED_AT_ONCE == FILTERED_AT_ONCE - 1 {
+            yield_now().await;
+        }
+        if admits(&record) {
+            records.push(record);
+        }
+    }
+}
 
 /// Parameters of `GET /v1/probes`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -173,17 +199,21 @@ pub(crate) trait Parameters: Default {
         let mut read = Self::default();
         for (index, (name, value)) in pairs.iter().enumerate() {
             if !Self::NAMES.contains(&name.as_str()) {
+                let unknown = shown(name);
                 return Err(match suggest::nearest(name, Self::NAMES) {
-                    Some(meant) => format!("unknown parameter {name:?}: did you mean {meant:?}?"),
+                    Some(meant) => format!("unknown parameter {unknown}: did you mean {meant:?}?"),
                     None => {
-                        format!("unknown parameter {name:?}: known parameters are {}", Self::NAMES.join(", "))
+                        format!(
+                            "unknown parameter {unknown}: known parameters are {}",
+                            Self::NAMES.join(", ")
+                        )
                     }
                 });
             }
             if pairs[..index].iter().any(|(before, _)| before == name) {
                 return Err(format!("{name} is given twice"));
             }
-            read.take(name, value).map_err(|reason| format!("{name}: {value:?}: {reason}"))?;
+            read.take(name, value).map_err(|reason| format!("{name}: {}: {reason}", shown(value)))?;
         }
         Ok(read)
     }
@@ -194,9 +224,9 @@ impl Parameters for ProbeFilter {
 
     fn take(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
-            "namespace" => self.namespace = Some(value.into()),
-            "pod" => self.pod = Some(value.into()),
-            "container" => self.container = Some(value.into()),
+            "namespace" => self.namespace = Some(pattern(value)?),
+            "pod" => self.pod = Some(pattern(value)?),
+            "container" => self.container = Some(pattern(value)?),
             _ => self.kind = Some(kind(value)?),
         }
         Ok(())
@@ -208,8 +238,8 @@ impl Parameters for PodFilter {
 
     fn take(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
-            "namespace" => self.namespace = Some(value.into()),
-            _ => self.pod = Some(value.into()),
+            "namespace" => self.namespace = Some(pattern(value)?),
+            _ => self.pod = Some(pattern(value)?),
         }
         Ok(())
     }
@@ -221,10 +251,10 @@ impl Parameters for CallFilter {
 
     fn take(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
-            "method" => self.method = Some(value.into()),
-            "namespace" => self.namespace = Some(value.into()),
-            "pod" => self.pod = Some(value.into()),
-            "container" => self.container = Some(value.into()),
+            "method" => self.method = Some(pattern(value)?),
+            "namespace" => self.namespace = Some(pattern(value)?),
+            "pod" => self.pod = Some(pattern(value)?),
+            "container" => self.container = Some(pattern(value)?),
             "failed" => self.failed = flag(value)?,
             "slower" => self.slower = Some(duration(value)?),
             "last" => self.last = Some(count(value)?),
@@ -239,13 +269,20 @@ impl Parameters for EventFilter {
 
     fn take(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
-            "namespace" => self.namespace = Some(value.into()),
-            "pod" => self.pod = Some(value.into()),
-            "container" => self.container = Some(value.into()),
+            "namespace" => self.namespace = Some(pattern(value)?),
+            "pod" => self.pod = Some(pattern(value)?),
+            "container" => self.container = Some(pattern(value)?),
             "last" => self.last = Some(count(value)?),
             _ => self.follow = flag(value)?,
         }
         Ok(())
+    }
+}
+
+fn pattern(text: &str) -> Result<Glob, String> {
+    match text.len() {
+        0..=MAX_PATTERN => Ok(text.into()),
+        _ => Err(format!("longer than {MAX_PATTERN} bytes: no name is as long")),
     }
 }
 
@@ -375,6 +412,15 @@ mod tests {
             ("?slower=soon", r#"slower: "soon": not a duration: write one such as 250ms, 5s or 1m30s"#),
         ] {
             assert_eq!(parsed::<CallFilter>(query).unwrap_err(), reported);
+        }
+        let long = "a*".repeat(300);
+        for name in ["method", "namespace", "pod", "container"] {
+            assert!(parsed::<CallFilter>(&format!("?{name}={}", &long[..512])).is_ok());
+            let refused = parsed::<CallFilter>(&format!("?{name}={}", &long[..513])).unwrap_err();
+            assert_eq!(
+                refused,
+                format!("{name}: \"{}\"...: longer than 512 bytes: no name is as long", &long[..64])
+            );
         }
         assert_eq!(
             parsed::<ProbeFilter>("?type=zzz").unwrap_err(),

@@ -12,6 +12,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    filter::retain,
     journal::{Journal, JournalEntry},
     pieces::{self, PIECE},
     places::{Following, Place},
@@ -56,13 +57,13 @@ pub(super) async fn respond<T, V, F>(
 where
     T: Send + Sync + ?Sized + 'static,
     V: Serialize + Send + 'static,
-    F: Fn(&V) -> bool + Send + 'static,
+    F: Fn(&V) -> bool + Send + Sync + 'static,
 {
     let weigh = move |kept: &[Arc<T>]| kept.iter().map(|record| size(record) + size_of::<Arc<T>>()).sum();
     let collect = || ready(Ok(journal.follow_after(usize::MAX)));
     let ((mut kept, follower), mut held) = room.hold(place, guess, collect, |(kept, _)| weigh(kept)).await?;
     // The records stay shared until each is written: a view is a copy.
-    kept.retain(|record| (window.admits)(&show(record)));
+    retain(&mut kept, |record| (window.admits)(&show(record))).await;
     let last = window.last.unwrap_or(if window.following.is_some() { 0 } else { usize::MAX });
     kept.drain(..kept.len().saturating_sub(last));
     held.resize(weigh(&kept));

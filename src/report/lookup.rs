@@ -33,7 +33,7 @@ pub(crate) trait NamedContainer {
     fn age(&self) -> (bool, Option<SystemTime>, u32);
 }
 
-impl NamedContainer for Listed {
+impl NamedContainer for &Listed {
     fn names(&self) -> [&str; 3] {
         [&self.view.pod.namespace, &self.view.pod.name, &self.view.name]
     }
@@ -158,7 +158,7 @@ fn meant<C: NamedContainer>(is_meant: impl Fn([&str; 3]) -> bool, containers: &[
 }
 
 /// In quotes, and not much of it.
-fn shown(written: &str) -> String {
+pub(super) fn shown(written: &str) -> String {
     match written.char_indices().nth(64) {
         None => format!("{written:?}"),
         Some((end, _)) => format!("{:?}...", &written[..end]),
@@ -275,7 +275,7 @@ mod tests {
                 ),
             ),
         ] {
-            let found_at = container(written, there.to_vec());
+            let found_at = container(written, there.iter().collect());
             let id = found_at.map(|listed| listed.view.id.to_string()).map_err(|error| error.to_string());
             assert_eq!(id, found.map(str::to_owned).map_err(str::to_owned), "{written}");
         }

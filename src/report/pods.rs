@@ -14,25 +14,25 @@ use super::view::{ContainerStateView, ContainerView, PodView, ProbesView};
 type Identity = (Arc<str>, Arc<str>, Arc<str>);
 
 /// One pod as it is put together: its newest sandbox, and the newest container of each name in that.
-struct PodParts {
-    sandbox: Arc<pod::Pod>,
-    containers: BTreeMap<Arc<str>, ContainerStatus>,
+struct PodParts<'a> {
+    sandbox: &'a Arc<pod::Pod>,
+    containers: BTreeMap<&'a str, &'a ContainerStatus>,
 }
 
 /// What is shown of a pod whose uid is another one's.
 const COPIED: &str = "another pod has the same UID: criprobe identifies this pod by its sandbox ID";
 
 /// A view a pod, by namespace, name and uid.
-pub(super) fn views(sandboxes: Vec<Arc<pod::Pod>>, containers: Vec<ContainerStatus>) -> Vec<PodView> {
-    let mut pods: BTreeMap<Identity, PodParts> = BTreeMap::new();
+pub(super) fn views(sandboxes: &[Arc<pod::Pod>], containers: &[ContainerStatus]) -> Vec<PodView> {
+    let mut pods: BTreeMap<Identity, PodParts<'_>> = BTreeMap::new();
     // One that was made between the two questions is known from its containers alone.
-    let of_containers: Vec<_> = containers.iter().map(|container| container.view.pod.clone()).collect();
-    for sandbox in sandboxes.into_iter().chain(of_containers) {
-        match pods.get_mut(&identity(&sandbox)) {
+    let of_containers = containers.iter().map(|container| &container.view.pod);
+    for sandbox in sandboxes.iter().chain(of_containers) {
+        match pods.get_mut(&identity(sandbox)) {
             Some(pod) if pod.sandbox.attempt >= sandbox.attempt => {}
             Some(pod) => pod.sandbox = sandbox,
             None => {
-                pods.insert(identity(&sandbox), PodParts { sandbox, containers: BTreeMap::new() });
+                pods.insert(identity(sandbox), PodParts { sandbox, containers: BTreeMap::new() });
             }
         }
     }
@@ -41,8 +41,8 @@ pub(super) fn views(sandboxes: Vec<Arc<pod::Pod>>, containers: Vec<ContainerStat
         if container.view.pod.sandbox_id != pod.sandbox.sandbox_id {
             continue;
         }
-        let name = container.view.name.clone();
-        let is_newest = pod.containers.get(&name).is_none_or(|known| age(known) < age(&container));
+        let name = &*container.view.name;
+        let is_newest = pod.containers.get(name).is_none_or(|known| age(known) < age(container));
         if is_newest {
             pod.containers.insert(name, container);
         }
@@ -58,8 +58,8 @@ fn age(container: &ContainerStatus) -> impl PartialOrd + use<> {
     (container.view.attempt, container.view.created_at, container.view.id.clone())
 }
 
-impl From<PodParts> for PodView {
-    fn from(pod: PodParts) -> Self {
+impl From<PodParts<'_>> for PodView {
+    fn from(pod: PodParts<'_>) -> Self {
         let unready = unready(&pod);
         let copied = pod.sandbox.copied_uid.as_ref().map(|_| COPIED.to_owned());
         Self {
@@ -71,7 +71,7 @@ impl From<PodParts> for PodView {
             sandbox_ready: pod.sandbox.is_ready,
             ready: unready.is_none(),
             reason: [unready, copied].into_iter().flatten().collect::<Vec<_>>().join("; "),
-            containers: pod.containers.values().map(container).collect(),
+            containers: pod.containers.values().copied().map(container).collect(),
         }
     }
 }
@@ -80,7 +80,7 @@ impl From<PodParts> for PodView {
 ///
 /// A container that ended well may be an init container that has done its work, so it is left out; but somebody has to be
 /// there who is ready.
-fn unready(pod: &PodParts) -> Option<String> {
+fn unready(pod: &PodParts<'_>) -> Option<String> {
     if !pod.sandbox.is_ready {
         return Some("the sandbox is not ready".to_owned());
     }
@@ -192,7 +192,7 @@ mod tests {
             (&down, &[("app", RUNNING, true)], "the sandbox is not ready"),
         ] {
             let of_pod = containers.iter().map(|&(name, state, ready)| container(pod, name, 0, state, ready));
-            let shown = views(vec![pod.clone()], of_pod.collect());
+            let shown = views(std::slice::from_ref(pod), &of_pod.collect::<Vec<_>>());
             assert_eq!((shown.len(), shown[0].ready, &*shown[0].reason), (1, reason.is_empty(), reason));
             assert_eq!(shown[0].containers.len(), containers.len());
         }
@@ -207,7 +207,7 @@ mod tests {
             container(&old, "app", 7, BROKEN, false),
         ];
         for sandboxes in [vec![old.clone(), new.clone()], vec![new.clone(), old.clone()], vec![]] {
-            let shown = views(sandboxes, containers.clone());
+            let shown = views(&sandboxes, &containers);
             let [pod] = &shown[..] else { panic!("{shown:?}") };
             assert_eq!((&*pod.sandbox_id, pod.attempt, pod.ready), ("u-1", 1, true));
             assert_eq!((pod.containers.len(), pod.containers[0].restarts), (1, 2));
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn pods_of_one_name_are_told_apart_by_their_uid() {
-        let shown = views(vec![sandbox("v", 0, true), sandbox("u", 3, true)], Vec::new());
+        let shown = views(&[sandbox("v", 0, true), sandbox("u", 3, true)], &[]);
         let uids: Vec<_> = shown.iter().map(|pod| &*pod.pod_uid).collect();
         assert_eq!(uids, ["u", "v"]);
     }

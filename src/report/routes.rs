@@ -22,7 +22,7 @@ use super::{
     JournaledCall, Sources,
     commands::CommandLog,
     detail::DetailParts,
-    filter::{CallFilter, EventFilter, Parameters, PodFilter, ProbeFilter},
+    filter::{CallFilter, EventFilter, Parameters, PodFilter, ProbeFilter, retain},
     lines::{self, Shown, Window},
     lookup::{self, NotFound},
     metrics,
@@ -120,7 +120,7 @@ async fn probes(
     let weigh = |probes: &Vec<ProbeView>| probes.iter().map(ProbeView::size).sum();
     let collect = || shared.sources.snapshots.probes().map_err(Refusal::from);
     let (mut probes, mut held) = shared.room.hold(&place, &shared.guesses.probes, collect, weigh).await?;
-    probes.retain(|probe| filter.admits(probe));
+    retain(&mut probes, |probe| filter.admits(probe)).await;
     probes.shrink_to_fit();
     held.resize(weigh(&probes));
     sort(&mut probes);
@@ -164,7 +164,7 @@ async fn pods(
     let weigh = |pods: &Vec<PodView>| pods.iter().map(PodView::size).sum();
     let collect = || shared.sources.snapshots.pods().map_err(Refusal::from);
     let (mut pods, mut held) = shared.room.hold(&place, &shared.guesses.pods, collect, weigh).await?;
-    pods.retain(|pod| filter.admits(pod));
+    retain(&mut pods, |pod| filter.admits(pod)).await;
     pods.shrink_to_fit();
     held.resize(weigh(&pods));
     Ok(answer(pieces::array(pods.into_iter()), held))

@@ -12,7 +12,10 @@ use std::{
 };
 
 use prometheus_client::metrics::counter::Counter;
-use tokio::sync::watch;
+use tokio::{
+    sync::{Semaphore, watch},
+    task::yield_now,
+};
 
 use super::{
     Snapshot, Snapshots, configuration,
@@ -30,7 +33,7 @@ use crate::{
     ids::ProbeType,
     inventory::InventoryHandle,
     observed::ObservedHandle,
-    prober::{ProbeStatus, ProberHandle},
+    prober::{ProbeCounts, ProbeStatus, ProberHandle},
     relay::RelayHandle,
     runtime::{
         link::{Link, LinkTrouble},
@@ -41,6 +44,13 @@ use crate::{
 
 /// 100 blind connections are listed, the oldest first; the numbers count all of them.
 const MAX_BLIND: usize = 100;
+
+/// 4 lists are put together at once; others who ask for one wait. With all connections of the API at once, nothing else
+/// would have a turn on these threads.
+pub(crate) const LISTS_AT_ONCE: usize = 4;
+
+/// 64 probes are put into a list at once; then other tasks have their turn.
+const PROBES_AT_ONCE: usize = 64;
 
 /// Who answers: the handles of the stages, and what is known of the daemon itself.
 #[derive(Debug)]
@@ -70,15 +80,20 @@ pub(crate) struct Stages {
     pub began: Instant,
     /// Set when the end begins.
     pub is_draining: Arc<AtomicBool>,
+    /// The right to put a list together: [`LISTS_AT_ONCE`].
+    pub lists: Semaphore,
 }
 
 impl Snapshots for Stages {
     fn status(&self) -> Snapshot<'_, StatusView> {
-        Box::pin(async { Ok(self.status_of(&self.prober.probes().await?)) })
+        Box::pin(async { Ok(self.status_of(&*self.prober.counts().await?)) })
     }
 
     fn probes(&self) -> Snapshot<'_, Vec<ProbeView>> {
-        Box::pin(async { Ok(self.all(&self.prober.probes().await?)) })
+        Box::pin(async {
+            let _turn = self.lists.acquire().await;
+            Ok(self.all(&self.prober.probes().await?).await)
+        })
     }
 
     fn probe(&self, name: ProbeName) -> Snapshot<'_, Option<ProbeDetailView>> {
@@ -86,15 +101,17 @@ impl Snapshots for Stages {
             if matches!(name.kind(), ProbeType::Observed(_)) {
                 return Ok(self.observed(&name));
             }
-            let known = by_age(self.prober.probes().await?);
-            Ok(newest(&known, &name).map(ProbeDetailView::from))
+            let known = self.prober.probes().await?;
+            let named = known.iter().filter(|probe| name.is_of(probe));
+            Ok(named.max_by_key(|probe| age(probe.created_at)).map(ProbeDetailView::from))
         })
     }
 
     fn pods(&self) -> Snapshot<'_, Vec<PodView>> {
         Box::pin(async {
+            let _turn = self.lists.acquire().await;
             let (sandboxes, containers) = tokio::try_join!(self.inventory.pods(), self.prober.containers())?;
-            Ok(pods::views(sandboxes, containers))
+            Ok(pods::views(&sandboxes, &containers))
         })
     }
 
@@ -105,12 +122,19 @@ impl Snapshots for Stages {
 
 impl Stages {
     /// All probes, ours and clients' own: those of older containers before those of newer ones.
-    fn all(&self, ours: &[ProbeStatus]) -> Vec<ProbeView> {
+    async fn all(&self, ours: &[ProbeStatus]) -> Vec<ProbeView> {
         let wall = clock::wall();
-        let ours = ours.iter().map(|probe| (age(probe.created_at), ProbeView::from(probe)));
-        let observed = self.observed.probes().into_iter();
-        let observed = observed.map(|probe| (age(probe.container.created_at), observed::view(&probe, wall)));
-        let mut all: Vec<_> = ours.chain(observed).collect();
+        let mut all = Vec::with_capacity(ours.len());
+        for some in ours.chunks(PROBES_AT_ONCE) {
+            all.extend(some.iter().map(|probe| (age(probe.created_at), ProbeView::from(probe))));
+            yield_now().await;
+        }
+        for some in self.observed.probes().chunks(PROBES_AT_ONCE) {
+            all.extend(
+                some.iter().map(|probe| (age(probe.container.created_at), observed::view(probe, wall))),
+            );
+            yield_now().await;
+        }
         all.sort_by_key(|&(age, _)| age);
         all.into_iter().map(|(_, view)| view).collect()
     }
@@ -121,7 +145,7 @@ impl Stages {
         newest.map(|probe| observed::detail(&probe, clock::wall()))
     }
 
-    fn status_of(&self, probes: &[ProbeStatus]) -> StatusView {
+    fn status_of(&self, probes: &ProbeCounts) -> StatusView {
         let health = self.inventory.health();
         StatusView {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -145,10 +169,10 @@ impl Stages {
                 waiting_images: waiting(*self.images.borrow()),
             },
             probes: ProbesView {
-                observed: self.observed.probes().len() as u64,
+                observed: self.observed.count() as u64,
                 observed_displaced: self.observed.displaced(),
-                late: LateView::of(probes.iter().filter_map(|probe| probe.late)),
-                ..ProbesView::count(probes.iter().map(|probe| (probe.state, probe.phase)))
+                late: LateView::of(probes.late.iter().copied()),
+                ..ProbesView::sum(probes.by_state.iter().map(|(of, count)| (*of, *count)))
             },
             state: self.state.borrow().clone(),
             stages: self.restarts.all().into_iter().map(Into::into).collect(),
@@ -217,19 +241,9 @@ impl From<StageRestarts> for StageRestartView {
     }
 }
 
-/// The probes, those of older pods before those of newer ones of the same name.
-fn by_age(mut known: Vec<ProbeStatus>) -> Vec<ProbeStatus> {
-    known.sort_by_key(|probe| age(probe.created_at));
-    known
-}
-
 /// Orders by the time of creation. What the runtime has not reported the age of was created just now.
 fn age(created_at: Option<SystemTime>) -> (bool, Option<SystemTime>) {
     (created_at.is_none(), created_at)
-}
-
-fn newest<'a>(by_age: &'a [ProbeStatus], name: &ProbeName) -> Option<&'a ProbeStatus> {
-    by_age.iter().rev().find(|probe| name.is_of(probe))
 }
 
 /// Why the runtime does not answer: what the system says of its socket in words, anything else as it is.

@@ -205,7 +205,7 @@ fn prober() -> ProberHandle {
                     let _ = answer.send(done);
                 }
                 Question::Plans(answer) => {
-                    let _ = answer.send(Vec::new());
+                    let _ = answer.send(Arc::default());
                 }
                 other => panic!("{other:?}"),
             }

@@ -1,4 +1,5 @@
-//! What the prober answers: all probes, and all containers with their verdicts or their plans. Pure.
+//! What the prober answers: how many probes there are, all of them, and all containers with their verdicts or their plans.
+//! Pure.
 
 use std::sync::Arc;
 
@@ -10,12 +11,21 @@ use crate::{
         Moment,
         handle::Listed,
         readiness::{ContainerReadiness, ContainerStatus},
-        status::ProbeStatus,
+        status::{ProbeCounts, ProbeStatus},
     },
     spec::plan::Invalid,
 };
 
 impl Roster {
+    /// How many probes there are, of those that are listed.
+    pub(in crate::prober) fn counts(&self, now: Moment) -> ProbeCounts {
+        let mut counts = ProbeCounts::default();
+        for (_, entry) in self.entries.iter().filter(|(key, _)| self.is_listed(key)) {
+            counts.note(entry.worker.as_ref(), now);
+        }
+        counts
+    }
+
     /// All probes, by namespace, pod, container and type.
     pub(in crate::prober) fn statuses(&self, now: Moment) -> Vec<ProbeStatus> {
         let listed = self.entries.iter().filter(|(key, _)| self.is_listed(key));

@@ -123,7 +123,7 @@ impl Rig {
         self.log.lock().unwrap()
     }
 
-    async fn statuses(&self) -> Vec<ProbeStatus> {
+    async fn statuses(&self) -> Arc<Vec<ProbeStatus>> {
         self.questions.ask(Question::Probes).await.unwrap()
     }
 }
@@ -288,6 +288,46 @@ async fn what_is_judged_while_the_runtime_works_at_it_is_shown_and_keeps_its_pla
     assert_eq!(made().iter().sum::<u32>(), 3, "its place is free at once");
     let counts: Vec<_> = rig.statuses().await.iter().map(|status| status.counts.failure).collect();
     assert_eq!(counts, [2], "each counts once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn row_20_what_is_reported_is_taken_in_before_questions_are_answered() {
+    let rig = Rig::new(settings(1, 1), SECOND, |_| AttemptResult::Success);
+    rig.inputs.try_send(input(0, tcp())).unwrap();
+    assert_eq!(rig.statuses().await.len(), 1);
+}
+
+/// With time as it is: what matters is how long answers take.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_20_no_flood_of_questions_delays_a_new_container() {
+    let rig = Rig::new(settings(64, 16), Duration::ZERO, |_| AttemptResult::Success);
+    let silent = |pod: usize| {
+        let spec = ProbeSpec { initial_delay: 3600 * SECOND, ..spec(ProbeKind::Liveness) };
+        (Arc::new(container(&format!("p{pod}"), &format!("c{pod}"), 0)), vec![planned(spec)])
+    };
+    rig.inputs.send(Input::Replanned((1..=500).map(silent).collect())).await.unwrap();
+    assert_eq!(rig.statuses().await.len(), 500);
+    let mut askers = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let questions = rig.questions.clone();
+        askers.spawn(async move {
+            loop {
+                // Too late or not: it asks again at once.
+                let _ = questions.ask(Question::Probes).await;
+            }
+        });
+    }
+    time::sleep(SECOND).await;
+    rig.inputs.send(input(0, tcp())).await.unwrap();
+    let key = ProbeKey { pod: "p0".into(), container: "app".into(), kind: ProbeKind::Liveness };
+    let attempted = async {
+        while !rig.log().made.contains_key(&key) {
+            time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let attempted = time::timeout(10 * SECOND, attempted).await;
+    askers.shutdown().await;
+    assert!(attempted.is_ok(), "the prober only answers questions");
 }
 
 #[tokio::test(start_paused = true)]

@@ -68,7 +68,7 @@ impl Api {
             while let Some(question) = questions.recv().await {
                 match question {
                     Question::Command { key, command, answer: to } => to.send(answer(&key, command)).unwrap(),
-                    Question::Plans(to) => to.send(Vec::new()).unwrap(),
+                    Question::Plans(to) => to.send(Arc::default()).unwrap(),
                     other => panic!("{other:?}"),
                 }
             }

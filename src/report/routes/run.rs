@@ -34,7 +34,9 @@ async fn run(State(shared): State<Shared>, request: Request) -> Result<Json<RunV
     let prober = &shared.sources.prober;
     let asked = run::read(&text(request).await?, MAX_BODY, &prober.limits());
     let asked = asked.map_err(|reason| Refusal::new(StatusCode::BAD_REQUEST, reason))?;
-    let listed = lookup::container(&asked.container, prober.plans().await?)?;
+    let plans = prober.plans().await?;
+    let listed = lookup::container(&asked.container, plans.iter().collect())?.clone();
+    drop(plans);
     let spec = definition(asked.trial, &listed)?;
     let report = tokio::select! {
         biased;

@@ -260,13 +260,18 @@ fn is_none(count: &u64) -> bool {
 impl ProbesView {
     /// Counts probes by state and phase.
     pub fn count(probes: impl IntoIterator<Item = (Verdict, ProbePhase)>) -> Self {
-        let mut counted = Self::default();
-        for (state, phase) in probes {
-            counted.total += 1;
-            *counted.states.entry(state).or_default() += 1;
-            *counted.phases.entry(phase).or_default() += 1;
+        Self::sum(probes.into_iter().map(|of| (of, 1)))
+    }
+
+    /// Adds up counts by state and phase.
+    pub fn sum(counts: impl IntoIterator<Item = ((Verdict, ProbePhase), u64)>) -> Self {
+        let mut sum = Self::default();
+        for ((state, phase), count) in counts {
+            sum.total += count;
+            *sum.states.entry(state).or_default() += count;
+            *sum.phases.entry(phase).or_default() += count;
         }
-        counted
+        sum
     }
 
     fn check(&self) -> ReadyzCheck {
