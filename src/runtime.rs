@@ -25,10 +25,13 @@ use tonic::{
     transport::{Channel, Endpoint, Uri},
 };
 
-use crate::proto::{
-    containerd::events_client::EventsClient,
-    cri::{self, runtime_service_client::RuntimeServiceClient},
-    trim::{self, Trimmed},
+use crate::{
+    clock,
+    proto::{
+        containerd::events_client::EventsClient,
+        cri::{self, runtime_service_client::RuntimeServiceClient},
+        trim::{self, Trimmed},
+    },
 };
 
 /// 16 MiB: the size that every CRI client accepts for one message.
@@ -214,9 +217,15 @@ where
 {
     let mut request = Request::new(message);
     request.set_timeout(limit);
-    match timeout(limit, call(request)).await {
-        Ok(answer) => answer.map(Response::into_inner),
-        Err(_elapsed) => Err(Status::deadline_exceeded(format!("no answer within {} s", limit.as_secs()))),
+    let began = clock::now();
+    let answer = timeout(limit, call(request)).await;
+    match answer {
+        Ok(Ok(answer)) => Ok(answer.into_inner()),
+        // tonic's timer may be the first of the two, and has other words for it.
+        Ok(Err(status)) if clock::now().duration_since(began) < limit => Err(status),
+        Ok(Err(_)) | Err(_) => {
+            Err(Status::deadline_exceeded(format!("no answer within {} s", limit.as_secs())))
+        }
     }
 }
 
