@@ -152,12 +152,13 @@ impl Daemon {
     pub(crate) fn get(&self, path: &str) -> Result<Value> {
         let mut stream = UnixStream::connect(&self.api)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+        // A body without chunks, up to the end of the connection.
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer)?;
         let answer = String::from_utf8(answer)?;
         let (head, body) = answer.split_once("\r\n\r\n").context("no end of the header")?;
-        ensure!(head.starts_with("HTTP/1.1 200"), "{path}: {}", head.lines().next().unwrap_or_default());
+        ensure!(head.starts_with("HTTP/1.0 200"), "{path}: {}", head.lines().next().unwrap_or_default());
         Ok(serde_json::from_str(body)?)
     }
 }
