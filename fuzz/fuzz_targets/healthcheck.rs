@@ -22,7 +22,8 @@ fn check(config: &[u8]) {
             assert!(!invalid.reason.is_empty() && invalid.reason.len() < 4096);
             assert!(!invalid.reason.chars().any(char::is_control));
         }
-        Some(Ok(spec)) => {
+        Some(Ok(outline)) => {
+            let spec = outline.shared.expect("that of an image is shared");
             let Handler::Exec { command } = &spec.handler else { panic!("a HEALTHCHECK is a command") };
             assert!(!command.is_empty() && spec.is_literal && spec.on_failure == OnFailure::Report);
             assert!(

@@ -43,7 +43,7 @@ pub struct Outline {
     /// What the probe takes while it exists.
     pub need: Need,
     /// The definition itself, where all probes from that rule or image share it.
-    shared: Option<Arc<ProbeSpec>>,
+    pub shared: Option<Arc<ProbeSpec>>,
 }
 
 /// Where a definition comes from; a better source comes before a lesser one.
