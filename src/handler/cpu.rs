@@ -36,7 +36,7 @@ const REMEMBERED: usize = 8192;
 /// Of the whole process, so that attempts that are asked for through the API count, too.
 static USED: LazyLock<Mutex<Used>> = LazyLock::new(Mutex::default);
 
-/// Makes an attempt of `pod` that limits itself to `timeout`. Pauses end then at the latest, so that it comes to its own
+/// Makes an attempt of `pod` that limits itself to `timeout`. Pauses end then at the latest, so that it reaches its own
 /// end.
 pub(crate) async fn limit<T>(pod: &PodUid, timeout: Duration, attempt: impl Future<Output = T>) -> T {
     limit_in(&USED, pod, timeout, attempt).await

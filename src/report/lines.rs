@@ -42,7 +42,7 @@ pub(super) struct Window<F> {
 }
 
 /// Answers with a window of a journal. One that follows ends when its reader leaves or `drained` is cancelled;
-/// where its reader is too slow, a line `{"missed":N}` stands for what it lost (before any filter). The records that are
+/// where its reader is too slow, a line `{"missed":N}` counts what it lost (before any filter). The records that are
 /// kept take up `room` until they are written.
 ///
 /// # Errors

@@ -232,7 +232,7 @@ async fn peer(name: &str) -> (SocketAddr, Box<dyn std::any::Any>) {
     match name {
         "closed" => (bind("127.0.0.1").local_addr().unwrap(), Box::new(())),
         "closed on ::1" => ("[::1]:1".parse().unwrap(), Box::new(())),
-        // Nobody asks it, so nobody is told.
+        // It is not asked, so it answers nothing.
         "answers 500" | "named" => {
             let listener = bind("127.0.0.1");
             (listener.local_addr().unwrap(), Box::new(listener))

@@ -693,7 +693,7 @@ fn row_12_any_number_of_stops_of_one_container_leave_room_for_those_of_others() 
     assert_eq!(rig.model.take_stops_left_out(), 0);
     rig.apply(30, Fact::EndsLost(Lost::Connection(ConnId(1))));
     rig.apply(40, containers([("c", "s", ContainerRunning), ("d", "s", ContainerCreated)]));
-    assert_eq!(rig.changes(), ["c stop failed"; 4], "what nobody received does not fail either");
+    assert_eq!(rig.changes(), ["c stop failed"; 4], "what was not received does not fail either");
     assert_eq!(rig.model.take_stops().open().containers, [("d".into(), 1)].into());
 }
 
