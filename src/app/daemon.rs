@@ -46,7 +46,7 @@ use crate::{
 };
 
 /// What is kept of calls for `trace --last`: 1,000, and 8 MiB of them; above that, the oldest make room. Calls whose commands
-/// have 4 KiB take 6 MiB together; more than that takes only a command of very many words. A follower may fall 1,024 behind.
+/// have 4 KiB take 6 MiB together. A follower may fall 1,024 behind.
 const CALLS: JournalBounds<dyn JournaledCall> =
     JournalBounds { records: 1_000, bytes: 8 << 20, groups: None, backlog: 1_024, size: JournaledCall::size };
 

@@ -22,8 +22,11 @@ use crate::{
     },
 };
 
-/// 4 KiB: what is shown of a command. Where there is more, an argument `…` stands for the rest.
+/// 4 KiB: what is shown of a command, with [`ARGUMENT`] for each argument. Where there is more, `…` stands for the rest.
 const MAX_COMMAND: usize = 4096;
+
+/// What an argument takes besides its text. A command of thousands of arguments that are empty would take 100 KiB.
+const ARGUMENT: usize = size_of::<String>();
 
 /// 1 KiB: the names and ids of a call together, at most.
 const TRACED_TEXTS: usize = 1024;
@@ -160,16 +163,17 @@ fn exec(ended: &tap::EndedCall) -> Option<ExecView> {
     }
 }
 
-/// A command cut to [`MAX_COMMAND`] bytes, at a character.
+/// A command cut to [`MAX_COMMAND`], at a character.
 fn shown<'a>(command: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut room = MAX_COMMAND;
     let mut shown = Vec::new();
     for argument in command {
-        if argument.len() + 1 > room {
-            shown.push(format!("{}…", &argument[..argument.floor_char_boundary(room)]));
+        let Some(left) = room.checked_sub(ARGUMENT + argument.len()) else {
+            let kept = argument.floor_char_boundary(room.saturating_sub(ARGUMENT));
+            shown.push(format!("{}…", &argument[..kept]));
             break;
-        }
-        room -= argument.len() + 1;
+        };
+        room = left;
         shown.push(argument.to_owned());
     }
     shown
@@ -286,5 +290,13 @@ mod tests {
         assert_eq!(cut.len(), 3);
         assert!(cut[2].ends_with("ü…") && cut[2].len() <= MAX_COMMAND + 3);
         assert_eq!(shown(["true"].into_iter()), ["true"]);
+    }
+
+    #[test]
+    fn row_02_a_command_of_very_many_arguments_is_cut_by_what_they_take() {
+        let cut = shown(["sh", "-c"].into_iter().chain(std::iter::repeat_n("", 2_000)));
+        let taken: usize = cut.iter().map(|argument| ARGUMENT + argument.len()).sum();
+        assert!(taken <= MAX_COMMAND + ARGUMENT + "…".len(), "{taken}");
+        assert_eq!(cut.last().unwrap(), "…");
     }
 }
