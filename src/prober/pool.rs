@@ -1,5 +1,5 @@
 //! Who may run now: keys that are due in, keys that may start, and keys that must end, out. What is slow leaves places to
-//! what is not, one pod and one namespace leave places to the others. Pure.
+//! what is not, one party and one namespace leave places to the others. Pure.
 
 mod places;
 mod queue;
@@ -44,9 +44,17 @@ impl Lane {
     }
 }
 
+/// Who shares places with others of its namespace: the probes of a pod, those of enforced rules apart from all others, so
+/// that the author of the pod cannot delay them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Party {
+    pub(super) pod: PodUid,
+    pub(super) is_enforced: bool,
+}
+
 /// A bounded number of attempts in flight, and those that wait for one of their places.
 ///
-/// What waits is bounded by the number of probes: each waits at most once. A pod, or a namespace, that holds its share of
+/// What waits is bounded by the number of probes: each waits at most once. A party, or a namespace, that holds its share of
 /// what is free waits also while places are free, and also if it is alone on the node: what is free is there at once for
 /// those that come next. An attempt that has held its place for as long as makes it slow counts as slow from then on; what
 /// is then beyond the share of what is slow gives way to what waits.
@@ -58,7 +66,7 @@ pub(super) struct Pool {
     held: Places,
     /// By those that hold any.
     held_by_namespace: HashMap<Arc<str>, Places>,
-    held_by_pod: HashMap<PodUid, Places>,
+    held_by_party: HashMap<Party, Places>,
     /// When those in flight that are not slow will be.
     aging: Schedule,
     /// The one that was asked to give up its place, and has not yet.
@@ -72,9 +80,10 @@ pub(super) struct Pool {
 #[derive(Debug)]
 struct Held {
     namespace: Arc<str>,
+    party: Party,
     lane: Lane,
     since: Instant,
-    /// Until when its namespace and pod were charged for it.
+    /// Until when its namespace and party were charged for it.
     charged: Instant,
     /// Whether it was trusted to end sooner.
     is_overdue: bool,
@@ -88,7 +97,7 @@ impl Pool {
             in_flight: HashMap::new(),
             held: Places::default(),
             held_by_namespace: HashMap::new(),
-            held_by_pod: HashMap::new(),
+            held_by_party: HashMap::new(),
             aging: Schedule::default(),
             giving_way: None,
             queues: Default::default(),
@@ -102,15 +111,16 @@ impl Pool {
     }
 
     /// Lets a key wait for a place, unless it does already.
-    pub(super) fn enqueue(&mut self, key: ProbeKey, namespace: &Arc<str>, lane: Lane) {
-        self.queues[lane.index()].push(key, namespace);
+    pub(super) fn enqueue(&mut self, key: ProbeKey, namespace: &Arc<str>, is_enforced: bool, lane: Lane) {
+        let party = Party { pod: key.pod.clone(), is_enforced };
+        self.queues[lane.index()].push(key, namespace, &party);
     }
 
     /// Gives a free place to the key whose turn it is: the lanes in turn, in each the namespace that used its places for
-    /// the least time, in that the pod that did, and of that the first that came.
+    /// the least time, in that the party that did, and of that the first that came.
     pub(super) fn start(&mut self, now: Instant) -> Option<ProbeKey> {
         loop {
-            let (key, namespace, lane) = self.next()?;
+            let (key, namespace, party, lane) = self.next()?;
             // A probe whose definition changed from one lane to another may wait in both; the second turn is void.
             if self.in_flight.contains_key(&key) {
                 continue;
@@ -118,14 +128,14 @@ impl Pool {
             if lane.trust != Trust::Slow {
                 self.aging.set(&key, Some(now + SLOW));
             }
-            let held = Held { namespace, lane, since: now, charged: now, is_overdue: false };
-            self.take(&key, &held);
+            let held = Held { namespace, party, lane, since: now, charged: now, is_overdue: false };
+            self.take(&held);
             self.in_flight.insert(key.clone(), held);
             return Some(key);
         }
     }
 
-    fn next(&mut self) -> Option<(ProbeKey, Arc<str>, Lane)> {
+    fn next(&mut self) -> Option<(ProbeKey, Arc<str>, Party, Lane)> {
         let free = self.limits.free(&self.held);
         let turns = (1..=Lane::ALL.len()).map(|step| (self.last + step) % Lane::ALL.len());
         for index in turns {
@@ -133,14 +143,15 @@ impl Pool {
             if !free.has(lane) {
                 continue;
             }
-            let (namespaces, pods) = (&self.held_by_namespace, &self.held_by_pod);
+            let (namespaces, parties) = (&self.held_by_namespace, &self.held_by_party);
             let admits_namespace = |namespace: &Arc<str>| {
                 namespaces.get(namespace).is_none_or(|held| free.admit_namespace(held, lane))
             };
-            let admits_pod = |pod: &PodUid| pods.get(pod).is_none_or(|held| free.admit_pod(held, lane));
-            if let Some((key, namespace)) = self.queues[index].pop(admits_namespace, admits_pod) {
+            let admits_party =
+                |party: &Party| parties.get(party).is_none_or(|held| free.admit_party(held, lane));
+            if let Some((key, namespace, party)) = self.queues[index].pop(admits_namespace, admits_party) {
                 self.last = index;
-                return Some((key, namespace, lane));
+                return Some((key, namespace, party, lane));
             }
         }
         None
@@ -150,7 +161,7 @@ impl Pool {
     pub(super) fn finish(&mut self, key: &ProbeKey, now: Instant) -> Option<Duration> {
         let held = self.in_flight.remove(key)?;
         self.aging.set(key, None);
-        self.give_back(key, &held, now);
+        self.give_back(&held, now);
         let gave_way = self.giving_way.take_if(|giving_way| giving_way == key);
         gave_way.map(|_| now.saturating_duration_since(held.since))
     }
@@ -159,11 +170,11 @@ impl Pool {
     pub(super) fn age(&mut self, now: Instant) {
         while let Some(key) = self.aging.take_due(now) {
             if let Some(mut held) = self.in_flight.remove(&key) {
-                self.give_back(&key, &held, now);
+                self.give_back(&held, now);
                 held.lane.trust = Trust::Slow;
                 held.is_overdue = true;
                 held.charged = now;
-                self.take(&key, &held);
+                self.take(&held);
                 self.in_flight.insert(key, held);
             }
         }
@@ -176,7 +187,7 @@ impl Pool {
 
     /// Whose attempt is to be given up now, after all was started that could be. One at a time, which keeps its place until
     /// it ends. Either something that is trusted waits, and more that is slow is in flight than its share; or something that
-    /// is slow itself waits while all of that share is held, most of it by another namespace or pod.
+    /// is slow itself waits while all of that share is held, most of it by another namespace or party.
     ///
     /// What was started as slow is never given up: a probe that hangs loses one attempt by this, and comes to a verdict by
     /// those that follow.
@@ -202,14 +213,15 @@ impl Pool {
         let free = rest.free(&self.held);
         let waits = |trust| {
             let lane = Lane { kind, trust };
-            // A pod that would not get a place anyway has to wait for its own.
-            self.queues[lane.index()]
-                .has_any(|_, pod| self.held_by_pod.get(pod).is_none_or(|held| free.admit_pod(held, lane)))
+            // A party that would not get a place anyway has to wait for its own.
+            self.queues[lane.index()].has_any(|_, party| {
+                self.held_by_party.get(party).is_none_or(|held| free.admit_party(held, lane))
+            })
         };
         [Trust::Proven, Trust::Unproven].into_iter().any(waits).then(|| self.heaviest(crowding))?
     }
 
-    /// What holds a place of what is slow, while something slow waits whose namespace, or whose pod of the same one, holds
+    /// What holds a place of what is slow, while something slow waits whose namespace, or whose party in the same one, holds
     /// fewer even with that place.
     fn greedy(&self, kind: Kind) -> Option<ProbeKey> {
         let lane = slow(kind);
@@ -217,12 +229,12 @@ impl Pool {
             return None;
         }
         let victim = self.heaviest(lane)?;
-        let namespace = &self.in_flight.get(&victim)?.namespace;
+        let Held { namespace, party, .. } = self.in_flight.get(&victim)?;
         let of_namespace = |name: &Arc<str>| self.held_by_namespace.get(name).map_or(0, |held| held.of(lane));
-        let of_pod = |pod: &PodUid| self.held_by_pod.get(pod).map_or(0, |held| held.of(lane));
-        let has_less = |waiting: &Arc<str>, pod: &PodUid| {
+        let of_party = |party: &Party| self.held_by_party.get(party).map_or(0, |held| held.of(lane));
+        let has_less = |waiting: &Arc<str>, other: &Party| {
             if waiting == namespace {
-                of_pod(pod) + 1 < of_pod(&victim.pod)
+                of_party(other) + 1 < of_party(party)
             } else {
                 of_namespace(waiting) + 1 < of_namespace(namespace)
             }
@@ -230,30 +242,30 @@ impl Pool {
         self.queues[lane.index()].has_any(has_less).then_some(victim)
     }
 
-    /// Of what was trusted and turned out to be slow: of the namespace, and of its pod, that hold most of that it is the one
+    /// Of what was trusted and turned out to be slow: of the namespace, and of its party, that hold most of that it is the one
     /// that has held its place the longest.
     fn heaviest(&self, lane: Lane) -> Option<ProbeKey> {
         let overdue = self.in_flight.iter().filter(|(_, held)| held.is_overdue && held.lane == lane);
         let (key, _) = overdue.max_by_key(|(key, held)| {
             let of_namespace = self.held_by_namespace.get(&held.namespace).map(|places| places.of(lane));
-            let of_pod = self.held_by_pod.get(&key.pod).map(|places| places.of(lane));
-            (of_namespace, of_pod, Reverse(held.since), *key)
+            let of_party = self.held_by_party.get(&held.party).map(|places| places.of(lane));
+            (of_namespace, of_party, Reverse(held.since), *key)
         })?;
         Some(key.clone())
     }
 
-    fn take(&mut self, key: &ProbeKey, Held { namespace, lane, .. }: &Held) {
+    fn take(&mut self, Held { namespace, party, lane, .. }: &Held) {
         self.held.take(*lane);
         self.held_by_namespace.entry(namespace.clone()).or_default().take(*lane);
-        self.held_by_pod.entry(key.pod.clone()).or_default().take(*lane);
+        self.held_by_party.entry(party.clone()).or_default().take(*lane);
     }
 
     /// Counts one less, and charges for it.
-    fn give_back(&mut self, key: &ProbeKey, Held { namespace, lane, charged, .. }: &Held, now: Instant) {
+    fn give_back(&mut self, Held { namespace, party, lane, charged, .. }: &Held, now: Instant) {
         self.held.give_back(*lane);
         give_back(&mut self.held_by_namespace, namespace, *lane);
-        give_back(&mut self.held_by_pod, &key.pod, *lane);
-        self.queues[lane.index()].charge(namespace, &key.pod, now.saturating_duration_since(*charged));
+        give_back(&mut self.held_by_party, party, *lane);
+        self.queues[lane.index()].charge(namespace, party, now.saturating_duration_since(*charged));
     }
 
     /// Whether an attempt of this key is in flight.

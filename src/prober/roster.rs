@@ -44,7 +44,7 @@ use crate::{
         Verdict,
         event::{Notice, ProbeEvent},
     },
-    spec::{identity::Definition, plan::Planned},
+    spec::{identity::Definition, need::Class, plan::Planned},
 };
 
 /// 10 s: first attempts that find too many others of their namespace waiting are spread over one period, and over so long at
@@ -101,6 +101,13 @@ struct Entry {
     is_restored: bool,
     /// Has the definition. None if it cannot run: its definition is invalid, or one too many.
     worker: Option<Worker>,
+}
+
+impl Entry {
+    /// Whether an enforced rule asks for it.
+    fn is_enforced(&self) -> bool {
+        self.planned.source.class() == Class::Enforced
+    }
 }
 
 impl Roster {
@@ -389,16 +396,20 @@ impl Roster {
     }
 
     /// Whether the container of a probe counts as started: its startup probe succeeded, or it has none that runs
-    /// (docs/kubelet-prober.md 2, UpdatePodStatus 1).
+    /// (docs/kubelet-prober.md 2, UpdatePodStatus 1). A probe of an enforced rule waits only for one of another enforced
+    /// rule: a pod's author could make it wait for ever.
     fn is_started(&self, key: &ProbeKey) -> bool {
         let startup = ProbeKey { kind: ProbeKind::Startup, ..key.clone() };
-        let worker = self.entries.get(&startup).and_then(|entry| entry.worker.as_ref());
+        let is_enforced = self.entries.get(key).is_some_and(Entry::is_enforced);
+        let startup = self.entries.get(&startup).filter(|startup| startup.is_enforced() || !is_enforced);
+        let worker = startup.and_then(|entry| entry.worker.as_ref());
         readiness::allows(worker.map(|worker| worker.results().verdict().unwrap_or(Verdict::Unknown)))
     }
 
     /// Passes an event to a worker, and does what it wants done.
     fn send(&mut self, key: &ProbeKey, event: WorkerEvent, now: Moment) {
         let Some(entry) = self.entries.get_mut(key) else { return };
+        let is_enforced = entry.is_enforced();
         let Some(worker) = entry.worker.as_mut() else { return };
         let (before, has_ended) =
             (worker.mark(), matches!(event, WorkerEvent::Judged(_) | WorkerEvent::Finished(_)));
@@ -414,7 +425,7 @@ impl Roster {
         for action in actions {
             match action {
                 Action::Enqueue => {
-                    self.pool.enqueue(key.clone(), &entry.view.pod.namespace, lane(worker));
+                    self.pool.enqueue(key.clone(), &entry.view.pod.namespace, is_enforced, lane(worker));
                 }
                 Action::StartAttempt => {
                     let (spec, view) = (worker.spec().clone(), entry.view.clone());

@@ -151,10 +151,11 @@ impl Budget {
     }
 
     /// What there is not enough of, if the last of those who use it is of that class. In a pod, only the number of probes
-    /// binds rules.
+    /// binds rules, and nothing binds enforced ones: an author could leave them no place by more containers.
     pub fn excess(&self, used: Need, class: Class) -> Option<Resource> {
         let is_bound = self.scope == Scope::Node || class == Class::Author;
-        if used.places > self.most.places {
+        let counts_places = self.scope == Scope::Node || class != Class::Enforced;
+        if counts_places && used.places > self.most.places {
             Some(Resource::Places)
         } else if is_bound && used.rate > self.most.rate {
             Some(Resource::Rate)

@@ -70,9 +70,9 @@ impl Places {
         self.is_each(lane, held, |free, held| held < SHARE * free)
     }
 
-    /// Of places that are free: whether a pod that holds so many may take one of them. Where only a part of the places is
+    /// Of places that are free: whether a party that holds so many may take one of them. Where only a part of the places is
     /// for what is not proven, it may hold as many of that part as it leaves free.
-    pub(super) fn admit_pod(&self, held: &Self, lane: Lane) -> bool {
+    pub(super) fn admit_party(&self, held: &Self, lane: Lane) -> bool {
         let of_kind = Lane { trust: Trust::Proven, ..lane };
         self.is_each(of_kind, held, |free, held| SHARE * held < free)
             && self.is_each(lane, held, |free, held| held < free)

@@ -1,5 +1,5 @@
 //! Who waits for a place: claims in, the one whose turn it is out. First comes the namespace that has used the places for
-//! the least time, in it the pod that has, and of that the probe that waits for the longest. Pure.
+//! the least time, in it the party that has, and of that the probe that waits for the longest. Pure.
 //!
 //! This is start-time fair queueing (Goyal, Vin and Cheng, 1996) on two levels, except that the cost of an attempt is
 //! charged when it is known.
@@ -11,7 +11,8 @@ use std::{
     time::Duration,
 };
 
-use crate::ids::{PodUid, ProbeKey};
+use super::Party;
+use crate::ids::ProbeKey;
 
 /// 4,096: of how many that wait for nothing the time is remembered at most. Beyond that those are forgotten that used the
 /// least; they would begin at the clock, and gain less than anyone else would.
@@ -20,31 +21,31 @@ const MOST_IDLE: usize = 4096;
 /// What waits, each key once.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    namespaces: Turns<Arc<str>, Turns<PodUid, VecDeque<ProbeKey>>>,
+    namespaces: Turns<Arc<str>, Turns<Party, VecDeque<ProbeKey>>>,
     waiting: HashSet<ProbeKey>,
     /// How many wait of each namespace of which any do.
     counts: HashMap<Arc<str>, usize>,
 }
 
 impl Queue {
-    /// Puts a key behind those of its pod, unless it waits already.
-    pub(super) fn push(&mut self, key: ProbeKey, namespace: &Arc<str>) {
+    /// Puts a key behind those of its party, unless it waits already.
+    pub(super) fn push(&mut self, key: ProbeKey, namespace: &Arc<str>, party: &Party) {
         if self.waiting.insert(key.clone()) {
             *self.counts.entry(namespace.clone()).or_default() += 1;
-            self.namespaces.enter(namespace).enter(&key.pod).push_back(key);
+            self.namespaces.enter(namespace).enter(party).push_back(key);
         }
     }
 
-    /// Takes the key whose turn it is, of those whose namespace and pod are admitted. Those that are not keep their turn.
-    /// Looks at no more pods than are not admitted, and one.
+    /// Takes the key whose turn it is, of those whose namespace and party are admitted. Those that are not keep their
+    /// turn. Looks at no more parties than are not admitted, and one.
     pub(super) fn pop(
         &mut self,
         admits_namespace: impl Fn(&Arc<str>) -> bool,
-        admits_pod: impl Fn(&PodUid) -> bool,
-    ) -> Option<(ProbeKey, Arc<str>)> {
-        let (namespace, key) = self.namespaces.pop(admits_namespace, |pods| {
-            let (_, key) = pods.pop(&admits_pod, |keys| Some((keys.pop_front()?, keys.is_empty())))?;
-            Some((key, pods.order.is_empty()))
+        admits_party: impl Fn(&Party) -> bool,
+    ) -> Option<(ProbeKey, Arc<str>, Party)> {
+        let (namespace, (party, key)) = self.namespaces.pop(admits_namespace, |parties| {
+            let next = parties.pop(&admits_party, |keys| Some((keys.pop_front()?, keys.is_empty())))?;
+            Some((next, parties.order.is_empty()))
         })?;
         self.waiting.remove(&key);
         if let Some(count) = self.counts.get_mut(&namespace) {
@@ -53,22 +54,22 @@ impl Queue {
                 self.counts.remove(&namespace);
             }
         }
-        Some((key, namespace))
+        Some((key, namespace, party))
     }
 
-    /// Charges a pod and its namespace for the time that a place was held. Where nothing waits, it does not matter who
+    /// Charges a party and its namespace for the time that a place was held. Where nothing waits, it does not matter who
     /// used how much.
-    pub(super) fn charge(&mut self, namespace: &Arc<str>, pod: &PodUid, held: Duration) {
+    pub(super) fn charge(&mut self, namespace: &Arc<str>, party: &Party, held: Duration) {
         let cost = u64::try_from(held.as_nanos()).unwrap_or(u64::MAX);
-        if let Some(pods) = self.namespaces.charge(namespace, cost) {
-            pods.charge(pod, cost);
+        if let Some(parties) = self.namespaces.charge(namespace, cost) {
+            parties.charge(party, cost);
         }
     }
 
-    /// Whether a key of such a namespace and pod waits. Looks at no more pods than are not such, and one.
-    pub(super) fn has_any(&self, is_such: impl Fn(&Arc<str>, &PodUid) -> bool) -> bool {
+    /// Whether a key of such a namespace and party waits. Looks at no more parties than are not such, and one.
+    pub(super) fn has_any(&self, is_such: impl Fn(&Arc<str>, &Party) -> bool) -> bool {
         let mut namespaces = self.namespaces.waiting();
-        namespaces.any(|(namespace, pods)| pods.waiting().any(|(pod, _)| is_such(namespace, pod)))
+        namespaces.any(|(namespace, parties)| parties.waiting().any(|(party, _)| is_such(namespace, party)))
     }
 
     /// What waits, in no order.
@@ -211,17 +212,21 @@ mod tests {
         ProbeKey { pod: pod.into(), container: "app".into(), kind: ProbeKind::Liveness }
     }
 
+    fn party(pod: &str) -> Party {
+        Party { pod: pod.into(), is_enforced: false }
+    }
+
     /// Lets a pod in a namespace of its own wait.
     fn push(queue: &mut Queue, pod: &str) {
-        queue.push(key(pod), &pod.into());
+        queue.push(key(pod), &pod.into(), &party(pod));
     }
 
     fn pop(queue: &mut Queue) -> Option<String> {
-        queue.pop(|_| true, |_| true).map(|(key, _)| key.pod.to_string())
+        queue.pop(|_| true, |_| true).map(|(key, ..)| key.pod.to_string())
     }
 
     fn charge(queue: &mut Queue, pod: &str, milliseconds: u64) {
-        queue.charge(&pod.into(), &pod.into(), Duration::from_millis(milliseconds));
+        queue.charge(&pod.into(), &party(pod), Duration::from_millis(milliseconds));
     }
 
     #[test]

@@ -32,7 +32,7 @@ use Trust::{Proven, Slow, Unproven};
 impl Pool {
     /// A probe of a pod in a namespace of its own.
     fn wait(&mut self, pod: &str, container: &dyn ToString, lane: Lane) {
-        self.enqueue(key(pod, &container.to_string()), &pod.into(), lane);
+        self.enqueue(key(pod, &container.to_string()), &pod.into(), false, lane);
     }
 
     fn end(&mut self, key: &ProbeKey) {
@@ -140,10 +140,10 @@ fn many_pods_of_one_namespace_leave_a_quarter_to_the_others() {
     for (lane, share) in [(exec(Proven), 12), (exec(Unproven), 9), (dial(Slow), 18)] {
         let mut pool = Pool::new(64, 16);
         for pod in 0..100 {
-            pool.enqueue(key(&format!("p{pod}"), "1"), &"greedy".into(), lane);
+            pool.enqueue(key(&format!("p{pod}"), "1"), &"greedy".into(), false, lane);
         }
         assert_eq!(started(&mut pool).len(), share, "{lane:?}");
-        pool.enqueue(key("modest", "1"), &"other".into(), lane);
+        pool.enqueue(key("modest", "1"), &"other".into(), false, lane);
         assert_eq!(started(&mut pool), ["modest1"], "{lane:?}");
     }
 }
@@ -152,10 +152,25 @@ fn many_pods_of_one_namespace_leave_a_quarter_to_the_others() {
 fn namespaces_take_turns() {
     let mut pool = Pool::new(9, 1);
     for pod in ["a", "b", "c"] {
-        pool.enqueue(key(pod, "1"), &"many".into(), dial(Proven));
+        pool.enqueue(key(pod, "1"), &"many".into(), false, dial(Proven));
     }
-    pool.enqueue(key("d", "1"), &"few".into(), dial(Proven));
+    pool.enqueue(key("d", "1"), &"few".into(), false, dial(Proven));
     assert_eq!(started(&mut pool), ["a1", "d1", "b1", "c1"]);
+}
+
+#[test]
+fn row_04_a_pods_annotations_hold_no_place_of_its_enforced_rules_and_take_turns_with_them() {
+    let mut pool = Pool::new(64, 16);
+    for container in 0..31 {
+        pool.wait("web", &container, exec(Unproven));
+    }
+    let held = started(&mut pool).len();
+    assert!((1..=4).contains(&held), "{held}");
+    pool.enqueue(key("web", "must"), &"web".into(), true, exec(Proven));
+    assert_eq!(started(&mut pool), ["webmust"], "although its pod holds all that it may");
+    // Of equal trust, too: what is enforced does not wait for those that came before.
+    pool.enqueue(key("web", "first"), &"web".into(), true, exec(Unproven));
+    assert_eq!(started(&mut pool), ["webfirst"]);
 }
 
 #[test]
@@ -206,7 +221,7 @@ fn what_takes_long_counts_as_slow_and_gives_way_when_somebody_waits() {
         let mut pool = Pool::new(64, 16);
         for namespace in ["m", "n"] {
             for pod in 0..100 {
-                pool.enqueue(key(&format!("{namespace}{pod}"), ""), &namespace.into(), lane);
+                pool.enqueue(key(&format!("{namespace}{pod}"), ""), &namespace.into(), false, lane);
             }
         }
         let mut hostile = started(&mut pool).len();
@@ -314,7 +329,7 @@ proptest! {
                 Some((pod, container, lane)) => {
                     let key = key(&pod.to_string(), &container.to_string());
                     lanes.entry(key.clone()).or_insert_with(|| {
-                        pool.enqueue(key, &namespace(pod), Lane::ALL[lane]);
+                        pool.enqueue(key, &namespace(pod), false, Lane::ALL[lane]);
                         Lane::ALL[lane]
                     });
                 }
@@ -355,7 +370,7 @@ proptest! {
         if is_unproven {
             for lane in [exec(Proven), dial(Proven)] {
                 let newcomer = key("newcomer", &format!("{lane:?}"));
-                pool.enqueue(newcomer.clone(), &"n2".into(), lane);
+                pool.enqueue(newcomer.clone(), &"n2".into(), false, lane);
                 prop_assert_eq!(pool.start(*NOW), Some(newcomer));
             }
         }
@@ -396,7 +411,7 @@ proptest! {
                     *served += 1;
                     prop_assert!(*served <= 1, "{} waits while {} is served again", pod, key.pod);
                 }
-                match pool.queues[dial(Proven).index()].has_any(|_, pod| *pod == key.pod) {
+                match pool.queues[dial(Proven).index()].has_any(|_, party| party.pod == key.pod) {
                     true => drop(seen.insert(key.pod.clone(), HashMap::new())),
                     false => drop(seen.remove(&key.pod)),
                 }
@@ -415,7 +430,7 @@ fn what_hangs_leaves_places_to_what_is_slow_elsewhere() {
     let mut pool = Pool::new(64, 16);
     // Two pods of one namespace: thresholds leave some places free, and it all turns out to be slow.
     for (pod, container) in (0..2).flat_map(|pod| (0..32).map(move |container| (pod, container))) {
-        pool.enqueue(key(&format!("hung{pod}"), &container.to_string()), &"hung".into(), dial(Proven));
+        pool.enqueue(key(&format!("hung{pod}"), &container.to_string()), &"hung".into(), false, dial(Proven));
     }
     let mut now = *NOW;
     for _ in 0..8 {
@@ -425,7 +440,7 @@ fn what_hangs_leaves_places_to_what_is_slow_elsewhere() {
     }
     assert!(pool.held.of(dial(Slow)) >= pool.limits.of(dial(Slow)), "all places of what is slow are held");
     for container in 0..6 {
-        pool.enqueue(key(&format!("fair{container}"), ""), &"fair".into(), dial(Slow));
+        pool.enqueue(key(&format!("fair{container}"), ""), &"fair".into(), false, dial(Slow));
     }
     let mut fair = 0;
     for _ in 0..64 {

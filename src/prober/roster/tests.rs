@@ -91,6 +91,25 @@ fn success_of_startup_releases_the_others_at_once_and_a_new_container_locks_them
 }
 
 #[test]
+fn row_04_an_enforced_rule_waits_only_for_an_enforced_startup_probe() {
+    let enforced = |spec| Planned { source: ProbeSource::EnforcedRule("must".into()), ..planned(spec) };
+    let of_author = vec![planned(spec(Startup)), planned(spec(Readiness)), enforced(spec(Liveness))];
+    let mut rig = Rig::new(8);
+    rig.accept(Input::Container { view: Arc::new(container("web", "c1", 0)), probes: of_author.clone() });
+    let started: HashSet<_> = rig.started().into_iter().collect();
+    assert_eq!(started, HashSet::from([(Startup, "c1".to_owned()), (Liveness, "c1".to_owned())]));
+    rig.finish(Startup, AttemptResult::Failure);
+    rig.finish(Liveness, AttemptResult::Failure);
+    rig.pass(10 * SECOND);
+    assert!(rig.started().contains(&(Liveness, "c1".to_owned())), "a failed attempt does not hold it back");
+
+    let view = Arc::new(container("other", "c2", 0));
+    let probes = vec![enforced(spec(Startup)), of_author[1].clone(), enforced(spec(Liveness))];
+    rig.accept(Input::Container { view, probes });
+    assert_eq!(rig.started(), [(Startup, "c2".to_owned())], "that of a rule holds back all");
+}
+
+#[test]
 fn an_invalid_startup_probe_locks_nobody() {
     let mut rig = Rig::new(8);
     let invalid = Invalid { reason: "no handler".to_owned(), handler: None };

@@ -91,7 +91,7 @@ impl Simulation {
                 }
                 let probe = &self.probes[index];
                 let lane = Lane { kind: probe.kind, trust: probe.record.trust() };
-                self.pool.enqueue(probe.key.clone(), &probe.namespace, lane);
+                self.pool.enqueue(probe.key.clone(), &probe.namespace, false, lane);
             }
             self.pool.age(now);
             loop {

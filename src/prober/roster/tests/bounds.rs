@@ -73,6 +73,28 @@ fn row_04_an_enforced_rule_runs_whatever_annotations_its_pod_has() {
 }
 
 #[test]
+fn row_04_more_containers_than_a_pod_may_have_probes_leave_no_enforced_rule_without_a_place() {
+    let mut rig = limited(2, 5);
+    for number in 0..4 {
+        let view = Arc::new(made("web", &format!("c{number}"), &format!("c{number}"), number));
+        rig.accept(Input::Container {
+            view,
+            probes: vec![enforced(spec(Readiness)), planned(spec(Liveness))],
+        });
+    }
+    let all = ["web/c0/readiness", "web/c1/readiness", "web/c2/readiness", "web/c3/readiness"];
+    assert_eq!(able(&rig), all, "and annotations have what is left of two: none");
+    for number in 0..4 {
+        let id = format!("d{number}");
+        rig.accept(Input::Container {
+            view: Arc::new(made("more", &id, &id, number)),
+            probes: vec![enforced(spec(Readiness))],
+        });
+    }
+    assert_eq!(able(&rig).len(), 5, "the node's limit holds for all");
+}
+
+#[test]
 fn row_04_after_a_restart_the_same_probes_run_in_whatever_order_the_runtime_lists_them() {
     let pods = [("a", 0), ("b", 1), ("c", 2)];
     let accept = |rig: &mut Rig, (pod, seconds): (&str, u64)| {

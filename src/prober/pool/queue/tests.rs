@@ -1,1 +1,0 @@
-//! Turns by time used.
