@@ -86,6 +86,36 @@ rules:
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn row_04_a_startup_annotation_that_never_succeeds_holds_no_enforced_rule_back() -> Result<()> {
+    const CONFIG: &str = r#"
+rules:
+  - name: must
+    match: {namespace: default, container: app}
+    enforce: true
+    liveness: {exec: {command: ["true"]}, period: 200ms}
+"#;
+    let folder = tempfile::Builder::new().prefix("criprobe-conf-").tempdir()?;
+    let file = folder.path().join("config.yaml");
+    fs::write(&file, CONFIG)?;
+    let mut rig = Rig::with(&[("CRIPROBE_CONFIG", &file.display().to_string())]).await?;
+    let never = "{exec: {command: ['false']}, periodSeconds: 1, failureThreshold: 2147483647}";
+    let annotations = [("startup.criprobe.dev/app", never), ("readiness.criprobe.dev/app", LAZY)];
+    let pod = cri::run_sandbox(&mut rig.client, cri::pod_config("evasive", &annotations)).await?;
+    cri::run_container(&mut rig.client, &pod, &Container::IDLE).await?;
+    let counts = |probes: &[Value], kind: &str, count: &str| {
+        let probe = probes.iter().find(|probe| probe["type"] == kind)?;
+        probe["counts"][count].as_u64()
+    };
+    eventually("the rule's probe is attempted beside a startup probe that fails", PATIENCE, async || {
+        let all = rig.daemon.probes().await?;
+        let is_held = counts(&all, "startup", "failure") >= Some(1);
+        Ok((is_held && counts(&all, "liveness", "success") >= Some(2)).then_some(all))
+    })
+    .await
+    .map(|all| assert_eq!(counts(&all, "readiness", "success"), Some(0), "the pod's own one waits"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn row_04_a_pod_with_many_quick_probes_makes_no_more_attempts_per_second_than_it_may() -> Result<()> {
     let mut rig = Rig::with(&[("CRIPROBE_PROBER_MAX_RATE_PER_POD", "20")]).await?;
     let quick =
