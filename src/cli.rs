@@ -86,8 +86,8 @@ Start here:
   criprobe check deploy/                show the probes that these manifests would produce
 
 'criprobe help VERB' shows the options of a verb, with examples. Exit codes: 0 success, 1 a probe is
-failing, a file is wrong, or the daemon failed, 2 wrong usage, 3 the daemon is not reachable, 78 the
-configuration is wrong.";
+failing, an attempt failed, a file is wrong, or the daemon failed or refused the request, 2 wrong usage,
+3 the daemon is not reachable, 78 the configuration is wrong.";
 
 /// What every verb takes that asks a daemon, before or after it. `serve` takes `--api`, too: there it listens. What a
 /// verb refuses of these, [`command`] hides.
@@ -118,7 +118,7 @@ enum Verb {
 enum Question {
     /// Show the state of the daemon: runtime, connections, inventory, probes, configuration
     Status(status::StatusArgs),
-    /// List pods with their containers, and whether these are started and ready
+    /// List pods with their containers, and whether they are started and ready
     Pods(pods::PodsArgs),
     /// List probes, or watch them
     Probes(probes::ProbesArgs),

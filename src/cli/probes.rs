@@ -51,7 +51,7 @@ starts), paused (by 'criprobe pause'), invalid, stopped. RUN counts equal result
 the newest attempt, AGE the time since the last change. A narrow terminal shows fewer columns,
 -o wide shows more.
 
-observed-N is a probe that a client runs itself. criprobe recognizes it by its rhythm and only
+observed-N is a probe that a client runs itself. criprobe recognises it by its rhythm and only
 watches it. Its state is its last result, because the client's thresholds are not known.";
 
 impl ProbesArgs {

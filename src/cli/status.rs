@@ -23,7 +23,7 @@ const EXAMPLES: &str = "\
 Examples:
   criprobe status
   criprobe status -o json | jq .runtime.state
-  criprobe status --api /tmp/api.sock
+  criprobe status --api /run/try/api.sock
 
 A connection is blind if criprobe cannot decode its calls. Its bytes are still relayed unchanged.";
 

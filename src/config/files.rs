@@ -169,7 +169,10 @@ impl Reader {
     /// read must not learn from our messages what is in it.
     fn foreign_link(&self, path: &Path) -> Option<String> {
         let is_foreign = fs::symlink_metadata(path).is_ok_and(|meta| self.is_foreign(&meta));
-        let home = path.parent().and_then(|folder| fs::canonicalize(folder).ok());
+        // The parent of a bare file name is the empty path, which exists nowhere.
+        let absolute = std::path::absolute(path).ok();
+        let home =
+            absolute.as_deref().and_then(Path::parent).and_then(|folder| fs::canonicalize(folder).ok());
         let is_at_home =
             fs::canonicalize(path).is_ok_and(|file| home.is_some_and(|home| file.starts_with(home)));
         (is_foreign || !is_at_home).then(|| "it is a link to another folder, or another user's".to_owned())

@@ -41,6 +41,19 @@ fn wrong_arguments_end_with_2_and_one_line() {
 }
 
 #[test]
+fn a_configuration_in_this_folder_is_read_as_one_in_any_other() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("bad.yaml"), "prober: {workers: many}\n").unwrap();
+    for file in ["bad.yaml", "./bad.yaml"] {
+        let mut serve = Command::new(env!("CARGO_BIN_EXE_criprobe"));
+        let output = serve.args(["serve", "--config", file]).current_dir(dir.path()).output().unwrap();
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(78), "{file}: {stderr}");
+        assert!(stderr.contains("prober.workers"), "{file}: {stderr}");
+    }
+}
+
+#[test]
 fn help_and_version_end_with_0_and_no_verb_with_2() {
     for (arguments, code) in
         [("--help", 0), ("trace --help", 0), ("help trace", 0), ("--version", 0), ("", 2)]
