@@ -253,7 +253,7 @@ async fn pulse(runtime: &Runtime, gate: &Gate, link: &watch::Sender<Link>) -> Li
         };
         match PresenceAnswer::of(answer) {
             PresenceAnswer::Version(version) => {
-                set_up(link, runtime.connection(), version, LinkTrouble::default())
+                set_up(link, runtime.connection(), version, LinkTrouble::default());
             }
             PresenceAnswer::Refusal(status) => {
                 let version = link.borrow().version.clone();
