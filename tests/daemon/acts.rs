@@ -344,11 +344,17 @@ async fn the_verbs_print_a_line_and_end_with_the_code_of_what_they_found() -> Re
         ("resume default/verbs/app/liveness", 0, "default/verbs/app/liveness: probing, success\n", ""),
         ("trigger default/verbs/app/liveness", 0, "default/verbs/app/liveness: probing, success\n", ""),
     ] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_criprobe"));
-        command.args(line.split(' ')).env("CRIPROBE_API", rig.daemon.api());
-        let output = tokio::task::spawn_blocking(move || command.output()).await??;
-        let (out, err) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
-        assert_eq!((output.status.code(), err.as_str()), (Some(code), stderr), "{line}: {out}");
+        // The attempt that the resumption makes due may have only just begun.
+        let (ended, out, err) = eventually(line, PATIENCE, async || {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_criprobe"));
+            command.args(line.split(' ')).env("CRIPROBE_API", rig.daemon.api());
+            let output = tokio::task::spawn_blocking(move || command.output()).await??;
+            let (out, err) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
+            let is_too_soon = err.contains("the last attempt began");
+            Ok((!is_too_soon).then_some((output.status.code(), out, err)))
+        })
+        .await?;
+        assert_eq!((ended, err.as_str()), (Some(code), stderr), "{line}: {out}");
         assert!(out.starts_with(stdout), "{line}: {out}");
     }
     Ok(())
