@@ -113,6 +113,12 @@ impl ProberSettings {
         let of_pod = Budget::of_pod(self.max_per_pod, self.max_rate_per_pod);
         (of_pod, Budget::of_node(self.max_per_node, self.max_rate_per_node))
     }
+
+    /// The shortest period that the only probe of a pod may have.
+    fn least_period(&self) -> Duration {
+        let rate = u32::try_from(self.max_rate_per_pod).unwrap_or(u32::MAX).max(1);
+        self.limits.min_period.max(Duration::from_secs(1) / rate)
+    }
 }
 
 impl Default for ProberSettings {

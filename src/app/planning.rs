@@ -64,7 +64,7 @@ async fn run(deps: &mut Deps, mut images: Images) {
     let mut planner = Planner::new(policies.borrow_and_update().clone());
     let mut registration = Registration::default();
     let (mut may_change, mut is_linked) = (true, true);
-    let mut generation = link.borrow_and_update().generation;
+    let mut epoch = link.borrow_and_update().epoch;
     loop {
         images.match_with(planner.patterns());
         let next = tokio::select! {
@@ -79,8 +79,8 @@ async fn run(deps: &mut Deps, mut images: Images) {
             }
             changed = link.changed(), if is_linked => {
                 is_linked = changed.is_ok();
-                let current = link.borrow_and_update().generation;
-                if mem::replace(&mut generation, current) != current {
+                let current = link.borrow_and_update().epoch;
+                if mem::replace(&mut epoch, current) != current {
                     images.on_new_link(clock::now());
                     planner.on_new_link();
                 }

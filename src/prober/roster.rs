@@ -68,6 +68,8 @@ pub(super) struct Roster {
     quota: Quota,
     /// Which of the others are listed. Those that are not are counted.
     listing: Quota,
+    /// The least time between attempts of a probe that operators ask for.
+    spacing: Duration,
     /// How many are at work.
     working: usize,
     pauses: Pauses,
@@ -123,6 +125,7 @@ impl Roster {
             lateness: Lateness::default(),
             quota: Quota::new(settings.budgets()),
             listing: Quota::new(settings.budgets()),
+            spacing: settings.least_period(),
             working: 0,
             pauses: Pauses::default(),
             restoring: Restoring::default(),

@@ -71,6 +71,8 @@ pub(crate) struct Worker {
     is_triggered: bool,
     is_queued: bool,
     flight: Option<Flight>,
+    /// When its last attempt began.
+    attempted: Option<Instant>,
     /// Attempts in a row that the runtime did not answer.
     unanswered: u32,
     /// How long its attempts held their places, on whatever container.
@@ -134,6 +136,7 @@ impl Worker {
             is_triggered: false,
             is_queued: false,
             flight: is_busy.then_some(Flight::Foreign),
+            attempted: None,
             unanswered: 0,
             record: Record::default(),
         }
@@ -207,6 +210,11 @@ impl Worker {
             Some(Flight::Own(attempt) | Flight::Judged(attempt)) => Some(attempt.began.at),
             Some(Flight::Foreign) | None => None,
         }
+    }
+
+    /// When its last attempt began.
+    pub(super) fn attempted(&self) -> Option<Instant> {
+        self.attempted
     }
 
     /// How far it is trusted to give a place back soon.
@@ -454,6 +462,7 @@ impl Worker {
         let (container, beat) = (target.seen.id.clone(), self.beat(now.at));
         let is_forgiven = self.is_starting(now.at);
         self.flight = Some(Flight::Own(Attempt { container, began: now, lag, is_forgiven, beat }));
+        self.attempted = Some(now.at);
         self.next = Some(due + beat);
         actions.push(Action::StartAttempt);
     }

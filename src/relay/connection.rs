@@ -41,6 +41,10 @@ const LOOK: Duration = Duration::from_millis(100);
 /// 500 ms without a byte: when a blind connection counts as quiet.
 const QUIET: Duration = Duration::from_millis(500);
 
+/// 1 s without a byte from a side that only stopped receiving: then the connection ends. Bytes that were on their way to
+/// this side are lost, and whoever sent them would wait for an answer.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 thread_local! {
     static SCRATCH_BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH].into_boxed_slice());
     /// Events of this thread's taps, between decoding some bytes and passing the events on.
@@ -163,20 +167,35 @@ impl Link<'_> {
 
     fn poll_up(&mut self, cx: &mut Context<'_>, from: &mut Socket, to: &mut Socket, scratch: &mut [u8]) {
         let Self { up, tap, shared, connection, .. } = self;
-        let _ = up.poll(cx, from, to, scratch, |bytes| {
+        let was_finished = up.finished().is_some();
+        let polled = up.poll(cx, &mut *from, to, scratch, |bytes| {
             watch(tap, shared, connection, |tap, now, out| {
                 tap.client_bytes(bytes, now, |event| out.push(event));
             });
         });
+        if polled == Poll::Ready(Finished::Refused) && !was_finished {
+            self.refuse(from);
+        }
     }
 
     fn poll_down(&mut self, cx: &mut Context<'_>, from: &mut Socket, to: &mut Socket, scratch: &mut [u8]) {
         let Self { down, tap, shared, connection, .. } = self;
-        let _ = down.poll(cx, from, to, scratch, |bytes| {
+        let was_finished = down.finished().is_some();
+        let polled = down.poll(cx, &mut *from, to, scratch, |bytes| {
             watch(tap, shared, connection, |tap, now, out| {
                 tap.runtime_bytes(bytes, now, |event| out.push(event));
             });
         });
+        if polled == Poll::Ready(Finished::Refused) && !was_finished {
+            self.refuse(from);
+        }
+    }
+
+    /// The bytes of this sender are refused.
+    fn refuse(&mut self, sender: &Socket) {
+        sender.refuse();
+        self.moved = (self.up.bytes, self.down.bytes);
+        self.moved_at = clock::now();
     }
 
     fn note_calls(&mut self) {
@@ -188,13 +207,19 @@ impl Link<'_> {
     }
 
     /// Whether no more bytes can pass. A side that only stopped sending may still receive answers.
-    fn is_over(&self, client: &Socket, runtime: &Socket) -> bool {
+    fn is_over(&mut self, client: &Socket, runtime: &Socket) -> bool {
         match (self.up.finished(), self.down.finished()) {
             (Some(_), Some(_)) => true,
             (Some(Finished::Ended), None) => client.is_gone(),
             (None, Some(Finished::Ended)) => runtime.is_gone(),
-            // Bytes already received from the side that reads no more are still delivered before its end.
-            (Some(Finished::Refused), None) | (None, Some(Finished::Refused)) | (None, None) => false,
+            // What the side that reads no more still sends is delivered before the end.
+            (Some(Finished::Refused), None) => {
+                client.is_gone() || (self.down.is_flushed() && self.has_rested(LAST_WORDS, clock::now()))
+            }
+            (None, Some(Finished::Refused)) => {
+                runtime.is_gone() || (self.up.is_flushed() && self.has_rested(LAST_WORDS, clock::now()))
+            }
+            (None, None) => false,
         }
     }
 
@@ -212,20 +237,20 @@ impl Link<'_> {
         }
         let now = clock::now();
         if self.tap.blindness().is_some() {
-            self.is_cut = (self.is_quiet(now) && !self.owes_answer) || phase == Phase::Closing;
+            self.is_cut = (self.has_rested(QUIET, now) && !self.owes_answer) || phase == Phase::Closing;
             return self.is_cut;
         }
         if self.tap.has_goodbye() {
             // The runtime has already asked the client to open no more streams. A GOAWAY of ours could name a higher
             // stream than the runtime's, which is forbidden (RFC 9113, 6.8).
-            let is_done = self.tap.open_calls() == 0 && self.down.is_flushed() && self.is_quiet(now);
+            let is_done = self.tap.open_calls() == 0 && self.down.is_flushed() && self.has_rested(QUIET, now);
             return is_done || phase == Phase::Closing;
         }
         let boundary =
             self.tap.between_answers().filter(|_| self.down.is_flushed() && self.down.finished().is_none());
         let Some(highest) = boundary else {
             // In the middle of an answer, or before the first one: no frame of ours may be inserted there.
-            return phase == Phase::Closing || (self.tap.open_calls() == 0 && self.is_quiet(now));
+            return phase == Phase::Closing || (self.tap.open_calls() == 0 && self.has_rested(QUIET, now));
         };
         let announced = *self.announced.get_or_insert_with(|| {
             self.down.inject(&go_away(i32::MAX as u32));
@@ -240,14 +265,15 @@ impl Link<'_> {
         is_last || is_refused || phase == Phase::Closing
     }
 
-    fn is_quiet(&mut self, now: Instant) -> bool {
+    /// Whether no byte has moved for so long.
+    fn has_rested(&mut self, least: Duration, now: Instant) -> bool {
         let moved = (self.up.bytes, self.down.bytes);
         if moved != self.moved {
             self.owes_answer = moved.1 == self.moved.1;
             self.moved = moved;
             self.moved_at = now;
         }
-        now.duration_since(self.moved_at) >= QUIET
+        now.duration_since(self.moved_at) >= least
     }
 
     fn close(mut self) {

@@ -63,6 +63,12 @@ impl Socket {
         polled.is_ok() && fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
     }
 
+    /// Lets the other end's writes fail, as those to the socket behind us do.
+    pub(super) fn refuse(&self) {
+        // It fails only if there is no other end any more.
+        let _gone_already = self.reader.get_ref().shutdown(Shutdown::Read);
+    }
+
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             match &mut self.room {

@@ -335,6 +335,46 @@ fn a_client_that_only_stops_sending_still_gets_its_answer() {
 }
 
 #[test]
+fn a_side_that_only_stops_receiving_ends_the_connection_once_it_has_no_more_to_send() {
+    for is_runtime in [true, false] {
+        let rig = Rig::new(16);
+        let (client, runtime) = rig.pair();
+        let (refuser, mut writer) = if is_runtime { (runtime, client) } else { (client, runtime) };
+        small_buffers(&refuser);
+        refuser.shutdown(std::net::Shutdown::Read).unwrap();
+        let rest = conversation(false, b"still sent", 100_000);
+        let (mut sender, sent) = (refuser.try_clone().unwrap(), rest.clone());
+        let sending = thread::spawn(move || sender.write_all(&sent).unwrap());
+        eventually("the writer gets EPIPE, as it would without a relay", || {
+            writer.write(b"x").is_err_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+        });
+        let mut received = vec![0; rest.len()];
+        writer.read_exact(&mut received).unwrap();
+        assert!(received == rest, "what is still sent arrives: {is_runtime}");
+        sending.join().unwrap();
+        // Bytes that were on the way when the other side refused them make it a reset.
+        let end = writer.read(&mut [0; 8]).map_err(|error| error.kind());
+        assert!(matches!(end, Ok(0) | Err(std::io::ErrorKind::ConnectionReset)), "{end:?}");
+        eventually("the connection is over although the refuser keeps its socket", || {
+            rig.registry.count() == 0
+        });
+        drop(refuser);
+    }
+}
+
+#[test]
+fn a_client_that_leaves_a_runtime_which_refuses_its_bytes_is_forgotten() {
+    let rig = Rig::new(16);
+    let (mut client, mut runtime) = rig.pair();
+    runtime.shutdown(std::net::Shutdown::Read).unwrap();
+    client.write_all(b"x").unwrap();
+    runtime.write_all(b"y").unwrap();
+    client.read_exact(&mut [0]).unwrap();
+    drop(client);
+    eventually("the connection is over", || rig.registry.count() == 0);
+}
+
+#[test]
 fn a_connection_waits_for_a_runtime_that_is_away_until_it_answered_for_itself() {
     let mut rig = Rig::new(16);
     std::fs::remove_file(&rig.runtime_path).unwrap();

@@ -13,7 +13,7 @@ use std::{
 
 use prost::Message;
 use tokio::{sync::mpsc, time::timeout};
-use tonic::{Request, Response, Status, Streaming, client::Grpc, codegen::http::uri::PathAndQuery};
+use tonic::{Code, Request, Response, Status, Streaming, client::Grpc, codegen::http::uri::PathAndQuery};
 use tonic_prost::ProstCodec;
 
 use super::{Runtime, Version};
@@ -31,8 +31,9 @@ pub(crate) const QUEUE: usize = 1024;
 /// 256 bytes: the longest id that is accepted; runtimes use 64. An event with a longer one counts as missed.
 const MAX_ID: usize = 256;
 
-/// 2 MiB: the longest CRI event, which contains its whole pod; Kubernetes stores no larger pod. A longer one ends the
-/// stream. It is then opened again, and the runtime is listed: a stream keeps the memory that it once needed.
+/// 2 MiB: the longest CRI event. It contains the statuses of its pod and of all the pod's containers, with their labels,
+/// annotations and mounts: usually some KiB. A longer one ends the stream, as a stream keeps the memory that it once needed.
+/// The stream is then opened again, see [`Resubscriptions`], and the runtime is listed.
 const MAX_EVENT: usize = 2 * 1024 * 1024;
 
 /// 300 ms: how long to wait for the header of an event stream.
@@ -141,6 +142,35 @@ pub(crate) enum StreamEnd {
     Well(u64),
     /// It failed; with `Unimplemented` if the runtime has no such events.
     Failed(Status),
+}
+
+/// 50 ms, doubled after each stream that did not last, up to 5 s: the pause before the next subscription. A stream that
+/// lasted longer than 5 s ended by chance.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+
+/// 250 ms after an event that is too long, and 1 s between two such subscriptions: nothing is wrong with the runtime, and
+/// meanwhile the exits of all other containers are missed. Each subscription costs the runtime its lists.
+const TOO_LONG: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(1));
+
+/// Decides when to subscribe again.
+#[derive(Debug)]
+pub(crate) struct Resubscriptions(Duration);
+
+impl Default for Resubscriptions {
+    fn default() -> Self {
+        Self(PAUSE.0)
+    }
+}
+
+impl Resubscriptions {
+    /// A stream ended after this time. Returns how long to wait.
+    pub(crate) fn pause(&mut self, ended: &StreamEnd, lasted: Duration) -> Duration {
+        if matches!(ended, StreamEnd::Failed(status) if status.code() == Code::OutOfRange) {
+            return TOO_LONG.0.max(TOO_LONG.1.saturating_sub(lasted));
+        }
+        self.0 = if lasted > PAUSE.1 { PAUSE.0 } else { (self.0 * 2).min(PAUSE.1) };
+        self.0
+    }
 }
 
 /// 1 s: if a stream ends sooner, without an error and without an event, the runtime may have no events: CRI-O behaves
@@ -286,6 +316,10 @@ fn of_cri(event: CriEvent) -> RuntimeEvent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        demo::{EmbeddedRuntime, Options},
+        proto::cri::{PodSandboxConfig, PodSandboxMetadata, RunPodSandboxRequest},
+    };
 
     #[test]
     fn two_streams_in_a_row_that_end_at_once_and_well_without_an_event_mean_that_there_are_none() {
@@ -316,6 +350,56 @@ mod tests {
             let last = ends.iter().map(|(source, ended, lasted)| count.add(*source, ended, *lasted)).last();
             assert_eq!(last, Some(has_none), "{rule}");
         }
+    }
+
+    #[test]
+    fn row_20_after_an_event_that_is_too_long_the_next_subscription_does_not_wait_ever_longer() {
+        let millis = Duration::from_millis;
+        let too_long = || StreamEnd::Failed(Status::out_of_range("decoded message length too large"));
+        let failed = || StreamEnd::Failed(Status::unavailable("not now"));
+        let mut next = Resubscriptions::default();
+        for (ended, lasted, pause) in [
+            (failed(), 10, 100),
+            (too_long(), 0, 1_000),
+            (too_long(), 10, 990),
+            (too_long(), 990, 250),
+            (too_long(), 3_000, 250),
+            (too_long(), 60_000, 250),
+            (failed(), 10, 200),
+            (StreamEnd::Well(3), 10, 400),
+            (failed(), 5_000, 800),
+            (failed(), 5_000, 1_600),
+            (failed(), 5_000, 3_200),
+            (failed(), 5_000, 5_000),
+            (failed(), 5_000, 5_000),
+            (failed(), 5_001, 50),
+        ] {
+            assert_eq!(next.pause(&ended, millis(lasted)), millis(pause), "{ended:?} after {lasted} ms");
+        }
+    }
+
+    #[tokio::test]
+    async fn row_20_an_event_that_is_too_long_ends_the_stream_as_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("runtime.sock");
+        let embedded = EmbeddedRuntime::start(Options::new(&socket, dir.path().join("containers"))).unwrap();
+        let runtime = Runtime::new(&socket);
+        let large = async || {
+            let metadata = Some(PodSandboxMetadata { name: "web".into(), ..Default::default() });
+            let annotations = [("a".to_owned(), "x".repeat(MAX_EVENT))].into();
+            let config = Some(PodSandboxConfig { metadata, annotations, ..Default::default() });
+            let request = RunPodSandboxRequest { config, ..Default::default() };
+            runtime.client().run_pod_sandbox(request).await.unwrap();
+        };
+        let (queue, mut pauses) = (queue().0, Resubscriptions::default());
+        let (open, opened) = tokio::sync::oneshot::channel();
+        let read = read(&runtime, EventSource::Cri, &queue, || open.send(()).unwrap());
+        let (ended, ()) = tokio::join!(read, async {
+            opened.await.unwrap();
+            large().await;
+        });
+        assert_eq!(pauses.pause(&ended, PAUSE.1), TOO_LONG.0, "{ended:?}");
+        embedded.shutdown().await;
     }
 
     #[test]

@@ -16,7 +16,7 @@ use tonic::{Code, Status};
 
 use super::{
     Runtime, Version,
-    events::{self, EmptyEnds, EventQueue, EventSource, Events, StreamEnd},
+    events::{self, EmptyEnds, EventQueue, EventSource, Events, Resubscriptions, StreamEnd},
     presence::{DOUBT, Hold, PresenceAnswer},
 };
 use crate::{
@@ -27,9 +27,6 @@ use crate::{
 
 /// 50 ms to 250 ms between two Version calls while the runtime is away, so that the end of a restart is noticed soon.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(250));
-
-/// 5 s: the longest pause before subscribing to events again; a stream that lasted longer ended by chance.
-const CALM: Duration = Duration::from_secs(5);
 
 /// 10 s between two liveness checks: a runtime that hangs still accepts connections. 1 s while it does not answer, so
 /// that waiting work continues soon after.
@@ -51,8 +48,12 @@ pub(crate) struct Link {
     pub since: SystemTime,
     /// Why it does not answer, or its error for Version.
     pub trouble: LinkTrouble,
-    /// Counts the times at which earlier knowledge may have become out of date.
+    /// Counts the times at which events may have been missed, so that lists are out of date.
     pub generation: u64,
+    /// Counts the times at which the runtime may have become another one: it was away, or our connection to it is new.
+    pub epoch: u64,
+    /// The number of our connection to it.
+    connection: u64,
 }
 
 impl Default for Link {
@@ -64,6 +65,8 @@ impl Default for Link {
             since: clock::wall(),
             trouble: "not asked yet".to_owned().into(),
             generation: 0,
+            epoch: 0,
+            connection: 0,
         }
     }
 }
@@ -120,7 +123,7 @@ async fn keep(runtime: &Runtime, gate: &Gate, events: &EventQueue, link: &watch:
             tracing::warn!(trouble = trouble.text, "runtime answers, but does not report its version");
         }
         let source = EventSource::of(&version);
-        set_up(link, version, trouble);
+        set_up(link, runtime.connection(), version, trouble);
         gate.answered(clock::now());
         let began = clock::now();
         let trouble = tokio::select! {
@@ -150,11 +153,11 @@ async fn read_events(
     events: &EventQueue,
     link: &watch::Sender<Link>,
 ) -> LinkTrouble {
-    let mut pause = BACKOFF.0;
-    let mut empty_ends = EmptyEnds::default();
+    let (mut empty_ends, mut resubscriptions) = (EmptyEnds::default(), Resubscriptions::default());
+    let note = |source| subscribed(link, source, runtime.connection());
     loop {
         let began = clock::now();
-        let ended = events::read(runtime, source, events, || subscribed(link, source)).await;
+        let ended = events::read(runtime, source, events, || note(source)).await;
         let lasted = clock::now() - began;
         let has_none = match &ended {
             StreamEnd::Failed(status) => status.code() == Code::Unimplemented,
@@ -162,9 +165,9 @@ async fn read_events(
         };
         if has_none || empty_ends.add(source, &ended, lasted) {
             tracing::info!("runtime has no events: reading its lists every 10 s");
-            subscribed(link, EventSource::Unsupported);
+            note(EventSource::Unsupported);
             runtime.connected_again(runtime.connection()).await;
-            (pause, empty_ends) = (BACKOFF.0, EmptyEnds::default());
+            (empty_ends, resubscriptions) = (EmptyEnds::default(), Resubscriptions::default());
             continue;
         }
         // A runtime may end the stream of a slow reader although it works.
@@ -173,8 +176,7 @@ async fn read_events(
         }
         tracing::debug!(?ended, "event stream ended: subscribing again");
         link.send_modify(|link| link.source = EventSource::None);
-        pause = if lasted > CALM { BACKOFF.0 } else { (pause * 2).min(CALM) };
-        sleep(pause).await;
+        sleep(resubscriptions.pause(&ended, lasted)).await;
     }
 }
 
@@ -250,10 +252,12 @@ async fn pulse(runtime: &Runtime, gate: &Gate, link: &watch::Sender<Link>) -> Li
             }
         };
         match PresenceAnswer::of(answer) {
-            PresenceAnswer::Version(version) => set_up(link, version, LinkTrouble::default()),
+            PresenceAnswer::Version(version) => {
+                set_up(link, runtime.connection(), version, LinkTrouble::default());
+            }
             PresenceAnswer::Refusal(status) => {
                 let version = link.borrow().version.clone();
-                set_up(link, version, refusal(&status));
+                set_up(link, runtime.connection(), version, refusal(&status));
             }
             PresenceAnswer::Silence(status) => {
                 set_down(link, format!("no answer to Version: {}", status.message()).into());
@@ -269,16 +273,21 @@ fn refusal(status: &Status) -> LinkTrouble {
     format!("it refuses Version: {:?}: {}", status.code(), status.message()).into()
 }
 
-fn subscribed(link: &watch::Sender<Link>, source: EventSource) {
+fn subscribed(link: &watch::Sender<Link>, source: EventSource, connection: u64) {
     link.send_modify(|link| {
         link.source = source;
         link.generation += 1;
+        link.epoch += u64::from(link.connection != connection);
+        link.connection = connection;
     });
 }
 
-fn set_up(link: &watch::Sender<Link>, version: Version, trouble: LinkTrouble) {
+fn set_up(link: &watch::Sender<Link>, connection: u64, version: Version, trouble: LinkTrouble) {
     link.send_if_modified(|link| {
-        let is_news = !link.is_up || link.version != version || link.trouble != trouble;
+        let is_other = !link.is_up || link.connection != connection;
+        let is_news = is_other || link.version != version || link.trouble != trouble;
+        link.epoch += u64::from(is_other);
+        link.connection = connection;
         if !link.is_up {
             link.since = clock::wall();
             link.generation += 1;

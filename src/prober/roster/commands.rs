@@ -1,7 +1,10 @@
 //! What operators want of single probes: commands in, what became of them out. Pure.
 
+use std::time::Duration;
+
 use super::Roster;
 use crate::{
+    handler::go,
     ids::ProbeKey,
     prober::{
         Moment,
@@ -39,29 +42,45 @@ impl Roster {
         Ok(())
     }
 
-    /// Ends a pause; the next attempt is due at once.
+    /// Ends a pause; the next attempt is due at once, or as soon as a trigger would be accepted.
     ///
     /// # Errors
     /// There is no such probe, or it cannot run.
     pub(super) fn resume(&mut self, key: &ProbeKey, now: Moment) -> Result<(), CommandRefusal> {
-        self.able(key)?;
+        let rest = self.rest(self.able(key)?, now);
+        let was_paused = self.pauses.since(key).is_some();
         self.pauses.remove(key);
         self.saving.note_command(now.at);
         self.send(key, WorkerEvent::Paused(false), now);
+        if was_paused && !rest.is_zero() {
+            self.send(key, WorkerEvent::Spread(rest), now);
+        }
         Ok(())
     }
 
     /// Makes the next attempt due now, or as soon as the one in flight ended; the beat counts from it.
     ///
     /// # Errors
-    /// There is no such probe, it cannot run, or something stands in the way of an attempt.
+    /// There is no such probe, it cannot run, something stands in the way of an attempt, or the last one has only just
+    /// begun.
     pub(super) fn trigger(&mut self, key: &ProbeKey, now: Moment) -> Result<(), CommandRefusal> {
-        if let Some(block) = self.able(key)?.block(now.at) {
-            let (_, reason) = status::blocked(block, self.able(key)?, self.pauses.since(key));
+        let worker = self.able(key)?;
+        if let Some(block) = worker.block(now.at) {
+            let (_, reason) = status::blocked(block, worker, self.pauses.since(key));
+            return Err(CommandRefusal::NotNow(reason));
+        }
+        if !self.rest(worker, now).is_zero() {
+            let reason = format!("the last attempt began less than {} ago", go::duration(self.spacing));
             return Err(CommandRefusal::NotNow(reason));
         }
         self.send(key, WorkerEvent::Triggered, now);
         Ok(())
+    }
+
+    /// How long it is until an operator may have another attempt made, so that however many ask, a probe makes no more of
+    /// them than the shortest period would.
+    fn rest(&self, worker: &Worker, now: Moment) -> Duration {
+        worker.attempted().map_or(Duration::ZERO, |at| (at + self.spacing).saturating_duration_since(now.at))
     }
 
     fn able(&self, key: &ProbeKey) -> Result<&Worker, CommandRefusal> {

@@ -17,6 +17,7 @@ impl Roster {
         self.pool.resize(settings.workers, settings.exec_workers);
         self.quota.set_limits(settings.budgets());
         self.listing.set_limits(settings.budgets());
+        self.spacing = settings.least_period();
         self.settle(now);
     }
 

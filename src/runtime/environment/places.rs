@@ -5,7 +5,7 @@
 //! [`Order`] is the whole of the decisions, pure; [`Places`] lets requests wait for them.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -40,6 +40,11 @@ const OF_POD: usize = 1;
 /// be sent. So all places together take one core of the runtime's, and no more than half their number if each answer takes
 /// the longest.
 const REST: u32 = 3;
+
+/// 16: a namespace has one status although places rest, as long as no more are under way than there are places, if none of
+/// it is under way, nor was for sixteen times as long as the runtime took for its last one, up to 16 s. So rests that only
+/// others have caused do not delay it, and sixteen namespaces that all do so make the runtime work twice as much at most.
+const NEWCOMER: u32 = 16;
 
 /// 1 s to 5 min until the status of a container is requested again after it failed, twice as long each time; for all probes
 /// of the container, which share the error meanwhile. The environment of a container does not change: a status that cannot
@@ -79,6 +84,8 @@ struct Waiting {
     order: Order,
     /// Dropped if the status is not to be requested, because it failed meanwhile.
     wakes: HashMap<Ticket, oneshot::Sender<()>>,
+    /// When the next one may be sent, if nothing else happens.
+    due: Option<Instant>,
 }
 
 /// The requests that wait or are under way. Each is added, started and ended once.
@@ -109,6 +116,8 @@ struct Request {
 #[derive(Clone, Debug)]
 struct Rest {
     until: Instant,
+    /// Until then, its namespace is no newcomer.
+    known_until: Instant,
     owner: Owner,
     is_again: bool,
 }
@@ -203,7 +212,7 @@ impl Places {
         let mut too_late = pin!(sleep(QUICK));
         loop {
             let rests = self.rests.notified();
-            let next = self.waiting().order.deadline();
+            let next = self.waiting().due;
             let is_free = async {
                 match next {
                     Some(at) => sleep_until(at.into()).await,
@@ -215,7 +224,7 @@ impl Places {
                 woken = &mut turn => return woken.is_ok(),
                 () = &mut too_late => return false,
                 () = rests => {}
-                () = is_free => self.waiting().start(clock::now()),
+                () = is_free => self.waiting().start_due(clock::now()),
             }
         }
     }
@@ -240,6 +249,14 @@ impl Waiting {
                 Turn::Send(ticket) => drop(self.wakes.remove(&ticket).map(|wake| wake.send(()))),
                 Turn::Refuse(ticket) => drop(self.wakes.remove(&ticket)),
             }
+        }
+        self.due = self.order.deadline(now);
+    }
+
+    /// All that wait call this at the same time: the first one does the work.
+    fn start_due(&mut self, now: Instant) {
+        if self.due.is_some_and(|at| at <= now) {
+            self.start(now);
         }
     }
 }
@@ -292,10 +309,17 @@ impl Order {
 
     /// Takes the next request whose turn has come, if there is a place for it.
     fn start(&mut self, now: Instant) -> Option<Turn> {
-        self.resting.retain(|rest| now < rest.until);
+        self.resting.retain(|rest| now < rest.known_until);
         let sent = self.quick.iter().filter_map(|ticket| self.requests.get(ticket));
         let mut held: Vec<_> = sent.map(|request| (request.owner.clone(), request.is_again)).collect();
-        held.extend(self.resting.iter().map(|rest| (rest.owner.clone(), rest.is_again)));
+        let known: HashSet<_> = held
+            .iter()
+            .map(|(owner, _)| owner)
+            .chain(self.resting.iter().map(|rest| &rest.owner))
+            .map(|owner| owner.namespace.clone())
+            .collect();
+        let resting = self.resting.iter().filter(|rest| now < rest.until);
+        held.extend(resting.map(|rest| (rest.owner.clone(), rest.is_again)));
         let admits = |namespace: &Arc<str>, pod: &Arc<str>| {
             let of_namespace = held.iter().filter(|(owner, _)| owner.namespace == *namespace);
             let of_pod = of_namespace.clone().filter(|(owner, _)| owner.pod == *pod).count();
@@ -306,7 +330,10 @@ impl Order {
         };
         let first = has_place(false, FIRST).then(|| self.first.start_one_of(now, admits)).flatten();
         let again = || has_place(true, AGAIN).then(|| self.again.start_one_of(now, admits)).flatten();
-        let ticket = first.or_else(again)?;
+        let ticket = first.or_else(again).or_else(|| {
+            let is_newcomer = |namespace: &Arc<str>, _: &Arc<str>| !known.contains(namespace);
+            self.first.start_one_of(now, is_newcomer)
+        })?;
         let request = self.requests.get_mut(&ticket)?;
         let failure = self.failed.get(&request.container);
         if failure.is_some_and(|failure| now < failure.until) {
@@ -324,9 +351,10 @@ impl Order {
         self.failed.get(container).map_or(VariablesError::NoPlace, |failure| failure.error.clone())
     }
 
-    /// When [`Order::start`] may have a result next, if nothing else happens.
-    fn deadline(&self) -> Option<Instant> {
-        self.resting.iter().map(|rest| rest.until).min()
+    /// When [`Order::start`], which has none now, may have a result next if nothing else happens.
+    fn deadline(&self, now: Instant) -> Option<Instant> {
+        let ends = self.resting.iter().flat_map(|rest| [rest.until, rest.known_until]);
+        ends.filter(|at| now < *at).min()
     }
 
     /// Whether a request that has been under way for [`PATIENCE`] is to end; otherwise it has a slow place now.
@@ -370,7 +398,8 @@ impl Order {
         let rests = is_answered && !rest.is_zero();
         if rests {
             let Request { owner, is_again, .. } = request;
-            self.resting.push(Rest { until: now + rest, owner, is_again });
+            let known_until = now + took.min(PATIENCE) * NEWCOMER;
+            self.resting.push(Rest { until: now + rest, known_until, owner, is_again });
         }
         rests
     }
@@ -678,6 +707,43 @@ mod tests {
         let all = ["a", "b", "c", "d"].map(|name| [(name, "1"), (name, "2")]).concat();
         let (worked, at_once) = load(&all, takes, 100).await;
         assert!(worked <= Duration::from_secs(104) && at_once <= 4, "all: {worked:?}, {at_once}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn row_20_rests_of_other_namespaces_do_not_delay_the_first_statuses_of_a_pod() {
+        for (namespaces, takes) in [(3, 90), (3, 320), (12, 90), (12, 900)] {
+            let (places, mut evil) = (Arc::new(Places::default()), JoinSet::new());
+            for number in 0..namespaces * 4 * 8 {
+                let places = places.clone();
+                evil.spawn(async move {
+                    let (pod, container) = ((number / 8).to_string(), number.to_string());
+                    let namespace = Arc::from(format!("evil-{}", number / 8 % namespaces));
+                    loop {
+                        let of = Subject { container: &container, pod: &pod, namespace: &namespace };
+                        let answer = sleep(Duration::from_millis(takes));
+                        drop(places.run(of, answer.map(Ok::<_, Status>)).await);
+                    }
+                });
+            }
+            sleep(Duration::from_secs(10)).await;
+            let (began, namespace) = (clock::now(), Arc::from("shop"));
+            for number in 0..32 {
+                let container = number.to_string();
+                let of = Subject { container: &container, pod: "web", namespace: &namespace };
+                places.run(of, sleep(Duration::from_millis(5)).map(Ok::<_, Status>)).await.unwrap();
+            }
+            let took = clock::now() - began;
+            assert!(took <= Duration::from_secs(3), "{namespaces} x {takes} ms: {took:?}");
+            evil.shutdown().await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn row_20_many_namespaces_make_the_runtime_work_twice_as_much_at_most() {
+        let all: Vec<_> =
+            (0..16_u8).map(|number| &*format!("{number}").leak()).map(|name| (name, name)).collect();
+        let (worked, at_once) = load(&all, Duration::from_millis(200), 100).await;
+        assert!(worked <= Duration::from_secs(200) && at_once <= 4, "{worked:?}, {at_once}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -15,9 +15,31 @@ fn one_slow_answer_costs_no_subscription() {
     let generation = link.borrow().generation;
     set_down(&link, "no answer to Version".to_owned().into());
     assert_eq!((link.borrow().is_up, link.borrow().source), (false, EventSource::Containerd));
-    set_up(&link, Version::default(), LinkTrouble::default());
+    set_up(&link, 0, Version::default(), LinkTrouble::default());
     assert_eq!((link.borrow().is_up, link.borrow().source), (true, EventSource::Containerd));
     assert!(link.borrow().generation > generation, "what passed meanwhile may be unknown");
+}
+
+#[test]
+fn row_20_a_stream_that_ended_makes_lists_out_of_date_and_a_connection_that_is_new_makes_another_runtime() {
+    let link = watch::Sender::new(Link::default());
+    let counts = || (link.borrow().generation, link.borrow().epoch);
+    let answers = |connection| set_up(&link, connection, Version::default(), LinkTrouble::default());
+    answers(1);
+    assert_eq!(counts(), (1, 1));
+    subscribed(&link, EventSource::Cri, 1);
+    assert_eq!(counts(), (2, 1), "a first subscription");
+    subscribed(&link, EventSource::Cri, 1);
+    answers(1);
+    assert_eq!(counts(), (3, 1), "a further one, over the same connection");
+    subscribed(&link, EventSource::Cri, 2);
+    answers(2);
+    assert_eq!(counts(), (4, 2), "over another connection");
+    set_down(&link, "no answer to Version".to_owned().into());
+    answers(2);
+    assert_eq!(counts(), (5, 3), "it was away");
+    answers(3);
+    assert_eq!(counts(), (5, 4), "it was restarted between two answers");
 }
 
 #[tokio::test]

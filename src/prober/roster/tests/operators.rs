@@ -1,7 +1,7 @@
 //! Pauses, triggers, and why they may be refused.
 
 use super::*;
-use crate::prober::command::CommandRefusal;
+use crate::{handler::go, prober::command::CommandRefusal, spec::policy::Limits};
 
 #[test]
 fn a_paused_probe_keeps_its_verdict_makes_no_attempts_and_goes_on_when_it_is_resumed() {
@@ -60,10 +60,49 @@ fn a_trigger_makes_an_attempt_due_now_and_the_beat_counts_from_it() {
     assert_eq!(rig.started(), [], "the beat was reset");
     rig.pass(SECOND);
     assert_eq!(rig.started().len(), 1);
+    rig.pass(SECOND);
     assert_eq!(rig.roster.trigger(&readiness, rig.now), Ok(()));
     assert_eq!(rig.started(), [], "never two attempts at once");
     rig.finish(Readiness, AttemptResult::Failure);
     assert_eq!(rig.started().len(), 1, "at once after the one that was in flight");
+}
+
+#[test]
+fn row_20_commands_make_no_more_attempts_of_a_probe_than_the_shortest_period_would() {
+    let millis = Duration::from_millis;
+    for (min_period, rate, shortest) in [(100, 50, 100), (100, 5, 200), (1_000, 50, 1_000)] {
+        let limits = Limits { min_period: millis(min_period), ..Limits::default() };
+        let settings = ProberSettings { limits, max_rate_per_pod: rate, ..ProberSettings::default() };
+        for is_trigger in [true, false] {
+            let (mut rig, liveness) = (Rig::new(8), key("web", Liveness));
+            rig.roster.set_limits(&settings, rig.now);
+            rig.accept(input(
+                container("web", "c1", 0),
+                &[ProbeSpec { period: 100 * SECOND, ..spec(Liveness) }],
+            ));
+            let mut attempts = rig.started().len();
+            rig.finish(Liveness, AttemptResult::Success);
+            if is_trigger {
+                let reason =
+                    format!("the last attempt began less than {} ago", go::duration(millis(shortest)));
+                assert_eq!(rig.roster.trigger(&liveness, rig.now), Err(CommandRefusal::NotNow(reason)));
+            }
+            for _ in 0..shortest * 10 / 5 {
+                rig.pass(millis(5));
+                if is_trigger {
+                    drop(rig.roster.trigger(&liveness, rig.now));
+                } else {
+                    rig.roster.pause(&liveness, rig.now).unwrap();
+                    rig.roster.resume(&liveness, rig.now).unwrap();
+                }
+                if !rig.started().is_empty() {
+                    attempts += 1;
+                    rig.finish(Liveness, AttemptResult::Success);
+                }
+            }
+            assert_eq!(attempts, 11, "{shortest} ms, {is_trigger}");
+        }
+    }
 }
 
 #[test]
