@@ -264,8 +264,10 @@ impl ConfigErrors {
             if let Origin::File(file, _) = &error.origin
                 && let Some((_, why)) = files.iter().find(|(path, _)| *path == file.path)
             {
-                error.reason =
-                    format!("wrong, but the reason is not shown, as it may quote the file, and {why}");
+                error.reason = format!(
+                    "wrong, but the reason is not shown, as it may quote the file, and {why}; \
+                     'criprobe check' shows it"
+                );
             }
         }
         self
