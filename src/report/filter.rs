@@ -21,7 +21,7 @@ use crate::{
 const MAX_PATTERN: usize = 512;
 
 /// 32 records are filtered at once; then other tasks have their turn. No pattern takes more than a few µs for a name.
-const FILTERED_AT_ONCE: usize = 32;
+pub(super) const FILTERED_AT_ONCE: usize = 32;
 
 /// 2 lists are filtered at once; others wait.
 static FILTERING: Semaphore = Semaphore::const_new(2);

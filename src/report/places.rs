@@ -195,6 +195,13 @@ impl Drop for Place {
     }
 }
 
+impl Following {
+    /// How many follow now.
+    pub(super) fn number(&self) -> u32 {
+        (MAX_FOLLOWERS - self.place.places.followers.available_permits()) as u32
+    }
+}
+
 impl Drop for Following {
     fn drop(&mut self) {
         self.place.is_following.store(false, Ordering::Relaxed);
@@ -280,6 +287,7 @@ mod tests {
             })
             .collect();
         assert!(!places.can_end_one());
+        assert_eq!(followers[0].1.number(), MAX_FOLLOWERS as u32);
         let further = places.take();
         further.asked();
         assert!(further.follow().is_none());
