@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::OnceLock};
 #[derive(Clone, Debug)]
 pub struct Glob {
     written: Box<str>,
-    matcher: Matcher,
+    matcher: Box<Matcher>,
     /// Made when it is first needed.
     in_any_case: OnceLock<Box<Matcher>>,
 }
@@ -31,7 +31,7 @@ struct Matcher {
 
 impl From<&str> for Glob {
     fn from(pattern: &str) -> Self {
-        Self { written: pattern.into(), matcher: pattern.into(), in_any_case: OnceLock::new() }
+        Self { written: pattern.into(), matcher: Box::new(pattern.into()), in_any_case: OnceLock::new() }
     }
 }
 

@@ -123,7 +123,7 @@ impl ProbeView {
         ];
         let texts = texts.into_iter().chain(&self.likely_type);
         size_of::<Self>()
-            + texts.map(|text| text_size(text)).sum::<usize>()
+            + texts.map(text_size).sum::<usize>()
             + self.shadowed.iter().map(|source| size_of::<String>() + text_size(source)).sum::<usize>()
             + self.last.as_ref().map_or(0, |last| last.output.len())
     }
