@@ -314,7 +314,7 @@ mod tests {
         let (lives, mut ends) = mpsc::channel::<()>(1);
         let endless = async move {
             let _lives = lives;
-            pending().await;
+            pending::<()>().await;
         };
         tasks.spawn_thread("endless", endless).unwrap();
         tasks.shutdown().await;
