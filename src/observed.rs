@@ -41,7 +41,7 @@ pub(crate) use self::{
 use crate::{
     clock,
     ids::PodUid,
-    inventory::{Change, TracedCall},
+    inventory::{Change, TracedCall, pod::Container},
     tap::{Call, cri::CriRequest},
 };
 use manifests::Source;
@@ -53,7 +53,8 @@ const COUNTED_EVERY: Duration = Duration::from_millis(100);
 /// A handle on what is observed; clones are the same.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ObservedHandle {
-    /// Held for one call, about a microsecond; or for one report of all probes.
+    /// Held for one call, about a microsecond; for the report of one container's probes; or for copying the pointers of
+    /// all containers with observed commands.
     watch: Arc<Mutex<Watch>>,
     /// Wake those who read annotations, and files.
     awaits_texts: Arc<Notify>,
@@ -93,7 +94,15 @@ impl ObservedHandle {
 
     /// All observed probes as they are now, in no order.
     pub(crate) fn probes(&self) -> Vec<ObservedStatus> {
-        self.watch().probes(clock::now())
+        self.probes_in(|_| true)
+    }
+
+    /// Likewise those in the containers that are wanted. Container by container, so that calls that are observed wait for
+    /// one of them at most.
+    pub(crate) fn probes_in(&self, is_wanted: impl Fn(&Container) -> bool) -> Vec<ObservedStatus> {
+        let mut containers = self.watch().observed();
+        containers.retain(|container| is_wanted(container));
+        containers.iter().flat_map(|container| self.watch().probes(&container.id, clock::now())).collect()
     }
 
     /// How many observed probes there are, or were [`COUNTED_EVERY`] ago.

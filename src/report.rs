@@ -2,6 +2,7 @@
 //! through the API. Changes nothing in a stage except on an operator's request, and never slows one down.
 
 pub mod api;
+mod body;
 mod commands;
 pub(crate) mod configuration;
 pub(crate) mod convert;

@@ -8,8 +8,10 @@ mod shared;
 use std::{
     any::Any,
     collections::BTreeMap,
+    io,
     panic::AssertUnwindSafe,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
     time::{Duration, SystemTime},
 };
 
@@ -18,7 +20,7 @@ use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family},
 };
-use tokio::{sync::oneshot, task::JoinSet, time::sleep};
+use tokio::{runtime::Builder, sync::oneshot, task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 pub use self::ask::{Asker, Unanswered};
@@ -61,6 +63,32 @@ impl Tasks {
             drop(done);
         });
         TaskEnd(ended)
+    }
+
+    /// Starts a task on a thread of its own, so that its work, and that of all tasks that it spawns, delays no other task.
+    /// The thread ends with the task, and earlier if these tasks are shut down or dropped.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub(crate) fn spawn_thread(
+        &mut self,
+        name: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) -> io::Result<TaskEnd> {
+        let runtime = Builder::new_current_thread().enable_all().thread_name(name).build()?;
+        let ending = CancellationToken::new();
+        let (cancelled, cancel) = (ending.clone(), ending.drop_guard());
+        let (done, ended) = oneshot::channel::<()>();
+        thread::Builder::new().name(name.to_owned()).spawn(move || {
+            runtime.block_on(cancelled.run_until_cancelled_owned(task));
+            // A call that blocks, such as the lookup of a name, is not waited for.
+            runtime.shutdown_background();
+            drop(done);
+        })?;
+        Ok(self.spawn(async move {
+            let _cancel = cancel;
+            TaskEnd(ended).wait().await;
+        }))
     }
 
     /// Runs a stage until all stages are stopped, and again after each panic. A stage that ends before is started again,
@@ -258,6 +286,39 @@ mod tests {
         assert!(view.reason.contains("this panic belongs to the test"), "{}", view.reason);
         stop.cancel();
         tasks.shutdown().await;
+    }
+
+    #[tokio::test]
+    async fn a_thread_of_its_own_restarts_its_stage_and_ends_with_it_or_with_all_tasks() {
+        let mut tasks = Tasks::default();
+        let (restarts, stop) = (tasks.restarts(), CancellationToken::new());
+        let (report, mut reported) = mpsc::unbounded_channel();
+        let (stopped, mut has_panicked) = (stop.clone(), false);
+        let stage = tasks.supervise_until("api", stop.clone(), async move || {
+            let name = |thread: &thread::Thread| thread.name().map(str::to_owned);
+            let spawned = tokio::spawn(async move { name(&thread::current()) }).await.unwrap();
+            report.send((name(&thread::current()), spawned)).unwrap();
+            assert!(std::mem::replace(&mut has_panicked, true), "this panic belongs to the test");
+            stopped.cancelled().await;
+        });
+        let ended = tasks.spawn_thread("api", stage).unwrap();
+        let own = Some("api".to_owned());
+        for _ in 0..2 {
+            assert_eq!(reported.recv().await, Some((own.clone(), own.clone())));
+        }
+        let view = until_restarted(&restarts, 1).await;
+        assert!(view.reason.contains("this panic belongs to the test"), "{}", view.reason);
+        stop.cancel();
+        ended.wait().await;
+        assert_eq!(reported.recv().await, None);
+        let (lives, mut ends) = mpsc::channel::<()>(1);
+        let endless = async move {
+            let _lives = lives;
+            pending::<()>().await;
+        };
+        tasks.spawn_thread("endless", endless).unwrap();
+        tasks.shutdown().await;
+        assert_eq!(ends.recv().await, None);
     }
 
     #[tokio::test(start_paused = true)]

@@ -157,18 +157,23 @@ impl Watch {
         if is_news { self.manifests.want(&watched.view.pod, traced.ended.at) } else { None }
     }
 
-    /// The observed probes as they are now, in no order.
-    pub(super) fn probes(&mut self, now: Instant) -> Vec<ObservedStatus> {
+    /// The containers in which commands are followed, in no order.
+    pub(super) fn observed(&self) -> Vec<Arc<Container>> {
+        let observed = self.containers.values().filter(|watched| !watched.groups.is_empty());
+        observed.map(|watched| Arc::clone(&watched.view)).collect()
+    }
+
+    /// The observed probes of a container as they are now, in no order.
+    pub(super) fn probes(&mut self, id: &ContainerId, now: Instant) -> Vec<ObservedStatus> {
+        let Some(watched) = self.containers.get_mut(id) else { return Vec::new() };
         let (mut found, manifests) = (Vec::new(), &self.manifests);
-        for watched in self.containers.values_mut() {
-            let name = (&watched.view.pod.uid, &*watched.view.name);
-            for group in &mut watched.groups {
-                group.expire(now);
-                let (comm, uid, command) = (&group.comm, group.uid, &group.command);
-                for probe in &mut group.probes {
-                    let likely = manifests.likely(name, command, probe.rhythm.period());
-                    found.push(ObservedStatus::of(&watched.view, (comm, uid), command, probe, likely, now));
-                }
+        let name = (&watched.view.pod.uid, &*watched.view.name);
+        for group in &mut watched.groups {
+            group.expire(now);
+            let (comm, uid, command) = (&group.comm, group.uid, &group.command);
+            for probe in &mut group.probes {
+                let likely = manifests.likely(name, command, probe.rhythm.period());
+                found.push(ObservedStatus::of(&watched.view, (comm, uid), command, probe, likely, now));
             }
         }
         found

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot, watch};
 use tonic::transport::Channel;
 
 use super::{
@@ -66,6 +66,13 @@ pub struct Listed {
     pub view: Arc<Container>,
     /// At most one a type.
     pub probes: Vec<Arc<Planned>>,
+}
+
+/// One of the few places for attempts of operators; free again when it is dropped.
+#[derive(Debug)]
+pub struct AttemptPlace<'a> {
+    prober: &'a ProberHandle,
+    _permit: SemaphorePermit<'a>,
 }
 
 /// The outcome of one attempt, and how long it took.
@@ -150,25 +157,36 @@ impl ProberHandle {
         self.questions.ask(|answer| Question::Command { key, command, answer }).await
     }
 
-    /// Makes one attempt, now, with its up to three tries, as a worker of the prober would. Dropped, it is given up,
-    /// and a command in flight is cancelled.
+    /// A place for one attempt. It is to be taken before anything else is done for the attempt, so that all that costs has
+    /// the same limit.
     ///
     /// # Errors
-    /// The container does not run, or too many such attempts are under way.
-    pub async fn attempt(&self, spec: &ProbeSpec, view: &Container) -> Result<AttemptReport, NotMade> {
-        if view.state != ContainerState::Running {
-            return Err(NotMade::NotRunning(status::not_running(view.state)));
-        }
-        let _place = self.places.try_acquire().map_err(|_| NotMade::Busy)?;
-        let began = clock::now();
-        let handlers = self.handlers.under(&self.settings.borrow());
-        let outcome = handlers.attempt(spec, view, &Variables::default(), &OnceLock::new()).await;
-        Ok(AttemptReport { outcome, duration: clock::now() - began })
+    /// Too many such attempts are under way.
+    pub fn place(&self) -> Result<AttemptPlace<'_>, NotMade> {
+        let permit = self.places.try_acquire().map_err(|_| NotMade::Busy)?;
+        Ok(AttemptPlace { prober: self, _permit: permit })
     }
 
     /// What an attempt must keep, by the settings of this moment.
     pub fn limits(&self) -> Limits {
         self.settings.borrow().limits.clone()
+    }
+}
+
+impl AttemptPlace<'_> {
+    /// Makes one attempt, now, with its up to three tries, as a worker of the prober would. Dropped, it is given up,
+    /// and a command in flight is cancelled.
+    ///
+    /// # Errors
+    /// The container does not run.
+    pub async fn attempt(&self, spec: &ProbeSpec, view: &Container) -> Result<AttemptReport, NotMade> {
+        if view.state != ContainerState::Running {
+            return Err(NotMade::NotRunning(status::not_running(view.state)));
+        }
+        let began = clock::now();
+        let handlers = self.prober.handlers.under(&self.prober.settings.borrow());
+        let outcome = handlers.attempt(spec, view, &Variables::default(), &OnceLock::new()).await;
+        Ok(AttemptReport { outcome, duration: clock::now() - began })
     }
 }
 
@@ -206,11 +224,12 @@ mod tests {
     async fn an_attempt_tells_how_often_it_tried_and_one_that_errs_gives_its_place_back() {
         let prober = prober(Runtime::Refuses(tonic::Code::Internal));
         for _ in 0..2 * ATTEMPTS_AT_ONCE {
-            let report = prober.attempt(&command(), &container("web", "c1", 0)).await.unwrap();
+            let report =
+                prober.place().unwrap().attempt(&command(), &container("web", "c1", 0)).await.unwrap();
             assert_eq!((report.outcome.result, report.outcome.tries), (AttemptResult::Error, 3));
         }
         let prober = self::prober(Runtime::Answers { exit_code: 1, stdout: "no", stderr: String::new() });
-        let report = prober.attempt(&command(), &container("web", "c1", 0)).await.unwrap();
+        let report = prober.place().unwrap().attempt(&command(), &container("web", "c1", 0)).await.unwrap();
         assert_eq!((report.outcome.result, report.outcome.tries), (AttemptResult::Failure, 1));
         assert_eq!((report.outcome.exit_code, &*report.outcome.output), (Some(1), "no"));
     }
@@ -222,12 +241,14 @@ mod tests {
         let mut under_way = tokio::task::JoinSet::new();
         for _ in 0..ATTEMPTS_AT_ONCE {
             let prober = prober.clone();
-            under_way.spawn(async move { prober.attempt(&command(), &container("web", "c1", 0)).await });
+            under_way.spawn(async move {
+                prober.place().unwrap().attempt(&command(), &container("web", "c1", 0)).await
+            });
         }
         while free.available_permits() > 0 {
             tokio::task::yield_now().await;
         }
-        let refused = prober.attempt(&command(), &container("web", "c1", 0)).await;
+        let refused = prober.place().map(|_| ());
         assert_eq!(refused, Err(NotMade::Busy));
         under_way.shutdown().await;
         assert_eq!(free.available_permits(), ATTEMPTS_AT_ONCE);
@@ -242,7 +263,7 @@ mod tests {
             (ContainerState::Unknown, "the runtime does not know the container's state"),
         ] {
             let view = Container { state, ..container("web", "c1", 0) };
-            let refused = prober.attempt(&command(), &view).await;
+            let refused = prober.place().unwrap().attempt(&command(), &view).await;
             assert_eq!(refused, Err(NotMade::NotRunning(reported.to_owned())));
         }
     }

@@ -20,8 +20,8 @@ use crate::{
 /// 512 bytes: the longest pattern. Names of Kubernetes have 253 at most. A longer one is answered 400.
 const MAX_PATTERN: usize = 512;
 
-/// 32 records are filtered at once; then other tasks have their turn. A pattern of many stars takes some 50 µs for a name.
-const FILTERED_AT_ONCE: usize = 32;
+/// 32 records are filtered at once; then other tasks have their turn. No pattern takes more than a few µs for a name.
+pub(super) const FILTERED_AT_ONCE: usize = 32;
 
 /// 2 lists are filtered at once; others wait.
 static FILTERING: Semaphore = Semaphore::const_new(2);

@@ -1,6 +1,6 @@
 //! Journals as newline-delimited JSON: the kept records, then new ones, one per line.
 
-use std::{convert::Infallible, future::ready, sync::Arc};
+use std::{convert::Infallible, future::ready, sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
@@ -9,16 +9,18 @@ use axum::{
 };
 use futures_util::{FutureExt, Stream, StreamExt, stream};
 use serde::Serialize;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    filter::retain,
+    filter::{FILTERED_AT_ONCE, retain},
     journal::{Journal, JournalEntry},
     pieces::{self, PIECE},
     places::{Following, Place},
     room::{Guess, NoRoom, Room},
     view::MissedView,
 };
+use crate::clock;
 
 /// A journal as it is shown.
 pub(super) struct Shown<'a, T: ?Sized, V> {
@@ -69,20 +71,20 @@ where
     held.resize(weigh(&kept));
     let lines = kept.into_iter().map(move |record| line(&show(&record)));
     let body = if let Some(following) = window.following {
-        let state = (follower, window.admits, following);
-        let live = stream::unfold(state, move |(mut follower, admits, following)| async move {
+        let state = (follower, window.admits, Pace::of(following));
+        let live = stream::unfold(state, move |(mut follower, admits, mut pace)| async move {
             loop {
+                pace.rest().await;
                 let line = match follower.next().await? {
-                    JournalEntry::Record(record) => {
+                    JournalEntry::Record(record) => pace.work(|| {
                         let view = show(&record);
-                        if !admits(&view) {
-                            continue;
-                        }
-                        line(&view)
-                    }
-                    JournalEntry::Missed(missed) => line(&MissedView { missed }),
+                        admits(&view).then(|| line(&view))
+                    }),
+                    JournalEntry::Missed(missed) => Some(line(&MissedView { missed })),
                 };
-                return Some((line, (follower, admits, following)));
+                if let Some(line) = line {
+                    return Some((line, (follower, admits, pace)));
+                }
             }
         });
         let kept = pieces::stream(lines, held);
@@ -92,6 +94,36 @@ where
         pieces::body(lines, held)
     };
     Ok(([(CONTENT_TYPE, "application/x-ndjson"), (CACHE_CONTROL, "no-store")], body).into_response())
+}
+
+/// Keeps all followers together to half of the API's time, however many records come and whatever they filter: each rests
+/// as long as it has worked, times their number. One that falls behind misses records.
+struct Pace {
+    following: Following,
+    records: usize,
+    worked: Duration,
+}
+
+impl Pace {
+    fn of(following: Following) -> Self {
+        Self { following, records: 0, worked: Duration::ZERO }
+    }
+
+    fn work<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let began = clock::now();
+        let done = work();
+        self.records += 1;
+        self.worked += clock::now().saturating_duration_since(began);
+        done
+    }
+
+    /// Rests once it has worked on a few.
+    async fn rest(&mut self) {
+        if self.records >= FILTERED_AT_ONCE {
+            sleep(self.worked * self.following.number()).await;
+            (self.records, self.worked) = (0, Duration::ZERO);
+        }
+    }
 }
 
 /// Whatever lines are there at once leave together, until they are a piece.

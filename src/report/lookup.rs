@@ -1,7 +1,7 @@
 //! Finds a probe or a container by the name that a user gave: the name and all candidates in; the match out, or why
 //! there is none, with the nearest names. Pure.
 
-use std::{borrow::Cow, time::SystemTime};
+use std::{borrow::Cow, collections::BTreeSet, time::SystemTime};
 
 use percent_encoding::percent_decode_str;
 
@@ -98,7 +98,6 @@ pub(super) fn probe(names: &[String], mut probes: Vec<ProbeView>) -> Result<Prob
 /// The container that is written so: `NAMESPACE/POD/CONTAINER`, names percent-encoded where they hold a slash, then the
 /// newest one of that name; or an id, or the beginning of one id only.
 pub(crate) fn container<C: NamedContainer>(written: &str, mut containers: Vec<C>) -> Result<C, NotFound> {
-    containers.sort_by(|a, b| (a.names(), a.age(), a.id()).cmp(&(b.names(), b.age(), b.id())));
     let parts: Vec<_> = written.split('/').map(|part| percent_decode_str(part).decode_utf8()).collect();
     let at = match &parts[..] {
         [Ok(_)] => by_container_id(written, &containers),
@@ -111,7 +110,9 @@ pub(crate) fn container<C: NamedContainer>(written: &str, mut containers: Vec<C>
 
 fn by_names<C: NamedContainer>(wanted: [&Cow<'_, str>; 3], containers: &[C]) -> Result<usize, NotFound> {
     let wanted = wanted.map(|name| &**name);
-    containers.iter().rposition(|container| container.names() == wanted).ok_or_else(|| {
+    let named = (0..containers.len()).filter(|&at| containers[at].names() == wanted);
+    let age = |at: usize| (containers[at].age(), containers[at].id());
+    named.max_by(|&a, &b| age(a).cmp(&age(b))).ok_or_else(|| {
         let near = nearest(wanted, 1, containers.iter().map(C::names));
         let near: Vec<_> = near.into_iter().map(joined).collect();
         NotFound::Unknown(format!("no container {}{}", joined(wanted), did_you_mean(&near)))
@@ -150,10 +151,14 @@ fn unnamed<C: NamedContainer>(
 
 /// For a part of a name, the hint is how to write it in full.
 fn meant<C: NamedContainer>(is_meant: impl Fn([&str; 3]) -> bool, containers: &[C]) -> String {
-    let mut full: Vec<_> =
-        containers.iter().map(C::names).filter(|&names| is_meant(names)).map(joined).collect();
-    full.dedup();
-    full.truncate(MOST);
+    let mut first = BTreeSet::new();
+    for names in containers.iter().map(C::names).filter(|&names| is_meant(names)) {
+        first.insert(names);
+        if first.len() > MOST {
+            first.pop_last();
+        }
+    }
+    let full: Vec<_> = first.into_iter().map(joined).collect();
     if full.is_empty() { format!(": {CONTAINER}") } else { did_you_mean(&full) }
 }
 

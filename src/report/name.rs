@@ -69,8 +69,13 @@ impl ProbeName {
 
     /// Whether a client's own probe has this name.
     pub fn is_of_observed(&self, probe: &ObservedStatus) -> bool {
-        let Container { name, pod, .. } = &*probe.container;
-        self.is(probe.kind, (&pod.namespace, &pod.name), pod.uid.as_str(), name)
+        probe.kind == self.kind() && self.is_in(&probe.container)
+    }
+
+    /// Whether it names a probe in this container.
+    pub fn is_in(&self, container: &Container) -> bool {
+        let Container { name, pod, .. } = container;
+        self.is(self.kind(), (&pod.namespace, &pod.name), pod.uid.as_str(), name)
     }
 
     fn is(&self, its_kind: ProbeType, its_pod: (&str, &str), its_uid: &str, its_container: &str) -> bool {

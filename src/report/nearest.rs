@@ -7,7 +7,7 @@ use crate::document::suggest::typing_errors;
 /// 3 are named at most, where several are equally near.
 pub(super) const MOST: usize = 3;
 
-/// The paths nearest to `wanted`, none twice, in the order of the candidates.
+/// The paths nearest to `wanted`, none twice, in their order: the first few of them, whatever the order of the candidates.
 ///
 /// Each part is as it stands in `wanted`, or a few typing errors away. Failing that, one part may be another altogether,
 /// if all others are as they stand; but never the part `pod`, as all pods of a workload would do then.
@@ -28,8 +28,11 @@ pub(super) fn nearest<'a, const N: usize>(
             best = distance;
             found.clear();
         }
-        if distance == best && found.len() < MOST && !found.contains(&candidate) {
-            found.push(candidate);
+        if distance == best
+            && let Err(at) = found.binary_search(&candidate)
+        {
+            found.insert(at, candidate);
+            found.truncate(MOST);
         }
     }
     found

@@ -2,8 +2,10 @@
 //! place is free: the one that has been idle for the longest, never one whose request is being answered. Never does IO,
 //! never reads a clock.
 //!
-//! waiting --asked--> asking --answered--> waiting
-//!                    asking --follow--> following --dropped--> waiting
+//! new --settle--> waiting --asked--> asking --answered--> waiting
+//!                                    asking --follow--> following --dropped--> waiting
+//!
+//! A new one is not closed: its client may have asked, and was not read yet.
 //!
 //! One that follows also waits until its client has taken the records that were kept.
 
@@ -44,6 +46,7 @@ pub(super) struct Place {
     places: Places,
     /// When it began to wait; 0 while it does not.
     turn: AtomicU64,
+    has_begun: AtomicBool,
     has_asked: AtomicBool,
     is_following: AtomicBool,
     /// Whether its answer holds what its client has not taken yet.
@@ -67,18 +70,17 @@ impl Places {
         }
     }
 
-    /// A place for a new connection. It waits for its client.
+    /// A place for a new connection.
     pub(super) fn take(&self) -> Arc<Place> {
-        let place = Place {
+        Arc::new(Place {
             places: self.clone(),
             turn: AtomicU64::new(0),
+            has_begun: AtomicBool::new(false),
             has_asked: AtomicBool::new(false),
             is_following: AtomicBool::new(false),
             is_holding: AtomicBool::new(false),
             ended: CancellationToken::new(),
-        };
-        place.wait();
-        Arc::new(place)
+        })
     }
 
     /// Ends the connection that has waited for its client the longest, if any does.
@@ -104,7 +106,19 @@ impl Places {
 }
 
 impl Place {
+    /// It is no longer new: where it has not asked yet, it waits for its client.
+    pub(super) fn settle(&self) {
+        if !self.has_asked.load(Ordering::Relaxed) {
+            self.wait();
+        }
+    }
+
     /// A whole head of a request came.
+    pub(super) fn begun(&self) {
+        self.has_begun.store(true, Ordering::Relaxed);
+    }
+
+    /// A whole request came, with its body.
     pub(super) fn asked(&self) {
         self.has_asked.store(true, Ordering::Relaxed);
         self.leave();
@@ -143,8 +157,8 @@ impl Place {
     }
 
     /// Whether a whole head ever came.
-    pub(super) fn has_asked(&self) -> bool {
-        self.has_asked.load(Ordering::Relaxed)
+    pub(super) fn has_begun(&self) -> bool {
+        self.has_begun.load(Ordering::Relaxed)
     }
 
     /// Since which turn it waits for its client; `None` while it does not.
@@ -181,6 +195,13 @@ impl Drop for Place {
     }
 }
 
+impl Following {
+    /// How many follow now.
+    pub(super) fn number(&self) -> u32 {
+        (MAX_FOLLOWERS - self.place.places.followers.available_permits()) as u32
+    }
+}
+
 impl Drop for Following {
     fn drop(&mut self) {
         self.place.is_following.store(false, Ordering::Relaxed);
@@ -196,10 +217,17 @@ mod tests {
         place.ended.is_cancelled()
     }
 
+    /// The place of a connection that waits for its client.
+    fn settled(places: &Places) -> Arc<Place> {
+        let place = places.take();
+        place.settle();
+        place
+    }
+
     #[test]
     fn the_one_that_has_waited_the_longest_goes_first_and_one_that_is_answered_never() {
         let places = Places::new();
-        let [silent, asking, asked, late] = [(); 4].map(|()| places.take());
+        let [silent, asking, asked, late] = [(); 4].map(|()| settled(&places));
         asking.asked();
         asked.asked();
         asked.answered();
@@ -216,6 +244,20 @@ mod tests {
         assert!(places.can_end_one());
         drop(asking);
         assert!(!places.can_end_one(), "it has left");
+    }
+
+    #[test]
+    fn a_new_one_is_not_ended_and_a_head_without_its_body_is_silence() {
+        let places = Places::new();
+        let [new, begun, asked] = [(); 3].map(|()| places.take());
+        begun.begun();
+        asked.asked();
+        assert!(!places.can_end_one());
+        asked.settle();
+        assert!(!places.can_end_one(), "it is answered");
+        begun.settle();
+        places.end_one();
+        assert!(has_ended(&begun) && !has_ended(&new) && !has_ended(&asked));
     }
 
     #[test]
@@ -245,6 +287,7 @@ mod tests {
             })
             .collect();
         assert!(!places.can_end_one());
+        assert_eq!(followers[0].1.number(), MAX_FOLLOWERS as u32);
         let further = places.take();
         further.asked();
         assert!(further.follow().is_none());

@@ -16,7 +16,7 @@ use axum::{
 };
 use futures_util::TryFutureExt as _;
 use tokio_util::sync::CancellationToken;
-use tower_http::{catch_panic::CatchPanicLayer, limit::RequestBodyLimitLayer, timeout::TimeoutLayer};
+use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
 
 use super::{
     JournaledCall, Sources,
@@ -30,15 +30,12 @@ use super::{
     pieces,
     places::{Following, MAX_FOLLOWERS, Place},
     room::{Guess, Held, NoRoom, Room},
-    view::{ErrorView, EventView, PodView, ProbeView, ReadyzCheck, StatusView},
+    view::{ErrorView, EventView, PodView, ProbeDetailView, ProbeView, ReadyzCheck, StatusView},
 };
 use crate::stage::Unanswered;
 
 /// 5 s for an answer that is no stream; its stages have 2 s of them. Then 503.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// 64 KiB of a request's body; a longer one is answered 413.
-const MAX_BODY: usize = 64 * 1024;
 
 /// The error for a path whose percent-encoded bytes are not UTF-8.
 const PATH_IS_NO_TEXT: &str =
@@ -95,7 +92,6 @@ pub(super) fn router(sources: Sources, drained: CancellationToken, commands: Com
         .method_not_allowed_fallback(async |method: Method, uri: Uri| {
             Refusal::new(StatusCode::METHOD_NOT_ALLOWED, format!("{} does not support {method}", uri.path()))
         })
-        .layer(RequestBodyLimitLayer::new(MAX_BODY))
         .layer(map_response(in_our_words))
         .layer(CatchPanicLayer::custom(panicked))
         .with_state(Shared { sources, drained, commands, room: Room::new(), guesses: Guesses::default() })
@@ -127,7 +123,21 @@ async fn probes(
     Ok(answer(pieces::array(probes.into_iter()), held))
 }
 
-/// The probe with this key, or that of the newest sandbox of that name, in full.
+/// The probe with this key, or that of the newest sandbox of that name, in full. Only where there is none, all are listed.
+async fn named(sources: &Sources, names: &[String]) -> Result<ProbeDetailView, Refusal> {
+    let named = match ProbeName::of_parts(names) {
+        Some(name) => sources.snapshots.probe(name).await?,
+        None => None,
+    };
+    if let Some(detail) = named {
+        return Ok(detail);
+    }
+    // No probe has that name, unless one has just come: then the list has it.
+    let probe = lookup::probe(names, sources.snapshots.probes().await?)?;
+    Err(NotFound::Unknown(format!("no probe {}", probe.id)).into())
+}
+
+/// One probe in full.
 async fn probe(
     State(shared): State<Shared>,
     Extension(place): On,
@@ -139,15 +149,7 @@ async fn probe(
 }
 
 async fn in_full(sources: &Sources, names: &[String]) -> Result<DetailParts, Refusal> {
-    let named = match ProbeName::of_parts(names) {
-        Some(name) => sources.snapshots.probe(name).await?,
-        None => None,
-    };
-    let Some(detail) = named else {
-        // No probe has that name, unless one has just come: then the list has it.
-        let probe = lookup::probe(names, sources.snapshots.probes().await?)?;
-        return Err(NotFound::Unknown(format!("no probe {}", probe.id)).into());
-    };
+    let detail = named(sources, names).await?;
     let probe = &detail.probe;
     let mut events = sources.events.last(usize::MAX);
     events.retain(|event| {
@@ -300,13 +302,13 @@ impl<S: Send + Sync> FromRequestParts<S> for Names {
 }
 
 /// An answer that is an error.
-struct Refusal {
+pub(super) struct Refusal {
     code: StatusCode,
     view: ErrorView,
 }
 
 impl Refusal {
-    fn new(code: StatusCode, error: String) -> Self {
+    pub(super) fn new(code: StatusCode, error: String) -> Self {
         Self { code, view: ErrorView { error } }
     }
 }
@@ -339,19 +341,13 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// The layers that keep the bounds answer without words, or in others' words: they get ours.
+/// The layer that keeps the time answers without words: it gets ours.
 async fn in_our_words(response: Response) -> Response {
     let code = response.status();
-    let has_words = response.headers().contains_key(CONTENT_TYPE);
-    match code {
-        StatusCode::PAYLOAD_TOO_LARGE => {
-            Refusal::new(code, format!("the body is longer than {MAX_BODY} bytes")).into_response()
-        }
-        StatusCode::SERVICE_UNAVAILABLE if !has_words => {
-            Refusal::new(code, format!("no answer within {ANSWER_TIMEOUT:?}")).into_response()
-        }
-        _ => response,
+    if code == StatusCode::SERVICE_UNAVAILABLE && !response.headers().contains_key(CONTENT_TYPE) {
+        return Refusal::new(code, format!("no answer within {ANSWER_TIMEOUT:?}")).into_response();
     }
+    response
 }
 
 /// A panic of ours costs one request its answer, and nothing else.

@@ -45,8 +45,8 @@ use crate::{
 /// 100 blind connections are listed, the oldest first; the numbers count all of them.
 const MAX_BLIND: usize = 100;
 
-/// 4 lists are put together at once; others who ask for one wait. With all connections of the API at once, nothing else
-/// would have a turn on these threads.
+/// 4 lists are put together at once; others who ask for one wait. With all connections of the API at once, they would take
+/// much memory, and no other question would have its turn soon.
 pub(crate) const LISTS_AT_ONCE: usize = 4;
 
 /// 64 probes are put into a list at once; then other tasks have their turn.
@@ -116,7 +116,11 @@ impl Snapshots for Stages {
     }
 
     fn configuration(&self) -> Snapshot<'_, ConfigurationView> {
-        Box::pin(async { Ok(configuration::view(&self.config.borrow().loaded)) })
+        Box::pin(async {
+            // Not borrowed meanwhile: a reload would have to wait.
+            let loaded = self.config.borrow().loaded.clone();
+            Ok(configuration::view(&loaded))
+        })
     }
 }
 
@@ -140,7 +144,8 @@ impl Stages {
     }
 
     fn observed(&self, name: &ProbeName) -> Option<ProbeDetailView> {
-        let named = self.observed.probes().into_iter().filter(|probe| name.is_of_observed(probe));
+        let there = self.observed.probes_in(|container| name.is_in(container)).into_iter();
+        let named = there.filter(|probe| name.is_of_observed(probe));
         let newest = named.max_by_key(|probe| age(probe.container.created_at));
         newest.map(|probe| observed::detail(&probe, clock::wall()))
     }

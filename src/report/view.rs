@@ -43,6 +43,14 @@ pub use status::{
 };
 pub use units::{Seconds, Time};
 
+/// 32 bytes: what an allocation takes besides what it was made for: its header, and what rounding and fragmentation waste.
+const ALLOCATION: usize = 32;
+
+/// What a text takes, in bytes.
+fn text_size(text: &String) -> usize {
+    ALLOCATION + text.capacity()
+}
+
 /// Stands in a stream for records that were lost because its reader was too slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MissedView {

@@ -11,7 +11,8 @@ use crate::{
 
 /// A definition may have 1,024 names and values: 512 words of a command and 64 headers of five each are 832. One with more
 /// is invalid, and is not read to its end: to read 16 KiB of the shortest values takes 20 ms.
-const BOUNDS: Bounds = Bounds { bytes: annotation::MAX_ANNOTATION, depth: document::MAX_DEPTH, nodes: 1024 };
+pub(super) const BOUNDS: Bounds =
+    Bounds { bytes: annotation::MAX_ANNOTATION, depth: document::MAX_DEPTH, nodes: 1024 };
 
 /// Why a text defines no probe; prints all of it in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{
     ProbeSpec,
+    definition::BOUNDS,
     policy::Limits,
     raw::RawProbe,
     validate::{validate, validate_timeout},
@@ -41,13 +42,13 @@ pub(crate) enum Trial {
     Own(ProbeSpec),
 }
 
-/// Reads a request of at most `limit` bytes. Its timeout and another host than the pod must keep the limits of annotations:
-/// each attempt holds one of few places.
+/// Reads a request, which has the bounds of an annotation. Its timeout and another host than the pod must keep the limits
+/// of annotations, too: each attempt holds one of few places.
 ///
 /// # Errors
 /// Everything that is wrong, in one line for people.
-pub(crate) fn read(text: &str, limit: usize, limits: &Limits) -> Result<RunRequest, String> {
-    let node = document::parse(text, limit).map_err(|error| error.to_string())?;
+pub(crate) fn read(text: &str, limits: &Limits) -> Result<RunRequest, String> {
+    let node = document::parse_within(text, &BOUNDS).map_err(|error| error.to_string())?;
     let mut errors = Vec::new();
     let raw = fields::read(&node, "", &mut errors, |request| Raw {
         container: request.text("container"),
@@ -131,7 +132,7 @@ mod tests {
     use crate::spec::Handler;
 
     fn read(text: &str) -> Result<RunRequest, String> {
-        super::read(text, 1 << 16, &Limits::default())
+        super::read(text, &Limits::default())
     }
 
     #[test]
@@ -175,7 +176,7 @@ mod tests {
             [("10.1.2.3", true), ("10.2.0.1", false), ("127.0.0.1", false), ("example.org", false)]
         {
             let text = format!(r#"{{"container": "c", "httpGet": {{"port": 80, "host": "{host}"}}}}"#);
-            assert_eq!(super::read(&text, 1 << 16, &limits).is_ok(), is_allowed, "{host}");
+            assert_eq!(super::read(&text, &limits).is_ok(), is_allowed, "{host}");
         }
     }
 
@@ -186,7 +187,7 @@ mod tests {
         for what in [r#""exec": {"command": ["true"]}"#, r#""probe": "liveness""#] {
             let read = |timeout: &str| {
                 let text = format!(r#"{{"container": "c", {what}, "timeout": "{timeout}"}}"#);
-                super::read(&text, 1 << 16, &limits)
+                super::read(&text, &limits)
             };
             assert!(read("60s").is_ok());
             let reported = read("61s").unwrap_err();
@@ -243,6 +244,9 @@ mod tests {
             assert_eq!(read(text).unwrap_err(), reported, "{text}");
         }
         assert!(read("{").unwrap_err().starts_with("not valid YAML or JSON (line 1"));
-        assert!(super::read("{}", 1, &Limits::default()).unwrap_err().ends_with("at most 1 are allowed"));
+        assert!(read(&" ".repeat((16 << 10) + 1)).unwrap_err().ends_with("at most 16384 are allowed"));
+        let words =
+            |count| format!(r#"{{"container": "c", "exec": {{"command": [{}0]}}}}"#, "0,".repeat(count));
+        assert!(read(&words(1_100)).unwrap_err().contains("too many values"));
     }
 }

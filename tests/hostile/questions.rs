@@ -6,6 +6,10 @@ use std::{
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -16,7 +20,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
     disk::{SmallDisk, may_mount},
-    rig::{LAZY, LIVENESS, Rig},
+    rig::{EAGER, LAZY, LIVENESS, Rig},
     support::{
         PATIENCE,
         cri::{self, Container},
@@ -91,6 +95,68 @@ async fn row_20_silence_and_followers_keep_no_question_from_its_answer() -> Resu
         Ok((!followed.is_empty()).then_some(()))
     })
     .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_20_bodies_that_never_come_keep_no_question_from_its_answer() -> Result<()> {
+    let rig = Rig::start().await?;
+    let mut silent = connections(&rig.daemon.api(), 300)?;
+    for stream in &mut silent {
+        stream.write_all(b"POST /v1/run HTTP/1.1\r\nhost: x\r\ncontent-length: 60000\r\n\r\n")?;
+    }
+    for round in 0..3 {
+        let asked = clock::now();
+        let (is_good, text) = rig.daemon.run(&["status"])?;
+        let took = clock::now() - asked;
+        ensure!(is_good && took < Duration::from_secs(3), "{round}: {took:?}: {text}");
+    }
+    Ok(())
+}
+
+/// Asks for the same run again and again, each time on another connection, until it is asked to stop.
+fn ask_in_a_loop(api: &Path, request: &[u8], stop: &AtomicBool) -> Result<usize> {
+    let mut asked = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let mut stream = UnixStream::connect(api)?;
+        let mut answer = Vec::new();
+        // One that gives way to another is closed.
+        let _ = stream.write_all(request).and_then(|()| stream.read_to_end(&mut answer));
+        asked += 1;
+    }
+    Ok(asked)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_20_runs_that_are_long_to_read_take_no_time_from_probes() -> Result<()> {
+    const FLOOD: Duration = Duration::from_secs(5);
+    let mut rig = Rig::start().await?;
+    let (pod, _) = rig.run("probed", &[(LIVENESS, EAGER)], &["sleep", "100000"]).await?;
+    rig.last(&pod, "liveness", "success").await?;
+    let attempts = async |rig: &Rig| {
+        let probe = rig.becomes(&pod, "liveness", "is there", |_| true).await?;
+        probe["counts"]["success"].as_u64().context("it counts")
+    };
+    let body = format!(r#"{{"container":"a/b/c","exec":{{"command":[{}0]}}}}"#, "0,".repeat(30_000));
+    let head =
+        format!("POST /v1/run HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}", body.len());
+    let (request, stop) = (format!("{head}\r\n\r\n{body}"), Arc::new(AtomicBool::new(false)));
+    let before = attempts(&rig).await?;
+    let loops: Vec<_> = (0..16)
+        .map(|_| {
+            let (api, request, stop) = (rig.daemon.api(), request.clone(), stop.clone());
+            thread::spawn(move || ask_in_a_loop(&api, request.as_bytes(), &stop))
+        })
+        .collect();
+    tokio::time::sleep(FLOOD).await;
+    stop.store(true, Ordering::Relaxed);
+    let made = attempts(&rig).await? - before;
+    let mut asked = 0;
+    for questions in loops {
+        asked += questions.join().expect("it does not panic")?;
+    }
+    // A fifth of those that are due.
+    ensure!(made >= 10, "{made} attempts beside {asked} runs");
+    Ok(())
 }
 
 /// Prints as much as is kept, in bytes that JSON escapes as six.

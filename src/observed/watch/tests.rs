@@ -29,7 +29,7 @@ fn feed(watch: &mut Watch, start: Start, command: &ExecCommand, calls: &[Row]) {
 }
 
 fn numbers(watch: &mut Watch, now: Instant) -> Vec<u32> {
-    let numbers = watch.probes(now).into_iter().map(|probe| match probe.kind {
+    let numbers = watch.all_probes(now).into_iter().map(|probe| match probe.kind {
         ProbeType::Observed(number) => number,
         ProbeType::Kind(_) => 0,
     });
@@ -38,12 +38,18 @@ fn numbers(watch: &mut Watch, now: Instant) -> Vec<u32> {
     numbers
 }
 
+impl Watch {
+    fn all_probes(&mut self, now: Instant) -> Vec<ObservedStatus> {
+        self.observed().iter().flat_map(|container| self.probes(&container.id, now)).collect()
+    }
+}
+
 #[test]
 fn a_probe_shows_who_runs_what_and_what_it_found() {
     let (start, mut watch, cat) = (Start::now(), watch("c1"), command("c1", &["cat", "/x"], 3));
     feed(&mut watch, start, &cat, &steady(0.0, 4));
     feed(&mut watch, start, &cat, &[(40.0, 0.1, "exit 1"), (50.0, 3.0, "deadline")]);
-    let probe = watch.probes(start.after(53.5)).pop().unwrap();
+    let probe = watch.all_probes(start.after(53.5)).pop().unwrap();
     assert_eq!((&*probe.comm, probe.uid, probe.command.join(" ")), ("kubelet", 0, "cat /x".to_owned()));
     assert_eq!((probe.timeout, probe.period), (Duration::from_secs(3), Duration::from_secs(10)));
     assert!((probe.next_in.as_secs_f64() - 6.5).abs() < 0.01, "{:?}", probe.next_in);
@@ -55,7 +61,7 @@ fn a_probe_shows_who_runs_what_and_what_it_found() {
     let last = results.last().unwrap();
     assert_eq!((last.exit_code, &*last.output, last.duration), (None, "it said why", Duration::from_secs(3)));
     assert_eq!((results.history().attempts().len(), results.history().changes().len()), (6, 2));
-    let overdue = watch.probes(start.after(91.0)).pop().unwrap().next_in;
+    let overdue = watch.all_probes(start.after(91.0)).pop().unwrap().next_in;
     assert!((overdue.as_secs_f64() - 9.0).abs() < 0.01, "{overdue:?}");
 }
 
@@ -82,12 +88,12 @@ fn an_error_leaves_the_state_and_is_told_when_no_try_can_follow() {
     let (start, mut watch, cat) = (Start::now(), watch("c1"), command("c1", &["cat"], 1));
     feed(&mut watch, start, &cat, &steady(0.0, 4));
     feed(&mut watch, start, &cat, &[(40.0, 0.1, "error NotFound")]);
-    assert_eq!(watch.probes(start.after(40.5))[0].results.counts().error, 0);
-    let probe = watch.probes(start.after(41.2)).pop().unwrap();
+    assert_eq!(watch.all_probes(start.after(40.5))[0].results.counts().error, 0);
+    let probe = watch.all_probes(start.after(41.2)).pop().unwrap();
     assert_eq!((probe.results.verdict(), probe.results.counts().error), (Some(Verdict::Success), 1));
     assert_eq!(probe.reason(), "rpc error: code = NotFound desc = it said why");
     feed(&mut watch, start, &cat, &[(50.0, 0.1, "exit 0")]);
-    assert_eq!(watch.probes(start.after(51.0))[0].reason(), "");
+    assert_eq!(watch.all_probes(start.after(51.0))[0].reason(), "");
 }
 
 #[test]
@@ -115,7 +121,7 @@ fn five_missed_periods_end_a_probe_and_its_number_is_free_again() {
     feed(&mut watch, start, &a, &steady(121.0, 4));
     assert_eq!(numbers(&mut watch, start.after(154.0)), [1, 2]);
     let anew =
-        watch.probes(start.after(154.0)).into_iter().find(|probe| probe.kind == ProbeType::Observed(1));
+        watch.all_probes(start.after(154.0)).into_iter().find(|probe| probe.kind == ProbeType::Observed(1));
     assert_eq!(anew.unwrap().results.counts().success, 4, "it is another one, with a history of its own");
 }
 
@@ -126,7 +132,7 @@ fn a_call_that_is_under_way_is_not_missed() {
     watch.begun(&begun(start.after(40.0), &slow, "kubelet"));
     assert_eq!(numbers(&mut watch, start.after(139.0)), [1]);
     feed(&mut watch, start, &slow, &[(40.0, 100.0, "deadline"), (140.0, 0.05, "exit 0")]);
-    let probe = watch.probes(start.after(141.0)).pop().unwrap();
+    let probe = watch.all_probes(start.after(141.0)).pop().unwrap();
     assert_eq!((probe.results.counts().success, probe.results.counts().failure), (5, 1));
     watch.begun(&begun(start.after(150.0), &slow, "kubelet"));
     assert_eq!(numbers(&mut watch, start.after(150.0 + 100.0 + 121.0)), [0; 0], "its end was missed");
@@ -150,7 +156,7 @@ fn a_probe_goes_with_its_container_and_another_one_starts_anew() {
     watch.changed(&Change::Container(Arc::new(Container { attempt: 1, ..container("c2", &[]) })));
     watch.changed(&Change::ContainerGone("c1".into()));
     feed(&mut watch, start, &next, &steady(50.0, 4));
-    let probe = watch.probes(start.after(81.0)).pop().unwrap();
+    let probe = watch.all_probes(start.after(81.0)).pop().unwrap();
     assert_eq!(
         (probe.container.attempt, probe.kind, probe.results.counts().success),
         (1, ProbeType::Observed(1), 4)
@@ -164,7 +170,7 @@ fn a_rhythm_that_has_become_slower_is_another_probe() {
     feed(&mut watch, start, &cat, &calls);
     let slower: Vec<Row> = (0..4).map(|n| (6.0 + 2.0 * f64::from(n), 0.05, "exit 0")).collect();
     feed(&mut watch, start, &cat, &slower);
-    let probes = watch.probes(start.after(12.1));
+    let probes = watch.all_probes(start.after(12.1));
     assert_eq!(probes.len(), 1);
     assert_eq!((probes[0].period, probes[0].results.counts().failure), (Duration::from_secs(2), 0));
 }
@@ -180,7 +186,7 @@ fn the_written_pod_tells_what_a_probe_is() {
     feed(&mut applied, start, &cat, &steady(0.0, 4));
     let text = applied.next_text(start.after(31.0)).unwrap();
     applied.learn_text(text.read());
-    assert_eq!(applied.probes(start.after(31.0))[0].likely, Some(ProbeKind::Liveness));
+    assert_eq!(applied.all_probes(start.after(31.0))[0].likely, Some(ProbeKind::Liveness));
 
     let mut static_pod = Watch::default();
     static_pod
@@ -194,9 +200,9 @@ fn the_written_pod_tells_what_a_probe_is() {
         awaited.iter().map(|pod| (&*pod.namespace, &*pod.name)).collect::<Vec<_>>(),
         [("shop", "web")]
     );
-    assert_eq!(static_pod.probes(start.after(31.0))[0].likely, None);
+    assert_eq!(static_pod.all_probes(start.after(31.0))[0].likely, None);
     static_pod.learn_file(&awaited[0].uid, Some(Arc::new(Written::read(written))));
-    assert_eq!(static_pod.probes(start.after(31.0))[0].likely, Some(ProbeKind::Liveness));
+    assert_eq!(static_pod.all_probes(start.after(31.0))[0].likely, Some(ProbeKind::Liveness));
     assert!(static_pod.static_pods().is_empty());
 }
 
@@ -222,7 +228,7 @@ fn row_16_the_manifest_of_a_pod_of_300_containers_is_read_once_also_when_they_ar
                 watch.learn_text(text.read());
             }
         }
-        let probes = watch.probes(start.after(began + 31.0));
+        let probes = watch.all_probes(start.after(began + 31.0));
         assert_eq!(probes.len(), 300);
         assert!(probes.iter().all(|probe| probe.likely == Some(ProbeKind::Liveness)));
         watch.changed(&Change::Listed(Arc::default()));
@@ -288,7 +294,7 @@ fn call_all(watch: &mut Watch, start: Start, pod: &str, (containers, commands): 
 }
 
 fn count_of(watch: &mut Watch, now: Instant, namespace: &str) -> usize {
-    watch.probes(now).into_iter().filter(|probe| &*probe.container.pod.namespace == namespace).count()
+    watch.all_probes(now).into_iter().filter(|probe| &*probe.container.pod.namespace == namespace).count()
 }
 
 #[test]
@@ -308,7 +314,7 @@ fn row_04_commands_that_fill_the_table_leave_room_for_the_probes_of_other_pods()
         assert_eq!(watch.groups, MOST_GROUPS_IN_ALL);
         assert_eq!(count_of(&mut watch, start.after(32.0), "shop"), 3);
         let of_web = |probe: &ObservedStatus| probe.container.pod.uid.as_str() == "web";
-        assert_eq!(watch.probes(start.after(32.0)).iter().filter(|probe| of_web(probe)).count(), 3);
+        assert_eq!(watch.all_probes(start.after(32.0)).iter().filter(|probe| of_web(probe)).count(), 3);
         assert!(watch.displaced() >= 6, "{}", watch.displaced());
     }
 }
@@ -359,14 +365,14 @@ proptest! {
             watch.begun(&begun(start.after(began), &cat, "kubelet"));
             watch.ended(&start.call((began, took, end), &cat, "kubelet"));
             now = now.max(start.after(began + took));
-            let probes = watch.probes(now);
+            let probes = watch.all_probes(now);
             prop_assert!(probes.len() <= 3 && watch.groups == 1);
             for probe in probes {
                 prop_assert!(probe.period >= Duration::from_millis(50), "{:?}", probe.period);
                 prop_assert!(probe.next_in <= probe.period * 2, "{:?}", probe.next_in);
             }
         }
-        prop_assert!(watch.probes(now + Duration::from_secs(20_000)).is_empty());
+        prop_assert!(watch.all_probes(now + Duration::from_secs(20_000)).is_empty());
     }
 
     /// A call is reported when it ends: one that began earlier may be reported later.
@@ -393,7 +399,7 @@ proptest! {
                     }
                 }
             }
-            let probes = watch.probes(start.after(61.0)).into_iter();
+            let probes = watch.all_probes(start.after(61.0)).into_iter();
             let mut found: Vec<_> = probes.map(|probe| (probe.kind, probe.period, probe.results)).collect();
             found.sort_by_key(|(kind, ..)| *kind);
             found

@@ -2,11 +2,11 @@
 
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
 
-use super::{Names, Refusal, Shared};
+use super::{Names, Refusal, Shared, named};
 use crate::{
     ids::ProbeKey,
     prober::command::{self, ProbeCommand},
-    report::{lookup, view::ProbeView},
+    report::view::ProbeView,
 };
 
 /// `POST /v1/probes/.../pause` and its like. Never on TCP.
@@ -28,7 +28,7 @@ async fn act(
     command: ProbeCommand,
 ) -> Result<Json<ProbeView>, Refusal> {
     let sources = &shared.sources;
-    let probe = lookup::probe(&names, sources.snapshots.probes().await?)?;
+    let probe = named(sources, &names).await?.probe;
     let Ok(kind) = probe.kind.parse() else {
         let reason = format!("a client runs the probe {}, criprobe only watches it", probe.id);
         return Err(Refusal::new(StatusCode::BAD_REQUEST, reason));
@@ -46,8 +46,7 @@ async fn act(
             "operator command"
         );
     }
-    let probes = sources.snapshots.probes().await?;
-    Ok(Json(lookup::probe(&[probe.pod_uid, probe.container, probe.kind], probes)?))
+    Ok(Json(named(sources, &[probe.pod_uid, probe.container, probe.kind]).await?.probe))
 }
 
 fn refused(probe: &ProbeView, refusal: &command::CommandRefusal) -> Refusal {

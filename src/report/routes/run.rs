@@ -3,15 +3,9 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Json, Router,
-    body::Bytes,
-    extract::{FromRequest, Request, State},
-    http::StatusCode,
-    routing::post,
-};
+use axum::{Json, Router, body::Bytes, extract::State, http::StatusCode, routing::post};
 
-use super::{ANSWER_TIMEOUT, MAX_BODY, Refusal, Shared};
+use super::{Refusal, Shared};
 use crate::{
     prober::handle::{Listed, NotMade},
     report::{
@@ -30,10 +24,14 @@ pub(super) fn routes() -> Router<Shared> {
     Router::new().route("/v1/run", post(run))
 }
 
-async fn run(State(shared): State<Shared>, request: Request) -> Result<Json<RunView>, Refusal> {
+async fn run(State(shared): State<Shared>, body: Bytes) -> Result<Json<RunView>, Refusal> {
     let prober = &shared.sources.prober;
-    let asked = run::read(&text(request).await?, MAX_BODY, &prober.limits());
-    let asked = asked.map_err(|reason| Refusal::new(StatusCode::BAD_REQUEST, reason))?;
+    // First: whatever it costs to find out what is asked for, no more than these do it at once.
+    let place =
+        prober.place().map_err(|busy| Refusal::new(StatusCode::TOO_MANY_REQUESTS, busy.to_string()))?;
+    let wrong = |reason| Refusal::new(StatusCode::BAD_REQUEST, reason);
+    let text = str::from_utf8(&body).map_err(|_| wrong("the body is not UTF-8".to_owned()))?;
+    let asked = run::read(text, &prober.limits()).map_err(wrong)?;
     let plans = prober.plans().await?;
     let listed = lookup::container(&asked.container, plans.iter().collect())?.clone();
     drop(plans);
@@ -43,21 +41,9 @@ async fn run(State(shared): State<Shared>, request: Request) -> Result<Json<RunV
         () = shared.drained.cancelled() => {
             return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the daemon is stopping".to_owned()));
         }
-        report = prober.attempt(&spec, &listed.view) => report.map_err(|reason| not_made(&listed, &reason))?,
+        report = place.attempt(&spec, &listed.view) => report.map_err(|reason| not_made(&listed, &reason))?,
     };
     Ok(Json(run_view(&report, spec.handler.name(), &listed.view)))
-}
-
-/// The whole body, which came in time and is text.
-async fn text(request: Request) -> Result<String, Refusal> {
-    let body = tokio::time::timeout(ANSWER_TIMEOUT, Bytes::from_request(request, &())).await;
-    let late = || {
-        let reason = format!("the body did not arrive within {ANSWER_TIMEOUT:?}");
-        Refusal::new(StatusCode::REQUEST_TIMEOUT, reason)
-    };
-    let body = body.map_err(|_| late())?.map_err(|error| Refusal::new(error.status(), error.body_text()))?;
-    String::from_utf8(body.into())
-        .map_err(|_| Refusal::new(StatusCode::BAD_REQUEST, "the body is not UTF-8".to_owned()))
 }
 
 /// What is to be tried: as it was written, or as the container's own probe has it.

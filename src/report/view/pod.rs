@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ProbesView, Time};
+use super::{ProbesView, Time, text_size};
 
 /// One pod: its newest sandbox, and the newest container of each name in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -34,9 +34,9 @@ impl PodView {
         let texts = [&self.namespace, &self.pod, &self.pod_uid, &self.sandbox_id, &self.reason];
         let containers = self.containers.iter().map(|container| {
             let texts = [&container.container, &container.container_id, &container.image];
-            size_of::<ContainerView>() + texts.into_iter().map(String::len).sum::<usize>()
+            size_of::<ContainerView>() + texts.into_iter().map(text_size).sum::<usize>()
         });
-        size_of::<Self>() + texts.into_iter().map(String::len).sum::<usize>() + containers.sum::<usize>()
+        size_of::<Self>() + texts.into_iter().map(text_size).sum::<usize>() + containers.sum::<usize>()
     }
 }
 

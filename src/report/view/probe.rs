@@ -5,7 +5,7 @@ use std::sync::Arc;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 
-use super::{Seconds, Time};
+use super::{Seconds, Time, text_size};
 use crate::{
     prober::status::ProbePhase,
     results::{AttemptResult, Counts, Run, Verdict},
@@ -123,8 +123,8 @@ impl ProbeView {
         ];
         let texts = texts.into_iter().chain(&self.likely_type);
         size_of::<Self>()
-            + texts.map(String::len).sum::<usize>()
-            + self.shadowed.iter().map(|source| size_of::<String>() + source.len()).sum::<usize>()
+            + texts.map(text_size).sum::<usize>()
+            + self.shadowed.iter().map(|source| size_of::<String>() + text_size(source)).sum::<usize>()
             + self.last.as_ref().map_or(0, |last| last.output.len())
     }
 }

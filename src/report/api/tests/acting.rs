@@ -89,6 +89,29 @@ async fn a_run_that_cannot_be_is_refused_before_anything_is_tried() {
     api.drained().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_run_too_many_is_refused_before_its_text_is_read() {
+    let (asker, mut questions) = Asker::channel("prober");
+    let api = Arc::new(Api::before(Fixed::default(), prober(asker)));
+    let run = |body: &'static str| {
+        let api = api.clone();
+        tokio::spawn(async move { api.post("/v1/run", body).await })
+    };
+    let (mut runs, mut asked) = (Vec::new(), Vec::new());
+    for _ in 0..4 {
+        runs.push(run(r#"{"container": "a/b/c", "probe": "liveness"}"#));
+        asked.push(questions.recv().await.unwrap());
+    }
+    let (code, body) = run("{").await.unwrap();
+    assert_eq!(code, 429, "{body}");
+    assert!(body.contains("4 runs are already in progress: try again when one has ended"), "{body}");
+    drop(asked);
+    for run in runs {
+        assert_eq!(run.await.unwrap().0, 503);
+    }
+    assert_eq!(run("{").await.unwrap().0, 400);
+}
+
 #[tokio::test]
 async fn a_prober_that_is_gone_is_told_to_operators() {
     let api = Api::start(sample::status(), vec![sample::probe()]);

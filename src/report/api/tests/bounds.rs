@@ -85,6 +85,27 @@ async fn where_all_places_are_taken_the_longest_silence_gives_way_to_a_question(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_come_is_silence() {
+    let api = Api::start(sample::status(), Vec::new());
+    let mut silent = Vec::new();
+    for path in ["/v1/run", "/v1/status"].into_iter().cycle().take(MAX_CONNECTIONS) {
+        let mut stream = UnixStream::connect(&api.socket).await.unwrap();
+        let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 60000\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        silent.push(stream);
+    }
+    let began = crate::clock::now();
+    assert_eq!(api.get("/v1/status").await.0, 200);
+    assert_eq!(closed_after(&mut silent[0]).await, Duration::ZERO);
+    assert!(crate::clock::now() - began < Duration::from_secs(1), "it waits for no body");
+    let mut answer = String::new();
+    silent[1].read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert!(answer.ends_with(r#"{"error":"the body did not arrive within 5s"}"#), "{answer}");
+    api.drained().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_is_not_taken_is_cut_and_a_follower_that_stands_still_is_not() {
     let api = Api::start(sample::status(), vec![sample::probe(); 20_000]);
     let mut still = UnixStream::connect(&api.socket).await.unwrap();
