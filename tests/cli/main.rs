@@ -123,8 +123,19 @@ impl Snapshots for Stages {
         ready(probes.ok_or(Unanswered::Stopped("prober"))).boxed()
     }
 
-    fn probe(&self, _: ProbeName) -> Snapshot<'_, Option<ProbeDetailView>> {
-        ready(Err(Unanswered::Stopped("prober"))).boxed()
+    fn probe(&self, name: ProbeName) -> Snapshot<'_, Option<ProbeDetailView>> {
+        let Some(probes) = &self.probes else { return ready(Err(Unanswered::Stopped("prober"))).boxed() };
+        let name = name.to_string();
+        let probe = probes.borrow().iter().find(|probe| [&probe.id, &probe.key].contains(&&name)).cloned();
+        let detail = probe.map(|probe| ProbeDetailView {
+            probe,
+            client: None,
+            definition: None,
+            history: vec![],
+            changes: vec![],
+            events: vec![],
+        });
+        ready(Ok(detail)).boxed()
     }
 
     fn pods(&self) -> Snapshot<'_, Vec<PodView>> {
