@@ -70,6 +70,8 @@ pub(super) struct Roster {
     listing: Quota,
     /// The least time between attempts of a probe that operators ask for.
     spacing: Duration,
+    /// What operators have asked for lately.
+    asked: commands::Asked,
     /// How many are at work.
     working: usize,
     pauses: Pauses,
@@ -126,6 +128,7 @@ impl Roster {
             quota: Quota::new(settings.budgets()),
             listing: Quota::new(settings.budgets()),
             spacing: settings.least_period(),
+            asked: commands::Asked::default(),
             working: 0,
             pauses: Pauses::default(),
             restoring: Restoring::default(),

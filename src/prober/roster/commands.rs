@@ -1,6 +1,6 @@
 //! What operators want of single probes: commands in, what became of them out. Pure.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Roster;
 use crate::{
@@ -13,6 +13,30 @@ use crate::{
         worker::{Worker, event::WorkerEvent},
     },
 };
+
+/// 100 attempts at once, and one more every 20 ms: how many operators may ask for, of all probes together. A script that
+/// triggers or resumes probes one by one does not get there; a loop over thousands of probes would delay all others.
+const ASKED: (u32, Duration) = (100, Duration::from_millis(20));
+
+/// What operators have asked for lately.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    /// When all of [`ASKED`] is there again.
+    full_at: Option<Instant>,
+}
+
+impl Asked {
+    /// Takes one attempt, if there is one left.
+    fn take(&mut self, now: Instant) -> bool {
+        let (burst, refill) = ASKED;
+        let full_at = self.full_at.map_or(now, |full_at| full_at.max(now)) + refill;
+        let has_left = full_at <= now + refill * burst;
+        if has_left {
+            self.full_at = Some(full_at);
+        }
+        has_left
+    }
+}
 
 impl Roster {
     /// Does what an operator wants of one probe.
@@ -42,13 +66,18 @@ impl Roster {
         Ok(())
     }
 
-    /// Ends a pause; the next attempt is due at once, or as soon as a trigger would be accepted.
+    /// Ends a pause; the next attempt is due at once, or as soon as a trigger would be accepted. If operators have asked for
+    /// too many, it is due after a period.
     ///
     /// # Errors
     /// There is no such probe, or it cannot run.
     pub(super) fn resume(&mut self, key: &ProbeKey, now: Moment) -> Result<(), CommandRefusal> {
-        let rest = self.rest(self.able(key)?, now);
+        let worker = self.able(key)?;
+        let (mut rest, period) = (self.rest(worker, now), worker.spec().period);
         let was_paused = self.pauses.since(key).is_some();
+        if was_paused && !self.asked.take(now.at) {
+            rest = rest.max(period);
+        }
         self.pauses.remove(key);
         self.saving.note_command(now.at);
         self.send(key, WorkerEvent::Paused(false), now);
@@ -61,8 +90,8 @@ impl Roster {
     /// Makes the next attempt due now, or as soon as the one in flight ended; the beat counts from it.
     ///
     /// # Errors
-    /// There is no such probe, it cannot run, something stands in the way of an attempt, or the last one has only just
-    /// begun.
+    /// There is no such probe, it cannot run, something stands in the way of an attempt, the last one has only just begun,
+    /// or operators have asked for too many.
     pub(super) fn trigger(&mut self, key: &ProbeKey, now: Moment) -> Result<(), CommandRefusal> {
         let worker = self.able(key)?;
         if let Some(block) = worker.block(now.at) {
@@ -71,6 +100,10 @@ impl Roster {
         }
         if !self.rest(worker, now).is_zero() {
             let reason = format!("the last attempt began less than {} ago", go::duration(self.spacing));
+            return Err(CommandRefusal::NotNow(reason));
+        }
+        if !self.asked.take(now.at) {
+            let reason = "operators have asked for too many attempts: try again in a second".to_owned();
             return Err(CommandRefusal::NotNow(reason));
         }
         self.send(key, WorkerEvent::Triggered, now);
