@@ -112,6 +112,11 @@ impl Entry {
     fn is_enforced(&self) -> bool {
         self.planned.source.class() == Class::Enforced
     }
+
+    /// Whether the author of the pod or of its image asks for it.
+    fn is_of_author(&self) -> bool {
+        self.planned.source.class() == Class::Author
+    }
 }
 
 impl Roster {
@@ -313,7 +318,14 @@ impl Roster {
             if entry.view.id != view.id {
                 entry.is_restored = is_restored;
             }
+            let was_enforced = entry.is_enforced();
             (entry.planned, entry.view) = (planned, view);
+            if entry.is_enforced()
+                && !was_enforced
+                && let Some(worker) = entry.worker.as_ref().filter(|worker| worker.waits_since().is_some())
+            {
+                self.pool.enqueue(key.clone(), &entry.view.pod.namespace, true, lane(worker));
+            }
             return self.place(key, now);
         }
         self.take_out(key);
@@ -402,12 +414,12 @@ impl Roster {
     }
 
     /// Whether the container of a probe counts as started: its startup probe succeeded, or it has none that runs
-    /// (docs/kubelet-prober.md 2, UpdatePodStatus 1). A probe of an enforced rule waits only for one of another enforced
-    /// rule: a pod's author could make it wait for ever.
+    /// (docs/kubelet-prober.md 2, UpdatePodStatus 1). A probe of an enforced rule waits only for one of a rule: a
+    /// pod's author could make it wait for ever.
     fn is_started(&self, key: &ProbeKey) -> bool {
         let startup = ProbeKey { kind: ProbeKind::Startup, ..key.clone() };
         let is_enforced = self.entries.get(key).is_some_and(Entry::is_enforced);
-        let startup = self.entries.get(&startup).filter(|startup| startup.is_enforced() || !is_enforced);
+        let startup = self.entries.get(&startup).filter(|startup| !startup.is_of_author() || !is_enforced);
         let worker = startup.and_then(|entry| entry.worker.as_ref());
         readiness::allows(worker.map(|worker| worker.results().verdict().unwrap_or(Verdict::Unknown)))
     }

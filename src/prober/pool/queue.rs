@@ -18,19 +18,20 @@ use crate::ids::ProbeKey;
 /// least; they would begin at the clock, and gain less than anyone else would.
 const MOST_IDLE: usize = 4096;
 
-/// What waits, each key once.
+/// What waits, each key once for each party: a probe that becomes enforced while it waits must not stay in its author's
+/// line. Its second turn comes to nothing.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     namespaces: Turns<Arc<str>, Turns<Party, VecDeque<ProbeKey>>>,
-    waiting: HashSet<ProbeKey>,
+    waiting: HashSet<(ProbeKey, bool)>,
     /// How many wait of each namespace of which any do.
     counts: HashMap<Arc<str>, usize>,
 }
 
 impl Queue {
-    /// Puts a key behind those of its party, unless it waits already.
+    /// Puts a key behind those of its party, unless it waits there already.
     pub(super) fn push(&mut self, key: ProbeKey, namespace: &Arc<str>, party: &Party) {
-        if self.waiting.insert(key.clone()) {
+        if self.waiting.insert((key.clone(), party.is_enforced)) {
             *self.counts.entry(namespace.clone()).or_default() += 1;
             self.namespaces.enter(namespace).enter(party).push_back(key);
         }
@@ -47,7 +48,7 @@ impl Queue {
             let next = parties.pop(&admits_party, |keys| Some((keys.pop_front()?, keys.is_empty())))?;
             Some((next, parties.order.is_empty()))
         })?;
-        self.waiting.remove(&key);
+        self.waiting.remove(&(key.clone(), party.is_enforced));
         if let Some(count) = self.counts.get_mut(&namespace) {
             *count -= 1;
             if *count == 0 {
@@ -75,7 +76,7 @@ impl Queue {
     /// What waits, in no order.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> impl Iterator<Item = &ProbeKey> {
-        self.waiting.iter()
+        self.waiting.iter().map(|(key, _)| key)
     }
 
     /// How many wait of a namespace.

@@ -168,6 +168,10 @@ fn row_04_a_pods_annotations_hold_no_place_of_its_enforced_rules_and_take_turns_
     assert!((1..=4).contains(&held), "{held}");
     pool.enqueue(key("web", "must"), &"web".into(), true, exec(Proven));
     assert_eq!(started(&mut pool), ["webmust"], "although its pod holds all that it may");
+    // Also if it waited as an annotation until the rule came.
+    assert_eq!(started(&mut pool), Vec::<String>::new());
+    pool.enqueue(key("web", "30"), &"web".into(), true, exec(Unproven));
+    assert_eq!(started(&mut pool), ["web30"]);
     // Of equal trust, too: what is enforced does not wait for those that came before.
     pool.enqueue(key("web", "first"), &"web".into(), true, exec(Unproven));
     assert_eq!(started(&mut pool), ["webfirst"]);

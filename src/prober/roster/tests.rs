@@ -91,7 +91,7 @@ fn success_of_startup_releases_the_others_at_once_and_a_new_container_locks_them
 }
 
 #[test]
-fn row_04_an_enforced_rule_waits_only_for_an_enforced_startup_probe() {
+fn row_04_an_enforced_rule_waits_only_for_the_startup_probe_of_a_rule() {
     let enforced = |spec| Planned { source: ProbeSource::EnforcedRule("must".into()), ..planned(spec) };
     let of_author = vec![planned(spec(Startup)), planned(spec(Readiness)), enforced(spec(Liveness))];
     let mut rig = Rig::new(8);
@@ -103,10 +103,15 @@ fn row_04_an_enforced_rule_waits_only_for_an_enforced_startup_probe() {
     rig.pass(10 * SECOND);
     assert!(rig.started().contains(&(Liveness, "c1".to_owned())), "a failed attempt does not hold it back");
 
-    let view = Arc::new(container("other", "c2", 0));
-    let probes = vec![enforced(spec(Startup)), of_author[1].clone(), enforced(spec(Liveness))];
-    rig.accept(Input::Container { view, probes });
-    assert_eq!(rig.started(), [(Startup, "c2".to_owned())], "that of a rule holds back all");
+    for (id, source) in
+        [("c2", ProbeSource::EnforcedRule("must".into())), ("c3", ProbeSource::Rule("may".into()))]
+    {
+        let view = Arc::new(container(id, id, 0));
+        let startup = Planned { source, ..planned(spec(Startup)) };
+        let probes = vec![startup, of_author[1].clone(), enforced(spec(Liveness))];
+        rig.accept(Input::Container { view, probes });
+        assert_eq!(rig.started(), [(Startup, id.to_owned())], "that of a rule holds back all");
+    }
 }
 
 #[test]

@@ -43,7 +43,8 @@ const REST: u32 = 3;
 
 /// 16: a namespace has one status although places rest, as long as no more are under way than there are places, if none of
 /// it is under way, nor was for sixteen times as long as the runtime took for its last one, up to 16 s. So rests that only
-/// others have caused do not delay it, and sixteen namespaces that all do so make the runtime work twice as much at most.
+/// others have caused do not delay it. Sixteen namespaces that all do so make the runtime work twice as much at most, and 64
+/// about three times.
 const NEWCOMER: u32 = 16;
 
 /// 1 s to 5 min until the status of a container is requested again after it failed, twice as long each time; for all probes

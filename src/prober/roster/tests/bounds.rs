@@ -73,6 +73,24 @@ fn row_04_an_enforced_rule_runs_whatever_annotations_its_pod_has() {
 }
 
 #[test]
+fn row_04_a_probe_that_becomes_enforced_while_it_waits_leaves_its_authors_line() {
+    for is_same in [true, false] {
+        let mut rig = Rig::new(32);
+        let names: Vec<_> = (0..30).map(|number| format!("c{number}")).collect();
+        let view = |name: &str| Container { name: name.into(), ..container("web", name, 0) };
+        for name in &names {
+            rig.accept(input(view(name), &[spec(Liveness)]));
+        }
+        let started: Vec<_> = rig.started().into_iter().map(|(_, name)| name).collect();
+        let waiting = names.iter().find(|name| !started.contains(name)).unwrap();
+        let threshold = if is_same { 3 } else { 5 };
+        let ruled = enforced(ProbeSpec { failure_threshold: threshold, ..spec(Liveness) });
+        rig.accept(Input::Container { view: Arc::new(view(waiting)), probes: vec![ruled] });
+        assert_eq!(rig.started(), [(Liveness, waiting.clone())], "the same definition: {is_same}");
+    }
+}
+
+#[test]
 fn row_04_more_containers_than_a_pod_may_have_probes_leave_no_enforced_rule_without_a_place() {
     let mut rig = limited(2, 5);
     for number in 0..4 {
