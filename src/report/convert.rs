@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// 4 KiB: what is shown of a command, with [`ARGUMENT`] for each argument. Where there is more, `…` stands for the rest.
+/// 4 KiB: what is shown of a command, with [`ARGUMENT`] for each argument. Where there is more, `…` replaces the rest.
 const MAX_COMMAND: usize = 4096;
 
 /// What an argument takes besides its text. A command of thousands of arguments that are empty would take 100 KiB.

@@ -4,6 +4,7 @@ use std::fs;
 
 use anyhow::Result;
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::{
     rig::{LAZY, LIVENESS, Rig},
@@ -26,6 +27,15 @@ fn borrowed(pairs: &[(String, String)]) -> Vec<(&str, &str)> {
     pairs.iter().map(|(key, value)| (&**key, &**value)).collect()
 }
 
+/// A rig with this configuration, the folder of the file, and the file.
+async fn configured(text: &str) -> Result<(Rig, TempDir, String)> {
+    let folder = tempfile::Builder::new().prefix("criprobe-conf-").tempdir()?;
+    let file = folder.path().join("config.yaml");
+    fs::write(&file, text)?;
+    let file = file.display().to_string();
+    Ok((Rig::with(&[("CRIPROBE_CONFIG", &file)]).await?, folder, file))
+}
+
 fn phases(probes: &[Value], phase: &str) -> usize {
     probes.iter().filter(|probe| probe["phase"] == phase).count()
 }
@@ -40,10 +50,7 @@ rules:
     enforce: true
     readiness: {exec: {command: ["true"]}, period: 200ms}
 "#;
-    let folder = tempfile::Builder::new().prefix("criprobe-conf-").tempdir()?;
-    let file = folder.path().join("config.yaml");
-    fs::write(&file, CONFIG)?;
-    let mut rig = Rig::with(&[("CRIPROBE_CONFIG", &file.display().to_string())]).await?;
+    let (mut rig, _folder, file) = configured(CONFIG).await?;
     let many = annotations(12, LAZY);
     let (mut pods, names) = (Vec::new(), ["a0", "a1", "a2", "a3"]);
     for pod in ["greedy", "second"] {
@@ -81,7 +88,7 @@ rules:
         .await?;
     rig.daemon.terminate();
     let socket = rig.runtime.socket().to_owned();
-    rig.daemon.start_again(&socket, &[("CRIPROBE_CONFIG", &file.display().to_string())]).await?;
+    rig.daemon.start_again(&socket, &[("CRIPROBE_CONFIG", &file)]).await?;
     eventually("and after a restart", PATIENCE, async || expected(&rig).await).await
 }
 
@@ -94,10 +101,7 @@ rules:
     enforce: true
     liveness: {exec: {command: ["true"]}, period: 200ms}
 "#;
-    let folder = tempfile::Builder::new().prefix("criprobe-conf-").tempdir()?;
-    let file = folder.path().join("config.yaml");
-    fs::write(&file, CONFIG)?;
-    let mut rig = Rig::with(&[("CRIPROBE_CONFIG", &file.display().to_string())]).await?;
+    let (mut rig, _folder, _) = configured(CONFIG).await?;
     let never = "{exec: {command: ['false']}, periodSeconds: 1, failureThreshold: 2147483647}";
     let annotations = [("startup.criprobe.dev/app", never), ("readiness.criprobe.dev/app", LAZY)];
     let pod = cri::run_sandbox(&mut rig.client, cri::pod_config("evasive", &annotations)).await?;

@@ -19,7 +19,7 @@ use crate::ids::ProbeKey;
 const MOST_IDLE: usize = 4096;
 
 /// What waits, each key once for each party: a probe that becomes enforced while it waits must not stay in its author's
-/// line. Its second turn comes to nothing.
+/// line. Its second turn is void.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     namespaces: Turns<Arc<str>, Turns<Party, VecDeque<ProbeKey>>>,
