@@ -9,6 +9,7 @@ mod images;
 mod log_share;
 mod logging;
 mod manifests;
+mod passing;
 mod planning;
 mod registration;
 mod reload;

@@ -26,7 +26,7 @@ use crate::{
     report::view::{
         CheckView, CheckedDocument, CheckedFile, CheckedPod, CheckedProbe, DocumentKind, Finding, Grade,
     },
-    spec::{need::Need, plan::Class, policy::Policy},
+    spec::{acting::ActPolicy, need::Need, plan::Class, policy::Policy},
 };
 
 /// What one file must keep: 8 MiB, as the largest bundles of Kubernetes have 5; 64 levels, as the schemas within custom
@@ -50,7 +50,8 @@ pub fn check(files: &[CheckInput], rules: &[CheckInput], namespace: &str) -> Che
     let Rules { policy, quota, files: mut checked } = configuration::rules(rules);
     let texts: Vec<_> = files.iter().map(|file| text(&file.bytes)).collect();
     let read: Vec<_> = files.iter().zip(&texts).map(|(input, text)| Read::of(input, text)).collect();
-    let defaults = Policy::default();
+    // Without a configuration, nobody knows what it does not let act.
+    let defaults = Policy { acting: ActPolicy::allowing_all(), ..Policy::default() };
     let check = Check {
         policy: policy.as_ref().unwrap_or(&defaults),
         quota,

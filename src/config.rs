@@ -13,6 +13,7 @@ pub mod raw;
 pub mod resolve;
 pub(crate) mod rules;
 pub(crate) mod socket;
+mod value;
 
 use std::{
     fmt,
@@ -26,7 +27,7 @@ use key::Key;
 
 use crate::{
     document::{Place, suggest},
-    spec::policy::Policy,
+    spec::{acting::RestartOnExit, policy::Policy},
 };
 
 /// 1 MiB: the longest file that is read. A longer one is an error.
@@ -71,8 +72,10 @@ pub struct Config {
     pub api: ApiConfig,
     /// How probes are run.
     pub prober: ProberConfig,
-    /// What is probed: rules, whose annotations and HEALTHCHECKs are used, and their limits.
+    /// What is probed: rules, whose annotations and HEALTHCHECKs are used, and their limits; whose verdicts may act.
     pub policy: Policy,
+    /// How verdicts of failure act.
+    pub act: ActConfig,
     /// Whether clients' own probes are observed.
     pub is_observing: bool,
     /// What is logged, and how.
@@ -107,6 +110,19 @@ pub struct ProberConfig {
     pub max_rate_per_node: NonZeroUsize,
     /// The address at which host-network pods are probed; `None` for the source address of the default route.
     pub node_ip: Option<IpAddr>,
+}
+
+/// How verdicts of failure act, where the policy lets them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActConfig {
+    /// How many acts the node may have in any minute; what is beyond that is withheld until it is allowed.
+    pub max_per_minute: NonZeroUsize,
+    /// How many acts may be in progress; likewise.
+    pub max_concurrent: NonZeroUsize,
+    /// The grace period where neither the probe nor the pod has one.
+    pub grace: Duration,
+    /// Whether containers that exit by themselves are restarted, where one of their probes restarts them on failure.
+    pub restart_on_exit: RestartOnExit,
 }
 
 /// What is logged, and how.

@@ -10,7 +10,7 @@
 //! folders.
 //!
 //! ```text
-//! server (socket, faults) -> service, images, content -> sandboxes, containers, exec, usage -> node (state, tasks) -> process
+//! server (socket, faults) -> service, containerd, images, content -> sandboxes, containers, exec, usage -> node (state, tasks) -> process
 //! ```
 
 use std::{
@@ -24,8 +24,10 @@ use std::{
 };
 
 mod connection;
+mod containerd;
 mod containers;
 mod content;
+mod envelope;
 mod events;
 mod exec;
 #[cfg_attr(not(feature = "faults"), path = "demo/no_faults.rs")]
@@ -52,7 +54,7 @@ mod view;
 pub use faults::{FaultKind, Faults, InjectedFault, ReceivedCall};
 pub use verbose::EnvValues;
 
-use crate::clock;
+use crate::{clock, ids::ContainerId};
 
 /// The runtime's name, as Version reports it.
 pub const RUNTIME_NAME: &str = "criprobe-demo";
@@ -73,12 +75,19 @@ pub struct Options {
     pub dir: PathBuf,
     /// How verbose statuses show values of environment variables.
     pub env_values: EnvValues,
+    /// Whether it poses as containerd: Version says so, and it has containerd's services for events and tasks.
+    pub poses_as_containerd: bool,
 }
 
 impl Options {
     /// Everything else as containerd does it.
     pub fn new(socket: impl Into<PathBuf>, dir: impl Into<PathBuf>) -> Self {
-        Self { socket: socket.into(), dir: dir.into(), env_values: EnvValues::default() }
+        Self {
+            socket: socket.into(),
+            dir: dir.into(),
+            env_values: EnvValues::default(),
+            poses_as_containerd: false,
+        }
     }
 }
 
@@ -101,7 +110,7 @@ impl EmbeddedRuntime {
     /// When somebody listens on the socket already, when something else is in its place, when folders cannot be made,
     /// or when there is no `sh`.
     pub fn start(options: Options) -> io::Result<Self> {
-        let Options { socket, dir, env_values } = options;
+        let Options { socket, dir, env_values, poses_as_containerd } = options;
         let mut made = NewFolders::default();
         for folder in [socket.parent(), Some(dir.as_path())].into_iter().flatten() {
             made.make(folder)?;
@@ -111,7 +120,7 @@ impl EmbeddedRuntime {
         made.make(&folder)?;
         let guard = Arc::new(guard::Guard::start(&folder)?);
         let search_path = env::var_os("PATH").unwrap_or_else(|| OsString::from(DEFAULT_PATH));
-        let node = node::Node::new(folder, search_path, env_values, guard);
+        let node = node::Node::new(folder, search_path, env_values, poses_as_containerd, guard);
         let (images, faults) = (images::Images::new(dir), faults::Faults::default());
         let mut runtime = Self { node, images, faults, socket, serving: None, _made: made };
         runtime.serve_again(Duration::ZERO)?;
@@ -132,6 +141,12 @@ impl EmbeddedRuntime {
     /// Gives an image that was added one more name, as if it had been pulled by that name, too.
     pub fn tag_image(&self, name: &str, tag: &str) {
         self.images.tag(name, tag);
+    }
+
+    /// Freezes the processes of a container, or has them run on, as `ctr tasks pause` and `resume` do. Returns whether that
+    /// changed anything. CRI has no such call, and only a runtime that poses as containerd reports it.
+    pub fn set_paused(&self, id: &ContainerId, is_paused: bool) -> bool {
+        self.node.set_paused(id, is_paused)
     }
 
     /// Injects faults, and shows the calls that came.

@@ -204,6 +204,7 @@ async fn run<O: Observer>(channels: &mut Channels<O>) {
                 task.model.apply(fact, now);
                 if events.take_missed() {
                     task.gap(now);
+                    task.resync.events_missed(now);
                 }
             }
             answer = task.resync.next() => task.take_answer(answer),

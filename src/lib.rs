@@ -2,6 +2,7 @@
 //!
 //! `ARCHITECTURE.md` shows the stages and which of them may use which.
 
+pub mod act;
 pub mod app;
 pub mod check;
 pub mod cli;

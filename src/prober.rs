@@ -9,6 +9,8 @@ mod answers;
 pub(crate) mod attempt;
 pub(crate) mod command;
 mod containers;
+#[allow(dead_code)]
+pub(crate) mod demand;
 pub(crate) mod handle;
 mod lateness;
 mod outputs;
@@ -38,8 +40,9 @@ use std::{
 
 use crate::{
     clock,
-    ids::{ContainerId, SandboxId},
+    ids::{ContainerId, ProbeKey, SandboxId},
     inventory::pod::{Container, OpenStops},
+    results::text::BoundedText,
     spec::{need::Budget, plan::Planned, policy::Limits},
 };
 
@@ -76,6 +79,17 @@ pub enum Input {
     PodStopFailed(SandboxId),
     /// These are all stops that clients began and that have not failed: what was known of stops before is void.
     StopsListed(Arc<OpenStops>),
+    /// An act on a container begins: its liveness and startup probes are held until another container runs in its place.
+    ActBegan(ContainerId),
+    /// An act on a container was given up: they go on.
+    ActEnded(ContainerId),
+    /// Something was done to the container of a probe because of it, or printed this: it is kept in its history.
+    ActNote {
+        /// The probe that asked for the act.
+        key: ProbeKey,
+        /// `stop after liveness failure`.
+        text: BoundedText,
+    },
     /// The runtime answers again after it did not: what it did not answer before says nothing any more.
     RuntimeAnswers,
     /// The runtime's containers, all of them: others are gone, and what was saved of others will soon be forgotten.

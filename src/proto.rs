@@ -28,6 +28,11 @@ pub mod containerd {
     pub mod events {
         tonic::include_proto!("containerd.events");
     }
+
+    /// The processes of its containers.
+    pub mod tasks {
+        tonic::include_proto!("containerd.services.tasks.v1");
+    }
 }
 
 /// The gRPC health protocol.

@@ -116,7 +116,7 @@ impl RelayHandle {
 }
 
 /// Starts the relay between `listener` and the socket `runtime`, with one thread per processor, at most
-/// four.
+/// four. `room` is what its taps may keep.
 ///
 /// # Errors
 /// A thread cannot be started.
@@ -124,11 +124,12 @@ pub(crate) fn spawn(
     listener: StdListener,
     runtime: PathBuf,
     gate: Gate,
+    room: Room,
 ) -> io::Result<(Relay, RelayHandle, Observations)> {
     let (output, observations) = output::channel(output::MAX_EVENTS);
     let connections = Registry::default();
     let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
-    let relay = Relay::start(listener, runtime, threads, gate, output.clone(), connections.clone())?;
+    let relay = Relay::start(listener, runtime, threads, gate, room, output.clone(), connections.clone())?;
     Ok((relay, RelayHandle { connections, output }, observations))
 }
 
@@ -148,6 +149,7 @@ impl Relay {
         runtime: PathBuf,
         threads: usize,
         gate: Gate,
+        room: Room,
         output: Output,
         registry: Registry,
     ) -> io::Result<Self> {
@@ -161,7 +163,7 @@ impl Relay {
             registry: registry.clone(),
             phase: phase.subscribe(),
             notices: Notices::default(),
-            room: Arc::default(),
+            room: Arc::new(room),
             waiting: Arc::default(),
         });
         let (alive, ended) = mpsc::channel(1);

@@ -1,6 +1,7 @@
 //! The output for people and programs: queries the stages for snapshots, keeps journals, and provides both as JSON
 //! through the API. Changes nothing in a stage except on an operator's request, and never slows one down.
 
+pub(crate) mod acts;
 pub mod api;
 mod body;
 mod commands;

@@ -92,6 +92,11 @@ impl Results {
         self.last = Some(attempt);
     }
 
+    /// Keeps in the history that something was done to the container because of this, or what that printed.
+    pub fn note_act(&mut self, text: &text::BoundedText, at: SystemTime) {
+        Arc::make_mut(&mut self.history).acted(text, at);
+    }
+
     /// What remembered outputs take, in bytes: that of the last attempt and those in the history.
     pub fn output_bytes(&self) -> usize {
         let longer = self.last.as_ref().filter(|last| last.output.len() > OUTPUT_KEPT);
@@ -99,7 +104,7 @@ impl Results {
     }
 
     /// Forgets outputs until they take `most` bytes, or nothing is left but the beginning of the last one: first what
-    /// exceeds that beginning, then the outputs in the history, the oldest first.
+    /// exceeds that beginning, then the outputs in the history, the oldest first, then its acts.
     pub fn forget(&mut self, most: usize) {
         if self.output_bytes() <= most {
             return;

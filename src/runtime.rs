@@ -2,6 +2,9 @@
 //!
 //! In: requests. Out: the runtime's answers as generated messages. Keeps no state except the connection.
 
+pub(crate) mod acts;
+mod call;
+pub(crate) mod condition;
 pub(crate) mod environment;
 pub(crate) mod events;
 pub(crate) mod image;
@@ -9,6 +12,7 @@ pub(crate) mod link;
 pub(crate) mod lists;
 pub(crate) mod presence;
 mod statuses;
+mod tasks;
 pub(crate) mod turns;
 
 use std::{
@@ -22,6 +26,8 @@ use hyper_util::rt::TokioIo;
 use tokio::{net::UnixStream, sync::watch, time::timeout};
 use tonic::{
     Request, Response, Status,
+    codegen::http::uri::PathAndQuery,
+    metadata::MetadataValue,
     transport::{Channel, Endpoint, Uri},
 };
 
@@ -29,7 +35,7 @@ use crate::{
     clock,
     proto::{
         containerd::events_client::EventsClient,
-        cri::{self, runtime_service_client::RuntimeServiceClient},
+        cri,
         trim::{self, Trimmed},
     },
 };
@@ -117,8 +123,9 @@ impl Runtime {
         counting_channel(self.socket.clone(), watch::Sender::new(0), (COMMAND_WINDOW, NO_WINDOW))
     }
 
-    fn client(&self) -> RuntimeServiceClient<Channel> {
-        RuntimeServiceClient::new(self.channel.clone())
+    #[cfg(test)]
+    fn client(&self) -> cri::runtime_service_client::RuntimeServiceClient<Channel> {
+        cri::runtime_service_client::RuntimeServiceClient::new(self.channel.clone())
             .max_decoding_message_size(MAX_MESSAGE)
             .max_encoding_message_size(MAX_MESSAGE)
     }
@@ -132,8 +139,10 @@ impl Runtime {
     /// # Errors
     /// The error of the runtime or of the connection to it.
     pub(crate) async fn version(&self) -> Result<Version, Status> {
-        let (request, mut client) = (cri::VersionRequest::default(), self.client());
-        let answer = within(QUICK, request, |request| client.version(request)).await?;
+        let path = PathAndQuery::from_static("/runtime.v1.RuntimeService/Version");
+        let request = cri::VersionRequest::default();
+        let answer: cri::VersionResponse =
+            call::ask(self.channel(), path, request, QUICK, MAX_MESSAGE).await?;
         let name = |text: &str| trim::name(text).into_owned();
         Ok(Version { name: name(&answer.runtime_name), version: name(&answer.runtime_version) })
     }
@@ -182,6 +191,14 @@ impl Runtime {
         let status = statuses::container(self.channel.clone(), id).await?;
         Ok(status.map(Trimmed::into_inner))
     }
+
+    /// What has to be known of a container before anything is done to it; none if the runtime does not know it.
+    ///
+    /// # Errors
+    /// The error of the runtime or of the connection to it.
+    pub(crate) async fn condition(&self, id: &str) -> Result<Option<condition::ContainerCondition>, Status> {
+        condition::read(self.channel.clone(), id).await
+    }
 }
 
 /// A channel to a gRPC server on a Unix socket. It connects on first use, and again when the connection is lost.
@@ -207,6 +224,11 @@ fn counting_channel(socket: PathBuf, connections: watch::Sender<u64>, windows: (
         .user_agent(concat!("criprobe/", env!("CARGO_PKG_VERSION")))
         .expect("the user agent is a valid header value")
         .connect_with_connector_lazy(connector)
+}
+
+/// Addresses a call of containerd's own services to the namespace of its CRI plugin.
+fn of_cri<Q>(request: &mut Request<Q>) {
+    request.metadata_mut().insert("containerd-namespace", MetadataValue::from_static("k8s.io"));
 }
 
 /// Makes a call with a deadline for the whole answer. The deadline is also sent to the runtime; tonic alone would

@@ -1,10 +1,13 @@
 //! What a probe is: the valid, defaulted, bounded definition, and how it is made from user input. Pure: no IO, no
 //! clock, no logging.
 
+pub mod acting;
 pub(crate) mod annotation;
 pub(crate) mod definition;
 pub(crate) mod expand;
 pub mod healthcheck;
+#[allow(dead_code)]
+pub(crate) mod hook;
 pub(crate) mod identity;
 pub(crate) mod image;
 pub(crate) mod need;
@@ -18,6 +21,8 @@ pub(crate) mod run;
 pub mod validate;
 
 use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 use crate::ids::ProbeKind;
 
@@ -42,6 +47,8 @@ pub struct ProbeSpec {
     pub termination_grace: Option<Duration>,
     /// What a verdict of failure may do, where acting is enabled.
     pub on_failure: OnFailure,
+    /// What is run in the container before that.
+    pub on_failure_command: Option<FailureCommand>,
     /// The time in which failures are forgiven. Kubernetes has none.
     pub start: Option<StartPeriod>,
     /// Whether a command is run as it is written, `$(VAR)` and `$$` included. In Kubernetes it is not.
@@ -149,24 +156,40 @@ pub enum PortRef {
     Name(String),
 }
 
+/// A command that runs in the container before its probe's failure ends it: for what is lost with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailureCommand {
+    /// At least one element, as written; expanded like that of an exec probe.
+    pub command: Vec<String>,
+    /// Its limit, after which the act goes on.
+    pub timeout: Duration,
+}
+
 /// What a verdict of failure may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum OnFailure {
-    /// Say so, and nothing else.
+    /// Report it, and nothing else.
     #[default]
     Report,
-    /// Stop the container.
+    /// Stop the container: preStop hook, then SIGTERM, then SIGKILL after the grace period.
     Stop,
-    /// Stop the container and start it again.
+    /// Stop the container without hook and grace period.
+    Kill,
+    /// Stop the container, then create and start it again.
     Restart,
 }
 
 impl OnFailure {
-    /// `report`, `stop`, `restart`.
+    /// In the order in which they are listed.
+    pub const ALL: [Self; 4] = [Self::Report, Self::Stop, Self::Kill, Self::Restart];
+
+    /// `report`, `stop`, `kill`, `restart`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Report => "report",
             Self::Stop => "stop",
+            Self::Kill => "kill",
             Self::Restart => "restart",
         }
     }

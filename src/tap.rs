@@ -5,6 +5,7 @@
 
 mod blindness;
 pub mod call;
+mod creation;
 pub(crate) mod cri;
 mod exec;
 mod frame;
@@ -23,11 +24,14 @@ use hpack::Decoder;
 use room::Share;
 use streams::Streams;
 
-pub use self::call::{CallEnd, TapEvent};
 pub(crate) use self::{
     blindness::Blindness,
     call::{Call, Code, EndedCall},
     room::Room,
+};
+pub use self::{
+    call::{CallEnd, TapEvent},
+    creation::CreationRequest,
 };
 use crate::{ids::ConnId, peer::Peer};
 

@@ -28,7 +28,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("tap", &["ids", "proto", "peer"]),
     ("relay", &["clock", "ids", "peer", "tap"]),
     // What is known of the node. The link opens the relay's gate: it is the one who knows that the runtime is back.
-    ("runtime", &["clock", "proto", "relay::gate", "stage"]),
+    ("runtime", &["clock", "ids", "proto", "relay::gate", "stage"]),
     (
         "inventory",
         &["clock", "ids", "proto", "relay::RelayHandle", "relay::output", "runtime", "stage", "tap"],
@@ -37,7 +37,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("spec", &["document", "duration", "glob", "ids", "inventory::pod"]),
     // Rules are written in the configuration, so it stands after what a rule is.
     ("config", &["document", "duration", "glob", "ids", "spec"]),
-    ("results", &["ids", "inventory::pod"]),
+    ("results", &["ids", "inventory::pod", "spec::OnFailure"]),
     // An outcome ends in a result, and what it says is bounded; a command is expanded straight into its request.
     (
         "handler",
@@ -46,6 +46,23 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     (
         "prober",
         &["clock", "handler", "ids", "inventory::pod", "results", "runtime::environment", "spec", "stage"],
+    ),
+    // What a verdict of failure does to its container.
+    (
+        "act",
+        &[
+            "clock",
+            "document",
+            "duration",
+            "ids",
+            "inventory::pod",
+            "prober",
+            "proto",
+            "results",
+            "runtime",
+            "spec",
+            "stage",
+        ],
     ),
     // What clients probe. Changes and calls come from the inventory; a written pod is read as our documents are.
     (
@@ -68,6 +85,9 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     (
         "report",
         &[
+            "act::ActHandle",
+            "act::counts",
+            "act::status",
             "clock",
             "config",
             "document::suggest",
@@ -127,6 +147,13 @@ const IMPURE: &[&str] = &[
 
 /// Code that is pure, by the beginning of its path below `src/`.
 const PURE: &[&str] = &[
+    "act/back_off.rs",
+    "act/grace.rs",
+    "act/guard",
+    "act/recipe.rs",
+    "act/recipe/json.rs",
+    "act/recipe/messages.rs",
+    "act/recipe/store.rs",
     "ids.rs",
     "duration.rs",
     "document",

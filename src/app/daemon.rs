@@ -5,7 +5,7 @@ use std::{
     os::unix::net::UnixListener as StdListener,
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -21,28 +21,32 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     event_log::EventLog,
-    logging, manifests, planning,
+    logging, manifests,
+    passing::Passing,
+    planning,
     reload::{self, InForce, Reloading},
     state::{self, State},
 };
 use crate::{
+    act::{self, counts::ActCounts, recipe::RecipeStore},
     clock,
     config::{Config, Loaded},
-    inventory::{self, Change, InventorySources, Observer, TracedCall},
+    inventory::{self, InventorySources},
     listen::{self, Access, ListenError, SocketFile},
     observed::ObservedHandle,
     prober,
     relay::{self, Relay, RelayEnded, gate::Gate},
     report::{
-        JournaledCall, Sources, api, convert,
+        JournaledCall, Sources, api,
         journal::{Journal, JournalBounds},
         metrics::{Metrics, ProcessCounts},
         stages::{LISTS_AT_ONCE, Stages},
         view::EventView,
     },
+    results::event::ProbeEvent,
     runtime::{Runtime, link, link::Link},
     stage::{TaskEnd, Tasks},
-    tap::Call,
+    tap,
 };
 
 /// What is kept of calls for `trace --last`: 1,000, and 8 MiB of them; above that, the oldest make room. Calls whose commands
@@ -84,6 +88,8 @@ pub(crate) struct Daemon {
     sockets: [SocketFile; 2],
     sources: Sources,
     is_draining: Arc<AtomicBool>,
+    /// Ends the stage that acts before all others: the next daemon goes on with what it leaves.
+    act_stop: CancellationToken,
     api: Api,
     /// Resolves when the state has been written for the last time.
     saved: TaskEnd,
@@ -110,11 +116,15 @@ impl Daemon {
         let (clients, questions) = bind(&started, lent)?;
 
         let gate = Gate::default();
+        let recipes = RecipeStore::new(started.policy.acting.is_enabled);
+        let room = tap::Room::new(recipes.switch());
         let (relay, relayed, observations) =
-            relay::spawn(clients.listener, started.runtime.clone(), gate.clone())?;
+            relay::spawn(clients.listener, started.runtime.clone(), gate.clone(), room)?;
         tracing::info!(listen = %started.listen.display(), runtime = %started.runtime.display(), "relaying");
 
+        let act_counts = ActCounts::default();
         let counts = ProcessCounts {
+            acts: act_counts.clone(),
             log_lines_dropped: logging::dropped(),
             accept_pauses: relayed.connections.accept_pauses(),
             connections_blinded: relayed.connections.blinded_in_calls(),
@@ -123,8 +133,14 @@ impl Daemon {
         let metrics = Metrics::with(env!("CARGO_PKG_VERSION"), counts);
         let (trace, events) = (Journal::new(CALLS), Journal::new(EVENTS));
         let (reports, observed) = ((metrics.config.clone(), events.clone()), ObservedHandle::default());
-        let InForce { policies, prober: settings, health: config } =
-            reload::spawn(loaded, started_at, reloading, observed.clone(), reports, &mut tasks);
+        let InForce { policies, prober: settings, acts: act_settings, health: config } = reload::spawn(
+            loaded,
+            started_at,
+            reloading,
+            (observed.clone(), recipes.clone()),
+            reports,
+            &mut tasks,
+        );
 
         let runtime = Runtime::new(&started.runtime);
         let (link, runtime_events) = link::spawn(&runtime, gate, &mut tasks);
@@ -141,16 +157,35 @@ impl Daemon {
             events: runtime_events,
             stops: inventory::Stops::default(),
         };
-        let passing = Passing { observed: observed.clone(), trace: trace.clone() };
+        let passing = Passing { observed: observed.clone(), recipes: recipes.clone(), trace: trace.clone() };
         let (inventory, changes) = inventory::spawn(sources, passing, &mut tasks);
 
-        let State { load, saves, health: state, saved } = state::spawn(started.state.as_deref(), &mut tasks);
-        let (replayed, mut log) = (inventory.clone(), EventLog::new(events.clone()));
+        let State { load, saves, health: state, saved, ledger } =
+            state::spawn(started.state.as_deref(), &mut tasks);
+        let log = Arc::new(Mutex::new(EventLog::new(events.clone())));
+        let (replayed, probers_log) = (inventory.clone(), log.clone());
         let replay = Box::new(move || replayed.replay());
-        let on_event = move |event| log.report(event);
+        let on_event = move |event| report_event(&probers_log, event);
+        let (demand_queue, demands) = act::demands();
+        let on_demand = move |demand| demand_queue.push(demand);
+        let (probing, commands) = (settings.clone(), runtime.clone());
         let prober_deps =
-            prober::Deps { settings, runtime: runtime.commands(), load, saves, replay, on_event };
+            prober::Deps { settings, runtime: runtime.commands(), load, saves, replay, on_event, on_demand };
         let prober = prober::spawn(prober_deps, &mut tasks);
+        let act_stop = tasks.stop().child_token();
+        let act_deps = act::Deps {
+            settings: act_settings,
+            probing,
+            runtime: commands,
+            prober: prober.clone(),
+            demands,
+            recipes,
+            ledger,
+            stop: act_stop.clone(),
+            counts: act_counts,
+            on_event: move |event| report_event(&log, event),
+        };
+        let act = act::spawn(act_deps, &mut tasks);
         let (planned_from, planned_to, journal) = (inventory.clone(), prober.clone(), events.clone());
         let planning_deps = planning::Deps {
             changes,
@@ -170,6 +205,7 @@ impl Daemon {
             inventory,
             images,
             prober: prober.clone(),
+            act,
             observed,
             config,
             state,
@@ -184,7 +220,7 @@ impl Daemon {
         let sources = Sources { snapshots: Arc::new(stages), trace, events, metrics, prober };
         let api = Api::spawn(questions.listener, sources.clone(), &mut tasks)?;
         let sockets = [clients.file, questions.file];
-        Ok(Self { relay, sockets, sources, is_draining, api, saved, tasks })
+        Ok(Self { relay, sockets, sources, is_draining, act_stop, api, saved, tasks })
     }
 
     /// What it can be asked.
@@ -201,8 +237,9 @@ impl Daemon {
     /// Ends everything: calls in flight first, then the sockets' files, the API's answers under way, and the rest; the
     /// state is written last.
     pub(super) async fn drain(self) {
-        let Self { relay, sockets, is_draining, api, saved, tasks, sources: _ } = self;
+        let Self { relay, sockets, is_draining, act_stop, api, saved, tasks, sources: _ } = self;
         is_draining.store(true, Ordering::Relaxed);
+        act_stop.cancel();
         relay.drain().await;
         sockets.iter().for_each(remove);
         api.stop.cancel();
@@ -235,25 +272,9 @@ impl Api {
     }
 }
 
-/// Feeds what passes to those who keep it.
-struct Passing {
-    observed: ObservedHandle,
-    trace: Journal<dyn JournaledCall>,
-}
-
-impl Observer for Passing {
-    fn command_begun(&mut self, call: &Call) {
-        self.observed.begun(call);
-    }
-
-    fn call_ended(&mut self, call: TracedCall) {
-        self.observed.ended(&call);
-        self.trace.push(convert::for_journal(call));
-    }
-
-    fn changed(&mut self, change: &Change) {
-        self.observed.changed(change);
-    }
+/// Writes an event to the journal and the log. Held for one event.
+fn report_event(log: &Mutex<EventLog>, event: ProbeEvent) {
+    log.lock().unwrap_or_else(PoisonError::into_inner).report(event);
 }
 
 /// Binds the clients' socket, with the access of the runtime's if that is there, and the API's.

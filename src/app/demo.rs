@@ -28,7 +28,10 @@ use super::{
 };
 use crate::{
     cli::{DemoArgs, Exit},
-    config::{Config, Loaded, LogConfig, LogFormat, LogLevel, Overrides, key::Key, resolve::resolve, socket},
+    config::{
+        Config, Loaded, LogConfig, LogFormat, LogLevel, Overrides, key::Key, raw::Raw, resolve::resolve,
+        socket,
+    },
     demo::{EmbeddedRuntime, Options, pods},
     runtime,
 };
@@ -79,12 +82,13 @@ async fn run(runtime: Option<PathBuf>, dir: Option<PathBuf>, limit: Option<Durat
         }
     };
     let runtime = runtime.unwrap_or_else(|| folder.path.join("runtime.sock"));
-    let loaded = loaded(&folder.path, &runtime)?;
+    let run_id = process::id().to_string();
+    let loaded = loaded(&folder, &runtime, &run_id)?;
     let config = loaded.config.clone();
     let mut daemon = Daemon::start(loaded, None)?;
 
     let shown = async {
-        let stage = set_up(&config, embedded.is_some()).await?;
+        let stage = set_up(&config, embedded.is_some(), &run_id).await?;
         let show = show::Show {
             sources: daemon.sources().clone(),
             config: &config,
@@ -127,29 +131,29 @@ fn no_runtime(runtime: &Path, error: io::Error) -> anyhow::Error {
 }
 
 /// Makes the pods through the relay's own socket, as any client would.
-async fn set_up(config: &Config, is_embedded: bool) -> anyhow::Result<client::Stage> {
+async fn set_up(config: &Config, is_embedded: bool, run_id: &str) -> anyhow::Result<client::Stage> {
     let channel = runtime::channel(config.listen.clone());
     let image = timeout(START, client::image(channel.clone(), is_embedded))
         .await
         .map_err(|_| anyhow!("the runtime at {} does not answer", config.runtime.display()))??;
-    let run_id = process::id().to_string();
     let pods =
-        pods::create_pods(channel.clone(), &image, &run_id).await.context("cannot create the demo's pods")?;
+        pods::create_pods(channel.clone(), &image, run_id).await.context("cannot create the demo's pods")?;
     Ok(client::Stage::new(channel, pods))
 }
 
-/// The configuration of a daemon with all its sockets in one folder, and nothing that outlives it.
-fn loaded(folder: &Path, runtime: &Path) -> anyhow::Result<Loaded> {
+/// The configuration of a daemon with its sockets and its state in one folder, which acts on one of the demo's pods and
+/// on nothing else.
+fn loaded(folder: &Folder, runtime: &Path, run_id: &str) -> anyhow::Result<Loaded> {
     let url = |path: &Path| Some(path.display().to_string());
     let overrides = Overrides::default()
-        .flag(Key::Listen, url(&folder.join("criprobe.sock")))
-        .flag(Key::ApiListen, url(&folder.join("api.sock")))
-        .flag(Key::Runtime, url(runtime));
-    let mut loaded = resolve(&[], &overrides, &|_| Ok(None))
-        .map_err(|errors| anyhow!("cannot use {}: {errors}", folder.display()))?;
-    loaded.config.state = None;
-    loaded.settings.retain(|setting| setting.key != Key::State);
-    Ok(loaded)
+        .flag(Key::Listen, url(&folder.path.join("criprobe.sock")))
+        .flag(Key::ApiListen, url(&folder.path.join("api.sock")))
+        .flag(Key::Runtime, url(runtime))
+        .flag(Key::State, url(&folder.state))
+        .flag(Key::ActEnabled, Some("true".to_owned()));
+    let rules = Raw::read(&pods::configuration(run_id), Path::new("demo"));
+    resolve(&[rules], &overrides, &|_| Ok(None))
+        .map_err(|errors| anyhow!("cannot use {}: {errors}", folder.path.display()))
 }
 
 #[cfg(test)]
@@ -157,20 +161,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_demo_does_not_keep_is_not_shown_and_its_sockets_are_urls() {
-        let loaded = loaded(Path::new("/tmp/demo"), Path::new("/run/rt.sock")).unwrap();
-        assert_eq!(loaded.config.state, None);
-        let shown = |key: Key| {
-            let mut of_key = loaded.settings.iter().filter(|setting| setting.key == key);
-            of_key.next().map(|setting| setting.texts.concat())
-        };
-        assert_eq!(shown(Key::State), None);
+    fn a_demo_keeps_all_in_its_folder_and_acts_by_its_own_rule_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::make(Some(dir.path().into())).unwrap();
+        let Loaded { config, settings, .. } = loaded(&folder, Path::new("/run/rt.sock"), "7").unwrap();
+        assert!(config.state.is_some_and(|state| state.starts_with(dir.path())));
+        assert!(config.policy.acting.is_enabled && config.policy.acting.namespaces.is_empty());
+        assert_eq!(config.policy.rules.len(), 1);
+        let url = |name: &str| format!("unix://{}", dir.path().join(name).display());
         for (key, url) in [
-            (Key::Listen, "unix:///tmp/demo/criprobe.sock"),
-            (Key::ApiListen, "unix:///tmp/demo/api.sock"),
-            (Key::Runtime, "unix:///run/rt.sock"),
+            (Key::Listen, url("criprobe.sock")),
+            (Key::ApiListen, url("api.sock")),
+            (Key::Runtime, "unix:///run/rt.sock".to_owned()),
         ] {
-            assert_eq!(shown(key).as_deref(), Some(url));
+            let setting = settings.iter().find(|setting| setting.key == key).unwrap();
+            assert_eq!(setting.texts.concat(), url);
         }
     }
 }

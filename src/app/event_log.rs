@@ -14,21 +14,38 @@ pub(super) struct EventLog {
     verdicts: LogShare,
     /// Of its own: refused probes of a pod take no lines from verdicts.
     refusals: LogShare,
+    /// Of its own: no verdict of any pod hides what was done to a container.
+    acts: LogShare,
 }
 
 impl EventLog {
     /// Into this journal.
     pub(super) fn new(journal: Journal<EventView>) -> Self {
-        Self { journal, verdicts: LogShare::default(), refusals: LogShare::default() }
+        Self {
+            journal,
+            verdicts: LogShare::default(),
+            refusals: LogShare::default(),
+            acts: LogShare::default(),
+        }
     }
 
-    /// Changes of verdicts, and probes that are one too many, are logged, too. Of the latter only those are events that are
-    /// logged: each is listed with its reason as well, and they must not push out the events of others.
+    /// Changes of verdicts, probes that are one too many, and acts are logged, too. Of the second only those are events that
+    /// are logged: each is listed with its reason as well, and they must not push out the events of others.
     pub(super) fn report(&mut self, event: ProbeEvent) {
         let share = match event.reason {
             EventReason::VerdictChanged => Some(&mut self.verdicts),
             EventReason::InvalidProbe => Some(&mut self.refusals),
-            EventReason::Unhealthy | EventReason::ProbeWarning => None,
+            EventReason::Killing
+            | EventReason::Restarted
+            | EventReason::ActWithheld
+            | EventReason::ActFailed
+            | EventReason::ActGivenUp
+            | EventReason::WouldAct => Some(&mut self.acts),
+            // What a command of the container prints belongs into its history, not into the log of the node.
+            EventReason::Unhealthy
+            | EventReason::ProbeWarning
+            | EventReason::FailedPreStopHook
+            | EventReason::FailureCommand => None,
         };
         let admitted = share.map(|share| share.admit(&event.pod_uid, &event.namespace, clock::now()));
         match admitted {

@@ -184,6 +184,19 @@ fn report(
             );
             journal.push(registration::event(view, *kind, reason));
         }
+        What::ActRefused { container, kind, asked, refusal } => {
+            let (container, kind_name, asked) = (&**container, kind.as_str(), asked.as_str());
+            tracing::warn!(
+                namespace,
+                pod,
+                container,
+                probe.type = kind_name,
+                asked,
+                reason = %refusal,
+                passed_over,
+                "probe only reports"
+            );
+        }
         What::Note(note) => {
             tracing::warn!(namespace, pod, note, passed_over, "annotation is not understood");
         }

@@ -15,7 +15,7 @@ use crate::{
     inventory::pod::Container,
     report::view::{EventType, EventView},
     results::event::{EventReason, bounded},
-    spec::{annotation, plan::Planned},
+    spec::{OnFailure, acting::ActRefusal, annotation, plan::Planned},
 };
 
 /// 1,024 findings of one pod are remembered, 8 bytes each: more than its probes and annotations have. Further ones are not
@@ -57,6 +57,16 @@ pub(super) enum What {
         kind: ProbeKind,
         /// Why.
         reason: String,
+    },
+    /// A probe only reports although its definition asks for an act.
+    ActRefused {
+        container: Arc<str>,
+        /// The probe's type.
+        kind: ProbeKind,
+        /// What is asked for.
+        asked: OnFailure,
+        /// Why that is not done.
+        refusal: ActRefusal,
     },
     /// A key or value of ours that means nothing.
     Note(String),
@@ -121,7 +131,11 @@ fn wrong(view: &Container, probes: &[Planned]) -> Vec<What> {
     let omitted = view.pod.omitted.saturating_add(view.omitted);
     let omitted = (omitted > 0).then_some(What::Omitted(omitted));
     let copied = view.pod.copied_uid.clone().map(What::CopiedUid);
-    copied.into_iter().chain(omitted).chain(invalid).chain(notes.map(What::Note)).collect()
+    let refused = probes.iter().filter_map(|Planned { kind, acting, .. }| {
+        let container = view.name.clone();
+        Some(What::ActRefused { container, kind: *kind, asked: acting.asked, refusal: acting.refusal? })
+    });
+    copied.into_iter().chain(omitted).chain(invalid).chain(refused).chain(notes.map(What::Note)).collect()
 }
 
 /// The event of a definition that cannot be used.
@@ -149,6 +163,7 @@ mod tests {
             pod::Pod,
         },
         spec::{
+            acting::ActPolicy,
             plan::{ImageFacts, plan},
             policy::Policy,
         },
@@ -174,6 +189,9 @@ mod tests {
             news.map(|finding| match finding.what {
                 What::Invalid { kind, reason, .. } => event(&view, kind, &reason).message,
                 What::Note(note) => note,
+                What::ActRefused { container, kind, asked, refusal } => {
+                    format!("{container} {kind} {asked:?}: {refusal}")
+                }
                 What::Omitted(omitted) => format!("{omitted} omitted"),
                 What::CopiedUid(uid) => uid.to_string(),
             })
@@ -189,6 +207,31 @@ mod tests {
         assert_eq!(messages("c2", &mut registration), [""; 0]);
         registration.forget(&ContainerId::from("c2"));
         assert!(registration.containers.is_empty() && registration.pods.is_empty(), "nothing is kept");
+    }
+
+    #[test]
+    fn an_act_that_is_refused_is_reported_once_for_each_reason() {
+        let mut registration = Registration::default();
+        let mut refusals = |id: &str, policy: &Policy| -> Vec<_> {
+            let definition = "{exec: {command: [x]}, onFailure: stop}";
+            let view = container(id, &[("liveness.criprobe.dev/app", definition)]);
+            let planned = plan(&view, policy, ImageFacts::default());
+            let news = registration.news(&view, &planned, clock::now()).into_iter().map(|found| found.what);
+            news.map(|what| match what {
+                What::ActRefused { kind: ProbeKind::Liveness, asked: OnFailure::Stop, refusal, .. } => {
+                    refusal
+                }
+                other => panic!("{other:?}"),
+            })
+            .collect()
+        };
+        assert_eq!(refusals("c1", &Policy::default()), [ActRefusal::Disabled]);
+        assert_eq!(refusals("c2", &Policy::default()), [], "its next container");
+        let enabled = ActPolicy { is_enabled: true, ..ActPolicy::default() };
+        let policy = Policy { acting: enabled, ..Policy::default() };
+        assert_eq!(refusals("c2", &policy), [ActRefusal::Namespace], "once the operator enables acting");
+        let policy = Policy { acting: ActPolicy::allowing_all(), ..Policy::default() };
+        assert_eq!(refusals("c2", &policy), [], "and names the namespace");
     }
 
     #[test]

@@ -24,6 +24,7 @@ use self::{
 };
 use super::{logging::Threshold, settings, source::ConfigSource};
 use crate::{
+    act::{ActSettings, recipe::RecipeStore},
     clock,
     config::{Config, Loaded, LogLevel, health::ConfigHealth},
     observed::ObservedHandle,
@@ -63,7 +64,9 @@ pub(super) struct Reloading {
 pub(super) struct Outlets {
     policy: values::Sender<Arc<Policy>>,
     prober: values::Sender<ProberSettings>,
+    acts: values::Sender<ActSettings>,
     observed: ObservedHandle,
+    recipes: RecipeStore,
     health: values::Sender<ConfigHealth>,
     metrics: ConfigMetrics,
     journal: Journal<EventView>,
@@ -75,6 +78,7 @@ pub(super) struct Outlets {
 pub(super) struct InForce {
     pub(super) policies: values::Receiver<Arc<Policy>>,
     pub(super) prober: values::Receiver<ProberSettings>,
+    pub(super) acts: values::Receiver<ActSettings>,
     pub(super) health: values::Receiver<ConfigHealth>,
 }
 
@@ -83,7 +87,7 @@ pub(super) fn spawn(
     loaded: Loaded,
     at: SystemTime,
     reloading: Option<Reloading>,
-    observed: ObservedHandle,
+    (observed, recipes): (ObservedHandle, RecipeStore),
     (metrics, journal): (ConfigMetrics, Journal<EventView>),
     tasks: &mut Tasks,
 ) -> InForce {
@@ -93,7 +97,9 @@ pub(super) fn spawn(
     let outlets = Outlets {
         policy: values::Sender::new(settings::policy(&loaded.config)),
         prober: values::Sender::new(settings::prober(&loaded.config, seed)),
+        acts: values::Sender::new(settings::act(&loaded.config)),
         observed,
+        recipes,
         health: values::Sender::new(Current::new(loaded, at).health().clone()),
         metrics,
         journal,
@@ -102,6 +108,7 @@ pub(super) fn spawn(
     let in_force = InForce {
         policies: outlets.policy.subscribe(),
         prober: outlets.prober.subscribe(),
+        acts: outlets.acts.subscribe(),
         health: outlets.health.subscribe(),
     };
     if let Some(reloading) = reloading {
@@ -229,10 +236,12 @@ impl Task {
 
     /// All that can change while the daemon runs. A stage whose settings are the same is left alone.
     fn apply(&mut self, config: &Config) {
-        let Outlets { policy, prober, observed, seed, .. } = &*self.outlets;
+        let Outlets { policy, prober, acts, observed, recipes, seed, .. } = &*self.outlets;
         policy.send_if_modified(|in_force| replace(in_force, settings::policy(config)));
         prober.send_if_modified(|in_force| replace(in_force, settings::prober(config, *seed)));
+        acts.send_if_modified(|in_force| replace(in_force, settings::act(config)));
         observed.enable(config.is_observing);
+        recipes.enable(config.policy.acting.is_enabled);
         if replace(&mut self.level, config.log.level) {
             self.threshold.set(config.log.level);
         }

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{config::Config, prober::ProberSettings, spec::policy::Policy};
+use crate::{act::ActSettings, config::Config, prober::ProberSettings, spec::policy::Policy};
 
 /// The prober's part; `seed` spreads probes that would come due together.
 pub(super) fn prober(config: &Config, seed: u64) -> ProberSettings {
@@ -21,6 +21,18 @@ pub(super) fn prober(config: &Config, seed: u64) -> ProberSettings {
         node_ip: prober.node_ip.or_else(default_address),
         limits: config.policy.limits.clone(),
         seed,
+    }
+}
+
+/// The part of the stage that acts.
+pub(super) fn act(config: &Config) -> ActSettings {
+    let act = &config.act;
+    ActSettings {
+        is_enabled: config.policy.acting.is_enabled,
+        max_per_minute: act.max_per_minute.get(),
+        max_concurrent: act.max_concurrent.get(),
+        grace: act.grace,
+        restart_on_exit: act.restart_on_exit,
     }
 }
 

@@ -5,6 +5,7 @@
 mod file;
 
 use std::{
+    io,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -23,6 +24,7 @@ use tokio::{
 use self::file::{StateError, StateFile};
 use super::errors::describe_error;
 use crate::{
+    act::ledger::{self, LedgerFile},
     clock,
     prober::Saved,
     report::view::StateFileView,
@@ -50,6 +52,8 @@ pub(super) struct State {
     pub saves: watch::Sender<Arc<Saved>>,
     /// The condition of the file.
     pub health: watch::Receiver<StateFileView>,
+    /// The record of acts, in the same folder.
+    pub ledger: LedgerFile,
     /// Resolves after the last save, once `saves` is gone; at once if no state is kept.
     pub saved: TaskEnd,
 }
@@ -59,12 +63,21 @@ pub(super) fn spawn(folder: Option<&Path>, tasks: &mut Tasks) -> State {
     let saves = watch::Sender::<Arc<Saved>>::default();
     let Some(store) = folder.map(Store::new) else {
         let (load, health) = (ready(Saved::default()).boxed(), watch::Sender::default().subscribe());
-        return State { load, saves, health, saved: tasks.spawn(ready(())) };
+        let ledger = LedgerFile {
+            read: Box::new(|| Ok(None)),
+            write: Box::new(|_| Err(io::Error::other("no folder for the state is set (state)"))),
+        };
+        return State { load, saves, health, ledger, saved: tasks.spawn(ready(())) };
+    };
+    let (reader, writer) = (store.clone(), store.clone());
+    let ledger = LedgerFile {
+        read: Box::new(move || reader.file.load_acts(ledger::MOST_BYTES).map_err(into_io)),
+        write: Box::new(move |text| writer.file.save_acts(text).map_err(into_io)),
     };
     let (load, health, mut to_save) =
         (store.clone().load().boxed(), store.health.subscribe(), saves.subscribe());
     let saved = tasks.spawn(tasks.supervise("state", async move || store.keep(&mut to_save).await));
-    State { load, saves, health, saved }
+    State { load, saves, health, ledger, saved }
 }
 
 /// The file, and its condition.
@@ -181,6 +194,19 @@ impl Store {
         tracing::warn!(path = %self.path().display(), trouble, "{message}");
         self.health.send_modify(|health| health.trouble = trouble);
     }
+}
+
+/// One that cannot change by itself means that the file is damaged.
+fn into_io(error: StateError) -> io::Error {
+    let kind = match &error {
+        StateError::NotAFile(_) | StateError::NotOurs(_) | StateError::Content(..) => {
+            io::ErrorKind::InvalidData
+        }
+        StateError::Folder(..) | StateError::InUse(_) | StateError::Write(..) | StateError::Read(..) => {
+            io::ErrorKind::Other
+        }
+    };
+    io::Error::new(kind, describe_error(&error.into()))
 }
 
 /// What went wrong, in words; nothing if nothing did.

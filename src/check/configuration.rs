@@ -5,10 +5,11 @@ use std::path::Path;
 
 use super::{CheckInput, findings::Findings, text};
 use crate::{
-    config::{Config, ConfigErrors, Loaded, Origin, Overrides, ProberConfig, raw::Raw, resolve},
+    config::{Config, ConfigErrors, Loaded, Origin, Overrides, ProberConfig, key::Key, raw::Raw, resolve},
     report::view::{CheckedDocument, CheckedFile, CheckedProbe, CheckedRule, DefinitionView, DocumentKind},
     spec::{
-        ProbeSpec,
+        OnFailure, ProbeSpec,
+        acting::{ActPolicy, ActRefusal},
         need::{Budget, Need, Resource},
         policy::Policy,
         rule::Rule,
@@ -81,6 +82,7 @@ pub(super) fn rules(inputs: &[CheckInput]) -> Rules {
             for (rule, origin) in loaded.config.policy.rules.iter().zip(&loaded.rules) {
                 if let Origin::File(file, _) = origin {
                     rules[file.rank].push(checked(rule));
+                    acts(rule, origin, &loaded.config.policy.acting, &mut findings[file.rank]);
                 }
             }
             (Some(loaded.config.policy), rules)
@@ -103,7 +105,16 @@ pub(super) fn rules(inputs: &[CheckInput]) -> Rules {
 /// Checks a file alone. Its rules, where nothing is wrong with it.
 pub(super) fn check(text: &str, name: &str, findings: &mut Findings) -> Vec<CheckedRule> {
     match resolved(&[Raw::read(text, Path::new(name))]) {
-        Ok(loaded) => loaded.config.policy.rules.iter().map(checked).collect(),
+        Ok(loaded) => {
+            let Policy { rules, acting, .. } = &loaded.config.policy;
+            // Another file of the node may enable what this one does not speak of.
+            let mut settings = loaded.settings.iter().filter(|setting| setting.origin != Origin::Default);
+            if settings.any(|setting| setting.key == Key::ActEnabled) {
+                let rules = rules.iter().zip(&loaded.rules);
+                rules.for_each(|(rule, origin)| acts(rule, origin, acting, findings));
+            }
+            rules.iter().map(checked).collect()
+        }
         Err(errors) => {
             report(&errors, std::slice::from_mut(findings));
             Vec::new()
@@ -147,12 +158,27 @@ fn report(errors: &ConfigErrors, findings: &mut [Findings]) {
     }
 }
 
+/// Warns of what a rule asks for and the operator does not enable.
+fn acts(rule: &Rule, origin: &Origin, acting: &ActPolicy, findings: &mut Findings) {
+    let Origin::File(_, place) = origin else { return };
+    let probes = rule.probes.iter().map(|spec| (spec.kind.as_str(), spec.on_failure));
+    let all = probes.chain(rule.healthcheck.iter().map(|act| ("healthcheck", act.on_failure)));
+    for (what, asked) in all.filter(|(_, asked)| *asked != OnFailure::Report && !acting.is_enabled) {
+        let (asked, reason) = (asked.as_str(), ActRefusal::Disabled);
+        findings.warning(
+            *place,
+            format!("rule:{}: {what} asks for {asked}, but only reports: {reason}", rule.name),
+        );
+    }
+}
+
 fn checked(rule: &Rule) -> CheckedRule {
     let source = format!("rule:{}", rule.name);
     CheckedRule {
         rule: rule.name.to_string(),
         enforced: rule.is_enforced,
         probes: rule.probes.iter().map(|spec| probe(spec, &source)).collect(),
+        healthcheck: rule.healthcheck.as_deref().map(Into::into),
     }
 }
 
@@ -164,6 +190,7 @@ fn probe(spec: &ProbeSpec, source: &str) -> CheckedProbe {
         reason: String::new(),
         handler: spec.handler.name().to_owned(),
         definition: Some(DefinitionView::of(spec, source)),
+        act_refusal: None,
         resolved_port: None,
         line: None,
         column: None,

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::pod::{self, Annotation, WrittenContainer, WrittenPod};
 use crate::{
     document::{Node, Value},
+    inventory::pod::KUBELETS_UID,
     report::view::Role,
     spec::annotation,
 };
@@ -19,11 +20,13 @@ pub(super) fn pod<'a>(node: &'a Node, namespace: &str) -> WrittenPod<'a> {
     let network = node.at(&["linux", "security_context", "namespace_options", "network"]);
     let named: BTreeSet<_> =
         annotations.iter().filter_map(|one| annotation::target(one.key)).map(|(_, name)| name).collect();
+    let labels = pod::texts(node.get("labels"));
     WrittenPod {
         namespace: metadata("namespace").unwrap_or(namespace).to_owned(),
         name: metadata("name").unwrap_or_default().to_owned(),
         path: String::new(),
-        labels: pod::texts(node.get("labels")),
+        is_kubelets: labels.contains_key(KUBELETS_UID),
+        labels,
         is_host_network: network.is_some_and(|network| match &network.value {
             Value::Integer(mode) => *mode == NODE,
             Value::Text(mode) => mode == "NODE",
@@ -65,6 +68,7 @@ pub(super) fn pod_of<'a>(container: WrittenContainer<'a>, namespace: &str) -> Wr
         labels: std::collections::BTreeMap::new(),
         annotations: Vec::<Annotation<'a>>::new(),
         is_host_network: false,
+        is_kubelets: false,
         containers: vec![container],
         are_all: false,
     }

@@ -69,6 +69,7 @@ fn probe(
         valid: spec.is_ok(),
         reason: spec.as_ref().err().map(|errors| fault::joined(errors)).unwrap_or_default(),
         handler: spec.as_ref().map_or(handler, |spec| spec.handler.name()).to_owned(),
+        act_refusal: None,
         resolved_port: spec.as_ref().ok().and_then(|spec: &ProbeSpec| resolved(spec, container)),
         definition: spec.as_ref().ok().map(Into::into),
         line: node.place.map(|place| place.line),
@@ -80,16 +81,19 @@ fn probe(
 
 /// Keys of ours, which the kubelet does not know.
 fn ours(raw: &RawProbe, path: &str) -> Vec<FieldError> {
-    let key = |name, field: &Field<String>| {
+    let (act, before) = (&raw.act, &raw.act.on_failure_command);
+    let key = |name, is_absent: bool, place| {
         let reason =
             "Forbidden: only criprobe supports this key, not the kubelet: use an annotation".to_owned();
-        (!field.is_absent()).then(|| FieldError { path: join(path, name), reason, place: field.place() })
+        (!is_absent).then(|| FieldError { path: join(path, name), reason, place })
     };
+    let text = |name, field: &Field<String>| key(name, field.is_absent(), field.place());
     [
-        key("initialDelay", &raw.initial_delay),
-        key("timeout", &raw.timeout),
-        key("period", &raw.period),
-        key("onFailure", &raw.on_failure),
+        text("initialDelay", &raw.initial_delay),
+        text("timeout", &raw.timeout),
+        text("period", &raw.period),
+        text("onFailure", &act.on_failure),
+        key("onFailureCommand", before.is_absent(), before.place()),
     ]
     .into_iter()
     .flatten()

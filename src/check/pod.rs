@@ -22,6 +22,8 @@ pub(super) struct WrittenPod<'a> {
     pub(super) annotations: Vec<Annotation<'a>>,
     /// Whether it is in the node's own network.
     pub(super) is_host_network: bool,
+    /// Whether a kubelet manages it.
+    pub(super) is_kubelets: bool,
     /// Init containers first.
     pub(super) containers: Vec<WrittenContainer<'a>>,
     /// Whether these are all that it has: a pod for crictl does not say.
@@ -148,6 +150,7 @@ pub(super) fn of_template<'a>(
         path: path.to_owned(),
         labels: texts(metadata.and_then(|metadata| metadata.get("labels"))),
         annotations: annotations(metadata.and_then(|metadata| metadata.get("annotations"))),
+        is_kubelets: true,
         is_host_network: host_network.is_some_and(|node| node.value == Value::Bool(true)),
         containers,
         are_all: true,

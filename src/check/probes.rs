@@ -10,10 +10,11 @@ use super::{
     pod::{WrittenContainer, WrittenPod, with_ports},
 };
 use crate::{
-    document::fault::quoted,
+    document::{Place, fault::quoted},
     inventory::pod::{Container, ContainerState, Pod, PodNetwork},
     report::view::{CheckedContainer, CheckedPod, CheckedProbe, DefinitionView, PlanChange},
     spec::{
+        acting::{ActRefusal, Acting},
         annotation,
         need::{Budget, Need},
         plan::{Class, ImageFacts, Planned, ProbeSource, plan},
@@ -35,7 +36,7 @@ pub(super) fn check(
         annotations::of_container(container, pod, rulebook, findings);
     }
     let view = Arc::new(pod_view(pod));
-    let before = is_compared.then(Policy::default);
+    let before = is_compared.then(|| Policy { acting: rulebook.policy.acting.clone(), ..Policy::default() });
     let mut containers: Vec<_> = pod
         .containers
         .iter()
@@ -60,8 +61,15 @@ struct Plans<'a> {
     before: Option<Vec<OurProbe>>,
 }
 
-/// A probe, how much it counts, and what it takes.
-type OurProbe = (Class, Need, CheckedProbe);
+/// A probe of ours.
+struct OurProbe {
+    /// How much it counts.
+    class: Class,
+    /// What it takes.
+    need: Need,
+    acting: Acting,
+    probe: CheckedProbe,
+}
 
 fn planned(
     container: &WrittenContainer<'_>,
@@ -73,7 +81,8 @@ fn planned(
     let planned = plan(&view, policy, ImageFacts::default());
     let ours = |one: &Planned| {
         let need = one.spec.as_ref().map(|outline| outline.need).unwrap_or_default();
-        (one.source.class(), need, checked(one, &view, container, pod))
+        let probe = checked(one, &view, container, pod);
+        OurProbe { class: one.source.class(), need, acting: one.acting, probe }
     };
     planned.iter().map(ours).collect()
 }
@@ -85,16 +94,16 @@ fn limit(containers: &mut [Plans<'_>], budget: Budget, findings: &mut Findings) 
     let of_pod = containers.iter_mut().map(|plans| (plans.container, &mut plans.ours));
     let mut valid: Vec<_> = of_pod
         .flat_map(|(container, probes)| probes.iter_mut().map(move |probe| (container, probe)))
-        .filter(|(_, (_, _, probe))| probe.valid)
+        .filter(|(_, ours)| ours.probe.valid)
         .collect();
     // Those of one class stay in their order.
-    valid.sort_by_key(|(_, (class, _, _))| *class);
+    valid.sort_by_key(|(_, ours)| ours.class);
     let alone = |class: Class, need: Need| budget.excess(need, class);
     let mut asked = Need::default();
-    let sharing = valid.iter().filter(|(_, (class, need, _))| alone(*class, *need).is_none());
-    sharing.for_each(|(_, (_, need, _))| asked += *need);
+    let sharing = valid.iter().filter(|(_, ours)| alone(ours.class, ours.need).is_none());
+    sharing.for_each(|(_, ours)| asked += ours.need);
     let (mut used, mut full) = (Need::default(), None);
-    for (container, (class, need, probe)) in valid {
+    for (container, OurProbe { class, need, acting: _, probe }) in valid {
         let alone = alone(*class, *need);
         if alone.is_none() {
             used += *need;
@@ -110,7 +119,8 @@ fn limit(containers: &mut [Plans<'_>], budget: Budget, findings: &mut Findings) 
 }
 
 fn container_probes(plans: Plans<'_>, pod: &WrittenPod<'_>, findings: &mut Findings) -> CheckedContainer {
-    let checked = |probes: Vec<OurProbe>| probes.into_iter().map(|(_, _, probe)| probe).collect::<Vec<_>>();
+    plans.ours.iter().for_each(|ours| warn_of_act(ours, plans.container, findings));
+    let checked = |probes: Vec<OurProbe>| probes.into_iter().map(|ours| ours.probe).collect::<Vec<_>>();
     let (container, mut ours, before) = (plans.container, checked(plans.ours), plans.before.map(checked));
     if let Some(before) = &before {
         for probe in &mut ours {
@@ -131,6 +141,22 @@ fn container_probes(plans: Plans<'_>, pod: &WrittenPod<'_>, findings: &mut Findi
         line: container.place.filter(|_| !container.is_elsewhere).map(|place| place.line),
         probes,
         before,
+    }
+}
+
+/// Warns of a probe that only reports although it asks for an act. That a rule may not act at all is said once, of the rule.
+fn warn_of_act(ours: &OurProbe, container: &WrittenContainer<'_>, findings: &mut Findings) {
+    let OurProbe { class, acting, probe, .. } = ours;
+    let is_rules = *class != Class::Author;
+    let Some(reason) = acting.refusal.filter(|reason| !is_rules || *reason != ActRefusal::Disabled) else {
+        return;
+    };
+    if probe.valid {
+        let own = probe.line.zip(probe.column).map(|(line, column)| Place { line, column });
+        let (source, kind, name, asked) =
+            (&probe.source, &probe.kind, quoted(&container.name), acting.asked.as_str());
+        let message = format!("{source}: {kind} of {name} asks for {asked}, but only reports: {reason}");
+        findings.warning(own.or(container.place), message);
     }
 }
 
@@ -156,6 +182,7 @@ fn checked(
         valid: spec.is_ok(),
         reason: spec.as_ref().err().cloned().unwrap_or_default(),
         handler: handler.to_owned(),
+        act_refusal: planned.acting.why_not().map(str::to_owned),
         resolved_port: spec.as_ref().ok().and_then(|spec| annotations::resolved(spec, container)),
         definition: spec.ok().map(|spec| DefinitionView::of(spec, &planned.source.to_string())),
         line: place.map(|place| place.line),
@@ -166,11 +193,7 @@ fn checked(
 }
 
 /// Where the annotation stands that a probe comes from.
-fn place(
-    planned: &Planned,
-    container: &WrittenContainer<'_>,
-    pod: &WrittenPod<'_>,
-) -> Option<crate::document::Place> {
+fn place(planned: &Planned, container: &WrittenContainer<'_>, pod: &WrittenPod<'_>) -> Option<Place> {
     let among = match planned.source {
         ProbeSource::ContainerAnnotation if container.is_elsewhere => return None,
         ProbeSource::ContainerAnnotation => &container.annotations,
@@ -202,6 +225,7 @@ fn pod_view(pod: &WrittenPod<'_>) -> Pod {
         attempt: 0,
         copied_uid: None,
         is_ready: true,
+        is_kubelets: pod.is_kubelets,
         network: if pod.is_host_network { PodNetwork::Host } else { PodNetwork::Unknown },
         labels: pod.labels.clone(),
         annotations: texts.collect(),
@@ -218,6 +242,7 @@ fn container_view(container: &WrittenContainer<'_>, pod: &Arc<Pod>) -> Container
         image_spec: container.image.as_str().into(),
         image_ref: "".into(),
         state: ContainerState::Created,
+        is_paused: false,
         created_at: None,
         started_at: None,
         omitted: 0,

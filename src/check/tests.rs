@@ -100,6 +100,77 @@ fn rules_show_what_they_change() {
 }
 
 #[test]
+fn an_act_that_will_only_be_reported_is_warned_of_with_the_reason() {
+    let manifest = |on_failure: &str| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\n  namespace: shop\n  annotations:\n    \
+             liveness.criprobe.dev/app: '{{exec: {{command: [x]}}, onFailure: {on_failure}}}'\n\
+             spec:\n  containers:\n  - name: app\n"
+        )
+    };
+    let crictl = |label: &str| {
+        format!(
+            "metadata: {{name: p, namespace: shop}}\nlabels: {{{label}: x}}\nannotations:\n  \
+             liveness.criprobe.dev/app: '{{exec: {{command: [x]}}, onFailure: restart}}'\n"
+        )
+    };
+    let rule = "rules:\n- name: heal\n  match: {namespace: '*'}\n  startup: {exec: {command: [x]}, onFailure: restart}\n  \
+                healthcheck: {onFailure: stop}\n";
+    let on = |more: &str| format!("act: {{enabled: true{more}}}\n");
+    for (name, pod, rules, expected) in [
+        ("no configuration", manifest("stop"), None, None),
+        (
+            "no configuration, restart",
+            manifest("restart"),
+            None,
+            Some("asks for restart, but only reports: a kubelet"),
+        ),
+        ("crictl's pod", crictl("app"), None, None),
+        (
+            "a kubelet's in crictl's form",
+            crictl("io.kubernetes.pod.uid"),
+            None,
+            Some("a kubelet manages this pod"),
+        ),
+        (
+            "off",
+            manifest("kill"),
+            Some("prober: {}".to_owned()),
+            Some("asks for kill, but only reports: acting is not enabled"),
+        ),
+        ("no namespaces", manifest("stop"), Some(on("")), Some("annotations in this namespace may not act")),
+        ("another namespace", manifest("stop"), Some(on(", namespaces: [lab]")), Some("may not act")),
+        ("its namespace", manifest("stop"), Some(on(", namespaces: ['s*']")), None),
+        ("dry run", manifest("stop"), Some(on(", namespaces: ['*'], dryRun: true")), None),
+        (
+            "a rule",
+            manifest("report"),
+            Some(on("") + rule),
+            Some("rule:heal: startup of \"app\" asks for restart"),
+        ),
+        ("a rule for crictl's pod", crictl("app").replace("restart", "report"), Some(on("") + rule), None),
+    ] {
+        let rules: Vec<_> = rules.into_iter().map(|text| input("config", text)).collect();
+        let view = check(&[input("x", pod)], &rules, "default");
+        let reported = findings(&view);
+        assert_eq!(
+            (view.errors, reported.lines().count()),
+            (0, expected.iter().count()),
+            "{name}: {reported}"
+        );
+        assert!(reported.contains(expected.unwrap_or_default()), "{name}: {reported}");
+    }
+    let off = findings(&check(&[], &[input("config", rule)], "default"));
+    insta::assert_snapshot!(off, @"
+    config:2:3: warning: rule:heal: startup asks for restart, but only reports: acting is not enabled (act.enabled)
+    config:2:3: warning: rule:heal: healthcheck asks for stop, but only reports: acting is not enabled (act.enabled)
+    ");
+    assert_eq!(reported(rule), "", "another file may enable it");
+    assert_eq!(reported(&format!("act: {{enabled: false}}\n{rule}")).lines().count(), 2);
+    assert_eq!(reported(&(on("") + rule)), "");
+}
+
+#[test]
 fn probes_beyond_what_a_pod_or_a_node_may_have_are_told() {
     let pod = |name: &str, containers: usize| {
         let annotations: String = (0..containers)

@@ -127,9 +127,14 @@ fn probes(rule: &RuleView) -> Vec<String> {
     let probes = [("startup", &rule.startup), ("readiness", &rule.readiness), ("liveness", &rule.liveness)];
     let lines = probes.into_iter().filter_map(|(kind, probe)| {
         let probe = probe.as_ref()?;
-        Some(format!("{kind}: {}, {}", definition::handler(&probe.handler), definition::timing(probe)))
+        let act = (probe.on_failure != "report")
+            .then(|| format!(", on failure {}", definition::act(&probe.into())));
+        let (handler, timing) = (definition::handler(&probe.handler), definition::timing(probe));
+        Some(format!("{kind}: {handler}, {timing}{}", act.unwrap_or_default()))
     });
-    lines.collect()
+    let healthcheck = rule.healthcheck.as_ref();
+    let healthcheck = healthcheck.map(|act| format!("healthcheck: on failure {}", definition::act(act)));
+    lines.chain(healthcheck).collect()
 }
 
 #[cfg(test)]

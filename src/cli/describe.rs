@@ -1,5 +1,6 @@
 //! `criprobe describe`: all of one probe, or of all probes of one container.
 
+mod acts;
 pub(super) mod definition;
 mod strip;
 mod target;
@@ -41,8 +42,9 @@ Examples:
 
 The definition is shown with its defaults. In the history, each character is an attempt, oldest
 first: . or ✓ success, ~ warning, X or ✗ failure, ? error, which says nothing about the container.
+What was done to the container because of the probe is listed among the attempts, as 'acted'.
 The newest 10 attempts, changes and events are shown. -o wide shows all that are kept: 32 attempts
-with 256 bytes of output each, and 32 changes of the verdict.";
+with 256 bytes of output each, 8 acts, and 32 changes of the verdict.";
 
 impl DescribeArgs {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, Error> {

@@ -125,6 +125,7 @@ fn rows(pod: &PodView, now: SystemTime) -> Vec<Vec<Cell>> {
 
 fn cells(container: &ContainerView, now: SystemTime) -> [Cell; 8] {
     let paint = match (container.state, container.exit_code) {
+        (ContainerStateView::Running, _) if container.paused => Paint::Doubtful,
         (ContainerStateView::Running, _) => Paint::Plain,
         (ContainerStateView::Exited, Some(0)) | (ContainerStateView::Created, _) => Paint::Faint,
         (ContainerStateView::Exited, _) => Paint::Bad,
@@ -142,10 +143,11 @@ fn cells(container: &ContainerView, now: SystemTime) -> [Cell; 8] {
     ]
 }
 
-/// `running`, `exited 137`.
+/// `running`, `paused`, `exited 137`.
 pub(super) fn state(container: &ContainerView) -> String {
     match container.exit_code {
         Some(code) => format!("{} {code}", container.state.as_str()),
+        None if container.paused => "paused".to_owned(),
         None => container.state.as_str().to_owned(),
     }
 }
@@ -192,7 +194,17 @@ mod tests {
             containers: Vec::new(),
             ..sample::pod()
         };
-        vec![bare, ready, sample::pod()]
+        let acting = acting();
+        vec![bare, ready, sample::pod(), acting]
+    }
+
+    /// Its only container is being restarted, and the new one cannot be created.
+    fn acting() -> PodView {
+        let mut pod = PodView { pod: "acting".to_owned(), ..sample::pod() };
+        pod.containers.remove(0);
+        pod.containers[0].act = Some(sample::act());
+        pod.reason = format!("log: {}; {}", sample::act().in_words(), pod.reason);
+        pod
     }
 
     fn shown(format: Format, width: usize) -> String {
@@ -204,6 +216,7 @@ mod tests {
     #[tokio::test]
     async fn tables_look_like_this() {
         insta::assert_snapshot!("pods_100", shown(Format::Table, 100));
+        insta::assert_snapshot!("pods_80", shown(Format::Table, 80));
         insta::assert_snapshot!("pods_60", shown(Format::Table, 60));
         insta::assert_snapshot!("pods_wide", shown(Format::Wide, 60));
         insta::assert_snapshot!("pods_yaml", shown(Format::Yaml, 60));

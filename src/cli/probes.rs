@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use super::{
     Context, Error, Exit,
+    describe::definition,
     format::{self, Format},
     reason::plain,
     screen::{Paint, print},
@@ -46,10 +47,10 @@ Examples:
   criprobe probes -o json | jq '.[] | select(.state == \"failure\") | .id'
 
 STATE is the verdict after thresholds. PHASE is what the probe is doing: waiting (no running
-container, start delay, startup gate), probing, held (the verdict is final until a new container
-starts), paused (by 'criprobe pause'), invalid, stopped. RUN counts equal results in a row, LAST is
-the newest attempt, AGE the time since the last change. A narrow terminal shows fewer columns,
--o wide shows more.
+container, a paused one, start delay, startup gate), probing, held (the verdict is final until a new
+container starts), paused (by 'criprobe pause'), invalid, stopped. RUN counts equal results in a
+row, LAST is the newest attempt, AGE the time since the last change. A narrow terminal shows fewer
+columns, -o wide shows more.
 
 observed-N is a probe that a client runs itself. criprobe recognises it by its rhythm and only
 watches it. Its state is its last result, because the client's thresholds are not known.";
@@ -141,7 +142,7 @@ fn wide(probes: &[ProbeView], now: SystemTime) -> Table {
         row.extend([
             Cell::from(&*probe.source),
             probe.period_seconds.map(|period| configured(period.0)).unwrap_or_default().into(),
-            (&*probe.on_failure).into(),
+            on_failure(probe).into(),
             probe.attempt.to_string().into(),
             (&*probe.container_id).into(),
             format!("{}/{}/{}/{}", counts.success, counts.warning, counts.failure, counts.error).into(),
@@ -151,6 +152,12 @@ fn wide(probes: &[ProbeView], now: SystemTime) -> Table {
         table.row(row);
     }
     table
+}
+
+/// What a failure does; where less than is asked for, why.
+fn on_failure(probe: &ProbeView) -> String {
+    let asked = probe.on_failure_asked.as_ref().zip(probe.act_refusal.as_ref());
+    asked.map_or_else(|| probe.on_failure.clone(), |(asked, reason)| definition::refused(asked, reason))
 }
 
 fn cells(probe: &ProbeView, now: SystemTime) -> Vec<Cell> {
@@ -189,14 +196,15 @@ fn last(last: &AttemptView) -> Cell {
     Cell::new(&format!("{} {}", last.result.as_str(), measured(last.duration_seconds.0)), paint)
 }
 
-/// Whether the row alone leaves a person wondering: a bad verdict, a wrong definition, no work, an attempt that went
-/// wrong.
+/// Whether the row alone leaves a person wondering: a bad verdict, a wrong definition, no work, an act on its container,
+/// an attempt that went wrong.
 fn needs_explaining(probe: &ProbeView) -> bool {
     let is_bad = probe.state == Verdict::Failure
         || matches!(
             probe.phase,
             ProbePhase::Invalid | ProbePhase::Waiting | ProbePhase::Paused | ProbePhase::Stopped
         )
+        || probe.act.is_some()
         || probe.last.as_ref().is_some_and(|last| last.result != AttemptResult::Success);
     is_bad && !explanation(probe).is_empty()
 }
@@ -211,6 +219,7 @@ fn explanation(probe: &ProbeView) -> String {
         (_, "") => reason,
         ("", _) => output,
         (reason, output) if reason.contains(output) => reason.to_owned(),
+        (reason, output) if probe.act.is_some() => format!("{reason}; {output}"),
         (reason, output) => format!("{reason}: {output}"),
     }
 }
@@ -255,7 +264,8 @@ mod tests {
             duration_seconds: Seconds(std::time::Duration::from_millis(6_012)),
             ..sample::probe().last.unwrap()
         });
-        vec![sample::failing_probe(), erring, sample::probe(), sample::invalid_probe()]
+        let acting = ProbeView { pod: "acting".to_owned(), ..sample::acting_detail().probe };
+        vec![sample::failing_probe(), erring, sample::probe(), acting, sample::invalid_probe()]
     }
 
     fn shown(format: Format, width: usize) -> String {
@@ -267,6 +277,7 @@ mod tests {
     #[tokio::test]
     async fn tables_look_like_this() {
         insta::assert_snapshot!("probes_100", shown(Format::Table, 100));
+        insta::assert_snapshot!("probes_80", shown(Format::Table, 80));
         insta::assert_snapshot!("probes_60", shown(Format::Table, 60));
         insta::assert_snapshot!("probes_wide", shown(Format::Wide, 60));
         insta::assert_snapshot!("probes_yaml", shown(Format::Yaml, 60));

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     clock,
-    report::view::{LateView, ProbesView, RuntimeState, StageRestartView, StatusView, WaitingView},
+    report::view::{ActsView, LateView, ProbesView, RuntimeState, StageRestartView, StatusView, WaitingView},
 };
 
 /// Flags of the verb.
@@ -68,6 +68,7 @@ fn text(status: &StatusView, screen: Screen, now: SystemTime, limit: Option<usiz
     let worst = status.probes.states.keys().copied().find(|&state| verdict_paint(state) == Paint::Bad);
     lines.push(("probes", probes(&status.probes), worst.map_or(Paint::Plain, verdict_paint)));
     lines.extend(status.probes.late.map(late));
+    lines.extend(acts(&status.acts));
     lines.push(state(status, now));
     lines.extend(status.stages.iter().map(|stage| ("  failed", restarted(stage, now), Paint::Doubtful)));
     lines.extend(log(status));
@@ -185,6 +186,24 @@ fn late(late: LateView) -> (&'static str, String, Paint) {
     ("  late", text, Paint::Doubtful)
 }
 
+/// What is done to containers whose probes fail.
+fn acts(acts: &ActsView) -> impl Iterator<Item = (&'static str, String, Paint)> {
+    let going_on = format!(
+        "{} of {} in the last minute, {} of {} in progress, {} withheld",
+        acts.last_minute, acts.max_per_minute, acts.in_progress, acts.max_concurrent, acts.withheld
+    );
+    let (text, paint) = match (acts.enabled, acts.dry_run) {
+        (false, _) if acts.in_progress == 0 => {
+            ("not enabled (act.enabled): failures are only reported".to_owned(), Paint::Plain)
+        }
+        (false, _) => (format!("not enabled any more (act.enabled); {going_on}"), Paint::Plain),
+        (true, true) => (format!("dry run (act.dryRun); {going_on}"), Paint::Plain),
+        (true, false) => (going_on, if acts.withheld == 0 { Paint::Plain } else { Paint::Doubtful }),
+    };
+    let trouble = (!acts.trouble.is_empty()).then(|| ("  trouble", acts.trouble.clone(), Paint::Bad));
+    std::iter::once(("acts", text, paint)).chain(trouble)
+}
+
 /// The state file.
 fn state(status: &StatusView, now: SystemTime) -> (&'static str, String, Paint) {
     let state = &status.state;
@@ -266,6 +285,7 @@ mod tests {
         away.inventory.resyncs = 1;
         away.connections.accepting_paused_since = Some(sample::at(120_000));
         away.log.dropped = 12;
+        away.acts = ActsView::default();
         away.state.saved_at = None;
         away.state.trouble = "cannot write in /var/lib/criprobe: Read-only file system".to_owned();
         assert!(inventory(&away, now).ends_with("listed 1m5s ago, once"));
@@ -281,12 +301,22 @@ mod tests {
         away.config.errors = (1..8).map(|line| format!("c.yaml:{line}:1: unknown key \"x{line}\"")).collect();
         away.config.needs_restart = vec!["listen: changed in c.yaml:9:9, needs a restart".to_owned()];
         insta::assert_snapshot!("status_away", text(&away, Screen::plain(60), now, Some(60)));
+        away.acts = sample::acts();
         away.stages = vec![StageRestartView {
             stage: "prober".to_owned(),
             restarts: 2,
             last_at: sample::at(120_000),
             reason: "panicked at src/prober.rs:1:1: no such thing".to_owned(),
         }];
+        away.acts.trouble = "acts cannot be recorded: No space left on device".to_owned();
+        let shown = text(&away, Screen::plain(60), now, None);
+        assert!(shown.contains("  trouble      acts cannot be recorded: No space left on device\n"));
+        away.acts.dry_run = true;
+        assert!(text(&away, Screen::plain(60), now, None).contains("dry run (act.dryRun); 6 of 6 in the"));
+        away.acts.enabled = false;
+        assert!(
+            text(&away, Screen::plain(60), now, None).contains("not enabled any more (act.enabled); 6 of")
+        );
         let failed =
             "prober was restarted 2 times, last 5s ago: panicked at src/prober.rs:1:1: no such thing";
         assert!(text(&away, Screen::plain(60), now, None).contains(failed));

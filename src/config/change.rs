@@ -32,6 +32,13 @@ fn needs_restart(key: Key, running: &Config, written: &Config) -> bool {
         | Key::HealthcheckEnabled
         | Key::HealthcheckNamespaces
         | Key::ObservedEnabled
+        | Key::ActEnabled
+        | Key::ActDryRun
+        | Key::ActNamespaces
+        | Key::ActMaxPerMinute
+        | Key::ActMaxConcurrent
+        | Key::ActGracePeriod
+        | Key::ActRestartOnExit
         | Key::LogLevel => false,
     }
 }
@@ -70,6 +77,11 @@ mod tests {
                 &[],
             ),
             ("healthcheck: {enabled: true, namespaces: [shop]}\nobserved: {enabled: false}", &[]),
+            (
+                "act: {enabled: true, dryRun: true, namespaces: [shop], maxPerMinute: 1, maxConcurrent: 2}",
+                &[],
+            ),
+            ("act: {gracePeriod: 5s, restartOnExit: always}", &[]),
         ] {
             assert_eq!(needing_restart(&config(""), &config(text)), keys, "{text}");
         }

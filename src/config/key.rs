@@ -43,6 +43,20 @@ pub enum Key {
     HealthcheckNamespaces,
     /// Whether clients' own probes are observed.
     ObservedEnabled,
+    /// Whether verdicts of failure may act.
+    ActEnabled,
+    /// Whether what they would do is only reported.
+    ActDryRun,
+    /// The namespaces whose annotations may ask for an act.
+    ActNamespaces,
+    /// How many acts the node may have in a minute.
+    ActMaxPerMinute,
+    /// How many acts may be in progress.
+    ActMaxConcurrent,
+    /// The grace period of containers that have none of their own.
+    ActGracePeriod,
+    /// Whether containers that exit by themselves are restarted.
+    ActRestartOnExit,
     /// The format of a log line.
     LogFormat,
     LogLevel,
@@ -50,7 +64,7 @@ pub enum Key {
 
 impl Key {
     /// All of them, in the order of the file.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 29] = [
         Self::Listen,
         Self::Runtime,
         Self::State,
@@ -71,6 +85,13 @@ impl Key {
         Self::HealthcheckEnabled,
         Self::HealthcheckNamespaces,
         Self::ObservedEnabled,
+        Self::ActEnabled,
+        Self::ActDryRun,
+        Self::ActNamespaces,
+        Self::ActMaxPerMinute,
+        Self::ActMaxConcurrent,
+        Self::ActGracePeriod,
+        Self::ActRestartOnExit,
         Self::LogFormat,
         Self::LogLevel,
     ];
@@ -92,7 +113,10 @@ impl Key {
 
     /// Whether it is a list: a YAML list in the file, items separated by commas elsewhere.
     pub fn is_list(self) -> bool {
-        matches!(self, Self::AllowHosts | Self::AnnotationNamespaces | Self::HealthcheckNamespaces)
+        matches!(
+            self,
+            Self::AllowHosts | Self::AnnotationNamespaces | Self::HealthcheckNamespaces | Self::ActNamespaces
+        )
     }
 
     /// Its default value, as text.
@@ -102,7 +126,7 @@ impl Key {
             Self::Runtime => "unix:///run/containerd/containerd.sock",
             Self::State => "/var/lib/criprobe",
             Self::ApiListen => "unix:///run/criprobe/api.sock",
-            Self::ApiGroup | Self::NodeIp | Self::AllowHosts => "",
+            Self::ApiGroup | Self::NodeIp | Self::AllowHosts | Self::ActNamespaces => "",
             Self::Workers => "64",
             Self::ExecWorkers => "16",
             Self::ExecGrace => "5s",
@@ -112,8 +136,12 @@ impl Key {
             Self::MinPeriod => "100ms",
             Self::MaxTimeout => "60s",
             Self::AnnotationNamespaces | Self::HealthcheckNamespaces => "*",
-            Self::HealthcheckEnabled => "false",
+            Self::HealthcheckEnabled | Self::ActEnabled | Self::ActDryRun => "false",
             Self::ObservedEnabled => "true",
+            Self::ActMaxPerMinute => "6",
+            Self::ActMaxConcurrent => "1",
+            Self::ActGracePeriod => "10s",
+            Self::ActRestartOnExit => "never",
             Self::LogFormat => "text",
             Self::LogLevel => "info",
         }
@@ -155,6 +183,19 @@ impl Key {
                 ("healthcheck.namespaces", "CRIPROBE_HEALTHCHECK_NAMESPACES", "--healthcheck-namespaces")
             }
             Self::ObservedEnabled => ("observed.enabled", "CRIPROBE_OBSERVED_ENABLED", "--observed-enabled"),
+            Self::ActEnabled => ("act.enabled", "CRIPROBE_ACT_ENABLED", "--act-enabled"),
+            Self::ActDryRun => ("act.dryRun", "CRIPROBE_ACT_DRY_RUN", "--act-dry-run"),
+            Self::ActNamespaces => ("act.namespaces", "CRIPROBE_ACT_NAMESPACES", "--act-namespaces"),
+            Self::ActMaxPerMinute => {
+                ("act.maxPerMinute", "CRIPROBE_ACT_MAX_PER_MINUTE", "--act-max-per-minute")
+            }
+            Self::ActMaxConcurrent => {
+                ("act.maxConcurrent", "CRIPROBE_ACT_MAX_CONCURRENT", "--act-max-concurrent")
+            }
+            Self::ActGracePeriod => ("act.gracePeriod", "CRIPROBE_ACT_GRACE_PERIOD", "--act-grace-period"),
+            Self::ActRestartOnExit => {
+                ("act.restartOnExit", "CRIPROBE_ACT_RESTART_ON_EXIT", "--act-restart-on-exit")
+            }
             Self::LogFormat => ("log.format", "CRIPROBE_LOG_FORMAT", "--log-format"),
             Self::LogLevel => ("log.level", "CRIPROBE_LOG_LEVEL", "--log-level"),
         }

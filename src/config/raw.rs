@@ -46,7 +46,7 @@ impl Raw {
                 fields::read(&node, "", &mut errors, |top| {
                     raw.settings = settings(top);
                     rules = rules::read(top);
-                    top.not_supported(&["trace", "act"]);
+                    top.not_supported(&["trace"]);
                 });
                 raw.rules = rules.into_iter().map(|rule| rule.check(&mut errors)).collect();
                 raw.faults = errors.iter().map(|error| (error.place, error.to_string())).collect();
@@ -129,6 +129,15 @@ fn settings(top: &mut Fields<'_>) -> Vec<WrittenSetting> {
     });
     top.map("observed", |observed| {
         found.push(one(Key::ObservedEnabled, observed.boolean("enabled")));
+    });
+    top.map("act", |act| {
+        found.push(one(Key::ActEnabled, act.boolean("enabled")));
+        found.push(one(Key::ActDryRun, act.boolean("dryRun")));
+        found.push(many(Key::ActNamespaces, act.items("namespaces")));
+        found.push(one(Key::ActMaxPerMinute, act.integer("maxPerMinute")));
+        found.push(one(Key::ActMaxConcurrent, act.integer("maxConcurrent")));
+        found.push(one(Key::ActGracePeriod, act.duration("gracePeriod")));
+        found.push(one(Key::ActRestartOnExit, act.text("restartOnExit")));
     });
     top.map("log", |log| {
         found.push(one(Key::LogFormat, log.text("format")));

@@ -3,56 +3,27 @@
 
 use std::{
     collections::{HashMap, hash_map::Entry},
-    net::IpAddr,
     num::NonZeroUsize,
     path::PathBuf,
-    time::Duration,
 };
 
 use super::{
-    ApiConfig, Config, ConfigError, ConfigErrors, Groups, Loaded, LogConfig, LogFormat, LogLevel, Origin,
-    Overrides, ProberConfig, Setting,
+    ActConfig, ApiConfig, Config, ConfigError, ConfigErrors, Groups, Loaded, LogConfig, Origin, Overrides,
+    ProberConfig, Setting,
     key::Key,
-    pattern::{self, Of},
+    pattern,
     raw::Raw,
     rules::MAX_RULES,
-    socket,
+    value::{self, MAX_ACTS_PER_MINUTE, MAX_CONCURRENT_ACTS, MAX_RATES, boolean, count, namespace},
 };
 use crate::{
     document::fault::quoted,
-    duration::{self, GoDuration},
-    glob::Glob,
     spec::{
+        acting::ActPolicy,
         policy::{Limits, Policy},
         rule::Rule,
-        validate::MIN_PERIOD,
     },
 };
-
-/// The maximum number of attempts in flight, of any kind; more are an error.
-const MAX_WORKERS: usize = 1024;
-
-/// The maximum value for a limit on probes; more is an error.
-const MAX_PROBES: usize = 100_000;
-
-/// The most attempts per second that a limit may allow, for a pod and for the node; more is an error.
-const MAX_RATES: [usize; 2] = [10_000, 100_000];
-
-/// The minimum time for a slow runtime to answer after a timeout; less is an error.
-const MIN_EXEC_GRACE: Duration = Duration::from_millis(100);
-
-/// The maximum; more is an error, because a hung exec would hold its place as long.
-const MAX_EXEC_GRACE: Duration = Duration::from_secs(600);
-
-/// The maximum for `minPeriod`; more is an error.
-const MAX_MIN_PERIOD: Duration = Duration::from_secs(3600);
-
-/// 1 s: the minimum for `maxTimeout`, because Kubernetes' default must be possible. Less is an error.
-const MIN_MAX_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// 1 h: the maximum for `maxTimeout`; more is an error, because an attempt that never ends would hold its place as
-/// long.
-const MAX_MAX_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// 100 errors are reported; the others are counted.
 const MAX_ERRORS: usize = 100;
@@ -69,26 +40,33 @@ pub fn resolve(files: &[Raw], overrides: &Overrides, groups: Groups<'_>) -> Resu
     let mut resolver = Resolver { files, overrides, settings: Vec::new(), errors: Vec::new() };
     let listen = resolver.socket(Key::Listen);
     let runtime = resolver.socket(Key::Runtime);
-    let state = resolver.value(Key::State, folder);
+    let state = resolver.value(Key::State, value::folder);
     let api_listen = resolver.socket(Key::ApiListen);
-    let group = resolver.value(Key::ApiGroup, |name| group(name, groups));
-    let workers = resolver.value(Key::Workers, workers);
-    let exec_workers = resolver.value(Key::ExecWorkers, self::workers);
-    let exec_grace = resolver.value(Key::ExecGrace, exec_grace);
-    let max_per_pod = resolver.value(Key::MaxPerPod, probes);
-    let max_per_node = resolver.value(Key::MaxPerNode, probes);
+    let group = resolver.value(Key::ApiGroup, |name| value::group(name, groups));
+    let workers = resolver.value(Key::Workers, value::workers);
+    let exec_workers = resolver.value(Key::ExecWorkers, value::workers);
+    let exec_grace = resolver.value(Key::ExecGrace, value::exec_grace);
+    let max_per_pod = resolver.value(Key::MaxPerPod, value::probes);
+    let max_per_node = resolver.value(Key::MaxPerNode, value::probes);
     let max_rate_per_pod = resolver.value(Key::MaxRatePerPod, |text| count(text, MAX_RATES[0]));
     let max_rate_per_node = resolver.value(Key::MaxRatePerNode, |text| count(text, MAX_RATES[1]));
-    let node_ip = resolver.value(Key::NodeIp, node_ip);
-    let min_period = resolver.value(Key::MinPeriod, min_period);
-    let max_timeout = resolver.value(Key::MaxTimeout, max_timeout);
+    let node_ip = resolver.value(Key::NodeIp, value::node_ip);
+    let min_period = resolver.value(Key::MinPeriod, value::min_period);
+    let max_timeout = resolver.value(Key::MaxTimeout, value::max_timeout);
     let allow_hosts = resolver.list(Key::AllowHosts, pattern::network);
     let annotations = resolver.list(Key::AnnotationNamespaces, namespace);
     let is_healthcheck = resolver.value(Key::HealthcheckEnabled, boolean);
     let healthchecks = resolver.list(Key::HealthcheckNamespaces, namespace);
     let is_observing = resolver.value(Key::ObservedEnabled, boolean);
-    let format = resolver.value(Key::LogFormat, log_format);
-    let level = resolver.value(Key::LogLevel, log_level);
+    let is_acting = resolver.value(Key::ActEnabled, boolean);
+    let is_dry_run = resolver.value(Key::ActDryRun, boolean);
+    let act_namespaces = resolver.list(Key::ActNamespaces, namespace);
+    let max_per_minute = resolver.value(Key::ActMaxPerMinute, |text| count(text, MAX_ACTS_PER_MINUTE));
+    let max_concurrent = resolver.value(Key::ActMaxConcurrent, |text| count(text, MAX_CONCURRENT_ACTS));
+    let act_grace = resolver.value(Key::ActGracePeriod, value::act_grace);
+    let restart_on_exit = resolver.value(Key::ActRestartOnExit, value::restart_on_exit);
+    let format = resolver.value(Key::LogFormat, value::log_format);
+    let level = resolver.value(Key::LogLevel, value::log_level);
     resolver.sockets_differ(&listen, (Key::Runtime, &runtime));
     resolver.sockets_differ(&api_listen, (Key::Listen, &listen));
     resolver.sockets_differ(&api_listen, (Key::Runtime, &runtime));
@@ -124,6 +102,17 @@ pub fn resolve(files: &[Raw], overrides: &Overrides, groups: Groups<'_>) -> Resu
                     min_period: min_period?.value,
                     max_timeout: max_timeout?.value,
                 },
+                acting: ActPolicy {
+                    is_enabled: is_acting?.value,
+                    is_dry_run: is_dry_run?.value,
+                    namespaces: act_namespaces?,
+                },
+            },
+            act: ActConfig {
+                max_per_minute: max_per_minute?.value,
+                max_concurrent: max_concurrent?.value,
+                grace: act_grace?.value,
+                restart_on_exit: restart_on_exit?.value,
             },
             is_observing: is_observing?.value,
             log: LogConfig { format: format?.value, level: level?.value },
@@ -182,7 +171,7 @@ impl Resolver<'_> {
 
     /// A socket, always shown as a URL.
     fn socket(&mut self, key: Key) -> Option<SourcedValue<PathBuf>> {
-        let socket = self.value(key, socket)?;
+        let socket = self.value(key, value::socket)?;
         if let Some(setting) = self.settings.last_mut() {
             setting.texts = vec![format!("unix://{}", socket.value.display())];
         }
@@ -313,107 +302,4 @@ impl Resolver<'_> {
         };
         self.errors.push(ConfigError { origin, reason });
     }
-}
-
-fn socket(text: &str) -> Result<PathBuf, String> {
-    socket::parse(text).map_err(|error| error.to_string())
-}
-
-fn folder(text: &str) -> Result<PathBuf, String> {
-    if text.starts_with('/') && !text.contains('\0') {
-        Ok(text.into())
-    } else {
-        Err(format!("{} is not an absolute path", quoted(text)))
-    }
-}
-
-fn group(text: &str, groups: Groups<'_>) -> Result<Option<u32>, String> {
-    if text.contains(|c: char| c.is_control() || c.is_whitespace() || matches!(c, ':' | ',' | '/')) {
-        return Err(format!("{} is not the name of a group", quoted(text)));
-    }
-    if text.is_empty() {
-        return Ok(None);
-    }
-    let missing =
-        || format!("the group {} does not exist on this machine: create it, or name another", quoted(text));
-    groups(text)?.map_or_else(|| Err(missing()), |id| Ok(Some(id)))
-}
-
-fn workers(text: &str) -> Result<NonZeroUsize, String> {
-    count(text, MAX_WORKERS)
-}
-
-fn probes(text: &str) -> Result<NonZeroUsize, String> {
-    count(text, MAX_PROBES)
-}
-
-fn count(text: &str, most: usize) -> Result<NonZeroUsize, String> {
-    let number: i64 = text.parse().map_err(|_| format!("{} is not a whole number", quoted(text)))?;
-    match usize::try_from(number).ok().and_then(NonZeroUsize::new) {
-        None => Err(format!("must be at least 1, not {number}")),
-        Some(number) if number.get() > most => Err(format!("must be at most {most}, not {number}")),
-        Some(number) => Ok(number),
-    }
-}
-
-fn exec_grace(text: &str) -> Result<Duration, String> {
-    time(text, MIN_EXEC_GRACE, MAX_EXEC_GRACE)
-}
-
-fn min_period(text: &str) -> Result<Duration, String> {
-    time(text, MIN_PERIOD, MAX_MIN_PERIOD)
-}
-
-fn max_timeout(text: &str) -> Result<Duration, String> {
-    time(text, MIN_MAX_TIMEOUT, MAX_MAX_TIMEOUT)
-}
-
-fn time(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
-    let time = duration::parse(text).map_err(|error| format!("{}: {error}", quoted(text)))?;
-    if time < least {
-        return Err(format!("must be at least {}, not {}", GoDuration(least), GoDuration(time)));
-    }
-    if time > most {
-        return Err(format!("must be at most {}, not {}", GoDuration(most), GoDuration(time)));
-    }
-    Ok(time)
-}
-
-fn namespace(text: &str) -> Result<Glob, String> {
-    pattern::parse(text, Of::Name)
-}
-
-fn boolean(text: &str) -> Result<bool, String> {
-    match text {
-        "true" => Ok(true),
-        "false" => Ok(false),
-        other => Err(format!("{} is neither true nor false", quoted(other))),
-    }
-}
-
-fn node_ip(text: &str) -> Result<Option<IpAddr>, String> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    let address: IpAddr = text.parse().map_err(|_| format!("{} is not an IP address", quoted(text)))?;
-    if address.is_unspecified() || address.is_multicast() {
-        return Err(format!("{address} is not the address of a node"));
-    }
-    Ok(Some(address))
-}
-
-fn log_format(text: &str) -> Result<LogFormat, String> {
-    match text {
-        "text" => Ok(LogFormat::Text),
-        "json" => Ok(LogFormat::Json),
-        other => Err(format!("{} is not a log format: one of text, json", quoted(other))),
-    }
-}
-
-fn log_level(text: &str) -> Result<LogLevel, String> {
-    let all = [LogLevel::Error, LogLevel::Warn, LogLevel::Info, LogLevel::Debug, LogLevel::Trace];
-    let names = all.map(LogLevel::as_str).join(", ");
-    all.into_iter()
-        .find(|level| level.as_str() == text)
-        .ok_or_else(|| format!("{} is not a log level: one of {names}", quoted(text)))
 }

@@ -14,9 +14,9 @@ use crate::{
     ids::ProbeKind,
     spec::{
         ProbeSpec,
-        raw::RawProbe,
-        rule::{Matcher, Rule},
-        validate::validate,
+        raw::{RawAct, RawProbe},
+        rule::{HealthcheckAct, Matcher, Rule},
+        validate::{validate, validate_healthcheck_act},
     },
 };
 
@@ -53,6 +53,14 @@ pub(super) struct RawRule {
     matcher: Field<RawMatch>,
     enforce: Field<bool>,
     probes: [(ProbeKind, Field<RawProbe>); 3],
+    healthcheck: Field<RawHealthcheckAct>,
+}
+
+#[derive(Debug)]
+struct RawHealthcheckAct {
+    place: Option<Place>,
+    act: RawAct,
+    grace: Field<i64>,
 }
 
 #[derive(Debug)]
@@ -74,6 +82,11 @@ fn raw_rule(rule: &mut Fields<'_>) -> RawRule {
         }),
         enforce: rule.boolean("enforce"),
         probes: ProbeKind::ALL.map(|kind| (kind, rule.map(kind.as_str(), RawProbe::of))),
+        healthcheck: rule.map("healthcheck", |healthcheck| RawHealthcheckAct {
+            place: healthcheck.place(),
+            act: RawAct::of(healthcheck),
+            grace: healthcheck.integer("terminationGracePeriodSeconds"),
+        }),
     }
 }
 
@@ -83,6 +96,7 @@ impl RawRule {
         let name = self.name(errors);
         let matcher = self.matcher(errors);
         let probes = self.probes(errors);
+        let healthcheck = self.healthcheck(errors);
         let is_enforced = match &self.enforce {
             Field::Absent => Some(false),
             Field::Bad => None,
@@ -90,7 +104,13 @@ impl RawRule {
         };
         let rule = || {
             let name = name.as_ref()?.value.as_str().into();
-            Some(Rule { name, matcher: matcher?, is_enforced: is_enforced?, probes: probes? })
+            Some(Rule {
+                name,
+                matcher: matcher?,
+                is_enforced: is_enforced?,
+                probes: probes?,
+                healthcheck: healthcheck?,
+            })
         };
         let rule = rule();
         WrittenRule { path: self.path, place: self.place, name, rule }
@@ -148,8 +168,8 @@ impl RawRule {
     }
 
     fn probes(&self, errors: &mut Vec<FieldError>) -> Option<Vec<Arc<ProbeSpec>>> {
-        if self.probes.iter().all(|(_, field)| field.is_absent()) {
-            let detail = "must have a probe: startup, readiness or liveness";
+        if self.probes.iter().all(|(_, field)| field.is_absent()) && self.healthcheck.is_absent() {
+            let detail = "must have a probe: startup, readiness or liveness; or healthcheck";
             errors.push(FieldError::required(self.path.clone(), self.place, detail));
             return None;
         }
@@ -166,6 +186,18 @@ impl RawRule {
             }
         }
         checked.into_iter().collect()
+    }
+
+    /// What HEALTHCHECKs do by it; `None` if that is invalid.
+    fn healthcheck(&self, errors: &mut Vec<FieldError>) -> Option<Option<Arc<HealthcheckAct>>> {
+        let raw = match &self.healthcheck {
+            Field::Absent => return Some(None),
+            Field::Bad => return None,
+            Field::Given(written) => &written.value,
+        };
+        let act =
+            validate_healthcheck_act(&raw.act, &raw.grace, (&self.at("healthcheck"), raw.place), errors);
+        act.map(Arc::new).map(Some)
     }
 
     fn at(&self, name: &str) -> String {

@@ -7,7 +7,10 @@ use std::{collections::BTreeMap, fs};
 use proptest::prelude::*;
 
 use super::{raw::Raw, *};
-use crate::{glob::Glob, spec::policy::Limits};
+use crate::{
+    glob::Glob,
+    spec::{acting::ActPolicy, policy::Limits},
+};
 
 fn resolved(text: &str, overrides: &Overrides) -> Result<Config, String> {
     loaded(&[("config.yaml", text)], overrides).map(|loaded| loaded.config)
@@ -55,6 +58,12 @@ fn defaults() -> Config {
             node_ip: None,
         },
         policy: Policy::default(),
+        act: ActConfig {
+            max_per_minute: NonZeroUsize::new(6).unwrap(),
+            max_concurrent: NonZeroUsize::MIN,
+            grace: Duration::from_secs(10),
+            restart_on_exit: RestartOnExit::Never,
+        },
         is_observing: true,
         log: LogConfig { format: LogFormat::Text, level: LogLevel::Info },
     }
@@ -93,6 +102,8 @@ prober: {workers: 8, execWorkers: 4, execGrace: 1m30s, maxPerPod: 1, maxPerNode:
 annotations: {namespaces: [shop-*, cart]}
 healthcheck: {enabled: true, namespaces: [default]}
 observed: {enabled: false}
+act: {enabled: true, dryRun: true, namespaces: [edge-*, lab], maxPerMinute: 600, maxConcurrent: 64, gracePeriod: 1h,
+  restartOnExit: onFailure}
 log: {format: json, level: debug}
 "#;
     let expected = Config {
@@ -119,6 +130,17 @@ log: {format: json, level: debug}
                 min_period: Duration::from_secs(1),
                 max_timeout: Duration::from_secs(5),
             },
+            acting: ActPolicy {
+                is_enabled: true,
+                is_dry_run: true,
+                namespaces: vec![Glob::from("edge-*"), Glob::from("lab")],
+            },
+        },
+        act: ActConfig {
+            max_per_minute: NonZeroUsize::new(600).unwrap(),
+            max_concurrent: NonZeroUsize::new(64).unwrap(),
+            grace: Duration::from_secs(3600),
+            restart_on_exit: RestartOnExit::OnFailure,
         },
         is_observing: false,
         log: LogConfig { format: LogFormat::Json, level: LogLevel::Debug },
@@ -177,7 +199,7 @@ fn errors_of_several_files_are_told_in_the_files_order() {
     config.yaml:1:14: log.level: "x" is not a log level: one of error, warn, info, debug, trace
     config.yaml:2:9: listen: Invalid value: 5: write unix:///PATH
     conf.d/a.yaml:2:1: not valid YAML or JSON: unclosed bracket '{'
-    conf.d/b.yaml:1:1: unknown key "x": known keys are listen, runtime, state, api, prober, annotations, healthcheck, observed, log, rules, trace, act
+    conf.d/b.yaml:1:1: unknown key "x": known keys are listen, runtime, state, api, prober, annotations, healthcheck, observed, act, log, rules, trace
     "#);
 }
 
@@ -237,6 +259,19 @@ fn values_out_of_bounds_are_told_with_the_bound() {
     insta::assert_snapshot!(reported("prober: {execGrace: 1h}"), @"config.yaml:1:21: prober.execGrace: must be at most 10m0s, not 1h0m0s");
     insta::assert_snapshot!(reported("prober: {execGrace: '5'}"), @r#"config.yaml:1:21: prober.execGrace: "5": the unit is missing: write a duration such as 250ms, 5s or 1m30s"#);
     insta::assert_snapshot!(reported("prober: {nodeIP: 0.0.0.0}"), @"config.yaml:1:18: prober.nodeIP: 0.0.0.0 is not the address of a node");
+    insta::assert_snapshot!(reported("act: {maxPerMinute: 0, maxConcurrent: 65, gracePeriod: 1999ms, restartOnExit: sometimes}"), @r#"
+    config.yaml:1:21: act.maxPerMinute: must be at least 1, not 0
+    config.yaml:1:39: act.maxConcurrent: must be at most 64, not 65
+    config.yaml:1:56: act.gracePeriod: must be at least 2s, not 1.999s
+    config.yaml:1:79: act.restartOnExit: "sometimes" is not one of never, onFailure, always
+    "#);
+    insta::assert_snapshot!(reported("act: {enabled: on, dryRun: 1, namespaces: lab, maxPerMinute: 601, gracePeriod: 61m}"), @r#"
+    config.yaml:1:16: act.enabled: Invalid value: "on": must be true or false, as in YAML 1.2
+    config.yaml:1:28: act.dryRun: Invalid value: 1: must be true or false
+    config.yaml:1:43: act.namespaces: Invalid value: "lab": must be a list of strings
+    config.yaml:1:62: act.maxPerMinute: must be at most 600, not 601
+    config.yaml:1:80: act.gracePeriod: must be at most 1h0m0s, not 1h1m0s
+    "#);
     insta::assert_snapshot!(reported("state: var"), @r#"config.yaml:1:8: state: "var" is not an absolute path"#);
 }
 

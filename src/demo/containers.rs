@@ -2,12 +2,12 @@
 
 use std::{fs, io, path::Path, sync::Arc, time::Duration};
 
-use tokio::time::timeout;
+use tokio::{sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::{
-    filters, ids,
+    envelope, filters, ids,
     log::Log,
     node::Node,
     place,
@@ -120,7 +120,8 @@ impl Node {
         let env = place::environment(&folder, config, &self.search_path);
         let process = Process::start(Launch { argv: &argv, env: &env, folder: &folder }, &self.guard)?;
         let (group, ended) = (process.group(), CancellationToken::new());
-        Ok((process, Run { started_at: wall_nanos(), group, ended, log }))
+        let paused = watch::Sender::new(false);
+        Ok((process, Run { started_at: wall_nanos(), group, ended, paused, log }))
     }
 
     /// Writes a container's output and waits for its end, whatever causes it.
@@ -164,6 +165,18 @@ impl Node {
         }
         run.group.kill();
         run.ended.cancelled().await;
+    }
+
+    /// Freezes the processes of a container, or has them run on. Returns whether that changed anything.
+    pub(super) fn set_paused(&self, id: &ContainerId, is_paused: bool) -> bool {
+        let mut state = self.state();
+        let Some(run) = state.containers.get(id).and_then(Container::run) else { return false };
+        if run.paused.send_replace(is_paused) == is_paused {
+            return false;
+        }
+        run.group.freeze(is_paused);
+        state.subscribers.containerd.send(&envelope::of_pause(id, is_paused));
+        true
     }
 
     /// Ends a container and forgets it with its folder. One that is unknown is fine, as CRI asks.

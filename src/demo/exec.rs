@@ -11,6 +11,7 @@ use tokio::{
 use tonic::Status;
 
 use super::{
+    ids,
     node::Node,
     place,
     process::{ExitCode, Launch, Process},
@@ -29,7 +30,7 @@ impl Node {
     ///
     /// # Errors
     /// NotFound; InvalidArgument without a command; Unknown when the container does not run or the command cannot be
-    /// started; DeadlineExceeded when the timeout passed.
+    /// started, also because the container is paused; DeadlineExceeded when the timeout passed.
     pub(super) async fn exec_sync(
         &self,
         request: &cri::ExecSyncRequest,
@@ -63,6 +64,13 @@ impl Node {
             let name = container.cri_state().as_str_name();
             Status::unknown(format!("failed to exec in container: container is in {name} state"))
         })?;
+        if *run.paused.borrow() {
+            let id = ids::fresh();
+            let message = format!(
+                "failed to exec in container: failed to start exec {id:?}: cannot exec in a paused state: unknown"
+            );
+            return Err(Status::unknown(message));
+        }
         state.admit()?;
         let folder = place::work_folder(&container.folder, &container.config);
         let env = place::environment(&folder, &container.config, &self.search_path);
@@ -93,6 +101,12 @@ async fn finish(mut process: Process, run: Run) -> Result<cri::ExecSyncResponse,
         code = ending => code,
         never = with_container => match never {},
     };
+    // It is frozen with its container, and ends after that.
+    let mut paused = run.paused.subscribe();
+    tokio::select! {
+        _ = paused.wait_for(|is_paused| !is_paused) => {}
+        () = run.ended.cancelled() => {}
+    }
     let ExitCode(exit_code) =
         code.map_err(|error| Status::unknown(format!("failed to exec in container: {error}")))?;
     Ok(cri::ExecSyncResponse { stdout, stderr, exit_code })

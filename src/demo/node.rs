@@ -11,7 +11,7 @@ use std::{
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
-use super::{guard::Guard, state::State, verbose::EnvValues, view};
+use super::{envelope, events::Subscribers, guard::Guard, state::State, verbose::EnvValues, view};
 use crate::{ids::SandboxId, proto::cri::ContainerEventType};
 
 /// 5 s for killed processes to be gone at the end; longer waits are logged and given up.
@@ -26,6 +26,8 @@ pub(super) struct Node {
     pub(super) search_path: OsString,
     /// How verbose statuses show values of environment variables.
     pub(super) env_values: EnvValues,
+    /// Whether it says that it is containerd, and has its services.
+    pub(super) poses_as_containerd: bool,
     /// Kills what is left should we die.
     pub(super) guard: Arc<Guard>,
     /// One task for each running container.
@@ -38,10 +40,12 @@ impl Node {
         folder: PathBuf,
         search_path: OsString,
         env_values: EnvValues,
+        poses_as_containerd: bool,
         guard: Arc<Guard>,
     ) -> Arc<Self> {
         let state = Mutex::default();
-        Arc::new(Self { state, folder, search_path, env_values, guard, tasks: TaskTracker::new() })
+        let tasks = TaskTracker::new();
+        Arc::new(Self { state, folder, search_path, env_values, poses_as_containerd, guard, tasks })
     }
 
     /// The state, for as long as the answer is held; never across an await.
@@ -51,14 +55,14 @@ impl Node {
 
     /// Ends every subscription; a new one may come.
     pub(super) fn end_subscriptions(&self) {
-        self.state().subscribers.clear();
+        self.state().subscribers = Subscribers::default();
     }
 
     /// Refuses all that is new, and kills all that runs.
     pub(super) fn kill_all(&self) {
         let mut state = self.state();
         state.is_closing = true;
-        state.subscribers.clear();
+        state.subscribers = Subscribers::default();
         for run in state.containers.values().filter_map(|container| container.run()) {
             run.group.kill();
         }
@@ -77,6 +81,7 @@ impl State {
     /// Reports to all subscribers what became of `id`, a container or the sandbox itself, with its pod as it is now.
     pub(super) fn announce(&mut self, kind: ContainerEventType, id: &str, sandbox: &SandboxId, at: i64) {
         let event = view::container_event(self, kind, id, sandbox, at);
-        self.subscribers.send(&event);
+        self.subscribers.cri.send(&event);
+        self.subscribers.containerd.send(&envelope::of_change(self, kind, id));
     }
 }

@@ -5,14 +5,14 @@ use tonic::{Code, Status, transport::Channel};
 
 use super::RUNTIME_NAME;
 use crate::{
-    ids::{ContainerId, SandboxId},
+    ids::{ContainerId, PodUid, SandboxId},
     proto::cri::{self, runtime_service_client::RuntimeServiceClient},
 };
 
 mod scenario;
 
-pub use scenario::NAMESPACE;
 use scenario::{DemoPod, Surroundings};
+pub use scenario::{NAMESPACE, configuration};
 
 /// The pods that were created.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,8 +32,12 @@ pub struct CreatedPod {
     pub name: &'static str,
     /// Its sandbox.
     pub sandbox_id: SandboxId,
-    /// Its container; `None` where creation failed before it.
+    /// Its uid.
+    pub uid: PodUid,
+    /// Its first container; `None` where creation failed before it.
     pub container_id: Option<ContainerId>,
+    /// Whether criprobe is to restart that container.
+    pub is_restarted: bool,
 }
 
 /// A call that went wrong.
@@ -111,7 +115,13 @@ async fn create(
     let sandbox = client.run_pod_sandbox(request).await.map_err(failed("RunPodSandbox", pod.name))?;
     let pod_sandbox_id = sandbox.into_inner().pod_sandbox_id;
     let sandbox_id = SandboxId::from(pod_sandbox_id.as_str());
-    pods.0.push(CreatedPod { name: pod.name, sandbox_id, container_id: None });
+    pods.0.push(CreatedPod {
+        name: pod.name,
+        sandbox_id,
+        uid: pod.uid(run_id).as_str().into(),
+        container_id: None,
+        is_restarted: pod.is_restarted,
+    });
     let request = cri::CreateContainerRequest {
         pod_sandbox_id,
         config: Some(pod.container_config(image, run_id)),

@@ -160,6 +160,12 @@ impl Group {
         self.with_open(|leader| kill_process_group(leader, Signal::KILL));
     }
 
+    /// Freezes every process of the group, or has them run on.
+    pub(super) fn freeze(&self, is_frozen: bool) {
+        let signal = if is_frozen { Signal::STOP } else { Signal::CONT };
+        self.with_open(|leader| kill_process_group(leader, signal));
+    }
+
     fn with_open(&self, send: impl FnOnce(Pid) -> rustix::io::Result<()>) {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if *open && let Err(error) = send(self.leader) {

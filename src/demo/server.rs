@@ -1,4 +1,4 @@
-//! Listens on a Unix socket and serves both CRI services and the content store there, with the requested faults in
+//! Listens on a Unix socket and serves both CRI services and those of containerd there, with the requested faults in
 //! front. Requests in, answers out; knows methods only by name, not what they do.
 
 use std::{
@@ -31,7 +31,10 @@ use super::{
 use crate::{
     clock,
     proto::{
-        containerd::content::content_server::ContentServer,
+        containerd::{
+            content::content_server::ContentServer, events_server::EventsServer,
+            tasks::tasks_server::TasksServer,
+        },
         cri::{image_service_server::ImageServiceServer, runtime_service_server::RuntimeServiceServer},
     },
 };
@@ -68,7 +71,10 @@ impl Serving {
     ) -> io::Result<Self> {
         let listener = bind(socket)?;
         let end = CancellationToken::new();
+        let poses_as_containerd = runtime.0.poses_as_containerd;
         let gate = Gate {
+            events: poses_as_containerd.then(|| EventsServer::new(runtime.clone())),
+            tasks: poses_as_containerd.then(|| TasksServer::new(runtime.clone())),
             runtime: RuntimeServiceServer::new(runtime).max_decoding_message_size(MAX_MESSAGE),
             content: ContentServer::new(images.clone()),
             images: ImageServiceServer::new(images).max_decoding_message_size(MAX_MESSAGE),
@@ -142,6 +148,8 @@ struct Gate {
     runtime: RuntimeServiceServer<Runtime>,
     images: ImageServiceServer<Images>,
     content: ContentServer<Images>,
+    events: Option<EventsServer<Runtime>>,
+    tasks: Option<TasksServer<Runtime>>,
     faults: Faults,
     open_at: Instant,
 }
@@ -174,6 +182,11 @@ impl Gate {
             self.images.call(request).await
         } else if service == ContentServer::<Images>::NAME {
             self.content.call(request).await
+        } else if let Some(events) = self.events.as_mut().filter(|_| service == EventsServer::<Runtime>::NAME)
+        {
+            events.call(request).await
+        } else if let Some(tasks) = self.tasks.as_mut().filter(|_| service == TasksServer::<Runtime>::NAME) {
+            tasks.call(request).await
         } else {
             Ok(Status::unimplemented(format!("unknown service {service}")).into_http())
         };

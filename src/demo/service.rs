@@ -27,7 +27,7 @@ impl RuntimeService for Runtime {
     async fn version(&self, _: Request<cri::VersionRequest>) -> Answer<cri::VersionResponse> {
         answer(cri::VersionResponse {
             version: "0.1.0".to_owned(),
-            runtime_name: RUNTIME_NAME.to_owned(),
+            runtime_name: if self.0.poses_as_containerd { "containerd" } else { RUNTIME_NAME }.to_owned(),
             runtime_version: env!("CARGO_PKG_VERSION").to_owned(),
             runtime_api_version: "v1".to_owned(),
         })
@@ -230,7 +230,7 @@ impl RuntimeService for Runtime {
     ) -> Answer<Self::GetContainerEventsStream> {
         let mut state = self.0.state();
         state.admit()?;
-        answer(ReceiverStream::new(state.subscribers.add()))
+        answer(ReceiverStream::new(state.subscribers.cri.add()))
     }
 }
 

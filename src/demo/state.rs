@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
@@ -86,6 +87,8 @@ pub(super) struct Run {
     pub(super) group: Group,
     /// Cancelled when the state says that it ended.
     pub(super) ended: CancellationToken,
+    /// Whether its processes are frozen.
+    pub(super) paused: watch::Sender<bool>,
     /// Its log file, to be opened again.
     pub(super) log: Arc<Log>,
 }

@@ -60,6 +60,12 @@ pub(super) enum Fact {
         exit_code: Option<i32>,
     },
     ContainerRemoved(ContainerId),
+    /// The processes of a container were frozen.
+    ContainerPaused(ContainerId),
+    /// They run on.
+    ContainerResumed(ContainerId),
+    /// All that is paused at the time of the request, containers and sandboxes; `None` if the runtime failed to report it.
+    PausedListed(Option<Vec<String>>),
     /// The runtime mentioned an id, but not its kind.
     Mentioned(String),
     /// A client named an id: it may be any text.
@@ -216,6 +222,9 @@ impl Fact {
             RuntimeEvent::Started(id) => Self::ContainerStarted(id.into()),
             RuntimeEvent::Exited { id, .. } if is_sandbox(&id) => Self::SandboxExited(id.into()),
             RuntimeEvent::Exited { id, exit_code } => Self::ContainerExited { id: id.into(), exit_code },
+            RuntimeEvent::Paused(id) | RuntimeEvent::Resumed(id) if is_sandbox(&id) => Self::Mentioned(id),
+            RuntimeEvent::Paused(id) => Self::ContainerPaused(id.into()),
+            RuntimeEvent::Resumed(id) => Self::ContainerResumed(id.into()),
             RuntimeEvent::Deleted(id) if is_sandbox(&id) => Self::SandboxRemoved(id.into()),
             RuntimeEvent::Deleted(id) => Self::ContainerRemoved(id.into()),
         }
@@ -260,6 +269,7 @@ mod tests {
             message: "".into(),
             response_bytes: 0,
             response: CriResponse::Skipped,
+            creation: None,
         }
     }
 
@@ -340,6 +350,10 @@ mod tests {
                 RuntimeEvent::Exited { id: "c".into(), exit_code: Some(3) },
                 "ContainerExited { id: \"c\", exit_code: Some(3) }",
             ),
+            (RuntimeEvent::Paused("s".into()), "Mentioned(\"s\")"),
+            (RuntimeEvent::Paused("c".into()), "ContainerPaused(\"c\")"),
+            (RuntimeEvent::Resumed("s".into()), "Mentioned(\"s\")"),
+            (RuntimeEvent::Resumed("c".into()), "ContainerResumed(\"c\")"),
             (RuntimeEvent::Deleted("s".into()), "SandboxRemoved(\"s\")"),
             (RuntimeEvent::Deleted("c".into()), "ContainerRemoved(\"c\")"),
         ];

@@ -1,9 +1,10 @@
 //! The state of the node: facts in, changes out. Pure: never does IO, reads a clock, or logs.
 //!
-//! Lists, relayed calls and events race. Three rules keep them in order:
+//! Lists, relayed calls and events race. Four rules keep them in order:
 //! - A list describes the moment its request was sent: it removes nothing that was seen since.
 //! - What was seen to be removed stays removed for lists sent before.
 //! - A container's life goes one way (created, running, exited); an older report never turns it back.
+//! - Whether a container is paused is kept apart from that, also for ids that are not known yet (`pauses`).
 //!
 //! A late report that is older than the last list, of something that was not on that list, is ignored or, if uncertain,
 //! looked up.
@@ -12,6 +13,7 @@
 
 mod containers;
 mod identities;
+mod pauses;
 mod removed;
 mod sandboxes;
 mod stops;
@@ -26,6 +28,7 @@ use std::{
 
 use containers::KnownContainer;
 use identities::Identities;
+use pauses::Pauses;
 use removed::Removed;
 use sandboxes::Sandbox;
 use stops::Begun;
@@ -80,6 +83,7 @@ pub(super) struct Model {
     /// The containers of each sandbox.
     members: BTreeSet<(SandboxId, ContainerId)>,
     removed: Removed,
+    pauses: Pauses,
     stops: Stops,
     /// The request times of the last list of sandboxes and of the last list of containers.
     sandboxes_as_of: Option<Instant>,
@@ -134,6 +138,13 @@ impl Model {
                 self.container_moved(&id, ContainerState::Exited { exit_code }, at);
             }
             Fact::ContainerRemoved(id) => self.container_removed(&self.full_container(id.as_str()), at),
+            Fact::ContainerPaused(id) => self.container_paused(id, true, at),
+            Fact::ContainerResumed(id) => self.container_paused(id, false, at),
+            Fact::PausedListed(paused) => {
+                let changed = self.pauses.list(paused.unwrap_or_default(), at);
+                self.revision += 1;
+                self.dirty.extend(changed);
+            }
             Fact::Mentioned(id) => self.mentioned(&id, at),
             Fact::Named(id) => self.named(&id, at),
             Fact::SandboxesListed(items) => self.sandboxes_listed(items, at),
@@ -388,6 +399,7 @@ impl Model {
             image_spec: Arc::clone(&container.image_spec),
             image_ref: container.image_ref.clone(),
             state: container.state,
+            is_paused: container.state == ContainerState::Running && self.pauses.is_paused(id),
             created_at: container.created_at,
             started_at: container.started_at,
             annotations: container.annotations.clone(),

@@ -9,6 +9,8 @@ use std::{
 
 use crate::ids::{ContainerId, ImageRef, PodUid, SandboxId};
 
+pub use crate::proto::trim::KUBELETS_UID;
+
 /// One pod sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
@@ -27,6 +29,8 @@ pub struct Pod {
     pub attempt: u32,
     /// False once it was stopped.
     pub is_ready: bool,
+    /// Whether a kubelet manages it: it has the label [`KUBELETS_UID`].
+    pub is_kubelets: bool,
     /// The addresses of its containers.
     pub network: PodNetwork,
     /// As the runtime reports them; if there are more than `proto::trim` keeps, the shortest.
@@ -50,6 +54,7 @@ impl Pod {
             namespace: Arc::clone(&self.namespace),
             attempt: self.attempt,
             is_ready: self.is_ready,
+            is_kubelets: self.is_kubelets,
             network: PodNetwork::Unknown,
             labels: BTreeMap::new(),
             annotations: BTreeMap::new(),
@@ -87,6 +92,8 @@ pub struct Container {
     pub image_ref: ImageRef,
     /// Its state.
     pub state: ContainerState,
+    /// Whether it runs and its processes are frozen. Only containerd reports this; false if it is not known.
+    pub is_paused: bool,
     /// When it was created.
     pub created_at: Option<SystemTime>,
     /// When its process was started, as the runtime reports it.

@@ -10,6 +10,7 @@ use std::{
 };
 
 use tokio::{
+    sync::oneshot,
     task::{AbortHandle, Id, JoinError, JoinSet},
     time::sleep_until,
 };
@@ -80,6 +81,12 @@ pub(super) struct Resync {
     link_since: Option<SystemTime>,
     /// When the lists are read next.
     due: Due,
+    /// Whether the runtime is containerd, which reports what is paused.
+    reports_pauses: bool,
+    /// Whether that is to be requested with the next lists: events of it may have been missed.
+    wants_paused: bool,
+    /// The task that requests it, if one does.
+    asking_paused: Option<Id>,
     /// The task that reads the lists, if they are being read.
     listing: Option<Id>,
     /// How many lists in a row failed.
@@ -97,6 +104,8 @@ pub(super) struct Resync {
 enum Done {
     Listed(Result<Vec<(Fact, Instant)>, Status>),
     LookedUp(Reply),
+    /// What is paused, if the lists did not wait for it any longer.
+    Paused(Option<(Fact, Instant)>),
 }
 
 impl Resync {
@@ -108,6 +117,9 @@ impl Resync {
             is_up: false,
             link_since: None,
             due: Due::default(),
+            reports_pauses: false,
+            wants_paused: false,
+            asking_paused: None,
             listing: None,
             failures: 0,
             period: CALM,
@@ -127,8 +139,9 @@ impl Resync {
             self.due.at(now + period);
         }
         self.period = period;
+        self.reports_pauses = EventSource::of(&link.version) == EventSource::Containerd;
         if link.is_up && (!self.is_up || self.generation != link.generation) {
-            self.soon(now);
+            self.events_missed(now);
         }
         let is_back = link.is_up && self.link_since.replace(link.since) != Some(link.since);
         if is_back {
@@ -138,6 +151,12 @@ impl Resync {
         self.is_up = link.is_up;
         self.generation = link.generation;
         is_back
+    }
+
+    /// Requests the lists now, and what is paused, which no list contains.
+    pub(super) fn events_missed(&mut self, now: Instant) {
+        self.wants_paused = self.reports_pauses;
+        self.soon(now);
     }
 
     /// Requests the lists now.
@@ -218,8 +237,14 @@ impl Resync {
 
     fn start_list(&mut self, now: Instant) {
         self.due.start(now);
-        let runtime = self.runtime.clone();
-        let task = self.under_way.spawn(async move { Done::Listed(question::list(&runtime).await) });
+        let (runtime, (answer, paused)) = (self.runtime.clone(), oneshot::channel());
+        if self.wants_paused && self.asking_paused.is_none() {
+            let runtime = runtime.clone();
+            let asked = async move { Done::Paused(answer.send(question::paused(&runtime).await).err()) };
+            self.asking_paused = Some(self.under_way.spawn(asked).id());
+            self.wants_paused = false;
+        }
+        let task = self.under_way.spawn(async move { Done::Listed(question::list(&runtime, paused).await) });
         self.listing = Some(task.id());
     }
 
@@ -277,15 +302,34 @@ impl Resync {
                 }
                 self.failures = 0;
                 self.due.at(now + self.period);
-                answer.facts.extend(facts);
+                self.take_facts(facts, answer);
                 answer.is_full = true;
             }
+            Ok((_, Done::Paused(late))) => {
+                self.asking_paused = None;
+                if self.wants_paused {
+                    self.due.at(now);
+                }
+                self.take_facts(late, answer);
+            }
             Ok((_, Done::Listed(Err(status)))) => self.list_failed(status.message(), now),
+            Err(ended) if self.asking_paused == Some(ended.id()) => {
+                self.asking_paused = None;
+                self.wants_paused = true;
+            }
             // It panicked, or was given up.
             Err(ended) => match self.asked.remove(&ended.id()) {
                 Some((lookup, _)) => self.turns(&lookup).failed(&lookup, now),
                 None => self.list_failed("the request panicked", now),
             },
+        }
+    }
+
+    /// What the runtime failed to report as paused is requested again with the next lists.
+    fn take_facts(&mut self, facts: impl IntoIterator<Item = (Fact, Instant)>, answer: &mut ResyncAnswer) {
+        for (fact, sent) in facts {
+            self.wants_paused |= matches!(fact, Fact::PausedListed(None));
+            answer.facts.push((fact, sent));
         }
     }
 
@@ -299,6 +343,8 @@ impl Resync {
     fn list_failed(&mut self, error: &str, now: Instant) {
         self.listing = None;
         self.failures = self.failures.saturating_add(1);
+        // What is paused may have been reported to this request only.
+        self.wants_paused = self.reports_pauses;
         self.due.at(now + RETRY);
         if self.failures == WORTH_A_WARNING {
             tracing::warn!(error, "cannot read the runtime's lists: trying again every second");
@@ -342,6 +388,58 @@ mod tests {
         assert!(wait(&mut resync).await.is_none());
         assert_eq!((resync.listing, resync.failures), (None, 1));
         assert!(resync.due.next().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_containerd_is_asked_what_is_paused_whenever_events_may_have_been_missed() {
+        for (name, is_asked) in [("containerd", true), ("cri-o", false)] {
+            let (mut resync, mut link) = (resync(), Link::default());
+            link.version.name = name.to_owned();
+            for generation in 1..=2 {
+                (link.is_up, link.generation) = (true, generation);
+                resync.follow(&link, false, clock::now());
+                assert_eq!(resync.wants_paused, is_asked, "{name}, generation {generation}");
+                resync.start_list(clock::now());
+                assert_eq!(
+                    (resync.wants_paused, resync.asking_paused.is_some()),
+                    (false, is_asked),
+                    "{name}"
+                );
+                (resync.listing, resync.asking_paused) = (None, None);
+                resync.follow(&link, false, clock::now());
+                assert!(!resync.wants_paused, "{name}: not with every list");
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_paused_is_asked_one_at_a_time_and_again_until_there_is_an_answer() {
+        let mut resync = resync();
+        resync.reports_pauses = true;
+        let panicked = resync.under_way.spawn(async { panic!("this panic belongs to the test") });
+        resync.asking_paused = Some(panicked.id());
+        assert!(wait(&mut resync).await.is_none());
+        assert_eq!((resync.asking_paused, resync.wants_paused, resync.failures), (None, true, 0));
+
+        let slow = resync.under_way.spawn(pending()).id();
+        resync.asking_paused = Some(slow);
+        resync.start_list(clock::now());
+        assert_eq!((resync.asking_paused, resync.wants_paused), (Some(slow), true), "one at a time");
+        let (mut answer, now) = (ResyncAnswer::default(), clock::now());
+        let late = Done::Paused(Some((Fact::PausedListed(Some(vec![])), now)));
+        resync.finish(Ok((slow, late)), &mut answer, now);
+        assert_eq!((resync.asking_paused, answer.facts.len(), answer.is_full), (None, 1, false));
+        assert!(resync.due.next().is_some(), "what came up meanwhile is asked at once");
+
+        for (paused, is_asked_again) in [(Some(vec![]), false), (None, true)] {
+            resync.wants_paused = false;
+            let facts = vec![(Fact::PausedListed(paused), now)];
+            resync.finish(Ok((slow, Done::Listed(Ok(facts)))), &mut answer, now);
+            assert_eq!(resync.wants_paused, is_asked_again);
+        }
+        resync.wants_paused = false;
+        resync.finish(Ok((slow, Done::Listed(Err(Status::unavailable("away"))))), &mut answer, now);
+        assert!(resync.wants_paused, "the answer may have been lost with the lists");
     }
 
     #[tokio::test(start_paused = true)]

@@ -70,6 +70,7 @@ impl Start {
             message: if code == Some(Code::OK) { "".into() } else { "it said why".into() },
             response_bytes: 0,
             response,
+            creation: None,
         };
         TracedCall {
             at: self.wall + Duration::from_secs_f64(began),

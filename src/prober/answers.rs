@@ -39,6 +39,9 @@ impl Answers {
                 // The operator may have left.
                 let _ = answer.send(done);
             }
+            Question::Standing { key, container, answer } => {
+                let _ = answer.send(roster.standing(&key, &container));
+            }
         }
     }
 

@@ -81,8 +81,8 @@ pub(crate) struct Attempted {
 /// What attempts are made with. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Handlers {
-    pub(super) exec: Exec,
-    pub(super) node_ip: Option<IpAddr>,
+    pub(crate) exec: Exec,
+    pub(crate) node_ip: Option<IpAddr>,
 }
 
 impl Handlers {
@@ -111,6 +111,16 @@ impl Handlers {
             pending.await;
         }
         outcome
+    }
+
+    /// Tries a handler once for an act, and waits until the runtime has nothing more to do for it.
+    pub(crate) async fn try_once(&self, spec: &ProbeSpec, view: &Container) -> AttemptOutcome {
+        let (ports, variables, mut pending) = (OnceLock::new(), Variables::default(), None);
+        let ended = self.once(spec, Declared { view, ports: &ports }, &variables, &mut pending).await;
+        if let Some(pending) = pending {
+            pending.await;
+        }
+        ended.into()
     }
 
     /// Makes one attempt, and returns as soon as it is judged. `ports`: as above.

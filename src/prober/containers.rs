@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use super::{handle::Listed, worker::event::Stopping};
+use super::{demand::Claim, handle::Listed, worker::event::Stopping};
 use crate::{
     ids::{ContainerId, PodUid, ProbeKey, ProbeKind, SandboxId},
     inventory::pod::{Container, ContainerState, OpenStops},
@@ -19,6 +19,8 @@ pub(super) struct Containers {
     by_id: HashMap<ContainerId, Known>,
     by_place: HashMap<Place, Vec<ContainerId>>,
     by_sandbox: HashMap<SandboxId, HashSet<ContainerId>>,
+    /// Those on which acts are in progress; they may become known later. As many as the stage that acts has at work.
+    acted_on: HashSet<ContainerId>,
 }
 
 /// What a container and those that replace it share: the pod and the name.
@@ -47,6 +49,11 @@ pub(super) struct Known {
     pub(super) view: Arc<Container>,
     probes: Vec<Arc<Planned>>,
     stops: Stops,
+    /// Whether it has exited and a client began to stop or remove it or its pod: whatever becomes of that stop, the
+    /// container is the client's.
+    is_clients: bool,
+    /// Whether we have seen it run, and not seen it exit since.
+    may_exit: bool,
     /// Read by the first attempt that needs them; in memory about as long as the annotation, whose length is bounded.
     ports: Arc<OnceLock<DeclaredPorts>>,
 }
@@ -69,7 +76,13 @@ impl Known {
     fn note(&mut self, note: impl Fn(&mut Stops)) -> Option<Place> {
         let before = self.stopping();
         note(&mut self.stops);
+        self.note_claim();
         (self.stopping() != before).then(|| Place::of(&self.view))
+    }
+
+    fn note_claim(&mut self) {
+        let has_exited = matches!(self.view.state, ContainerState::Exited { .. });
+        self.is_clients |= has_exited && (self.stops.of_container > 0 || self.stops.of_pod > 0);
     }
 
     /// Whether it is being stopped, as far as CRI shows.
@@ -85,19 +98,21 @@ impl Known {
 impl Containers {
     /// Those that are not among these.
     pub(super) fn without(&self, all: &HashSet<ContainerId>) -> Vec<ContainerId> {
-        self.by_id.keys().filter(|id| !all.contains(*id)).cloned().collect()
+        let known = self.by_id.keys().chain(self.acted_on.iter().filter(|id| !self.by_id.contains_key(*id)));
+        known.filter(|id| !all.contains(*id)).cloned().collect()
     }
 
-    /// Adds or updates one.
-    pub(super) fn upsert(&mut self, view: Arc<Container>, probes: Vec<Planned>) {
+    /// Adds or updates one. Returns whether it has run, and exits now.
+    pub(super) fn upsert(&mut self, view: Arc<Container>, probes: Vec<Planned>) -> bool {
         let (id, place, sandbox) = (view.id.clone(), Place::of(&view), view.pod.sandbox_id.clone());
         if self.by_id.get(&id).is_some_and(|former| former.view.pod.sandbox_id != sandbox) {
             self.leave_sandbox(&id);
         }
         self.by_sandbox.entry(sandbox).or_default().insert(id.clone());
         let (mut stops, mut ports) = (Stops::default(), Arc::default());
+        let (mut is_clients, mut has_run) = (false, false);
         if let Some(former) = self.by_id.get(&id) {
-            stops = former.stops;
+            (stops, is_clients, has_run) = (former.stops, former.is_clients, former.may_exit);
             if former.view.annotations == view.annotations {
                 ports = former.ports.clone();
             }
@@ -107,16 +122,22 @@ impl Containers {
             }
         }
         let probes = probes.into_iter().map(Arc::new).collect();
-        self.by_id.insert(id.clone(), Known { view, probes, stops, ports });
+        let exits = has_run && matches!(view.state, ContainerState::Exited { .. });
+        let may_exit = !exits && (has_run || view.state == ContainerState::Running);
+        let mut known = Known { view, probes, stops, is_clients, may_exit, ports };
+        known.note_claim();
+        self.by_id.insert(id.clone(), known);
         let ids = self.by_place.entry(place).or_default();
         if !ids.contains(&id) {
             ids.push(id);
         }
+        exits
     }
 
     /// Forgets one.
     pub(super) fn remove(&mut self, id: &ContainerId) {
         self.leave_sandbox(id);
+        self.acted_on.remove(id);
         let Some(known) = self.by_id.remove(id) else { return };
         let place = Place::of(&known.view);
         if let Some(ids) = self.by_place.get_mut(&place) {
@@ -153,6 +174,36 @@ impl Containers {
         self.by_id.get(id).map(|known| known.ports.clone()).unwrap_or_default()
     }
 
+    /// Notes that an act on a container began or ended; returns its place, if that is news of a known one.
+    pub(super) fn note_act(&mut self, id: &ContainerId, is_in_progress: bool) -> Option<Place> {
+        let is_news =
+            if is_in_progress { self.acted_on.insert(id.clone()) } else { self.acted_on.remove(id) };
+        self.place(id).filter(|_| is_news)
+    }
+
+    /// Whether an act on a container is in progress.
+    pub(super) fn is_acted_on(&self, id: &ContainerId) -> bool {
+        self.acted_on.contains(id)
+    }
+
+    /// A container, if it is known.
+    pub(super) fn get(&self, id: &ContainerId) -> Option<&Known> {
+        self.by_id.get(id)
+    }
+
+    /// What makes a container a client's own business, if anything does.
+    pub(super) fn claim(&self, known: &Known) -> Option<Claim> {
+        let is_current = |current: &Known| current.view.id == known.view.id;
+        if known.stopping() == Some(Stopping::Pod) {
+            Some(Claim::PodStopped)
+        } else if known.is_clients || known.stops.of_container > 0 {
+            Some(Claim::Stopped)
+        } else {
+            let current = self.current(&Place::of(&known.view));
+            (!current.is_some_and(is_current)).then_some(Claim::Replaced)
+        }
+    }
+
     /// Notes that a stop of a container began; returns its place, if that changes whether it is being stopped.
     pub(super) fn note_stopping(&mut self, id: &ContainerId) -> Option<Place> {
         let known = self.by_id.get_mut(id)?;
@@ -185,6 +236,7 @@ impl Containers {
         for known in self.by_id.values_mut() {
             let stops = of(known);
             if std::mem::replace(&mut known.stops, stops) != stops {
+                known.note_claim();
                 changed.push(Place::of(&known.view));
             }
         }

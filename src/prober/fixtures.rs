@@ -12,6 +12,7 @@ use crate::{
     results::AttemptResult,
     spec::{
         Handler, OnFailure, PortRef, ProbeSpec, Reach,
+        acting::Acting,
         plan::{Outline, Planned, ProbeSource},
     },
 };
@@ -28,6 +29,7 @@ pub(super) fn spec(kind: ProbeKind) -> ProbeSpec {
         failure_threshold: 3,
         termination_grace: None,
         on_failure: OnFailure::Report,
+        on_failure_command: None,
         start: None,
         is_literal: false,
         reach: Reach::Declared,
@@ -38,7 +40,7 @@ pub(super) fn spec(kind: ProbeKind) -> ProbeSpec {
 pub(super) fn planned(spec: ProbeSpec) -> Planned {
     let (kind, source) = (spec.kind, ProbeSource::PodAnnotation);
     let outline = Outline::shared(&Arc::new(spec), source.class());
-    Planned { kind, source, spec: Ok(outline), shadowed: vec![] }
+    Planned { kind, source, spec: Ok(outline), acting: Acting::default(), shadowed: vec![] }
 }
 
 /// A running container `app` of a pod; its sandbox is `<pod>-sandbox`, its address 10.0.0.1.

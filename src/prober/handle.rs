@@ -13,12 +13,13 @@ use tonic::transport::Channel;
 use super::{
     CommandRefusal, ContainerStatus, Input, ProbeCommand, ProbeCounts, ProbeStatus, ProberSettings,
     attempt::{AttemptOutcome, Handlers},
+    demand::Standing,
     status,
     variables::Variables,
 };
 use crate::{
     clock,
-    ids::{ProbeKey, ProbeKind},
+    ids::{ContainerId, ProbeKey, ProbeKind},
     inventory::pod::{Container, ContainerState},
     spec::{ProbeSpec, plan::Planned, policy::Limits},
     stage::{Asker, Unanswered},
@@ -56,6 +57,15 @@ pub enum Question {
         command: ProbeCommand,
         /// Is sent whether it was done.
         answer: oneshot::Sender<Result<(), CommandRefusal>>,
+    },
+    /// Whether a demand still stands; answered at once, for each asker.
+    Standing {
+        /// The probe that asked for the act.
+        key: ProbeKey,
+        /// The container that is to be acted on.
+        container: ContainerId,
+        /// None if the container or its probe is not known any more.
+        answer: oneshot::Sender<Option<Standing>>,
     },
 }
 
@@ -157,6 +167,19 @@ impl ProberHandle {
         self.questions.ask(|answer| Question::Command { key, command, answer }).await
     }
 
+    /// Whether a probe still asks for an act on a container, and whose the container is; none if one of them is not known
+    /// any more.
+    ///
+    /// # Errors
+    /// The prober did not answer.
+    pub async fn standing(
+        &self,
+        key: ProbeKey,
+        container: ContainerId,
+    ) -> Result<Option<Standing>, Unanswered> {
+        self.questions.ask(|answer| Question::Standing { key, container, answer }).await
+    }
+
     /// A place for one attempt. It is to be taken before anything else is done for the attempt, so that all that costs has
     /// the same limit.
     ///
@@ -178,10 +201,13 @@ impl AttemptPlace<'_> {
     /// and a command in flight is cancelled.
     ///
     /// # Errors
-    /// The container does not run.
+    /// The container does not run, or is paused.
     pub async fn attempt(&self, spec: &ProbeSpec, view: &Container) -> Result<AttemptReport, NotMade> {
         if view.state != ContainerState::Running {
             return Err(NotMade::NotRunning(status::not_running(view.state)));
+        }
+        if view.is_paused {
+            return Err(NotMade::NotRunning(status::CONTAINER_PAUSED.to_owned()));
         }
         let began = clock::now();
         let handlers = self.prober.handlers.under(&self.prober.settings.borrow());
@@ -266,6 +292,9 @@ mod tests {
             let refused = prober.place().unwrap().attempt(&command(), &view).await;
             assert_eq!(refused, Err(NotMade::NotRunning(reported.to_owned())));
         }
+        let view = Container { is_paused: true, ..container("web", "c1", 0) };
+        let refused = prober.place().unwrap().attempt(&command(), &view).await;
+        assert_eq!(refused, Err(NotMade::NotRunning("the container is paused".to_owned())));
     }
 
     #[tokio::test]

@@ -1,9 +1,11 @@
 //! All probes and their turns: inputs, ends of attempts and the time in; attempts to make and events out. Never does IO,
 //! never reads a clock: `task` is the loop around it.
 
+mod acting;
 mod answers;
 mod commands;
 mod continuity;
+mod gate;
 mod limits;
 mod memory;
 mod silence;
@@ -21,12 +23,12 @@ use super::{
     Input, Moment, ProberSettings,
     attempt::{AttemptOutcome, Job},
     containers::{Containers, Place},
+    demand::{self, Demand},
     lateness::{Lateness, LatenessNews},
     outputs::Outputs,
     pauses::Pauses,
     pool::{Lane, Pool},
     quota::Quota,
-    readiness,
     schedule::Schedule,
     state::due::{Cause, Saving, Urgency},
     state::pending::Restoring,
@@ -40,10 +42,7 @@ use super::{
 use crate::{
     ids::{ProbeKey, ProbeKind},
     inventory::pod::Container,
-    results::{
-        Verdict,
-        event::{Notice, ProbeEvent},
-    },
+    results::event::{Notice, ProbeEvent},
     spec::{identity::Definition, need::Class, plan::Planned},
 };
 
@@ -87,6 +86,9 @@ pub(super) struct Roster {
     given_up: Vec<ProbeKey>,
     /// What is to be reported; taken by `take_events`.
     events: Vec<ProbeEvent>,
+    /// What is asked of the stage that acts; taken by `take_demands`.
+    demands: Vec<Demand>,
+    exits: acting::Exits,
 }
 
 /// One probe.
@@ -144,6 +146,8 @@ impl Roster {
             silence: Silence::default(),
             given_up: Vec::new(),
             events: Vec::new(),
+            demands: Vec::new(),
+            exits: acting::Exits::default(),
         }
     }
 
@@ -155,8 +159,12 @@ impl Roster {
                 if self.containers.place(&view.id).is_some_and(|former| former != place) {
                     self.accept(Input::ContainerGone(view.id.clone()), now);
                 }
-                self.containers.upsert(view, probes);
+                let id = view.id.clone();
+                let exits = self.containers.upsert(view, probes);
                 self.refresh(&place, now);
+                if exits {
+                    self.exited(id, now);
+                }
             }
             Input::Replanned(all) => {
                 for (view, probes) in all {
@@ -164,10 +172,9 @@ impl Roster {
                 }
             }
             Input::ContainerGone(id) => {
-                if let Some(place) = self.containers.place(&id) {
-                    self.containers.remove(&id);
-                    self.refresh(&place, now);
-                }
+                let place = self.containers.place(&id);
+                self.containers.remove(&id);
+                place.iter().for_each(|place| self.refresh(place, now));
             }
             Input::ContainerStopping(id) => {
                 let place = self.containers.note_stopping(&id);
@@ -189,6 +196,9 @@ impl Roster {
                 let places = self.containers.set_stops(&open);
                 places.iter().for_each(|place| self.refresh(place, now));
             }
+            Input::ActBegan(id) => self.note_act(&id, true, now),
+            Input::ActEnded(id) => self.note_act(&id, false, now),
+            Input::ActNote { key, text } => self.remember_act(&key, &text, now),
             Input::RuntimeAnswers => self.runtime_answers(now),
             Input::Listed(all) => {
                 for id in self.containers.without(&all) {
@@ -219,6 +229,7 @@ impl Roster {
 
     /// Lets what is due run as far as there is place; returns what is to be started.
     pub(super) fn advance(&mut self, now: Moment) -> Vec<Job> {
+        self.remind_of_exits(now);
         while let Some(key) = self.schedule.take_due(now.at) {
             let entry = self.entries.get(&key);
             let event = match entry.and_then(|entry| Some((entry, entry.worker.as_ref()?))) {
@@ -245,7 +256,8 @@ impl Roster {
 
     /// When `advance` is to be called next, at the latest.
     pub(super) fn deadline(&mut self) -> Option<Instant> {
-        [self.schedule.deadline(), self.lateness.deadline(), self.pool.deadline()].into_iter().flatten().min()
+        let own = [self.schedule.deadline(), self.lateness.deadline(), self.pool.deadline()];
+        own.into_iter().chain([self.exits.deadline()]).flatten().min()
     }
 
     /// The probes whose attempts in flight are to be given up, since this was asked last: their containers, or the probes
@@ -283,14 +295,10 @@ impl Roster {
             }
             let view = &known.view;
             self.restore_checkpoint(&key, &view.id, now);
-            let seen = Seen {
-                id: view.id.clone(),
-                state: view.state,
-                created_at: view.created_at,
-                started_at: view.started_at,
-            };
-            self.send(&key, WorkerEvent::Seen(seen), now);
+            self.send(&key, WorkerEvent::Seen(Seen::from(&**view)), now);
             self.send(&key, WorkerEvent::Stopping(known.stopping()), now);
+            let is_acted_on = self.containers.is_acted_on(&view.id);
+            self.send(&key, WorkerEvent::Acting(is_acted_on), now);
             let worker = self.entries.get(&key).and_then(|entry| entry.worker.as_ref());
             if worker.is_some_and(Worker::is_overtaken) {
                 self.given_up.push(key);
@@ -399,11 +407,6 @@ impl Roster {
         self.lateness.note(key, None, Duration::ZERO);
     }
 
-    /// Whether a probe is at work.
-    fn runs(&self, key: &ProbeKey) -> bool {
-        self.entries.get(key).is_some_and(|entry| entry.worker.is_some())
-    }
-
     /// Whether an attempt that is due is put off to some time within its period: one of a container that was there
     /// before us; and the first of a container, or one that the whole process was late for, if too many come at once.
     fn is_to_be_spread(&self, entry: &Entry, worker: &Worker, now: Moment) -> bool {
@@ -411,17 +414,6 @@ impl Roster {
         let may_spread = worker.may_spread() || late > STOOD_STILL;
         let is_crowded = || self.pool.is_crowded(&entry.view.pod.namespace, lane(worker));
         worker.wants_jitter(now) || (may_spread && is_crowded())
-    }
-
-    /// Whether the container of a probe counts as started: its startup probe succeeded, or it has none that runs
-    /// (docs/kubelet-prober.md 2, UpdatePodStatus 1). A probe of an enforced rule waits only for one of a rule: a
-    /// pod's author could make it wait for ever.
-    fn is_started(&self, key: &ProbeKey) -> bool {
-        let startup = ProbeKey { kind: ProbeKind::Startup, ..key.clone() };
-        let is_enforced = self.entries.get(key).is_some_and(Entry::is_enforced);
-        let startup = self.entries.get(&startup).filter(|startup| !startup.is_of_author() || !is_enforced);
-        let worker = startup.and_then(|entry| entry.worker.as_ref());
-        readiness::allows(worker.map(|worker| worker.results().verdict().unwrap_or(Verdict::Unknown)))
     }
 
     /// Passes an event to a worker, and does what it wants done.
@@ -453,19 +445,14 @@ impl Roster {
                 Action::Report(container, notice) => {
                     self.events.push(ProbeEvent::new(&notice, key.kind, container, &entry.view, now.wall));
                 }
+                Action::Demand { failures } => {
+                    let cause = demand::Cause::Verdict { failures };
+                    self.demands.extend(acting::demand(key, &entry.planned, &entry.view, worker, cause));
+                }
             }
         }
         if key.kind == ProbeKind::Startup {
             self.release(key, now);
-        }
-    }
-
-    /// Passes what the startup probe found to the other probes of its container, at once.
-    fn release(&mut self, startup: &ProbeKey, now: Moment) {
-        for kind in [ProbeKind::Readiness, ProbeKind::Liveness] {
-            let key = ProbeKey { kind, ..startup.clone() };
-            let is_started = self.is_started(&key);
-            self.send(&key, WorkerEvent::Started(is_started), now);
         }
     }
 

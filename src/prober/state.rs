@@ -11,12 +11,12 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ids::{ContainerId, ProbeKey},
+    ids::{ContainerId, ProbeKey, ProbeKind},
     results::{Counts, Run, Verdict},
     spec::identity::Definition,
 };
 
-pub(crate) use json::SavedError;
+pub(crate) use json::{SavedError, time};
 
 /// 16 MiB: the longest text that is read or written. A longer one is an error where it is read; where it is written,
 /// probes are left out, those that are not paused first.
@@ -60,7 +60,15 @@ pub(crate) struct Checkpoint {
     /// The attempts of this container.
     #[serde(deserialize_with = "json::bounded_counts")]
     pub counts: Counts,
-    /// Whether a verdict fell that ends the work on this container.
+    /// Whether startup succeeded, which ends its work on this container. Versions that did not act wrote it of every verdict
+    /// of failure of liveness and startup, too: see [`Checkpoint::holds`].
     #[serde(rename = "held")]
     pub is_held: bool,
+}
+
+impl Checkpoint {
+    /// Whether a probe of this type has nothing left to find out on the container.
+    pub(in crate::prober) fn holds(&self, kind: ProbeKind) -> bool {
+        self.is_held && kind == ProbeKind::Startup && self.verdict == Some(Verdict::Success)
+    }
 }

@@ -20,11 +20,12 @@ use super::{
 use crate::{
     clock,
     handler::go,
-    ids::{ContainerId, ProbeKey, ProbeKind, SandboxId},
+    ids::{ContainerId, ProbeKey, SandboxId},
     inventory::pod::{Container, ContainerState},
     results::{AttemptRecord, Counts, Run, Verdict, history::History},
     spec::{
-        OnFailure, ProbeSpec,
+        ProbeSpec,
+        acting::Acting,
         plan::{Invalid, Planned},
     },
 };
@@ -94,8 +95,8 @@ pub struct ProbeStatus {
     pub last: Option<AttemptRecord>,
     /// The last attempts and changes of verdict.
     pub history: Arc<History>,
-    /// What a verdict of failure may do.
-    pub on_failure: OnFailure,
+    /// What a verdict of failure does.
+    pub acting: Acting,
     /// The definitions that this one beat.
     pub shadowed: Vec<String>,
 }
@@ -104,11 +105,11 @@ pub struct ProbeStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProbePhase {
-    /// No running container, start delay, or startup gate.
+    /// No running container, a paused one, start delay, or startup gate.
     Waiting,
     /// Attempts are made.
     Probing,
-    /// A verdict fell; waits for a new container.
+    /// Startup succeeded, or an act on the container is in progress; waits for a new container.
     Held,
     /// An operator wants no attempts for now.
     Paused,
@@ -125,9 +126,11 @@ impl ProbePhase {
             Block::Paused => Self::Paused,
             Block::Stopping(_) => Self::Stopped,
             Block::Held | Block::AlreadyStarted => Self::Held,
-            Block::NoContainer | Block::NotRunning(_) | Block::Delayed(_) | Block::NotStarted => {
-                Self::Waiting
-            }
+            Block::NoContainer
+            | Block::NotRunning(_)
+            | Block::ContainerPaused
+            | Block::Delayed(_)
+            | Block::NotStarted => Self::Waiting,
         }
     }
 
@@ -173,7 +176,6 @@ impl ProbeStatus {
             counts: results.counts(),
             last: results.last().cloned(),
             history: results.history().clone(),
-            on_failure: spec.on_failure,
             ..Self::invalid(key, view, planned, None, now.wall)
         }
     }
@@ -208,7 +210,7 @@ impl ProbeStatus {
             counts: Counts::default(),
             last: None,
             history: Arc::default(),
-            on_failure: OnFailure::default(),
+            acting: planned.acting,
             shadowed: planned.shadowed.clone(),
         }
     }
@@ -252,6 +254,7 @@ pub(super) fn blocked(block: Block, worker: &Worker, paused: Option<SystemTime>)
         Block::Stopping(Stopping::Pod) => "the pod is being stopped".to_owned(),
         Block::Held => held(worker),
         Block::NotRunning(state) => not_running(state),
+        Block::ContainerPaused => CONTAINER_PAUSED.to_owned(),
         Block::Delayed(_) => format!("start delay of {}", go::duration(spec.initial_delay)),
         Block::NotStarted => "the startup probe has not succeeded yet".to_owned(),
         Block::AlreadyStarted => "the container has started".to_owned(),
@@ -259,18 +262,24 @@ pub(super) fn blocked(block: Block, worker: &Worker, paused: Option<SystemTime>)
     (ProbePhase::of(block), reason)
 }
 
+/// Why nothing can be tried on a container whose processes are frozen.
+pub(super) const CONTAINER_PAUSED: &str = "the container is paused";
+
 fn by_an_operator(paused: Option<SystemTime>) -> String {
     let since = paused.map(|at| format!(" since {}", clock::rfc3339(at)));
     format!("paused by an operator{}", since.unwrap_or_default())
 }
 
 fn held(worker: &Worker) -> String {
-    let verdict = match worker.results().verdict() {
-        Some(Verdict::Success) => "succeeded",
-        Some(Verdict::Failure | Verdict::Unknown) | None => "failed",
-    };
-    let kind: ProbeKind = worker.spec().kind;
-    format!("{kind} {verdict}; waits for a new container")
+    if worker.is_acted_on() {
+        let reason = match worker.is_running() {
+            true => "its failure is being acted on: see `criprobe describe`",
+            false => "its failure has stopped the container; waits for a new one",
+        };
+        reason.to_owned()
+    } else {
+        format!("{} succeeded; waits for a new container", worker.spec().kind)
+    }
 }
 
 /// Why nothing can be tried on a container in this state; of one that runs, that it is unknown.

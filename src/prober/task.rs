@@ -16,6 +16,7 @@ use super::{
     Input, Moment, ProberHandle, ProberSettings, Question,
     answers::Answers,
     attempt::{AttemptOutcome, Attempted, Handlers, Job},
+    demand::Demand,
     lateness::LatenessNews,
     roster::Roster,
     state::Saved,
@@ -45,7 +46,7 @@ enum AttemptEnd {
 }
 
 /// What the prober works with.
-pub(crate) struct Deps<E> {
+pub(crate) struct Deps<E, D> {
     /// The settings in effect; they may change at any time.
     pub settings: watch::Receiver<ProberSettings>,
     /// The way to the runtime, for commands.
@@ -58,12 +59,18 @@ pub(crate) struct Deps<E> {
     pub replay: Box<dyn Fn() + Send + Sync>,
     /// Is called with each event, on the prober's task. Must not block.
     pub on_event: E,
+    /// Is called with each reason to act on a container, on the prober's task. Must not block.
+    pub on_demand: D,
 }
 
 /// Starts the prober. It ends when all clones of the handle are gone, or when all stages are stopped: then it gives up the
 /// attempts in flight.
-pub(crate) fn spawn<E: FnMut(ProbeEvent) + Send + 'static>(deps: Deps<E>, tasks: &mut Tasks) -> ProberHandle {
-    let Deps { settings, runtime, load, saves, replay, mut on_event } = deps;
+pub(crate) fn spawn<E, D>(deps: Deps<E, D>, tasks: &mut Tasks) -> ProberHandle
+where
+    E: FnMut(ProbeEvent) + Send + 'static,
+    D: FnMut(Demand) + Send + 'static,
+{
+    let Deps { settings, runtime, load, saves, replay, mut on_event, mut on_demand } = deps;
     let mut load = Some(load);
     let (input_sender, inputs) = mpsc::channel(INPUTS_AT_ONCE);
     let (asker, questions) = Asker::channel("prober");
@@ -81,7 +88,7 @@ pub(crate) fn spawn<E: FnMut(ProbeEvent) + Send + 'static>(deps: Deps<E>, tasks:
                 Saved::clone(&channels.saves.borrow())
             }
         };
-        run(restored, &mut channels, runtime.clone(), &mut on_event).await;
+        run(restored, &mut channels, runtime.clone(), &mut on_event, &mut on_demand).await;
     }));
     handle
 }
@@ -101,6 +108,7 @@ async fn run(
     channels: &mut Channels,
     runtime: Channel,
     on_event: impl FnMut(ProbeEvent) + Send,
+    on_demand: impl FnMut(Demand) + Send,
 ) {
     let settings = channels.settings.clone();
     let handlers = Handlers::new(runtime, &settings.borrow());
@@ -108,7 +116,7 @@ async fn run(
         let handlers = handlers.under(&settings.borrow());
         async move { handlers.judge(&job.spec, &job.view, &job.variables, &job.ports).await }
     };
-    drive(restored, channels, attempt, on_event).await;
+    drive(restored, channels, attempt, on_event, on_demand).await;
 }
 
 /// The loop, whatever an attempt does.
@@ -117,6 +125,7 @@ async fn drive<A, F>(
     channels: &mut Channels,
     attempt: A,
     mut on_event: impl FnMut(ProbeEvent) + Send,
+    mut on_demand: impl FnMut(Demand) + Send,
 ) where
     A: Fn(Job) -> F,
     F: Future<Output: Into<Attempted>> + Send + 'static,
@@ -211,6 +220,7 @@ async fn drive<A, F>(
             log_lateness(news);
         }
         roster.take_events().into_iter().for_each(&mut on_event);
+        roster.take_demands().into_iter().for_each(&mut on_demand);
         if roster.save_deadline().is_some_and(|deadline| deadline <= now.at) {
             channels.saves.send_replace(Arc::new(roster.save(now)));
         }

@@ -4,17 +4,18 @@
 //! in the same order, whenever something changes, and so need no tick while a check stands in the way.
 //!
 //! ```text
-//!            no running container, start delay, startup gate
+//!            no running container, a paused one, start delay, startup gate
 //!                 v                      ^
 //! Waiting ----> Resting --due--> Queued --place--> Attempting --finished--> Resting
 //!    ^                                                  |
-//!    +------- another container <------- Held <---------+ a verdict that ends its work
+//!    +------- another container <------- Held <---------+ a success of startup, or an act on the container
 //!
 //! any --a client began to stop it--> Stopped --it does not run any more, or another container--> Waiting
 //!                                       +-----that failed--> where it was
 //! any --an operator's pause--> Paused --resume--> as if it had never been
 //! ```
 
+mod acting;
 mod checkpoint;
 pub(crate) mod event;
 mod outcome;
@@ -33,7 +34,7 @@ use super::{
 use crate::{
     ids::{ContainerId, ProbeKind},
     inventory::pod::ContainerState,
-    results::{AttemptResult, Results, Verdict, event::Notice, history::ChangeReason},
+    results::{AttemptResult, Results, Verdict, event::Notice, history::ChangeReason, text::BoundedText},
     spec::ProbeSpec,
 };
 use event::{Action, Block, Seen, Stopping, WorkerEvent};
@@ -59,7 +60,12 @@ pub(crate) struct Worker {
     /// What is known from before a restart of ours of the container that is seen next.
     checkpoint: Option<Checkpoint>,
     stopping: Option<Stopping>,
+    /// Whether startup succeeded, which ends its work on this container.
     is_held: bool,
+    /// Whether an act on this container is in progress.
+    is_acted_on: bool,
+    /// Failures in a row on this container from fresh attempts, see [`Worker::stale`].
+    fresh: u32,
     /// Whether an operator wants no attempts.
     is_paused: bool,
     is_started: bool,
@@ -112,8 +118,12 @@ struct Attempt {
     lag: Duration,
     /// Whether it began in the start period, before the first success.
     is_forgiven: bool,
+    /// Whether nothing has happened since it began that makes earlier attempts say nothing, see [`Worker::stale`].
+    is_fresh: bool,
     /// From when it was due to the next one, as it was planned.
     beat: Duration,
+    /// Whether its container was paused meanwhile: its outcome says nothing.
+    is_void: bool,
 }
 
 impl Worker {
@@ -129,6 +139,8 @@ impl Worker {
             checkpoint: None,
             stopping: None,
             is_held: false,
+            is_acted_on: false,
+            fresh: 0,
             is_paused: false,
             is_started,
             next: None,
@@ -151,7 +163,10 @@ impl Worker {
     pub(crate) fn on(&mut self, event: WorkerEvent, now: Moment) -> Vec<Action> {
         let mut actions = Vec::new();
         match event {
-            WorkerEvent::Restored(checkpoint) => self.checkpoint = Some(checkpoint),
+            WorkerEvent::Restored(checkpoint) => {
+                self.checkpoint = Some(checkpoint);
+                self.stale();
+            }
             WorkerEvent::Seen(seen) => self.look(seen, now, &mut actions),
             WorkerEvent::Started(is_started) => {
                 // Those that a success of startup releases go on at once, however many they are.
@@ -160,9 +175,13 @@ impl Worker {
             }
             // Liveness and startup end before their container; readiness goes on, so that the pod can be seen draining
             // (docs/kubelet-prober.md 2, StopLivenessAndStartup).
-            WorkerEvent::Stopping(_) if self.spec.kind == ProbeKind::Readiness => {}
+            WorkerEvent::Stopping(_) | WorkerEvent::Acting(_) if self.spec.kind == ProbeKind::Readiness => {}
             WorkerEvent::Stopping(stopping) => self.stopping = stopping,
+            WorkerEvent::Acting(is_acted_on) => self.set_acted_on(is_acted_on),
             WorkerEvent::Paused(is_paused) => {
+                if self.is_paused && !is_paused {
+                    self.stale();
+                }
                 self.is_paused = is_paused;
                 self.is_triggered &= !is_paused;
             }
@@ -173,6 +192,7 @@ impl Worker {
                 self.next = self.next.map(|_| now.at + by);
             }
             WorkerEvent::RuntimeAnswers(by) => {
+                self.stale();
                 let was_silent = std::mem::take(&mut self.unanswered) > 0;
                 let next = self.next.filter(|_| was_silent && self.deadline().is_some());
                 self.next = next.map(|next| next.min(now.at + by)).or(self.next);
@@ -195,13 +215,15 @@ impl Worker {
         self.next.filter(|_| self.is_queued)
     }
 
-    /// Whether the attempt in flight is on a container that is replaced or has ended: nothing that it may still find
-    /// out counts.
+    /// Whether the attempt in flight is on a container that is replaced or has ended, or was paused meanwhile: nothing
+    /// that it may still find out counts.
     pub(crate) fn is_overtaken(&self) -> bool {
         let Some(Flight::Own(attempt) | Flight::Judged(attempt)) = &self.flight else { return false };
-        self.target.as_ref().is_none_or(|target| {
-            target.seen.id != attempt.container || matches!(target.seen.state, ContainerState::Exited { .. })
-        })
+        attempt.is_void
+            || self.target.as_ref().is_none_or(|target| {
+                target.seen.id != attempt.container
+                    || matches!(target.seen.state, ContainerState::Exited { .. })
+            })
     }
 
     /// When the attempt in flight began, if it is ours.
@@ -260,6 +282,11 @@ impl Worker {
         last.map(|last| &*last.output)
     }
 
+    /// Keeps what was done to the container because of it, see [`Results::note_act`].
+    pub(crate) fn note_act(&mut self, text: &BoundedText, at: SystemTime) {
+        self.results.note_act(text, at);
+    }
+
     /// Forgets outputs of attempts until they take so many bytes, see [`Results::forget`].
     pub(crate) fn forget(&mut self, most: usize) {
         self.results.forget(most);
@@ -305,13 +332,17 @@ impl Worker {
             Some(Stopping::Container) | None => {}
         }
         // Step 5: before the look at the container's state, so a held worker does not care whether it still runs.
-        if self.is_held {
+        if self.is_held || self.is_acted_on {
             return Some(Block::Held);
         }
         // Step 6. Whether to go on at all then (docs/kubelet-prober.md 3.9) depends on the restart policy, which CRI
         // does not have: the worker stays.
         if target.seen.state != ContainerState::Running {
             return Some(Block::NotRunning(target.seen.state));
+        }
+        // Ours: the kubelet knows nothing of pauses, see `look`.
+        if target.seen.is_paused {
+            return Some(Block::ContainerPaused);
         }
         // Step 7, a deletion that the worker knew from its start, does not exist here.
         // Step 8.
@@ -331,6 +362,8 @@ impl Worker {
         if self.target.as_ref().is_none_or(|target| target.seen.id != seen.id) {
             let is_restored = self.take_up(&seen.id, now);
             self.stopping = None;
+            self.is_acted_on = false;
+            self.stale();
             self.next = None;
             // A container that ran already when we met it was started soon after it was made; its start is reported
             // later.
@@ -352,7 +385,16 @@ impl Worker {
             // So does the start period, also over a restart of ours.
             target.start_until = self.spec.start.map(|start| start_until(start.length, seen.started_at, now));
         }
+        let is_resumed = is_running && target.seen.is_paused && !seen.is_paused;
         target.seen = seen;
+        if target.seen.is_paused
+            && let Some(Flight::Own(attempt) | Flight::Judged(attempt)) = &mut self.flight
+        {
+            attempt.is_void = true;
+        }
+        if is_resumed {
+            self.container_resumed();
+        }
         if is_fresh {
             // A start that is reported late may end the delay, but does not bring a spread attempt forward.
             if (is_first_run || was_delayed) && !self.is_queued && self.flight.is_none() {
@@ -360,9 +402,16 @@ impl Worker {
             }
             self.may_spread |= is_first_run;
             self.seed(now);
-        } else if !is_running && !self.is_held {
+        } else if !is_running && !self.is_held && !self.is_acted_on {
             self.fall(now, actions);
         }
+    }
+
+    /// The container is no longer paused: the next attempt comes at once, or within its period if the attempt that the
+    /// pause overtook has not ended yet, or too many others come at once.
+    fn container_resumed(&mut self) {
+        self.stale();
+        self.may_spread = true;
     }
 
     /// Takes up the work on another container: goes on where it stood on this one before a restart of ours, and tells
@@ -370,7 +419,7 @@ impl Worker {
     fn take_up(&mut self, container: &ContainerId, now: Moment) -> bool {
         let restored = self.checkpoint.take().filter(|checkpoint| checkpoint.container == *container);
         let is_restored = restored.is_some();
-        self.is_held = restored.as_ref().is_some_and(|checkpoint| checkpoint.is_held);
+        self.is_held = restored.as_ref().is_some_and(|checkpoint| checkpoint.holds(self.spec.kind));
         match restored {
             Some(checkpoint) => {
                 // A clock that was set back meanwhile must not make it stand since a time to come.
@@ -411,6 +460,7 @@ impl Worker {
     /// Step 6: a container that does not run is a failure, of whatever type and whatever stopped it. It is news only of
     /// one that did run.
     fn fall(&mut self, now: Moment, actions: &mut Vec<Action>) {
+        self.stale();
         let is_changed = self.results.set(Verdict::Failure, ChangeReason::NotRunning, now.wall);
         let has_run = |target: &&Target| target.has_run || target.is_restored;
         if let Some(target) = self.target.as_ref().filter(|_| is_changed).filter(has_run) {
@@ -461,13 +511,22 @@ impl Worker {
         let lag = now.at.saturating_duration_since(due);
         let (container, beat) = (target.seen.id.clone(), self.beat(now.at));
         let is_forgiven = self.is_starting(now.at);
-        self.flight = Some(Flight::Own(Attempt { container, began: now, lag, is_forgiven, beat }));
+        self.flight = Some(Flight::Own(Attempt {
+            container,
+            began: now,
+            lag,
+            is_forgiven,
+            is_fresh: true,
+            is_void: false,
+            beat,
+        }));
         self.attempted = Some(now.at);
         self.next = Some(due + beat);
         actions.push(Action::StartAttempt);
     }
 
-    fn is_running(&self) -> bool {
+    /// Whether its container runs.
+    pub(crate) fn is_running(&self) -> bool {
         self.target.as_ref().is_some_and(|target| target.seen.state == ContainerState::Running)
     }
 }

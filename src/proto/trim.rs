@@ -1,7 +1,7 @@
 //! Decodes messages with content from pod authors, no further than needed: bytes in; a message of bounded size, and how
 //! much was left out, out. Works on the encoded form, so that nothing large is ever decoded. Pure.
 
-mod fields;
+pub(crate) mod fields;
 
 use std::{borrow::Cow, collections::BTreeSet, ops::Deref, str};
 
@@ -17,6 +17,9 @@ pub const MAX_NAME: usize = 512;
 /// 32 KiB of labels are kept of one object, each counted with [`OVERHEAD`]: a Kubernetes label has 380 bytes at most, and
 /// pods have a dozen. Above that the longest are left out, which is counted.
 const MAX_LABELS: usize = 32 << 10;
+
+/// The label by which a kubelet's pods are known. It is always kept: an author cannot drive it out with labels of their own.
+pub const KUBELETS_UID: &str = "io.kubernetes.pod.uid";
 
 /// 128 KiB of annotations are kept of one object, each counted with [`OVERHEAD`]: half of what Kubernetes accepts, and
 /// only those that something reads. Above that the longest are left out, which is counted.
@@ -197,7 +200,11 @@ fn trim(
         let part = shape.iter().find_map(|(tag, part)| (*tag == field.tag).then_some(*part));
         match (part, field.payload) {
             (None, _) => {}
-            (Some(Part::Labels), Some(entry)) => *omitted += labels.offer(Entry::read(field.tag, entry)?),
+            (Some(Part::Labels), Some(entry)) => {
+                let Entry { tag, key, value } = Entry::read(field.tag, entry)?;
+                let value = if key == KUBELETS_UID { cut(value, MAX_NAME) } else { value };
+                *omitted += labels.offer(Entry { tag, key, value });
+            }
             (Some(Part::Annotations), Some(entry)) => {
                 let Entry { tag, key, value } = Entry::read(field.tag, entry)?;
                 match Use::of(key) {
@@ -279,8 +286,8 @@ impl<'a> Entry<'a> {
 /// The shortest entries of a map that have room together: a long one drives none out that every pod has, and their
 /// order, which runtimes leave to chance, makes no difference.
 struct Entries<'a> {
-    /// By weight, then by text.
-    shortest: BTreeSet<(usize, &'a str, &'a str, u32)>,
+    /// [`KUBELETS_UID`] first, then by weight, then by text.
+    shortest: BTreeSet<((bool, usize), &'a str, &'a str, u32)>,
     held: usize,
     most: usize,
 }
@@ -293,12 +300,13 @@ impl<'a> Entries<'a> {
     /// Takes one in. Returns how many were left out for that.
     fn offer(&mut self, entry: Entry<'a>) -> u32 {
         let weight = entry.key.len() + entry.value.len() + OVERHEAD;
+        let weight = (entry.key != KUBELETS_UID, weight);
         if self.shortest.insert((weight, entry.key, entry.value, entry.tag)) {
-            self.held += weight;
+            self.held += weight.1;
         }
         let mut left_out = 0;
         while self.held > self.most
-            && let Some((weight, ..)) = self.shortest.pop_last()
+            && let Some(((_, weight), ..)) = self.shortest.pop_last()
         {
             self.held -= weight;
             left_out += 1;

@@ -32,10 +32,17 @@ impl Rig {
         let runtime = UnixListener::bind(&runtime_path).unwrap();
         let bound = listen::bind(&path, listen::Access::PRIVATE, Some(&runtime_path)).unwrap();
         let (output, observations) = output::channel(max_events);
-        let (gate, registry) = (Gate::default(), Registry::default());
-        let relay =
-            Relay::start(bound.listener, runtime_path.clone(), 2, gate.clone(), output, registry.clone())
-                .unwrap();
+        let (gate, registry, room) = (Gate::default(), Registry::default(), Room::default());
+        let relay = Relay::start(
+            bound.listener,
+            runtime_path.clone(),
+            2,
+            gate.clone(),
+            room,
+            output,
+            registry.clone(),
+        )
+        .unwrap();
         Self { relay: Some(relay), gate, registry, observations, runtime, runtime_path, path, _dir: dir }
     }
 

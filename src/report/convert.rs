@@ -205,8 +205,11 @@ impl From<&ProbeStatus> for ProbeView {
             run: run(probe),
             counts: probe.counts,
             last: probe.last.as_ref().map(Into::into),
-            on_failure: probe.on_failure.as_str().to_owned(),
+            on_failure: probe.acting.effective().as_str().to_owned(),
+            on_failure_asked: probe.acting.why_not().map(|_| probe.acting.asked.as_str().to_owned()),
+            act_refusal: probe.acting.why_not().map(str::to_owned),
             shadowed: probe.shadowed.clone(),
+            act: None,
         }
     }
 }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use super::{
     pieces::{self, array, text},
     view::{
-        AttemptView, ChangeView, DefinitionView, EventView, HandlerView, HeaderView, PortView,
-        ProbeDetailView, Seconds,
+        ActNoteView, AttemptView, ChangeView, DefinitionView, EventView, FailureCommandView, HandlerView,
+        HeaderView, PortView, ProbeDetailView, Seconds,
     },
 };
 use crate::{
     prober::status::ProbeStatus,
-    results::history::VerdictChange,
-    spec::{Handler, PortRef, ProbeSpec, Scheme},
+    results::history::{ActNote, VerdictChange},
+    spec::{FailureCommand, Handler, PortRef, ProbeSpec, Scheme},
 };
 
 /// One probe in full, to be written part by part: a [`ProbeDetailView`] with these events.
@@ -68,6 +68,8 @@ impl From<&ProbeStatus> for ProbeDetailView {
             probe: probe.into(),
             client: None,
             definition: probe.spec.as_deref().map(|spec| DefinitionView::of(spec, &probe.source)),
+            acts: None,
+            acted: probe.history.acts().iter().map(Into::into).collect(),
             history: probe.history.attempts().map(|attempt| (&attempt).into()).collect(),
             changes: probe.history.changes().map(Into::into).collect(),
             events: Vec::new(),
@@ -86,9 +88,16 @@ impl From<&ProbeSpec> for DefinitionView {
             failure_threshold: spec.failure_threshold,
             termination_grace_period_seconds: spec.termination_grace.map(Seconds),
             on_failure: spec.on_failure.as_str().to_owned(),
+            on_failure_command: spec.on_failure_command.as_ref().map(Into::into),
             start_period_seconds: spec.start.map(|start| Seconds(start.length)),
             start_interval_seconds: spec.start.map(|start| Seconds(start.interval)),
         }
+    }
+}
+
+impl From<&FailureCommand> for FailureCommandView {
+    fn from(FailureCommand { command, timeout }: &FailureCommand) -> Self {
+        Self { command: command.clone(), timeout_seconds: Seconds(*timeout) }
     }
 }
 
@@ -126,6 +135,12 @@ fn header((name, value): &(String, String)) -> HeaderView {
     HeaderView { name: name.clone(), value: value.clone() }
 }
 
+impl From<&ActNote> for ActNoteView {
+    fn from(note: &ActNote) -> Self {
+        Self { at: note.at.into(), text: note.text.to_string() }
+    }
+}
+
 impl From<&VerdictChange> for ChangeView {
     fn from(change: &VerdictChange) -> Self {
         Self { at: change.at.into(), from: change.from, to: change.to, why: change.why.in_words(change.to) }
@@ -147,7 +162,7 @@ mod tests {
             events: Vec::new(),
             ..detail.clone()
         };
-        for detail in [detail, empty] {
+        for detail in [detail, sample::acting_detail(), empty] {
             let events = detail.events.iter().cloned().map(Arc::new).collect();
             let parts = DetailParts::new(detail.clone(), events).into_parts();
             let json: Vec<u8> = parts.flatten().collect();

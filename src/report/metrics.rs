@@ -15,7 +15,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::stage::RestartCounts;
+use crate::{act::counts::ActCounts, stage::RestartCounts};
 
 /// What the text is, for the one who asked.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -58,6 +58,8 @@ pub struct ProcessCounts {
     pub connections_blinded: Counter,
     /// Stages that panicked and were started again.
     pub stage_restarts: RestartCounts,
+    /// Acts on containers, and those that are withheld.
+    pub acts: ActCounts,
 }
 
 impl ProcessCounts {
@@ -82,6 +84,9 @@ impl ProcessCounts {
             "Stages that panicked and were restarted, by stage",
             self.stage_restarts,
         );
+        let (acts, withheld) = self.acts.metrics();
+        registry.register("acts", "Acts on containers that ended, by action and result", acts);
+        registry.register("acts_withheld", "Acts that are asked for and withheld now", withheld);
     }
 }
 
@@ -176,6 +181,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::{act::counts::ActResult, spec::OnFailure};
 
     /// The samples of a family come in no order.
     fn steady(metrics: &Metrics) -> String {
@@ -199,5 +205,22 @@ mod tests {
         metrics.config.refused();
         metrics.config.refused();
         insta::assert_snapshot!("metrics_after_a_bad_reload", steady(&metrics.clone()));
+    }
+
+    #[test]
+    fn acts_are_counted_by_action_and_result() {
+        let acts = ActCounts::default();
+        let counts = ProcessCounts { acts: acts.clone(), ..ProcessCounts::default() };
+        let metrics = Metrics::with("1.2.3", counts);
+        acts.ended(OnFailure::Restart, ActResult::GivenUp);
+        acts.withheld(3);
+        let text = metrics.text();
+        for line in [
+            r#"criprobe_acts_total{action="restart",result="given_up"} 1"#,
+            r#"criprobe_acts_total{action="stop",result="dry_run"} 0"#,
+            "criprobe_acts_withheld 3",
+        ] {
+            assert!(text.lines().any(|each| each == line), "{line}:\n{text}");
+        }
     }
 }

@@ -35,7 +35,10 @@ pub(crate) fn view(probe: &ObservedStatus, now: SystemTime) -> ProbeView {
         counts: results.counts(),
         last: results.last().map(Into::into),
         on_failure: "report".to_owned(),
+        on_failure_asked: None,
+        act_refusal: None,
         shadowed: Vec::new(),
+        act: None,
     }
 }
 
@@ -51,6 +54,8 @@ pub(crate) fn detail(probe: &ObservedStatus, now: SystemTime) -> ProbeDetailView
             timeout_seconds: Seconds(probe.timeout),
         }),
         definition: None,
+        acts: None,
+        acted: Vec::new(),
         history: history.attempts().map(|attempt| (&attempt).into()).collect(),
         changes: history.changes().map(Into::into).collect(),
         events: Vec::new(),

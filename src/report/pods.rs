@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
+    act::status::{ActsStatus, Current},
     inventory::pod::{self, ContainerState},
     prober::ContainerStatus,
 };
@@ -23,7 +24,11 @@ struct PodParts<'a> {
 const COPIED: &str = "another pod has the same UID: criprobe identifies this pod by its sandbox ID";
 
 /// A view a pod, by namespace, name and uid.
-pub(super) fn views(sandboxes: &[Arc<pod::Pod>], containers: &[ContainerStatus]) -> Vec<PodView> {
+pub(super) fn views(
+    sandboxes: &[Arc<pod::Pod>],
+    containers: &[ContainerStatus],
+    acts: &ActsStatus,
+) -> Vec<PodView> {
     let mut pods: BTreeMap<Identity, PodParts<'_>> = BTreeMap::new();
     // One that was made between the two questions is known from its containers alone.
     let of_containers = containers.iter().map(|container| &container.view.pod);
@@ -47,7 +52,7 @@ pub(super) fn views(sandboxes: &[Arc<pod::Pod>], containers: &[ContainerStatus])
             pod.containers.insert(name, container);
         }
     }
-    pods.into_values().map(PodView::from).collect()
+    pods.into_values().map(|pod| pod.view(acts)).collect()
 }
 
 fn identity(pod: &pod::Pod) -> Identity {
@@ -58,20 +63,27 @@ fn age(container: &ContainerStatus) -> impl PartialOrd + use<> {
     (container.view.attempt, container.view.created_at, container.view.id.clone())
 }
 
-impl From<PodParts<'_>> for PodView {
-    fn from(pod: PodParts<'_>) -> Self {
-        let unready = unready(&pod);
-        let copied = pod.sandbox.copied_uid.as_ref().map(|_| COPIED.to_owned());
-        Self {
-            namespace: pod.sandbox.namespace.to_string(),
-            pod: pod.sandbox.name.to_string(),
-            pod_uid: pod.sandbox.uid.to_string(),
-            sandbox_id: pod.sandbox.sandbox_id.to_string(),
-            attempt: pod.sandbox.attempt,
-            sandbox_ready: pod.sandbox.is_ready,
+impl PodParts<'_> {
+    fn view(&self, acts: &ActsStatus) -> PodView {
+        let unready = unready(self, acts);
+        let copied = self.sandbox.copied_uid.as_ref().map(|_| COPIED.to_owned());
+        let containers: Vec<_> = self.containers.values().map(|known| container(known, acts)).collect();
+        let acted = containers.iter().filter_map(|container| {
+            let act = container.act.as_ref()?;
+            Some(format!("{}: {}", container.container, act.in_words()))
+        });
+        // What is done now comes first: on a narrow terminal the rest is cut off.
+        let reasons = acted.chain(unready.clone()).chain(copied);
+        PodView {
+            namespace: self.sandbox.namespace.to_string(),
+            pod: self.sandbox.name.to_string(),
+            pod_uid: self.sandbox.uid.to_string(),
+            sandbox_id: self.sandbox.sandbox_id.to_string(),
+            attempt: self.sandbox.attempt,
+            sandbox_ready: self.sandbox.is_ready,
             ready: unready.is_none(),
-            reason: [unready, copied].into_iter().flatten().collect::<Vec<_>>().join("; "),
-            containers: pod.containers.values().copied().map(container).collect(),
+            reason: reasons.collect::<Vec<_>>().join("; "),
+            containers,
         }
     }
 }
@@ -79,8 +91,8 @@ impl From<PodParts<'_>> for PodView {
 /// Why a pod is not ready, in the kubelet's words where it has some (docs/kubelet-prober.md 4, readiness roll-up).
 ///
 /// A container that ended well may be an init container that has done its work, so it is left out; but somebody has to be
-/// there who is ready.
-fn unready(pod: &PodParts<'_>) -> Option<String> {
+/// there who is ready. One that is about to be restarted has not done its work.
+fn unready(pod: &PodParts<'_>, acts: &ActsStatus) -> Option<String> {
     if !pod.sandbox.is_ready {
         return Some("the sandbox is not ready".to_owned());
     }
@@ -89,7 +101,10 @@ fn unready(pod: &PodParts<'_>) -> Option<String> {
     }
     let counted = || {
         let of_pod = pod.containers.values();
-        of_pod.filter(|container| container.view.state != ContainerState::Exited { exit_code: Some(0) })
+        let is_done = |view: &pod::Container| {
+            view.state == ContainerState::Exited { exit_code: Some(0) } && current(view, acts).is_none()
+        };
+        of_pod.filter(move |container| !is_done(&container.view))
     };
     if counted().next().is_none() {
         return Some("all containers have exited".to_owned());
@@ -101,7 +116,15 @@ fn unready(pod: &PodParts<'_>) -> Option<String> {
     (!names.is_empty()).then(|| format!("containers with unready status: [{}]", names.join(" ")))
 }
 
-fn container(known: &ContainerStatus) -> ContainerView {
+/// What is done to a container now, or withheld.
+fn current<'a>(view: &pod::Container, acts: &'a ActsStatus) -> Option<&'a Current> {
+    if acts.places.is_empty() {
+        return None;
+    }
+    acts.places.get(&(view.pod.uid.clone(), view.name.clone()))?.current.as_ref()
+}
+
+fn container(known: &ContainerStatus, acts: &ActsStatus) -> ContainerView {
     let view = &known.view;
     let (state, exit_code) = match view.state {
         ContainerState::Created => (ContainerStateView::Created, None),
@@ -114,6 +137,7 @@ fn container(known: &ContainerStatus) -> ContainerView {
         container_id: view.id.to_string(),
         image: view.image.to_string(),
         state,
+        paused: view.is_paused,
         exit_code,
         created_at: view.created_at.map(Into::into),
         started_at: view.started_at.map(Into::into),
@@ -121,16 +145,22 @@ fn container(known: &ContainerStatus) -> ContainerView {
         ready: known.readiness.is_ready,
         restarts: view.attempt,
         probes: ProbesView::count(known.probes.iter().map(|probe| (probe.state, probe.phase))),
+        act: current(view, acts).map(Into::into),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
     use super::*;
     use crate::{
+        act::status::{PlaceStatus, Step},
         ids::{ContainerId, PodUid, SandboxId},
         inventory::fixtures,
         prober::readiness::ContainerReadiness,
+        results::event::ActCause,
+        spec::OnFailure,
     };
 
     fn sandbox(uid: &str, attempt: u32, is_ready: bool) -> Arc<pod::Pod> {
@@ -192,7 +222,7 @@ mod tests {
             (&down, &[("app", RUNNING, true)], "the sandbox is not ready"),
         ] {
             let of_pod = containers.iter().map(|&(name, state, ready)| container(pod, name, 0, state, ready));
-            let shown = views(std::slice::from_ref(pod), &of_pod.collect::<Vec<_>>());
+            let shown = views(std::slice::from_ref(pod), &of_pod.collect::<Vec<_>>(), &ActsStatus::default());
             assert_eq!((shown.len(), shown[0].ready, &*shown[0].reason), (1, reason.is_empty(), reason));
             assert_eq!(shown[0].containers.len(), containers.len());
         }
@@ -207,7 +237,7 @@ mod tests {
             container(&old, "app", 7, BROKEN, false),
         ];
         for sandboxes in [vec![old.clone(), new.clone()], vec![new.clone(), old.clone()], vec![]] {
-            let shown = views(&sandboxes, &containers);
+            let shown = views(&sandboxes, &containers, &ActsStatus::default());
             let [pod] = &shown[..] else { panic!("{shown:?}") };
             assert_eq!((&*pod.sandbox_id, pod.attempt, pod.ready), ("u-1", 1, true));
             assert_eq!((pod.containers.len(), pod.containers[0].restarts), (1, 2));
@@ -216,8 +246,40 @@ mod tests {
 
     #[test]
     fn pods_of_one_name_are_told_apart_by_their_uid() {
-        let shown = views(&[sandbox("v", 0, true), sandbox("u", 3, true)], &[]);
+        let shown = views(&[sandbox("v", 0, true), sandbox("u", 3, true)], &[], &ActsStatus::default());
         let uids: Vec<_> = shown.iter().map(|pod| &*pod.pod_uid).collect();
         assert_eq!(uids, ["u", "v"]);
+    }
+
+    #[test]
+    fn a_container_that_is_about_to_be_restarted_is_not_done_and_says_so() {
+        let up = sandbox("u", 0, true);
+        let containers = [container(&up, "app", 2, DONE, false), container(&up, "log", 0, RUNNING, true)];
+        let current = |step| Current {
+            container: containers[0].view.id.clone(),
+            action: OnFailure::Restart,
+            cause: ActCause::Exited { exit_code: Some(0) },
+            since: UNIX_EPOCH,
+            step,
+        };
+        let until = UNIX_EPOCH + Duration::from_secs(184);
+        for (step, reason) in [
+            (None, ""),
+            (
+                Some(Step::BackOff(until)),
+                "app: restart: back-off until 00:03:04Z; containers with unready status: [app]",
+            ),
+            (
+                Some(Step::Retrying { reason: "no image".to_owned(), at: until }),
+                "app: restart failed, next try 00:03:04Z: no image; containers with unready status: [app]",
+            ),
+        ] {
+            let place = PlaceStatus { current: step.map(current), ..PlaceStatus::default() };
+            let places = [((PodUid::from("u"), "app".into()), place)].into();
+            let acts = ActsStatus { places, ..ActsStatus::default() };
+            let shown = views(std::slice::from_ref(&up), &containers, &acts);
+            assert_eq!((shown[0].ready, &*shown[0].reason), (reason.is_empty(), reason));
+            assert_eq!(shown[0].containers[0].act.is_some(), !reason.is_empty());
+        }
     }
 }

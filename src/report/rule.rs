@@ -1,11 +1,11 @@
 //! Converts a rule into its view. In: the rule, and its place. Out: the JSON shape, without possible secrets.
 
-use super::view::{DefinitionView, HandlerView, MatchView, RuleView};
+use super::view::{DefinitionView, HandlerView, HealthcheckActView, MatchView, RuleView, Seconds};
 use crate::{
     ids::ProbeKind,
     spec::{
         ProbeSpec,
-        rule::{Matcher, Rule},
+        rule::{HealthcheckAct, Matcher, Rule},
     },
 };
 
@@ -25,6 +25,17 @@ impl RuleView {
             startup: probe(ProbeKind::Startup),
             readiness: probe(ProbeKind::Readiness),
             liveness: probe(ProbeKind::Liveness),
+            healthcheck: rule.healthcheck.as_deref().map(Into::into),
+        }
+    }
+}
+
+impl From<&HealthcheckAct> for HealthcheckActView {
+    fn from(act: &HealthcheckAct) -> Self {
+        Self {
+            on_failure: act.on_failure.as_str().to_owned(),
+            on_failure_command: act.on_failure_command.as_ref().map(Into::into),
+            termination_grace_period_seconds: act.termination_grace.map(Seconds),
         }
     }
 }

@@ -18,7 +18,9 @@ use tokio::{
 };
 
 use super::{
-    Snapshot, Snapshots, configuration,
+    Snapshot, Snapshots,
+    acts::{self, ActLimits},
+    configuration,
     name::ProbeName,
     observed, pods,
     view::{
@@ -28,6 +30,7 @@ use super::{
     },
 };
 use crate::{
+    act::ActHandle,
     clock,
     config::{Config, health::ConfigHealth},
     ids::ProbeType,
@@ -62,6 +65,7 @@ pub(crate) struct Stages {
     /// The images that the runtime was asked about in vain so far.
     pub images: watch::Receiver<Backlog>,
     pub prober: ProberHandle,
+    pub act: ActHandle,
     /// The probes of clients.
     pub observed: ObservedHandle,
     /// The configuration in effect.
@@ -103,7 +107,7 @@ impl Snapshots for Stages {
             }
             let known = self.prober.probes().await?;
             let named = known.iter().filter(|probe| name.is_of(probe));
-            Ok(named.max_by_key(|probe| age(probe.created_at)).map(ProbeDetailView::from))
+            Ok(named.max_by_key(|probe| age(probe.created_at)).map(|probe| self.detail(probe)))
         })
     }
 
@@ -111,7 +115,7 @@ impl Snapshots for Stages {
         Box::pin(async {
             let _turn = self.lists.acquire().await;
             let (sandboxes, containers) = tokio::try_join!(self.inventory.pods(), self.prober.containers())?;
-            Ok(pods::views(&sandboxes, &containers))
+            Ok(pods::views(&sandboxes, &containers, &self.act.status()))
         })
     }
 
@@ -127,10 +131,14 @@ impl Snapshots for Stages {
 impl Stages {
     /// All probes, ours and clients' own: those of older containers before those of newer ones.
     async fn all(&self, ours: &[ProbeStatus]) -> Vec<ProbeView> {
-        let wall = clock::wall();
+        let (wall, acts) = (clock::wall(), self.act.status());
         let mut all = Vec::with_capacity(ours.len());
         for some in ours.chunks(PROBES_AT_ONCE) {
-            all.extend(some.iter().map(|probe| (age(probe.created_at), ProbeView::from(probe))));
+            all.extend(some.iter().map(|probe| {
+                let mut view = ProbeView::from(probe);
+                acts::show(&mut view, &probe.key, &acts);
+                (age(probe.created_at), view)
+            }));
             yield_now().await;
         }
         for some in self.observed.probes().chunks(PROBES_AT_ONCE) {
@@ -141,6 +149,13 @@ impl Stages {
         }
         all.sort_by_key(|&(age, _)| age);
         all.into_iter().map(|(_, view)| view).collect()
+    }
+
+    fn detail(&self, probe: &ProbeStatus) -> ProbeDetailView {
+        let mut view = ProbeDetailView::from(probe);
+        let limits = ActLimits::of(&self.config.borrow().loaded.config);
+        acts::describe(&mut view, &probe.key, probe.acting, &self.act.status(), limits);
+        view
     }
 
     fn observed(&self, name: &ProbeName) -> Option<ProbeDetailView> {
@@ -179,6 +194,7 @@ impl Stages {
                 late: LateView::of(probes.late.iter().copied()),
                 ..ProbesView::sum(probes.by_state.iter().map(|(of, count)| (*of, *count)))
             },
+            acts: acts::node(&self.act.status(), ActLimits::of(&self.config.borrow().loaded.config)),
             state: self.state.borrow().clone(),
             stages: self.restarts.all().into_iter().map(Into::into).collect(),
             log: LogView { dropped: self.log_lines_dropped.get() },

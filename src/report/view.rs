@@ -4,6 +4,7 @@
 //! Fields appear in the order of their declaration, and are part of the interface: fields may be added, never renamed.
 //! Readers ignore unknown fields.
 
+mod act;
 mod call;
 mod check;
 mod configuration;
@@ -24,14 +25,18 @@ pub use crate::{
     results::{AttemptResult, Counts, Run, Verdict, event::EventType},
     tap::CallEnd,
 };
+pub use act::{ActCommandView, ActEndView, ActRecordView, ActStep, ActView, ActsView, ProbeActsView};
 pub use call::{CallView, ExecView, PeerView};
 pub use check::{
     CheckView, CheckedContainer, CheckedDocument, CheckedFile, CheckedPod, CheckedProbe, CheckedRule,
     DocumentKind, Finding, Grade, PlanChange, Role,
 };
-pub use configuration::{ConfigurationView, MatchView, RuleView, SettingValue, SettingView};
+pub use configuration::{
+    ConfigurationView, HealthcheckActView, MatchView, RuleView, SettingValue, SettingView,
+};
 pub use detail::{
-    ChangeView, ClientView, DefinitionView, HandlerView, HeaderView, PortView, ProbeDetailView,
+    ActNoteView, ChangeView, ClientView, DefinitionView, FailureCommandView, HandlerView, HeaderView,
+    PortView, ProbeDetailView,
 };
 pub use event::EventView;
 pub use pod::{ContainerStateView, ContainerView, PodView};
@@ -78,6 +83,7 @@ mod tests {
         insta::assert_json_snapshot!("probe", sample::probe());
         insta::assert_json_snapshot!("probe_invalid", sample::invalid_probe());
         insta::assert_json_snapshot!("probe_detail", sample::detail());
+        insta::assert_json_snapshot!("probe_acting", sample::acting_detail());
         insta::assert_json_snapshot!("probe_observed", sample::observed_detail());
         insta::assert_json_snapshot!("pod", sample::pod());
         insta::assert_json_snapshot!("call", sample::call());
@@ -100,6 +106,7 @@ mod tests {
         back(&sample::invalid_probe());
         back(&sample::detail());
         back(&sample::invalid_detail());
+        back(&sample::acting_detail());
         back(&sample::pod());
         for handler in sample::handlers() {
             let definition = sample::detail().definition.map(|plain| DefinitionView { handler, ..plain });

@@ -1,6 +1,8 @@
 //! The journal's events about probes: observations in; the kubelet's reasons and messages out (docs/kubelet-prober.md
 //! 11). Pure. Never escapes a message: the code that shows it does.
 
+mod act;
+
 use std::{sync::Arc, time::SystemTime};
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +12,7 @@ use crate::{
     ids::{ContainerId, PodUid, ProbeKind},
     inventory::pod::Container,
 };
+pub(crate) use act::{ActCause, ActNotice};
 
 /// 11 KiB: 10 KiB of what an attempt said, and the words before it. A longer message, of a container with an endless name,
 /// is cut at a character.
@@ -49,11 +52,34 @@ impl ProbeEvent {
         view: &Container,
         at: SystemTime,
     ) -> Self {
+        let message = notice.message(kind, &view.name);
+        Self::about(view, container_id, kind, (notice.severity(), notice.reason(), message), at)
+    }
+
+    /// Puts what was noticed about an act on a container into words: of the probe that asked for it.
+    pub fn of_act(
+        notice: &ActNotice,
+        kind: ProbeKind,
+        container_id: ContainerId,
+        view: &Container,
+        at: SystemTime,
+    ) -> Self {
+        let message = notice.message(&view.name);
+        Self::about(view, container_id, kind, (notice.severity(), notice.reason(), message), at)
+    }
+
+    fn about(
+        view: &Container,
+        container_id: ContainerId,
+        kind: ProbeKind,
+        (severity, reason, message): (EventType, EventReason, String),
+        at: SystemTime,
+    ) -> Self {
         Self {
             at,
-            severity: notice.severity(),
-            reason: notice.reason(),
-            message: bounded(notice.message(kind, &view.name)),
+            severity,
+            reason,
+            message: bounded(message),
             namespace: view.pod.namespace.clone(),
             pod: view.pod.name.clone(),
             pod_uid: view.pod.uid.clone(),
@@ -94,16 +120,40 @@ pub enum EventReason {
     VerdictChanged,
     /// The definition cannot be used, or is one more than the operator allows.
     InvalidProbe,
+    /// A container is stopped because of a verdict, or made again because it exited.
+    Killing,
+    /// A container that was stopped or exited runs again.
+    Restarted,
+    /// An act is asked for, and does not begin yet.
+    ActWithheld,
+    /// A step of an act failed.
+    ActFailed,
+    /// An act was given up, because the container is a client's business now.
+    ActGivenUp,
+    /// A dry run would have acted.
+    WouldAct,
+    /// A preStop hook failed.
+    FailedPreStopHook,
+    /// An `onFailureCommand` ended.
+    FailureCommand,
 }
 
 impl EventReason {
-    /// `Unhealthy`, `ProbeWarning`, `VerdictChanged`, `InvalidProbe`.
+    /// `Unhealthy`, `ProbeWarning`, `VerdictChanged`, `InvalidProbe`; of acts `Killing`, `Restarted`, `ActWithheld` and so on.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unhealthy => "Unhealthy",
             Self::ProbeWarning => "ProbeWarning",
             Self::VerdictChanged => "VerdictChanged",
             Self::InvalidProbe => "InvalidProbe",
+            Self::Killing => "Killing",
+            Self::Restarted => "Restarted",
+            Self::ActWithheld => "ActWithheld",
+            Self::ActFailed => "ActFailed",
+            Self::ActGivenUp => "ActGivenUp",
+            Self::WouldAct => "WouldAct",
+            Self::FailedPreStopHook => "FailedPreStopHook",
+            Self::FailureCommand => "FailureCommand",
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The history of a probe: attempts and changes of verdict in; the newest of both out, oldest first. Pure. Stored
+//! The history of a probe: attempts, changes of verdict and acts in; the newest of each out, oldest first. Pure. Stored
 //! compactly, because there may be 5,000 of them.
 
 use std::{
@@ -18,6 +18,7 @@ use super::{AttemptRecord, AttemptResult, Verdict, beginning};
 pub struct History {
     attempts: VecDeque<Stored>,
     changes: VecDeque<VerdictChange>,
+    acts: Vec<ActNote>,
     /// The verdict before the first of the changes; known only after a restart of ours.
     before: Option<Verdict>,
     /// What the texts take, each counted once.
@@ -32,6 +33,9 @@ const CHANGES_KEPT: usize = 32;
 
 /// 256 bytes of what each attempt said are kept, cut at a character; of the last attempt there is more in its record.
 pub(crate) const OUTPUT_KEPT: usize = 256;
+
+/// 8 acts are kept, and what they printed; another one replaces the oldest.
+const ACTS_KEPT: usize = 8;
 
 /// 32 bytes: what a text takes beside its own, the counts of its owners and the allocator's share.
 const TEXT_OVERHEAD: usize = 32;
@@ -52,6 +56,15 @@ pub struct VerdictChange {
     /// The verdict since.
     pub to: Verdict,
     pub why: ChangeReason,
+}
+
+/// Something that was done to the container because of the probe, or what that printed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActNote {
+    /// When.
+    pub at: SystemTime,
+    /// In words, at most [`OUTPUT_KEPT`] bytes: `stop after liveness failure`.
+    pub text: Arc<str>,
 }
 
 /// What made a verdict change.
@@ -102,6 +115,27 @@ impl History {
         self.changes.iter()
     }
 
+    /// The acts, oldest first.
+    pub fn acts(&self) -> &[ActNote] {
+        &self.acts
+    }
+
+    /// Keeps the beginning of what is said of an act.
+    pub(super) fn acted(&mut self, text: &str, at: SystemTime) {
+        if self.acts.len() >= ACTS_KEPT {
+            self.forget_act();
+        }
+        let text: Arc<str> = beginning(text, OUTPUT_KEPT).into();
+        self.output_bytes += text_size(&text);
+        self.acts.push(ActNote { at, text });
+    }
+
+    /// Forgets the oldest act.
+    fn forget_act(&mut self) {
+        let oldest = self.acts.remove(0);
+        self.output_bytes -= text_size(&oldest.text);
+    }
+
     /// Keeps an attempt. Returns what is kept of its output, if there is any.
     pub(super) fn attempted(&mut self, attempt: &AttemptRecord) -> Option<Arc<str>> {
         let output = self.text(&attempt.output);
@@ -125,12 +159,13 @@ impl History {
         output
     }
 
-    /// What the texts of all attempts take, in bytes.
+    /// What the texts of all attempts and acts take, in bytes.
     pub(super) fn output_bytes(&self) -> usize {
         self.output_bytes
     }
 
-    /// Forgets texts, those of the oldest attempts first and never that of the newest, until they take `most` bytes.
+    /// Forgets texts, those of the oldest attempts first and never that of the newest, then the oldest acts, until they take
+    /// `most` bytes.
     pub(super) fn forget(&mut self, most: usize) {
         for at in 1..self.attempts.len() {
             if self.output_bytes <= most {
@@ -141,6 +176,9 @@ impl History {
                 let text = output.replace(Arc::clone(&FORGOTTEN));
                 self.release(text);
             }
+        }
+        while self.output_bytes > most && !self.acts.is_empty() {
+            self.forget_act();
         }
     }
 
@@ -332,6 +370,28 @@ mod tests {
         history.forget(0);
         assert_eq!(said(&history).join(" "), "\u{2026} \u{2026}  \u{2026} c");
         assert_eq!(history.output_bytes(), one);
+    }
+
+    #[test]
+    fn acts_are_kept_bounded_and_are_forgotten_after_what_attempts_said() {
+        let mut history = after(["a", "b"].map(attempt));
+        for n in 0..ACTS_KEPT + 2 {
+            history.acted(&format!("{n}{}", "x".repeat(OUTPUT_KEPT)), UNIX_EPOCH);
+        }
+        let first = |history: &History| history.acts().first().map(|act| act.text[..1].to_owned());
+        let of_acts = ACTS_KEPT * (OUTPUT_KEPT + TEXT_OVERHEAD);
+        let attempts = 2 * text_size("a");
+        assert_eq!((history.acts().len(), first(&history).as_deref()), (ACTS_KEPT, Some("2")));
+        assert_eq!(history.output_bytes(), of_acts + attempts);
+        history.forget(of_acts + text_size("b"));
+        assert_eq!(
+            (history.acts().len(), &*history.attempts().next().unwrap().output),
+            (ACTS_KEPT, "\u{2026}")
+        );
+        history.forget(of_acts);
+        assert_eq!((history.acts().len(), first(&history).as_deref()), (ACTS_KEPT - 1, Some("3")));
+        history.forget(0);
+        assert_eq!((history.acts().len(), history.output_bytes()), (0, text_size("b")));
     }
 
     #[test]

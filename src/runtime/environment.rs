@@ -25,7 +25,7 @@ use tonic::{Status, codegen::http::uri::PathAndQuery, transport::Channel};
 
 use places::Places;
 
-use super::{QUICK, lists::ask};
+use super::{QUICK, call::ask};
 use crate::proto::cri;
 
 /// 8 MiB: the longest verbose status that is read. A process may have 2 MiB of environment, and containerd writes it
@@ -134,27 +134,44 @@ struct Pair<'a> {
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// From containerd as the client set them (`info["info"]`, the container's config); from a runtime that does not report
-/// that, as the process got them. The last value of a name counts.
-fn read(info: &str, names: &BTreeSet<&str>) -> Option<BTreeMap<String, String>> {
+/// How a status shows the values of its config's variables: they are bytes in newer versions, which JSON has in base64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ValueForm {
+    Plain,
+    Base64,
+}
+
+/// Variables by their names, with their last values.
+type Found = BTreeMap<String, String>;
+
+/// Those of the config, and those of the process, if they are reported.
+fn find(info: &str, is_wanted: impl Fn(&str) -> bool) -> Option<(Option<Found>, Option<Found>)> {
     let info: Info<'_> = serde_json::from_str(info).ok()?;
     let mut of_process = None;
     if let Some(process) = info.spec.and_then(|spec| spec.process) {
         let found = of_process.insert(BTreeMap::new());
         each(process.env, |Text(pair): Text<'_>| {
-            if let Some((name, value)) = pair.split_once('=').filter(|(name, _)| names.contains(name)) {
+            if let Some((name, value)) = pair.split_once('=').filter(|(name, _)| is_wanted(name)) {
                 found.insert(name.to_owned(), value.to_owned());
             }
         })?;
     }
-    let Some(config) = info.config else { return of_process };
+    let Some(config) = info.config else { return Some((None, of_process)) };
     let mut found = BTreeMap::new();
     each(config.envs, |pair: Pair<'_>| {
-        if names.contains(&*pair.key) {
+        if is_wanted(&pair.key) {
             found.insert(pair.key.into_owned(), pair.value.into_owned());
         }
     })?;
-    if of_process.is_some_and(|of_process| is_base64(&found, &of_process)) {
+    Some((Some(found), of_process))
+}
+
+/// From containerd as the client set them (`info["info"]`, the container's config); from a runtime that does not report
+/// that, as the process got them. The last value of a name counts.
+fn read(info: &str, names: &BTreeSet<&str>) -> Option<Found> {
+    let (of_config, of_process) = find(info, |name| names.contains(name))?;
+    let Some(mut found) = of_config else { return of_process };
+    if of_process.is_some_and(|of_process| compare(&found, &of_process) == Some(ValueForm::Base64)) {
         for value in found.values_mut() {
             if let Some(plain) = base64(value) {
                 *value = plain;
@@ -164,16 +181,30 @@ fn read(info: &str, names: &BTreeSet<&str>) -> Option<BTreeMap<String, String>> 
     Some(found)
 }
 
-/// Newer versions show values in base64, because they are bytes there. The environment of the process shows which form
-/// it is: no value is as shown, and one is as shown in base64.
-fn is_base64(shown: &BTreeMap<String, String>, of_process: &BTreeMap<String, String>) -> bool {
+/// How a verbose status shows the values of its config's variables; `None` if that cannot be known, because it is malformed,
+/// or because no value is the one that the process got, in either form.
+pub(crate) fn value_form(info: &str) -> Option<ValueForm> {
+    let (of_config, of_process) = find(info, |_| true)?;
+    let shown = of_config.unwrap_or_default();
+    if shown.values().all(String::is_empty) {
+        return Some(ValueForm::Plain);
+    }
+    compare(&shown, &of_process?)
+}
+
+/// The environment of the process shows which form it is: if any value is as shown, they are plain.
+fn compare(shown: &Found, of_process: &Found) -> Option<ValueForm> {
     let known = shown.iter().filter(|(_, text)| !text.is_empty());
-    let mut both = known.filter_map(|(name, text)| Some((text, of_process.get(name)?)));
-    let mut is_it = false;
-    both.all(|(text, real)| {
-        is_it |= base64(text).is_some_and(|plain| plain == *real);
-        text != real
-    }) && is_it
+    let mut form = None;
+    for (text, real) in known.filter_map(|(name, text)| Some((text, of_process.get(name)?))) {
+        if text == real {
+            return Some(ValueForm::Plain);
+        }
+        if base64(text).is_some_and(|plain| plain == *real) {
+            form = Some(ValueForm::Base64);
+        }
+    }
+    form
 }
 
 /// Go's JSON writes bytes in standard base64 with padding.
@@ -250,5 +281,40 @@ mod tests {
         let found = read(json, &BTreeSet::from(["B", "C"])).unwrap();
         assert_eq!(found, BTreeMap::from([("B".to_owned(), "2".to_owned())]));
         assert_eq!(read(r#"{"config":{}}"#, &BTreeSet::from(["B"])), Some(BTreeMap::new()));
+    }
+
+    #[test]
+    fn the_form_of_all_values_is_known_by_those_of_the_process() {
+        let json = |envs: &str, env: &str| {
+            format!(r#"{{"config":{{"envs":[{envs}]}},"runtimeSpec":{{"process":{{"env":[{env}]}}}}}}"#)
+        };
+        let plain = r#"{"key":"A","value":"blue"},{"key":"B","value":"deep"}"#;
+        let base64 = r#"{"key":"A","value":"Ymx1ZQ=="},{"key":"E"},{"key":"B","value":"/wA="}"#;
+        let rows = [
+            ("plain", json(plain, r#""A=blue","B=deep""#), Some(ValueForm::Plain)),
+            (
+                "plain, and the runtime replaced one",
+                json(plain, r#""A=blue","B=other""#),
+                Some(ValueForm::Plain),
+            ),
+            ("base64", json(base64, r#""A=blue","B=\ufffd\u0000""#), Some(ValueForm::Base64)),
+            (
+                "only bytes that are no text",
+                json(r#"{"key":"B","value":"/wA="}"#, r#""B=\ufffd\u0000""#),
+                Some(ValueForm::Base64),
+            ),
+            ("neither", json(plain, r#""A=red""#), None),
+            ("no value", json(r#"{"key":"E"}"#, ""), Some(ValueForm::Plain)),
+            ("no variable", "{}".to_owned(), Some(ValueForm::Plain)),
+            (
+                "the process is not shown",
+                r#"{"config":{"envs":[{"key":"A","value":"blue"}]}}"#.to_owned(),
+                None,
+            ),
+            ("malformed", "{".to_owned(), None),
+        ];
+        for (rule, json, form) in rows {
+            assert_eq!(value_form(&json), form, "{rule}");
+        }
     }
 }

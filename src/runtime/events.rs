@@ -20,7 +20,7 @@ use super::{Runtime, Version};
 use crate::proto::{
     containerd::{
         SubscribeRequest,
-        events::{ContainerCreate, ContainerDelete, TaskExit, TaskStart},
+        events::{ContainerCreate, ContainerDelete, TaskExit, TaskPaused, TaskResumed, TaskStart},
     },
     cri::{ContainerEventType, GetEventsRequest},
 };
@@ -29,7 +29,7 @@ use crate::proto::{
 pub(crate) const QUEUE: usize = 1024;
 
 /// 256 bytes: the longest id that is accepted; runtimes use 64. An event with a longer one counts as missed.
-const MAX_ID: usize = 256;
+pub(super) const MAX_ID: usize = 256;
 
 /// 2 MiB: the longest CRI event. It contains the statuses of its pod and of all the pod's containers, with their labels,
 /// annotations and mounts: usually some KiB. A longer one ends the stream, as a stream keeps the memory that it once needed.
@@ -52,6 +52,10 @@ pub(crate) enum RuntimeEvent {
         /// The exit code, if the runtime reports it.
         exit_code: Option<i32>,
     },
+    /// Its processes are frozen. Only containerd reports this.
+    Paused(String),
+    /// They run on.
+    Resumed(String),
     /// It was removed.
     Deleted(String),
 }
@@ -59,7 +63,12 @@ pub(crate) enum RuntimeEvent {
 impl RuntimeEvent {
     fn id(&self) -> &str {
         match self {
-            Self::Created(id) | Self::Started(id) | Self::Exited { id, .. } | Self::Deleted(id) => id,
+            Self::Created(id)
+            | Self::Started(id)
+            | Self::Exited { id, .. }
+            | Self::Paused(id)
+            | Self::Resumed(id)
+            | Self::Deleted(id) => id,
         }
     }
 }
@@ -267,6 +276,8 @@ fn of_containerd(topic: &str, payload: &[u8]) -> Option<RuntimeEvent> {
         "/containers/create" => RuntimeEvent::Created(ContainerCreate::decode(payload).ok()?.id),
         "/containers/delete" => RuntimeEvent::Deleted(ContainerDelete::decode(payload).ok()?.id),
         "/tasks/start" => RuntimeEvent::Started(TaskStart::decode(payload).ok()?.container_id),
+        "/tasks/paused" => RuntimeEvent::Paused(TaskPaused::decode(payload).ok()?.container_id),
+        "/tasks/resumed" => RuntimeEvent::Resumed(TaskResumed::decode(payload).ok()?.container_id),
         "/tasks/exit" => {
             let exit = TaskExit::decode(payload).ok()?;
             // The exit of an exec process is not the container's.
@@ -400,6 +411,14 @@ mod tests {
         });
         assert_eq!(pauses.pause(&ended, PAUSE.1), TOO_LONG.0, "{ended:?}");
         embedded.shutdown().await;
+    }
+
+    #[test]
+    fn pauses_are_events_of_containerd() {
+        let payload = TaskPaused { container_id: "c".into() }.encode_to_vec();
+        assert_eq!(of_containerd("/tasks/paused", &payload), Some(RuntimeEvent::Paused("c".into())));
+        assert_eq!(of_containerd("/tasks/resumed", &payload), Some(RuntimeEvent::Resumed("c".into())));
+        assert_eq!(of_containerd("/tasks/paused", &[0xff]), None);
     }
 
     #[test]

@@ -4,20 +4,16 @@
 use std::time::Duration;
 
 use tokio::time::timeout;
-use tonic::{Code, Request, Status, metadata::MetadataValue, transport::Channel};
+use tonic::{Code, Request, Status, codegen::http::uri::PathAndQuery, transport::Channel};
 
-use super::{QUICK, Runtime, within};
+use super::{QUICK, Runtime, call::ask, of_cri};
 use crate::proto::{
     containerd::content::{ReadContentRequest, content_client::ContentClient},
-    cri::{self, image_service_client::ImageServiceClient},
-    trim,
+    cri, trim,
 };
 
 /// 10 s: the limit for reading a config, from the request to its last byte.
 const READING: Duration = Duration::from_secs(10);
-
-/// The namespace of containerd's CRI plugin.
-const NAMESPACE: &str = "k8s.io";
 
 /// 4 MiB: the largest answer to ImageStatus, 10,000 names of the greatest length, each of which was pulled or assigned on
 /// this node. A larger one is an error, and what was known of the image stays in force.
@@ -63,9 +59,9 @@ impl Runtime {
     pub(crate) async fn image(&self, image: &str) -> Result<Image, ImageError> {
         let spec = cri::ImageSpec { image: image.to_owned(), ..Default::default() };
         let request = cri::ImageStatusRequest { image: Some(spec), verbose: false };
-        let client = ImageServiceClient::new(self.channel.clone());
-        let mut client = client.max_decoding_message_size(MAX_IMAGE_STATUS);
-        let answer = within(QUICK, request, |request| client.image_status(request)).await?;
+        let path = PathAndQuery::from_static("/runtime.v1.ImageService/ImageStatus");
+        let answer: cri::ImageStatusResponse =
+            ask(self.channel(), path, request, QUICK, MAX_IMAGE_STATUS).await?;
         let image = answer.image.filter(|image| !image.id.is_empty()).ok_or(ImageError::Unknown)?;
         let names = image.repo_tags.into_iter().chain(image.repo_digests);
         Ok(Image { id: image.id, names: names.filter(|name| name.len() <= trim::MAX_NAME).collect() })
@@ -91,7 +87,7 @@ impl Runtime {
 async fn read(mut client: ContentClient<Channel>, id: &str, limit: usize) -> Result<Vec<u8>, ImageError> {
     let mut request = Request::new(ReadContentRequest { digest: id.to_owned(), offset: 0, size: 0 });
     request.set_timeout(READING);
-    request.metadata_mut().insert("containerd-namespace", MetadataValue::from_static(NAMESPACE));
+    of_cri(&mut request);
     let mut stream = client.read(request).await?.into_inner();
     let mut config = Vec::new();
     while let Some(piece) = stream.message().await? {

@@ -1,14 +1,13 @@
 //! The complete lists, decoded only as far as needed: for each item, the fields that change during its life, and the
 //! rest as raw bytes. Most items of a list are known already, so the rest is rarely decoded.
 
-use std::{marker::PhantomData, time::Duration};
+use std::marker::PhantomData;
 
 use bytes::Bytes;
 use prost::{DecodeError, Message};
-use tonic::{Request, Response, Status, client::Grpc, codegen::http::uri::PathAndQuery, transport::Channel};
-use tonic_prost::ProstCodec;
+use tonic::{Status, codegen::http::uri::PathAndQuery, transport::Channel};
 
-use super::{LONG, MAX_MESSAGE, within};
+use super::{LONG, MAX_MESSAGE, call::ask};
 use crate::proto::{
     cri,
     trim::{self, Malformed, Trim, Trimmed},
@@ -101,9 +100,12 @@ pub(super) async fn containers(channel: Channel) -> Result<Vec<ContainerItem>, S
     list(channel, path, cri::ListContainersRequest::default()).await
 }
 
-async fn list<Q, B, W>(channel: Channel, path: PathAndQuery, request: Q) -> Result<Vec<Item<B, W>>, Status>
+async fn list<B, W>(
+    channel: Channel,
+    path: PathAndQuery,
+    request: impl Message,
+) -> Result<Vec<Item<B, W>>, Status>
 where
-    Q: Message + Default + 'static,
     B: Message + Default,
     W: Trim,
 {
@@ -111,30 +113,6 @@ where
     let items = answer.items;
     let read = items.into_iter().map(Item::read).collect::<Result<Vec<_>, _>>();
     read.map_err(|error| Status::internal(format!("an item of the list cannot be read: {error}")))
-}
-
-/// Makes a call whose answer has at most this many bytes, and is decoded as one of our types.
-///
-/// # Errors
-/// The error of the runtime or of the connection to it.
-pub(super) async fn ask<Q, A>(
-    channel: Channel,
-    path: PathAndQuery,
-    request: Q,
-    limit: Duration,
-    most: usize,
-) -> Result<A, Status>
-where
-    Q: Message + Default + 'static,
-    A: Message + Default + 'static,
-{
-    let mut client = Grpc::new(channel).max_decoding_message_size(most);
-    let call = |request: Request<Q>| async move {
-        client.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
-        let answer: Response<A> = client.unary(request, path, ProstCodec::<Q, A>::default()).await?;
-        Ok(answer)
-    };
-    within(limit, request, call).await
 }
 
 #[cfg(test)]

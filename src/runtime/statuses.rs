@@ -4,7 +4,7 @@ use bytes::Bytes;
 use prost::Message;
 use tonic::{Status, codegen::http::uri::PathAndQuery, transport::Channel};
 
-use super::{MAX_MESSAGE, QUICK, lists::ask};
+use super::{MAX_MESSAGE, QUICK, call::ask};
 use crate::proto::{
     cri,
     trim::{self, Trim, Trimmed},

@@ -131,6 +131,7 @@ impl Reader<'_> {
             failure_threshold: self.count("Retries").unwrap_or(RETRIES),
             termination_grace: None,
             on_failure: OnFailure::Report,
+            on_failure_command: None,
             start,
             is_literal: true,
             reach: Reach::default(),

@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{ProbeSpec, StartPeriod};
+use super::{FailureCommand, ProbeSpec, StartPeriod};
 
 /// Shows whether a probe was defined as it is now. Written as 16 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,7 @@ impl Definition {
             failure_threshold,
             termination_grace,
             on_failure,
+            on_failure_command,
             start,
             is_literal,
             // What its source may ask for, not what it is.
@@ -35,14 +36,18 @@ impl Definition {
         tests::COUNT.set(tests::COUNT.get() + 1);
         let mut digest = Digest(0xcbf2_9ce4_8422_2325);
         let start = start.map(|StartPeriod { length, interval }| format!(" start {length:?} {interval:?}"));
+        let before = on_failure_command
+            .as_ref()
+            .map(|FailureCommand { command, timeout }| format!(" onFailureCommand {command:?} {timeout:?}"));
         // A digest takes any text: this never fails.
         let _ = write!(
             digest,
             "{kind} {handler:?} {initial_delay:?} {timeout:?} {period:?} {success_threshold} {failure_threshold} \
-             {termination_grace:?} {}{}{}",
+             {termination_grace:?} {}{}{}{}",
             on_failure.as_str(),
             start.unwrap_or_default(),
-            if *is_literal { " literal" } else { "" }
+            if *is_literal { " literal" } else { "" },
+            before.unwrap_or_default()
         );
         Self(digest.0)
     }
@@ -124,6 +129,13 @@ pub(super) mod tests {
             ProbeSpec { start: Some(StartPeriod { length: second, interval: second }), ..base() },
             ProbeSpec { start: Some(StartPeriod { length: second, interval: second / 2 }), ..base() },
             ProbeSpec { is_literal: true, ..base() },
+            ProbeSpec {
+                on_failure_command: Some(FailureCommand {
+                    command: vec!["dump".to_owned()],
+                    timeout: second,
+                }),
+                ..base()
+            },
         ];
         for (at, one) in others.iter().enumerate() {
             for other in &others[at + 1..] {

@@ -251,11 +251,12 @@ fn weight(spec: &ProbeSpec) -> usize {
         PortRef::Name(name) => text(name),
     };
     let host = |host: &Option<String>| host.as_ref().map_or(0, text);
+    let words = |command: &Vec<String>| {
+        let texts: usize = command.iter().map(text).sum();
+        ALLOCATION + command.capacity() * size_of::<String>() + texts
+    };
     let inner = match &spec.handler {
-        Handler::Exec { command } => {
-            let words: usize = command.iter().map(text).sum();
-            ALLOCATION + command.capacity() * size_of::<String>() + words
-        }
+        Handler::Exec { command } => words(command),
         Handler::HttpGet(HttpGet { scheme: _, host: to, port: at, path, headers }) => {
             let pairs: usize = headers.iter().map(|(name, value)| text(name) + text(value)).sum();
             let list = ALLOCATION + headers.capacity() * size_of::<(String, String)>();
@@ -264,7 +265,8 @@ fn weight(spec: &ProbeSpec) -> usize {
         Handler::TcpSocket { host: to, port: at } => host(to) + port(at),
         Handler::Grpc { port: _, service } => text(service),
     };
-    ALLOCATION + size_of::<ProbeSpec>() + inner
+    let before = spec.on_failure_command.as_ref().map_or(0, |before| words(&before.command));
+    ALLOCATION + size_of::<ProbeSpec>() + inner + before
 }
 
 #[cfg(test)]
@@ -274,7 +276,7 @@ mod tests {
     use super::*;
     use crate::{
         ids::ProbeKind,
-        spec::{annotation::MAX_ANNOTATION, definition},
+        spec::{FailureCommand, annotation::MAX_ANNOTATION, definition},
     };
 
     fn read(text: &str) -> ProbeSpec {
@@ -330,8 +332,11 @@ mod tests {
             let base = read("{tcpSocket: {port: 80}}");
             let of = |handler: Handler| weight(&ProbeSpec { handler, ..base.clone() }) - size_of::<ProbeSpec>();
             let words: usize = command.iter().map(|word| word.len() + size_of::<String>()).sum();
-            let exec = of(Handler::Exec { command });
+            let exec = of(Handler::Exec { command: command.clone() });
             prop_assert!(exec > words, "{} for {}", exec, words);
+            let on_failure_command = Some(FailureCommand { command, timeout: Duration::from_secs(1) });
+            let dumping = weight(&ProbeSpec { on_failure_command, ..base.clone() });
+            prop_assert!(dumping > weight(&base) + words, "{} for {}", dumping, words);
             let of_place = host.as_ref().map_or(0, String::len) + port.len();
             let of_pair = |(name, value): &(String, String)| name.len() + value.len() + 2 * size_of::<String>();
             let texts = of_place + path.len() + headers.iter().map(of_pair).sum::<usize>();

@@ -2,6 +2,10 @@
 //! and their sources out, valid or not. The same facts always give the same plan. What an annotation defines is
 //! read again when it is to run: a plan keeps only what is known of it.
 
+mod merged;
+
+pub(crate) use merged::Merged;
+
 use std::{
     collections::BTreeMap,
     fmt, panic,
@@ -9,7 +13,9 @@ use std::{
 };
 
 use super::{
-    ProbeSpec, annotation, definition,
+    OnFailure, ProbeSpec,
+    acting::{ActPolicy, Acting},
+    annotation, definition,
     identity::Definition,
     image::ImageMatches,
     need::Need,
@@ -29,6 +35,8 @@ pub struct Planned {
     pub source: ProbeSource,
     /// What is known of its definition, or why that cannot be used.
     pub spec: Result<Outline, Invalid>,
+    /// What its verdict of failure does to the container.
+    pub acting: Acting,
     /// Other definitions of the same type, which this one outranks, in the order of their rank: `pod annotation`.
     pub shadowed: Vec<String>,
 }
@@ -42,6 +50,8 @@ pub struct Outline {
     pub handler: &'static str,
     /// What the probe takes while it exists.
     pub need: Need,
+    /// What its verdict of failure asks for.
+    pub on_failure: OnFailure,
     /// The definition itself, where all probes from that rule or image share it.
     pub shared: Option<Arc<ProbeSpec>>,
 }
@@ -92,6 +102,8 @@ pub struct ImageFacts<'a> {
     pub healthcheck: Option<&'a Healthcheck>,
     /// The patterns that match its names; if `None`, the container's own name for it is matched.
     pub names: Option<&'a ImageMatches>,
+    /// What rules have made of its HEALTHCHECK for other containers.
+    pub(crate) merged: Option<&'a Merged>,
 }
 
 /// The probes of a container, in the kubelet's order: startup, readiness, liveness. The best source wins, also where
@@ -170,7 +182,7 @@ impl Outline {
     /// Of a definition that an annotation has.
     fn of(spec: &ProbeSpec, class: Class) -> Self {
         let (definition, handler) = (Definition::of(spec), spec.handler.name());
-        Self { definition, handler, need: Need::of(spec, class), shared: None }
+        Self { definition, handler, need: Need::of(spec, class), on_failure: spec.on_failure, shared: None }
     }
 
     /// The definition itself, if all probes from its source share it.
@@ -234,6 +246,7 @@ const MORE: &str = " ... and more";
 struct Facts<'a> {
     container: &'a Container,
     limits: &'a Limits,
+    acting: &'a ActPolicy,
     /// Those that fit, in their order.
     rules: Vec<&'a Rule>,
     /// Whether annotations of this pod count.
@@ -241,6 +254,7 @@ struct Facts<'a> {
     /// Whether the pod wants no probes but those that are enforced.
     is_off: bool,
     healthcheck: Option<&'a Healthcheck>,
+    merged: Option<&'a Merged>,
     reads: &'a Reads,
 }
 
@@ -267,10 +281,12 @@ impl<'a> Facts<'a> {
         Self {
             container,
             limits: &policy.limits,
+            acting: &policy.acting,
             rules: policy.rules.iter().filter(|rule| rule.matcher.fits(container, image.names)).collect(),
             is_honoured,
             is_off: is_off(container, policy),
             healthcheck: image.healthcheck.filter(|_| heeds_healthcheck(container, policy)),
+            merged: image.merged,
             reads,
         }
     }
@@ -278,13 +294,19 @@ impl<'a> Facts<'a> {
     fn plan(&self, kind: ProbeKind) -> Option<Planned> {
         let mut candidates = self.candidates(kind).into_iter();
         let Some(best) = candidates.next() else { return self.dishonoured(kind) };
-        let shadowed = candidates.map(|one| one.source.in_full()).chain(self.passed_over(kind));
-        Some(Planned {
-            kind,
-            spec: self.define(kind, &best),
-            source: best.source,
-            shadowed: shadowed.collect(),
-        })
+        let shadowed = candidates.map(|one| one.source.in_full()).chain(self.passed_over(kind)).collect();
+        let spec = self.define(kind, &best);
+        let asked = spec.as_ref().map_or_else(|_| OnFailure::default(), |outline| outline.on_failure);
+        let class = match best.source {
+            // Only a rule makes it act.
+            ProbeSource::Healthcheck => Class::Rule,
+            ProbeSource::EnforcedRule(_)
+            | ProbeSource::ContainerAnnotation
+            | ProbeSource::PodAnnotation
+            | ProbeSource::Rule(_) => best.source.class(),
+        };
+        let acting = Acting::of(asked, class, &self.container.pod, self.acting);
+        Some(Planned { kind, spec, source: best.source, acting, shadowed })
     }
 
     /// All that count, the best first.
@@ -336,7 +358,8 @@ impl<'a> Facts<'a> {
         let namespace = fault::quoted(&self.container.pod.namespace);
         let reason =
             format!("annotations of namespace {namespace} are not honoured (annotations.namespaces)");
-        Some(Planned { kind, source, spec: Err(Invalid { reason, handler: None }), shadowed: Vec::new() })
+        let spec = Err(Invalid { reason, handler: None });
+        Some(Planned { kind, source, spec, acting: Acting::default(), shadowed: Vec::new() })
     }
 
     fn define(&self, kind: ProbeKind, best: &Candidate<'_>) -> Result<Outline, Invalid> {
@@ -346,8 +369,12 @@ impl<'a> Facts<'a> {
             Written::Rule(spec) => Ok(Outline::shared(spec, class)),
             Written::Image(healthcheck) => {
                 let outline = healthcheck.clone()?;
-                outline.spec().map_or(Ok(()), |spec| self.permit(spec))?;
-                Ok(outline)
+                let Some(spec) = outline.spec() else { return Ok(outline) };
+                self.permit(spec)?;
+                let Some(act) = self.rules.iter().find_map(|rule| rule.healthcheck.as_ref()) else {
+                    return Ok(outline);
+                };
+                Ok(self.merged.unwrap_or(&Merged::default()).outline(spec, act))
             }
             Written::Text(text) => self.reads.of(kind, || {
                 let read = || {

@@ -14,7 +14,7 @@ use held::Held;
 use super::{
     healthcheck,
     image::{ImageMatches, ImagePatterns, is_id},
-    plan::{Healthcheck, ImageFacts, Planned, Reads, heeds_healthcheck, plan_again},
+    plan::{Healthcheck, ImageFacts, Merged, Planned, Reads, heeds_healthcheck, plan_again},
     policy::Policy,
 };
 use crate::{
@@ -76,6 +76,8 @@ struct Image {
     names: Option<Arc<ImageMatches>>,
     /// `None` until it is reported, and where the image has none.
     healthcheck: Option<Arc<Healthcheck>>,
+    /// What rules have made of it.
+    merged: Merged,
 }
 
 impl Planner {
@@ -170,7 +172,7 @@ impl Planner {
         let mut changed = Vec::new();
         if let Some(known) = self.images.get_mut(image).filter(|known| known.healthcheck != healthcheck) {
             let weight = healthcheck.as_deref().map_or(0, healthcheck::weight);
-            known.healthcheck = healthcheck;
+            (known.healthcheck, known.merged) = (healthcheck, Merged::default());
             changed = self.held.add(image, weight);
             for refused in &changed {
                 if let Some(known) = self.images.get_mut(refused) {
@@ -211,7 +213,13 @@ impl Planner {
         };
         let image = self.images.entry(view.image_ref.clone()).or_insert_with(|| {
             self.wanted.insert(view.image_ref.clone(), depth);
-            Image { containers: BTreeSet::new(), asked: depth, names: None, healthcheck: None }
+            Image {
+                containers: BTreeSet::new(),
+                asked: depth,
+                names: None,
+                healthcheck: None,
+                merged: Merged::default(),
+            }
         });
         let is_new = image.containers.insert(view.id.clone());
         if image.asked < depth {
@@ -255,7 +263,8 @@ impl Planner {
         let own = known.and_then(|known| known.own.as_ref());
         let names = own.or(image.and_then(|image| image.names.as_deref()));
         let reads = known.map_or(&none, |known| &known.reads);
-        let probes = plan_again(&view, &self.policy, ImageFacts { healthcheck, names }, reads);
+        let facts = ImageFacts { healthcheck, names, merged: image.map(|image| &image.merged) };
+        let probes = plan_again(&view, &self.policy, facts, reads);
         Plan { view, probes }
     }
 }

@@ -10,6 +10,7 @@ use ipnet::IpNet;
 
 use super::{
     Handler, HttpGet, ProbeSpec,
+    acting::ActPolicy,
     image::ImagePatterns,
     rule::Rule,
     validate::{MAX_TIMEOUT, MIN_PERIOD},
@@ -27,6 +28,8 @@ pub struct Policy {
     pub healthchecks: Vec<Glob>,
     /// What annotations and HEALTHCHECKs must keep.
     pub limits: Limits,
+    /// What verdicts of failure may do.
+    pub acting: ActPolicy,
 }
 
 /// What those who are not the operator must keep.
@@ -47,6 +50,7 @@ impl Default for Policy {
             annotations: vec![Glob::from("*")],
             healthchecks: Vec::new(),
             limits: Limits::default(),
+            acting: ActPolicy::default(),
         }
     }
 }
@@ -93,10 +97,18 @@ impl Limits {
             let least = GoDuration(self.min_period);
             return Some(format!("{field}: Forbidden: the operator's minimum is {least} (prober.minPeriod)"));
         }
-        if let Some(reason) = self.timeout_refusal(spec.timeout) {
+        let before = spec.on_failure_command.as_ref();
+        let before = before.and_then(|before| self.timeout_refusal(before.timeout));
+        let before = before.map(|reason| format!("onFailureCommand.{reason}"));
+        if let Some(reason) = self.timeout_refusal(spec.timeout).or(before) {
             return Some(reason);
         }
-        let (field, host) = match &spec.handler {
+        self.target_refusal(&spec.handler)
+    }
+
+    /// Why what a handler goes to is refused; `None` where it is not.
+    pub(crate) fn target_refusal(&self, handler: &Handler) -> Option<String> {
+        let (field, host) = match handler {
             Handler::Exec { .. } | Handler::Grpc { .. } => return None,
             Handler::TcpSocket { host, .. } => ("tcpSocket.host", host),
             Handler::HttpGet(HttpGet { host, .. }) => ("httpGet.host", host),

@@ -22,14 +22,29 @@ pub(crate) struct RawProbe {
     pub success_threshold: Field<i64>,
     pub failure_threshold: Field<i64>,
     pub termination_grace_period_seconds: Field<i64>,
+    /// `onFailure` and `onFailureCommand`, ours.
+    pub act: RawAct,
     /// `initialDelay`, ours.
     pub initial_delay: Field<String>,
     /// `timeout`, ours.
     pub timeout: Field<String>,
     /// `period`, ours.
     pub period: Field<String>,
-    /// `onFailure`, ours.
+}
+
+/// What a verdict of failure asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RawAct {
     pub on_failure: Field<String>,
+    pub on_failure_command: Field<RawFailureCommand>,
+}
+
+/// The command before an act.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RawFailureCommand {
+    pub command: Field<Vec<String>>,
+    pub timeout_seconds: Field<i64>,
+    pub timeout: Field<String>,
 }
 
 /// A Kubernetes `ExecAction`.
@@ -96,28 +111,52 @@ impl RawProbe {
             initial_delay: probe.duration("initialDelay"),
             timeout: probe.duration("timeout"),
             period: probe.duration("period"),
-            on_failure: probe.text("onFailure"),
+            act: RawAct::of(probe),
         }
     }
 
     /// Reads what one attempt needs, handler and timeout, out of a map that may hold other things; all else is absent.
     pub(crate) fn read_attempt(attempt: &mut Fields<'_>) -> Self {
         Self {
-            place: attempt.place(),
             exec: attempt.map("exec", exec),
             http_get: attempt.map("httpGet", http_get),
             tcp_socket: attempt.map("tcpSocket", tcp_socket),
             grpc: attempt.map("grpc", grpc),
             timeout_seconds: attempt.integer("timeoutSeconds"),
             timeout: attempt.duration("timeout"),
+            ..Self::absent(attempt.place())
+        }
+    }
+
+    /// Reads the handlers that a lifecycle hook shares with a probe, out of a map that may hold others; all else is absent.
+    #[allow(dead_code)]
+    pub(crate) fn read_hook(hook: &mut Fields<'_>) -> Self {
+        Self {
+            exec: hook.map("exec", exec),
+            http_get: hook.map("httpGet", http_get),
+            tcp_socket: hook.map("tcpSocket", tcp_socket),
+            ..Self::absent(hook.place())
+        }
+    }
+
+    /// One without any key.
+    fn absent(place: Option<Place>) -> Self {
+        Self {
+            place,
+            exec: Field::Absent,
+            http_get: Field::Absent,
+            tcp_socket: Field::Absent,
+            grpc: Field::Absent,
             initial_delay_seconds: Field::Absent,
+            timeout_seconds: Field::Absent,
             period_seconds: Field::Absent,
             success_threshold: Field::Absent,
             failure_threshold: Field::Absent,
             termination_grace_period_seconds: Field::Absent,
             initial_delay: Field::Absent,
+            timeout: Field::Absent,
             period: Field::Absent,
-            on_failure: Field::Absent,
+            act: RawAct { on_failure: Field::Absent, on_failure_command: Field::Absent },
         }
     }
 
@@ -131,6 +170,20 @@ impl RawProbe {
         ]
         .into_iter()
         .find_map(|(is_absent, name)| (!is_absent).then_some(name))
+    }
+}
+
+impl RawAct {
+    /// Reads it out of a map that holds other things, too.
+    pub(crate) fn of(fields: &mut Fields<'_>) -> Self {
+        Self {
+            on_failure: fields.text("onFailure"),
+            on_failure_command: fields.map("onFailureCommand", |before| RawFailureCommand {
+                command: before.texts("command"),
+                timeout_seconds: before.integer("timeoutSeconds"),
+                timeout: before.duration("timeout"),
+            }),
+        }
     }
 }
 
@@ -219,7 +272,16 @@ mod tests {
                 "{tcpSocket: {prot: 1}, \"\\e[2J\": 2}",
                 "tcpSocket: unknown key \"prot\": did you mean \"port\"?; unknown key \"??2J\": known keys are exec, \
                  httpGet, tcpSocket, grpc, initialDelaySeconds, timeoutSeconds, periodSeconds, successThreshold, \
-                 failureThreshold, terminationGracePeriodSeconds, initialDelay, timeout, period, onFailure",
+                 failureThreshold, terminationGracePeriodSeconds, initialDelay, timeout, period, onFailure, onFailureCommand",
+            ),
+            (
+                "{onFailureCommand: [dump]}",
+                "onFailureCommand: Invalid value: a list: must be a map of keys and values",
+            ),
+            (
+                "{onFailureCommand: {command: dump, timout: 5s}}",
+                "onFailureCommand.command: Invalid value: \"dump\": must be a list of strings; \
+                 onFailureCommand: unknown key \"timout\": did you mean \"timeout\"?",
             ),
         ] {
             assert_eq!(read(text).1, reported, "{text}");

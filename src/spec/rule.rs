@@ -1,9 +1,9 @@
 //! An operator's rule: which containers it matches, and the probes that they get. Never reads a file: `config` does.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{
-    ProbeSpec, Reach,
+    FailureCommand, OnFailure, ProbeSpec, Reach,
     image::{ImageMatches, own_names},
 };
 use crate::{glob::Glob, ids::ProbeKind, inventory::pod::Container};
@@ -16,8 +16,29 @@ pub struct Rule {
     pub matcher: Matcher,
     /// Whether it stands above annotations, and a pod cannot switch it off.
     pub is_enforced: bool,
-    /// What these containers get: at least one probe, at most one a type, in the order of the types.
+    /// What these containers get: at most one probe a type, in the order of the types. None only where it has `healthcheck`.
     pub probes: Vec<Arc<ProbeSpec>>,
+    /// What the verdict of a HEALTHCHECK does in these containers.
+    pub healthcheck: Option<Arc<HealthcheckAct>>,
+}
+
+/// What a HEALTHCHECK's verdict of failure does, in a rule: images do not say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthcheckAct {
+    /// What it does; also `report`, so that no later rule decides.
+    pub on_failure: OnFailure,
+    /// What runs before that.
+    pub on_failure_command: Option<FailureCommand>,
+    /// Overrides the pod's grace period.
+    pub termination_grace: Option<Duration>,
+}
+
+impl HealthcheckAct {
+    /// A HEALTHCHECK that does this.
+    pub(super) fn applied_to(&self, spec: &ProbeSpec) -> ProbeSpec {
+        let Self { on_failure, on_failure_command, termination_grace } = self.clone();
+        ProbeSpec { on_failure, on_failure_command, termination_grace, ..spec.clone() }
+    }
 }
 
 /// Which containers a rule is for: those that fit all of it.

@@ -39,7 +39,7 @@ pub(crate) enum Trial {
         timeout: Option<Duration>,
     },
     /// A definition of its own. Thresholds and times but the timeout mean nothing to one attempt: they are defaults.
-    Own(ProbeSpec),
+    Own(Box<ProbeSpec>),
 }
 
 /// Reads a request, which has the bounds of an annotation. Its timeout and another host than the pod must keep the limits
@@ -88,7 +88,7 @@ fn trial(raw: &Raw, mut errors: Vec<FieldError>) -> Result<Trial, Vec<FieldError
     let kind = match (&raw.probe, raw.attempt.handler()) {
         // The type decides nothing here: what depends on it is not among the keys.
         (Field::Absent, Some(_)) => {
-            return validate(&raw.attempt, ProbeKind::Readiness, "", errors).map(Trial::Own);
+            return validate(&raw.attempt, ProbeKind::Readiness, "", errors).map(Box::new).map(Trial::Own);
         }
         (Field::Absent, None) => {
             let detail = "must specify what to try: probe, exec, httpGet, tcpSocket or grpc";

@@ -9,7 +9,11 @@ pub(super) use handler::MOST_WORDS;
 
 use std::{fmt, time::Duration};
 
-use super::{OnFailure, ProbeSpec, Reach, raw::RawProbe};
+use super::{
+    FailureCommand, OnFailure, ProbeSpec, Reach,
+    raw::{RawAct, RawProbe},
+    rule::HealthcheckAct,
+};
 use crate::{
     document::{
         Place,
@@ -29,6 +33,9 @@ pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The shortest timeout; a shorter one is an error.
 pub const MIN_TIMEOUT: Duration = Duration::from_millis(1);
+
+/// Why readiness takes no key of an act.
+const READINESS_REPORTS: &str = "may not be set for readiness probes: they only report";
 
 /// What Kubernetes' 32-bit seconds and thresholds hold; more is an error.
 const MAX_INT32: i64 = i32::MAX as i64;
@@ -53,7 +60,7 @@ pub(crate) fn validate(
     let failure_threshold = check.count("failureThreshold", &raw.failure_threshold, 3);
     let termination_grace = check.termination_grace(kind, &raw.termination_grace_period_seconds);
     check.one_success(kind, &raw.success_threshold);
-    let on_failure = check.on_failure(kind, &raw.on_failure);
+    let (on_failure, on_failure_command) = check.act(kind, &raw.act);
     let Check { errors, .. } = check;
     match handler {
         Some(handler) if errors.is_empty() => Ok(ProbeSpec {
@@ -66,12 +73,33 @@ pub(crate) fn validate(
             failure_threshold,
             termination_grace,
             on_failure,
+            on_failure_command,
             start: None,
             is_literal: false,
             reach: Reach::default(),
         }),
         _ => Err(errors),
     }
+}
+
+/// Checks what a HEALTHCHECK's verdict of failure does where a rule says so; `path` is where that stands.
+/// Every rule that it breaks is added to `errors`.
+pub(crate) fn validate_healthcheck_act(
+    raw: &RawAct,
+    grace: &Field<i64>,
+    (path, place): (&str, Option<Place>),
+    errors: &mut Vec<FieldError>,
+) -> Option<HealthcheckAct> {
+    let before = errors.len();
+    let mut check = Check { path, place, errors: std::mem::take(errors) };
+    let termination_grace = check.termination_grace(ProbeKind::Liveness, grace);
+    if raw.on_failure.is_absent() {
+        let detail = "what a verdict of failure does: stop, kill, restart or report";
+        check.errors.push(FieldError::required(check.at("onFailure"), place, detail));
+    }
+    let (on_failure, on_failure_command) = check.act(ProbeKind::Liveness, raw);
+    *errors = check.errors;
+    (errors.len() == before).then_some(HealthcheckAct { on_failure, on_failure_command, termination_grace })
 }
 
 /// Checks the timeout alone; `None` if there is none, or Kubernetes' zero.
@@ -104,6 +132,13 @@ const TIMEOUT: Time = Time {
     seconds: "timeoutSeconds",
     duration: "timeout",
     default: Duration::from_secs(1),
+    least: MIN_TIMEOUT,
+};
+/// 10 s: enough for a thread dump, and no longer than the usual grace period.
+const COMMAND_TIMEOUT: Time = Time {
+    seconds: "onFailureCommand.timeoutSeconds",
+    duration: "onFailureCommand.timeout",
+    default: Duration::from_secs(10),
     least: MIN_TIMEOUT,
 };
 const PERIOD: Time = Time {
@@ -195,20 +230,58 @@ impl Check<'_> {
         u64::try_from(value).ok().map(Duration::from_secs)
     }
 
-    fn on_failure(&mut self, kind: ProbeKind, field: &Field<String>) -> OnFailure {
-        let Some(text) = field.value() else { return OnFailure::default() };
+    /// What a verdict of failure asks for, and what runs before.
+    fn act(&mut self, kind: ProbeKind, raw: &RawAct) -> (OnFailure, Option<FailureCommand>) {
+        let on_failure = self.on_failure(kind, &raw.on_failure);
+        let command = self.failure_command(kind, on_failure, raw);
+        (on_failure.unwrap_or_default(), command)
+    }
+
+    /// `None` where it is wrong, which has been reported.
+    fn on_failure(&mut self, kind: ProbeKind, field: &Field<String>) -> Option<OnFailure> {
+        let text = match field {
+            Field::Absent => return Some(OnFailure::default()),
+            Field::Bad => return None,
+            Field::Given(written) => &written.value,
+        };
         let path = self.at("onFailure");
         if kind == ProbeKind::Readiness {
-            let detail = "may not be set for readiness probes: they only report";
-            self.errors.push(FieldError::forbidden(path, field.place(), detail));
-            return OnFailure::default();
+            self.errors.push(FieldError::forbidden(path, field.place(), READINESS_REPORTS));
+            return None;
         }
-        let all = [OnFailure::Report, OnFailure::Stop, OnFailure::Restart];
-        all.into_iter().find(|one| one.as_str() == text).unwrap_or_else(|| {
+        let all = OnFailure::ALL;
+        let known = all.into_iter().find(|one| one.as_str() == text);
+        if known.is_none() {
             let supported = all.map(OnFailure::as_str);
             self.errors.push(FieldError::unsupported(path, field.place(), text, &supported));
-            OnFailure::default()
-        })
+        }
+        known
+    }
+
+    /// `on_failure` is `None` where it is wrong.
+    fn failure_command(
+        &mut self,
+        kind: ProbeKind,
+        on_failure: Option<OnFailure>,
+        raw: &RawAct,
+    ) -> Option<FailureCommand> {
+        let field = &raw.on_failure_command;
+        let written = field.value()?;
+        let forbidden = match (kind, on_failure) {
+            (ProbeKind::Readiness, _) => Some(READINESS_REPORTS),
+            (_, Some(OnFailure::Report)) => {
+                Some("runs only before an act: set onFailure to stop, kill or restart, or remove the command")
+            }
+            (_, None | Some(OnFailure::Stop | OnFailure::Kill | OnFailure::Restart)) => None,
+        };
+        if let Some(detail) = forbidden {
+            let path = self.at("onFailureCommand");
+            self.errors.push(FieldError::forbidden(path, field.place(), detail));
+            return None;
+        }
+        let command = self.command("onFailureCommand.command", &written.command, field.place());
+        let timeout = self.time(&COMMAND_TIMEOUT, &written.timeout_seconds, &written.timeout);
+        Some(FailureCommand { command: command?, timeout })
     }
 
     fn invalid(&mut self, name: &str, place: Option<Place>, value: impl fmt::Display, detail: &str) {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     blindness::Blindness,
+    creation::CreationRequest,
     cri::{CriRequest, CriResponse, Method},
 };
 use crate::{ids::ConnId, peer::Peer};
@@ -84,6 +85,8 @@ pub struct EndedCall {
     pub response_bytes: u64,
     /// The decoded answer, if it is of interest.
     pub response: CriResponse,
+    /// The request that created a container, if such requests are kept.
+    pub creation: Option<CreationRequest>,
 }
 
 /// 1 KiB: enough for any status message that people read; the rest is dropped.
@@ -166,7 +169,10 @@ impl TapEvent {
         const FIXED: usize = size_of::<TapEvent>();
         match self {
             Self::Begun(call) => FIXED + call.request.weight(),
-            Self::Ended(ended) => FIXED + ended.message.len(),
+            Self::Ended(ended) => {
+                let creation = ended.creation.as_ref().map_or(0, CreationRequest::weight);
+                FIXED + ended.message.len() + creation
+            }
             Self::Untracked(_) | Self::Blinded { .. } | Self::Closed { .. } => 64,
         }
     }

@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -63,6 +63,8 @@ pub(crate) struct Room {
     stops: Pool,
     /// Held for a look into a map of at most 64 processes, and only where a connection becomes busy or idle.
     seats: Mutex<Seats>,
+    /// Whether requests that create containers are kept as they came, until their calls end.
+    keeps_requests: Arc<AtomicBool>,
 }
 
 /// The seats that are taken.
@@ -73,6 +75,11 @@ struct Seats {
 }
 
 impl Room {
+    /// Nothing is taken. Requests that create containers are kept as they came while the switch is on.
+    pub(crate) fn new(keeps_requests: Arc<AtomicBool>) -> Self {
+        Self { keeps_requests, ..Self::default() }
+    }
+
     fn seats(&self) -> MutexGuard<'_, Seats> {
         self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -124,8 +131,9 @@ pub(super) const MAX_COMMANDS: usize = 1 << 20;
 /// are dropped in the same way; a resync makes up for them.
 pub(super) const MAX_ARRIVING: usize = 4 << 20;
 
-/// 2 MiB of what open calls create are kept for one connection. Above that, the largest are dropped in the same way; a
-/// resync makes up for them when the calls end.
+/// 2 MiB of what open calls create are kept for one connection. Above that, the requests that are kept as they came are
+/// dropped first: the runtime is asked for these configurations. Then, the largest of the others are dropped in the same
+/// way; a resync makes up for them when the calls end.
 pub(super) const MAX_CREATIONS: usize = 2 << 20;
 
 /// 1 MiB of header tables and of fields that are not complete is kept for one connection, whatever was announced.
@@ -290,6 +298,11 @@ impl Allowance {
             self.set_own(SMALL);
             self.room.seats().give(self.process);
         }
+    }
+
+    /// Whether requests that create containers are kept as they came.
+    pub(super) fn keeps_requests(&self) -> bool {
+        self.room.keeps_requests.load(Ordering::Relaxed)
     }
 
     /// The bytes of a purpose.

@@ -8,6 +8,7 @@ use std::{cmp::Reverse, collections::BTreeMap, sync::Arc, time::Instant};
 
 use super::{
     call::{Call, CallEnd, CallOrigin, Code, EndedCall, TapEvent},
+    creation::CreationRequest,
     cri::{CallKind, CriRequest, CriResponse, Method, Wanted},
     exec::ExecMeter,
     header::{RequestHeader, ResponseHeader, text},
@@ -44,6 +45,8 @@ struct Stream {
     response: Messages,
     /// Set when the request is complete.
     call: Option<Call>,
+    /// The request as it came, if it is kept.
+    creation: Option<CreationRequest>,
     /// Bytes that it has of its connection's share.
     held: usize,
     places: Taken,
@@ -72,7 +75,8 @@ impl Streams {
     pub(crate) fn kept(&self) -> (usize, usize) {
         let in_memory = |stream: &Stream| {
             let request = stream.call.as_ref().map_or(0, |call| call.request.weight());
-            stream.request.kept() + stream.response.kept() + request
+            let creation = stream.creation.as_ref().map_or(0, CreationRequest::weight);
+            stream.request.kept() + stream.response.kept() + request + creation
         };
         let kept = self.open.values().map(|stream| in_memory(stream)).sum();
         (kept, self.allowance.held())
@@ -122,6 +126,7 @@ impl Streams {
                 traceparent: Some(text(header.traceparent)).filter(|text| !text.is_empty()).map(Arc::from),
                 origin: Arc::clone(&self.origin),
                 call: None,
+                creation: None,
                 held: 0,
                 places,
                 answer: ResponseHeader::default(),
@@ -211,6 +216,12 @@ impl Streams {
     /// Drops the largest of what is kept for a purpose, until little enough is left.
     fn make_room(&mut self, purpose: Purpose) {
         let share = self.allowance.share(purpose);
+        if purpose == Purpose::Creation {
+            // The runtime can be asked for these.
+            for stream in self.open.values_mut() {
+                share.shrink(stream.forget_creation());
+            }
+        }
         let Some(may_stay) = share.excess() else { return };
         let is_alike = |stream: &Stream| stream.held > 0 && stream.purpose() == Some(purpose);
         let alike = self.open.iter_mut().filter(|(_, stream)| is_alike(stream));
@@ -229,11 +240,11 @@ impl Streams {
         if stream.call.is_some() {
             return;
         }
-        let call = stream.call(id);
+        let call = stream.call(id, self.allowance.keeps_requests());
         // A command counts as when it arrived, so that one that arrives is not the largest.
         let kept = match &call.request {
             CriRequest::ExecSync(_) | CriRequest::Exec(_) => stream.held,
-            request => request.weight(),
+            request => request.weight() + stream.creation.as_ref().map_or(0, CreationRequest::weight),
         };
         stream.hold(0, &mut self.allowance);
         stream.request.spoil();
@@ -255,7 +266,7 @@ impl Streams {
             Some(call) => call,
             // The message may be complete although the client has not ended the stream yet: the runtime may have
             // processed it.
-            None => stream.call(id),
+            None => stream.call(id, self.allowance.keeps_requests()),
         };
         let (code, message) = match end {
             CallEnd::Complete => stream.answer.status(),
@@ -263,17 +274,24 @@ impl Streams {
         };
         let response = if code == Some(Code::OK) { stream.response() } else { CriResponse::Skipped };
         let response_bytes = stream.response.bytes;
-        out(TapEvent::Ended(EndedCall { call, at: now, end, code, message, response_bytes, response }));
+        let is_created = matches!(&response, CriResponse::Container(id) if !id.is_empty());
+        let creation = stream.creation.filter(|_| is_created);
+        let ended = EndedCall { call, at: now, end, code, message, response_bytes, response, creation };
+        out(TapEvent::Ended(ended));
     }
 }
 
 impl Stream {
-    fn call(&mut self, stream: u32) -> Call {
-        let request = match (self.method.kind, self.request.whole()) {
+    fn call(&mut self, stream: u32, keeps_requests: bool) -> Call {
+        let message = self.request.whole();
+        let request = match (self.method.kind, &message) {
             (CallKind::Other, _) => CriRequest::Skipped,
-            (kind, Some(message)) => CriRequest::decode(kind, &message),
+            (kind, Some(message)) => CriRequest::decode(kind, message),
             (_, None) => CriRequest::Undecoded,
         };
+        if keeps_requests && matches!(request, CriRequest::CreateContainer(_)) {
+            self.creation = message.and_then(CreationRequest::of);
+        }
         Call {
             origin: Arc::clone(&self.origin),
             stream,
@@ -306,6 +324,13 @@ impl Stream {
         share.grow(bytes);
         self.held = bytes;
         share.excess().map(|_| purpose)
+    }
+
+    /// Drops the request as it came, and returns its size.
+    fn forget_creation(&mut self) -> usize {
+        let freed = self.creation.take().map_or(0, |creation| creation.weight());
+        self.held = self.held.saturating_sub(freed);
+        freed
     }
 
     /// Drops the details.

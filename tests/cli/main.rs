@@ -131,6 +131,8 @@ impl Snapshots for Stages {
             probe,
             client: None,
             definition: None,
+            acts: None,
+            acted: vec![],
             history: vec![],
             changes: vec![],
             events: vec![],

@@ -58,10 +58,10 @@ async fn the_healthcheck_of_an_image_becomes_a_liveness_probe_whose_failing_is_s
     cri::exec(&mut client, &id, &["rm", "/tmp/healthy"]).await?;
     let bad = daemon
         .probe_becomes(liveness, "fails", PATIENCE, |probe| {
-            probe["state"] == "failure" && probe["phase"] == "held"
+            probe["state"] == "failure" && probe["phase"] == "probing"
         })
         .await?;
-    assert_eq!(bad["counts"]["failure"], 2, "exactly its retries: {bad}");
+    assert!(bad["counts"]["failure"].as_u64() >= Some(2), "as many as its retries: {bad}");
     assert!(bad["last"]["output"].as_str().is_some_and(|said| said.contains("No such file")), "{bad}");
     Ok(())
 }

@@ -15,6 +15,9 @@ mod probes;
 /// Clients' own probes, known by their rhythm.
 mod observed;
 
+/// Containers that are paused.
+mod paused;
+
 /// From an image's HEALTHCHECK to a verdict.
 mod healthcheck;
 
@@ -32,3 +35,9 @@ mod trace;
 
 /// Rows of the hostile review.
 mod hostile;
+
+/// A container is made again as it was.
+mod recipe;
+
+/// Verdicts of failure act on their containers.
+mod acting;

@@ -246,7 +246,7 @@ async fn z26_readiness_goes_on_while_a_failed_container_is_being_stopped(stage: 
     scene.becomes("liveness", "succeeds", |probe| count(probe, "success") > 0).await?;
     scene.exec(&["rm", "/tmp/alive"]).await?;
     let failed = scene.becomes("liveness", "fails", |probe| probe["state"] == "failure").await?;
-    ensure!(failed["phase"] == "held", "{failed}");
+    ensure!(failed["phase"] == "probing", "{failed}");
 
     // What a kubelet does then: its hook, and only after that the stop.
     let before = scene.probe("readiness").await?;
@@ -254,7 +254,7 @@ async fn z26_readiness_goes_on_while_a_failed_container_is_being_stopped(stage: 
     let (readiness, liveness) = (scene.probe("readiness").await?, scene.probe("liveness").await?);
     let more = count(&readiness, "success") - count(&before, "success");
     ensure!((2..=5).contains(&more), "readiness was tried {more} times in 4 s");
-    ensure!(liveness["counts"] == failed["counts"], "liveness was tried, too: {liveness}");
+    ensure!(liveness["state"] == "failure", "what only reports goes on: {liveness}");
     let request = pb::StopContainerRequest { container_id: scene.id.to_string(), timeout: 0 };
     scene.client.stop_container(request).await?;
     scene.becomes("readiness", "fails with its container", |probe| probe["state"] == "failure").await?;

@@ -254,18 +254,21 @@ async fn the_annotations_of_the_newest_sandbox_of_a_pod_count_and_no_others() ->
 async fn a_pod_of_the_same_name_with_another_uid_begins_anew_also_over_a_restart() -> Result<()> {
     let mut rig = Rig::start().await?;
     let (old, _) = rig.run("again", &[(LIVENESS, HEALTHY)], &["sleep", "100000"]).await?;
-    rig.becomes(&old, "liveness", "is held", |probe| probe["phase"] == "held").await?;
+    rig.becomes(&old, "liveness", "fails", |probe| {
+        probe["state"] == "failure" && probe["phase"] == "probing"
+    })
+    .await?;
     let healthy = Container::shell(&["sh", "-c", "touch healthy; sleep 100000"]);
     let (mut new, mut id) = (old.clone(), String::new());
     rig.restart(Signal::TERM, async |rig| {
-        assert_eq!(rig.saved()?["probes"][0]["stand"]["held"], true);
+        assert_eq!(rig.saved()?["probes"][0]["stand"]["state"], "failure");
         rig.stop_past(&old).await?;
         new = cri::run_pod(&mut rig.past, "again", &[(LIVENESS, HEALTHY)]).await?;
         id = cri::run_container(&mut rig.past, &new, &healthy).await?.to_string();
         Ok(())
     })
     .await?;
-    // What the old one was held for is not the new one's.
+    // What the old one found is not the new one's.
     let anew = rig.last(&new, "liveness", "success").await?;
     assert_eq!(
         (&anew["state"], &anew["phase"], &anew["containerId"]),

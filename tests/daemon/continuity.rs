@@ -11,7 +11,7 @@ use crate::{
     rig::{EAGER, LIVENESS, READINESS, Rig, runtime},
     support::{
         PATIENCE,
-        cri::{self, Container},
+        cri::{self, Container, Pod},
         eventually, stays,
     },
 };
@@ -67,7 +67,7 @@ async fn two_failures_before_a_restart_and_one_after_it_are_three() -> Result<()
     let after = rig.daemon.probe(&pod, "app", "liveness").await?.context("it is there")?;
     assert_eq!([&after["state"], &after["since"]], [&before["state"], &before["since"]]);
     let failed = rig.becomes(&pod, "liveness", "fails", |probe| probe["state"] == "failure").await?;
-    assert_eq!((&failed["counts"]["failure"], &failed["phase"]), (&json!(3), &json!("held")));
+    assert_eq!((&failed["counts"]["failure"], &failed["phase"]), (&json!(3), &json!("probing")));
     assert_eq!((rig.reported("Unhealthy").await?, rig.reported("VerdictChanged").await?), (1, 1));
     Ok(())
 }
@@ -93,10 +93,13 @@ async fn a_verdict_is_on_the_disk_soon_after_it_fell_and_so_outlives_a_kill() ->
     let mut rig = Rig::start().await?;
     let failing = r#"{"exec": {"command": ["false"]}, "period": "100ms", "failureThreshold": 1}"#;
     let (pod, id) = rig.run("killed", &[(LIVENESS, failing)], &["sleep", "100000"]).await?;
-    rig.becomes(&pod, "liveness", "fails", |probe| probe["phase"] == "held").await?;
+    rig.becomes(&pod, "liveness", "fails", |probe| {
+        probe["state"] == "failure" && probe["phase"] == "probing"
+    })
+    .await?;
     eventually("it is saved", PATIENCE, async || {
         let saved = rig.saved().unwrap_or_default();
-        Ok((saved["probes"][0]["stand"]["held"] == true).then_some(()))
+        Ok((saved["probes"][0]["stand"]["state"] == "failure").then_some(()))
     })
     .await?;
     let file = fs::metadata(rig.state_file())?;
@@ -106,11 +109,70 @@ async fn a_verdict_is_on_the_disk_soon_after_it_fell_and_so_outlives_a_kill() ->
     assert!(status["state"]["savedAt"].is_string() && status["state"]["trouble"] == "", "{status}");
 
     rig.restart(Signal::KILL, nothing).await?;
-    stays("it is held", Duration::from_millis(500), async || {
+    stays("it is known", Duration::from_millis(500), async || {
         let probe = rig.daemon.probe(&pod, "app", "liveness").await?.unwrap_or_default();
-        Ok(probe["phase"] == "held" && probe["state"] == "failure" && probe["containerId"] == id.as_str())
+        Ok(probe["phase"] == "probing" && probe["state"] == "failure" && probe["containerId"] == id.as_str())
     })
     .await
+}
+
+/// Triggers a probe until its verdict is this.
+async fn triggered_until(rig: &Rig, pod: &Pod, state: &str) -> Result<()> {
+    let trigger = format!("/v1/probes/{}/app/liveness/trigger", pod.uid);
+    eventually(&format!("a trigger makes it {state}"), PATIENCE, async || {
+        let (status, body) = rig.daemon.post(&trigger, "").await?;
+        let is_early = |reason| body.contains(reason);
+        let is_early = is_early("the last attempt began") || is_early("has not been started");
+        assert!(status == 200 || is_early, "{status}: {body}");
+        let probe = rig.daemon.probe(pod, "app", "liveness").await?.unwrap_or_default();
+        Ok((probe["state"] == state).then_some(()))
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_liveness_probe_that_failed_and_only_reports_recovers_by_a_trigger_also_over_a_restart()
+-> Result<()> {
+    let mut rig = Rig::start().await?;
+    let rare = r#"{"exec": {"command": ["cat", "healthy"]}, "periodSeconds": 300, "failureThreshold": 1}"#;
+    let command = ["sh", "-c", "echo fine >healthy; sleep 100000"];
+    let (pod, id) = rig.run("recovers", &[(LIVENESS, rare)], &command).await?;
+    triggered_until(&rig, &pod, "success").await?;
+    cri::exec(&mut rig.client, &id, &["rm", "healthy"]).await?;
+    triggered_until(&rig, &pod, "failure").await?;
+    cri::exec(&mut rig.client, &id, &["touch", "healthy"]).await?;
+    triggered_until(&rig, &pod, "success").await?;
+
+    cri::exec(&mut rig.client, &id, &["rm", "healthy"]).await?;
+    triggered_until(&rig, &pod, "failure").await?;
+    rig.restart(Signal::TERM, nothing).await?;
+    let after = rig.daemon.probe(&pod, "app", "liveness").await?.context("it is there")?;
+    assert_eq!((&after["state"], &after["phase"]), (&json!("failure"), &json!("probing")));
+    cri::exec(&mut rig.client, &id, &["touch", "healthy"]).await?;
+    triggered_until(&rig, &pod, "success").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_version_that_did_not_act_saved_as_held_goes_on() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    let never = r#"{"exec": {"command": ["cat", "healthy"]}, "period": "100ms", "failureThreshold": 1}"#;
+    let (pod, id) = rig.run("former", &[(LIVENESS, never)], &["sleep", "100000"]).await?;
+    rig.becomes(&pod, "liveness", "fails", |probe| {
+        probe["state"] == "failure" && probe["phase"] == "probing"
+    })
+    .await?;
+    rig.restart(Signal::TERM, async |rig| {
+        let mut saved = rig.saved()?;
+        let stand = &mut saved["probes"][0]["stand"];
+        assert_eq!([&stand["state"], &stand["held"]], [&json!("failure"), &json!(false)]);
+        stand["held"] = true.into();
+        fs::write(rig.state_file(), serde_json::to_vec(&saved)?).context("write the state")
+    })
+    .await?;
+    cri::exec(&mut rig.client, &id, &["touch", "healthy"]).await?;
+    let restored = rig.becomes(&pod, "liveness", "recovers", |probe| probe["state"] == "success").await?;
+    assert!(restored["counts"]["failure"].as_u64() >= Some(1), "it was restored: {restored}");
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

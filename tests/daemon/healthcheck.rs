@@ -57,17 +57,18 @@ async fn containers_get_the_healthcheck_of_their_image_also_those_that_ran_befor
     for pod in [&pod, &new] {
         let failed = rig
             .becomes(pod, "liveness", "fails", |probe| {
-                (&probe["state"], &probe["phase"]) == (&"failure".into(), &"held".into())
+                (&probe["state"], &probe["phase"]) == (&"failure".into(), &"probing".into())
             })
             .await?;
-        assert_eq!((&failed["source"], &failed["counts"]["failure"]), (&"healthcheck".into(), &2.into()));
+        assert_eq!(failed["source"], "healthcheck");
+        assert!(failed["counts"]["failure"].as_u64() >= Some(2), "{failed}");
     }
     let definition = describe(&rig, "default/new/app/liveness").await?["definition"].take();
     assert_eq!(
         definition,
         json!({"exec": {"command": ["test", "-e", "go"]}, "initialDelaySeconds": 0.1, "timeoutSeconds": 30.0,
                "periodSeconds": 0.1, "successThreshold": 1, "failureThreshold": 2,
-               "terminationGracePeriodSeconds": null, "onFailure": "report",
+               "terminationGracePeriodSeconds": null, "onFailure": "report", "onFailureCommand": null,
                "startPeriodSeconds": null, "startIntervalSeconds": null})
     );
     assert_eq!(rig.faults().count("Read"), 1, "one image is read once");

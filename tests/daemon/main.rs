@@ -23,6 +23,12 @@ mod pace;
 /// What operators do: pause, resume, trigger, run.
 mod acts;
 
+/// What verdicts of failure do to their containers.
+mod acting;
+
+/// Containers that are paused.
+mod paused;
+
 /// All of one probe: its definition, its history, its events.
 mod describe;
 

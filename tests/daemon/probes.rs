@@ -14,7 +14,7 @@ use crate::{
     support::{
         PATIENCE,
         cri::{self, Container},
-        eventually, stays,
+        eventually,
     },
 };
 
@@ -27,7 +27,7 @@ fn stands(probe: &Value, state: &str, phase: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pod_made_through_the_relay_fails_after_exactly_its_threshold_is_held_and_a_new_container_lifts_it()
+async fn a_pod_made_through_the_relay_fails_after_its_threshold_goes_on_and_a_new_container_starts_anew()
 -> Result<()> {
     let mut rig = Rig::start().await?;
     let (pod, id) = rig.run("verdicts", &[(LIVENESS, WATCH_FILE)], &HEALTHY).await?;
@@ -43,14 +43,16 @@ async fn a_pod_made_through_the_relay_fails_after_exactly_its_threshold_is_held_
     assert_eq!((&good["last"]["exitCode"], &good["last"]["output"]), (&json!(0), &json!("fine\n")));
 
     cri::exec(&mut rig.client, &id, &["rm", "healthy"]).await?;
-    let bad = rig.becomes(&pod, "liveness", "fails", |probe| stands(probe, "failure", "held")).await?;
-    assert_eq!(bad["counts"]["failure"], 3);
-    assert_eq!(bad["reason"], "liveness failed; waits for a new container");
-    stays("a verdict that fell is held", Duration::from_secs(1), async || {
-        let now = rig.daemon.probe(&pod, "app", "liveness").await?.unwrap_or_default();
-        Ok(now["counts"] == bad["counts"] && stands(&now, "failure", "held"))
+    let bad = rig.becomes(&pod, "liveness", "fails", |probe| stands(probe, "failure", "probing")).await?;
+    rig.becomes(&pod, "liveness", "goes on", |probe| {
+        stands(probe, "failure", "probing")
+            && probe["counts"]["failure"].as_u64() > bad["counts"]["failure"].as_u64()
     })
     .await?;
+    let events = rig.daemon.events().await?;
+    let turned: Vec<_> = events.iter().filter(|event| event["reason"] == "VerdictChanged").collect();
+    assert_eq!(turned.len(), 1, "{events:?}");
+    assert_eq!(turned[0]["message"], "liveness of app is now failure after 3 failures in a row");
 
     let mut next = cri::creation(&pod, &Container::shell(&HEALTHY));
     if let Some(metadata) = next.config.as_mut().and_then(|config| config.metadata.as_mut()) {
@@ -238,10 +240,10 @@ async fn a_failing_attempt_is_an_event_in_the_kubelets_words() -> Result<()> {
     let mut rig = Rig::start().await?;
     let probe = r#"{"exec": {"command": ["cat", "nowhere"]}, "period": "100ms", "failureThreshold": 2}"#;
     let (pod, id) = rig.run("events", &[(LIVENESS, probe)], &HEALTHY).await?;
-    rig.becomes(&pod, "liveness", "fails", |probe| stands(probe, "failure", "held")).await?;
+    rig.becomes(&pod, "liveness", "fails", |probe| stands(probe, "failure", "probing")).await?;
     let events = rig.daemon.events().await?;
     let of = |reason: &str| events.iter().filter(|event| event["reason"] == reason).collect::<Vec<_>>();
-    assert_eq!(of("Unhealthy").len(), 2, "{events:?}");
+    assert!(of("Unhealthy").len() >= 2, "{events:?}");
     let event = of("Unhealthy")[0];
     assert!(
         event["message"].as_str().is_some_and(|text| text.starts_with("Liveness probe failed: cat: ")),

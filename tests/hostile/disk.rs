@@ -109,7 +109,11 @@ async fn row_18_state_is_read_from_a_full_disk_and_from_one_that_cannot_be_writt
     let state = disk.state().display().to_string();
     let mut rig = Rig::with(&[("CRIPROBE_STATE", &state)]).await?;
     let (pod, _) = rig.run("kept", &[(LIVENESS, FAILS_ONCE)], &["sleep", "100000"]).await?;
-    let before = rig.becomes(&pod, "liveness", "fails", |probe| probe["phase"] == "held").await?;
+    let before = rig
+        .becomes(&pod, "liveness", "fails", |probe| {
+            probe["state"] == "failure" && probe["phase"] == "probing"
+        })
+        .await?;
     rig.daemon.post(&format!("/v1/probes/{}/app/liveness/pause", pod.uid), "").await?;
     eventually("both are saved", PATIENCE, async || {
         let saved: Value = match fs::read(disk.state().join("probes.json")) {
@@ -117,7 +121,7 @@ async fn row_18_state_is_read_from_a_full_disk_and_from_one_that_cannot_be_writt
             Err(_) => return Ok(None),
         };
         let probe = &saved["probes"][0];
-        Ok((probe["stand"]["held"] == true && probe["pausedSince"].is_string()).then_some(()))
+        Ok((probe["stand"]["state"] == "failure" && probe["pausedSince"].is_string()).then_some(()))
     })
     .await?;
     for (trouble, damage) in [

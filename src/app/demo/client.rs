@@ -41,11 +41,13 @@ impl Stage {
         &self.pods
     }
 
-    /// Runs a command in one pod after the other, as an agent on the node would.
+    /// Runs a command in one pod after the other, as an agent on the node would. Leaves out the pod that is restarted,
+    /// whose next container has an id of its own.
     pub(super) async fn act(&self) {
         let mut client = RuntimeServiceClient::new(self.channel.clone());
         let mut pace = interval(PACE);
-        for pod in self.pods.iter().collect::<Vec<_>>().iter().cycle() {
+        let lasting: Vec<_> = self.pods.iter().filter(|pod| !pod.is_restarted).collect();
+        for pod in lasting.iter().cycle() {
             pace.tick().await;
             let Some(container) = &pod.container_id else { continue };
             let cmd = ["sh", "-c", "date; test -e healthy"].map(str::to_owned).to_vec();

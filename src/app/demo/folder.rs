@@ -14,6 +14,9 @@ use crate::config::socket::MAX_PATH;
 /// Names of the sockets in it, the longest first.
 const SOCKETS: [&str; 3] = ["criprobe.sock", "runtime.sock", "api.sock"];
 
+/// What the daemon keeps its state in. It is always new, so that a folder that the user named keeps what it had.
+const STATE: &str = "state-";
+
 /// 93 bytes: what a folder's path may have, so that the sockets in it can be bound.
 const MAX_FOLDER: usize = MAX_PATH - "/criprobe.sock".len();
 
@@ -21,6 +24,8 @@ const MAX_FOLDER: usize = MAX_PATH - "/criprobe.sock".len();
 #[derive(Debug)]
 pub(super) struct Folder {
     pub(super) path: PathBuf,
+    /// For the daemon's state, below it; removed in any case.
+    pub(super) state: PathBuf,
     is_ours: bool,
 }
 
@@ -59,7 +64,7 @@ impl Folder {
             Ok(_) if SOCKETS.iter().any(|name| UnixStream::connect(path.join(name)).is_ok()) => {
                 Err(FolderError::InUse(path))
             }
-            Ok(_) => Ok(Self { path, is_ours: false }),
+            Ok(_) => Self::with_state(path, false),
             Err(_) => Self::create(path, true),
         }
     }
@@ -67,7 +72,7 @@ impl Folder {
     /// A new folder with a name that cannot be foreseen: below a folder that all may write to, one that can be would
     /// be another's trap.
     fn temporary(parent: &Path) -> Result<Self, FolderError> {
-        let path = parent.join(format!("criprobe-demo-{:016x}", RandomState::new().build_hasher().finish()));
+        let path = parent.join(unforeseeable("criprobe-demo-"));
         check(&path)?;
         Self::create(path, false)
     }
@@ -79,8 +84,21 @@ impl Folder {
             fs::DirBuilder::new().mode(0o700).recursive(true).create(parent).map_err(io_error)?;
         }
         fs::DirBuilder::new().mode(0o700).create(&path).map_err(io_error)?;
-        Ok(Self { path, is_ours: true })
+        Self::with_state(path, true)
     }
+
+    fn with_state(path: PathBuf, is_ours: bool) -> Result<Self, FolderError> {
+        let state = path.join(unforeseeable(STATE));
+        let folder = Self { path, state, is_ours };
+        match fs::DirBuilder::new().mode(0o700).create(&folder.state) {
+            Ok(()) => Ok(folder),
+            Err(source) => Err(FolderError::Io { path: folder.state.clone(), source }),
+        }
+    }
+}
+
+fn unforeseeable(prefix: &str) -> String {
+    format!("{prefix}{:016x}", RandomState::new().build_hasher().finish())
 }
 
 fn check(path: &Path) -> Result<(), FolderError> {
@@ -93,10 +111,9 @@ fn check(path: &Path) -> Result<(), FolderError> {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        if self.is_ours
-            && let Err(error) = fs::remove_dir_all(&self.path)
-        {
-            tracing::error!(%error, path = %self.path.display(), "cannot remove the demo's folder");
+        let ours = if self.is_ours { &self.path } else { &self.state };
+        if let Err(error) = fs::remove_dir_all(ours) {
+            tracing::error!(%error, path = %ours.display(), "cannot remove the demo's folder");
         }
     }
 }
@@ -125,8 +142,14 @@ mod tests {
     #[test]
     fn one_that_is_named_may_be_there_and_then_stays() {
         let dir = tempfile::tempdir().unwrap();
-        drop(Folder::make(Some(dir.path().into())).unwrap());
-        assert!(dir.path().exists());
+        fs::write(dir.path().join("file"), "precious").unwrap();
+        let folder = Folder::make(Some(dir.path().into())).unwrap();
+        assert_eq!(fs::metadata(&folder.state).unwrap().permissions().mode() & 0o777, 0o700);
+        fs::write(folder.state.join("acts.json"), "{}").unwrap();
+        drop(folder);
+        let left: Vec<_> =
+            fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["file"]);
         let below = dir.path().join("a/b");
         drop(Folder::make(Some(below.clone())).unwrap());
         assert!(!below.exists());

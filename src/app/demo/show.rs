@@ -1,7 +1,7 @@
 //! The demo's display: live probes and below them calls on a terminal, plain lines elsewhere. Queries the daemon like
 //! the API; changes nothing.
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -21,14 +21,18 @@ use crate::{
     report::{
         Sources,
         journal::JournalEntry,
-        view::{ProbeView, Time},
+        view::{EventView, ProbeView, Time},
     },
+    results::event::EventReason,
 };
 
 /// 500 ms between two looks.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// 10 calls are shown below the probes, where the terminal has room.
+/// 2 events of acts are shown below the probes: a restart begins and ends with one.
+const ACTS: usize = 2;
+
+/// 10 calls are shown below them, where the terminal has room.
 const CALLS: usize = 10;
 
 pub(super) struct Show<'a> {
@@ -67,11 +71,21 @@ impl Show<'_> {
         let (probes, others) = self.probes().await?;
         let mut lines = probes::table(&probes, clock::wall()).render(screen, Some(screen.width));
         lines.extend(warning(others).map(|warning| fit(&warning, screen.width)));
+        let acts = self.acts();
+        if !acts.is_empty() {
+            lines.extend([String::new(), "What criprobe did to containers, newest last:".to_owned()]);
+        }
+        for event in acts {
+            let entry = events::line(&event, screen, false);
+            // Its first line is coloured, and as wide as the screen at most.
+            let mut entry = entry.lines();
+            lines.extend(entry.next().map(str::to_owned));
+            lines.extend(entry.map(|line| fit(line, screen.width)));
+        }
         lines.push(String::new());
-        lines.push(
-            "Calls through the relay, newest last (without criprobe's own calls to the runtime):".to_owned(),
-        );
-        for call in self.sources.trace.last(CALLS) {
+        lines.push("Calls through the relay, newest last (criprobe's own calls do not pass it):".to_owned());
+        let room = screen.height.map_or(CALLS, |height| height.saturating_sub(lines.len() + 1));
+        for call in self.sources.trace.last(room.min(CALLS)) {
             lines.push(trace::line(&call.view(), screen, false));
         }
         Ok(lines)
@@ -99,7 +113,7 @@ impl Show<'_> {
                 }
                 Some(JournalEntry::Record(call)) = calls.next() => trace::line(&call.view(), screen, false) + "\n",
                 Some(JournalEntry::Record(event)) = happened.next() => {
-                    if self.is_ours(&event.container_id) { events::line(&event, screen, false) + "\n" } else { continue }
+                    if self.is_ours(&event.pod_uid) { events::line(&event, screen, false) + "\n" } else { continue }
                 }
             };
             print(&line)?;
@@ -110,13 +124,24 @@ impl Show<'_> {
     async fn probes(&self) -> anyhow::Result<(Vec<ProbeView>, usize)> {
         let mut probes = self.sources.snapshots.probes().await?;
         let all = probes.len();
-        probes.retain(|probe| self.is_ours(&probe.container_id));
+        probes.retain(|probe| self.is_ours(&probe.pod_uid));
         let others = all - probes.len();
         Ok((probes, others))
     }
 
-    fn is_ours(&self, container: &str) -> bool {
-        self.pods.iter().any(|pod| pod.container_id.as_ref().is_some_and(|id| id.as_str() == container))
+    /// The newest events of acts on the demo's own containers.
+    fn acts(&self) -> Vec<Arc<EventView>> {
+        let of_acts = [EventReason::Killing, EventReason::Restarted, EventReason::ActFailed];
+        let mut acts = self.sources.events.last(usize::MAX);
+        acts.retain(|event| {
+            self.is_ours(&event.pod_uid) && of_acts.iter().any(|reason| reason.as_str() == event.reason)
+        });
+        acts.split_off(acts.len().saturating_sub(ACTS))
+    }
+
+    /// By the pod, as its containers change.
+    fn is_ours(&self, pod_uid: &str) -> bool {
+        self.pods.iter().any(|pod| pod.uid.as_str() == pod_uid)
     }
 
     fn headline(&self) -> String {

@@ -30,10 +30,11 @@ use crate::prober::{
     state::{MAX_BYTES, SavedError},
 };
 
-const NAME: &str = "probes.json";
+/// The state of probes.
+const PROBES: &str = "probes.json";
 
-/// Where the next one is written. Left over only by a crash, and then replaced.
-const NEXT: &str = ".probes.json.next";
+/// The record of acts.
+const ACTS: &str = "acts.json";
 
 /// The bits by which others than the owner may write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -97,7 +98,7 @@ impl StateFile {
 
     /// The file.
     pub(super) fn path(&self) -> PathBuf {
-        self.folder.join(NAME)
+        self.folder.join(PROBES)
     }
 
     /// Makes the folder (0700) if only itself is missing, takes its lock, and sees whether it can be written in.
@@ -110,27 +111,34 @@ impl StateFile {
 
     /// What was saved; nothing if there is no file.
     pub(super) fn load(&self) -> Result<Saved, StateError> {
-        let path = self.path();
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = match open(&path, flags, Mode::empty()) {
-            Ok(file) => File::from(file),
-            Err(Errno::NOENT) => return Ok(Saved::default()),
-            // What NOFOLLOW makes of a link.
-            Err(Errno::LOOP) => return Err(StateError::NotAFile(path)),
-            Err(Errno::NOTDIR) => return Err(StateError::Folder(self.folder.clone(), Errno::NOTDIR.into())),
-            Err(errno) => return Err(StateError::Read(path, errno.into())),
-        };
-        let text = self.read(file)?;
-        Saved::from_json(&text).map_err(|error| StateError::Content(path, error))
+        let Some(text) = self.read(PROBES, MAX_BYTES)? else { return Ok(Saved::default()) };
+        Saved::from_json(&text).map_err(|error| StateError::Content(self.path(), error))
     }
 
     /// Puts this in the file's place, whole and on the disk when it returns.
     pub(super) fn save(&self, text: &[u8]) -> Result<(), StateError> {
+        self.write(PROBES, text)
+    }
+
+    /// The record of acts, of so many bytes and one more at most; nothing if there is none. Only of a folder that is ours:
+    /// another daemon may still be acting.
+    pub(super) fn load_acts(&self, most: usize) -> Result<Option<Vec<u8>>, StateError> {
+        self.prepare()?;
+        self.read(ACTS, most)
+    }
+
+    /// Puts this in the place of the record of acts, whole and on the disk when it returns.
+    pub(super) fn save_acts(&self, text: &[u8]) -> Result<(), StateError> {
+        self.write(ACTS, text)
+    }
+
+    fn write(&self, name: &str, text: &[u8]) -> Result<(), StateError> {
         let folder = self.open_or_make()?;
         self.lock(&folder)?;
-        self.replace(&folder, text).map_err(|error| {
+        let next = next(name);
+        replace(&folder, name, &next, text).map_err(|error| {
             // A half of it is of no use; if it cannot be removed, the next one replaces it.
-            let _ = unlinkat(&folder, NEXT, AtFlags::empty());
+            let _ = unlinkat(&folder, next, AtFlags::empty());
             StateError::Write(self.folder.clone(), error)
         })
     }
@@ -166,21 +174,17 @@ impl StateFile {
         }
     }
 
-    fn replace(&self, folder: &OwnedFd, text: &[u8]) -> io::Result<()> {
-        match unlinkat(folder, NEXT, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut next = File::from(openat(folder, NEXT, flags, Mode::RUSR | Mode::WUSR)?);
-        next.write_all(text)?;
-        next.sync_all()?;
-        renameat(folder, NEXT, folder, NAME)?;
-        Ok(fsync(folder)?)
-    }
-
-    fn read(&self, file: File) -> Result<Vec<u8>, StateError> {
-        let path = self.path();
+    fn read(&self, name: &str, most: usize) -> Result<Option<Vec<u8>>, StateError> {
+        let path = self.folder.join(name);
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match open(&path, flags, Mode::empty()) {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT) => return Ok(None),
+            // What NOFOLLOW makes of a link.
+            Err(Errno::LOOP) => return Err(StateError::NotAFile(path)),
+            Err(Errno::NOTDIR) => return Err(StateError::Folder(self.folder.clone(), Errno::NOTDIR.into())),
+            Err(errno) => return Err(StateError::Read(path, errno.into())),
+        };
         let meta = match file.metadata() {
             Ok(meta) => meta,
             Err(error) => return Err(StateError::Read(path, error)),
@@ -193,8 +197,8 @@ impl StateFile {
         }
         let mut text = Vec::new();
         // One byte more shows that it is too large.
-        match file.take(MAX_BYTES as u64 + 1).read_to_end(&mut text) {
-            Ok(_) => Ok(text),
+        match file.take(most as u64 + 1).read_to_end(&mut text) {
+            Ok(_) => Ok(Some(text)),
             Err(error) => Err(StateError::Read(path, error)),
         }
     }
@@ -218,6 +222,24 @@ impl StateFile {
     fn write_error(&self, errno: Errno) -> StateError {
         StateError::Write(self.folder.clone(), errno.into())
     }
+}
+
+/// Where the next version of a file is written. Left over only by a crash, and then replaced.
+fn next(name: &str) -> String {
+    format!(".{name}.next")
+}
+
+fn replace(folder: &OwnedFd, name: &str, next: &str, text: &[u8]) -> io::Result<()> {
+    match unlinkat(folder, next, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut file = File::from(openat(folder, next, flags, Mode::RUSR | Mode::WUSR)?);
+    file.write_all(text)?;
+    file.sync_all()?;
+    renameat(folder, next, folder, name)?;
+    Ok(fsync(folder)?)
 }
 
 #[cfg(test)]
@@ -283,7 +305,7 @@ mod tests {
         file.prepare().unwrap();
         let precious = dir.path().join("precious");
         fs::write(&precious, "keep").unwrap();
-        for name in [NEXT, NAME] {
+        for name in [next(PROBES).as_str(), PROBES] {
             symlink(&precious, file.folder.join(name)).unwrap();
             file.save(EMPTY).unwrap();
             assert!(fs::symlink_metadata(file.path()).unwrap().is_file(), "{name}");

@@ -119,6 +119,16 @@ impl Page {
             for probe in &rule.probes {
                 add(&mut table, None, &name, probe);
             }
+            if let Some(act) = &rule.healthcheck {
+                let act = format!("on failure {}", definition::act(act));
+                let source = format!("rule:{}", rule.rule);
+                table.row(vec![
+                    name.as_str().into(),
+                    "healthcheck".into(),
+                    source.as_str().into(),
+                    act.into(),
+                ]);
+            }
         }
         self.render(&table)
     }
@@ -250,7 +260,7 @@ fn add(table: &mut Table, sign: Option<Sign>, name: &str, probe: &CheckedProbe) 
             configured(definition.initial_delay_seconds.0).into(),
             definition.success_threshold.to_string().into(),
             definition.failure_threshold.to_string().into(),
-            Cell::from(&*definition.on_failure),
+            Cell::from(probe.act_refusal.as_ref().map_or(&*definition.on_failure, |_| "report")),
         ]),
         None => row.push(Cell::new(format!("{} invalid", probe.handler).trim_start(), Paint::Bad)),
     }
@@ -258,7 +268,13 @@ fn add(table: &mut Table, sign: Option<Sign>, name: &str, probe: &CheckedProbe) 
     if !probe.reason.is_empty() {
         table.note(Cell::new(&plain(&probe.reason), Paint::Faint));
     }
-    if !probe.shadowed.is_empty() && !matches!(sign, Some(Sign::Goes)) {
+    let is_gone = matches!(sign, Some(Sign::Goes));
+    let asking = probe.definition.as_ref().filter(|_| !is_gone).zip(probe.act_refusal.as_ref());
+    if let Some((definition, reason)) = asking {
+        let on_failure = definition::refused(&definition.on_failure, reason);
+        table.note(Cell::new(&format!("on failure: {on_failure}"), Paint::Faint));
+    }
+    if !probe.shadowed.is_empty() && !is_gone {
         table.note(Cell::new(&format!("overrides {}", probe.shadowed.join(", ")), Paint::Faint));
     }
 }

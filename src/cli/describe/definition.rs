@@ -1,7 +1,9 @@
 //! A definition in words: its view in, text for people out.
 
 use super::super::{span::configured, trace::command};
-use crate::report::view::{DefinitionView, HandlerView, HeaderView, PortView};
+use crate::report::view::{
+    DefinitionView, FailureCommandView, HandlerView, HeaderView, HealthcheckActView, PortView, ProbeView,
+};
 
 /// What an attempt does: `exec cat /tmp/healthy`, `httpGet port 8080, path /healthz`.
 pub(in super::super) fn handler(handler: &HandlerView) -> String {
@@ -63,11 +65,28 @@ pub(super) fn thresholds(definition: &DefinitionView) -> String {
     format!("success after {successes}, failure after {failures}")
 }
 
-/// What a verdict of failure may do.
-pub(super) fn on_failure(definition: &DefinitionView) -> String {
-    let grace = definition.termination_grace_period_seconds;
+/// What a verdict of failure does: `stop, grace period 5s, after sh -c dump (timeout 10s)`.
+pub(super) fn on_failure(definition: &DefinitionView, probe: &ProbeView) -> String {
+    match &probe.act_refusal {
+        Some(reason) => refused(&definition.on_failure, reason),
+        None => act(&definition.into()),
+    }
+}
+
+/// The same of a definition that asks for an act, and only reports.
+pub(in super::super) fn refused(asked: &str, reason: &str) -> String {
+    format!("report (asked for {asked}: {reason})")
+}
+
+/// What a HEALTHCHECK's verdict does by a rule.
+pub(in super::super) fn act(act: &HealthcheckActView) -> String {
+    let grace = act.termination_grace_period_seconds;
     let grace = grace.map(|grace| format!(", grace period {}", configured(grace.0))).unwrap_or_default();
-    format!("{}{grace}", definition.on_failure)
+    let before =
+        act.on_failure_command.as_ref().map(|FailureCommandView { command: words, timeout_seconds }| {
+            format!(", after {} (timeout {})", command(words), configured(timeout_seconds.0))
+        });
+    format!("{}{grace}{}", act.on_failure, before.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -86,6 +105,29 @@ mod tests {
             DefinitionView { start_period_seconds: of(90), start_interval_seconds: of(5), ..plain };
         let reported = "for 1m30s failures do not count before the first success; every 5s meanwhile";
         assert_eq!(start(&definition).as_deref(), Some(reported));
+    }
+
+    #[test]
+    fn on_failure_is_what_is_done_or_why_it_is_not() {
+        let plain = sample::detail().definition.expect("the sample has one");
+        let command = FailureCommandView {
+            command: ["/bin/dump", "all of it"].map(str::to_owned).to_vec(),
+            timeout_seconds: Seconds(Duration::from_millis(1500)),
+        };
+        let definition = DefinitionView {
+            on_failure: "stop".to_owned(),
+            on_failure_command: Some(command),
+            termination_grace_period_seconds: Some(Seconds(Duration::from_secs(5))),
+            ..plain.clone()
+        };
+        let probe = sample::probe();
+        assert_eq!(on_failure(&plain, &probe), "report");
+        let done = "stop, grace period 5s, after /bin/dump 'all of it' (timeout 1s500ms)";
+        assert_eq!(on_failure(&definition, &probe), done);
+        let refused =
+            ProbeView { act_refusal: Some("acting is not enabled (act.enabled)".to_owned()), ..probe };
+        let reason = "report (asked for stop: acting is not enabled (act.enabled))";
+        assert_eq!(on_failure(&definition, &refused), reason);
     }
 
     #[test]

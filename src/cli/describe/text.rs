@@ -12,13 +12,13 @@ use super::{
         table::{Cell, Column, Table, Tight},
         trace::command,
     },
-    definition, strip,
+    acts, definition, strip,
 };
 use crate::{
     clock,
     report::view::{
-        AttemptView, ChangeView, ContainerView, EventType, EventView, PodView, ProbeDetailView, ProbePhase,
-        ProbeView, Run, Time, Verdict,
+        ActNoteView, AttemptView, ChangeView, ContainerView, EventType, EventView, PodView, ProbeDetailView,
+        ProbePhase, ProbeView, Run, Time, Verdict,
     },
 };
 
@@ -55,6 +55,9 @@ impl Page {
         self.value(&mut text, "image", &container.image, Paint::Plain);
         let state = format!("{}{}", pods::state(container), since.unwrap_or_default());
         self.value(&mut text, "state", &state, Paint::Plain);
+        if let Some(act) = &container.act {
+            self.value(&mut text, "act", &act.in_words(), Paint::Doubtful);
+        }
         self.value(&mut text, "started", started.0, started.1);
         self.value(&mut text, "ready", ready.0, ready.1);
         self.value(&mut text, "restarts", &container.restarts.to_string(), Paint::Plain);
@@ -67,7 +70,9 @@ impl Page {
     pub(super) fn probe(self, detail: &ProbeDetailView) -> String {
         let mut text = self.head(detail);
         self.strip(&mut text, &detail.history);
-        self.table(&mut text, "attempts", &detail.history, attempts);
+        self.acts(&mut text, detail);
+        let attempts = with_acts(&detail.history, &detail.acted);
+        self.table(&mut text, "attempts", &attempts, history);
         self.table(&mut text, "changes of the verdict", &detail.changes, changes);
         self.output(&mut text, detail.probe.last.as_ref());
         self.table(&mut text, "events", &detail.events, events);
@@ -96,7 +101,7 @@ impl Page {
                     line("starting", &start, Paint::Plain);
                 }
                 line("verdict", &definition::thresholds(definition), Paint::Plain);
-                line("on failure", &definition::on_failure(definition), Paint::Plain);
+                line("on failure", &definition::on_failure(definition, probe), Paint::Plain);
             }
             (None, Some(client)) => {
                 line("handler", &format!("exec {}", command(&client.command)), Paint::Plain);
@@ -208,16 +213,49 @@ impl Page {
         }
     }
 
+    /// What the verdict does to the container, and what was done; nothing of a probe that only reports.
+    fn acts(self, text: &mut String, detail: &ProbeDetailView) {
+        let Some(acts) = &detail.acts else { return };
+        text.push_str("\nacts\n");
+        for (name, value, paint) in acts::lines(acts, detail.probe.act.as_ref(), self.now) {
+            self.value(text, &format!("{MARGIN}{name}"), &value, paint);
+        }
+        let command = acts.last.as_ref().and_then(|last| last.command.as_ref());
+        command.iter().for_each(|command| self.lines(text, &command.output));
+    }
+
     fn output(self, text: &mut String, last: Option<&AttemptView>) {
         let Some(last) = last.filter(|last| !last.output.trim().is_empty()) else { return };
         text.push_str(&format!("\nlast output, {}\n", last.result.as_str()));
-        let lines = indented(&last.output, self.screen.width);
+        self.lines(text, &last.output);
+    }
+
+    /// The first lines of an output.
+    fn lines(self, text: &mut String, output: &str) {
+        if output.trim().is_empty() {
+            return;
+        }
+        let lines = indented(output, self.screen.width);
         let shown = if self.is_whole { lines.len() } else { lines.len().min(OUTPUT_LINES) };
         lines[..shown].iter().for_each(|line| text.push_str(&format!("{line}\n")));
         if shown < lines.len() {
             text.push_str(&format!("{MARGIN}… {} more lines: -o wide\n", lines.len() - shown));
         }
     }
+}
+
+/// Attempts and acts in the order of their times.
+fn with_acts<'a>(attempts: &'a [AttemptView], acts: &'a [ActNoteView]) -> Vec<Entry<'a>> {
+    let attempts = attempts.iter().map(|attempt| (attempt.at, Entry::Attempt(attempt)));
+    let mut all: Vec<_> = attempts.chain(acts.iter().map(|act| (act.at, Entry::Act(act)))).collect();
+    all.sort_by_key(|&(at, _)| at);
+    all.into_iter().map(|(_, entry)| entry).collect()
+}
+
+/// A row of the history.
+enum Entry<'a> {
+    Attempt(&'a AttemptView),
+    Act(&'a ActNoteView),
 }
 
 fn run(probe: &ProbeView) -> String {
@@ -230,9 +268,18 @@ fn run(probe: &ProbeView) -> String {
     }
 }
 
-fn attempts(attempts: &[AttemptView], is_whole: bool) -> Table {
+fn history(entries: &[Entry<'_>], is_whole: bool) -> Table {
     let mut table = table(["AT", "RESULT", "TOOK", "CODE", "OUTPUT"]);
-    for attempt in attempts {
+    for entry in entries {
+        let attempt = match entry {
+            Entry::Attempt(attempt) => attempt,
+            Entry::Act(act) => {
+                let acted = Cell::new("acted", Paint::Doubtful);
+                let none = || Cell::from("");
+                table.row(vec![moment(act.at, is_whole), acted, none(), none(), act.text.trim().into()]);
+                continue;
+            }
+        };
         let code = attempt.exit_code.map(|code| code.to_string());
         let code = code.or_else(|| attempt.status.map(|status| status.to_string()));
         table.row(vec![
@@ -320,6 +367,11 @@ mod tests {
         insta::assert_snapshot!("describe", page(100, false).probe(&sample::detail()));
         insta::assert_snapshot!("describe_invalid", page(100, false).probe(&sample::invalid_detail()));
         insta::assert_snapshot!("describe_observed", page(100, false).probe(&sample::observed_detail()));
+        insta::assert_snapshot!("describe_acting", page(80, false).probe(&sample::acting_detail()));
+        insta::assert_snapshot!(
+            "describe_acting_wide",
+            page(usize::MAX, true).probe(&sample::acting_detail())
+        );
         insta::assert_snapshot!("describe_long", page(100, false).probe(&long()));
         insta::assert_snapshot!("describe_wide", page(usize::MAX, true).probe(&sample::detail()));
         let pod = sample::pod();
@@ -331,7 +383,8 @@ mod tests {
         let pod = sample::pod();
         for width in 40..130 {
             let page = page(width, false);
-            let all = [sample::detail(), long(), sample::invalid_detail()].map(|detail| page.probe(&detail));
+            let all = [sample::detail(), long(), sample::invalid_detail(), sample::acting_detail()]
+                .map(|detail| page.probe(&detail));
             for line in (all.concat() + &page.container(&pod, &pod.containers[0])).lines() {
                 assert!(width_of(line) <= width, "{width}: {line}");
                 assert!(!line.contains(['\u{1b}', '\t']), "{line}");

@@ -11,7 +11,7 @@ use crate::{
         screen::{Screen, fit, print},
     },
     clock,
-    report::view::{AttemptResult, ProbeView, Time},
+    report::view::{ActStep, AttemptResult, ProbeView, Time},
 };
 
 /// 1 s between one look and the next.
@@ -95,7 +95,7 @@ pub(crate) struct ProbeChange<'a> {
 }
 
 impl Known {
-    /// Prints each probe whose state, phase or last result has changed, and remembers it.
+    /// Prints each probe whose state, phase, last result or act has changed, and remembers it.
     pub(crate) fn changes(
         &mut self,
         probes: &[ProbeView],
@@ -105,7 +105,8 @@ impl Known {
         for probe in probes {
             let before = self.0.get(&probe.key);
             if before.is_none_or(|before| {
-                (before.state, before.phase, result(before)) != (probe.state, probe.phase, result(probe))
+                let stand = |probe: &ProbeView| (probe.state, probe.phase, result(probe), step(probe));
+                stand(before) != stand(probe)
             }) {
                 lines.push_str(&describe(&ProbeChange { id: &probe.id, before, probe: Some(probe) }));
             }
@@ -135,6 +136,10 @@ impl ProbeChange<'_> {
             if probe.reason.is_empty() { String::new() } else { format!(": {}", plain(&probe.reason)) };
         format!("{at} {} {before}{}{reason}", self.id, stand(probe))
     }
+}
+
+fn step(probe: &ProbeView) -> Option<ActStep> {
+    probe.act.as_ref().map(|act| act.step)
 }
 
 fn result(probe: &ProbeView) -> Option<AttemptResult> {

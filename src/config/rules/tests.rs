@@ -5,7 +5,7 @@ use std::{path::Path, time::Duration};
 use super::super::{Loaded, Overrides, raw::Raw, resolve::resolve};
 use crate::{
     glob::Glob,
-    spec::{Handler, rule::Rule},
+    spec::{Handler, OnFailure, rule::Rule},
 };
 
 fn loaded(files: &[(&str, &str)]) -> Result<Loaded, String> {
@@ -106,6 +106,56 @@ fn everything_that_is_wrong_with_rules_is_told_at_once_with_its_place() {
     liveness: {period: 5, timeout: "5", exec: {command: x}}
 "#;
     insta::assert_snapshot!(reported(text));
+}
+
+#[test]
+fn a_rule_may_only_say_what_the_verdict_of_a_healthcheck_does() {
+    let text = "
+rules:
+  - name: heal
+    match: {namespace: edge}
+    healthcheck: {onFailure: stop, onFailureCommand: {command: [dump]}, terminationGracePeriodSeconds: 5}
+  - name: leave
+    match: {namespace: '*'}
+    healthcheck: {onFailure: report}
+";
+    let rules = rules(text);
+    let act = rules[0].healthcheck.as_deref().unwrap();
+    let command = act.on_failure_command.as_ref().unwrap();
+    assert_eq!((act.on_failure, act.termination_grace), (OnFailure::Stop, Some(Duration::from_secs(5))));
+    assert_eq!((command.command.join(" "), command.timeout), ("dump".to_owned(), Duration::from_secs(10)));
+    assert!(rules[0].probes.is_empty());
+    assert_eq!(rules[1].healthcheck.as_deref().unwrap().on_failure, OnFailure::Report);
+}
+
+#[test]
+fn what_is_wrong_with_the_act_of_a_healthcheck_is_reported_with_its_place() {
+    for (healthcheck, expected) in [
+        ("{}", "healthcheck.onFailure: Required value: what a verdict of failure does"),
+        ("stop", r#"healthcheck: Invalid value: "stop": must be a map"#),
+        ("{onFailure: 5}", "healthcheck.onFailure: Invalid value: 5: must be a string"),
+        ("{onFailure: reboot}", r#"healthcheck.onFailure: Unsupported value: "reboot""#),
+        (
+            "{onFailure: stop, terminationGracePeriodSeconds: 0}",
+            "healthcheck.terminationGracePeriodSeconds: Invalid value: 0: must be greater than 0",
+        ),
+        ("{onFailure: stop, period: 5s}", r#"healthcheck: unknown key "period""#),
+        (
+            "{onFailure: report, onFailureCommand: {command: [x]}}",
+            "healthcheck.onFailureCommand: Forbidden: runs only before an act",
+        ),
+        (
+            "{onFailure: kill, onFailureCommand: {timeout: 1h}}",
+            "healthcheck.onFailureCommand.command: Required value",
+        ),
+    ] {
+        let reported =
+            reported(&format!("rules: [{{name: a, match: {{pod: x}}, healthcheck: {healthcheck}}}]"));
+        let is_one = reported.lines().count() == 1 && reported.starts_with("c.yaml:1:");
+        assert!(is_one && reported.contains(&format!(": rules[0].{expected}")), "{healthcheck}: {reported}");
+    }
+    let none = reported("rules: [{name: a, match: {pod: x}, healthcheck: null}]");
+    assert!(none.contains("must have a probe: startup, readiness or liveness; or healthcheck"), "{none}");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The demo scenario as data: three pods, what runs in them, and the probes in their annotations. Pure.
+//! The demo scenario as data: four pods, what runs in them, the probes in their annotations, and the rule for the one
+//! that is restarted. Pure.
 //!
 //! The commands are POSIX shell with `sleep`, `rm` and `cat`, and name their files relative to the working directory:
 //! on the embedded runtime that is the container's own folder, in a real container its root.
@@ -14,6 +15,9 @@ pub const NAMESPACE: &str = "demo";
 
 /// The name of each pod's one container.
 const CONTAINER: &str = "app";
+
+/// The label of the pod that the rule matches; its value is the run's id, so that no pod of others has it.
+const RUN_LABEL: &str = "criprobe.dev/demo";
 
 /// The port on which `steady` listens where it can.
 const PORT: u16 = 8080;
@@ -32,13 +36,16 @@ pub(super) enum Surroundings {
 pub(super) struct DemoPod {
     /// Its name.
     pub(super) name: &'static str,
+    /// Whether it is restarted when it fails. Then it has no kubelet, and its probe is the rule's.
+    pub(super) is_restarted: bool,
     script: String,
     probes: Vec<(ProbeKind, Value)>,
 }
 
 /// The scenario. `steady` is well. `moody` turns bad 8 s after its start and comes back 8 s later, over and over:
-/// readiness follows at once; liveness fails after three attempts and is held, as only a new container clears it.
-/// `slow-start` takes 6 s, in which its liveness waits for its startup probe.
+/// readiness follows at once, liveness after three attempts. `slow-start` takes 6 s, in which its liveness waits for its
+/// startup probe. `fragile` turns bad 8 s after its start and stays so until it is restarted: the first time at once, then
+/// with the back-off.
 pub(super) fn pods(surroundings: Surroundings) -> Vec<DemoPod> {
     let (listen, is_listening) = match surroundings {
         Surroundings::Embedded => (String::new(), exec(&["test", "-s", "healthy"])),
@@ -50,6 +57,7 @@ pub(super) fn pods(surroundings: Surroundings) -> Vec<DemoPod> {
     vec![
         DemoPod {
             name: "steady",
+            is_restarted: false,
             script: script(&format!("{listen}echo fine > healthy\n{FOREVER}")),
             probes: vec![
                 (ProbeKind::Readiness, every_second(is_listening, 3)),
@@ -58,6 +66,7 @@ pub(super) fn pods(surroundings: Surroundings) -> Vec<DemoPod> {
         },
         DemoPod {
             name: "moody",
+            is_restarted: false,
             script: script(
                 "while :; do\n  echo fine > healthy; sleep 8 & wait $!\n  rm -f healthy; sleep 8 & wait $!\ndone\n",
             ),
@@ -68,17 +77,33 @@ pub(super) fn pods(surroundings: Surroundings) -> Vec<DemoPod> {
         },
         DemoPod {
             name: "slow-start",
+            is_restarted: false,
             script: script(&format!("sleep 6 & wait $!\necho up > started\n{FOREVER}")),
             probes: vec![
                 (ProbeKind::Startup, every_second(exec(&["cat", "started"]), 30)),
                 (ProbeKind::Liveness, every_second(exec(&["cat", "started"]), 3)),
             ],
         },
+        DemoPod {
+            name: "fragile",
+            is_restarted: true,
+            script: script(&format!("echo fine > healthy; sleep 8 & wait $!\nrm -f healthy\n{FOREVER}")),
+            probes: Vec::new(),
+        },
     ]
 }
 
+/// The configuration with the rule by which `fragile` is restarted. An annotation would do, but the operator had to let
+/// those of the whole namespace act, and on a runtime that others use it may be theirs too.
+pub fn configuration(run_id: &str) -> String {
+    let mut liveness = every_second(exec(&["cat", "healthy"]), 3);
+    liveness["onFailure"] = "restart".into();
+    let pod = json!({ "namespace": NAMESPACE, "labels": { RUN_LABEL: run_id } });
+    json!({ "rules": [{ "name": "demo", "match": pod, "liveness": liveness }] }).to_string()
+}
+
 impl DemoPod {
-    /// Its sandbox, with the labels that the kubelet sets.
+    /// Its sandbox, with the labels that the kubelet sets; without that of the uid where there is to be no kubelet.
     pub(super) fn sandbox_config(&self, run_id: &str) -> cri::PodSandboxConfig {
         cri::PodSandboxConfig {
             metadata: Some(cri::PodSandboxMetadata {
@@ -108,13 +133,17 @@ impl DemoPod {
         }
     }
 
-    fn uid(&self, run_id: &str) -> String {
+    pub(super) fn uid(&self, run_id: &str) -> String {
         format!("{run_id}-{}", self.name)
     }
 
     fn labels(&self, run_id: &str) -> HashMap<String, String> {
         let label = |key: &str, value: &str| (format!("io.kubernetes.pod.{key}"), value.to_owned());
-        [label("name", self.name), label("namespace", NAMESPACE), label("uid", &self.uid(run_id))].into()
+        let whose = match self.is_restarted {
+            true => (RUN_LABEL.to_owned(), run_id.to_owned()),
+            false => label("uid", &self.uid(run_id)),
+        };
+        [label("name", self.name), label("namespace", NAMESPACE), whose].into()
     }
 
     fn annotations(&self) -> HashMap<String, String> {
@@ -195,5 +224,27 @@ mod tests {
         let pod = &pods(Surroundings::Embedded)[0];
         let uid = |run_id| pod.sandbox_config(run_id).metadata.unwrap().uid;
         assert_ne!(uid("one"), uid("two"));
+    }
+
+    #[test]
+    fn the_one_that_is_restarted_has_no_kubelet_and_only_it_has_the_label_of_the_rule() {
+        for pod in pods(Surroundings::Embedded) {
+            let (sandbox, container) = (pod.sandbox_config("7"), pod.container_config("any", "7"));
+            for labels in [sandbox.labels, container.labels] {
+                assert_eq!(labels.contains_key("io.kubernetes.pod.uid"), !pod.is_restarted, "{}", pod.name);
+                assert_eq!(
+                    labels.get(RUN_LABEL).is_some_and(|run| run == "7"),
+                    pod.is_restarted,
+                    "{}",
+                    pod.name
+                );
+            }
+        }
+        let rule = concat!(
+            r#"{"rules":[{"liveness":{"exec":{"command":["cat","healthy"]},"failureThreshold":3,"#,
+            r#""onFailure":"restart","periodSeconds":1},"#,
+            r#""match":{"labels":{"criprobe.dev/demo":"7"},"namespace":"demo"},"name":"demo"}]}"#,
+        );
+        assert_eq!(configuration("7"), rule);
     }
 }

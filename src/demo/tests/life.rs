@@ -354,6 +354,41 @@ async fn events_tell_a_pods_life_in_order() {
 }
 
 #[tokio::test]
+async fn a_paused_container_stands_still_and_answers_no_command_until_it_is_resumed() {
+    let rig = Rig::new().await;
+    let id = rig.run("web", "while :; do echo x >> beat; sleep 0.01; done").await;
+    let container = ContainerId::from(id.as_str());
+    let length = async || fs::read(rig.root(&id).join("beat")).map(|beat| beat.len()).unwrap_or_default();
+    eventually("it runs", || async { (length().await > 0).then_some(()) }).await;
+    let begun = rig.exec(&id, &["sh", "-c", "touch begun; until test -e go; do sleep 0.01; done"], 0);
+    let mut begun = Box::pin(begun);
+    tokio::select! {
+        answer = &mut begun => panic!("answered: {answer:?}"),
+        () = eventually("it has begun", || async { rig.root(&id).join("begun").exists().then_some(()) }) => {}
+    }
+    assert!(rig.runtime.set_paused(&container, true) && !rig.runtime.set_paused(&container, true));
+    assert_eq!(
+        rig.status(&id).await.state(),
+        cri::ContainerState::ContainerRunning,
+        "as containerd shows it"
+    );
+    let refused = rig.exec(&id, &["true"], 1).await;
+    assert_status(refused, Code::Unknown, "cannot exec in a paused state: unknown");
+    fs::write(rig.root(&id).join("go"), "").unwrap();
+    let before = length().await;
+    let half_a_second = Duration::from_millis(500);
+    assert!(tokio::time::timeout(half_a_second, &mut begun).await.is_err(), "a command in flight hangs");
+    assert!(length().await <= before + 2, "its process stands still");
+    assert!(rig.runtime.set_paused(&container, false));
+    assert_eq!(begun.await.unwrap().exit_code, 0);
+    eventually("it runs on", || async { (length().await > before + 2).then_some(()) }).await;
+    rig.runtime.set_paused(&container, true);
+    stop(&rig, &id, 0).await;
+    assert_eq!(rig.exited(&id).await.exit_code, 137, "it can be killed");
+    assert!(!rig.runtime.set_paused(&container, false), "what has ended cannot be resumed");
+}
+
+#[tokio::test]
 async fn usage_is_that_of_the_containers_processes() {
     let rig = Rig::new().await;
     let id = rig.run("web", "while :; do :; done").await;
@@ -402,7 +437,10 @@ async fn the_demos_pods_come_up_and_go() {
     let rig = Rig::new().await;
     let channel = channel(&rig.runtime).await;
     let created = pods::create_pods(channel.clone(), "any", "test").await.unwrap();
-    assert_eq!(created.iter().map(|pod| pod.name).collect::<Vec<_>>(), ["steady", "moody", "slow-start"]);
+    assert_eq!(
+        created.iter().map(|pod| pod.name).collect::<Vec<_>>(),
+        ["steady", "moody", "slow-start", "fragile"]
+    );
     for pod in created.iter().filter(|pod| pod.name != "slow-start") {
         let id = pod.container_id.as_ref().unwrap().as_str();
         eventually("the pod is healthy", || async {
@@ -415,7 +453,7 @@ async fn the_demos_pods_come_up_and_go() {
         (error.call, error.pod, error.source.code()),
         ("RunPodSandbox", "steady", Code::AlreadyExists)
     );
-    assert_eq!(rig.list().await.len(), 3);
+    assert_eq!(rig.list().await.len(), 4);
     pods::remove_pods(channel.clone(), &created).await.unwrap();
     pods::remove_pods(channel, &created).await.unwrap();
     assert!(rig.list().await.is_empty());

@@ -187,9 +187,19 @@ impl Model {
         }
     }
 
+    /// Its processes were frozen, or run on.
+    pub(super) fn container_paused(&mut self, id: ContainerId, is_paused: bool, at: Instant) {
+        self.mentioned(id.as_str(), at);
+        if self.pauses.note(&id, is_paused, at) {
+            self.revision += 1;
+            self.dirty.insert(id);
+        }
+    }
+
     pub(super) fn container_removed(&mut self, id: &ContainerId, at: Instant) {
         self.stops.forget(&Target::Container(id.clone()));
         self.dirty.remove(id);
+        self.pauses.forget(id);
         let container = self.containers.remove(id);
         if let Some(container) = &container {
             self.revision += 1;
@@ -216,6 +226,7 @@ impl Model {
         for id in gone.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
             self.container_removed(&id, sent);
         }
+        self.pauses.forget_before(sent, |id| self.containers.contains_key(id));
         self.settle_stops(sent, None);
     }
 

@@ -6,7 +6,7 @@ use super::{
     super::{
         convert,
         fact::{Lookup, Target},
-        pod::{Pod, PodNetwork},
+        pod::{KUBELETS_UID, Pod, PodNetwork},
     },
     Model,
     identities::Identities,
@@ -268,6 +268,7 @@ fn pod_view(
         attempt: metadata.attempt,
         copied_uid: None,
         is_ready,
+        is_kubelets: labels.contains_key(KUBELETS_UID),
         network,
         labels: labels.into_iter().collect(),
         annotations: annotations.into_iter().collect(),

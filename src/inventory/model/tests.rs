@@ -1,5 +1,6 @@
 //! The rules of the model, each as a short story, and then any story at all.
 
+mod pauses;
 mod scenarios;
 mod simulation;
 
@@ -49,7 +50,10 @@ impl Rig {
         changes
             .iter()
             .map(|change| match change {
-                Change::Container(view) => format!("{} {}", view.id, word(view.state)),
+                Change::Container(view) => {
+                    let paused = if view.is_paused { " paused" } else { "" };
+                    format!("{} {}{paused}", view.id, word(view.state))
+                }
                 Change::ContainerGone(id) => format!("{id} gone"),
                 Change::Listed(all) => format!("{} listed", all.len()),
                 Change::ContainerStopping(id) => format!("{id} stopping"),
@@ -130,6 +134,18 @@ fn stop_pod(number: u32, sandbox: &str) -> Fact {
 
 fn started(id: &str) -> Fact {
     Fact::ContainerStarted(id.into())
+}
+
+fn paused(id: &str) -> Fact {
+    Fact::ContainerPaused(id.into())
+}
+
+fn resumed(id: &str) -> Fact {
+    Fact::ContainerResumed(id.into())
+}
+
+fn paused_listed<const N: usize>(ids: [&str; N]) -> Fact {
+    Fact::PausedListed(Some(ids.map(str::to_owned).into()))
 }
 
 fn exited(id: &str, code: i32) -> Fact {

@@ -1,7 +1,8 @@
 //! The queries themselves: a runtime and a request in; facts with the time of the query out.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use tokio::{sync::oneshot, time::timeout};
 use tonic::{Code, Status};
 
 use super::super::fact::{Fact, Lookup};
@@ -18,16 +19,44 @@ pub(super) enum Reply {
     Failed,
 }
 
-/// Both complete lists, sandboxes first: the sandbox of a listed container is in the list, or it is looked up.
+/// 1 s: how long the lists wait for what is paused, so that no attempt begins on a container that was paused before. It may
+/// take longer if a shim hangs; then it is applied when it comes.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Both complete lists, sandboxes first: the sandbox of a listed container is in the list, or it is looked up. Then what is
+/// paused, unless that takes longer or was not requested.
 ///
 /// # Errors
 /// The error of the runtime or of the connection to it.
-pub(super) async fn list(runtime: &Runtime) -> Result<Vec<(Fact, Instant)>, Status> {
+pub(super) async fn list(
+    runtime: &Runtime,
+    mut paused: oneshot::Receiver<(Fact, Instant)>,
+) -> Result<Vec<(Fact, Instant)>, Status> {
     let sent = clock::now();
     let sandboxes = (Fact::SandboxesListed(runtime.sandboxes().await?), sent);
     let sent = clock::now();
     let containers = (Fact::ContainersListed(runtime.containers().await?), sent);
-    Ok(vec![sandboxes, containers])
+    let paused = match timeout(PATIENCE, &mut paused).await {
+        Ok(answer) => answer.ok(),
+        Err(_elapsed) => {
+            paused.close();
+            paused.try_recv().ok()
+        }
+    };
+    Ok([sandboxes, containers].into_iter().chain(paused).collect())
+}
+
+/// What is paused. A runtime that has no such service pauses nothing.
+pub(super) async fn paused(runtime: &Runtime) -> (Fact, Instant) {
+    let sent = clock::now();
+    let paused = match runtime.paused().await {
+        Ok(paused) => Some(paused.unwrap_or_default()),
+        Err(status) => {
+            tracing::debug!(error = status.message(), "cannot read which containers are paused");
+            None
+        }
+    };
+    (Fact::PausedListed(paused), sent)
 }
 
 /// One object.

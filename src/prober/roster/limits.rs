@@ -12,6 +12,11 @@ use crate::{
 };
 
 impl Roster {
+    /// Whether a probe is at work.
+    pub(super) fn runs(&self, key: &ProbeKey) -> bool {
+        self.entries.get(key).is_some_and(|entry| entry.worker.is_some())
+    }
+
     /// Runs under other limits from now on.
     pub(in crate::prober) fn set_limits(&mut self, settings: &ProberSettings, now: Moment) {
         self.pool.resize(settings.workers, settings.exec_workers);

@@ -1,9 +1,19 @@
-//! The roster's memory of what attempts said: the probe whose attempt ended last in; what exceeds the bound on all of
-//! them is forgotten. Pure, as all of the roster.
+//! The roster's memory of what attempts and acts said: the probe whose attempt ended last in; what exceeds the bound on
+//! all of them is forgotten. Pure, as all of the roster.
 
-use super::{Entry, Outputs, ProbeKey, Roster};
+use super::{Entry, Moment, Outputs, ProbeKey, Roster};
+use crate::results::text::BoundedText;
 
 impl Roster {
+    /// Keeps in a probe's history what was done because of it.
+    pub(super) fn remember_act(&mut self, key: &ProbeKey, text: &BoundedText, now: Moment) {
+        let Some(worker) = self.entries.get_mut(key).and_then(|entry| entry.worker.as_mut()) else { return };
+        let before = worker.results().output_bytes();
+        worker.note_act(text, now.wall);
+        self.outputs.changed(before, worker.results().output_bytes());
+        self.forget(key);
+    }
+
     /// Forgets what attempts said where all together said too much: of the probe that spoke last, and if that is not
     /// enough of all. Those that speak after that are the only ones above their share, so it is enough.
     pub(super) fn forget(&mut self, last: &ProbeKey) {

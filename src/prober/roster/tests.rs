@@ -1,5 +1,6 @@
 //! Several probes together: gates, turns, replaced containers.
 
+mod acting;
 mod bounds;
 mod membership;
 mod operators;
@@ -16,9 +17,10 @@ use crate::{
         fixtures::{container, outcome, planned, spec},
         status::{ProbePhase, ProbeStatus},
     },
-    results::AttemptResult,
+    results::{AttemptResult, Verdict},
     spec::{
-        Handler, ProbeSpec,
+        Handler, OnFailure, ProbeSpec,
+        acting::Acting,
         plan::{Invalid, ProbeSource},
     },
 };
@@ -123,6 +125,7 @@ fn an_invalid_startup_probe_locks_nobody() {
             kind: Startup,
             source: ProbeSource::PodAnnotation,
             spec: Err(invalid),
+            acting: Acting::default(),
             shadowed: vec!["container annotation".to_owned()],
         },
         planned(spec(Liveness)),
@@ -188,19 +191,24 @@ fn a_probe_that_comes_back_while_its_attempt_is_in_flight_waits_for_it() {
 }
 
 #[test]
-fn the_fourth_failure_of_three_is_never_attempted() {
+fn the_fourth_failure_of_three_is_never_attempted_where_an_act_follows_the_third() {
     let mut rig = Rig::new(1);
-    rig.accept(input(container("web", "c1", 0), &[spec(Liveness)]));
+    let acting = Acting { asked: OnFailure::Stop, ..Acting::default() };
+    let probes = vec![Planned { acting, ..planned(spec(Liveness)) }];
+    rig.accept(Input::Container { view: Arc::new(container("web", "c1", 0)), probes });
     for _ in 0..3 {
         assert_eq!(rig.started().len(), 1);
+        assert_eq!(rig.roster.take_demands().len(), 0);
         rig.finish(Liveness, AttemptResult::Failure);
         rig.pass(10 * SECOND);
     }
+    assert_eq!(rig.roster.take_demands().len(), 1);
+    rig.accept(Input::ActBegan("c1".into()));
     assert_eq!(rig.started(), []);
     let status = rig.status(Liveness);
     assert_eq!((status.phase, status.state), (ProbePhase::Held, Verdict::Failure));
     assert_eq!((status.counts.failure, status.next_at), (3, None));
-    assert_eq!(status.reason, "liveness failed; waits for a new container");
+    assert_eq!(status.reason, "its failure is being acted on: see `criprobe describe`");
     let messages: Vec<_> = rig.roster.take_events().into_iter().map(|event| event.message).collect();
     assert_eq!(
         messages,

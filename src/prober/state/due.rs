@@ -30,7 +30,7 @@ pub(in crate::prober) struct Mark {
     pub container: Option<ContainerId>,
     /// The verdict on it.
     pub verdict: Option<Verdict>,
-    /// Whether that ended the work on it.
+    /// Whether startup succeeded, which ended the work on it.
     pub is_held: bool,
     /// The results in a row.
     pub run: Run,

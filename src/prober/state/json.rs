@@ -139,23 +139,18 @@ impl From<Line> for SavedProbe {
 }
 
 /// A time as RFC 3339 in UTC, to the nanosecond.
-pub(super) mod time {
+pub(crate) mod time {
     use std::time::SystemTime;
 
     use jiff::Timestamp;
     use serde::{Deserialize, Deserializer, Serializer, de};
 
-    pub(in crate::prober::state) fn serialize<S: Serializer>(
-        at: &SystemTime,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(at: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
         // A time that no calendar has is as good as none.
         serializer.collect_str(&Timestamp::try_from(*at).unwrap_or(Timestamp::UNIX_EPOCH))
     }
 
-    pub(in crate::prober::state) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<SystemTime, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SystemTime, D::Error> {
         let text = String::deserialize(deserializer)?;
         let at: Timestamp = text.parse().map_err(de::Error::custom)?;
         Ok(at.into())

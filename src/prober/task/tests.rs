@@ -111,10 +111,8 @@ impl Rig {
                 }
             };
             let mut channels = channels;
-            drive(Saved::default(), &mut channels, attempt, move |event| {
-                reported.lock().unwrap().push(event);
-            })
-            .await;
+            let on_event = move |event| reported.lock().unwrap().push(event);
+            drive(Saved::default(), &mut channels, attempt, on_event, drop).await;
         });
         Self { inputs, questions, settings: setter, stop, log, events, task }
     }
@@ -173,7 +171,7 @@ async fn a_period_below_a_second_is_kept_within_a_tenth() {
         stop: CancellationToken::new(),
     };
     let nowhere = tonic::transport::Endpoint::from_static("http://runtime").connect_lazy();
-    let task = tokio::spawn(async move { run(Saved::default(), &mut channels, nowhere, |_| ()).await });
+    let task = tokio::spawn(async move { run(Saved::default(), &mut channels, nowhere, drop, drop).await });
     let handler = Handler::TcpSocket { host: None, port: PortRef::Number(address.port()) };
     let period = Duration::from_millis(250);
     let spec = ProbeSpec { handler, period, ..spec(ProbeKind::Readiness) };
@@ -263,9 +261,10 @@ async fn failures_turn_the_verdict_and_are_told() {
     rig.inputs.send(input(0, tcp())).await.unwrap();
     time::sleep(100 * SECOND).await;
     assert_eq!(rig.statuses().await[0].state, Verdict::Failure);
-    assert_eq!(rig.log().made.values().sum::<u32>(), 3, "held after the third");
+    assert!(rig.log().made.values().sum::<u32>() >= 10, "it goes on");
     let reasons: Vec<_> = rig.events.lock().unwrap().iter().map(|event| event.reason.as_str()).collect();
-    assert_eq!(reasons, ["Unhealthy", "Unhealthy", "Unhealthy", "VerdictChanged"]);
+    assert_eq!(reasons[..5], ["Unhealthy", "Unhealthy", "Unhealthy", "VerdictChanged", "Unhealthy"]);
+    assert!(reasons[5..].iter().all(|reason| *reason == "Unhealthy"), "the verdict fell once");
 }
 
 #[tokio::test(start_paused = true)]

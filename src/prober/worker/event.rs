@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::{
     ids::ContainerId,
-    inventory::pod::ContainerState,
+    inventory::pod::{Container, ContainerState},
     prober::{attempt::AttemptOutcome, state::Checkpoint},
     results::event::Notice,
 };
@@ -20,6 +20,8 @@ pub(crate) enum WorkerEvent {
     Started(bool),
     /// Whether somebody stops the container or its pod.
     Stopping(Option<Stopping>),
+    /// Whether an act on the container is in progress.
+    Acting(bool),
     /// Whether an operator wants no attempts for now.
     Paused(bool),
     /// An operator wants an attempt now.
@@ -48,6 +50,9 @@ pub(crate) enum Action {
     StartAttempt,
     /// Put this into the journal, as something about this container.
     Report(ContainerId, Notice),
+    /// Act on the container, if the definition may: so many failures in a row from fresh attempts on it, and the verdict
+    /// is failure. Repeated at each further threshold's worth of them.
+    Demand { failures: u32 },
 }
 
 /// One look at a container.
@@ -57,10 +62,24 @@ pub(crate) struct Seen {
     pub id: ContainerId,
     /// Where it is in its life.
     pub state: ContainerState,
+    /// Whether its processes are frozen.
+    pub is_paused: bool,
     /// When it was made, if that is known.
     pub created_at: Option<SystemTime>,
     /// When its process was started, if that is known.
     pub started_at: Option<SystemTime>,
+}
+
+impl From<&Container> for Seen {
+    fn from(view: &Container) -> Self {
+        Self {
+            id: view.id.clone(),
+            state: view.state,
+            is_paused: view.is_paused,
+            created_at: view.created_at,
+            started_at: view.started_at,
+        }
+    }
 }
 
 /// Why liveness and startup probes stop before their container does.
@@ -81,10 +100,12 @@ pub(crate) enum Block {
     Paused,
     /// A client stops it.
     Stopping(Stopping),
-    /// A verdict fell that ends the work on this container.
+    /// Startup succeeded, or an act on this container is in progress: there is nothing to find out before another one runs.
     Held,
     /// It does not run.
     NotRunning(ContainerState),
+    /// Its processes are frozen: an attempt would say nothing about its health.
+    ContainerPaused,
     /// It has not run for long enough.
     Delayed(Instant),
     /// Its startup probe has not succeeded yet.

@@ -12,7 +12,7 @@ use crate::{
 impl Worker {
     pub(super) fn judge(&mut self, outcome: &AttemptOutcome, now: Moment, actions: &mut Vec<Action>) {
         match self.flight.take() {
-            Some(Flight::Own(attempt)) => {
+            Some(Flight::Own(attempt)) if !attempt.is_void => {
                 self.settle(outcome, &attempt, now, actions);
                 self.flight = Some(Flight::Judged(attempt));
             }
@@ -29,8 +29,9 @@ impl Worker {
             Some(Flight::Foreign) | None => return,
         };
         self.record.note(now.at.saturating_duration_since(attempt.began.at).max(outlasted));
-        // An attempt that panicked, or was given up, changes nothing (docs/kubelet-prober.md 3.6).
-        if let Some(outcome) = outcome.filter(|_| outlasted.is_zero()) {
+        // An attempt that panicked, or was given up, changes nothing (docs/kubelet-prober.md 3.6). Nor does one whose
+        // container was paused meanwhile: a frozen process answers nobody.
+        if let Some(outcome) = outcome.filter(|_| outlasted.is_zero() && !attempt.is_void) {
             self.settle(&outcome, &attempt, now, actions);
         }
         let is_current = self.is_current(&attempt);
@@ -50,7 +51,7 @@ impl Worker {
         now: Moment,
         actions: &mut Vec<Action>,
     ) {
-        let Attempt { container, began, lag, is_forgiven, .. } = attempt;
+        let Attempt { container, began, lag, is_forgiven, is_fresh, .. } = attempt;
         let is_current = self.is_current(attempt);
         self.unanswered = if outcome.is_unanswered { self.unanswered.saturating_add(1) } else { 0 };
         // Section 5: what each result reports; every failing attempt does, also below its threshold.
@@ -73,35 +74,45 @@ impl Worker {
         self.results.record(record, is_current);
         actions.extend(notice.map(|notice| Action::Report(container.clone(), notice)));
 
-        // Step 11: an error is thrown away; it does not even break a run. Neither does what a pause overtook.
-        let Some(verdict) = outcome.result.verdict().filter(|_| !self.is_paused) else { return };
+        // Step 11: an error is thrown away; it does not even break a run. Neither does what a pause or an act
+        // overtook.
+        let is_overtaken = self.is_paused || self.is_acted_on;
+        let Some(verdict) = outcome.result.verdict().filter(|_| !is_overtaken) else { return };
         // Ours, and Docker's: a failure while it starts is reported, and does not count.
         if *is_forgiven && verdict == Verdict::Failure {
             return;
         }
+        // The kubelet's worker sees nothing that happens while it probes, and sets the verdict of what was; ours has seen it
+        // already, so what comes late says nothing of a container that is replaced, ended, or being stopped.
+        let counts = is_current && self.stopping.is_none() && self.is_running();
+        self.note_fresh(verdict, *is_fresh && counts);
         // Step 12, metrics, is the results' part. Step 13: equal results prolong the run, others begin one.
         let run = self.results.prolong_run(verdict);
         // Step 14: below its threshold a run changes nothing.
-        if run < self.threshold(verdict) {
-            return;
+        let is_threshold_reached = run >= self.threshold(verdict);
+        if is_threshold_reached {
+            // Step 15.
+            if counts && self.results.set(verdict, ChangeReason::Results(run), now.wall) {
+                let notice = Notice::VerdictChanged { to: verdict, after: run };
+                actions.push(Action::Report(container.clone(), notice));
+            }
+            self.end_run(verdict, counts);
         }
-        // Step 15. The kubelet's worker sees nothing that happens while it probes, and sets the verdict of what was;
-        // ours has seen it already, so what comes late says nothing of a container that is replaced, ended, or
-        // being stopped.
-        let counts = is_current && self.stopping.is_none() && self.is_running();
-        if counts && self.results.set(verdict, ChangeReason::Results(run), now.wall) {
-            let notice = Notice::VerdictChanged { to: verdict, after: run };
-            actions.push(Action::Report(container.clone(), notice));
+        if verdict == Verdict::Failure && counts {
+            self.demand(is_threshold_reached, actions);
         }
-        // Step 16: what acts on this verdict replaces the container; until then there is nothing to find out.
-        let ends_the_work = match self.spec.kind {
-            ProbeKind::Liveness => verdict == Verdict::Failure,
-            ProbeKind::Startup => true,
-            ProbeKind::Readiness => false,
-        };
-        if ends_the_work {
-            self.is_held |= counts;
-            self.results.reset_run();
+    }
+
+    /// Step 16: a verdict that ends the kubelet's work on this container ends its run. Ours goes on after a failure until
+    /// an act on the container begins: where the verdict only reports, nobody replaces the container, and it may recover.
+    fn end_run(&mut self, verdict: Verdict, counts: bool) {
+        match (self.spec.kind, verdict) {
+            (ProbeKind::Startup, Verdict::Success) => {
+                self.is_held |= counts;
+                self.results.reset_run();
+            }
+            (ProbeKind::Startup | ProbeKind::Liveness, Verdict::Failure) => self.results.reset_run(),
+            (ProbeKind::Liveness, Verdict::Success) | (ProbeKind::Readiness, _) | (_, Verdict::Unknown) => {}
         }
     }
 

@@ -1,7 +1,9 @@
 //! The kubelet's samples (tests/data/prober/README.md, L, M, N and Q) as tables, and what they do not sample.
 
+mod acting;
 mod model;
 mod pace;
+mod paused;
 mod properties;
 mod start;
 
@@ -21,7 +23,7 @@ fn spec(kind: ProbeKind, success_threshold: u32, failure_threshold: u32) -> Prob
 }
 
 fn seen(id: &str, state: ContainerState) -> WorkerEvent {
-    WorkerEvent::Seen(Seen { id: id.into(), state, created_at: None, started_at: None })
+    WorkerEvent::Seen(Seen { id: id.into(), state, is_paused: false, created_at: None, started_at: None })
 }
 
 const EXITED: ContainerState = ContainerState::Exited { exit_code: Some(1) };
@@ -34,12 +36,15 @@ struct Rig {
     containers: u32,
     /// What is known of the start of the first of them.
     started_at: Option<SystemTime>,
+    /// Whether an act begins as soon as it is demanded, as the kubelet's does.
+    acts: bool,
 }
 
 impl Rig {
     fn new(spec: ProbeSpec) -> Self {
         let now = Moment::now();
-        Self { worker: Worker::new(Arc::new(spec), now, false, now), now, containers: 1, started_at: None }
+        let worker = Worker::new(Arc::new(spec), now, false, now);
+        Self { worker, now, containers: 1, started_at: None, acts: false }
     }
 
     fn running(spec: ProbeSpec) -> Self {
@@ -49,7 +54,11 @@ impl Rig {
     }
 
     fn on(&mut self, event: WorkerEvent) -> Vec<Action> {
-        self.worker.on(event, self.now)
+        let actions = self.worker.on(event, self.now);
+        if self.acts && actions.iter().any(|action| matches!(action, Action::Demand { .. })) {
+            assert_eq!(self.worker.on(WorkerEvent::Acting(true), self.now), []);
+        }
+        actions
     }
 
     fn pass(&mut self, time: Duration) {
@@ -74,7 +83,13 @@ impl Rig {
         let see = |rig: &mut Self, state| {
             let id = ContainerId::from(format!("c{}", rig.containers));
             let started_at = rig.started_at.filter(|_| rig.containers == 1);
-            drop(rig.on(WorkerEvent::Seen(Seen { id, state, created_at: None, started_at })));
+            drop(rig.on(WorkerEvent::Seen(Seen {
+                id,
+                state,
+                is_paused: false,
+                created_at: None,
+                started_at,
+            })));
         };
         match what {
             "s" => drop(self.attempt(AttemptResult::Success)),
@@ -118,6 +133,8 @@ impl Rig {
         }
         if expected.ends_with('!') {
             assert_eq!(self.block(), Some(Block::Held), "{reported}");
+        } else if !self.acts {
+            assert_ne!(self.block(), Some(Block::Held), "{reported}");
         }
     }
 
@@ -140,7 +157,8 @@ impl Rig {
 /// Steps are `what:expected`, with nothing to expect where the colon is missing. What: `s f w e` an attempt with that
 /// result, `p` one that panics, `-` none is to be made, `@N` the next is due in N seconds, `waitN` that time passes;
 /// `made run exit lost` the container's state, `new` another one runs, `gate open` what startup says. Expected: the
-/// verdict (`S F U`, `.` for none), the length of the run if it stands there, `!` if the probe is held.
+/// verdict (`S F U`, `.` for none), the length of the run if it stands there, `!` if the probe is held. A probe that acts
+/// is acted for as soon as it demands it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Row {
@@ -156,6 +174,9 @@ struct Row {
     delay: u32,
     /// How many seconds before us the container started; after us if it is negative.
     age: Option<i64>,
+    /// Whether it only reports; a kubelet's probe acts.
+    #[serde(default)]
+    reports: bool,
     steps: String,
 }
 
@@ -176,6 +197,7 @@ fn play(rows: &str) {
         for kind in &row.kinds {
             let spec = spec(*kind, row.success, row.failure);
             let mut rig = Rig::new(ProbeSpec { initial_delay: row.delay * SECOND, ..spec });
+            rig.acts = !row.reports;
             let began = rig.now.wall;
             rig.started_at = row.age.map(|age| match u64::try_from(age) {
                 Ok(age) => began - Duration::from_secs(age),
@@ -225,6 +247,7 @@ fn a_start_time_that_is_told_late_still_adopts_and_shortens_the_delay() {
     rig.on(WorkerEvent::Seen(Seen {
         id: "c1".into(),
         state: ContainerState::Running,
+        is_paused: false,
         created_at: None,
         started_at,
     }));
@@ -239,7 +262,13 @@ fn a_clock_that_is_set_makes_a_container_that_starts_now_neither_adopted_nor_put
         rig.pass(60 * SECOND);
         rig.now.wall = if is_set_back { rig.now.wall - hour } else { rig.now.wall + hour };
         let (state, at) = (ContainerState::Running, Some(rig.now.wall - SECOND));
-        rig.on(WorkerEvent::Seen(Seen { id: "c1".into(), state, created_at: at, started_at: at }));
+        rig.on(WorkerEvent::Seen(Seen {
+            id: "c1".into(),
+            state,
+            is_paused: false,
+            created_at: at,
+            started_at: at,
+        }));
         assert_eq!(
             (rig.verdict(), rig.worker.deadline()),
             ('S', Some(rig.now.at)),

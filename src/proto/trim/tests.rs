@@ -152,3 +152,11 @@ proptest! {
         prop_assert_eq!(decode(&whole.encode_to_vec()), Ok(Trimmed::from(whole)));
     }
 }
+
+#[test]
+fn the_label_of_a_kubelets_pod_is_kept_however_many_others_there_are() {
+    let mut labels: HashMap<_, _> = (0..2000).map(|number| (number.to_string(), String::new())).collect();
+    labels.insert(KUBELETS_UID.to_owned(), "1f6b8d7c-0000-4000-8000-000000000000".to_owned());
+    let trimmed = decode::<cri::PodSandbox>(&pod(labels, HashMap::new()).encode_to_vec()).unwrap();
+    assert!(trimmed.omitted() > 0 && trimmed.labels.contains_key(KUBELETS_UID));
+}

@@ -49,7 +49,7 @@ async fn run(State(shared): State<Shared>, body: Bytes) -> Result<Json<RunView>,
 /// What is to be tried: as it was written, or as the container's own probe has it.
 fn definition(trial: Trial, listed: &Listed) -> Result<ProbeSpec, Refusal> {
     let (kind, timeout) = match trial {
-        Trial::Own(spec) => return Ok(spec),
+        Trial::Own(spec) => return Ok(*spec),
         Trial::Probe { kind, timeout } => (kind, timeout),
     };
     let container = ContainerRef::from(&*listed.view);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::DefinitionView;
+use super::{DefinitionView, HealthcheckActView};
 
 /// All that was checked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -123,6 +123,9 @@ pub struct CheckedProbe {
     pub handler: String,
     /// With all defaults; null of an invalid one.
     pub definition: Option<DefinitionView>,
+    /// Why it only reports although its definition asks for an act; absent where it does what that asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub act_refusal: Option<String>,
     /// What the name of its port comes to; null where it names none.
     pub resolved_port: Option<u16>,
     /// Where it is written; null of one that comes from a rule.
@@ -159,6 +162,9 @@ pub struct CheckedRule {
     pub enforced: bool,
     /// What it gives to containers that fit.
     pub probes: Vec<CheckedProbe>,
+    /// What the verdict of a HEALTHCHECK does by it; absent if it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub healthcheck: Option<HealthcheckActView>,
 }
 
 /// One thing that is wrong.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::DefinitionView;
+use super::{DefinitionView, FailureCommandView, Seconds};
 
 /// The configuration in effect.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
@@ -56,6 +56,32 @@ pub struct RuleView {
     pub readiness: Option<DefinitionView>,
     /// Its liveness probe; null if it has none.
     pub liveness: Option<DefinitionView>,
+    /// What the verdict of a HEALTHCHECK does by it; absent if it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub healthcheck: Option<HealthcheckActView>,
+}
+
+/// What a HEALTHCHECK's verdict of failure does, in a rule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HealthcheckActView {
+    /// `report`, `stop`, `kill`, `restart`.
+    pub on_failure: String,
+    /// What runs in the container before that; null where nothing does.
+    pub on_failure_command: Option<FailureCommandView>,
+    /// Overrides the pod's grace period; null where it does not.
+    pub termination_grace_period_seconds: Option<Seconds>,
+}
+
+impl From<&DefinitionView> for HealthcheckActView {
+    /// That part of a definition.
+    fn from(definition: &DefinitionView) -> Self {
+        Self {
+            on_failure: definition.on_failure.clone(),
+            on_failure_command: definition.on_failure_command.clone(),
+            termination_grace_period_seconds: definition.termination_grace_period_seconds,
+        }
+    }
 }
 
 /// Which containers a rule is for: those that fit all of it.

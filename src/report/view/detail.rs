@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{AttemptView, EventView, ProbeView, Seconds, Time, Verdict};
+use super::{AttemptView, EventView, ProbeActsView, ProbeView, Seconds, Time, Verdict};
 
 /// One probe in full.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -15,6 +15,13 @@ pub struct ProbeDetailView {
     pub client: Option<ClientView>,
     /// Its definition, with all defaults; null where that is wrong, or one too many, or a client's.
     pub definition: Option<DefinitionView>,
+    /// What its verdict of failure does, and what was done last; absent of a probe that only reports, unless something was
+    /// done to its container.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acts: Option<ProbeActsView>,
+    /// What was done to its containers because of it, oldest first, up to 8; absent if there was nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub acted: Vec<ActNoteView>,
     /// The newest attempts, oldest first, up to 32; also those at former containers.
     pub history: Vec<AttemptView>,
     /// The newest changes of the verdict, oldest first, up to 32.
@@ -56,12 +63,24 @@ pub struct DefinitionView {
     pub failure_threshold: u32,
     /// Overrides the pod's where a failure ends the container; null where it does not.
     pub termination_grace_period_seconds: Option<Seconds>,
-    /// What a verdict of failure may do: `report`, `stop`, `restart`.
+    /// What a verdict of failure asks for: `report`, `stop`, `kill`, `restart`.
     pub on_failure: String,
+    /// What runs in the container before that; null where nothing does.
+    pub on_failure_command: Option<FailureCommandView>,
     /// How long after the container's start failures do not count, until its first success; null where they do.
     pub start_period_seconds: Option<Seconds>,
     /// From one attempt to the next meanwhile.
     pub start_interval_seconds: Option<Seconds>,
+}
+
+/// A command that runs in the container before its probe's failure ends it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FailureCommandView {
+    /// As defined: no `$(VAR)` is expanded.
+    pub command: Vec<String>,
+    /// Its limit.
+    pub timeout_seconds: Seconds,
 }
 
 /// One of Kubernetes' four handlers, under its key there.
@@ -120,6 +139,16 @@ pub struct HeaderView {
     pub name: String,
     /// As defined.
     pub value: String,
+}
+
+/// Something that was done to a container because of a probe, or what that printed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ActNoteView {
+    /// When.
+    pub at: Time,
+    /// In words, up to 256 bytes: `stop after liveness failure`.
+    pub text: String,
 }
 
 /// A change of the verdict.

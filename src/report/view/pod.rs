@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ProbesView, Time, text_size};
+use super::{ActView, ProbesView, Time, text_size};
 
 /// One pod: its newest sandbox, and the newest container of each name in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,7 +22,8 @@ pub struct PodView {
     pub sandbox_ready: bool,
     /// Whether the kubelet would report it as ready, as far as CRI shows.
     pub ready: bool,
-    /// Why it is not ready, in words, and whether its UID is a copy; empty where there is nothing to say.
+    /// Why it is not ready, in words, what is done to its containers, and whether its UID is a copy; empty where there is
+    /// nothing to say.
     pub reason: String,
     /// By name.
     pub containers: Vec<ContainerView>,
@@ -34,7 +35,9 @@ impl PodView {
         let texts = [&self.namespace, &self.pod, &self.pod_uid, &self.sandbox_id, &self.reason];
         let containers = self.containers.iter().map(|container| {
             let texts = [&container.container, &container.container_id, &container.image];
-            size_of::<ContainerView>() + texts.into_iter().map(text_size).sum::<usize>()
+            size_of::<ContainerView>()
+                + texts.into_iter().map(text_size).sum::<usize>()
+                + container.act.as_ref().map_or(0, ActView::text_size)
         });
         size_of::<Self>() + texts.into_iter().map(text_size).sum::<usize>() + containers.sum::<usize>()
     }
@@ -52,6 +55,9 @@ pub struct ContainerView {
     pub image: String,
     /// Where it is in its life.
     pub state: ContainerStateView,
+    /// Whether it runs and its processes are frozen, as far as the runtime reports that.
+    #[serde(default)]
+    pub paused: bool,
     /// The exit code, if it has exited and the runtime has reported it; null otherwise.
     pub exit_code: Option<i32>,
     /// When it was made; null while that is not known.
@@ -66,6 +72,9 @@ pub struct ContainerView {
     pub restarts: u32,
     /// Its probes by state and by phase.
     pub probes: ProbesView,
+    /// What is done to it now, or withheld; absent if nothing is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub act: Option<ActView>,
 }
 
 /// Where a container is in its life.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 
-use super::{Seconds, Time, text_size};
+use super::{ActView, Seconds, Time, text_size};
 use crate::{
     prober::status::ProbePhase,
     results::{AttemptResult, Counts, Run, Verdict},
@@ -47,7 +47,7 @@ pub struct ProbeView {
     pub phase: ProbePhase,
     /// The verdict after thresholds.
     pub state: Verdict,
-    /// Why it is in this phase or state, in words; empty where that says enough.
+    /// Why it is in this phase or state, in words, after what is done to its container now; empty where that says enough.
     pub reason: String,
     /// Since when `state` is what it is.
     pub since: Time,
@@ -61,10 +61,19 @@ pub struct ProbeView {
     pub counts: Counts,
     /// The newest attempt; null before the first.
     pub last: Option<AttemptView>,
-    /// What a verdict of failure may do: `report`, `stop`, `restart`.
+    /// What a verdict of failure does: `report`, `stop`, `kill`, `restart`.
     pub on_failure: String,
+    /// What its definition asks for, where that is not done; else absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_failure_asked: Option<String>,
+    /// Why that is not done; else absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub act_refusal: Option<String>,
     /// Definitions that this one overrides, as they would show in `source`.
     pub shadowed: Vec<String>,
+    /// What is done to its container now, or withheld; absent if nothing is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub act: Option<ActView>,
 }
 
 /// One attempt.
@@ -122,9 +131,11 @@ impl ProbeView {
             &self.on_failure,
         ];
         let texts = texts.into_iter().chain(&self.likely_type);
+        let texts = texts.chain(&self.on_failure_asked).chain(&self.act_refusal);
         size_of::<Self>()
             + texts.map(text_size).sum::<usize>()
             + self.shadowed.iter().map(|source| size_of::<String>() + text_size(source)).sum::<usize>()
+            + self.act.as_ref().map_or(0, ActView::text_size)
             + self.last.as_ref().map_or(0, |last| last.output.len())
     }
 }

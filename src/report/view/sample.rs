@@ -43,7 +43,99 @@ pub(crate) fn probe() -> ProbeView {
             output: "".into(),
         }),
         on_failure: "report".to_owned(),
+        on_failure_asked: None,
+        act_refusal: None,
         shadowed: Vec::new(),
+        act: None,
+    }
+}
+
+/// A restart that failed and is tried again.
+pub(crate) fn act() -> ActView {
+    ActView {
+        action: "restart".to_owned(),
+        step: ActStep::Retrying,
+        reason: "no space left on device".to_owned(),
+        since: at(115_000),
+        next_at: Some(at(135_000)),
+    }
+}
+
+/// A node that acts, and withholds some.
+pub(crate) fn acts() -> ActsView {
+    ActsView {
+        enabled: true,
+        dry_run: false,
+        max_per_minute: 6,
+        max_concurrent: 1,
+        last_minute: 6,
+        in_progress: 1,
+        withheld: 14,
+        trouble: String::new(),
+    }
+}
+
+/// A container that is being restarted, while the new one cannot be created: its liveness probe.
+pub(crate) fn acting_detail() -> ProbeDetailView {
+    let plain = detail();
+    let last = ActRecordView {
+        at: at(112_000),
+        container_id: "c1".to_owned(),
+        action: "restart".to_owned(),
+        after: "liveness failure".to_owned(),
+        end: None,
+        reason: String::new(),
+        successor_id: String::new(),
+        took_seconds: Seconds(Duration::ZERO),
+        command: Some(ActCommandView {
+            exit_code: Some(0),
+            took_seconds: Seconds(Duration::from_millis(310)),
+            output: "thread 1: \u{1b}[1mblocked\u{1b}[0m\nthread 2: idle\n".into(),
+        }),
+    };
+    let probe = ProbeView {
+        act: Some(act()),
+        reason: act().in_words(),
+        on_failure: "restart".to_owned(),
+        phase: ProbePhase::Held,
+        state: Verdict::Failure,
+        since: at(111_031),
+        next_at: None,
+        run: Some(Run { verdict: Verdict::Failure, count: 0 }),
+        counts: plain.probe.counts,
+        last: plain.probe.last.clone(),
+        ..probe()
+    };
+    let definition = plain.definition.clone();
+    let definition =
+        definition.map(|definition| DefinitionView { on_failure: "restart".to_owned(), ..definition });
+    ProbeDetailView {
+        probe,
+        definition,
+        acts: Some(ProbeActsView {
+            asked: "restart".to_owned(),
+            action: "restart".to_owned(),
+            refusal: String::new(),
+            node: acts(),
+            next_allowed_at: Some(at(135_000)),
+            back_off_seconds: Seconds(Duration::from_secs(20)),
+            last: Some(last),
+        }),
+        acted: vec![
+            ActNoteView { at: at(112_000), text: "restart after liveness failure".to_owned() },
+            ActNoteView {
+                at: at(112_310),
+                text: "onFailureCommand exited with code 0: thread 1: \u{1b}[1mblocked".to_owned(),
+            },
+        ],
+        events: vec![EventView {
+            kind: EventType::Normal,
+            reason: "Killing".to_owned(),
+            message: "Container app failed liveness probe, will be restarted".to_owned(),
+            at: at(112_400),
+            ..event()
+        }],
+        ..plain
     }
 }
 
@@ -106,6 +198,8 @@ pub(crate) fn observed_detail() -> ProbeDetailView {
         events: Vec::new(),
         history: observed_probe().last.into_iter().collect(),
         definition: None,
+        acts: None,
+        acted: Vec::new(),
         probe: observed_probe(),
     }
 }
@@ -234,6 +328,7 @@ pub(crate) fn status() -> StatusView {
             (Verdict::Failure, ProbePhase::Held),
             (Verdict::Unknown, ProbePhase::Invalid),
         ]),
+        acts: acts(),
         state: StateFileView {
             file: "/var/lib/criprobe/probes.json".to_owned(),
             saved_at: Some(at(120_000)),
@@ -317,9 +412,12 @@ pub(crate) fn detail() -> ProbeDetailView {
             failure_threshold: 3,
             termination_grace_period_seconds: None,
             on_failure: "report".to_owned(),
+            on_failure_command: None,
             start_period_seconds: None,
             start_interval_seconds: None,
         }),
+        acts: None,
+        acted: Vec::new(),
         history,
         changes: vec![
             change(0, Verdict::Unknown, Verdict::Success, "the container started"),
@@ -335,6 +433,8 @@ pub(crate) fn invalid_detail() -> ProbeDetailView {
         probe: invalid_probe(),
         client: None,
         definition: None,
+        acts: None,
+        acted: Vec::new(),
         history: Vec::new(),
         changes: Vec::new(),
         events: Vec::new(),
@@ -363,6 +463,7 @@ pub(crate) fn pod() -> PodView {
         container_id: "c1".repeat(32),
         image: "registry.example/shop/web:1.2".to_owned(),
         state: ContainerStateView::Running,
+        paused: false,
         exit_code: None,
         created_at: Some(at(0)),
         started_at: Some(at(250)),
@@ -373,6 +474,7 @@ pub(crate) fn pod() -> PodView {
             (Verdict::Success, ProbePhase::Probing),
             (Verdict::Success, ProbePhase::Held),
         ]),
+        act: None,
     };
     let log = ContainerView {
         container: "log".to_owned(),
@@ -434,6 +536,14 @@ pub(crate) fn configuration() -> ConfigurationView {
             startup: None,
             readiness: None,
             liveness: detail().definition,
+            healthcheck: Some(HealthcheckActView {
+                on_failure: "stop".to_owned(),
+                on_failure_command: Some(FailureCommandView {
+                    command: ["/bin/dump", "--all"].map(str::to_owned).to_vec(),
+                    timeout_seconds: Seconds(Duration::from_secs(10)),
+                }),
+                termination_grace_period_seconds: None,
+            }),
         }],
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{PeerView, ProbePhase, Seconds, Time, Verdict};
+use super::{ActsView, PeerView, ProbePhase, Seconds, Time, Verdict};
 
 /// The daemon as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +37,9 @@ pub struct StatusView {
     pub inventory: InventoryView,
     /// How the probes stand.
     pub probes: ProbesView,
+    /// What is done to containers whose probes fail.
+    #[serde(default)]
+    pub acts: ActsView,
     /// What outlives the daemon.
     #[serde(default)]
     pub state: StateFileView,
@@ -329,7 +332,7 @@ impl StatusView {
     ///
     /// A configuration that is wrong never makes the daemon unready: it continues with the previous one. Taking it
     /// out of service for a typing error would cause an outage.
-    pub fn checks(&self) -> [(&'static str, ReadyzCheck); 5] {
+    pub fn checks(&self) -> [(&'static str, ReadyzCheck); 6] {
         let shutdown = match self.draining {
             true => ReadyzCheck::Failed("the daemon is draining: it stops soon".to_owned()),
             false => ReadyzCheck::Ok,
@@ -355,8 +358,18 @@ impl StatusView {
             ("runtime", runtime),
             ("inventory", inventory),
             ("probes", self.probes.check()),
+            ("acts", self.acts.check()),
             ("config", self.config.check()),
         ]
+    }
+}
+
+impl ActsView {
+    fn check(&self) -> ReadyzCheck {
+        match &*self.trouble {
+            "" => ReadyzCheck::Ok,
+            trouble => ReadyzCheck::Doubtful(trouble.to_owned()),
+        }
     }
 }
 
@@ -414,6 +427,14 @@ mod tests {
         );
         let reported = "3 waiting for a place for more than two periods, the longest for 12s";
         assert_eq!(view.check(), ReadyzCheck::Doubtful(reported.to_owned()));
+    }
+
+    #[test]
+    fn acts_that_cannot_be_recorded_are_doubtful_and_no_failure() {
+        assert_eq!(ActsView::default().check(), ReadyzCheck::Ok);
+        let trouble = "acts cannot be recorded: No space left on device".to_owned();
+        let reported = ReadyzCheck::Doubtful(trouble.clone());
+        assert_eq!(ActsView { trouble, ..ActsView::default() }.check(), reported);
     }
 
     #[test]

@@ -55,6 +55,7 @@ fn what_is_not_given_or_zero_is_dockers_default() {
         failure_threshold: 3,
         termination_grace: None,
         on_failure: OnFailure::Report,
+        on_failure_command: None,
         start: None,
         is_literal: true,
         reach: Reach::Declared,

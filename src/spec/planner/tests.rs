@@ -13,11 +13,11 @@ use crate::{
         pod::Pod,
     },
     spec::{
-        definition, healthcheck,
+        OnFailure, definition, healthcheck,
         identity::tests::COUNT,
         plan::ProbeSource,
         policy::Limits,
-        rule::{Matcher, Rule},
+        rule::{HealthcheckAct, Matcher, Rule},
     },
 };
 
@@ -68,6 +68,32 @@ fn an_image_is_asked_for_once_and_only_where_its_healthcheck_counts() {
 }
 
 #[test]
+fn what_a_rule_makes_of_a_healthcheck_is_shared_by_its_containers_and_not_kept_longer() {
+    let healing = |on_failure| {
+        let (on_failure_command, termination_grace) = (None, None);
+        let act = HealthcheckAct { on_failure, on_failure_command, termination_grace };
+        let (name, matcher) = ("heal".into(), Matcher::any());
+        let healthcheck = Some(Arc::new(act));
+        let rule = Rule { name, matcher, is_enforced: false, probes: Vec::new(), healthcheck };
+        Arc::new(Policy { rules: vec![rule], ..(*honouring(&["*"])).clone() })
+    };
+    let shared = |plan: Plan| plan.probes[0].spec.as_ref().unwrap().shared.clone().unwrap();
+    let mut planner = Planner::new(healing(OnFailure::Stop));
+    for id in ["c1", "c2"] {
+        planner.on_container(container(id, "a", "shop", false));
+    }
+    let specs: Vec<_> = planner.on_image(&"a".into(), of_image(&"a".into())).map(shared).collect();
+    assert_eq!((specs.len(), specs[0].on_failure), (2, OnFailure::Stop));
+    assert!(Arc::ptr_eq(&specs[0], &specs[1]));
+    assert!(Arc::ptr_eq(&specs[0], &shared(planner.on_container(container("c3", "a", "shop", false)))));
+    let killing: Vec<_> = planner.on_policy(healing(OnFailure::Kill)).map(shared).collect();
+    assert!(killing.len() == 3 && killing.iter().all(|spec| Arc::ptr_eq(spec, &killing[0])));
+    assert_eq!((killing[0].on_failure, Arc::strong_count(&killing[0])), (OnFailure::Kill, 3), "only by them");
+    let other = planner.on_image(&"a".into(), of_image(&"b".into())).map(shared).next().unwrap();
+    assert_ne!(other.handler, killing[0].handler, "another image by the same name");
+}
+
+#[test]
 fn of_an_image_that_no_container_needs_nothing_is_kept() {
     let mut planner = Planner::new(honouring(&["*"]));
     planner.on_container(container("c1", "a", "shop", false));
@@ -92,6 +118,7 @@ fn ruling(patterns: &[&str]) -> Arc<Policy> {
         matcher: Matcher { image: Glob::from(*pattern), ..Matcher::any() },
         is_enforced: true,
         probes: vec![Rule::defining(spec.clone())],
+        healthcheck: None,
     };
     Arc::new(Policy { rules: patterns.iter().map(rule).collect(), ..Policy::default() })
 }
@@ -308,7 +335,7 @@ proptest! {
         }
         for plan in reported.into_values() {
             let healthcheck = of_image(&plan.view.image_ref).filter(|_| !plan.view.image_ref.is_empty());
-            let facts = ImageFacts { healthcheck: healthcheck.as_deref(), names: None };
+            let facts = ImageFacts { healthcheck: healthcheck.as_deref(), ..ImageFacts::default() };
             prop_assert_eq!(&plan.probes, &crate::spec::plan::plan(&plan.view, &policy, facts));
         }
     }

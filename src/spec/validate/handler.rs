@@ -52,19 +52,28 @@ impl Check<'_> {
     }
 
     fn exec(&mut self, field: &Field<RawExec>) -> Option<Handler> {
-        match &field.value()?.command {
+        let command = self.command("exec.command", &field.value()?.command, field.place())?;
+        Some(Handler::Exec { command })
+    }
+
+    /// A command of at least one word; `whole` is where the map stands that should have it.
+    pub(super) fn command(
+        &mut self,
+        name: &str,
+        field: &Field<Vec<String>>,
+        whole: Option<Place>,
+    ) -> Option<Vec<String>> {
+        match field {
             Field::Bad => None,
             Field::Given(command) if command.value.len() > MOST_WORDS => {
                 let detail = format!("must have at most {MOST_WORDS} words");
-                self.invalid("exec.command", command.place, command.value.len(), &detail);
+                self.invalid(name, command.place, command.value.len(), &detail);
                 None
             }
-            Field::Given(command) if !command.value.is_empty() => {
-                Some(Handler::Exec { command: command.value.clone() })
-            }
-            command @ (Field::Given(_) | Field::Absent) => {
-                let path = self.at("exec.command");
-                self.errors.push(FieldError::required(path, command.place().or(field.place()), ""));
+            Field::Given(command) if !command.value.is_empty() => Some(command.value.clone()),
+            Field::Given(_) | Field::Absent => {
+                let path = self.at(name);
+                self.errors.push(FieldError::required(path, field.place().or(whole), ""));
                 None
             }
         }

@@ -91,6 +91,19 @@ fn null_and_empty_are_as_if_they_were_not_written() {
 }
 
 #[test]
+fn the_command_before_an_act_has_ten_seconds_unless_it_says_otherwise() {
+    for (timeout, expected) in
+        [("", 10_000), (", timeoutSeconds: 0", 10_000), (", timeoutSeconds: 3", 3_000), (", timeout: 1ms", 1)]
+    {
+        let text = format!(
+            "{{exec: {{command: [x]}}, onFailure: kill, onFailureCommand: {{command: [y]{timeout}}}}}"
+        );
+        let before = spec(&text, ProbeKind::Startup).on_failure_command.unwrap();
+        assert_eq!((before.command, before.timeout), (vec!["y".to_owned()], Duration::from_millis(expected)));
+    }
+}
+
+#[test]
 fn everything_that_is_written_is_kept() {
     let text = r#"
         httpGet:
@@ -105,6 +118,7 @@ fn everything_that_is_written_is_kept() {
         failureThreshold: 7
         terminationGracePeriodSeconds: 5
         onFailure: restart
+        onFailureCommand: {command: [sh, -c, dump], timeout: 1500ms}
     "#;
     let expected = ProbeSpec {
         kind: ProbeKind::Startup,
@@ -122,6 +136,10 @@ fn everything_that_is_written_is_kept() {
         failure_threshold: 7,
         termination_grace: Some(Duration::from_secs(5)),
         on_failure: OnFailure::Restart,
+        on_failure_command: Some(FailureCommand {
+            command: ["sh", "-c", "dump"].map(str::to_owned).to_vec(),
+            timeout: Duration::from_millis(1500),
+        }),
         start: None,
         is_literal: false,
         reach: Reach::Declared,

@@ -113,6 +113,44 @@ fn pods_and_containers_come_with_what_is_needed_of_what_was_asked_for() {
     assert_eq!(call.request.sandbox(), Some("s1".into()));
 }
 
+/// What came with the end of a creation by this request, while such requests are kept or are not.
+fn kept_of(request: &[u8], is_kept: bool, piece: usize, answer: impl FnOnce(&mut Wire)) -> Option<Vec<u8>> {
+    let room = Arc::new(Room::new(Arc::new(is_kept.into())));
+    let tap = Tap::within(&room, ConnId(1), Arc::default());
+    let mut reported = Reported { events: vec![], tap };
+    let steps = conversation(|wire| {
+        wire.request(1, &path("CreateContainer"), request);
+        answer(wire);
+    });
+    show(&mut reported, &steps.iter().flat_map(|step| cut(step, piece)).collect::<Vec<_>>());
+    let State::Sighted(sighted) = &reported.tap.state else { panic!("blind") };
+    assert_eq!(sighted.streams.kept(), (0, 0));
+    let Some(event @ TapEvent::Ended(ended)) = reported.events.last() else {
+        panic!("{:?}", reported.events)
+    };
+    assert!(ended.creation.is_none() || event.weight() > request.len(), "it counts in the queue");
+    ended.creation.as_ref().map(|creation| creation.bytes().to_vec())
+}
+
+#[test]
+fn while_they_are_kept_requests_come_with_the_creation_of_their_containers() {
+    let request = creation().encode_to_vec();
+    let succeeds = |wire: &mut Wire| wire.answer(1, b"\x0a\x02c1");
+    for piece in [1, 7, usize::MAX] {
+        assert_eq!(kept_of(&request, true, piece, succeeds), Some(request.clone()), "{piece}");
+        assert_eq!(kept_of(&request, false, piece, succeeds), None);
+    }
+    let fails = |wire: &mut Wire| wire.trailers(1, "5", "no such image");
+    assert_eq!(kept_of(&request, true, 7, fails), None);
+    assert_eq!(kept_of(&request, true, 7, |wire| wire.reset(From::Client, 1, CANCEL)), None);
+    assert_eq!(kept_of(&request, true, 7, |wire| wire.answer(1, b"")), None, "no container");
+    assert_eq!(kept_of(&request[..request.len() - 1], true, 7, succeeds), None, "malformed");
+
+    let mut kubelets = creation();
+    kubelets.sandbox_config.as_mut().unwrap().labels.insert("io.kubernetes.pod.uid".into(), "u1".into());
+    assert_eq!(kept_of(&kubelets.encode_to_vec(), true, 7, succeeds), None);
+}
+
 #[test]
 fn a_failed_call_has_no_answer_to_read() {
     let reported = watch(&conversation(|wire| {

@@ -2,7 +2,7 @@
 
 use super::{
     hpack::BEGINNING,
-    room::{MAX_ARRIVING, MAX_COMMANDS, MAX_STREAMS, RESERVE},
+    room::{MAX_ARRIVING, MAX_COMMANDS, MAX_CREATIONS, MAX_STREAMS, RESERVE},
     streams::MAX_PATH,
     wire::*,
     *,
@@ -67,6 +67,36 @@ fn above_the_bound_on_kept_bytes_the_largest_creations_go_without_details() {
     });
     // Of equal ones, the oldest go first; all go until half is left.
     assert_eq!(begun.collect::<Vec<_>>(), [true, false, false, false, true, true]);
+    assert!(kept(&reported.tap) <= IDLE, "{}", kept(&reported.tap));
+}
+
+#[test]
+fn above_the_bound_on_creations_requests_are_dropped_before_details() {
+    let create = "/runtime.v1.RuntimeService/CreateContainer";
+    let room = Arc::new(Room::new(Arc::new(true.into())));
+    let mut reported =
+        Reported { events: vec![], tap: Tap::within(&room, ConnId(1), Arc::new(Peer::default())) };
+    let streams = (1..=19u32).step_by(2);
+    let begun = conversation(|wire| {
+        wire.settings(From::Runtime, &[(5, 1 << 20)]);
+        streams.clone().for_each(|stream| wire.request(stream, create, &start(250 << 10)));
+    });
+    for step in &begun {
+        show(&mut reported, std::slice::from_ref(step));
+        assert!(kept(&reported.tap) <= MAX_CREATIONS + IDLE, "{}", kept(&reported.tap));
+    }
+    let mut ends = Wire::unopened();
+    streams.for_each(|stream| ends.answer(stream, b"\x0a\x02c1"));
+    show(&mut reported, &ends.steps);
+    let ended = reported.events.iter().filter_map(|event| match event {
+        TapEvent::Ended(ended) => {
+            assert_eq!(ended.call.request.sandbox(), Some("c".into()));
+            Some(ended.creation.is_some())
+        }
+        _ => None,
+    });
+    // Eight have room together.
+    assert_eq!(ended.collect::<Vec<_>>(), [[false; 9].as_slice(), &[true]].concat());
     assert!(kept(&reported.tap) <= IDLE, "{}", kept(&reported.tap));
 }
 

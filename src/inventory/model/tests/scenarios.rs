@@ -623,6 +623,18 @@ fn a_stop_that_was_answered_well_has_failed_if_a_newer_report_says_so() {
 }
 
 #[test]
+fn the_stop_of_a_container_that_has_exited_already_is_reported() {
+    let mut rig = running();
+    rig.apply(10, exited("c", 0));
+    rig.apply(20, stop(1, "c"));
+    rig.apply(21, Fact::StopDone(call(1)));
+    rig.apply(21, Fact::ContainerStopped("c".into()));
+    assert_eq!(rig.changes(), ["c exited 0", "c stopping"], "whoever restarts it has to know");
+    rig.apply(30, containers([("c", "s", ContainerExited)]));
+    assert_eq!(rig.changes(), [""; 0], "it has not failed");
+}
+
+#[test]
 fn the_stop_of_a_pod_is_settled_by_its_sandbox() {
     let mut rig = running();
     rig.apply(10, stop_pod(1, "s"));

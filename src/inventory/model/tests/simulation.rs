@@ -37,6 +37,10 @@ enum Step {
         of: Index,
         code: i32,
     },
+    Pause {
+        of: Index,
+        is_paused: bool,
+    },
     Stop {
         of: Index,
         relayed: bool,
@@ -75,6 +79,7 @@ enum Step {
 struct TrueContainer {
     sandbox: String,
     state: ContainerState,
+    is_paused: bool,
 }
 
 /// A lookup under way.
@@ -89,7 +94,7 @@ struct Asked {
 #[derive(Debug)]
 struct List {
     sent: Instant,
-    answer: Option<[Fact; 2]>,
+    answer: Option<[Fact; 3]>,
 }
 
 struct World {
@@ -103,7 +108,7 @@ struct World {
     list: Option<List>,
     asked: Vec<Asked>,
     /// What a consumer of the changes knows.
-    reported: BTreeMap<String, (ContainerState, bool)>,
+    reported: BTreeMap<String, (ContainerState, bool, bool)>,
     /// The stops of each container and pod that it takes to be under way, or to have succeeded.
     stops: BTreeMap<String, u32>,
     /// Containers whose removal was observed: they never come back.
@@ -180,7 +185,10 @@ impl World {
                 if let Some(sandbox) = pick(&self.pods, of).filter(|id| self.pods[id]) {
                     let id = self.fresh("c");
                     let state = ContainerState::Created;
-                    self.containers.insert(id.clone(), TrueContainer { sandbox: sandbox.clone(), state });
+                    self.containers.insert(
+                        id.clone(),
+                        TrueContainer { sandbox: sandbox.clone(), state, is_paused: false },
+                    );
                     self.events.push_back(Fact::Mentioned(id.clone()));
                     self.tick += 1;
                     self.relay(relayed, create(&id, &sandbox));
@@ -199,6 +207,14 @@ impl World {
             Step::Exit { of, code } => {
                 if let Some(id) = pick(&self.containers, of) {
                     self.end(&id, code);
+                }
+            }
+            Step::Pause { of, is_paused } => {
+                if let Some(id) = pick(&self.containers, of)
+                    && self.state(&id) == ContainerState::Running
+                {
+                    self.containers.get_mut(&id).unwrap().is_paused = is_paused;
+                    self.events.push_back(if is_paused { paused(&id) } else { resumed(&id) });
                 }
             }
             Step::Stop { of, relayed } => {
@@ -248,7 +264,7 @@ impl World {
                 }
             }
             Step::AnswerList => {
-                let answer = [self.sandboxes_now(), self.containers_now()];
+                let answer = [self.sandboxes_now(), self.containers_now(), self.paused_now()];
                 if let Some(list) = &mut self.list {
                     list.answer.get_or_insert(answer);
                 }
@@ -325,11 +341,12 @@ impl World {
         for change in self.rig.model.take_changes() {
             match change {
                 Change::Container(view) => {
-                    if let Some((before, _)) = self.reported.get(view.id.as_str()) {
+                    if let Some((before, ..)) = self.reported.get(view.id.as_str()) {
                         assert!(!is_back(*before, view.state), "{} was reported to go back", view.id);
                     }
                     assert!(view.state != ContainerState::Running || view.started_at.is_some());
-                    self.reported.insert(view.id.to_string(), (view.state, view.pod.is_ready));
+                    let known = (view.state, view.is_paused, view.pod.is_ready);
+                    self.reported.insert(view.id.to_string(), known);
                 }
                 Change::ContainerGone(id) => {
                     assert!(
@@ -402,7 +419,7 @@ impl World {
         let truth: BTreeMap<_, _> = self
             .containers
             .iter()
-            .map(|(id, one)| (id.clone(), (one.state, self.pods[&one.sandbox])))
+            .map(|(id, one)| (id.clone(), (one.state, one.is_paused, self.pods[&one.sandbox])))
             .collect();
         assert_eq!(self.reported, truth, "what was reported is not the truth");
         let running = self.containers.iter().filter(|(_, one)| one.state == ContainerState::Running);
@@ -447,7 +464,8 @@ impl World {
     }
 
     fn set(&mut self, id: &str, state: ContainerState) {
-        self.containers.get_mut(id).unwrap().state = state;
+        let container = self.containers.get_mut(id).unwrap();
+        (container.state, container.is_paused) = (state, false);
     }
 
     fn end(&mut self, id: &str, code: i32) {
@@ -485,6 +503,11 @@ impl World {
     fn containers_now(&self) -> Fact {
         let items = self.containers.iter().map(|(id, one)| item(id, &one.sandbox, listed(one.state)).into());
         Fact::ContainersListed(items.collect())
+    }
+
+    fn paused_now(&self) -> Fact {
+        let paused = self.containers.iter().filter(|(_, one)| one.is_paused);
+        Fact::PausedListed(Some(paused.map(|(id, _)| id.clone()).collect()))
     }
 
     /// What the runtime says now; nothing where the answer is a list, or of no use.
@@ -551,6 +574,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => (of(), relayed()).prop_map(|(of, relayed)| Step::Create { of, relayed }),
         4 => (of(), relayed()).prop_map(|(of, relayed)| Step::Start { of, relayed }),
         2 => (of(), 0..4).prop_map(|(of, code)| Step::Exit { of, code }),
+        3 => (of(), relayed()).prop_map(|(of, is_paused)| Step::Pause { of, is_paused }),
         1 => (of(), relayed()).prop_map(|(of, relayed)| Step::Stop { of, relayed }),
         2 => (of(), relayed(), relayed())
             .prop_map(|(of, is_pod, is_lost)| Step::FailToStop { of, is_pod, is_lost }),

@@ -158,11 +158,12 @@ fn a_run_goes_on_and_the_verdict_and_its_time_stay() {
     rig.attempt(Failure);
     assert_eq!(
         (rig.status(Liveness).state, rig.status(Liveness).phase),
-        (Verdict::Failure, ProbePhase::Held)
+        (Verdict::Failure, ProbePhase::Probing)
     );
     rig.restart();
-    assert_eq!(rig.attempt(Success), None, "held over a restart, too");
-    assert_eq!(rig.status(Liveness).phase, ProbePhase::Held);
+    assert_eq!(rig.status(Liveness).state, Verdict::Failure);
+    assert_eq!(rig.attempt(Success), Some(Liveness), "it goes on");
+    assert_eq!(rig.status(Liveness).state, Verdict::Success);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     inventory::pod::Pod,
     prober::state::Saved,
-    results::event::EventReason,
+    results::{event::EventReason, text::BoundedText},
     spec::{
         Handler,
         need::Need,
@@ -350,4 +350,18 @@ fn what_all_attempts_said_is_bounded_and_each_probe_keeps_its_share_of_it() {
 /// Looked at now and then: to add up is slow.
 fn remembered_is_bounded(rig: &Rig, pod: usize, most: usize) -> bool {
     !pod.is_multiple_of(97) || remembered(rig) <= most
+}
+
+#[test]
+fn an_act_is_kept_in_the_history_of_its_probe_also_over_the_next_container() {
+    let mut rig = Rig::new(8);
+    rig.accept(input(container("web", "c1", 0), &[spec(Liveness)]));
+    let key = ProbeKey { pod: "web".into(), container: "app".into(), kind: Liveness };
+    let text = BoundedText::from("restart after liveness failure");
+    rig.accept(Input::ActNote { key: ProbeKey { kind: Startup, ..key.clone() }, text: text.clone() });
+    rig.accept(Input::ActNote { key, text });
+    rig.accept(input(container("web", "c2", 1), &[spec(Liveness)]));
+    let history = rig.status(Liveness).history;
+    let acts: Vec<_> = history.acts().iter().map(|act| (act.at, &*act.text)).collect();
+    assert_eq!(acts, [(rig.now.wall, "restart after liveness failure")]);
 }

@@ -1,7 +1,11 @@
 //! Pauses, triggers, and why they may be refused.
 
 use super::*;
-use crate::{handler::go, prober::command::CommandRefusal, spec::policy::Limits};
+use crate::{
+    handler::go,
+    prober::command::CommandRefusal,
+    spec::{acting::Acting, policy::Limits},
+};
 
 #[test]
 fn a_paused_probe_keeps_its_verdict_makes_no_attempts_and_goes_on_when_it_is_resumed() {
@@ -152,8 +156,13 @@ fn row_20_commands_for_thousands_of_probes_make_no_more_attempts_than_operators_
 fn a_command_that_cannot_be_done_says_why() {
     let mut rig = Rig::new(8);
     let invalid = Invalid { reason: "no handler".to_owned(), handler: None };
-    let startup =
-        Planned { kind: Startup, source: ProbeSource::PodAnnotation, spec: Err(invalid), shadowed: vec![] };
+    let startup = Planned {
+        kind: Startup,
+        source: ProbeSource::PodAnnotation,
+        spec: Err(invalid),
+        acting: Acting::default(),
+        shadowed: vec![],
+    };
     let delayed = ProbeSpec { initial_delay: 5 * SECOND, ..spec(Liveness) };
     let probes = vec![startup, planned(delayed)];
     rig.accept(Input::Container { view: Arc::new(container("web", "c1", 0)), probes });

@@ -157,6 +157,11 @@ fn attempts_are_given_up_when_what_they_are_made_on_is_no_more_and_not_before() 
     let rows = [
         ("gone", Input::ContainerGone("c1".into()), true),
         ("exited", exited(), true),
+        (
+            "paused",
+            input(Container { is_paused: true, ..container("web", "c1", 0) }, &[spec(Readiness)]),
+            true,
+        ),
         ("replaced", input(container("web", "c2", 1), &[spec(Readiness)]), true),
         ("no probe any more", input(container("web", "c1", 0), &[]), true),
         (

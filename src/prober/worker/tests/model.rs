@@ -24,6 +24,10 @@ struct Container {
 /// The kubelet's worker, in its own terms.
 #[derive(Default)]
 struct Model {
+    /// Ours: whether its failures are acted on, as a kubelet does.
+    acts: bool,
+    /// Ours: failures in a row while this container ran.
+    fresh: u32,
     /// When the manager began.
     began: i64,
     remembered: Option<u8>,
@@ -72,6 +76,7 @@ impl Model {
             self.remembered = Some(container.id);
             self.has_run = false;
             self.on_hold = false;
+            self.fresh = 0;
             self.has_succeeded = false;
             self.next = None;
         }
@@ -96,6 +101,7 @@ impl Model {
         // 6; 3.9 needs a restart policy. 7 needs a deletion.
         if container.state != ContainerState::Running {
             self.cache.insert(container.id, Verdict::Failure);
+            self.fresh = 0;
             return true;
         }
         // 8
@@ -132,8 +138,21 @@ impl Model {
             self.last_result = Some(result);
             self.result_run = 1;
         }
+        // Ours: an act waits for as many failures on this container, which the run may be ahead of.
+        self.fresh = if result == Verdict::Failure { self.fresh + 1 } else { 0 };
+        let is_acted_on = |model: &Self| {
+            let is_failing = model.cache.get(&container.id) == Some(&Verdict::Failure);
+            model.acts
+                && is_failing
+                && model.fresh >= spec.failure_threshold
+                && spec.kind != ProbeKind::Readiness
+        };
         // 14
         if result == Verdict::Failure && self.result_run < spec.failure_threshold {
+            if self.fresh == spec.failure_threshold && is_acted_on(self) {
+                self.on_hold = true;
+                self.result_run = 0;
+            }
             return;
         }
         if result == Verdict::Success && self.result_run < spec.success_threshold {
@@ -141,10 +160,10 @@ impl Model {
         }
         // 15
         self.cache.insert(container.id, result);
-        // 16
+        // 16. Ours: held by a failure only while it is acted on.
         if (spec.kind == ProbeKind::Liveness && result == Verdict::Failure) || spec.kind == ProbeKind::Startup
         {
-            self.on_hold = true;
+            self.on_hold = result == Verdict::Success || is_acted_on(self);
             self.result_run = 0;
         }
     }
@@ -205,6 +224,7 @@ proptest! {
         (success, failure) in (1u32..4, 1u32..4),
         (delay, period) in (0u32..4, 1u32..4),
         start in super::start::period(),
+        acts: bool,
         seconds in prop::collection::vec((change(), prop::sample::select(&[
             AttemptResult::Success, AttemptResult::Success, AttemptResult::Success, AttemptResult::Warning,
             AttemptResult::Failure, AttemptResult::Failure, AttemptResult::Failure, AttemptResult::Error,
@@ -221,7 +241,8 @@ proptest! {
             let whole = whole + Duration::from_secs(u64::try_from(second.max(0)).unwrap());
             whole - Duration::from_secs(u64::try_from((-second).max(0)).unwrap())
         };
-        let mut model = Model::default();
+        rig.acts = acts;
+        let mut model = Model { acts, ..Model::default() };
         let mut world = World { container: None, is_started: kind != ProbeKind::Startup, now: 0 };
         for (change, result) in seconds {
             world.change(&change);
@@ -229,7 +250,7 @@ proptest! {
             if let Some(Container { id, state, started_at }) = world.container {
                 let started_at = (state != ContainerState::Created).then(|| wall(started_at));
                 let id = ContainerId::from(format!("c{id}"));
-                rig.on(WorkerEvent::Seen(Seen { id, state, created_at: None, started_at }));
+                rig.on(WorkerEvent::Seen(Seen { id, state, is_paused: false, created_at: None, started_at }));
             }
             let is_due = rig.worker.deadline().is_some_and(|deadline| deadline <= rig.now.at);
             if is_due {
@@ -240,7 +261,7 @@ proptest! {
             let verdict = world.container.and_then(|container| model.cache.get(&container.id).copied());
             prop_assert_eq!(rig.worker.results().verdict(), verdict, "second {}: {:?}", world.now, world);
             prop_assert_eq!(rig.worker.results().run().count, model.result_run);
-            prop_assert!(rig.block() != Some(Block::Held) || model.on_hold);
+            prop_assert_eq!(rig.block() == Some(Block::Held), model.on_hold, "second {}: {:?}", world.now, world);
             world.now += 1;
             rig.pass(SECOND);
         }

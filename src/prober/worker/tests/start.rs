@@ -27,7 +27,7 @@ impl Rig {
     fn see(&mut self, id: &str, ago: Duration) {
         let started_at = Some(self.now.wall - ago);
         let (id, state) = (id.into(), ContainerState::Running);
-        self.on(WorkerEvent::Seen(Seen { id, state, created_at: None, started_at }));
+        self.on(WorkerEvent::Seen(Seen { id, state, is_paused: false, created_at: None, started_at }));
     }
 
     /// Seconds until the next attempt.
@@ -52,7 +52,7 @@ fn failures_do_not_count_until_the_period_is_over_and_come_at_its_interval() {
     assert_eq!((rig.now.at - began, rig.wait()), (32 * SECOND, 10), "and now the period is over");
     assert_eq!((rig.verdict(), rig.worker.results().run().count), ('S', 1));
     rig.attempt(AttemptResult::Failure);
-    assert_eq!((rig.verdict(), rig.block()), ('F', Some(Block::Held)));
+    assert_eq!((rig.verdict(), rig.worker.is_failing()), ('F', true));
 }
 
 #[test]

@@ -22,37 +22,37 @@ async fn readiness_follows_the_runtime_the_first_list_and_the_drain() {
             200,
             "ok\n",
             "[+] shutdown ok\n[+] runtime ok\n[+] inventory ok\n\
-             [!] probes doubtful: 1 waiting for a place for more than two periods, the longest for 9s\n[+] config ok\n",
+             [!] probes doubtful: 1 waiting for a place for more than two periods, the longest for 9s\n[+] acts ok\n[+] config ok\n",
         ),
         (
             ready,
             200,
             "ok\n",
-            "[+] shutdown ok\n[+] runtime ok\n[+] inventory ok\n[+] probes ok\n[+] config ok\n",
+            "[+] shutdown ok\n[+] runtime ok\n[+] inventory ok\n[+] probes ok\n[+] acts ok\n[+] config ok\n",
         ),
         (
             draining,
             503,
             "the daemon is draining: it stops soon\n",
-            "[-] shutdown failed: the daemon is draining: it stops soon\n[+] runtime ok\n[+] inventory ok\n[+] probes ok\n[+] config ok\n",
+            "[-] shutdown failed: the daemon is draining: it stops soon\n[+] runtime ok\n[+] inventory ok\n[+] probes ok\n[+] acts ok\n[+] config ok\n",
         ),
         (
             away,
             503,
             "the runtime is away: connection refused\n",
-            "[+] shutdown ok\n[-] runtime failed: the runtime is away: connection refused\n[+] inventory ok\n[+] probes ok\n[+] config ok\n",
+            "[+] shutdown ok\n[-] runtime failed: the runtime is away: connection refused\n[+] inventory ok\n[+] probes ok\n[+] acts ok\n[+] config ok\n",
         ),
         (
             unlisted,
             503,
             "the runtime's pods and containers have not been listed yet\n",
-            "[+] shutdown ok\n[+] runtime ok\n[-] inventory failed: the runtime's pods and containers have not been listed yet\n[+] probes ok\n[+] config ok\n",
+            "[+] shutdown ok\n[+] runtime ok\n[-] inventory failed: the runtime's pods and containers have not been listed yet\n[+] probes ok\n[+] acts ok\n[+] config ok\n",
         ),
         (
             doubtful,
             200,
             "ok\n",
-            "[+] shutdown ok\n[+] runtime ok\n[+] inventory ok\n[+] probes ok\n\
+            "[+] shutdown ok\n[+] runtime ok\n[+] inventory ok\n[+] probes ok\n[+] acts ok\n\
              [!] config doubtful: c.yaml:1:1: wrong; the previous configuration stays in effect\n",
         ),
     ] {

@@ -5,13 +5,18 @@ use std::time::Duration;
 use super::*;
 use crate::{
     glob::Glob,
-    spec::{Handler, OnFailure, PortRef, Reach, planner::Planner, rule::Matcher},
+    spec::{
+        FailureCommand, Handler, OnFailure, PortRef, Reach,
+        acting::ActRefusal,
+        planner::Planner,
+        rule::{HealthcheckAct, Matcher},
+    },
 };
 
 /// Readiness, startup and liveness probes that can be distinguished by their port.
 fn rule(name: &str, is_enforced: bool, matcher: Matcher, kinds: &[ProbeKind]) -> Rule {
     let probes = kinds.iter().map(|kind| Rule::defining(spec(*kind, 1))).collect();
-    Rule { name: name.into(), matcher, is_enforced, probes }
+    Rule { name: name.into(), matcher, is_enforced, probes, healthcheck: None }
 }
 
 fn spec(kind: ProbeKind, port: u16) -> ProbeSpec {
@@ -25,6 +30,7 @@ fn spec(kind: ProbeKind, port: u16) -> ProbeSpec {
         failure_threshold: 3,
         termination_grace: None,
         on_failure: OnFailure::Report,
+        on_failure_command: None,
         start: None,
         is_literal: false,
         reach: Reach::Declared,
@@ -217,6 +223,10 @@ fn what_exceeds_the_operators_limits_is_invalid_with_the_reason_unless_it_is_a_r
     insta::assert_snapshot!(reported(&limits, "{exec: {command: [x]}, period: 999ms}"), @"period: Forbidden: the operator's minimum is 1s (prober.minPeriod)");
     insta::assert_snapshot!(reported(&limits, "{exec: {command: [x]}, timeout: 5001ms}"), @"timeout: Forbidden: the operator's maximum is 5s (prober.maxTimeout)");
     insta::assert_snapshot!(reported(&limits, "{exec: {command: [x]}, period: 1s}"), @"ok");
+    let dump =
+        "{exec: {command: [x]}, onFailure: stop, onFailureCommand: {command: [dump], timeout: 5001ms}}";
+    insta::assert_snapshot!(reported(&limits, dump), @"onFailureCommand.timeout: Forbidden: the operator's maximum is 5s (prober.maxTimeout)");
+    insta::assert_snapshot!(reported(&limits, &dump.replace("5001ms", "5s")), @"ok");
 
     let quick = ProbeSpec {
         period: Duration::from_millis(100),
@@ -240,6 +250,58 @@ fn what_exceeds_the_operators_limits_is_invalid_with_the_reason_unless_it_is_a_r
     let quick = Outline::shared(&Arc::new(quick), Class::Author);
     let planned = plan(&container(&[], &[]), &policy, of_healthcheck(Some(&Ok(quick)))).remove(0);
     assert!(planned.spec.unwrap_err().reason.starts_with("period: Forbidden"), "an image is not");
+}
+
+#[test]
+fn the_first_rule_with_the_key_says_what_the_verdict_of_a_healthcheck_does_and_nobody_else_can() {
+    let act = |on_failure, grace| {
+        let on_failure_command =
+            Some(FailureCommand { command: vec!["dump".to_owned()], timeout: seconds(1) });
+        let on_failure_command = on_failure_command.filter(|_| on_failure != OnFailure::Report);
+        Some(Arc::new(HealthcheckAct {
+            on_failure,
+            on_failure_command,
+            termination_grace: Some(seconds(grace)),
+        }))
+    };
+    let rule = |pod: &str, healthcheck| {
+        let matcher = Matcher { pod: Glob::from(pod), ..Matcher::any() };
+        Rule { healthcheck, ..rule("a", false, matcher, &[ProbeKind::Startup]) }
+    };
+    let check = |acting, rules| {
+        let healthchecks = vec![Glob::from("*")];
+        let policy = Policy { rules, acting, healthchecks, ..Policy::default() };
+        let read = Ok(Outline::shared(&Arc::new(spec(ProbeKind::Liveness, 80)), Class::Author));
+        let planned = plan(&container(&[], &[]), &policy, of_healthcheck(Some(&read))).pop().unwrap();
+        assert_eq!(planned.source, ProbeSource::Healthcheck);
+        let definition = planned.definition(&container(&[], &[])).unwrap();
+        assert_eq!(planned.spec.unwrap().definition, Definition::of(&definition));
+        (planned.acting.effective(), planned.acting.refusal, definition)
+    };
+    let (enabled, off) = (ActPolicy { is_enabled: true, ..ActPolicy::default() }, ActPolicy::default());
+    let (report, stop, kill) = (OnFailure::Report, OnFailure::Stop, OnFailure::Kill);
+    let (done, _, plain) = check(enabled.clone(), vec![rule("*", None)]);
+    assert_eq!((done, &*plain), (report, &spec(ProbeKind::Liveness, 80)), "no rule says anything");
+    let rules = || {
+        vec![rule("none", act(kill, 1)), rule("*", None), rule("*", act(stop, 7)), rule("*", act(kill, 9))]
+    };
+    let (done, refusal, merged) = check(enabled.clone(), rules());
+    assert_eq!(
+        (done, refusal, merged.on_failure),
+        (stop, None, stop),
+        "in a namespace where no annotation may"
+    );
+    assert_eq!(merged.termination_grace, Some(seconds(7)));
+    assert_eq!(merged.on_failure_command.as_ref().unwrap().command, ["dump"]);
+    let (done, refusal, other) = check(off, rules());
+    assert_eq!((done, refusal), (report, Some(ActRefusal::Disabled)));
+    assert!(other == merged && Definition::of(&merged) != Definition::of(&plain));
+    let (done, refusal, _) = check(enabled, vec![rule("*", act(report, 1)), rule("*", act(stop, 1))]);
+    assert_eq!((done, refusal), (report, None), "a rule that says so ends the search");
+}
+
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
 }
 
 /// What the planner is told, in any order.

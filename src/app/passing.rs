@@ -1,0 +1,159 @@
+//! What the inventory observes, for those who keep it: clients' own probes, requests that create containers, the trace. In:
+//! calls and changes; nothing out. Never waits.
+
+use std::sync::Arc;
+
+use crate::{
+    act::recipe::RecipeStore,
+    inventory::{Change, Observer, TracedCall},
+    observed::ObservedHandle,
+    report::{JournaledCall, convert, journal::Journal},
+    tap::{Call, cri::CriRequest},
+};
+
+/// Feeds what passes to those who keep it.
+pub(super) struct Passing {
+    pub observed: ObservedHandle,
+    pub recipes: RecipeStore,
+    pub trace: Journal<dyn JournaledCall>,
+}
+
+impl Observer for Passing {
+    fn command_begun(&mut self, call: &Call) {
+        self.observed.begun(call);
+    }
+
+    fn call_ended(&mut self, mut call: TracedCall) {
+        self.observed.ended(&call);
+        // The journal keeps no request.
+        let creation = call.ended.creation.take();
+        if let (Some(creation), Some(id)) = (creation, &call.container_id) {
+            self.recipes.note(id, &namespace(&call), Arc::clone(creation.bytes()));
+        }
+        self.trace.push(convert::for_journal(call));
+    }
+
+    fn changed(&mut self, change: &Change) {
+        self.observed.changed(change);
+        match change {
+            Change::ContainerGone(id) => self.recipes.forget(id),
+            Change::Listed(containers) => self.recipes.retain(|id| containers.contains(id)),
+            Change::Container(_)
+            | Change::ContainerStopping(_)
+            | Change::ContainerStopFailed(_)
+            | Change::PodStopping(_)
+            | Change::PodStopFailed(_)
+            | Change::StopsListed(_)
+            | Change::RuntimeAnswers => {}
+        }
+    }
+}
+
+/// The namespace of the pod that a container is created in: as the inventory knows it, or else as the request names it.
+fn namespace(call: &TracedCall) -> Arc<str> {
+    match (&call.pod, &call.ended.call.request) {
+        (Some(pod), _) => Arc::clone(&pod.namespace),
+        (None, CriRequest::CreateContainer(request)) => {
+            let metadata = request.sandbox_config.as_ref().and_then(|config| config.metadata.as_ref());
+            metadata.map_or_else(Arc::default, |metadata| metadata.namespace.as_str().into())
+        }
+        (None, _) => Arc::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::HashSet, time::SystemTime};
+
+    use prost::Message;
+
+    use super::*;
+    use crate::{
+        clock,
+        ids::{ConnId, ContainerId},
+        inventory::fixtures,
+        proto::cri as pb,
+        report::journal::JournalBounds,
+        tap::{
+            CallEnd, Code, CreationRequest, EndedCall,
+            call::CallOrigin,
+            cri::{CallKind, CriResponse, Method},
+        },
+    };
+
+    fn passing() -> Passing {
+        let bounds = JournalBounds {
+            records: 10,
+            bytes: 1 << 20,
+            groups: None,
+            backlog: 10,
+            size: JournaledCall::size,
+        };
+        Passing {
+            observed: ObservedHandle::default(),
+            recipes: RecipeStore::new(true),
+            trace: Journal::new(bounds),
+        }
+    }
+
+    /// A container was created in namespace `ns`; its request came with the call's end, or did not.
+    fn created(id: &str, is_kept: bool) -> TracedCall {
+        let metadata = pb::PodSandboxMetadata { namespace: "ns".into(), ..Default::default() };
+        let request = pb::CreateContainerRequest {
+            sandbox_config: Some(pb::PodSandboxConfig { metadata: Some(metadata), ..Default::default() }),
+            ..Default::default()
+        };
+        let message: Arc<[u8]> = request.encode_to_vec().into();
+        let call = Call {
+            origin: Arc::new(CallOrigin { conn: ConnId(1), peer: Arc::default(), user_agent: "".into() }),
+            stream: 1,
+            method: Arc::new(Method::from_path("/runtime.v1.RuntimeService/CreateContainer")),
+            began: clock::now(),
+            request_bytes: 0,
+            traceparent: None,
+            request: CriRequest::decode(CallKind::CreateContainer, &message),
+        };
+        let ended = EndedCall {
+            call,
+            at: clock::now(),
+            end: CallEnd::Complete,
+            code: Some(Code::OK),
+            message: "".into(),
+            response_bytes: 0,
+            response: CriResponse::Container(id.into()),
+            creation: CreationRequest::of(message).filter(|_| is_kept),
+        };
+        let container_id = Some(id.into());
+        TracedCall { at: SystemTime::UNIX_EPOCH, ended, pod: None, container: None, container_id }
+    }
+
+    #[test]
+    fn a_request_is_kept_from_the_end_of_its_call_until_its_container_is_gone() {
+        let mut passing = passing();
+        let kept = |passing: &Passing| {
+            let ids = ["a", "b", "c", "d"].into_iter();
+            ids.filter(|id| passing.recipes.get(&ContainerId::from(*id)).is_some()).collect::<String>()
+        };
+        for (id, is_kept) in [("a", true), ("b", true), ("c", false), ("d", true)] {
+            passing.call_ended(created(id, is_kept));
+        }
+        assert_eq!(kept(&passing), "abd");
+        passing.changed(&Change::ContainerGone("a".into()));
+        assert_eq!(kept(&passing), "bd");
+        passing.changed(&Change::Listed(Arc::new(HashSet::from(["d".into()]))));
+        assert_eq!(kept(&passing), "d");
+        passing.changed(&Change::RuntimeAnswers);
+        assert_eq!(kept(&passing), "d");
+    }
+
+    #[test]
+    fn the_namespace_is_that_of_the_pod_or_else_that_of_the_request() {
+        let mut call = created("a", true);
+        assert_eq!(&*namespace(&call), "ns");
+        call.pod = Some(Arc::new(fixtures::pod()));
+        assert_eq!(&*namespace(&call), "default");
+        call.pod = None;
+        call.ended.call.request = CriRequest::Undecoded;
+        assert_eq!(&*namespace(&call), "");
+    }
+}
