@@ -1,16 +1,17 @@
 //! Images in Docker's format, imported from an archive, on a real containerd: their HEALTHCHECK becomes a probe where the
 //! operator lets it.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
 use anyhow::{Context as _, Result};
+use criprobe::proto::cri::ContainerState;
 
 use crate::support::{
     PATIENCE,
     containerd::Lab,
     cri::{self, Container, Cri, Pod},
     daemon::Daemon,
-    stays,
+    eventually, stays,
 };
 
 /// Whether HEALTHCHECKs count.
@@ -64,6 +65,44 @@ async fn the_healthcheck_of_an_image_becomes_a_liveness_probe_whose_failing_is_s
     assert!(bad["counts"]["failure"].as_u64() >= Some(2), "as many as its retries: {bad}");
     assert!(bad["last"]["output"].as_str().is_some_and(|said| said.contains("No such file")), "{bad}");
     Ok(())
+}
+
+/// Of two containers of one image, that which a rule names is stopped.
+#[tokio::test]
+async fn a_healthcheck_acts_only_where_a_rule_says_so() -> Result<()> {
+    let Some(lab) = Lab::shared()? else { return Ok(()) };
+    let image = "localhost/acting:1";
+    lab.add_image(image, CHECKED)?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("config.yaml");
+    fs::write(
+        &file,
+        "healthcheck: {enabled: true}\nact: {enabled: true}\nrules:\n  - name: heal\n    match: {pod: hc-acts}\n    \
+         healthcheck: {onFailure: kill}\n",
+    )?;
+    let mut daemon = Daemon::spawn(&lab.socket(), &[("CRIPROBE_CONFIG", &file.display().to_string())])?;
+    daemon.ready().await?;
+    let mut client = daemon.client().await?;
+    let mut states = Vec::new();
+    for name in ["hc-acts", "hc-reports"] {
+        let (pod, id) = run(&mut client, name, image).await?;
+        let liveness = (&pod, "app", "liveness");
+        daemon
+            .probe_becomes(liveness, "succeeds", PATIENCE, |probe| probe["last"]["result"] == "success")
+            .await?;
+        cri::exec(&mut client, &id, &["rm", "/tmp/healthy"]).await?;
+        daemon.probe_becomes(liveness, "fails", PATIENCE, |probe| probe["state"] == "failure").await?;
+        states.push(id);
+    }
+    eventually("the one is killed", PATIENCE, async || {
+        let state = cri::container_state(&mut client, &states[0]).await?;
+        Ok((state == (ContainerState::ContainerExited, 137)).then_some(()))
+    })
+    .await?;
+    stays("the other runs", Duration::from_secs(2), async || {
+        Ok(cri::container_state(&mut client, &states[1]).await?.0 == ContainerState::ContainerRunning)
+    })
+    .await
 }
 
 #[tokio::test]
