@@ -29,7 +29,7 @@ pub(crate) use self::{
     task::{Deps, spawn},
 };
 use crate::{
-    ids::ContainerId,
+    ids::{ContainerId, PodUid},
     prober::demand::Demand,
     results::event::ProbeEvent,
     spec::{OnFailure, acting::RestartOnExit},
@@ -102,7 +102,7 @@ enum News {
     /// It no longer counts among those in progress.
     Freed(ContainerId),
     /// Its container is stopped, and cannot be created or started again for now.
-    Stuck { container: ContainerId, namespace: Arc<str> },
+    Stuck { container: ContainerId, namespace: Arc<str>, pod: PodUid },
     /// It ended, or a step of it failed.
     Ended { action: OnFailure, result: ActResult },
 }

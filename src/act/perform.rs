@@ -38,7 +38,7 @@ use super::{
 };
 use crate::{
     clock,
-    ids::ProbeKey,
+    ids::{ContainerId, ProbeKey},
     inventory::pod::Container,
     prober::{
         Input, ProberHandle, ProberSettings,
@@ -225,7 +225,7 @@ impl Performer {
                 None => Ok(ActEnd::Stopped),
             }
         };
-        match act.giving_way(whole).await {
+        match self.giving_way(&act.view.id, whole).await {
             Ok(end) => act.conclude(end).await,
             Err(hands_off) => act.give_up(&hands_off).await,
         }
@@ -283,6 +283,22 @@ impl Performer {
         }
     }
 
+    /// Does the work of an act; after [`LONGEST_TURN`] others have their turn.
+    async fn giving_way<T>(&self, container: &ContainerId, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        select! {
+            done = &mut work => return done,
+            () = sleep(LONGEST_TURN) => {}
+        }
+        self.send(News::Freed(container.clone())).await;
+        work.await
+    }
+
+    /// The stage's loop reads until it ends, and then nothing is of interest any more.
+    async fn send(&self, news: News) {
+        let _ = self.news.send(news).await;
+    }
+
     /// What attempts are made with, under the settings of this moment.
     fn handlers(&self) -> Handlers {
         self.handlers.under(&self.probing.borrow())
@@ -300,17 +316,6 @@ impl<'a> Act<'a> {
             cause: intent.cause,
             began: (clock::now(), intent.began.0),
         }
-    }
-
-    /// The same, but after [`LONGEST_TURN`] others have their turn.
-    async fn giving_way<T>(&self, work: impl Future<Output = T>) -> T {
-        let mut work = pin!(work);
-        select! {
-            done = &mut work => return done,
-            () = sleep(LONGEST_TURN) => {}
-        }
-        self.send(News::Freed(self.view.id.clone())).await;
-        work.await
     }
 
     /// Shows that this act is in progress.
@@ -350,9 +355,8 @@ impl<'a> Act<'a> {
         self.send(News::Event(Box::new(event))).await;
     }
 
-    /// The stage's loop reads until it ends, and then nothing is of interest any more.
     async fn send(&self, news: News) {
-        let _ = self.on.news.send(news).await;
+        self.on.send(news).await;
     }
 
     /// Whether a client has taken the container over. `Replaced` does not count if we may have made the successor.

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     clock,
-    ids::ContainerId,
+    ids::{ContainerId, PodUid},
     inventory::pod::Container,
     prober::{
         ProberHandle, ProberSettings,
@@ -50,9 +50,12 @@ const LOAD_AGAIN: Duration = Duration::from_secs(1);
 /// 60 s: how soon an act that panicked goes on.
 const AFTER_PANIC: Duration = Duration::from_secs(60);
 
-/// 3 containers of a namespace, or of 3 namespaces, that were stopped and do not come back keep others from being stopped to be
+/// 3 pods of a namespace, or 3 namespaces, with containers that were stopped and do not come back keep others from being stopped to be
 /// restarted.
 const STUCK: usize = 3;
+
+/// 5 min: for how long one of them counts. After that it has a fault of its own, and others are not kept from being healed.
+const STUCK_LATELY: Duration = Duration::from_secs(300);
 
 /// 10 s: how soon it is looked again whether they have come back.
 const STUCK_FOR: Duration = Duration::from_secs(10);
@@ -177,6 +180,14 @@ async fn run<E: FnMut(ProbeEvent)>(channels: &mut Channels<E>, performer: &Arc<P
     }
 }
 
+/// A container that was stopped, and cannot be created or started again for now.
+#[derive(Debug)]
+struct Stuck {
+    namespace: Arc<str>,
+    pod: PodUid,
+    since: Instant,
+}
+
 /// How the task of an act ended.
 struct Ended {
     container: ContainerId,
@@ -190,8 +201,8 @@ struct Stage<'a, E> {
     settings: ActSettings,
     /// The containers that are acted on, also those that wait for their back-off.
     acting: HashSet<ContainerId>,
-    /// Those of them that cannot be created or started, with their namespaces.
-    stuck: HashMap<ContainerId, Arc<str>>,
+    /// Those of them that cannot be created or started.
+    stuck: HashMap<ContainerId, Stuck>,
     /// Those that the guard has.
     demands: HashMap<ContainerId, Demand>,
     /// Of demands that are shown as withheld: why.
@@ -342,8 +353,10 @@ impl<E: FnMut(ProbeEvent)> Stage<'_, E> {
                 self.guard.withdraw(&container);
                 continue;
             };
-            let is_restart = demand.acting.effective() == OnFailure::Restart;
-            match held_back(&self.stuck, &demand.view.pod.namespace).filter(|_| is_restart) {
+            // One that has ended is down already.
+            let would_stop = demand.acting.effective() == OnFailure::Restart
+                && matches!(demand.cause, Cause::Verdict { .. });
+            match held_back(&self.stuck, &demand.view.pod.namespace, now).filter(|_| would_stop) {
                 Some(reason) => self.guard.defer(&container, reason, now + STUCK_FOR),
                 None => return Some(demand.clone()),
             }
@@ -369,8 +382,9 @@ impl<E: FnMut(ProbeEvent)> Stage<'_, E> {
         match news {
             News::Event(event) => (self.on_event)(*event),
             News::Freed(container) => self.guard.release(&container, clock::now()),
-            News::Stuck { container, namespace } => {
-                self.stuck.insert(container, namespace);
+            News::Stuck { container, namespace, pod } => {
+                let since = clock::now();
+                self.stuck.entry(container).or_insert(Stuck { namespace, pod, since });
             }
             News::Ended { action, result } => self.counts.ended(action, result),
         }
@@ -429,11 +443,14 @@ impl<E: FnMut(ProbeEvent)> Stage<'_, E> {
 
 /// Why no further container of a namespace is stopped to be restarted, if that is so: others do not come back, and the reason may
 /// be one that they share. A namespace can hold back no other one alone.
-fn held_back(stuck: &HashMap<ContainerId, Arc<str>>, namespace: &str) -> Option<String> {
-    let of_namespace = stuck.values().filter(|one| ***one == *namespace).count();
-    let namespaces = stuck.values().collect::<HashSet<_>>().len();
-    (of_namespace.max(namespaces) >= STUCK)
-        .then(|| format!("{} containers that were stopped cannot be created or started again", stuck.len()))
+fn held_back(stuck: &HashMap<ContainerId, Stuck>, namespace: &str, now: Instant) -> Option<String> {
+    let fresh = || stuck.values().filter(|one| now.saturating_duration_since(one.since) < STUCK_LATELY);
+    let of_namespace = fresh().filter(|one| *one.namespace == *namespace);
+    let pods = of_namespace.map(|one| &one.pod).collect::<HashSet<_>>().len();
+    let namespaces = fresh().map(|one| &one.namespace).collect::<HashSet<_>>().len();
+    (pods.max(namespaces) >= STUCK).then(|| {
+        format!("{} containers that were stopped cannot be created or started again", fresh().count())
+    })
 }
 
 /// Ends at the deadline; never without one.
@@ -450,19 +467,22 @@ mod tests {
 
     #[test]
     fn containers_that_do_not_come_back_hold_others_back_but_no_namespace_does_alone() {
+        let now = clock::now();
         for (stuck, namespace, is_held_back) in [
-            (&["a", "a"][..], "a", false),
-            (&["a", "a", "a"], "a", true),
-            (&["a", "a", "a", "a"], "b", false),
-            (&["a", "b", "b"], "c", false),
-            (&["a", "b", "c"], "d", true),
+            (&[("a", "p"), ("a", "q")][..], "a", false),
+            (&[("a", "p"), ("a", "p"), ("a", "p")], "a", false),
+            (&[("a", "p"), ("a", "q"), ("a", "r")], "a", true),
+            (&[("a", "p"), ("a", "q"), ("a", "r"), ("a", "s")], "b", false),
+            (&[("a", "p"), ("b", "q"), ("b", "r")], "c", false),
+            (&[("a", "p"), ("b", "q"), ("c", "r")], "d", true),
         ] {
-            let stuck = stuck
-                .iter()
-                .enumerate()
-                .map(|(number, one)| (ContainerId::from(number.to_string()), Arc::from(*one)))
-                .collect();
-            assert_eq!(held_back(&stuck, namespace).is_some(), is_held_back, "{stuck:?} {namespace}");
+            let stuck = stuck.iter().enumerate().map(|(number, (namespace, pod))| {
+                let one = Stuck { namespace: Arc::from(*namespace), pod: (*pod).into(), since: now };
+                (ContainerId::from(number.to_string()), one)
+            });
+            let stuck = stuck.collect();
+            assert_eq!(held_back(&stuck, namespace, now).is_some(), is_held_back, "{stuck:?} {namespace}");
+            assert_eq!(held_back(&stuck, namespace, now + STUCK_LATELY), None);
         }
     }
 }

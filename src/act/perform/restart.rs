@@ -1,7 +1,7 @@
 //! The second half of a restart: the container does not run any more, and another one is created and started in its
 //! place. It is removed only when its successor runs, because it holds the copy of its configuration.
 
-use std::time::Duration;
+use std::{error::Error, time::Duration};
 
 use tokio::{select, time::sleep};
 use tonic::{Code, Status};
@@ -9,7 +9,7 @@ use tonic::{Code, Status};
 use super::{
     super::{
         News, back_off, faults,
-        ledger::{Intent, IntentStep, Wall},
+        ledger::{Intent, IntentStep, Wall, describe},
         recipe::Recipe,
         status::Step,
     },
@@ -109,8 +109,9 @@ impl Act<'_> {
     /// Reports that there is no successor, and waits until another try may be made.
     async fn retry_later(&self, reason: String, making: &Making) -> Result<(), HandsOff> {
         self.report(ActNotice::Failed { action: self.action, reason: reason.as_str().into() }).await;
-        let (container, namespace) = (self.view.id.clone(), self.view.pod.namespace.clone());
-        self.send(News::Stuck { container, namespace }).await;
+        let (container, pod) = (self.view.id.clone(), self.view.pod.uid.clone());
+        let namespace = self.view.pod.namespace.clone();
+        self.send(News::Stuck { container, namespace, pod }).await;
         let now = clock::wall();
         let after = self.on.note(|content| content.back_off.failed(&self.place, now)).await;
         self.pause(after, Step::Retrying { reason, at: now + after }, making.is_asked()).await
@@ -191,14 +192,33 @@ impl Act<'_> {
         recipe: &Recipe,
         making: &mut Making,
     ) -> Result<ContainerId, NotMade> {
+        let recorded = self.on.record(|content| {
+            if let Some(intent) = content.intent(&self.view.id) {
+                (intent.step, intent.successor) = (IntentStep::Creating, None);
+            }
+        });
+        recorded.await.map_err(|error| NotMade::Failed(describe(&error)))?;
         *making = Making::Asked;
-        self.note(|intent| (intent.step, intent.successor) = (IntentStep::Creating, None)).await;
         faults::point("creating").await;
         let request = recipe.again(intent.attempt + 1).map_err(|error| NotMade::Failed(error.to_string()))?;
-        let id = self.on.runtime.create_container(request).await?;
+        let id = match self.on.runtime.create_container(request).await {
+            Ok(id) => id,
+            Err(status) => {
+                if !may_have_happened(&status) {
+                    *making = Making::NotAsked;
+                    self.note(|intent| intent.step = IntentStep::Stopped).await;
+                }
+                return Err(status.into());
+            }
+        };
         faults::point("created").await;
         *making = Making::Made(id.clone());
         self.note(|intent| (intent.step, intent.successor) = (IntentStep::Starting, Some(id.clone()))).await;
+        // A client may have made another one meanwhile.
+        if self.successor(intent).await?.is_some_and(|newest| newest.id != id) {
+            self.on.runtime.remove_container(&id).await?;
+            return Err(NotMade::HandsOff(HandsOff::Claimed(super::Claim::Replaced)));
+        }
         Ok(id)
     }
 
@@ -246,4 +266,11 @@ impl Act<'_> {
             sleep(REMOVE.1).await;
         }
     }
+}
+
+/// Whether a call that ended so may have had its effect: the runtime did not answer it.
+fn may_have_happened(status: &Status) -> bool {
+    // What the runtime answers has no source.
+    status.source().is_some()
+        || matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled | Code::Unavailable)
 }

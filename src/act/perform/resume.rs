@@ -25,9 +25,6 @@ use crate::{
 /// 2 min after its grace period, a stop of a former run is not asked for again: much may have changed since.
 const STILL_WANTED: Duration = Duration::from_secs(120);
 
-/// 10 s after its grace period, a container still runs that nobody stops.
-const LAST_WORD: Duration = Duration::from_secs(10);
-
 /// 60 s: how long a container is looked for in silence.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -37,6 +34,11 @@ const ASK: Duration = Duration::from_millis(500);
 impl Performer {
     /// Finishes or undoes an act, once. Returns when that is done, which may be long: the runtime may be away.
     pub(in crate::act) async fn resume(&self, intent: Intent) {
+        let container = intent.container.clone();
+        self.giving_way(&container, self.go_on(intent)).await;
+    }
+
+    async fn go_on(&self, intent: Intent) {
         let Some((view, condition)) = self.found(&intent.container).await else {
             tracing::info!(container.id = %intent.container, "an act was under way on a container that is gone");
             self.note(|content| content.end(&intent.container)).await;
@@ -138,14 +140,6 @@ impl Act<'_> {
             Ok(()) => HandsOff::NotWanted,
             Err(unwanted) => unwanted,
         };
-        let until = clock::now() + left + LAST_WORD;
-        while clock::now() < until {
-            match self.on.runtime.condition(self.view.id.as_str()).await {
-                Ok(None) => return Err(HandsOff::Removed),
-                Ok(Some(condition)) if condition.state != ContainerState::ContainerRunning => return Ok(()),
-                Ok(Some(_)) | Err(_) => sleep(ASK).await,
-            }
-        }
-        Err(unwanted)
+        self.outlast(left, unwanted).await
     }
 }

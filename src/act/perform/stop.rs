@@ -11,7 +11,7 @@ use super::{
         ledger::{IntentStep, Wall, describe},
         status::{CommandReport, Step},
     },
-    Act, HandsOff, said,
+    Act, HandsOff, LOOK, said,
 };
 use crate::{
     clock,
@@ -24,6 +24,9 @@ use crate::{
 
 /// 1 s, doubled up to 30 s: the pause before the next try of a stop that failed.
 const STOP_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// 10 s after its grace period, a container still runs that nobody stops.
+const LAST_WORD: Duration = Duration::from_secs(10);
 
 impl Act<'_> {
     /// Runs the command before the act, then the preStop hook. Returns what is left of the grace period.
@@ -131,9 +134,30 @@ impl Act<'_> {
                 () = sleep(pause) => {}
                 hands_off = self.claimed(false) => return Err(hands_off),
             }
+            if let Err(unwanted) = self.may_stop().await {
+                return self.outlast(left, unwanted).await;
+            }
             pause = (pause * 2).min(STOP_AGAIN.1);
         }
         faults::point("stopped").await;
         Ok(())
+    }
+
+    /// A container that was asked to end, and is not to be stopped any more: what was asked may still end it, which is our doing.
+    /// Meanwhile others have their turn.
+    ///
+    /// # Errors
+    /// It runs on, for the reason `unwanted`; or a client removed it.
+    pub(super) async fn outlast(&self, grace: Duration, unwanted: HandsOff) -> Result<(), HandsOff> {
+        self.send(News::Freed(self.view.id.clone())).await;
+        let until = clock::now() + grace + LAST_WORD;
+        while clock::now() < until {
+            match self.on.runtime.condition(self.view.id.as_str()).await {
+                Ok(None) => return Err(HandsOff::Removed),
+                Ok(Some(condition)) if condition.state != ContainerState::ContainerRunning => return Ok(()),
+                Ok(Some(_)) | Err(_) => sleep(LOOK).await,
+            }
+        }
+        Err(unwanted)
     }
 }
