@@ -97,7 +97,7 @@ async fn what_was_recorded_is_there_after_a_restart() {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_as_good_as_none_and_is_replaced() {
+async fn a_damaged_file_is_replaced_and_counts_as_a_budget_that_is_used_up() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("acts.json");
     let whole = String::from_utf8(Content::default().to_json().unwrap()).unwrap();
@@ -110,7 +110,9 @@ async fn a_damaged_file_is_as_good_as_none_and_is_replaced() {
         fs::write(&path, &text).unwrap();
         let mut ledger = on_disk(&path);
         ledger.load().await.unwrap();
-        assert_eq!(*ledger.content(), Content::default());
+        let content = ledger.content();
+        assert_eq!((content.intents.len(), content.last().count()), (0, 0));
+        assert_eq!(content.recent(clock::wall()).count(), MOST_RECENT, "the budget is used up");
         ledger.record(|content| content.begin(intent("c1"))).await.unwrap();
         let mut again = on_disk(&path);
         again.load().await.unwrap();
