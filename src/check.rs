@@ -50,7 +50,7 @@ pub fn check(files: &[CheckInput], rules: &[CheckInput], namespace: &str) -> Che
     let Rules { policy, quota, files: mut checked } = configuration::rules(rules);
     let texts: Vec<_> = files.iter().map(|file| text(&file.bytes)).collect();
     let read: Vec<_> = files.iter().zip(&texts).map(|(input, text)| Read::of(input, text)).collect();
-    // Without a configuration, nobody knows what it does not let act.
+    // Without a configuration, it is not known what may not act.
     let defaults = Policy { acting: ActPolicy::allowing_all(), ..Policy::default() };
     let check = Check {
         policy: policy.as_ref().unwrap_or(&defaults),

@@ -355,7 +355,7 @@ impl Ledger {
     ) -> Result<Option<Vec<u8>>, LedgerError> {
         let done = async {
             if let Some(earlier) = &mut self.pending {
-                // It was reported as stalled, and what it comes to is no news.
+                // It was reported as stalled, and its end is no news.
                 let _ = earlier.await;
             }
             let done = self.pending.insert(spawn_blocking(work)).await;

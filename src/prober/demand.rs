@@ -15,7 +15,7 @@ pub(crate) struct Demand {
     pub key: ProbeKey,
     /// Its definition.
     pub spec: Arc<ProbeSpec>,
-    /// What it may do; never only a report that nobody asked to be more.
+    /// What it may do; never a definition that asks only for a report.
     pub acting: Acting,
     /// The container, as it was then.
     pub view: Arc<Container>,

@@ -3,6 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use anyhow::{Result, ensure};
+use criprobe::clock;
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -35,10 +36,13 @@ pub(crate) async fn pause(daemon: &Daemon, socket: &Path, id: &str, probe: (&Pod
         Ok(())
     };
     command("pause").await?;
-    eventually("no command runs", PATIENCE, async || {
-        let before = daemon.probe(pod, "app", kind).await?;
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        Ok((daemon.probe(pod, "app", kind).await? == before).then_some(()))
+    let mut seen = (None, clock::now());
+    eventually("no command has ended for a second", PATIENCE, async || {
+        let probe = daemon.probe(pod, "app", kind).await?;
+        if probe != seen.0 {
+            seen = (probe, clock::now());
+        }
+        Ok((clock::now() - seen.1 > Duration::from_secs(1)).then_some(()))
     })
     .await?;
     task(socket, "pause", id).await?;

@@ -25,7 +25,7 @@ use crate::{
 /// 1 s, doubled up to 30 s: the pause before the next try of a stop that failed.
 const STOP_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// 10 s after its grace period, a container still runs that nobody stops.
+/// 10 s: a container that still runs so long after its grace period was not asked to end.
 const LAST_WORD: Duration = Duration::from_secs(10);
 
 impl Act<'_> {

@@ -30,7 +30,7 @@ impl Worker {
         };
         self.record.note(now.at.saturating_duration_since(attempt.began.at).max(outlasted));
         // An attempt that panicked, or was given up, changes nothing (docs/kubelet-prober.md 3.6). Nor does one whose
-        // container was paused meanwhile: a frozen process answers nobody.
+        // container was paused meanwhile: a frozen process does not answer.
         if let Some(outcome) = outcome.filter(|_| outlasted.is_zero() && !attempt.is_void) {
             self.settle(&outcome, &attempt, now, actions);
         }
@@ -104,7 +104,7 @@ impl Worker {
     }
 
     /// Step 16: a verdict that ends the kubelet's work on this container ends its run. Ours goes on after a failure until
-    /// an act on the container begins: where the verdict only reports, nobody replaces the container, and it may recover.
+    /// an act on the container begins: where the verdict only reports, the container is not replaced, and may recover.
     fn end_run(&mut self, verdict: Verdict, counts: bool) {
         match (self.spec.kind, verdict) {
             (ProbeKind::Startup, Verdict::Success) => {
