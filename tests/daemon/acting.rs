@@ -144,8 +144,11 @@ async fn a_container_is_stopped_once_after_its_hook_and_with_its_grace() -> Resu
     let held = rig.becomes(&pod, "liveness", "is held", |probe| probe["phase"] == "held").await?;
     ensure!(held["state"] == "failure", "{held}");
     ensure!(events(&rig, &pod, "Killing").await? == ["Container app failed liveness probe"]);
-    let describe: Value = rig.daemon.json("/v1/probes/default/stop/app/liveness").await?;
-    ensure!(describe["acts"]["last"]["end"] == "stopped", "{describe}");
+    eventually("the act ends", PATIENCE, async || {
+        let describe: Value = rig.daemon.json("/v1/probes/default/stop/app/liveness").await?;
+        Ok((describe["acts"]["last"]["end"] == "stopped").then_some(()))
+    })
+    .await?;
     stays("it is stopped once", Duration::from_secs(1), async || {
         Ok(events(&rig, &pod, "Killing").await?.len() == 1)
     })
@@ -516,6 +519,31 @@ async fn a_container_that_ends_before_it_is_stopped_comes_back_after_a_crash() -
     rig.daemon.start_again(rig.runtime.socket(), &ACTING).await?;
     runs_once(&mut rig.past, &pod, 1).await?;
     Ok(())
+}
+
+/// A client removes the container while we are down: its successor, which was created and never started, goes as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_successor_of_a_container_that_was_removed_is_not_left_behind() -> Result<()> {
+    let faults = tempfile::tempdir()?;
+    let folder = faults.path().to_str().context("a path of ours")?.to_owned();
+    let settings = [ACTING[0], ACTING[1], ("CRIPROBE_FAULTS", &folder)];
+    let mut rig = Rig::with(&settings).await?;
+    let pod = run_unmanaged(&mut rig.client, "unwanted", &[(LIVENESS, &probe("onFailure: restart"))]).await?;
+    let id = run_app(&mut rig.client, &pod, &[], |_| {}).await?;
+    is_healthy(&rig, &pod).await?;
+    fs::write(Path::new(&folder).join("act-created"), "")?;
+    fall_ill(&mut rig, &id).await?;
+    eventually("its successor is created", PATIENCE, async || {
+        let all = containers(&mut rig.past, &pod).await?;
+        Ok(all.iter().any(|(_, attempt, _)| *attempt == 1).then_some(()))
+    })
+    .await?;
+    rig.past.remove_container(pb::RemoveContainerRequest { container_id: id.to_string() }).await?;
+    rig.daemon.start_again(rig.runtime.socket(), &settings).await?;
+    eventually("it is removed", PATIENCE, async || {
+        Ok(containers(&mut rig.past, &pod).await?.is_empty().then_some(()))
+    })
+    .await
 }
 
 /// A stop of a former run is not asked for again if the operator does not want it any more.

@@ -1,7 +1,7 @@
 //! The second half of a restart: the container does not run any more, and another one is created and started in its
 //! place. It is removed only when its successor runs, because it holds the copy of its configuration.
 
-use std::{error::Error, time::Duration};
+use std::{error::Error, mem, time::Duration};
 
 use tokio::{select, time::sleep};
 use tonic::{Code, Status};
@@ -13,7 +13,7 @@ use super::{
         recipe::Recipe,
         status::Step,
     },
-    Act, HandsOff, said,
+    Act, HandsOff, Performer, said,
 };
 use crate::{clock, ids::ContainerId, proto::cri::ContainerState, results::event::ActNotice};
 
@@ -87,6 +87,8 @@ impl Act<'_> {
     /// A client took the container over.
     pub(super) async fn replace(&self, intent: &Intent, recipe: &Recipe) -> Result<ContainerId, HandsOff> {
         let mut making = Making::of(intent);
+        // A restart of ours may have cut off a start, which then fails: that is no reason to wait.
+        let mut may_try_at_once = making.is_asked();
         if !making.is_asked() {
             let after = self.back_off(intent).await;
             self.pause(after, Step::BackOff(clock::wall() + after), false).await?;
@@ -96,6 +98,7 @@ impl Act<'_> {
             match self.create_and_start(intent, recipe, &mut making).await {
                 Ok(successor) => break successor,
                 Err(NotMade::HandsOff(hands_off)) => return Err(hands_off),
+                Err(NotMade::Failed(_)) if mem::take(&mut may_try_at_once) => {}
                 Err(NotMade::Failed(reason)) => self.retry_later(reason, &making).await?,
             }
         };
@@ -162,7 +165,7 @@ impl Act<'_> {
         if let Some(hands_off) = claim.map_err(|error| NotMade::Failed(error.to_string()))? {
             return Err(NotMade::HandsOff(hands_off));
         }
-        let former = self.successor(intent).await?;
+        let former = self.on.successor(intent).await?;
         if former.as_ref().is_some_and(|former| !making.is_ours(former, intent)) {
             return Err(NotMade::HandsOff(HandsOff::Claimed(super::Claim::Replaced)));
         }
@@ -215,7 +218,7 @@ impl Act<'_> {
         *making = Making::Made(id.clone());
         self.note(|intent| (intent.step, intent.successor) = (IntentStep::Starting, Some(id.clone()))).await;
         // A client may have made another one meanwhile.
-        if self.successor(intent).await?.is_some_and(|newest| newest.id != id) {
+        if self.on.successor(intent).await?.is_some_and(|newest| newest.id != id) {
             self.on.runtime.remove_container(&id).await?;
             return Err(NotMade::HandsOff(HandsOff::Claimed(super::Claim::Replaced)));
         }
@@ -239,20 +242,6 @@ impl Act<'_> {
         Err(status.into())
     }
 
-    /// The newest container that has this one's name and sandbox, and a higher attempt.
-    async fn successor(&self, intent: &Intent) -> Result<Option<Successor>, Status> {
-        let all = self.on.runtime.containers().await?;
-        let of_sandbox = all.iter().filter(|item| item.brief.pod_sandbox_id == intent.sandbox.as_str());
-        let newer = of_sandbox.filter_map(|item| {
-            let whole = item.whole().ok()?.into_inner();
-            let metadata = whole.metadata.as_ref()?;
-            let is_newer = metadata.name == *self.view.name && metadata.attempt > intent.attempt;
-            let (id, attempt, state) = (whole.id.as_str().into(), metadata.attempt, whole.state());
-            is_newer.then_some(Successor { id, attempt, state })
-        });
-        Ok(newer.max_by_key(|successor| successor.attempt))
-    }
-
     pub(super) async fn remove_former(&self) {
         for _ in 0..REMOVE.0 {
             match self.on.runtime.remove_container(&self.view.id).await {
@@ -265,6 +254,36 @@ impl Act<'_> {
             }
             sleep(REMOVE.1).await;
         }
+    }
+}
+
+impl Performer {
+    /// Removes the successor of a container that somebody removed while we were down, if it was never started.
+    pub(super) async fn abandon_successor(&self, intent: &Intent) -> Result<(), Status> {
+        let making = Making::of(intent);
+        match self.successor(intent).await? {
+            Some(successor)
+                if successor.state == ContainerState::ContainerCreated
+                    && making.is_ours(&successor, intent) =>
+            {
+                self.runtime.remove_container(&successor.id).await
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// The newest container that has the name and sandbox of an intent's, and a higher attempt.
+    async fn successor(&self, intent: &Intent) -> Result<Option<Successor>, Status> {
+        let all = self.runtime.containers().await?;
+        let of_sandbox = all.iter().filter(|item| item.brief.pod_sandbox_id == intent.sandbox.as_str());
+        let newer = of_sandbox.filter_map(|item| {
+            let whole = item.whole().ok()?.into_inner();
+            let metadata = whole.metadata.as_ref()?;
+            let is_newer = metadata.name == *intent.name && metadata.attempt > intent.attempt;
+            let (id, attempt, state) = (whole.id.as_str().into(), metadata.attempt, whole.state());
+            is_newer.then_some(Successor { id, attempt, state })
+        });
+        Ok(newer.max_by_key(|successor| successor.attempt))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::sleep;
+use tonic::Code;
 
 use super::{
     super::{
@@ -41,6 +42,13 @@ impl Performer {
     async fn go_on(&self, intent: Intent) {
         let Some((view, condition)) = self.found(&intent.container).await else {
             tracing::info!(container.id = %intent.container, "an act was under way on a container that is gone");
+            let until = clock::now() + PATIENCE;
+            while let Err(status) = self.abandon_successor(&intent).await {
+                if status.code() == Code::NotFound || clock::now() > until {
+                    break;
+                }
+                sleep(ASK).await;
+            }
             self.note(|content| content.end(&intent.container)).await;
             return;
         };
