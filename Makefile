@@ -16,15 +16,16 @@ TARGET = $(or $(CARGO_TARGET_DIR),target)
 # The build that the tests use: unoptimised, with fault injection.
 CRIPROBE = $(TARGET)/debug/criprobe
 DEMO_ARGS = $(if $(FOR),--for $(FOR)) $(ARGS)
-SCRIPTS = tests/lab/containerd.sh tests/lab/demo.sh tests/lab/run-tests.sh
+SCRIPTS = tests/lab/containerd.sh tests/lab/demo.sh tests/lab/promtool.sh tests/lab/run-tests.sh
 
 FUZZ_TARGETS = $(sort $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs))))
 FUZZ_SECONDS = $(patsubst %s,%,$(or $(FOR),60))
 
-.PHONY: help build demo test check bench bench-prober bench-hostile fuzz proto toolchain
+.PHONY: help build man demo test check bench bench-prober bench-hostile fuzz proto toolchain
 
 help:
 	@echo "make build                    the release binary, target/release/criprobe"
+	@echo "make man                      man pages of criprobe and of each verb, target/man/*.8"
 	@echo "make demo [FOR=20s]           criprobe on its embedded runtime; needs neither root nor containerd"
 	@echo "make demo RUNTIME=containerd  the same on a private containerd with real containers (root; Debian or Ubuntu)"
 	@echo "make test                     all tests; as root on Debian or Ubuntu, also with a private containerd"
@@ -37,6 +38,9 @@ help:
 
 build: toolchain
 	cargo build --release --locked
+
+man: toolchain
+	cargo run --quiet --locked --example man -- $(TARGET)/man
 
 demo: toolchain
 	cargo build --locked --features faults

@@ -1,6 +1,7 @@
 //! The only place that knows all stages: creates the tokio runtime, starts the stages, waits for a signal, and stops
 //! them.
 
+mod attempt_log;
 mod daemon;
 mod demo;
 mod errors;
@@ -9,6 +10,7 @@ mod images;
 mod log_share;
 mod logging;
 mod manifests;
+mod outages;
 mod passing;
 mod planning;
 mod registration;

@@ -9,10 +9,13 @@ mod findings;
 mod kind;
 mod kubelet;
 mod manifest;
+pub(crate) mod node;
 mod place;
 mod pod;
 mod probes;
 mod syntax;
+
+use std::collections::BTreeMap;
 
 use annotations::Rulebook;
 use configuration::{Quota, Rules};
@@ -45,9 +48,10 @@ pub struct CheckInput {
 }
 
 /// Checks files. `rules` are configurations that a node is to have, in their order; without any, it is taken to have
-/// the defaults. What has no namespace is taken to be in `namespace`.
+/// the defaults. Files that one node reads together are checked together, and decide about no manifest. What has no
+/// namespace is taken to be in `namespace`.
 pub fn check(files: &[CheckInput], rules: &[CheckInput], namespace: &str) -> CheckView {
-    let Rules { policy, quota, files: mut checked } = configuration::rules(rules);
+    let Rules { policy, quota, files: mut checked } = configuration::rules(&rules.iter().collect::<Vec<_>>());
     let texts: Vec<_> = files.iter().map(|file| text(&file.bytes)).collect();
     let read: Vec<_> = files.iter().zip(&texts).map(|(input, text)| Read::of(input, text)).collect();
     // Without a configuration, it is not known what may not act.
@@ -59,7 +63,15 @@ pub fn check(files: &[CheckInput], rules: &[CheckInput], namespace: &str) -> Che
         namespace,
         together: together(&read, namespace),
     };
-    checked.extend(read.iter().map(|file| check.file(file)));
+    let nodes = node::of(&read);
+    let mut of_nodes = nodes_files(&nodes, files);
+    checked.extend(read.iter().enumerate().map(|(number, file)| {
+        let mut checked = of_nodes.remove(&number).unwrap_or_else(|| check.file(file));
+        let too_many = nodes.too_many.contains(&number).then(node::too_many);
+        let unread = nodes.unread.contains(&number).then(node::unread);
+        checked.findings.splice(0..0, too_many.into_iter().chain(unread));
+        checked
+    }));
     check.node(&mut checked);
     let count = |grade| {
         let findings = checked.iter().flat_map(|file| &file.findings);
@@ -72,6 +84,15 @@ pub fn check(files: &[CheckInput], rules: &[CheckInput], namespace: &str) -> Che
         warnings: count(Grade::Warning),
         files: checked,
     }
+}
+
+/// The files that nodes read together, by their numbers.
+fn nodes_files(nodes: &node::Nodes, files: &[CheckInput]) -> BTreeMap<usize, CheckedFile> {
+    let of_set = |set: &Vec<usize>| {
+        let inputs: Vec<_> = set.iter().map(|number| &files[*number]).collect();
+        set.clone().into_iter().zip(configuration::rules(&inputs).files)
+    };
+    nodes.sets.iter().flat_map(of_set).collect()
 }
 
 /// The probes of a pod that would run.

@@ -3,8 +3,10 @@
 
 mod access;
 mod act;
+mod banner;
 mod check;
 mod client;
+mod completion;
 mod config;
 mod demo;
 mod describe;
@@ -12,11 +14,17 @@ mod endpoint;
 mod error;
 pub(crate) mod events;
 mod exit;
+mod exits;
 mod format;
+mod help;
+pub(crate) mod live;
+mod nothing;
 mod pods;
 mod probe_name;
 pub(crate) mod probes;
+pub(crate) mod progress;
 mod reason;
+mod row;
 mod run;
 pub(crate) mod screen;
 mod select;
@@ -27,20 +35,24 @@ pub(crate) mod table;
 pub(crate) mod trace;
 mod url;
 mod version;
+mod wait;
+pub(crate) mod wrap;
 
-use std::{env, ffi::OsString, process::ExitCode};
+use std::{env, ffi::OsString, io::Write, process::ExitCode};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, error::ErrorKind};
 
-use act::ActArgs;
+use act::{PauseArgs, ResumeArgs, TriggerArgs};
 use check::CheckArgs;
 use client::Client;
+use completion::CompletionArgs;
 use endpoint::Endpoint;
 use error::Error;
 use format::Format;
 use screen::Screen;
 
 pub use check::Check;
+pub use completion::{Completion, complete};
 pub use demo::DemoArgs;
 pub use exit::Exit;
 pub use serve::ServeArgs;
@@ -54,6 +66,8 @@ pub enum Command {
     Demo(DemoArgs),
     /// Check files.
     Check(Check),
+    /// Print a script for a shell.
+    Completion(Completion),
     /// Ask a daemon.
     Ask(Request),
 }
@@ -67,7 +81,7 @@ pub struct Request {
 
 /// A CRI proxy that probes containers and shows every call to the container runtime.
 #[derive(Debug, Parser)]
-#[command(name = "criprobe", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "criprobe", version, after_help = EXAMPLES)]
 struct Cli {
     #[command(flatten)]
     common: Common,
@@ -86,8 +100,9 @@ Start here:
   criprobe check deploy/                show the probes that these manifests would produce
 
 'criprobe help VERB' shows the options of a verb, with examples. Exit codes: 0 success, 1 a probe is
-failing, an attempt failed, a file is wrong, or the daemon failed or refused the request, 2 wrong usage,
-3 the daemon is not reachable, 78 the configuration is wrong.";
+failing, something is degraded (status), an attempt failed, a file is wrong, a wait timed out, or the daemon failed or refused the
+request, 2 wrong usage, or a name or filter that matches nothing, 3 the daemon is not reachable,
+4 an attempt could not be made, 78 the configuration is wrong.";
 
 /// What every verb takes that asks a daemon, before or after it. `serve` takes `--api`, too: there it listens. What a
 /// verb refuses of these, [`command`] hides.
@@ -110,6 +125,8 @@ enum Verb {
     Demo(DemoArgs),
     /// Check manifests, configurations and files for crictl; show errors and the resulting probes
     Check(CheckArgs),
+    /// Print a script that completes command lines in a shell
+    Completion(CompletionArgs),
     #[command(flatten)]
     Question(Question),
 }
@@ -130,15 +147,14 @@ enum Question {
     Events(events::EventsArgs),
     /// Make one attempt on a container now, with its own probe or with a new one
     Run(run::RunArgs),
-    /// Pause a probe: it makes no attempts, and its verdict stays
-    #[command(after_help = act::PAUSE)]
-    Pause(ActArgs),
-    /// Resume a paused probe
-    #[command(after_help = act::RESUME)]
-    Resume(ActArgs),
-    /// Make the next attempt of a probe now
-    #[command(after_help = act::TRIGGER)]
-    Trigger(ActArgs),
+    /// Pause a probe, or all of a container or pod: no attempts are made, and verdicts stay
+    Pause(PauseArgs),
+    /// Resume what is paused
+    Resume(ResumeArgs),
+    /// Make the next attempt of a probe now, and show its result
+    Trigger(TriggerArgs),
+    /// Wait until pods are ready, started or healthy
+    Wait(wait::WaitArgs),
     /// Show the configuration in effect and where it comes from, or the commented defaults
     Config(config::ConfigArgs),
     /// Show the versions of this program and of the daemon
@@ -170,7 +186,7 @@ enum Refused {
 
 /// All verbs and flags. Verbs that need no daemon hide the flags that they do not support; using one is an error that
 /// says why.
-fn command() -> clap::Command {
+pub fn command() -> clap::Command {
     let cli = Cli::command();
     let common = |id: &str| {
         let flag = cli.get_arguments().find(|flag| flag.get_id() == id);
@@ -179,9 +195,10 @@ fn command() -> clap::Command {
     let hidden = |id| common(id).hide(true);
     let api = common("api").help_heading(None).help(serve::API);
     let serve_only = [api, hidden("output")];
-    let demo_only = [hidden("api"), hidden("output")];
+    let neither = [hidden("api"), hidden("output")];
     cli.mut_subcommand("serve", |serve| serve.args(serve_only))
-        .mut_subcommand("demo", |demo| demo.args(demo_only))
+        .mut_subcommand("demo", |demo| demo.args(neither.clone()))
+        .mut_subcommand("completion", |completion| completion.args(neither))
 }
 
 fn read(arguments: Vec<OsString>) -> Result<Command, Refused> {
@@ -189,7 +206,7 @@ fn read(arguments: Vec<OsString>) -> Result<Command, Refused> {
     let refused = |reason: &str| Err(Refused::Usage(format!("{reason}; see '{help}'")));
     let has = |word: &str| arguments.iter().any(|argument| argument == word);
     let lacks_dashes = has("--exec") && !has("--");
-    let matches = command().try_get_matches_from(arguments);
+    let matches = help::marked(command()).term_width(help_width()).try_get_matches_from(arguments);
     match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(Cli { verb: Verb::Serve(_), common: Common { output: Some(_), .. } }) => {
             refused("'serve' does not support -o: choose the log format with --log-format")
@@ -202,6 +219,13 @@ fn read(arguments: Vec<OsString>) -> Result<Command, Refused> {
         ),
         Ok(Cli { verb: Verb::Check(_), common: Common { api: Some(_), .. } }) => {
             refused("'check' does not support --api, as it needs no daemon")
+        }
+        Ok(Cli {
+            verb: Verb::Completion(_),
+            common: Common { api: Some(_), .. } | Common { output: Some(_), .. },
+        }) => refused("'completion' supports neither --api nor -o: it prints a script"),
+        Ok(Cli { verb: Verb::Completion(arguments), .. }) => {
+            Ok(Command::Completion(Completion { arguments }))
         }
         Ok(Cli { verb: Verb::Check(arguments), common }) => {
             Ok(Command::Check(Check { arguments, output: common.output }))
@@ -222,6 +246,13 @@ fn read(arguments: Vec<OsString>) -> Result<Command, Refused> {
             _ => refused(&one_line(&error.render().to_string())),
         },
     }
+}
+
+/// 100 columns of a help text at most: longer lines are hard to read.
+const MAX_HELP_WIDTH: usize = 100;
+
+fn help_width() -> usize {
+    Screen::of_stdout().width.min(MAX_HELP_WIDTH)
 }
 
 /// The help to refer to: that of the verb among the arguments, if there is one.
@@ -261,9 +292,10 @@ impl Request {
             Question::Trace(arguments) => arguments.run(&context).await,
             Question::Events(arguments) => arguments.run(&context).await,
             Question::Run(arguments) => arguments.run(&context).await,
-            Question::Pause(arguments) => arguments.run(&context, "pause").await,
-            Question::Resume(arguments) => arguments.run(&context, "resume").await,
-            Question::Trigger(arguments) => arguments.run(&context, "trigger").await,
+            Question::Pause(arguments) => arguments.run(&context).await,
+            Question::Resume(arguments) => arguments.run(&context).await,
+            Question::Trigger(arguments) => arguments.run(&context).await,
+            Question::Wait(arguments) => arguments.run(&context).await,
             Question::Config(arguments) => arguments.run(&context).await,
             Question::Version(arguments) => arguments.run(&context).await,
         }
@@ -276,8 +308,17 @@ impl Refused {
         match self {
             Self::Usage(reason) => Error::Usage(reason.clone()).report(),
             Self::Help(help) => {
+                let ended = |text: &str| help::ended(text, &command(), help_width());
                 // The reader is gone: nothing to do about that.
-                let _ = help.print();
+                let _ = match help.kind() {
+                    ErrorKind::DisplayHelp | ErrorKind::DisplayVersion if Screen::of_stdout().is_coloured => {
+                        screen::print(&ended(&help.render().ansi().to_string()))
+                    }
+                    ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+                        screen::print(&ended(&help.render().to_string()))
+                    }
+                    _ => std::io::stderr().write_all(ended(&help.render().to_string()).as_bytes()),
+                };
                 match help.kind() {
                     ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Fine,
                     _ => Exit::Usage,

@@ -22,6 +22,11 @@ pub(crate) fn thread_cpu() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
+/// The CPU time that the whole process has used.
+pub(crate) fn process_cpu() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
+}
+
 /// A time as RFC 3339 in UTC with milliseconds, the form of every time in our JSON: `2026-11-20T10:00:00.000Z`. One before
 /// the year -9999 or after 9999, which a clock may show that is set wrong, is the first or the last of these.
 pub fn rfc3339(at: SystemTime) -> String {

@@ -78,6 +78,10 @@ pub struct Config {
     pub act: ActConfig,
     /// Whether clients' own probes are observed.
     pub is_observing: bool,
+    /// How much each probe keeps of its attempts, where no rule says otherwise.
+    pub history: HistoryConfig,
+    /// Where attempts are written to.
+    pub attempts: RecordConfig,
     /// What is logged, and how.
     pub log: LogConfig,
 }
@@ -123,6 +127,24 @@ pub struct ActConfig {
     pub grace: Duration,
     /// Whether containers that exit by themselves are restarted, where one of their probes restarts them on failure.
     pub restart_on_exit: RestartOnExit,
+}
+
+/// How much is kept of the attempts of a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryConfig {
+    /// How many attempts; at least 1.
+    pub attempts: u16,
+    /// How many bytes of what each said.
+    pub output_bytes: u16,
+}
+
+/// Where records are written to, a line each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordConfig {
+    /// The file; `None` to write none.
+    pub file: Option<PathBuf>,
+    /// What it and the one before it may take together, in bytes.
+    pub max_bytes: u64,
 }
 
 /// What is logged, and how.
@@ -185,6 +207,8 @@ pub struct ConfigError {
 pub enum Origin {
     /// The default.
     Default,
+    /// The default of a setting that another one limits: which, and where that was set.
+    Limited(&'static str, Box<Self>),
     /// A file, and the place in it if known.
     File(ConfigFile, Option<Place>),
     /// An environment variable.
@@ -223,6 +247,9 @@ pub(crate) fn load(
     }
 }
 
+/// The beginning of the name of each variable.
+const PREFIX: &str = "CRIPROBE_";
+
 /// At most 10 unknown variables are reported.
 const MAX_UNKNOWN: usize = 10;
 
@@ -234,14 +261,19 @@ pub(crate) fn unknown_variables(names: impl IntoIterator<Item = String>) -> Vec<
         known.push("CRIPROBE_FAULTS");
     }
     let is_unknown = |name: &String| {
-        name.strip_prefix("CRIPROBE_")
+        name.strip_prefix(PREFIX)
             .is_some_and(|rest| !rest.starts_with("SERVICE_") && !rest.starts_with("PORT"))
             && !known.contains(&name.as_str())
     };
     let mut unknown: Vec<String> = names.into_iter().filter(is_unknown).collect();
     unknown.sort_unstable();
     let line = |name: &String| {
-        let meant = suggest::nearest(name, &known).map(|meant| format!(": did you mean {meant}?"));
+        // What they all begin with makes no two of them alike.
+        let own = |name: &'_ str| name.strip_prefix(PREFIX).unwrap_or(name).to_owned();
+        let near =
+            known.iter().filter_map(|&known| Some((suggest::typing_errors(&own(name), &own(known))?, known)));
+        let meant =
+            near.min_by_key(|(errors, _)| *errors).map(|(_, known)| format!(": did you mean {known}?"));
         let brief: String = name.chars().take(64).collect();
         format!("{brief:?} is not a setting{}", meant.unwrap_or_default())
     };
@@ -321,6 +353,7 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
+            Self::Limited(by, origin) => write!(f, "limited by {by} ({origin})"),
             Self::File(file, None) => write!(f, "{}", file.path.display()),
             Self::File(file, Some(place)) => write!(f, "{}:{place}", file.path.display()),
             Self::Environment(name) | Self::Flag(name) => f.write_str(name),

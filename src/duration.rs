@@ -132,6 +132,21 @@ fn decimal(nanos: u128, unit: u128) -> String {
     text.trim_end_matches('0').trim_end_matches('.').into()
 }
 
+/// A duration for people, the two largest units at most: `5s`, `3m20s`, `2h5m`, `4d7h`.
+pub(crate) fn coarse(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, 1..10) => format!("{minutes}m{}s", seconds % 60),
+        (0, 0, _) => format!("{minutes}m"),
+        (0, 1..10, _) => format!("{hours}h{}m", minutes % 60),
+        (0, _, _) => format!("{hours}h"),
+        (1..10, _, _) => format!("{days}d{}h", hours % 24),
+        _ => format!("{days}d"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

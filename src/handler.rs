@@ -85,10 +85,13 @@ pub(crate) enum Fault {
         /// The runtime's own words.
         message: BoundedText,
     },
-    /// The runtime could not be reached, or the connection to it broke; the text is what the system says.
-    #[error("the runtime is away: the connection to its socket failed: {0}")]
+    /// The runtime could not be reached, or the connection to it broke; the text says why in words.
+    #[error("the runtime is away: {0}")]
     Away(BoundedText),
-    /// The runtime was silent: past the timeout and the grace that it gets, or when it was asked whether it is there.
+    /// The runtime answers no call, also not when it is asked whether it is there.
+    #[error("the runtime is away: it does not answer")]
+    Silent,
+    /// The runtime was silent past the timeout and the grace that it gets; other calls it may answer.
     #[error("runtime did not answer")]
     Unanswered,
     /// There is no target: no address, no such port, no allowance.
@@ -111,16 +114,19 @@ impl Fault {
     /// Whether another try at once may help. After a silence it would only hold a worker for as long again, and what is
     /// used up is not there a moment later.
     pub(crate) fn is_worth_another_try(&self) -> bool {
-        !matches!(self, Self::Unanswered | Self::Ours(_))
+        !matches!(self, Self::Silent | Self::Unanswered | Self::Ours(_))
     }
 
     /// The state that the kubelet's event names beside an error (docs/kubelet-prober.md 5): that of its low-level
     /// result.
     pub(crate) fn state(&self) -> &'static str {
         match self {
-            Self::Runtime { .. } | Self::Away(_) | Self::Unanswered | Self::Target(_) | Self::Ours(_) => {
-                "unknown"
-            }
+            Self::Runtime { .. }
+            | Self::Away(_)
+            | Self::Silent
+            | Self::Unanswered
+            | Self::Target(_)
+            | Self::Ours(_) => "unknown",
             Self::Body(_) => "failure",
         }
     }

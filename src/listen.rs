@@ -5,7 +5,7 @@
 //! place, so that no client can connect while its mode is still wrong. All operations on its file use descriptors,
 //! relative to the folder that was open when the socket was bound, so no link is followed.
 
-mod folder;
+pub(crate) mod folder;
 mod turn;
 
 use std::{

@@ -35,7 +35,7 @@ use tokio::sync::Notify;
 pub(crate) use self::{
     likely::{LONGEST_MANIFEST, Manifest, Written},
     manifests::{PodText, ReadText},
-    status::ObservedStatus,
+    status::{ObservedStatus, SilentProbe},
     watch::StaticPod,
 };
 use crate::{
@@ -103,6 +103,12 @@ impl ObservedHandle {
         let mut containers = self.watch().observed();
         containers.retain(|container| is_wanted(container));
         containers.iter().flat_map(|container| self.watch().probes(&container.id, clock::now())).collect()
+    }
+
+    /// The probes that fell silent while their containers run, in no order. Container by container, likewise.
+    pub(crate) fn silent(&self) -> Vec<SilentProbe> {
+        let containers = self.watch().observed();
+        containers.iter().flat_map(|container| self.watch().silent(&container.id, clock::now())).collect()
     }
 
     /// How many observed probes there are, or were [`COUNTED_EVERY`] ago.

@@ -13,8 +13,9 @@ mod containers;
 pub(crate) mod demand;
 pub(crate) mod handle;
 mod lateness;
+pub(crate) mod made;
 mod outputs;
-mod pauses;
+pub(crate) mod pauses;
 mod pool;
 mod quota;
 pub(crate) mod readiness;
@@ -24,6 +25,7 @@ pub(crate) mod state;
 pub(crate) mod status;
 pub(crate) mod task;
 mod timing;
+pub(crate) mod totals;
 mod trust;
 mod variables;
 pub(crate) mod worker;
@@ -42,13 +44,14 @@ use crate::{
     clock,
     ids::{ContainerId, ProbeKey, SandboxId},
     inventory::pod::{Container, OpenStops},
-    results::text::BoundedText,
+    results::{history::HistoryLimits, text::BoundedText},
     spec::{need::Budget, plan::Planned, policy::Limits},
 };
 
-pub use command::{CommandRefusal, ProbeCommand};
+pub use command::{CommandRefusal, ProbeCommand, TriggerEnd};
 pub(crate) use handle::Listed;
 pub use handle::{ProberHandle, Question};
+pub use pauses::PauseTerms;
 pub(crate) use readiness::ContainerStatus;
 pub(crate) use state::Saved;
 pub(crate) use status::{ProbeCounts, ProbeStatus};
@@ -117,6 +120,8 @@ pub struct ProberSettings {
     pub node_ip: Option<IpAddr>,
     /// What an operator's own attempt must keep; probes were checked when planned.
     pub limits: Limits,
+    /// How much each probe keeps of its attempts, where no rule says otherwise.
+    pub history: HistoryLimits,
     /// Spreads probes that would come due together.
     pub seed: u64,
 }
@@ -147,6 +152,7 @@ impl Default for ProberSettings {
             max_rate_per_node: 5000,
             node_ip: None,
             limits: Limits::default(),
+            history: HistoryLimits::default(),
             seed: 0,
         }
     }

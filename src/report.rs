@@ -8,6 +8,7 @@ mod commands;
 pub(crate) mod configuration;
 pub(crate) mod convert;
 mod detail;
+mod exposed;
 pub(crate) mod filter;
 pub mod journal;
 mod lines;
@@ -20,10 +21,14 @@ mod pieces;
 mod places;
 mod pods;
 pub mod printable;
+mod problems;
+pub(crate) mod repeats;
 mod room;
 mod routes;
 mod rule;
+pub(crate) mod since;
 pub(crate) mod stages;
+mod unready;
 pub mod view;
 
 use std::{fmt, sync::Arc};
@@ -31,9 +36,11 @@ use std::{fmt, sync::Arc};
 use futures_util::future::BoxFuture;
 
 use journal::Journal;
-use metrics::Metrics;
+use metrics::Format;
 use name::ProbeName;
-use view::{CallView, ConfigurationView, EventView, PodView, ProbeDetailView, ProbeView, StatusView};
+use view::{
+    CallView, ConfigurationView, EventView, PodView, ProbeDetailView, ProbeView, RuntimeView, StatusView,
+};
 
 use crate::{prober::ProberHandle, stage::Unanswered};
 
@@ -46,8 +53,6 @@ pub struct Sources {
     pub trace: Journal<dyn JournaledCall>,
     /// Events, as they happen.
     pub events: Journal<EventView>,
-    /// Numbers about the daemon itself.
-    pub metrics: Metrics,
     /// Does what operators ask for.
     pub prober: ProberHandle,
 }
@@ -69,8 +74,14 @@ pub trait Snapshots: fmt::Debug + Send + Sync {
     /// All pods, by namespace and name.
     fn pods(&self) -> Snapshot<'_, Vec<PodView>>;
 
+    /// The runtime, as it is known now: asks no stage, so it is answered even if all of them are stuck.
+    fn runtime(&self) -> RuntimeView;
+
     /// The configuration in effect.
     fn configuration(&self) -> Snapshot<'_, ConfigurationView>;
+
+    /// All metrics as text.
+    fn metrics(&self, format: Format) -> Snapshot<'_, String>;
 }
 
 /// A call that ended. It becomes a view only when somebody reads it: most are never read.

@@ -1,8 +1,10 @@
 //! The state that results of attempts add up to: results in; the verdict after thresholds, the run, the counts, the
 //! last attempt and the history out. Pure: never does IO, never reads a clock, knows nothing about schedules.
 
+pub(crate) mod durations;
 pub(crate) mod event;
 pub(crate) mod history;
+pub(crate) mod latency;
 pub(crate) mod text;
 
 use std::{fmt, sync::Arc, time::Duration, time::SystemTime};
@@ -10,7 +12,9 @@ use std::{fmt, sync::Arc, time::Duration, time::SystemTime};
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::ids::ProbeKind;
-use history::{ChangeReason, History, OUTPUT_KEPT, text_size};
+use durations::Durations;
+use history::{ChangeReason, History, HistoryLimits, OUTPUT_KEPT, text_size};
+use latency::Latency;
 
 /// What one probe's attempts have shown so far.
 ///
@@ -22,8 +26,15 @@ pub struct Results {
     verdict: Option<Verdict>,
     since: SystemTime,
     run: Run,
+    /// How much of the run is of the current container.
+    run_here: u32,
     counts: Counts,
     last: Option<AttemptRecord>,
+    tally: Tally,
+    /// When the last attempt began that was no success.
+    unsuccessful_at: Option<SystemTime>,
+    /// Of the attempts of the current container that were made since criprobe started.
+    durations: Option<Box<latency::Durations>>,
     /// Shared with its readers; copied if it grows while it is being read.
     history: Arc<History>,
 }
@@ -35,16 +46,35 @@ impl Results {
             verdict: None,
             since: at,
             run: Run::default(),
+            run_here: 0,
             counts: Counts::default(),
             last: None,
+            tally: Tally::default(),
+            unsuccessful_at: None,
+            durations: None,
             history: Arc::default(),
         }
     }
 
-    /// Those of a probe that goes on after a restart: nothing is lost but its last attempt and its history.
-    pub fn restored(verdict: Option<Verdict>, since: SystemTime, run: Run, counts: Counts) -> Self {
-        let history = Arc::new(History::restored(verdict));
-        Self { verdict, since, run, counts, history, ..Self::new(since) }
+    /// Those of a probe that goes on after a restart: nothing is lost but its history, of which there is only the last
+    /// attempt, and how long attempts took.
+    pub fn restored(
+        verdict: Option<Verdict>,
+        since: SystemTime,
+        (run, counts): (Run, Counts),
+        last: Option<AttemptRecord>,
+    ) -> Self {
+        let mut history = History::restored(verdict);
+        let unsuccessful_at =
+            last.as_ref().filter(|last| last.result != AttemptResult::Success).map(|last| last.at);
+        last.iter().for_each(|last| drop(history.attempted(last)));
+        let history = Arc::new(history);
+        let here = match run.verdict {
+            Verdict::Success => counts.success + counts.warning,
+            Verdict::Failure | Verdict::Unknown => counts.failure,
+        };
+        let run_here = u32::try_from(here).unwrap_or(u32::MAX).min(run.count);
+        Self { verdict, since, run, run_here, counts, last, unsuccessful_at, history, ..Self::new(since) }
     }
 
     /// Starts on another container: its verdict is absent until it is set, its counts are zero. The run goes on
@@ -52,7 +82,9 @@ impl Results {
     pub fn start_container(&mut self, at: SystemTime) {
         self.verdict = None;
         self.since = at;
+        self.run_here = 0;
         self.counts = Counts::default();
+        self.durations = None;
     }
 
     /// Sets the verdict and returns whether that changed it; an absent one differs from every other
@@ -82,14 +114,49 @@ impl Results {
 
     /// Keeps an attempt as the last one and in the history; counts it if it was one of the current container.
     pub fn record(&mut self, mut attempt: AttemptRecord, is_of_current_container: bool) {
+        attempt.is_first = is_of_current_container && self.counts.total() == 0;
         let kept = Arc::make_mut(&mut self.history).attempted(&attempt);
         if let Some(same) = kept.filter(|kept| *kept == attempt.output) {
             attempt.output = same;
         }
         if is_of_current_container {
             self.counts.add(attempt.result);
+            // An error is an attempt that was not made.
+            if attempt.result != AttemptResult::Error {
+                match &mut self.durations {
+                    Some(durations) => durations.note(attempt.duration),
+                    None => self.durations = Some(Box::new(latency::Durations::of(attempt.duration))),
+                }
+            }
+        }
+        self.tally.add(&attempt);
+        if attempt.result != AttemptResult::Success {
+            self.unsuccessful_at = Some(attempt.at);
         }
         self.last = Some(attempt);
+    }
+
+    /// Keeps so much of attempts from now on, and forgets what exceeds it.
+    pub fn limit(&mut self, limits: HistoryLimits) {
+        if self.history.limits() != limits {
+            let is_shared = self.is_last_shared();
+            Arc::make_mut(&mut self.history).limit(limits);
+            if is_shared {
+                self.share_last();
+            }
+        }
+    }
+
+    /// For how many attempts there is room in the history, used or not.
+    pub fn attempts_room(&self) -> usize {
+        self.history.room()
+    }
+
+    /// Forgets the oldest attempts beyond so many; the newest stays.
+    pub fn trim(&mut self, most: usize) {
+        if self.history.room() > most {
+            Arc::make_mut(&mut self.history).trim(most);
+        }
     }
 
     /// Keeps in the history that something was done to the container because of this, or what that printed.
@@ -99,8 +166,25 @@ impl Results {
 
     /// What remembered outputs take, in bytes: that of the last attempt and those in the history.
     pub fn output_bytes(&self) -> usize {
-        let longer = self.last.as_ref().filter(|last| last.output.len() > OUTPUT_KEPT);
+        let longer = self.last.as_ref().filter(|last| !last.output.is_empty() && !self.is_last_shared());
         self.history.output_bytes() + longer.map_or(0, |last| text_size(&last.output))
+    }
+
+    /// Whether the history has the same text of the last attempt.
+    fn is_last_shared(&self) -> bool {
+        let in_history = self.history.newest_output().zip(self.last.as_ref());
+        in_history.is_some_and(|(kept, last)| Arc::ptr_eq(kept, &last.output))
+    }
+
+    /// Forgets of the last attempt's output what is not in the history, or, where that has nothing of it, all but the
+    /// beginning.
+    fn share_last(&mut self) {
+        let Some(last) = &mut self.last else { return };
+        if let Some(kept) = self.history.newest_output() {
+            last.output = Arc::clone(kept);
+        } else if last.output.len() > OUTPUT_KEPT {
+            last.output = beginning(&last.output, OUTPUT_KEPT).into();
+        }
     }
 
     /// Forgets outputs until they take `most` bytes, or nothing is left but the beginning of the last one: first what
@@ -109,11 +193,10 @@ impl Results {
         if self.output_bytes() <= most {
             return;
         }
-        if let Some(last) = self.last.as_mut().filter(|last| last.output.len() > OUTPUT_KEPT) {
-            last.output = self.history.attempts().last().map(|kept| kept.output).unwrap_or_default();
-        }
+        self.share_last();
         if self.history.output_bytes() > most {
             Arc::make_mut(&mut self.history).forget(most);
+            self.share_last();
         }
     }
 
@@ -121,8 +204,10 @@ impl Results {
     pub fn prolong_run(&mut self, verdict: Verdict) -> u32 {
         if self.run.verdict == verdict {
             self.run.count = self.run.count.saturating_add(1);
+            self.run_here = self.run_here.saturating_add(1);
         } else {
             self.run = Run { verdict, count: 1 };
+            self.run_here = 1;
         }
         self.run.count
     }
@@ -130,6 +215,7 @@ impl Results {
     /// Sets the run's length to zero; of what it was stays (docs/kubelet-prober.md 3.7, step 16).
     pub fn reset_run(&mut self) {
         self.run.count = 0;
+        self.run_here = 0;
     }
 
     /// The verdict, or none where the kubelet's cache would have no entry.
@@ -147,6 +233,12 @@ impl Results {
         self.run
     }
 
+    /// The results in a row of the current container alone: what is shown, as those before say nothing of it. The
+    /// verdict goes by [`Self::run`].
+    pub fn run_here(&self) -> Run {
+        Run { count: self.run_here, ..self.run }
+    }
+
     /// The attempts of the current container.
     pub fn counts(&self) -> Counts {
         self.counts
@@ -157,9 +249,50 @@ impl Results {
         self.last.as_ref()
     }
 
+    /// The attempts so far, also those of former containers.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// When the last attempt began that was no success, also one of a former container.
+    pub fn unsuccessful_at(&self) -> Option<SystemTime> {
+        self.unsuccessful_at
+    }
+
+    /// How long the attempts of the current container took that were made since criprobe started; none if there are none.
+    pub fn latency(&self) -> Option<Latency> {
+        self.durations.as_ref().map(|durations| durations.latency())
+    }
+
     /// The last attempts and changes of verdict, also those of former containers.
     pub fn history(&self) -> &Arc<History> {
         &self.history
+    }
+}
+
+/// What a probe's attempts add up to since it came to be, over all its containers, as the kubelet counts them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// How long those took that ended as hoped, with a doubt or without.
+    pub successes: Durations,
+    /// How many failed.
+    pub failures: u64,
+    /// How many could not be made.
+    pub errors: u64,
+}
+
+impl Tally {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.successes.count() + self.failures + self.errors
+    }
+
+    fn add(&mut self, attempt: &AttemptRecord) {
+        match attempt.result.verdict() {
+            Some(Verdict::Success) => self.successes.note(attempt.duration),
+            Some(Verdict::Failure | Verdict::Unknown) => self.failures += 1,
+            None => self.errors += 1,
+        }
     }
 }
 
@@ -310,6 +443,10 @@ pub struct AttemptRecord {
     pub exit_code: Option<i32>,
     /// Of the HTTP response, where there was one.
     pub status: Option<u16>,
+    /// Counts the containers of the name: the one that it was made at, where that is known.
+    pub container_attempt: Option<u32>,
+    /// Whether it was the first at its container; set when it is recorded.
+    pub is_first: bool,
     /// The beginning of what it said, at most [`text::TEXT_LIMIT`] bytes of it.
     pub output: Arc<str>,
 }
@@ -396,6 +533,8 @@ mod tests {
             lag: None,
             exit_code: None,
             status: None,
+            container_attempt: None,
+            is_first: false,
             output: output.into(),
         };
         let mut results = Results::new(UNIX_EPOCH);

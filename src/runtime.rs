@@ -10,7 +10,9 @@ pub(crate) mod events;
 pub(crate) mod image;
 pub(crate) mod link;
 pub(crate) mod lists;
+pub(crate) mod outage;
 pub(crate) mod presence;
+pub(crate) mod socket;
 mod statuses;
 mod tasks;
 pub(crate) mod turns;
@@ -212,7 +214,7 @@ fn counting_channel(socket: PathBuf, connections: watch::Sender<u64>, windows: (
     let connector = tower::service_fn(move |_: Uri| {
         let (socket, connections) = (socket.clone(), Arc::clone(&connections));
         async move {
-            let stream = UnixStream::connect(socket).await?;
+            let stream = socket::connect(&socket).await?;
             connections.send_modify(|count| *count += 1);
             Ok::<_, io::Error>(TokioIo::new(stream))
         }

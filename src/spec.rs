@@ -15,6 +15,7 @@ pub mod plan;
 pub(crate) mod planner;
 pub mod policy;
 pub(crate) mod ports;
+pub(crate) mod problems;
 pub(crate) mod raw;
 pub(crate) mod rule;
 pub(crate) mod run;
@@ -37,6 +38,8 @@ pub struct ProbeSpec {
     pub initial_delay: Duration,
     /// The limit of one attempt.
     pub timeout: Duration,
+    /// The timeout before it was capped by the operator's maximum; `None` if it was not.
+    pub timeout_before_cap: Option<Duration>,
     /// From one attempt to the next; at least 100 ms.
     pub period: Duration,
     /// Successes in a row that make the verdict success; at least 1, and exactly 1 for liveness and startup.

@@ -16,10 +16,6 @@ use std::{
 };
 
 use futures_util::FutureExt;
-use prometheus_client::{
-    encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family},
-};
 use tokio::{runtime::Builder, sync::oneshot, task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -164,17 +160,6 @@ async fn supervise(
 pub(crate) struct Restarts {
     /// An entry for each stage that has panicked.
     by_stage: Arc<Mutex<BTreeMap<&'static str, StageRestarts>>>,
-    counts: RestartCounts,
-}
-
-/// The same numbers as a metric.
-pub(crate) type RestartCounts = Family<StageLabels, Counter>;
-
-/// The label of `RestartCounts`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct StageLabels {
-    /// The stages are a closed set.
-    stage: &'static str,
 }
 
 #[derive(Clone, Debug)]
@@ -195,11 +180,6 @@ impl Restarts {
         self.by_stage().values().cloned().collect()
     }
 
-    /// As a metric.
-    pub(crate) fn counts(&self) -> RestartCounts {
-        self.counts.clone()
-    }
-
     fn note(&self, stage: &'static str, panic: Option<Box<dyn Any + Send>>) {
         let place = panics::take_place();
         let reason = match panic {
@@ -210,7 +190,6 @@ impl Restarts {
             None => "ended unexpectedly".to_owned(),
         };
         tracing::error!(stage, reason, "a stage failed: restarting it");
-        self.counts.get_or_create_owned(&StageLabels { stage }).inc();
         let last_at = clock::wall();
         let mut by_stage = self.by_stage();
         let count = by_stage.get(stage).map_or(1, |restarts| restarts.count + 1);

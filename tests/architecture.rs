@@ -16,17 +16,19 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     // What everybody may need.
     ("ids", &[]),
     ("clock", &[]),
+    ("count", &[]),
     ("proto", &[]),
     ("duration", &[]),
     ("document", &[]),
     ("glob", &[]),
     ("peer", &[]),
     ("listen", &["peer"]),
+    ("record_file", &["clock", "listen::folder"]),
     // A task that is started again when it panics, and the handle through which it is asked.
     ("stage", &["clock"]),
     // The path of the bytes.
     ("tap", &["ids", "proto", "peer"]),
-    ("relay", &["clock", "ids", "peer", "tap"]),
+    ("relay", &["clock", "count", "ids", "peer", "tap"]),
     // What is known of the node. The link opens the relay's gate: it is the one who knows that the runtime is back.
     ("runtime", &["clock", "ids", "proto", "relay::gate", "stage"]),
     (
@@ -41,7 +43,16 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     // An outcome ends in a result, and what it says is bounded; a command is expanded straight into its request.
     (
         "handler",
-        &["clock", "duration", "ids", "proto", "results::AttemptResult", "results::text", "spec::expand"],
+        &[
+            "clock",
+            "duration",
+            "ids",
+            "proto",
+            "results::AttemptResult",
+            "results::text",
+            "runtime::socket",
+            "spec::expand",
+        ],
     ),
     (
         "prober",
@@ -81,6 +92,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "tap",
         ],
     ),
+    // What containers died of: from the same changes.
+    ("exits", &["duration", "ids", "inventory::Change", "inventory::pod", "results::event"]),
     // What people see.
     (
         "report",
@@ -90,8 +103,10 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "act::status",
             "clock",
             "config",
+            "count",
             "document::suggest",
             "duration",
+            "exits",
             "glob",
             "ids",
             "inventory::InventoryHandle",
@@ -99,8 +114,10 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "inventory::pod",
             "observed::ObservedHandle",
             "observed::ObservedStatus",
+            "observed::SilentProbe",
             "peer",
             "prober",
+            "record_file",
             "relay::RelayHandle",
             "relay::registry",
             "results",
@@ -178,6 +195,7 @@ const PURE: &[&str] = &[
     "handler/http/request.rs",
     "handler/http/url",
     "handler/http/wire.rs",
+    "exits/",
     "inventory/fact.rs",
     "inventory/model",
     "inventory/pod.rs",
@@ -194,6 +212,7 @@ const PURE: &[&str] = &[
     "prober/worker",
     "report/lookup.rs",
     "report/nearest.rs",
+    "runtime/outage.rs",
     "runtime/turns.rs",
 ];
 

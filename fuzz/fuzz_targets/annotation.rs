@@ -49,6 +49,8 @@ fn container(annotations: BTreeMap<String, String>) -> Container {
         is_paused: false,
         created_at: None,
         started_at: None,
+        end: None,
+        log_path: "".into(),
         annotations,
         omitted: 0,
         pod: Arc::new(Pod {

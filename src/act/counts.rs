@@ -1,25 +1,24 @@
-//! What the stage that acts counts, as metrics. Cheap to clone: all clones count together.
+//! What the stage that acts counts. Cheap to clone: all clones count together.
 
-use prometheus_client::{
-    encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family, gauge::Gauge},
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
 use crate::spec::OnFailure;
 
-/// The metrics of acts.
+/// The acts that ended, by action and result, and those that are withheld.
 #[derive(Clone, Debug, Default)]
-pub struct ActCounts {
-    ended: Family<ActLabels, Counter>,
-    withheld: Gauge,
+pub struct ActCounts(Arc<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    ended: [[AtomicU64; ActResult::ALL.len()]; ACTIONS.len()],
+    withheld: AtomicU64,
 }
 
-/// The labels of acts that ended: closed sets, twelve of them at most.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(crate) struct ActLabels {
-    action: &'static str,
-    result: &'static str,
-}
+/// What is counted; a failure that is only reported is no act.
+const ACTIONS: [OnFailure; 3] = [OnFailure::Stop, OnFailure::Kill, OnFailure::Restart];
 
 /// How an act ended, as it is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,24 +49,30 @@ impl ActResult {
 impl ActCounts {
     /// Counts an act that ended.
     pub(crate) fn ended(&self, action: OnFailure, result: ActResult) {
-        let labels = ActLabels { action: action.as_str(), result: result.as_str() };
-        self.ended.get_or_create_owned(&labels).inc();
+        let results = ACTIONS.iter().position(|known| *known == action).map(|at| &self.0.ended[at]);
+        let count = ActResult::ALL.iter().position(|known| *known == result).zip(results);
+        if let Some((at, results)) = count {
+            results[at].fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// So many demands are withheld now.
     pub(crate) fn withheld(&self, count: usize) {
-        self.withheld.set(i64::try_from(count).unwrap_or(i64::MAX));
+        self.0.withheld.store(count as u64, Ordering::Relaxed);
     }
 
-    /// The counter of acts and the gauge of withheld demands, for the registry; each kind of act is there from the
-    /// start, so that a rate shows its first one.
-    pub(crate) fn metrics(&self) -> (Family<ActLabels, Counter>, Gauge) {
-        for action in [OnFailure::Stop, OnFailure::Kill, OnFailure::Restart] {
-            for result in ActResult::ALL {
-                let labels = ActLabels { action: action.as_str(), result: result.as_str() };
-                drop(self.ended.get_or_create_owned(&labels));
-            }
-        }
-        (self.ended.clone(), self.withheld.clone())
+    /// Each action and result with how many acts ended so, also where none did, so that a rate shows the first one.
+    pub(crate) fn all(&self) -> impl Iterator<Item = ([&'static str; 2], u64)> {
+        ACTIONS.iter().zip(&self.0.ended).flat_map(|(action, results)| {
+            ActResult::ALL
+                .iter()
+                .zip(results)
+                .map(|(result, count)| ([action.as_str(), result.as_str()], count.load(Ordering::Relaxed)))
+        })
+    }
+
+    /// How many demands are withheld now.
+    pub(crate) fn withheld_now(&self) -> u64 {
+        self.0.withheld.load(Ordering::Relaxed)
     }
 }

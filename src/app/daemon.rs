@@ -15,35 +15,41 @@ use thiserror::Error;
 use tokio::{
     net::UnixListener,
     sync::{Semaphore, watch},
+    task::spawn_blocking,
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    attempt_log,
     event_log::EventLog,
-    logging, manifests,
+    logging, manifests, outages,
     passing::Passing,
     planning,
     reload::{self, InForce, Reloading},
+    settings,
     state::{self, State},
 };
 use crate::{
     act::{self, counts::ActCounts, recipe::RecipeStore},
     clock,
     config::{Config, Loaded},
+    exits::ExitsHandle,
     inventory::{self, InventorySources},
     listen::{self, Access, ListenError, SocketFile},
     observed::ObservedHandle,
     prober,
+    record_file::RecordFile,
     relay::{self, Relay, RelayEnded, gate::Gate},
     report::{
         JournaledCall, Sources, api,
         journal::{Journal, JournalBounds},
-        metrics::{Metrics, ProcessCounts},
+        metrics::{CallCounts, Metrics, ProcessCounts},
+        repeats::REPEATS,
         stages::{LISTS_AT_ONCE, Stages},
         view::EventView,
     },
-    results::event::ProbeEvent,
+    results::event::{EventReason, ProbeEvent},
     runtime::{Runtime, link, link::Link},
     stage::{TaskEnd, Tasks},
     tap,
@@ -51,10 +57,17 @@ use crate::{
 
 /// What is kept of calls for `trace --last`: 1,000, and 8 MiB of them; above that, the oldest make room. Calls whose commands
 /// have 4 KiB take 6 MiB together. A follower may fall 1,024 behind.
-const CALLS: JournalBounds<dyn JournaledCall> =
-    JournalBounds { records: 1_000, bytes: 8 << 20, groups: None, backlog: 1_024, size: JournaledCall::size };
+const CALLS: JournalBounds<dyn JournaledCall> = JournalBounds {
+    records: 1_000,
+    bytes: 8 << 20,
+    groups: None,
+    backlog: 1_024,
+    size: JournaledCall::size,
+    repeats: None,
+};
 
-/// What is kept of events: 500, and 2 MiB of them; above that, those of the pod that has most make room. A usual one takes
+/// What is kept of events: 500, and 2 MiB of them; above that, those of the pod that has most make room. Those that repeat
+/// each other are one, and 20 of a reason of a probe are kept, see [`REPEATS`]. A usual one takes
 /// 300 bytes, one with all the output that a probe may have 11 KiB: of such ones 190 are kept. A follower may fall 256
 /// behind, which takes 3 MiB at most; one further behind loses the oldest, and learns how many.
 const EVENTS: JournalBounds<EventView> = JournalBounds {
@@ -63,11 +76,15 @@ const EVENTS: JournalBounds<EventView> = JournalBounds {
     groups: Some(EventView::groups),
     backlog: 256,
     size: EventView::size,
+    repeats: Some(REPEATS),
 };
 
 /// 3 s: how long the end waits for the state to be written. A disk that takes longer loses what happened since it was
 /// written last.
 const LAST_SAVE: Duration = Duration::from_secs(3);
+
+/// 1 s: how long the end waits for the last attempts to be written to their file. A disk that takes longer loses them.
+const LAST_RECORDS: Duration = Duration::from_secs(1);
 
 /// Why the daemon did not start.
 #[derive(Debug, Error)]
@@ -93,6 +110,8 @@ pub(crate) struct Daemon {
     api: Api,
     /// Resolves when the state has been written for the last time.
     saved: TaskEnd,
+    /// The file that attempts are written to.
+    attempts: RecordFile,
     tasks: Tasks,
 }
 
@@ -122,28 +141,30 @@ impl Daemon {
             relay::spawn(clients.listener, started.runtime.clone(), gate.clone(), room)?;
         tracing::info!(listen = %started.listen.display(), runtime = %started.runtime.display(), "relaying");
 
-        let act_counts = ActCounts::default();
+        let (act_counts, calls) = (ActCounts::default(), CallCounts::default());
         let counts = ProcessCounts {
             acts: act_counts.clone(),
             log_lines_dropped: logging::dropped(),
             accept_pauses: relayed.connections.accept_pauses(),
             connections_blinded: relayed.connections.blinded_in_calls(),
-            stage_restarts: tasks.restarts().counts(),
+            calls: calls.clone(),
         };
-        let metrics = Metrics::with(env!("CARGO_PKG_VERSION"), counts);
+        let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), counts);
         let (trace, events) = (Journal::new(CALLS), Journal::new(EVENTS));
         let (reports, observed) = ((metrics.config.clone(), events.clone()), ObservedHandle::default());
+        let attempts = RecordFile::new("attempts", settings::attempts(&started));
         let InForce { policies, prober: settings, acts: act_settings, health: config } = reload::spawn(
             loaded,
             started_at,
             reloading,
-            (observed.clone(), recipes.clone()),
+            (observed.clone(), recipes.clone(), attempts.clone()),
             reports,
             &mut tasks,
         );
 
         let runtime = Runtime::new(&started.runtime);
         let (link, runtime_events) = link::spawn(&runtime, gate, &mut tasks);
+        outages::spawn(link.clone(), events.clone(), &mut tasks);
         if lent.is_none() {
             tasks.spawn(borrow_access(link.clone(), started.runtime.clone(), clients.file.clone()));
         }
@@ -157,7 +178,15 @@ impl Daemon {
             events: runtime_events,
             stops: inventory::Stops::default(),
         };
-        let passing = Passing { observed: observed.clone(), recipes: recipes.clone(), trace: trace.clone() };
+        let exits = ExitsHandle::new(started_at);
+        let passing = Passing {
+            observed: observed.clone(),
+            recipes: recipes.clone(),
+            calls,
+            trace: trace.clone(),
+            exits: exits.clone(),
+            events: events.clone(),
+        };
         let (inventory, changes) = inventory::spawn(sources, passing, &mut tasks);
 
         let State { load, saves, health: state, saved, ledger } =
@@ -169,10 +198,18 @@ impl Daemon {
         let (demand_queue, demands) = act::demands();
         let on_demand = move |demand| demand_queue.push(demand);
         let (probing, commands) = (settings.clone(), runtime.clone());
-        let prober_deps =
-            prober::Deps { settings, runtime: runtime.commands(), load, saves, replay, on_event, on_demand };
+        let prober_deps = prober::Deps {
+            settings,
+            runtime: runtime.commands(),
+            load,
+            saves,
+            replay,
+            on_event,
+            on_attempt: attempt_log::into(attempts.clone()),
+            on_demand,
+        };
         let prober = prober::spawn(prober_deps, &mut tasks);
-        let act_stop = tasks.stop().child_token();
+        let (act_stop, acted_on) = (tasks.stop().child_token(), exits.clone());
         let act_deps = act::Deps {
             settings: act_settings,
             probing,
@@ -183,7 +220,7 @@ impl Daemon {
             ledger,
             stop: act_stop.clone(),
             counts: act_counts,
-            on_event: move |event| report_event(&log, event),
+            on_event: move |event| report_act(&acted_on, &log, event),
         };
         let act = act::spawn(act_deps, &mut tasks);
         let (planned_from, planned_to, journal) = (inventory.clone(), prober.clone(), events.clone());
@@ -206,21 +243,24 @@ impl Daemon {
             images,
             prober: prober.clone(),
             act,
+            exits,
             observed,
             config,
             state,
+            attempts: attempts.clone(),
             restarts: tasks.restarts(),
             log_lines_dropped: logging::dropped(),
+            metrics,
             started,
             started_at,
             began,
             is_draining: is_draining.clone(),
             lists: Semaphore::new(LISTS_AT_ONCE),
         };
-        let sources = Sources { snapshots: Arc::new(stages), trace, events, metrics, prober };
+        let sources = Sources { snapshots: Arc::new(stages), trace, events, prober };
         let api = Api::spawn(questions.listener, sources.clone(), &mut tasks)?;
         let sockets = [clients.file, questions.file];
-        Ok(Self { relay, sockets, sources, is_draining, act_stop, api, saved, tasks })
+        Ok(Self { relay, sockets, sources, is_draining, act_stop, api, saved, attempts, tasks })
     }
 
     /// What it can be asked.
@@ -237,7 +277,7 @@ impl Daemon {
     /// Ends everything: calls in flight first, then the sockets' files, the API's answers under way, and the rest; the
     /// state is written last.
     pub(super) async fn drain(self) {
-        let Self { relay, sockets, is_draining, act_stop, api, saved, tasks, sources: _ } = self;
+        let Self { relay, sockets, is_draining, act_stop, api, saved, attempts, tasks, sources: _ } = self;
         is_draining.store(true, Ordering::Relaxed);
         act_stop.cancel();
         relay.drain().await;
@@ -250,6 +290,8 @@ impl Daemon {
             tracing::warn!("the disk does not respond: changes since the last save of the state are lost");
         }
         tasks.shutdown().await;
+        // An error is a panic of ours, and the end goes on.
+        let _ = spawn_blocking(move || attempts.flush(LAST_RECORDS)).await;
     }
 }
 
@@ -275,6 +317,14 @@ impl Api {
 /// Writes an event to the journal and the log. Held for one event.
 fn report_event(log: &Mutex<EventLog>, event: ProbeEvent) {
     log.lock().unwrap_or_else(PoisonError::into_inner).report(event);
+}
+
+/// The same of an act: that a container is stopped because of one is no news of its own.
+fn report_act(exits: &ExitsHandle, log: &Mutex<EventLog>, event: ProbeEvent) {
+    if event.reason == EventReason::Killing {
+        exits.note_act(&event.container_id);
+    }
+    report_event(log, event);
 }
 
 /// Binds the clients' socket, with the access of the runtime's if that is there, and the API's.

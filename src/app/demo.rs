@@ -27,7 +27,7 @@ use super::{
     logging,
 };
 use crate::{
-    cli::{DemoArgs, Exit},
+    cli::{DemoArgs, Exit, progress::Progress},
     config::{
         Config, Loaded, LogConfig, LogFormat, LogLevel, Overrides, key::Key, raw::Raw, resolve::resolve,
         socket,
@@ -88,7 +88,9 @@ async fn run(runtime: Option<PathBuf>, dir: Option<PathBuf>, limit: Option<Durat
     let mut daemon = Daemon::start(loaded, None)?;
 
     let shown = async {
+        let progress = Progress::start("starting the demo's pods");
         let stage = set_up(&config, embedded.is_some(), &run_id).await?;
+        drop(progress);
         let show = show::Show {
             sources: daemon.sources().clone(),
             config: &config,

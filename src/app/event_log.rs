@@ -41,11 +41,15 @@ impl EventLog {
             | EventReason::ActFailed
             | EventReason::ActGivenUp
             | EventReason::WouldAct => Some(&mut self.acts),
+            // Operators' commands are logged where they come in.
+            EventReason::Paused | EventReason::Resumed => None,
             // What a command of the container prints belongs into its history, not into the log of the node.
             EventReason::Unhealthy
             | EventReason::ProbeWarning
             | EventReason::FailedPreStopHook
-            | EventReason::FailureCommand => None,
+            | EventReason::FailureCommand
+            // The planner reports and logs these itself.
+            | EventReason::InvalidAnnotation => None,
         };
         let admitted = share.map(|share| share.admit(&event.pod_uid, &event.namespace, clock::now()));
         match admitted {

@@ -16,7 +16,6 @@ use std::{
     time::Duration,
 };
 
-use prometheus_client::metrics::counter::Counter;
 use tracing_subscriber::{
     Layer, Registry,
     filter::{LevelFilter, Targets},
@@ -32,6 +31,7 @@ use self::{
 };
 use crate::{
     config::{LogConfig, LogFormat, LogLevel},
+    count::Count,
     report::printable::printable,
     stage::panics,
 };
@@ -47,7 +47,7 @@ fn queue() -> &'static Queue {
 }
 
 /// Lines of the log that were dropped so far, as nothing read them; counts on.
-pub(super) fn dropped() -> Counter {
+pub(super) fn dropped() -> Count {
     queue().dropped()
 }
 

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use crate::{
     act::recipe::RecipeStore,
+    clock,
+    exits::ExitsHandle,
     inventory::{Change, Observer, TracedCall},
     observed::ObservedHandle,
-    report::{JournaledCall, convert, journal::Journal},
+    report::{JournaledCall, convert, journal::Journal, metrics::CallCounts, view::EventView},
     tap::{Call, cri::CriRequest},
 };
 
@@ -15,7 +17,11 @@ use crate::{
 pub(super) struct Passing {
     pub observed: ObservedHandle,
     pub recipes: RecipeStore,
+    pub calls: CallCounts,
     pub trace: Journal<dyn JournaledCall>,
+    pub exits: ExitsHandle,
+    /// Gets what happens to containers.
+    pub events: Journal<EventView>,
 }
 
 impl Observer for Passing {
@@ -25,6 +31,7 @@ impl Observer for Passing {
 
     fn call_ended(&mut self, mut call: TracedCall) {
         self.observed.ended(&call);
+        self.calls.ended(&call.ended);
         // The journal keeps no request.
         let creation = call.ended.creation.take();
         if let (Some(creation), Some(id)) = (creation, &call.container_id) {
@@ -35,6 +42,9 @@ impl Observer for Passing {
 
     fn changed(&mut self, change: &Change) {
         self.observed.changed(change);
+        for event in self.exits.changed(change, clock::wall()) {
+            self.events.push(EventView::from(event));
+        }
         match change {
             Change::ContainerGone(id) => self.recipes.forget(id),
             Change::Listed(containers) => self.recipes.retain(|id| containers.contains(id)),
@@ -88,11 +98,15 @@ mod tests {
             groups: None,
             backlog: 10,
             size: JournaledCall::size,
+            repeats: None,
         };
         Passing {
             observed: ObservedHandle::default(),
             recipes: RecipeStore::new(true),
+            calls: CallCounts::default(),
             trace: Journal::new(bounds),
+            exits: ExitsHandle::new(SystemTime::UNIX_EPOCH),
+            events: Journal::new(JournalBounds::records(10)),
         }
     }
 
@@ -144,6 +158,31 @@ mod tests {
         assert_eq!(kept(&passing), "d");
         passing.changed(&Change::RuntimeAnswers);
         assert_eq!(kept(&passing), "d");
+    }
+
+    #[test]
+    fn calls_are_counted_by_closed_sets_of_names() {
+        let mut passing = passing();
+        passing.call_ended(created("a", false));
+        let mut refused = created("b", false);
+        refused.ended.code = Some(Code::NOT_FOUND);
+        passing.call_ended(refused);
+        for path in ["/evil/One", "/evil/Two"] {
+            let mut lost = created("c", false);
+            lost.ended.call.method = Arc::new(Method::from_path(path));
+            (lost.ended.code, lost.ended.end) = (None, CallEnd::Lost);
+            passing.call_ended(lost);
+        }
+        let mut counted: Vec<_> = passing
+            .calls
+            .all()
+            .into_iter()
+            .map(|(method, code, calls)| (method, code, calls.count()))
+            .collect();
+        counted.sort_unstable();
+        let expected =
+            [("CreateContainer", "NotFound", 1), ("CreateContainer", "OK", 1), ("other", "lost", 2)];
+        assert_eq!(counted, expected);
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! The task around the planner: changes of the inventory, the operator's policy and image data in; probe plans for the
 //! prober out. Reports errors in definitions, in the log and as events. Never waits for an image.
 
-use std::{mem, sync::Arc};
+use std::{mem, sync::Arc, time::Instant};
 
 use tokio::{
     sync::{mpsc, watch},
     task,
+    time::sleep_until,
 };
 
 use super::{
@@ -14,7 +15,10 @@ use super::{
 };
 use crate::{
     clock,
-    inventory::{Change, InventoryHandle, pod::Container},
+    inventory::{
+        Change, InventoryHandle,
+        pod::{Container, Pod},
+    },
     prober::{Input, ProberHandle},
     report::{journal::Journal, view::EventView},
     runtime::{Runtime, link::Link, turns::Backlog},
@@ -67,11 +71,21 @@ async fn run(deps: &mut Deps, mut images: Images) {
     let mut epoch = link.borrow_and_update().epoch;
     loop {
         images.match_with(planner.patterns());
+        let settles = registration.due();
         let next = tokio::select! {
             change = changes.recv() => match change {
                 Some(change) => of_change(change, &mut planner, &mut registration, journal),
                 None => return,
             },
+            () = until(settles) => {
+                for (pod, finding) in registration.settled(clock::now()) {
+                    if let What::Problem(problem) = &finding.what {
+                        let passed_over = (finding.passed_over > 0).then_some(finding.passed_over);
+                        report_problem(journal, &pod, problem, passed_over);
+                    }
+                }
+                Input::Replanned(Vec::new())
+            }
             changed = policies.changed(), if may_change => {
                 may_change = changed.is_ok();
                 let policy = policies.borrow_and_update().clone();
@@ -133,6 +147,14 @@ fn of_change(
     }
 }
 
+/// Ends at the deadline; never without one.
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(at) => sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Plans one container after the other. A definition may take a millisecond to read, and there are thousands: after each
 /// container the thread's other tasks have their turn.
 async fn replanned(
@@ -168,7 +190,7 @@ fn report(
     AnnotationFinding { what, passed_over }: &AnnotationFinding,
 ) {
     let (namespace, pod) = (&*view.pod.namespace, &*view.pod.name);
-    let passed_over = (*passed_over > 0).then_some(passed_over);
+    let passed_over = (*passed_over > 0).then_some(*passed_over);
     match what {
         What::Invalid { kind, reason, .. } => {
             let container = &*view.name;
@@ -197,9 +219,7 @@ fn report(
                 "probe only reports"
             );
         }
-        What::Note(note) => {
-            tracing::warn!(namespace, pod, note, passed_over, "annotation is not understood");
-        }
+        What::Problem(problem) => report_problem(journal, &view.pod, problem, passed_over),
         What::Omitted(omitted) => tracing::warn!(
             namespace,
             pod,
@@ -218,6 +238,13 @@ fn report(
     }
 }
 
+/// Logs an annotation that belongs to no probe; it is an event, too.
+fn report_problem(journal: &Journal<EventView>, pod: &Pod, problem: &str, passed_over: Option<u64>) {
+    let (namespace, name) = (&*pod.namespace, &*pod.name);
+    tracing::warn!(namespace, pod = name, problem, passed_over, "annotation is not understood");
+    journal.push(registration::problem_event(pod, problem));
+}
+
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
@@ -230,7 +257,14 @@ mod tests {
     #[tokio::test]
     async fn between_two_plans_others_have_their_turn() {
         let size = |_: &EventView| 1;
-        let journal = Journal::new(JournalBounds { records: 9, bytes: 9, groups: None, backlog: 1, size });
+        let journal = Journal::new(JournalBounds {
+            records: 9,
+            bytes: 9,
+            groups: None,
+            backlog: 1,
+            size,
+            repeats: None,
+        });
         let (turns, mut seen) = (Cell::new(0), Vec::new());
         let plans = (0..5).map(|number| {
             seen.push(turns.get());

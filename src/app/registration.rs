@@ -2,7 +2,7 @@
 //! findings out. Remembers what was reported as long as the pod has containers. Never logs.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
     time::Instant,
@@ -12,10 +12,15 @@ use super::log_share::LogShare;
 use crate::{
     clock,
     ids::{ContainerId, PodUid, ProbeKind},
-    inventory::pod::Container,
+    inventory::pod::{Container, Pod},
     report::view::{EventType, EventView},
     results::event::{EventReason, bounded},
-    spec::{OnFailure, acting::ActRefusal, annotation, plan::Planned},
+    spec::{
+        OnFailure,
+        acting::ActRefusal,
+        plan::Planned,
+        problems::{SETTLED, has_strangers, of_container, of_pod},
+    },
 };
 
 /// 1,024 findings of one pod are remembered, 8 bytes each: more than its probes and annotations have. Further ones are not
@@ -28,15 +33,27 @@ pub(super) struct Registration {
     /// Of each container that there is: its pod.
     containers: HashMap<ContainerId, PodUid>,
     pods: HashMap<PodUid, PodFindings>,
+    /// When pods are taken to have all their containers: those whose annotations name others.
+    settling: BTreeSet<(Instant, PodUid)>,
     /// Findings beyond that are neither logged nor events.
     share: LogShare,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct PodFindings {
-    containers: usize,
+    pod: Arc<Pod>,
+    /// Their names.
+    containers: HashMap<ContainerId, Arc<str>>,
+    /// Since when there has been no new one.
+    since: Instant,
     /// Hashes of what was found.
     found: HashSet<u64>,
+}
+
+impl PodFindings {
+    fn names(&self) -> BTreeSet<&str> {
+        self.containers.values().map(|name| &**name).collect()
+    }
 }
 
 /// One thing that is wrong.
@@ -68,8 +85,8 @@ pub(super) enum What {
         /// Why that is not done.
         refusal: ActRefusal,
     },
-    /// A key or value of ours that means nothing.
-    Note(String),
+    /// An annotation of ours that belongs to no probe.
+    Problem(String),
     /// So many labels and annotations were too large to be kept.
     Omitted(u32),
     /// The pod's uid is another pod's, and it is known by one of its own.
@@ -88,16 +105,53 @@ impl Registration {
         if self.containers.get(&view.id) != Some(uid) {
             self.forget(&view.id);
             self.containers.insert(view.id.clone(), uid.clone());
-            self.pods.entry(uid.clone()).or_default().containers += 1;
+            let pod = self.pods.entry(uid.clone()).or_insert_with(|| PodFindings {
+                pod: view.pod.clone(),
+                containers: HashMap::new(),
+                since: now,
+                found: HashSet::new(),
+            });
+            self.settling.remove(&(pod.since + SETTLED, uid.clone()));
+            pod.containers.insert(view.id.clone(), view.name.clone());
+            (pod.pod, pod.since) = (view.pod.clone(), now);
+            if has_strangers(&view.pod.annotations, &pod.names()) {
+                self.settling.insert((now + SETTLED, uid.clone()));
+            }
         }
+        let Some(pod) = self.pods.get(uid) else { return Vec::new() };
+        let found = wrong(view, probes, &pod.names());
+        self.report(uid, found, now)
+    }
+
+    /// When [`Self::settled`] is to be asked.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.settling.first().map(|(at, _)| *at)
+    }
+
+    /// What has not been reported yet of the pods that have no new container for so long that they are taken to have all.
+    pub(super) fn settled(&mut self, now: Instant) -> Vec<(Arc<Pod>, AnnotationFinding)> {
+        let mut news = Vec::new();
+        while self.due().is_some_and(|at| at <= now)
+            && let Some((_, uid)) = self.settling.pop_first()
+        {
+            let Some(known) = self.pods.get(&uid) else { continue };
+            let (pod, problems) = (known.pod.clone(), of_pod(&known.pod.annotations, &known.names(), true));
+            let found = self.report(&uid, problems.into_iter().map(What::Problem).collect(), now);
+            news.extend(found.into_iter().map(|finding| (pod.clone(), finding)));
+        }
+        news
+    }
+
+    /// Those that are news, as far as there is room.
+    fn report(&mut self, uid: &PodUid, found: Vec<What>, now: Instant) -> Vec<AnnotationFinding> {
         let Some(pod) = self.pods.get_mut(uid) else { return Vec::new() };
         let mut news = Vec::new();
-        for what in wrong(view, probes) {
+        for what in found {
             let mut hasher = DefaultHasher::new();
             what.hash(&mut hasher);
             if pod.found.len() < MAX_OF_POD
                 && pod.found.insert(hasher.finish())
-                && let Some(passed_over) = self.share.admit(uid, &view.pod.namespace, now)
+                && let Some(passed_over) = self.share.admit(uid, &pod.pod.namespace, now)
             {
                 news.push(AnnotationFinding { what, passed_over });
             }
@@ -115,19 +169,21 @@ impl Registration {
     pub(super) fn forget(&mut self, id: &ContainerId) {
         let Some(uid) = self.containers.remove(id) else { return };
         let Some(pod) = self.pods.get_mut(&uid) else { return };
-        pod.containers -= 1;
-        if pod.containers == 0 {
+        pod.containers.remove(id);
+        if pod.containers.is_empty() {
+            self.settling.remove(&(pod.since + SETTLED, uid.clone()));
             self.pods.remove(&uid);
         }
     }
 }
 
-fn wrong(view: &Container, probes: &[Planned]) -> Vec<What> {
+fn wrong(view: &Container, probes: &[Planned], names: &BTreeSet<&str>) -> Vec<What> {
     let invalid = probes.iter().filter_map(|planned| {
         let reason = planned.spec.as_ref().err()?.reason.clone();
         Some(What::Invalid { container: view.name.clone(), kind: planned.kind, reason })
     });
-    let notes = [&view.pod.annotations, &view.annotations].into_iter().flat_map(annotation::notes);
+    let problems = of_pod(&view.pod.annotations, names, false).into_iter();
+    let problems = problems.chain(of_container(&view.annotations, &view.name)).map(What::Problem);
     let omitted = view.pod.omitted.saturating_add(view.omitted);
     let omitted = (omitted > 0).then_some(What::Omitted(omitted));
     let copied = view.pod.copied_uid.clone().map(What::CopiedUid);
@@ -135,13 +191,15 @@ fn wrong(view: &Container, probes: &[Planned]) -> Vec<What> {
         let container = view.name.clone();
         Some(What::ActRefused { container, kind: *kind, asked: acting.asked, refusal: acting.refusal? })
     });
-    copied.into_iter().chain(omitted).chain(invalid).chain(refused).chain(notes.map(What::Note)).collect()
+    copied.into_iter().chain(omitted).chain(invalid).chain(refused).chain(problems).collect()
 }
 
 /// The event of a definition that cannot be used.
 pub(super) fn event(view: &Container, kind: ProbeKind, reason: &str) -> EventView {
     EventView {
         at: clock::wall().into(),
+        first_at: None,
+        count: 1,
         kind: EventType::Warning,
         reason: EventReason::InvalidProbe.as_str().to_owned(),
         message: bounded(format!("{} probe is invalid: {reason}", kind.title())),
@@ -151,6 +209,24 @@ pub(super) fn event(view: &Container, kind: ProbeKind, reason: &str) -> EventVie
         container: view.name.to_string(),
         container_id: view.id.to_string(),
         probe: kind.as_str().to_owned(),
+    }
+}
+
+/// The event of an annotation that belongs to no probe.
+pub(super) fn problem_event(pod: &Pod, problem: &str) -> EventView {
+    EventView {
+        at: clock::wall().into(),
+        first_at: None,
+        count: 1,
+        kind: EventType::Warning,
+        reason: EventReason::InvalidAnnotation.as_str().to_owned(),
+        message: bounded(problem.to_owned()),
+        namespace: pod.namespace.to_string(),
+        pod: pod.name.to_string(),
+        pod_uid: pod.uid.to_string(),
+        container: String::new(),
+        container_id: String::new(),
+        probe: String::new(),
     }
 }
 
@@ -188,7 +264,7 @@ mod tests {
             let news = registration.news(&view, &planned, clock::now()).into_iter();
             news.map(|finding| match finding.what {
                 What::Invalid { kind, reason, .. } => event(&view, kind, &reason).message,
-                What::Note(note) => note,
+                What::Problem(problem) => problem,
                 What::ActRefused { container, kind, asked, refusal } => {
                     format!("{container} {kind} {asked:?}: {refusal}")
                 }
@@ -206,7 +282,35 @@ mod tests {
         registration.forget(&ContainerId::from("c1"));
         assert_eq!(messages("c2", &mut registration), [""; 0]);
         registration.forget(&ContainerId::from("c2"));
+        assert!(registration.due().is_none());
         assert!(registration.containers.is_empty() && registration.pods.is_empty(), "nothing is kept");
+    }
+
+    #[test]
+    fn a_container_that_never_comes_is_a_problem_once_the_pod_has_settled() {
+        let mut registration = Registration::default();
+        let start = clock::now();
+        let annotations = [("liveness.criprobe.dev/elsewhere", "{exec: {command: [x]}}")];
+        let init = container("c1", &annotations);
+        assert_eq!(registration.news(&init, &[], start), []);
+        let next = Container { name: "next".into(), ..container("c2", &annotations) };
+        let later = start + SETTLED / 2;
+        assert_eq!(registration.news(&next, &[], later), []);
+        assert_eq!(registration.due(), Some(later + SETTLED), "each new container puts it off");
+        assert_eq!(registration.settled(start + SETTLED), []);
+        let found = registration.settled(later + SETTLED);
+        let [(pod, AnnotationFinding { what: What::Problem(problem), .. })] = &found[..] else {
+            panic!("{found:?}")
+        };
+        let event = problem_event(pod, problem);
+        assert_eq!((&*event.reason, &*event.pod_uid), ("InvalidAnnotation", "u"));
+        assert!(event.message.contains("the pod has no container \"elsewhere\""), "{}", event.message);
+        assert_eq!((registration.due(), registration.settled(later + SETTLED * 2)), (None, vec![]));
+        let come = Container { name: "elsewhere".into(), ..container("c3", &annotations) };
+        assert_eq!(registration.news(&come, &[], later), []);
+        assert_eq!(registration.due(), None, "all are there");
+        registration.retain(|_| false);
+        assert!(registration.pods.is_empty() && registration.settling.is_empty());
     }
 
     #[test]

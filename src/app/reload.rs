@@ -7,6 +7,7 @@ mod survey;
 mod watch;
 
 use std::{
+    iter,
     sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
@@ -29,6 +30,7 @@ use crate::{
     config::{Config, Loaded, LogLevel, health::ConfigHealth},
     observed::ObservedHandle,
     prober::ProberSettings,
+    record_file::RecordFile,
     report::{
         journal::Journal,
         metrics::ConfigMetrics,
@@ -45,9 +47,6 @@ const LOOK: Duration = Duration::from_secs(10);
 /// 10 s: how long a disk may take to give the files before that is reported. The reading goes on, and nothing else
 /// waits.
 const SLOW_DISK: Duration = Duration::from_secs(10);
-
-/// 8 KiB of an event's message; what is longer is cut, and stands in the status and in the log.
-const MAX_MESSAGE: usize = 8 << 10;
 
 /// What is needed to read the configuration again.
 #[derive(Clone)]
@@ -67,6 +66,7 @@ pub(super) struct Outlets {
     acts: values::Sender<ActSettings>,
     observed: ObservedHandle,
     recipes: RecipeStore,
+    attempts: RecordFile,
     health: values::Sender<ConfigHealth>,
     metrics: ConfigMetrics,
     journal: Journal<EventView>,
@@ -87,7 +87,7 @@ pub(super) fn spawn(
     loaded: Loaded,
     at: SystemTime,
     reloading: Option<Reloading>,
-    (observed, recipes): (ObservedHandle, RecipeStore),
+    (observed, recipes, attempts): (ObservedHandle, RecipeStore, RecordFile),
     (metrics, journal): (ConfigMetrics, Journal<EventView>),
     tasks: &mut Tasks,
 ) -> InForce {
@@ -100,6 +100,7 @@ pub(super) fn spawn(
         acts: values::Sender::new(settings::act(&loaded.config)),
         observed,
         recipes,
+        attempts,
         health: values::Sender::new(Current::new(loaded, at).health().clone()),
         metrics,
         journal,
@@ -236,12 +237,13 @@ impl Task {
 
     /// All that can change while the daemon runs. A stage whose settings are the same is left alone.
     fn apply(&mut self, config: &Config) {
-        let Outlets { policy, prober, acts, observed, recipes, seed, .. } = &*self.outlets;
+        let Outlets { policy, prober, acts, observed, recipes, attempts, seed, .. } = &*self.outlets;
         policy.send_if_modified(|in_force| replace(in_force, settings::policy(config)));
         prober.send_if_modified(|in_force| replace(in_force, settings::prober(config, *seed)));
         acts.send_if_modified(|in_force| replace(in_force, settings::act(config)));
         observed.enable(config.is_observing);
         recipes.enable(config.policy.acting.is_enabled);
+        attempts.set(settings::attempts(config));
         if replace(&mut self.level, config.log.level) {
             self.threshold.set(config.log.level);
         }
@@ -250,15 +252,15 @@ impl Task {
     fn report(&self, news: &News, at: SystemTime) {
         let files = self.current.health().files().join(", ");
         let (kind, reason, message) = match news {
-            News::Loaded { warnings } => {
-                tracing::info!(files, "configuration is in effect");
+            News::Loaded { changes, warnings } => {
+                tracing::info!(files, changes = %changes, "configuration is in effect");
                 for warning in warnings {
                     tracing::warn!("{warning}");
                 }
                 let kind = if warnings.is_empty() { EventType::Normal } else { EventType::Warning };
-                let lines = ["the configuration was reloaded and is in effect"].into_iter();
-                let lines = lines.chain(warnings.iter().map(String::as_str));
-                (kind, "ConfigReloaded", lines.collect::<Vec<_>>().join("; "))
+                let first = format!("the configuration was reloaded: {changes}");
+                let lines = iter::once(&*first).chain(warnings.iter().map(String::as_str));
+                (kind, "ConfigurationReloaded", lines.collect::<Vec<_>>().join("; "))
             }
             News::Refused { errors } => {
                 for error in errors {
@@ -267,30 +269,12 @@ impl Task {
                 let reasons = errors.join("; ");
                 (
                     EventType::Warning,
-                    "ConfigInvalid",
+                    "ConfigurationRefused",
                     format!("the previous configuration stays in effect: {reasons}"),
                 )
             }
         };
-        self.outlets.journal.push(event(kind, reason, message, at));
-    }
-}
-
-/// An event about criprobe itself.
-fn event(kind: EventType, reason: &str, mut message: String, at: SystemTime) -> EventView {
-    message.truncate(message.floor_char_boundary(MAX_MESSAGE));
-    let none = String::new;
-    EventView {
-        at: at.into(),
-        kind,
-        reason: reason.to_owned(),
-        message,
-        namespace: none(),
-        pod: none(),
-        pod_uid: none(),
-        container: none(),
-        container_id: none(),
-        probe: none(),
+        self.outlets.journal.push(EventView::of_node(kind, reason, message, at.into()));
     }
 }
 

@@ -5,7 +5,14 @@ use std::{
     sync::Arc,
 };
 
-use crate::{act::ActSettings, config::Config, prober::ProberSettings, spec::policy::Policy};
+use crate::{
+    act::ActSettings,
+    config::{Config, RecordConfig},
+    prober::ProberSettings,
+    record_file::RecordSettings,
+    results::history::HistoryLimits,
+    spec::policy::Policy,
+};
 
 /// The prober's part; `seed` spreads probes that would come due together.
 pub(super) fn prober(config: &Config, seed: u64) -> ProberSettings {
@@ -20,6 +27,10 @@ pub(super) fn prober(config: &Config, seed: u64) -> ProberSettings {
         max_rate_per_node: prober.max_rate_per_node.get(),
         node_ip: prober.node_ip.or_else(default_address),
         limits: config.policy.limits.clone(),
+        history: HistoryLimits {
+            attempts: config.history.attempts,
+            output_bytes: config.history.output_bytes,
+        },
         seed,
     }
 }
@@ -34,6 +45,12 @@ pub(super) fn act(config: &Config) -> ActSettings {
         grace: act.grace,
         restart_on_exit: act.restart_on_exit,
     }
+}
+
+/// Where attempts are written to.
+pub(super) fn attempts(config: &Config) -> RecordSettings {
+    let RecordConfig { file, max_bytes } = config.attempts.clone();
+    RecordSettings { path: file, max_bytes }
 }
 
 /// The planner's part.

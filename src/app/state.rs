@@ -230,7 +230,7 @@ mod tests {
 
     fn saved(pod: &str) -> Arc<Saved> {
         let key = ProbeKey { pod: pod.into(), container: "app".into(), kind: ProbeKind::Liveness };
-        let probe = SavedProbe { key, paused_since: Some(SystemTime::UNIX_EPOCH), checkpoint: None };
+        let probe = SavedProbe { key, pause: Some(SystemTime::UNIX_EPOCH.into()), checkpoint: None };
         Arc::new(Saved { probes: vec![probe] })
     }
 

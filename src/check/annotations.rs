@@ -14,15 +14,13 @@ use crate::{
         definition::{self, DefinitionFault},
         policy::Policy,
         ports::{DeclaredPorts, PortError},
+        problems::{ONLY_POD, no_container},
     },
 };
 
 /// 1,000: the most annotations of ours on one object that are checked, so that the time this takes is bounded. More are
 /// an error.
 const MAX_ANNOTATIONS: usize = 1_000;
-
-/// 8: the most containers that are named to those who named another one.
-const MAX_NAMED: usize = 8;
 
 /// What decides beside the pod.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +55,9 @@ pub(super) fn of_container(
 ) {
     let among = Among { containers: vec![container], are_all: true };
     for one in bounded(&container.annotations, findings) {
+        if annotation::is_switch(one.key) {
+            findings.warning(one.place, format!("annotation {}: {ONLY_POD}", one.key));
+        }
         check_one(one, pod, &among, rulebook, findings);
     }
 }
@@ -98,9 +99,8 @@ fn check_one(
         findings.error(value.place.or(place), format!("annotation {shown}: {what}"));
         return;
     };
-    let pair = std::collections::BTreeMap::from([(key.to_owned(), text.to_owned())]);
-    for note in annotation::notes(&pair) {
-        findings.warning(place, note);
+    if let Some(fault) = annotation::fault(key, text) {
+        findings.warning(place, fault.in_words(key));
     }
     if annotation::is_switch(key) && is_plain(value.place, text, rulebook.lines) {
         let reason = "kubectl reads it as a boolean: put it in quotes";
@@ -109,7 +109,8 @@ fn check_one(
     let Some((kind, name)) = annotation::target(key).filter(|(_, name)| !name.is_empty()) else { return };
     let container = among.containers.iter().copied().find(|container| container.name == name);
     if container.is_none() && among.are_all {
-        findings.error(place, format!("annotation {shown}: {}", no_container(name, &among.containers)));
+        let names: Vec<_> = among.containers.iter().map(|container| container.name.as_str()).collect();
+        findings.error(place, format!("annotation {shown}: {}", no_container(name, &names)));
     }
     if container.is_some_and(|container| container.role == Role::Init) {
         let reason = "an init container without restartPolicy=Always: it is probed only until it exits";
@@ -149,18 +150,6 @@ fn is_plain(place: Option<Place>, text: &str, lines: &Lines<'_>) -> bool {
     let rest = place.and_then(|place| lines.from(place)).unwrap_or_default();
     // A block has its lines to itself, and a plain value stands behind its key.
     is_word && rest.trim_end() == text && place.is_some_and(|place| !lines.is_indent(place))
-}
-
-fn no_container(name: &str, among: &[&WrittenContainer<'_>]) -> String {
-    let names: Vec<_> = among.iter().map(|container| container.name.as_str()).collect();
-    let shown = || {
-        let shown: Vec<_> = names.iter().take(MAX_NAMED).map(|name| quoted(name)).collect();
-        let more = if names.len() > MAX_NAMED { ", ..." } else { "" };
-        format!("it has {}{more}", shown.join(", "))
-    };
-    let meant = suggest::nearest(name, &names);
-    let meant = meant.map_or_else(shown, |meant| format!("did you mean {}?", quoted(meant)));
-    format!("the pod has no container {}: {meant}", quoted(name))
 }
 
 /// Reports errors at their places in the file.

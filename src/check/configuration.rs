@@ -68,11 +68,11 @@ impl Quota {
 }
 
 /// Checks files that stand together, in their order.
-pub(super) fn rules(inputs: &[CheckInput]) -> Rules {
+pub(super) fn rules(inputs: &[&CheckInput]) -> Rules {
     if inputs.is_empty() {
         return Rules { policy: None, quota: by_default(), files: Vec::new() };
     }
-    let raws: Vec<_> = inputs.iter().map(raw).collect();
+    let raws: Vec<_> = inputs.iter().copied().map(raw).collect();
     let mut findings: Vec<_> = inputs.iter().map(|_| Findings::default()).collect();
     let mut quota = by_default();
     let (policy, mut rules) = match resolved(&raws) {
@@ -92,7 +92,7 @@ pub(super) fn rules(inputs: &[CheckInput]) -> Rules {
             (None, inputs.iter().map(|_| Vec::new()).collect())
         }
     };
-    let file = |((input, findings), rules): ((&CheckInput, Findings), &mut Vec<CheckedRule>)| {
+    let file = |((input, findings), rules): ((&&CheckInput, Findings), &mut Vec<CheckedRule>)| {
         let (taken, rules) = (DocumentKind::Configuration, std::mem::take(rules));
         let document = CheckedDocument { line: 1, taken, name: String::new(), pods: Vec::new(), rules };
         let (file, findings) = (input.name.clone(), findings.into_sorted());
@@ -150,7 +150,7 @@ fn report(errors: &ConfigErrors, findings: &mut [Findings]) {
     for error in errors.iter() {
         let (rank, place) = match &error.origin {
             Origin::File(file, place) => (file.rank, *place),
-            Origin::Default | Origin::Environment(_) | Origin::Flag(_) => (0, None),
+            Origin::Default | Origin::Limited(..) | Origin::Environment(_) | Origin::Flag(_) => (0, None),
         };
         if let Some(findings) = findings.get_mut(rank) {
             findings.error(place, error.reason.clone());

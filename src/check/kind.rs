@@ -24,7 +24,7 @@ pub(super) enum Shape<'a> {
 }
 
 /// The keys at the top of a configuration.
-const CONFIGURATION: [&str; 11] = [
+const CONFIGURATION: [&str; 13] = [
     "listen",
     "runtime",
     "state",
@@ -33,6 +33,8 @@ const CONFIGURATION: [&str; 11] = [
     "annotations",
     "healthcheck",
     "observed",
+    "history",
+    "attempts",
     "rules",
     "trace",
     "act",

@@ -245,6 +245,8 @@ fn container_view(container: &WrittenContainer<'_>, pod: &Arc<Pod>) -> Container
         is_paused: false,
         created_at: None,
         started_at: None,
+        end: None,
+        log_path: "".into(),
         omitted: 0,
         annotations: with_ports(container),
         pod: pod.clone(),

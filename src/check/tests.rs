@@ -100,6 +100,51 @@ fn rules_show_what_they_change() {
 }
 
 #[test]
+fn what_a_node_reads_together_is_checked_together_in_its_order() {
+    let rule = |name: &str| {
+        format!("rules: [{{name: {name}, match: {{pod: x}}, liveness: {{grpc: {{port: 1}}}}}}]\n")
+    };
+    let found = |name: &str, text: String| CheckInput { is_named: false, ..input(name, text) };
+    let folder = |main: &str| {
+        vec![
+            found("etc/conf.d/20.yaml", rule("a")),
+            found("etc/conf.d/10.yaml", rule("b")),
+            found("etc/conf.d/30.yml", rule("a")),
+            found("etc/config.yaml", main.to_owned()),
+            found("etc/extra.yaml", rule("a")),
+        ]
+    };
+    let unread = "warning: a node does not read this file: only config.yaml and conf.d/*.yaml\n";
+    let both = format!("etc/conf.d/30.yml: {unread}etc/extra.yaml: {unread}");
+    let twice = findings(&check(&folder(&rule("a")), &[], "default"));
+    assert!(twice.starts_with("etc/conf.d/20.yaml:1:") && twice.contains("error: "), "{twice}");
+    assert!(
+        twice.contains("etc/config.yaml:1:") && twice.ends_with(&both),
+        "the first place is named: {twice}"
+    );
+    for main in ["", "prober: {workers: 8}\n"] {
+        let files = folder(main);
+        assert_eq!(findings(&check(&files, &[], "default")), both, "{main:?}");
+        assert_eq!(check(&files, &[], "default").files.len(), files.len());
+    }
+    let named: Vec<_> = ["etc/config.yaml", "etc/more.yaml"].map(|name| input(name, rule("a"))).into();
+    assert_eq!(check(&named, &[], "default").errors, 1, "named together");
+    let here: Vec<_> = ["./conf.d/10.yaml", "config.yaml"].map(|name| input(name, rule("a"))).into();
+    assert!(findings(&check(&here, &[], "default")).starts_with("./conf.d/10.yaml:1:"), "in one folder");
+    let of_two: Vec<_> = ["one/config.yaml", "two/config.yaml"].map(|name| input(name, rule("a"))).into();
+    assert_eq!(check(&of_two, &[], "default").errors, 0, "two nodes");
+    let many: Vec<_> = (0..101)
+        .map(|number| found(&format!("conf.d/{number:03}.yaml"), rule(&format!("r{number}"))))
+        .collect();
+    let refused = findings(&check(&many, &[], "default"));
+    assert!(refused.starts_with("conf.d/100.yaml: error: more than 100 files in conf.d"), "{refused}");
+    assert_eq!(check(&many[..100], &[], "default").errors, 0);
+    let manifest = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n";
+    let chart = [found("x/config.yaml", manifest.to_owned()), found("x/conf.d/a.yaml", manifest.to_owned())];
+    assert_eq!(findings(&check(&chart, &[], "default")), "", "no node's");
+}
+
+#[test]
 fn an_act_that_will_only_be_reported_is_warned_of_with_the_reason() {
     let manifest = |on_failure: &str| {
         format!(

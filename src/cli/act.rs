@@ -1,54 +1,201 @@
-//! `criprobe pause`, `resume` and `trigger`: what an operator does with one probe.
+//! `criprobe pause`, `resume` and `trigger`: what an operator does with probes.
+
+use std::{str::FromStr, time::Duration};
+
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use serde_json::{Value, json};
 
 use super::{
     Context, Error, Exit,
     format::{self, Format},
     probe_name::ProbeName,
+    progress::Progress,
     reason::plain,
-    screen::print,
+    screen::{Screen, fit, print},
+    span::{age, measured},
 };
-use crate::report::{printable::printable, view::ProbeView};
+use crate::{
+    clock,
+    ids::ProbeType,
+    report::{
+        filter::duration,
+        printable::printable,
+        view::{AttemptResult, PauseView, ProbeView, Time, TriggeredView},
+    },
+};
 
-/// Flags of these verbs.
+/// Flags of `pause`.
 #[derive(Clone, Debug, clap::Args)]
-pub(super) struct ActArgs {
+#[command(after_help = PAUSE)]
+pub(super) struct PauseArgs {
+    /// NAMESPACE/POD/CONTAINER/TYPE or POD_UID/CONTAINER/TYPE; all probes of NAMESPACE/POD/CONTAINER or NAMESPACE/POD;
+    /// write %2F for a slash within a name
+    #[arg(value_name = "PROBE|CONTAINER|POD")]
+    subject: Subject,
+    /// Resume after this time [default: only 'criprobe resume' ends the pause]
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
+    length: Option<Duration>,
+    /// Why, in one line: shown wherever the pause is shown
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    reason: String,
+}
+
+/// Flags of `resume`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = RESUME)]
+pub(super) struct ResumeArgs {
+    /// As for 'criprobe pause'
+    #[arg(value_name = "PROBE|CONTAINER|POD")]
+    subject: Subject,
+}
+
+/// Flags of `trigger`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = TRIGGER)]
+pub(super) struct TriggerArgs {
     /// NAMESPACE/POD/CONTAINER/TYPE, or POD_UID/CONTAINER/TYPE; write %2F for a slash within a name
     #[arg(value_name = "PROBE")]
     probe: ProbeName,
 }
 
-pub(super) const PAUSE: &str = "\
+const PAUSE: &str = "\
 Examples:
   criprobe pause default/web/app/liveness
-  criprobe probes | grep paused
+  criprobe pause default/web --for 10m --reason 'kernel upgrade'
+  criprobe pods                                 shows what is paused
 
 The verdict and the counts of the probe stay. An attempt in flight still ends, but changes nothing.
-The pause also applies to later containers of this name, until 'criprobe resume'.";
+The pause also applies to later containers of this name, and survives a restart of criprobe. For a
+container or a pod, it applies to all valid probes that it has now. Pausing a probe again replaces
+the time and the reason.";
 
-pub(super) const RESUME: &str = "\
+const RESUME: &str = "\
 Examples:
   criprobe resume default/web/app/liveness
+  criprobe resume default/web
 
 The next attempt is due at once. Resuming a probe that is not paused has no effect.";
 
-pub(super) const TRIGGER: &str = "\
+const TRIGGER: &str = "\
 Examples:
   criprobe trigger default/web/app/readiness
 
-The attempt counts like any other, and the period starts again with it. A probe that is paused, held
-or waiting cannot be triggered: the exit code is 1, with the reason. 'criprobe run --probe' makes an
-attempt in these cases, too, but it does not count.";
+Waits for the attempt, and prints its result and the verdict after it. The attempt counts like any
+other, and the period starts again with it. A probe that is paused, held or waiting cannot be
+triggered. 'criprobe run --probe' makes an attempt in these cases, too, but it does not count.
 
-impl ActArgs {
-    /// Sends a command for the probe, and prints the probe's new state in one line.
-    pub(super) async fn run(self, context: &Context, command: &str) -> Result<Exit, Error> {
-        let probe: ProbeView = context.client.post(&format!("{}/{command}", self.probe.path())).await?;
-        print(&match context.format {
-            Format::Json => format::json(&probe),
-            Format::Yaml => format::yaml(&probe),
-            Format::Table | Format::Wide => line(&probe),
+Exit codes: 0 success or warning, 1 failure, 2 wrong usage or no such probe, 3 the daemon is not
+reachable, 4 the attempt ended with an error, or was not made.";
+
+/// What to pause. Names are decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Subject(Vec<String>);
+
+impl FromStr for Subject {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split('/').map(|part| percent_decode_str(part).decode_utf8().map(String::from));
+        let parts: Result<Vec<_>, _> = parts.collect();
+        parts
+            .ok()
+            .filter(|parts| matches!(parts.len(), 2..=4) && parts.iter().all(|part| !part.is_empty()))
+            .map(Self)
+            .ok_or_else(|| {
+                "write NAMESPACE/POD, NAMESPACE/POD/CONTAINER, NAMESPACE/POD/CONTAINER/TYPE or POD_UID/CONTAINER/TYPE"
+                    .to_owned()
+            })
+    }
+}
+
+impl Subject {
+    /// Where the API may have it: first what is likelier.
+    fn paths(&self) -> Vec<String> {
+        let names = self.0.iter().map(|name| format!("/{}", utf8_percent_encode(name, NON_ALPHANUMERIC)));
+        let names: String = names.collect();
+        let is_key = self.0.last().is_some_and(|name| name.parse::<ProbeType>().is_ok());
+        let collections: &[_] = match self.0.len() {
+            2 => &["pods"],
+            3 if is_key => &["probes", "containers"],
+            3 => &["containers"],
+            _ => &["probes"],
+        };
+        collections.iter().map(|collection| format!("/v1/{collection}{names}")).collect()
+    }
+
+    /// Sends a command for it, and prints each probe's new state in one line.
+    async fn command(self, context: &Context, command: &str, body: &Value) -> Result<Exit, Error> {
+        let mut answer = Err(None);
+        for path in self.paths() {
+            match context.client.post(&format!("{path}/{command}"), body).await {
+                Ok(probes) => {
+                    answer = Ok(probes);
+                    break;
+                }
+                // Nothing has this name as one thing; it may as another. If not, the first is what was probably meant.
+                Err(unknown @ Error::Usage(_)) => {
+                    answer = answer.map_err(|first| first.or(Some(unknown)));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let answer: Value = answer.map_err(|error| error.expect("there is at least one path"))?;
+        let read = match answer {
+            Value::Array(_) => serde_json::from_value(answer.clone()),
+            _ => serde_json::from_value(answer.clone()).map(|probe: ProbeView| vec![probe]),
+        };
+        let probes: Vec<ProbeView> = read.map_err(|error| context.client.foreign(&error.to_string()))?;
+        print(&match (context.format, &*probes) {
+            (Format::Json, [probe]) if !answer.is_array() => format::json(probe),
+            (Format::Yaml, [probe]) if !answer.is_array() => format::yaml(probe),
+            (Format::Json, _) => format::json(&probes),
+            (Format::Yaml, _) => format::yaml(&probes),
+            (Format::Table | Format::Wide, _) => probes.iter().map(line).collect(),
         })?;
         Ok(Exit::Fine)
+    }
+}
+
+impl PauseArgs {
+    pub(super) async fn run(self, context: &Context) -> Result<Exit, Error> {
+        let mut body = json!({"reason": self.reason});
+        if let Some(length) = self.length {
+            body["forSeconds"] = length.as_secs_f64().into();
+        }
+        self.subject.command(context, "pause", &body).await
+    }
+}
+
+impl ResumeArgs {
+    pub(super) async fn run(self, context: &Context) -> Result<Exit, Error> {
+        self.subject.command(context, "resume", &Value::Null).await
+    }
+}
+
+impl TriggerArgs {
+    pub(super) async fn run(self, context: &Context) -> Result<Exit, Error> {
+        let progress = Progress::start("waiting for the attempt");
+        let path = format!("{}/trigger?wait=true", self.probe.path());
+        let triggered = context.client.post_and_wait(&path, &Value::Null).await;
+        drop(progress);
+        let triggered: TriggeredView = triggered.map_err(Error::not_tried)?;
+        print(&match context.format {
+            Format::Json => format::json(&triggered),
+            Format::Yaml => format::yaml(&triggered),
+            Format::Table | Format::Wide => result(&triggered, clock::wall().into(), context.screen),
+        })?;
+        Ok(Exit::of_attempt(triggered.triggered.result))
+    }
+}
+
+impl Exit {
+    /// That of a single attempt.
+    pub(super) fn of_attempt(result: AttemptResult) -> Self {
+        match result {
+            AttemptResult::Success | AttemptResult::Warning => Self::Fine,
+            AttemptResult::Failure => Self::Failed,
+            AttemptResult::Error => Self::NotTried,
+        }
     }
 }
 
@@ -59,10 +206,43 @@ fn line(probe: &ProbeView) -> String {
     format!("{}: {phase}, {state}{}\n", printable(&probe.id), printable(&reason))
 }
 
+/// 200 columns of an output: the rest is in `criprobe describe`.
+const MOST_OUTPUT: usize = 200;
+
+/// `default/web/app/liveness: failure in 12ms: HTTP probe failed with statuscode: 503; verdict failure for 3m20s`.
+fn result(TriggeredView { probe, triggered: attempt }: &TriggeredView, now: Time, screen: Screen) -> String {
+    let took = measured(attempt.duration_seconds.0);
+    let paint = super::probes::attempt_paint(attempt.result);
+    let output = plain(attempt.output.trim());
+    let code = attempt.exit_code.filter(|&code| code != 0).map(|code| format!(", exit code {code}"));
+    let output = if output.is_empty() { String::new() } else { format!(": {}", fit(&output, MOST_OUTPUT)) };
+    format!(
+        "{}: {} in {took}{}{output}; verdict {} for {}\n",
+        printable(&probe.id),
+        screen.paint(attempt.result.as_str(), paint),
+        code.unwrap_or_default(),
+        screen.paint(probe.state.as_str(), super::probes::verdict_paint(probe.state)),
+        age(probe.since.0, now.0),
+    )
+}
+
+/// `paused until 10:10:00Z by an operator: kernel upgrade`; with the date where the pause does not end within a day.
+pub(super) fn pause_words(pause: &PauseView, now: Time) -> String {
+    let until = pause.until.map(|until| {
+        let is_soon = until.0.duration_since(now.0).is_ok_and(|left| left < Duration::from_secs(24 * 3600));
+        let text = clock::rfc3339(until.0);
+        let text = text.split_once('.').map_or(&*text, |(seconds, _)| seconds);
+        let text = text.split_once('T').filter(|_| is_soon).map_or(text, |(_, time)| time);
+        format!(" until {text}Z")
+    });
+    let reason = if pause.reason.is_empty() { String::new() } else { format!(": {}", pause.reason) };
+    format!("paused{} by an operator{reason}", until.unwrap_or_default())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::view::{ProbePhase, sample};
+    use crate::report::view::{AttemptView, ProbePhase, Verdict, sample};
 
     #[test]
     fn how_a_probe_is_then_takes_a_line() {
@@ -75,5 +255,63 @@ mod tests {
         );
         let nasty = ProbeView { id: "\u{1b}".to_owned(), reason: "a\nb".to_owned(), ..sample::probe() };
         assert_eq!(line(&nasty), "\\u{1b}: probing, success (a\\nb)\n");
+    }
+
+    #[test]
+    fn a_triggered_attempt_is_shown_with_the_verdict_after_it() {
+        let probe = ProbeView { state: Verdict::Failure, ..sample::probe() };
+        let attempt = AttemptView {
+            result: AttemptResult::Failure,
+            status: Some(503),
+            exit_code: None,
+            output: "HTTP probe failed with statuscode: 503\n\u{1b}[2J".into(),
+            ..sample::probe().last.unwrap()
+        };
+        let shown = |attempt: &AttemptView| {
+            let triggered = TriggeredView { probe: probe.clone(), triggered: attempt.clone() };
+            let json: TriggeredView = serde_json::from_str(&format::json(&triggered)).unwrap();
+            assert_eq!(json, triggered, "no field hides another");
+            result(&triggered, sample::at(125_000), Screen::plain(80))
+        };
+        assert_eq!(
+            shown(&attempt),
+            "default/web/app/liveness: failure in 31ms: HTTP probe failed with statuscode: 503\\n\\u{1b}[2J; \
+             verdict failure for 2m5s\n"
+        );
+        let endless = AttemptView { output: "x".repeat(10_000).into(), exit_code: Some(3), ..attempt };
+        let shown = shown(&endless);
+        assert!(shown.starts_with("default/web/app/liveness: failure in 31ms, exit code 3: xxx"), "{shown}");
+        assert!(shown.len() < 300, "{shown}");
+    }
+
+    #[test]
+    fn what_is_written_may_be_a_pod_a_container_or_a_probe() {
+        for (text, paths) in [
+            ("default/web", vec!["/v1/pods/default/web"]),
+            ("default/web/app", vec!["/v1/containers/default/web/app"]),
+            ("uid/app/liveness", vec!["/v1/probes/uid/app/liveness", "/v1/containers/uid/app/liveness"]),
+            ("a%2Fb/web/app/startup", vec!["/v1/probes/a%2Fb/web/app/startup"]),
+        ] {
+            assert_eq!(text.parse::<Subject>().unwrap().paths(), paths, "{text}");
+        }
+        for text in ["", "web", "a/b/c/d/e", "a//b", "%ff/b"] {
+            assert!(text.parse::<Subject>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_pause_has_a_date_where_it_is_not_soon() {
+        let pause = |until: Option<u64>, reason: &str| PauseView {
+            since: sample::at(0),
+            until: until.map(sample::at),
+            reason: reason.to_owned(),
+        };
+        for (pause, words) in [
+            (pause(None, ""), "paused by an operator"),
+            (pause(Some(600_250), "deploy"), "paused until 10:10:00Z by an operator: deploy"),
+            (pause(Some(90_000_000), ""), "paused until 2026-11-21T11:00:00Z by an operator"),
+        ] {
+            assert_eq!(pause_words(&pause, sample::at(0)), words);
+        }
     }
 }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use super::{
     Error, Exit,
     format::{self, Format},
+    progress::Progress,
     screen::{Screen, print},
 };
 use crate::{
@@ -22,8 +23,8 @@ pub(super) struct CheckArgs {
     /// Files, or folders: all *.yaml, *.yml and *.json files in and below them; - is standard input
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// A configuration file, or a folder of them, for the node: shows what its rules would change; can be given
-    /// several times
+    /// A configuration file, or a folder as a node reads it (config.yaml, conf.d/*.yaml; else *.yaml): shows what its
+    /// rules would change; can be given several times
     #[arg(long, value_name = "FILE")]
     rules: Vec<PathBuf>,
     /// The namespace of objects that name none
@@ -38,7 +39,7 @@ const EXAMPLES: &str = "\
 Examples:
   criprobe check deploy/                      the manifests in a folder
   helm template shop | criprobe check -       the output of a chart
-  criprobe check /etc/criprobe/config.yaml    a configuration
+  criprobe check /etc/criprobe                a node's configuration, all files together
   criprobe check pod.json container.json      a pod and a container for crictl
   criprobe check --rules conf.d/ deploy/      what these rules would change
 
@@ -48,7 +49,9 @@ invalid.
 A file can hold Kubernetes manifests (several in one file, lists, any kind with a pod template), a
 pod or a container for crictl, or a criprobe configuration; its content decides. Probes that a
 manifest gives to the kubelet are also checked, and listed with the source 'kubelet'. Without
---rules, the default configuration applies. No daemon is needed.
+--rules, the default configuration applies to manifests. Configurations in one folder are checked
+together where a node would read them together: config.yaml, then conf.d/*.yaml. So are those of
+one folder that are named on the command line. No daemon is needed.
 
 Exit codes: 0 no errors, 1 errors, 2 wrong usage, or a file that cannot be read.";
 
@@ -71,9 +74,11 @@ impl Check {
 
     fn checked(self, screen: Screen) -> Result<Exit, Error> {
         let CheckArgs { files, rules, namespace, strict } = self.arguments;
+        let progress = Progress::start("checking files");
         let rules = files::rules(&rules).map_err(Error::Usage)?;
         let files::Found { inputs, unreadable } = files::find(&files).map_err(Error::Usage)?;
         let view = in_thread(inputs, rules, namespace)?;
+        drop(progress);
         print(&match self.output.unwrap_or(Format::Table) {
             Format::Json => format::json(&view),
             Format::Yaml => format::yaml(&view),

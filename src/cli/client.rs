@@ -50,8 +50,12 @@ impl Client {
     ///
     /// # Errors
     /// The daemon is not there, refuses, or answers something else.
-    pub(super) async fn post<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
-        let request = self.request(Method::POST, path, Bytes::new())?;
+    pub(super) async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &serde_json::Value,
+    ) -> Result<T, Error> {
+        let request = self.request(Method::POST, path, body_of(body))?;
         let body = self.in_time(async { self.whole(self.send(request).await?).await }).await?;
         serde_json::from_slice(&body).map_err(|error| self.foreign(&error.to_string()))
     }
@@ -65,7 +69,7 @@ impl Client {
         path: &str,
         body: &serde_json::Value,
     ) -> Result<T, Error> {
-        let request = self.request(Method::POST, path, body.to_string().into())?;
+        let request = self.request(Method::POST, path, body_of(body))?;
         let body = self.whole(self.send(request).await?).await?;
         serde_json::from_slice(&body).map_err(|error| self.foreign(&error.to_string()))
     }
@@ -150,13 +154,18 @@ impl Client {
     }
 
     /// Something answered that does not speak as our API does.
-    fn foreign(&self, error: &str) -> Error {
+    pub(super) fn foreign(&self, error: &str) -> Error {
         self.unreachable_for(format!("invalid answer ({error}); is this criprobe's API socket?"))
     }
 
     fn unreachable_for(&self, reason: String) -> Error {
         Error::Unreachable { endpoint: self.endpoint.clone(), reason }
     }
+}
+
+/// The text of a body; null is none.
+fn body_of(body: &serde_json::Value) -> Bytes {
+    if body.is_null() { Bytes::new() } else { body.to_string().into() }
 }
 
 fn innermost(error: &legacy::Error) -> String {

@@ -134,7 +134,12 @@ fn probes(rule: &RuleView) -> Vec<String> {
     });
     let healthcheck = rule.healthcheck.as_ref();
     let healthcheck = healthcheck.map(|act| format!("healthcheck: on failure {}", definition::act(act)));
-    lines.chain(healthcheck).collect()
+    let history = rule.history.map(|history| {
+        let attempts = history.attempts.map(|attempts| format!("{attempts} attempts"));
+        let output = history.output_bytes.map(|bytes| format!("{bytes} bytes of the output of each"));
+        format!("history: {}", attempts.into_iter().chain(output).collect::<Vec<_>>().join(", "))
+    });
+    lines.chain(healthcheck).chain(history).collect()
 }
 
 #[cfg(test)]
@@ -146,7 +151,12 @@ mod tests {
     fn settings_and_rules_are_told_with_their_origin() {
         let shown = sample::configuration();
         insta::assert_snapshot!("config_wide", text(&shown, Screen::plain(200), None));
-        insta::assert_snapshot!("config_60", text(&shown, Screen::plain(60), Some(60)));
+        for width in [40, 80, 140] {
+            insta::assert_snapshot!(
+                format!("config_{width}"),
+                text(&shown, Screen::plain(width), Some(width))
+            );
+        }
         insta::assert_snapshot!("config_yaml", format::yaml(&shown));
         let no_rules = ConfigurationView { rules: Vec::new(), ..shown };
         assert!(!text(&no_rules, Screen::plain(200), None).contains("RULE"));

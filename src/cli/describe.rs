@@ -1,4 +1,4 @@
-//! `criprobe describe`: all of one probe, or of all probes of one container.
+//! `criprobe describe`: all of one probe, of all probes of one container, or of a pod.
 
 mod acts;
 pub(super) mod definition;
@@ -9,16 +9,16 @@ mod text;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::{
-    Context, Error, Exit,
+    Context, Error, Exit, banner,
     format::{self, Format},
     screen::{Screen, print},
 };
 use crate::{
     clock,
     report::{
-        filter::ProbeFilter,
+        filter::{PodFilter, ProbeFilter},
         lookup::{self, NotFound},
-        view::{ContainerView, PodView, ProbeDetailView, ProbeView, joined},
+        view::{ContainerView, PodDetailView, PodView, ProbeDetailView, ProbeView, joined},
     },
 };
 use target::Target;
@@ -27,21 +27,23 @@ use target::Target;
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct DescribeArgs {
-    /// NAMESPACE/POD/CONTAINER/TYPE or a probe's key; for all probes of a container, NAMESPACE/POD/CONTAINER or the
-    /// first characters of its ID
-    #[arg(value_name = "PROBE|CONTAINER")]
+    /// NAMESPACE/POD for a pod; NAMESPACE/POD/CONTAINER or the first characters of its ID for a container with all its
+    /// probes; NAMESPACE/POD/CONTAINER/TYPE or a probe's key for a probe
+    #[arg(value_name = "POD|CONTAINER|PROBE")]
     target: Target,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  criprobe describe default/web/app/liveness
+  criprobe describe default/web                  a pod: containers, exits, logs, probes, events
+  criprobe describe default/web/app/liveness     a probe
   criprobe describe default/web/app              all probes of a container
   criprobe describe 0e2f11e3dc40                 the same, by the first characters of its ID
   criprobe describe default/web/app/liveness -o json | jq .history
 
 The definition is shown with its defaults. In the history, each character is an attempt, oldest
-first: . or ✓ success, ~ warning, X or ✗ failure, ? error, which says nothing about the container.
+first: . or ✓ success, ~ warning, X or ✗ failure, ? error, which says nothing about the container;
+| stands before the first attempt at another container.
 What was done to the container because of the probe is listed among the attempts, as 'acted'.
 The newest 10 attempts, changes and events are shown. -o wide shows all that are kept: 32 attempts
 with 256 bytes of output each, 8 acts, and 32 changes of the verdict.";
@@ -49,35 +51,41 @@ with 256 bytes of output each, 8 acts, and 32 changes of the verdict.";
 impl DescribeArgs {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, Error> {
         let found = find(self.target, context).await?;
-        let now = clock::wall();
-        print(&match (context.format, &found) {
-            (Format::Json, Found::Probe(probe)) => format::json(probe),
+        let (now, banner) = (clock::wall(), banner::text(context).await);
+        let text = match (context.format, &found) {
+            (Format::Json, Found::Pod(pod)) => format::json(pod),
+            (Format::Yaml, Found::Pod(pod)) => format::yaml(pod),
+            (Format::Json, Found::Probe(probe, _)) => format::json(probe),
             (Format::Json, Found::Container(_, _, probes)) => format::json(probes),
-            (Format::Yaml, Found::Probe(probe)) => format::yaml(probe),
+            (Format::Yaml, Found::Probe(probe, _)) => format::yaml(probe),
             (Format::Yaml, Found::Container(_, _, probes)) => format::yaml(probes),
             (Format::Table, found) => found.text(text::Page { screen: context.screen, is_whole: false, now }),
             (Format::Wide, found) => {
                 let screen = Screen { width: usize::MAX, ..context.screen };
                 found.text(text::Page { screen, is_whole: true, now })
             }
-        })?;
+        };
+        print(&(banner + &text))?;
         Ok(Exit::Fine)
     }
 }
 
 /// What to describe.
 enum Found {
-    Probe(Box<ProbeDetailView>),
+    Pod(Box<PodDetailView>),
+    /// And its container, if there is one.
+    Probe(Box<ProbeDetailView>, Option<Box<ContainerView>>),
     Container(Box<PodView>, Box<ContainerView>, Vec<ProbeDetailView>),
 }
 
 impl Found {
     fn text(&self, page: text::Page) -> String {
         match self {
-            Self::Probe(probe) => page.probe(probe),
+            Self::Pod(pod) => page.pod(pod),
+            Self::Probe(probe, container) => page.probe(probe, container.as_deref()),
             Self::Container(pod, container, probes) => {
                 let head = page.container(pod, container);
-                let parts = std::iter::once(head).chain(probes.iter().map(|probe| page.probe(probe)));
+                let parts = std::iter::once(head).chain(probes.iter().map(|probe| page.probe(probe, None)));
                 parts.collect::<Vec<_>>().join("\n")
             }
         }
@@ -86,14 +94,18 @@ impl Found {
 
 async fn find(target: Target, context: &Context) -> Result<Found, Error> {
     let (pod, container) = match target {
-        Target::Probe(names) => return Ok(Found::Probe(Box::new(probe(&names, context).await?))),
+        Target::Probe(names) => return of_probe(&names, context).await,
+        Target::Pod(names) => {
+            let path = format!("/v1/pods/{}", encoded(&names));
+            return Ok(Found::Pod(Box::new(context.client.get(&path).await?)));
+        }
         Target::ContainerId(id) => container(&joined([&*id]), context).await?.map_err(Error::from)?,
         Target::KeyOrContainer(names) => {
             let written = joined(names.iter().map(String::as_str));
             match container(&written, context).await? {
                 Ok(found) => found,
                 Err(_) if target::is_type(&names[2]) => {
-                    return Ok(Found::Probe(Box::new(probe(&names, context).await?)));
+                    return of_probe(&names, context).await;
                 }
                 Err(unknown) => return Err(unknown.into()),
             }
@@ -104,6 +116,7 @@ async fn find(target: Target, context: &Context) -> Result<Found, Error> {
         pod: Some((&*pod.pod).into()),
         container: Some((&*container.container).into()),
         kind: None,
+        since: None,
     };
     let listed: Vec<ProbeView> = context.client.get(&format!("/v1/probes{}", filter.to_query())).await?;
     let mut probes = Vec::new();
@@ -114,8 +127,27 @@ async fn find(target: Target, context: &Context) -> Result<Found, Error> {
 }
 
 async fn probe(names: &[impl AsRef<str>], context: &Context) -> Result<ProbeDetailView, Error> {
+    context.client.get(&format!("/v1/probes/{}", encoded(names))).await
+}
+
+/// Names as part of a path.
+fn encoded(names: &[impl AsRef<str>]) -> String {
     let names = names.iter().map(|name| utf8_percent_encode(name.as_ref(), NON_ALPHANUMERIC).to_string());
-    context.client.get(&format!("/v1/probes/{}", names.collect::<Vec<_>>().join("/"))).await
+    names.collect::<Vec<_>>().join("/")
+}
+
+/// A probe, and the container that it looks at.
+async fn of_probe(names: &[impl AsRef<str>], context: &Context) -> Result<Found, Error> {
+    let probe = Box::new(probe(names, context).await?);
+    if matches!(context.format, Format::Json | Format::Yaml) {
+        return Ok(Found::Probe(probe, None));
+    }
+    let (namespace, pod) = (Some((&*probe.probe.namespace).into()), Some((&*probe.probe.pod).into()));
+    let filter = PodFilter { namespace, pod };
+    let pods: Vec<PodView> = context.client.get(&format!("/v1/pods{}", filter.to_query())).await?;
+    let mut containers = pods.into_iter().flat_map(|pod| pod.containers);
+    let container = containers.find(|container| container.container_id == probe.probe.container_id);
+    Ok(Found::Probe(probe, container.map(Box::new)))
 }
 
 /// The container that is written so, or why there is none.

@@ -21,6 +21,9 @@ pub(super) enum Error {
     /// The daemon refused the request for now, with a reason.
     #[error("{0}")]
     Declined(String),
+    /// The attempt that was asked for was not made, with a reason.
+    #[error("{0}")]
+    NotTried(String),
     /// The daemon answered with an error.
     #[error("the daemon reported an error: {0}")]
     Refused(String),
@@ -33,6 +36,14 @@ pub(super) enum Error {
 }
 
 impl Error {
+    /// Of a request for an attempt: one that is refused for now means that the attempt was not made.
+    pub(super) fn not_tried(self) -> Self {
+        match self {
+            Self::Declined(reason) => Self::NotTried(reason),
+            other => other,
+        }
+    }
+
     /// Prints the error in one line on standard error. If the reader of our output has left, this is not an error, and
     /// nothing is printed.
     pub(super) fn report(&self) -> Exit {
@@ -42,6 +53,7 @@ impl Error {
         let exit = match self {
             Self::Usage(_) => Exit::Usage,
             Self::Unreachable { .. } | Self::Ended(_) => Exit::Unreachable,
+            Self::NotTried(_) => Exit::NotTried,
             Self::Declined(_) | Self::Refused(_) | Self::Output(_) => Exit::Failed,
         };
         exit.because(self)

@@ -9,12 +9,14 @@ use crate::report::printable::printable;
 pub enum Exit {
     /// All is well.
     Fine,
-    /// A probe is failing, or the daemon failed.
+    /// A probe is failing, a wait timed out, or the daemon failed.
     Failed,
     /// The arguments are wrong.
     Usage,
     /// The daemon cannot be reached.
     Unreachable,
+    /// An attempt that was asked for could not be made, or ended with an error.
+    NotTried,
     /// The configuration is wrong; `EX_CONFIG` of sysexits.h.
     Configuration,
 }
@@ -35,6 +37,7 @@ impl From<Exit> for ExitCode {
             Exit::Failed => 1,
             Exit::Usage => 2,
             Exit::Unreachable => 3,
+            Exit::NotTried => 4,
             Exit::Configuration => 78,
         })
     }

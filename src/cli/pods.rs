@@ -1,21 +1,27 @@
 //! `criprobe pods`: pods with their containers, as a table or for machines.
 
+mod watch;
+
 use std::time::SystemTime;
 
 use super::{
     Context, Error, Exit,
+    act::pause_words,
+    banner, exits,
     format::{self, Format},
+    live::{LiveArgs, item::Sort},
     probes::verdict_paint,
+    reason::plain,
     screen::{Paint, print},
-    select::glob,
+    select::SelectPods,
     span::age,
     table::{Cell, Column, Table, Tight},
 };
 use crate::{
     clock,
     report::{
-        filter::{Glob, PodFilter},
-        view::{ContainerStateView, ContainerView, PodView, ProbesView, Verdict},
+        filter::PodFilter,
+        view::{ContainerStateView, ContainerView, PodView, ProbePhase, ProbesView, Time, Verdict},
     },
 };
 
@@ -23,18 +29,18 @@ use crate::{
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct PodsArgs {
-    /// Only this namespace; * and ? are wildcards, as in the other filters by name
-    #[arg(short, long, value_name = "NS", value_parser = glob)]
-    namespace: Option<Glob>,
-    /// Only this pod
-    #[arg(long, value_name = "POD", value_parser = glob)]
-    pod: Option<Glob>,
+    #[command(flatten)]
+    select: SelectPods,
+    #[command(flatten)]
+    live: LiveArgs,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   criprobe pods                        all pods, one row per container
-  criprobe pods -n shop --pod 'web-*'
+  criprobe pods 'shop/web-*'           those of namespace shop whose names begin with web-
+  criprobe pods -w                     live, what is not ready first
+  criprobe pods -o wide                with the last exit and the log file of each container
   criprobe pods -o json | jq -r '.[] | select(.ready | not) | .pod'
 
 STARTED and READY are what the kubelet would report in the pod's status. A container is started
@@ -42,15 +48,31 @@ once its startup probe has succeeded, and ready once it is started and its readi
 Without such a probe, it is started or ready as soon as it runs. A pod is ready when its sandbox is
 ready and all its containers are ready. A container that exited with code 0 is not counted: it may
 be an init container, and the runtime does not report which containers are. RESTARTS is the
-container's attempt number, AGE the time since it started. If several containers have the same
-name, or a pod has several sandboxes, only the newest is shown.";
+container's attempt number, AGE the time since it started. STATE shows the exit code of a container
+that has ended, and OOMKilled where its memory was used up. The line below a pod says why it is not
+ready, and how a container ended that runs again: 'criprobe describe NAMESPACE/POD' shows more. If
+several containers have the same name, or a pod has several sandboxes, only the newest is shown.
+
+--failed shows pods that are not ready, or have a probe that fails. -w works as in 'criprobe probes'.";
 
 impl PodsArgs {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, Error> {
-        let filter = PodFilter { namespace: self.namespace, pod: self.pod };
-        let pods: Vec<PodView> = context.client.get(&format!("/v1/pods{}", filter.to_query())).await?;
-        print(&render(&pods, context, clock::wall()))?;
-        Ok(Exit::Fine)
+        if self.live.sort == Some(Sort::Duration) {
+            return Err(Error::Usage("pods have no duration: sort them by name, state or since".to_owned()));
+        }
+        let names = self.select.names()?;
+        let filter = PodFilter { namespace: names.namespace.clone(), pod: names.pod.clone() };
+        let path = format!("/v1/pods{}", filter.to_query());
+        if self.live.watch {
+            return self.live.watch::<PodView>(context, &path).await;
+        }
+        let mut pods: Vec<PodView> = context.client.get(&path).await?;
+        let is_known = if pods.is_empty() { names.check(context).await } else { Ok(()) };
+        self.live.choose(&mut pods);
+        if is_known.is_ok() || matches!(context.format, Format::Json | Format::Yaml) {
+            print(&(banner::text(context).await + &render(&pods, context, clock::wall())))?;
+        }
+        is_known.map(|()| Exit::Fine)
     }
 }
 
@@ -79,33 +101,75 @@ const COLUMNS: [Column; 10] = [
 ];
 
 /// What fits a terminal: a row a container, and a line below a pod that is not ready.
-fn table(pods: &[PodView], now: SystemTime) -> Table {
+fn table<'a>(pods: impl IntoIterator<Item = &'a PodView>, now: SystemTime) -> Table {
     let mut table = Table::new(COLUMNS.to_vec());
     for pod in pods {
         for row in rows(pod, now) {
             table.row(row);
         }
         if !pod.reason.is_empty() {
-            table.note(Cell::new(&pod.reason, Paint::Faint));
+            table.note(Cell::new(&plain(&pod.reason), Paint::Faint));
+        }
+        for container in &pod.containers {
+            if let Some(last) = exits::recent_failure(container, now) {
+                table.note(Cell::new(&format!("{}: last exit: {last}", container.container), Paint::Faint));
+            }
+        }
+        for (note, paint) in notes(pod) {
+            table.note(Cell::new(note, paint));
+        }
+        for words in pauses(pod, now.into()) {
+            table.note(Cell::new(&words, Paint::Doubtful));
         }
     }
     table
 }
 
+/// What is said of a pod's annotations.
+pub(super) fn notes(pod: &PodView) -> impl Iterator<Item = (&str, Paint)> {
+    let off = pod.probes_off.then_some((TURNED_OFF, Paint::Faint));
+    off.into_iter().chain(pod.problems.iter().map(|problem| (&**problem, Paint::Doubtful)))
+}
+
+/// Of a pod without probes, by its own will.
+pub(super) const TURNED_OFF: &str = "probes turned off by annotation (criprobe.dev/probes)";
+
+/// `app: liveness and readiness paused until 10:10:00Z by an operator: kernel upgrade`, a text for each container and pause.
+fn pauses(pod: &PodView, now: Time) -> Vec<String> {
+    let mut words = Vec::new();
+    for container in &pod.containers {
+        let mut paused: Vec<(String, String)> = Vec::new();
+        for probe in &container.paused_probes {
+            let how = pause_words(&probe.pause, now);
+            match paused.iter_mut().find(|(known, _)| *known == how) {
+                Some((_, kinds)) => *kinds += &format!(" and {}", probe.kind),
+                None => paused.push((how, probe.kind.clone())),
+            }
+        }
+        words
+            .extend(paused.into_iter().map(|(how, kinds)| format!("{}: {kinds} {how}", container.container)));
+    }
+    words
+}
+
 /// All of it.
-fn wide(pods: &[PodView], now: SystemTime) -> Table {
-    let more = ["CONTAINER-ID", "SANDBOX-ID", "POD-UID", "REASON"];
+fn wide<'a>(pods: impl IntoIterator<Item = &'a PodView>, now: SystemTime) -> Table {
+    let more = ["CONTAINER-ID", "SANDBOX-ID", "POD-UID", "LAST-EXIT", "LOG", "REASON"];
     let more = more.map(|name| Column { name, tight: Tight::Stays });
     let mut table = Table::new(COLUMNS.into_iter().chain(more).collect());
     for pod in pods {
-        let ids = pod.containers.iter().map(|container| short(&container.container_id));
-        let ids = ids.chain(std::iter::repeat(String::new()));
-        for (mut row, id) in rows(pod, now).into_iter().zip(ids) {
+        let containers = pod.containers.iter().map(Some).chain(std::iter::repeat(None));
+        let reason = plain(&pod.reason);
+        let reasons = Some(&*reason).filter(|reason| !reason.is_empty()).into_iter();
+        let reasons = reasons.chain(notes(pod).map(|(note, _)| note)).collect::<Vec<_>>().join("; ");
+        for (mut row, container) in rows(pod, now).into_iter().zip(containers) {
             row.extend([
-                Cell::from(id),
+                Cell::from(container.map(|known| short(&known.container_id)).unwrap_or_default()),
                 short(&pod.sandbox_id).into(),
                 (&*pod.pod_uid).into(),
-                (&*pod.reason).into(),
+                container.and_then(|known| exits::last(known, now)).unwrap_or_default().into(),
+                container.and_then(|known| known.log_path.as_deref()).unwrap_or_default().into(),
+                (&*reasons).into(),
             ]);
             table.row(row);
         }
@@ -123,7 +187,14 @@ fn rows(pod: &PodView, now: SystemTime) -> Vec<Vec<Cell>> {
     }
 }
 
-fn cells(container: &ContainerView, now: SystemTime) -> [Cell; 8] {
+/// The columns of [`cells`].
+pub(super) const OF_CONTAINER: [Column; 8] = {
+    let [_, _, of_container @ ..] = COLUMNS;
+    of_container
+};
+
+/// One container.
+pub(super) fn cells(container: &ContainerView, now: SystemTime) -> [Cell; 8] {
     let paint = match (container.state, container.exit_code) {
         (ContainerStateView::Running, _) if container.paused => Paint::Doubtful,
         (ContainerStateView::Running, _) => Paint::Plain,
@@ -143,24 +214,35 @@ fn cells(container: &ContainerView, now: SystemTime) -> [Cell; 8] {
     ]
 }
 
-/// `running`, `paused`, `exited 137`.
+/// `running`, `paused`, `exited 137`, `exited 137 OOMKilled`.
 pub(super) fn state(container: &ContainerView) -> String {
     match container.exit_code {
-        Some(code) => format!("{} {code}", container.state.as_str()),
+        Some(code) => {
+            let reason = exits::telling(container.exit_reason.as_deref().unwrap_or_default());
+            format!("{} {code} {reason}", container.state.as_str()).trim_end().to_owned()
+        }
         None if container.paused => "paused".to_owned(),
         None => container.state.as_str().to_owned(),
     }
 }
 
-/// `1 success, 1 failure`; empty if there are none.
+/// `1 success, 1 failure, 3 invalid`; empty if there are none. An invalid probe has no verdict.
 pub(super) fn probes(probes: &ProbesView) -> String {
-    let states = probes.states.iter().map(|(state, count)| format!("{count} {}", state.as_str()));
-    states.collect::<Vec<_>>().join(", ")
+    let invalid = probes.phases.get(&ProbePhase::Invalid).copied().unwrap_or_default();
+    let states = probes.states.iter().map(|(&state, &count)| match state {
+        Verdict::Unknown => (count.saturating_sub(invalid), state.as_str()),
+        Verdict::Success | Verdict::Failure => (count, state.as_str()),
+    });
+    let counts = states.chain([(invalid, ProbePhase::Invalid.as_str())]).filter(|&(count, _)| count > 0);
+    counts.map(|(count, name)| format!("{count} {name}")).collect::<Vec<_>>().join(", ")
+}
+
+fn is_any_failing(probes: &ProbesView) -> bool {
+    probes.states.get(&Verdict::Failure).is_some_and(|&count| count > 0)
 }
 
 fn probes_paint(probes: &ProbesView) -> Paint {
-    let is_failing = probes.states.get(&Verdict::Failure).is_some_and(|&count| count > 0);
-    if is_failing { verdict_paint(Verdict::Failure) } else { Paint::Plain }
+    if is_any_failing(probes) { verdict_paint(Verdict::Failure) } else { Paint::Plain }
 }
 
 fn yes(is_so: bool) -> Cell {
@@ -181,7 +263,7 @@ mod tests {
             endpoint::Endpoint,
             screen::{Screen, width_of},
         },
-        report::view::sample,
+        report::view::{PauseView, PausedProbeView, sample},
     };
 
     fn pods() -> Vec<PodView> {
@@ -195,7 +277,13 @@ mod tests {
             ..sample::pod()
         };
         let acting = acting();
-        vec![bare, ready, sample::pod(), acting]
+        let mut wrong = PodView { pod: "wrong".to_owned(), probes_off: true, ..ready.clone() };
+        wrong.problems = vec![
+            r#"annotation "livenes.criprobe.dev/app": unknown type: did you mean "liveness"?"#.to_owned(),
+            r#"annotation "liveness.criprobe.dev/ap": the pod has no container "ap": it has "app""#
+                .to_owned(),
+        ];
+        vec![bare, ready, sample::pod(), acting, wrong, looping()]
     }
 
     /// Its only container is being restarted, and the new one cannot be created.
@@ -207,6 +295,19 @@ mod tests {
         pod
     }
 
+    /// Its only container runs again, after it was OOM-killed; its probes are invalid, but one.
+    fn looping() -> PodView {
+        let mut pod =
+            PodView { pod: "looping".to_owned(), ready: true, reason: String::new(), ..sample::pod() };
+        let log = pod.containers.remove(1);
+        pod.containers[0].exits = log.exits;
+        pod.containers[0].restarts = 3;
+        let invalid = (Verdict::Unknown, ProbePhase::Invalid);
+        pod.containers[0].probes =
+            ProbesView::count([invalid, invalid, invalid, (Verdict::Unknown, ProbePhase::Probing)]);
+        pod
+    }
+
     fn shown(format: Format, width: usize) -> String {
         let client = Client::new(Endpoint::default());
         let context = Context { client, format, screen: Screen::plain(width) };
@@ -215,15 +316,36 @@ mod tests {
 
     #[tokio::test]
     async fn tables_look_like_this() {
-        insta::assert_snapshot!("pods_100", shown(Format::Table, 100));
-        insta::assert_snapshot!("pods_80", shown(Format::Table, 80));
-        insta::assert_snapshot!("pods_60", shown(Format::Table, 60));
+        for width in [40, 80, 140] {
+            insta::assert_snapshot!(format!("pods_{width}"), shown(Format::Table, width));
+        }
         insta::assert_snapshot!("pods_wide", shown(Format::Wide, 60));
         insta::assert_snapshot!("pods_yaml", shown(Format::Yaml, 60));
-        for width in 45..130 {
+        for width in 20..130 {
             let shown = shown(Format::Table, width);
             assert!(shown.lines().all(|line| width_of(line) <= width), "{width}:\n{shown}");
         }
+    }
+
+    #[test]
+    fn what_is_paused_takes_a_line_for_each_container_and_pause() {
+        let pause = |reason: &str| PauseView {
+            since: sample::at(0),
+            until: Some(sample::at(600_000)),
+            reason: reason.to_owned(),
+        };
+        let paused =
+            |kind: &str, reason: &str| PausedProbeView { kind: kind.to_owned(), pause: pause(reason) };
+        let mut pod = sample::pod();
+        pod.containers[0].paused_probes =
+            vec![paused("startup", "a"), paused("readiness", "b"), paused("liveness", "a")];
+        assert_eq!(
+            pauses(&pod, sample::at(0)),
+            [
+                "app: startup and liveness paused until 10:10:00Z by an operator: a",
+                "app: readiness paused until 10:10:00Z by an operator: b",
+            ]
+        );
     }
 
     #[tokio::test]

@@ -1,24 +1,25 @@
 //! `criprobe probes`: probes as a table or for machines.
 
-pub(crate) mod watch;
+mod watch;
 
 use std::time::SystemTime;
 
 use super::{
-    Context, Error, Exit,
+    Context, Error, Exit, banner,
     describe::definition,
     format::{self, Format},
+    live::LiveArgs,
     reason::plain,
-    screen::{Paint, print},
-    select::Select,
+    screen::{Paint, fit, print},
+    select::{Names, Select},
     span::{age, configured, measured},
     table::{Cell, Column, Table, Tight},
 };
 use crate::{
     clock,
     report::{
-        filter::{Glob, ProbeFilter, kind},
-        view::{AttemptResult, AttemptView, ProbePhase, ProbeView, Run, Verdict},
+        filter::{Glob, ProbeFilter, Since, kind, since},
+        view::{AttemptResult, AttemptView, LatencyView, ProbePhase, ProbeView, Run, Verdict},
     },
 };
 
@@ -31,10 +32,13 @@ pub(crate) struct ProbesArgs {
     /// Only this type: startup, readiness, liveness, observed-N
     #[arg(long = "type", value_name = "TYPE", value_parser = kind)]
     kind: Option<Glob>,
-    /// Keep running and show changes: redrawn in place on a terminal, one line per change elsewhere
-    #[arg(short, long)]
-    watch: bool,
-    /// Exit with 1 if a listed probe is failing; waiting, stopped and invalid probes do not count as failing
+    /// Only probes that changed or did not succeed since then: 10m, 14:05 (UTC), 2026-11-20T14:05:00Z
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = since)]
+    since: Option<Since>,
+    #[command(flatten)]
+    live: LiveArgs,
+    /// Exit with 1 if a listed probe has the verdict failure or is invalid, and print why; what a client stops on purpose
+    /// does not count
     #[arg(long, conflicts_with = "watch")]
     check: bool,
 }
@@ -42,8 +46,10 @@ pub(crate) struct ProbesArgs {
 const EXAMPLES: &str = "\
 Examples:
   criprobe probes                                 all probes
-  criprobe probes -n shop --type liveness -w      live
-  criprobe probes --pod web-0 --check && echo ok  in a script
+  criprobe probes -w                              live, what fails first
+  criprobe probes shop -w --failed                live, only what fails in namespace shop
+  criprobe probes shop/web-0 --check && echo ok   in a script
+  criprobe probes --since 10m                     what changed or went wrong lately
   criprobe probes -o json | jq '.[] | select(.state == \"failure\") | .id'
 
 STATE is the verdict after thresholds. PHASE is what the probe is doing: waiting (no running
@@ -52,46 +58,61 @@ container starts), paused (by 'criprobe pause'), invalid, stopped. RUN counts eq
 row, LAST is the newest attempt, AGE the time since the last change. A narrow terminal shows fewer
 columns, -o wide shows more.
 
+A live list is left with q. Arrows, PgUp, PgDn, g and G scroll, f switches between all probes and
+those that fail or are invalid, s changes the order. It waits for a daemon that restarts, and shows
+the last data meanwhile. Without a terminal, -w prints one line per change.
+
 observed-N is a probe that a client runs itself. criprobe recognises it by its rhythm and only
 watches it. Its state is its last result, because the client's thresholds are not known.";
 
 impl ProbesArgs {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, Error> {
-        let Select { namespace, pod, container } = self.select;
-        let filter = ProbeFilter { namespace, pod, container, kind: self.kind };
+        let names = self.select.names()?;
+        let Names { namespace, pod, container } = names.clone();
+        let is_filtered = !names.is_empty() || self.kind.is_some();
+        let filter = ProbeFilter { namespace, pod, container, kind: self.kind, since: self.since };
         let path = format!("/v1/probes{}", filter.to_query());
-        if self.watch {
-            return watch::run(context, &path).await;
+        if self.live.watch {
+            return self.live.watch::<ProbeView>(context, &path).await;
         }
-        let probes: Vec<ProbeView> = context.client.get(&path).await?;
-        print(&render(&probes, context, clock::wall()))?;
-        Ok(if self.check { check(&probes) } else { Exit::Fine })
+        let mut probes: Vec<ProbeView> = context.client.get(&path).await?;
+        let is_known = if probes.is_empty() { names.check(context).await } else { Ok(()) };
+        self.live.choose(&mut probes);
+        if is_known.is_ok() || matches!(context.format, Format::Json | Format::Yaml) {
+            print(&(banner::text(context).await + &render(&probes, context, clock::wall())))?;
+        }
+        is_known?;
+        Ok(if self.check { check(&probes, is_filtered, clock::wall()) } else { Exit::Fine })
     }
 }
 
-/// Reports failing and invalid probes for `--check`. No probe at all is not a failure, but may be a mistyped name, and is
-/// reported, too.
-fn check(probes: &[ProbeView]) -> Exit {
-    let failing: Vec<_> = probes.iter().filter(|probe| probe.is_failing()).map(|probe| &*probe.id).collect();
-    let invalid: Vec<_> =
-        probes.iter().filter(|probe| probe.phase == ProbePhase::Invalid).map(|probe| &*probe.id).collect();
-    let mut exit = Exit::Fine;
+/// Reports failing and invalid probes for `--check`, one line each. A filter that matches no probe checks nothing, which is
+/// a mistake; a node without any probe is fine.
+fn check(probes: &[ProbeView], is_filtered: bool, now: SystemTime) -> Exit {
     if probes.is_empty() {
-        exit = exit.because(&"nothing was checked: no probe matches");
+        let exit = if is_filtered { Exit::Usage } else { Exit::Fine };
+        return exit.because(&"nothing was checked: no probe matches");
     }
-    if !invalid.is_empty() {
-        exit = exit.because(&named("invalid", &invalid));
-    }
-    if !failing.is_empty() {
-        exit = Exit::Failed.because(&named("failing", &failing));
-    }
-    exit
+    let faults = probes.iter().filter_map(|probe| fault(probe, now));
+    faults.fold(Exit::Fine, |_, fault| Exit::Failed.because(&fault))
 }
 
-fn named(what: &str, ids: &[&str]) -> String {
-    let verb = if ids.len() == 1 { "probe is" } else { "probes are" };
-    format!("{} {verb} {what}: {}", ids.len(), ids.join(", "))
+/// `default/web/app/liveness: failure for 3m20s: the container exited with code 1`.
+fn fault(probe: &ProbeView, now: SystemTime) -> Option<String> {
+    let what = if probe.phase == ProbePhase::Invalid && !probe.stopped_by_client {
+        "invalid".to_owned()
+    } else if probe.is_failing() {
+        format!("{} for {}", probe.state.as_str(), age(probe.since.0, now))
+    } else {
+        return None;
+    };
+    let why = explanation(probe);
+    let why = if why.is_empty() { String::new() } else { format!(": {}", fit(&why, MOST_WORDS)) };
+    Some(format!("{}: {what}{why}", probe.id))
 }
+
+/// 300 columns of why a probe fails: the rest is in `criprobe describe`.
+const MOST_WORDS: usize = 300;
 
 fn render(probes: &[ProbeView], context: &Context, now: SystemTime) -> String {
     match context.format {
@@ -108,10 +129,22 @@ fn lines(lines: &[String]) -> String {
 }
 
 /// What fits a terminal: a row a probe, and a line below those that need explaining.
-pub(crate) fn table(probes: &[ProbeView], now: SystemTime) -> Table {
+pub(crate) fn table<'a>(probes: impl IntoIterator<Item = &'a ProbeView>, now: SystemTime) -> Table {
     let mut table = Table::new(COLUMNS.to_vec());
     for probe in probes {
         table.row(cells(probe, now));
+        if needs_explaining(probe) {
+            table.note(Cell::new(&explanation(probe), Paint::Faint));
+        }
+    }
+    table
+}
+
+/// The same of one pod, which is not named.
+pub(super) fn of_pod(probes: &[ProbeView], now: SystemTime) -> Table {
+    let mut table = Table::new(COLUMNS[1..].to_vec());
+    for probe in probes {
+        table.row(cells(probe, now).split_off(1));
         if needs_explaining(probe) {
             table.note(Cell::new(&explanation(probe), Paint::Faint));
         }
@@ -125,15 +158,25 @@ const COLUMNS: [Column; 9] = [
     Column { name: "TYPE", tight: Tight::Stays },
     Column { name: "HANDLER", tight: Tight::GoesFirst },
     Column { name: "STATE", tight: Tight::Stays },
-    Column { name: "PHASE", tight: Tight::Stays },
+    Column { name: "PHASE", tight: Tight::GoesLast },
     Column { name: "RUN", tight: Tight::GoesLast },
     Column { name: "LAST", tight: Tight::GoesLast },
-    Column { name: "AGE", tight: Tight::GoesLast },
+    Column { name: "AGE", tight: Tight::Stays },
 ];
 
 /// All of it, a row a probe.
-fn wide(probes: &[ProbeView], now: SystemTime) -> Table {
-    let more = ["SOURCE", "PERIOD", "ON-FAILURE", "ATTEMPT", "CONTAINER-ID", "COUNTS", "REASON", "OUTPUT"];
+fn wide<'a>(probes: impl IntoIterator<Item = &'a ProbeView>, now: SystemTime) -> Table {
+    let more = [
+        "SOURCE",
+        "PERIOD",
+        "ON-FAILURE",
+        "ATTEMPT",
+        "CONTAINER-ID",
+        "COUNTS",
+        "LATENCY",
+        "REASON",
+        "OUTPUT",
+    ];
     let more = more.map(|name| Column { name, tight: Tight::Stays });
     let mut table = Table::new(COLUMNS.into_iter().chain(more).collect());
     for probe in probes {
@@ -146,12 +189,22 @@ fn wide(probes: &[ProbeView], now: SystemTime) -> Table {
             probe.attempt.to_string().into(),
             (&*probe.container_id).into(),
             format!("{}/{}/{}/{}", counts.success, counts.warning, counts.failure, counts.error).into(),
+            probe.latency.map(|latency| latency_cell(&latency)).unwrap_or_else(|| "".into()),
             plain(&probe.reason).into(),
             last_output(probe).into(),
         ]);
         table.row(row);
     }
     table
+}
+
+/// `p50 12ms p99 340ms`; with a mark where that is near the timeout.
+fn latency_cell(latency: &LatencyView) -> Cell {
+    let (p50, p99) = (measured(latency.p50_seconds.0), measured(latency.p99_seconds.0));
+    match latency.near_timeout {
+        false => format!("p50 {p50} p99 {p99}").into(),
+        true => Cell::new(&format!("p50 {p50} p99 {p99} (near the timeout)"), Paint::Doubtful),
+    }
 }
 
 /// What a failure does; where less than is asked for, why.
@@ -188,16 +241,20 @@ fn kind_of(probe: &ProbeView) -> String {
 }
 
 fn last(last: &AttemptView) -> Cell {
-    let paint = match last.result {
-        AttemptResult::Success => Paint::Plain,
-        AttemptResult::Warning | AttemptResult::Error => Paint::Doubtful,
-        AttemptResult::Failure => Paint::Bad,
-    };
+    let paint = attempt_paint(last.result);
     Cell::new(&format!("{} {}", last.result.as_str(), measured(last.duration_seconds.0)), paint)
 }
 
+pub(super) fn attempt_paint(result: AttemptResult) -> Paint {
+    match result {
+        AttemptResult::Success => Paint::Plain,
+        AttemptResult::Warning | AttemptResult::Error => Paint::Doubtful,
+        AttemptResult::Failure => Paint::Bad,
+    }
+}
+
 /// Whether the row alone leaves a person wondering: a bad verdict, a wrong definition, no work, an act on its container,
-/// an attempt that went wrong.
+/// an attempt that went wrong or is late.
 fn needs_explaining(probe: &ProbeView) -> bool {
     let is_bad = probe.state == Verdict::Failure
         || matches!(
@@ -205,12 +262,13 @@ fn needs_explaining(probe: &ProbeView) -> bool {
             ProbePhase::Invalid | ProbePhase::Waiting | ProbePhase::Paused | ProbePhase::Stopped
         )
         || probe.act.is_some()
+        || probe.phase == ProbePhase::Probing
         || probe.last.as_ref().is_some_and(|last| last.result != AttemptResult::Success);
     is_bad && !explanation(probe).is_empty()
 }
 
 /// The reason, and the output of the last attempt.
-fn explanation(probe: &ProbeView) -> String {
+pub(super) fn explanation(probe: &ProbeView) -> String {
     let reason = plain(&probe.reason);
     // The output of a successful attempt explains nothing.
     let is_telling = probe.last.as_ref().is_some_and(|last| last.result != AttemptResult::Success);
@@ -276,16 +334,16 @@ mod tests {
 
     #[tokio::test]
     async fn tables_look_like_this() {
-        insta::assert_snapshot!("probes_100", shown(Format::Table, 100));
-        insta::assert_snapshot!("probes_80", shown(Format::Table, 80));
-        insta::assert_snapshot!("probes_60", shown(Format::Table, 60));
+        for width in [20, 40, 80, 140] {
+            insta::assert_snapshot!(format!("probes_{width}"), shown(Format::Table, width));
+        }
         insta::assert_snapshot!("probes_wide", shown(Format::Wide, 60));
         insta::assert_snapshot!("probes_yaml", shown(Format::Yaml, 60));
     }
 
     #[tokio::test]
     async fn tables_fit_and_hold_nothing_that_steers() {
-        for width in 40..130 {
+        for width in 20..130 {
             for line in shown(Format::Table, width).lines() {
                 assert!(crate::cli::screen::width_of(line) <= width, "{width}: {line}");
                 assert!(!line.contains('\u{1b}'));
@@ -300,14 +358,37 @@ mod tests {
     }
 
     #[test]
-    fn a_check_fails_on_a_verdict_of_failure_only() {
-        assert_eq!(check(&[]), Exit::Fine);
-        assert_eq!(check(&[sample::probe(), sample::invalid_probe()]), Exit::Fine);
+    fn a_check_fails_on_what_an_operator_calls_failing() {
+        let now = sample::at(125_000).0;
+        let check = |probes: &[ProbeView]| check(probes, true, now);
+        assert_eq!(super::check(&[], false, now), Exit::Fine);
+        assert_eq!(check(&[]), Exit::Usage);
+        assert_eq!(check(&[sample::probe()]), Exit::Fine);
+        assert_eq!(check(&[sample::probe(), sample::invalid_probe()]), Exit::Failed);
         assert_eq!(check(&probes()), Exit::Failed);
-        for phase in [ProbePhase::Waiting, ProbePhase::Stopped] {
+        for phase in [ProbePhase::Waiting, ProbePhase::Held, ProbePhase::Paused] {
             let probe = ProbeView { phase, ..sample::failing_probe() };
-            assert_eq!(check(&[probe]), Exit::Fine, "there is nothing that could fail");
+            assert_eq!(check(std::slice::from_ref(&probe)), Exit::Failed, "{phase:?}");
+            let on_purpose = ProbeView { stopped_by_client: true, ..probe };
+            assert_eq!(check(&[on_purpose]), Exit::Fine, "{phase:?}");
         }
+        let stopped = ProbeView { phase: ProbePhase::Stopped, ..sample::failing_probe() };
+        assert_eq!(check(&[stopped]), Exit::Fine);
+        let invalid = ProbeView { stopped_by_client: true, ..sample::invalid_probe() };
+        assert_eq!(check(&[invalid]), Exit::Fine);
+    }
+
+    #[test]
+    fn a_check_says_which_and_why_in_a_line_each() {
+        let exited = ProbeView {
+            phase: ProbePhase::Waiting,
+            reason: "the container exited with code 137".to_owned(),
+            last: None,
+            ..sample::failing_probe()
+        };
+        let faults = [exited, sample::failing_probe(), sample::invalid_probe(), sample::probe()];
+        let faults = faults.iter().filter_map(|probe| fault(probe, sample::at(125_000).0));
+        insta::assert_snapshot!("probes_check", faults.collect::<Vec<_>>().join("\n"));
     }
 
     #[test]
@@ -315,6 +396,7 @@ mod tests {
         for (phase, reason) in [
             (ProbePhase::Waiting, "the startup probe has not succeeded yet"),
             (ProbePhase::Paused, "paused by an operator since 2026-11-20T10:00:00.000Z"),
+            (ProbePhase::Probing, "has waited for a place for more than two periods"),
         ] {
             let probe = ProbeView { phase, reason: reason.to_owned(), ..sample::probe() };
             let lines = table(&[probe], sample::at(125_000).0).render(Screen::plain(100), Some(100));

@@ -7,10 +7,12 @@ use serde_json::{Value, json};
 use super::{
     Context, Error, Exit,
     format::{self, Format},
+    progress::Progress,
     reason::plain,
-    screen::{Paint, Screen, indented, print},
+    screen::{Paint, Screen, print},
     span::measured,
     url::ProbeUrl,
+    wrap::indented,
 };
 use crate::{
     duration::GoDuration,
@@ -71,21 +73,23 @@ Examples:
   criprobe run 3f2a91 --grpc 9000 --service shop.Cart
 
 The attempt is evaluated like a probe's: an error is tried three times. Nothing is recorded, and no
-verdict changes. Exit codes: 0 success or warning, 1 failure or error, or no attempt is possible
-now, 2 wrong usage, 3 the daemon is not reachable.";
+verdict changes.
+
+Exit codes: 0 success or warning, 1 failure, 2 wrong usage, 3 the daemon is not reachable, 4 it could
+not be tried: the attempt ended with an error, or is not possible now.";
 
 impl RunArgs {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, Error> {
-        let ran: RunView = context.client.post_and_wait("/v1/run", &self.request()).await?;
+        let progress = Progress::start("waiting for the attempt");
+        let ran = context.client.post_and_wait("/v1/run", &self.request()).await;
+        drop(progress);
+        let ran: RunView = ran.map_err(Error::not_tried)?;
         print(&match context.format {
             Format::Json => format::json(&ran),
             Format::Yaml => format::yaml(&ran),
             Format::Table | Format::Wide => text(&ran, context.screen),
         })?;
-        Ok(match ran.result {
-            AttemptResult::Success | AttemptResult::Warning => Exit::Fine,
-            AttemptResult::Failure | AttemptResult::Error => Exit::Failed,
-        })
+        Ok(Exit::of_attempt(ran.result))
     }
 
     /// The body of `POST /v1/run`.

@@ -3,8 +3,10 @@
 use std::{
     env,
     io::{self, IsTerminal, Write},
+    os::fd::AsRawFd,
 };
 
+use tokio::io::{Interest, unix::AsyncFd};
 use unicode_width::UnicodeWidthChar;
 
 use crate::report::printable::printable;
@@ -20,13 +22,29 @@ pub(crate) struct Screen {
     pub(crate) is_coloured: bool,
     /// Whether non-ASCII symbols can be used: on a terminal in UTF-8, without `NO_COLOR`.
     pub(crate) has_signs: bool,
+    /// Whether it is a terminal. Elsewhere each record is one line, so that `grep` finds it whole.
+    pub(crate) is_terminal: bool,
+    /// The characters that can be shown.
+    pub(crate) letters: Letters,
+}
+
+/// The characters that can be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Letters {
+    /// All.
+    All,
+    /// Our own signs are ASCII; what containers print stays as it is: a pipe in no UTF-8 locale, `NO_COLOR`, or a dumb
+    /// terminal.
+    OursAscii,
+    /// Only ASCII: a terminal in no UTF-8 locale.
+    Ascii,
 }
 
 /// 100 columns if the terminal's width is unknown.
 const WIDTH: usize = 100;
 
-/// 40 columns: a narrower table is unreadable, and a narrower terminal wraps it.
-const MIN_WIDTH: usize = 40;
+/// 10 columns: a narrower terminal wraps our lines.
+const MIN_WIDTH: usize = 10;
 
 /// What a piece of text means, as a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -54,17 +72,51 @@ impl Screen {
         Self::new(size, is_terminal, |name| env::var(name).ok().filter(|value| !value.is_empty()))
     }
 
+    /// The width of standard error, for a line that must not wrap.
+    pub(crate) fn of_stderr_width() -> usize {
+        let columns = rustix::termios::tcgetwinsize(io::stderr()).ok().map(|size| usize::from(size.ws_col));
+        columns.filter(|&columns| columns > 0).unwrap_or(WIDTH)
+    }
+
     /// From a terminal's columns and lines (0 if unknown), and the environment.
     fn new(size: Option<(usize, usize)>, is_terminal: bool, var: impl Fn(&str) -> Option<String>) -> Self {
         let is_capable = is_terminal && var("TERM").is_none_or(|term| term != "dumb");
         let given = var("COLUMNS").and_then(|columns| columns.parse().ok());
-        let columns = given.or(size.map(|(columns, _)| columns)).filter(|&columns| columns > 0);
+        // A variable may be older than the terminal's size, and a line wider than the terminal wraps.
+        let columns = [given, size.map(|(columns, _)| columns)];
+        let columns = columns.into_iter().flatten().filter(|&columns| columns > 0).min();
+        let is_utf8 = is_utf8(&var);
+        let is_plain = var("NO_COLOR").is_some() || var("TERM").is_some_and(|term| term == "dumb");
         Self {
             width: columns.unwrap_or(if is_terminal { WIDTH } else { usize::MAX }).max(MIN_WIDTH),
             height: size.map(|(_, lines)| lines).filter(|&lines| is_capable && lines > 1),
             is_coloured: is_capable && var("NO_COLOR").is_none(),
-            has_signs: is_capable && var("NO_COLOR").is_none() && is_utf8(&var),
+            has_signs: is_capable && var("NO_COLOR").is_none() && is_utf8,
+            is_terminal,
+            letters: match (is_utf8, is_plain) {
+                (true, false) => Letters::All,
+                (false, _) if is_terminal => Letters::Ascii,
+                (true, true) | (false, _) => Letters::OursAscii,
+            },
         }
+    }
+
+    /// The line in the characters that can be shown, as wide as it was.
+    pub(crate) fn legible(self, line: String) -> String {
+        if self.letters == Letters::All || line.is_ascii() {
+            return line;
+        }
+        let mut shown = String::with_capacity(line.len());
+        for character in line.chars() {
+            match character {
+                '…' => shown.push('~'),
+                '└' => shown.push('>'),
+                '—' => shown.push('-'),
+                _ if character.is_ascii() || self.letters == Letters::OursAscii => shown.push(character),
+                _ => shown.extend(std::iter::repeat_n('?', character.width().unwrap_or(0))),
+            }
+        }
+        shown
     }
 
     /// The text in the colour of its meaning.
@@ -91,34 +143,8 @@ fn is_utf8(var: impl Fn(&str) -> Option<String>) -> bool {
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
-/// The text as lines of at most `width` columns, none of it lost. Controls are escaped.
-pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    let mut left = width;
-    for character in printable(text).chars() {
-        let columns = character.width().unwrap_or(0);
-        if columns > left && left < width {
-            lines.push(String::new());
-            left = width;
-        }
-        left = left.saturating_sub(columns);
-        if let Some(line) = lines.last_mut() {
-            line.push(character);
-        }
-    }
-    lines
-}
-
 /// Two columns before each row below a heading, and each line of an output.
 pub(crate) const MARGIN: &str = "  ";
-
-/// The lines of an output in at most `width` columns, each behind the margin, so that none looks like one of ours. Controls
-/// are escaped.
-pub(crate) fn indented(output: &str, width: usize) -> Vec<String> {
-    let room = width.saturating_sub(MARGIN.len());
-    let lines = output.trim_end().split('\n').flat_map(|line| wrapped(line, room));
-    lines.map(|line| format!("{MARGIN}{line}").trim_end_matches(' ').to_owned()).collect()
-}
 
 /// The width of a text in columns: the sum over its characters, so that a part is never wider than the whole. Sequences
 /// that some terminals draw wider or narrower count as their parts.
@@ -158,11 +184,43 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
+/// Writes a frame to a terminal. One that can shows it only once it is complete; others ignore what asks for that.
+///
+/// # Errors
+/// As [`print()`].
+pub(crate) fn print_frame(frame: &str) -> io::Result<()> {
+    print(&format!("\u{1b}[?2026h{frame}\u{1b}[?2026l"))
+}
+
+/// Registers a standard stream with the kernel for one kind of event.
+#[expect(
+    deprecated,
+    reason = "what is wrong with it cannot happen here: nobody closes a standard stream, and the replacement needs unsafe \
+              code"
+)]
+pub(crate) fn watch<T: AsRawFd>(stream: T, interest: Interest) -> io::Result<AsyncFd<T>> {
+    AsyncFd::with_interest(stream, interest)
+}
+
+/// Waits until the reader of standard output has left; without end where nobody can leave, as with a file.
+pub(crate) async fn reader_gone() {
+    match watch(io::stdout(), Interest::ERROR) {
+        Ok(stdout) => drop(stdout.ready(Interest::ERROR).await.map(|mut ready| ready.retain_ready())),
+        Err(_) => std::future::pending().await,
+    }
+}
+
 #[cfg(test)]
 impl Screen {
-    /// No terminal, this wide.
+    /// A terminal of this width, without colours and signs.
     pub(crate) fn plain(width: usize) -> Self {
-        Self { width, height: None, is_coloured: false, has_signs: false }
+        let letters = Letters::All;
+        Self { width, height: None, is_coloured: false, has_signs: false, is_terminal: true, letters }
+    }
+
+    /// No terminal.
+    pub(crate) fn pipe() -> Self {
+        Self { is_terminal: false, ..Self::plain(usize::MAX) }
     }
 }
 
@@ -191,7 +249,8 @@ mod tests {
             (None, false, &[("COLUMNS", "132")], (132, None, false)),
             (None, false, &[("COLUMNS", "many")], (usize::MAX, None, false)),
             (Some((0, 0)), true, &[], (100, None, true)),
-            (Some((5, 9)), true, &[], (40, Some(9), true)),
+            (terminal, true, &[("COLUMNS", "132")], (80, Some(24), true)),
+            (Some((5, 9)), true, &[], (10, Some(9), true)),
         ] {
             let screen = screen(size, is_terminal, vars);
             assert_eq!((screen.width, screen.height, screen.is_coloured), expected, "{size:?} {vars:?}");
@@ -215,17 +274,19 @@ mod tests {
     }
 
     #[test]
-    fn a_wrapped_text_loses_nothing() {
-        for (text, width, lines) in [
-            ("", 5, &[""][..]),
-            ("short", 5, &["short"]),
-            ("longer", 5, &["longe", "r"]),
-            ("漢字漢", 5, &["漢字", "漢"]),
-            ("a\tb", 2, &["a\\", "tb"]),
-            ("漢", 1, &["漢"]),
-            ("ab", usize::MAX, &["ab"]),
+    fn what_cannot_be_shown_is_replaced_in_its_width() {
+        let terminal = Some((80, 24));
+        for (is_terminal, vars, shown) in [
+            (true, &[("LANG", "C.UTF-8")][..], "└ über 漢 — …"),
+            (true, &[("LANG", "C.UTF-8"), ("NO_COLOR", "1")], "> über 漢 - ~"),
+            (true, &[("LANG", "C.UTF-8"), ("TERM", "dumb")], "> über 漢 - ~"),
+            (true, &[("LANG", "C")], "> ?ber ?? - ~"),
+            (true, &[], "> ?ber ?? - ~"),
+            (false, &[], "> über 漢 - ~"),
+            (false, &[("LANG", "C.UTF-8")], "└ über 漢 — …"),
         ] {
-            assert_eq!(wrapped(text, width), lines, "{text:?}");
+            let screen = screen(terminal, is_terminal, vars);
+            assert_eq!(screen.legible("└ über 漢 — …".to_owned()), shown, "{is_terminal} {vars:?}");
         }
     }
 

@@ -2,6 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
+use crate::clock;
+pub(super) use crate::duration::coarse;
+
 /// A measured time with about three digits: `0.4ms`, `27ms`, `1.03s`, `12.5s`, `2m05s`; `<0.1ms` for less.
 pub(super) fn measured(duration: Duration) -> String {
     let millis = duration.as_secs_f64() * 1_000.0;
@@ -23,24 +26,30 @@ pub(super) fn configured(duration: Duration) -> String {
     humantime::format_duration(duration).to_string().replace(' ', "")
 }
 
+/// The moment in UTC: of today, the time, `10:00:00.000Z`; otherwise with the date, `Nov 20 10:00:00Z`, and of another year,
+/// `2025-11-20 10:00:00Z`.
+pub(super) fn moment(at: SystemTime, now: SystemTime) -> String {
+    let (at, now) = (clock::rfc3339(at), clock::rfc3339(now));
+    let Some(((date, time), (today, _))) = at.split_once('T').zip(now.split_once('T')) else { return at };
+    if date == today {
+        return time.to_owned();
+    }
+    let seconds = time.split_once('.').map_or(time, |(seconds, _)| seconds);
+    let (year, day) = date.split_at(date.len().saturating_sub("-11-20".len()));
+    let month = day.get(1..3).and_then(|month| month.parse::<usize>().ok());
+    let month = month.and_then(|month| MONTHS.get(month.checked_sub(1)?)).filter(|_| today.starts_with(year));
+    match month {
+        Some(month) => format!("{month} {} {seconds}Z", &day[4..]),
+        None => format!("{date} {seconds}Z"),
+    }
+}
+
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
 /// How long ago that was: the two largest units at most, `5s`, `3m20s`, `2h5m`, `4d7h`; `0s` if it is yet to come.
 pub(super) fn age(then: SystemTime, now: SystemTime) -> String {
     coarse(now.duration_since(then).unwrap_or_default())
-}
-
-/// The two largest units at most.
-pub(super) fn coarse(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{seconds}s"),
-        (0, 0, 1..10) => format!("{minutes}m{}s", seconds % 60),
-        (0, 0, _) => format!("{minutes}m"),
-        (0, 1..10, _) => format!("{hours}h{}m", minutes % 60),
-        (0, _, _) => format!("{hours}h"),
-        (1..10, _, _) => format!("{days}d{}h", hours % 24),
-        _ => format!("{days}d"),
-    }
 }
 
 #[cfg(test)]
@@ -72,6 +81,26 @@ mod tests {
         for (millis, text) in [(5_000, "5s"), (100, "100ms"), (90_000, "1m30s"), (0, "0s")] {
             assert_eq!(configured(Duration::from_millis(millis)), text);
         }
+    }
+
+    #[test]
+    fn a_moment_has_a_date_unless_it_is_of_today() {
+        let day = Duration::from_secs(86_400);
+        let at = UNIX_EPOCH + Duration::from_millis(1_795_168_800_120);
+        for (now, shown) in [
+            (at + Duration::from_secs(5), "10:00:00.120Z"),
+            (at + day, "Nov 20 10:00:00Z"),
+            (at - day, "Nov 20 10:00:00Z"),
+            (at + 60 * day, "2026-11-20 10:00:00Z"),
+        ] {
+            assert_eq!(moment(at, now), shown);
+        }
+        let far = UNIX_EPOCH + Duration::from_secs(9_000_000_000_000);
+        assert_eq!(moment(far, at), "9999-12-30 22:00:00Z");
+        assert_eq!(
+            moment(UNIX_EPOCH - Duration::from_secs(9_000_000_000_000), at),
+            "-009999-01-02 01:59:59Z"
+        );
     }
 
     #[test]

@@ -1,17 +1,24 @@
 //! `criprobe status`: the daemon as a whole, in two columns.
 
+mod degraded;
+
 use std::time::SystemTime;
 
 use super::{
-    Context, Error, Exit,
+    Context, Error, Exit, banner,
     format::{self, Format},
     probes::verdict_paint,
-    screen::{Paint, Screen, fit, print, width_of},
+    reason::plain,
+    screen::{Paint, Screen, print, width_of},
     span::{age, coarse, configured},
+    wrap::entry,
 };
 use crate::{
     clock,
-    report::view::{ActsView, LateView, ProbesView, RuntimeState, StageRestartView, StatusView, WaitingView},
+    report::view::{
+        ActsView, LateView, ProbesView, RecordFileView, RuntimeState, StageRestartView, StatusView,
+        UnprovenView, WaitingView,
+    },
 };
 
 /// Flags of the verb.
@@ -23,7 +30,13 @@ const EXAMPLES: &str = "\
 Examples:
   criprobe status
   criprobe status -o json | jq .runtime.state
+  criprobe status > /dev/null && echo ok          in a script
   criprobe status --api /run/try/api.sock
+
+The exit code is 1, with the reasons on standard error, while something is degraded: the runtime is
+away, refuses Version, or has left lists or statuses unanswered for long; a connection is blind, or
+new ones have to wait; probes are late; acts or the state cannot be written; the configuration files
+are wrong. Failing probes do not count: see 'criprobe probes --check'.
 
 A connection is blind if criprobe cannot decode its calls. Its bytes are still relayed unchanged.";
 
@@ -42,7 +55,11 @@ impl StatusArgs {
             Format::Table => text(&status, context.screen, clock::wall(), Some(context.screen.width)),
             Format::Wide => text(&status, context.screen, clock::wall(), None),
         })?;
-        Ok(Exit::Fine)
+        let reasons = degraded::reasons(&status);
+        if reasons.is_empty() {
+            return Ok(Exit::Fine);
+        }
+        Ok(Exit::Failed.because(&format!("degraded: {}", reasons.join("; "))))
     }
 }
 
@@ -68,18 +85,19 @@ fn text(status: &StatusView, screen: Screen, now: SystemTime, limit: Option<usiz
     let worst = status.probes.states.keys().copied().find(|&state| verdict_paint(state) == Paint::Bad);
     lines.push(("probes", probes(&status.probes), worst.map_or(Paint::Plain, verdict_paint)));
     lines.extend(status.probes.late.map(late));
+    lines.extend(status.probes.enforced_without_result.as_ref().map(without_result));
     lines.extend(acts(&status.acts));
     lines.push(state(status, now));
+    lines.extend(status.attempts.as_ref().map(attempts));
     lines.extend(status.stages.iter().map(|stage| ("  failed", restarted(stage, now), Paint::Doubtful)));
     lines.extend(log(status));
     lines.extend(config(status, now, limit.map_or(usize::MAX, |_| ERRORS_LISTED)));
 
     let indent = lines.iter().map(|(name, ..)| width_of(name)).max().unwrap_or_default() + 2;
-    let room = limit.map_or(usize::MAX, |limit| limit.saturating_sub(indent));
-    let line = |(name, value, paint): &(&str, String, Paint)| {
-        format!("{name:indent$}{}\n", screen.paint(&fit(value, room), *paint))
-    };
-    lines.iter().map(line).collect()
+    let screen = Screen { width: limit.unwrap_or(usize::MAX), ..screen };
+    let banner = banner::of(&status.runtime, screen, now);
+    let entries = lines.iter().flat_map(|(name, value, paint)| entry(screen, (name, indent), value, *paint));
+    banner.into_iter().chain(entries).map(|line| line + "\n").collect()
 }
 
 fn version(status: &StatusView) -> String {
@@ -99,6 +117,18 @@ fn runtime(status: &StatusView, now: SystemTime) -> (&'static str, String, Paint
         RuntimeState::Away => (format!("away for {since} ({})", runtime.reason), Paint::Bad),
     };
     ("runtime", format!("{name}{}, {state}", runtime.endpoint), paint)
+}
+
+/// The file that attempts are written to.
+fn attempts(file: &RecordFileView) -> (&'static str, String, Paint) {
+    let dropped = if file.dropped > 0 { format!(", {} dropped", file.dropped) } else { String::new() };
+    let trouble = if file.trouble.is_empty() { String::new() } else { format!("; {}", plain(&file.trouble)) };
+    let paint = match (file.trouble.is_empty(), file.dropped) {
+        (true, 0) => Paint::Plain,
+        (true, _) => Paint::Doubtful,
+        (false, _) => Paint::Bad,
+    };
+    ("attempts", format!("{} written{dropped}{trouble}; in {}", file.written, plain(&file.file)), paint)
 }
 
 fn connections(
@@ -184,6 +214,19 @@ fn late(late: LateView) -> (&'static str, String, Paint) {
     let text =
         format!("{} waiting for a place for more than two periods, the longest for {longest}", late.count);
     ("  late", text, Paint::Doubtful)
+}
+
+/// Probes that an enforced rule asks for and that have not said anything yet.
+fn without_result(unproven: &UnprovenView) -> (&'static str, String, Paint) {
+    let longest = coarse(unproven.longest_seconds.0);
+    let more = unproven.count.saturating_sub(unproven.probes.len() as u64);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let what = counted(unproven.count, "probe");
+    let text = format!(
+        "{what} of enforced rules without any result, the oldest for {longest}: {}{more}",
+        unproven.probes.join(", ")
+    );
+    ("  unproven", text, Paint::Doubtful)
 }
 
 /// What is done to containers whose probes fail.
@@ -275,7 +318,10 @@ mod tests {
     #[test]
     fn it_looks_like_this() {
         let now = sample::at(125_000).0;
-        insta::assert_snapshot!("status", text(&sample::status(), Screen::plain(100), now, Some(100)));
+        for width in [40, 80, 140] {
+            let shown = text(&sample::status(), Screen::plain(width), now, Some(width));
+            insta::assert_snapshot!(format!("status_{width}"), shown);
+        }
         let mut away = sample::status();
         away.draining = true;
         away.runtime.state = RuntimeState::Away;
@@ -326,8 +372,10 @@ mod tests {
             text(&away, Screen::plain(60), now, None)
                 .contains("not kept: after a restart, probes start again\n")
         );
-        for line in text(&away, Screen::plain(40), now, Some(40)).lines() {
-            assert!(width_of(line) <= 40, "{line}");
+        for width in 20..130 {
+            for line in text(&away, Screen::plain(width), now, Some(width)).lines() {
+                assert!(width_of(line) <= width, "{width}: {line}");
+            }
         }
     }
 }

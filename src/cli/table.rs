@@ -1,6 +1,10 @@
-//! Tables as people read them: columns aligned, no borders, cut to the width there is. Rows in, text out.
+//! Tables as people read them: columns aligned, no borders, cut to the width there is; where that is too narrow for
+//! columns, each row as a few short lines. Rows in, text out.
 
-use super::screen::{Paint, Screen, fit, width_of};
+use super::{
+    screen::{MARGIN, Paint, Screen, width_of},
+    wrap::{explaining, shorten, words},
+};
 use crate::report::printable::printable;
 
 /// A table while it is filled.
@@ -24,9 +28,9 @@ pub(crate) struct Column {
 pub(crate) enum Tight {
     /// It is left out before any other is touched.
     GoesFirst,
-    /// It is cut, down to [`NARROWEST`].
+    /// It is cut, down to [`NARROWEST`], but down to [`LEGIBLE`] before others are left out for it.
     Shrinks,
-    /// It is left out when cutting others was not enough.
+    /// It is left out when cutting others to [`LEGIBLE`] was not enough.
     GoesLast,
     /// It stays.
     Stays,
@@ -49,8 +53,11 @@ pub(crate) struct Cell {
 /// Two spaces between columns.
 const GAP: &str = "  ";
 
-/// 10 columns: no column gives way further.
-const NARROWEST: usize = 10;
+/// 28 columns of a name show which one it is: less important columns go before it gives way further.
+const LEGIBLE: usize = 28;
+
+/// 16 columns: no column gives way further. If this is not enough, a row takes several lines.
+const NARROWEST: usize = 16;
 
 impl Cell {
     /// Escapes terminal control characters.
@@ -88,17 +95,81 @@ impl Table {
 
     /// The lines, headings first; no line is wider than `limit`, if there is one.
     pub(crate) fn render(&self, screen: Screen, limit: Option<usize>) -> Vec<String> {
+        let (head, body) = self.parts(screen, limit);
+        head.into_iter().chain(body).collect()
+    }
+
+    /// The heading, if there is room for columns, and the lines below it.
+    pub(crate) fn parts(&self, screen: Screen, limit: Option<usize>) -> (Option<String>, Vec<String>) {
+        if !screen.is_terminal && self.lines.iter().any(|line| matches!(line, Line::Note(_))) {
+            return self.with_reasons().parts(screen, limit);
+        }
         let limit = limit.unwrap_or(usize::MAX);
         let widths = self.widths(limit);
+        if screen.is_terminal && total(&widths) > limit {
+            let lines = self.lines.iter().flat_map(|line| match line {
+                Line::Row(cells) => self.record(screen, cells, limit),
+                Line::Note(cell) => note(screen, cell, limit),
+            });
+            return (None, lines.map(|line| screen.legible(line.trim_end_matches(' ').to_owned())).collect());
+        }
         let head: Vec<_> = self.columns.iter().map(|column| Cell::new(column.name, Paint::Faint)).collect();
-        let mut lines = vec![row(screen, &head, &widths, limit)];
-        lines.extend(self.lines.iter().map(|line| match line {
-            Line::Row(cells) => row(screen, cells, &widths, limit),
-            Line::Note(cell) => {
-                let note = fit(&format!("{GAP}└ {}", cell.text), limit);
-                screen.paint(&note, cell.paint)
+        let lines = self.lines.iter().flat_map(|line| match line {
+            Line::Row(cells) => vec![row(screen, cells, &widths, limit)],
+            Line::Note(cell) => note(screen, cell, limit),
+        });
+        (Some(row(screen, &head, &widths, limit)), lines.map(|line| screen.legible(line)).collect())
+    }
+
+    /// The same with the notes at the end of the rows that they explain.
+    fn with_reasons(&self) -> Self {
+        let reason = Column { name: "REASON", tight: Tight::Stays };
+        let mut table = Self::new(self.columns.iter().copied().chain([reason]).collect());
+        for line in &self.lines {
+            match (line, table.lines.last_mut()) {
+                (Line::Row(cells), _) => {
+                    let missing = self.columns.len().saturating_sub(cells.len());
+                    let missing = std::iter::repeat_n(Cell::from(""), missing + 1);
+                    table.row(cells.iter().cloned().chain(missing).collect());
+                }
+                (Line::Note(note), Some(Line::Row(cells))) => {
+                    let Some(reason) = cells.last_mut() else { continue };
+                    let gap = if reason.text.is_empty() { "" } else { "; " };
+                    *reason = Cell { text: format!("{}{gap}{}", reason.text, note.text), paint: note.paint };
+                }
+                (Line::Note(_), _) => {}
             }
-        }));
+        }
+        table
+    }
+
+    /// A row as a few lines: its first cell, and below it the others with their names, without those that may be left out.
+    fn record(&self, screen: Screen, cells: &[Cell], limit: usize) -> Vec<String> {
+        let may_go = |column: &Column| matches!(column.tight, Tight::GoesFirst | Tight::GoesLast);
+        let cells = self.columns.iter().zip(cells);
+        let mut cells = cells.filter(|(column, cell)| !cell.text.is_empty() && !may_go(column));
+        let title = cells.next().map(|(_, cell)| words(&cell.text, limit, usize::MAX)).unwrap_or_default();
+        let room = limit.saturating_sub(MARGIN.len());
+        let mut lines = title;
+        let mut left = 0;
+        for (column, cell) in cells {
+            let name = column.name.to_lowercase();
+            let width = width_of(&name) + 1 + width_of(&cell.text);
+            let value = screen.paint(&cell.text, cell.paint);
+            if let Some(line) = lines.last_mut().filter(|_| width + GAP.len() <= left) {
+                line.push_str(&format!("{GAP}{name} {value}"));
+                left -= width + GAP.len();
+            } else if width <= room {
+                lines.push(format!("{MARGIN}{name} {value}"));
+                left = room - width;
+            } else {
+                lines.push(format!("{MARGIN}{name}"));
+                let values = words(&cell.text, room.saturating_sub(MARGIN.len()), explaining(limit));
+                let paint = |line: String| format!("{MARGIN}{MARGIN}{}", screen.paint(&line, cell.paint));
+                lines.extend(values.into_iter().map(paint));
+                left = 0;
+            }
+        }
         lines
     }
 
@@ -118,22 +189,22 @@ impl Table {
             let Some(at) = find(&widths, Tight::GoesFirst) else { break };
             widths[at] = None;
         }
-        while total(&self.shrunk(&widths, limit)) > limit {
+        while total(&self.shrunk(&widths, limit, LEGIBLE)) > limit {
             let Some(at) = find(&widths, Tight::GoesLast) else { break };
             widths[at] = None;
         }
-        self.shrunk(&widths, limit)
+        self.shrunk(&widths, limit, NARROWEST)
     }
 
     /// Takes from the widest of those that shrink, until all fit or none can give more.
-    fn shrunk(&self, widths: &[Option<usize>], limit: usize) -> Vec<Option<usize>> {
+    fn shrunk(&self, widths: &[Option<usize>], limit: usize, narrowest: usize) -> Vec<Option<usize>> {
         let mut widths = widths.to_vec();
         while total(&widths) > limit {
             let columns = widths.iter_mut().zip(&self.columns);
             let shrinking = columns.filter(|(_, column)| column.tight == Tight::Shrinks);
             let widest = shrinking.filter_map(|(width, _)| width.as_mut()).max_by_key(|width| **width);
             match widest {
-                Some(width) if *width > NARROWEST => *width -= 1,
+                Some(width) if *width > narrowest => *width -= 1,
                 Some(_) | None => break,
             }
         }
@@ -147,12 +218,20 @@ fn total(widths: &[Option<usize>]) -> usize {
     shown.clone().sum::<usize>() + GAP.len() * shown.count().saturating_sub(1)
 }
 
+/// The note, in as many lines as explanations may take.
+fn note(screen: Screen, note: &Cell, limit: usize) -> Vec<String> {
+    let lines = words(&note.text, limit.saturating_sub(MARGIN.len() * 2), explaining(limit));
+    let signs = std::iter::once("└ ").chain(std::iter::repeat(MARGIN));
+    let line = |(sign, line): (&str, &String)| screen.paint(&format!("{MARGIN}{sign}{line}"), note.paint);
+    signs.zip(&lines).map(line).collect()
+}
+
 fn row(screen: Screen, cells: &[Cell], widths: &[Option<usize>], limit: usize) -> String {
     let mut line = String::new();
     let mut left = limit;
     for (cell, width) in cells.iter().zip(widths) {
         let Some(width) = width.map(|width| width.min(left)) else { continue };
-        let text = fit(&cell.text, width);
+        let text = shorten(&cell.text, width);
         line.push_str(&screen.paint(&text, cell.paint));
         line.extend(std::iter::repeat_n(' ', (width + GAP.len()).min(left) - width_of(&text)));
         left = left.saturating_sub(width + GAP.len());
@@ -195,17 +274,53 @@ mod tests {
             table(&[["a-name-of-some-length", "success", "because of a long and winding reason"]]);
         table.note("and this is why, at length".into());
         assert_eq!(
-            table.render(Screen::plain(0), Some(50)),
+            table.render(Screen::plain(0), Some(56)),
             [
-                "NAME                  STATE    WHY",
-                "a-name-of-some-leng…  success  because of a long …",
+                "NAME                   STATE    WHY",
+                "a-name-of-some-length  success  because of a long and…",
                 "  └ and this is why, at length",
             ]
         );
         assert_eq!(
-            table.render(Screen::plain(0), Some(24)),
-            ["NAME        STATE    WHY", "a-name-of…  success  be…", "  └ and this is why, at…"],
-            "what gives way no further is cut at the end"
+            table.render(Screen::plain(0), Some(43)),
+            [
+                "NAME              STATE    WHY",
+                "a-name-o…-length  success  because of a lo…",
+                "  └ and this is why, at length",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_row_takes_several_lines_where_columns_do_not_fit() {
+        let mut table =
+            table(&[["a-name-of-some-length", "success", "because of a long and winding reason"]]);
+        table.row(vec!["b".into(), "ok".into(), "".into()]);
+        table.note("and this is why, at length".into());
+        assert_eq!(
+            table.render(Screen::plain(0), Some(30)),
+            [
+                "a-name-of-some-length",
+                "  state success",
+                "  why",
+                "    because of a long and",
+                "    winding reason",
+                "b",
+                "  state ok",
+                "  └ and this is why, at length",
+            ]
+        );
+        assert_eq!(table.render(Screen::plain(0), Some(20))[..2], ["a-name-of-some-", "length"]);
+    }
+
+    #[test]
+    fn without_a_terminal_each_row_is_one_line_with_its_notes() {
+        let mut table = table(&[["a", "ok", ""], ["b", "bad", "it broke"]]);
+        table.note("and this is why".into());
+        table.note("and this".into());
+        assert_eq!(
+            table.render(Screen::pipe(), None),
+            ["NAME  STATE  WHY       REASON", "a     ok", "b     bad    it broke  and this is why; and this"]
         );
     }
 
@@ -218,19 +333,19 @@ mod tests {
             column("LAST", Tight::GoesLast),
             column("STAYS", Tight::Stays),
         ]);
-        table.row(vec!["1".into(), "twelve-chars".into(), "3".into(), "4".into()]);
+        table.row(vec!["1".into(), "a-name-of-thirty-two-characters-".into(), "3".into(), "4".into()]);
+        let thirty_two = |gap: usize| format!("NAME{}", " ".repeat(28 + gap));
         for (limit, head) in [
-            (32, "FIRST  NAME          LAST  STAYS"),
-            (31, "NAME          LAST  STAYS"),
-            (25, "NAME          LAST  STAYS"),
-            (24, "NAME         LAST  STAYS"),
-            (23, "NAME        LAST  STAYS"),
-            (22, "NAME          STAYS"),
-            (17, "NAME        STAYS"),
-            (15, "NAME        ST…"),
+            (52, format!("FIRST  {}LAST  STAYS", thirty_two(2))),
+            (51, format!("{}LAST  STAYS", thirty_two(2))),
+            (41, format!("NAME{}LAST  STAYS", " ".repeat(26))),
+            (40, format!("{}STAYS", thirty_two(2))),
+            (23, format!("NAME{}STAYS", " ".repeat(14))),
         ] {
             assert_eq!(table.render(Screen::plain(0), Some(limit))[0], head, "{limit}");
         }
+        let lines = ["a-name-of-thirty-two-", "characters-", "  stays 4"];
+        assert_eq!(table.render(Screen::plain(0), Some(22)), lines);
     }
 
     #[test]
@@ -245,7 +360,7 @@ mod tests {
         #[test]
         fn no_line_is_wider_than_the_limit(
             rows in prop::collection::vec(["\\PC{0,30}", "[a-z]{0,9}", "\\PC{0,200}"], 0..4),
-            limit in 0_usize..120,
+            limit in 8_usize..120,
         ) {
             let mut filled = table(&[]);
             for cells in &rows {

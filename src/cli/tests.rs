@@ -19,15 +19,35 @@ fn the_definition_holds_together() {
 
 #[test]
 fn help_teaches() {
-    let mut command = command().term_width(100);
-    command.build();
-    let verbs = command
-        .get_subcommands_mut()
-        .map(|verb| (verb.get_name().to_owned(), verb.render_help().to_string()));
-    for (verb, help) in verbs.filter(|(verb, _)| verb != "help").collect::<Vec<_>>() {
-        insta::assert_snapshot!(format!("help_{verb}"), help);
+    for verb in verbs() {
+        insta::assert_snapshot!(format!("help_{verb}"), help(&verb, 100));
     }
-    insta::assert_snapshot!("help", command.render_help().to_string());
+    insta::assert_snapshot!("help", help("", 100));
+    insta::assert_snapshot!("help_60", help("", 60));
+    insta::assert_snapshot!("help_probes_60", help("probes", 60));
+}
+
+#[test]
+fn help_fits_and_examples_are_whole() {
+    for (verb, width) in verbs().into_iter().flat_map(|verb| [(verb.clone(), 60), (verb, 80)]) {
+        let help = help(&verb, width);
+        let (_, epilogue) = help.split_once("Examples:").unwrap_or_default();
+        for line in epilogue.lines().filter(|line| !line.starts_with(' ')) {
+            assert!(screen::width_of(line) <= width, "{verb} in {width}: {line}");
+        }
+    }
+}
+
+fn verbs() -> Vec<String> {
+    command().get_subcommands().map(|verb| verb.get_name().to_owned()).collect()
+}
+
+/// The help of a verb, or of the program, as a terminal of this width shows it.
+fn help(verb: &str, width: usize) -> String {
+    let mut command = help::marked(command()).term_width(width);
+    command.build();
+    let of = if verb.is_empty() { Some(&mut command) } else { command.find_subcommand_mut(verb) };
+    help::ended(&of.unwrap().render_help().to_string(), &super::command(), width)
 }
 
 #[test]
@@ -83,10 +103,10 @@ fn what_is_wrong_is_said_in_one_line_with_what_to_do() {
             "write the command after '--': criprobe run CONTAINER --exec -- CMD...; see 'criprobe run --help'",
         ),
         ("status extra", "unexpected argument 'extra' found"),
-        ("describe", "the following required arguments were not provided: <PROBE|CONTAINER>"),
+        ("describe", "the following required arguments were not provided: <POD|CONTAINER|PROBE>"),
         (
-            "describe web/app",
-            "neither a probe nor a container: write NAMESPACE/POD/CONTAINER/TYPE, NAMESPACE/POD/CONTAINER, or the \
+            "describe a/b/c/d/e",
+            "too many names: write NAMESPACE/POD, NAMESPACE/POD/CONTAINER, NAMESPACE/POD/CONTAINER/TYPE, or the \
              first characters of a container's ID; see 'criprobe describe --help'",
         ),
     ] {

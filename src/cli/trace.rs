@@ -1,8 +1,8 @@
 //! `criprobe trace`: calls as they end, a line each.
 
 use std::{
-    io::{self, IsTerminal, Write},
-    time::Duration,
+    borrow::Cow,
+    time::{Duration, SystemTime},
 };
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -11,14 +11,15 @@ use super::{
     Context, Error, Exit,
     format::{self, Format},
     reason::plain,
-    screen::{Paint, Screen, fit, print, width_of},
-    select::{Select, glob},
-    span::measured,
+    row::Row,
+    screen::{Paint, Screen, print, reader_gone},
+    select::{self, Names, Select},
+    span::{measured, moment},
 };
 use crate::{
     clock,
     report::{
-        filter::{CallFilter, Glob, count, duration},
+        filter::{self, CallFilter, Glob, count, duration},
         view::{CallEnd, CallView, MissedView},
     },
 };
@@ -27,8 +28,8 @@ use crate::{
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct TraceArgs {
-    /// Only these methods, case-insensitive: ExecSync, 'exec*'
-    #[arg(long, value_name = "GLOB", value_parser = glob)]
+    /// Only these methods of the CRI, case-insensitive: ExecSync, 'exec*'; of any service, known or not: 'SERVICE/METHOD'
+    #[arg(long, value_name = "GLOB", value_parser = method)]
     method: Option<Glob>,
     #[command(flatten)]
     select: Select,
@@ -49,16 +50,25 @@ pub(crate) struct TraceArgs {
 const EXAMPLES: &str = "\
 Examples:
   criprobe trace                                      every call, live
-  criprobe trace --method ExecSync -n shop --pod web-0
+  criprobe trace shop/web-0 --method ExecSync         of one pod
   criprobe trace --failed --last 20                   the newest 20 that failed
   criprobe trace --slower 1s -o json >> slow.ndjson   one record per line
 
-Each line shows: time (UTC), code, method, duration, caller, pod and container, command.
--o wide cuts nothing.";
+Each line shows: time (UTC; with the date unless it is of today), result, method, duration, caller, pod and container, command. The
+result is gRPC's code, or the exit code of a command that did not exit with 0. 'opened' is a call
+that only opened a stream (Exec, Attach, PortForward): the runtime serves that stream itself, so
+its end and exit code are not known. On a narrow terminal a call takes several lines, elsewhere
+always one. -o wide cuts nothing.
+
+Shown are the calls of clients: kubelet, crictl. Attempts that criprobe makes itself are not among
+them, so --slower and --failed do not find them: see 'criprobe probes' and 'criprobe describe'.
+-n, --pod and --container also find calls that name a pod or container only by its ID, or by the
+beginning of it. A list of all pods or containers is about none of them.";
 
 impl TraceArgs {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, Error> {
-        let Select { namespace, pod, container } = self.select;
+        let names = self.select.names()?;
+        let Names { namespace, pod, container } = names.clone();
         let filter = CallFilter {
             method: self.method,
             namespace,
@@ -70,10 +80,26 @@ impl TraceArgs {
             follow: self.follow || self.last.is_none(),
         };
         let path = format!("/v1/trace{}", filter.to_query());
-        show(context, &path, (filter.follow, "no calls"), |call, screen| {
-            line(call, screen, context.format == Format::Wide)
+        show(context, &path, (filter.follow, nothing(&filter), &names), |call, screen| {
+            line(call, screen, context.format == Format::Wide, clock::wall())
         })
         .await
+    }
+}
+
+/// A pattern of methods of an allowed length.
+fn method(text: &str) -> Result<Glob, String> {
+    select::glob(text)?;
+    filter::method(text)
+}
+
+/// What is said where no call is shown: whoever looks for the calls of one pod may mean its probes.
+fn nothing(filter: &CallFilter) -> &'static str {
+    let is_of_pod = filter.namespace.is_some() || filter.pod.is_some() || filter.container.is_some();
+    if is_of_pod || filter.slower.is_some() {
+        "no calls of clients (for criprobe's own attempts, see 'criprobe describe')"
+    } else {
+        "no calls"
     }
 }
 
@@ -85,12 +111,12 @@ enum Record<T> {
     View(T),
 }
 
-/// Prints a stream of views, each formatted by `line`, or for machines. With `follow`, it runs until Ctrl-C. If a stream
-/// ends without a record, `nothing` is shown on a terminal.
+/// Prints a stream of views, each formatted by `line`, or for machines. With `follow`, it runs until Ctrl-C, or until its
+/// reader leaves. If a stream ends without a record, people see `nothing`.
 pub(super) async fn show<T: Serialize + DeserializeOwned>(
     context: &Context,
     path: &str,
-    (follow, nothing): (bool, &str),
+    (follow, nothing, names): (bool, &str, &Names),
     line: impl Fn(&T, Screen) -> String,
 ) -> Result<Exit, Error> {
     let shown = async {
@@ -107,9 +133,11 @@ pub(super) async fn show<T: Serialize + DeserializeOwned>(
                 }
             })?;
         }
-        if is_empty && !follow && io::stdout().is_terminal() {
-            // If this cannot be written, the empty output says the same.
-            let _ = writeln!(io::stderr(), "criprobe: {nothing} to show");
+        if is_empty && !follow {
+            names.check(context).await?;
+        }
+        if is_empty && !follow && matches!(context.format, Format::Table | Format::Wide) {
+            print(&format!("{nothing}\n"))?;
         }
         if follow { Err(Error::Ended(context.client.endpoint().clone())) } else { Ok(Exit::Fine) }
     };
@@ -119,19 +147,20 @@ pub(super) async fn show<T: Serialize + DeserializeOwned>(
     tokio::select! {
         ended = shown => ended,
         _ = tokio::signal::ctrl_c() => Ok(Exit::Fine),
+        () = reader_gone() => Ok(Exit::Fine),
     }
 }
 
-/// One call as a line; cut to the screen's width unless it `is_wide`.
-pub(crate) fn line(call: &CallView, screen: Screen, is_wide: bool) -> String {
-    let at = clock::rfc3339(call.at.0);
-    let at = if is_wide { &*at } else { at.split_once('T').map_or(&*at, |(_, time)| time) };
+/// One call as a line; on a terminal that is too narrow for it, it goes on below, unless it `is_wide`.
+pub(crate) fn line(call: &CallView, screen: Screen, is_wide: bool, now: SystemTime) -> String {
+    let at = if is_wide { clock::rfc3339(call.at.0) } else { moment(call.at.0, now) };
     let (verdict, paint) = verdict(call);
     let mut line = Row::new(screen, is_wide);
-    line.column(at, 0, Paint::Faint);
-    let is_narrow = !is_wide && screen.width < 80;
-    line.column(verdict, if is_narrow { 9 } else { 16 }, paint);
-    line.column(&call.method, 16, Paint::Plain);
+    line.column(&at, 0, Paint::Faint);
+    // The widest code is `DeadlineExceeded`; a narrow terminal has no room to align all.
+    let (code, method) = if is_wide || screen.width >= 120 { (16, 16) } else { (9, 12) };
+    line.column(&verdict, code, paint);
+    line.column(&call.method, method, Paint::Plain);
     line.column(&format!("{:>6}", measured(call.duration_seconds.0)), 0, Paint::Plain);
     line.column(&format!("{}[{}]", call.peer.comm, call.peer.pid), 12, Paint::Plain);
     if !call.pod.is_empty() || !call.container.is_empty() {
@@ -140,9 +169,6 @@ pub(crate) fn line(call: &CallView, screen: Screen, is_wide: bool) -> String {
         line.column(&call.container_id.chars().take(13).collect::<String>(), 0, Paint::Plain);
     }
     if let Some(exec) = &call.exec {
-        if let Some(code) = exec.exit_code.filter(|&code| code != 0) {
-            line.column(&format!("exit {code}"), 0, Paint::Doubtful);
-        }
         line.column(&command(&exec.command), 0, Paint::Plain);
     }
     if !call.message.is_empty() {
@@ -157,14 +183,17 @@ pub(crate) fn line(call: &CallView, screen: Screen, is_wide: bool) -> String {
     line.finish()
 }
 
-/// The code; without one, how the call ended.
-fn verdict(call: &CallView) -> (&str, Paint) {
-    match call.end {
-        CallEnd::Complete if call.is_ok() => (&call.code, Paint::Good),
-        CallEnd::Complete => (&call.code, Paint::Bad),
-        CallEnd::Cancelled => ("cancelled", Paint::Doubtful),
-        CallEnd::Reset => ("reset", Paint::Bad),
-        CallEnd::Lost => ("lost", Paint::Bad),
+/// The result: the code, or what a code of OK does not say; without a code, how the call ended.
+fn verdict(call: &CallView) -> (Cow<'_, str>, Paint) {
+    let exit_code = call.exec.as_ref().and_then(|exec| exec.exit_code).filter(|&code| code != 0);
+    match (call.end, exit_code) {
+        (CallEnd::Complete, Some(code)) if call.is_ok() => (format!("exit {code}").into(), Paint::Doubtful),
+        (CallEnd::Complete, _) if call.stream_opened => ("opened".into(), Paint::Good),
+        (CallEnd::Complete, _) if call.is_ok() => ((&*call.code).into(), Paint::Good),
+        (CallEnd::Complete, _) => ((&*call.code).into(), Paint::Bad),
+        (CallEnd::Cancelled, _) => ("cancelled".into(), Paint::Doubtful),
+        (CallEnd::Reset, _) => ("reset".into(), Paint::Bad),
+        (CallEnd::Lost, _) => ("lost".into(), Paint::Bad),
     }
 }
 
@@ -189,49 +218,13 @@ pub(super) fn command(words: &[String]) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-/// A line that grows column by column until it is full.
-pub(super) struct Row {
-    screen: Screen,
-    /// Columns that are still free.
-    left: usize,
-    text: String,
-}
-
-impl Row {
-    /// An empty line, as wide as the screen, or unlimited if it `is_wide`.
-    pub(super) fn new(screen: Screen, is_wide: bool) -> Self {
-        Self { screen, left: if is_wide { usize::MAX } else { screen.width }, text: String::new() }
-    }
-
-    /// Adds a text with a minimum width; nothing if the text is empty.
-    pub(super) fn column(&mut self, text: &str, at_least: usize, paint: Paint) {
-        let gap = usize::from(!self.text.is_empty());
-        if text.is_empty() || self.left <= gap {
-            return;
-        }
-        self.left -= gap;
-        let fitted = fit(text, self.left);
-        let width = width_of(&fitted).max(at_least).min(self.left);
-        let padding = width - width_of(&fitted);
-        if gap > 0 {
-            self.text.push(' ');
-        }
-        self.text.push_str(&self.screen.paint(&fitted, paint));
-        self.text.extend(std::iter::repeat_n(' ', padding));
-        self.left -= width;
-    }
-
-    /// The line, without the padding of its last column.
-    pub(super) fn finish(mut self) -> String {
-        self.text.truncate(self.text.trim_end().len());
-        self.text
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::view::{ExecView, PeerView, Seconds, sample};
+    use crate::{
+        cli::screen::width_of,
+        report::view::{ExecView, PeerView, Seconds, sample},
+    };
 
     fn calls() -> Vec<CallView> {
         let exec = |code, words: &[&str]| {
@@ -250,6 +243,12 @@ mod tests {
                 ..sample::call()
             },
             CallView {
+                method: "Exec".to_owned(),
+                stream_opened: true,
+                exec: exec(None, &["sh"]),
+                ..sample::call()
+            },
+            CallView {
                 method: "RunPodSandbox".to_owned(),
                 container: String::new(),
                 container_id: String::new(),
@@ -261,19 +260,21 @@ mod tests {
     }
 
     fn shown(width: usize, is_wide: bool) -> String {
-        calls().iter().map(|call| line(call, Screen::plain(width), is_wide) + "\n").collect()
+        let now = sample::at(125_000).0;
+        calls().iter().map(|call| line(call, Screen::plain(width), is_wide, now) + "\n").collect()
     }
 
     #[test]
     fn lines_look_like_this() {
-        insta::assert_snapshot!("trace_100", shown(100, false));
-        insta::assert_snapshot!("trace_60", shown(60, false));
+        for width in [40, 80, 140] {
+            insta::assert_snapshot!(format!("trace_{width}"), shown(width, false));
+        }
         insta::assert_snapshot!("trace_wide", shown(60, true));
     }
 
     #[test]
     fn lines_fit_and_hold_nothing_that_steers() {
-        for width in 40..130 {
+        for width in 20..130 {
             for line in shown(width, false).lines() {
                 assert!(width_of(line) <= width, "{width}: {line}");
                 assert!(!line.contains('\u{1b}'));

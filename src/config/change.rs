@@ -1,6 +1,84 @@
-//! The differences between two configurations that only take effect after a restart. Pure.
+//! The differences between two configurations: what took effect, in short, and what only does after a restart. Pure.
 
-use super::{Config, key::Key};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+};
+
+use super::{Config, Loaded, key::Key};
+use crate::spec::rule::Rule;
+
+/// 8 names of what changed are listed, of settings and of rules each; the others are counted.
+const LISTED: usize = 8;
+
+/// What differs between two configurations in effect, by name: `changed prober.workers; added rule web`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changes {
+    settings: Vec<&'static str>,
+    added: Vec<String>,
+    removed: Vec<String>,
+    edited: Vec<String>,
+    /// Whether rules that are in both have another order, which decides which of them comes first.
+    are_rules_reordered: bool,
+}
+
+impl Changes {
+    /// From one to the other.
+    pub(crate) fn between(from: &Loaded, to: &Loaded) -> Self {
+        let before: HashMap<_, _> =
+            from.settings.iter().map(|setting| (setting.key, &setting.texts)).collect();
+        let settings = to.settings.iter().filter(|setting| before.get(&setting.key) != Some(&&setting.texts));
+        let (old, new) = (&from.config.policy.rules, &to.config.policy.rules);
+        let by_name = |rules: &'_ [Rule]| rules.iter().map(|rule| rule.name.clone()).collect::<HashSet<_>>();
+        let (known, kept) = (by_name(old), by_name(new));
+        let known_rules: HashMap<_, _> = old.iter().map(|rule| (&rule.name, rule)).collect();
+        let names =
+            |rules: &mut dyn Iterator<Item = &Rule>| rules.map(|rule| rule.name.to_string()).collect();
+        let order = |rules: &'_ [Rule], others: &HashSet<_>| {
+            let names = rules.iter().map(|rule| rule.name.clone());
+            names.filter(|name| others.contains(name)).collect::<Vec<_>>()
+        };
+        Self {
+            settings: settings.map(|setting| setting.key.path()).collect(),
+            added: names(&mut new.iter().filter(|rule| !known.contains(&rule.name))),
+            removed: names(&mut old.iter().filter(|rule| !kept.contains(&rule.name))),
+            edited: names(
+                &mut new.iter().filter(|rule| known_rules.get(&rule.name).is_some_and(|known| known != rule)),
+            ),
+            are_rules_reordered: order(old, &kept) != order(new, &known),
+        }
+    }
+}
+
+impl fmt::Display for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let settings: Vec<_> = self.settings.iter().map(|&name| name.to_owned()).collect();
+        let groups = [
+            ("changed", &settings),
+            ("added rule", &self.added),
+            ("removed rule", &self.removed),
+            ("changed rule", &self.edited),
+        ];
+        let parts = groups.into_iter().filter(|(_, names)| !names.is_empty());
+        let mut parts: Vec<_> = parts.map(|(what, names)| format!("{what} {}", listed(names))).collect();
+        if self.are_rules_reordered {
+            parts.push("changed the order of rules".to_owned());
+        }
+        if parts.is_empty() {
+            f.write_str("nothing in effect changed")
+        } else {
+            f.write_str(&parts.join("; "))
+        }
+    }
+}
+
+fn listed(names: &[String]) -> String {
+    let shown = names[..names.len().min(LISTED)].join(", ");
+    match names.len().saturating_sub(LISTED) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
 
 /// The settings that differ and that a running daemon cannot change, in the order of the file.
 pub(crate) fn needing_restart(running: &Config, written: &Config) -> Vec<Key> {
@@ -32,6 +110,10 @@ fn needs_restart(key: Key, running: &Config, written: &Config) -> bool {
         | Key::HealthcheckEnabled
         | Key::HealthcheckNamespaces
         | Key::ObservedEnabled
+        | Key::HistoryAttempts
+        | Key::HistoryOutputBytes
+        | Key::AttemptsFile
+        | Key::AttemptsMaxBytes
         | Key::ActEnabled
         | Key::ActDryRun
         | Key::ActNamespaces
@@ -50,10 +132,48 @@ mod tests {
     use super::*;
     use crate::config::{Overrides, raw::Raw, resolve::resolve};
 
+    fn loaded(text: &str) -> Loaded {
+        let raw = Raw::read(text, Path::new("config.yaml"));
+        resolve(&[raw], &Overrides::default(), &|_| Ok(Some(4))).unwrap()
+    }
+
     fn config(text: &str) -> Config {
-        {
-            let raw = Raw::read(text, Path::new("config.yaml"));
-            resolve(&[raw], &Overrides::default(), &|_| Ok(Some(4))).unwrap().config
+        loaded(text).config
+    }
+
+    #[test]
+    fn what_changed_is_named_in_short() {
+        let rule = |name: &str, port: u32| {
+            format!(
+                "  - {{name: {name}, match: {{namespace: shop}}, liveness: {{tcpSocket: {{port: {port}}}}}}}\n"
+            )
+        };
+        let rules = |rules: &[(&str, u32)]| {
+            let all: String = rules.iter().map(|(name, port)| rule(name, *port)).collect();
+            format!("rules:\n{all}")
+        };
+        let many: Vec<_> = (0..10).map(|number| format!("r{number}")).collect();
+        let many: Vec<_> = many.iter().map(|name| (name.as_str(), 1)).collect();
+        for (from, to, shown) in [
+            (
+                String::new(),
+                "listen: unix:///run/criprobe/criprobe.sock".to_owned(),
+                "nothing in effect changed",
+            ),
+            (
+                "prober: {workers: 40}".to_owned(),
+                "prober: {workers: 30}\nlog: {level: debug}\nannotations: {namespaces: [shop]}".to_owned(),
+                "changed prober.workers, annotations.namespaces, log.level",
+            ),
+            (
+                rules(&[("a", 1), ("b", 1), ("c", 1)]),
+                rules(&[("b", 2), ("c", 1), ("d", 1)]) + "log: {level: debug}",
+                "changed log.level; added rule d; removed rule a; changed rule b",
+            ),
+            (rules(&[("a", 1), ("b", 1)]), rules(&[("b", 1), ("a", 1)]), "changed the order of rules"),
+            (String::new(), rules(&many), "added rule r0, r1, r2, r3, r4, r5, r6, r7 and 2 more"),
+        ] {
+            assert_eq!(Changes::between(&loaded(&from), &loaded(&to)).to_string(), shown, "{from} -> {to}");
         }
     }
 
@@ -82,6 +202,7 @@ mod tests {
                 &[],
             ),
             ("act: {gracePeriod: 5s, restartOnExit: always}", &[]),
+            ("history: {attempts: 9, outputBytes: 0}\nattempts: {file: /var/x, maxBytes: 1MiB}", &[]),
         ] {
             assert_eq!(needing_restart(&config(""), &config(text)), keys, "{text}");
         }

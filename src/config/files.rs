@@ -18,13 +18,13 @@ use crate::document::{self, SyntaxError};
 pub(crate) const DEFAULT_FILE: &str = "/etc/criprobe/config.yaml";
 
 /// The folder beside it whose files are read after it.
-const FOLDER: &str = "conf.d";
+pub(crate) const FOLDER: &str = "conf.d";
 
 /// The extension that a file in the folder must have to be read.
 const EXTENSION: &str = "yaml";
 
 /// At most 100 files of the folder are read; more are an error.
-const MAX_FILES: usize = 100;
+pub(crate) const MAX_FILES: usize = 100;
 
 /// At most 10,000 entries of the folder are examined, whatever their names; more are an error.
 const MAX_ENTRIES: usize = 10_000;
@@ -238,7 +238,8 @@ fn is_hidden(path: &Path) -> bool {
     path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."))
 }
 
-fn is_wanted(path: &Path) -> bool {
+/// Whether a file in the folder is read, by its name.
+pub(crate) fn is_wanted(path: &Path) -> bool {
     !is_hidden(path) && path.extension().is_some_and(|extension| extension == EXTENSION)
 }
 

@@ -43,6 +43,14 @@ pub enum Key {
     HealthcheckNamespaces,
     /// Whether clients' own probes are observed.
     ObservedEnabled,
+    /// How many attempts of a probe are kept.
+    HistoryAttempts,
+    /// How much of what each said is kept.
+    HistoryOutputBytes,
+    /// The file that attempts are written to.
+    AttemptsFile,
+    /// How much it may take.
+    AttemptsMaxBytes,
     /// Whether verdicts of failure may act.
     ActEnabled,
     /// Whether what they would do is only reported.
@@ -64,7 +72,7 @@ pub enum Key {
 
 impl Key {
     /// All of them, in the order of the file.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 33] = [
         Self::Listen,
         Self::Runtime,
         Self::State,
@@ -85,6 +93,10 @@ impl Key {
         Self::HealthcheckEnabled,
         Self::HealthcheckNamespaces,
         Self::ObservedEnabled,
+        Self::HistoryAttempts,
+        Self::HistoryOutputBytes,
+        Self::AttemptsFile,
+        Self::AttemptsMaxBytes,
         Self::ActEnabled,
         Self::ActDryRun,
         Self::ActNamespaces,
@@ -126,7 +138,7 @@ impl Key {
             Self::Runtime => "unix:///run/containerd/containerd.sock",
             Self::State => "/var/lib/criprobe",
             Self::ApiListen => "unix:///run/criprobe/api.sock",
-            Self::ApiGroup | Self::NodeIp | Self::AllowHosts | Self::ActNamespaces => "",
+            Self::ApiGroup | Self::NodeIp | Self::AllowHosts | Self::AttemptsFile | Self::ActNamespaces => "",
             Self::Workers => "64",
             Self::ExecWorkers => "16",
             Self::ExecGrace => "5s",
@@ -138,6 +150,9 @@ impl Key {
             Self::AnnotationNamespaces | Self::HealthcheckNamespaces => "*",
             Self::HealthcheckEnabled | Self::ActEnabled | Self::ActDryRun => "false",
             Self::ObservedEnabled => "true",
+            Self::HistoryAttempts => "32",
+            Self::HistoryOutputBytes => "256",
+            Self::AttemptsMaxBytes => "64MiB",
             Self::ActMaxPerMinute => "6",
             Self::ActMaxConcurrent => "1",
             Self::ActGracePeriod => "10s",
@@ -183,6 +198,14 @@ impl Key {
                 ("healthcheck.namespaces", "CRIPROBE_HEALTHCHECK_NAMESPACES", "--healthcheck-namespaces")
             }
             Self::ObservedEnabled => ("observed.enabled", "CRIPROBE_OBSERVED_ENABLED", "--observed-enabled"),
+            Self::HistoryAttempts => ("history.attempts", "CRIPROBE_HISTORY_ATTEMPTS", "--history-attempts"),
+            Self::HistoryOutputBytes => {
+                ("history.outputBytes", "CRIPROBE_HISTORY_OUTPUT_BYTES", "--history-output-bytes")
+            }
+            Self::AttemptsFile => ("attempts.file", "CRIPROBE_ATTEMPTS_FILE", "--attempts-file"),
+            Self::AttemptsMaxBytes => {
+                ("attempts.maxBytes", "CRIPROBE_ATTEMPTS_MAX_BYTES", "--attempts-max-bytes")
+            }
             Self::ActEnabled => ("act.enabled", "CRIPROBE_ACT_ENABLED", "--act-enabled"),
             Self::ActDryRun => ("act.dryRun", "CRIPROBE_ACT_DRY_RUN", "--act-dry-run"),
             Self::ActNamespaces => ("act.namespaces", "CRIPROBE_ACT_NAMESPACES", "--act-namespaces"),

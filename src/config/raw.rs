@@ -16,6 +16,9 @@ use crate::document::{
 /// The format of a socket.
 const SOCKET: &str = "write unix:///PATH";
 
+/// The format of a size.
+const SIZE: &str = "write a size such as 64MiB";
+
 /// The content of a file; empty by default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Raw {
@@ -129,6 +132,14 @@ fn settings(top: &mut Fields<'_>) -> Vec<WrittenSetting> {
     });
     top.map("observed", |observed| {
         found.push(one(Key::ObservedEnabled, observed.boolean("enabled")));
+    });
+    top.map("history", |history| {
+        found.push(one(Key::HistoryAttempts, history.integer("attempts")));
+        found.push(one(Key::HistoryOutputBytes, history.integer("outputBytes")));
+    });
+    top.map("attempts", |attempts| {
+        found.push(one(Key::AttemptsFile, attempts.text("file")));
+        found.push(one(Key::AttemptsMaxBytes, attempts.text_of_form("maxBytes", SIZE)));
     });
     top.map("act", |act| {
         found.push(one(Key::ActEnabled, act.boolean("enabled")));

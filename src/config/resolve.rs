@@ -8,8 +8,8 @@ use std::{
 };
 
 use super::{
-    ActConfig, ApiConfig, Config, ConfigError, ConfigErrors, Groups, Loaded, LogConfig, Origin, Overrides,
-    ProberConfig, Setting,
+    ActConfig, ApiConfig, Config, ConfigError, ConfigErrors, Groups, HistoryConfig, Loaded, LogConfig,
+    Origin, Overrides, ProberConfig, RecordConfig, Setting,
     key::Key,
     pattern,
     raw::Raw,
@@ -58,6 +58,10 @@ pub fn resolve(files: &[Raw], overrides: &Overrides, groups: Groups<'_>) -> Resu
     let is_healthcheck = resolver.value(Key::HealthcheckEnabled, boolean);
     let healthchecks = resolver.list(Key::HealthcheckNamespaces, namespace);
     let is_observing = resolver.value(Key::ObservedEnabled, boolean);
+    let history_attempts = resolver.value(Key::HistoryAttempts, value::history_attempts);
+    let history_output = resolver.value(Key::HistoryOutputBytes, value::history_output);
+    let attempts_file = resolver.value(Key::AttemptsFile, value::file);
+    let attempts_size = resolver.value(Key::AttemptsMaxBytes, value::record_size);
     let is_acting = resolver.value(Key::ActEnabled, boolean);
     let is_dry_run = resolver.value(Key::ActDryRun, boolean);
     let act_namespaces = resolver.list(Key::ActNamespaces, namespace);
@@ -115,6 +119,8 @@ pub fn resolve(files: &[Raw], overrides: &Overrides, groups: Groups<'_>) -> Resu
                 restart_on_exit: restart_on_exit?.value,
             },
             is_observing: is_observing?.value,
+            history: HistoryConfig { attempts: history_attempts?.value, output_bytes: history_output?.value },
+            attempts: RecordConfig { file: attempts_file?.value, max_bytes: attempts_size?.value },
             log: LogConfig { format: format?.value, level: level?.value },
         })
     };
@@ -284,21 +290,27 @@ impl Resolver<'_> {
         workers: &Option<SourcedValue<NonZeroUsize>>,
         exec: Option<SourcedValue<NonZeroUsize>>,
     ) -> Option<NonZeroUsize> {
-        let (workers, exec) = (workers.as_ref()?.value, exec?);
+        let (limit, exec) = (workers.as_ref()?, exec?);
+        let workers = limit.value;
         if exec.value > workers && exec.origin != Origin::Default {
             let reason = format!("must be at most {workers}, the number of {}", Key::Workers.path());
             self.report(exec.key, exec.origin, &reason);
         }
         let in_force = exec.value.min(workers);
         let setting = self.settings.iter_mut().find(|setting| setting.key == exec.key);
-        setting.into_iter().for_each(|setting| setting.texts = vec![in_force.to_string()]);
+        if let Some(setting) = setting {
+            setting.texts = vec![in_force.to_string()];
+            if in_force < exec.value {
+                setting.origin = Origin::Limited(Key::Workers.path(), Box::new(limit.origin.clone()));
+            }
+        }
         Some(in_force)
     }
 
     fn report(&mut self, key: Key, origin: Origin, reason: &str) {
         let reason = match origin {
             Origin::Environment(_) | Origin::Flag(_) => reason.to_owned(),
-            Origin::Default | Origin::File(..) => format!("{}: {reason}", key.path()),
+            Origin::Default | Origin::Limited(..) | Origin::File(..) => format!("{}: {reason}", key.path()),
         };
         self.errors.push(ConfigError { origin, reason });
     }

@@ -3,7 +3,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::pattern::{self, Of};
+use super::{
+    pattern::{self, Of},
+    value,
+};
 use crate::{
     document::{
         Place,
@@ -15,7 +18,7 @@ use crate::{
     spec::{
         ProbeSpec,
         raw::{RawAct, RawProbe},
-        rule::{HealthcheckAct, Matcher, Rule},
+        rule::{HealthcheckAct, HistoryRule, Matcher, Rule},
         validate::{validate, validate_healthcheck_act},
     },
 };
@@ -25,6 +28,9 @@ pub(crate) const MAX_RULES: usize = 500;
 
 /// 63 characters: the maximum length of a rule's name; a longer one is an error.
 const MAX_NAME: usize = 63;
+
+/// The keys of `history`.
+const HISTORY: [&str; 2] = ["attempts", "outputBytes"];
 
 /// One rule of a file.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,6 +60,7 @@ pub(super) struct RawRule {
     enforce: Field<bool>,
     probes: [(ProbeKind, Field<RawProbe>); 3],
     healthcheck: Field<RawHealthcheckAct>,
+    history: Field<[Field<i64>; 2]>,
 }
 
 #[derive(Debug)]
@@ -87,6 +94,7 @@ fn raw_rule(rule: &mut Fields<'_>) -> RawRule {
             act: RawAct::of(healthcheck),
             grace: healthcheck.integer("terminationGracePeriodSeconds"),
         }),
+        history: rule.map("history", |history| HISTORY.map(|name| history.integer(name))),
     }
 }
 
@@ -97,6 +105,7 @@ impl RawRule {
         let matcher = self.matcher(errors);
         let probes = self.probes(errors);
         let healthcheck = self.healthcheck(errors);
+        let history = self.history(errors);
         let is_enforced = match &self.enforce {
             Field::Absent => Some(false),
             Field::Bad => None,
@@ -110,6 +119,7 @@ impl RawRule {
                 is_enforced: is_enforced?,
                 probes: probes?,
                 healthcheck: healthcheck?,
+                history: history?,
             })
         };
         let rule = rule();
@@ -168,8 +178,9 @@ impl RawRule {
     }
 
     fn probes(&self, errors: &mut Vec<FieldError>) -> Option<Vec<Arc<ProbeSpec>>> {
-        if self.probes.iter().all(|(_, field)| field.is_absent()) && self.healthcheck.is_absent() {
-            let detail = "must have a probe: startup, readiness or liveness; or healthcheck";
+        let has_others = !self.healthcheck.is_absent() || !self.history.is_absent();
+        if self.probes.iter().all(|(_, field)| field.is_absent()) && !has_others {
+            let detail = "must have a probe: startup, readiness or liveness; or healthcheck; or history";
             errors.push(FieldError::required(self.path.clone(), self.place, detail));
             return None;
         }
@@ -198,6 +209,37 @@ impl RawRule {
         let act =
             validate_healthcheck_act(&raw.act, &raw.grace, (&self.at("healthcheck"), raw.place), errors);
         act.map(Arc::new).map(Some)
+    }
+
+    /// How much is kept of attempts; `None` if that is invalid.
+    fn history(&self, errors: &mut Vec<FieldError>) -> Option<HistoryRule> {
+        let [attempts, output_bytes] = match &self.history {
+            Field::Absent => return Some(HistoryRule::default()),
+            Field::Bad => return None,
+            Field::Given(written) => &written.value,
+        };
+        let before = errors.len();
+        let mut read = |field: &Field<i64>, name: &str, parse: fn(&str) -> Result<u16, String>| match field {
+            Field::Absent => Some(None),
+            Field::Bad => None,
+            Field::Given(number) => {
+                let valid = parse(&number.value.to_string());
+                let path = self.at(&format!("history.{name}"));
+                valid
+                    .map_err(|reason| errors.push(FieldError { path, reason, place: number.place }))
+                    .ok()
+                    .map(Some)
+            }
+        };
+        let [first, second] = HISTORY;
+        let attempts = read(attempts, first, value::history_attempts);
+        let output_bytes = read(output_bytes, second, value::history_output);
+        if let (Some(None), Some(None), Field::Given(written)) = (attempts, output_bytes, &self.history) {
+            let detail = "must say attempts or outputBytes";
+            errors.push(FieldError::required(self.at("history"), written.place, detail));
+        }
+        let history = HistoryRule { attempts: attempts?, output_bytes: output_bytes? };
+        (errors.len() == before).then_some(history)
     }
 
     fn at(&self, name: &str) -> String {

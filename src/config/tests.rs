@@ -65,6 +65,8 @@ fn defaults() -> Config {
             restart_on_exit: RestartOnExit::Never,
         },
         is_observing: true,
+        history: HistoryConfig { attempts: 32, output_bytes: 256 },
+        attempts: RecordConfig { file: None, max_bytes: 64 << 20 },
         log: LogConfig { format: LogFormat::Text, level: LogLevel::Info },
     }
 }
@@ -90,6 +92,51 @@ fn the_packaged_example_names_every_setting_with_its_default() {
 }
 
 #[test]
+fn a_history_has_its_bounds_and_a_file_of_attempts_a_path_and_a_size() {
+    for (text, reported) in [
+        ("history: {attempts: 0}", "history.attempts: must be 1 to 1000, not 0"),
+        ("history: {attempts: 1001}", "history.attempts: must be 1 to 1000, not 1001"),
+        ("history: {outputBytes: -1}", "history.outputBytes: must be 0 to 10240, not -1"),
+        ("history: {outputBytes: 10241}", "history.outputBytes: must be 0 to 10240, not 10241"),
+        ("attempts: {file: attempts.jsonl}", r#"attempts.file: "attempts.jsonl" is not an absolute path"#),
+        ("attempts: {file: /var/}", r#"attempts.file: "/var/" is not the path of a file"#),
+        ("attempts: {file: /}", r#"attempts.file: "/" is not the path of a file"#),
+        ("attempts: {file: /var/..}", r#"attempts.file: "/var/.." is not the path of a file"#),
+        ("attempts: {maxBytes: 255KiB}", "attempts.maxBytes: must be 256KiB to 1024GiB, not 255KiB"),
+        ("attempts: {maxBytes: 9999999GiB}", "attempts.maxBytes: must be 256KiB to 1024GiB, not 9999999GiB"),
+        (
+            "attempts: {maxBytes: 64Mi}",
+            r#"attempts.maxBytes: "64Mi" is not a size: write one such as 64MiB, with KiB, MiB or GiB"#,
+        ),
+        (
+            "attempts: {maxBytes: -1MiB}",
+            r#"attempts.maxBytes: "-1MiB" is not a size: write one such as 64MiB, with KiB, MiB or GiB"#,
+        ),
+        (
+            "rules: [{name: a, match: {namespace: a}, history: {attempts: 2000}}]",
+            "rules[0].history.attempts: must be 1 to 1000, not 2000",
+        ),
+        (
+            "rules: [{name: a, match: {namespace: a}, history: {}}]",
+            "rules[0].history: Required value: must say attempts or outputBytes",
+        ),
+        (
+            "rules: [{name: a, match: {namespace: a}}]",
+            "rules[0]: Required value: must have a probe: startup, readiness or liveness; or healthcheck; or history",
+        ),
+    ] {
+        let errors = resolved(text, &Overrides::default()).unwrap_err();
+        assert!(
+            errors.ends_with(&format!(": {reported}")) && errors.lines().count() == 1,
+            "{text}: {errors}"
+        );
+    }
+    let text = "rules: [{name: a, match: {namespace: a}, history: {outputBytes: 1024}}]";
+    let rules = resolved(text, &Overrides::default()).unwrap().policy.rules;
+    assert_eq!((rules[0].history.attempts, rules[0].history.output_bytes), (None, Some(1_024)));
+}
+
+#[test]
 fn everything_that_a_file_says_is_kept() {
     let text = r#"
 listen: /tmp/l.sock
@@ -102,6 +149,8 @@ prober: {workers: 8, execWorkers: 4, execGrace: 1m30s, maxPerPod: 1, maxPerNode:
 annotations: {namespaces: [shop-*, cart]}
 healthcheck: {enabled: true, namespaces: [default]}
 observed: {enabled: false}
+history: {attempts: 1000, outputBytes: 0}
+attempts: {file: /var/lib/attempts.jsonl, maxBytes: 2 GiB}
 act: {enabled: true, dryRun: true, namespaces: [edge-*, lab], maxPerMinute: 600, maxConcurrent: 64, gracePeriod: 1h,
   restartOnExit: onFailure}
 log: {format: json, level: debug}
@@ -143,6 +192,8 @@ log: {format: json, level: debug}
             restart_on_exit: RestartOnExit::OnFailure,
         },
         is_observing: false,
+        history: HistoryConfig { attempts: 1_000, output_bytes: 0 },
+        attempts: RecordConfig { file: Some("/var/lib/attempts.jsonl".into()), max_bytes: 2 << 30 },
         log: LogConfig { format: LogFormat::Json, level: LogLevel::Debug },
     };
     assert_eq!(resolved(text, &Overrides::default()), Ok(expected));
@@ -199,7 +250,7 @@ fn errors_of_several_files_are_told_in_the_files_order() {
     config.yaml:1:14: log.level: "x" is not a log level: one of error, warn, info, debug, trace
     config.yaml:2:9: listen: Invalid value: 5: write unix:///PATH
     conf.d/a.yaml:2:1: not valid YAML or JSON: unclosed bracket '{'
-    conf.d/b.yaml:1:1: unknown key "x": known keys are listen, runtime, state, api, prober, annotations, healthcheck, observed, act, log, rules, trace
+    conf.d/b.yaml:1:1: unknown key "x": known keys are listen, runtime, state, api, prober, annotations, healthcheck, observed, history, attempts, act, log, rules, trace
     "#);
 }
 
@@ -351,12 +402,16 @@ fn a_variable_that_is_no_setting_is_noted_with_the_one_that_was_meant() {
         "CRIPROBE_PROBER_WORKRES",
         "CRIPROBE_log_level",
         "CRIPROBE_WHATEVER",
+        "CRIPROBE_FOO",
+        "CRIPROBE_APY",
         "CRIPROBE_SERVICE_HOST",
         "CRIPROBE_PORT_80_TCP",
         "PATH",
         "XCRIPROBE_API",
     ];
     insta::assert_snapshot!(unknown_variables(names.map(str::to_owned)).join("\n"), @r#"
+    "CRIPROBE_APY" is not a setting: did you mean CRIPROBE_API?
+    "CRIPROBE_FOO" is not a setting
     "CRIPROBE_PROBER_WORKRES" is not a setting: did you mean CRIPROBE_PROBER_WORKERS?
     "CRIPROBE_WHATEVER" is not a setting
     "CRIPROBE_log_level" is not a setting: did you mean CRIPROBE_LOG_LEVEL?

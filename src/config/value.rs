@@ -1,6 +1,6 @@
 //! The value of each setting: its text in; the value, or what is wrong with it and what to write, out. Pure.
 
-use std::{net::IpAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
+use std::{net::IpAddr, num::NonZeroUsize, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use super::{
     Groups, LogFormat, LogLevel,
@@ -51,6 +51,17 @@ const MIN_ACT_GRACE: Duration = Duration::from_secs(2);
 /// 1 h: the longest; more is an error, because the act holds its place as long.
 const MAX_ACT_GRACE: Duration = Duration::from_secs(3600);
 
+/// 1,000 attempts of a probe: those of a short period for minutes, of a usual one for hours. More are an error: for each
+/// attempt, what it said is looked for among all that are kept.
+const HISTORY_ATTEMPTS: RangeInclusive<u16> = 1..=1_000;
+
+/// 10 KiB of what an attempt said, which is all that is ever read of it. More is an error.
+const HISTORY_OUTPUT: RangeInclusive<u16> = 0..=10_240;
+
+/// 256 KiB to 1 TiB for a file of records and the one before it: half of less has no room for a long record. Outside is an
+/// error.
+const RECORD_SIZES: RangeInclusive<u64> = 256 << 10..=1 << 40;
+
 pub(super) fn socket(text: &str) -> Result<PathBuf, String> {
     socket::parse(text).map_err(|error| error.to_string())
 }
@@ -98,6 +109,55 @@ pub(super) fn exec_grace(text: &str) -> Result<Duration, String> {
 
 pub(super) fn act_grace(text: &str) -> Result<Duration, String> {
     time(text, MIN_ACT_GRACE, MAX_ACT_GRACE)
+}
+
+pub(super) fn history_attempts(text: &str) -> Result<u16, String> {
+    within(text, HISTORY_ATTEMPTS)
+}
+
+pub(super) fn history_output(text: &str) -> Result<u16, String> {
+    within(text, HISTORY_OUTPUT)
+}
+
+/// A whole number in a range.
+fn within(text: &str, range: RangeInclusive<u16>) -> Result<u16, String> {
+    let number: i64 = text.parse().map_err(|_| format!("{} is not a whole number", quoted(text)))?;
+    u16::try_from(number)
+        .ok()
+        .filter(|number| range.contains(number))
+        .ok_or_else(|| format!("must be {} to {}, not {number}", range.start(), range.end()))
+}
+
+/// The path of a file; none if it is empty.
+pub(super) fn file(text: &str) -> Result<Option<PathBuf>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let path = folder(text)?;
+    match path.file_name() {
+        Some(_) if !text.ends_with(['/', '.']) => Ok(Some(path)),
+        Some(_) | None => Err(format!("{} is not the path of a file", quoted(text))),
+    }
+}
+
+pub(super) fn record_size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let unit = match text[digits.len()..].trim_start() {
+        "" | "B" => Some(1),
+        "KiB" => Some(1 << 10),
+        "MiB" => Some(1 << 20),
+        "GiB" => Some(1 << 30),
+        _ => None,
+    };
+    let number: Option<u64> = digits.parse().ok();
+    let Some((number, unit)) = number.zip(unit) else {
+        return Err(format!("{} is not a size: write one such as 64MiB, with KiB, MiB or GiB", quoted(text)));
+    };
+    let size = number.saturating_mul(unit);
+    if !RECORD_SIZES.contains(&size) {
+        return Err(format!("must be 256KiB to 1024GiB, not {text}"));
+    }
+    Ok(size)
 }
 
 pub(super) fn restart_on_exit(text: &str) -> Result<RestartOnExit, String> {

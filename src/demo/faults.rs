@@ -62,6 +62,8 @@ pub enum FaultKind {
     /// The times in its answer are so much later, as if the clock had been set back since: ContainerStatus. Other methods
     /// answer as ever.
     LaterTimes(Duration),
+    /// ContainerStatus answers `OOMKilled` for a container that was killed. Other methods answer as ever.
+    OutOfMemory,
     /// ContainerStatus answers with another ID if its request holds one of these texts. Other methods answer as ever.
     OtherIds(Vec<String>),
     /// Its answer is made at least this many bytes long. ListContainers pads an image annotation of the first listed
@@ -174,6 +176,9 @@ pub(super) async fn before(
         Some(FaultKind::LaterTimes(later_by)) => {
             request.extensions_mut().insert(Forgery { later_by: *later_by, ..Forgery::default() });
         }
+        Some(FaultKind::OutOfMemory) => {
+            request.extensions_mut().insert(Forgery { is_out_of_memory: true, ..Forgery::default() });
+        }
         Some(FaultKind::OtherIds(texts)) => {
             let has_other_id;
             (request, has_other_id) = holds_one_of(request, texts).await;
@@ -208,6 +213,7 @@ pub(super) struct Forgery {
     at_least: usize,
     later_by: Duration,
     has_other_id: bool,
+    is_out_of_memory: bool,
 }
 
 impl Forgery {
@@ -230,6 +236,9 @@ impl Forgery {
             for time in [&mut status.created_at, &mut status.started_at] {
                 // What has not happened yet has no time.
                 *time = if *time > 0 { time.saturating_add(later) } else { *time };
+            }
+            if self.is_out_of_memory && status.exit_code == 137 {
+                "OOMKilled".clone_into(&mut status.reason);
             }
             if self.has_other_id {
                 status.id.insert_str(0, "other-");

@@ -22,6 +22,7 @@ use crate::{
     ids::ContainerId,
     proto::cri::{VersionRequest, runtime_service_client::RuntimeServiceClient},
     results::text::BoundedText,
+    runtime::socket::SocketError,
     spec::expand::{Expansion, Word},
 };
 
@@ -99,8 +100,8 @@ impl Exec {
     /// # Errors
     /// [`Fault::Runtime`] for every other status of the runtime's, and for an answer above 16 MiB; [`Fault::Away`] when there
     /// is no connection to it;
-    /// [`Fault::Unanswered`] when it is silent past the grace or in the middle of its answer, or shows no life while we keep
-    /// the timeout;
+    /// [`Fault::Unanswered`] when it is silent past the grace or in the middle of its answer; [`Fault::Silent`] when it does
+    /// not answer either when it is asked whether it is there;
     /// [`Fault::Target`] when its program has a name that no program can have;
     /// [`Fault::Ours`] when there is no room for the command.
     pub(crate) async fn attempt(
@@ -123,7 +124,7 @@ impl Exec {
         let call = call(self.channel.clone(), request);
         let given_up = Duration::from_secs(seconds).saturating_add(self.grace);
         let answered = if is_whole(timeout) {
-            time::timeout(given_up, call).await.map_err(|_| Late::Silent)
+            self.until(given_up, call).await
         } else {
             let mut call = Box::pin(call);
             let answered = self.within(timeout, call.as_mut()).await;
@@ -134,7 +135,7 @@ impl Exec {
             answered
         };
         let ended = match answered {
-            Ok(Ok(body)) => time::timeout(READING, read(body)).await.map_err(|_| Late::Silent),
+            Ok(Ok(body)) => time::timeout(READING, read(body)).await.map_err(|_| Late::Unanswered),
             Ok(Err(status)) => Ok(Err(status)),
             Err(late) => Err(late),
         };
@@ -152,20 +153,34 @@ impl Exec {
                 })
             }
             Ok(Err(status)) if status.code() != Code::DeadlineExceeded => {
-                Err(match broken_connection(&status) {
-                    Some(cause) => Fault::Away(cause),
-                    None => {
-                        let message = mask::masked(status.message(), command);
-                        Fault::Runtime { code: go::code(status.code()), message }
-                    }
-                })
+                Err(away(&status).unwrap_or_else(|| {
+                    let message = mask::masked(status.message(), command);
+                    Fault::Runtime { code: go::code(status.code()), message }
+                }))
             }
             Ok(Err(_)) | Err(Late::Alive) => {
                 let (command, timeout) = (command.defined().join(" "), go::duration(timeout));
                 let text = format_args!("command timed out: \"{command}\" timed out after {timeout}");
                 Ok(Outcome::failure(BoundedText::of(text)))
             }
-            Err(Late::Silent) => Err(Fault::Unanswered),
+            Err(Late::Silent) => Err(Fault::Silent),
+            Err(Late::Unanswered) => Err(Fault::Unanswered),
+        }
+    }
+
+    /// Waits so long for the answer of a call whose timeout is the runtime's to keep. In the last second, the runtime is asked
+    /// whether it is there.
+    async fn until<T>(&self, given_up: Duration, call: impl Future<Output = T>) -> Result<T, Late> {
+        let asked = given_up.saturating_sub(MOST_PATIENCE);
+        let check = async {
+            time::sleep(asked).await;
+            tokio::join!(self.is_alive(MOST_PATIENCE), time::sleep(given_up - asked)).0
+        };
+        let (call, check) = (pin!(call), pin!(check));
+        tokio::select! {
+            biased;
+            answer = call => Ok(answer),
+            is_alive = check => Err(if is_alive { Late::Unanswered } else { Late::Silent }),
         }
     }
 
@@ -204,9 +219,11 @@ impl Exec {
 
 /// What is known of a runtime that has not answered a call in time.
 enum Late {
-    /// It answers.
+    /// It answers, and kept our timeout.
     Alive,
-    /// It does not.
+    /// It answers, but not this call, although all the time that it gets is over.
+    Unanswered,
+    /// It answers nothing.
     Silent,
 }
 
@@ -253,19 +270,23 @@ async fn read(mut body: Body) -> Result<Answer, Status> {
     }
 }
 
-/// What the system says of the connection to the runtime, where a status is not the runtime's own: that has no source. The
+/// [`Fault::Away`] where a status is not the runtime's own, which has no source, but that of the connection to it. The
 /// runtime's reset of one call leaves the connection as it is.
-fn broken_connection(status: &Status) -> Option<BoundedText> {
+pub(crate) fn away(status: &Status) -> Option<Fault> {
     let mut cause = status.source()?;
+    if let Some(error) = SocketError::find(cause) {
+        return Some(Fault::Away(error.of_it().into()));
+    }
     loop {
         if cause.downcast_ref::<h2::Error>().is_some_and(h2::Error::is_reset) {
             return None;
         }
         match cause.source() {
             Some(deeper) => cause = deeper,
-            None => return Some(BoundedText::of(cause)),
+            None => break,
         }
     }
+    Some(Fault::Away(BoundedText::of(format_args!("the connection to its socket broke: {cause}"))))
 }
 
 /// Whether the answer was longer than [`answer::LONGEST`]: than we read, or than the runtime sends. A status of the connection

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use super::pod::{ContainerState, PodNetwork};
+use super::pod::{ContainerEnd, ContainerState, PodNetwork};
 use crate::proto::cri;
 
 /// 16 addresses of a pod are kept, the primary one first: Kubernetes assigns two.
@@ -29,6 +29,16 @@ pub(super) fn state(state: i32, exit_code: Option<i32>) -> ContainerState {
         Ok(cri::ContainerState::ContainerExited) => ContainerState::Exited { exit_code },
         Ok(cri::ContainerState::ContainerUnknown) | Err(_) => ContainerState::Unknown,
     }
+}
+
+/// How a container ended, of one that the runtime reports as exited.
+pub(super) fn end(status: &cri::ContainerStatus) -> Option<ContainerEnd> {
+    let has_exited = cri::ContainerState::try_from(status.state) == Ok(cri::ContainerState::ContainerExited);
+    has_exited.then(|| ContainerEnd {
+        finished_at: time(status.finished_at),
+        reason: status.reason.as_str().into(),
+        message: status.message.as_str().into(),
+    })
 }
 
 /// The image as the user named it. A kubelet creates containers by the image's ID, and passes the name from the pod's

@@ -60,6 +60,8 @@ pub(super) enum Fact {
         exit_code: Option<i32>,
     },
     ContainerRemoved(ContainerId),
+    /// The kernel killed a process of a container because the container's memory was used up.
+    OutOfMemory(ContainerId),
     /// The processes of a container were frozen.
     ContainerPaused(ContainerId),
     /// They run on.
@@ -227,6 +229,7 @@ impl Fact {
             RuntimeEvent::Resumed(id) => Self::ContainerResumed(id.into()),
             RuntimeEvent::Deleted(id) if is_sandbox(&id) => Self::SandboxRemoved(id.into()),
             RuntimeEvent::Deleted(id) => Self::ContainerRemoved(id.into()),
+            RuntimeEvent::OutOfMemory(id) => Self::OutOfMemory(id.into()),
         }
     }
 }
@@ -356,6 +359,7 @@ mod tests {
             (RuntimeEvent::Resumed("c".into()), "ContainerResumed(\"c\")"),
             (RuntimeEvent::Deleted("s".into()), "SandboxRemoved(\"s\")"),
             (RuntimeEvent::Deleted("c".into()), "ContainerRemoved(\"c\")"),
+            (RuntimeEvent::OutOfMemory("c".into()), "OutOfMemory(\"c\")"),
         ];
         for (event, fact) in rows {
             assert_eq!(format!("{:?}", Fact::of_event(event, is_sandbox)), fact);

@@ -35,6 +35,8 @@ pub(crate) fn container(id: &str, pod: Pod) -> Container {
         is_paused: false,
         created_at: None,
         started_at: None,
+        end: None,
+        log_path: "".into(),
         annotations: BTreeMap::new(),
         omitted: 0,
         pod: Arc::new(pod),

@@ -137,6 +137,7 @@ impl Model {
             Fact::ContainerExited { id, exit_code } => {
                 self.container_moved(&id, ContainerState::Exited { exit_code }, at);
             }
+            Fact::OutOfMemory(id) => self.container_out_of_memory(&id),
             Fact::ContainerRemoved(id) => self.container_removed(&self.full_container(id.as_str()), at),
             Fact::ContainerPaused(id) => self.container_paused(id, true, at),
             Fact::ContainerResumed(id) => self.container_paused(id, false, at),
@@ -402,6 +403,8 @@ impl Model {
             is_paused: container.state == ContainerState::Running && self.pauses.is_paused(id),
             created_at: container.created_at,
             started_at: container.started_at,
+            end: container.end.clone(),
+            log_path: Arc::clone(&container.log_path),
             annotations: container.annotations.clone(),
             omitted: container.omitted,
             pod,

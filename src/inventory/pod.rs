@@ -98,12 +98,38 @@ pub struct Container {
     pub created_at: Option<SystemTime>,
     /// When its process was started, as the runtime reports it.
     pub started_at: Option<SystemTime>,
+    /// How it ended, once it has exited and the runtime has reported it.
+    pub end: Option<Arc<ContainerEnd>>,
+    /// Where its output is written, as the runtime reports it; empty until then.
+    pub log_path: Arc<str>,
     /// Like those of its pod.
     pub annotations: BTreeMap<String, String>,
     /// How many annotations were left out because they did not fit.
     pub omitted: u32,
     /// The pod it belongs to.
     pub pod: Arc<Pod>,
+}
+
+/// What the runtime reports of the end of a container beside its exit code.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ContainerEnd {
+    /// When that was.
+    pub finished_at: Option<SystemTime>,
+    /// In a word: `OOMKilled`, `Error`, `Completed`; at most `proto::trim::MAX_NAME` bytes.
+    pub reason: Arc<str>,
+    /// In words, mostly empty; at most 1,024 bytes.
+    pub message: Arc<str>,
+}
+
+impl ContainerEnd {
+    /// The reason of a container that the kernel killed because its memory was used up.
+    pub const OOM_KILLED: &str = "OOMKilled";
+
+    /// Whether the kernel killed it, or one of its processes, because its memory was used up.
+    #[must_use]
+    pub fn is_oom_killed(&self) -> bool {
+        *self.reason == *Self::OOM_KILLED
+    }
 }
 
 /// A container's life goes one way: created, running, exited.

@@ -1,5 +1,5 @@
-//! The folder of a socket: takes a path, returns the folder's descriptor. Refuses a folder in which others could
-//! replace the socket. Creates missing folders, never changes existing ones.
+//! The folder of a socket, or of a file of records: takes a path, returns the folder's descriptor. Refuses a folder in
+//! which others could replace what is in it. Creates missing folders, never changes existing ones.
 //!
 //! The path is walked step by step. Links are read here and not by the kernel, so every folder that determines where
 //! the path leads is checked. Code that holds the descriptor then works relative to it, and no path is resolved again.
@@ -26,18 +26,18 @@ const MAX_LINKS: usize = 40;
 
 /// A folder in which only we, root, and the group of root can create, rename and remove files.
 #[derive(Debug)]
-pub(super) struct Folder(OwnedFd);
+pub(crate) struct Folder(OwnedFd);
 
 /// Why a folder cannot hold a socket.
 #[derive(Debug)]
-pub(super) enum FolderError {
+pub(crate) enum FolderError {
     /// Others could replace the socket.
     Exposed(Exposed),
     /// It cannot be opened or created.
     Io(io::Error),
 }
 
-/// A folder on the way to a socket, or a link, that others can change. Says what to do.
+/// A folder on the way, or a link, that others can change. Says what to do, of a socket.
 #[derive(Debug, Error)]
 pub(crate) enum Exposed {
     /// Others can write to it.
@@ -55,7 +55,7 @@ pub(crate) enum Exposed {
 
 impl Folder {
     /// Opens the folder. Creates it (0755), and the folders above it, if they are missing.
-    pub(super) fn open_or_make(path: &Path) -> Result<Self, FolderError> {
+    pub(crate) fn open_or_make(path: &Path) -> Result<Self, FolderError> {
         let mut walk = Walk::from_root()?;
         let mut rest = steps(path);
         let mut links = 0;

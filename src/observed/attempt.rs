@@ -80,6 +80,8 @@ impl Attempt {
             lag: None,
             exit_code: self.exit_code,
             status: None,
+            container_attempt: None,
+            is_first: false,
             output: self.said.clone().into(),
         }
     }

@@ -59,6 +59,8 @@ pub(super) struct Group {
     pub(super) uid: u32,
     pub(super) command: ExecCommand,
     pub(super) probes: Vec<Probe>,
+    /// The rhythms that ended and have not returned; the newest [`MOST_PROBES`].
+    pub(super) silences: Vec<Silence>,
     /// In order of their begin.
     strays: VecDeque<Attempt>,
     /// All calls that there ever were.
@@ -74,6 +76,14 @@ pub(super) struct Group {
     unsearched: usize,
 }
 
+/// A probe that ended while its container ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Silence {
+    /// Its number while it lasted.
+    pub(super) number: u32,
+    pub(super) period: Duration,
+}
+
 impl Group {
     pub(super) fn new(call: &Call, command: &ExecCommand) -> Self {
         Self {
@@ -81,6 +91,7 @@ impl Group {
             uid: call.origin.peer.uid,
             command: command.clone(),
             probes: Vec::new(),
+            silences: Vec::new(),
             strays: VecDeque::new(),
             calls: 0,
             called_at: call.began,
@@ -146,8 +157,21 @@ impl Group {
         };
         let is_over: Vec<bool> =
             self.probes.iter().map(|probe| probe.rhythm.over_at() < now && !under_way(probe)).collect();
-        let mut is_over = is_over.into_iter();
-        self.probes.retain(|_| !is_over.next().unwrap_or(false));
+        for at in (0..self.probes.len()).rev().filter(|&at| is_over[at]) {
+            let mut probe = self.probes.remove(at);
+            if !probe.is_done(now) {
+                self.silences.push(Silence { number: probe.number, period: probe.rhythm.period() });
+            }
+        }
+        self.silences.drain(..self.silences.len().saturating_sub(MOST_PROBES));
+    }
+
+    /// A rhythm of this period was found: of those that ended, the one with the nearest period has returned.
+    pub(super) fn returned(&mut self, period: Duration) {
+        let nearest = (0..self.silences.len()).min_by_key(|&at| self.silences[at].period.abs_diff(period));
+        if let Some(at) = nearest {
+            self.silences.remove(at);
+        }
     }
 
     /// How long a call may be under way.

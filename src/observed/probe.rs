@@ -6,7 +6,7 @@ use super::{
     attempt::{Attempt, TRIED_AGAIN_WITHIN},
     rhythm::{Fit, Rhythm},
 };
-use crate::results::{Results, history::ChangeReason};
+use crate::results::{Results, Verdict, history::ChangeReason};
 
 /// A client's own probe.
 #[derive(Debug)]
@@ -65,6 +65,14 @@ impl Probe {
             self.settle();
         }
         &self.results
+    }
+
+    /// Whether it ended because it has found out all that it is for: a startup probe ends with its first success, and any
+    /// other probe goes on.
+    pub(super) fn is_done(&mut self, now: Instant) -> bool {
+        let results = self.results(now);
+        let counts = results.counts();
+        results.verdict() == Some(Verdict::Success) && counts.success + counts.warning <= 1
     }
 
     fn take(&mut self, attempt: Attempt) {

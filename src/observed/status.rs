@@ -38,6 +38,17 @@ pub struct ObservedStatus {
     pub results: Results,
 }
 
+/// A probe of a client's own that ended while its container runs on.
+#[derive(Clone, Debug)]
+pub(crate) struct SilentProbe {
+    /// The container that it looked at, with its pod.
+    pub container: Arc<Container>,
+    /// `observed-N`, as it was listed.
+    pub kind: ProbeType,
+    /// The kernel's name of the client's process.
+    pub comm: Box<str>,
+}
+
 impl ObservedStatus {
     pub(super) fn of(
         view: &Arc<Container>,

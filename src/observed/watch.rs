@@ -15,10 +15,10 @@ use super::{
     manifests::{Manifests, PodText, ReadText, Source},
     probe::Probe,
     room,
-    status::ObservedStatus,
+    status::{ObservedStatus, SilentProbe},
 };
 use crate::{
-    ids::{ContainerId, PodUid},
+    ids::{ContainerId, PodUid, ProbeKind, ProbeType},
     inventory::{
         Change, TracedCall,
         pod::{Container, ContainerState},
@@ -66,6 +66,8 @@ pub(super) struct Watch {
 struct Watched {
     view: Arc<Container>,
     groups: Vec<Group>,
+    /// A client stops it or its pod: its probes end on purpose.
+    is_stopping: bool,
 }
 
 /// Which command is replaced before which.
@@ -96,7 +98,7 @@ impl Watch {
                 if let Some(watched) = self.containers.get_mut(&view.id) {
                     watched.view = Arc::clone(view);
                 } else {
-                    let watched = Watched { view: Arc::clone(view), groups: Vec::new() };
+                    let watched = Watched { view: Arc::clone(view), groups: Vec::new(), is_stopping: false };
                     self.containers.insert(view.id.clone(), watched);
                 }
             }
@@ -105,12 +107,11 @@ impl Watch {
                 let gone: Vec<_> = self.containers.keys().filter(|id| !all.contains(*id)).cloned().collect();
                 gone.iter().for_each(|id| self.forget(id));
             }
-            Change::ContainerStopping(_)
-            | Change::ContainerStopFailed(_)
-            | Change::PodStopping(_)
-            | Change::PodStopFailed(_)
-            | Change::StopsListed(_)
-            | Change::RuntimeAnswers => {}
+            Change::ContainerStopping(id) => self.note_stopping(|view| view.id == *id, true),
+            Change::ContainerStopFailed(id) => self.note_stopping(|view| view.id == *id, false),
+            Change::PodStopping(id) => self.note_stopping(|view| view.pod.sandbox_id == *id, true),
+            Change::PodStopFailed(id) => self.note_stopping(|view| view.pod.sandbox_id == *id, false),
+            Change::StopsListed(_) | Change::RuntimeAnswers => {}
         }
     }
 
@@ -177,6 +178,29 @@ impl Watch {
             }
         }
         found
+    }
+
+    /// The probes of a container that fell silent: they ended, have not returned, and the container still runs and is not
+    /// being stopped.
+    pub(super) fn silent(&mut self, id: &ContainerId, now: Instant) -> Vec<SilentProbe> {
+        let Some(watched) = self.containers.get_mut(id) else { return Vec::new() };
+        if watched.view.state != ContainerState::Running || watched.is_stopping {
+            return Vec::new();
+        }
+        let name = (&watched.view.pod.uid, &*watched.view.name);
+        let mut silent = Vec::new();
+        for group in &mut watched.groups {
+            group.expire(now);
+            for silence in &group.silences {
+                let likely = self.manifests.likely(name, &group.command, silence.period);
+                if likely != Some(ProbeKind::Startup) {
+                    let (container, comm) = (Arc::clone(&watched.view), group.comm.clone());
+                    let kind = ProbeType::Observed(silence.number);
+                    silent.push(SilentProbe { container, kind, comm });
+                }
+            }
+        }
+        silent
     }
 
     /// How many observed probes there are now.
@@ -255,6 +279,12 @@ impl Watch {
         Some(())
     }
 
+    fn note_stopping(&mut self, is_meant: impl Fn(&Container) -> bool, is_stopping: bool) {
+        for watched in self.containers.values_mut().filter(|watched| is_meant(&watched.view)) {
+            watched.is_stopping = is_stopping;
+        }
+    }
+
     fn forget(&mut self, id: &ContainerId) {
         self.groups -= self.containers.remove(id).map_or(0, |watched| watched.groups.len());
     }
@@ -267,7 +297,8 @@ impl Watch {
         for watched in self.containers.values_mut() {
             watched.groups.retain_mut(|group| {
                 group.expire(now);
-                !group.probes.is_empty() || now.saturating_duration_since(group.called_at) <= SILENT
+                let is_kept = !group.probes.is_empty() || !group.silences.is_empty();
+                is_kept || now.saturating_duration_since(group.called_at) <= SILENT
             });
         }
         self.groups = self.containers.values().map(|watched| watched.groups.len()).sum();
@@ -296,7 +327,10 @@ impl Watched {
         let taken =
             |number| self.groups.iter().flat_map(|group| &group.probes).any(|probe| probe.number == number);
         let number = (1..).find(|&number| !taken(number)).expect("few numbers are taken");
-        self.groups[group].probes.extend(Probe::new(number, attempts));
+        if let Some(probe) = Probe::new(number, attempts) {
+            self.groups[group].returned(probe.rhythm.period());
+            self.groups[group].probes.push(probe);
+        }
     }
 }
 

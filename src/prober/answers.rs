@@ -3,8 +3,24 @@
 
 use std::time::Instant;
 
-use super::{ContainerStatus, Listed, Moment, ProbeStatus, Question, roster::Roster, status::ProbeCounts};
-use crate::stage::SharedAnswer;
+use tokio::sync::oneshot;
+
+use super::{
+    CommandRefusal, ContainerStatus, Listed, Moment, ProbeCommand, ProbeStatus, Question,
+    command::TriggerEnd, roster::Roster, status::ProbeCounts,
+};
+use crate::{ids::ProbeKey, stage::SharedAnswer};
+
+/// 16 triggers are waited for at once; another one is refused, and nothing is triggered.
+const TRIGGERS_AT_ONCE: usize = 16;
+
+/// Somebody who waits for an attempt that was triggered.
+#[derive(Debug)]
+struct Waiter {
+    key: ProbeKey,
+    since: Instant,
+    end: oneshot::Sender<TriggerEnd>,
+}
 
 /// The questions that wait, by what they ask for.
 #[derive(Debug, Default)]
@@ -13,12 +29,13 @@ pub(super) struct Answers {
     probes: SharedAnswer<Vec<ProbeStatus>>,
     containers: SharedAnswer<Vec<ContainerStatus>>,
     plans: SharedAnswer<Vec<Listed>>,
+    triggered: Vec<Waiter>,
 }
 
 impl Answers {
     /// Whether another question may be taken, whatever it asks for.
     pub(super) fn has_room(&self) -> bool {
-        let Self { counts, probes, containers, plans } = self;
+        let Self { counts, probes, containers, plans, triggered: _ } = self;
         counts.has_room() && probes.has_room() && containers.has_room() && plans.has_room()
     }
 
@@ -32,17 +49,42 @@ impl Answers {
             Question::Command { key, command, answer } => {
                 let done = roster.command(&key, command, now);
                 if done.is_ok() {
-                    self.counts.outdate();
-                    self.probes.outdate();
-                    self.containers.outdate();
+                    self.outdate();
                 }
                 // The operator may have left.
                 let _ = answer.send(done);
+            }
+            Question::Trigger { key, answer } => {
+                let _ = answer.send(self.trigger(key, roster, now));
             }
             Question::Standing { key, container, answer } => {
                 let _ = answer.send(roster.standing(&key, &container));
             }
         }
+    }
+
+    /// Triggers an attempt, and returns where its end is reported.
+    fn trigger(
+        &mut self,
+        key: ProbeKey,
+        roster: &mut Roster,
+        now: Moment,
+    ) -> Result<oneshot::Receiver<TriggerEnd>, CommandRefusal> {
+        if self.triggered.len() >= TRIGGERS_AT_ONCE {
+            let reason = format!("{TRIGGERS_AT_ONCE} clients already wait for attempts that they triggered");
+            return Err(CommandRefusal::NotNow(reason));
+        }
+        roster.command(&key, ProbeCommand::Trigger, now)?;
+        let (end, ended) = oneshot::channel();
+        self.triggered.push(Waiter { key, since: now.at, end });
+        Ok(ended)
+    }
+
+    /// Has later questions answered with what is so now.
+    fn outdate(&mut self) {
+        self.counts.outdate();
+        self.probes.outdate();
+        self.containers.outdate();
     }
 
     /// Answers what may be answered now; `now` reads the time.
@@ -52,11 +94,22 @@ impl Answers {
         self.probes.answer(|| roster.statuses(now()), at);
         self.containers.answer(|| roster.containers(now()), at);
         self.plans.answer(|| roster.plans(), at);
+        let mut has_ended = false;
+        for waiter in std::mem::take(&mut self.triggered) {
+            match roster.triggered(&waiter.key, waiter.since, now()) {
+                Some(end) => has_ended |= waiter.end.send(end).is_ok(),
+                None if waiter.end.is_closed() => {}
+                None => self.triggered.push(waiter),
+            }
+        }
+        if has_ended {
+            self.outdate();
+        }
     }
 
     /// When [`Self::give`] is to be called next, at the latest.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let Self { counts, probes, containers, plans } = self;
+        let Self { counts, probes, containers, plans, triggered: _ } = self;
         [counts.deadline(), probes.deadline(), containers.deadline(), plans.deadline()]
             .into_iter()
             .flatten()
@@ -74,11 +127,11 @@ mod tests {
     use crate::{
         ids::{ProbeKey, ProbeKind},
         prober::{
-            Input, ProbeCommand, ProberSettings,
-            fixtures::{container, planned, spec},
+            Input, PauseTerms, ProberSettings,
+            fixtures::{container, outcome, planned, spec},
             status::ProbePhase,
         },
-        results::Verdict,
+        results::{AttemptResult, Verdict},
         spec::plan::{Invalid, Planned},
     };
 
@@ -135,7 +188,7 @@ mod tests {
         }
         let key = ProbeKey { pod: "p0".into(), container: "app".into(), kind: ProbeKind::Liveness };
         let (answer, mut done) = oneshot::channel();
-        let pause = Question::Command { key, command: ProbeCommand::Pause, answer };
+        let pause = Question::Command { key, command: ProbeCommand::Pause(PauseTerms::default()), answer };
         rig.answers.take(pause, &mut rig.roster, rig.now.get());
         assert_eq!(done.try_recv(), Ok(Ok(())), "a command is done at once");
         let mut waits = rig.ask(Question::Probes);
@@ -145,6 +198,34 @@ mod tests {
         rig.give();
         let probes = waits.try_recv().unwrap();
         assert!(probes.iter().any(|probe| probe.phase == ProbePhase::Paused), "{probes:?}");
+    }
+
+    #[test]
+    fn who_triggers_waits_for_the_end_of_that_attempt_and_not_too_many_wait() {
+        let mut rig = Rig::new(1);
+        let key = ProbeKey { pod: "p0".into(), container: "app".into(), kind: ProbeKind::Liveness };
+        let trigger = |rig: &mut Rig| {
+            let (answer, mut done) = oneshot::channel();
+            let question = Question::Trigger { key: key.clone(), answer };
+            rig.answers.take(question, &mut rig.roster, rig.now.get());
+            done.try_recv().unwrap()
+        };
+        let mut waits: Vec<_> = (0..TRIGGERS_AT_ONCE).map(|_| trigger(&mut rig).unwrap()).collect();
+        let refused = trigger(&mut rig).unwrap_err().to_string();
+        assert!(refused.contains("16 clients already wait"), "{refused}");
+        rig.give();
+        assert_eq!(rig.answers.triggered.len(), TRIGGERS_AT_ONCE, "nothing has ended");
+        drop(waits.pop());
+        rig.give();
+        assert_eq!(rig.answers.triggered.len(), TRIGGERS_AT_ONCE - 1, "who left waits no more");
+        assert_eq!(rig.roster.advance(rig.now.get()).len(), 1);
+        rig.roster.finish(&key, Some(outcome(AttemptResult::Failure)), rig.now.get());
+        rig.give();
+        for mut wait in waits {
+            let TriggerEnd::Made(made) = wait.try_recv().unwrap() else { panic!() };
+            assert_eq!(made.result, AttemptResult::Failure);
+        }
+        assert!(rig.answers.triggered.is_empty());
     }
 
     #[test]

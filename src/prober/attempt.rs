@@ -343,7 +343,7 @@ impl From<Result<Outcome, Fault>> for AttemptOutcome {
                 exit_code: None,
                 status: None,
                 error_state: fault.state(),
-                is_unanswered: fault == Fault::Unanswered,
+                is_unanswered: matches!(fault, Fault::Silent | Fault::Unanswered),
                 tries: 1,
             },
         }

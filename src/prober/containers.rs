@@ -85,6 +85,11 @@ impl Known {
         self.is_clients |= has_exited && (self.stops.of_container > 0 || self.stops.of_pod > 0);
     }
 
+    /// Whether a client stops it or its pod, or has done so: what its probes find out then is no news.
+    pub(super) fn is_stopped_by_client(&self) -> bool {
+        self.is_clients || self.stopping().is_some()
+    }
+
     /// Whether it is being stopped, as far as CRI shows.
     pub(super) fn stopping(&self) -> Option<Stopping> {
         if self.stops.of_pod > 0 || !self.view.pod.is_ready {

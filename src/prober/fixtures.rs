@@ -14,6 +14,7 @@ use crate::{
         Handler, OnFailure, PortRef, ProbeSpec, Reach,
         acting::Acting,
         plan::{Outline, Planned, ProbeSource},
+        rule::HistoryRule,
     },
 };
 
@@ -31,6 +32,7 @@ pub(super) fn spec(kind: ProbeKind) -> ProbeSpec {
         on_failure: OnFailure::Report,
         on_failure_command: None,
         start: None,
+        timeout_before_cap: None,
         is_literal: false,
         reach: Reach::Declared,
     }
@@ -40,7 +42,8 @@ pub(super) fn spec(kind: ProbeKind) -> ProbeSpec {
 pub(super) fn planned(spec: ProbeSpec) -> Planned {
     let (kind, source) = (spec.kind, ProbeSource::PodAnnotation);
     let outline = Outline::shared(&Arc::new(spec), source.class());
-    Planned { kind, source, spec: Ok(outline), acting: Acting::default(), shadowed: vec![] }
+    let (acting, history) = (Acting::default(), HistoryRule::default());
+    Planned { kind, source, spec: Ok(outline), acting, history, shadowed: vec![] }
 }
 
 /// A running container `app` of a pod; its sandbox is `<pod>-sandbox`, its address 10.0.0.1.

@@ -13,6 +13,7 @@ use tonic::transport::Channel;
 use super::{
     CommandRefusal, ContainerStatus, Input, ProbeCommand, ProbeCounts, ProbeStatus, ProberSettings,
     attempt::{AttemptOutcome, Handlers},
+    command::TriggerEnd,
     demand::Standing,
     status,
     variables::Variables,
@@ -57,6 +58,13 @@ pub enum Question {
         command: ProbeCommand,
         /// Is sent whether it was done.
         answer: oneshot::Sender<Result<(), CommandRefusal>>,
+    },
+    /// To make the next attempt of a probe now.
+    Trigger {
+        /// Which probe.
+        key: ProbeKey,
+        /// Is sent where the end of the attempt will be reported, or why there will be none.
+        answer: oneshot::Sender<Result<oneshot::Receiver<TriggerEnd>, CommandRefusal>>,
     },
     /// Whether a demand still stands; answered at once, for each asker.
     Standing {
@@ -167,6 +175,18 @@ impl ProberHandle {
         self.questions.ask(|answer| Question::Command { key, command, answer }).await
     }
 
+    /// Makes the next attempt of a probe now. The receiver is sent its end, and may be dropped; it closes if the prober
+    /// ends or fails.
+    ///
+    /// # Errors
+    /// The prober did not answer. The inner error is why there will be no attempt.
+    pub async fn trigger(
+        &self,
+        key: ProbeKey,
+    ) -> Result<Result<oneshot::Receiver<TriggerEnd>, CommandRefusal>, Unanswered> {
+        self.questions.ask(|answer| Question::Trigger { key, answer }).await
+    }
+
     /// Whether a probe still asks for an act on a container, and whose the container is; none if one of them is not known
     /// any more.
     ///
@@ -228,7 +248,10 @@ mod tests {
     use super::*;
     use crate::{
         handler::exec::tests::{Runtime, exec},
-        prober::fixtures::{container, spec},
+        prober::{
+            PauseTerms,
+            fixtures::{container, spec},
+        },
         results::AttemptResult,
         spec::Handler,
     };
@@ -302,6 +325,9 @@ mod tests {
         let prober = prober(Runtime::Hangs);
         assert_eq!(prober.plans().await.unwrap_err(), Unanswered::Stopped("prober"));
         let key = ProbeKey { pod: "p".into(), container: "c".into(), kind: ProbeKind::Liveness };
-        assert_eq!(prober.command(key, ProbeCommand::Pause).await, Err(Unanswered::Stopped("prober")));
+        assert_eq!(
+            prober.command(key, ProbeCommand::Pause(PauseTerms::default())).await,
+            Err(Unanswered::Stopped("prober"))
+        );
     }
 }

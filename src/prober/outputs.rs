@@ -1,4 +1,4 @@
-//! How much of what attempts said is remembered: sizes in, what one probe may keep out. Pure.
+//! How much is remembered of attempts, and of what they said: sizes in, what one probe may keep out. Pure.
 
 /// 6 MiB: what the remembered outputs of all probes take together. 5,000 probes and the rest of the daemon stay within
 /// 64 MiB with it, whatever containers and servers say. When it is reached each probe keeps no more than an equal share
@@ -9,21 +9,45 @@ const MOST: usize = 6 << 20;
 /// operator may allow, all together take more than [`MOST`].
 const LEAST: usize = 512;
 
-/// Counts what all probes remember.
-#[derive(Debug, Default)]
+/// 200,000 attempts: for how many there is room in the histories of all probes together. They take 8 MB, and 5,000 probes
+/// with the default of 32 take less. When it is reached each probe keeps the newest of an equal share.
+const MOST_ATTEMPTS: usize = 200_000;
+
+/// 4 attempts: the least share. Of more than 50,000 probes, which an operator may allow, all together take more.
+const LEAST_ATTEMPTS: usize = 4;
+
+/// Counts what all probes remember, of one thing.
+#[derive(Debug)]
 pub(super) struct Outputs {
     total: usize,
+    most: usize,
+    least: usize,
 }
 
 impl Outputs {
+    /// Bytes of what attempts said.
+    pub(super) fn of_texts() -> Self {
+        Self::new(MOST, LEAST)
+    }
+
+    /// Attempts.
+    pub(super) fn of_attempts() -> Self {
+        Self::new(MOST_ATTEMPTS, LEAST_ATTEMPTS)
+    }
+
+    /// So many of all, and so many of each at least.
+    pub(super) fn new(most: usize, least: usize) -> Self {
+        Self { total: 0, most, least }
+    }
+
     /// Notes that what one probe remembers took `before` bytes, and takes `after` now.
     pub(super) fn changed(&mut self, before: usize, after: usize) {
         self.total = (self.total + after).saturating_sub(before);
     }
 
-    /// What each of so many probes may keep, in bytes; none while there is room for all.
+    /// What each of so many probes may keep; none while there is room for all.
     pub(super) fn share(&self, probes: usize) -> Option<usize> {
-        let most = MOST.max(probes.saturating_mul(LEAST));
+        let most = self.most.max(probes.saturating_mul(self.least));
         (self.total > most).then(|| most / probes.max(1))
     }
 }
@@ -34,7 +58,7 @@ mod tests {
 
     #[test]
     fn there_is_no_limit_before_all_together_reach_it_and_then_an_equal_share() {
-        let mut outputs = Outputs::default();
+        let mut outputs = Outputs::of_texts();
         outputs.changed(0, MOST);
         assert_eq!(outputs.share(5_000), None);
         outputs.changed(10, 11);

@@ -9,14 +9,15 @@ mod gate;
 mod limits;
 mod memory;
 mod silence;
+mod spread;
 
 use std::{
     collections::HashMap,
-    hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
 
+use memory::{Memory, Remembered};
 use silence::Silence;
 
 use super::{
@@ -25,6 +26,7 @@ use super::{
     containers::{Containers, Place},
     demand::{self, Demand},
     lateness::{Lateness, LatenessNews},
+    made::MadeAttempt,
     outputs::Outputs,
     pauses::Pauses,
     pool::{Lane, Pool},
@@ -32,6 +34,7 @@ use super::{
     schedule::Schedule,
     state::due::{Cause, Saving, Urgency},
     state::pending::Restoring,
+    totals::AttemptTotals,
     trust::Kind,
     variables::{Room, Variables},
     worker::{
@@ -45,13 +48,6 @@ use crate::{
     results::event::{Notice, ProbeEvent},
     spec::{identity::Definition, need::Class, plan::Planned},
 };
-
-/// 10 s: first attempts that find too many others of their namespace waiting are spread over one period, and over so long at
-/// most: 5,000 probes are 500 a second.
-const SPREAD: Duration = Duration::from_secs(10);
-
-/// 1 s: a probe that is looked at later than this after it was due shows that the process stood still.
-const STOOD_STILL: Duration = Duration::from_secs(1);
 
 /// The prober without its loop.
 #[derive(Debug)]
@@ -76,7 +72,7 @@ pub(super) struct Roster {
     pauses: Pauses,
     restoring: Restoring,
     saving: Saving,
-    outputs: Outputs,
+    memory: Memory,
     /// For the variables of all commands.
     room: Arc<Room>,
     /// What is to be started now; taken by `advance`.
@@ -86,9 +82,12 @@ pub(super) struct Roster {
     given_up: Vec<ProbeKey>,
     /// What is to be reported; taken by `take_events`.
     events: Vec<ProbeEvent>,
+    /// The attempts that have ended with an outcome; taken by `take_attempts`.
+    attempts: Vec<MadeAttempt>,
     /// What is asked of the stage that acts; taken by `take_demands`.
     demands: Vec<Demand>,
     exits: acting::Exits,
+    totals: AttemptTotals,
 }
 
 /// One probe.
@@ -140,14 +139,16 @@ impl Roster {
             pauses: Pauses::default(),
             restoring: Restoring::default(),
             saving: Saving::default(),
-            outputs: Outputs::default(),
+            memory: Memory::new(settings.history),
             room: Arc::default(),
             jobs: Vec::new(),
             silence: Silence::default(),
             given_up: Vec::new(),
             events: Vec::new(),
+            attempts: Vec::new(),
             demands: Vec::new(),
             exits: acting::Exits::default(),
+            totals: AttemptTotals::default(),
         }
     }
 
@@ -230,16 +231,9 @@ impl Roster {
     /// Lets what is due run as far as there is place; returns what is to be started.
     pub(super) fn advance(&mut self, now: Moment) -> Vec<Job> {
         self.remind_of_exits(now);
+        self.end_pauses(now);
         while let Some(key) = self.schedule.take_due(now.at) {
-            let entry = self.entries.get(&key);
-            let event = match entry.and_then(|entry| Some((entry, entry.worker.as_ref()?))) {
-                Some((entry, worker)) if self.is_to_be_spread(entry, worker, now) => {
-                    let beat = worker.beat(now.at);
-                    let over = if worker.wants_jitter(now) { beat } else { beat.min(SPREAD) };
-                    WorkerEvent::Spread(self.offset(&key, over))
-                }
-                Some(_) | None => WorkerEvent::Due,
-            };
+            let event = self.put_off(&key, now).unwrap_or(WorkerEvent::Due);
             self.send(&key, event, now);
         }
         self.pool.age(now.at);
@@ -257,7 +251,7 @@ impl Roster {
     /// When `advance` is to be called next, at the latest.
     pub(super) fn deadline(&mut self) -> Option<Instant> {
         let own = [self.schedule.deadline(), self.lateness.deadline(), self.pool.deadline()];
-        own.into_iter().chain([self.exits.deadline()]).flatten().min()
+        own.into_iter().chain([self.exits.deadline(), self.pauses.deadline()]).flatten().min()
     }
 
     /// The probes whose attempts in flight are to be given up, since this was asked last: their containers, or the probes
@@ -274,6 +268,11 @@ impl Roster {
     /// What happened since this was asked last.
     pub(super) fn take_events(&mut self) -> Vec<ProbeEvent> {
         std::mem::take(&mut self.events)
+    }
+
+    /// The attempts that have ended with an outcome since this was asked last.
+    pub(super) fn take_attempts(&mut self) -> Vec<MadeAttempt> {
+        std::mem::take(&mut self.attempts)
     }
 
     /// Brings the probes of a place in line with its current container and what is planned for that.
@@ -328,6 +327,7 @@ impl Roster {
             }
             let was_enforced = entry.is_enforced();
             (entry.planned, entry.view) = (planned, view);
+            entry.limit(&mut self.memory);
             if entry.is_enforced()
                 && !was_enforced
                 && let Some(worker) = entry.worker.as_ref().filter(|worker| worker.waits_since().is_some())
@@ -388,7 +388,8 @@ impl Roster {
         let Ok(spec) = entry.planned.definition(&entry.view) else { return };
         entry.worker = Some(Worker::new(spec, self.began, is_busy, now));
         self.working += 1;
-        if self.pauses.since(key).is_some() {
+        self.limit(key);
+        if self.pauses.get(key).is_some() {
             self.send(key, WorkerEvent::Paused(true), now);
         }
     }
@@ -397,7 +398,7 @@ impl Roster {
     fn end(&mut self, key: &ProbeKey) {
         let worker = self.entries.get_mut(key).and_then(|entry| entry.worker.take());
         if let Some(worker) = worker {
-            self.outputs.changed(worker.results().output_bytes(), 0);
+            self.memory.changed(Remembered::of(&worker), Remembered::default());
             self.working -= 1;
         }
         if self.pool.is_in_flight(key) {
@@ -407,15 +408,6 @@ impl Roster {
         self.lateness.note(key, None, Duration::ZERO);
     }
 
-    /// Whether an attempt that is due is put off to some time within its period: one of a container that was there
-    /// before us; and the first of a container, or one that the whole process was late for, if too many come at once.
-    fn is_to_be_spread(&self, entry: &Entry, worker: &Worker, now: Moment) -> bool {
-        let late = worker.next().map_or(Duration::ZERO, |due| now.at.saturating_duration_since(due));
-        let may_spread = worker.may_spread() || late > STOOD_STILL;
-        let is_crowded = || self.pool.is_crowded(&entry.view.pod.namespace, lane(worker));
-        worker.wants_jitter(now) || (may_spread && is_crowded())
-    }
-
     /// Passes an event to a worker, and does what it wants done.
     fn send(&mut self, key: &ProbeKey, event: WorkerEvent, now: Moment) {
         let Some(entry) = self.entries.get_mut(key) else { return };
@@ -423,9 +415,13 @@ impl Roster {
         let Some(worker) = entry.worker.as_mut() else { return };
         let (before, has_ended) =
             (worker.mark(), matches!(event, WorkerEvent::Judged(_) | WorkerEvent::Finished(_)));
-        let said = worker.results().output_bytes();
+        let (remembered, made) = (Remembered::of(worker), worker.results().tally().total());
         let actions = worker.on(event, now);
-        self.outputs.changed(said, worker.results().output_bytes());
+        self.memory.changed(remembered, Remembered::of(worker));
+        if let Some(last) = worker.results().last().filter(|_| worker.results().tally().total() > made) {
+            self.totals.note(key.kind, worker.spec().handler.name(), last);
+            self.attempts.extend(MadeAttempt::last_of(key, &entry.view, worker.results()));
+        }
         if let Some(urgency) = Urgency::of(&before, &worker.mark(), has_ended) {
             let cause = Cause { pod: &key.pod, namespace: &entry.view.pod.namespace };
             self.saving.note(urgency, cause, now.at);
@@ -454,14 +450,6 @@ impl Roster {
         if key.kind == ProbeKind::Startup {
             self.release(key, now);
         }
-    }
-
-    /// A share of the time from one attempt to the next, the same for the same seed and key.
-    fn offset(&self, key: &ProbeKey, beat: Duration) -> Duration {
-        let mut hasher = DefaultHasher::new();
-        (self.seed, key).hash(&mut hasher);
-        let share = f64::from(u32::try_from(hasher.finish() >> 32).unwrap_or_default()) / 2f64.powi(32);
-        beat.mul_f64(share)
     }
 }
 

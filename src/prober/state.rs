@@ -6,13 +6,17 @@ pub(in crate::prober) mod due;
 mod json;
 pub(in crate::prober) mod pending;
 
-use std::time::SystemTime;
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
     ids::{ContainerId, ProbeKey, ProbeKind},
-    results::{Counts, Run, Verdict},
+    prober::pauses::Pause,
+    results::{AttemptRecord, AttemptResult, Counts, Run, Verdict},
     spec::identity::Definition,
 };
 
@@ -25,6 +29,13 @@ pub(crate) const MAX_BYTES: usize = 16 << 20;
 /// 100,000 probes are read or written at most; likewise.
 pub(crate) const MAX_PROBES: usize = 100_000;
 
+/// 256 bytes of what the last attempt said are saved, cut at a character. The rest is lost with a restart.
+const OUTPUT: usize = 256;
+
+/// 2 MiB: what the saved outputs of all probes take together, as they are written. If all would take more, each probe
+/// saves no more than an equal share.
+const OUTPUTS: usize = 2 << 20;
+
 /// All probes, in no order.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Saved {
@@ -36,8 +47,8 @@ pub(crate) struct Saved {
 pub(crate) struct SavedProbe {
     /// Which.
     pub key: ProbeKey,
-    /// Since when it is paused, if it is: on whatever container.
-    pub paused_since: Option<SystemTime>,
+    /// Its pause, if it is paused: on whatever container.
+    pub pause: Option<Pause>,
     /// Its progress on its container, if it has seen that run.
     pub checkpoint: Option<Checkpoint>,
 }
@@ -64,6 +75,67 @@ pub(crate) struct Checkpoint {
     /// of failure of liveness and startup, too: see [`Checkpoint::holds`].
     #[serde(rename = "held")]
     pub is_held: bool,
+    /// The last attempt, also one of a former container.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<SavedAttempt>,
+}
+
+/// What is saved of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SavedAttempt {
+    /// When it began.
+    #[serde(with = "json::time")]
+    at: SystemTime,
+    result: AttemptResult,
+    /// How long it took.
+    micros: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    exit_code: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    /// The beginning of what it said: it may hold secrets, so the file is for its owner alone.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    output: Arc<str>,
+}
+
+fn is_empty(text: &Arc<str>) -> bool {
+    text.is_empty()
+}
+
+impl From<&AttemptRecord> for SavedAttempt {
+    fn from(attempt: &AttemptRecord) -> Self {
+        Self {
+            at: attempt.at,
+            result: attempt.result,
+            micros: u64::try_from(attempt.duration.as_micros()).unwrap_or(u64::MAX),
+            exit_code: attempt.exit_code,
+            status: attempt.status,
+            output: cut(&attempt.output),
+        }
+    }
+}
+
+impl SavedAttempt {
+    /// The attempt, as far as it was saved. One that lies ahead of the clock, which was set back since, began now.
+    pub(in crate::prober) fn into_record(self, now: SystemTime) -> AttemptRecord {
+        AttemptRecord {
+            at: self.at.min(now),
+            result: self.result,
+            duration: Duration::from_micros(self.micros),
+            lag: None,
+            exit_code: self.exit_code,
+            status: self.status,
+            container_attempt: None,
+            is_first: false,
+            output: cut(&self.output),
+        }
+    }
+}
+
+/// At most [`OUTPUT`] bytes of a text.
+fn cut(text: &Arc<str>) -> Arc<str> {
+    if text.len() <= OUTPUT { Arc::clone(text) } else { text[..text.floor_char_boundary(OUTPUT)].into() }
 }
 
 impl Checkpoint {

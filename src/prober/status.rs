@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     Moment,
     lateness::is_late,
+    pauses::Pause,
+    totals::AttemptTotals,
     worker::{
         Worker,
         event::{Block, Stopping},
@@ -22,7 +24,7 @@ use crate::{
     handler::go,
     ids::{ContainerId, ProbeKey, SandboxId},
     inventory::pod::{Container, ContainerState},
-    results::{AttemptRecord, Counts, Run, Verdict, history::History},
+    results::{AttemptRecord, Counts, Run, Tally, Verdict, history::History, latency::Latency},
     spec::{
         ProbeSpec,
         acting::Acting,
@@ -37,6 +39,53 @@ pub struct ProbeCounts {
     pub by_state: BTreeMap<(Verdict, ProbePhase), u64>,
     /// For how long those wait for a place that wait for more than two of their periods.
     pub late: Vec<Duration>,
+    /// Those of enforced rules that have not had a result at their running containers.
+    pub unproven: Unproven,
+    /// The attempts of all probes since the prober started, also of those that are gone.
+    pub attempts: AttemptTotals,
+}
+
+/// Probes that have been there for a while, at running containers, and have had no result.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Unproven {
+    /// How many.
+    pub count: u64,
+    /// The oldest of them, at most 3: for how long, the pod's namespace and name, and which.
+    pub oldest: Vec<(Duration, Arc<str>, Arc<str>, ProbeKey)>,
+}
+
+impl Unproven {
+    /// 3 of them are named; the others are counted.
+    const NAMED: usize = 3;
+
+    /// 30 s: a container that has run for less may not have had its first attempt yet.
+    const AFTER: Duration = Duration::from_secs(30);
+
+    /// Counts a probe that came to be `since`, if it is one of them. One without a worker is invalid.
+    pub(super) fn note(
+        &mut self,
+        key: &ProbeKey,
+        view: &Container,
+        (worker, since): (Option<&Worker>, SystemTime),
+        now: Moment,
+    ) {
+        let has_said = |worker: &Worker| {
+            let counts = worker.results().counts();
+            let is_held = worker.block(now.at).map(ProbePhase::of) == Some(ProbePhase::Held);
+            is_held || counts.total() > counts.error
+        };
+        let since = view.started_at.map_or(since, |started| started.max(since));
+        let age = now.wall.duration_since(since).unwrap_or_default();
+        if view.state != ContainerState::Running || age < Self::AFTER || worker.is_some_and(has_said) {
+            return;
+        }
+        self.count += 1;
+        let at = self.oldest.partition_point(|(known, _, _, other)| (*known, key) > (age, other));
+        if at < Self::NAMED {
+            self.oldest.insert(at, (age, view.pod.namespace.clone(), view.pod.name.clone(), key.clone()));
+            self.oldest.truncate(Self::NAMED);
+        }
+    }
 }
 
 impl ProbeCounts {
@@ -93,12 +142,22 @@ pub struct ProbeStatus {
     pub counts: Counts,
     /// The last attempt.
     pub last: Option<AttemptRecord>,
+    /// The attempts since the probe came to be, over all its containers.
+    pub tally: Tally,
+    /// When the last attempt began that was no success.
+    pub unsuccessful_at: Option<SystemTime>,
+    /// How long the attempts of the current container took.
+    pub latency: Option<Latency>,
     /// The last attempts and changes of verdict.
     pub history: Arc<History>,
     /// What a verdict of failure does.
     pub acting: Acting,
     /// The definitions that this one beat.
     pub shadowed: Vec<String>,
+    /// Its pause, if an operator paused it.
+    pub pause: Option<Pause>,
+    /// Whether a client stops its container or pod, or has done so.
+    pub is_clients: bool,
 }
 
 /// Where a probe is in its work.
@@ -148,13 +207,13 @@ impl ProbePhase {
 }
 
 impl ProbeStatus {
-    /// Of a probe whose definition is valid; `paused` since then, if it is.
+    /// Of a probe whose definition is valid, and its pause, if it is paused.
     pub(super) fn of(
         key: &ProbeKey,
         view: &Container,
         planned: &Planned,
         worker: &Worker,
-        paused: Option<SystemTime>,
+        paused: Option<&Pause>,
         now: Moment,
     ) -> Self {
         let (phase, reason) = match worker.block(now.at) {
@@ -172,10 +231,14 @@ impl ProbeStatus {
             period: Some(worker.spacing(now.at)),
             late: late(worker, now),
             next_at: worker.next().map(|next| now.wall_of(next.max(now.at))),
-            run: results.run(),
+            run: results.run_here(),
             counts: results.counts(),
             last: results.last().cloned(),
+            tally: results.tally().clone(),
+            unsuccessful_at: results.unsuccessful_at(),
+            latency: results.latency(),
             history: results.history().clone(),
+            pause: paused.cloned(),
             ..Self::invalid(key, view, planned, None, now.wall)
         }
     }
@@ -209,9 +272,14 @@ impl ProbeStatus {
             run: Run::default(),
             counts: Counts::default(),
             last: None,
+            tally: Tally::default(),
+            unsuccessful_at: None,
+            latency: None,
             history: Arc::default(),
             acting: planned.acting,
             shadowed: planned.shadowed.clone(),
+            pause: None,
+            is_clients: false,
         }
     }
 }
@@ -244,8 +312,8 @@ fn probing(worker: &Worker, now: Moment) -> String {
     }
 }
 
-/// The phase of a probe that something stands in the way of, and what; `paused` since then, if it is.
-pub(super) fn blocked(block: Block, worker: &Worker, paused: Option<SystemTime>) -> (ProbePhase, String) {
+/// The phase of a probe that something stands in the way of, and what; with its pause, if it is paused.
+pub(super) fn blocked(block: Block, worker: &Worker, paused: Option<&Pause>) -> (ProbePhase, String) {
     let spec = worker.spec();
     let reason = match block {
         Block::NoContainer => "there is no container".to_owned(),
@@ -265,9 +333,17 @@ pub(super) fn blocked(block: Block, worker: &Worker, paused: Option<SystemTime>)
 /// Why nothing can be tried on a container whose processes are frozen.
 pub(super) const CONTAINER_PAUSED: &str = "the container is paused";
 
-fn by_an_operator(paused: Option<SystemTime>) -> String {
-    let since = paused.map(|at| format!(" since {}", clock::rfc3339(at)));
-    format!("paused by an operator{}", since.unwrap_or_default())
+fn by_an_operator(paused: Option<&Pause>) -> String {
+    let mut words = "paused by an operator".to_owned();
+    let Some(Pause { since, until, reason }) = paused else { return words };
+    words += &format!(" since {}", clock::rfc3339(*since));
+    if let Some(until) = until {
+        words += &format!(" until {}", clock::rfc3339(*until));
+    }
+    if !reason.is_empty() {
+        words += &format!(": {reason}");
+    }
+    words
 }
 
 fn held(worker: &Worker) -> String {

@@ -18,6 +18,7 @@ use super::{
     attempt::{AttemptOutcome, Attempted, Handlers, Job},
     demand::Demand,
     lateness::LatenessNews,
+    made::MadeAttempt,
     roster::Roster,
     state::Saved,
 };
@@ -59,6 +60,8 @@ pub(crate) struct Deps<E, D> {
     pub replay: Box<dyn Fn() + Send + Sync>,
     /// Is called with each event, on the prober's task. Must not block.
     pub on_event: E,
+    /// Is called with each attempt that ended with an outcome, on the prober's task. Must not block.
+    pub on_attempt: Box<dyn FnMut(MadeAttempt) + Send>,
     /// Is called with each reason to act on a container, on the prober's task. Must not block.
     pub on_demand: D,
 }
@@ -70,7 +73,7 @@ where
     E: FnMut(ProbeEvent) + Send + 'static,
     D: FnMut(Demand) + Send + 'static,
 {
-    let Deps { settings, runtime, load, saves, replay, mut on_event, mut on_demand } = deps;
+    let Deps { settings, runtime, load, saves, replay, mut on_event, mut on_attempt, mut on_demand } = deps;
     let mut load = Some(load);
     let (input_sender, inputs) = mpsc::channel(INPUTS_AT_ONCE);
     let (asker, questions) = Asker::channel("prober");
@@ -88,7 +91,8 @@ where
                 Saved::clone(&channels.saves.borrow())
             }
         };
-        run(restored, &mut channels, runtime.clone(), &mut on_event, &mut on_demand).await;
+        let runtime = runtime.clone();
+        run(restored, &mut channels, runtime, &mut on_event, &mut on_attempt, &mut on_demand).await;
     }));
     handle
 }
@@ -108,6 +112,7 @@ async fn run(
     channels: &mut Channels,
     runtime: Channel,
     on_event: impl FnMut(ProbeEvent) + Send,
+    on_attempt: impl FnMut(MadeAttempt) + Send,
     on_demand: impl FnMut(Demand) + Send,
 ) {
     let settings = channels.settings.clone();
@@ -116,7 +121,7 @@ async fn run(
         let handlers = handlers.under(&settings.borrow());
         async move { handlers.judge(&job.spec, &job.view, &job.variables, &job.ports).await }
     };
-    drive(restored, channels, attempt, on_event, on_demand).await;
+    drive(restored, channels, attempt, on_event, on_attempt, on_demand).await;
 }
 
 /// The loop, whatever an attempt does.
@@ -125,6 +130,7 @@ async fn drive<A, F>(
     channels: &mut Channels,
     attempt: A,
     mut on_event: impl FnMut(ProbeEvent) + Send,
+    mut on_attempt: impl FnMut(MadeAttempt) + Send,
     mut on_demand: impl FnMut(Demand) + Send,
 ) where
     A: Fn(Job) -> F,
@@ -219,6 +225,7 @@ async fn drive<A, F>(
         if let Some(news) = roster.lateness_news(now) {
             log_lateness(news);
         }
+        roster.take_attempts().into_iter().for_each(&mut on_attempt);
         roster.take_events().into_iter().for_each(&mut on_event);
         roster.take_demands().into_iter().for_each(&mut on_demand);
         if roster.save_deadline().is_some_and(|deadline| deadline <= now.at) {

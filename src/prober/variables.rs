@@ -13,7 +13,7 @@ use tonic::{Code, transport::Channel};
 
 use crate::{
     clock,
-    handler::{Fault, go},
+    handler::{Fault, exec, go},
     ids::ContainerId,
     inventory::pod::{Container, Pod},
     results::text::BoundedText,
@@ -80,10 +80,13 @@ impl Variables {
             Ok(values) => self.keep(view, values.into_iter().collect(), limit, clock::now()),
             Err(error @ VariablesError::NoPlace) => Err(Fault::Ours(BoundedText::of(error))),
             Err(error @ VariablesError::NotReported) => Err(unknown(error)),
-            Err(VariablesError::Runtime(status)) => Err(match status.code() {
-                Code::OutOfRange => unknown("it is too large"),
-                Code::DeadlineExceeded => Fault::Unanswered,
-                code => Fault::Runtime { code: go::code(code), message: BoundedText::of(status.message()) },
+            Err(VariablesError::Runtime(status)) => Err(match (exec::away(&status), status.code()) {
+                (Some(away), _) => away,
+                (None, Code::OutOfRange) => unknown("it is too large"),
+                (None, Code::DeadlineExceeded) => Fault::Unanswered,
+                (None, code) => {
+                    Fault::Runtime { code: go::code(code), message: BoundedText::of(status.message()) }
+                }
             }),
         }
     }

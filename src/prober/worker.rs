@@ -18,7 +18,8 @@
 mod acting;
 mod checkpoint;
 pub(crate) mod event;
-mod outcome;
+mod memory;
+pub(super) mod outcome;
 
 use std::{
     sync::Arc,
@@ -34,10 +35,15 @@ use super::{
 use crate::{
     ids::{ContainerId, ProbeKind},
     inventory::pod::ContainerState,
-    results::{AttemptResult, Results, Verdict, event::Notice, history::ChangeReason, text::BoundedText},
+    results::{
+        AttemptResult, Results, Verdict,
+        event::Notice,
+        history::{ChangeReason, HistoryLimits},
+    },
     spec::ProbeSpec,
 };
 use event::{Action, Block, Seen, Stopping, WorkerEvent};
+use outcome::Ended;
 
 /// 5 minutes: the longest that a probe whose runtime does not answer is spaced out to.
 const LONGEST_SPACING: Duration = Duration::from_secs(300);
@@ -56,6 +62,8 @@ pub(crate) struct Worker {
     /// When it came to be, which a reload may have made later than that: containers much older are adopted.
     made: Moment,
     results: Results,
+    /// How much of its attempts is kept.
+    limits: HistoryLimits,
     target: Option<Target>,
     /// What is known from before a restart of ours of the container that is seen next.
     checkpoint: Option<Checkpoint>,
@@ -71,14 +79,18 @@ pub(crate) struct Worker {
     is_started: bool,
     /// When the next attempt is due; none while a check stands in the way.
     next: Option<Instant>,
+    /// When the one after it is due, if it is an early one.
+    then: Option<Instant>,
     /// Whether that is the first attempt of a container that was there with many others.
     may_spread: bool,
-    /// Whether an operator wants another attempt as soon as the one in flight ended.
-    is_triggered: bool,
+    /// From when on an operator wants another attempt, after the one in flight.
+    triggered: Option<Instant>,
     is_queued: bool,
     flight: Option<Flight>,
     /// When its last attempt began.
     attempted: Option<Instant>,
+    /// When the last attempt began that has ended, and how it did.
+    ended: Option<(Instant, Ended)>,
     /// Attempts in a row that the runtime did not answer.
     unanswered: u32,
     /// How long its attempts held their places, on whatever container.
@@ -114,6 +126,8 @@ enum Flight {
 #[derive(Debug)]
 struct Attempt {
     container: ContainerId,
+    /// Counts the containers of the name.
+    container_attempt: u32,
     began: Moment,
     lag: Duration,
     /// Whether it began in the start period, before the first success.
@@ -135,6 +149,7 @@ impl Worker {
             began,
             made: now,
             results: Results::new(now.wall),
+            limits: HistoryLimits::default(),
             target: None,
             checkpoint: None,
             stopping: None,
@@ -144,11 +159,13 @@ impl Worker {
             is_paused: false,
             is_started,
             next: None,
+            then: None,
             may_spread: false,
-            is_triggered: false,
+            triggered: None,
             is_queued: false,
             flight: is_busy.then_some(Flight::Foreign),
             attempted: None,
+            ended: None,
             unanswered: 0,
             record: Record::default(),
         }
@@ -183,13 +200,19 @@ impl Worker {
                     self.stale();
                 }
                 self.is_paused = is_paused;
-                self.is_triggered &= !is_paused;
+                self.triggered = self.triggered.filter(|_| !is_paused);
             }
-            WorkerEvent::Triggered => self.trigger(now),
+            WorkerEvent::Triggered(rest) => self.trigger(rest, now),
             WorkerEvent::Due => self.enqueue(now, &mut actions),
             WorkerEvent::Spread(by) => {
                 self.may_spread = false;
+                self.then = None;
                 self.next = self.next.map(|_| now.at + by);
+            }
+            WorkerEvent::TryEarly { after, then } => {
+                self.may_spread = false;
+                self.then = Some(now.at + then);
+                self.next = self.next.map(|_| now.at + after);
             }
             WorkerEvent::RuntimeAnswers(by) => {
                 self.stale();
@@ -239,6 +262,11 @@ impl Worker {
         self.attempted
     }
 
+    /// How an attempt ended that began then or later, if one did.
+    pub(super) fn ended_since(&self, then: Instant) -> Option<Ended> {
+        self.ended.filter(|(began, _)| *began >= then).map(|(_, ended)| ended)
+    }
+
     /// How far it is trusted to give a place back soon.
     pub(super) fn trust(&self) -> Trust {
         self.record.trust()
@@ -280,16 +308,6 @@ impl Worker {
     pub(crate) fn error(&self) -> Option<&str> {
         let last = self.results.last().filter(|last| last.result == AttemptResult::Error);
         last.map(|last| &*last.output)
-    }
-
-    /// Keeps what was done to the container because of it, see [`Results::note_act`].
-    pub(crate) fn note_act(&mut self, text: &BoundedText, at: SystemTime) {
-        self.results.note_act(text, at);
-    }
-
-    /// Forgets outputs of attempts until they take so many bytes, see [`Results::forget`].
-    pub(crate) fn forget(&mut self, most: usize) {
-        self.results.forget(most);
     }
 
     /// Whether failures of attempts that begin now are forgiven: it is in its start period, and has not succeeded yet.
@@ -364,7 +382,7 @@ impl Worker {
             self.stopping = None;
             self.is_acted_on = false;
             self.stale();
-            self.next = None;
+            (self.next, self.then) = (None, None);
             // A container that ran already when we met it was started soon after it was made; its start is reported
             // later.
             let runs_since = seen.created_at.filter(|_| seen.state == ContainerState::Running);
@@ -424,8 +442,9 @@ impl Worker {
             Some(checkpoint) => {
                 // A clock that was set back meanwhile must not make it stand since a time to come.
                 let since = checkpoint.since.min(now.wall);
-                self.results =
-                    Results::restored(checkpoint.verdict, since, checkpoint.run, checkpoint.counts);
+                let last = checkpoint.last.map(|last| last.into_record(now.wall));
+                let found = (checkpoint.run, checkpoint.counts);
+                self.results = Results::restored(checkpoint.verdict, since, found, last);
             }
             // One that ran before our restart and never since was replaced while we were away: all starts again, as it
             // does where the former one is gone already.
@@ -434,6 +453,7 @@ impl Worker {
             }
             None => self.results.start_container(now.wall),
         }
+        self.results.limit(self.limits);
         is_restored
     }
 
@@ -476,20 +496,21 @@ impl Worker {
             Some(Block::Delayed(until)) => Some(until),
             Some(_) => None,
         };
+        self.then = self.then.filter(|_| self.next.is_some());
     }
 
     /// The kubelet's manual trigger (docs/kubelet-prober.md 3.3): one more attempt now, and the beat counts from it.
     /// One that is in flight is not disturbed, one that waits for its place is that attempt, and nothing is triggered
     /// past a check.
-    fn trigger(&mut self, now: Moment) {
+    fn trigger(&mut self, rest: Duration, now: Moment) {
         if self.is_queued || self.block(now.at).is_some() {
             return;
         }
         self.may_spread = false;
-        self.is_triggered = self.flight.is_some();
-        if !self.is_triggered {
-            self.next = Some(now.at);
-        }
+        let from = now.at + rest;
+        self.then = None;
+        let wanted = if self.flight.is_some() { &mut self.triggered } else { &mut self.next };
+        *wanted = Some(wanted.map_or(from, |at| at.min(from)));
     }
 
     fn enqueue(&mut self, now: Moment, actions: &mut Vec<Action>) {
@@ -510,9 +531,11 @@ impl Worker {
         self.may_spread = false;
         let lag = now.at.saturating_duration_since(due);
         let (container, beat) = (target.seen.id.clone(), self.beat(now.at));
+        let container_attempt = target.seen.attempt;
         let is_forgiven = self.is_starting(now.at);
         self.flight = Some(Flight::Own(Attempt {
             container,
+            container_attempt,
             began: now,
             lag,
             is_forgiven,
@@ -521,7 +544,7 @@ impl Worker {
             beat,
         }));
         self.attempted = Some(now.at);
-        self.next = Some(due + beat);
+        self.next = Some(self.then.take().filter(|then| *then > now.at).unwrap_or(due + beat));
         actions.push(Action::StartAttempt);
     }
 

@@ -32,6 +32,10 @@ const OVERHEAD: usize = 64;
 /// one is reported as too long.
 const MAX_OWN: usize = (16 << 10) + 1;
 
+/// 1,024 bytes of a text for people, or of a path. A longer text is cut at a character; a longer path is left out, as its
+/// beginning names another file.
+const MAX_TEXT: usize = 1 << 10;
+
 /// A message as it was decoded, without what was too large.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trimmed<T> {
@@ -85,6 +89,10 @@ pub enum Part {
     Whole,
     /// Text that is shortened above [`MAX_NAME`].
     Name,
+    /// Text for people, of which the beginning is kept, `MAX_TEXT` bytes.
+    Text,
+    /// A path, which is kept whole if it has at most `MAX_TEXT` bytes, else not at all.
+    Path,
     /// A map of labels.
     Labels,
     /// A map of annotations, of which only those are kept that something reads.
@@ -157,6 +165,9 @@ impl Trim for cri::ContainerStatus {
         (6, Part::Whole),
         (7, Part::Whole),
         (9, Part::Name),
+        (10, Part::Name),
+        (11, Part::Text),
+        (15, Part::Path),
         (17, Part::Name),
     ];
 }
@@ -219,13 +230,18 @@ fn trim(
                 let text = str::from_utf8(text).map_err(|_| Malformed)?;
                 put(kept, field.tag, name(text).as_bytes());
             }
+            (Some(Part::Text), Some(text)) => {
+                let text = str::from_utf8(text).map_err(|_| Malformed)?;
+                put(kept, field.tag, cut(text, MAX_TEXT).as_bytes());
+            }
+            (Some(Part::Path), Some(path)) if path.len() > MAX_TEXT => {}
             (Some(Part::Message(shape)), Some(inner)) => {
                 let mut trimmed = Vec::new();
                 trim(inner, shape, &mut trimmed, omitted)?;
                 put(kept, field.tag, &trimmed);
             }
             // A field of another type than it must have is refused by the decoder.
-            (Some(Part::Whole), _) | (Some(_), None) => kept.extend_from_slice(field.bytes),
+            (Some(Part::Whole | Part::Path), _) | (Some(_), None) => kept.extend_from_slice(field.bytes),
         }
     }
     labels.write(kept);
@@ -251,7 +267,13 @@ impl Use {
             "kubectl.kubernetes.io/last-applied-configuration" | "kubernetes.io/config.source" => {
                 Some(Self::Guess)
             }
-            _ if domain == "criprobe.dev" || domain.ends_with(".criprobe.dev") => Some(Self::Probe),
+            // A key whose author forgot the slash and the container's name is reported, too.
+            _ if domain == "criprobe.dev"
+                || domain.ends_with(".criprobe.dev")
+                || key.ends_with(".criprobe.dev") =>
+            {
+                Some(Self::Probe)
+            }
             _ => None,
         }
     }

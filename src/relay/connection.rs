@@ -157,7 +157,7 @@ impl Link<'_> {
         SCRATCH_BUFFER.with_borrow_mut(|scratch| {
             self.poll_up(cx, client, runtime, scratch);
             self.poll_down(cx, runtime, client, scratch);
-            self.note_calls();
+            self.note();
             if self.drain(cx, client) {
                 return Poll::Ready(());
             }
@@ -198,7 +198,9 @@ impl Link<'_> {
         self.moved_at = clock::now();
     }
 
-    fn note_calls(&mut self) {
+    /// Shows others what is in flight and what has passed.
+    fn note(&mut self) {
+        self.connection.bytes.store(self.up.bytes, self.down.bytes);
         let calls = self.tap.open_calls();
         if calls != self.calls {
             self.calls = calls;

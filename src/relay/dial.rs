@@ -86,7 +86,8 @@ async fn connect(shared: &Shared, is_short: &AtomicBool) -> Socket {
             }
             Err(error) => {
                 if shared.gate.found_away() {
-                    tracing::warn!(runtime = %shared.runtime.display(), %error, "runtime is away: connections wait");
+                    // Whoever follows the link reports it: once per outage.
+                    tracing::debug!(runtime = %shared.runtime.display(), %error, "cannot dial the runtime: connections wait");
                 }
                 // If it answers at once, it does so at another place: the file of its socket may be missing.
                 sleep(REFUSAL_PAUSE).await;

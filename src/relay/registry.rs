@@ -10,9 +10,7 @@ use std::{
     time::SystemTime,
 };
 
-use prometheus_client::metrics::counter::Counter;
-
-use crate::{clock, ids::ConnId, peer::Peer, tap::Blindness};
+use crate::{clock, count::Count, ids::ConnId, peer::Peer, tap::Blindness};
 
 /// One open connection.
 #[derive(Debug)]
@@ -25,6 +23,8 @@ pub struct RelayedConnection {
     pub since: SystemTime,
     /// Calls in flight on it.
     pub calls: AtomicUsize,
+    /// Bytes relayed on it so far.
+    pub bytes: RelayedBytes<AtomicU64>,
     blind: Mutex<Option<(SystemTime, Blindness)>>,
 }
 
@@ -35,6 +35,30 @@ impl RelayedConnection {
     }
 }
 
+/// Bytes that were passed on, by direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RelayedBytes<T> {
+    /// From clients to the runtime.
+    pub up: T,
+    /// From the runtime to clients.
+    pub down: T,
+}
+
+impl RelayedBytes<AtomicU64> {
+    /// These were passed on so far. Only the connection's own thread writes them: two plain stores.
+    pub(super) fn store(&self, up: u64, down: u64) {
+        self.up.store(up, Ordering::Relaxed);
+        self.down.store(down, Ordering::Relaxed);
+    }
+}
+
+impl RelayedBytes<u64> {
+    fn add(&mut self, connection: &RelayedConnection) {
+        self.up += connection.bytes.up.load(Ordering::Relaxed);
+        self.down += connection.bytes.down.load(Ordering::Relaxed);
+    }
+}
+
 /// The open connections; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Registry(Arc<Inner>);
@@ -42,11 +66,13 @@ pub(crate) struct Registry(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     open: Mutex<BTreeMap<ConnId, Arc<RelayedConnection>>>,
+    /// Those of connections that are closed. Locked only while `open` is, so that no reader counts a connection twice.
+    closed_bytes: Mutex<RelayedBytes<u64>>,
     total: AtomicU64,
     blinded: AtomicU64,
-    blinded_in_calls: Counter,
+    blinded_in_calls: Count,
     accepting_paused: Mutex<Option<SystemTime>>,
-    accept_pauses: Counter,
+    accept_pauses: Count,
 }
 
 impl Registry {
@@ -58,6 +84,7 @@ impl Registry {
             peer,
             since: clock::wall(),
             calls: AtomicUsize::new(0),
+            bytes: RelayedBytes::default(),
             blind: Mutex::new(None),
         });
         self.open().insert(id, Arc::clone(&connection));
@@ -77,7 +104,18 @@ impl Registry {
 
     /// Forgets a connection.
     pub(crate) fn closed(&self, id: ConnId) {
-        self.open().remove(&id);
+        let mut open = self.open();
+        if let Some(connection) = open.remove(&id) {
+            self.closed_bytes().add(&connection);
+        }
+    }
+
+    /// Bytes relayed on all connections, open and closed; running totals.
+    pub(crate) fn bytes(&self) -> RelayedBytes<u64> {
+        let open = self.open();
+        let mut bytes = *self.closed_bytes();
+        open.values().for_each(|connection| bytes.add(connection));
+        bytes
     }
 
     /// The open connections, oldest first.
@@ -124,12 +162,12 @@ impl Registry {
     }
 
     /// How often accepting was paused because file descriptors were used up; a running total.
-    pub(crate) fn accept_pauses(&self) -> Counter {
+    pub(crate) fn accept_pauses(&self) -> Count {
         self.0.accept_pauses.clone()
     }
 
     /// How many connections went blind while calls were open; a running total.
-    pub(crate) fn blinded_in_calls(&self) -> Counter {
+    pub(crate) fn blinded_in_calls(&self) -> Count {
         self.0.blinded_in_calls.clone()
     }
 
@@ -142,7 +180,33 @@ impl Registry {
         self.0.accepting_paused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn closed_bytes(&self) -> std::sync::MutexGuard<'_, RelayedBytes<u64>> {
+        self.0.closed_bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn open(&self) -> std::sync::MutexGuard<'_, BTreeMap<ConnId, Arc<RelayedConnection>>> {
         self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_of_a_connection_count_once_while_it_is_open_and_after_it_was_closed() {
+        let registry = Registry::default();
+        let (first, second) = (registry.opened(Arc::default()), registry.opened(Arc::default()));
+        first.bytes.store(1, 20);
+        second.bytes.store(300, 4_000);
+        let all = RelayedBytes { up: 301, down: 4_020 };
+        assert_eq!(registry.bytes(), all);
+        registry.closed(first.id);
+        assert_eq!(registry.bytes(), all);
+        registry.closed(first.id);
+        registry.closed(second.id);
+        assert_eq!(registry.bytes(), all, "also if it is closed twice");
+        registry.opened(Arc::default()).bytes.store(0, 1);
+        assert_eq!(registry.bytes(), RelayedBytes { up: 301, down: 4_021 });
     }
 }

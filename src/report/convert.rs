@@ -1,23 +1,24 @@
 //! Converts the stages' values into views, the JSON shapes. Bounded: the view of a call is cut to a few kilobytes, so
 //! that a thousand of them are a few megabytes at most.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     JournaledCall,
     view::{
-        AttemptView, BlindView, CallView, ContainerRef, EventView, ExecView, PeerView, ProbeView, RunView,
-        Seconds, joined, probe_id, probe_key,
+        AttemptLineView, AttemptView, BlindView, CallView, ContainerRef, EventView, ExecView, LatencyView,
+        PeerView, ProbeView, RunView, Seconds, joined, probe_id, probe_key,
     },
 };
 use crate::{
+    exits::ContainerEvent,
     inventory::{TracedCall, pod::Container},
     peer::Peer,
-    prober::{handle::AttemptReport, status::ProbeStatus},
+    prober::{handle::AttemptReport, made::MadeAttempt, status::ProbeStatus},
     relay::registry::RelayedConnection,
-    results::{AttemptRecord, Run, event::ProbeEvent},
+    results::{AttemptRecord, Run, event::ProbeEvent, latency::Latency},
     tap::{
-        self,
+        self, CallEnd, Code,
         cri::{CriRequest, CriResponse},
     },
 };
@@ -70,6 +71,9 @@ impl From<&TracedCall> for CallView {
             container: container_name(traced),
             container_id: traced.container_id.as_ref().map(ToString::to_string).unwrap_or_default(),
             exec: exec(ended),
+            stream_opened: call.method.kind.only_opens_stream()
+                && ended.end == CallEnd::Complete
+                && ended.code == Some(Code::OK),
             traceparent: call.traceparent.as_deref().unwrap_or_default().to_owned(),
         }
     }
@@ -104,7 +108,7 @@ impl JournaledCall for CallView {
 /// holds no environment of a container.
 pub(crate) fn for_journal(call: TracedCall) -> Arc<dyn JournaledCall> {
     match &call.ended.call.request {
-        CriRequest::Skipped => Arc::new(call),
+        CriRequest::Skipped | CriRequest::OfContainer(_) | CriRequest::OfSandbox(_) => Arc::new(call),
         CriRequest::ExecSync(command) if command.weight() <= MAX_COMMAND => Arc::new(call),
         _ => Arc::new(CallView::from(&call)),
     }
@@ -205,11 +209,17 @@ impl From<&ProbeStatus> for ProbeView {
             run: run(probe),
             counts: probe.counts,
             last: probe.last.as_ref().map(Into::into),
+            unsuccessful_at: probe.unsuccessful_at.map(Into::into),
+            latency: probe
+                .latency
+                .map(|latency| latency_view(latency, probe.spec.as_ref().map(|spec| spec.timeout))),
             on_failure: probe.acting.effective().as_str().to_owned(),
             on_failure_asked: probe.acting.why_not().map(|_| probe.acting.asked.as_str().to_owned()),
             act_refusal: probe.acting.why_not().map(str::to_owned),
             shadowed: probe.shadowed.clone(),
             act: None,
+            pause: probe.pause.as_ref().map(Into::into),
+            stopped_by_client: probe.is_clients,
         }
     }
 }
@@ -223,8 +233,50 @@ impl From<&AttemptRecord> for AttemptView {
             exit_code: attempt.exit_code,
             status: attempt.status,
             lag_seconds: attempt.lag.map(Seconds),
+            container_attempt: None,
+            first_of_container: false,
             output: attempt.output.clone(),
         }
+    }
+}
+
+/// An attempt in a history, which may be one at a former container.
+pub(super) fn past(attempt: &AttemptRecord) -> AttemptView {
+    AttemptView {
+        container_attempt: attempt.container_attempt,
+        first_of_container: attempt.is_first,
+        ..attempt.into()
+    }
+}
+
+impl From<&MadeAttempt> for AttemptLineView {
+    fn from(MadeAttempt { key, view, record, state }: &MadeAttempt) -> Self {
+        Self {
+            at: record.at.into(),
+            namespace: view.pod.namespace.clone(),
+            pod: view.pod.name.clone(),
+            pod_uid: key.pod.to_string(),
+            container: view.name.clone(),
+            container_id: view.id.to_string(),
+            kind: key.kind,
+            result: record.result,
+            duration_seconds: Seconds(record.duration),
+            lag_seconds: record.lag.map(Seconds),
+            exit_code: record.exit_code,
+            status: record.status,
+            state: *state,
+            output: record.output.clone(),
+        }
+    }
+}
+
+/// How long attempts took, beside the timeout that they have, if they have one.
+pub(super) fn latency_view(latency: Latency, timeout: Option<Duration>) -> LatencyView {
+    LatencyView {
+        attempts: latency.attempts,
+        p50_seconds: Seconds(latency.p50),
+        p99_seconds: Seconds(latency.p99),
+        near_timeout: timeout.is_some_and(|timeout| latency.p99 > timeout.mul_f64(0.8)),
     }
 }
 
@@ -265,10 +317,31 @@ pub(super) fn run_view(report: &AttemptReport, handler: &str, container: &Contai
     }
 }
 
+impl From<ContainerEvent> for EventView {
+    fn from(ContainerEvent { at, severity, reason, message, view }: ContainerEvent) -> Self {
+        Self {
+            at: at.into(),
+            first_at: None,
+            count: 1,
+            kind: severity,
+            reason: reason.as_str().to_owned(),
+            message,
+            namespace: view.pod.namespace.to_string(),
+            pod: view.pod.name.to_string(),
+            pod_uid: view.pod.uid.to_string(),
+            container: view.name.to_string(),
+            container_id: view.id.to_string(),
+            probe: String::new(),
+        }
+    }
+}
+
 impl From<ProbeEvent> for EventView {
     fn from(event: ProbeEvent) -> Self {
         Self {
             at: event.at.into(),
+            first_at: None,
+            count: 1,
             kind: event.severity,
             reason: event.reason.as_str().to_owned(),
             message: event.message,

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::{
+    convert,
     pieces::{self, array, text},
     view::{
         ActNoteView, AttemptView, ChangeView, DefinitionView, EventView, FailureCommandView, HandlerView,
@@ -70,7 +71,7 @@ impl From<&ProbeStatus> for ProbeDetailView {
             definition: probe.spec.as_deref().map(|spec| DefinitionView::of(spec, &probe.source)),
             acts: None,
             acted: probe.history.acts().iter().map(Into::into).collect(),
-            history: probe.history.attempts().map(|attempt| (&attempt).into()).collect(),
+            history: probe.history.attempts().map(|attempt| convert::past(&attempt)).collect(),
             changes: probe.history.changes().map(Into::into).collect(),
             events: Vec::new(),
         }
@@ -83,6 +84,7 @@ impl From<&ProbeSpec> for DefinitionView {
             handler: (&spec.handler).into(),
             initial_delay_seconds: Seconds(spec.initial_delay),
             timeout_seconds: Seconds(spec.timeout),
+            timeout_before_cap_seconds: spec.timeout_before_cap.map(Seconds),
             period_seconds: Seconds(spec.period),
             success_threshold: spec.success_threshold,
             failure_threshold: spec.failure_threshold,

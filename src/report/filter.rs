@@ -5,6 +5,7 @@ use std::{fmt::Write as _, mem, time::Duration};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::{sync::Semaphore, task::yield_now};
 
+pub(crate) use super::since::Since;
 pub(crate) use crate::glob::Glob;
 
 use super::{
@@ -12,9 +13,11 @@ use super::{
     view::{CallView, EventView, PodView, ProbeView},
 };
 use crate::{
+    clock,
     document::suggest,
     duration::{self, GoDuration},
     ids::{ProbeKind, ProbeType},
+    tap::cri::method_names,
 };
 
 /// 512 bytes: the longest pattern. Names of Kubernetes have 253 at most. A longer one is answered 400.
@@ -50,6 +53,8 @@ pub(crate) struct ProbeFilter {
     pub container: Option<Glob>,
     /// The probe's type.
     pub kind: Option<Glob>,
+    /// Only those whose verdict changed since then, or that have had an attempt that was no success.
+    pub since: Option<Since>,
 }
 
 /// Parameters of `GET /v1/pods`.
@@ -91,6 +96,8 @@ pub(crate) struct EventFilter {
     pub pod: Option<Glob>,
     /// The container's name.
     pub container: Option<Glob>,
+    /// Only those that happened since then.
+    pub since: Option<Since>,
     /// The newest of those that are kept.
     pub last: Option<usize>,
     /// Stay, and report those that come.
@@ -104,6 +111,9 @@ impl ProbeFilter {
             && fits(self.pod.as_ref(), &probe.pod)
             && fits(self.container.as_ref(), &probe.container)
             && fits(self.kind.as_ref(), &probe.kind)
+            && self.since.is_none_or(|since| {
+                since.admits(probe.since.0) || probe.unsuccessful_at.is_some_and(|at| since.admits(at.0))
+            })
     }
 
     /// As the query of a URL; empty where nothing is asked for.
@@ -111,6 +121,7 @@ impl ProbeFilter {
         let mut query = Query::default();
         query.names(self.namespace.as_ref(), self.pod.as_ref(), self.container.as_ref());
         query.glob("type", self.kind.as_ref());
+        query.since(self.since);
         query.0
     }
 }
@@ -165,12 +176,14 @@ impl EventFilter {
         fits(self.namespace.as_ref(), &event.namespace)
             && fits(self.pod.as_ref(), &event.pod)
             && fits(self.container.as_ref(), &event.container)
+            && self.since.is_none_or(|since| since.admits(event.at.0))
     }
 
     /// As the query of a URL; empty where nothing is asked for.
     pub(crate) fn to_query(&self) -> String {
         let mut query = Query::default();
         query.names(self.namespace.as_ref(), self.pod.as_ref(), self.container.as_ref());
+        query.since(self.since);
         query.window(self.last, self.follow);
         query.0
     }
@@ -179,6 +192,23 @@ impl EventFilter {
 /// Whether a name is wanted: all are where no pattern was given.
 fn fits(glob: Option<&Glob>, name: &str) -> bool {
     glob.is_none_or(|glob| glob.matches(name))
+}
+
+/// A pattern of methods.
+///
+/// # Errors
+/// It matches no method of the CRI: it could only be a slip, and nothing would ever be shown. A pattern with a slash also
+/// speaks of services that are not known, so it may be anything.
+pub(crate) fn method(text: &str) -> Result<Glob, String> {
+    let glob = Glob::from(text);
+    if text.contains('/') || method_names().any(|name| glob.matches_in_any_case(name)) {
+        return Ok(glob);
+    }
+    let names: Vec<_> = method_names().collect();
+    let word = text.trim_matches(['*', '?']);
+    let meant = suggest::nearest(word, &names).map(|meant| format!(": did you mean {meant}?"));
+    let meant = meant.unwrap_or_else(|| ".".to_owned());
+    Err(format!("no CRI method matches{meant} For a method that criprobe does not know, write '*/NewMethod'"))
 }
 
 /// Query parameters that are read one by one.
@@ -220,13 +250,14 @@ pub(crate) trait Parameters: Default {
 }
 
 impl Parameters for ProbeFilter {
-    const NAMES: &'static [&'static str] = &["namespace", "pod", "container", "type"];
+    const NAMES: &'static [&'static str] = &["namespace", "pod", "container", "type", "since"];
 
     fn take(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
             "namespace" => self.namespace = Some(pattern(value)?),
             "pod" => self.pod = Some(pattern(value)?),
             "container" => self.container = Some(pattern(value)?),
+            "since" => self.since = Some(since(value)?),
             _ => self.kind = Some(kind(value)?),
         }
         Ok(())
@@ -251,7 +282,7 @@ impl Parameters for CallFilter {
 
     fn take(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
-            "method" => self.method = Some(pattern(value)?),
+            "method" => self.method = Some(pattern(value).and_then(|_| method(value))?),
             "namespace" => self.namespace = Some(pattern(value)?),
             "pod" => self.pod = Some(pattern(value)?),
             "container" => self.container = Some(pattern(value)?),
@@ -265,13 +296,14 @@ impl Parameters for CallFilter {
 }
 
 impl Parameters for EventFilter {
-    const NAMES: &'static [&'static str] = &["namespace", "pod", "container", "last", "follow"];
+    const NAMES: &'static [&'static str] = &["namespace", "pod", "container", "since", "last", "follow"];
 
     fn take(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
             "namespace" => self.namespace = Some(pattern(value)?),
             "pod" => self.pod = Some(pattern(value)?),
             "container" => self.container = Some(pattern(value)?),
+            "since" => self.since = Some(since(value)?),
             "last" => self.last = Some(count(value)?),
             _ => self.follow = flag(value)?,
         }
@@ -292,6 +324,14 @@ fn pattern(text: &str) -> Result<Glob, String> {
 /// What is wrong, and what to write instead.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     duration::parse(text).map_err(|error| error.to_string())
+}
+
+/// From when on: a duration, a time of day, or a moment.
+///
+/// # Errors
+/// What to write instead.
+pub(crate) fn since(text: &str) -> Result<Since, String> {
+    Since::parse(text, clock::wall())
 }
 
 /// A number of things.
@@ -347,6 +387,12 @@ impl Query {
         self.glob("container", container);
     }
 
+    fn since(&mut self, since: Option<Since>) {
+        if let Some(since) = since {
+            self.add("since", &since.to_string());
+        }
+    }
+
     fn flag(&mut self, name: &str, is_set: bool) {
         if is_set {
             self.add(name, "true");
@@ -388,11 +434,55 @@ mod tests {
         };
         assert_eq!(parsed::<CallFilter>(&calls.to_query()), Ok(calls));
         assert_eq!(parsed::<CallFilter>(&CallFilter::default().to_query()), Ok(CallFilter::default()));
+        let ago = Some(Since::Ago(Duration::from_secs(90)));
+        let probes = ProbeFilter { since: ago, ..ProbeFilter::default() };
+        assert_eq!(probes.to_query(), "?since=1m30s");
+        assert_eq!(parsed::<ProbeFilter>(&probes.to_query()), Ok(probes));
+        let at = Some(Since::At(sample::at(250).0));
+        let events = EventFilter { since: at, ..EventFilter::default() };
+        assert_eq!(parsed::<EventFilter>(&events.to_query()), Ok(events));
         let probes = ProbeFilter { kind: Some("liveness".into()), ..ProbeFilter::default() };
         assert_eq!(probes.to_query(), "?type=liveness");
         assert_eq!(parsed::<ProbeFilter>(&probes.to_query()), Ok(probes));
         let events = EventFilter { last: Some(0), ..EventFilter::default() };
         assert_eq!(parsed::<EventFilter>(&events.to_query()), Ok(events));
+    }
+
+    #[test]
+    fn a_pattern_of_methods_matches_one_that_is_known_or_names_a_service() {
+        for (pattern, is_good) in [
+            ("ExecSync", true),
+            ("execsync", true),
+            ("exec*", true),
+            ("Stream*", true),
+            ("*/Frobnicate", true),
+            ("runtime.v1.RuntimeService/Frobnicate", true),
+            ("Frobnicate", false),
+            ("ExceSync*", false),
+            ("", false),
+        ] {
+            assert_eq!(method(pattern).is_ok(), is_good, "{pattern}");
+        }
+        assert!(method("ExceSync*").unwrap_err().contains("did you mean ExecSync?"));
+    }
+
+    #[test]
+    fn what_changed_or_failed_lately_is_wanted() {
+        let probe = |since, unsuccessful_at| ProbeView {
+            since: sample::at(since),
+            unsuccessful_at: Some(sample::at(unsuccessful_at)),
+            ..sample::probe()
+        };
+        let filter = ProbeFilter { since: Some(Since::At(sample::at(60_000).0)), ..ProbeFilter::default() };
+        for (since, unsuccessful_at, is_wanted) in
+            [(0, 0, false), (60_000, 0, true), (0, 60_000, true), (59_999, 59_999, false)]
+        {
+            assert_eq!(filter.admits(&probe(since, unsuccessful_at)), is_wanted, "{since} {unsuccessful_at}");
+        }
+        assert!(!filter.admits(&ProbeView { unsuccessful_at: None, ..probe(0, 0) }));
+        let events = EventFilter { since: filter.since, ..EventFilter::default() };
+        let event = |at| EventView { at: sample::at(at), first_at: Some(sample::at(0)), ..sample::event() };
+        assert!(events.admits(&event(60_000)) && !events.admits(&event(59_999)));
     }
 
     #[test]
@@ -409,11 +499,19 @@ mod tests {
             ("?failed=perhaps", r#"failed: "perhaps": write true or false"#),
             ("?follow", r#"follow: "": write true or false"#),
             ("?slower=5", r#"slower: "5": the unit is missing: write a duration such as 250ms, 5s or 1m30s"#),
+            (
+                "?method=ExceSync",
+                r#"method: "ExceSync": no CRI method matches: did you mean ExecSync? For a method that criprobe does not know, write '*/NewMethod'"#,
+            ),
+            (
+                "?method=Frob*",
+                r#"method: "Frob*": no CRI method matches. For a method that criprobe does not know, write '*/NewMethod'"#,
+            ),
             ("?slower=soon", r#"slower: "soon": not a duration: write one such as 250ms, 5s or 1m30s"#),
         ] {
             assert_eq!(parsed::<CallFilter>(query).unwrap_err(), reported);
         }
-        let long = "a*".repeat(300);
+        let long = "a*/".repeat(200);
         for name in ["method", "namespace", "pod", "container"] {
             assert!(parsed::<CallFilter>(&format!("?{name}={}", &long[..512])).is_ok());
             let refused = parsed::<CallFilter>(&format!("?{name}={}", &long[..513])).unwrap_err();

@@ -1,18 +1,25 @@
 //! Keeps the newest records, bounded in number and in bytes, and passes new ones to followers. Records come from a
 //! stage and leave in order. Readers never slow down writers, and the writer with the most records loses its oldest
-//! first.
+//! first. Where the journal is made so, records that repeat each other are kept as one, see [`Repeats`].
 
 mod crowd;
+mod series;
 
 use std::{
     collections::BTreeMap,
     hash::{DefaultHasher, Hash, Hasher},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::{Duration, Instant},
 };
 
-use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::{
+    sync::broadcast::{self, error::RecvError},
+    time::sleep,
+};
 
-use self::crowd::Crowd;
+pub use self::series::Repeats;
+use self::{crowd::Crowd, series::AllSeries};
+use crate::clock;
 
 /// A handle on one journal; clones are the same journal.
 #[derive(Debug)]
@@ -35,6 +42,8 @@ struct Kept<T: ?Sized> {
     pushed: u64,
     /// The numbers and sizes of the same records, by their owners.
     owners: Crowd,
+    /// Those of the same records.
+    series: AllSeries,
 }
 
 /// What a journal keeps, and what its followers may fall behind by.
@@ -51,6 +60,8 @@ pub struct JournalBounds<T: ?Sized> {
     pub backlog: usize,
     /// What one takes.
     pub size: fn(&T) -> usize,
+    /// How records that repeat each other become one. Without it, each is kept.
+    pub repeats: Option<Repeats<T>>,
 }
 
 /// Names of the groups that a record is in: its namespace, its pod, its series.
@@ -66,43 +77,41 @@ pub fn group(of: impl Hash) -> u64 {
 /// 1,024 records: how far a follower may fall behind of records that are small.
 const BACKLOG: usize = 1_024;
 
+/// 2 s: how often a follower looks whether a series has repeats that nobody was shown yet.
+const LOOK: Duration = Duration::from_secs(2);
+
 impl<T: ?Sized> JournalBounds<T> {
     /// So many records, each of which is small by what it is made of.
     pub fn records(records: usize) -> Self {
-        Self { records, bytes: usize::MAX, groups: None, backlog: BACKLOG, size: |_| 0 }
+        Self { records, bytes: usize::MAX, groups: None, backlog: BACKLOG, size: |_| 0, repeats: None }
     }
 }
 
 impl<T: Send + Sync + ?Sized> Journal<T> {
     /// An empty journal that keeps the newest records within these bounds.
     pub fn new(bounds: JournalBounds<T>) -> Self {
-        let kept = Mutex::new(Kept { records: BTreeMap::new(), pushed: 0, owners: Crowd::default() });
+        let kept = Kept {
+            records: BTreeMap::new(),
+            pushed: 0,
+            owners: Crowd::default(),
+            series: AllSeries::default(),
+        };
         let live = broadcast::Sender::new(bounds.backlog);
-        Self { shared: Arc::new(Shared { kept, bounds, live }) }
+        Self { shared: Arc::new(Shared { kept: Mutex::new(kept), bounds, live }) }
     }
 
     /// Adds a record. Never waits for a reader, never fails. One that is larger than all may be together is only passed on.
     pub fn push(&self, record: impl Into<Arc<T>>) {
-        let record = record.into();
+        self.push_at(record.into(), clock::now());
+    }
+
+    fn push_at(&self, record: Arc<T>, now: Instant) {
         let bounds = &self.shared.bounds;
-        let mut kept = self.kept();
-        let number = kept.pushed;
-        kept.pushed += 1;
-        let size = (bounds.size)(&record);
-        match bounds.groups {
-            Some(groups) => kept.owners.push(&groups(&record), number, size),
-            None => kept.owners.push(&[], number, size),
-        }
-        kept.records.insert(number, Arc::clone(&record));
-        loop {
-            let weighs = kept.owners.bytes() > bounds.bytes;
-            if !weighs && kept.records.len() <= bounds.records {
-                break;
-            }
-            let Some(gone) = kept.owners.pop(weighs) else { break };
-            kept.records.remove(&gone);
-        }
-        if self.shared.live.receiver_count() > 0 {
+        let mut kept = self.shared.kept();
+        let has_followers = self.shared.live.receiver_count() > 0;
+        let (record, is_shown) = kept.joined(record, bounds, has_followers, now);
+        kept.insert(&record, bounds);
+        if is_shown && has_followers {
             // An error means that the last follower has just left.
             let _ = self.shared.live.send(record);
         }
@@ -110,7 +119,7 @@ impl<T: Send + Sync + ?Sized> Journal<T> {
 
     /// The newest `count` of those that are kept, oldest first.
     pub fn last(&self, count: usize) -> Vec<Arc<T>> {
-        newest(&self.kept().records, count)
+        newest(&self.shared.kept().records, count)
     }
 
     /// All records pushed from now on.
@@ -120,12 +129,85 @@ impl<T: Send + Sync + ?Sized> Journal<T> {
 
     /// The newest `count`, and all that come after them: none twice, none left out between.
     pub fn follow_after(&self, count: usize) -> (Vec<Arc<T>>, Follower<T>) {
-        let kept = self.kept();
-        (newest(&kept.records, count), Follower { live: self.shared.live.subscribe() })
+        let kept = self.shared.kept();
+        let repeats = self.shared.bounds.repeats.as_ref().map(|_| Arc::downgrade(&self.shared));
+        (newest(&kept.records, count), Follower { live: self.shared.live.subscribe(), repeats })
+    }
+}
+
+impl<T: ?Sized> Shared<T> {
+    fn kept(&self) -> MutexGuard<'_, Kept<T>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept<T>> {
-        self.shared.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Shows followers the repeats that they were not shown when they came.
+    fn show_repeats(&self, now: Instant) {
+        let mut kept = self.kept();
+        for number in kept.series.take_due(now) {
+            if let Some(record) = kept.records.get(&number) {
+                // An error means that the last follower has just left.
+                let _ = self.live.send(Arc::clone(record));
+            }
+        }
+    }
+}
+
+impl<T: ?Sized> Kept<T> {
+    /// A record, as one with the record that it repeats, which is taken out; and whether followers are shown it now.
+    fn joined(
+        &mut self,
+        record: Arc<T>,
+        bounds: &JournalBounds<T>,
+        has_followers: bool,
+        now: Instant,
+    ) -> (Arc<T>, bool) {
+        let Some(repeats) = &bounds.repeats else { return (record, true) };
+        let name = (repeats.series)(&record);
+        let former = self.series.newest(name).and_then(|number| Some((number, self.records.get(&number)?)));
+        let merged = former.and_then(|(number, former)| Some((number, (repeats.merge)(former, &record)?)));
+        let Some((number, merged)) = merged else {
+            self.series.begin(name, self.pushed, now);
+            return (record, true);
+        };
+        let is_shown = self.series.go_on(name, self.pushed, has_followers, now);
+        if let Some(former) = self.records.remove(&number) {
+            self.owners.remove(&bounds.path(&former), number);
+        }
+        (merged, is_shown)
+    }
+
+    /// Adds a record, and removes those that have to make room for it.
+    fn insert(&mut self, record: &Arc<T>, bounds: &JournalBounds<T>) {
+        let (number, path) = (self.pushed, bounds.path(record));
+        self.pushed += 1;
+        self.owners.push(&path, number, (bounds.size)(record));
+        self.records.insert(number, Arc::clone(record));
+        let most = bounds.repeats.as_ref().map_or(usize::MAX, |repeats| repeats.most);
+        if let Some(surplus) = self.owners.surplus(&path, most) {
+            self.owners.remove(&path, surplus);
+            self.forget(surplus, bounds);
+        }
+        loop {
+            let weighs = self.owners.bytes() > bounds.bytes;
+            if !weighs && self.records.len() <= bounds.records {
+                break;
+            }
+            let Some(gone) = self.owners.pop(weighs) else { break };
+            self.forget(gone, bounds);
+        }
+    }
+
+    fn forget(&mut self, number: u64, bounds: &JournalBounds<T>) {
+        if let Some((record, repeats)) = self.records.remove(&number).zip(bounds.repeats.as_ref()) {
+            self.series.end((repeats.series)(&record), number);
+        }
+    }
+}
+
+impl<T: ?Sized> JournalBounds<T> {
+    /// The groups of a record; all are in one where there are none.
+    fn path(&self, record: &T) -> Vec<u64> {
+        self.groups.map(|groups| groups(record).to_vec()).unwrap_or_default()
     }
 }
 
@@ -139,6 +221,8 @@ impl<T: ?Sized> Clone for Journal<T> {
 #[derive(Debug)]
 pub struct Follower<T: ?Sized> {
     live: broadcast::Receiver<Arc<T>>,
+    /// The journal, where records may repeat each other: the last repeats of a series are shown some time after they came.
+    repeats: Option<Weak<Shared<T>>>,
 }
 
 /// What a follower gets.
@@ -153,10 +237,20 @@ pub enum JournalEntry<T: ?Sized> {
 impl<T: Send + Sync + ?Sized> Follower<T> {
     /// Waits for the next entry; `None` when the journal is gone. Loses nothing when it is cancelled.
     pub async fn next(&mut self) -> Option<JournalEntry<T>> {
-        match self.live.recv().await {
-            Ok(record) => Some(JournalEntry::Record(record)),
-            Err(RecvError::Lagged(missed)) => Some(JournalEntry::Missed(missed)),
-            Err(RecvError::Closed) => None,
+        loop {
+            let received = tokio::select! {
+                received = self.live.recv() => received,
+                () = sleep(LOOK), if self.repeats.is_some() => {
+                    let journal = self.repeats.as_ref().and_then(Weak::upgrade);
+                    journal.iter().for_each(|journal| journal.show_repeats(clock::now()));
+                    continue;
+                }
+            };
+            return match received {
+                Ok(record) => Some(JournalEntry::Record(record)),
+                Err(RecvError::Lagged(missed)) => Some(JournalEntry::Missed(missed)),
+                Err(RecvError::Closed) => None,
+            };
         }
     }
 }
@@ -176,7 +270,14 @@ mod tests {
     #[test]
     fn the_oldest_make_room_for_what_takes_more() {
         let size = |number: &u64| usize::try_from(*number).unwrap();
-        let journal = Journal::new(JournalBounds { records: 9, bytes: 10, groups: None, backlog: 1, size });
+        let journal = Journal::new(JournalBounds {
+            records: 9,
+            bytes: 10,
+            groups: None,
+            backlog: 1,
+            size,
+            repeats: None,
+        });
         for (number, kept) in [(4, &[4][..]), (5, &[4, 5]), (2, &[5, 2]), (10, &[10]), (11, &[]), (1, &[1])] {
             journal.push(number);
             assert_eq!(values(&journal.last(10)), kept);
@@ -187,7 +288,7 @@ mod tests {
     fn grouped(records: usize, bytes: usize) -> Journal<u64> {
         let groups = |number: &u64| [number / 100 % 10, number / 10 % 100, number % 1000];
         let size = |number: &u64| if *number > 1_000_000 { 5 } else { 1 };
-        Journal::new(JournalBounds { records, bytes, groups: Some(groups), backlog: 1, size })
+        Journal::new(JournalBounds { records, bytes, groups: Some(groups), backlog: 1, size, repeats: None })
     }
 
     #[test]
@@ -233,6 +334,82 @@ mod tests {
             journal.push(record);
         }
         assert_eq!(values(&journal.last(10)), [221, 331, 441]);
+    }
+
+    /// A series of hundreds within a group of thousands; millions count it. 3 of a group are kept.
+    fn repeating() -> Journal<u64> {
+        let repeats = Repeats {
+            series: |number: &u64| number % 1_000_000 / 100,
+            merge: |one: &u64, other: &u64| {
+                (one % 1_000_000 / 100 == other % 1_000_000 / 100).then(|| {
+                    Arc::new(other % 1_000_000 + (one / 1_000_000 + other / 1_000_000 + 1) * 1_000_000)
+                })
+            },
+            most: 3,
+        };
+        let groups = |number: &u64| [0, 0, number % 1_000_000 / 10_000];
+        let bounds =
+            JournalBounds { groups: Some(groups), repeats: Some(repeats), ..JournalBounds::records(9) };
+        Journal::new(bounds)
+    }
+
+    #[test]
+    fn repeats_are_one_record_in_the_place_of_the_newest_and_take_no_room_from_others() {
+        let journal = repeating();
+        journal.push(20_101);
+        for number in 1..=50 {
+            journal.push(10_100 + number);
+        }
+        journal.push(30_101);
+        journal.push(10_151);
+        assert_eq!(values(&journal.last(10)), [20_101, 30_101, 50_010_151]);
+        assert_eq!(journal.shared.kept().owners.pop(false), Some(0), "what was merged is counted off");
+    }
+
+    #[test]
+    fn a_group_whose_records_all_differ_keeps_a_few_and_one_that_went_is_not_gone_on_with() {
+        let journal = repeating();
+        journal.push(20_100);
+        for series in 0..100_u64 {
+            journal.push(10_000 + series * 100);
+        }
+        assert_eq!(values(&journal.last(10)), [20_100, 19_700, 19_800, 19_900]);
+        assert_eq!(journal.shared.kept().series.newest(101), None);
+        journal.push(10_101);
+        assert_eq!(values(&journal.last(1)), [10_101], "it counts from one again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_follower_gets_the_first_at_once_and_of_its_repeats_the_sum_every_ten_seconds() {
+        let journal = repeating();
+        let mut follower = journal.follow();
+        let began = clock::now();
+        let writer = journal.clone();
+        tokio::spawn(async move {
+            for number in 0..120 {
+                writer.push(10_100 + number % 100);
+                sleep(Duration::from_millis(100)).await;
+            }
+            writer.push(20_100);
+            sleep(Duration::from_secs(60)).await;
+        });
+        let mut shown = Vec::new();
+        while shown.len() < 4 {
+            let Some(JournalEntry::Record(record)) = follower.next().await else {
+                panic!("a record is missing")
+            };
+            shown.push((*record, (clock::now() - began).as_secs()));
+        }
+        // Whether the look or the next record comes first at the end of the ten seconds makes no difference.
+        let repeats = [(99_010_199, 10), (100_010_100, 10)];
+        assert!(
+            shown[0] == (10_100, 0) && repeats.contains(&shown[1]) && shown[2] == (20_100, 12),
+            "{shown:?}"
+        );
+        let (last, at) = shown[3];
+        assert_eq!(last, 119_010_119);
+        assert!((20..=23).contains(&at), "{at}");
+        drop(journal);
     }
 
     fn values(records: &[Arc<u64>]) -> Vec<u64> {

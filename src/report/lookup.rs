@@ -95,6 +95,35 @@ pub(super) fn probe(names: &[String], mut probes: Vec<ProbeView>) -> Result<Prob
     }
 }
 
+/// The pod with this namespace and name: of several, the one that is up, then the one whose containers are newest.
+pub(super) fn pod(names: &[String], mut pods: Vec<PodView>) -> Result<PodView, NotFound> {
+    let [namespace, name] = names else {
+        return Err(NotFound::Malformed("write NAMESPACE/POD".to_owned()));
+    };
+    let wanted = [&**namespace, &**name];
+    let age = |pod: &PodView| {
+        let newest = pod.containers.iter().map(|container| container.created_at).max();
+        (pod.sandbox_ready, newest, pod.attempt)
+    };
+    let named = (0..pods.len()).filter(|&at| [&*pods[at].namespace, &*pods[at].pod] == wanted);
+    match named.max_by_key(|&at| age(&pods[at])) {
+        Some(at) => Ok(pods.swap_remove(at)),
+        None => {
+            let all = pods.iter().map(|pod| [&*pod.namespace, &*pod.pod]);
+            let near: Vec<_> = nearest(wanted, 1, all).into_iter().map(joined).collect();
+            // Who leaves out the namespace has named a container.
+            let meant = pods.iter().filter(|pod| pod.pod == *namespace).flat_map(|pod| {
+                let named = pod.containers.iter().filter(|container| container.container == *name);
+                named.map(|container| joined([&*pod.namespace, &*pod.pod, &*container.container]))
+            });
+            let mut meant: Vec<_> = meant.take(MOST).collect();
+            meant.dedup();
+            let near = if meant.is_empty() { near } else { meant };
+            Err(NotFound::Unknown(format!("no pod {}{}", joined(wanted), did_you_mean(&near))))
+        }
+    }
+}
+
 /// The container that is written so: `NAMESPACE/POD/CONTAINER`, names percent-encoded where they hold a slash, then the
 /// newest one of that name; or an id, or the beginning of one id only.
 pub(crate) fn container<C: NamedContainer>(written: &str, mut containers: Vec<C>) -> Result<C, NotFound> {
@@ -162,6 +191,40 @@ fn meant<C: NamedContainer>(is_meant: impl Fn([&str; 3]) -> bool, containers: &[
     if full.is_empty() { format!(": {CONTAINER}") } else { did_you_mean(&full) }
 }
 
+/// Why a pod, or a container of one, has no probes: it does not exist, then with the nearest names of `there`, namespace, pod
+/// and container (empty for the pod as such); or it has none.
+pub(super) fn without_probes<'a>(names: &[String], there: impl Iterator<Item = [&'a str; 3]>) -> NotFound {
+    let (what, wanted): (_, [&str; 3]) = match names {
+        [namespace, pod, container] => ("container", [namespace, pod, container]),
+        [namespace, pod] => ("pod", [namespace, pod, ""]),
+        _ => return NotFound::Malformed("write NAMESPACE/POD or NAMESPACE/POD/CONTAINER".to_owned()),
+    };
+    let there: BTreeSet<_> = there.filter(|names| what == "container" || names[2].is_empty()).collect();
+    if there.contains(&wanted) {
+        return NotFound::Unknown(format!("{what} {} has no probes", written(names)));
+    }
+    let near = nearest(wanted, 1, there).into_iter();
+    let near: Vec<_> = near.map(|names| joined(names.into_iter().filter(|name| !name.is_empty()))).collect();
+    NotFound::Unknown(format!("no {what} {}{}", written(names), did_you_mean(&near)))
+}
+
+/// Names as they are written in a path.
+pub(super) fn written(names: &[String]) -> String {
+    joined(names.iter().map(String::as_str))
+}
+
+/// The names nearest to one, or else those that begin with it: `; did you mean a or b?`; empty if there is none.
+pub(crate) fn suggestion<'a>(wanted: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let known: BTreeSet<&str> = known.collect();
+    let near = nearest([wanted], 0, known.iter().map(|name| [*name]));
+    let mut near: Vec<_> = near.into_iter().map(|[name]| name.to_owned()).collect();
+    if near.is_empty() && !wanted.is_empty() {
+        near = known.iter().filter(|name| name.starts_with(wanted)).map(ToString::to_string).collect();
+        near.truncate(MOST);
+    }
+    did_you_mean(&near)
+}
+
 /// In quotes, and not much of it.
 pub(super) fn shown(written: &str) -> String {
     match written.char_indices().nth(64) {
@@ -187,7 +250,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        inventory::{fixtures, pod},
+        inventory::{fixtures, pod as inventory_pod},
         report::view::sample,
     };
 
@@ -231,11 +294,35 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_pod_is_found_by_its_names_or_the_nearest_is_named() {
+        let older = PodView { sandbox_ready: false, attempt: 7, ..sample::pod() };
+        let odd = PodView { namespace: "a/b".to_owned(), pod: "50%".to_owned(), ..sample::pod() };
+        for (written, found) in [
+            ("default web", Ok(0)),
+            ("a/b 50%", Ok(0)),
+            ("default wbe", Err("no pod default/wbe; did you mean default/web?")),
+            ("prod web", Err("no pod prod/web; did you mean default/web?")),
+            ("web app", Err("no pod web/app; did you mean default/web/app?")),
+            ("default db", Err("no pod default/db")),
+            ("default", Err("write NAMESPACE/POD")),
+        ] {
+            let names: Vec<_> = written.split(' ').map(str::to_owned).collect();
+            let found_pod = pod(&names, vec![older.clone(), sample::pod(), older.clone(), odd.clone()]);
+            let attempt = found_pod.map(|pod| pod.attempt).map_err(|error| error.to_string());
+            assert_eq!(attempt, found.map_err(str::to_owned), "{written}");
+        }
+    }
+
     fn listed(id: &str, namespace: &str, pod: &str, uid: &str, made: Option<u64>) -> Listed {
-        let pod =
-            pod::Pod { uid: uid.into(), name: pod.into(), namespace: namespace.into(), ..fixtures::pod() };
+        let pod = inventory_pod::Pod {
+            uid: uid.into(),
+            name: pod.into(),
+            namespace: namespace.into(),
+            ..fixtures::pod()
+        };
         let created_at = made.map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
-        let view = pod::Container { created_at, ..fixtures::container(id, pod) };
+        let view = inventory_pod::Container { created_at, ..fixtures::container(id, pod) };
         Listed { view: Arc::new(view), probes: Vec::new() }
     }
 

@@ -2,7 +2,10 @@
 
 use std::time::SystemTime;
 
-use super::view::{ClientView, ProbeDetailView, ProbePhase, ProbeView, Seconds, probe_id, probe_key};
+use super::{
+    convert::latency_view,
+    view::{ClientView, ProbeDetailView, ProbePhase, ProbeView, Seconds, probe_id, probe_key},
+};
 use crate::{observed::ObservedStatus, results::Verdict};
 
 /// As it is listed among the others.
@@ -11,6 +14,7 @@ pub(crate) fn view(probe: &ObservedStatus, now: SystemTime) -> ProbeView {
     let pod = &*container.pod;
     let kind = probe.kind.to_string();
     let run = results.run();
+    let timeout = Some(probe.timeout).filter(|timeout| !timeout.is_zero());
     ProbeView {
         id: probe_id(&pod.namespace, &pod.name, &container.name, &kind),
         key: probe_key(pod.uid.as_str(), &container.name, &kind),
@@ -34,11 +38,15 @@ pub(crate) fn view(probe: &ObservedStatus, now: SystemTime) -> ProbeView {
         run: (run.count > 0).then_some(run),
         counts: results.counts(),
         last: results.last().map(Into::into),
+        unsuccessful_at: results.unsuccessful_at().map(Into::into),
+        latency: results.latency().map(|latency| latency_view(latency, timeout)),
         on_failure: "report".to_owned(),
         on_failure_asked: None,
         act_refusal: None,
         shadowed: Vec::new(),
         act: None,
+        pause: None,
+        stopped_by_client: false,
     }
 }
 

@@ -62,6 +62,12 @@ pub(super) fn text(text: &'static str) -> impl Iterator<Item = Vec<u8>> {
     std::iter::once(text.as_bytes().to_vec())
 }
 
+/// A long text, piece by piece.
+pub(super) fn chunks(text: String) -> impl Iterator<Item = Vec<u8>> {
+    let text = Bytes::from(text);
+    (0..text.len()).step_by(PIECE).map(move |at| text[at..text.len().min(at + PIECE)].to_vec())
+}
+
 /// A view as JSON.
 pub(super) fn json(view: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(view).expect("views are maps with text keys, which always serialise")
@@ -70,6 +76,16 @@ pub(super) fn json(view: &impl Serialize) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_text_is_whole_in_pieces() {
+        for length in [0, 1, PIECE - 1, PIECE, PIECE + 1, 5 * PIECE] {
+            let text = "ä".repeat(length);
+            let parts: Vec<_> = chunks(text.clone()).collect();
+            assert!(parts.iter().all(|part| (1..=PIECE).contains(&part.len())));
+            assert_eq!(parts.concat(), text.as_bytes());
+        }
+    }
 
     #[test]
     fn an_array_is_that_of_serde_in_pieces_that_are_not_much_longer_than_they_must_be() {

@@ -1,15 +1,19 @@
 //! Assembles pods as the kubelet would show them: sandboxes of the inventory and containers of the prober in, one view
 //! per pod out. Pure. CRI does not mark init containers, and does not report how many containers a pod should have.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
 
 use crate::{
     act::status::{ActsStatus, Current},
+    exits::{Exit, ExitsHandle},
     inventory::pod::{self, ContainerState},
-    prober::ContainerStatus,
+    prober::{ContainerStatus, ProbeStatus},
 };
 
-use super::view::{ContainerStateView, ContainerView, PodView, ProbesView};
+use super::{
+    unready,
+    view::{ContainerStateView, ContainerView, ExitView, PausedProbeView, PodView, ProbesView},
+};
 
 /// What the sandboxes of one pod share, and what views are sorted by: namespace, name, uid.
 type Identity = (Arc<str>, Arc<str>, Arc<str>);
@@ -20,6 +24,17 @@ struct PodParts<'a> {
     containers: BTreeMap<&'a str, &'a ContainerStatus>,
 }
 
+/// 5 containers that are not ready are explained; the others are only named.
+const EXPLAINED: usize = 5;
+
+/// What is known beside the pods and containers themselves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Beside<'a> {
+    pub(super) acts: &'a ActsStatus,
+    pub(super) exits: &'a ExitsHandle,
+    pub(super) now: SystemTime,
+}
+
 /// What is shown of a pod whose uid is another one's.
 const COPIED: &str = "another pod has the same UID: criprobe identifies this pod by its sandbox ID";
 
@@ -27,7 +42,7 @@ const COPIED: &str = "another pod has the same UID: criprobe identifies this pod
 pub(super) fn views(
     sandboxes: &[Arc<pod::Pod>],
     containers: &[ContainerStatus],
-    acts: &ActsStatus,
+    beside: Beside<'_>,
 ) -> Vec<PodView> {
     let mut pods: BTreeMap<Identity, PodParts<'_>> = BTreeMap::new();
     // One that was made between the two questions is known from its containers alone.
@@ -52,7 +67,7 @@ pub(super) fn views(
             pod.containers.insert(name, container);
         }
     }
-    pods.into_values().map(|pod| pod.view(acts)).collect()
+    pods.into_values().map(|pod| pod.view(beside)).collect()
 }
 
 fn identity(pod: &pod::Pod) -> Identity {
@@ -64,10 +79,10 @@ fn age(container: &ContainerStatus) -> impl PartialOrd + use<> {
 }
 
 impl PodParts<'_> {
-    fn view(&self, acts: &ActsStatus) -> PodView {
-        let unready = unready(self, acts);
+    fn view(&self, beside: Beside<'_>) -> PodView {
+        let unready = unready(self, beside);
         let copied = self.sandbox.copied_uid.as_ref().map(|_| COPIED.to_owned());
-        let containers: Vec<_> = self.containers.values().map(|known| container(known, acts)).collect();
+        let containers: Vec<_> = self.containers.values().map(|known| container(known, beside)).collect();
         let acted = containers.iter().filter_map(|container| {
             let act = container.act.as_ref()?;
             Some(format!("{}: {}", container.container, act.in_words()))
@@ -83,16 +98,18 @@ impl PodParts<'_> {
             sandbox_ready: self.sandbox.is_ready,
             ready: unready.is_none(),
             reason: reasons.collect::<Vec<_>>().join("; "),
+            problems: Vec::new(),
+            probes_off: false,
             containers,
         }
     }
 }
 
-/// Why a pod is not ready, in the kubelet's words where it has some (docs/kubelet-prober.md 4, readiness roll-up).
+/// Why a pod is not ready: in the words of the probes that fail, and then in the kubelet's (docs/kubelet-prober.md 4, readiness roll-up).
 ///
 /// A container that ended well may be an init container that has done its work, so it is left out; but somebody has to be
 /// there who is ready. One that is about to be restarted has not done its work.
-fn unready(pod: &PodParts<'_>, acts: &ActsStatus) -> Option<String> {
+fn unready(pod: &PodParts<'_>, beside: Beside<'_>) -> Option<String> {
     if !pod.sandbox.is_ready {
         return Some("the sandbox is not ready".to_owned());
     }
@@ -102,18 +119,25 @@ fn unready(pod: &PodParts<'_>, acts: &ActsStatus) -> Option<String> {
     let counted = || {
         let of_pod = pod.containers.values();
         let is_done = |view: &pod::Container| {
-            view.state == ContainerState::Exited { exit_code: Some(0) } && current(view, acts).is_none()
+            view.state == ContainerState::Exited { exit_code: Some(0) }
+                && current(view, beside.acts).is_none()
         };
         of_pod.filter(move |container| !is_done(&container.view))
     };
     if counted().next().is_none() {
         return Some("all containers have exited".to_owned());
     }
-    let names: Vec<_> = counted()
-        .filter(|container| !container.readiness.is_ready)
-        .map(|container| &*container.view.name)
-        .collect();
-    (!names.is_empty()).then(|| format!("containers with unready status: [{}]", names.join(" ")))
+    let unready: Vec<_> = counted().filter(|container| !container.readiness.is_ready).collect();
+    if unready.is_empty() {
+        return None;
+    }
+    let explained = unready
+        .iter()
+        .take(EXPLAINED)
+        .map(|container| format!("{}: {}; ", container.view.name, unready::reason(container, beside.now)));
+    let names: Vec<_> = unready.iter().map(|container| &*container.view.name).collect();
+    let explained: String = explained.collect();
+    Some(format!("{explained}containers with unready status: [{}]", names.join(" ")))
 }
 
 /// What is done to a container now, or withheld.
@@ -124,7 +148,7 @@ fn current<'a>(view: &pod::Container, acts: &'a ActsStatus) -> Option<&'a Curren
     acts.places.get(&(view.pod.uid.clone(), view.name.clone()))?.current.as_ref()
 }
 
-fn container(known: &ContainerStatus, acts: &ActsStatus) -> ContainerView {
+fn container(known: &ContainerStatus, beside: Beside<'_>) -> ContainerView {
     let view = &known.view;
     let (state, exit_code) = match view.state {
         ContainerState::Created => (ContainerStateView::Created, None),
@@ -132,6 +156,8 @@ fn container(known: &ContainerStatus, acts: &ActsStatus) -> ContainerView {
         ContainerState::Exited { exit_code } => (ContainerStateView::Exited, exit_code),
         ContainerState::Unknown => (ContainerStateView::Unknown, None),
     };
+    let end = view.end.as_deref();
+    let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     ContainerView {
         container: view.name.to_string(),
         container_id: view.id.to_string(),
@@ -139,14 +165,42 @@ fn container(known: &ContainerStatus, acts: &ActsStatus) -> ContainerView {
         state,
         paused: view.is_paused,
         exit_code,
+        finished_at: end.and_then(|end| end.finished_at).map(Into::into),
+        exit_reason: end.and_then(|end| text(&end.reason)),
+        exit_message: end.and_then(|end| text(&end.message)),
+        log_path: text(&view.log_path),
+        exits: beside.exits.earlier(view).iter().map(|exit| (&**exit).into()).collect(),
         created_at: view.created_at.map(Into::into),
         started_at: view.started_at.map(Into::into),
         started: known.readiness.is_started,
         ready: known.readiness.is_ready,
         restarts: view.attempt,
         probes: ProbesView::count(known.probes.iter().map(|probe| (probe.state, probe.phase))),
-        act: current(view, acts).map(Into::into),
+        act: current(view, beside.acts).map(Into::into),
+        paused_probes: paused(&known.probes),
     }
+}
+
+impl From<&Exit> for ExitView {
+    fn from(exit: &Exit) -> Self {
+        Self {
+            attempt: exit.attempt,
+            container_id: exit.container.to_string(),
+            started_at: exit.started_at.map(Into::into),
+            finished_at: exit.finished_at.map(Into::into),
+            exit_code: exit.exit_code,
+            reason: exit.reason.to_string(),
+        }
+    }
+}
+
+/// The probes that an operator paused.
+fn paused(probes: &[ProbeStatus]) -> Vec<PausedProbeView> {
+    let paused = probes.iter().filter_map(|probe| {
+        let pause = probe.pause.as_ref()?.into();
+        Some(PausedProbeView { kind: probe.key.kind.to_string(), pause })
+    });
+    paused.collect()
 }
 
 #[cfg(test)]
@@ -172,6 +226,11 @@ mod tests {
             is_ready,
             ..fixtures::pod()
         })
+    }
+
+    fn views(sandboxes: &[Arc<pod::Pod>], containers: &[ContainerStatus], acts: &ActsStatus) -> Vec<PodView> {
+        let exits = ExitsHandle::new(UNIX_EPOCH);
+        super::views(sandboxes, containers, Beside { acts, exits: &exits, now: UNIX_EPOCH })
     }
 
     const RUNNING: ContainerState = ContainerState::Running;
@@ -209,13 +268,17 @@ mod tests {
             (
                 &up,
                 &[("app", RUNNING, false), ("b", BROKEN, false), ("c", RUNNING, true)],
-                "containers with unready status: [app b]",
+                "app: its probes are not known yet; b: exited with code 1; containers with unready status: [app b]",
             ),
-            (&up, &[("app", ContainerState::Created, false)], "containers with unready status: [app]"),
+            (
+                &up,
+                &[("app", ContainerState::Created, false)],
+                "app: created, not started; containers with unready status: [app]",
+            ),
             (
                 &up,
                 &[("app", ContainerState::Exited { exit_code: None }, false)],
-                "containers with unready status: [app]",
+                "app: exited; containers with unready status: [app]",
             ),
             (&up, &[("init", DONE, false)], "all containers have exited"),
             (&up, &[], "there are no containers"),
@@ -267,11 +330,11 @@ mod tests {
             (None, ""),
             (
                 Some(Step::BackOff(until)),
-                "app: restart: back-off until 00:03:04Z; containers with unready status: [app]",
+                "app: restart: back-off until 00:03:04Z; app: exited with code 0; containers with unready status: [app]",
             ),
             (
                 Some(Step::Retrying { reason: "no image".to_owned(), at: until }),
-                "app: restart failed, next try 00:03:04Z: no image; containers with unready status: [app]",
+                "app: restart failed, next try 00:03:04Z: no image; app: exited with code 0; containers with unready status: [app]",
             ),
         ] {
             let place = PlaceStatus { current: step.map(current), ..PlaceStatus::default() };

@@ -9,7 +9,11 @@ use axum::{
     Extension, Json, Router,
     body::Body,
     extract::{FromRequestParts, Path, Query, RawQuery, State},
-    http::{Method, StatusCode, Uri, header::CONTENT_TYPE, request::Parts},
+    http::{
+        HeaderMap, Method, StatusCode, Uri,
+        header::{ACCEPT, CONTENT_TYPE},
+        request::Parts,
+    },
     middleware::map_response,
     response::{IntoResponse, Response},
     routing::get,
@@ -25,12 +29,15 @@ use super::{
     filter::{CallFilter, EventFilter, Parameters, PodFilter, ProbeFilter, retain},
     lines::{self, Shown, Window},
     lookup::{self, NotFound},
-    metrics,
+    metrics::negotiation,
     name::ProbeName,
     pieces,
     places::{Following, MAX_FOLLOWERS, Place},
     room::{Guess, Held, NoRoom, Room},
-    view::{ErrorView, EventView, PodView, ProbeDetailView, ProbeView, ReadyzCheck, StatusView},
+    view::{
+        ErrorView, EventView, PodDetailView, PodView, ProbeDetailView, ProbeView, ReadyzCheck, RuntimeView,
+        StatusView,
+    },
 };
 use crate::stage::Unanswered;
 
@@ -39,7 +46,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The error for a path whose percent-encoded bytes are not UTF-8.
 const PATH_IS_NO_TEXT: &str =
-    "the path is not UTF-8: write /v1/probes/NAMESPACE/POD/CONTAINER/TYPE, names percent-encoded";
+    "the path is not UTF-8: percent-encode each name in it, as in /v1/probes/NAMESPACE/POD/CONTAINER/TYPE";
 
 /// What a view is, for the one who asked.
 const JSON: &str = "application/json";
@@ -64,9 +71,11 @@ struct Guesses {
     probes: Guess,
     probe: Guess,
     pods: Guess,
+    pod: Guess,
     trace: Guess,
     events: Guess,
     configuration: Guess,
+    metrics: Guess,
 }
 
 /// All routes. Streams end when `drained` is cancelled. Expects the [`Place`] of its connection with each request.
@@ -74,11 +83,13 @@ pub(super) fn router(sources: Sources, drained: CancellationToken, commands: Com
     let streams = Router::new().route("/v1/trace", get(trace)).route("/v1/events", get(events));
     Router::new()
         .route("/v1/status", get(status))
+        .route("/v1/runtime", get(runtime))
         .route("/v1/config", get(configuration))
         .route("/v1/probes", get(probes))
         .route("/v1/probes/{uid}/{container}/{type}", get(probe))
         .route("/v1/probes/{namespace}/{pod}/{container}/{type}", get(probe))
         .route("/v1/pods", get(pods))
+        .route("/v1/pods/{namespace}/{pod}", get(pod))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .merge(act::routes())
@@ -86,6 +97,7 @@ pub(super) fn router(sources: Sources, drained: CancellationToken, commands: Com
         .route("/livez", get(async || "ok\n"))
         .merge(streams)
         .merge(run::routes())
+        .merge(act::waiting_routes())
         .fallback(async |uri: Uri| {
             Refusal::new(StatusCode::NOT_FOUND, format!("{} does not exist", uri.path()))
         })
@@ -99,6 +111,10 @@ pub(super) fn router(sources: Sources, drained: CancellationToken, commands: Com
 
 async fn status(State(shared): State<Shared>) -> Result<Json<StatusView>, Refusal> {
     Ok(Json(shared.sources.snapshots.status().await?))
+}
+
+async fn runtime(State(shared): State<Shared>) -> Json<RuntimeView> {
+    Json(shared.sources.snapshots.runtime())
 }
 
 async fn configuration(State(shared): State<Shared>, Extension(place): On) -> Result<Response, Refusal> {
@@ -172,6 +188,28 @@ async fn pods(
     Ok(answer(pieces::array(pods.into_iter()), held))
 }
 
+/// One pod in full: of several with this name, the newest. Its events, and those of the node: what changed before it failed.
+async fn pod(
+    State(shared): State<Shared>,
+    Extension(place): On,
+    Names(names): Names,
+) -> Result<Response, Refusal> {
+    let collect = || async { Ok::<_, Refusal>(pieces::json(&pod_in_full(&shared.sources, &names).await?)) };
+    let (json, held) = shared.room.hold(&place, &shared.guesses.pod, collect, Vec::len).await?;
+    Ok(answer(std::iter::once(json), held))
+}
+
+async fn pod_in_full(sources: &Sources, names: &[String]) -> Result<PodDetailView, Refusal> {
+    let pod = lookup::pod(names, sources.snapshots.pods().await?)?;
+    let mut probes = sources.snapshots.probes().await?;
+    retain(&mut probes, |probe| probe.pod_uid == pod.pod_uid && probe.sandbox_id == pod.sandbox_id).await;
+    sort(&mut probes);
+    let is_of_interest = |event: &EventView| event.pod_uid == pod.pod_uid || event.pod_uid.is_empty();
+    let events = sources.events.last(usize::MAX).into_iter().filter(|event| is_of_interest(event));
+    let events = events.map(|event| EventView::clone(&event)).collect();
+    Ok(PodDetailView { pod, probes, events })
+}
+
 async fn trace(
     State(shared): State<Shared>,
     Extension(place): On,
@@ -240,9 +278,18 @@ fn check_line((name, check): &(&str, ReadyzCheck)) -> String {
     }
 }
 
-/// All numbers, in OpenMetrics' text format.
-async fn metrics(State(shared): State<Shared>) -> Response {
-    ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], shared.sources.metrics.text()).into_response()
+/// All numbers, in the text format that the client prefers.
+async fn metrics(
+    State(shared): State<Shared>,
+    Extension(place): On,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let accept = headers.get_all(ACCEPT).into_iter().filter_map(|value| value.to_str().ok());
+    let format = negotiation::format(accept);
+    let collect = || shared.sources.snapshots.metrics(format).map_err(Refusal::from);
+    let (text, held) = shared.room.hold(&place, &shared.guesses.metrics, collect, String::len).await?;
+    let body = pieces::body(pieces::chunks(text), held);
+    Ok(([(CONTENT_TYPE, format.content_type())], body).into_response())
 }
 
 /// By namespace and pod; a pod's older sandboxes before its newer ones; then container, then the kubelet's order of

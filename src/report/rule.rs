@@ -1,6 +1,8 @@
 //! Converts a rule into its view. In: the rule, and its place. Out: the JSON shape, without possible secrets.
 
-use super::view::{DefinitionView, HandlerView, HealthcheckActView, MatchView, RuleView, Seconds};
+use super::view::{
+    DefinitionView, HandlerView, HealthcheckActView, HistoryView, MatchView, RuleView, Seconds,
+};
 use crate::{
     ids::ProbeKind,
     spec::{
@@ -26,6 +28,10 @@ impl RuleView {
             readiness: probe(ProbeKind::Readiness),
             liveness: probe(ProbeKind::Liveness),
             healthcheck: rule.healthcheck.as_deref().map(Into::into),
+            history: (!rule.history.is_empty()).then_some(HistoryView {
+                attempts: rule.history.attempts,
+                output_bytes: rule.history.output_bytes,
+            }),
         }
     }
 }

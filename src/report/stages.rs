@@ -1,7 +1,6 @@
 //! Answers queries from the stages: assembles views from what each of them reports. Has no state of its own.
 
 use std::{
-    io,
     path::Path,
     process,
     sync::{
@@ -11,7 +10,6 @@ use std::{
     time::{Instant, SystemTime},
 };
 
-use prometheus_client::metrics::counter::Counter;
 use tokio::{
     sync::{Semaphore, watch},
     task::yield_now,
@@ -21,27 +19,30 @@ use super::{
     Snapshot, Snapshots,
     acts::{self, ActLimits},
     configuration,
+    metrics::{Format, Metrics},
     name::ProbeName,
-    observed, pods,
+    observed,
+    pods::{self, Beside},
+    problems,
     view::{
         BlindView, CallsView, ConfigView, ConfigurationView, ConnectionsView, InventoryView, LateView,
-        LogView, PodView, ProbeDetailView, ProbeView, ProbesView, RuntimeState, RuntimeView, Seconds,
-        StageRestartView, StateFileView, StatusView, WaitingView,
+        LogView, PodView, ProbeDetailView, ProbeView, ProbesView, RecordFileView, RuntimeState, RuntimeView,
+        Seconds, StageRestartView, StateFileView, StatusView, UnprovenView, WaitingView, probe_id,
     },
 };
 use crate::{
     act::ActHandle,
     clock,
     config::{Config, health::ConfigHealth},
-    ids::ProbeType,
+    count::Count,
+    exits::ExitsHandle,
+    ids::{ProbeKey, ProbeType},
     inventory::InventoryHandle,
     observed::ObservedHandle,
-    prober::{ProbeCounts, ProbeStatus, ProberHandle},
+    prober::{ProbeCounts, ProbeStatus, ProberHandle, status::Unproven},
+    record_file::{RecordFile, RecordStatus},
     relay::RelayHandle,
-    runtime::{
-        link::{Link, LinkTrouble},
-        turns::Backlog,
-    },
+    runtime::{link::Link, turns::Backlog},
     stage::{Restarts, StageRestarts},
 };
 
@@ -66,16 +67,22 @@ pub(crate) struct Stages {
     pub images: watch::Receiver<Backlog>,
     pub prober: ProberHandle,
     pub act: ActHandle,
+    /// The exits of containers.
+    pub exits: ExitsHandle,
     /// The probes of clients.
     pub observed: ObservedHandle,
     /// The configuration in effect.
     pub config: watch::Receiver<ConfigHealth>,
     /// The state file.
     pub state: watch::Receiver<StateFileView>,
+    /// The file that attempts are written to.
+    pub attempts: RecordFile,
     /// Stages that panicked.
     pub restarts: Restarts,
     /// Lines of the log that were dropped.
-    pub log_lines_dropped: Counter,
+    pub log_lines_dropped: Count,
+    /// What the process counts itself.
+    pub metrics: Metrics,
     /// What the daemon was started with.
     pub started: Config,
     /// When it was started.
@@ -115,8 +122,17 @@ impl Snapshots for Stages {
         Box::pin(async {
             let _turn = self.lists.acquire().await;
             let (sandboxes, containers) = tokio::try_join!(self.inventory.pods(), self.prober.containers())?;
-            Ok(pods::views(&sandboxes, &containers, &self.act.status()))
+            let now = clock::wall();
+            let beside = Beside { acts: &self.act.status(), exits: &self.exits, now };
+            let mut views = pods::views(&sandboxes, &containers, beside);
+            let loaded = self.config.borrow().loaded.clone();
+            problems::fill(&mut views, &sandboxes, &containers, &loaded.config.policy, now);
+            Ok(views)
         })
+    }
+
+    fn runtime(&self) -> RuntimeView {
+        self.runtime_now()
     }
 
     fn configuration(&self) -> Snapshot<'_, ConfigurationView> {
@@ -125,6 +141,10 @@ impl Snapshots for Stages {
             let loaded = self.config.borrow().loaded.clone();
             Ok(configuration::view(&loaded))
         })
+    }
+
+    fn metrics(&self, format: Format) -> Snapshot<'_, String> {
+        Box::pin(async move { Ok(self.expose(format).await) })
     }
 }
 
@@ -167,6 +187,11 @@ impl Stages {
 
     fn status_of(&self, probes: &ProbeCounts) -> StatusView {
         let health = self.inventory.health();
+        // No value is borrowed while another is: a guard within the expression below would live until its end, and one who
+        // wants to write between two guards of this thread would stop it, and all who ask, for good.
+        let limits = ActLimits::of(&self.config.borrow().loaded.config);
+        let waiting_images = waiting(*self.images.borrow());
+        let state = self.state.borrow().clone();
         StatusView {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: process::id(),
@@ -175,7 +200,7 @@ impl Stages {
             draining: self.is_draining.load(Ordering::Relaxed),
             listen: url(&self.started.listen),
             api: url(&self.started.api.listen),
-            runtime: self.runtime(),
+            runtime: self.runtime_now(),
             connections: self.connections(),
             calls: CallsView { in_flight: self.relay.connections.calls() as u64, total: health.calls },
             gaps: health.gaps.max(u64::from(self.relay.dropped_observations() > 0)),
@@ -186,23 +211,25 @@ impl Stages {
                 last_resync_at: health.last_resync.map(Into::into),
                 resyncs: health.resyncs,
                 waiting: waiting(health.waiting),
-                waiting_images: waiting(*self.images.borrow()),
+                waiting_images,
             },
             probes: ProbesView {
                 observed: self.observed.count() as u64,
                 observed_displaced: self.observed.displaced(),
                 late: LateView::of(probes.late.iter().copied()),
+                enforced_without_result: unproven(&probes.unproven),
                 ..ProbesView::sum(probes.by_state.iter().map(|(of, count)| (*of, *count)))
             },
-            acts: acts::node(&self.act.status(), ActLimits::of(&self.config.borrow().loaded.config)),
-            state: self.state.borrow().clone(),
+            acts: acts::node(&self.act.status(), limits),
+            state,
+            attempts: self.attempts.status().map(Into::into),
             stages: self.restarts.all().into_iter().map(Into::into).collect(),
             log: LogView { dropped: self.log_lines_dropped.get() },
             config: self.config(),
         }
     }
 
-    fn runtime(&self) -> RuntimeView {
+    fn runtime_now(&self) -> RuntimeView {
         let link = self.link.borrow();
         RuntimeView {
             endpoint: url(&self.started.runtime),
@@ -210,7 +237,7 @@ impl Stages {
             version: link.version.version.clone(),
             state: if link.is_up { RuntimeState::Ok } else { RuntimeState::Away },
             since: link.since.into(),
-            reason: trouble(&link.trouble, &self.started.runtime),
+            reason: link.trouble.text.clone(),
             event_source: link.source.as_str().to_owned(),
         }
     }
@@ -243,6 +270,16 @@ impl Stages {
     }
 }
 
+/// Probes of enforced rules without any result, if there are any.
+fn unproven(unproven: &Unproven) -> Option<UnprovenView> {
+    let (longest, ..) = unproven.oldest.first()?;
+    let id = |(_, namespace, pod, key): &(_, Arc<str>, Arc<str>, ProbeKey)| {
+        probe_id(namespace, pod, &key.container, key.kind.as_str())
+    };
+    let probes = unproven.oldest.iter().map(id).collect();
+    Some(UnprovenView { count: unproven.count, longest_seconds: Seconds(*longest), probes })
+}
+
 /// What waits for an answer, if anything does.
 fn waiting(Backlog { count, since }: Backlog) -> Option<WaitingView> {
     let waited = clock::now().saturating_duration_since(since?);
@@ -262,47 +299,18 @@ impl From<StageRestarts> for StageRestartView {
     }
 }
 
+impl From<RecordStatus> for RecordFileView {
+    fn from(status: RecordStatus) -> Self {
+        let RecordStatus { path, written, dropped, trouble } = status;
+        Self { file: path.display().to_string(), written, dropped, trouble }
+    }
+}
+
 /// Orders by the time of creation. What the runtime has not reported the age of was created just now.
 fn age(created_at: Option<SystemTime>) -> (bool, Option<SystemTime>) {
     (created_at.is_none(), created_at)
 }
 
-/// Why the runtime does not answer: what the system says of its socket in words, anything else as it is.
-fn trouble(trouble: &LinkTrouble, socket: &Path) -> String {
-    let socket = socket.display();
-    match trouble.kind {
-        Some(io::ErrorKind::NotFound) => format!("the runtime's socket {socket} does not exist"),
-        Some(io::ErrorKind::ConnectionRefused) => {
-            format!("no process listens on the runtime's socket {socket}")
-        }
-        Some(io::ErrorKind::PermissionDenied) => {
-            format!("criprobe has no permission to open the runtime's socket {socket}")
-        }
-        Some(_) | None => trouble.text.clone(),
-    }
-}
-
 fn url(path: &Path) -> String {
     format!("unix://{}", path.display())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_wrong_with_the_runtimes_socket_is_told_in_words() {
-        let reported = |errno: i32| {
-            let error = io::Error::from_raw_os_error(errno);
-            let of_socket = LinkTrouble { text: error.to_string(), kind: Some(error.kind()) };
-            trouble(&of_socket, Path::new("/r.sock"))
-        };
-        assert_eq!(reported(2), "the runtime's socket /r.sock does not exist");
-        assert_eq!(reported(111), "no process listens on the runtime's socket /r.sock");
-        assert_eq!(reported(13), "criprobe has no permission to open the runtime's socket /r.sock");
-        assert_eq!(
-            trouble(&"it ended a connection".to_owned().into(), Path::new("/r.sock")),
-            "it ended a connection"
-        );
-    }
 }

@@ -5,11 +5,13 @@
 //! Readers ignore unknown fields.
 
 mod act;
+mod attempt_line;
 mod call;
 mod check;
 mod configuration;
 mod detail;
 mod event;
+mod pause;
 mod pod;
 mod probe;
 mod run;
@@ -26,25 +28,28 @@ pub use crate::{
     tap::CallEnd,
 };
 pub use act::{ActCommandView, ActEndView, ActRecordView, ActStep, ActView, ActsView, ProbeActsView};
+pub use attempt_line::AttemptLineView;
 pub use call::{CallView, ExecView, PeerView};
 pub use check::{
     CheckView, CheckedContainer, CheckedDocument, CheckedFile, CheckedPod, CheckedProbe, CheckedRule,
     DocumentKind, Finding, Grade, PlanChange, Role,
 };
 pub use configuration::{
-    ConfigurationView, HealthcheckActView, MatchView, RuleView, SettingValue, SettingView,
+    ConfigurationView, HealthcheckActView, HistoryView, MatchView, RuleView, SettingValue, SettingView,
 };
 pub use detail::{
     ActNoteView, ChangeView, ClientView, DefinitionView, FailureCommandView, HandlerView, HeaderView,
     PortView, ProbeDetailView,
 };
 pub use event::EventView;
-pub use pod::{ContainerStateView, ContainerView, PodView};
-pub use probe::{AttemptView, ProbeView, joined, probe_id, probe_key};
+pub use pause::{PauseView, PausedProbeView, TriggeredView};
+pub use pod::{ContainerStateView, ContainerView, ExitView, PodDetailView, PodView};
+pub use probe::{AttemptView, LatencyView, ProbeView, joined, probe_id, probe_key};
 pub use run::{ContainerRef, RunView};
 pub use status::{
     BlindView, CallsView, ConfigView, ConnectionsView, InventoryView, LateView, LogView, ProbesView,
-    ReadyzCheck, RuntimeState, RuntimeView, StageRestartView, StateFileView, StatusView, WaitingView,
+    ReadyzCheck, RecordFileView, RuntimeState, RuntimeView, StageRestartView, StateFileView, StatusView,
+    UnprovenView, WaitingView,
 };
 pub use units::{Seconds, Time};
 
@@ -86,9 +91,12 @@ mod tests {
         insta::assert_json_snapshot!("probe_acting", sample::acting_detail());
         insta::assert_json_snapshot!("probe_observed", sample::observed_detail());
         insta::assert_json_snapshot!("pod", sample::pod());
+        insta::assert_json_snapshot!("pod_detail", sample::pod_detail());
         insta::assert_json_snapshot!("call", sample::call());
         insta::assert_json_snapshot!("call_refused", sample::refused_call());
         insta::assert_json_snapshot!("event", sample::event());
+        insta::assert_json_snapshot!("event_repeated", sample::repeated_event());
+        insta::assert_json_snapshot!("attempt_line", sample::attempt_line());
         insta::assert_json_snapshot!("status", sample::status());
         insta::assert_json_snapshot!("run", sample::run());
     }
@@ -108,6 +116,7 @@ mod tests {
         back(&sample::invalid_detail());
         back(&sample::acting_detail());
         back(&sample::pod());
+        back(&sample::pod_detail());
         for handler in sample::handlers() {
             let definition = sample::detail().definition.map(|plain| DefinitionView { handler, ..plain });
             back(&definition.expect("the sample has one"));
@@ -115,6 +124,8 @@ mod tests {
         back(&sample::call());
         back(&sample::refused_call());
         back(&sample::event());
+        back(&sample::repeated_event());
+        back(&sample::attempt_line());
         back(&sample::status());
         back(&sample::run());
     }

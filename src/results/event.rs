@@ -120,6 +120,8 @@ pub enum EventReason {
     VerdictChanged,
     /// The definition cannot be used, or is one more than the operator allows.
     InvalidProbe,
+    /// An annotation means nothing, or names a container that the pod does not have.
+    InvalidAnnotation,
     /// A container is stopped because of a verdict, or made again because it exited.
     Killing,
     /// A container that was stopped or exited runs again.
@@ -136,6 +138,10 @@ pub enum EventReason {
     FailedPreStopHook,
     /// An `onFailureCommand` ended.
     FailureCommand,
+    /// An operator paused a probe.
+    Paused,
+    /// A pause ended.
+    Resumed,
 }
 
 impl EventReason {
@@ -146,6 +152,7 @@ impl EventReason {
             Self::ProbeWarning => "ProbeWarning",
             Self::VerdictChanged => "VerdictChanged",
             Self::InvalidProbe => "InvalidProbe",
+            Self::InvalidAnnotation => "InvalidAnnotation",
             Self::Killing => "Killing",
             Self::Restarted => "Restarted",
             Self::ActWithheld => "ActWithheld",
@@ -154,6 +161,8 @@ impl EventReason {
             Self::WouldAct => "WouldAct",
             Self::FailedPreStopHook => "FailedPreStopHook",
             Self::FailureCommand => "FailureCommand",
+            Self::Paused => "Paused",
+            Self::Resumed => "Resumed",
         }
     }
 }
@@ -182,8 +191,8 @@ pub enum Notice {
     VerdictChanged {
         /// What it is now.
         to: Verdict,
-        /// After how many equal results in a row.
-        after: u32,
+        /// After which results.
+        after: ChangeReason,
     },
     /// The container does not run any more, which makes every verdict a failure.
     NotRunning,
@@ -191,6 +200,18 @@ pub enum Notice {
     Refused {
         /// Which limit that is.
         reason: String,
+    },
+    /// An operator paused the probe.
+    Paused {
+        /// For how long, as `10m0s`; empty if only an operator ends it.
+        length: String,
+        /// The operator's words; may be empty.
+        reason: Arc<str>,
+    },
+    /// A pause ended.
+    Resumed {
+        /// Whether its time was over; otherwise an operator ended it.
+        is_over: bool,
     },
 }
 
@@ -201,12 +222,17 @@ impl Notice {
             Self::Warned { .. } => EventReason::ProbeWarning,
             Self::VerdictChanged { .. } | Self::NotRunning => EventReason::VerdictChanged,
             Self::Refused { .. } => EventReason::InvalidProbe,
+            Self::Paused { .. } => EventReason::Paused,
+            Self::Resumed { .. } => EventReason::Resumed,
         }
     }
 
     fn severity(&self) -> EventType {
         match self {
-            Self::VerdictChanged { to: Verdict::Success, .. } | Self::NotRunning => EventType::Normal,
+            Self::VerdictChanged { to: Verdict::Success, .. }
+            | Self::NotRunning
+            | Self::Paused { .. }
+            | Self::Resumed { .. } => EventType::Normal,
             Self::VerdictChanged { .. }
             | Self::Failed { .. }
             | Self::Errored { .. }
@@ -224,13 +250,17 @@ impl Notice {
             }
             Self::Warned { output } => format!("{title} probe warning: {output}"),
             Self::VerdictChanged { to, after } => {
-                format!(
-                    "{kind} of {container} is now {to} after {}",
-                    ChangeReason::Results(*after).in_words(*to)
-                )
+                format!("{kind} of {container} is now {to} after {}", after.in_words(*to))
             }
             Self::NotRunning => format!("{kind} of {container} is now failure: the container is not running"),
             Self::Refused { reason } => format!("{title} probe is invalid: {reason}"),
+            Self::Paused { length, reason } => {
+                let length = if length.is_empty() { String::new() } else { format!(" for {length}") };
+                let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+                format!("{kind} of {container} is paused by an operator{length}{reason}")
+            }
+            Self::Resumed { is_over: true } => format!("{kind} of {container} is resumed: the pause is over"),
+            Self::Resumed { is_over: false } => format!("{kind} of {container} is resumed by an operator"),
         }
     }
 }
@@ -274,12 +304,14 @@ mod tests {
                 ["errored"] => Notice::Errored { state: "unknown", error: text },
                 ["errored", "failure"] => Notice::Errored { state: "failure", error: text },
                 ["warned"] => Notice::Warned { output: text },
-                ["turned", "failure", after] => {
-                    Notice::VerdictChanged { to: Verdict::Failure, after: after.parse().unwrap() }
-                }
-                ["turned", "success", after] => {
-                    Notice::VerdictChanged { to: Verdict::Success, after: after.parse().unwrap() }
-                }
+                ["turned", "failure", after] => Notice::VerdictChanged {
+                    to: Verdict::Failure,
+                    after: ChangeReason::Results(after.parse().unwrap()),
+                },
+                ["turned", "success", after] => Notice::VerdictChanged {
+                    to: Verdict::Success,
+                    after: ChangeReason::Results(after.parse().unwrap()),
+                },
                 ["not", "running"] => Notice::NotRunning,
                 other => panic!("no such notice: {other:?}"),
             };

@@ -2,7 +2,7 @@
 //! compactly, because there may be 5,000 of them.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, HashSet, VecDeque},
     sync::{Arc, LazyLock},
     time::{Duration, SystemTime},
 };
@@ -12,10 +12,12 @@ use super::{AttemptRecord, AttemptResult, Verdict, beginning};
 /// The newest attempts and changes of verdict of one probe, also those on former containers.
 ///
 /// Holds nothing before the first of them. Full of attempts that say nothing, or all the same, those of 5,000 probes
-/// take 12 MiB. What attempts say comes on top: the owner of the histories bounds that by `output_bytes` and
-/// `forget`, as it would be 48 MiB more where each says something else, and as much as is kept.
+/// take 12 MiB with the default limits. The owner of the histories bounds what all of them take: attempts by `room` and
+/// `trim`; what attempts say, which comes on top, by `output_bytes` and `forget`, as it would be 48 MiB more where each
+/// says something else.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct History {
+    limits: HistoryLimits,
     attempts: VecDeque<Stored>,
     changes: VecDeque<VerdictChange>,
     acts: Vec<ActNote>,
@@ -25,13 +27,27 @@ pub struct History {
     output_bytes: usize,
 }
 
-/// 32 attempts are kept; another one replaces the oldest.
-const ATTEMPTS_KEPT: usize = 32;
+/// How much is kept of the attempts of one probe, as an operator sets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryLimits {
+    /// How many attempts are kept, at least 1; another one replaces the oldest.
+    pub attempts: u16,
+    /// How many bytes of what each attempt said are kept, cut at a character; of the last attempt there is more in its
+    /// record.
+    pub output_bytes: u16,
+}
+
+impl Default for HistoryLimits {
+    fn default() -> Self {
+        Self { attempts: 32, output_bytes: OUTPUT_KEPT as u16 }
+    }
+}
 
 /// 32 changes of verdict are kept; another one replaces the oldest.
 const CHANGES_KEPT: usize = 32;
 
-/// 256 bytes of what each attempt said are kept, cut at a character; of the last attempt there is more in its record.
+/// 256 bytes of what an act or a client's own attempt said are kept, cut at a character; so are those of what the newest
+/// attempt said, whatever else is to be forgotten. The default for all attempts.
 pub(crate) const OUTPUT_KEPT: usize = 256;
 
 /// 8 acts are kept, and what they printed; another one replaces the oldest.
@@ -43,8 +59,11 @@ const TEXT_OVERHEAD: usize = 32;
 /// Stands where an attempt said something that had to be forgotten.
 static FORGOTTEN: LazyLock<Arc<str>> = LazyLock::new(|| "\u{2026}".into());
 
-/// 4 attempts or changes before there is room for all.
+/// 4 attempts or changes before there is room for more.
 const FIRST_FEW: usize = 4;
+
+/// 32 attempts or changes: for so many there is room after the first few, and for so many more each time that it is used up.
+const STEP: usize = 32;
 
 /// One change of verdict. An absent verdict counts as unknown here, as it does wherever it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +91,13 @@ pub struct ActNote {
 pub enum ChangeReason {
     /// So many equal results in a row.
     Results(u32),
+    /// The same, of which only some are of this container.
+    Continued {
+        /// Those of this container.
+        here: u32,
+        /// Those of the containers before it.
+        before: u32,
+    },
     /// The container began to run: what its type starts with stands.
     Started,
     /// The container ran long before us: nothing is known of it.
@@ -87,8 +113,14 @@ struct Stored {
     output: Option<Arc<str>>,
     micros: u32,
     code: Code,
+    /// Of the container; [`MANY`] where that is not known, or more.
+    container_attempt: u16,
     result: AttemptResult,
+    is_first: bool,
 }
+
+/// 65,535 containers of one name are told apart: at one restart in five minutes, that takes 227 days.
+const MANY: u16 = u16::MAX;
 
 /// What an attempt ended with: never both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +137,7 @@ impl History {
     }
 
     /// The attempts, oldest first: times to the millisecond, durations to the microsecond and at most 71 minutes, of each
-    /// output at most [`OUTPUT_KEPT`] bytes, or an ellipsis where it was forgotten.
+    /// output at most [`HistoryLimits::output_bytes`], or an ellipsis where it was forgotten.
     pub fn attempts(&self) -> impl ExactSizeIterator<Item = AttemptRecord> {
         self.attempts.iter().map(AttemptRecord::from)
     }
@@ -142,7 +174,7 @@ impl History {
         let since_epoch = attempt.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let oldest = push(
             &mut self.attempts,
-            ATTEMPTS_KEPT,
+            self.limits.attempts.into(),
             Stored {
                 millis: u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX),
                 output: output.clone(),
@@ -152,11 +184,66 @@ impl History {
                     (None, Some(status)) => Code::Status(status),
                     (None, None) => Code::None,
                 },
+                container_attempt: attempt
+                    .container_attempt
+                    .map_or(MANY, |number| number.try_into().unwrap_or(MANY)),
                 result: attempt.result,
+                is_first: attempt.is_first,
             },
         );
         self.release(oldest.and_then(|oldest| oldest.output));
         output
+    }
+
+    /// Keeps so much from now on, and forgets what exceeds it.
+    pub(super) fn limit(&mut self, limits: HistoryLimits) {
+        let is_shorter = limits.output_bytes < self.limits.output_bytes;
+        self.limits = limits;
+        self.trim(limits.attempts.into());
+        if is_shorter {
+            self.cut(limits.output_bytes.into());
+        }
+    }
+
+    /// How much is kept.
+    pub(super) fn limits(&self) -> HistoryLimits {
+        self.limits
+    }
+
+    /// For how many attempts there is room, used or not.
+    pub(super) fn room(&self) -> usize {
+        self.attempts.capacity()
+    }
+
+    /// Forgets the oldest attempts beyond so many.
+    pub(super) fn trim(&mut self, most: usize) {
+        while self.attempts.len() > most.max(1) {
+            let oldest = self.attempts.pop_front();
+            self.release(oldest.and_then(|oldest| oldest.output));
+        }
+        self.attempts.shrink_to(most);
+    }
+
+    /// Cuts what attempts said to so many bytes.
+    fn cut(&mut self, bytes: usize) {
+        let mut cut = HashMap::new();
+        for stored in &mut self.attempts {
+            let long = stored.output.take_if(|text| text.len() > bytes && !is_forgotten(text));
+            if let Some(text) = long {
+                let short = || Some(beginning(&text, bytes)).filter(|text| !text.is_empty()).map(Arc::from);
+                stored.output = cut.entry(text.as_ptr()).or_insert_with(short).clone();
+            }
+        }
+        let mut seen = HashSet::new();
+        let texts = self.attempts.iter().filter_map(|stored| stored.output.as_ref());
+        let texts = texts.filter(|text| !is_forgotten(text) && seen.insert(text.as_ptr()));
+        let acts = self.acts.iter().map(|act| &act.text);
+        self.output_bytes = texts.chain(acts).map(|text| text_size(text)).sum();
+    }
+
+    /// What is kept of what the newest attempt said.
+    pub(crate) fn newest_output(&self) -> Option<&Arc<str>> {
+        self.attempts.back()?.output.as_ref()
     }
 
     /// What the texts of all attempts and acts take, in bytes.
@@ -164,8 +251,8 @@ impl History {
         self.output_bytes
     }
 
-    /// Forgets texts, those of the oldest attempts first and never that of the newest, then the oldest acts, until they take
-    /// `most` bytes.
+    /// Forgets texts until they take `most` bytes: those of the oldest attempts first, then the oldest acts, then what exceeds
+    /// [`OUTPUT_KEPT`] of the newest attempt's, whose beginning always stays.
     pub(super) fn forget(&mut self, most: usize) {
         for at in 1..self.attempts.len() {
             if self.output_bytes <= most {
@@ -180,11 +267,18 @@ impl History {
         while self.output_bytes > most && !self.acts.is_empty() {
             self.forget_act();
         }
+        let newest = self.attempts.back_mut().and_then(|newest| newest.output.as_mut());
+        if let Some(newest) = newest.filter(|text| self.output_bytes > most && text.len() > OUTPUT_KEPT) {
+            let text: Arc<str> = beginning(newest, OUTPUT_KEPT).into();
+            self.output_bytes += text_size(&text);
+            let text = Some(std::mem::replace(newest, text));
+            self.release(text);
+        }
     }
 
     /// What is kept of a text: that of an earlier attempt if it is the same, the text itself if it is short.
     fn text(&mut self, said: &Arc<str>) -> Option<Arc<str>> {
-        let beginning = beginning(said, OUTPUT_KEPT);
+        let beginning = beginning(said, self.limits.output_bytes.into());
         if beginning.is_empty() {
             return None;
         }
@@ -199,7 +293,7 @@ impl History {
 
     /// Counts a text off that an attempt had, unless another one still has it.
     fn release(&mut self, text: Option<Arc<str>>) {
-        let Some(text) = text.filter(|text| !Arc::ptr_eq(text, &FORGOTTEN)) else { return };
+        let Some(text) = text.filter(|text| !is_forgotten(text)) else { return };
         let mut others = self.attempts.iter().filter_map(|stored| stored.output.as_ref());
         if !others.any(|other| Arc::ptr_eq(other, &text)) {
             self.output_bytes -= text_size(&text);
@@ -216,6 +310,11 @@ impl History {
     }
 }
 
+/// Whether this only stands for a text.
+fn is_forgotten(text: &Arc<str>) -> bool {
+    Arc::ptr_eq(text, &FORGOTTEN)
+}
+
 /// What a text of that size takes.
 pub(super) fn text_size(text: &str) -> usize {
     text.len() + TEXT_OVERHEAD
@@ -223,12 +322,17 @@ pub(super) fn text_size(text: &str) -> usize {
 
 /// Adds one; returns the oldest where that has to go for it.
 ///
-/// Room is taken twice: for the first few, which is all that many probes ever have of changes, and then for all. Taken
-/// step by step, it would leave holes between those of thousands of probes.
+/// Room is taken for the first few, which is all that many probes ever have of changes, and then for many at a time: taken
+/// one by one, it would leave holes between those of thousands of probes.
 fn push<T>(kept: &mut VecDeque<T>, most: usize, item: T) -> Option<T> {
     let oldest = if kept.len() >= most { kept.pop_front() } else { None };
     if kept.len() == kept.capacity() {
-        kept.reserve_exact(if kept.is_empty() { FIRST_FEW } else { most - kept.len() });
+        let more = match kept.len() {
+            0 => FIRST_FEW,
+            few @ 1..STEP => STEP - few,
+            STEP.. => STEP,
+        };
+        kept.reserve_exact(more.min(most - kept.len()).max(1));
     }
     kept.push_back(item);
     oldest
@@ -248,12 +352,22 @@ impl From<&Stored> for AttemptRecord {
             lag: None,
             exit_code,
             status,
+            container_attempt: Some(stored.container_attempt).filter(|&number| number < MANY).map(u32::from),
+            is_first: stored.is_first,
             output: stored.output.clone().unwrap_or_default(),
         }
     }
 }
 
 impl ChangeReason {
+    /// Of a run of which so many results are of the current container.
+    pub fn of_run(run: u32, here: u32) -> Self {
+        match run.saturating_sub(here) {
+            0 => Self::Results(run),
+            before => Self::Continued { here, before },
+        }
+    }
+
     /// In words, of a verdict that it led to: `3 failures in a row`, `the container is not running`.
     pub fn in_words(self, to: Verdict) -> String {
         match (self, to) {
@@ -262,6 +376,9 @@ impl ChangeReason {
             (Self::Results(count), Verdict::Success) => format!("{count} successes in a row"),
             (Self::Results(count), Verdict::Failure | Verdict::Unknown) => {
                 format!("{count} failures in a row")
+            }
+            (Self::Continued { here, before }, to) => {
+                format!("{}, after {before} at earlier containers", Self::Results(here).in_words(to))
             }
             (Self::Started, _) => "the container started".to_owned(),
             (Self::Adopted, _) => "the container was running before criprobe started".to_owned(),
@@ -286,8 +403,14 @@ mod tests {
             lag: None,
             exit_code: Some(-1),
             status: None,
+            container_attempt: Some(7),
+            is_first: false,
             output: output.into(),
         }
+    }
+
+    fn limited(attempts: u16, output_bytes: u16) -> History {
+        History { limits: HistoryLimits { attempts, output_bytes }, ..History::default() }
     }
 
     fn after(attempts: impl IntoIterator<Item = AttemptRecord>) -> History {
@@ -299,7 +422,7 @@ mod tests {
     #[test]
     fn an_attempt_comes_back_as_it_went() {
         let http = AttemptRecord { exit_code: None, status: Some(503), ..attempt("busy") };
-        let silent = AttemptRecord { exit_code: None, ..attempt("") };
+        let silent = AttemptRecord { exit_code: None, container_attempt: None, ..attempt("") };
         let records = [attempt("no"), http, silent];
         let history = after(records.clone());
         for (kept, record) in history.attempts().zip(&records) {
@@ -307,6 +430,7 @@ mod tests {
                 ((record.at, record.result, record.duration), (kept.at, kept.result, kept.duration));
             assert_eq!(is, was);
             assert_eq!((kept.exit_code, kept.status), (record.exit_code, record.status));
+            assert_eq!(kept.container_attempt, record.container_attempt);
             assert_eq!(kept.output, record.output);
         }
         assert_eq!(history.attempts().len(), 3);
@@ -324,7 +448,7 @@ mod tests {
     fn the_oldest_go_first() {
         let history = after((0..100).map(|n| attempt(&n.to_string())));
         let kept: Vec<_> = history.attempts().map(|attempt| attempt.output.to_string()).collect();
-        let newest: Vec<_> = (100 - ATTEMPTS_KEPT..100).map(|n| n.to_string()).collect();
+        let newest: Vec<_> = (100 - 32..100).map(|n| n.to_string()).collect();
         assert_eq!(kept, newest);
     }
 
@@ -344,7 +468,7 @@ mod tests {
                 UNIX_EPOCH,
             );
         }
-        assert!(full.attempts.capacity() <= ATTEMPTS_KEPT && full.changes.capacity() <= CHANGES_KEPT);
+        assert!(full.attempts.capacity() <= 32 && full.changes.capacity() <= CHANGES_KEPT);
     }
 
     #[test]
@@ -370,6 +494,42 @@ mod tests {
         history.forget(0);
         assert_eq!(said(&history).join(" "), "\u{2026} \u{2026}  \u{2026} c");
         assert_eq!(history.output_bytes(), one);
+    }
+
+    #[test]
+    fn limits_hold_for_what_comes_and_trim_what_is_there() {
+        let said = |history: &History| -> Vec<_> {
+            history.attempts().map(|kept| kept.output.to_string()).collect()
+        };
+        let mut history = limited(3, 4);
+        for text in ["a", "bbbbbb", "cccc\u{20ac}", "bbbbxx", "d"] {
+            history.attempted(&attempt(text));
+        }
+        assert_eq!(said(&history), ["cccc", "bbbb", "d"]);
+        history.limit(HistoryLimits { attempts: 500, output_bytes: 10_240 });
+        for _ in 0..600 {
+            history.attempted(&attempt(&"x".repeat(11_000)));
+        }
+        assert_eq!((history.attempts().len(), history.output_bytes()), (500, text_size(&"x".repeat(10_240))));
+        assert!(history.room() < 500 + STEP, "{}", history.room());
+        history.limit(HistoryLimits { attempts: 2, output_bytes: 5 });
+        assert_eq!((said(&history), history.room()), (vec!["xxxxx".to_owned(); 2], 2));
+        assert_eq!(history.output_bytes(), text_size("xxxxx"));
+        history.limit(HistoryLimits { attempts: 2, output_bytes: 0 });
+        history.attempted(&attempt("said"));
+        assert_eq!((said(&history), history.output_bytes()), (vec![String::new(); 2], 0));
+        history.trim(0);
+        assert_eq!(history.attempts().len(), 1, "the newest stays");
+    }
+
+    #[test]
+    fn of_the_newest_the_beginning_stays_however_much_is_kept_of_each() {
+        let mut history = limited(9, 10_000);
+        history.attempted(&attempt(&"y".repeat(9_000)));
+        history.attempted(&attempt(&"x".repeat(9_000)));
+        history.forget(0);
+        let kept: Vec<_> = history.attempts().map(|kept| kept.output.len()).collect();
+        assert_eq!((kept, history.output_bytes()), (vec![3, OUTPUT_KEPT], OUTPUT_KEPT + TEXT_OVERHEAD));
     }
 
     #[test]
@@ -427,12 +587,16 @@ mod tests {
     proptest! {
         #[test]
         fn what_the_texts_take_is_counted_right(
-            steps in prop::collection::vec((0_usize..6, prop::option::weighted(0.1, 0_usize..200)), 0..200),
+            steps in prop::collection::vec((0_usize..6, prop::option::weighted(0.1, 0_usize..200), prop::option::weighted(0.1, (1_u16..40, 0_u16..400))), 0..200),
         ) {
             let texts = ["", "a", "b", "\u{2026}", "a longer one", &"x".repeat(300)];
             let mut history = History::default();
-            for (text, forget) in steps {
+            for (text, forget, limits) in steps {
                 history.attempted(&attempt(texts[text]));
+                if let Some((attempts, output_bytes)) = limits {
+                    history.limit(HistoryLimits { attempts, output_bytes });
+                    prop_assert!(history.attempts().len() <= attempts.into());
+                }
                 if let Some(most) = forget {
                     history.forget(most);
                 }

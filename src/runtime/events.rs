@@ -20,7 +20,7 @@ use super::{Runtime, Version};
 use crate::proto::{
     containerd::{
         SubscribeRequest,
-        events::{ContainerCreate, ContainerDelete, TaskExit, TaskPaused, TaskResumed, TaskStart},
+        events::{ContainerCreate, ContainerDelete, TaskExit, TaskOom, TaskPaused, TaskResumed, TaskStart},
     },
     cri::{ContainerEventType, GetEventsRequest},
 };
@@ -56,6 +56,9 @@ pub(crate) enum RuntimeEvent {
     Paused(String),
     /// They run on.
     Resumed(String),
+    /// The kernel killed one of its processes because its memory was used up. Only containerd reports this, before or
+    /// after the exit.
+    OutOfMemory(String),
     /// It was removed.
     Deleted(String),
 }
@@ -68,6 +71,7 @@ impl RuntimeEvent {
             | Self::Exited { id, .. }
             | Self::Paused(id)
             | Self::Resumed(id)
+            | Self::OutOfMemory(id)
             | Self::Deleted(id) => id,
         }
     }
@@ -278,6 +282,7 @@ fn of_containerd(topic: &str, payload: &[u8]) -> Option<RuntimeEvent> {
         "/tasks/start" => RuntimeEvent::Started(TaskStart::decode(payload).ok()?.container_id),
         "/tasks/paused" => RuntimeEvent::Paused(TaskPaused::decode(payload).ok()?.container_id),
         "/tasks/resumed" => RuntimeEvent::Resumed(TaskResumed::decode(payload).ok()?.container_id),
+        "/tasks/oom" => RuntimeEvent::OutOfMemory(TaskOom::decode(payload).ok()?.container_id),
         "/tasks/exit" => {
             let exit = TaskExit::decode(payload).ok()?;
             // The exit of an exec process is not the container's.
@@ -418,6 +423,7 @@ mod tests {
         let payload = TaskPaused { container_id: "c".into() }.encode_to_vec();
         assert_eq!(of_containerd("/tasks/paused", &payload), Some(RuntimeEvent::Paused("c".into())));
         assert_eq!(of_containerd("/tasks/resumed", &payload), Some(RuntimeEvent::Resumed("c".into())));
+        assert_eq!(of_containerd("/tasks/oom", &payload), Some(RuntimeEvent::OutOfMemory("c".into())));
         assert_eq!(of_containerd("/tasks/paused", &[0xff]), None);
     }
 

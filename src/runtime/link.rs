@@ -5,10 +5,8 @@
 //! away --accepts for 3 s without an answer--> away, but clients are let through
 
 use std::{
-    error::Error as _,
-    io, iter,
     pin::pin,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use tokio::{sync::watch, time::sleep};
@@ -18,6 +16,7 @@ use super::{
     Runtime, Version,
     events::{self, EmptyEnds, EventQueue, EventSource, Events, Resubscriptions, StreamEnd},
     presence::{DOUBT, Hold, PresenceAnswer},
+    socket::SocketError,
 };
 use crate::{
     clock,
@@ -28,9 +27,14 @@ use crate::{
 /// 50 ms to 250 ms between two Version calls while the runtime is away, so that the end of a restart is noticed soon.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(250));
 
-/// 10 s between two liveness checks: a runtime that hangs still accepts connections. 1 s while it does not answer, so
-/// that waiting work continues soon after.
-const PULSE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(1));
+/// 2 s between two liveness checks: a runtime that hangs still accepts connections, and with [`SILENCE`] it is noticed
+/// within 5 s. A check costs the runtime a tenth of a millisecond. 1 s while it does not answer, so that waiting work
+/// continues soon after.
+const PULSE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(1));
+
+/// 3 s without an answer to Version, and the runtime counts as away. It answers this call from memory; one that is busy, or
+/// is short of CPU time, takes tens of milliseconds. The call goes on, and its answer counts.
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// 250 ms: how often to check whether a runtime without an answer still accepts connections.
 const LOOK: Duration = Duration::from_millis(250);
@@ -44,8 +48,10 @@ pub(crate) struct Link {
     pub source: EventSource,
     /// Whether it answers.
     pub is_up: bool,
-    /// When `is_up` last changed.
+    /// When `is_up` last changed; of a runtime that became silent, when the first call was made that it has not answered.
     pub since: SystemTime,
+    /// The same on the monotonic clock.
+    pub began: Instant,
     /// Why it does not answer, or its error for Version.
     pub trouble: LinkTrouble,
     /// Counts the times at which events may have been missed, so that lists are out of date.
@@ -63,7 +69,8 @@ impl Default for Link {
             source: EventSource::None,
             is_up: false,
             since: clock::wall(),
-            trouble: "not asked yet".to_owned().into(),
+            began: clock::now(),
+            trouble: LinkTrouble { text: "not asked yet".to_owned(), cause: TroubleCause::NotAsked },
             generation: 0,
             epoch: 0,
             connection: 0,
@@ -74,24 +81,48 @@ impl Default for Link {
 /// Why the runtime does not answer, or how it refuses Version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LinkTrouble {
-    /// In the words of the runtime or of the system; empty while nothing is wrong.
+    /// In words; empty while nothing is wrong.
     pub text: String,
-    /// The system's error with the connection, where there was one.
-    pub kind: Option<io::ErrorKind>,
+    /// What kind of trouble it is.
+    pub cause: TroubleCause,
 }
 
+/// What kind of trouble there is with the runtime.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum TroubleCause {
+    /// What the text says.
+    #[default]
+    Said,
+    /// It was not asked yet.
+    NotAsked,
+    /// It accepts calls and does not answer them.
+    Silence,
+}
+
+impl LinkTrouble {
+    fn silence() -> Self {
+        let text = "it accepts connections, but does not answer calls".to_owned();
+        Self { text, cause: TroubleCause::Silence }
+    }
+}
+
+/// 1 KiB of what the runtime says is kept, and shown in the status; the rest is cut. Its message may have a megabyte.
+const MAX_TEXT: usize = 1 << 10;
+
 impl From<String> for LinkTrouble {
-    fn from(text: String) -> Self {
-        Self { text, kind: None }
+    fn from(mut text: String) -> Self {
+        text.truncate(text.floor_char_boundary(MAX_TEXT));
+        Self { text, cause: TroubleCause::Said }
     }
 }
 
 impl From<&Status> for LinkTrouble {
-    /// A status that the transport made of an error of its own has that error among its sources.
     fn from(status: &Status) -> Self {
-        let mut causes = iter::successors(status.source(), |&cause| cause.source());
-        let kind = causes.find_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind);
-        Self { text: status.message().to_owned(), kind }
+        match (SocketError::find(status), status.code()) {
+            (Some(error), _) => error.to_string().into(),
+            (None, Code::DeadlineExceeded | Code::Cancelled) => Self::silence(),
+            (None, _) => status.message().to_owned().into(),
+        }
     }
 }
 
@@ -117,11 +148,6 @@ async fn keep(runtime: &Runtime, gate: &Gate, events: &EventQueue, link: &watch:
     let mut pause = BACKOFF.0;
     loop {
         let Found { version, trouble } = answer(runtime, gate, link).await;
-        if trouble.text.is_empty() {
-            tracing::info!(runtime = version.name, version = version.version, "runtime answers");
-        } else {
-            tracing::warn!(trouble = trouble.text, "runtime answers, but does not report its version");
-        }
         let source = EventSource::of(&version);
         set_up(link, runtime.connection(), version, trouble);
         gate.answered(clock::now());
@@ -131,8 +157,8 @@ async fn keep(runtime: &Runtime, gate: &Gate, events: &EventQueue, link: &watch:
             trouble = pulse(runtime, gate, link) => trouble,
             () = gate.away() => "a connection to it was refused".to_owned().into(),
         };
-        tracing::warn!(trouble = trouble.text, "lost the connection to the runtime");
-        set_down(link, trouble);
+        tracing::debug!(trouble = trouble.text, "lost the connection to the runtime");
+        set_down(link, trouble, clock::now());
         link.send_modify(|link| link.source = EventSource::None);
         gate.found_away();
         // If the relay finds it away right after it answered, the relay is not believed at once; otherwise the two
@@ -185,6 +211,7 @@ async fn answer(runtime: &Runtime, gate: &Gate, link: &watch::Sender<Link>) -> F
     let mut pause = BACKOFF.0;
     let mut hold = Hold::default();
     loop {
+        let began = clock::now();
         let mut asked = pin!(ask(runtime));
         let trouble = loop {
             tokio::select! {
@@ -197,9 +224,9 @@ async fn answer(runtime: &Runtime, gate: &Gate, link: &watch::Sender<Link>) -> F
             let_through(runtime, gate, &mut hold).await;
         };
         if !let_through(runtime, gate, &mut hold).await && gate.found_away() {
-            tracing::warn!(error = trouble.text, "runtime does not answer: connections wait for it");
+            tracing::debug!(trouble = trouble.text, "runtime does not answer: connections wait for it");
         }
-        set_down(link, trouble);
+        set_down(link, trouble, began);
         sleep(pause).await;
         pause = (pause * 2).min(BACKOFF.1);
     }
@@ -244,10 +271,16 @@ async fn pulse(runtime: &Runtime, gate: &Gate, link: &watch::Sender<Link>) -> Li
             () = sleep(pause) => {}
             () = gate.in_doubt() => {}
         }
-        let mut asked = pin!(runtime.version());
+        let began = clock::now();
+        let (mut asked, mut silence) = (pin!(runtime.version()), pin!(sleep(SILENCE)));
+        let mut is_silent = false;
         let answer = loop {
             tokio::select! {
                 answer = &mut asked => break answer,
+                () = &mut silence, if !is_silent => {
+                    is_silent = true;
+                    set_down(link, LinkTrouble::silence(), began);
+                }
                 () = async { gate.in_doubt().await; sleep(DOUBT).await } => gate.settled(clock::now()),
             }
         };
@@ -259,9 +292,7 @@ async fn pulse(runtime: &Runtime, gate: &Gate, link: &watch::Sender<Link>) -> Li
                 let version = link.borrow().version.clone();
                 set_up(link, runtime.connection(), version, refusal(&status));
             }
-            PresenceAnswer::Silence(status) => {
-                set_down(link, format!("no answer to Version: {}", status.message()).into());
-            }
+            PresenceAnswer::Silence(_) => set_down(link, LinkTrouble::silence(), began),
             PresenceAnswer::Away(status) => return (&status).into(),
         }
         gate.settled(clock::now());
@@ -289,7 +320,7 @@ fn set_up(link: &watch::Sender<Link>, connection: u64, version: Version, trouble
         link.epoch += u64::from(is_other);
         link.connection = connection;
         if !link.is_up {
-            link.since = clock::wall();
+            (link.since, link.began) = (clock::wall(), clock::now());
             link.generation += 1;
         }
         link.is_up = true;
@@ -299,12 +330,14 @@ fn set_up(link: &watch::Sender<Link>, connection: u64, version: Version, trouble
     });
 }
 
-fn set_down(link: &watch::Sender<Link>, trouble: LinkTrouble) {
+/// It is away since `began`, if it was not before. Whoever follows the link is woken when that or its cause is new.
+fn set_down(link: &watch::Sender<Link>, trouble: LinkTrouble, began: Instant) {
     link.send_if_modified(|link| {
-        let is_news = link.is_up;
+        let is_news = link.is_up || link.trouble.cause != trouble.cause;
         if link.is_up {
+            let (wall, ago) = (clock::wall(), clock::now().saturating_duration_since(began));
+            (link.since, link.began) = (wall.checked_sub(ago).unwrap_or(wall), began);
             link.is_up = false;
-            link.since = clock::wall();
         }
         link.trouble = trouble;
         is_news

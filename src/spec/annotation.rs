@@ -19,9 +19,6 @@ const ON: &str = "on";
 /// What all our keys have before their slash, alone or after a type and a dot.
 const DOMAIN: &str = "criprobe.dev";
 
-/// How many notes are made of one set of annotations; what goes beyond is not reported.
-const MAX_NOTES: usize = 16;
-
 /// The text of a container's probe, if there is one. Costs no more than one look into the map if there is none.
 pub(crate) fn probe<'a>(
     annotations: &'a BTreeMap<String, String>,
@@ -63,13 +60,21 @@ pub(crate) fn are_off(annotations: &BTreeMap<String, String>) -> bool {
     annotations.get(SWITCH).is_some_and(|value| value.eq_ignore_ascii_case(OFF))
 }
 
-/// What is written under our domain and means nothing to us: one line each, for the operator to see. Such keys
-/// change nothing. Walks the whole map.
-pub(crate) fn notes(annotations: &BTreeMap<String, String>) -> Vec<String> {
-    annotations.iter().filter_map(|(key, value)| note(key, value)).take(MAX_NOTES).collect()
+/// Why a key under our domain, or its value, means nothing to us. It changes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault<'a> {
+    /// A key without a type that is not [`SWITCH`].
+    UnknownKey,
+    /// A value of the switch.
+    UnknownValue(&'a str),
+    /// What stands where the type of a probe should.
+    UnknownType(&'a str),
+    /// There is a type, and no container.
+    NoContainer(&'a str),
 }
 
-fn note(key: &str, value: &str) -> Option<String> {
+/// What is wrong with an annotation under our domain, if anything is; costs little.
+pub(crate) fn fault<'a>(key: &'a str, value: &'a str) -> Option<Fault<'a>> {
     let (before, name) = before_slash(key);
     let kind = match before.strip_suffix(DOMAIN)? {
         "" => None,
@@ -77,24 +82,38 @@ fn note(key: &str, value: &str) -> Option<String> {
     };
     match kind {
         None if key == DOMAIN => None,
-        None if key != SWITCH => Some(format!("annotation {}: unknown; only {SWITCH} is known", quoted(key))),
+        None if key != SWITCH => Some(Fault::UnknownKey),
         None if ![OFF, ON].iter().any(|known| value.eq_ignore_ascii_case(known)) => {
-            Some(format!("annotation {SWITCH}: unknown value {}: write \"off\" or \"on\"", quoted(value)))
+            Some(Fault::UnknownValue(value))
         }
         None => None,
-        Some(kind) if kind.parse::<ProbeKind>().is_err() => {
-            let kinds = ProbeKind::ALL.map(ProbeKind::as_str);
-            let meant = suggest::nearest(kind, &kinds).map_or_else(
-                || format!("known types are {}", kinds.join(", ")),
-                |meant| format!("did you mean {meant:?}?"),
-            );
-            Some(format!("annotation {}: unknown probe type {}: {meant}", quoted(key), quoted(kind)))
-        }
-        Some(kind) if name.is_empty() => {
-            let key = quoted(key);
-            Some(format!("annotation {key}: the container name is missing: write {kind}.{DOMAIN}/CONTAINER"))
-        }
+        Some(kind) if kind.parse::<ProbeKind>().is_err() => Some(Fault::UnknownType(kind)),
+        Some(kind) if name.is_empty() => Some(Fault::NoContainer(kind)),
         Some(_) => None,
+    }
+}
+
+impl Fault<'_> {
+    /// One line for people, about the annotation with this key.
+    pub(crate) fn in_words(self, key: &str) -> String {
+        let shown = quoted(key);
+        match self {
+            Self::UnknownKey => format!("annotation {shown}: unknown key: did you mean {SWITCH:?}?"),
+            Self::UnknownValue(value) => {
+                format!("annotation {SWITCH}: unknown value {}: write \"off\" or \"on\"", quoted(value))
+            }
+            Self::UnknownType(kind) => {
+                let kinds = ProbeKind::ALL.map(ProbeKind::as_str);
+                let meant = suggest::nearest(kind, &kinds).map_or_else(
+                    || format!("probe type {}: known types are {}", quoted(kind), kinds.join(", ")),
+                    |meant| format!("type: did you mean {meant:?}?"),
+                );
+                format!("annotation {shown}: unknown {meant}")
+            }
+            Self::NoContainer(kind) => {
+                format!("annotation {shown}: the container name is missing: write {kind}.{DOMAIN}/CONTAINER")
+            }
+        }
     }
 }
 
@@ -158,9 +177,7 @@ mod tests {
             (
                 "livenes.criprobe.dev/app",
                 "x",
-                Some(
-                    r#"annotation "livenes.criprobe.dev/app": unknown probe type "livenes": did you mean "liveness"?"#,
-                ),
+                Some(r#"annotation "livenes.criprobe.dev/app": unknown type: did you mean "liveness"?"#),
             ),
             (
                 "foo.criprobe.dev/app",
@@ -186,7 +203,7 @@ mod tests {
             (
                 "criprobe.dev/probe",
                 "off",
-                Some(r#"annotation "criprobe.dev/probe": unknown; only criprobe.dev/probes is known"#),
+                Some(r#"annotation "criprobe.dev/probe": unknown key: did you mean "criprobe.dev/probes"?"#),
             ),
             (
                 "criprobe.dev/probes",
@@ -194,7 +211,7 @@ mod tests {
                 Some(r#"annotation criprobe.dev/probes: unknown value "false": write "off" or "on""#),
             ),
         ] {
-            assert_eq!(notes(&map(&[(key, value)])), noted.map(String::from).as_slice(), "{key}");
+            assert_eq!(fault(key, value).map(|fault| fault.in_words(key)).as_deref(), noted, "{key}");
         }
     }
 }

@@ -15,7 +15,7 @@ use config::{Image, Words, Written};
 use super::{
     Handler, OnFailure, ProbeSpec, Reach, StartPeriod,
     plan::{Class, Healthcheck, Invalid, Outline},
-    validate::{MIN_PERIOD, MIN_TIMEOUT, MOST_WORDS},
+    validate::{DOCKERS_TIMEOUT, MIN_PERIOD, MIN_TIMEOUT, MOST_WORDS},
 };
 use crate::{
     document::fault::{FieldError, joined, quoted},
@@ -31,9 +31,6 @@ const MAX_COMMAND: usize = 16 << 10;
 
 /// Docker's: from one attempt to the next.
 const INTERVAL: Duration = Duration::from_secs(30);
-
-/// Docker's: the limit of one attempt.
-const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Docker's: from one attempt to the next in the start period.
 const START_INTERVAL: Duration = Duration::from_secs(5);
@@ -116,7 +113,7 @@ impl Reader<'_> {
     fn spec(&mut self, shell: Option<&Written>) -> Option<ProbeSpec> {
         let command = self.command(shell)?;
         let period = self.time("Interval", MIN_PERIOD).unwrap_or(INTERVAL);
-        let timeout = self.time("Timeout", MIN_TIMEOUT).unwrap_or(TIMEOUT);
+        let timeout = self.time("Timeout", MIN_TIMEOUT).unwrap_or(DOCKERS_TIMEOUT);
         let length = self.time("StartPeriod", Duration::ZERO);
         let interval = self.time("StartInterval", MIN_PERIOD).unwrap_or(START_INTERVAL);
         let start = length.map(|length| StartPeriod { length, interval });
@@ -133,6 +130,7 @@ impl Reader<'_> {
             on_failure: OnFailure::Report,
             on_failure_command: None,
             start,
+            timeout_before_cap: None,
             is_literal: true,
             reach: Reach::default(),
         })

@@ -30,6 +30,7 @@ impl Definition {
             start,
             is_literal,
             // What its source may ask for, not what it is.
+            timeout_before_cap: _,
             reach: _,
         } = spec;
         #[cfg(test)]

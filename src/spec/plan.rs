@@ -20,7 +20,7 @@ use super::{
     image::ImageMatches,
     need::Need,
     policy::{Limits, Policy},
-    rule::Rule,
+    rule::{HistoryRule, Rule},
 };
 use crate::{document::fault, ids::ProbeKind, inventory::pod::Container};
 
@@ -37,6 +37,8 @@ pub struct Planned {
     pub spec: Result<Outline, Invalid>,
     /// What its verdict of failure does to the container.
     pub acting: Acting,
+    /// How much is kept of its attempts, as far as a rule says.
+    pub history: HistoryRule,
     /// Other definitions of the same type, which this one outranks, in the order of their rank: `pod annotation`.
     pub shadowed: Vec<String>,
 }
@@ -306,7 +308,12 @@ impl<'a> Facts<'a> {
             | ProbeSource::Rule(_) => best.source.class(),
         };
         let acting = Acting::of(asked, class, &self.container.pod, self.acting);
-        Some(Planned { kind, spec, source: best.source, acting, shadowed })
+        Some(Planned { kind, spec, source: best.source, acting, history: self.history(), shadowed })
+    }
+
+    /// What the first rule that says anything of it lets its probes keep.
+    fn history(&self) -> HistoryRule {
+        self.rules.iter().map(|rule| rule.history).find(|history| !history.is_empty()).unwrap_or_default()
     }
 
     /// All that count, the best first.
@@ -359,7 +366,8 @@ impl<'a> Facts<'a> {
         let reason =
             format!("annotations of namespace {namespace} are not honoured (annotations.namespaces)");
         let spec = Err(Invalid { reason, handler: None });
-        Some(Planned { kind, source, spec, acting: Acting::default(), shadowed: Vec::new() })
+        let (acting, history) = (Acting::default(), HistoryRule::default());
+        Some(Planned { kind, source, spec, acting, history, shadowed: Vec::new() })
     }
 
     fn define(&self, kind: ProbeKind, best: &Candidate<'_>) -> Result<Outline, Invalid> {
@@ -370,11 +378,16 @@ impl<'a> Facts<'a> {
             Written::Image(healthcheck) => {
                 let outline = healthcheck.clone()?;
                 let Some(spec) = outline.spec() else { return Ok(outline) };
-                self.permit(spec)?;
-                let Some(act) = self.rules.iter().find_map(|rule| rule.healthcheck.as_ref()) else {
+                let cap = self.limits.cap(spec);
+                match cap {
+                    Some(timeout) => self.permit(&ProbeSpec { timeout, ..(**spec).clone() })?,
+                    None => self.permit(spec)?,
+                }
+                let act = self.rules.iter().find_map(|rule| rule.healthcheck.as_ref());
+                if act.is_none() && cap.is_none() {
                     return Ok(outline);
-                };
-                Ok(self.merged.unwrap_or(&Merged::default()).outline(spec, act))
+                }
+                Ok(self.merged.unwrap_or(&Merged::default()).outline(spec, act, cap))
             }
             Written::Text(text) => self.reads.of(kind, || {
                 let read = || {

@@ -13,7 +13,7 @@ use super::{
     acting::ActPolicy,
     image::ImagePatterns,
     rule::Rule,
-    validate::{MAX_TIMEOUT, MIN_PERIOD},
+    validate::{DOCKERS_TIMEOUT, MAX_TIMEOUT, MIN_PERIOD},
 };
 use crate::{duration::GoDuration, glob::Glob};
 
@@ -85,25 +85,31 @@ impl Policy {
 }
 
 impl Limits {
-    /// Why a definition that is valid in itself is refused, in Kubernetes' words; `None` where it keeps all limits.
+    /// Everything for which a definition that is valid in itself is refused, in Kubernetes' words; `None` where it keeps all limits.
     pub fn refusal(&self, spec: &ProbeSpec) -> Option<String> {
-        let is_too_short = |time: Duration| time < self.min_period;
-        let field = match spec.start {
-            _ if is_too_short(spec.period) => Some("period"),
-            Some(start) if is_too_short(start.interval) => Some("start interval"),
-            Some(_) | None => None,
-        };
-        if let Some(field) = field {
+        let too_short = |field: &str, time: Duration| {
             let least = GoDuration(self.min_period);
-            return Some(format!("{field}: Forbidden: the operator's minimum is {least} (prober.minPeriod)"));
-        }
+            (time < self.min_period)
+                .then(|| format!("{field}: Forbidden: the operator's minimum is {least} (prober.minPeriod)"))
+        };
         let before = spec.on_failure_command.as_ref();
         let before = before.and_then(|before| self.timeout_refusal(before.timeout));
-        let before = before.map(|reason| format!("onFailureCommand.{reason}"));
-        if let Some(reason) = self.timeout_refusal(spec.timeout).or(before) {
-            return Some(reason);
-        }
-        self.target_refusal(&spec.handler)
+        let all = [
+            too_short("period", spec.period),
+            spec.start.and_then(|start| too_short("start interval", start.interval)),
+            self.timeout_refusal(spec.timeout),
+            before.map(|reason| format!("onFailureCommand.{reason}")),
+            self.target_refusal(&spec.handler),
+        ];
+        let all: Vec<_> = all.into_iter().flatten().collect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+
+    /// The timeout that a HEALTHCHECK gets if its own is Docker's default, and longer than the operator allows: nobody
+    /// chose it.
+    pub(crate) fn cap(&self, healthcheck: &ProbeSpec) -> Option<Duration> {
+        let is_default = healthcheck.timeout == DOCKERS_TIMEOUT;
+        (is_default && healthcheck.timeout > self.max_timeout).then_some(self.max_timeout)
     }
 
     /// Why what a handler goes to is refused; `None` where it is not.

@@ -16,10 +16,29 @@ pub struct Rule {
     pub matcher: Matcher,
     /// Whether it stands above annotations, and a pod cannot switch it off.
     pub is_enforced: bool,
-    /// What these containers get: at most one probe a type, in the order of the types. None only where it has `healthcheck`.
+    /// What these containers get: at most one probe a type, in the order of the types. None only where it has
+    /// `healthcheck` or `history`.
     pub probes: Vec<Arc<ProbeSpec>>,
     /// What the verdict of a HEALTHCHECK does in these containers.
     pub healthcheck: Option<Arc<HealthcheckAct>>,
+    /// How much is kept of the attempts of all probes of these containers.
+    pub history: HistoryRule,
+}
+
+/// How much is kept of the attempts of a probe, as far as a rule says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct HistoryRule {
+    /// How many attempts.
+    pub attempts: Option<u16>,
+    /// How many bytes of what each said.
+    pub output_bytes: Option<u16>,
+}
+
+impl HistoryRule {
+    /// Whether it says nothing.
+    pub(crate) fn is_empty(self) -> bool {
+        self == Self::default()
+    }
 }
 
 /// What a HEALTHCHECK's verdict of failure does, in a rule: images do not say.

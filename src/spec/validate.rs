@@ -31,6 +31,9 @@ pub const MIN_PERIOD: Duration = Duration::from_millis(100);
 /// is refused.
 pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// 30 s, Docker's: the timeout of a HEALTHCHECK that names none.
+pub(super) const DOCKERS_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// The shortest timeout; a shorter one is an error.
 pub const MIN_TIMEOUT: Duration = Duration::from_millis(1);
 
@@ -75,6 +78,7 @@ pub(crate) fn validate(
             on_failure,
             on_failure_command,
             start: None,
+            timeout_before_cap: None,
             is_literal: false,
             reach: Reach::default(),
         }),

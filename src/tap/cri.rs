@@ -1,17 +1,18 @@
-//! Which calls are decoded, and what their messages contain. In: a path, the bytes of a message. Out: plain values.
+//! What the messages of the calls that are decoded contain. In: the bytes of a message. Out: plain values.
 //! Never does IO, never logs, never keeps possible secrets beyond what the probes need.
 
 mod command;
+mod method;
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{Arc, LazyLock},
-};
+use std::{fmt, sync::Arc};
 
 use prost::Message;
 
-pub(crate) use self::command::ExecCommand;
+pub(super) use self::method::Wanted;
+pub(crate) use self::{
+    command::ExecCommand,
+    method::{CallKind, ListFilter, Method, method_names},
+};
 
 use crate::{
     ids::{ContainerId, SandboxId},
@@ -20,195 +21,6 @@ use crate::{
         trim::{self, Trimmed},
     },
 };
-
-/// A method as the path named it.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Method {
-    /// `runtime.v1.RuntimeService`.
-    pub service: Arc<str>,
-    /// `ExecSync`.
-    pub name: Arc<str>,
-    /// Its meaning for us.
-    pub kind: CallKind,
-}
-
-/// The services of the CRI and the names of their methods. Those that the runtime does not have are no harm.
-const SERVICES: [(&str, &[&str]); 2] = [
-    (
-        "RuntimeService",
-        &[
-            "Attach",
-            "CheckpointContainer",
-            "CheckpointPod",
-            "ContainerStats",
-            "ContainerStatus",
-            "CreateContainer",
-            "Exec",
-            "ExecSync",
-            "GetContainerEvents",
-            "ListContainerStats",
-            "ListContainers",
-            "ListMetricDescriptors",
-            "ListPodSandbox",
-            "ListPodSandboxMetrics",
-            "ListPodSandboxStats",
-            "PodSandboxStats",
-            "PodSandboxStatus",
-            "PortForward",
-            "RemoveContainer",
-            "RemovePodSandbox",
-            "ReopenContainerLog",
-            "RestorePod",
-            "RunPodSandbox",
-            "RuntimeConfig",
-            "StartContainer",
-            "Status",
-            "StopContainer",
-            "StopPodSandbox",
-            "StreamContainers",
-            "StreamPodSandboxes",
-            "UpdateContainerResources",
-            "UpdatePodSandboxResources",
-            "UpdateRuntimeConfig",
-            "Version",
-        ],
-    ),
-    ("ImageService", &["ImageFsInfo", "ImageStatus", "ListImages", "PullImage", "RemoveImage"]),
-];
-
-/// The methods of the CRI by their paths, in both versions: all connections share them, so that calls keep no path of
-/// their own.
-static KNOWN: LazyLock<HashMap<Box<[u8]>, Arc<Method>>> = LazyLock::new(|| {
-    let mut known = HashMap::new();
-    for version in ["runtime.v1", "runtime.v1alpha2"] {
-        for (service, names) in SERVICES {
-            for name in names {
-                let path = format!("/{version}.{service}/{name}");
-                let method = Arc::new(Method::from_path(&path));
-                known.insert(path.into_bytes().into(), method);
-            }
-        }
-    }
-    known
-});
-
-impl Method {
-    /// The CRI's method of that path, if it is one.
-    pub(super) fn known(path: &[u8]) -> Option<Arc<Self>> {
-        KNOWN.get(path).map(Arc::clone)
-    }
-
-    /// Parses a request's `:path`.
-    pub fn from_path(path: &str) -> Self {
-        let (service, name) =
-            path.strip_prefix('/').and_then(|path| path.rsplit_once('/')).unwrap_or(("", path));
-        let is_runtime = matches!(service, "runtime.v1.RuntimeService" | "runtime.v1alpha2.RuntimeService");
-        let kind = if is_runtime { CallKind::of(name) } else { CallKind::Other };
-        Self { service: service.into(), name: name.into(), kind }
-    }
-}
-
-/// The calls whose messages are decoded; all others are skipped by length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum CallKind {
-    RunPodSandbox,
-    StopPodSandbox,
-    RemovePodSandbox,
-    RestorePod,
-    CreateContainer,
-    StartContainer,
-    StopContainer,
-    RemoveContainer,
-    ExecSync,
-    Exec,
-    Attach,
-    PortForward,
-    /// Not decoded.
-    Other,
-}
-
-impl CallKind {
-    fn of(method: &str) -> Self {
-        match method {
-            "RunPodSandbox" => Self::RunPodSandbox,
-            "StopPodSandbox" => Self::StopPodSandbox,
-            "RemovePodSandbox" => Self::RemovePodSandbox,
-            "RestorePod" => Self::RestorePod,
-            "CreateContainer" => Self::CreateContainer,
-            "StartContainer" => Self::StartContainer,
-            "StopContainer" => Self::StopContainer,
-            "RemoveContainer" => Self::RemoveContainer,
-            "ExecSync" => Self::ExecSync,
-            "Exec" => Self::Exec,
-            "Attach" => Self::Attach,
-            "PortForward" => Self::PortForward,
-            _ => Self::Other,
-        }
-    }
-
-    /// What is kept of the request.
-    pub(super) fn wanted(self) -> Option<Wanted> {
-        match self {
-            Self::RunPodSandbox | Self::CreateContainer => Some(Wanted::Creation),
-            Self::ExecSync | Self::Exec => Some(Wanted::Command),
-            Self::StopPodSandbox
-            | Self::RemovePodSandbox
-            | Self::RestorePod
-            | Self::StartContainer
-            | Self::StopContainer
-            | Self::RemoveContainer
-            | Self::Attach
-            | Self::PortForward => Some(Wanted::Id),
-            Self::Other => None,
-        }
-    }
-
-    /// Whether the id in the answer is kept. An ExecSync answer is measured while it passes. The answers of Exec, Attach and
-    /// PortForward contain a token that must not be kept.
-    pub(super) fn is_answered_with_id(self) -> bool {
-        matches!(self, Self::RunPodSandbox | Self::CreateContainer | Self::RestorePod)
-    }
-
-    /// Whether it stops a container or a pod.
-    pub(crate) fn is_stop(self) -> bool {
-        matches!(
-            self,
-            Self::StopPodSandbox | Self::RemovePodSandbox | Self::StopContainer | Self::RemoveContainer
-        )
-    }
-
-    /// Whether more than an ID is kept of its request.
-    pub(super) fn keeps_details(self) -> bool {
-        matches!(self.wanted(), Some(Wanted::Command | Wanted::Creation))
-    }
-
-    /// Whether it changes what runs on the node: such a call may have taken effect even if it ended without an answer.
-    pub fn is_mutating(self) -> bool {
-        match self {
-            Self::RunPodSandbox
-            | Self::StopPodSandbox
-            | Self::RemovePodSandbox
-            | Self::RestorePod
-            | Self::CreateContainer
-            | Self::StartContainer
-            | Self::StopContainer
-            | Self::RemoveContainer => true,
-            Self::ExecSync | Self::Exec | Self::Attach | Self::PortForward | Self::Other => false,
-        }
-    }
-}
-
-/// What is needed of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
-    /// The id in its first field.
-    Id,
-    /// A container's id, the beginning of a command, and its timeout.
-    Command,
-    /// What a pod or a container is made of.
-    Creation,
-}
 
 /// The content of a request. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -234,6 +46,10 @@ pub enum CriRequest {
     Attach(ContainerId),
     /// Streams to a pod's ports.
     PortForward(SandboxId),
+    /// About one container, but nothing that is tracked.
+    OfContainer(ContainerId),
+    /// The same of a sandbox.
+    OfSandbox(SandboxId),
 }
 
 /// 256 bytes: the longest id that is accepted; runtimes use 64. A longer one costs its call the details, so that stored
@@ -251,14 +67,16 @@ impl CriRequest {
     /// The id that it names first.
     fn id(&self) -> Option<&str> {
         match self {
-            Self::StopPodSandbox(id) | Self::RemovePodSandbox(id) | Self::PortForward(id) => {
-                Some(id.as_str())
-            }
+            Self::StopPodSandbox(id)
+            | Self::RemovePodSandbox(id)
+            | Self::PortForward(id)
+            | Self::OfSandbox(id) => Some(id.as_str()),
             Self::CreateContainer(request) => Some(&request.pod_sandbox_id),
             Self::StartContainer(_)
             | Self::StopContainer(_)
             | Self::RemoveContainer(_)
             | Self::Attach(_)
+            | Self::OfContainer(_)
             | Self::ExecSync(_)
             | Self::Exec(_) => self.container(),
             Self::Skipped | Self::Undecoded | Self::RunPodSandbox(_) | Self::RestorePod => None,
@@ -299,7 +117,36 @@ impl CriRequest {
             CallKind::PortForward => {
                 Self::PortForward(cri::PortForwardRequest::decode(message)?.pod_sandbox_id.into())
             }
+            CallKind::OfContainer => Self::of_container(IdFirst::decode(message)?.id),
+            CallKind::OfSandbox => Self::of_sandbox(IdFirst::decode(message)?.id),
+            CallKind::List(filter) => Self::of_list(filter, message)?,
         })
+    }
+
+    /// What a list is limited to by id. Other lists are about the node.
+    fn of_list(filter: ListFilter, message: &[u8]) -> Result<Self, prost::DecodeError> {
+        let (container, sandbox) = match filter {
+            ListFilter::Sandboxes => {
+                (String::new(), FilterRequest::decode(message)?.filter.unwrap_or_default().id)
+            }
+            ListFilter::Containers => {
+                let filter = cri::ListContainersRequest::decode(message)?.filter.unwrap_or_default();
+                (filter.id, filter.pod_sandbox_id)
+            }
+            ListFilter::ContainerStats => {
+                let filter = cri::ListContainerStatsRequest::decode(message)?.filter.unwrap_or_default();
+                (filter.id, filter.pod_sandbox_id)
+            }
+        };
+        Ok(if container.is_empty() { Self::of_sandbox(sandbox) } else { Self::of_container(container) })
+    }
+
+    fn of_container(id: String) -> Self {
+        if id.is_empty() { Self::Skipped } else { Self::OfContainer(id.into()) }
+    }
+
+    fn of_sandbox(id: String) -> Self {
+        if id.is_empty() { Self::Skipped } else { Self::OfSandbox(id.into()) }
     }
 
     /// The container it refers to, as the client named it.
@@ -308,7 +155,8 @@ impl CriRequest {
             Self::StartContainer(id)
             | Self::StopContainer(id)
             | Self::RemoveContainer(id)
-            | Self::Attach(id) => Some(id.as_str()),
+            | Self::Attach(id)
+            | Self::OfContainer(id) => Some(id.as_str()),
             Self::ExecSync(command) | Self::Exec(command) => Some(command.container()),
             Self::Skipped
             | Self::Undecoded
@@ -317,14 +165,18 @@ impl CriRequest {
             | Self::RemovePodSandbox(_)
             | Self::RestorePod
             | Self::CreateContainer(_)
-            | Self::PortForward(_) => None,
+            | Self::PortForward(_)
+            | Self::OfSandbox(_) => None,
         }
     }
 
     /// The sandbox it refers to, if it names one itself.
     pub fn sandbox(&self) -> Option<SandboxId> {
         match self {
-            Self::StopPodSandbox(id) | Self::RemovePodSandbox(id) | Self::PortForward(id) => Some(id.clone()),
+            Self::StopPodSandbox(id)
+            | Self::RemovePodSandbox(id)
+            | Self::PortForward(id)
+            | Self::OfSandbox(id) => Some(id.clone()),
             Self::CreateContainer(request) => Some(request.pod_sandbox_id.as_str().into()),
             Self::Skipped
             | Self::Undecoded
@@ -335,7 +187,8 @@ impl CriRequest {
             | Self::RemoveContainer(_)
             | Self::ExecSync(_)
             | Self::Exec(_)
-            | Self::Attach(_) => None,
+            | Self::Attach(_)
+            | Self::OfContainer(_) => None,
         }
     }
 
@@ -351,7 +204,9 @@ impl CriRequest {
             | Self::StopContainer(_)
             | Self::RemoveContainer(_)
             | Self::Attach(_)
-            | Self::PortForward(_) => MAX_ID,
+            | Self::PortForward(_)
+            | Self::OfContainer(_)
+            | Self::OfSandbox(_) => MAX_ID,
             Self::Skipped | Self::Undecoded | Self::RestorePod => 0,
         }
     }
@@ -363,6 +218,20 @@ impl CriRequest {
 struct RunPodSandboxRequest {
     #[prost(bytes = "vec", optional, tag = "1")]
     config: Option<Vec<u8>>,
+}
+
+/// Any message whose first field is an id.
+#[derive(Clone, PartialEq, Message)]
+struct IdFirst {
+    #[prost(string, tag = "1")]
+    id: String,
+}
+
+/// Any list whose filter begins with an id.
+#[derive(Clone, PartialEq, Message)]
+struct FilterRequest {
+    #[prost(message, optional, tag = "1")]
+    filter: Option<IdFirst>,
 }
 
 /// The content of an answer.
@@ -399,6 +268,9 @@ impl CriResponse {
             | CallKind::Exec
             | CallKind::Attach
             | CallKind::PortForward
+            | CallKind::OfContainer
+            | CallKind::OfSandbox
+            | CallKind::List(_)
             | CallKind::Other => Ok(Self::Skipped),
         };
         let answer = decoded.unwrap_or(Self::Undecoded);
@@ -446,6 +318,12 @@ mod tests {
                 "StartContainer",
                 CallKind::StartContainer,
             ),
+            (
+                "/runtime.v1.RuntimeService/ListContainers",
+                "runtime.v1.RuntimeService",
+                "ListContainers",
+                CallKind::List(ListFilter::Containers),
+            ),
             ("/runtime.v1.ImageService/ListImages", "runtime.v1.ImageService", "ListImages", CallKind::Other),
             ("/evil.Service/ExecSync", "evil.Service", "ExecSync", CallKind::Other),
             ("nonsense", "", "nonsense", CallKind::Other),
@@ -463,5 +341,38 @@ mod tests {
             CriRequest::Undecoded
         ));
         assert_eq!(CriResponse::decode(CallKind::CreateContainer, &[0x0a, 0xff]), CriResponse::Undecoded);
+    }
+
+    #[test]
+    fn each_call_about_one_container_or_sandbox_names_it() {
+        let filter = |fields: &[u8]| [&[0x0a, fields.len() as u8], fields].concat();
+        let stated = [&b"\x0a\x01c"[..], b"\x12\x02\x08\x01", b"\x1a\x01s"].concat();
+        // Method, request, the container and the sandbox that it is about.
+        type Row = (&'static str, Vec<u8>, Option<&'static str>, Option<&'static str>);
+        let rows: [Row; 16] = [
+            ("ContainerStatus", b"\x0a\x01c\x10\x01".to_vec(), Some("c"), None),
+            ("ContainerStats", b"\x0a\x01c".to_vec(), Some("c"), None),
+            ("UpdateContainerResources", b"\x0a\x01c\x12\x02\x08\x01".to_vec(), Some("c"), None),
+            ("ReopenContainerLog", b"\x0a\x01c".to_vec(), Some("c"), None),
+            ("CheckpointContainer", b"\x0a\x01c\x12\x01x".to_vec(), Some("c"), None),
+            ("PodSandboxStatus", b"\x0a\x01s\x10\x01".to_vec(), None, Some("s")),
+            ("PodSandboxStats", b"\x0a\x01s".to_vec(), None, Some("s")),
+            ("UpdatePodSandboxResources", b"\x0a\x01s".to_vec(), None, Some("s")),
+            ("CheckpointPod", b"\x0a\x01s".to_vec(), None, Some("s")),
+            ("ListPodSandbox", filter(b"\x0a\x01s"), None, Some("s")),
+            ("ListPodSandboxStats", filter(b"\x0a\x01s\x12\x06\x0a\x01a\x12\x01b"), None, Some("s")),
+            ("ListContainers", filter(&stated), Some("c"), None),
+            ("StreamContainers", filter(b"\x1a\x01s"), None, Some("s")),
+            ("ListContainerStats", filter(b"\x12\x01s"), None, Some("s")),
+            ("ListContainers", filter(b"\x12\x02\x08\x01"), None, None),
+            ("ListPodSandbox", Vec::new(), None, None),
+        ];
+        for (method, message, container, sandbox) in rows {
+            let kind = Method::from_path(&format!("/runtime.v1.RuntimeService/{method}")).kind;
+            let request = CriRequest::decode(kind, &message.into());
+            let sandbox = sandbox.map(SandboxId::from);
+            assert_eq!((request.container(), request.sandbox()), (container, sandbox), "{method}");
+            assert!(!matches!(request, CriRequest::Undecoded), "{method}");
+        }
     }
 }

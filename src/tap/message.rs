@@ -58,6 +58,7 @@ impl Wanted {
                 Some(Kept::Sieved(Box::new(Sieve::of_id())))
             }
             Self::Command if length > MAX_PLAIN_COMMAND => Some(Kept::Sieved(Box::new(Sieve::of_command()))),
+            Self::Filter => (length <= MAX_PLAIN_ID).then(Kept::default),
             Self::Id | Self::Command | Self::Creation => (length <= MAX_KEPT).then(Kept::default),
         }
     }
@@ -65,7 +66,7 @@ impl Wanted {
     /// What is counted of a message of that length. Ids are not: a stream is taken to have one.
     fn counted(self, length: usize) -> usize {
         match self {
-            Self::Id => 0,
+            Self::Id | Self::Filter => 0,
             Self::Command => length.min(MAX_SIEVED),
             Self::Creation => length,
         }

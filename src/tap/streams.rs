@@ -309,7 +309,7 @@ impl Stream {
             Wanted::Command => Some(Purpose::Command),
             Wanted::Creation if self.call.is_none() => Some(Purpose::Arriving),
             Wanted::Creation => Some(Purpose::Creation),
-            Wanted::Id => None,
+            Wanted::Id | Wanted::Filter => None,
         }
     }
 

@@ -14,17 +14,19 @@ fn what_the_daemon_tells_is_printed_in_every_format() {
         ("probes", "default/web"),
         ("probes -o wide", "annotation"),
         ("probes -o yaml", "- id: default/web/app/liveness"),
-        ("probes -n other", "no probes"),
-        ("-o json probes -n other", "[]"),
+        ("probes --type readiness", "no probes"),
+        ("-o json probes --type readiness", "[]"),
+        ("probes default/w*/app", "default/web"),
+        ("events default/web", "Liveness probe failed: gone"),
+        ("wait default/web --for ready", "default/web: ready\n"),
+        ("wait default/web/app --for started -o json", "\"reached\": true"),
+        ("wait default/* --for ready -o yaml", "reached: true"),
         (
             "trace --last 5",
-            "10:00:00.000Z OK               ExecSync           27ms kubelet[812] default/web/app cat",
+            "10:00:00Z OK               ExecSync           27ms kubelet[812] default/web/app cat",
         ),
         ("trace --last 5 -o yaml", "---\nat: "),
-        (
-            "events",
-            "10:00:00.000Z Warning Unhealthy      default/web/app/liveness\n  └ Liveness probe failed: gone\n",
-        ),
+        ("events", "10:00:00Z Warning Unhealthy      default/web/app/liveness Liveness probe failed: gone\n"),
         ("events -o json", r#"{"at":"2026-11-20T10:00:00.000Z","type":"Warning","reason":"Unhealthy","#),
         ("version", "daemon   0.1.0, pid 7"),
     ] {
@@ -37,7 +39,43 @@ fn what_the_daemon_tells_is_printed_in_every_format() {
     assert_eq!(probes, [probe()]);
     let trace = daemon.run("trace --last 1 --method Exec* -o json");
     assert_eq!(serde_json::from_slice::<CallView>(&trace.stdout).unwrap(), call());
-    assert_eq!(text(&daemon.run("trace --last 1 --failed").stdout), "");
+    assert_eq!(text(&daemon.run("trace --last 1 --failed").stdout), "no calls\n");
+    assert_eq!(text(&daemon.run("trace --last 1 --failed -o json").stdout), "");
+    assert_eq!(text(&daemon.run("events --since 1m").stdout), "no events\n");
+    daemon.probes.send_replace(vec![ProbeView { reason: "it broke".to_owned(), ..failing() }]);
+    let piped = text(&daemon.run("probes").stdout);
+    assert_eq!(
+        (piped.lines().count(), piped.ends_with(" it broke\n")),
+        (2, true),
+        "one line for grep: {piped}"
+    );
+    assert_eq!(text(&daemon.run("probes --failed --type readiness").stdout), "no probes\n");
+}
+
+#[test]
+fn while_the_runtime_is_away_tables_say_so_and_status_fails() {
+    let mut away = status();
+    away.runtime.state = RuntimeState::Away;
+    away.runtime.reason = "the runtime's socket /r does not exist".to_owned();
+    let daemon = Daemon::with(away);
+    let banner = "RUNTIME AWAY since 2026-11-20T10:00:00Z (";
+    let reason = "): the runtime's socket /r does not exist; verdicts are as of then\n";
+    for arguments in ["probes", "probes -o wide", "pods", "describe default/web/app/liveness"] {
+        let output = daemon.run(arguments);
+        let shown = text(&output.stdout);
+        assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()), "{arguments}");
+        assert!(shown.starts_with(banner) && shown.contains(reason), "{arguments}: {shown}");
+    }
+    for arguments in ["probes -o json", "pods -o yaml", "describe default/web/app/liveness -o json", "events"]
+    {
+        assert!(!text(&daemon.run(arguments).stdout).contains("RUNTIME AWAY"), "{arguments}");
+    }
+    for arguments in ["status", "status -o json"] {
+        let output = daemon.run(arguments);
+        let said = "criprobe: degraded: the runtime is away: the runtime's socket /r does not exist\n";
+        assert_eq!((output.status.code(), text(&output.stderr)), (Some(1), said.to_owned()));
+        assert_eq!(text(&output.stdout).starts_with(banner), arguments == "status");
+    }
 }
 
 #[test]
@@ -51,7 +89,7 @@ fn what_an_operator_wants_is_done_or_refused_with_an_exit_code_that_tells_whose_
     for (arguments, code, says) in [
         (
             "trigger default/web/app/liveness",
-            1,
+            4,
             "default/web/app/liveness: no attempt is possible now: paused by an operator",
         ),
         (
@@ -61,6 +99,14 @@ fn what_an_operator_wants_is_done_or_refused_with_an_exit_code_that_tells_whose_
         ),
         ("run default/web/app --probe liveness", 2, "no container default/web/app"),
         ("describe default/wbe/app", 2, "no container default/wbe/app; did you mean default/web/app?"),
+        ("describe default/wbe", 2, "no pod default/wbe; did you mean default/web?"),
+        ("describe web/app", 2, "no pod web/app; did you mean default/web/app?"),
+        (
+            "pods web -n default",
+            2,
+            "'web' is read as a namespace, and -n names one, too: write default/web for the pod",
+        ),
+        ("probes default/web --pod x", 2, "'default/web' and --pod both name the pod: omit --pod"),
         ("describe web", 2, "no container ID begins with \"web\"; did you mean default/web/app?"),
         (
             "run default/web/app --grpc 0",
@@ -79,16 +125,73 @@ fn what_an_operator_wants_is_done_or_refused_with_an_exit_code_that_tells_whose_
 fn a_check_ends_with_1_and_names_what_is_failing() {
     let daemon = Daemon::start();
     assert_eq!(daemon.run("probes --check").status.code(), Some(0));
-    let nothing = daemon.run("probes --check --pod wbe");
-    assert_eq!(nothing.status.code(), Some(0));
+    let nothing = daemon.run("probes --check --type readiness");
+    assert_eq!(nothing.status.code(), Some(2));
     assert_eq!(text(&nothing.stderr), "criprobe: nothing was checked: no probe matches\n");
     daemon.probes.send_replace(vec![failing()]);
     let output = daemon.run("probes --check");
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(text(&output.stderr), "criprobe: 1 probe is failing: default/web/app/liveness\n");
+    assert!(text(&output.stderr).starts_with("criprobe: default/web/app/liveness: failure for "));
+    assert_eq!(text(&output.stderr).lines().count(), 1);
     assert!(text(&output.stdout).contains("failure"));
-    assert_eq!(daemon.run("probes --check --type readiness").status.code(), Some(0));
     assert_eq!(daemon.run("probes").status.code(), Some(0), "no check was requested");
+}
+
+#[test]
+fn a_filter_that_matches_nothing_known_ends_with_2_and_names_what_is_near() {
+    let daemon = Daemon::start();
+    for (arguments, says) in [
+        ("probes --check --pod wbe", "no pod matches wbe; did you mean web?"),
+        ("probes -n defautl", "no namespace matches defautl; did you mean default?"),
+        ("pods --pod wbe -n default", "no pod matches wbe in namespace default; did you mean web?"),
+        ("events --container ap --pod web", "no container matches ap in pod web; did you mean app?"),
+        ("trace --last 5 --pod x-*", "no pod matches x-*; 'criprobe pods' lists what there is"),
+    ] {
+        let output = daemon.run(arguments);
+        assert_eq!(text(&output.stderr), format!("criprobe: {says}\n"), "{arguments}");
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), String::new()), "{arguments}");
+    }
+    let machine = daemon.run("probes --pod wbe -o json");
+    assert_eq!((machine.status.code(), text(&machine.stdout)), (Some(2), "[]\n".to_owned()));
+    for arguments in ["events --pod web", "trace --last 5 -n default"] {
+        let output = daemon.run(arguments);
+        assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()), "{arguments}");
+    }
+}
+
+#[test]
+fn a_wait_ends_with_1_at_its_timeout_and_says_what_is_missing() {
+    let daemon = Daemon::start();
+    for (arguments, code, says) in [
+        (
+            "wait default/wbe --for ready --timeout 300ms",
+            1,
+            "not ready within 300ms: no pod matches wbe in namespace default; did you mean web?",
+        ),
+        (
+            "wait default/web/ap --for started --timeout 100ms",
+            1,
+            "not started within 100ms: default/web: it has no container ap; did you mean app?",
+        ),
+        (
+            "wait web --for ready",
+            2,
+            "invalid value 'web' for '<NAMESPACE/POD[/CONTAINER]>': write NAMESPACE/POD or NAMESPACE/POD/CONTAINER; see \
+             'criprobe wait --help'",
+        ),
+    ] {
+        let output = daemon.run(arguments);
+        assert_eq!(text(&output.stderr), format!("criprobe: {says}\n"), "{arguments}");
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(code), String::new()), "{arguments}");
+    }
+    let output = daemon.run("wait default/wbe --for ready --timeout 100ms -o json");
+    assert_eq!(output.status.code(), Some(1));
+    let state: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&state["for"], &state["reached"]), (&"ready".into(), &false.into()), "{state}");
+    daemon.probes.send_replace(vec![failing()]);
+    let output = daemon.run("wait default/web --for healthy --timeout 100ms");
+    let says = "criprobe: not healthy within 100ms: default/web: liveness of app is failure\n";
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(1), says.to_owned()));
 }
 
 #[test]

@@ -28,6 +28,32 @@ fn code(output: &Output) -> i32 {
 }
 
 #[test]
+fn a_folder_is_read_as_a_node_reads_it_also_for_rules() {
+    let dir = tempfile::tempdir().unwrap();
+    let rule = |name: &str, period: u32| {
+        format!(
+            "rules: [{{name: {name}, match: {{namespace: '*'}}, startup: {{grpc: {{port: 1}}, periodSeconds: {period}}}}}]\n"
+        )
+    };
+    fs::create_dir(dir.path().join("conf.d")).unwrap();
+    fs::write(dir.path().join("config.yaml"), rule("first", 7)).unwrap();
+    fs::write(dir.path().join("conf.d/10.yaml"), rule("second", 8)).unwrap();
+    fs::write(dir.path().join("conf.d/20.yml"), "what a node does not read: [").unwrap();
+    fs::write(dir.path().join("aside.yaml"), rule("first", 9)).unwrap();
+    let folder = dir.path().to_str().unwrap();
+    let output = run(&["--rules", folder, "-o", "json", "-n", "x", GOOD]);
+    let view: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let names: Vec<_> = view["files"].as_array().unwrap().iter().map(|file| &file["file"]).collect();
+    assert_eq!(names, [&*format!("{folder}/config.yaml"), &*format!("{folder}/conf.d/10.yaml"), GOOD]);
+    assert!(text(&output.stdout).contains("rule:first"), "{}", text(&output.stdout));
+    fs::write(dir.path().join("conf.d/10.yaml"), rule("first", 8)).unwrap();
+    fs::remove_file(dir.path().join("conf.d/20.yml")).unwrap();
+    let output = run(&[folder]);
+    assert_eq!(code(&output), 1, "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("conf.d/10.yaml:1:"), "{}", text(&output.stdout));
+}
+
+#[test]
 fn the_exit_code_tells_whether_anything_is_wrong() {
     let dir = tempfile::tempdir().unwrap();
     let empty = dir.path().join("empty.yaml");

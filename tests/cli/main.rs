@@ -5,7 +5,11 @@
 mod answers;
 mod arguments;
 mod check;
+mod completion;
+mod live;
 mod streams;
+#[path = "../support/terminal.rs"]
+mod terminal;
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -21,9 +25,12 @@ use criprobe::{
     report::{
         JournaledCall, Snapshot, Snapshots, Sources, api,
         journal::{Journal, JournalBounds},
-        metrics::Metrics,
+        metrics::Format,
         name::ProbeName,
-        view::{CallView, ConfigurationView, EventView, PodView, ProbeDetailView, ProbeView, StatusView},
+        view::{
+            CallView, ConfigurationView, EventView, PodView, ProbeDetailView, ProbeView, RuntimeState,
+            RuntimeView, StatusView,
+        },
     },
     stage::{Asker, Unanswered},
 };
@@ -37,7 +44,7 @@ const STATUS: &str = r#"{"version":"0.1.0","pid":7,"startedAt":"2026-11-20T10:00
  "listen":"unix:///l","api":"unix:///a","runtime":{"endpoint":"unix:///r","name":"containerd","version":"2.0.1",
  "state":"ok","since":"2026-11-20T10:00:00.000Z","reason":"","eventSource":"containerd"},
  "connections":{"open":1,"total":2,"blind":[]},"calls":{"inFlight":0,"total":3},"gaps":0,
- "inventory":{"pods":1,"containers":1,"running":1,"lastResyncAt":null,"resyncs":0},
+ "inventory":{"pods":1,"containers":1,"running":1,"lastResyncAt":"2026-11-20T10:00:00.000Z","resyncs":1},
  "probes":{"total":0,"states":{},"phases":{}},"config":{"files":[],"workers":64,"execWorkers":16,
  "execGraceSeconds":5.0,"minPeriodSeconds":0.1,"maxPerPod":32,"maxPerNode":5000}}"#;
 
@@ -65,6 +72,7 @@ const POD: &str = r#"{"namespace":"default","pod":"web","podUid":"u","sandboxId"
 /// A daemon's API on a socket in a folder of its own.
 struct Daemon {
     dir: tempfile::TempDir,
+    status: StatusView,
     /// Taken to end the daemon.
     runtime: Option<Runtime>,
     probes: watch::Sender<Vec<ProbeView>>,
@@ -74,18 +82,39 @@ struct Daemon {
 
 impl Daemon {
     fn start() -> Self {
-        let runtime = Runtime::new().unwrap();
-        let dir = tempfile::tempdir().unwrap();
-        let _entered = runtime.enter();
-        let status = status();
-        let (probes, shown) = watch::channel(vec![probe()]);
+        Self::with(status())
+    }
+
+    fn with(status: StatusView) -> Self {
+        let (probes, _) = watch::channel(vec![probe()]);
         let (trace, events) =
             (Journal::new(JournalBounds::records(1_000)), Journal::new(JournalBounds::records(1_000)));
-        let sources = sources(Stages { status, probes: Some(shown) }, prober());
-        let sources = Sources { trace: trace.clone(), events: events.clone(), ..sources };
-        let listener = tokio::net::UnixListener::bind(dir.path().join("api.sock")).unwrap();
-        runtime.spawn(api::serve(listener, sources, std::future::pending()));
-        Self { dir, runtime: Some(runtime), probes, trace, events }
+        let dir = tempfile::tempdir().unwrap();
+        let mut daemon = Self { dir, status, runtime: None, probes, trace, events };
+        daemon.serve();
+        daemon
+    }
+
+    /// Starts to answer, or does so again.
+    fn serve(&mut self) {
+        let runtime = Runtime::new().unwrap();
+        let socket = self.socket();
+        let _ = std::fs::remove_file(&socket);
+        {
+            let _entered = runtime.enter();
+            let sources = sources(
+                Stages { status: self.status.clone(), probes: Some(self.probes.subscribe()) },
+                prober(),
+            );
+            let sources = Sources { trace: self.trace.clone(), events: self.events.clone(), ..sources };
+            let listener = tokio::net::UnixListener::bind(socket).unwrap();
+            runtime.spawn(api::serve(listener, sources, std::future::pending()));
+        }
+        self.runtime = Some(runtime);
+    }
+
+    fn socket(&self) -> std::path::PathBuf {
+        self.dir.path().join("api.sock")
     }
 
     fn push(&self, call: CallView) {
@@ -144,8 +173,16 @@ impl Snapshots for Stages {
         ready(Ok(vec![serde_json::from_str(POD).unwrap()])).boxed()
     }
 
+    fn runtime(&self) -> RuntimeView {
+        self.status.runtime.clone()
+    }
+
     fn configuration(&self) -> Snapshot<'_, ConfigurationView> {
         ready(Err(Unanswered::Stopped("config"))).boxed()
+    }
+
+    fn metrics(&self, _: Format) -> Snapshot<'_, String> {
+        ready(Err(Unanswered::Stopped("metrics"))).boxed()
     }
 }
 
@@ -154,7 +191,6 @@ fn sources(stages: Stages, prober: ProberHandle) -> Sources {
         snapshots: Arc::new(stages),
         trace: Journal::new(JournalBounds::records(1_000)),
         events: Journal::new(JournalBounds::records(1_000)),
-        metrics: Metrics::new("0.1.0"),
         prober,
     }
 }
@@ -214,8 +250,12 @@ fn prober() -> ProberHandle {
             match question {
                 Question::Command { command, answer, .. } => {
                     let refusal = CommandRefusal::NotNow("paused by an operator".to_owned());
-                    let done = if command == ProbeCommand::Pause { Ok(()) } else { Err(refusal) };
+                    let done = if matches!(command, ProbeCommand::Pause(_)) { Ok(()) } else { Err(refusal) };
                     let _ = answer.send(done);
+                }
+                Question::Trigger { answer, .. } => {
+                    let refusal = CommandRefusal::NotNow("paused by an operator".to_owned());
+                    let _ = answer.send(Err(refusal));
                 }
                 Question::Plans(answer) => {
                     let _ = answer.send(Arc::default());

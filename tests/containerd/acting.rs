@@ -195,12 +195,15 @@ impl<'a> Scene<'a> {
     }
 
     /// The messages of its events of this reason, and when they were, the oldest first.
+    /// When and what, as often as it happened.
     async fn events(&self, reason: &str) -> Result<Vec<(SystemTime, String)>> {
         let name = self.pod.config.metadata.clone().unwrap_or_default().name;
         let all = self.stage.daemon.events().await?;
         let of_pod = all.iter().filter(|event| event["pod"] == *name && event["reason"] == reason);
         let text = |event: &Value, key: &str| event[key].as_str().unwrap_or_default().to_owned();
+        let times = |event: &Value| usize::try_from(event["count"].as_u64().unwrap_or(1)).unwrap_or(1);
         of_pod
+            .flat_map(|event| std::iter::repeat_n(event, times(event)))
             .map(|event| Ok((humantime::parse_rfc3339(&text(event, "at"))?, text(event, "message"))))
             .collect()
     }

@@ -27,6 +27,9 @@ mod scenarios;
 /// What criprobe knows of pods and containers, however they came and went.
 mod inventory;
 
+/// What containers died of.
+mod exits;
+
 /// containerd goes away and comes back.
 mod restarts;
 

@@ -114,11 +114,14 @@ async fn runs_once(client: &mut Cri, pod: &Pod, attempt: u32) -> Result<Containe
 }
 
 /// The events of one pod with this reason, the oldest first.
+/// The messages of a pod's events, as often as they happened.
 async fn events(rig: &Rig, pod: &Pod, reason: &str) -> Result<Vec<String>> {
     let name = pod.config.metadata.as_ref().map(|metadata| metadata.name.clone()).unwrap_or_default();
     let all = rig.daemon.events().await?;
     let of_pod = all.into_iter().filter(|event| event["pod"] == name && event["reason"] == reason);
-    Ok(of_pod.map(|event| event["message"].as_str().unwrap_or_default().to_owned()).collect())
+    let times = |event: &Value| usize::try_from(event["count"].as_u64().unwrap_or(1)).unwrap_or(1);
+    let message = |event: &Value| event["message"].as_str().unwrap_or_default().to_owned();
+    Ok(of_pod.flat_map(|event| std::iter::repeat_n(message(&event), times(&event))).collect())
 }
 
 async fn has_event(rig: &Rig, pod: &Pod, reason: &str) -> Result<String> {

@@ -3,7 +3,7 @@
 use std::{net::TcpListener, process::Command, time::Duration};
 
 use anyhow::Result;
-use criprobe::demo::FaultKind;
+use criprobe::{demo::FaultKind, proto::cri as pb};
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::{
@@ -79,11 +79,12 @@ async fn a_pause_stops_the_attempts_and_keeps_the_verdict_until_it_is_resumed() 
     Ok(())
 }
 
-/// Triggers a probe, unless its last attempt has only just begun.
-async fn is_triggered(rig: &Rig, path: &str) -> Result<Option<()>> {
-    let (status, body) = rig.daemon.post(path, "").await?;
-    assert!(status == StatusCode::OK || body.contains("the last attempt began"), "{status}: {body}");
-    Ok((status == StatusCode::OK).then_some(()))
+/// What a verb ends with, and prints.
+async fn verb(rig: &Rig, line: &str) -> Result<(Option<i32>, String, String)> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_criprobe"));
+    command.args(line.split(' ')).env("CRIPROBE_API", rig.daemon.api());
+    let output = tokio::task::spawn_blocking(move || command.output()).await??;
+    Ok((output.status.code(), String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -92,11 +93,19 @@ async fn a_trigger_makes_the_next_attempt_at_once_by_id_and_by_key() -> Result<(
     let (pod, _) = rig.run("triggered", &[(LIVENESS, LAZY)], &HEALTHY).await?;
     rig.last(&pod, "liveness", "success").await?;
     let path = "/v1/probes/default/triggered/app/liveness/trigger".to_owned();
-    eventually("it is triggered", PATIENCE, async || is_triggered(&rig, &path).await).await?;
+    assert_eq!(rig.daemon.post(&path, "").await?.0, StatusCode::OK);
     rig.becomes(&pod, "liveness", "is tried again", |probe| probe["counts"]["success"] == 2).await?;
-    let path = format!("/v1/probes/{}/app/liveness/trigger", pod.uid);
-    eventually("it is triggered", PATIENCE, async || is_triggered(&rig, &path).await).await?;
-    rig.becomes(&pod, "liveness", "is tried once more", |probe| probe["counts"]["success"] == 3).await?;
+    let path = format!("/v1/probes/{}/app/liveness/trigger?wait=true", pod.uid);
+    for successes in 3..6 {
+        let (status, body) = rig.daemon.post(&path, "").await?;
+        let triggered: Value = serde_json::from_str(&body)?;
+        assert_eq!(
+            (status, &triggered["triggered"]["result"]),
+            (StatusCode::OK, &json!("success")),
+            "{body}"
+        );
+        assert_eq!(triggered["counts"]["success"], successes, "the next one, and the probe after it");
+    }
     Ok(())
 }
 
@@ -328,7 +337,7 @@ async fn the_verbs_print_a_line_and_end_with_the_code_of_what_they_found() -> Re
         ("run default/verbs/app --exec -- sh -c false", 1, "failure in ", ""),
         ("run default/verbs/app --exec -- sh -c false -o json", 1, "failure in ", ""),
         ("run default/verbs/app --tcp 1 -o json", 1, "{\n  \"result\": \"failure\",\n", ""),
-        ("run default/verbs/app --tcp http", 1, "error in ", ""),
+        ("run default/verbs/app --tcp http", 4, "error in ", ""),
         (
             "run default/vrebs/app --tcp 1",
             2,
@@ -342,20 +351,87 @@ async fn the_verbs_print_a_line_and_end_with_the_code_of_what_they_found() -> Re
             "",
         ),
         ("resume default/verbs/app/liveness", 0, "default/verbs/app/liveness: probing, success\n", ""),
-        ("trigger default/verbs/app/liveness", 0, "default/verbs/app/liveness: probing, success\n", ""),
+        ("trigger default/verbs/app/liveness", 0, "default/verbs/app/liveness: success in ", ""),
     ] {
-        // The attempt that the resumption makes due may have only just begun.
-        let (ended, out, err) = eventually(line, PATIENCE, async || {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_criprobe"));
-            command.args(line.split(' ')).env("CRIPROBE_API", rig.daemon.api());
-            let output = tokio::task::spawn_blocking(move || command.output()).await??;
-            let (out, err) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
-            let is_too_soon = err.contains("the last attempt began");
-            Ok((!is_too_soon).then_some((output.status.code(), out, err)))
-        })
-        .await?;
+        let (ended, out, err) = verb(&rig, line).await?;
         assert_eq!((ended, err.as_str()), (Some(code), stderr), "{line}: {out}");
         assert!(out.starts_with(stdout), "{line}: {out}");
     }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pause_of_a_pod_with_a_time_and_a_reason_is_shown_survives_a_restart_and_ends() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    let (pod, _) = rig.run("upgrade", &[(LIVENESS, EAGER), (READINESS, EAGER)], &HEALTHY).await?;
+    rig.last(&pod, "liveness", "success").await?;
+    rig.last(&pod, "readiness", "success").await?;
+    let (code, out, err) = verb(&rig, "pause default/upgrade --for 6s --reason kernel").await?;
+    assert_eq!((code, out.lines().count(), err.as_str()), (Some(0), 2, ""), "{out}");
+    let (_, pods, _) = verb(&rig, "pods").await?;
+    assert!(pods.contains("liveness paused until ") && pods.contains("Z by an operator: kernel"), "{pods}");
+    let before = rig.daemon.probe(&pod, "app", "liveness").await?.unwrap_or_default();
+    assert_eq!((&before["phase"], &before["pause"]["reason"]), (&json!("paused"), &json!("kernel")));
+    rig.restart(rustix::process::Signal::TERM, async |_| Ok(())).await?;
+    let after = rig.becomes(&pod, "liveness", "is there", |probe| !probe["pause"].is_null()).await?;
+    assert_eq!(after["pause"], before["pause"]);
+    for kind in ["liveness", "readiness"] {
+        rig.becomes(&pod, kind, "goes on", |probe| probe["phase"] == "probing").await?;
+    }
+    let events = rig.daemon.events().await?;
+    let is_over =
+        |event: &&Value| event["reason"] == "Resumed" && event["message"].to_string().contains("is over");
+    assert_eq!(events.iter().filter(is_over).count(), 2, "{events:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_check_fails_for_a_container_that_died_and_not_for_one_that_a_client_stopped() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    let (pod, id) = rig.run("stopped", &[(LIVENESS, LAZY)], &HEALTHY).await?;
+    rig.last(&pod, "liveness", "success").await?;
+    assert_eq!(verb(&rig, "probes --check").await?.0, Some(0));
+    rig.client.stop_container(pb::StopContainerRequest { container_id: id.to_string(), timeout: 0 }).await?;
+    rig.becomes(&pod, "liveness", "falls", |probe| probe["state"] == "failure").await?;
+    assert_eq!(verb(&rig, "probes --check").await?.0, Some(0), "on purpose");
+    let (dead, _) = rig.run("dead", &[(LIVENESS, LAZY)], &["sh", "-c", "sleep 0.2; exit 3"]).await?;
+    let has_died = |probe: &Value| probe["reason"].to_string().contains("exited");
+    rig.becomes(&dead, "liveness", "falls", has_died).await?;
+    let (code, _, err) = verb(&rig, "probes --check").await?;
+    assert_eq!((code, err.lines().count()), (Some(1), 1), "{err}");
+    assert!(
+        err.starts_with("criprobe: default/dead/app/liveness: failure for ") && err.contains("exited"),
+        "{err}"
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_sees_a_pod_come_go_and_come_again_and_outlives_the_daemon() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    let wait = |line: &'static str, rig: &Rig| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_criprobe"));
+        command.args(line.split(' ')).env("CRIPROBE_API", rig.daemon.api());
+        tokio::task::spawn_blocking(move || command.output())
+    };
+    let line = "wait default/later --for healthy --timeout 60s";
+    let waits = wait(line, &rig);
+    let failing = r#"{"exec": {"command": ["false"]}, "period": "100ms"}"#;
+    let (pod, _) = rig.run("later", &[(READINESS, failing)], &HEALTHY).await?;
+    rig.last(&pod, "readiness", "failure").await?;
+    rig.restart(rustix::process::Signal::TERM, async |_| Ok(())).await?;
+    rig.last(&pod, "readiness", "failure").await?;
+    stays("it is waited for", Duration::from_millis(600), async || Ok(!waits.is_finished())).await?;
+    let pod_sandbox_id = pod.id.to_string();
+    rig.client.stop_pod_sandbox(pb::StopPodSandboxRequest { pod_sandbox_id: pod_sandbox_id.clone() }).await?;
+    rig.client.remove_pod_sandbox(pb::RemovePodSandboxRequest { pod_sandbox_id }).await?;
+    eventually("it is gone", PATIENCE, async || Ok(rig.daemon.probes().await?.is_empty().then_some(())))
+        .await?;
+    stays("it is waited for again", Duration::from_millis(600), async || Ok(!waits.is_finished())).await?;
+    rig.run("later", &[(READINESS, EAGER)], &HEALTHY).await?;
+    let output = waits.await??;
+    let (out, err) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
+    assert_eq!((output.status.code(), out.as_str()), (Some(0), "default/later: healthy\n"), "{err}");
+    assert_eq!(err, "criprobe: default/later went away: waiting until it is there again\n");
     Ok(())
 }

@@ -57,6 +57,7 @@ async fn a_probe_is_told_with_its_definition_its_history_and_its_events() -> Res
     let mut last = detail["last"].clone();
     let lag = last.as_object_mut().and_then(|last| last.remove("lagSeconds"));
     assert!(lag.is_some_and(|lag| lag.as_f64() < Some(5.0)), "the last one shows how late it began");
+    last["containerAttempt"] = json!(0);
     assert_eq!(history.last(), Some(&last), "a short output is whole in the history, too");
     assert_eq!(history[0]["exitCode"], 0);
     let changes = detail["changes"].as_array().cloned().unwrap_or_default();
@@ -64,9 +65,9 @@ async fn a_probe_is_told_with_its_definition_its_history_and_its_events() -> Res
     assert_eq!([&up["to"], &up["why"]], ["success", "the container started"]);
     assert_eq!([&down["from"], &down["to"], &down["why"]], ["success", "failure", "2 failures in a row"]);
     assert_eq!(down["at"], detail["since"]);
-    let events: Vec<_> =
-        detail["events"].as_array().into_iter().flatten().map(|event| &event["reason"]).collect();
-    assert_eq!(events[..3], ["Unhealthy", "Unhealthy", "VerdictChanged"]);
+    let events = detail["events"].as_array().into_iter().flatten();
+    let events: std::collections::BTreeSet<_> = events.filter_map(|event| event["reason"].as_str()).collect();
+    assert_eq!(Vec::from_iter(events), ["Paused", "Unhealthy", "VerdictChanged"]);
     assert!(!detail.to_string().contains("hunter2"), "no variable is expanded: {detail}");
 
     let other = rig.daemon.json("/v1/probes/default/told/app/readiness").await?;
@@ -98,7 +99,8 @@ async fn people_see_it_by_the_names_the_key_and_the_container() -> Result<()> {
         ] {
             assert!(text.contains(part), "{part:?} is not in:\n{text}");
         }
-        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        let mut lines = text.lines().filter(|line| !line.starts_with("log "));
+        assert!(lines.all(|line| line.chars().count() <= 100), "{text}");
     }
     for container in ["default/shown/app", &id[..12], id] {
         let (is_well, text) = rig.daemon.run(&["describe", container])?;

@@ -32,6 +32,9 @@ mod paused;
 /// All of one probe: its definition, its history, its events.
 mod describe;
 
+/// What containers died of.
+mod exits;
+
 /// Pods and their containers: running, started, ready.
 mod pods;
 
@@ -48,6 +51,9 @@ mod outages;
 /// What outlives a restart of criprobe, and what the state file may be like.
 mod continuity;
 
+/// What is kept of attempts and events, what is written to a file, and how long attempts took.
+mod history;
+
 /// The configuration changes while the daemon runs.
 mod reload;
 
@@ -56,6 +62,9 @@ mod trace;
 
 /// Clients' own probes, known by their rhythm.
 mod observed;
+
+/// What a scrape gets, and the alerts and the dashboard that are made of it.
+mod metrics;
 
 /// Many clients, many calls, large answers.
 mod load;

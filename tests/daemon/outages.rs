@@ -125,7 +125,7 @@ async fn our_own_connection_that_the_runtime_drops_is_made_again() -> Result<()>
 async fn a_runtime_without_answers_to_version_is_told_and_clients_go_on() -> Result<()> {
     let mut rig = Rig::start().await?;
     rig.always("Version", FaultKind::Hang);
-    // The sign of life comes every 10 s and waits 5 s.
+    // The sign of life comes every 2 s and waits 3 s.
     eventually("the daemon says so", Duration::from_secs(20), async || {
         Ok((rig.daemon.get("/readyz").await?.0 == 503).then_some(()))
     })
@@ -156,12 +156,128 @@ async fn events_that_are_refused_for_a_while_are_subscribed_to_again() -> Result
     })
     .await?;
     assert!(criprobe::clock::now() - began < Duration::from_secs(2));
-    assert!(!rig.daemon.log().contains("lost the connection to the runtime"), "a refusal is no loss");
+    assert!(!rig.daemon.log().contains("runtime is away"), "a refusal is no loss");
     let (pod, _) = crate::rig::run(&mut rig.past, "told", &[(LIVENESS, EAGER)], &["sleep", "100000"]).await?;
     rig.daemon
         .probe_becomes((&pod, "app", "liveness"), "is found by events", Duration::from_secs(3), |probe| {
             probe["last"]["result"] == "success"
         })
         .await?;
+    Ok(())
+}
+
+/// What happened to the runtime, oldest first.
+async fn reported(rig: &Rig) -> Result<Vec<(String, String)>> {
+    let events = rig.daemon.events().await?.into_iter();
+    let of_node = events.filter(|event| event["namespace"] == "" && event["pod"] == "");
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let of_node = of_node.map(|event| (text(&event["reason"]), text(&event["message"])));
+    Ok(of_node.filter(|(reason, _)| reason.starts_with("Runtime")).collect())
+}
+
+async fn reports(rig: &Rig, reasons: &[&str]) -> Result<Vec<(String, String)>> {
+    eventually(&format!("{reasons:?} are reported"), 2 * PATIENCE, async || {
+        let reported = reported(rig).await?;
+        Ok(reported.iter().map(|(reason, _)| reason).eq(reasons).then_some(reported))
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_is_said_in_words_wherever_one_looks_and_once_in_the_log() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    let (pod, _) = rig.run("looks", &[(LIVENESS, EAGER)], &["sleep", "100000"]).await?;
+    rig.last(&pod, "liveness", "success").await?;
+    assert_eq!(rig.daemon.json("/v1/runtime").await?["state"], "ok");
+    let (is_well, shown) = rig.daemon.run(&["status"])?;
+    assert!(is_well && !shown.contains("RUNTIME AWAY"), "{shown}");
+
+    rig.runtime.stop_serving().await;
+    let away = reports(&rig, &["RuntimeAway"]).await?;
+    assert!(away[0].1.starts_with("the runtime is away: ") && away[0].1.contains("socket /"), "{away:?}");
+    let failed = rig
+        .becomes(&pod, "liveness", "names the socket", |probe| {
+            let output = probe["last"]["output"].as_str().unwrap_or_default();
+            output.starts_with("the runtime is away: ") && output.contains("its socket /")
+        })
+        .await?;
+    let runtime = rig.daemon.json("/v1/runtime").await?;
+    assert_eq!((&runtime["state"], &runtime["since"].is_string()), (&json!("away"), &true), "{runtime}");
+    let id = failed["id"].as_str().unwrap_or_default();
+    let name = id.trim_end_matches("/liveness");
+    for verb in
+        [&["probes"][..], &["probes", "-o", "wide"], &["pods"], &["describe", id], &["describe", name]]
+    {
+        let (is_fine, shown) = rig.daemon.run(verb)?;
+        assert!(is_fine && shown.starts_with("RUNTIME AWAY since "), "{verb:?}: {shown}");
+        assert!(shown.contains("; verdicts are as of then\n") && !shown.contains("os error"), "{shown}");
+    }
+    let (_, json) = rig.daemon.run(&["probes", "-o", "json"])?;
+    assert!(json.starts_with('['), "{json}");
+    let (is_well, said) = rig.daemon.run(&["status"])?;
+    assert!(!is_well && said.starts_with("RUNTIME AWAY since "), "{said}");
+    assert!(said.contains("\ncriprobe: degraded: the runtime is away: "), "{said}");
+    let wanted = json!({"container": failed["containerId"], "exec": {"command": ["true"]}});
+    let (_, tried) = rig.daemon.post("/v1/run", &wanted.to_string()).await?;
+    assert!(tried.contains("the runtime is away: ") && !tried.contains("os error"), "{tried}");
+
+    rig.runtime.serve_again(Duration::ZERO)?;
+    let back = reports(&rig, &["RuntimeAway", "RuntimeBack"]).await?;
+    assert!(back[1].1.starts_with("the runtime answers again after "), "{back:?}");
+    let (is_well, shown) = rig.daemon.run(&["status"])?;
+    assert!(is_well && !shown.contains("RUNTIME AWAY"), "{shown}");
+    let log = rig.daemon.log();
+    for line in ["runtime is away: connections wait for it", "runtime answers again"] {
+        assert_eq!(log.matches(line).count(), 1, "{line}: {log}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runtime_that_hangs_is_an_outage_too_with_one_warning() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    let (pod, _) = rig.run("hangs", &[(LIVENESS, EAGER)], &["sleep", "100000"]).await?;
+    rig.last(&pod, "liveness", "success").await?;
+    rig.always("*", FaultKind::Hang);
+    let away = reports(&rig, &["RuntimeAway"]).await?;
+    assert_eq!(away[0].1, "the runtime is away: it accepts connections, but does not answer calls");
+    rig.becomes(&pod, "liveness", "says so", |probe| {
+        probe["last"]["output"] == "the runtime is away: it does not answer"
+    })
+    .await?;
+    rig.faults().clear();
+    reports(&rig, &["RuntimeAway", "RuntimeBack"]).await?;
+    let log = rig.daemon.log();
+    let warned = "runtime is away: it accepts connections, but does not answer calls unanswered=\"3";
+    for line in [warned, "runtime answers again"] {
+        assert_eq!(log.matches(line).count(), 1, "{line}: {log}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_runtime_that_comes_and_goes_fills_neither_the_journal_nor_the_log() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    for _ in 0..20 {
+        rig.runtime.stop_serving().await;
+        eventually("it is away", PATIENCE, async || {
+            Ok((rig.daemon.json("/v1/runtime").await?["state"] == "away").then_some(()))
+        })
+        .await?;
+        rig.runtime.serve_again(Duration::ZERO)?;
+        eventually("it is back", PATIENCE, async || {
+            Ok((rig.daemon.json("/v1/runtime").await?["state"] == "ok").then_some(()))
+        })
+        .await?;
+    }
+    eventually("it is reported that it is back", 2 * PATIENCE, async || {
+        Ok(reported(&rig).await?.last().is_some_and(|(reason, _)| reason == "RuntimeBack").then_some(()))
+    })
+    .await?;
+    // One outage, or a few on a machine that is so busy that seconds pass between two.
+    let (reported, log) = (reported(&rig).await?, rig.daemon.log());
+    assert!(reported.len() <= 8 && reported.len() % 2 == 0, "{reported:?}");
+    assert!(log.matches("runtime is away").count() <= 4, "{log}");
+    assert!(!log.contains("lost the connection"), "{log}");
     Ok(())
 }

@@ -5,7 +5,7 @@ use criprobe::proto::cri as pb;
 use serde_json::{Value, json};
 
 use crate::{
-    rig::{READINESS, Rig, STARTUP},
+    rig::{EAGER, READINESS, Rig, STARTUP},
     support::{
         PATIENCE,
         cri::{self, Container, Pod},
@@ -50,7 +50,12 @@ async fn a_container_is_started_and_ready_as_its_probes_say_and_the_pod_with_it(
     assert_eq!([&app["container"], &app["containerId"]], ["app", id.as_str()]);
     assert_eq!((&app["restarts"], &app["exitCode"]), (&json!(0), &Value::Null));
     assert_eq!((&app["probes"]["total"], &seen["sandboxReady"]), (&json!(2), &json!(true)));
-    assert_eq!(seen["reason"], "containers with unready status: [app]");
+    let reason = seen["reason"].as_str().unwrap_or_default();
+    assert!(
+        reason.starts_with("app: startup probe has not ")
+            && reason.ends_with("; containers with unready status: [app]"),
+        "{reason}"
+    );
 
     cri::exec(&mut rig.client, &id, &["touch", "up"]).await?;
     becomes(&rig, &pod, "it has started", |pod| stands(&pod["containers"][0], true, false)).await?;
@@ -127,5 +132,38 @@ async fn a_pod_without_containers_is_told_and_not_ready() -> Result<()> {
     let bare = becomes(&rig, &pod, "it is known", |_| true).await?;
     assert_eq!((&bare["ready"], &bare["containers"]), (&json!(false), &json!([])));
     assert_eq!(bare["reason"], "there are no containers");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn annotations_that_mean_nothing_are_shown_with_the_pod_and_are_events() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    let annotations = [
+        ("livenes.criprobe.dev/app", EAGER),
+        ("liveness.criprobe.dev/apq", EAGER),
+        ("readiness.criprobe.dev/elsewhere", EAGER),
+        ("criprobe.dev/probes", "off"),
+    ];
+    rig.run("wrong", &annotations, &["sleep", "100000"]).await?;
+    let problems = [
+        r#"annotation "livenes.criprobe.dev/app": unknown type: did you mean "liveness"?"#,
+        r#"annotation "liveness.criprobe.dev/apq": the pod has no container "apq": did you mean "app"?"#,
+    ];
+    let events = eventually("both are events", PATIENCE, async || {
+        let events = rig.daemon.lines("/v1/events?pod=wrong").await?;
+        let events: Vec<_> = events.into_iter().filter(|event| event["reason"] != "Started").collect();
+        Ok((events.len() >= 2).then_some(events))
+    })
+    .await?;
+    let messages: Vec<_> = events.iter().map(|event| event["message"].clone()).collect();
+    assert_eq!(messages, problems);
+    assert!(events.iter().all(|event| event["reason"] == "InvalidAnnotation" && event["type"] == "Warning"));
+    let pods = rig.daemon.json("/v1/pods?pod=wrong").await?;
+    assert_eq!((&pods[0]["problems"], &pods[0]["probesOff"]), (&json!(problems), &json!(true)));
+    for verb in [&["pods"][..], &["describe", "default/wrong/app"]] {
+        let (_, shown) = rig.daemon.run(verb)?;
+        assert!(shown.contains("probes turned off by annotation"), "{shown}");
+        assert!(shown.contains("livenes.criprobe.dev/app"), "{shown}");
+    }
     Ok(())
 }

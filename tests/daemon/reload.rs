@@ -236,7 +236,8 @@ async fn a_bad_file_changes_nothing_is_told_wholly_and_heals() -> Result<()> {
     let reported = at.rig.daemon.events().await?;
     let reported = reported.iter().filter(|event| event["pod"] == "");
     let reported: Vec<_> = reported.map(|event| (event["type"].as_str(), event["reason"].as_str())).collect();
-    let (bad, good) = ((Some("Warning"), Some("ConfigInvalid")), (Some("Normal"), Some("ConfigReloaded")));
+    let (bad, good) =
+        ((Some("Warning"), Some("ConfigurationRefused")), (Some("Normal"), Some("ConfigurationReloaded")));
     assert_eq!(reported, [bad, good]);
     Ok(())
 }
@@ -335,9 +336,10 @@ async fn two_hundred_containers_are_reached_without_a_burst() -> Result<()> {
     })
     .await?;
     eprintln!("{CONTAINERS} containers were reached {:?} after the write", clock::now() - written);
+    // They are spread over 10 s by chance: some 22 on average, and one time in thirty more than 30.
     stays("few of them are tried at first", Duration::from_secs(1), async || {
         let probes = at.rig.daemon.probes().await?;
-        Ok(probes.iter().filter(|probe| !probe["last"].is_null()).count() <= 30)
+        Ok(probes.iter().filter(|probe| !probe["last"].is_null()).count() <= CONTAINERS / 4)
     })
     .await?;
     at.write("prober: {execWorkers: 4}\n")?;
@@ -349,5 +351,35 @@ async fn two_hundred_containers_are_reached_without_a_burst() -> Result<()> {
     for (pod, _) in made {
         client.remove_pod_sandbox(pb::RemovePodSandboxRequest { pod_sandbox_id: pod.id.to_string() }).await?;
     }
+    Ok(())
+}
+
+/// What a question borrows of the configuration must not keep a reload waiting that keeps the question waiting.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn questions_are_answered_while_the_configuration_is_reloaded_again_and_again() -> Result<()> {
+    let configured = Configured::start(NOTHING).await?;
+    let daemon = &configured.rig.daemon;
+    let until = clock::now() + Duration::from_secs(3);
+    let ask = async |path: &str| -> Result<u32> {
+        let mut answers = 0;
+        while clock::now() < until {
+            let asked = tokio::time::timeout(PATIENCE, daemon.get(path));
+            let (status, body) = asked.await.with_context(|| format!("{path}: no answer"))??;
+            ensure!(status == 200, "{path}: {status} {body}");
+            answers += 1;
+        }
+        Ok(answers)
+    };
+    let reload = async || -> Result<u32> {
+        while clock::now() < until {
+            daemon.signal(Signal::HUP);
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        Ok(1)
+    };
+    let paths = ["/v1/status", "/readyz", "/v1/config", "/v1/pods", "/metrics"];
+    let asked = futures_util::future::try_join_all(paths.map(ask));
+    let (answers, _) = tokio::try_join!(asked, reload())?;
+    ensure!(answers.iter().all(|&count| count > 10), "{answers:?}");
     Ok(())
 }

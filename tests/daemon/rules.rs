@@ -79,6 +79,8 @@ async fn what_is_in_force_is_shown_with_where_it_comes_from() -> Result<()> {
     };
     assert_eq!(setting("prober.workers")["from"], "CRIPROBE_PROBER_WORKERS");
     assert_eq!(setting("prober.execWorkers")["value"], "8", "as it is in effect");
+    let limited = "limited by prober.workers (CRIPROBE_PROBER_WORKERS)";
+    assert_eq!(setting("prober.execWorkers")["from"], limited, "no default is 8");
     assert_eq!(setting("annotations.namespaces")["from"], format!("{config}:1:27"));
     assert_eq!(setting("log.level")["from"], "default");
     let rules = folder.path().join("conf.d/10-rules.yaml").display().to_string();

@@ -48,6 +48,74 @@ async fn an_exec_sync_is_recorded_with_exit_code_duration_command_pod_and_caller
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_name_a_pod_or_container_only_by_its_id_are_found_by_its_name() -> Result<()> {
+    let mut rig = Rig::start().await?;
+    let (pod, id) = rig.run("named", &[], &["sleep", "100000"]).await?;
+    rig.run("other", &[], &["sleep", "100000"]).await?;
+    let sandbox =
+        |id: &str| pb::PodSandboxStatusRequest { pod_sandbox_id: id.to_owned(), ..Default::default() };
+    let container =
+        |id: &str| pb::ContainerStatusRequest { container_id: id.to_owned(), ..Default::default() };
+    let short = |id: &str| id[..id.len() - 3].to_owned();
+    rig.client.pod_sandbox_status(sandbox(pod.id.as_str())).await?;
+    rig.client.container_status(container(id.as_str())).await?;
+    // The runtime may know none by the beginning of its ID: it is the call that counts.
+    let _ = rig.client.container_status(container(&short(id.as_str()))).await;
+    rig.client.container_stats(pb::ContainerStatsRequest { container_id: id.to_string() }).await?;
+    let filter = pb::ContainerFilter { pod_sandbox_id: pod.id.to_string(), ..Default::default() };
+    rig.client.list_containers(pb::ListContainersRequest { filter: Some(filter) }).await?;
+    rig.client.list_containers(pb::ListContainersRequest::default()).await?;
+    rig.client.stop_pod_sandbox(pb::StopPodSandboxRequest { pod_sandbox_id: pod.id.to_string() }).await?;
+    rig.client.remove_pod_sandbox(pb::RemovePodSandboxRequest { pod_sandbox_id: pod.id.to_string() }).await?;
+    assert!(rig.client.pod_sandbox_status(sandbox(pod.id.as_str())).await.is_err());
+    assert!(rig.client.pod_sandbox_status(sandbox(&short(pod.id.as_str()))).await.is_err());
+    let methods = |query: &'static str| {
+        let daemon = &rig.daemon;
+        async move {
+            let calls = daemon.lines(&format!("/v1/trace?{query}")).await?;
+            Ok::<_, anyhow::Error>(calls.iter().map(|call| call["method"].clone()).collect::<Vec<_>>())
+        }
+    };
+    let of_pod = eventually("all calls are recorded", PATIENCE, async || {
+        let methods = methods("namespace=default&pod=named").await?;
+        Ok((methods.len() >= 12).then_some(methods))
+    })
+    .await?;
+    assert_eq!(
+        of_pod,
+        [
+            "RunPodSandbox",
+            "CreateContainer",
+            "StartContainer",
+            "PodSandboxStatus",
+            "ContainerStatus",
+            "ContainerStatus",
+            "ContainerStats",
+            "ListContainers",
+            "StopPodSandbox",
+            "RemovePodSandbox",
+            "PodSandboxStatus",
+            "PodSandboxStatus",
+        ]
+    );
+    let of_container = methods("pod=named&container=app").await?;
+    let expected =
+        ["CreateContainer", "StartContainer", "ContainerStatus", "ContainerStatus", "ContainerStats"];
+    assert_eq!(of_container, expected);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_method_that_there_is_not_is_refused_with_the_nearest() -> Result<()> {
+    let rig = Rig::start().await?;
+    let (is_good, output) = rig.daemon.run(&["trace", "--last", "5", "--method", "ExceSync"])?;
+    assert!(!is_good && output.contains("did you mean ExecSync?"), "{output}");
+    let (is_good, output) = rig.daemon.run(&["trace", "--last", "5", "--method", "*/ExceSync"])?;
+    assert!(is_good, "{output}");
+    Ok(())
+}
+
 /// As a kubelet does from 1.36 on, of runtimes that are newer than containerd 1.6.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_that_is_taken_as_a_stream_is_relayed_and_recorded() -> Result<()> {

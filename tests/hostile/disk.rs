@@ -13,7 +13,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
-    rig::{LIVENESS, Rig},
+    rig::{EAGER, LIVENESS, Rig},
     support::{PATIENCE, cri::Pod, eventually},
 };
 
@@ -147,4 +147,45 @@ async fn row_18_state_is_read_from_a_full_disk_and_from_one_that_cannot_be_writt
     rig.daemon.signal(Signal::KILL);
     rig.daemon.ended().await?;
     disk.make_writable()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn attempts_leave_some_of_a_disk_to_others_and_are_written_again_when_there_is_room() -> Result<()> {
+    if !may_mount() {
+        return Ok(());
+    }
+    let disk = SmallDisk::mount()?;
+    let file = disk.path().join("records/attempts.jsonl");
+    let settings =
+        [("CRIPROBE_ATTEMPTS_FILE", &*file.display().to_string()), ("CRIPROBE_ATTEMPTS_MAX_BYTES", "256KiB")];
+    let mut rig = Rig::with(&settings).await?;
+    rig.run("recorded", &[(LIVENESS, EAGER)], &["sleep", "100000"]).await?;
+    let written = async |rig: &Rig, what: &str, is: &dyn Fn(&Value) -> bool| {
+        eventually(what, PATIENCE, async || {
+            let attempts = rig.daemon.status().await?["attempts"].take();
+            Ok(is(&attempts).then_some(attempts))
+        })
+        .await
+    };
+    written(&rig, "lines are written", &|attempts| attempts["written"].as_u64() > Some(3)).await?;
+    disk.fill()?;
+    let full = written(&rig, "the status says that the disk is full", &|attempts| {
+        attempts["trouble"].as_str().is_some_and(|trouble| trouble.contains("is nearly full"))
+    })
+    .await?;
+    let probe = rig.daemon.probes().await?[0]["counts"]["success"].as_u64();
+    eventually("the probe goes on", PATIENCE, async || {
+        Ok((rig.daemon.probes().await?[0]["counts"]["success"].as_u64() > probe).then_some(()))
+    })
+    .await?;
+    fs::remove_file(disk.path().join("filler"))?;
+    let after = written(&rig, "lines are written again", &|attempts| {
+        attempts["trouble"] == ""
+            && attempts["written"].as_u64() > full["written"].as_u64().map(|lines| lines + 3)
+    })
+    .await?;
+    assert_eq!(after["dropped"], 0, "they waited: {after}");
+    let text = fs::read_to_string(&file)?;
+    assert!(text.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "each line is whole");
+    Ok(())
 }

@@ -188,7 +188,7 @@ impl Daemon {
         Ok(serde_json::from_str(&self.text(path).await?)?)
     }
 
-    /// What a verb prints that asks it, and whether that went well.
+    /// What a verb prints that asks it, and whether that went well; where not, also what it says of that.
     pub(crate) fn run(&self, arguments: &[&str]) -> Result<(bool, String)> {
         let output = Command::new(env!("CARGO_BIN_EXE_criprobe"))
             .args(arguments)
@@ -196,7 +196,10 @@ impl Daemon {
             .env_remove("COLUMNS")
             .stdin(Stdio::null())
             .output()?;
-        let printed = if output.status.success() { output.stdout } else { output.stderr };
+        let mut printed = output.stdout;
+        if !output.status.success() {
+            printed.extend(output.stderr);
+        }
         Ok((output.status.success(), String::from_utf8(printed)?))
     }
 

@@ -3,6 +3,7 @@
 pub(crate) mod containerd;
 pub(crate) mod cri;
 pub(crate) mod daemon;
+pub(crate) mod terminal;
 
 use std::time::Duration;
 

@@ -3,17 +3,20 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use tokio::time::{MissedTickBehavior, interval};
+use anyhow::Context;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time::{MissedTickBehavior, interval},
+};
 
 use crate::{
     cli::{
         events,
-        probes::{
-            self,
-            watch::{Known, redraw},
-        },
-        screen::{Screen, fit, print},
+        live::changes::Known,
+        probes,
+        screen::{Screen, fit, print, print_frame},
         trace,
+        wrap::words,
     },
     clock,
     config::Config,
@@ -48,46 +51,57 @@ impl Show<'_> {
     /// Shows until it is dropped.
     pub(super) async fn run(&self) -> anyhow::Result<()> {
         let screen = Screen::of_stdout();
-        print(&(self.headline() + "\n"))?;
+        print(&self.headline(screen))?;
         if screen.height.is_some() { self.redraw().await } else { self.print(screen).await }
     }
 
     async fn redraw(&self) -> anyhow::Result<()> {
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut drawn = 0;
+        let mut resized = signal(SignalKind::window_change()).context("cannot listen for SIGWINCH")?;
+        let (mut drawn, mut size) = (0, Screen::of_stdout());
         loop {
-            looks.tick().await;
+            tokio::select! {
+                _ = looks.tick() => {}
+                _ = resized.recv() => {}
+            }
             let screen = Screen::of_stdout();
             let height = screen.height.unwrap_or(24);
             let mut lines = self.frame(screen).await?;
             lines.truncate(height.saturating_sub(1));
-            print(&redraw(&lines, drawn))?;
-            drawn = lines.len();
+            if screen == size {
+                print_frame(&redraw(&lines, drawn))?;
+            } else {
+                // Some terminals wrap what stands on them, others do not: nobody knows how many lines there are now.
+                let all = format!("\u{1b}[H{}{}", redraw(&[], 0), self.headline(screen));
+                print_frame(&(all + &redraw(&lines, 0)))?;
+            }
+            (drawn, size) = (lines.len(), screen);
         }
     }
 
     async fn frame(&self, screen: Screen) -> anyhow::Result<Vec<String>> {
         let (probes, others) = self.probes().await?;
-        let mut lines = probes::table(&probes, clock::wall()).render(screen, Some(screen.width));
-        lines.extend(warning(others).map(|warning| fit(&warning, screen.width)));
+        let now = clock::wall();
+        let sentences = |text: &str| words(text, screen.width, usize::MAX);
+        let mut lines = probes::table(&probes, now).render(screen, Some(screen.width));
+        lines.extend(warning(others).iter().flat_map(|warning| sentences(warning)));
         let acts = self.acts();
         if !acts.is_empty() {
-            lines.extend([String::new(), "What criprobe did to containers, newest last:".to_owned()]);
+            lines.push(String::new());
+            lines.extend(sentences("What criprobe did to containers, newest last:"));
         }
         for event in acts {
-            let entry = events::line(&event, screen, false);
-            // Its first line is coloured, and as wide as the screen at most.
-            let mut entry = entry.lines();
-            lines.extend(entry.next().map(str::to_owned));
-            lines.extend(entry.map(|line| fit(line, screen.width)));
+            lines.extend(events::line(&event, screen, false, now).lines().map(str::to_owned));
         }
         lines.push(String::new());
-        lines.push("Calls through the relay, newest last (criprobe's own calls do not pass it):".to_owned());
+        lines
+            .extend(sentences("Calls through the relay, newest last (criprobe's own calls do not pass it):"));
         let room = screen.height.map_or(CALLS, |height| height.saturating_sub(lines.len() + 1));
-        for call in self.sources.trace.last(room.min(CALLS)) {
-            lines.push(trace::line(&call.view(), screen, false));
-        }
+        let calls = self.sources.trace.last(room.min(CALLS));
+        let calls: Vec<_> = calls.iter().map(|call| trace::line(&call.view(), screen, false, now)).collect();
+        let calls: Vec<_> = calls.iter().flat_map(|call| call.lines().map(str::to_owned)).collect();
+        lines.extend_from_slice(&calls[calls.len().saturating_sub(room.min(CALLS))..]);
         Ok(lines)
     }
 
@@ -97,7 +111,7 @@ impl Show<'_> {
         let (kept, mut calls) = self.sources.trace.follow_after(usize::MAX);
         let mut happened = self.sources.events.follow();
         for call in kept {
-            print(&(trace::line(&call.view(), screen, false) + "\n"))?;
+            print(&(trace::line(&call.view(), screen, false, clock::wall()) + "\n"))?;
         }
         let mut looks = interval(LOOK);
         let mut has_warned = false;
@@ -111,9 +125,14 @@ impl Show<'_> {
                     let changes = known.changes(&probes, |change| fit(&change.line(now), screen.width) + "\n");
                     warning.unwrap_or_default() + &changes
                 }
-                Some(JournalEntry::Record(call)) = calls.next() => trace::line(&call.view(), screen, false) + "\n",
+                Some(JournalEntry::Record(call)) = calls.next() => {
+                    trace::line(&call.view(), screen, false, clock::wall()) + "\n"
+                }
                 Some(JournalEntry::Record(event)) = happened.next() => {
-                    if self.is_ours(&event.pod_uid) { events::line(&event, screen, false) + "\n" } else { continue }
+                    if !self.is_ours(&event.pod_uid) {
+                        continue;
+                    }
+                    events::line(&event, screen, false, clock::wall()) + "\n"
                 }
             };
             print(&line)?;
@@ -144,7 +163,8 @@ impl Show<'_> {
         self.pods.iter().any(|pod| pod.uid.as_str() == pod_uid)
     }
 
-    fn headline(&self) -> String {
+    /// The beginning of the display, with an empty line at its end.
+    fn headline(&self, screen: Screen) -> String {
         let (listen, api) = (url(&self.config.listen), url(&self.config.api.listen));
         let runtime = if self.is_embedded {
             "the embedded runtime: containers are plain processes, nothing is isolated".to_owned()
@@ -155,17 +175,27 @@ impl Show<'_> {
             Some(limit) => format!("It ends after {}.", humantime::format_duration(limit)),
             None => "Press Ctrl-C to end it.".to_owned(),
         };
+        let title = words(&format!("criprobe demo, in front of {runtime}. {end}"), screen.width, usize::MAX);
         format!(
-            "criprobe demo, in front of {runtime}. {end}\n\n\
+            "{}\n\n\
              From another terminal:\n  \
              export CRIPROBE_API={api}\n  \
              criprobe status\n  \
              criprobe probes -w\n  \
              criprobe trace\n  \
              criprobe events --follow\n  \
-             crictl --runtime-endpoint {listen} ps\n"
+             crictl --runtime-endpoint {listen} ps\n\n",
+            title.join("\n")
         )
     }
+}
+
+/// Moves the cursor to the start of the last frame, clears, and draws again. The terminal cuts lines that are too wide: none
+/// takes two.
+fn redraw(lines: &[String], drawn: usize) -> String {
+    let up = if drawn > 0 { format!("\u{1b}[{drawn}A") } else { String::new() };
+    let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    format!("{up}\r\u{1b}[J\u{1b}[?7l{lines}\u{1b}[?7h")
 }
 
 /// What to say of probes that run, but are not shown.
@@ -178,4 +208,16 @@ fn warning(others: usize) -> Option<String> {
 
 fn url(path: &Path) -> String {
     format!("unix://{}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_replaces_the_one_before() {
+        let lines = ["a".to_owned(), "b".to_owned()];
+        assert_eq!(redraw(&lines, 0), "\r\u{1b}[J\u{1b}[?7la\nb\n\u{1b}[?7h");
+        assert_eq!(redraw(&lines, 4), "\u{1b}[4A\r\u{1b}[J\u{1b}[?7la\nb\n\u{1b}[?7h");
+    }
 }

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use prometheus_client::metrics::counter::Counter;
+use crate::count::Count;
 
 /// 256 KiB of lines wait for their reader, and as much again is on its way. What comes above is dropped, counted, and
 /// reported by a line once there is room.
@@ -30,7 +30,7 @@ struct Shared {
     lines: Mutex<Lines>,
     /// Signals that there is something to write, and that all was written.
     changed: Condvar,
-    dropped: Counter,
+    dropped: Count,
 }
 
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ struct Lines {
 
 impl Queue {
     /// Lines that were dropped so far; counts on.
-    pub(super) fn dropped(&self) -> Counter {
+    pub(super) fn dropped(&self) -> Count {
         self.0.dropped.clone()
     }
 

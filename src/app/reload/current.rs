@@ -4,7 +4,10 @@
 use std::{collections::HashSet, sync::Arc, time::SystemTime};
 
 use crate::config::{
-    ConfigErrors, Loaded, Origin, Setting, change::needing_restart, health::ConfigHealth, key::Key,
+    ConfigErrors, Loaded, Origin, Setting,
+    change::{Changes, needing_restart},
+    health::ConfigHealth,
+    key::Key,
 };
 
 /// What is in effect since the start, and what came of the files since.
@@ -42,6 +45,8 @@ pub(super) struct Step {
 pub(super) enum News {
     /// It is in effect.
     Loaded {
+        /// What differs from what was in effect before.
+        changes: Changes,
         /// What is not, because it needs a restart, and what was passed over; only what was not reported before.
         warnings: Vec<String>,
     },
@@ -94,6 +99,7 @@ impl Current {
         }
         let is_healed = !self.health.errors.is_empty();
         let is_changed = self.health.loaded.config != loaded.config;
+        let changes = Changes::between(&self.health.loaded, &loaded);
         let former: HashSet<_> = self.health.warnings().cloned().collect();
         let loaded = Arc::new(loaded);
         self.health =
@@ -101,7 +107,7 @@ impl Current {
         let warnings: Vec<_> =
             self.health.warnings().filter(|line| !former.contains(*line)).cloned().collect();
         let is_news = is_healed || is_changed || !warnings.is_empty();
-        (is_changed.then_some(loaded), is_news.then_some(News::Loaded { warnings }))
+        (is_changed.then_some(loaded), is_news.then_some(News::Loaded { changes, warnings }))
     }
 
     fn on_bad(&mut self, errors: &ConfigErrors) -> Option<News> {
@@ -114,7 +120,8 @@ impl Current {
     /// All of it, as if it were new.
     fn stand(&self) -> News {
         if self.health.errors.is_empty() {
-            News::Loaded { warnings: self.health.warnings().cloned().collect() }
+            let warnings = self.health.warnings().cloned().collect();
+            News::Loaded { changes: Changes::default(), warnings }
         } else {
             News::Refused { errors: self.health.errors.clone() }
         }
@@ -125,7 +132,9 @@ impl Current {
 fn line(key: Key, settings: &[Setting]) -> String {
     let origin = settings.iter().find(|setting| setting.key == key).map(|setting| &setting.origin);
     match origin {
-        None | Some(Origin::Default) => format!("{}: changed to its default, needs a restart", key.path()),
+        None | Some(Origin::Default | Origin::Limited(..)) => {
+            format!("{}: changed to its default, needs a restart", key.path())
+        }
         Some(origin) => format!("{}: changed in {origin}, needs a restart", key.path()),
     }
 }
@@ -149,8 +158,10 @@ mod tests {
             step.apply.as_ref().map(|loaded| format!("apply workers {}; ", loaded.config.prober.workers));
         let news = match &step.news {
             None => "nothing".to_owned(),
-            Some(News::Loaded { warnings }) if warnings.is_empty() => "loaded".to_owned(),
-            Some(News::Loaded { warnings }) => format!("loaded, but {}", warnings.join("; ")),
+            Some(News::Loaded { changes, warnings }) if warnings.is_empty() => format!("loaded: {changes}"),
+            Some(News::Loaded { changes, warnings }) => {
+                format!("loaded: {changes}, but {}", warnings.join("; "))
+            }
             Some(News::Refused { errors }) => format!("refused: {}", errors.join("; ")),
         };
         let counts = step.counts_as.map_or("not counted", |good| if good { "good" } else { "bad" });
@@ -166,8 +177,12 @@ mod tests {
         for (seconds, (cause, text, expected)) in (1..).zip([
             (Start, "prober: {workers: 9}", "nothing; not counted".to_owned()),
             (Change, "prober: {workers: 9} # touched", "nothing; good".to_owned()),
-            (Request, "prober: {workers: 9}", "loaded; good".to_owned()),
-            (Change, "prober: {workers: 8}", "apply workers 8; loaded; good".to_owned()),
+            (Request, "prober: {workers: 9}", "loaded: nothing in effect changed; good".to_owned()),
+            (
+                Change,
+                "prober: {workers: 8}",
+                "apply workers 8; loaded: changed prober.workers, prober.execWorkers; good".to_owned(),
+            ),
             (
                 Change,
                 "prober: {workers: 0}",
@@ -184,21 +199,33 @@ mod tests {
                 "prober: {workers: -1}",
                 "refused: c.yaml:1:19: prober.workers: must be at least 1, not -1; bad".to_owned(),
             ),
-            (Change, "prober: {workers: 8}", "loaded; good".to_owned()),
+            (Change, "prober: {workers: 8}", "loaded: nothing in effect changed; good".to_owned()),
             (
                 Change,
                 "listen: /tmp/x\nprober: {workers: 8}",
-                format!("apply workers 8; loaded, but {restart}; good"),
+                format!("apply workers 8; loaded: nothing in effect changed, but {restart}; good"),
             ),
-            (Change, "listen: /tmp/x\nprober: {workers: 7}", "apply workers 7; loaded; good".to_owned()),
-            (Request, "listen: /tmp/x\nprober: {workers: 7}", format!("loaded, but {restart}; good")),
+            (
+                Change,
+                "listen: /tmp/x\nprober: {workers: 7}",
+                "apply workers 7; loaded: changed prober.workers, prober.execWorkers; good".to_owned(),
+            ),
+            (
+                Request,
+                "listen: /tmp/x\nprober: {workers: 7}",
+                format!("loaded: nothing in effect changed, but {restart}; good"),
+            ),
             (
                 Change,
                 "listen: /tmp/x # noted\nprober: {workers: 7}",
-                "loaded, but x.yml is not read; good".to_owned(),
+                "loaded: nothing in effect changed, but x.yml is not read; good".to_owned(),
             ),
             (Change, "listen: /tmp/x\nprober: {workers: 7} ", "nothing; good".to_owned()),
-            (Change, "prober: {workers: 7}", "apply workers 7; loaded; good".to_owned()),
+            (
+                Change,
+                "prober: {workers: 7}",
+                "apply workers 7; loaded: nothing in effect changed; good".to_owned(),
+            ),
         ]) {
             let at = start + Duration::from_secs(seconds);
             let step = current.on_read(read(text), cause, at);

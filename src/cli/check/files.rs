@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::check::{BOUNDS, CheckInput};
+use crate::check::{BOUNDS, CheckInput, node};
 
 /// 10,000 files: the most that are checked at once. More are an error.
 const MAX_FILES: usize = 10_000;
@@ -19,9 +19,6 @@ const MAX_FOLDERS: usize = 32;
 
 /// What the files of a folder are called that are checked.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
-
-/// What is read as rules in a folder, as of `conf.d`.
-const RULES_EXTENSIONS: [&str; 1] = ["yaml"];
 
 /// The files, and why some could not be read.
 #[derive(Debug, Default)]
@@ -54,7 +51,8 @@ pub(super) fn find(names: &[PathBuf]) -> Result<Found, String> {
     Ok(finder.found)
 }
 
-/// Reads files of rules; of a folder the `*.yaml` that are in it.
+/// Reads files of rules. Of a node's folder, those that the node would read: `config.yaml`, then `conf.d/*.yaml`; of
+/// another one the `*.yaml` that are in it.
 ///
 /// # Errors
 /// One file cannot be read: without it, the result would be wrong.
@@ -62,9 +60,7 @@ pub(super) fn rules(names: &[PathBuf]) -> Result<Vec<CheckInput>, String> {
     let mut finder = Finder { found: Found::default(), left: MAX_TOTAL };
     for name in names {
         if name.is_dir() {
-            let entries = entries(name).map_err(|error| unreadable(name, &error))?;
-            let wanted = entries.iter().filter(|path| has_extension(path, &RULES_EXTENSIONS));
-            for path in wanted.filter(|path| !is_hidden(path) && path.is_file()) {
+            for path in rules_of(name).map_err(|error| format!("--rules: {}", unreadable(name, &error)))? {
                 finder.add(path.display().to_string(), true, File::open(path))?;
             }
         } else {
@@ -75,6 +71,27 @@ pub(super) fn rules(names: &[PathBuf]) -> Result<Vec<CheckInput>, String> {
         Some(reason) => Err(format!("--rules: {reason}")),
         None => Ok(finder.found.inputs),
     }
+}
+
+/// The files of rules in a folder, in the order in which a node reads them.
+fn rules_of(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let all = entries(folder)?;
+    let is_nodes = all
+        .iter()
+        .any(|path| node::is_main(path) && path.is_file() || node::is_folder(path) && path.is_dir());
+    let (mut main, mut others) = (Vec::new(), Vec::new());
+    for path in all {
+        if is_nodes && node::is_main(&path) {
+            main.push(path);
+        } else if is_nodes && node::is_folder(&path) && path.is_dir() {
+            others = entries(&path)?;
+        } else if !is_nodes {
+            others.push(path);
+        }
+    }
+    main.extend(others.into_iter().filter(|path| node::is_wanted(path)));
+    main.retain(|path| path.is_file());
+    Ok(main)
 }
 
 struct Finder {

@@ -314,13 +314,15 @@ mod tests {
 
     #[test]
     fn it_looks_like_this() {
-        insta::assert_snapshot!("check_120", shown(120, false));
+        for width in [40, 80, 140] {
+            insta::assert_snapshot!(format!("check_{width}"), shown(width, false));
+        }
         insta::assert_snapshot!("check_wide", shown(usize::MAX, true));
     }
 
     #[test]
     fn tables_fit_and_nothing_steers() {
-        for width in 40..130 {
+        for width in 20..130 {
             for line in shown(width, false).lines().filter(|line| line.starts_with(MARGIN)) {
                 assert!(width_of(line) <= width, "{width}: {line}");
             }

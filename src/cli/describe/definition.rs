@@ -44,7 +44,10 @@ pub(in super::super) fn timing(definition: &DefinitionView) -> String {
     };
     let (period, timeout) =
         (configured(definition.period_seconds.0), configured(definition.timeout_seconds.0));
-    format!("every {period}, timeout {timeout}, {delay}")
+    let capped = definition.timeout_before_cap_seconds.map(|before| {
+        format!(" (Docker's default of {}, capped by prober.maxTimeout)", configured(before.0))
+    });
+    format!("every {period}, timeout {timeout}{}, {delay}", capped.unwrap_or_default())
 }
 
 /// The start period, if there is one: failures in it do not count before the first success.
@@ -105,6 +108,23 @@ mod tests {
             DefinitionView { start_period_seconds: of(90), start_interval_seconds: of(5), ..plain };
         let reported = "for 1m30s failures do not count before the first success; every 5s meanwhile";
         assert_eq!(start(&definition).as_deref(), Some(reported));
+    }
+
+    #[test]
+    fn a_timeout_that_was_capped_says_so() {
+        let plain = sample::detail().definition.expect("the sample has one");
+        assert!(!timing(&plain).contains("capped"));
+        let seconds = |seconds| Seconds(Duration::from_secs(seconds));
+        let capped = DefinitionView {
+            timeout_seconds: seconds(10),
+            timeout_before_cap_seconds: Some(seconds(30)),
+            ..plain
+        };
+        let shown = timing(&capped);
+        assert!(
+            shown.contains("timeout 10s (Docker's default of 30s, capped by prober.maxTimeout), "),
+            "{shown}"
+        );
     }
 
     #[test]

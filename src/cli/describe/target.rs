@@ -6,19 +6,21 @@ use percent_encoding::percent_decode_str;
 
 use crate::ids::ProbeType;
 
-/// A probe, or a container. Names are decoded.
+/// A probe, a container, or a pod. Names are decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// `NAMESPACE/POD/CONTAINER/TYPE`.
     Probe([String; 4]),
     /// `POD_UID/CONTAINER/TYPE` or `NAMESPACE/POD/CONTAINER`: which of them, only the daemon knows.
     KeyOrContainer([String; 3]),
+    /// `NAMESPACE/POD`.
+    Pod([String; 2]),
     /// The beginning of a container's id.
     ContainerId(String),
 }
 
 /// The accepted forms, for error messages.
-const WRITE: &str = "write NAMESPACE/POD/CONTAINER/TYPE, NAMESPACE/POD/CONTAINER, or the first characters of a container's ID";
+const WRITE: &str = "write NAMESPACE/POD, NAMESPACE/POD/CONTAINER, NAMESPACE/POD/CONTAINER/TYPE, or the first characters of a container's ID";
 
 impl FromStr for Target {
     type Err = String;
@@ -36,9 +38,12 @@ impl FromStr for Target {
             Ok(names) => Ok(Self::Probe(names)),
             Err(parts) => match <[String; 3]>::try_from(parts) {
                 Ok(names) => Ok(Self::KeyOrContainer(names)),
-                Err(parts) => match <[String; 1]>::try_from(parts) {
-                    Ok([id]) => Ok(Self::ContainerId(id)),
-                    Err(_) => Err(format!("neither a probe nor a container: {WRITE}")),
+                Err(parts) => match <[String; 2]>::try_from(parts) {
+                    Ok(names) => Ok(Self::Pod(names)),
+                    Err(parts) => match <[String; 1]>::try_from(parts) {
+                        Ok([id]) => Ok(Self::ContainerId(id)),
+                        Err(_) => Err(format!("too many names: {WRITE}")),
+                    },
                 },
             },
         }
@@ -64,6 +69,7 @@ mod tests {
             ("a%2Fb/web/app/liveness", four("a/b web app liveness")),
             ("uid/app/liveness", three("uid app liveness")),
             ("default/web/app", three("default web app")),
+            ("default/web", Target::Pod(names("default web").try_into().unwrap())),
             ("0e2f11", Target::ContainerId("0e2f11".to_owned())),
         ] {
             assert_eq!(text.parse(), Ok(target), "{text}");
@@ -71,8 +77,8 @@ mod tests {
         for (text, reported) in [
             ("", "a name is missing"),
             ("default//app", "a name is missing"),
-            ("web/app", "neither a probe nor a container"),
-            ("a/b/c/d/e", "neither a probe nor a container"),
+            ("web/", "a name is missing"),
+            ("a/b/c/d/e", "too many names"),
             ("%ff/web/app", "is not UTF-8"),
         ] {
             let error = text.parse::<Target>().unwrap_err();

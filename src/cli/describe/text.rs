@@ -1,24 +1,28 @@
 //! A description for people: views in, lines out. Escapes whatever would steer a terminal; no line is wider than the page.
 
-use std::time::SystemTime;
+mod pod;
+
+use std::time::{Duration, SystemTime};
 
 use super::{
     super::{
-        pods,
+        events::repeated,
+        exits, pods,
         probes::{phase_paint, verdict_paint},
         reason::plain,
-        screen::{MARGIN, Paint, Screen, indented, wrapped},
-        span::{age, configured, measured},
+        screen::{MARGIN, Paint, Screen, fit},
+        span::{age, configured, measured, moment},
         table::{Cell, Column, Table, Tight},
         trace::command,
+        wrap::{entry, indented, words},
     },
     acts, definition, strip,
 };
 use crate::{
     clock,
     report::view::{
-        ActNoteView, AttemptView, ChangeView, ContainerView, EventType, EventView, PodView, ProbeDetailView,
-        ProbePhase, ProbeView, Run, Time, Verdict,
+        ActNoteView, AttemptView, ChangeView, ContainerView, EventType, EventView, LatencyView, PodView,
+        ProbeDetailView, ProbePhase, ProbeView, Run, Time, Verdict,
     },
 };
 
@@ -55,6 +59,7 @@ impl Page {
         self.value(&mut text, "image", &container.image, Paint::Plain);
         let state = format!("{}{}", pods::state(container), since.unwrap_or_default());
         self.value(&mut text, "state", &state, Paint::Plain);
+        self.exit(&mut text, container);
         if let Some(act) = &container.act {
             self.value(&mut text, "act", &act.in_words(), Paint::Doubtful);
         }
@@ -62,13 +67,37 @@ impl Page {
         self.value(&mut text, "ready", ready.0, ready.1);
         self.value(&mut text, "restarts", &container.restarts.to_string(), Paint::Plain);
         self.value(&mut text, "pod ready", &format!("{}{reason}", pod_ready.0), pod_ready.1);
-        self.value(&mut text, "probes", if probes.is_empty() { "none" } else { &probes }, Paint::Plain);
+        let off = if pod.probes_off { format!("; {}", pods::TURNED_OFF) } else { String::new() };
+        let probes = format!("{}{off}", if probes.is_empty() { "none" } else { &probes });
+        self.value(&mut text, "probes", &probes, Paint::Plain);
+        for problem in &pod.problems {
+            self.value(&mut text, "problem", problem, Paint::Doubtful);
+        }
+        let exits = |exits: &[_], page: Page| exits::table(exits, (page.is_whole, page.now));
+        self.table(&mut text, "earlier exits", &container.exits, exits);
         text
     }
 
+    /// How a container of this name ended last, and where its log is.
+    fn exit(self, text: &mut String, container: &ContainerView) {
+        if let Some(last) = exits::last(container, self.now) {
+            let code = container.exit_code.or_else(|| container.exits.last()?.exit_code);
+            self.value(text, "last exit", &last, exits::paint(code));
+        }
+        if let Some(message) = &container.exit_message {
+            self.value(text, "message", message.trim(), Paint::Plain);
+        }
+        if let Some(path) = &container.log_path {
+            self.value(text, "log", path, Paint::Plain);
+        }
+    }
+
     /// A probe in full.
-    pub(super) fn probe(self, detail: &ProbeDetailView) -> String {
+    pub(super) fn probe(self, detail: &ProbeDetailView, container: Option<&ContainerView>) -> String {
         let mut text = self.head(detail);
+        if let Some(container) = container {
+            self.exit(&mut text, container);
+        }
         self.strip(&mut text, &detail.history);
         self.acts(&mut text, detail);
         let attempts = with_acts(&detail.history, &detail.acted);
@@ -122,7 +151,7 @@ impl Page {
             "{} for {}, since {}",
             probe.state.as_str(),
             age(probe.since.0, self.now),
-            time(probe.since)
+            moment(probe.since.0, self.now)
         );
         line("state", &since, verdict_paint(probe.state));
         let reason = plain(&probe.reason);
@@ -143,6 +172,12 @@ impl Page {
             (counts.error, "error"),
         ];
         line("counts", &counts.map(|(count, name)| format!("{count} {name}")).join(", "), Paint::Plain);
+        if let Some(latency) = &probe.latency {
+            let of_client = client.as_ref().map(|client| client.timeout_seconds.0);
+            let timeout = definition.as_ref().map(|defined| defined.timeout_seconds.0).or(of_client);
+            let timeout = timeout.filter(|timeout| !timeout.is_zero());
+            line("latency", &self::latency(latency, timeout), latency_paint(latency));
+        }
         if let Some(lag) = probe.last.as_ref().and_then(|last| last.lag_seconds) {
             line(
                 "lag",
@@ -154,7 +189,7 @@ impl Page {
     }
 
     /// When the next attempt is due; if none is, the phase says why.
-    fn next(self, probe: &ProbeView, defined: Option<std::time::Duration>) -> String {
+    fn next(self, probe: &ProbeView, defined: Option<Duration>) -> String {
         let Some(at) = probe.next_at else {
             return match probe.phase {
                 ProbePhase::Invalid => "never".to_owned(),
@@ -167,18 +202,20 @@ impl Page {
         };
         let spaced = probe.period_seconds.map(|period| period.0).filter(|&period| Some(period) != defined);
         let spaced = spaced.map(|period| format!(", then every {}", configured(period))).unwrap_or_default();
-        format!("{when}, at {}{spaced}", time(at))
+        format!("{when}, at {}{spaced}", moment(at.0, self.now))
     }
 
     /// `NAME  VALUE`; a long value continues on the next lines.
     fn value(self, text: &mut String, name: &str, value: &str, paint: Paint) {
-        let mut name = name;
-        for line in wrapped(value, self.screen.width.saturating_sub(INDENT)) {
-            let line = format!("{name:INDENT$}{}", self.screen.paint(&line, paint));
-            text.push_str(line.trim_end_matches(' '));
+        for line in entry(self.screen, (name, INDENT), value, paint) {
+            text.push_str(&line);
             text.push('\n');
-            name = "";
         }
+    }
+
+    /// When something was, in a table: in full if everything is shown.
+    fn moment(self, at: Time) -> Cell {
+        if self.is_whole { clock::rfc3339(at.0).into() } else { moment(at.0, self.now).into() }
     }
 
     /// The newest attempts that fit, a sign each.
@@ -187,15 +224,15 @@ impl Page {
             return;
         }
         let room = self.screen.width.saturating_sub(INDENT);
-        let shown = &history[history.len().saturating_sub(room)..];
+        let shown = strip::newest(history, room);
         let strip = strip::strip(shown, self.screen);
         let count = if shown.len() == 1 { "  1 attempt" } else { "  oldest first" };
-        let count = if shown.len() + count.len() <= room { count } else { "" };
+        let count = if strip::width(shown) + count.len() <= room { count } else { "" };
         text.push_str(&format!("{:INDENT$}{strip}{}\n", "history", self.screen.paint(count, Paint::Faint)));
     }
 
     /// A table of the newest records with a heading; empty if there are none.
-    fn table<T>(self, text: &mut String, title: &str, records: &[T], table: impl Fn(&[T], bool) -> Table) {
+    fn table<T>(self, text: &mut String, title: &str, records: &[T], table: impl Fn(&[T], Page) -> Table) {
         if records.is_empty() {
             return;
         }
@@ -206,9 +243,10 @@ impl Page {
         } else {
             String::new()
         };
-        text.push_str(&format!("\n{title}{of}\n"));
+        let title = words(&format!("{title}{of}"), self.screen.width, usize::MAX).join("\n");
+        text.push_str(&format!("\n{title}\n"));
         let width = self.screen.width.saturating_sub(MARGIN.len());
-        for line in table(newest, self.is_whole).render(self.screen, Some(width)) {
+        for line in table(newest, self).render(self.screen, Some(width)) {
             text.push_str(&format!("{MARGIN}{line}\n"));
         }
     }
@@ -237,25 +275,53 @@ impl Page {
         }
         let lines = indented(output, self.screen.width);
         let shown = if self.is_whole { lines.len() } else { lines.len().min(OUTPUT_LINES) };
-        lines[..shown].iter().for_each(|line| text.push_str(&format!("{line}\n")));
-        if shown < lines.len() {
-            text.push_str(&format!("{MARGIN}… {} more lines: -o wide\n", lines.len() - shown));
+        let more = lines.len() - shown;
+        let more =
+            (more > 0).then(|| fit(&format!("{MARGIN}… {more} more lines: -o wide"), self.screen.width));
+        for line in lines.into_iter().take(shown).chain(more) {
+            text.push_str(&self.screen.legible(line));
+            text.push('\n');
         }
     }
 }
 
-/// Attempts and acts in the order of their times.
+/// Attempts and acts in the order of their times, and where another container begins.
 fn with_acts<'a>(attempts: &'a [AttemptView], acts: &'a [ActNoteView]) -> Vec<Entry<'a>> {
     let attempts = attempts.iter().map(|attempt| (attempt.at, Entry::Attempt(attempt)));
     let mut all: Vec<_> = attempts.chain(acts.iter().map(|act| (act.at, Entry::Act(act)))).collect();
     all.sort_by_key(|&(at, _)| at);
-    all.into_iter().map(|(_, entry)| entry).collect()
+    let mut entries = Vec::with_capacity(all.len());
+    for (_, entry) in all {
+        if let Entry::Attempt(attempt) = &entry
+            && attempt.first_of_container
+            && !entries.is_empty()
+        {
+            entries.push(Entry::NewContainer(attempt.container_attempt));
+        }
+        entries.push(entry);
+    }
+    entries
 }
 
 /// A row of the history.
 enum Entry<'a> {
     Attempt(&'a AttemptView),
     Act(&'a ActNoteView),
+    /// What follows is of another container: of this attempt, if that is known.
+    NewContainer(Option<u32>),
+}
+
+/// `p50 12ms, p99 840ms of a timeout of 1s (near), 120 attempts`.
+fn latency(latency: &LatencyView, timeout: Option<Duration>) -> String {
+    let (p50, p99) = (measured(latency.p50_seconds.0), measured(latency.p99_seconds.0));
+    let timeout = timeout.map(|timeout| format!(" of a timeout of {}", configured(timeout)));
+    let attempts = if latency.attempts == 1 { "attempt" } else { "attempts" };
+    let near = if latency.near_timeout { " (near)" } else { "" };
+    format!("p50 {p50}, p99 {p99}{}{near}, {} {attempts}", timeout.unwrap_or_default(), latency.attempts)
+}
+
+fn latency_paint(latency: &LatencyView) -> Paint {
+    if latency.near_timeout { Paint::Doubtful } else { Paint::Plain }
 }
 
 fn run(probe: &ProbeView) -> String {
@@ -268,22 +334,29 @@ fn run(probe: &ProbeView) -> String {
     }
 }
 
-fn history(entries: &[Entry<'_>], is_whole: bool) -> Table {
+fn history(entries: &[Entry<'_>], page: Page) -> Table {
     let mut table = table(["AT", "RESULT", "TOOK", "CODE", "OUTPUT"]);
     for entry in entries {
         let attempt = match entry {
             Entry::Attempt(attempt) => attempt,
+            Entry::NewContainer(attempt) => {
+                let attempt = attempt.map(|attempt| format!(", attempt {attempt}")).unwrap_or_default();
+                let mark = Cell::new(&format!("-- a new container{attempt} --"), Paint::Faint);
+                let [at, none, took, code] = [Cell::from("--"), "--".into(), "".into(), "".into()];
+                table.row(vec![at, none, took, code, mark]);
+                continue;
+            }
             Entry::Act(act) => {
                 let acted = Cell::new("acted", Paint::Doubtful);
                 let none = || Cell::from("");
-                table.row(vec![moment(act.at, is_whole), acted, none(), none(), act.text.trim().into()]);
+                table.row(vec![page.moment(act.at), acted, none(), none(), act.text.trim().into()]);
                 continue;
             }
         };
         let code = attempt.exit_code.map(|code| code.to_string());
         let code = code.or_else(|| attempt.status.map(|status| status.to_string()));
         table.row(vec![
-            moment(attempt.at, is_whole),
+            page.moment(attempt.at),
             Cell::new(attempt.result.as_str(), strip::paint(attempt.result)),
             measured(attempt.duration_seconds.0).into(),
             code.unwrap_or_default().into(),
@@ -293,11 +366,11 @@ fn history(entries: &[Entry<'_>], is_whole: bool) -> Table {
     table
 }
 
-fn changes(changes: &[ChangeView], is_whole: bool) -> Table {
+fn changes(changes: &[ChangeView], page: Page) -> Table {
     let mut table = table(["AT", "FROM", "TO", "WHY"]);
     for change in changes {
         table.row(vec![
-            moment(change.at, is_whole),
+            page.moment(change.at),
             Cell::new(change.from.as_str(), verdict_paint(change.from)),
             Cell::new(change.to.as_str(), verdict_paint(change.to)),
             (&*change.why).into(),
@@ -306,37 +379,37 @@ fn changes(changes: &[ChangeView], is_whole: bool) -> Table {
     table
 }
 
-fn events(events: &[EventView], is_whole: bool) -> Table {
+fn events(events: &[EventView], page: Page) -> Table {
     let mut table = table(["AT", "TYPE", "REASON", "MESSAGE"]);
     for event in events {
-        let paint = match event.kind {
-            EventType::Normal => Paint::Plain,
-            EventType::Warning => Paint::Doubtful,
-        };
-        table.row(vec![
-            moment(event.at, is_whole),
-            Cell::new(event.kind.as_str(), paint),
-            (&*event.reason).into(),
-            plain(event.message.trim_end()).into(),
-        ]);
+        table.row(event_cells(event, page).into());
     }
     table
+}
+
+fn event_cells(event: &EventView, page: Page) -> [Cell; 4] {
+    let paint = match event.kind {
+        EventType::Normal => Paint::Plain,
+        EventType::Warning => Paint::Doubtful,
+    };
+    [
+        page.moment(event.at),
+        Cell::new(event.kind.as_str(), paint),
+        (&*event.reason).into(),
+        message(event).into(),
+    ]
+}
+
+/// The message of an event; first how often it has happened, as the end of a cell may be cut off.
+fn message(event: &EventView) -> String {
+    let (message, repeated) = (plain(event.message.trim_end()), repeated(event));
+    if repeated.is_empty() { message } else { format!("{}: {message}", repeated.trim_start()) }
 }
 
 /// The last column gives way.
 fn table<const N: usize>(names: [&'static str; N]) -> Table {
     let tight = |at| if at + 1 == N { Tight::Shrinks } else { Tight::Stays };
     Table::new((0..N).map(|at| Column { name: names[at], tight: tight(at) }).collect())
-}
-
-/// The time of day; with the date if everything is shown.
-fn moment(at: Time, is_whole: bool) -> Cell {
-    if is_whole { clock::rfc3339(at.0).into() } else { Cell::from(time(at)) }
-}
-
-fn time(at: Time) -> String {
-    let at = clock::rfc3339(at.0);
-    at.split_once('T').map_or(at.clone(), |(_, time)| time.to_owned())
 }
 
 #[cfg(test)]
@@ -362,30 +435,54 @@ mod tests {
         detail
     }
 
+    /// Its container is replaced every other attempt.
+    fn looping() -> ProbeDetailView {
+        let mut detail = sample::detail();
+        for (attempt, number) in detail.history.iter_mut().zip(0_u32..) {
+            attempt.container_attempt = Some(number / 2);
+            attempt.first_of_container = number % 2 == 0;
+        }
+        detail
+    }
+
     #[test]
     fn it_looks_like_this() {
-        insta::assert_snapshot!("describe", page(100, false).probe(&sample::detail()));
-        insta::assert_snapshot!("describe_invalid", page(100, false).probe(&sample::invalid_detail()));
-        insta::assert_snapshot!("describe_observed", page(100, false).probe(&sample::observed_detail()));
-        insta::assert_snapshot!("describe_acting", page(80, false).probe(&sample::acting_detail()));
+        for width in [40, 80, 140] {
+            let page = page(width, false);
+            insta::assert_snapshot!(format!("describe_{width}"), page.probe(&sample::detail(), None));
+            let pod = sample::pod();
+            insta::assert_snapshot!(
+                format!("describe_container_{width}"),
+                page.container(&pod, &pod.containers[1])
+            );
+            insta::assert_snapshot!(format!("describe_pod_{width}"), page.pod(&sample::pod_detail()));
+        }
+        insta::assert_snapshot!("describe_invalid", page(100, false).probe(&sample::invalid_detail(), None));
+        insta::assert_snapshot!(
+            "describe_observed",
+            page(100, false).probe(&sample::observed_detail(), None)
+        );
+        insta::assert_snapshot!("describe_acting", page(80, false).probe(&sample::acting_detail(), None));
         insta::assert_snapshot!(
             "describe_acting_wide",
-            page(usize::MAX, true).probe(&sample::acting_detail())
+            page(usize::MAX, true).probe(&sample::acting_detail(), None)
         );
-        insta::assert_snapshot!("describe_long", page(100, false).probe(&long()));
-        insta::assert_snapshot!("describe_wide", page(usize::MAX, true).probe(&sample::detail()));
-        let pod = sample::pod();
-        insta::assert_snapshot!("describe_container", page(100, false).container(&pod, &pod.containers[1]));
+        insta::assert_snapshot!("describe_long", page(100, false).probe(&long(), None));
+        insta::assert_snapshot!("describe_wide", page(usize::MAX, true).probe(&sample::detail(), None));
+        let exited = Some(&sample::pod().containers[1]).cloned();
+        insta::assert_snapshot!("describe_looping", page(100, false).probe(&looping(), exited.as_ref()));
     }
 
     #[test]
     fn it_fits_and_holds_nothing_that_steers() {
         let pod = sample::pod();
-        for width in 40..130 {
+        for width in 20..130 {
             let page = page(width, false);
             let all = [sample::detail(), long(), sample::invalid_detail(), sample::acting_detail()]
-                .map(|detail| page.probe(&detail));
-            for line in (all.concat() + &page.container(&pod, &pod.containers[0])).lines() {
+                .map(|detail| page.probe(&detail, Some(&pod.containers[1])));
+            let pods = page.container(&pod, &pod.containers[1]) + &page.pod(&sample::pod_detail());
+            let all = all.concat() + &pods + &page.probe(&looping(), None);
+            for line in all.lines() {
                 assert!(width_of(line) <= width, "{width}: {line}");
                 assert!(!line.contains(['\u{1b}', '\t']), "{line}");
             }

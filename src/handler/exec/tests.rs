@@ -274,9 +274,11 @@ async fn a_runtime_that_names_the_command_tells_no_secret() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_runtime_is_given_up_after_the_grace_as_an_error() {
-    let began = clock::now();
-    assert_eq!(attempt(Runtime::Hangs, SECOND).await, Err(Fault::Unanswered));
-    assert_eq!((clock::now() - began).as_secs(), 6);
+    for (runtime, fault) in [(Runtime::Hangs, Fault::Unanswered), (Runtime::Frozen, Fault::Silent)] {
+        let began = clock::now();
+        assert_eq!(attempt(runtime, SECOND).await, Err(fault));
+        assert_eq!((clock::now() - began).as_secs(), 6);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -292,7 +294,7 @@ async fn a_timeout_below_a_second_is_kept_by_us_as_a_failure() {
 #[tokio::test(start_paused = true)]
 async fn a_timeout_that_we_keep_says_nothing_of_a_command_if_the_runtime_shows_no_life() {
     let ms = Duration::from_millis;
-    let silent = || Err(Fault::Unanswered);
+    let silent = || Err(Fault::Silent);
     let failed = |after: &str| {
         failure(&format!("command timed out: \"sh -c echo $(SECRET)\" timed out after {after}"))
     };
@@ -434,7 +436,6 @@ async fn a_runtime_that_is_away_is_named_so_and_its_missing_socket_is_not_the_co
     let exec = Exec::new(channel, Duration::from_secs(5));
     let command = ["cat".to_owned()];
     let fault = exec.attempt(&"c".into(), Expansion::literal(&command), SECOND, &mut None).await.unwrap_err();
-    let text =
-        "the runtime is away: the connection to its socket failed: No such file or directory (os error 2)";
+    let text = "the runtime is away: its socket /nonexistent/runtime.sock does not exist";
     assert_eq!((fault.to_string().as_str(), fault.state()), (text, "unknown"));
 }

@@ -10,7 +10,7 @@ use super::{
     super::{
         convert,
         fact::{Lookup, Target},
-        pod::{Container, ContainerState},
+        pod::{Container, ContainerEnd, ContainerState},
     },
     Change, Model,
     removed::Was,
@@ -20,6 +20,11 @@ use crate::{
     proto::{cri, trim::Trimmed},
     runtime::lists::ContainerItem,
 };
+
+/// 2: how often a status is requested again of a container that has exited, while the runtime has not reported when it
+/// started: containerd may handle the exit of a short-lived one before its start. One that did not start at all has no
+/// such time.
+const START_AWAITED: u8 = 2;
 
 /// 5: how often a status is requested again between two lists. A runtime's event can come before its status changes.
 const ASKED_AGAIN: u8 = 5;
@@ -39,6 +44,11 @@ pub(super) struct KnownContainer {
     pub(super) state: ContainerState,
     pub(super) created_at: Option<SystemTime>,
     pub(super) started_at: Option<SystemTime>,
+    /// How it ended, as it was reported last.
+    pub(super) end: Option<Arc<ContainerEnd>>,
+    /// Whether that is all that the runtime knows of it.
+    is_end_known: bool,
+    pub(super) log_path: Arc<str>,
     pub(super) annotations: BTreeMap<String, String>,
     pub(super) omitted: u32,
     /// The latest moment at which it is known to exist.
@@ -55,7 +65,7 @@ impl KnownContainer {
     pub(super) fn lacks_something(&self) -> bool {
         match self.state {
             ContainerState::Running => self.started_at.is_none(),
-            ContainerState::Exited { exit_code } => exit_code.is_none(),
+            ContainerState::Exited { exit_code } => exit_code.is_none() || !self.is_end_known,
             ContainerState::Created | ContainerState::Unknown => false,
         }
     }
@@ -77,6 +87,17 @@ impl KnownContainer {
             self.state_as_of = at.max(self.state_as_of);
         }
         is_news
+    }
+
+    /// Applies how it ended, or that the runtime does not report it as exited yet. One whose end the runtime does not
+    /// report, although it was asked often enough, ended without a known reason.
+    fn learn_end(&mut self, end: Option<ContainerEnd>) {
+        self.is_end_known = end.is_some();
+        let has_code = matches!(self.state, ContainerState::Exited { exit_code: Some(_) });
+        let is_overdue = self.asked_again >= ASKED_AGAIN && has_code && self.end.is_none();
+        if let Some(end) = end.or_else(|| is_overdue.then(ContainerEnd::default)) {
+            self.end = Some(Arc::new(end));
+        }
     }
 
     /// Applies the runtime's name for its image: runtimes before cri-api 0.28 report no ID beside the reference.
@@ -133,6 +154,9 @@ impl Model {
             state: ContainerState::Created,
             created_at: None,
             started_at: None,
+            end: None,
+            is_end_known: false,
+            log_path: Arc::default(),
             annotations: config.annotations.into_iter().collect(),
             omitted,
             seen: at,
@@ -184,6 +208,15 @@ impl Model {
             }
             Some((ContainerState::Exited { exit_code: Some(_) }, _)) => {}
             Some(_) => drop(self.lookups.insert(Lookup::Container(id.clone()))),
+        }
+    }
+
+    /// The kernel killed one of its processes. If it has exited, the runtime may have reported its end without that.
+    pub(super) fn container_out_of_memory(&mut self, id: &ContainerId) {
+        let Some(container) = self.containers.get_mut(id) else { return };
+        if matches!(container.state, ContainerState::Exited { .. }) {
+            container.is_end_known = false;
+            self.lookups.insert(Lookup::ContainerAgain(id.clone()));
         }
     }
 
@@ -306,6 +339,9 @@ impl Model {
             state,
             created_at: convert::time(whole.created_at),
             started_at: None,
+            end: None,
+            is_end_known: false,
+            log_path: Arc::default(),
             annotations: whole.annotations.into_iter().collect(),
             omitted,
             seen: sent,
@@ -322,6 +358,7 @@ impl Model {
     }
 
     pub(super) fn container_reported(&mut self, status: cri::ContainerStatus, sent: Instant) {
+        let end = convert::end(&status);
         let id = ContainerId::from(status.id);
         if self.removed.is_since(id.as_str(), sent) {
             return;
@@ -335,7 +372,12 @@ impl Model {
         container.created_at = convert::time(status.created_at).or(container.created_at);
         container.started_at = convert::time(status.started_at).or(container.started_at);
         container.learn_image(status.image_id, status.image_ref);
+        if !status.log_path.is_empty() && *container.log_path != status.log_path {
+            container.log_path = status.log_path.into();
+        }
         container.settle_reported(convert::state(status.state, Some(status.exit_code)), sent);
+        let is_start_awaited = container.started_at.is_none() && container.asked_again < START_AWAITED;
+        container.learn_end(end.filter(|_| !is_start_awaited));
         // The runtime does not know the missing values yet, but will soon.
         if container.lacks_something() && container.asked_again < ASKED_AGAIN {
             container.asked_again += 1;

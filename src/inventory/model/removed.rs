@@ -1,7 +1,8 @@
 //! Recent removals: ids and moments in; whether a report is older than a removal, and what was removed, out. Pure.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
+    ops::Bound,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -20,7 +21,8 @@ const MOST_UNKNOWN: usize = 4_096;
 /// Ids of removed containers and sandboxes, and when each removal was seen.
 #[derive(Debug, Default)]
 pub(super) struct Removed {
-    all: HashMap<String, Removal>,
+    /// Ordered, so that an id is found by its beginning.
+    all: BTreeMap<String, Removal>,
     /// How many of them were not known.
     unknown: usize,
 }
@@ -60,9 +62,12 @@ impl Removed {
         }
     }
 
-    /// What the id referred to.
+    /// What the id referred to, or the only id that begins so.
     pub(super) fn was(&self, id: &str) -> Option<&Was> {
-        self.all.get(id).map(|removal| &removal.was)
+        let mut from = self.all.range::<str, _>((Bound::Included(id), Bound::Unbounded));
+        let (first, removal) = from.next().filter(|(first, _)| !id.is_empty() && first.starts_with(id))?;
+        let is_only = first == id || from.next().is_none_or(|(next, _)| !next.starts_with(id));
+        is_only.then_some(&removal.was)
     }
 
     /// Whether an id was removed at that moment or later: older reports about it are void.
@@ -96,6 +101,26 @@ mod tests {
         assert!(removed.is_since("a", at(9)));
         removed.forget_before(at(131));
         assert!(!removed.is_since("a", at(9)));
+    }
+
+    #[test]
+    fn what_was_removed_is_found_by_the_unique_beginning_of_its_id() {
+        let now = crate::clock::now();
+        let mut removed = Removed::default();
+        for id in ["ab1", "ab2", "b", "b3"] {
+            removed.note(id, now, Was { container: Some(id.into()), pod: None });
+        }
+        for (named, found) in [
+            ("ab1", Some("ab1")),
+            ("ab", None),
+            ("b", Some("b")),
+            ("b3", Some("b3")),
+            ("c", None),
+            ("", None),
+            ("a", None),
+        ] {
+            assert_eq!(removed.was(named).and_then(|was| was.container.as_deref()), found, "{named}");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::{
 };
 
 mod recordings;
+mod silences;
 
 /// A call of `kubelet`: when it began, how long it took, how it ended.
 type Row = (f64, f64, &'static str);

@@ -117,7 +117,7 @@ impl Roster {
                 .map_or_else(|| planned.definition(&known.view).ok(), |worker| Some(worker.spec().clone()))?,
             acting: planned.acting,
             is_failing: worker.is_some_and(Worker::is_failing),
-            paused_since: self.pauses.since(key),
+            paused_since: self.pauses.get(key).map(|pause| pause.since),
             claim: self.containers.claim(known),
         })
     }

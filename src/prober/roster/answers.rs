@@ -9,6 +9,7 @@ use crate::{
     inventory::pod::Container,
     prober::{
         Moment,
+        containers::Known,
         handle::Listed,
         readiness::{ContainerReadiness, ContainerStatus},
         status::{ProbeCounts, ProbeStatus},
@@ -19,9 +20,12 @@ use crate::{
 impl Roster {
     /// How many probes there are, of those that are listed.
     pub(in crate::prober) fn counts(&self, now: Moment) -> ProbeCounts {
-        let mut counts = ProbeCounts::default();
-        for (_, entry) in self.entries.iter().filter(|(key, _)| self.is_listed(key)) {
+        let mut counts = ProbeCounts { attempts: self.totals.clone(), ..ProbeCounts::default() };
+        for (key, entry) in self.entries.iter().filter(|(key, _)| self.is_listed(key)) {
             counts.note(entry.worker.as_ref(), now);
+            if entry.is_enforced() {
+                counts.unproven.note(key, &entry.view, (entry.worker.as_ref(), entry.since), now);
+            }
         }
         counts
     }
@@ -63,15 +67,17 @@ impl Roster {
     }
 
     fn status(&self, key: &ProbeKey, entry: &Entry, now: Moment) -> ProbeStatus {
-        match &entry.worker {
+        let is_clients = self.containers.get(&entry.view.id).is_some_and(Known::is_stopped_by_client);
+        let status = match &entry.worker {
             Some(worker) => {
-                ProbeStatus::of(key, &entry.view, &entry.planned, worker, self.pauses.since(key), now)
+                ProbeStatus::of(key, &entry.view, &entry.planned, worker, self.pauses.get(key), now)
             }
             None => {
                 let invalid = self.invalid(key, entry);
                 ProbeStatus::invalid(key, &entry.view, &entry.planned, invalid.as_ref(), entry.since)
             }
-        }
+        };
+        ProbeStatus { is_clients, ..status }
     }
 
     /// Why a probe cannot run, if it cannot.

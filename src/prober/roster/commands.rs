@@ -2,16 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-use super::Roster;
+use super::{Roster, spread::SPREAD};
 use crate::{
     handler::go,
     ids::ProbeKey,
     prober::{
         Moment,
-        command::{CommandRefusal, ProbeCommand},
+        command::{CommandRefusal, ProbeCommand, TriggerEnd},
+        pauses::PauseTerms,
         status,
-        worker::{Worker, event::WorkerEvent},
+        worker::{Worker, event::WorkerEvent, outcome::Ended},
     },
+    results::event::{Notice, ProbeEvent},
 };
 
 /// 100 attempts at once, and one more every 20 ms: how many operators may ask for, of all probes together. A script that
@@ -47,20 +49,31 @@ impl Roster {
         now: Moment,
     ) -> Result<(), CommandRefusal> {
         match command {
-            ProbeCommand::Pause => self.pause(key, now),
+            ProbeCommand::Pause(terms) => self.pause(key, terms, now),
             ProbeCommand::Resume => self.resume(key, now),
             ProbeCommand::Trigger => self.trigger(key, now),
         }
     }
 
-    /// Makes no more attempts of a probe until it is resumed, also on containers to come. One in flight ends, and
-    /// changes nothing.
+    /// Makes no more attempts of a probe until it is resumed or the time is over, also on containers to come. One in flight
+    /// ends, and changes nothing.
     ///
     /// # Errors
     /// There is no such probe, or it cannot run.
-    pub(super) fn pause(&mut self, key: &ProbeKey, now: Moment) -> Result<(), CommandRefusal> {
+    pub(super) fn pause(
+        &mut self,
+        key: &ProbeKey,
+        terms: PauseTerms,
+        now: Moment,
+    ) -> Result<(), CommandRefusal> {
         self.able(key)?;
-        self.pauses.insert(key, now.wall);
+        let notice = Notice::Paused {
+            length: terms.length.map(go::duration).unwrap_or_default(),
+            reason: terms.reason.clone(),
+        };
+        if self.pauses.insert(key, terms, now) {
+            self.report(key, &notice, now);
+        }
         self.saving.note_command(now.at);
         self.send(key, WorkerEvent::Paused(true), now);
         Ok(())
@@ -74,40 +87,87 @@ impl Roster {
     pub(super) fn resume(&mut self, key: &ProbeKey, now: Moment) -> Result<(), CommandRefusal> {
         let worker = self.able(key)?;
         let (mut rest, period) = (self.rest(worker, now), worker.spec().period);
-        let was_paused = self.pauses.since(key).is_some();
-        if was_paused && !self.asked.take(now.at) {
+        self.saving.note_command(now.at);
+        if self.pauses.remove(key).is_none() {
+            return Ok(());
+        }
+        if !self.asked.take(now.at) {
             rest = rest.max(period);
         }
-        self.pauses.remove(key);
-        self.saving.note_command(now.at);
+        self.report(key, &Notice::Resumed { is_over: false }, now);
         self.send(key, WorkerEvent::Paused(false), now);
-        if was_paused && !rest.is_zero() {
-            self.send(key, WorkerEvent::Spread(rest), now);
-        }
+        // Also where nothing is to be waited for: the first attempt after a restart of ours would be spread.
+        self.send(key, WorkerEvent::Spread(rest), now);
         Ok(())
     }
 
-    /// Makes the next attempt due now, or as soon as the one in flight ended; the beat counts from it.
+    /// Ends the pauses whose time is over. Their next attempts are due at once, or where too many end together, within a
+    /// period.
+    pub(super) fn end_pauses(&mut self, now: Moment) {
+        while let Some(key) = self.pauses.take_ended(now.at) {
+            self.saving.note_command(now.at);
+            let Ok(worker) = self.able(&key) else { continue };
+            let (mut rest, beat) = (self.rest(worker, now), worker.beat(now.at));
+            if !self.asked.take(now.at) {
+                rest = rest.max(self.offset(&key, beat.min(SPREAD)));
+            }
+            self.report(&key, &Notice::Resumed { is_over: true }, now);
+            self.send(&key, WorkerEvent::Paused(false), now);
+            self.send(&key, WorkerEvent::Spread(rest), now);
+        }
+    }
+
+    /// Puts into the journal what an operator wanted of a probe.
+    fn report(&mut self, key: &ProbeKey, notice: &Notice, now: Moment) {
+        if let Some(entry) = self.entries.get(key) {
+            let container = entry.view.id.clone();
+            self.events.push(ProbeEvent::new(notice, key.kind, container, &entry.view, now.wall));
+        }
+    }
+
+    /// Makes the next attempt due now, or as soon as a probe of the shortest period would make one, or the one in flight
+    /// ended; the beat counts from it.
     ///
     /// # Errors
-    /// There is no such probe, it cannot run, something stands in the way of an attempt, the last one has only just begun,
-    /// or operators have asked for too many.
+    /// There is no such probe, it cannot run, something stands in the way of an attempt, or operators have asked for too
+    /// many.
     pub(super) fn trigger(&mut self, key: &ProbeKey, now: Moment) -> Result<(), CommandRefusal> {
         let worker = self.able(key)?;
         if let Some(block) = worker.block(now.at) {
-            let (_, reason) = status::blocked(block, worker, self.pauses.since(key));
+            let (_, reason) = status::blocked(block, worker, self.pauses.get(key));
             return Err(CommandRefusal::NotNow(reason));
         }
-        if !self.rest(worker, now).is_zero() {
-            let reason = format!("the last attempt began less than {} ago", go::duration(self.spacing));
-            return Err(CommandRefusal::NotNow(reason));
-        }
+        let rest = self.rest(worker, now);
         if !self.asked.take(now.at) {
             let reason = "operators have asked for too many attempts: try again in a second".to_owned();
             return Err(CommandRefusal::NotNow(reason));
         }
-        self.send(key, WorkerEvent::Triggered, now);
+        self.send(key, WorkerEvent::Triggered(rest), now);
         Ok(())
+    }
+
+    /// What became of an attempt that was triggered then; none while it is still to come or in flight.
+    pub(in crate::prober) fn triggered(
+        &self,
+        key: &ProbeKey,
+        then: Instant,
+        now: Moment,
+    ) -> Option<TriggerEnd> {
+        let not_made = |reason: &str| Some(TriggerEnd::NotMade(reason.to_owned()));
+        let Some(worker) = self.entries.get(key).and_then(|entry| entry.worker.as_ref()) else {
+            return not_made("the probe is gone");
+        };
+        match worker.ended_since(then) {
+            Some(Ended::WithResult) => worker.results().last().cloned().map(TriggerEnd::Made),
+            Some(Ended::GivenUp) => {
+                not_made("the attempt was given up, because its container ended or was paused")
+            }
+            None if worker.flight_since().is_some() => None,
+            None => {
+                let (_, reason) = status::blocked(worker.block(now.at)?, worker, self.pauses.get(key));
+                Some(TriggerEnd::NotMade(reason))
+            }
+        }
     }
 
     /// How long it is until an operator may have another attempt made, so that however many ask, a probe makes no more of

@@ -32,20 +32,19 @@ impl Roster {
                 entry.worker.as_ref().zip(entry.definition).and_then(|(worker, of)| worker.checkpoint(of));
             // One that waits for its container while a former one is looked at still has what was saved of it.
             let checkpoint = checkpoint.or_else(|| checkpoints.get(key).cloned());
-            let paused_since = self.pauses.since(key);
-            if checkpoint.is_some() || paused_since.is_some() {
-                probes.push(SavedProbe { key: key.clone(), paused_since, checkpoint });
+            let pause = self.pauses.get(key).cloned();
+            if checkpoint.is_some() || pause.is_some() {
+                probes.push(SavedProbe { key: key.clone(), pause, checkpoint });
             }
         }
         let is_absent = |key: &ProbeKey| !self.entries.contains_key(key);
         for (key, checkpoint) in checkpoints.iter().filter(|(key, _)| is_absent(key)) {
-            let paused_since = paused.get(key).copied().or_else(|| self.pauses.since(key));
-            probes.push(SavedProbe { key: key.clone(), paused_since, checkpoint: Some(checkpoint.clone()) });
+            let pause = paused.get(key).or_else(|| self.pauses.get(key)).cloned();
+            probes.push(SavedProbe { key: key.clone(), pause, checkpoint: Some(checkpoint.clone()) });
         }
-        let waited_for = paused.iter().map(|(key, since)| (key, *since));
-        let absent = self.pauses.all().chain(waited_for);
-        for (key, since) in absent.filter(|(key, _)| is_absent(key) && !checkpoints.contains_key(*key)) {
-            probes.push(SavedProbe { key: key.clone(), paused_since: Some(since), checkpoint: None });
+        let absent = self.pauses.all().chain(paused);
+        for (key, pause) in absent.filter(|(key, _)| is_absent(key) && !checkpoints.contains_key(*key)) {
+            probes.push(SavedProbe { key: key.clone(), pause: Some(pause.clone()), checkpoint: None });
         }
         Saved { probes }
     }
@@ -61,8 +60,8 @@ impl Roster {
 
     /// Gives a probe back its pause, if it had one before a restart.
     pub(super) fn restore_pause(&mut self, key: &ProbeKey, now: Moment) {
-        if let Some(since) = self.restoring.take_pause(key, now.at) {
-            self.pauses.insert(key, since);
+        if let Some(pause) = self.restoring.take_pause(key, now.at) {
+            self.pauses.restore(key, pause, now);
         }
     }
 }

@@ -23,6 +23,7 @@ impl Roster {
         self.quota.set_limits(settings.budgets());
         self.listing.set_limits(settings.budgets());
         self.spacing = settings.least_period();
+        self.set_history(settings.history);
         self.settle(now);
     }
 

@@ -2,11 +2,13 @@
 
 mod acting;
 mod bounds;
+mod history;
 mod membership;
 mod operators;
 mod pace;
 mod reload;
 mod stops;
+mod tallies;
 
 use std::collections::HashSet;
 
@@ -22,6 +24,7 @@ use crate::{
         Handler, OnFailure, ProbeSpec,
         acting::Acting,
         plan::{Invalid, ProbeSource},
+        rule::HistoryRule,
     },
 };
 
@@ -117,6 +120,51 @@ fn row_04_an_enforced_rule_waits_only_for_the_startup_probe_of_a_rule() {
 }
 
 #[test]
+fn enforced_probes_without_any_result_are_named_the_oldest_first_until_they_have_one() {
+    let enforced = |spec| Planned { source: ProbeSource::EnforcedRule("must".into()), ..planned(spec) };
+    let mut rig = Rig::new(8);
+    let accept = |rig: &mut Rig, pod: &str, probes: Vec<Planned>| {
+        let view = Container { started_at: None, ..container(pod, pod, 0) };
+        rig.accept(Input::Container { view: Arc::new(view), probes });
+    };
+    let unproven = |rig: &Rig| {
+        let unproven = rig.roster.counts(rig.now).unproven;
+        let named = unproven.oldest.iter().map(|(age, _, pod, key)| format!("{pod} {} {age:?}", key.kind));
+        (unproven.count, named.collect::<Vec<_>>())
+    };
+    let invalid = Invalid { reason: "no such port".to_owned(), handler: None };
+    let wrong = Planned { spec: Err(invalid), ..enforced(spec(Readiness)) };
+    accept(&mut rig, "web", vec![enforced(spec(Liveness)), wrong, planned(spec(Startup))]);
+    rig.pass(10 * SECOND);
+    accept(&mut rig, "other", vec![enforced(spec(Liveness))]);
+    assert_eq!(unproven(&rig), (0, vec![]), "they have just come");
+    rig.pass(20 * SECOND);
+    assert_eq!(
+        unproven(&rig),
+        (2, vec!["web readiness 30s".to_owned(), "web liveness 30s".to_owned()]),
+        "not what the author wrote"
+    );
+    for pod in ["p1", "p2"] {
+        accept(&mut rig, pod, vec![enforced(spec(Liveness))]);
+    }
+    rig.pass(30 * SECOND);
+    let (count, named) = unproven(&rig);
+    assert_eq!((count, named.len(), &*named[2]), (5, 3, "other liveness 50s"));
+
+    rig.started();
+    rig.finish(Liveness, AttemptResult::Error);
+    assert_eq!(unproven(&rig).0, 5, "an error is no result");
+    rig.pass(10 * SECOND);
+    rig.started();
+    rig.finish(Liveness, AttemptResult::Failure);
+    assert_eq!(unproven(&rig).0, 4);
+    let exited = ContainerState::Exited { exit_code: Some(0) };
+    let view = Arc::new(Container { state: exited, ..container("other", "other", 0) });
+    rig.accept(Input::Container { view, probes: vec![enforced(spec(Liveness))] });
+    assert_eq!(unproven(&rig).0, 3, "nothing can be found out about a container that does not run");
+}
+
+#[test]
 fn an_invalid_startup_probe_locks_nobody() {
     let mut rig = Rig::new(8);
     let invalid = Invalid { reason: "no handler".to_owned(), handler: None };
@@ -126,6 +174,7 @@ fn an_invalid_startup_probe_locks_nobody() {
             source: ProbeSource::PodAnnotation,
             spec: Err(invalid),
             acting: Acting::default(),
+            history: HistoryRule::default(),
             shadowed: vec!["container annotation".to_owned()],
         },
         planned(spec(Liveness)),

@@ -9,9 +9,10 @@ use serde::{
 };
 use thiserror::Error;
 
-use super::{Checkpoint, MAX_BYTES, MAX_PROBES, Saved, SavedProbe};
+use super::{Checkpoint, MAX_BYTES, MAX_PROBES, OUTPUTS, Saved, SavedProbe};
 use crate::{
     ids::{PodUid, ProbeKey, ProbeKind},
+    prober::pauses::{MAX_REASON, Pause},
     results::Counts,
 };
 
@@ -69,12 +70,15 @@ impl Saved {
     /// As text; the same for the same probes in whatever order. Leaves out what exceeds the bounds.
     pub(crate) fn to_json(&self) -> Vec<u8> {
         let mut order: Vec<_> = self.probes.iter().collect();
-        order.sort_by(|a, b| (a.paused_since.is_none(), &a.key).cmp(&(b.paused_since.is_none(), &b.key)));
+        order.sort_by(|a, b| (a.pause.is_none(), &a.key).cmp(&(b.pause.is_none(), &b.key)));
         let mut text = HEAD.to_vec();
         let mut separator: &[u8] = b"\n";
+        let share = OUTPUTS / order.len().max(1);
         for probe in order.into_iter().take(MAX_PROBES) {
-            let line =
-                serde_json::to_vec(&Line::from(probe)).expect("names, numbers and times can be written");
+            let mut line = Line::from(probe);
+            let last = line.checkpoint.as_mut().and_then(|checkpoint| checkpoint.last.as_mut());
+            last.into_iter().for_each(|last| shorten(&mut last.output, share));
+            let line = serde_json::to_vec(&line).expect("names, numbers, texts and times can be written");
             if text.len() + separator.len() + line.len() + TAIL.len() > MAX_BYTES {
                 break;
             }
@@ -84,6 +88,22 @@ impl Saved {
         }
         text.extend_from_slice(TAIL);
         text
+    }
+}
+
+/// Cuts a text to so many bytes as it is written: a quote takes two of them, and a control character six.
+fn shorten(text: &mut Arc<str>, most: usize) {
+    let mut written = 0;
+    let end = text.char_indices().find(|(_, c)| {
+        written += match c {
+            '"' | '\\' => 2,
+            '\0'..='\u{1f}' => 6,
+            other => other.len_utf8(),
+        };
+        written > most
+    });
+    if let Some((end, _)) = end {
+        *text = text[..end].into();
     }
 }
 
@@ -108,6 +128,10 @@ struct Line {
     kind: ProbeKind,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     paused_since: Option<Time>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    paused_until: Option<Time>,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pause_reason: Arc<str>,
     #[serde(default, rename = "stand", skip_serializing_if = "Option::is_none")]
     checkpoint: Option<Checkpoint>,
 }
@@ -117,24 +141,29 @@ struct Line {
 struct Time(#[serde(with = "time")] SystemTime);
 
 impl From<&SavedProbe> for Line {
-    fn from(SavedProbe { key, paused_since, checkpoint }: &SavedProbe) -> Self {
+    fn from(SavedProbe { key, pause, checkpoint }: &SavedProbe) -> Self {
+        let pause = pause.as_ref();
         Self {
             pod: key.pod.clone(),
             container: key.container.clone(),
             kind: key.kind,
-            paused_since: paused_since.map(Time),
+            paused_since: pause.map(|pause| Time(pause.since)),
+            paused_until: pause.and_then(|pause| pause.until).map(Time),
+            pause_reason: pause.map(|pause| pause.reason.clone()).unwrap_or_default(),
             checkpoint: checkpoint.clone(),
         }
     }
 }
 
 impl From<Line> for SavedProbe {
-    fn from(Line { pod, container, kind, paused_since, checkpoint }: Line) -> Self {
-        Self {
-            key: ProbeKey { pod, container, kind },
-            paused_since: paused_since.map(|Time(at)| at),
-            checkpoint,
-        }
+    fn from(line: Line) -> Self {
+        let Line { pod, container, kind, paused_since, paused_until, pause_reason, checkpoint } = line;
+        let pause = paused_since.map(|Time(since)| Pause {
+            since,
+            until: paused_until.map(|Time(at)| at),
+            reason: pause_reason[..pause_reason.floor_char_boundary(MAX_REASON)].into(),
+        });
+        Self { key: ProbeKey { pod, container, kind }, pause, checkpoint }
     }
 }
 

@@ -3,12 +3,13 @@
 
 use std::{
     collections::HashMap,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use super::{Checkpoint, Saved, SavedProbe};
 use crate::{
     ids::{ContainerId, ProbeKey},
+    prober::pauses::Pause,
     spec::identity::Definition,
 };
 
@@ -20,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 #[derive(Debug, Default)]
 pub(in crate::prober) struct Restoring {
     checkpoints: HashMap<ProbeKey, Checkpoint>,
-    paused: HashMap<ProbeKey, SystemTime>,
+    paused: HashMap<ProbeKey, Pause>,
     /// When the rest is forgotten; none before the runtime was listed.
     until: Option<Instant>,
 }
@@ -29,9 +30,9 @@ impl Restoring {
     /// Of what was saved.
     pub(in crate::prober) fn new(saved: Saved) -> Self {
         let mut restoring = Self::default();
-        for SavedProbe { key, paused_since, checkpoint } in saved.probes {
-            if let Some(since) = paused_since {
-                restoring.paused.insert(key.clone(), since);
+        for SavedProbe { key, pause, checkpoint } in saved.probes {
+            if let Some(pause) = pause {
+                restoring.paused.insert(key.clone(), pause);
             }
             if let Some(checkpoint) = checkpoint {
                 restoring.checkpoints.insert(key, checkpoint);
@@ -72,14 +73,14 @@ impl Restoring {
         self.checkpoints.remove(key).filter(|checkpoint| checkpoint.definition == definition)
     }
 
-    /// Since when a probe was paused, if it was.
-    pub(in crate::prober) fn take_pause(&mut self, key: &ProbeKey, now: Instant) -> Option<SystemTime> {
+    /// The pause of a probe, if it was paused.
+    pub(in crate::prober) fn take_pause(&mut self, key: &ProbeKey, now: Instant) -> Option<Pause> {
         self.forget_late(now);
         self.paused.remove(key)
     }
 
     /// What was not claimed yet, to be saved again.
-    pub(in crate::prober) fn rest(&self) -> (&HashMap<ProbeKey, Checkpoint>, &HashMap<ProbeKey, SystemTime>) {
+    pub(in crate::prober) fn rest(&self) -> (&HashMap<ProbeKey, Checkpoint>, &HashMap<ProbeKey, Pause>) {
         (&self.checkpoints, &self.paused)
     }
 
@@ -115,14 +116,15 @@ mod tests {
             container: container.into(),
             definition: defined(ProbeKind::Liveness),
             verdict: None,
-            since: SystemTime::UNIX_EPOCH,
+            since: std::time::SystemTime::UNIX_EPOCH,
             run: Run::default(),
             counts: Counts::default(),
             is_held: false,
+            last: None,
         };
         let saved = |pod| SavedProbe {
             key: key(pod),
-            paused_since: Some(SystemTime::UNIX_EPOCH),
+            pause: Some(std::time::SystemTime::UNIX_EPOCH.into()),
             checkpoint: Some(checkpoint("c1")),
         };
         Restoring::new(Saved { probes: vec![saved("a"), saved("b"), saved("c")] })

@@ -112,7 +112,7 @@ impl Rig {
             };
             let mut channels = channels;
             let on_event = move |event| reported.lock().unwrap().push(event);
-            drive(Saved::default(), &mut channels, attempt, on_event, drop).await;
+            drive(Saved::default(), &mut channels, attempt, on_event, drop, drop).await;
         });
         Self { inputs, questions, settings: setter, stop, log, events, task }
     }
@@ -171,7 +171,8 @@ async fn a_period_below_a_second_is_kept_within_a_tenth() {
         stop: CancellationToken::new(),
     };
     let nowhere = tonic::transport::Endpoint::from_static("http://runtime").connect_lazy();
-    let task = tokio::spawn(async move { run(Saved::default(), &mut channels, nowhere, drop, drop).await });
+    let task =
+        tokio::spawn(async move { run(Saved::default(), &mut channels, nowhere, drop, drop, drop).await });
     let handler = Handler::TcpSocket { host: None, port: PortRef::Number(address.port()) };
     let period = Duration::from_millis(250);
     let spec = ProbeSpec { handler, period, ..spec(ProbeKind::Readiness) };

@@ -18,6 +18,7 @@ impl Worker {
             run: self.results.run(),
             counts: self.results.counts(),
             is_held: self.is_held,
+            last: self.results.last().map(Into::into),
         })
     }
 

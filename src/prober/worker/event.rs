@@ -24,12 +24,20 @@ pub(crate) enum WorkerEvent {
     Acting(bool),
     /// Whether an operator wants no attempts for now.
     Paused(bool),
-    /// An operator wants an attempt now.
-    Triggered,
+    /// An operator wants an attempt now, or so much later at the earliest.
+    Triggered(Duration),
     /// The deadline came.
     Due,
     /// The deadline came among too many others: make it so much later.
     Spread(Duration),
+    /// Likewise of a probe whose last result is from before a restart of ours: make one so much later, so that it is known
+    /// soon whether that still holds, and then the one that was due.
+    TryEarly {
+        /// To the early one.
+        after: Duration,
+        /// To the one that was due.
+        then: Duration,
+    },
     /// The runtime answers again: an attempt that it did not answer is made again so much later at the latest.
     RuntimeAnswers(Duration),
     /// There is place for the attempt now.
@@ -60,6 +68,8 @@ pub(crate) enum Action {
 pub(crate) struct Seen {
     /// Another one than before is another container.
     pub id: ContainerId,
+    /// Counts the containers of its name.
+    pub attempt: u32,
     /// Where it is in its life.
     pub state: ContainerState,
     /// Whether its processes are frozen.
@@ -74,6 +84,7 @@ impl From<&Container> for Seen {
     fn from(view: &Container) -> Self {
         Self {
             id: view.id.clone(),
+            attempt: view.attempt,
             state: view.state,
             is_paused: view.is_paused,
             created_at: view.created_at,

@@ -9,6 +9,15 @@ use crate::{
     results::{AttemptRecord, AttemptResult, Verdict, event::Notice, history::ChangeReason},
 };
 
+/// How an attempt of ours ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::prober) enum Ended {
+    /// With a result, which is in the history.
+    WithResult,
+    /// Without one: it panicked, was given up, or its container was paused meanwhile.
+    GivenUp,
+}
+
 impl Worker {
     pub(super) fn judge(&mut self, outcome: &AttemptOutcome, now: Moment, actions: &mut Vec<Action>) {
         match self.flight.take() {
@@ -21,7 +30,7 @@ impl Worker {
     }
 
     pub(super) fn finish(&mut self, outcome: Option<AttemptOutcome>, now: Moment, actions: &mut Vec<Action>) {
-        let is_triggered = std::mem::take(&mut self.is_triggered);
+        let triggered = self.triggered.take();
         let (attempt, outlasted) = match self.flight.take() {
             Some(Flight::Own(attempt)) => (attempt, Duration::ZERO),
             // Its timeout was over before the runtime answered: not quick, however short the timeout.
@@ -33,6 +42,8 @@ impl Worker {
         // container was paused meanwhile: a frozen process does not answer.
         if let Some(outcome) = outcome.filter(|_| outlasted.is_zero() && !attempt.is_void) {
             self.settle(&outcome, &attempt, now, actions);
+        } else if outlasted.is_zero() {
+            self.ended = Some((attempt.began.at, Ended::GivenUp));
         }
         let is_current = self.is_current(&attempt);
         // Another container has its own first attempt; the same one has its next at the next tick that is to come:
@@ -40,7 +51,7 @@ impl Worker {
         if let Some(next) = self.next.filter(|_| is_current) {
             let due = next.checked_sub(attempt.beat).unwrap_or(next);
             let tick = tick_after(due, self.spacing(now.at), now.at);
-            self.next = Some(if is_triggered { now.at } else { tick });
+            self.next = Some(triggered.map_or(tick, |from| from.max(now.at).min(tick)));
         }
     }
 
@@ -69,9 +80,12 @@ impl Worker {
             lag: Some(*lag),
             exit_code: outcome.exit_code,
             status: outcome.status,
+            container_attempt: Some(attempt.container_attempt),
+            is_first: false,
             output: outcome.output.shared(),
         };
         self.results.record(record, is_current);
+        self.ended = Some((began.at, Ended::WithResult));
         actions.extend(notice.map(|notice| Action::Report(container.clone(), notice)));
 
         // Step 11: an error is thrown away; it does not even break a run. Neither does what a pause or an act
@@ -92,8 +106,9 @@ impl Worker {
         let is_threshold_reached = run >= self.threshold(verdict);
         if is_threshold_reached {
             // Step 15.
-            if counts && self.results.set(verdict, ChangeReason::Results(run), now.wall) {
-                let notice = Notice::VerdictChanged { to: verdict, after: run };
+            let why = ChangeReason::of_run(run, self.results.run_here().count);
+            if counts && self.results.set(verdict, why, now.wall) {
+                let notice = Notice::VerdictChanged { to: verdict, after: why };
                 actions.push(Action::Report(container.clone(), notice));
             }
             self.end_run(verdict, counts);

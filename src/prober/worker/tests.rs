@@ -23,7 +23,14 @@ fn spec(kind: ProbeKind, success_threshold: u32, failure_threshold: u32) -> Prob
 }
 
 fn seen(id: &str, state: ContainerState) -> WorkerEvent {
-    WorkerEvent::Seen(Seen { id: id.into(), state, is_paused: false, created_at: None, started_at: None })
+    WorkerEvent::Seen(Seen {
+        id: id.into(),
+        attempt: 0,
+        state,
+        is_paused: false,
+        created_at: None,
+        started_at: None,
+    })
 }
 
 const EXITED: ContainerState = ContainerState::Exited { exit_code: Some(1) };
@@ -84,6 +91,7 @@ impl Rig {
             let id = ContainerId::from(format!("c{}", rig.containers));
             let started_at = rig.started_at.filter(|_| rig.containers == 1);
             drop(rig.on(WorkerEvent::Seen(Seen {
+                attempt: 0,
                 id,
                 state,
                 is_paused: false,
@@ -245,6 +253,7 @@ fn a_start_time_that_is_told_late_still_adopts_and_shortens_the_delay() {
     assert_eq!((rig.verdict(), rig.worker.deadline()), ('S', Some(rig.now.at + 60 * SECOND)));
     let started_at = Some(rig.now.wall - 300 * SECOND);
     rig.on(WorkerEvent::Seen(Seen {
+        attempt: 0,
         id: "c1".into(),
         state: ContainerState::Running,
         is_paused: false,
@@ -263,6 +272,7 @@ fn a_clock_that_is_set_makes_a_container_that_starts_now_neither_adopted_nor_put
         rig.now.wall = if is_set_back { rig.now.wall - hour } else { rig.now.wall + hour };
         let (state, at) = (ContainerState::Running, Some(rig.now.wall - SECOND));
         rig.on(WorkerEvent::Seen(Seen {
+            attempt: 0,
             id: "c1".into(),
             state,
             is_paused: false,
@@ -364,7 +374,7 @@ fn the_journal_is_told_of_failures_errors_and_turns() {
     let mut rig = Rig::running(spec(ProbeKind::Readiness, 1, 2));
     let report = |notice| Action::Report("c1".into(), notice);
     let output = || "out".to_owned();
-    let turned = |to, after| report(Notice::VerdictChanged { to, after });
+    let turned = |to, after| report(Notice::VerdictChanged { to, after: ChangeReason::Results(after) });
     assert_eq!(rig.attempt(AttemptResult::Success), [turned(Verdict::Success, 1)]);
     assert_eq!(rig.attempt(AttemptResult::Success), []);
     assert_eq!(rig.attempt(AttemptResult::Warning), [report(Notice::Warned { output: output().into() })]);

@@ -30,6 +30,7 @@ fn what_is_small_and_read_is_kept_as_it_is() {
         ("liveness.criprobe.dev/app", "{}".to_owned()),
         ("criprobe.dev/probes", "off".to_owned()),
         ("livenes.criprobe.dev/app", String::new()),
+        ("liveness.criprobe.dev", String::new()),
         ("io.kubernetes.container.ports", "[]".to_owned()),
         ("kubectl.kubernetes.io/last-applied-configuration", "{}".to_owned()),
         ("kubernetes.io/config.source", "file".to_owned()),
@@ -159,4 +160,27 @@ fn the_label_of_a_kubelets_pod_is_kept_however_many_others_there_are() {
     labels.insert(KUBELETS_UID.to_owned(), "1f6b8d7c-0000-4000-8000-000000000000".to_owned());
     let trimmed = decode::<cri::PodSandbox>(&pod(labels, HashMap::new()).encode_to_vec()).unwrap();
     assert!(trimmed.omitted() > 0 && trimmed.labels.contains_key(KUBELETS_UID));
+}
+
+#[test]
+fn the_end_of_a_container_is_kept_and_bounded() {
+    let status = cri::ContainerStatus {
+        id: "c".into(),
+        finished_at: 7,
+        exit_code: 137,
+        reason: "OOMKilled".into(),
+        message: "killed".into(),
+        log_path: "/var/log/pods/a/app/0.log".into(),
+        ..Default::default()
+    };
+    assert_eq!(decode(&status.encode_to_vec()), Ok(Trimmed::from(status.clone())));
+    let long = cri::ContainerStatus {
+        reason: "r".repeat(MAX_NAME + 1),
+        message: "\u{fc}".repeat(MAX_TEXT),
+        log_path: "/".repeat(MAX_TEXT + 1),
+        ..status
+    };
+    let kept = decode::<cri::ContainerStatus>(&long.encode_to_vec()).unwrap();
+    let kept = kept.into_inner();
+    assert_eq!((kept.reason.len(), kept.message.len(), &*kept.log_path), (MAX_NAME, MAX_TEXT, ""));
 }

@@ -24,16 +24,16 @@ use super::*;
 use crate::report::{
     JournaledCall, Snapshot, Snapshots,
     journal::{Journal, JournalBounds},
-    metrics::Metrics,
+    metrics::Format,
     name::ProbeName,
     view::{
-        CallView, ConfigurationView, EventView, LateView, PodView, ProbeDetailView, ProbePhase, ProbeView,
-        RuntimeState, StatusView, probe_key, sample,
+        CallView, ConfigurationView, EventView, LateView, PodDetailView, PodView, ProbeDetailView,
+        ProbePhase, ProbeView, RuntimeState, RuntimeView, StatusView, probe_key, sample,
     },
 };
 use crate::{
     ids::ProbeKey,
-    prober::{CommandRefusal, ProbeCommand, ProberHandle, ProberSettings, Question},
+    prober::{CommandRefusal, ProbeCommand, ProberHandle, ProberSettings, Question, TriggerEnd},
     stage::{Asker, Unanswered},
 };
 
@@ -68,12 +68,21 @@ impl Api {
             while let Some(question) = questions.recv().await {
                 match question {
                     Question::Command { key, command, answer: to } => to.send(answer(&key, command)).unwrap(),
+                    Question::Trigger { key, answer: to } => {
+                        let end = answer(&key, ProbeCommand::Trigger).map(|()| {
+                            let (end, ended) = oneshot::channel();
+                            drop(end.send(TriggerEnd::NotMade("the probe is gone".to_owned())));
+                            ended
+                        });
+                        to.send(end).unwrap();
+                    }
                     Question::Plans(to) => to.send(Arc::default()).unwrap(),
                     other => panic!("{other:?}"),
                 }
             }
         });
-        Self::before(Fixed { probes: Ok(probes), ..Fixed::default() }, prober(asker))
+        let pods = Ok(vec![sample::pod()]);
+        Self::before(Fixed { probes: Ok(probes), pods, ..Fixed::default() }, prober(asker))
     }
 
     fn before(snapshots: Fixed, prober: ProberHandle) -> Self {
@@ -81,7 +90,6 @@ impl Api {
             snapshots: Arc::new(snapshots),
             trace: Journal::new(JournalBounds::records(1_000)),
             events: Journal::new(JournalBounds::records(1_000)),
-            metrics: Metrics::new("0.1.0"),
             prober,
         })
     }
@@ -174,8 +182,16 @@ impl Snapshots for Fixed {
         ready(self.pods.clone()).boxed()
     }
 
+    fn runtime(&self) -> RuntimeView {
+        self.status.as_ref().map_or_else(|_| sample::status().runtime, |status| status.runtime.clone())
+    }
+
     fn configuration(&self) -> Snapshot<'_, ConfigurationView> {
         ready(self.configuration.clone()).boxed()
+    }
+
+    fn metrics(&self, format: Format) -> Snapshot<'_, String> {
+        ready(Ok(format!("{format:?}\n").repeat(10_000))).boxed()
     }
 }
 

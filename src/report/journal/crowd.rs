@@ -42,6 +42,28 @@ impl Crowd {
         }
     }
 
+    /// Removes a record of the group of this path, if it is there; returns its size.
+    pub(super) fn remove(&mut self, path: &[u64], number: u64) -> Option<usize> {
+        let size = match path {
+            [] => {
+                let at = self.records.binary_search_by_key(&number, |&(number, _)| number).ok()?;
+                self.records.remove(at)?.1
+            }
+            [name, narrower @ ..] => self.change(*name, |group| group.remove(narrower, number))?,
+        };
+        self.count -= 1;
+        self.bytes -= size;
+        Some(size)
+    }
+
+    /// The oldest record of the group of this path, if that has more than `most`.
+    pub(super) fn surplus(&self, path: &[u64], most: usize) -> Option<u64> {
+        match path {
+            [] => self.records.front().filter(|_| self.records.len() > most).map(|(number, _)| *number),
+            [name, narrower @ ..] => self.groups.get(name)?.surplus(narrower, most),
+        }
+    }
+
     /// Removes the oldest record of the group that has most, by bytes or by number: of the widest groups, then of those
     /// within it.
     pub(super) fn pop(&mut self, by_bytes: bool) -> Option<u64> {
@@ -110,12 +132,21 @@ mod tests {
     proptest! {
         #[test]
         fn row_02_the_record_that_goes_is_the_one_that_a_search_of_all_finds(
-            steps in prop::collection::vec((prop::array::uniform3(0_u64..3), 0_usize..5, prop::option::of(any::<bool>())), 0..80),
+            steps in prop::collection::vec((prop::array::uniform3(0_u64..3), 0_usize..5, prop::option::of(any::<bool>()), prop::option::weighted(0.3, 0_usize..80)), 0..80),
         ) {
             let (mut crowd, mut records) = (Crowd::default(), Vec::new());
-            for (number, (path, size, pop)) in (0..).zip(steps) {
+            for (number, (path, size, pop, removed)) in (0..).zip(steps) {
                 crowd.push(&path, number, size);
                 records.push((path, number, size));
+                let of_it = records.iter().filter(|(of, ..)| *of == path);
+                let oldest = of_it.clone().map(|(_, number, _)| *number).next();
+                prop_assert_eq!(crowd.surplus(&path, of_it.clone().count() - 1), oldest);
+                prop_assert_eq!(crowd.surplus(&path, of_it.count()), None);
+                if let Some(removed) = removed.filter(|at| *at < records.len()) {
+                    let (path, number, size) = records.remove(removed);
+                    prop_assert_eq!(crowd.remove(&path, number), Some(size));
+                    prop_assert_eq!(crowd.remove(&path, number), None);
+                }
                 if let Some(by_bytes) = pop {
                     let gone = searched(&records, by_bytes);
                     prop_assert_eq!(crowd.pop(by_bytes), gone);

@@ -43,6 +43,10 @@ pub struct CallView {
     /// What was run, of ExecSync and Exec; absent otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exec: Option<ExecView>,
+    /// Whether it only opened a stream (Exec, Attach, PortForward), which the runtime serves itself: neither its end nor
+    /// its exit code passes here; absent otherwise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stream_opened: bool,
     /// The W3C trace context that came with the call; empty where none did.
     pub traceparent: String,
 }

@@ -59,6 +59,21 @@ pub struct RuleView {
     /// What the verdict of a HEALTHCHECK does by it; absent if it does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healthcheck: Option<HealthcheckActView>,
+    /// How much is kept of attempts by it; absent if it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history: Option<HistoryView>,
+}
+
+/// How much is kept of the attempts of a probe, in a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HistoryView {
+    /// How many attempts; absent if the setting `history.attempts` applies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<u16>,
+    /// How many bytes of what each said; absent if the setting `history.outputBytes` applies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_bytes: Option<u16>,
 }
 
 /// What a HEALTHCHECK's verdict of failure does, in a rule.

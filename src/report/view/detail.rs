@@ -22,7 +22,7 @@ pub struct ProbeDetailView {
     /// What was done to its containers because of it, oldest first, up to 8; absent if there was nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub acted: Vec<ActNoteView>,
-    /// The newest attempts, oldest first, up to 32; also those at former containers.
+    /// The newest attempts, oldest first, as many as `history.attempts` says, by default 32; also those at former containers.
     pub history: Vec<AttemptView>,
     /// The newest changes of the verdict, oldest first, up to 32.
     pub changes: Vec<ChangeView>,
@@ -55,6 +55,9 @@ pub struct DefinitionView {
     pub initial_delay_seconds: Seconds,
     /// The limit of one attempt.
     pub timeout_seconds: Seconds,
+    /// The limit that it would have without `prober.maxTimeout`: Docker's default, of a HEALTHCHECK; absent elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_before_cap_seconds: Option<Seconds>,
     /// From one attempt to the next.
     pub period_seconds: Seconds,
     /// Successes in a row that make the verdict success.

@@ -12,8 +12,14 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EventView {
-    /// When.
+    /// When; of one that repeats others, when the newest of them happened.
     pub at: Time,
+    /// When the first of them happened; absent of one that repeats none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_at: Option<Time>,
+    /// How often it has happened; absent if that is once.
+    #[serde(default = "once", skip_serializing_if = "is_once")]
+    pub count: u64,
     /// Kubernetes' two types.
     #[serde(rename = "type")]
     pub kind: EventType,
@@ -35,7 +41,38 @@ pub struct EventView {
     pub probe: String,
 }
 
+/// 8 KiB of the message of an event about criprobe itself; a longer one is cut, and is in the log and in the status.
+const MAX_MESSAGE: usize = 8 << 10;
+
+fn once() -> u64 {
+    1
+}
+
+fn is_once(count: &u64) -> bool {
+    *count == once()
+}
+
 impl EventView {
+    /// An event about criprobe itself or the runtime.
+    pub(crate) fn of_node(kind: EventType, reason: &str, mut message: String, at: Time) -> Self {
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE));
+        let none = String::new;
+        Self {
+            at,
+            first_at: None,
+            count: 1,
+            kind,
+            reason: reason.to_owned(),
+            message,
+            namespace: none(),
+            pod: none(),
+            pod_uid: none(),
+            container: none(),
+            container_id: none(),
+            probe: none(),
+        }
+    }
+
     /// Whose it is: its namespace's, its pod's, that of its reason among those of a probe.
     pub fn groups(&self) -> JournalGroups {
         let pod = (&self.namespace, &self.pod_uid);

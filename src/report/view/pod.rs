@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ActView, ProbesView, Time, text_size};
+use super::{ActView, EventView, PausedProbeView, ProbeView, ProbesView, Time, text_size};
 
 /// One pod: its newest sandbox, and the newest container of each name in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,6 +25,12 @@ pub struct PodView {
     /// Why it is not ready, in words, what is done to its containers, and whether its UID is a copy; empty where there is
     /// nothing to say.
     pub reason: String,
+    /// What is wrong with its annotations and belongs to no probe, a sentence each; absent if nothing is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
+    /// Whether it turned its probes off by annotation, except those of enforced rules; absent if it did not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub probes_off: bool,
     /// By name.
     pub containers: Vec<ContainerView>,
 }
@@ -33,13 +39,56 @@ impl PodView {
     /// What it takes, in bytes.
     pub fn size(&self) -> usize {
         let texts = [&self.namespace, &self.pod, &self.pod_uid, &self.sandbox_id, &self.reason];
+        let texts = texts.into_iter().chain(&self.problems);
         let containers = self.containers.iter().map(|container| {
-            let texts = [&container.container, &container.container_id, &container.image];
+            let texts = [&container.container, &container.container_id, &container.image].into_iter();
+            let optional = [&container.exit_reason, &container.exit_message, &container.log_path];
             size_of::<ContainerView>()
-                + texts.into_iter().map(text_size).sum::<usize>()
+                + texts.chain(optional.into_iter().flatten()).map(text_size).sum::<usize>()
+                + container.exits.iter().map(ExitView::size).sum::<usize>()
                 + container.act.as_ref().map_or(0, ActView::text_size)
+                + container.paused_probes.iter().map(PausedProbeView::size).sum::<usize>()
         });
-        size_of::<Self>() + texts.into_iter().map(text_size).sum::<usize>() + containers.sum::<usize>()
+        size_of::<Self>()
+            + texts.map(|text| size_of::<String>() + text_size(text)).sum::<usize>()
+            + containers.sum::<usize>()
+    }
+}
+
+/// One pod in full.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PodDetailView {
+    /// What the list shows of it.
+    #[serde(flatten)]
+    pub pod: PodView,
+    /// Those of its containers, ours and clients' own: by container, then startup, readiness, liveness.
+    pub probes: Vec<ProbeView>,
+    /// Those of its events that are kept, oldest first.
+    pub events: Vec<EventView>,
+}
+
+/// The end of a container that had this name before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExitView {
+    /// Counts the containers of this name.
+    pub attempt: u32,
+    /// The runtime's id of it.
+    pub container_id: String,
+    /// When its process was started; null if it never was.
+    pub started_at: Option<Time>,
+    /// When it exited; null while that is not known.
+    pub finished_at: Option<Time>,
+    /// Null if the runtime has not reported it.
+    pub exit_code: Option<i32>,
+    /// In the runtime's word: `OOMKilled`, `Error`, `Completed`; empty if it reported none.
+    pub reason: String,
+}
+
+impl ExitView {
+    /// What it takes, in bytes.
+    fn size(&self) -> usize {
+        size_of::<Self>() + text_size(&self.container_id) + text_size(&self.reason)
     }
 }
 
@@ -60,6 +109,21 @@ pub struct ContainerView {
     pub paused: bool,
     /// The exit code, if it has exited and the runtime has reported it; null otherwise.
     pub exit_code: Option<i32>,
+    /// When it exited, if it has and the runtime has reported it; absent otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Time>,
+    /// Why it exited, in the runtime's word: `OOMKilled`, `Error`, `Completed`; absent if it has not, or without a reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_reason: Option<String>,
+    /// What the runtime says of its exit, up to 1,024 bytes; absent if it says nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_message: Option<String>,
+    /// Where its output is written, as the runtime reports it; absent until then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_path: Option<String>,
+    /// How the containers ended that had its name before, oldest first, up to 5; absent if there were none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exits: Vec<ExitView>,
     /// When it was made; null while that is not known.
     pub created_at: Option<Time>,
     /// When its process was started; null while that is not known.
@@ -75,6 +139,9 @@ pub struct ContainerView {
     /// What is done to it now, or withheld; absent if nothing is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub act: Option<ActView>,
+    /// Its probes that an operator paused; absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paused_probes: Vec<PausedProbeView>,
 }
 
 /// Where a container is in its life.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 
-use super::{ActView, Seconds, Time, text_size};
+use super::{ActView, PauseView, Seconds, Time, text_size};
 use crate::{
     prober::status::ProbePhase,
     results::{AttemptResult, Counts, Run, Verdict},
@@ -61,6 +61,12 @@ pub struct ProbeView {
     pub counts: Counts,
     /// The newest attempt; null before the first.
     pub last: Option<AttemptView>,
+    /// When the newest attempt began that was a warning, a failure or an error; absent before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsuccessful_at: Option<Time>,
+    /// How long the attempts at the current container took since criprobe started; absent before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<LatencyView>,
     /// What a verdict of failure does: `report`, `stop`, `kill`, `restart`.
     pub on_failure: String,
     /// What its definition asks for, where that is not done; else absent.
@@ -74,6 +80,26 @@ pub struct ProbeView {
     /// What is done to its container now, or withheld; absent if nothing is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub act: Option<ActView>,
+    /// Its pause; absent if it is not paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause: Option<PauseView>,
+    /// Whether a client stops its container or pod, or has done so; absent if not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stopped_by_client: bool,
+}
+
+/// How long the attempts of a probe took, within 9 %. Errors do not count: they are attempts that were not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LatencyView {
+    /// How many attempts it is about.
+    pub attempts: u32,
+    /// Half of them took no longer.
+    pub p50_seconds: Seconds,
+    /// 99 of 100 took no longer.
+    pub p99_seconds: Seconds,
+    /// Whether that is more than 80 % of the probe's timeout.
+    pub near_timeout: bool,
 }
 
 /// One attempt.
@@ -95,7 +121,14 @@ pub struct AttemptView {
     /// How long after it was due it began: the wait for a place among the workers. Of the newest attempt only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag_seconds: Option<Seconds>,
-    /// What it said: up to 10 KiB of the newest attempt, 256 bytes of one in a history.
+    /// Counts the containers of this name: the one that it was made at. Only in a history; absent if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container_attempt: Option<u32>,
+    /// Whether it was the first at its container. Only in a history; absent if it was not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub first_of_container: bool,
+    /// What it said: up to 10 KiB of the newest attempt, of one in a history as much as `history.outputBytes` says, by default
+    /// 256 bytes.
     pub output: Arc<str>,
 }
 
@@ -107,10 +140,10 @@ impl AttemptView {
 }
 
 impl ProbeView {
-    /// Whether its verdict is failure, and says something of a container that runs. One with a wrong definition has no
-    /// verdict; one that waits or has stopped fails only for want of a container that could be asked.
+    /// Whether its verdict is failure, in whatever phase: also where its container has exited by itself. What a client stops
+    /// on purpose does not fail. One with a wrong definition has no verdict.
     pub fn is_failing(&self) -> bool {
-        self.state == Verdict::Failure && !matches!(self.phase, ProbePhase::Waiting | ProbePhase::Stopped)
+        self.state == Verdict::Failure && self.phase != ProbePhase::Stopped && !self.stopped_by_client
     }
 
     /// What it takes, in bytes, with the output, which it may share.
@@ -136,6 +169,7 @@ impl ProbeView {
             + texts.map(text_size).sum::<usize>()
             + self.shadowed.iter().map(|source| size_of::<String>() + text_size(source)).sum::<usize>()
             + self.act.as_ref().map_or(0, ActView::text_size)
+            + self.pause.as_ref().map_or(0, |pause| text_size(&pause.reason))
             + self.last.as_ref().map_or(0, |last| last.output.len())
     }
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::*;
+use crate::ids::ProbeKind;
 
 /// 2026-11-20T10:00:00Z, and so many milliseconds.
 pub(crate) fn at(millis: u64) -> Time {
@@ -40,13 +41,24 @@ pub(crate) fn probe() -> ProbeView {
             exit_code: Some(0),
             status: None,
             lag_seconds: None,
+            container_attempt: None,
+            first_of_container: false,
             output: "".into(),
+        }),
+        unsuccessful_at: None,
+        latency: Some(LatencyView {
+            attempts: 12,
+            p50_seconds: Seconds(Duration::from_millis(31)),
+            p99_seconds: Seconds(Duration::from_millis(340)),
+            near_timeout: false,
         }),
         on_failure: "report".to_owned(),
         on_failure_asked: None,
         act_refusal: None,
         shadowed: Vec::new(),
         act: None,
+        pause: None,
+        stopped_by_client: false,
     }
 }
 
@@ -156,6 +168,13 @@ pub(crate) fn named_probe(namespace: &str, pod: &str, container: &str, kind: &st
 /// A probe that fails, with something nasty to say.
 pub(crate) fn failing_probe() -> ProbeView {
     ProbeView {
+        latency: Some(LatencyView {
+            attempts: 15,
+            p50_seconds: Seconds(Duration::from_millis(31)),
+            p99_seconds: Seconds(Duration::from_millis(1_030)),
+            near_timeout: true,
+        }),
+        unsuccessful_at: Some(at(110_000)),
         phase: ProbePhase::Held,
         state: Verdict::Failure,
         reason: "3 attempts failed; waits for a new container".to_owned(),
@@ -169,6 +188,8 @@ pub(crate) fn failing_probe() -> ProbeView {
             exit_code: Some(1),
             status: None,
             lag_seconds: Some(Seconds(Duration::from_micros(400))),
+            container_attempt: None,
+            first_of_container: false,
             output: "cat: /tmp/healthy: \u{1b}[31mno such file\u{1b}[0m\n".into(),
         }),
         ..named_probe("default", "bad", "app", "readiness")
@@ -207,6 +228,7 @@ pub(crate) fn observed_detail() -> ProbeDetailView {
 /// A probe whose definition is wrong.
 pub(crate) fn invalid_probe() -> ProbeView {
     ProbeView {
+        latency: None,
         phase: ProbePhase::Invalid,
         state: Verdict::Unknown,
         handler: String::new(),
@@ -245,6 +267,7 @@ pub(crate) fn call() -> CallView {
             stdout_bytes: Some(0),
             stderr_bytes: Some(0),
         }),
+        stream_opened: false,
         traceparent: String::new(),
     }
 }
@@ -269,6 +292,8 @@ pub(crate) fn refused_call() -> CallView {
 pub(crate) fn event() -> EventView {
     EventView {
         at: at(0),
+        first_at: None,
+        count: 1,
         kind: EventType::Warning,
         reason: "Unhealthy".to_owned(),
         message: "Liveness probe failed: no such file\n".to_owned(),
@@ -278,6 +303,31 @@ pub(crate) fn event() -> EventView {
         container: "app".to_owned(),
         container_id: "c1".to_owned(),
         probe: "liveness".to_owned(),
+    }
+}
+
+/// One that has happened often.
+pub(crate) fn repeated_event() -> EventView {
+    EventView { at: at(50_000), first_at: Some(at(0)), count: 494, ..event() }
+}
+
+/// A line of the file of attempts.
+pub(crate) fn attempt_line() -> AttemptLineView {
+    AttemptLineView {
+        at: at(110_000),
+        namespace: "default".into(),
+        pod: "web".into(),
+        pod_uid: "uid-1".to_owned(),
+        container: "app".into(),
+        container_id: "c1".to_owned(),
+        kind: ProbeKind::Liveness,
+        result: AttemptResult::Failure,
+        duration_seconds: Seconds(Duration::from_millis(31)),
+        lag_seconds: Some(Seconds(Duration::from_millis(2))),
+        exit_code: Some(1),
+        status: None,
+        state: Verdict::Success,
+        output: "no such file\n".into(),
     }
 }
 
@@ -334,6 +384,12 @@ pub(crate) fn status() -> StatusView {
             saved_at: Some(at(120_000)),
             trouble: String::new(),
         },
+        attempts: Some(RecordFileView {
+            file: "/var/lib/criprobe/attempts.jsonl".to_owned(),
+            written: 12_345,
+            dropped: 7,
+            trouble: String::new(),
+        }),
         stages: Vec::new(),
         log: LogView::default(),
         config: ConfigView {
@@ -407,6 +463,7 @@ pub(crate) fn detail() -> ProbeDetailView {
             handler: handlers().swap_remove(0),
             initial_delay_seconds: Seconds(Duration::ZERO),
             timeout_seconds: Seconds(Duration::from_secs(1)),
+            timeout_before_cap_seconds: None,
             period_seconds: Seconds(Duration::from_secs(10)),
             success_threshold: 1,
             failure_threshold: 3,
@@ -456,6 +513,38 @@ pub(crate) fn handlers() -> Vec<HandlerView> {
     ]
 }
 
+/// How three containers of one name ended.
+fn exits() -> Vec<ExitView> {
+    let exit = |attempt: u32, from: u64, to: u64, exit_code, reason: &str| ExitView {
+        attempt,
+        container_id: format!("c2-{attempt}").repeat(13),
+        started_at: Some(at(from)),
+        finished_at: Some(at(to)),
+        exit_code,
+        reason: reason.to_owned(),
+    };
+    vec![
+        exit(0, 300, 4_100, Some(3), "Error"),
+        exit(1, 5_000, 9_000, Some(0), "Completed"),
+        exit(2, 10_000, 34_000, Some(137), "OOMKilled"),
+    ]
+}
+
+/// All of that pod.
+pub(crate) fn pod_detail() -> PodDetailView {
+    let of_container = EventView {
+        at: at(115_000),
+        reason: "OOMKilled".to_owned(),
+        message: "Container log was OOM-killed after 1m20s, exit code 137".to_owned(),
+        container: "log".to_owned(),
+        container_id: "c2".repeat(32),
+        probe: String::new(),
+        ..event()
+    };
+    let failing = ProbeView { pod: "web".to_owned(), container: "log".to_owned(), ..failing_probe() };
+    PodDetailView { pod: pod(), probes: vec![probe(), failing], events: vec![event(), of_container] }
+}
+
 /// A pod that is not ready: one of its containers runs, the other has ended.
 pub(crate) fn pod() -> PodView {
     let app = ContainerView {
@@ -465,6 +554,11 @@ pub(crate) fn pod() -> PodView {
         state: ContainerStateView::Running,
         paused: false,
         exit_code: None,
+        finished_at: None,
+        exit_reason: None,
+        exit_message: None,
+        log_path: Some("/var/log/pods/default_web_uid-1/app/0.log".to_owned()),
+        exits: Vec::new(),
         created_at: Some(at(0)),
         started_at: Some(at(250)),
         started: true,
@@ -475,6 +569,7 @@ pub(crate) fn pod() -> PodView {
             (Verdict::Success, ProbePhase::Held),
         ]),
         act: None,
+        paused_probes: Vec::new(),
     };
     let log = ContainerView {
         container: "log".to_owned(),
@@ -482,6 +577,11 @@ pub(crate) fn pod() -> PodView {
         image: "busybox:1.36".to_owned(),
         state: ContainerStateView::Exited,
         exit_code: Some(137),
+        started_at: Some(at(35_000)),
+        finished_at: Some(at(115_000)),
+        exit_reason: Some("OOMKilled".to_owned()),
+        log_path: Some("/var/log/pods/default_web_uid-1/log/3.log".to_owned()),
+        exits: exits(),
         started: false,
         ready: false,
         restarts: 3,
@@ -496,7 +596,10 @@ pub(crate) fn pod() -> PodView {
         attempt: 0,
         sandbox_ready: true,
         ready: false,
-        reason: "containers with unready status: [log]".to_owned(),
+        reason: "log: exited with code 137 (OOMKilled) 10s ago; containers with unready status: [log]"
+            .to_owned(),
+        problems: Vec::new(),
+        probes_off: false,
         containers: vec![app, log],
     }
 }
@@ -544,6 +647,7 @@ pub(crate) fn configuration() -> ConfigurationView {
                 }),
                 termination_grace_period_seconds: None,
             }),
+            history: Some(HistoryView { attempts: Some(200), output_bytes: None }),
         }],
     }
 }

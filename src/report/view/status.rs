@@ -43,6 +43,9 @@ pub struct StatusView {
     /// What outlives the daemon.
     #[serde(default)]
     pub state: StateFileView,
+    /// The file that attempts are written to; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<RecordFileView>,
     /// Stages that failed and were started again since the start, by name; absent where none was.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<StageRestartView>,
@@ -196,6 +199,22 @@ pub struct ProbesView {
     /// Those that wait for a place for too long; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late: Option<LateView>,
+    /// Those of enforced rules that have not had a result yet, although their containers run; absent if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enforced_without_result: Option<UnprovenView>,
+}
+
+/// Probes of enforced rules, at running containers, that had neither a success nor a failure at any container yet: they are
+/// invalid, wait for something, or all their attempts are errors.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UnprovenView {
+    /// How many.
+    pub count: u64,
+    /// How long the oldest of them has been there.
+    pub longest_seconds: Seconds,
+    /// Their ids, at most 3.
+    pub probes: Vec<String>,
 }
 
 /// Probes that have waited for a place for more than two of their periods: their verdicts are older than they should be.
@@ -217,6 +236,20 @@ pub struct StateFileView {
     /// When it was last written; null if it was not since the start.
     pub saved_at: Option<Time>,
     /// Why it cannot be read or written, in words; empty if it can.
+    pub trouble: String,
+}
+
+/// A file that records are written to, a line each.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RecordFileView {
+    /// Where it is.
+    pub file: String,
+    /// Lines that were written since the start.
+    pub written: u64,
+    /// Lines that were not, as the disk was too slow or in trouble.
+    pub dropped: u64,
+    /// Why nothing can be written now, in words; empty if it can.
     pub trouble: String,
 }
 

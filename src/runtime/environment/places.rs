@@ -17,7 +17,7 @@ use tokio::{
 };
 use tonic::{Code, Status};
 
-use super::{QUICK, Subject, VariablesError};
+use super::{super::socket::SocketError, QUICK, Subject, VariablesError};
 use crate::{
     clock,
     runtime::turns::{Owner, PATIENCE, TurnLimits, Turns},
@@ -452,6 +452,8 @@ impl VariablesError {
 /// An error as it is remembered.
 fn brief(error: VariablesError) -> VariablesError {
     match error {
+        // Short, and recognised by its source.
+        VariablesError::Runtime(status) if SocketError::find(&status).is_some() => status.into(),
         VariablesError::Runtime(status) => {
             let message = status.message();
             let end = message.floor_char_boundary(MOST_OF_MESSAGE.min(message.len()));

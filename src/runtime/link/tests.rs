@@ -13,7 +13,7 @@ fn there() -> Link {
 fn one_slow_answer_costs_no_subscription() {
     let link = watch::Sender::new(there());
     let generation = link.borrow().generation;
-    set_down(&link, "no answer to Version".to_owned().into());
+    set_down(&link, LinkTrouble::silence(), clock::now());
     assert_eq!((link.borrow().is_up, link.borrow().source), (false, EventSource::Containerd));
     set_up(&link, 0, Version::default(), LinkTrouble::default());
     assert_eq!((link.borrow().is_up, link.borrow().source), (true, EventSource::Containerd));
@@ -35,7 +35,7 @@ fn row_20_a_stream_that_ended_makes_lists_out_of_date_and_a_connection_that_is_n
     subscribed(&link, EventSource::Cri, 2);
     answers(2);
     assert_eq!(counts(), (4, 2), "over another connection");
-    set_down(&link, "no answer to Version".to_owned().into());
+    set_down(&link, LinkTrouble::silence(), clock::now());
     answers(2);
     assert_eq!(counts(), (5, 3), "it was away");
     answers(3);
@@ -43,14 +43,55 @@ fn row_20_a_stream_that_ended_makes_lists_out_of_date_and_a_connection_that_is_n
 }
 
 #[tokio::test]
-async fn what_the_system_says_of_the_socket_is_kept_as_a_kind() {
+async fn what_is_wrong_with_the_socket_is_said_in_words_whatever_the_call() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("runtime.sock");
-    let trouble = async || LinkTrouble::from(&Runtime::new(&socket).version().await.unwrap_err()).kind;
-    assert_eq!(trouble().await, Some(io::ErrorKind::NotFound));
+    let runtime = Runtime::new(&socket);
+    let path = socket.display();
+    for _ in 0..2 {
+        let status = runtime.version().await.unwrap_err();
+        let text = format!("the runtime's socket {path} does not exist");
+        assert_eq!(LinkTrouble::from(&status), text.clone().into());
+        // Whoever shows an error of the runtime shows its message.
+        assert_eq!(status.message(), text);
+        assert_eq!(runtime.containers().await.unwrap_err().message(), text);
+    }
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
-    assert_eq!(trouble().await, Some(io::ErrorKind::ConnectionRefused));
-    assert_eq!(LinkTrouble::from(&Status::unavailable("(os error 2)")).kind, None, "its own words");
+    let status = runtime.version().await.unwrap_err();
+    assert_eq!(
+        LinkTrouble::from(&status),
+        format!("no process listens on the runtime's socket {path}").into()
+    );
+    let own = Status::unavailable("its own words");
+    assert_eq!(LinkTrouble::from(&own), "its own words".to_owned().into());
+    assert_eq!(LinkTrouble::from(&Status::internal("é".repeat(1 << 20))).text, "é".repeat(512));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silence_counts_from_the_first_call_that_was_not_answered() {
+    let link = watch::Sender::new(there());
+    let began = clock::now();
+    tokio::time::advance(SILENCE).await;
+    set_down(&link, LinkTrouble::silence(), began);
+    tokio::time::advance(SILENCE).await;
+    set_down(&link, LinkTrouble::silence(), clock::now());
+    assert_eq!((link.borrow().is_up, link.borrow().began), (false, began));
+}
+
+#[tokio::test]
+async fn a_runtime_that_becomes_silent_is_noticed_within_a_few_seconds_and_its_clients_go_on() {
+    let mut rig = Rig::new().await;
+    let began = clock::now();
+    rig.runtime.faults().add(InjectedFault::always("Version", FaultKind::Hang));
+    let limit = PULSE.0 + SILENCE + Duration::from_secs(5);
+    timeout(limit, rig.link.wait_for(|link| !link.is_up)).await.unwrap().unwrap();
+    let link = rig.link.borrow().clone();
+    assert_eq!(link.trouble.cause, TroubleCause::Silence);
+    assert!(link.began >= began && clock::now() - link.began >= SILENCE, "{:?}", link.began - began);
+    assert_eq!(rig.gate.presence(), Presence::There);
+    rig.runtime.faults().clear();
+    timeout(Duration::from_secs(10), rig.link.wait_for(|link| link.is_up)).await.unwrap().unwrap();
+    rig.end().await;
 }
 
 /// A link to an embedded runtime that answered.

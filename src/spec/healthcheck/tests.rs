@@ -57,6 +57,7 @@ fn what_is_not_given_or_zero_is_dockers_default() {
         on_failure: OnFailure::Report,
         on_failure_command: None,
         start: None,
+        timeout_before_cap: None,
         is_literal: true,
         reach: Reach::Declared,
     };

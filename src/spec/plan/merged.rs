@@ -1,35 +1,49 @@
-//! A HEALTHCHECK with what a rule lets its verdict do: made once for each rule and image, and shared by their containers.
+//! A HEALTHCHECK with what a rule lets its verdict do, and with the timeout that the operator allows: made once for each
+//! rule and image, and shared by their containers.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::{
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
+};
 
 use super::{Class, Outline, ProbeSpec};
 use crate::spec::rule::HealthcheckAct;
 
-/// What rules make of the HEALTHCHECK of one image. Keeps nothing that no container is probed by any more.
+/// What rules and limits make of the HEALTHCHECK of one image. Keeps nothing that no container is probed by any more.
 #[derive(Debug, Default)]
 pub(crate) struct Merged(Mutex<Vec<Kept>>);
 
 #[derive(Debug)]
 struct Kept {
-    act: Arc<HealthcheckAct>,
+    act: Option<Arc<HealthcheckAct>>,
+    cap: Option<Duration>,
     /// Without its definition.
     outline: Outline,
     spec: Weak<ProbeSpec>,
 }
 
 impl Merged {
-    /// The HEALTHCHECK of the image with what a rule lets it do.
-    pub(super) fn outline(&self, healthcheck: &Arc<ProbeSpec>, act: &Arc<HealthcheckAct>) -> Outline {
+    /// The HEALTHCHECK of the image with what a rule lets it do, and with a shorter timeout.
+    pub(super) fn outline(
+        &self,
+        healthcheck: &Arc<ProbeSpec>,
+        act: Option<&Arc<HealthcheckAct>>,
+        cap: Option<Duration>,
+    ) -> Outline {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|kept| kept.spec.strong_count() > 0);
-        let known = all.iter().find(|kept| kept.act == *act);
+        let known = all.iter().find(|kept| kept.act.as_ref() == act && kept.cap == cap);
         if let Some((kept, spec)) = known.and_then(|kept| Some((kept, kept.spec.upgrade()?))) {
             return Outline { shared: Some(spec), ..kept.outline.clone() };
         }
-        let spec = Arc::new(act.applied_to(healthcheck));
+        let mut spec = act.map_or_else(|| (**healthcheck).clone(), |act| act.applied_to(healthcheck));
+        if let Some(cap) = cap {
+            (spec.timeout, spec.timeout_before_cap) = (cap, Some(spec.timeout));
+        }
+        let spec = Arc::new(spec);
         let made = Outline::shared(&spec, Class::Author);
         let outline = Outline { shared: None, ..made.clone() };
-        all.push(Kept { act: act.clone(), outline, spec: Arc::downgrade(&spec) });
+        all.push(Kept { act: act.cloned(), cap, outline, spec: Arc::downgrade(&spec) });
         made
     }
 }

@@ -163,7 +163,7 @@ fn a_healthcheck_is_a_liveness_probe_where_it_counts_and_nothing_outranks_it() {
             "*",
             31,
             no,
-            "liveness from healthcheck: period: Forbidden: the operator's minimum is 31s (prober.minPeriod)",
+            "liveness from healthcheck: period: Forbidden: the operator's minimum is 31s (prober.minPeriod); start interval: Forbidden: the operator's minimum is 31s (prober.minPeriod)",
         ),
         (
             r#"{"Test": ["CMD"]}"#,

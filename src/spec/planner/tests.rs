@@ -17,7 +17,7 @@ use crate::{
         identity::tests::COUNT,
         plan::ProbeSource,
         policy::Limits,
-        rule::{HealthcheckAct, Matcher, Rule},
+        rule::{HealthcheckAct, HistoryRule, Matcher, Rule},
     },
 };
 
@@ -74,7 +74,14 @@ fn what_a_rule_makes_of_a_healthcheck_is_shared_by_its_containers_and_not_kept_l
         let act = HealthcheckAct { on_failure, on_failure_command, termination_grace };
         let (name, matcher) = ("heal".into(), Matcher::any());
         let healthcheck = Some(Arc::new(act));
-        let rule = Rule { name, matcher, is_enforced: false, probes: Vec::new(), healthcheck };
+        let rule = Rule {
+            name,
+            matcher,
+            is_enforced: false,
+            probes: Vec::new(),
+            healthcheck,
+            history: HistoryRule::default(),
+        };
         Arc::new(Policy { rules: vec![rule], ..(*honouring(&["*"])).clone() })
     };
     let shared = |plan: Plan| plan.probes[0].spec.as_ref().unwrap().shared.clone().unwrap();
@@ -119,6 +126,7 @@ fn ruling(patterns: &[&str]) -> Arc<Policy> {
         is_enforced: true,
         probes: vec![Rule::defining(spec.clone())],
         healthcheck: None,
+        history: HistoryRule::default(),
     };
     Arc::new(Policy { rules: patterns.iter().map(rule).collect(), ..Policy::default() })
 }

@@ -141,6 +141,7 @@ fn everything_that_is_written_is_kept() {
             timeout: Duration::from_millis(1500),
         }),
         start: None,
+        timeout_before_cap: None,
         is_literal: false,
         reach: Reach::Declared,
     };

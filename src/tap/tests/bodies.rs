@@ -82,7 +82,10 @@ fn messages_of_interest_are_read_in_both_versions() {
         ),
         ("Attach", id(1, "c1"), id(1, "http://127.0.0.1:1/attach/t0k3n"), "Attach(\"c1\")", "Skipped"),
         ("PortForward", id(1, "s1"), id(1, "http://127.0.0.1:1/t0k3n"), "PortForward(\"s1\")", "Skipped"),
-        ("ListContainers", id(1, "x"), id(1, "y"), "Skipped", "Skipped"),
+        ("ListContainers", id(1, ""), id(1, "y"), "Skipped", "Skipped"),
+        ("ListContainers", id(1, "x"), id(1, "y"), "Undecoded", "Skipped"),
+        ("ContainerStatus", id(1, "c1"), id(1, "y"), "OfContainer(\"c1\")", "Skipped"),
+        ("PodSandboxStatus", id(1, "s1"), id(1, "y"), "OfSandbox(\"s1\")", "Skipped"),
         // An empty answer to ExecSync is exit code 0 and no output.
         ("ExecSync", vec![], vec![], "ExecSync(\"\": [], 0)", "Exec(exit 0 (0 + 0 bytes))"),
     ];

@@ -763,3 +763,90 @@ fn row_20_ids_that_clients_name_are_looked_up_apart_and_few_at_once() {
     rig.apply(12, Fact::Named("s".into()));
     assert_eq!(rig.lookups(), [""; 0], "what is known needs none");
 }
+
+/// A status of `c` as the runtime reports it, with how it ended if it has.
+fn report(state: cri::ContainerState, reason: &str) -> Fact {
+    Fact::ContainerReported(Box::new(cri::ContainerStatus {
+        id: "c".into(),
+        state: state.into(),
+        started_at: 5,
+        finished_at: if state == ContainerExited { 9 } else { 0 },
+        exit_code: if state == ContainerExited { 137 } else { 0 },
+        reason: reason.into(),
+        log_path: "/log".into(),
+        ..Default::default()
+    }))
+}
+
+impl Rig {
+    /// The reason for which `c` ended, as it was reported to other stages last.
+    fn reason(&mut self) -> Option<String> {
+        let changes = self.model.take_changes();
+        let mut views = changes.iter().filter_map(|change| match change {
+            Change::Container(view) => Some(view.end.as_ref()?.reason.to_string()),
+            _ => None,
+        });
+        views.next_back()
+    }
+}
+
+#[test]
+fn how_a_container_ended_is_asked_until_the_runtime_knows_that_it_did() {
+    let mut rig = running();
+    rig.apply(20, exited("c", 137));
+    assert_eq!(rig.lookups(), ["container c"]);
+    assert_eq!(rig.changes(), ["c exited 137"]);
+    for number in 0..2 {
+        rig.apply(30 + number, report(ContainerRunning, ""));
+        assert_eq!((rig.lookups(), rig.reason()), (vec!["again c".to_owned()], None), "it does not know yet");
+        assert_eq!(rig.containers(), ["c exited 137"]);
+    }
+    rig.apply(40, report(ContainerExited, "Error"));
+    assert_eq!((rig.lookups(), rig.reason()), (vec![], Some("Error".to_owned())));
+    rig.apply(50, Fact::OutOfMemory("c".into()));
+    assert_eq!(rig.lookups(), ["again c"], "the kernel's report may come after that of the exit");
+    rig.apply(60, report(ContainerExited, "OOMKilled"));
+    assert_eq!((rig.lookups(), rig.reason()), (vec![], Some("OOMKilled".to_owned())));
+    rig.apply(70, Fact::OutOfMemory("another".into()));
+    assert_eq!(rig.lookups(), [""; 0]);
+}
+
+#[test]
+fn a_runtime_that_never_reports_how_a_container_ended_is_asked_a_few_times() {
+    let mut rig = running();
+    rig.apply(20, exited("c", 3));
+    let mut asked = 0;
+    while !rig.lookups().is_empty() {
+        rig.apply(30 + asked, report(ContainerRunning, ""));
+        asked += 1;
+    }
+    assert_eq!((asked, rig.reason()), (6, Some(String::new())));
+    rig.apply(40, containers([("c", "s", ContainerExited)]));
+    assert_eq!(rig.lookups(), ["container c"], "and again with each list");
+}
+
+#[test]
+fn a_container_that_ended_at_once_is_asked_again_for_its_start() {
+    let mut rig = running();
+    rig.apply(20, create("d", "s"));
+    rig.apply(21, exited("d", 3));
+    assert_eq!(rig.lookups(), ["container d"]);
+    let mut status = status("d", ContainerExited, 0, 3);
+    for asked in 0..3 {
+        rig.apply(30 + asked, status);
+        assert_eq!(
+            rig.lookups(),
+            if asked < 2 { vec!["again d"] } else { vec![] },
+            "it may not have started"
+        );
+        status = self::status("d", ContainerExited, 0, 3);
+    }
+    assert_eq!(rig.reason(), Some(String::new()));
+}
+
+#[test]
+fn the_processes_of_a_running_container_may_be_killed() {
+    let mut rig = running();
+    rig.apply(20, Fact::OutOfMemory("c".into()));
+    assert_eq!((rig.lookups(), rig.changes()), (vec![], vec![]));
+}

@@ -12,7 +12,8 @@ use crate::{
     ids::ProbeKind,
     inventory::pod::{Container, ContainerState},
     prober::{
-        Input, ProbeCommand, ProbeStatus, ProberSettings,
+        Input, PauseTerms, ProbeCommand, ProbeStatus, ProberSettings,
+        attempt::AttemptOutcome,
         fixtures::{container, outcome, planned, spec},
         status::ProbePhase,
     },
@@ -254,7 +255,7 @@ fn the_start_delay_still_counts_from_the_start() {
 #[test]
 fn a_pause_binds_to_the_key_whatever_the_container() {
     let mut rig = Rig::new(&[spec(Liveness)]);
-    rig.command(Liveness, ProbeCommand::Pause);
+    rig.command(Liveness, ProbeCommand::Pause(PauseTerms::default()));
     rig.away(|rig| rig.replace("c2"));
     assert_eq!(rig.status(Liveness).phase, ProbePhase::Paused);
     assert_eq!(rig.attempt(Success), None);
@@ -265,9 +266,44 @@ fn a_pause_binds_to_the_key_whatever_the_container() {
 }
 
 #[test]
+fn a_pause_keeps_its_end_and_its_reason_over_a_restart_and_ends_in_time() {
+    let mut rig = Rig::new(&[spec(Liveness), spec(Readiness)]);
+    let terms = |seconds: u32| PauseTerms { length: Some(seconds * SECOND), reason: "deploy".into() };
+    for job in rig.roster.advance(rig.now) {
+        rig.roster.finish(&job.key, Some(outcome(Success)), rig.now);
+    }
+    rig.command(Liveness, ProbeCommand::Pause(terms(30)));
+    rig.command(Readiness, ProbeCommand::Pause(terms(10)));
+    let pause = rig.status(Liveness).pause;
+    rig.restart();
+    assert_eq!(rig.status(Liveness).pause, pause);
+    rig.roster.take_events();
+    assert_eq!(rig.attempt(Success), Some(Readiness), "its end came during the restart");
+    let (phase, messages) = (rig.status(Liveness).phase, |rig: &mut Rig| -> Vec<_> {
+        rig.roster.take_events().into_iter().map(|event| event.message).collect()
+    });
+    assert_eq!(phase, ProbePhase::Paused);
+    assert_eq!(messages(&mut rig), ["readiness of app is resumed: the pause is over"]);
+    rig.pass(10 * SECOND);
+    drop(rig.roster.advance(rig.now));
+    assert_eq!((rig.status(Liveness).phase, rig.status(Liveness).pause), (ProbePhase::Probing, None));
+    assert_eq!(messages(&mut rig), ["liveness of app is resumed: the pause is over"]);
+}
+
+#[test]
+fn a_probe_that_is_resumed_after_a_restart_makes_an_attempt_at_once() {
+    let mut rig = Rig::new(&[ProbeSpec { period: 300 * SECOND, ..spec(Liveness) }]);
+    rig.attempt(Success);
+    rig.command(Liveness, ProbeCommand::Pause(PauseTerms::default()));
+    rig.restart();
+    rig.command(Liveness, ProbeCommand::Resume);
+    assert_eq!(rig.roster.advance(rig.now).len(), 1, "not within its period, as others after a restart");
+}
+
+#[test]
 fn what_never_shows_up_is_saved_again_until_it_is_forgotten() {
     let mut rig = Rig::new(&[spec(Liveness), spec(Readiness)]);
-    rig.command(Readiness, ProbeCommand::Pause);
+    rig.command(Readiness, ProbeCommand::Pause(PauseTerms::default()));
     rig.attempt(Success);
     let saved = rig.roster.save(rig.now);
     let mut later = Roster::new(&ProberSettings::default(), rig.now);
@@ -290,6 +326,68 @@ fn a_clock_that_was_set_back_makes_nothing_stand_since_a_time_to_come() {
     assert_eq!((status.since, status.run.count), (rig.now.wall, 1));
 }
 
+#[test]
+fn the_last_attempt_is_still_known_and_its_output_as_far_as_it_is_saved() {
+    let mut rig = Rig::new(&[spec(Liveness)]);
+    let jobs = rig.roster.advance(rig.now);
+    let failed = AttemptOutcome { output: "no".repeat(200).into(), exit_code: Some(3), ..outcome(Failure) };
+    rig.roster.finish(&jobs[0].key, Some(failed), rig.now);
+    let before = rig.status(Liveness);
+    rig.restart();
+    let (after, last) = (rig.status(Liveness), rig.status(Liveness).last.unwrap());
+    let was = before.last.unwrap();
+    assert_eq!((last.at, last.result, last.exit_code), (was.at, Failure, Some(3)));
+    assert_eq!((&*last.output, last.lag), (&*"no".repeat(128), None));
+    assert_eq!((after.unsuccessful_at, after.history.attempts().len()), (before.unsuccessful_at, 1));
+    assert_eq!(after.latency, None, "that begins again");
+    rig.away(|rig| rig.replace("c2"));
+    assert_eq!(rig.status(Liveness).last, None, "of another container nothing is known");
+}
+
+/// When attempts come in this time, to the second.
+fn attempts_within(rig: &mut Rig, time: Duration) -> Vec<u64> {
+    let began = rig.now.at;
+    let mut came = Vec::new();
+    while rig.now.at - began < time {
+        for job in rig.roster.advance(rig.now) {
+            came.push((rig.now.at - began).as_secs());
+            rig.roster.finish(&job.key, Some(outcome(Success)), rig.now);
+        }
+        rig.pass(SECOND);
+    }
+    came
+}
+
+#[test]
+fn a_probe_that_would_not_be_tried_for_long_after_a_restart_is_tried_once_and_then_keeps_its_beat() {
+    let probe = |period: u32| ProbeSpec { period: period * SECOND, ..spec(Liveness) };
+    let mut rig = Rig::new(&[probe(3_600)]);
+    rig.attempt(Success);
+    rig.restart();
+    let came = attempts_within(&mut rig, 2 * 3_600 * SECOND);
+    assert_eq!(came.len(), 3, "{came:?}");
+    assert!(came[0] <= 10 && came[1] > 20 && came[1] < 3_600 && came[2] - came[1] == 3_600, "{came:?}");
+    // A new container of a long period is not restored: its first attempt comes at once, and then its beat.
+    rig.replace("c2");
+    rig.show();
+    assert_eq!(attempts_within(&mut rig, 3_600 * SECOND), [0]);
+    let mut short = Rig::new(&[probe(20)]);
+    short.attempt(Success);
+    short.restart();
+    let came = attempts_within(&mut short, 60 * SECOND);
+    assert!(came.len() == 3 && came.windows(2).all(|pair| pair[1] - pair[0] == 20), "{came:?}");
+}
+
+#[test]
+fn an_operators_trigger_and_a_pause_put_an_early_attempt_out_of_question() {
+    let mut rig = Rig::new(&[ProbeSpec { period: 3_600 * SECOND, ..spec(Liveness) }]);
+    rig.attempt(Success);
+    rig.restart();
+    assert!(rig.roster.advance(rig.now).is_empty());
+    rig.command(Liveness, ProbeCommand::Trigger);
+    assert_eq!(attempts_within(&mut rig, 3_700 * SECOND), [0, 3_600], "the beat counts from it");
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Attempt(AttemptResult),
@@ -303,7 +401,7 @@ fn steps(lasting: bool) -> impl Strategy<Value = Vec<Step>> {
     let others = if lasting { 0 } else { 1 };
     let step = prop_oneof![
         12 => result.prop_map(Step::Attempt),
-        1 => Just(Step::Command(ProbeCommand::Pause)),
+        1 => Just(Step::Command(ProbeCommand::Pause(PauseTerms::default()))),
         2 => Just(Step::Command(ProbeCommand::Resume)),
         others => Just(Step::Replaced),
         others => Just(Step::Ended),
@@ -315,7 +413,7 @@ impl Rig {
     fn step(&mut self, kind: ProbeKind, step: &Step) {
         match step {
             Step::Attempt(result) => drop(self.attempt(*result)),
-            Step::Command(command) => self.command(kind, *command),
+            Step::Command(command) => self.command(kind, command.clone()),
             Step::Replaced => {
                 self.replace(&format!("c{}", self.view.attempt + 2));
                 self.show();

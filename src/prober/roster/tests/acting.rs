@@ -4,7 +4,10 @@ use super::*;
 use crate::{
     ids::ContainerId,
     inventory::pod::{OpenStops, Pod},
-    prober::demand::{Cause, Claim},
+    prober::{
+        PauseTerms,
+        demand::{Cause, Claim},
+    },
     spec::acting::ActRefusal,
 };
 
@@ -175,7 +178,7 @@ fn a_demand_stands_while_the_verdict_is_a_fresh_failure_and_the_container_no_cli
     let found = standing(&rig, "c1").unwrap();
     assert_eq!((found.is_failing, found.claim, found.view.state), (true, None, EXITED), "our own stop");
     let now = rig.now;
-    assert_eq!(rig.roster.pause(&liveness, now), Ok(()));
+    assert_eq!(rig.roster.pause(&liveness, PauseTerms::default(), now), Ok(()));
     assert_eq!(standing(&rig, "c1").unwrap().paused_since, Some(now.wall));
     rig.accept(acting("c2", 1, ContainerState::Running, vec![at_once(Liveness, RESTART)]));
     let found = standing(&rig, "c1").unwrap();

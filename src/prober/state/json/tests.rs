@@ -23,21 +23,19 @@ fn checkpoint() -> Checkpoint {
         run: Run { verdict: Verdict::Failure, count: 2 },
         counts: Counts { success: 12, warning: 0, failure: 2, error: 1 },
         is_held: false,
+        last: None,
     }
 }
 
 fn paused(pod: &str) -> SavedProbe {
-    let paused_since = Some(UNIX_EPOCH + Duration::from_secs(1_795_168_800));
-    SavedProbe { key: key(pod, ProbeKind::Readiness), paused_since, checkpoint: None }
+    let pause = Some((UNIX_EPOCH + Duration::from_secs(1_795_168_800)).into());
+    SavedProbe { key: key(pod, ProbeKind::Readiness), pause, checkpoint: None }
 }
 
 #[test]
 fn it_is_a_probe_a_line_the_paused_ones_first() {
-    let working = SavedProbe {
-        key: key("p1", ProbeKind::Liveness),
-        paused_since: None,
-        checkpoint: Some(checkpoint()),
-    };
+    let working =
+        SavedProbe { key: key("p1", ProbeKind::Liveness), pause: None, checkpoint: Some(checkpoint()) };
     let saved = Saved { probes: vec![working, paused("p2")] };
     let text = String::from_utf8(saved.to_json()).unwrap();
     insta::assert_snapshot!(text, @r#"
@@ -111,7 +109,7 @@ fn probes_beyond_the_bounds_are_refused_when_read_and_left_out_when_written() {
     let long = "x".repeat(MAX_BYTES / 10);
     let working = |pod: usize| SavedProbe {
         key: key(&format!("{pod}{long}"), ProbeKind::Liveness),
-        paused_since: None,
+        pause: None,
         checkpoint: Some(checkpoint()),
     };
     let mut probes: Vec<_> = (0..10).map(working).collect();
@@ -119,7 +117,16 @@ fn probes_beyond_the_bounds_are_refused_when_read_and_left_out_when_written() {
     let written = Saved { probes }.to_json();
     assert!(written.len() <= MAX_BYTES);
     let read = Saved::from_json(&written).unwrap().probes;
-    assert_eq!((read.len(), read[0].paused_since.is_some()), (10, true), "a pause is left out last");
+    assert_eq!((read.len(), read[0].pause.is_some()), (10, true), "a pause is left out last");
+}
+
+/// One with an end and a reason.
+fn bounded_pause() -> Pause {
+    Pause {
+        until: Some(UNIX_EPOCH + Duration::from_secs(9)),
+        reason: "deploy \"v2\"".into(),
+        ..UNIX_EPOCH.into()
+    }
 }
 
 fn verdicts() -> impl Strategy<Value = Verdict> {
@@ -150,10 +157,10 @@ proptest! {
         probes in proptest::collection::btree_map("\\PC{0,8}", (proptest::option::of(checkpoints()), any::<bool>()), 0..5),
     ) {
         let probes = probes.into_iter().map(|(pod, (checkpoint, is_paused))| SavedProbe {
-            key: key(&pod, ProbeKind::Startup), paused_since: is_paused.then_some(UNIX_EPOCH), checkpoint,
+            key: key(&pod, ProbeKind::Startup), pause: is_paused.then(bounded_pause), checkpoint,
         });
         let mut saved = Saved { probes: probes.collect() };
-        saved.probes.sort_by_key(|probe| probe.paused_since.is_none());
+        saved.probes.sort_by_key(|probe| probe.pause.is_none());
         prop_assert_eq!(Saved::from_json(&saved.to_json()), Ok(saved));
     }
 
@@ -171,4 +178,51 @@ proptest! {
         text.truncate(at.min(text.len() - 2));
         prop_assert!(Saved::from_json(&text).is_err());
     }
+}
+
+fn saying(pod: &str, output: &str) -> SavedProbe {
+    let last = crate::results::AttemptRecord {
+        at: UNIX_EPOCH + Duration::from_secs(1_795_168_800),
+        result: crate::results::AttemptResult::Failure,
+        duration: Duration::from_millis(31),
+        lag: None,
+        exit_code: Some(1),
+        status: None,
+        container_attempt: None,
+        is_first: false,
+        output: output.into(),
+    };
+    let checkpoint = Checkpoint { last: Some((&last).into()), ..checkpoint() };
+    SavedProbe { key: key(pod, ProbeKind::Liveness), pause: None, checkpoint: Some(checkpoint) }
+}
+
+#[test]
+fn the_last_attempt_is_a_part_of_it() {
+    let text = String::from_utf8(Saved { probes: vec![saying("p", "no\n\u{1b}")] }.to_json()).unwrap();
+    let last = text.split("\"last\":").nth(1).unwrap();
+    let expected = r#"{"at":"2026-11-20T10:00:00Z","result":"failure","micros":31000,"exitCode":1,"output":"no\n\u001b"}}"#;
+    assert!(last.starts_with(expected), "{last}");
+    let read = Saved::from_json(text.as_bytes()).unwrap();
+    assert_eq!(read.probes, [saying("p", "no\n\u{1b}")]);
+}
+
+#[test]
+fn what_all_outputs_take_is_bounded_whatever_they_hold_and_each_probe_has_its_share() {
+    let all = |count: usize, output: &str| {
+        let probes = (0..count).map(|pod| saying(&format!("p{pod:06}"), output)).collect();
+        Saved { probes }.to_json()
+    };
+    let cost = |count, output: &str| all(count, output).len() - all(count, "").len();
+    // Names and quotes of the key come on top.
+    let of_key = r#","output":"""#.len();
+    for (count, output) in
+        [(5_000, "x"), (10_000, "x"), (20_000, "\u{1}"), (20_000, "\""), (20_000, "\u{20ac}")]
+    {
+        let cost = cost(count, &output.repeat(300)) - count * of_key;
+        assert!(cost <= OUTPUTS, "{count} {output:?}: {cost}");
+        assert!(cost >= OUTPUTS / 2, "{count} {output:?}: {cost}");
+    }
+    let long = format!("{}\u{20ac}", "a".repeat(255));
+    let read = Saved::from_json(&all(1, &long)).unwrap();
+    assert_eq!(read.probes, [saying("p000000", &"a".repeat(255))], "it is cut between characters");
 }

@@ -250,7 +250,7 @@ proptest! {
             if let Some(Container { id, state, started_at }) = world.container {
                 let started_at = (state != ContainerState::Created).then(|| wall(started_at));
                 let id = ContainerId::from(format!("c{id}"));
-                rig.on(WorkerEvent::Seen(Seen { id, state, is_paused: false, created_at: None, started_at }));
+                rig.on(WorkerEvent::Seen(Seen { id, attempt: 0, state, is_paused: false, created_at: None, started_at }));
             }
             let is_due = rig.worker.deadline().is_some_and(|deadline| deadline <= rig.now.at);
             if is_due {

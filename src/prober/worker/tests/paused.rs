@@ -5,7 +5,7 @@ use super::*;
 /// The container `c1`, which runs, paused or not.
 fn paused(is_paused: bool) -> WorkerEvent {
     let (id, state) = ("c1".into(), ContainerState::Running);
-    WorkerEvent::Seen(Seen { id, state, is_paused, created_at: None, started_at: None })
+    WorkerEvent::Seen(Seen { id, attempt: 0, state, is_paused, created_at: None, started_at: None })
 }
 
 #[test]
@@ -19,7 +19,11 @@ fn a_paused_container_is_not_tried_and_keeps_its_verdict_and_its_run() {
         assert_eq!(rig.on(paused(true)), [], "{kind}");
         assert_eq!((rig.block(), rig.worker.deadline()), (Some(Block::ContainerPaused), None), "{kind}");
         rig.pass(3600 * SECOND);
-        assert_eq!(rig.on(WorkerEvent::Triggered), [], "{kind}: nothing is triggered past a check");
+        assert_eq!(
+            rig.on(WorkerEvent::Triggered(Duration::ZERO)),
+            [],
+            "{kind}: nothing is triggered past a check"
+        );
         assert_eq!(rig.on(WorkerEvent::Due), [], "{kind}");
         assert_eq!((rig.verdict(), rig.worker.results().run()), before, "{kind}");
         rig.on(paused(false));

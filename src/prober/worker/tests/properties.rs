@@ -95,7 +95,7 @@ proptest! {
                 Happening::Acting(is_acted_on) => WorkerEvent::Acting(is_acted_on),
                 Happening::Paused(is_paused) => WorkerEvent::Paused(is_paused),
                 Happening::RuntimeAnswers => WorkerEvent::RuntimeAnswers(SECOND),
-                Happening::Triggered => WorkerEvent::Triggered,
+                Happening::Triggered => WorkerEvent::Triggered(Duration::ZERO),
                 Happening::Spread(seconds) => WorkerEvent::Spread(seconds * SECOND),
                 Happening::Due => WorkerEvent::Due,
                 Happening::SlotFreed => WorkerEvent::SlotFreed,

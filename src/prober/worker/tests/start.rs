@@ -27,7 +27,14 @@ impl Rig {
     fn see(&mut self, id: &str, ago: Duration) {
         let started_at = Some(self.now.wall - ago);
         let (id, state) = (id.into(), ContainerState::Running);
-        self.on(WorkerEvent::Seen(Seen { id, state, is_paused: false, created_at: None, started_at }));
+        self.on(WorkerEvent::Seen(Seen {
+            id,
+            attempt: 0,
+            state,
+            is_paused: false,
+            created_at: None,
+            started_at,
+        }));
     }
 
     /// Seconds until the next attempt.

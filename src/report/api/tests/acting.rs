@@ -1,6 +1,7 @@
 //! What operators ask for: commands, runs, and their refusals.
 
 use super::*;
+use crate::prober::PauseTerms;
 
 #[tokio::test]
 async fn commands_reach_the_probe_that_is_meant_and_refusals_come_back_with_their_code() {
@@ -46,6 +47,12 @@ async fn commands_reach_the_probe_that_is_meant_and_refusals_come_back_with_thei
         ),
         ("uid-one/app/livenes/pause", 404, "no probe uid-one/app/livenes"),
         ("%FF/web/app/liveness/pause", 400, "the path is not UTF-8"),
+        ("default/web/app/liveness/trigger?wait=true", 409, "no attempt was made: the probe is gone"),
+        (
+            "default/late/app/readiness/trigger?wait=true",
+            409,
+            "default/late/app/readiness: no attempt is possible now: start delay of 5s",
+        ),
         ("default/web/app/liveness/stop", 404, "/v1/probes/default/web/app/liveness/stop does not exist"),
     ] {
         let (found, body) = api.post(&format!("/v1/probes/{path}"), "").await;
@@ -57,6 +64,84 @@ async fn commands_reach_the_probe_that_is_meant_and_refusals_come_back_with_thei
     assert_eq!(api.get("/v1/probes/uid-late/app/readiness").await.0, 200, "by its key");
     let (code, body) = api.get("/v1/probes/default/wbe/app/liveness").await;
     assert_eq!((code, body.contains("did you mean default/web/app/liveness?")), (404, true), "{body}");
+    api.drained().await;
+}
+
+#[tokio::test]
+async fn a_pause_has_terms_and_wrong_ones_are_refused() {
+    let api = Api::commanded(vec![sample::probe()], |_, command| match command {
+        ProbeCommand::Pause(PauseTerms { length: None, reason }) if reason.is_empty() => Ok(()),
+        ProbeCommand::Pause(PauseTerms { length: Some(length), reason })
+            if length == Duration::from_millis(600_500) && &*reason == "deploy v2" =>
+        {
+            Ok(())
+        }
+        other => Err(CommandRefusal::NotNow(format!("{other:?}"))),
+    });
+    let long = format!(r#"{{"reason":"{}"}}"#, "x".repeat(257));
+    for (body, code, reported) in [
+        ("", 200, ""),
+        ("{}", 200, ""),
+        (r#"{"forSeconds":600.5,"reason":" deploy v2 "}"#, 200, ""),
+        (r#"{"forSeconds":0}"#, 400, "more than 0 s and at most a year"),
+        (r#"{"forSeconds":31536001}"#, 400, "more than 0 s and at most a year"),
+        (r#"{"forSeconds":-1}"#, 400, "the body must be"),
+        (r#"{"forSeconds":1e300}"#, 400, "the body must be"),
+        (r#"{"until":"noon"}"#, 400, "unknown field `until`"),
+        ("[", 400, "the body must be"),
+        (r#"{"reason":"a\nb"}"#, 400, "one line of at most 256 bytes"),
+        (&long, 400, "one line of at most 256 bytes"),
+    ] {
+        let (found, answer) = api.post("/v1/probes/default/web/app/liveness/pause", body).await;
+        assert_eq!(found, code, "{body}: {answer}");
+        assert!(answer.contains(reported), "{body}: {answer}");
+    }
+    api.drained().await;
+}
+
+#[tokio::test]
+async fn all_probes_of_a_container_or_a_pod_are_paused_and_what_has_none_is_said() {
+    let probes = vec![
+        ProbeView { pod_uid: "uid-0".to_owned(), ..sample::probe() },
+        sample::probe(),
+        ProbeView {
+            kind: "readiness".to_owned(),
+            ..sample::named_probe("default", "web", "log", "readiness")
+        },
+        ProbeView { pod_uid: "uid-1".to_owned(), ..sample::invalid_probe() },
+        sample::named_probe("default", "db", "app", "observed-1"),
+    ]
+    .into_iter()
+    .map(|probe| match probe.container.as_str() {
+        "log" => ProbeView { pod_uid: "uid-1".to_owned(), ..probe },
+        _ => probe,
+    });
+    let api = Api::commanded(probes.collect(), |key, _| match key.pod.as_str() {
+        "uid-1" => Ok(()),
+        other => panic!("only those of the newest pod, not of {other}"),
+    });
+    let kinds = |body: &str| -> Vec<String> {
+        let probes: Vec<ProbeView> = serde_json::from_str(body).unwrap();
+        probes.into_iter().map(|probe| format!("{}/{}", probe.container, probe.kind)).collect()
+    };
+    let (code, body) = api.post("/v1/pods/default/web/pause", r#"{"forSeconds":5}"#).await;
+    assert_eq!((code, kinds(&body)), (200, vec!["app/liveness".to_owned(), "log/readiness".to_owned()]));
+    let (code, body) = api.post("/v1/containers/default/web/log/resume", "").await;
+    assert_eq!((code, kinds(&body)), (200, vec!["log/readiness".to_owned()]));
+    for (path, code, reported) in [
+        ("/v1/pods/default/db/pause", 409, "default/db has no valid probe of criprobe's own"),
+        ("/v1/pods/default/wbe/pause", 404, "no pod default/wbe; did you mean default/web?"),
+        (
+            "/v1/containers/default/web/ap/pause",
+            404,
+            "no container default/web/ap; did you mean default/web/app or default/web/log?",
+        ),
+        ("/v1/pods/default/web/trigger", 404, "does not exist"),
+    ] {
+        let (found, body) = api.post(path, "").await;
+        assert_eq!(found, code, "{path}: {body}");
+        assert!(body.contains(reported), "{path}: {body}");
+    }
     api.drained().await;
 }
 

@@ -56,7 +56,9 @@ async fn readiness_follows_the_runtime_the_first_list_and_the_drain() {
              [!] config doubtful: c.yaml:1:1: wrong; the previous configuration stays in effect\n",
         ),
     ] {
+        let runtime = serde_json::to_string(&status.runtime).unwrap();
         let api = Api::start(status, Vec::new());
+        assert_eq!(api.get("/v1/runtime").await, (200, runtime));
         assert_eq!(api.get("/livez").await, (200, "ok\n".to_owned()));
         assert_eq!(api.get("/readyz").await, (code, text.to_owned()));
         assert_eq!(api.get("/readyz?verbose").await, (code, verbose.to_owned()));

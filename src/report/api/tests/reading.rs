@@ -106,6 +106,26 @@ async fn pods_are_filtered_by_their_names() {
 }
 
 #[tokio::test]
+async fn one_pod_is_told_in_full_with_its_own_probes_and_events() {
+    let stranger = ProbeView { pod_uid: "another".to_owned(), ..sample::probe() };
+    let readiness = sample::named_probe("default", "web", "app", "readiness");
+    let readiness = ProbeView { pod_uid: "uid-1".to_owned(), ..readiness };
+    let api = Api::start(sample::status(), vec![sample::probe(), stranger, readiness.clone()]);
+    let mine = EventView { probe: String::new(), ..sample::event() };
+    for event in [EventView { pod_uid: "another".to_owned(), ..mine.clone() }, mine.clone()] {
+        api.events.push(event);
+    }
+    let (code, body) = api.get("/v1/pods/default/web").await;
+    let probes = vec![readiness, sample::probe()];
+    let expected = PodDetailView { pod: sample::pod(), probes, events: vec![mine] };
+    assert_eq!((code, serde_json::from_str::<PodDetailView>(&body).unwrap()), (200, expected));
+    let (code, body) = api.get("/v1/pods/default/wbe").await;
+    assert_eq!((code, &*body), (404, r#"{"error":"no pod default/wbe; did you mean default/web?"}"#));
+    assert_eq!(api.get("/v1/pods/%FF/web").await.0, 400);
+    api.drained().await;
+}
+
+#[tokio::test]
 async fn wrong_questions_are_refused_with_a_reason_in_json() {
     let api = Api::start(sample::status(), Vec::new());
     for (method, path, code, reason) in [
@@ -130,4 +150,20 @@ async fn wrong_questions_are_refused_with_a_reason_in_json() {
         assert!(error.contains(reason), "{path}: {error}");
     }
     api.drained().await;
+}
+
+#[tokio::test]
+async fn metrics_come_in_the_format_that_the_client_prefers_and_whole() {
+    let api = Api::start(sample::status(), vec![]);
+    let openmetrics = "application/openmetrics-text; version=1.0.0";
+    for (accept, kind, format) in [
+        ("*/*", "text/plain; version=0.0.4; charset=utf-8", "Prometheus\n"),
+        (openmetrics, "application/openmetrics-text; version=1.0.0; charset=utf-8", "OpenMetrics\n"),
+    ] {
+        let uri: hyper::Uri = Uri::new(&api.socket, "/metrics").into();
+        let request = Request::builder().uri(uri).header("accept", accept).body(Empty::new()).unwrap();
+        let response = tokio::time::timeout(DEADLINE, api.client.request(request)).await.unwrap().unwrap();
+        assert_eq!(response.headers()["content-type"], kind);
+        assert_eq!(Api::whole(response).await, (200, format.repeat(10_000)));
+    }
 }

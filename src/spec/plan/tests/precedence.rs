@@ -16,7 +16,14 @@ use crate::{
 /// Readiness, startup and liveness probes that can be distinguished by their port.
 fn rule(name: &str, is_enforced: bool, matcher: Matcher, kinds: &[ProbeKind]) -> Rule {
     let probes = kinds.iter().map(|kind| Rule::defining(spec(*kind, 1))).collect();
-    Rule { name: name.into(), matcher, is_enforced, probes, healthcheck: None }
+    Rule {
+        name: name.into(),
+        matcher,
+        is_enforced,
+        probes,
+        healthcheck: None,
+        history: HistoryRule::default(),
+    }
 }
 
 fn spec(kind: ProbeKind, port: u16) -> ProbeSpec {
@@ -32,6 +39,7 @@ fn spec(kind: ProbeKind, port: u16) -> ProbeSpec {
         on_failure: OnFailure::Report,
         on_failure_command: None,
         start: None,
+        timeout_before_cap: None,
         is_literal: false,
         reach: Reach::Declared,
     }
@@ -184,6 +192,27 @@ fn a_rule_fits_a_container_that_fits_all_of_it() {
 }
 
 #[test]
+fn a_healthcheck_with_dockers_timeout_is_capped_by_the_operators_maximum_and_another_is_invalid() {
+    let image = |timeout: &str| {
+        let config = format!(r#"{{"config": {{"Healthcheck": {{"Test": ["CMD", "x"]{timeout}}}}}}}"#);
+        crate::spec::healthcheck::read(config.as_bytes()).unwrap()
+    };
+    let planned = |healthcheck: &Healthcheck, seconds: u64| {
+        let limits = Limits { max_timeout: Duration::from_secs(seconds), ..Limits::default() };
+        let policy = Policy { limits, healthchecks: vec![Glob::from("*")], ..Policy::default() };
+        let facts = ImageFacts { healthcheck: Some(healthcheck), ..ImageFacts::default() };
+        let spec = plan(&container(&[], &[]), &policy, facts)[0].spec.clone()?;
+        let spec = spec.shared.expect("it is shared");
+        Ok::<_, Invalid>((spec.timeout.as_secs(), spec.timeout_before_cap.map(|before| before.as_secs())))
+    };
+    let (plain, own) = (image(""), image(r#", "Timeout": 20000000000"#));
+    assert_eq!(planned(&plain, 10), Ok((10, Some(30))));
+    assert_eq!(planned(&plain, 30), Ok((30, None)));
+    assert_eq!(planned(&own, 20), Ok((20, None)));
+    assert!(planned(&own, 10).unwrap_err().reason.contains("prober.maxTimeout"));
+}
+
+#[test]
 fn what_exceeds_the_operators_limits_is_invalid_with_the_reason_unless_it_is_a_rule() {
     let limits = Limits {
         allow_hosts: vec![
@@ -223,6 +252,7 @@ fn what_exceeds_the_operators_limits_is_invalid_with_the_reason_unless_it_is_a_r
     insta::assert_snapshot!(reported(&limits, "{exec: {command: [x]}, period: 999ms}"), @"period: Forbidden: the operator's minimum is 1s (prober.minPeriod)");
     insta::assert_snapshot!(reported(&limits, "{exec: {command: [x]}, timeout: 5001ms}"), @"timeout: Forbidden: the operator's maximum is 5s (prober.maxTimeout)");
     insta::assert_snapshot!(reported(&limits, "{exec: {command: [x]}, period: 1s}"), @"ok");
+    insta::assert_snapshot!(reported(&limits, "{tcpSocket: {port: 80, host: '::1'}, period: 999ms, timeout: 6s}"), @"period: Forbidden: the operator's minimum is 1s (prober.minPeriod); timeout: Forbidden: the operator's maximum is 5s (prober.maxTimeout); tcpSocket.host: Forbidden: loopback, link-local, multicast, unspecified and cloud metadata addresses are never allowed");
     let dump =
         "{exec: {command: [x]}, onFailure: stop, onFailureCommand: {command: [dump], timeout: 5001ms}}";
     insta::assert_snapshot!(reported(&limits, dump), @"onFailureCommand.timeout: Forbidden: the operator's maximum is 5s (prober.maxTimeout)");

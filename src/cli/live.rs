@@ -1,0 +1,199 @@
+//! A list that is watched: asks the daemon every second, and shows the list on a terminal until it is left, or prints a line
+//! per change elsewhere. What a terminal shows is decided by `view`.
+
+pub(crate) mod changes;
+pub(super) mod item;
+mod keys;
+mod terminal;
+mod view;
+
+use std::{io, pin::Pin, time::Duration};
+
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    time::{MissedTickBehavior, interval, sleep},
+};
+
+use self::{
+    changes::{Change, Known},
+    item::{Item, Sort},
+    keys::{Key, Keys},
+    terminal::Terminal,
+    view::{Data, Input, Lost, Next, View},
+};
+use super::{
+    Context, Error, Exit, banner,
+    format::{self, Format},
+    screen::{Screen, fit, print, reader_gone},
+};
+use crate::{clock, report::view::Time};
+
+/// 1 s between an answer and the next question.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Flags of every list that can be watched.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct LiveArgs {
+    /// Keep running: a live list on a terminal, left with q, and elsewhere one line per change
+    #[arg(short, long)]
+    pub(super) watch: bool,
+    /// Show only what fails
+    #[arg(long)]
+    pub(super) failed: bool,
+    /// Order [default: name; with -w on a terminal: state, failing first]
+    #[arg(long, value_enum, value_name = "KEY")]
+    pub(super) sort: Option<Sort>,
+}
+
+impl LiveArgs {
+    /// What is chosen of a list that is not watched, in the order that is chosen.
+    pub(super) fn choose<T: Item>(&self, items: &mut Vec<T>) {
+        items.retain(|item| !self.failed || item.is_failed());
+        if let Some(by) = self.sort {
+            item::sort(items, by);
+        }
+    }
+
+    /// Watches until it is left.
+    ///
+    /// # Errors
+    /// The daemon does not answer the first question, or elsewhere than on a terminal any question.
+    pub(super) async fn watch<T: Item>(&self, context: &Context, path: &str) -> Result<Exit, Error> {
+        match context.format {
+            Format::Table | Format::Wide if context.screen.height.is_some() => {
+                self.live::<T>(context, path).await
+            }
+            _ => {
+                tokio::select! {
+                    ended = self.lines::<T>(context, path) => ended,
+                    _ = tokio::signal::ctrl_c() => Ok(Exit::Fine),
+                    () = reader_gone() => Ok(Exit::Fine),
+                }
+            }
+        }
+    }
+
+    async fn lines<T: Item>(&self, context: &Context, path: &str) -> Result<Exit, Error> {
+        let mut looks = interval(INTERVAL);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut known = Known::default();
+        let limit = if context.format == Format::Wide { usize::MAX } else { context.screen.width };
+        loop {
+            looks.tick().await;
+            let items: Vec<T> = context.client.get(path).await?;
+            let now = Time(clock::wall());
+            let describe = |change: &Change<'_, T>| match context.format {
+                _ if self.failed && !change.is_of_failure() => String::new(),
+                Format::Table | Format::Wide => context.screen.legible(fit(&change.line(now), limit)) + "\n",
+                Format::Json => change.item.map(format::json_line).unwrap_or_default(),
+                Format::Yaml => change.item.map(format::yaml_document).unwrap_or_default(),
+            };
+            let changes = known.changes(&items, describe);
+            if !changes.is_empty() {
+                print(&changes)?;
+            }
+        }
+    }
+
+    async fn live<T: Item>(&self, context: &Context, path: &str) -> Result<Exit, Error> {
+        // A daemon that is not there is an error; one that leaves later is waited for.
+        let first = ask(context, path).await?;
+        let is_wide = context.format == Format::Wide;
+        let mut view = View::<T>::new(Screen::of_stdout(), is_wide, self.sort, self.failed);
+        view.on(Input::Data(first), clock::wall());
+        let mut signals = Signals::listen()?;
+        let mut terminal = Terminal::enter()?;
+        let mut keys = Keys::of_stdin();
+        let mut seconds = interval(INTERVAL);
+        seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut answer = ask_again(context, path);
+        loop {
+            terminal.draw(&view.frame(clock::wall()))?;
+            let inputs = tokio::select! {
+                data = &mut answer => {
+                    answer = ask_again(context, path);
+                    vec![data.map_or_else(|error| Input::Lost(Lost::from(&error)), Input::Data)]
+                }
+                _ = seconds.tick() => vec![Input::Tick],
+                pressed = keys.pressed() => pressed.into_iter().map(Input::Key).collect(),
+                signal = signals.next() => match signal {
+                    Sent::Quit => vec![Input::Key(Key::Quit)],
+                    Sent::Resize => vec![Input::Resize(Screen::of_stdout())],
+                    Sent::Suspend => {
+                        terminal.suspend()?;
+                        vec![Input::Resize(Screen::of_stdout())]
+                    }
+                },
+            };
+            for input in inputs {
+                if view.on(input, clock::wall()) == Next::Quit {
+                    return Ok(Exit::Fine);
+                }
+            }
+        }
+    }
+}
+
+async fn ask<T: Item>(context: &Context, path: &str) -> Result<Data<T>, Error> {
+    let items = context.client.get(path).await?;
+    Ok(Data { items, banner: banner::lines(context).await })
+}
+
+type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<Data<T>, Error>> + 'a>>;
+
+fn ask_again<'a, T: Item + 'a>(context: &'a Context, path: &'a str) -> Answer<'a, T> {
+    Box::pin(async move {
+        sleep(INTERVAL).await;
+        ask(context, path).await
+    })
+}
+
+/// The signals that end or change a live list.
+struct Signals {
+    ends: [Signal; 4],
+    resized: Signal,
+    suspended: Signal,
+}
+
+enum Sent {
+    Quit,
+    Resize,
+    Suspend,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        let kinds =
+            [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup(), SignalKind::quit()];
+        let [a, b, c, d] = kinds.map(signal);
+        let suspended = SignalKind::from_raw(rustix::process::Signal::TSTP.as_raw());
+        Ok(Self {
+            ends: [a?, b?, c?, d?],
+            resized: signal(SignalKind::window_change())?,
+            suspended: signal(suspended)?,
+        })
+    }
+
+    async fn next(&mut self) -> Sent {
+        let [a, b, c, d] = &mut self.ends;
+        tokio::select! {
+            _ = a.recv() => Sent::Quit,
+            _ = b.recv() => Sent::Quit,
+            _ = c.recv() => Sent::Quit,
+            _ = d.recv() => Sent::Quit,
+            _ = self.resized.recv() => Sent::Resize,
+            _ = self.suspended.recv() => Sent::Suspend,
+        }
+    }
+}
+
+impl From<&Error> for Lost {
+    fn from(error: &Error) -> Self {
+        match error {
+            Error::Unreachable { reason, .. } => {
+                Self { what: "daemon not reachable", reason: reason.clone() }
+            }
+            other => Self { what: "no data", reason: other.to_string() },
+        }
+    }
+}

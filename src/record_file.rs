@@ -1,0 +1,238 @@
+//! Writes records to a file, a line each: lines in, counts out. A thread of its own writes, so a disk that hangs holds up
+//! nothing: lines wait in a bounded queue, and those for which there is no room are dropped and counted. Knows nothing of
+//! what is in a line.
+
+mod file;
+
+use std::{
+    mem,
+    path::PathBuf,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use self::file::RecordWriter;
+
+/// 1 MiB of lines wait for the disk, and as much again is on its way there. What comes above is dropped and counted.
+const QUEUE: usize = 1 << 20;
+
+/// 100 KiB: the longest line, so that the smallest file has room for one. A longer one is dropped and counted.
+const MAX_LINE: usize = 100 << 10;
+
+/// 100 ms: for so long lines are collected, so that a file costs few writes, however often records come.
+const COLLECTED: Duration = Duration::from_millis(100);
+
+/// 1 s: how long after a failure the same lines are tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Where records go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RecordSettings {
+    /// The file; none to write nothing.
+    pub path: Option<PathBuf>,
+    /// What it and the one before it may take together, in bytes.
+    pub max_bytes: u64,
+}
+
+/// How the writing goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RecordStatus {
+    /// The file.
+    pub path: PathBuf,
+    /// The lines that were written since the start.
+    pub written: u64,
+    /// Those that were not, as the disk was too slow or in trouble.
+    pub dropped: u64,
+    /// Why nothing can be written now, in words; empty if it can.
+    pub trouble: String,
+}
+
+/// A handle; cheap to clone, all clones are one file.
+#[derive(Clone, Debug)]
+pub(crate) struct RecordFile(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    /// Names the thread, and the records in the log.
+    name: &'static str,
+    state: Mutex<State>,
+    /// Signals that there is something to do, and that all was written.
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    settings: RecordSettings,
+    /// Whole lines.
+    waiting: Vec<u8>,
+    has_thread: bool,
+    is_writing: bool,
+    /// Somebody waits until all is written.
+    is_hurried: bool,
+    written: u64,
+    dropped: u64,
+    trouble: String,
+}
+
+impl RecordFile {
+    /// Writes where the settings say. There is no thread before there is a file.
+    pub(crate) fn new(name: &'static str, settings: RecordSettings) -> Self {
+        let off = RecordSettings { path: None, ..settings.clone() };
+        let state = State {
+            settings: off,
+            waiting: Vec::new(),
+            has_thread: false,
+            is_writing: false,
+            is_hurried: false,
+            written: 0,
+            dropped: 0,
+            trouble: String::new(),
+        };
+        let file = Self(Arc::new(Shared { name, state: Mutex::new(state), changed: Condvar::new() }));
+        file.set(settings);
+        file
+    }
+
+    /// Writes there from now on.
+    pub(crate) fn set(&self, settings: RecordSettings) {
+        let mut state = self.state();
+        state.settings = settings;
+        if state.settings.path.is_none() {
+            state.waiting = Vec::new();
+        } else if !state.has_thread {
+            let file = self.clone();
+            match thread::Builder::new().name(self.0.name.to_owned()).spawn(move || file.work()) {
+                Ok(_) => state.has_thread = true,
+                Err(error) => state.trouble = format!("cannot start a thread: {error}"),
+            }
+        }
+        drop(state);
+        self.0.changed.notify_all();
+    }
+
+    /// Adds a line, without its end; it is only made where there is room for it. Never waits for the disk.
+    pub(crate) fn push(&self, line: impl FnOnce() -> Vec<u8>) {
+        let has_room = {
+            let mut state = self.state();
+            if state.settings.path.is_none() {
+                return;
+            }
+            let has_room = state.waiting.len() < QUEUE;
+            state.dropped += u64::from(!has_room);
+            has_room
+        };
+        if !has_room {
+            return;
+        }
+        let line = line();
+        let mut state = self.state();
+        if line.len() > MAX_LINE || state.waiting.len() + line.len() >= QUEUE || line.contains(&b'\n') {
+            state.dropped += 1;
+            return;
+        }
+        state.waiting.extend_from_slice(&line);
+        state.waiting.push(b'\n');
+        drop(state);
+        self.0.changed.notify_all();
+    }
+
+    /// How the writing goes; none while there is no file.
+    pub(crate) fn status(&self) -> Option<RecordStatus> {
+        let state = self.state();
+        let path = state.settings.path.clone()?;
+        let (written, dropped, trouble) = (state.written, state.dropped, state.trouble.clone());
+        Some(RecordStatus { path, written, dropped, trouble })
+    }
+
+    /// Waits until all lines are written, but no longer than `limit`, and not where they cannot be.
+    pub(crate) fn flush(&self, limit: Duration) {
+        let mut state = self.state();
+        state.is_hurried = true;
+        self.0.changed.notify_all();
+        let waits = |state: &mut State| {
+            state.trouble.is_empty() && state.has_thread && (state.is_writing || !state.waiting.is_empty())
+        };
+        drop(self.0.changed.wait_timeout_while(state, limit, waits));
+        self.state().is_hurried = false;
+    }
+
+    /// Goes on for as long as the process.
+    fn work(&self) {
+        let mut writer = RecordWriter::default();
+        let mut lines = Vec::new();
+        loop {
+            let settings = self.take(&mut lines);
+            let Some(path) = &settings.path else {
+                writer.close();
+                lines.clear();
+                continue;
+            };
+            let (done, ended) = writer.write(path, settings.max_bytes, &lines);
+            let written = lines.drain(..done).filter(|byte| *byte == b'\n').count();
+            self.note(
+                written as u64,
+                &path.display().to_string(),
+                ended.err().map(|error| error.to_string()),
+            );
+        }
+    }
+
+    /// Waits for something to write. Lines that could not be written before are still there: then it waits a while, in
+    /// which others may come.
+    fn take(&self, lines: &mut Vec<u8>) -> RecordSettings {
+        let mut state = self.state();
+        state.is_writing = !lines.is_empty();
+        self.0.changed.notify_all();
+        let settings = state.settings.clone();
+        if lines.is_empty() {
+            let rests = |state: &mut State| state.waiting.is_empty() && state.settings == settings;
+            state = self.0.changed.wait_while(state, rests).unwrap_or_else(PoisonError::into_inner);
+            let collects = |state: &mut State| !state.is_hurried && state.waiting.len() < QUEUE / 2;
+            state = self.wait(state, COLLECTED, collects);
+            mem::swap(&mut state.waiting, lines);
+        } else {
+            state = self.wait(state, RETRY, |state: &mut State| state.settings == settings);
+        }
+        state.is_writing = true;
+        state.settings.clone()
+    }
+
+    fn wait<'a>(
+        &self,
+        state: MutexGuard<'a, State>,
+        limit: Duration,
+        goes_on: impl FnMut(&mut State) -> bool,
+    ) -> MutexGuard<'a, State> {
+        self.0.changed.wait_timeout_while(state, limit, goes_on).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Notes what came of writing. What is wrong is logged when it begins and when it ends.
+    fn note(&self, written: u64, path: &str, trouble: Option<String>) {
+        let trouble = trouble.unwrap_or_default();
+        let mut state = self.state();
+        state.written += written;
+        let (before, dropped) = (mem::replace(&mut state.trouble, trouble.clone()), state.dropped);
+        drop(state);
+        self.0.changed.notify_all();
+        let name = self.0.name;
+        match (before.is_empty(), trouble.is_empty()) {
+            (_, false) if before != trouble => {
+                tracing::warn!(
+                    path,
+                    trouble,
+                    "{name} cannot be written to their file: they wait, and then are dropped"
+                );
+            }
+            (false, true) => tracing::info!(path, dropped, "{name} can be written to their file again"),
+            (true | false, true | false) => {}
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;
