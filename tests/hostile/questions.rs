@@ -102,7 +102,8 @@ async fn row_20_bodies_that_never_come_keep_no_question_from_its_answer() -> Res
     let rig = Rig::start().await?;
     let mut silent = connections(&rig.daemon.api(), 300)?;
     for stream in &mut silent {
-        stream.write_all(b"POST /v1/run HTTP/1.1\r\nhost: x\r\ncontent-length: 60000\r\n\r\n")?;
+        // One that gives way to another is closed.
+        let _ = stream.write_all(b"POST /v1/run HTTP/1.1\r\nhost: x\r\ncontent-length: 60000\r\n\r\n");
     }
     for round in 0..3 {
         let asked = clock::now();
