@@ -98,12 +98,13 @@ proptest! {
         late in prop::collection::vec(0.0_f64..0.1, 40),
     ) {
         let begins: Vec<f64> = (0..40).map(|n| period * (f64::from(n) + late[n as usize])).collect();
-        let found = (1..=begins.len()).find_map(|count| {
+        // Before that, every second of its calls may return more regularly by chance.
+        let mut found = (1..=begins.len()).filter_map(|count| {
             let beats = beats(&begins[..count]);
             let chain = find(&beats, 1, true)?;
             Some((begins[chain[chain.len() - 1]] - begins[chain[0]]) / (chain.len() - 1) as f64)
         });
-        prop_assert!(found.is_some_and(|found| (found / period - 1.0).abs() < 0.05), "{found:?} for {period}");
+        prop_assert!(found.any(|found| (found / period - 1.0).abs() < 0.05), "not found: {period}");
     }
 
     #[test]
