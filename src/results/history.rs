@@ -119,7 +119,7 @@ struct Stored {
     is_first: bool,
 }
 
-/// 65,535 containers of one name are told apart: at one restart in five minutes, that takes 227 days.
+/// 65,535 containers of one name have numbers of their own: at one restart in five minutes, that takes 227 days.
 const MANY: u16 = u16::MAX;
 
 /// What an attempt ended with: never both.

@@ -195,7 +195,7 @@ impl<T: Item> View<T> {
         widest.unwrap_or_default().saturating_sub(self.screen.width)
     }
 
-    /// What stands above the list.
+    /// The lines above the list.
     fn above(&self, now: SystemTime) -> Vec<String> {
         let width = self.screen.width;
         let (summary, paint) = T::summary(&self.items);
