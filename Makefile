@@ -58,11 +58,11 @@ test: toolchain
 check: toolchain
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
-	cargo clippy -p criprobe -p criprobe-bench --all-targets --locked -- -D warnings
+	cargo clippy -p criprobe -p criprobe-wire -p criprobe-bench --all-targets --locked -- -D warnings
 	cargo clippy --features tokio/test-util --locked -- -D warnings
 	cargo clippy -p criprobe-proto --all-targets --locked -- -D warnings
 	cargo clippy --manifest-path fuzz/Cargo.toml --target-dir $(TARGET) --no-default-features --locked -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked --document-private-items --features faults
+	RUSTDOCFLAGS="-D warnings" cargo doc -p criprobe -p criprobe-wire --no-deps --locked --document-private-items --features faults
 	set -e; for script in $(SCRIPTS); do sh -n $$script; done
 	bash -n .ci/run
 

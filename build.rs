@@ -3,7 +3,8 @@
 
 use std::{error::Error, fs};
 
-const DESCRIPTORS: &str = "proto/descriptors.bin";
+/// Seen from `wire/`, the package that this is the build script of.
+const DESCRIPTORS: &str = "../proto/descriptors.bin";
 
 /// Messages that may hold secrets: environment values, registry credentials, stream URLs, outputs of commands.
 /// They get no derived `Debug`, so that no log line can print them by accident.
@@ -20,7 +21,9 @@ const NO_DEBUG: [&str; 7] = [
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={DESCRIPTORS}");
     if let Err(error) = fs::metadata(DESCRIPTORS) {
-        println!("cargo::error=read {DESCRIPTORS}: {error}; `make proto` writes it from proto/*.proto");
+        println!(
+            "cargo::error=read proto/descriptors.bin: {error}; `make proto` writes it from proto/*.proto"
+        );
         return Ok(());
     }
     let mut config = prost_build::Config::new();

@@ -30,13 +30,15 @@ fn main() -> ExitCode {
     let probe = [&id[..], &field(2, b"cat"), &field(2, b"/tmp/healthy"), &[3 << 3, 1]].concat();
     let version = Traffic { method: "Version", request: field(1, b"0.1.0"), answer: vec![7; 35] };
     let list = Traffic { method: "ListContainers", request: vec![], answer: vec![7; 80_000] };
-    let status = Traffic { method: "PodSandboxStatus", request: id, answer: vec![7; 330] };
+    let status = Traffic { method: "PodSandboxStatus", request: id.clone(), answer: vec![7; 330] };
+    let of_container = Traffic { method: "ContainerStatus", request: id, answer: vec![7; 1_200] };
     let exec = Traffic { method: "ExecSync", request: probe, answer: field(1, b"ok\n") };
-    let rows: [(&str, &[&Traffic]); 5] = [
+    let rows: [(&str, &[&Traffic]); 6] = [
         ("skipped: Version", &[&version]),
         ("skipped: PodSandboxStatus", &[&status]),
         ("skipped: ListContainers, 80 KB", &[&list]),
         ("skipped: all three in turn", &[&version, &list, &status]),
+        ("ContainerStatus", &[&of_container]),
         ("ExecSync", &[&exec]),
     ];
     let mut is_within = true;

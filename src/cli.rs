@@ -20,7 +20,7 @@ mod help;
 pub(crate) mod live;
 mod nothing;
 mod pods;
-mod probe_name;
+mod presence;
 pub(crate) mod probes;
 pub(crate) mod progress;
 mod reason;
@@ -139,7 +139,7 @@ enum Question {
     Pods(pods::PodsArgs),
     /// List probes, or watch them
     Probes(probes::ProbesArgs),
-    /// Show one probe, or all probes of a container, in detail: definition, history, last output
+    /// Show a pod, a container with its probes, or a probe in detail: exits, definition, history, last output
     Describe(describe::DescribeArgs),
     /// Show calls as they end, one line per call
     Trace(trace::TraceArgs),

@@ -11,6 +11,14 @@ pub fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
+/// Ends at the deadline; never without one. Loses nothing when it is cancelled.
+pub async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Wall-clock time, for people and for comparing with what the runtime reports; never for measuring.
 #[allow(clippy::disallowed_methods)]
 pub fn wall() -> SystemTime {
@@ -18,12 +26,12 @@ pub fn wall() -> SystemTime {
 }
 
 /// The CPU time that the calling thread has used. Only the difference of two readings on the same thread means anything.
-pub(crate) fn thread_cpu() -> Duration {
+pub fn thread_cpu() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
 /// The CPU time that the whole process has used.
-pub(crate) fn process_cpu() -> Duration {
+pub fn process_cpu() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
 }
 
@@ -32,6 +40,16 @@ pub(crate) fn process_cpu() -> Duration {
 pub fn rfc3339(at: SystemTime) -> String {
     let nearest = if at < UNIX_EPOCH { Timestamp::MIN } else { Timestamp::MAX };
     format!("{:.3}", Timestamp::try_from(at).unwrap_or(nearest))
+}
+
+/// A time in UTC for a sentence: `10:00:00Z`; with its date if that is not today's.
+pub fn short(at: SystemTime, now: SystemTime) -> String {
+    let (at, now) = (rfc3339(at), rfc3339(now));
+    let seconds = at.split_once('.').map_or(&*at, |(seconds, _)| seconds);
+    match seconds.split_once('T') {
+        Some((date, time)) if now.starts_with(date) => format!("{time}Z"),
+        Some(_) | None => format!("{seconds}Z"),
+    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod kept;
 
 use std::{
     collections::HashMap,
+    hash::Hash,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::SystemTime,
 };
@@ -57,16 +58,21 @@ impl ExitsHandle {
         self.lock().on(change, now)
     }
 
-    /// An act of ours is about to stop this container: that is no news.
-    pub(crate) fn note_act(&self, container: &ContainerId) {
+    /// Whether it is the doing of an act of ours if this container ends from now on: that is no news.
+    pub(crate) fn note_act(&self, container: &ContainerId, is_ours: bool) {
         if let Some(life) = self.lock().lives.get_mut(container) {
-            life.is_ours = true;
+            life.is_ours = is_ours;
         }
     }
 
     /// The exits of the containers that had the name of this one before, oldest first, 5 at most.
     pub(crate) fn earlier(&self, view: &Container) -> Vec<Arc<Exit>> {
         self.lock().kept.others(&place(view), &view.id)
+    }
+
+    /// Whether a client stopped this container or its pod, or is about to.
+    pub(crate) fn is_clients(&self, container: &ContainerId) -> bool {
+        self.lock().stopper(container) == Some(Stopper::Client)
     }
 
     fn lock(&self) -> MutexGuard<'_, Exits> {
@@ -82,13 +88,14 @@ struct Exits {
     lives: HashMap<ContainerId, Life>,
     /// Of those that have containers.
     sandboxes: HashMap<SandboxId, Sandbox>,
-    /// Stops of containers that are not reported yet.
+    /// Stops of containers that are not reported yet, and of pods of which no container is.
     early_stops: HashMap<ContainerId, u32>,
+    early_pod_stops: HashMap<SandboxId, u32>,
     kept: Kept,
 }
 
-/// 1,024 containers whose stop begins before they are reported: a runtime may take long to report their status. The stop
-/// of a further one is not noticed, so that its exit is a warning.
+/// 1,024 containers, and as many pods, whose stop begins before they are reported: a runtime may take long to report the status
+/// of containers. The stop of a further one is not noticed, so that its exit is a warning.
 const EARLY_STOPS: usize = 1_024;
 
 #[derive(Debug, Default)]
@@ -114,7 +121,7 @@ struct Life {
     stops: u32,
     /// When the last of them was noticed.
     stopped_at: Option<SystemTime>,
-    /// Whether an act of ours stops it.
+    /// Whether an act of ours stops it, or is about to.
     is_ours: bool,
 }
 
@@ -144,6 +151,7 @@ impl Exits {
             lives: HashMap::new(),
             sandboxes: HashMap::new(),
             early_stops: HashMap::new(),
+            early_pod_stops: HashMap::new(),
             kept: Kept::default(),
         }
     }
@@ -187,8 +195,9 @@ impl Exits {
             Some(former)
                 if former.pod.uid != view.pod.uid || former.pod.sandbox_id != view.pod.sandbox_id =>
             {
-                self.unlink(&former);
+                // In this order: what is known of its sandbox stays if that is the same.
                 self.link(view);
+                self.unlink(&former);
             }
             Some(_) => {}
         }
@@ -252,13 +261,13 @@ impl Exits {
         };
         if is_news {
             let by = self.stopper(&view.id);
-            let death = Death { exit: &exit, message: &end.message, by };
+            let death = Death { exit: &exit, end, by };
             events.push(ContainerEvent::ended(view, &death, now));
             if let Some(life) = self.lives.get_mut(&view.id) {
                 life.is_reported = true;
             }
         }
-        self.kept.keep(&place(view), exit);
+        self.kept.keep(&place(view), exit, now);
     }
 
     /// Who stops a container.
@@ -288,7 +297,11 @@ impl Exits {
     }
 
     fn link(&mut self, view: &Container) {
-        self.sandboxes.entry(view.pod.sandbox_id.clone()).or_default().containers += 1;
+        let id = &view.pod.sandbox_id;
+        let early = self.early_pod_stops.remove(id).unwrap_or_default();
+        let sandbox = self.sandboxes.entry(id.clone()).or_default();
+        sandbox.containers += 1;
+        sandbox.stops = sandbox.stops.saturating_add(early);
         self.kept.enter(&place(view));
     }
 
@@ -305,28 +318,38 @@ impl Exits {
     fn note_stop(&mut self, id: &ContainerId, note: impl Fn(u32) -> u32) {
         if let Some(life) = self.lives.get_mut(id) {
             life.stops = note(life.stops);
-        } else if self.early_stops.len() < EARLY_STOPS || self.early_stops.contains_key(id) {
-            let stops = note(self.early_stops.remove(id).unwrap_or_default());
-            if stops > 0 {
-                self.early_stops.insert(id.clone(), stops);
-            }
+        } else {
+            note_early(&mut self.early_stops, id, note);
         }
     }
 
     fn note_pod_stop(&mut self, id: &SandboxId, note: impl Fn(u32) -> u32) {
         if let Some(sandbox) = self.sandboxes.get_mut(id) {
             sandbox.stops = note(sandbox.stops);
+        } else {
+            note_early(&mut self.early_pod_stops, id, note);
         }
     }
 
     fn set_stops(&mut self, open: &OpenStops) {
         let early = open.containers.iter().filter(|(id, _)| !self.lives.contains_key(*id));
         self.early_stops = early.take(EARLY_STOPS).map(|(id, &stops)| (id.clone(), stops)).collect();
+        let early = open.pods.iter().filter(|(id, _)| !self.sandboxes.contains_key(*id));
+        self.early_pod_stops = early.take(EARLY_STOPS).map(|(id, &stops)| (id.clone(), stops)).collect();
         for (id, life) in &mut self.lives {
             life.stops = open.containers.get(id).copied().unwrap_or_default();
         }
         for (id, sandbox) in &mut self.sandboxes {
             sandbox.stops = open.pods.get(id).copied().unwrap_or_default();
+        }
+    }
+}
+
+fn note_early<K: Clone + Eq + Hash>(early: &mut HashMap<K, u32>, id: &K, note: impl Fn(u32) -> u32) {
+    if early.len() < EARLY_STOPS || early.contains_key(id) {
+        let stops = note(early.remove(id).unwrap_or_default());
+        if stops > 0 {
+            early.insert(id.clone(), stops);
         }
     }
 }

@@ -91,9 +91,10 @@ pub(crate) enum Fault {
     /// The runtime answers no call, also not when it is asked whether it is there.
     #[error("the runtime is away: it does not answer")]
     Silent,
-    /// The runtime was silent past the timeout and the grace that it gets; other calls it may answer.
-    #[error("runtime did not answer")]
-    Unanswered,
+    /// The runtime was silent past the time that it gets, or in the middle of its answer, but answers other calls; the text
+    /// says what that means.
+    #[error("{0}")]
+    Unanswered(BoundedText),
     /// There is no target: no address, no such port, no allowance.
     #[error("{0}")]
     Target(BoundedText),
@@ -114,7 +115,7 @@ impl Fault {
     /// Whether another try at once may help. After a silence it would only hold a worker for as long again, and what is
     /// used up is not there a moment later.
     pub(crate) fn is_worth_another_try(&self) -> bool {
-        !matches!(self, Self::Silent | Self::Unanswered | Self::Ours(_))
+        !matches!(self, Self::Silent | Self::Unanswered(_) | Self::Ours(_))
     }
 
     /// The state that the kubelet's event names beside an error (docs/kubelet-prober.md 5): that of its low-level
@@ -124,7 +125,7 @@ impl Fault {
             Self::Runtime { .. }
             | Self::Away(_)
             | Self::Silent
-            | Self::Unanswered
+            | Self::Unanswered(_)
             | Self::Target(_)
             | Self::Ours(_) => "unknown",
             Self::Body(_) => "failure",

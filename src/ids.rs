@@ -50,6 +50,11 @@ macro_rules! id {
     };
 }
 
+/// 13 characters of an id, as crictl shows them.
+pub fn short(id: &str) -> &str {
+    id.char_indices().nth(13).map_or(id, |(end, _)| &id[..end])
+}
+
 id! {
     /// The runtime's id of a container.
     ContainerId

@@ -150,6 +150,8 @@ pub(crate) struct Health {
     pub resyncs: u64,
     /// When they last were; `None` before the first time.
     pub last_resync: Option<SystemTime>,
+    /// Whether they cannot be read, time and again.
+    pub lists_fail: bool,
     /// The containers and pods whose status the runtime has not reported yet.
     pub waiting: Backlog,
 }
@@ -209,7 +211,7 @@ async fn run<O: Observer>(channels: &mut Channels<O>) {
             }
             answer = task.resync.next() => task.take_answer(answer),
             Some(asker) = pods_asked.recv(), if pods.has_room() => pods.ask(asker),
-            () = until(pods.deadline()) => {}
+            () = clock::until(pods.deadline()) => {}
             () = replay.notified() => {
                 // Before the first lists, everything is still to be reported.
                 if task.is_listed {
@@ -228,16 +230,9 @@ async fn run<O: Observer>(channels: &mut Channels<O>) {
         task.report_stops_left_out();
         task.count();
         task.health.waiting = task.resync.backlog();
+        task.health.lists_fail = task.resync.lists_fail();
         health.send_replace(task.health);
         pods.answer(|| task.model.pods(), clock::now);
-    }
-}
-
-/// Ends at the deadline; never without one.
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(at) => sleep_until(at.into()).await,
-        None => std::future::pending().await,
     }
 }
 

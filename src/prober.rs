@@ -31,7 +31,7 @@ mod variables;
 pub(crate) mod worker;
 
 #[cfg(test)]
-mod fixtures;
+pub(crate) mod fixtures;
 
 use std::{
     collections::HashSet,
@@ -93,6 +93,8 @@ pub enum Input {
         /// `stop after liveness failure`.
         text: BoundedText,
     },
+    /// Since when the runtime is away; none while it answers. No command can be run meanwhile.
+    RuntimeAway(Option<SystemTime>),
     /// The runtime answers again after it did not: what it did not answer before says nothing any more.
     RuntimeAnswers,
     /// The runtime's containers, all of them: others are gone, and what was saved of others will soon be forgotten.

@@ -1,18 +1,19 @@
 //! Writes records to a file, a line each: lines in, counts out. A thread of its own writes, so a disk that hangs holds up
-//! nothing: lines wait in a bounded queue, and those for which there is no room are dropped and counted. Knows nothing of
-//! what is in a line.
+//! nothing: lines wait in a bounded queue, and those for which there is no room are dropped and counted. Each line is a JSON
+//! object: a file that begins with anything else is not one of ours, and is left alone.
 
 mod file;
 
 use std::{
     mem,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use self::file::RecordWriter;
+use crate::clock;
 
 /// 1 MiB of lines wait for the disk, and as much again is on its way there. What comes above is dropped and counted.
 const QUEUE: usize = 1 << 20;
@@ -20,11 +21,15 @@ const QUEUE: usize = 1 << 20;
 /// 100 KiB: the longest line, so that the smallest file has room for one. A longer one is dropped and counted.
 const MAX_LINE: usize = 100 << 10;
 
-/// 100 ms: for so long lines are collected, so that a file costs few writes, however often records come.
-const COLLECTED: Duration = Duration::from_millis(100);
+/// 100 ms, or 512 KiB: for so long, or so many, lines are collected, so that a file costs few writes, however often records
+/// come.
+const COLLECTED: (Duration, usize) = (Duration::from_millis(100), QUEUE / 2);
 
 /// 1 s: how long after a failure the same lines are tried again.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// 10 s: a disk that takes longer for what it was given hangs, and is shown as trouble.
+const HANGS: Duration = Duration::from_secs(10);
 
 /// Where records go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,12 +72,21 @@ struct State {
     /// Whole lines.
     waiting: Vec<u8>,
     has_thread: bool,
-    is_writing: bool,
+    /// Since when the thread has been at the disk, if it is.
+    writing_since: Option<Instant>,
     /// Somebody waits until all is written.
     is_hurried: bool,
     written: u64,
     dropped: u64,
     trouble: String,
+}
+
+impl State {
+    /// How long the disk has hung, if it does.
+    fn hangs_for(&self, now: Instant) -> Option<Duration> {
+        let since = self.writing_since?;
+        Some(now.saturating_duration_since(since)).filter(|time| *time >= HANGS)
+    }
 }
 
 impl RecordFile {
@@ -83,7 +97,7 @@ impl RecordFile {
             settings: off,
             waiting: Vec::new(),
             has_thread: false,
-            is_writing: false,
+            writing_since: None,
             is_hurried: false,
             written: 0,
             dropped: 0,
@@ -97,6 +111,9 @@ impl RecordFile {
     /// Writes there from now on.
     pub(crate) fn set(&self, settings: RecordSettings) {
         let mut state = self.state();
+        if state.settings.path != settings.path {
+            state.trouble.clear();
+        }
         state.settings = settings;
         if state.settings.path.is_none() {
             state.waiting = Vec::new();
@@ -111,7 +128,7 @@ impl RecordFile {
         self.0.changed.notify_all();
     }
 
-    /// Adds a line, without its end; it is only made where there is room for it. Never waits for the disk.
+    /// Adds a line, a JSON object without its end; it is only made where there is room for it. Never waits for the disk.
     pub(crate) fn push(&self, line: impl FnOnce() -> Vec<u8>) {
         let has_room = {
             let mut state = self.state();
@@ -126,22 +143,32 @@ impl RecordFile {
             return;
         }
         let line = line();
+        debug_assert!(line.starts_with(b"{"), "a line is a JSON object");
         let mut state = self.state();
         if line.len() > MAX_LINE || state.waiting.len() + line.len() >= QUEUE || line.contains(&b'\n') {
             state.dropped += 1;
             return;
         }
+        let before = state.waiting.len();
         state.waiting.extend_from_slice(&line);
         state.waiting.push(b'\n');
+        // The writer waits for the first, and then until it has collected enough, which it need not be woken for.
+        let is_awaited = before == 0 || (before < COLLECTED.1 && state.waiting.len() >= COLLECTED.1);
         drop(state);
-        self.0.changed.notify_all();
+        if is_awaited {
+            self.0.changed.notify_all();
+        }
     }
 
     /// How the writing goes; none while there is no file.
     pub(crate) fn status(&self) -> Option<RecordStatus> {
         let state = self.state();
         let path = state.settings.path.clone()?;
-        let (written, dropped, trouble) = (state.written, state.dropped, state.trouble.clone());
+        let (written, dropped) = (state.written, state.dropped);
+        let trouble = match state.hangs_for(clock::now()) {
+            Some(time) => format!("the disk has not responded for {} s", time.as_secs()),
+            None => state.trouble.clone(),
+        };
         Some(RecordStatus { path, written, dropped, trouble })
     }
 
@@ -151,7 +178,9 @@ impl RecordFile {
         state.is_hurried = true;
         self.0.changed.notify_all();
         let waits = |state: &mut State| {
-            state.trouble.is_empty() && state.has_thread && (state.is_writing || !state.waiting.is_empty())
+            state.trouble.is_empty()
+                && state.has_thread
+                && (state.writing_since.is_some() || !state.waiting.is_empty())
         };
         drop(self.0.changed.wait_timeout_while(state, limit, waits));
         self.state().is_hurried = false;
@@ -170,11 +199,7 @@ impl RecordFile {
             };
             let (done, ended) = writer.write(path, settings.max_bytes, &lines);
             let written = lines.drain(..done).filter(|byte| *byte == b'\n').count();
-            self.note(
-                written as u64,
-                &path.display().to_string(),
-                ended.err().map(|error| error.to_string()),
-            );
+            self.note(written as u64, path, ended.err().map(|error| error.to_string()));
         }
     }
 
@@ -182,19 +207,21 @@ impl RecordFile {
     /// which others may come.
     fn take(&self, lines: &mut Vec<u8>) -> RecordSettings {
         let mut state = self.state();
-        state.is_writing = !lines.is_empty();
+        if lines.is_empty() {
+            state.writing_since = None;
+        }
         self.0.changed.notify_all();
         let settings = state.settings.clone();
         if lines.is_empty() {
             let rests = |state: &mut State| state.waiting.is_empty() && state.settings == settings;
             state = self.0.changed.wait_while(state, rests).unwrap_or_else(PoisonError::into_inner);
-            let collects = |state: &mut State| !state.is_hurried && state.waiting.len() < QUEUE / 2;
-            state = self.wait(state, COLLECTED, collects);
+            let collects = |state: &mut State| !state.is_hurried && state.waiting.len() < COLLECTED.1;
+            state = self.wait(state, COLLECTED.0, collects);
             mem::swap(&mut state.waiting, lines);
         } else {
             state = self.wait(state, RETRY, |state: &mut State| state.settings == settings);
         }
-        state.is_writing = true;
+        state.writing_since = Some(clock::now());
         state.settings.clone()
     }
 
@@ -208,10 +235,14 @@ impl RecordFile {
     }
 
     /// Notes what came of writing. What is wrong is logged when it begins and when it ends.
-    fn note(&self, written: u64, path: &str, trouble: Option<String>) {
+    fn note(&self, written: u64, path: &Path, trouble: Option<String>) {
         let trouble = trouble.unwrap_or_default();
         let mut state = self.state();
         state.written += written;
+        if state.settings.path.as_deref() != Some(path) {
+            // What is wrong with a file that is not written to any more is of no interest.
+            return self.0.changed.notify_all();
+        }
         let (before, dropped) = (mem::replace(&mut state.trouble, trouble.clone()), state.dropped);
         drop(state);
         self.0.changed.notify_all();
@@ -219,12 +250,14 @@ impl RecordFile {
         match (before.is_empty(), trouble.is_empty()) {
             (_, false) if before != trouble => {
                 tracing::warn!(
-                    path,
+                    path = %path.display(),
                     trouble,
                     "{name} cannot be written to their file: they wait, and then are dropped"
                 );
             }
-            (false, true) => tracing::info!(path, dropped, "{name} can be written to their file again"),
+            (false, true) => {
+                tracing::info!(path = %path.display(), dropped, "{name} can be written to their file again");
+            }
             (true | false, true | false) => {}
         }
     }

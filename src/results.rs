@@ -2,17 +2,20 @@
 //! last attempt and the history out. Pure: never does IO, never reads a clock, knows nothing about schedules.
 
 pub(crate) mod durations;
+pub(crate) mod errors;
 pub(crate) mod event;
 pub(crate) mod history;
 pub(crate) mod latency;
+pub(crate) mod layers;
 pub(crate) mod text;
 
-use std::{fmt, sync::Arc, time::Duration, time::SystemTime};
+use std::{borrow::Cow, fmt, sync::Arc, time::Duration, time::SystemTime};
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::ids::ProbeKind;
-use durations::Durations;
+use durations::DurationHistogram;
+use errors::Errors;
 use history::{ChangeReason, History, HistoryLimits, OUTPUT_KEPT, text_size};
 use latency::Latency;
 
@@ -30,11 +33,15 @@ pub struct Results {
     run_here: u32,
     counts: Counts,
     last: Option<AttemptRecord>,
+    /// The newest attempts of the current container, where they were errors.
+    errors: Option<Errors>,
+    /// The beginning of what the failure before them said, [`OUTPUT_KEPT`] bytes.
+    hidden: Option<Arc<str>>,
     tally: Tally,
     /// When the last attempt began that was no success.
     unsuccessful_at: Option<SystemTime>,
     /// Of the attempts of the current container that were made since criprobe started.
-    durations: Option<Box<latency::Durations>>,
+    durations: Option<Box<latency::LatencySketch>>,
     /// Shared with its readers; copied if it grows while it is being read.
     history: Arc<History>,
 }
@@ -49,6 +56,8 @@ impl Results {
             run_here: 0,
             counts: Counts::default(),
             last: None,
+            errors: None,
+            hidden: None,
             tally: Tally::default(),
             unsuccessful_at: None,
             durations: None,
@@ -57,24 +66,37 @@ impl Results {
     }
 
     /// Those of a probe that goes on after a restart: nothing is lost but its history, of which there is only the last
-    /// attempt, and how long attempts took.
+    /// attempt, how long attempts took, and what errors hide. `errors` count only if the last attempt was one.
     pub fn restored(
         verdict: Option<Verdict>,
         since: SystemTime,
-        (run, counts): (Run, Counts),
-        last: Option<AttemptRecord>,
+        (run, run_here, counts): (Run, u32, Counts),
+        (last, errors): (Option<AttemptRecord>, Option<Errors>),
     ) -> Self {
         let mut history = History::restored(verdict);
         let unsuccessful_at =
             last.as_ref().filter(|last| last.result != AttemptResult::Success).map(|last| last.at);
         last.iter().for_each(|last| drop(history.attempted(last)));
+        let is_error = last.as_ref().is_some_and(|last| last.result == AttemptResult::Error);
+        let errors = errors.filter(|_| is_error && counts.error > 0);
         let history = Arc::new(history);
         let here = match run.verdict {
             Verdict::Success => counts.success + counts.warning,
             Verdict::Failure | Verdict::Unknown => counts.failure,
         };
-        let run_here = u32::try_from(here).unwrap_or(u32::MAX).min(run.count);
-        Self { verdict, since, run, run_here, counts, last, unsuccessful_at, history, ..Self::new(since) }
+        let run_here = u32::try_from(here).unwrap_or(u32::MAX).min(run_here);
+        Self {
+            verdict,
+            since,
+            run,
+            run_here,
+            counts,
+            last,
+            errors,
+            unsuccessful_at,
+            history,
+            ..Self::new(since)
+        }
     }
 
     /// Starts on another container: its verdict is absent until it is set, its counts are zero. The run goes on
@@ -85,6 +107,7 @@ impl Results {
         self.run_here = 0;
         self.counts = Counts::default();
         self.durations = None;
+        (self.errors, self.hidden) = (None, None);
     }
 
     /// Sets the verdict and returns whether that changed it; an absent one differs from every other
@@ -121,11 +144,12 @@ impl Results {
         }
         if is_of_current_container {
             self.counts.add(attempt.result);
+            self.note_errors(&attempt);
             // An error is an attempt that was not made.
             if attempt.result != AttemptResult::Error {
                 match &mut self.durations {
                     Some(durations) => durations.note(attempt.duration),
-                    None => self.durations = Some(Box::new(latency::Durations::of(attempt.duration))),
+                    None => self.durations = Some(Box::new(latency::LatencySketch::of(attempt.duration))),
                 }
             }
         }
@@ -134,6 +158,21 @@ impl Results {
             self.unsuccessful_at = Some(attempt.at);
         }
         self.last = Some(attempt);
+    }
+
+    /// Counts errors in a row, and keeps what the failure before them said.
+    fn note_errors(&mut self, attempt: &AttemptRecord) {
+        if attempt.result != AttemptResult::Error {
+            (self.errors, self.hidden) = (None, None);
+            return;
+        }
+        if self.errors.is_none() {
+            let failed =
+                self.last.as_ref().filter(|last| last.result == AttemptResult::Failure && !attempt.is_first);
+            let words = failed.map(|last| words(last.result, last.exit_code, &last.output));
+            self.hidden = words.map(|words| brief(&words, OUTPUT_KEPT).into());
+        }
+        self.errors = Some(Errors::and(self.errors, attempt.at));
     }
 
     /// Keeps so much of attempts from now on, and forgets what exceeds it.
@@ -164,10 +203,11 @@ impl Results {
         Arc::make_mut(&mut self.history).acted(text, at);
     }
 
-    /// What remembered outputs take, in bytes: that of the last attempt and those in the history.
+    /// What remembered outputs take, in bytes: that of the last attempt, what it hides, and those in the history.
     pub fn output_bytes(&self) -> usize {
         let longer = self.last.as_ref().filter(|last| !last.output.is_empty() && !self.is_last_shared());
-        self.history.output_bytes() + longer.map_or(0, |last| text_size(&last.output))
+        let hidden = self.hidden.as_ref().map_or(0, |words| text_size(words));
+        self.history.output_bytes() + longer.map_or(0, |last| text_size(&last.output)) + hidden
     }
 
     /// Whether the history has the same text of the last attempt.
@@ -183,17 +223,20 @@ impl Results {
         if let Some(kept) = self.history.newest_output() {
             last.output = Arc::clone(kept);
         } else if last.output.len() > OUTPUT_KEPT {
-            last.output = beginning(&last.output, OUTPUT_KEPT).into();
+            last.output = brief(&last.output, OUTPUT_KEPT).into();
         }
     }
 
     /// Forgets outputs until they take `most` bytes, or nothing is left but the beginning of the last one: first what
-    /// exceeds that beginning, then the outputs in the history, the oldest first, then its acts.
+    /// exceeds that beginning, then what errors hide, then the outputs in the history, the oldest first, then its acts.
     pub fn forget(&mut self, most: usize) {
         if self.output_bytes() <= most {
             return;
         }
         self.share_last();
+        if self.output_bytes() > most {
+            self.hidden = None;
+        }
         if self.history.output_bytes() > most {
             Arc::make_mut(&mut self.history).forget(most);
             self.share_last();
@@ -218,6 +261,11 @@ impl Results {
         self.run_here = 0;
     }
 
+    /// The same where attempts go on: what is shown goes on, too.
+    pub fn restart_run(&mut self) {
+        self.run.count = 0;
+    }
+
     /// The verdict, or none where the kubelet's cache would have no entry.
     pub fn verdict(&self) -> Option<Verdict> {
         self.verdict
@@ -233,8 +281,8 @@ impl Results {
         self.run
     }
 
-    /// The results in a row of the current container alone: what is shown, as those before say nothing of it. The
-    /// verdict goes by [`Self::run`].
+    /// The results in a row of the current container alone, also where a verdict ended their run: what is shown. The verdict
+    /// goes by [`Self::run`].
     pub fn run_here(&self) -> Run {
         Run { count: self.run_here, ..self.run }
     }
@@ -247,6 +295,16 @@ impl Results {
     /// The last attempt, also one of a former container.
     pub fn last(&self) -> Option<&AttemptRecord> {
         self.last.as_ref()
+    }
+
+    /// The newest attempts of the current container, where they were errors.
+    pub fn errors(&self) -> Option<Errors> {
+        self.errors
+    }
+
+    /// What the failure said that these errors hide, if one came before them.
+    pub fn hidden(&self) -> Option<&Arc<str>> {
+        self.hidden.as_ref()
     }
 
     /// The attempts so far, also those of former containers.
@@ -274,7 +332,7 @@ impl Results {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// How long those took that ended as hoped, with a doubt or without.
-    pub successes: Durations,
+    pub successes: DurationHistogram,
     /// How many failed.
     pub failures: u64,
     /// How many could not be made.
@@ -451,10 +509,33 @@ pub struct AttemptRecord {
     pub output: Arc<str>,
 }
 
-/// The beginning of a text: at most `bytes` bytes, cut at a character.
-fn beginning(text: &str, bytes: usize) -> &str {
-    &text[..text.floor_char_boundary(bytes)]
+/// What an attempt said, without blanks around it; of a failure that said nothing, its exit code: `exit code 1, no output`.
+pub(crate) fn words(result: AttemptResult, exit_code: Option<i32>, output: &str) -> Cow<'_, str> {
+    match (output.trim(), exit_code) {
+        ("", Some(code)) if result == AttemptResult::Failure => format!("exit code {code}, no output").into(),
+        (output, _) => output.into(),
+    }
 }
+
+/// A text of at most `bytes` bytes: a long one loses first what a runtime puts before the reason, and then its end, for
+/// which a sign stands where there is room.
+fn brief(text: &str, bytes: usize) -> Cow<'_, str> {
+    if text.len() <= bytes {
+        return text.into();
+    }
+    let text = layers::plain(text);
+    if text.len() <= bytes {
+        return text.into();
+    }
+    let cut = if bytes < FEW { "" } else { CUT };
+    format!("{}{cut}", &text[..text.floor_char_boundary(bytes - cut.len())]).into()
+}
+
+/// 64 bytes: of less, each is worth more than a sign.
+const FEW: usize = 64;
+
+/// Stands for the end of a text that was too long.
+const CUT: &str = "\u{2026}";
 
 #[cfg(test)]
 mod tests {

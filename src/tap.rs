@@ -6,7 +6,7 @@
 mod blindness;
 pub mod call;
 mod creation;
-pub(crate) mod cri;
+pub mod cri;
 mod exec;
 mod frame;
 mod header;
@@ -24,7 +24,7 @@ use hpack::Decoder;
 use room::Share;
 use streams::Streams;
 
-pub(crate) use self::{
+pub use self::{
     blindness::Blindness,
     call::{Call, Code, EndedCall},
     room::Room,
@@ -81,7 +81,7 @@ impl Tap {
     }
 
     /// A tap for a connection that was just accepted; all of them share the room.
-    pub(crate) fn within(room: &Arc<Room>, conn: ConnId, peer: Arc<Peer>) -> Self {
+    pub fn within(room: &Arc<Room>, conn: ConnId, peer: Arc<Peer>) -> Self {
         let sighted = Sighted {
             preface: 0,
             client: Direction::default(),
@@ -219,7 +219,7 @@ impl Sighted {
         &mut self,
         mut bytes: &[u8],
         now: Instant,
-        out: &mut impl FnMut(TapEvent),
+        out: &mut dyn FnMut(TapEvent),
     ) -> Result<(), Blindness> {
         if self.preface < PREFACE.len() {
             let count = bytes.len().min(PREFACE.len() - self.preface);
@@ -251,7 +251,7 @@ impl Sighted {
         &mut self,
         mut bytes: &[u8],
         now: Instant,
-        out: &mut impl FnMut(TapEvent),
+        out: &mut dyn FnMut(TapEvent),
     ) -> Result<(), Blindness> {
         let Self { client, runtime, streams, response, has_goodbye, .. } = self;
         while let Some(frame) = runtime.frames.next(&mut bytes)? {

@@ -77,7 +77,12 @@ pub(super) struct Performer {
     pub(super) probing: watch::Receiver<ProberSettings>,
     /// To the stage's loop, which always reads.
     pub(super) news: mpsc::Sender<News>,
+    pub(super) on_end_claimed: OnEndClaimed,
 }
+
+/// Is called before an act does anything that may end a container, with `true`, and with `false` when the container is left
+/// running: whose doing its end is. Must not block.
+pub(super) type OnEndClaimed = Box<dyn Fn(&ContainerId, bool) + Send + Sync>;
 
 /// Why a demand is not carried out now.
 #[derive(Debug)]
@@ -217,7 +222,10 @@ impl Performer {
         act.hold().await;
         let whole = async {
             if !is_exit {
-                let rest = act.ready_to_stop(&standing.spec, &condition).await?;
+                // A command or a hook may end it, too.
+                act.claim_end(true);
+                let ready = act.ready_to_stop(&standing.spec, &condition).await;
+                let rest = ready.inspect_err(|_| act.claim_end(false))?;
                 act.stop(rest).await?;
             }
             match recipe {
@@ -344,6 +352,11 @@ impl<'a> Act<'a> {
     async fn hold(&self) {
         self.on.prober.report(Input::ActBegan(self.view.id.clone())).await;
         faults::point("held").await;
+    }
+
+    /// Whether it is this act's doing if the container ends from now on.
+    fn claim_end(&self, is_ours: bool) {
+        (self.on.on_end_claimed)(&self.view.id, is_ours);
     }
 
     async fn report(&self, notice: ActNotice) {

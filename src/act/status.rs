@@ -84,8 +84,8 @@ pub(crate) enum Step {
     Retrying {
         /// Why it failed.
         reason: String,
-        /// When it is tried again.
-        at: SystemTime,
+        /// When it is tried again; none where that is when the runtime answers again.
+        at: Option<SystemTime>,
     },
 }
 
@@ -93,8 +93,8 @@ impl Step {
     /// When the next step is allowed, if it waits for that.
     pub(super) fn until(&self) -> Option<SystemTime> {
         match self {
-            Self::BackOff(at) | Self::Retrying { at, .. } => Some(*at),
-            Self::Withheld { until, .. } => *until,
+            Self::BackOff(at) => Some(*at),
+            Self::Withheld { until: at, .. } | Self::Retrying { at, .. } => *at,
             Self::Command | Self::Hook | Self::Stopping | Self::Creating => None,
         }
     }

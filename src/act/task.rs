@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures_util::{FutureExt, future::pending};
+use futures_util::FutureExt;
 use tokio::{
     sync::{Mutex, mpsc, watch},
     task::JoinSet,
@@ -22,7 +22,7 @@ use super::{
     counts::{ActCounts, ActResult},
     guard::{Ask, Guard},
     ledger::{IntentStep, Ledger, LedgerFile, describe},
-    perform::{NotNow, Performer, Prepared, cause_of},
+    perform::{NotNow, OnEndClaimed, Performer, Prepared, cause_of},
     recipe::RecipeStore,
     status::{ActEnd, ActRecord, Current, Place, Step},
 };
@@ -85,11 +85,24 @@ pub(crate) struct Deps<E> {
     pub counts: ActCounts,
     /// Is called with each event, on the stage's task. Must not block.
     pub on_event: E,
+    pub on_end_claimed: OnEndClaimed,
 }
 
 /// Starts the stage.
 pub(crate) fn spawn<E: FnMut(ProbeEvent) + Send + 'static>(deps: Deps<E>, tasks: &mut Tasks) -> ActHandle {
-    let Deps { settings, probing, runtime, prober, demands, recipes, ledger, stop, counts, on_event } = deps;
+    let Deps {
+        settings,
+        probing,
+        runtime,
+        prober,
+        demands,
+        recipes,
+        ledger,
+        stop,
+        counts,
+        on_event,
+        on_end_claimed,
+    } = deps;
     let board = Board::default();
     let handle = ActHandle { status: board.subscribe() };
     let (news_sender, news) = mpsc::channel(NEWS);
@@ -104,6 +117,7 @@ pub(crate) fn spawn<E: FnMut(ProbeEvent) + Send + 'static>(deps: Deps<E>, tasks:
         settings: settings.clone(),
         probing,
         news: news_sender,
+        on_end_claimed,
     });
     let mut channels = Channels { settings, demands, news, stop, counts, on_event };
     let stop = channels.stop.clone();
@@ -164,7 +178,7 @@ async fn run<E: FnMut(ProbeEvent)>(channels: &mut Channels<E>, performer: &Arc<P
             }
             Some(demand) = demands.0.recv() => stage.demanded(demand),
             () = time::sleep(LOAD_AGAIN), if !is_loaded => {}
-            () = until(stage.guard.deadline(clock::now())), if is_loaded && !is_trying => {}
+            () = clock::until(stage.guard.deadline(clock::now())), if is_loaded && !is_trying => {}
         }
         // Nothing is tried before it is known what a former run has left.
         if is_loaded
@@ -451,14 +465,6 @@ fn held_back(stuck: &HashMap<ContainerId, Stuck>, namespace: &str, now: Instant)
     (pods.max(namespaces) >= STUCK).then(|| {
         format!("{} containers that were stopped cannot be created or started again", fresh().count())
     })
-}
-
-/// Ends at the deadline; never without one.
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(at) => time::sleep_until(at.into()).await,
-        None => pending().await,
-    }
 }
 
 #[cfg(test)]

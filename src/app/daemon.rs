@@ -49,7 +49,7 @@ use crate::{
         stages::{LISTS_AT_ONCE, Stages},
         view::EventView,
     },
-    results::event::{EventReason, ProbeEvent},
+    results::event::ProbeEvent,
     runtime::{Runtime, link, link::Link},
     stage::{TaskEnd, Tasks},
     tap,
@@ -67,7 +67,7 @@ const CALLS: JournalBounds<dyn JournaledCall> = JournalBounds {
 };
 
 /// What is kept of events: 500, and 2 MiB of them; above that, those of the pod that has most make room. Those that repeat
-/// each other are one, and 20 of a reason of a probe are kept, see [`REPEATS`]. A usual one takes
+/// each other are one, and 20 of a reason of a container or probe are kept, see [`REPEATS`]. A usual one takes
 /// 300 bytes, one with all the output that a probe may have 11 KiB: of such ones 190 are kept. A follower may fall 256
 /// behind, which takes 3 MiB at most; one further behind loses the oldest, and learns how many.
 const EVENTS: JournalBounds<EventView> = JournalBounds {
@@ -151,6 +151,7 @@ impl Daemon {
         };
         let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), counts);
         let (trace, events) = (Journal::new(CALLS), Journal::new(EVENTS));
+        events.push(EventView::daemon_started(env!("CARGO_PKG_VERSION"), started_at.into()));
         let (reports, observed) = ((metrics.config.clone(), events.clone()), ObservedHandle::default());
         let attempts = RecordFile::new("attempts", settings::attempts(&started));
         let InForce { policies, prober: settings, acts: act_settings, health: config } = reload::spawn(
@@ -220,7 +221,8 @@ impl Daemon {
             ledger,
             stop: act_stop.clone(),
             counts: act_counts,
-            on_event: move |event| report_act(&acted_on, &log, event),
+            on_event: move |event| report_event(&log, event),
+            on_end_claimed: Box::new(move |container, is_ours| acted_on.note_act(container, is_ours)),
         };
         let act = act::spawn(act_deps, &mut tasks);
         let (planned_from, planned_to, journal) = (inventory.clone(), prober.clone(), events.clone());
@@ -317,14 +319,6 @@ impl Api {
 /// Writes an event to the journal and the log. Held for one event.
 fn report_event(log: &Mutex<EventLog>, event: ProbeEvent) {
     log.lock().unwrap_or_else(PoisonError::into_inner).report(event);
-}
-
-/// The same of an act: that a container is stopped because of one is no news of its own.
-fn report_act(exits: &ExitsHandle, log: &Mutex<EventLog>, event: ProbeEvent) {
-    if event.reason == EventReason::Killing {
-        exits.note_act(&event.container_id);
-    }
-    report_event(log, event);
 }
 
 /// Binds the clients' socket, with the access of the runtime's if that is there, and the API's.

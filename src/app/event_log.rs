@@ -46,6 +46,7 @@ impl EventLog {
             // What a command of the container prints belongs into its history, not into the log of the node.
             EventReason::Unhealthy
             | EventReason::ProbeWarning
+            | EventReason::TriedAgain
             | EventReason::FailedPreStopHook
             | EventReason::FailureCommand
             // The planner reports and logs these itself.

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use tokio::{sync::watch, time};
+use tokio::sync::watch;
 
 use crate::{
     clock,
-    handler::go,
+    duration::coarse,
     report::{
         journal::Journal,
         view::{EventType, EventView},
@@ -38,7 +38,7 @@ async fn follow(mut link: watch::Receiver<Link>, journal: &Journal<EventView>) {
         let deadline = outages.deadline();
         tokio::select! {
             changed = link.changed() => if changed.is_err() { return },
-            () = time::sleep_until(deadline.unwrap_or_else(clock::now).into()), if deadline.is_some() => {}
+            () = clock::until(deadline) => {}
         }
     }
 }
@@ -88,13 +88,13 @@ fn event(report: &OutageReport, link: &Link) -> Option<EventView> {
 
 /// `300ms`, `2.3s`, `1m20s`: no more figures than anybody reads.
 fn lasted(time: Duration) -> String {
-    let step = match time.as_millis() {
-        ..1_000 => 1,
-        1_000..10_000 => 100,
-        _ => 1_000,
-    };
-    let millis = time.as_millis() / step * step;
-    go::duration(Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX)))
+    match time.as_millis() {
+        millis @ ..1_000 => format!("{millis}ms"),
+        millis @ 1_000..10_000 if millis % 1_000 >= 100 => {
+            format!("{}.{}s", millis / 1_000, millis % 1_000 / 100)
+        }
+        _ => coarse(time),
+    }
 }
 
 #[cfg(test)]

@@ -1,12 +1,11 @@
 //! The task around the planner: changes of the inventory, the operator's policy and image data in; probe plans for the
 //! prober out. Reports errors in definitions, in the log and as events. Never waits for an image.
 
-use std::{mem, sync::Arc, time::Instant};
+use std::{mem, sync::Arc};
 
 use tokio::{
     sync::{mpsc, watch},
     task,
-    time::sleep_until,
 };
 
 use super::{
@@ -77,11 +76,11 @@ async fn run(deps: &mut Deps, mut images: Images) {
                 Some(change) => of_change(change, &mut planner, &mut registration, journal),
                 None => return,
             },
-            () = until(settles) => {
+            () = clock::until(settles) => {
                 for (pod, finding) in registration.settled(clock::now()) {
-                    if let What::Problem(problem) = &finding.what {
+                    if let What::Problems(problems) = &finding.what {
                         let passed_over = (finding.passed_over > 0).then_some(finding.passed_over);
-                        report_problem(journal, &pod, problem, passed_over);
+                        report_problems(journal, &pod, problems, passed_over);
                     }
                 }
                 Input::Replanned(Vec::new())
@@ -93,12 +92,15 @@ async fn run(deps: &mut Deps, mut images: Images) {
             }
             changed = link.changed(), if is_linked => {
                 is_linked = changed.is_ok();
-                let current = link.borrow_and_update().epoch;
+                let (current, away) = {
+                    let link = link.borrow_and_update();
+                    (link.epoch, (!link.is_up).then_some(link.since))
+                };
                 if mem::replace(&mut epoch, current) != current {
                     images.on_new_link(clock::now());
                     planner.on_new_link();
                 }
-                Input::Replanned(Vec::new())
+                Input::RuntimeAway(away)
             }
             ImageAnswer { image, found } = images.next() => match found {
                 Found::Names(names) => {
@@ -144,14 +146,6 @@ fn of_change(
         Change::PodStopFailed(id) => Input::PodStopFailed(id),
         Change::StopsListed(open) => Input::StopsListed(open),
         Change::RuntimeAnswers => Input::RuntimeAnswers,
-    }
-}
-
-/// Ends at the deadline; never without one.
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(at) => sleep_until(at.into()).await,
-        None => std::future::pending().await,
     }
 }
 
@@ -219,7 +213,7 @@ fn report(
                 "probe only reports"
             );
         }
-        What::Problem(problem) => report_problem(journal, &view.pod, problem, passed_over),
+        What::Problems(problems) => report_problems(journal, &view.pod, problems, passed_over),
         What::Omitted(omitted) => tracing::warn!(
             namespace,
             pod,
@@ -238,11 +232,11 @@ fn report(
     }
 }
 
-/// Logs an annotation that belongs to no probe; it is an event, too.
-fn report_problem(journal: &Journal<EventView>, pod: &Pod, problem: &str, passed_over: Option<u64>) {
-    let (namespace, name) = (&*pod.namespace, &*pod.name);
-    tracing::warn!(namespace, pod = name, problem, passed_over, "annotation is not understood");
-    journal.push(registration::problem_event(pod, problem));
+/// Logs annotations that belong to no probe, in one line; they are one event, too.
+fn report_problems(journal: &Journal<EventView>, pod: &Pod, problems: &[String], passed_over: Option<u64>) {
+    let (namespace, name, problems) = (&*pod.namespace, &*pod.name, problems.join("; "));
+    tracing::warn!(namespace, pod = name, problems, passed_over, "annotations are not understood");
+    journal.push(registration::problem_event(pod, problems));
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use crate::{
         OnFailure,
         acting::ActRefusal,
         plan::Planned,
-        problems::{SETTLED, has_strangers, of_container, of_pod},
+        problems::{has_strangers, of_container, of_pod, settled_after},
     },
 };
 
@@ -51,6 +51,11 @@ struct PodFindings {
 }
 
 impl PodFindings {
+    /// When it is taken to have all its containers.
+    fn settles(&self) -> Instant {
+        self.since + settled_after(self.pod.is_kubelets)
+    }
+
     fn names(&self) -> BTreeSet<&str> {
         self.containers.values().map(|name| &**name).collect()
     }
@@ -85,8 +90,8 @@ pub(super) enum What {
         /// Why that is not done.
         refusal: ActRefusal,
     },
-    /// An annotation of ours that belongs to no probe.
-    Problem(String),
+    /// Annotations of ours that belong to no probe, a sentence each.
+    Problems(Vec<String>),
     /// So many labels and annotations were too large to be kept.
     Omitted(u32),
     /// The pod's uid is another pod's, and it is known by one of its own.
@@ -111,11 +116,11 @@ impl Registration {
                 since: now,
                 found: HashSet::new(),
             });
-            self.settling.remove(&(pod.since + SETTLED, uid.clone()));
+            self.settling.remove(&(pod.settles(), uid.clone()));
             pod.containers.insert(view.id.clone(), view.name.clone());
             (pod.pod, pod.since) = (view.pod.clone(), now);
             if has_strangers(&view.pod.annotations, &pod.names()) {
-                self.settling.insert((now + SETTLED, uid.clone()));
+                self.settling.insert((pod.settles(), uid.clone()));
             }
         }
         let Some(pod) = self.pods.get(uid) else { return Vec::new() };
@@ -136,23 +141,26 @@ impl Registration {
         {
             let Some(known) = self.pods.get(&uid) else { continue };
             let (pod, problems) = (known.pod.clone(), of_pod(&known.pod.annotations, &known.names(), true));
-            let found = self.report(&uid, problems.into_iter().map(What::Problem).collect(), now);
+            let found = self.report(&uid, vec![What::Problems(problems)], now);
             news.extend(found.into_iter().map(|finding| (pod.clone(), finding)));
         }
         news
     }
 
-    /// Those that are news, as far as there is room.
+    /// Those that are news, as far as there is room. All that is wrong with annotations at once is one finding.
     fn report(&mut self, uid: &PodUid, found: Vec<What>, now: Instant) -> Vec<AnnotationFinding> {
         let Some(pod) = self.pods.get_mut(uid) else { return Vec::new() };
+        let mut is_new = |hash| pod.found.len() < MAX_OF_POD && pod.found.insert(hash);
         let mut news = Vec::new();
-        for what in found {
-            let mut hasher = DefaultHasher::new();
-            what.hash(&mut hasher);
-            if pod.found.len() < MAX_OF_POD
-                && pod.found.insert(hasher.finish())
-                && let Some(passed_over) = self.share.admit(uid, &pod.pod.namespace, now)
-            {
+        for mut what in found {
+            let is_news = match &mut what {
+                What::Problems(problems) => {
+                    problems.retain(|problem| is_new(hash(problem)));
+                    !problems.is_empty()
+                }
+                what => is_new(hash(what)),
+            };
+            if is_news && let Some(passed_over) = self.share.admit(uid, &pod.pod.namespace, now) {
                 news.push(AnnotationFinding { what, passed_over });
             }
         }
@@ -171,10 +179,16 @@ impl Registration {
         let Some(pod) = self.pods.get_mut(&uid) else { return };
         pod.containers.remove(id);
         if pod.containers.is_empty() {
-            self.settling.remove(&(pod.since + SETTLED, uid.clone()));
+            self.settling.remove(&(pod.settles(), uid.clone()));
             self.pods.remove(&uid);
         }
     }
+}
+
+fn hash(what: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn wrong(view: &Container, probes: &[Planned], names: &BTreeSet<&str>) -> Vec<What> {
@@ -183,7 +197,7 @@ fn wrong(view: &Container, probes: &[Planned], names: &BTreeSet<&str>) -> Vec<Wh
         Some(What::Invalid { container: view.name.clone(), kind: planned.kind, reason })
     });
     let problems = of_pod(&view.pod.annotations, names, false).into_iter();
-    let problems = problems.chain(of_container(&view.annotations, &view.name)).map(What::Problem);
+    let problems = What::Problems(problems.chain(of_container(&view.annotations, &view.name)).collect());
     let omitted = view.pod.omitted.saturating_add(view.omitted);
     let omitted = (omitted > 0).then_some(What::Omitted(omitted));
     let copied = view.pod.copied_uid.clone().map(What::CopiedUid);
@@ -191,42 +205,32 @@ fn wrong(view: &Container, probes: &[Planned], names: &BTreeSet<&str>) -> Vec<Wh
         let container = view.name.clone();
         Some(What::ActRefused { container, kind: *kind, asked: acting.asked, refusal: acting.refusal? })
     });
-    copied.into_iter().chain(omitted).chain(invalid).chain(refused).chain(problems).collect()
+    copied.into_iter().chain(omitted).chain(invalid).chain(refused).chain([problems]).collect()
 }
 
 /// The event of a definition that cannot be used.
 pub(super) fn event(view: &Container, kind: ProbeKind, reason: &str) -> EventView {
+    let message = format!("{} probe is invalid: {reason}", kind.title());
     EventView {
-        at: clock::wall().into(),
-        first_at: None,
-        count: 1,
-        kind: EventType::Warning,
-        reason: EventReason::InvalidProbe.as_str().to_owned(),
-        message: bounded(format!("{} probe is invalid: {reason}", kind.title())),
-        namespace: view.pod.namespace.to_string(),
-        pod: view.pod.name.to_string(),
-        pod_uid: view.pod.uid.to_string(),
         container: view.name.to_string(),
         container_id: view.id.to_string(),
         probe: kind.as_str().to_owned(),
+        ..warning(&view.pod, EventReason::InvalidProbe, message)
     }
 }
 
-/// The event of an annotation that belongs to no probe.
-pub(super) fn problem_event(pod: &Pod, problem: &str) -> EventView {
+/// The event of annotations that belong to no probe.
+pub(super) fn problem_event(pod: &Pod, problems: String) -> EventView {
+    warning(pod, EventReason::InvalidAnnotation, problems)
+}
+
+fn warning(pod: &Pod, reason: EventReason, message: String) -> EventView {
     EventView {
-        at: clock::wall().into(),
-        first_at: None,
-        count: 1,
-        kind: EventType::Warning,
-        reason: EventReason::InvalidAnnotation.as_str().to_owned(),
-        message: bounded(problem.to_owned()),
         namespace: pod.namespace.to_string(),
         pod: pod.name.to_string(),
         pod_uid: pod.uid.to_string(),
-        container: String::new(),
-        container_id: String::new(),
-        probe: String::new(),
+        message: bounded(message),
+        ..EventView::of_node(EventType::Warning, reason.as_str(), String::new(), clock::wall().into())
     }
 }
 
@@ -264,7 +268,7 @@ mod tests {
             let news = registration.news(&view, &planned, clock::now()).into_iter();
             news.map(|finding| match finding.what {
                 What::Invalid { kind, reason, .. } => event(&view, kind, &reason).message,
-                What::Problem(problem) => problem,
+                What::Problems(problems) => problems.join("; "),
                 What::ActRefused { container, kind, asked, refusal } => {
                     format!("{container} {kind} {asked:?}: {refusal}")
                 }
@@ -290,22 +294,29 @@ mod tests {
     fn a_container_that_never_comes_is_a_problem_once_the_pod_has_settled() {
         let mut registration = Registration::default();
         let start = clock::now();
-        let annotations = [("liveness.criprobe.dev/elsewhere", "{exec: {command: [x]}}")];
+        let annotations = [
+            ("liveness.criprobe.dev/elsewhere", "{exec: {command: [x]}}"),
+            ("livenes.criprobe.dev/app", "x"),
+        ];
         let init = container("c1", &annotations);
-        assert_eq!(registration.news(&init, &[], start), []);
+        let wrong = registration.news(&init, &[], start);
+        assert!(
+            matches!(&wrong[..], [AnnotationFinding { what: What::Problems(one), .. }] if one.len() == 1)
+        );
         let next = Container { name: "next".into(), ..container("c2", &annotations) };
-        let later = start + SETTLED / 2;
+        let settled = settled_after(false);
+        let later = start + settled / 2;
         assert_eq!(registration.news(&next, &[], later), []);
-        assert_eq!(registration.due(), Some(later + SETTLED), "each new container puts it off");
-        assert_eq!(registration.settled(start + SETTLED), []);
-        let found = registration.settled(later + SETTLED);
-        let [(pod, AnnotationFinding { what: What::Problem(problem), .. })] = &found[..] else {
+        assert_eq!(registration.due(), Some(later + settled), "each new container puts it off");
+        assert_eq!(registration.settled(start + settled), []);
+        let found = registration.settled(later + settled);
+        let [(pod, AnnotationFinding { what: What::Problems(problems), .. })] = &found[..] else {
             panic!("{found:?}")
         };
-        let event = problem_event(pod, problem);
+        let event = problem_event(pod, problems.join("; "));
         assert_eq!((&*event.reason, &*event.pod_uid), ("InvalidAnnotation", "u"));
         assert!(event.message.contains("the pod has no container \"elsewhere\""), "{}", event.message);
-        assert_eq!((registration.due(), registration.settled(later + SETTLED * 2)), (None, vec![]));
+        assert_eq!((registration.due(), registration.settled(later + settled * 2)), (None, vec![]));
         let come = Container { name: "elsewhere".into(), ..container("c3", &annotations) };
         assert_eq!(registration.news(&come, &[], later), []);
         assert_eq!(registration.due(), None, "all are there");

@@ -9,7 +9,7 @@ mod watch;
 use std::{
     iter,
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
 use tokio::{
@@ -141,7 +141,7 @@ async fn run(reloading: Reloading, started: Loaded, outlets: Arc<Outlets>) {
                 debounce.on_change(clock::now());
                 continue;
             }
-            () = until(debounce.deadline()) => Cause::Change,
+            () = clock::until(debounce.deadline()) => Cause::Change,
             _ = looks.tick() => {
                 if task.look().await {
                     debounce.on_change(clock::now());
@@ -269,7 +269,7 @@ impl Task {
                 let reasons = errors.join("; ");
                 (
                     EventType::Warning,
-                    "ConfigurationRefused",
+                    EventView::CONFIGURATION_REFUSED,
                     format!("the previous configuration stays in effect: {reasons}"),
                 )
             }
@@ -283,12 +283,4 @@ fn replace<T: PartialEq>(place: &mut T, value: T) -> bool {
     let differs = *place != value;
     *place = value;
     differs
-}
-
-/// Ends at the deadline; never without one.
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(at) => time::sleep_until(time::Instant::from_std(at)).await,
-        None => std::future::pending().await,
-    }
 }

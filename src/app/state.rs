@@ -41,6 +41,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// 10 s: how long after a failure the same is tried again, if nothing new is to be saved.
 const RETRY: Duration = Duration::from_secs(10);
 
+/// 10 s: a disk that takes longer for a save hangs. That is shown; the save goes on.
+const HANGS: Duration = Duration::from_secs(10);
+
 /// What a restart is left without.
 const LOST: &str = "state cannot be saved: a restart of criprobe would lose verdicts and pauses";
 
@@ -168,7 +171,15 @@ impl Store {
     /// Writes the file; returns whether nothing is left to do.
     async fn write(self: &Arc<Self>, saved: Arc<Saved>) -> bool {
         let store = self.clone();
-        let trouble = words(spawn_blocking(move || store.file.save(&saved.to_json())).await);
+        let mut saving = spawn_blocking(move || store.file.save(&saved.to_json()));
+        let saved = match timeout(HANGS, &mut saving).await {
+            Ok(saved) => saved,
+            Err(_) => {
+                self.note(format!("the disk does not respond within {} s", HANGS.as_secs()), LOST);
+                saving.await
+            }
+        };
+        let trouble = words(saved);
         if !trouble.is_empty() {
             self.note(trouble, LOST);
             return false;

@@ -137,13 +137,7 @@ fn resolved(raws: &[Raw]) -> Result<Loaded, ConfigErrors> {
 
 /// The quota of a node without any configuration.
 fn by_default() -> Quota {
-    let none = resolved(&[]).map(|loaded| Quota::of(&loaded.config));
-    none.unwrap_or_else(|_| Quota {
-        of_pod: Budget::of_pod(usize::MAX, usize::MAX),
-        of_node: Budget::of_node(usize::MAX, usize::MAX),
-        per_node: usize::MAX,
-        rate_per_node: usize::MAX,
-    })
+    Quota::of(&resolved(&[]).expect("the defaults are valid").config)
 }
 
 fn report(errors: &ConfigErrors, findings: &mut [Findings]) {

@@ -68,6 +68,8 @@ struct OurProbe {
     /// What it takes.
     need: Need,
     acting: Acting,
+    /// Whether it is invalid because its pod has too many, which is a finding of its own.
+    is_over_budget: bool,
     probe: CheckedProbe,
 }
 
@@ -82,7 +84,7 @@ fn planned(
     let ours = |one: &Planned| {
         let need = one.spec.as_ref().map(|outline| outline.need).unwrap_or_default();
         let probe = checked(one, &view, container, pod);
-        OurProbe { class: one.source.class(), need, acting: one.acting, probe }
+        OurProbe { class: one.source.class(), need, acting: one.acting, is_over_budget: false, probe }
     };
     planned.iter().map(ours).collect()
 }
@@ -103,7 +105,7 @@ fn limit(containers: &mut [Plans<'_>], budget: Budget, findings: &mut Findings) 
     let sharing = valid.iter().filter(|(_, ours)| alone(ours.class, ours.need).is_none());
     sharing.for_each(|(_, ours)| asked += ours.need);
     let (mut used, mut full) = (Need::default(), None);
-    for (container, OurProbe { class, need, acting: _, probe }) in valid {
+    for (container, OurProbe { class, need, acting: _, is_over_budget, probe }) in valid {
         let alone = alone(*class, *need);
         if alone.is_none() {
             used += *need;
@@ -115,22 +117,24 @@ fn limit(containers: &mut [Plans<'_>], budget: Budget, findings: &mut Findings) 
         let (kind, name) = (&probe.kind, quoted(&container.name));
         findings.error(container.place, format!("{kind} of {name}: {reason}"));
         (probe.valid, probe.reason, probe.definition) = (false, reason, None);
+        *is_over_budget = true;
     }
 }
 
 fn container_probes(plans: Plans<'_>, pod: &WrittenPod<'_>, findings: &mut Findings) -> CheckedContainer {
     plans.ours.iter().for_each(|ours| warn_of_act(ours, plans.container, findings));
+    let is_refused = |ours: &&OurProbe| !ours.probe.valid && !ours.is_over_budget;
+    let of_rule = |ours: &&OurProbe| ours.probe.source.starts_with("rule:");
+    for OurProbe { probe, .. } in plans.ours.iter().filter(is_refused).filter(of_rule) {
+        let (name, kind, reason) = (quoted(&plans.container.name), &probe.kind, &probe.reason);
+        findings.error(plans.container.place, format!("{}: {kind} of {name}: {reason}", probe.source));
+    }
     let checked = |probes: Vec<OurProbe>| probes.into_iter().map(|ours| ours.probe).collect::<Vec<_>>();
     let (container, mut ours, before) = (plans.container, checked(plans.ours), plans.before.map(checked));
     if let Some(before) = &before {
         for probe in &mut ours {
             probe.change = Some(change(before, probe));
         }
-    }
-    let is_refused = |probe: &&CheckedProbe| !probe.valid && !probe.reason.contains("prober.maxPerPod");
-    for probe in ours.iter().filter(is_refused).filter(|probe| probe.source.starts_with("rule:")) {
-        let (name, kind, reason) = (quoted(&container.name), &probe.kind, &probe.reason);
-        findings.error(container.place, format!("{}: {kind} of {name}: {reason}", probe.source));
     }
     let mut probes = kubelet::probes(container, pod, findings);
     probes.append(&mut ours);

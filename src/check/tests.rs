@@ -259,6 +259,12 @@ fn probes_beyond_what_a_pod_or_a_node_may_have_are_told() {
 
     let view = check(&[input("a", pod("a", 17))], &[], "default");
     assert_eq!((view.probes, view.errors), (32, 2), "the defaults");
+
+    // Of a rule, each probe that is too many is an error once.
+    let rule = "rules: [{name: web, match: {namespace: default}, readiness: {tcpSocket: {port: 80}}}]";
+    let rules = [input("config", format!("prober: {{maxPerPod: 2}}\n{rule}"))];
+    let pod = pod("a", 5).replace("criprobe.dev/", "example.com/");
+    assert_eq!(check(&[input("a", pod)], &rules, "default").errors, 3);
 }
 
 #[test]
@@ -268,8 +274,8 @@ fn a_container_is_found_with_the_pod_that_it_is_given_with() {
     let view = check(&[sample("container.json"), input("pod.json", pod)], &[], "default");
     assert_eq!(
         findings(&view),
-        "pod.json:2:25: error: annotation \"liveness.criprobe.dev/ap\": the pod has no container \"ap\": it has \
-         \"app\"\n"
+        "pod.json:2:25: error: annotation \"liveness.criprobe.dev/ap\": the pod has no container \"ap\": did you \
+         mean \"app\"?\n"
     );
     assert_eq!(probes(&view), ["edge/web/app liveness annotation valid []"]);
     let alone = check(&[sample("container.json")], &[], "other");

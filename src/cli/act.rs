@@ -1,5 +1,7 @@
 //! `criprobe pause`, `resume` and `trigger`: what an operator does with probes.
 
+mod trigger;
+
 use std::{str::FromStr, time::Duration};
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
@@ -8,9 +10,9 @@ use serde_json::{Value, json};
 use super::{
     Context, Error, Exit,
     format::{self, Format},
-    probe_name::ProbeName,
+    nothing,
     progress::Progress,
-    reason::plain,
+    reason::{one_line, plain},
     screen::{Screen, fit, print},
     span::{age, measured},
 };
@@ -20,7 +22,7 @@ use crate::{
     report::{
         filter::duration,
         printable::printable,
-        view::{AttemptResult, PauseView, ProbeView, Time, TriggeredView},
+        view::{AttemptResult, CommandedView, PauseView, Time, TriggeredView},
     },
 };
 
@@ -53,9 +55,9 @@ pub(super) struct ResumeArgs {
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = TRIGGER)]
 pub(super) struct TriggerArgs {
-    /// NAMESPACE/POD/CONTAINER/TYPE, or POD_UID/CONTAINER/TYPE; write %2F for a slash within a name
-    #[arg(value_name = "PROBE")]
-    probe: ProbeName,
+    /// As for 'criprobe pause'
+    #[arg(value_name = "PROBE|CONTAINER|POD")]
+    subject: Subject,
 }
 
 const PAUSE: &str = "\
@@ -74,18 +76,21 @@ Examples:
   criprobe resume default/web/app/liveness
   criprobe resume default/web
 
-The next attempt is due at once. Resuming a probe that is not paused has no effect.";
+The next attempt is due at once. A probe that was not paused is named, and stays as it is.";
 
 const TRIGGER: &str = "\
 Examples:
   criprobe trigger default/web/app/readiness
+  criprobe trigger default/web                  all its probes
 
 Waits for the attempt, and prints its result and the verdict after it. The attempt counts like any
 other, and the period starts again with it. A probe that is paused, held or waiting cannot be
 triggered. 'criprobe run --probe' makes an attempt in these cases, too, but it does not count.
+Of a container or a pod, all valid probes are triggered; those that cannot be now are named.
 
 Exit codes: 0 success or warning, 1 failure, 2 wrong usage or no such probe, 3 the daemon is not
-reachable, 4 the attempt ended with an error, or was not made.";
+reachable, 4 the attempt ended with an error, or was not made. Of several attempts: 1 if one failed,
+else 4 if one ended with an error or none was made.";
 
 /// What to pause. Names are decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,18 +118,47 @@ impl Subject {
     fn paths(&self) -> Vec<String> {
         let names = self.0.iter().map(|name| format!("/{}", utf8_percent_encode(name, NON_ALPHANUMERIC)));
         let names: String = names.collect();
-        let is_key = self.0.last().is_some_and(|name| name.parse::<ProbeType>().is_ok());
         let collections: &[_] = match self.0.len() {
             2 => &["pods"],
-            3 if is_key => &["probes", "containers"],
+            3 if self.is_probe() => &["probes", "containers"],
             3 => &["containers"],
             _ => &["probes"],
         };
         collections.iter().map(|collection| format!("/v1/{collection}{names}")).collect()
     }
 
+    /// Whether it is a probe by its id, or what looks like the key of one.
+    fn is_probe(&self) -> bool {
+        let is_key = || self.0.last().is_some_and(|name| name.parse::<ProbeType>().is_ok());
+        self.0.len() == 4 || self.0.len() == 3 && is_key()
+    }
+
     /// Sends a command for it, and prints each probe's new state in one line.
     async fn command(self, context: &Context, command: &str, body: &Value) -> Result<Exit, Error> {
+        let answer = match self.send(context, command, body).await {
+            Err(unknown @ Error::Usage(_)) => {
+                return Err(nothing::with_events(context, &self.0, unknown).await);
+            }
+            answer => answer?,
+        };
+        let read = match answer {
+            Value::Array(_) => serde_json::from_value(answer.clone()),
+            _ => serde_json::from_value(answer.clone()).map(|probe: CommandedView| vec![probe]),
+        };
+        let probes: Vec<CommandedView> = read.map_err(|error| context.client.foreign(&error.to_string()))?;
+        print(&match (context.format, &*probes) {
+            (Format::Json, [probe]) if !answer.is_array() => format::json(probe),
+            (Format::Yaml, [probe]) if !answer.is_array() => format::yaml(probe),
+            (Format::Json, _) => format::json(&probes),
+            (Format::Yaml, _) => format::yaml(&probes),
+            (Format::Table | Format::Wide, _) => {
+                probes.iter().map(|probe| line(probe, command == "resume")).collect()
+            }
+        })?;
+        Ok(Exit::Fine)
+    }
+
+    async fn send(&self, context: &Context, command: &str, body: &Value) -> Result<Value, Error> {
         let mut answer = Err(None);
         for path in self.paths() {
             match context.client.post(&format!("{path}/{command}"), body).await {
@@ -139,20 +173,7 @@ impl Subject {
                 Err(error) => return Err(error),
             }
         }
-        let answer: Value = answer.map_err(|error| error.expect("there is at least one path"))?;
-        let read = match answer {
-            Value::Array(_) => serde_json::from_value(answer.clone()),
-            _ => serde_json::from_value(answer.clone()).map(|probe: ProbeView| vec![probe]),
-        };
-        let probes: Vec<ProbeView> = read.map_err(|error| context.client.foreign(&error.to_string()))?;
-        print(&match (context.format, &*probes) {
-            (Format::Json, [probe]) if !answer.is_array() => format::json(probe),
-            (Format::Yaml, [probe]) if !answer.is_array() => format::yaml(probe),
-            (Format::Json, _) => format::json(&probes),
-            (Format::Yaml, _) => format::yaml(&probes),
-            (Format::Table | Format::Wide, _) => probes.iter().map(line).collect(),
-        })?;
-        Ok(Exit::Fine)
+        answer.map_err(|error| error.expect("there is at least one path"))
     }
 }
 
@@ -174,11 +195,22 @@ impl ResumeArgs {
 
 impl TriggerArgs {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, Error> {
+        if !self.subject.is_probe() {
+            return trigger::all(self.subject, context).await;
+        }
         let progress = Progress::start("waiting for the attempt");
-        let path = format!("{}/trigger?wait=true", self.probe.path());
-        let triggered = context.client.post_and_wait(&path, &Value::Null).await;
+        let triggered = self.subject.trigger(context).await;
         drop(progress);
-        let triggered: TriggeredView = triggered.map_err(Error::not_tried)?;
+        let triggered = match triggered {
+            // It may be a container whose name is that of a type.
+            Err(Error::Usage(_)) if self.subject.0.len() == 3 => {
+                return trigger::all(self.subject, context).await;
+            }
+            Err(unknown @ Error::Usage(_)) => {
+                return Err(nothing::with_events(context, &self.subject.0, unknown).await);
+            }
+            triggered => triggered.map_err(Error::not_tried)?,
+        };
         print(&match context.format {
             Format::Json => format::json(&triggered),
             Format::Yaml => format::yaml(&triggered),
@@ -199,11 +231,13 @@ impl Exit {
     }
 }
 
-/// `default/web/app/liveness: probing, success`, and the reason if there is one.
-fn line(probe: &ProbeView) -> String {
+/// `default/web/app/liveness: probing, success`, and the reason if there is one; of one that should be resumed, whether it was
+/// paused.
+fn line(CommandedView { probe, was_paused }: &CommandedView, is_resumed: bool) -> String {
+    let was = if is_resumed && *was_paused == Some(false) { "was not paused; " } else { "" };
     let (phase, state) = (probe.phase.as_str(), probe.state.as_str());
     let reason = if probe.reason.is_empty() { String::new() } else { format!(" ({})", plain(&probe.reason)) };
-    format!("{}: {phase}, {state}{}\n", printable(&probe.id), printable(&reason))
+    format!("{}: {was}{phase}, {state}{}\n", printable(&probe.id), printable(&reason))
 }
 
 /// 200 columns of an output: the rest is in `criprobe describe`.
@@ -213,27 +247,31 @@ const MOST_OUTPUT: usize = 200;
 fn result(TriggeredView { probe, triggered: attempt }: &TriggeredView, now: Time, screen: Screen) -> String {
     let took = measured(attempt.duration_seconds.0);
     let paint = super::probes::attempt_paint(attempt.result);
-    let output = plain(attempt.output.trim());
+    let output = one_line(attempt.output.trim());
     let code = attempt.exit_code.filter(|&code| code != 0).map(|code| format!(", exit code {code}"));
-    let output = if output.is_empty() { String::new() } else { format!(": {}", fit(&output, MOST_OUTPUT)) };
-    format!(
+    let output = if output.is_empty() && code.is_some() {
+        ", no output".to_owned()
+    } else if output.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", fit(&output, MOST_OUTPUT))
+    };
+    let text = format!(
         "{}: {} in {took}{}{output}; verdict {} for {}\n",
         printable(&probe.id),
         screen.paint(attempt.result.as_str(), paint),
         code.unwrap_or_default(),
         screen.paint(probe.state.as_str(), super::probes::verdict_paint(probe.state)),
         age(probe.since.0, now.0),
-    )
+    );
+    screen.legible(text)
 }
 
 /// `paused until 10:10:00Z by an operator: kernel upgrade`; with the date where the pause does not end within a day.
 pub(super) fn pause_words(pause: &PauseView, now: Time) -> String {
     let until = pause.until.map(|until| {
         let is_soon = until.0.duration_since(now.0).is_ok_and(|left| left < Duration::from_secs(24 * 3600));
-        let text = clock::rfc3339(until.0);
-        let text = text.split_once('.').map_or(&*text, |(seconds, _)| seconds);
-        let text = text.split_once('T').filter(|_| is_soon).map_or(text, |(_, time)| time);
-        format!(" until {text}Z")
+        format!(" until {}", clock::short(until.0, if is_soon { until.0 } else { now.0 }))
     });
     let reason = if pause.reason.is_empty() { String::new() } else { format!(": {}", pause.reason) };
     format!("paused{} by an operator{reason}", until.unwrap_or_default())
@@ -242,11 +280,17 @@ pub(super) fn pause_words(pause: &PauseView, now: Time) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::view::{AttemptView, ProbePhase, Verdict, sample};
+    use crate::report::view::{AttemptView, ProbePhase, ProbeView, Verdict, sample};
 
     #[test]
     fn how_a_probe_is_then_takes_a_line() {
+        let line = |probe: &ProbeView| {
+            super::line(&CommandedView { probe: probe.clone(), was_paused: Some(true) }, true)
+        };
         assert_eq!(line(&sample::probe()), "default/web/app/liveness: probing, success\n");
+        let never = CommandedView { probe: sample::probe(), was_paused: Some(false) };
+        assert_eq!(super::line(&never, true), "default/web/app/liveness: was not paused; probing, success\n");
+        assert_eq!(super::line(&never, false), line(&sample::probe()), "a pause need not replace another");
         let reason = "paused by an operator since 2026-11-20T10:00:00.000Z".to_owned();
         let paused = ProbeView { phase: ProbePhase::Paused, reason, ..sample::probe() };
         assert_eq!(
@@ -275,9 +319,13 @@ mod tests {
         };
         assert_eq!(
             shown(&attempt),
-            "default/web/app/liveness: failure in 31ms: HTTP probe failed with statuscode: 503\\n\\u{1b}[2J; \
+            "default/web/app/liveness: failure in 31ms: HTTP probe failed with statuscode: 503 ⏎ \\u{1b}[2J; \
              verdict failure for 2m5s\n"
         );
+        let silent = AttemptView { output: "".into(), status: None, exit_code: Some(1), ..attempt.clone() };
+        let verdict = "; verdict failure for 2m5s\n";
+        let line = "default/web/app/liveness: failure in 31ms, exit code 1, no output";
+        assert_eq!(shown(&silent), format!("{line}{verdict}"));
         let endless = AttemptView { output: "x".repeat(10_000).into(), exit_code: Some(3), ..attempt };
         let shown = shown(&endless);
         assert!(shown.starts_with("default/web/app/liveness: failure in 31ms, exit code 3: xxx"), "{shown}");
@@ -291,6 +339,7 @@ mod tests {
             ("default/web/app", vec!["/v1/containers/default/web/app"]),
             ("uid/app/liveness", vec!["/v1/probes/uid/app/liveness", "/v1/containers/uid/app/liveness"]),
             ("a%2Fb/web/app/startup", vec!["/v1/probes/a%2Fb/web/app/startup"]),
+            ("a/b?c=d/e#f/50%25 off", vec!["/v1/probes/a/b%3Fc%3Dd/e%23f/50%25%20off"]),
         ] {
             assert_eq!(text.parse::<Subject>().unwrap().paths(), paths, "{text}");
         }

@@ -8,12 +8,15 @@ use super::{
     format::Format,
     screen::{Paint, Screen},
     span::age,
-    wrap::words,
+    wrap::words as wrapped,
 };
 use crate::{
     clock,
     report::view::{RuntimeState, RuntimeView},
 };
+
+/// What is not of now: HTTP, TCP and gRPC probes go on.
+const AS_OF_THEN: &str = "verdicts of exec probes and states of containers are as of then";
 
 /// The banner as lines that fit the screen; none while the runtime answers, for machines, and of a daemon that does not say.
 pub(super) async fn lines(context: &Context) -> Vec<String> {
@@ -30,23 +33,26 @@ pub(super) async fn text(context: &Context) -> String {
     lines(context).await.iter().map(|line| format!("{line}\n")).collect()
 }
 
+/// What it says, in one line, in whatever format is asked for.
+pub(super) async fn words(context: &Context) -> Option<String> {
+    let runtime: RuntimeView = context.client.get("/v1/runtime").await.ok()?;
+    said(&runtime, clock::wall())
+}
+
 /// The banner for what is known of the runtime.
 pub(super) fn of(runtime: &RuntimeView, screen: Screen, now: SystemTime) -> Vec<String> {
+    let Some(text) = said(runtime, now) else { return Vec::new() };
+    wrapped(&text, screen.width, usize::MAX).iter().map(|line| screen.paint(line, Paint::Bad)).collect()
+}
+
+fn said(runtime: &RuntimeView, now: SystemTime) -> Option<String> {
     if runtime.state == RuntimeState::Ok {
-        return Vec::new();
+        return None;
     }
     let since = runtime.since.0;
-    let at = clock::rfc3339(since);
-    // Without milliseconds, and without the date of today.
-    let at = at.split_once('.').map_or(&*at, |(seconds, _)| seconds);
-    let today = clock::rfc3339(now);
-    let at = match (at.split_once('T'), today.split_once('T')) {
-        (Some((date, time)), Some((today, _))) if date == today => time,
-        _ => at,
-    };
+    let at = clock::short(since, now);
     let reason = if runtime.reason.is_empty() { String::new() } else { format!(": {}", runtime.reason) };
-    let text = format!("RUNTIME AWAY since {at}Z ({}){reason}; verdicts are as of then", age(since, now));
-    words(&text, screen.width, usize::MAX).iter().map(|line| screen.paint(line, Paint::Bad)).collect()
+    Some(format!("RUNTIME AWAY since {at} ({}){reason}; {AS_OF_THEN}", age(since, now)))
 }
 
 #[cfg(test)]
@@ -66,7 +72,7 @@ mod tests {
         runtime.since = sample::at(0);
         runtime.reason = "the runtime's socket /run/containerd/containerd.sock does not exist".to_owned();
         let line = "RUNTIME AWAY since 10:00:00Z (28s): the runtime's socket /run/containerd/containerd.sock does not exist; \
-                    verdicts are as of then";
+                    verdicts of exec probes and states of containers are as of then";
         assert_eq!(of(&runtime, Screen::plain(200), now), [line]);
         for width in 20..140 {
             let lines = of(&runtime, Screen::plain(width), now);
@@ -77,7 +83,7 @@ mod tests {
         runtime.reason = String::new();
         assert_eq!(
             of(&runtime, Screen::plain(200), tomorrow),
-            ["RUNTIME AWAY since 2026-11-20T10:00:00Z (1d0h); verdicts are as of then"]
+            [format!("RUNTIME AWAY since 2026-11-20T10:00:00Z (1d0h); {AS_OF_THEN}")]
         );
     }
 }

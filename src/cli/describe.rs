@@ -11,14 +11,16 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use super::{
     Context, Error, Exit, banner,
     format::{self, Format},
+    nothing,
     screen::{Screen, print},
 };
 use crate::{
     clock,
     report::{
-        filter::{PodFilter, ProbeFilter},
+        filter::{EventFilter, PodFilter, ProbeFilter},
         lookup::{self, NotFound},
-        view::{ContainerView, PodDetailView, PodView, ProbeDetailView, ProbeView, joined},
+        printable::printable,
+        view::{ContainerView, EventView, PodDetailView, PodView, ProbeDetailView, ProbeView, joined},
     },
 };
 use target::Target;
@@ -43,22 +45,26 @@ Examples:
 
 The definition is shown with its defaults. In the history, each character is an attempt, oldest
 first: . or ✓ success, ~ warning, X or ✗ failure, ? error, which says nothing about the container;
-| stands before the first attempt at another container.
+| marks the first attempt at another container.
 What was done to the container because of the probe is listed among the attempts, as 'acted'.
 The newest 10 attempts, changes and events are shown. -o wide shows all that are kept: 32 attempts
 with 256 bytes of output each, 8 acts, and 32 changes of the verdict.";
 
 impl DescribeArgs {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, Error> {
-        let found = find(self.target, context).await?;
+        let names = self.target.names();
+        let found = match find(self.target, context).await {
+            Err(unknown) => return Err(nothing::with_events(context, &names, unknown).await),
+            Ok(found) => found,
+        };
         let (now, banner) = (clock::wall(), banner::text(context).await);
         let text = match (context.format, &found) {
             (Format::Json, Found::Pod(pod)) => format::json(pod),
             (Format::Yaml, Found::Pod(pod)) => format::yaml(pod),
             (Format::Json, Found::Probe(probe, _)) => format::json(probe),
-            (Format::Json, Found::Container(_, _, probes)) => format::json(probes),
+            (Format::Json, Found::Container(_, _, probes, _)) => format::json(probes),
             (Format::Yaml, Found::Probe(probe, _)) => format::yaml(probe),
-            (Format::Yaml, Found::Container(_, _, probes)) => format::yaml(probes),
+            (Format::Yaml, Found::Container(_, _, probes, _)) => format::yaml(probes),
             (Format::Table, found) => found.text(text::Page { screen: context.screen, is_whole: false, now }),
             (Format::Wide, found) => {
                 let screen = Screen { width: usize::MAX, ..context.screen };
@@ -75,7 +81,8 @@ enum Found {
     Pod(Box<PodDetailView>),
     /// And its container, if there is one.
     Probe(Box<ProbeDetailView>, Option<Box<ContainerView>>),
-    Container(Box<PodView>, Box<ContainerView>, Vec<ProbeDetailView>),
+    /// And the events that are about none of its probes.
+    Container(Box<PodView>, Box<ContainerView>, Vec<ProbeDetailView>, Vec<EventView>),
 }
 
 impl Found {
@@ -83,8 +90,8 @@ impl Found {
         match self {
             Self::Pod(pod) => page.pod(pod),
             Self::Probe(probe, container) => page.probe(probe, container.as_deref()),
-            Self::Container(pod, container, probes) => {
-                let head = page.container(pod, container);
+            Self::Container(pod, container, probes, events) => {
+                let head = page.container(pod, container, events);
                 let parts = std::iter::once(head).chain(probes.iter().map(|probe| page.probe(probe, None)));
                 parts.collect::<Vec<_>>().join("\n")
             }
@@ -99,7 +106,10 @@ async fn find(target: Target, context: &Context) -> Result<Found, Error> {
             let path = format!("/v1/pods/{}", encoded(&names));
             return Ok(Found::Pod(Box::new(context.client.get(&path).await?)));
         }
-        Target::ContainerId(id) => container(&joined([&*id]), context).await?.map_err(Error::from)?,
+        Target::ContainerId(id) => match container(&joined([&*id]), context).await? {
+            Ok(found) => found,
+            Err(unknown) => return Err(Error::Usage(alone(&id, &unknown, context).await?)),
+        },
         Target::KeyOrContainer(names) => {
             let written = joined(names.iter().map(String::as_str));
             match container(&written, context).await? {
@@ -123,7 +133,35 @@ async fn find(target: Target, context: &Context) -> Result<Found, Error> {
     for listed in listed.iter().filter(|listed| listed.container_id == container.container_id) {
         probes.push(probe(&[&*listed.pod_uid, &listed.container, &listed.kind], context).await?);
     }
-    Ok(Found::Container(Box::new(pod), Box::new(container), probes))
+    let events = of_container(&pod, &container, context).await?;
+    Ok(Found::Container(Box::new(pod), Box::new(container), probes, events))
+}
+
+/// The events of a container, and of others of its name before, that are about none of its probes.
+async fn of_container(
+    pod: &PodView,
+    container: &ContainerView,
+    context: &Context,
+) -> Result<Vec<EventView>, Error> {
+    if matches!(context.format, Format::Json | Format::Yaml) {
+        return Ok(Vec::new());
+    }
+    let filter = EventFilter {
+        namespace: Some((&*pod.namespace).into()),
+        pod: Some((&*pod.pod).into()),
+        container: Some((&*container.container).into()),
+        since: None,
+        last: None,
+        follow: false,
+    };
+    let mut lines = context.client.lines(&format!("/v1/events{}", filter.to_query())).await?;
+    let mut events = Vec::new();
+    while let Some(event) = lines.next::<EventView>().await? {
+        if event.pod_uid == pod.pod_uid && event.container == container.container && event.probe.is_empty() {
+            events.push(event);
+        }
+    }
+    Ok(events)
 }
 
 async fn probe(names: &[impl AsRef<str>], context: &Context) -> Result<ProbeDetailView, Error> {
@@ -148,6 +186,29 @@ async fn of_probe(names: &[impl AsRef<str>], context: &Context) -> Result<Found,
     let mut containers = pods.into_iter().flat_map(|pod| pod.containers);
     let container = containers.find(|container| container.container_id == probe.probe.container_id);
     Ok(Found::Probe(probe, container.map(Box::new)))
+}
+
+/// What is wrong with a name alone that no container ID begins with: it may be that of a namespace or of a pod.
+async fn alone(name: &str, unknown: &NotFound, context: &Context) -> Result<String, Error> {
+    let pods: Vec<PodView> = context.client.get("/v1/pods").await?;
+    let full = |pod: &PodView| joined([&*pod.namespace, &*pod.pod]);
+    let within: Vec<_> = pods.iter().filter(|pod| pod.namespace == name).map(full).collect();
+    let named: Vec<_> = pods.iter().filter(|pod| pod.pod == name).map(full).collect();
+    let shown = printable(name);
+    Ok(match (&within[..], &named[..]) {
+        ([first, ..], _) => format!(
+            "{shown} is a namespace: write NAMESPACE/POD for one of its pods, as {first}; 'criprobe pods {shown}' lists them"
+        ),
+        ([], [first, ..]) => format!("{shown} is the name of a pod: write it with its namespace, {first}"),
+        // It may be the name of a container, which is known already.
+        ([], []) if pods.iter().flat_map(|pod| &pod.containers).any(|one| one.container == name) => {
+            unknown.to_string()
+        }
+        ([], []) => {
+            let known = pods.iter().flat_map(|pod| [&*pod.namespace, &*pod.pod]);
+            format!("{unknown}{}", lookup::suggestion(name, known))
+        }
+    })
 }
 
 /// The container that is written so, or why there is none.

@@ -44,6 +44,11 @@ impl Error {
         }
     }
 
+    /// Whether it may pass by itself, as it does when the daemon is restarted.
+    pub(super) fn may_pass(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::Refused(_) | Self::Ended(_))
+    }
+
     /// Prints the error in one line on standard error. If the reader of our output has left, this is not an error, and
     /// nothing is printed.
     pub(super) fn report(&self) -> Exit {

@@ -5,12 +5,13 @@ use std::time::SystemTime;
 use super::{
     Context, Error, Exit,
     format::Format,
-    reason::plain,
+    reason::one_line,
     row::Row,
     screen::{Paint, Screen},
     select::{Names, Select},
     span::{coarse, moment},
-    trace::show,
+    trace::{Asked, show},
+    wrap::shorten,
 };
 use crate::{
     clock,
@@ -46,7 +47,7 @@ Examples:
   criprobe events -o json | jq -r .message
 
 Events that repeat each other are one: x494 over 50s is how often it happened, and from the first
-to the last. With --follow, repeats are shown every 10 s.";
+to the last. With --follow, repeats are shown every 10 s, and a daemon that goes away is waited for.";
 
 impl EventsArgs {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, Error> {
@@ -54,13 +55,28 @@ impl EventsArgs {
         let Names { namespace, pod, container } = names.clone();
         let last = self.last.or(Some(usize::MAX));
         let filter = EventFilter { namespace, pod, container, since: self.since, last, follow: self.follow };
-        let path = format!("/v1/events{}", filter.to_query());
-        show(context, &path, (self.follow, "no events", &names), |event, screen| {
+        let asked = Asked {
+            what: "events",
+            hint: "",
+            follow: self.follow,
+            nothing: "no events",
+            is_since_start: self.since.is_none(),
+            is_of_names: |event: &EventView| !event.is_of_runtime(),
+            names: &names,
+        };
+        let path = |last: Option<usize>| {
+            let last = last.or(filter.last);
+            format!("/v1/events{}", EventFilter { last, ..filter.clone() }.to_query())
+        };
+        show(context, path, asked, |event, screen| {
             line(event, screen, context.format == Format::Wide, clock::wall())
         })
         .await
     }
 }
+
+/// 100 columns of a pod's name: its container and probe stay visible behind it.
+const MOST_OF_NAME: usize = 100;
 
 /// One event: its object and its message, which goes on below on a terminal that is too narrow, unless it `is_wide`.
 pub(crate) fn line(event: &EventView, screen: Screen, is_wide: bool, now: SystemTime) -> String {
@@ -75,8 +91,9 @@ pub(crate) fn line(event: &EventView, screen: Screen, is_wide: bool, now: System
     line.column(&event.reason, 14, paint);
     // What is about criprobe itself is about no pod.
     let is_ours = event.namespace.is_empty() && event.pod.is_empty();
-    let mut about =
-        if is_ours { "criprobe".to_owned() } else { format!("{}/{}", event.namespace, event.pod) };
+    let is_cut = screen.is_terminal && !is_wide;
+    let pod = shorten(&event.pod, if is_cut { MOST_OF_NAME } else { usize::MAX });
+    let mut about = if is_ours { "criprobe".to_owned() } else { format!("{}/{pod}", event.namespace) };
     for part in [&event.container, &event.probe].into_iter().filter(|part| !part.is_empty()) {
         about = format!("{about}/{part}");
     }
@@ -85,17 +102,25 @@ pub(crate) fn line(event: &EventView, screen: Screen, is_wide: bool, now: System
         line.column(&event.pod_uid, 0, Paint::Faint);
         line.column(&event.container_id, 0, Paint::Faint);
     }
-    line.column(&(plain(event.message.trim_end()) + &repeated(event)), 0, Paint::Plain);
+    line.column(&message(event), 0, Paint::Plain);
     line.finish()
 }
 
-/// How often an event has happened, after its message: ` x494 over 50s`; nothing of one that happened once.
-pub(super) fn repeated(event: &EventView) -> String {
+/// What happened, and how often: `Liveness probe failed: no output (x494 over 50s)`. The kubelet's words say nothing of a probe
+/// that prints nothing.
+pub(super) fn message(event: &EventView) -> String {
+    let message = one_line(event.message.trim_end());
+    let silent = if message.ends_with(" probe failed:") { " no output" } else { "" };
+    format!("{message}{silent}{}", repeated(event))
+}
+
+/// How often an event has happened, after its message; nothing of one that happened once.
+fn repeated(event: &EventView) -> String {
     let span = event.first_at.and_then(|first| event.at.0.duration_since(first.0).ok());
     match (event.count, span) {
         (0 | 1, _) => String::new(),
-        (count, None) => format!(" x{count}"),
-        (count, Some(span)) => format!(" x{count} over {}", coarse(span)),
+        (count, None) => format!(" (x{count})"),
+        (count, Some(span)) => format!(" (x{count} over {})", coarse(span)),
     }
 }
 
@@ -108,6 +133,27 @@ mod tests {
         cli::screen::width_of,
         report::view::{Time, sample},
     };
+
+    #[test]
+    fn a_probe_that_prints_nothing_is_told_as_such() {
+        let said =
+            |message: &str| super::message(&EventView { message: message.to_owned(), ..sample::event() });
+        assert_eq!(said("Liveness probe failed: "), "Liveness probe failed: no output");
+        assert_eq!(said("Liveness probe failed: no"), "Liveness probe failed: no");
+        let event = EventView { message: "Liveness probe failed: ".to_owned(), ..sample::repeated_event() };
+        assert!(super::message(&event).starts_with("Liveness probe failed: no output (x"));
+    }
+
+    #[test]
+    fn a_long_name_hides_no_probe() {
+        let event = EventView { pod: "p".repeat(253), ..sample::event() };
+        let shown = |screen| line(&event, screen, false, sample::at(125_000).0);
+        assert!(shown(Screen::pipe()).contains(&format!("default/{}/app/liveness", event.pod)));
+        for width in [40, 80, 140] {
+            let shown = shown(Screen::plain(width)).replace("\n    ", "");
+            assert!(shown.contains("/app/liveness"), "{width}: {shown}");
+        }
+    }
 
     #[test]
     fn lines_look_like_this() {

@@ -1,8 +1,12 @@
 //! The exit codes, all in one place.
 
-use std::{fmt, io::Write, process::ExitCode};
+use std::{
+    fmt,
+    io::{IsTerminal, Write},
+    process::ExitCode,
+};
 
-use crate::report::printable::printable;
+use super::{screen::Screen, wrap::words};
 
 /// How the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,10 +26,13 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// Says why on standard error, in one line: `criprobe: REASON`.
+    /// Says why on standard error, in one line: `criprobe: REASON`. On a terminal, it breaks between words.
     pub fn because(self, reason: &impl fmt::Display) -> Self {
         // If this cannot be written, the exit code still reports the failure.
-        let _ = writeln!(std::io::stderr(), "criprobe: {}", printable(&reason.to_string()));
+        let text = format!("criprobe: {reason}");
+        let stderr = std::io::stderr();
+        let width = if stderr.is_terminal() { Screen::of_stderr_width() } else { usize::MAX };
+        let _ = writeln!(&stderr, "{}", words(&text, width, usize::MAX).join("\n"));
         self
     }
 }

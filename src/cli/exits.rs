@@ -8,7 +8,7 @@ use super::{
     table::{Cell, Column, Table, Tight},
 };
 use crate::{
-    clock,
+    clock, ids,
     report::view::{ContainerStateView, ContainerView, ExitView, Time},
 };
 
@@ -54,7 +54,7 @@ pub(super) fn telling(reason: &str) -> &str {
     if matches!(reason, "Error" | "Completed") { "" } else { reason }
 }
 
-/// `OOMKilled, exit code 137, 2m ago (ran 1m20s)`: the last end of a container of this name; `None` if there was none.
+/// `OOMKilled, exit code 137, 2m ago (ran 1m20s), 4 restarts`: the last end of a container of this name; `None` if there was none.
 pub(super) fn last(container: &ContainerView, now: SystemTime) -> Option<String> {
     let exit = Exit::last(container)?;
     let mut words = telling(exit.reason).to_owned();
@@ -71,6 +71,14 @@ pub(super) fn last(container: &ContainerView, now: SystemTime) -> Option<String>
     let ran = exit.ran();
     if !ran.is_empty() {
         words += &format!(" (ran {ran})");
+    }
+    match container.restarts {
+        0 => {}
+        1 => words += ", 1 restart",
+        restarts => words += &format!(", {restarts} restarts"),
+    }
+    if container.stopped_by_client && container.state == ContainerStateView::Exited {
+        words += ": a client stopped it";
     }
     Some(words)
 }
@@ -95,29 +103,55 @@ pub(super) fn paint(exit_code: Option<i32>) -> Paint {
     }
 }
 
-/// Earlier ends, oldest first.
-pub(super) fn table(exits: &[ExitView], (is_whole, now): (bool, SystemTime)) -> Table {
-    let names = ["AT", "ATTEMPT", "CODE", "REASON", "RAN", "CONTAINER-ID"];
-    let tight = |name| if name == "CONTAINER-ID" { Tight::GoesFirst } else { Tight::Stays };
-    let mut table = Table::new(names.map(|name| Column { name, tight: tight(name) }).into());
-    for view in exits {
-        let exit = Exit::from(view);
-        let at = view.finished_at.map(|at| if is_whole { clock::rfc3339(at.0) } else { moment(at.0, now) });
-        let id =
-            if is_whole { view.container_id.clone() } else { view.container_id.chars().take(13).collect() };
-        table.row(vec![
-            at.unwrap_or_default().into(),
-            view.attempt.to_string().into(),
-            Cell::new(
-                &view.exit_code.map(|code| code.to_string()).unwrap_or_default(),
-                paint(view.exit_code),
-            ),
-            (&*view.reason).into(),
-            exit.ran().into(),
-            id.into(),
-        ]);
+/// The earlier ends of all containers of a pod with their names, oldest first.
+pub(super) fn earlier(containers: &[ContainerView]) -> Vec<(&str, &ExitView)> {
+    let mut all = Vec::new();
+    for container in containers {
+        all.extend(container.exits.iter().map(|exit| (&*container.container, exit)));
+    }
+    all.sort_by_key(|(_, exit): &(&str, &ExitView)| exit.finished_at);
+    all
+}
+
+/// Columns of a table of ends.
+const COLUMNS: [Column; 7] = [
+    Column { name: "CONTAINER", tight: Tight::Shrinks },
+    Column { name: "AT", tight: Tight::Stays },
+    Column { name: "ATTEMPT", tight: Tight::Stays },
+    Column { name: "CODE", tight: Tight::Stays },
+    Column { name: "REASON", tight: Tight::Stays },
+    Column { name: "RAN", tight: Tight::Stays },
+    Column { name: "CONTAINER-ID", tight: Tight::GoesFirst },
+];
+
+/// Those of a pod.
+pub(super) fn of_pod(exits: &[(&str, &ExitView)], page: (bool, SystemTime)) -> Table {
+    let mut table = Table::new(COLUMNS.into());
+    for (container, exit) in exits {
+        table.row([Cell::from(*container)].into_iter().chain(cells(exit, page)).collect());
     }
     table
+}
+
+/// Those of one container.
+pub(super) fn table(exits: &[ExitView], page: (bool, SystemTime)) -> Table {
+    let mut table = Table::new(COLUMNS[1..].into());
+    exits.iter().for_each(|exit| table.row(cells(exit, page).into()));
+    table
+}
+
+fn cells(view: &ExitView, (is_whole, now): (bool, SystemTime)) -> [Cell; 6] {
+    let exit = Exit::from(view);
+    let at = view.finished_at.map(|at| if is_whole { clock::rfc3339(at.0) } else { moment(at.0, now) });
+    let id = if is_whole { &*view.container_id } else { ids::short(&view.container_id) };
+    [
+        at.unwrap_or_default().into(),
+        view.attempt.to_string().into(),
+        Cell::new(&view.exit_code.map(|code| code.to_string()).unwrap_or_default(), paint(view.exit_code)),
+        (&*view.reason).into(),
+        exit.ran().into(),
+        id.into(),
+    ]
 }
 
 #[cfg(test)]
@@ -130,18 +164,24 @@ mod tests {
         let now = sample::at(125_000).0;
         let [app, log] = &sample::pod().containers[..] else { panic!() };
         assert_eq!(last(app, now), None);
-        assert_eq!(last(log, now).unwrap(), "OOMKilled, exit code 137, 10s ago (ran 1m20s)");
+        let its = "OOMKilled, exit code 137, 10s ago (ran 1m20s)";
+        assert_eq!(last(log, now).unwrap(), format!("{its}, 3 restarts"));
+        let stopped = ContainerView { stopped_by_client: true, restarts: 0, ..log.clone() };
+        assert_eq!(last(&stopped, now).unwrap(), format!("{its}: a client stopped it"));
         assert_eq!(recent_failure(log, now), None, "its state says it");
         let again = ContainerView { state: ContainerStateView::Running, exit_code: None, ..log.clone() };
-        assert_eq!(recent_failure(&again, now).unwrap(), "OOMKilled, exit code 137, 1m31s ago (ran 24s)");
+        assert_eq!(
+            recent_failure(&again, now).unwrap(),
+            "OOMKilled, exit code 137, 1m31s ago (ran 24s), 3 restarts"
+        );
         assert_eq!(recent_failure(&again, now + RECENT), None);
         let mut well = again;
         well.exits.truncate(2);
-        assert_eq!(last(&well, now).unwrap(), "exit code 0, 1m56s ago (ran 4s)");
+        assert_eq!(last(&well, now).unwrap(), "exit code 0, 1m56s ago (ran 4s), 3 restarts");
         assert_eq!(recent_failure(&well, now), None);
         let bare =
             ExitView { exit_code: None, finished_at: None, reason: String::new(), ..well.exits[0].clone() };
         well.exits = vec![bare];
-        assert_eq!(last(&well, now).unwrap(), "no exit code");
+        assert_eq!(last(&well, now).unwrap(), "no exit code, 3 restarts");
     }
 }

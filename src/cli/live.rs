@@ -24,6 +24,7 @@ use self::{
 use super::{
     Context, Error, Exit, banner,
     format::{self, Format},
+    presence::Presence,
     screen::{Screen, fit, print, reader_gone},
 };
 use crate::{clock, report::view::Time};
@@ -57,7 +58,7 @@ impl LiveArgs {
     /// Watches until it is left.
     ///
     /// # Errors
-    /// The daemon does not answer the first question, or elsewhere than on a terminal any question.
+    /// The daemon does not answer the first question, or refuses one for good.
     pub(super) async fn watch<T: Item>(&self, context: &Context, path: &str) -> Result<Exit, Error> {
         match context.format {
             Format::Table | Format::Wide if context.screen.height.is_some() => {
@@ -77,10 +78,29 @@ impl LiveArgs {
         let mut looks = interval(INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut known = Known::default();
+        let mut presence: Option<Presence<'_>> = None;
         let limit = if context.format == Format::Wide { usize::MAX } else { context.screen.width };
         loop {
             looks.tick().await;
-            let items: Vec<T> = context.client.get(path).await?;
+            let items: Vec<T> = match context.client.get(path).await {
+                Ok(items) => items,
+                Err(error) => match &mut presence {
+                    Some(presence) => {
+                        presence.outlast(error).await?;
+                        continue;
+                    }
+                    // A daemon that is not there at the start is an error.
+                    None => return Err(error),
+                },
+            };
+            let presence = match &mut presence {
+                Some(presence) => presence,
+                None => presence.insert(Presence::begin(context, "changes").await),
+            };
+            presence.heard();
+            if known.is_any_gone(&items) && !presence.is_settled().await {
+                continue;
+            }
             let now = Time(clock::wall());
             let describe = |change: &Change<'_, T>| match context.format {
                 _ if self.failed && !change.is_of_failure() => String::new(),

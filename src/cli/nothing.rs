@@ -1,9 +1,82 @@
 //! A filter that shows nothing: whether it names what the daemon knows, or else what is probably meant.
 
-use super::{Context, Error, select::Names};
-use crate::report::{filter::Glob, lookup::suggestion, view::PodView};
+use super::{Context, Error, banner, screen::print, select::Names};
+use crate::report::{
+    filter::{EventFilter, Glob, PodFilter},
+    lookup::suggestion,
+    view::{EventView, PodView, StatusView, joined},
+};
+
+/// What is said instead of `no pods`, where pods may run that nobody has seen.
+pub(super) const UNLISTED: &str =
+    "the runtime's pods are not known yet: it has not been listed since criprobe started";
+
+/// Whether the runtime's pods have not been listed since the daemon started; no of a daemon that does not say.
+async fn is_unlisted(context: &Context) -> bool {
+    let status: Result<StatusView, _> = context.client.get("/v1/status").await;
+    status.is_ok_and(|status| status.inventory.last_resync_at.is_none())
+}
+
+/// To be asked when no pod or probe was shown: whether that means that there is none. `is_check`: the exit code is the answer to
+/// a question.
+///
+/// # Errors
+/// As [`Names::check`]; or nothing is known yet.
+pub(super) async fn known(context: &Context, names: &Names, is_check: bool) -> Result<(), Error> {
+    if is_unlisted(context).await {
+        let is_named = !names.is_empty() && !is_check;
+        return Err(if is_named { Error::Usage } else { Error::Declined }(UNLISTED.to_owned()));
+    }
+    names.check(context).await
+}
+
+/// The error of a question for a pod or a part of one that the daemon does not know. Where the pod is gone and its events
+/// are kept, they are named.
+pub(super) async fn with_events(context: &Context, names: &[String], error: Error) -> Error {
+    if matches!(error, Error::Usage(_)) && is_unlisted(context).await {
+        return match print(&banner::text(context).await) {
+            Ok(()) => Error::Usage(UNLISTED.to_owned()),
+            Err(unwritten) => unwritten.into(),
+        };
+    }
+    let (Error::Usage(reason), [namespace, pod, ..]) = (&error, names) else { return error };
+    let (of_namespace, of_pod) = (Some((&**namespace).into()), Some((&**pod).into()));
+    let filter = PodFilter { namespace: of_namespace.clone(), pod: of_pod.clone() };
+    let there = context.client.get::<Vec<PodView>>(&format!("/v1/pods{}", filter.to_query())).await;
+    let filter = EventFilter {
+        namespace: of_namespace,
+        pod: of_pod,
+        last: Some(usize::MAX),
+        ..EventFilter::default()
+    };
+    let events = context.client.lines(&format!("/v1/events{}", filter.to_query())).await;
+    let (Ok([]), Ok(mut events)) = (there.as_deref(), events) else { return error };
+    // Those of the runtime are among them.
+    while let Ok(Some(event)) = events.next::<EventView>().await {
+        if event.namespace == *namespace && event.pod == *pod {
+            return Error::Usage(format!(
+                "{reason}; the last events of one of this name are kept: criprobe events {}",
+                joined([&**namespace, &**pod])
+            ));
+        }
+    }
+    error
+}
+
+/// `shop/web: the pod has no container "ap": did you mean "app"?`
+fn problems(pod: &PodView) -> impl Iterator<Item = String> {
+    let name = joined([&*pod.namespace, &*pod.pod]);
+    pod.problems.iter().map(move |problem| format!("{name}: {problem}"))
+}
 
 impl Names {
+    /// What is wrong with the annotations of the pods that have such names, and belongs to no probe: `shop/web: ...`.
+    pub(super) async fn problems(&self, context: &Context) -> Result<Vec<String>, Error> {
+        let filter = PodFilter { namespace: self.namespace.clone(), pod: self.pod.clone() };
+        let pods: Vec<PodView> = context.client.get(&format!("/v1/pods{}", filter.to_query())).await?;
+        Ok(pods.iter().flat_map(problems).collect())
+    }
+
     /// Whether it asks for all.
     pub(super) fn is_empty(&self) -> bool {
         self.namespace.is_none() && self.pod.is_none() && self.container.is_none()

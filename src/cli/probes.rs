@@ -9,7 +9,8 @@ use super::{
     describe::definition,
     format::{self, Format},
     live::LiveArgs,
-    reason::plain,
+    nothing,
+    reason::one_line,
     screen::{Paint, fit, print},
     select::{Names, Select},
     span::{age, configured, measured},
@@ -19,6 +20,7 @@ use crate::{
     clock,
     report::{
         filter::{Glob, ProbeFilter, Since, kind, since},
+        printable::printable,
         view::{AttemptResult, AttemptView, LatencyView, ProbePhase, ProbeView, Run, Verdict},
     },
 };
@@ -37,8 +39,8 @@ pub(crate) struct ProbesArgs {
     since: Option<Since>,
     #[command(flatten)]
     live: LiveArgs,
-    /// Exit with 1 if a listed probe has the verdict failure or is invalid, and print why; what a client stops on purpose
-    /// does not count
+    /// Exit with 1 if a listed probe has the verdict failure, cannot be tried or is invalid, a pod's annotations are wrong,
+    /// or the runtime is away, and print why; what a client stops on purpose does not count
     #[arg(long, conflicts_with = "watch")]
     check: bool,
 }
@@ -56,7 +58,9 @@ STATE is the verdict after thresholds. PHASE is what the probe is doing: waiting
 container, a paused one, start delay, startup gate), probing, held (the verdict is final until a new
 container starts), paused (by 'criprobe pause'), invalid, stopped. RUN counts equal results in a
 row, LAST is the newest attempt, AGE the time since the last change. A narrow terminal shows fewer
-columns, -o wide shows more.
+columns, -o wide shows more. An attempt that ends with an error changes no verdict: after as many in
+a row as failures make a verdict, the probe counts as failing, and the line below says since when it
+cannot be tried.
 
 A live list is left with q. Arrows, PgUp, PgDn, g and G scroll, f switches between all probes and
 those that fail or are invalid, s changes the order. It waits for a daemon that restarts, and shows
@@ -70,39 +74,60 @@ impl ProbesArgs {
         let names = self.select.names()?;
         let Names { namespace, pod, container } = names.clone();
         let is_filtered = !names.is_empty() || self.kind.is_some();
+        // What is wrong with a pod's annotations may be why it has no such probe.
+        let is_of_pods = self.kind.is_none() && self.since.is_none();
         let filter = ProbeFilter { namespace, pod, container, kind: self.kind, since: self.since };
         let path = format!("/v1/probes{}", filter.to_query());
         if self.live.watch {
             return self.live.watch::<ProbeView>(context, &path).await;
         }
         let mut probes: Vec<ProbeView> = context.client.get(&path).await?;
-        let is_known = if probes.is_empty() { names.check(context).await } else { Ok(()) };
+        let is_known =
+            if probes.is_empty() { nothing::known(context, &names, self.check).await } else { Ok(()) };
+        let is_asked = is_of_pods && is_known.is_ok() && (self.check || probes.is_empty());
+        let problems = if is_asked { names.problems(context).await? } else { Vec::new() };
         self.live.choose(&mut probes);
-        if is_known.is_ok() || matches!(context.format, Format::Json | Format::Yaml) {
-            print(&(banner::text(context).await + &render(&probes, context, clock::wall())))?;
+        let is_data = matches!(context.format, Format::Json | Format::Yaml);
+        let mut text = banner::text(context).await;
+        if is_known.is_ok() || is_data {
+            text += &render(&probes, context, clock::wall());
+            for problem in problems.iter().filter(|_| !self.check && !is_data) {
+                text += &format!("{}\n", context.screen.legible(printable(problem).into_owned()));
+            }
         }
+        print(&text)?;
         is_known?;
-        Ok(if self.check { check(&probes, is_filtered, clock::wall()) } else { Exit::Fine })
+        if !self.check {
+            return Ok(Exit::Fine);
+        }
+        let checked = check(&probes, &problems, is_filtered, clock::wall());
+        Ok(match banner::words(context).await {
+            Some(away) if checked != Exit::Usage => Exit::Failed.because(&away),
+            Some(_) | None => checked,
+        })
     }
 }
 
-/// Reports failing and invalid probes for `--check`, one line each. A filter that matches no probe checks nothing, which is
-/// a mistake; a node without any probe is fine.
-fn check(probes: &[ProbeView], is_filtered: bool, now: SystemTime) -> Exit {
-    if probes.is_empty() {
+/// Reports failing and invalid probes and wrong annotations for `--check`, one line each. A filter that matches no probe checks
+/// nothing, which is a mistake; a node without any probe is fine.
+fn check(probes: &[ProbeView], problems: &[String], is_filtered: bool, now: SystemTime) -> Exit {
+    if probes.is_empty() && problems.is_empty() {
         let exit = if is_filtered { Exit::Usage } else { Exit::Fine };
         return exit.because(&"nothing was checked: no probe matches");
     }
     let faults = probes.iter().filter_map(|probe| fault(probe, now));
+    let faults = faults.chain(problems.iter().map(|problem| fit(problem, MOST_WORDS)));
     faults.fold(Exit::Fine, |_, fault| Exit::Failed.because(&fault))
 }
 
-/// `default/web/app/liveness: failure for 3m20s: the container exited with code 1`.
+/// `default/web/app/liveness: failure for 3m20s: the container exited with code 1`; `default/web/app/liveness: success for 1h,
+/// but not known now: cannot be tried since ...`.
 fn fault(probe: &ProbeView, now: SystemTime) -> Option<String> {
     let what = if probe.phase == ProbePhase::Invalid && !probe.stopped_by_client {
         "invalid".to_owned()
     } else if probe.is_failing() {
-        format!("{} for {}", probe.state.as_str(), age(probe.since.0, now))
+        let unknown = if probe.state == Verdict::Failure { "" } else { ", but not known now" };
+        format!("{} for {}{unknown}", probe.state.as_str(), age(probe.since.0, now))
     } else {
         return None;
     };
@@ -112,7 +137,7 @@ fn fault(probe: &ProbeView, now: SystemTime) -> Option<String> {
 }
 
 /// 300 columns of why a probe fails: the rest is in `criprobe describe`.
-const MOST_WORDS: usize = 300;
+pub(super) const MOST_WORDS: usize = 300;
 
 fn render(probes: &[ProbeView], context: &Context, now: SystemTime) -> String {
     match context.format {
@@ -158,8 +183,8 @@ const COLUMNS: [Column; 9] = [
     Column { name: "TYPE", tight: Tight::Stays },
     Column { name: "HANDLER", tight: Tight::GoesFirst },
     Column { name: "STATE", tight: Tight::Stays },
-    Column { name: "PHASE", tight: Tight::GoesLast },
-    Column { name: "RUN", tight: Tight::GoesLast },
+    Column { name: "PHASE", tight: Tight::GoesNext },
+    Column { name: "RUN", tight: Tight::GoesNext },
     Column { name: "LAST", tight: Tight::GoesLast },
     Column { name: "AGE", tight: Tight::Stays },
 ];
@@ -190,7 +215,7 @@ fn wide<'a>(probes: impl IntoIterator<Item = &'a ProbeView>, now: SystemTime) ->
             (&*probe.container_id).into(),
             format!("{}/{}/{}/{}", counts.success, counts.warning, counts.failure, counts.error).into(),
             probe.latency.map(|latency| latency_cell(&latency)).unwrap_or_else(|| "".into()),
-            plain(&probe.reason).into(),
+            one_line(&probe.reason).into(),
             last_output(probe).into(),
         ]);
         table.row(row);
@@ -224,7 +249,7 @@ fn cells(probe: &ProbeView, now: SystemTime) -> Vec<Cell> {
         (&*probe.container).into(),
         kind_of(probe).into(),
         (&*probe.handler).into(),
-        Cell::new(probe.state.as_str(), verdict_paint(probe.state)),
+        Cell::new(probe.state.as_str(), state_paint(probe)),
         Cell::new(probe.phase.as_str(), phase_paint(probe.phase)),
         run.into(),
         probe.last.as_ref().map_or_else(|| "".into(), last),
@@ -269,7 +294,7 @@ fn needs_explaining(probe: &ProbeView) -> bool {
 
 /// The reason, and the output of the last attempt.
 pub(super) fn explanation(probe: &ProbeView) -> String {
-    let reason = plain(&probe.reason);
+    let reason = one_line(&probe.reason);
     // The output of a successful attempt explains nothing.
     let is_telling = probe.last.as_ref().is_some_and(|last| last.result != AttemptResult::Success);
     let output = if is_telling { last_output(probe) } else { String::new() };
@@ -278,12 +303,22 @@ pub(super) fn explanation(probe: &ProbeView) -> String {
         ("", _) => output,
         (reason, output) if reason.contains(output) => reason.to_owned(),
         (reason, output) if probe.act.is_some() => format!("{reason}; {output}"),
+        // Behind words of an operator, say.
+        (reason, output) if probe.phase == ProbePhase::Paused => format!("{reason}; last attempt: {output}"),
         (reason, output) => format!("{reason}: {output}"),
     }
 }
 
 fn last_output(probe: &ProbeView) -> String {
-    probe.last.as_ref().map(|last| plain(last.output.trim())).unwrap_or_default()
+    probe.last.as_ref().map(|last| one_line(&last.words())).unwrap_or_default()
+}
+
+/// That of its verdict; doubtful where that is not known any more.
+pub(super) fn state_paint(probe: &ProbeView) -> Paint {
+    match probe.state {
+        Verdict::Success if probe.cannot_try() => Paint::Doubtful,
+        state => verdict_paint(state),
+    }
 }
 
 pub(super) fn verdict_paint(state: Verdict) -> Paint {
@@ -308,22 +343,18 @@ mod tests {
     use super::*;
     use crate::{
         cli::{client::Client, endpoint::Endpoint, screen::Screen},
-        report::view::{AttemptView, Run, Seconds, sample},
+        report::view::{ErrorsView, sample},
     };
 
     fn probes() -> Vec<ProbeView> {
-        let mut erring = sample::named_probe("default", "web", "app", "startup");
-        erring.handler = "tcpSocket".to_owned();
-        erring.run = Some(Run { verdict: Verdict::Failure, count: 2 });
-        erring.last = Some(AttemptView {
-            result: AttemptResult::Error,
-            exit_code: None,
-            output: "runtime did not answer".into(),
-            duration_seconds: Seconds(std::time::Duration::from_millis(6_012)),
-            ..sample::probe().last.unwrap()
-        });
         let acting = ProbeView { pod: "acting".to_owned(), ..sample::acting_detail().probe };
-        vec![sample::failing_probe(), erring, sample::probe(), acting, sample::invalid_probe()]
+        vec![
+            sample::failing_probe(),
+            sample::untried_probe(),
+            sample::probe(),
+            acting,
+            sample::invalid_probe(),
+        ]
     }
 
     fn shown(format: Format, width: usize) -> String {
@@ -360,8 +391,11 @@ mod tests {
     #[test]
     fn a_check_fails_on_what_an_operator_calls_failing() {
         let now = sample::at(125_000).0;
-        let check = |probes: &[ProbeView]| check(probes, true, now);
-        assert_eq!(super::check(&[], false, now), Exit::Fine);
+        let check = |probes: &[ProbeView]| check(probes, &[], true, now);
+        assert_eq!(super::check(&[], &[], false, now), Exit::Fine);
+        let problems = ["default/web: unknown type".to_owned()];
+        assert_eq!(super::check(&[], &problems, true, now), Exit::Failed);
+        assert_eq!(super::check(&[sample::probe()], &problems, false, now), Exit::Failed);
         assert_eq!(check(&[]), Exit::Usage);
         assert_eq!(check(&[sample::probe()]), Exit::Fine);
         assert_eq!(check(&[sample::probe(), sample::invalid_probe()]), Exit::Failed);
@@ -373,6 +407,11 @@ mod tests {
             assert_eq!(check(&[on_purpose]), Exit::Fine, "{phase:?}");
         }
         let stopped = ProbeView { phase: ProbePhase::Stopped, ..sample::failing_probe() };
+        assert_eq!(check(&[stopped]), Exit::Fine);
+        assert_eq!(check(&[sample::untried_probe()]), Exit::Failed);
+        let few = ErrorsView { cannot_try: false, ..sample::untried_probe().errors.unwrap() };
+        assert_eq!(check(&[ProbeView { errors: Some(few), ..sample::untried_probe() }]), Exit::Fine);
+        let stopped = ProbeView { phase: ProbePhase::Stopped, ..sample::untried_probe() };
         assert_eq!(check(&[stopped]), Exit::Fine);
         let invalid = ProbeView { stopped_by_client: true, ..sample::invalid_probe() };
         assert_eq!(check(&[invalid]), Exit::Fine);
@@ -386,7 +425,17 @@ mod tests {
             last: None,
             ..sample::failing_probe()
         };
-        let faults = [exited, sample::failing_probe(), sample::invalid_probe(), sample::probe()];
+        let mut silent = sample::failing_probe();
+        silent.reason = String::new();
+        silent.last.as_mut().unwrap().output = " \n".into();
+        let faults = [
+            exited,
+            sample::failing_probe(),
+            sample::invalid_probe(),
+            sample::probe(),
+            sample::untried_probe(),
+            silent,
+        ];
         let faults = faults.iter().filter_map(|probe| fault(probe, sample::at(125_000).0));
         insta::assert_snapshot!("probes_check", faults.collect::<Vec<_>>().join("\n"));
     }

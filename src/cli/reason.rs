@@ -1,40 +1,15 @@
-//! What a runtime says of an exec that it could not make, without the layers that it passed through: the reason, as
-//! people look for it. JSON keeps it all.
+//! Texts of several lines on one, without the layers that a runtime puts before the reason. JSON keeps it all.
 
-/// Prefixes that only say that an exec did not start, each only before the actual reason.
-const LAYERS: [&str; 4] = [
-    "failed to exec in container: ",
-    "OCI runtime exec failed: ",
-    "exec failed: ",
-    "unable to start container process: ",
-];
+pub(super) use crate::results::layers::plain;
 
-/// The text without gRPC's prefix, ids of execs, and the layers.
-pub(super) fn plain(text: &str) -> String {
-    let Some(at) = text.find("rpc error: code = ").or_else(|| text.find(LAYERS[0])) else {
-        return text.to_owned();
-    };
-    let (before, mut rest) = text.split_at(at);
-    if let Some((code, described)) =
-        after(rest, "rpc error: code = ").and_then(|rest| rest.split_once(" desc = "))
-        && code.chars().all(char::is_alphanumeric)
-    {
-        rest = described;
+/// The same of a text of several lines on one, with a sign for each break. Empty lines are left out, and what is before
+/// and after each line.
+pub(super) fn one_line(text: &str) -> String {
+    let text = plain(text.trim());
+    if !text.contains('\n') {
+        return text;
     }
-    while let Some(inner) = peeled(rest) {
-        rest = inner;
-    }
-    let rest = rest.strip_suffix(": unknown").unwrap_or(rest);
-    format!("{before}{rest}")
-}
-
-fn peeled(text: &str) -> Option<&str> {
-    let layer = LAYERS.iter().find_map(|layer| after(text, layer));
-    layer.or_else(|| Some(after(text, "failed to start exec \"")?.split_once("\": ")?.1))
-}
-
-fn after<'a>(text: &'a str, start: &str) -> Option<&'a str> {
-    text.strip_prefix(start)
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" \u{23ce} ")
 }
 
 #[cfg(test)]
@@ -42,27 +17,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reason_is_left_and_nothing_else_is_touched() {
-        let id = "5d41402abc4b2a76b9719d911017c592".repeat(2);
-        let long = format!(
-            "rpc error: code = Unknown desc = failed to exec in container: failed to start exec \"{id}\": OCI runtime \
-             exec failed: exec failed: unable to start container process: exec: \"cat\": executable file not found in \
-             $PATH: unknown"
-        );
-        let reason = "exec: \"cat\": executable file not found in $PATH";
+    fn several_lines_are_one_and_a_control_is_not_touched() {
         for (text, shown) in [
-            (long.as_str(), reason.to_owned()),
-            (
-                &format!("Liveness probe errored and resulted in unknown state: {long}"),
-                format!("Liveness probe errored and resulted in unknown state: {reason}"),
-            ),
-            (long.split_once(" desc = ").unwrap().1, reason.to_owned()),
-            ("rpc error: code = Unavailable desc = transport is closing", "transport is closing".to_owned()),
-            ("rpc error: code = ", "rpc error: code = ".to_owned()),
-            ("exec failed: it said", "exec failed: it said".to_owned()),
-            ("cat: no such file: unknown", "cat: no such file: unknown".to_owned()),
+            ("one", "one"),
+            ("  one\n", "one"),
+            ("one\ntwo", "one \u{23ce} two"),
+            ("Traceback:\r\n\n   at x\r\n\tat y\n", "Traceback: \u{23ce} at x \u{23ce} at y"),
+            ("a\u{1b}[2J\nb", "a\u{1b}[2J \u{23ce} b"),
+            ("a\rb", "a\rb"),
+            ("\n\n", ""),
         ] {
-            assert_eq!(plain(text), shown);
+            assert_eq!(one_line(text), shown);
         }
     }
 }

@@ -165,6 +165,9 @@ fn text(ran: &RunView, screen: Screen) -> String {
     );
     if let Some(code) = ran.exit_code {
         line += &format!(", exit code {code}");
+        if ran.result == AttemptResult::Failure && ran.output.trim().is_empty() {
+            line += ", no output";
+        }
     }
     if let Some(status) = ran.status {
         line += &format!(", status {status}");
@@ -273,8 +276,14 @@ mod tests {
             ..sample::run()
         };
         let silent = RunView { output: String::new(), ..sample::run() };
-        let shown =
-            [sample::run(), status, forged, erred, silent].map(|ran| text(&ran, Screen::plain(100)) + "\n");
+        let failed = RunView {
+            result: AttemptResult::Failure,
+            exit_code: Some(1),
+            output: "\n".to_owned(),
+            ..sample::run()
+        };
+        let shown = [sample::run(), status, forged, erred, silent, failed]
+            .map(|ran| text(&ran, Screen::plain(100)) + "\n");
         insta::assert_snapshot!("run", shown.concat());
     }
 }

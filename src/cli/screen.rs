@@ -112,6 +112,7 @@ impl Screen {
                 '…' => shown.push('~'),
                 '└' => shown.push('>'),
                 '—' => shown.push('-'),
+                '\u{23ce}' => shown.push('|'),
                 _ if character.is_ascii() || self.letters == Letters::OursAscii => shown.push(character),
                 _ => shown.extend(std::iter::repeat_n('?', character.width().unwrap_or(0))),
             }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use percent_encoding::percent_decode_str;
 
 use super::Error;
-use crate::report::filter::Glob;
+use crate::report::filter::{Glob, pattern};
 
 /// Which pods and containers.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -14,13 +14,13 @@ pub(super) struct Select {
     #[arg(value_name = "NS[/POD[/CONTAINER]]")]
     place: Option<Place<3>>,
     /// Only this namespace; * and ? are wildcards, as in the other filters by name
-    #[arg(short, long, value_name = "NS", value_parser = glob)]
+    #[arg(short, long, value_name = "NS", value_parser = pattern)]
     namespace: Option<Glob>,
     /// Only this pod
-    #[arg(long, value_name = "POD", value_parser = glob)]
+    #[arg(long, value_name = "POD", value_parser = pattern)]
     pod: Option<Glob>,
     /// Only this container
-    #[arg(long, value_name = "CONTAINER", value_parser = glob)]
+    #[arg(long, value_name = "CONTAINER", value_parser = pattern)]
     container: Option<Glob>,
 }
 
@@ -31,10 +31,10 @@ pub(super) struct SelectPods {
     #[arg(value_name = "NS[/POD]")]
     place: Option<Place<2>>,
     /// Only this namespace; * and ? are wildcards, as in the other filters by name
-    #[arg(short, long, value_name = "NS", value_parser = glob)]
+    #[arg(short, long, value_name = "NS", value_parser = pattern)]
     namespace: Option<Glob>,
     /// Only this pod
-    #[arg(long, value_name = "POD", value_parser = glob)]
+    #[arg(long, value_name = "POD", value_parser = pattern)]
     pod: Option<Glob>,
 }
 
@@ -111,7 +111,7 @@ impl<const N: usize> FromStr for Place<N> {
         let part = |part: &str| {
             let decoded = percent_decode_str(part).decode_utf8();
             let decoded = decoded.map_err(|_| format!("the percent-encoded text is not UTF-8: {write}"))?;
-            if decoded.is_empty() { Err(format!("a name is missing: {write}")) } else { glob(&decoded) }
+            if decoded.is_empty() { Err(format!("a name is missing: {write}")) } else { pattern(&decoded) }
         };
         let parts: Vec<_> = written.split('/').map(part).collect::<Result<_, _>>()?;
         if parts.len() > N {
@@ -119,17 +119,6 @@ impl<const N: usize> FromStr for Place<N> {
         }
         Ok(Self { written: written.to_owned(), parts })
     }
-}
-
-/// 1,024 bytes of a pattern: names in Kubernetes have 253 at most, and all patterns must fit into one URL.
-const MAX_PATTERN: usize = 1_024;
-
-/// A pattern of an allowed length.
-pub(super) fn glob(text: &str) -> Result<Glob, String> {
-    if text.len() > MAX_PATTERN {
-        return Err(format!("a pattern has at most {MAX_PATTERN} bytes"));
-    }
-    Ok(text.into())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use super::{
     Context, Error, Exit, banner,
     format::{self, Format},
-    probes::verdict_paint,
+    pods,
     reason::plain,
     screen::{Paint, Screen, print, width_of},
     span::{age, coarse, configured},
@@ -82,8 +82,8 @@ fn text(status: &StatusView, screen: Screen, now: SystemTime, limit: Option<usiz
         (status.inventory.waiting_images, "for names or HEALTHCHECK of images"),
     ];
     lines.extend(waiting.into_iter().filter_map(|(waiting, what)| Some(waits(waiting?, what))));
-    let worst = status.probes.states.keys().copied().find(|&state| verdict_paint(state) == Paint::Bad);
-    lines.push(("probes", probes(&status.probes), worst.map_or(Paint::Plain, verdict_paint)));
+    let failing = if pods::is_any_failing(&status.probes) { Paint::Bad } else { Paint::Plain };
+    lines.push(("probes", probes(&status.probes), failing));
     lines.extend(status.probes.late.map(late));
     lines.extend(status.probes.enforced_without_result.as_ref().map(without_result));
     lines.extend(acts(&status.acts));
@@ -204,8 +204,12 @@ fn probes(probes: &ProbesView) -> String {
     }
     let states = probes.states.iter().map(|(state, count)| format!("{count} {}", state.as_str()));
     let phases = probes.phases.iter().map(|(phase, count)| format!("{count} {}", phase.as_str()));
+    let untried = match probes.cannot_try {
+        0 => String::new(),
+        count => format!("; {count} {}", pods::CANNOT_TRY),
+    };
     let join = |counts: Vec<String>| counts.join(", ");
-    format!("{}: {}; {}{observed}", probes.total, join(states.collect()), join(phases.collect()))
+    format!("{}: {}; {}{untried}{observed}", probes.total, join(states.collect()), join(phases.collect()))
 }
 
 /// Probes that wait for a place for too long.

@@ -30,7 +30,11 @@ pub(crate) enum Tight {
     GoesFirst,
     /// It is cut, down to [`NARROWEST`], but down to [`LEGIBLE`] before others are left out for it.
     Shrinks,
+    /// The same of the last column, whose texts go on below.
+    Wraps,
     /// It is left out when cutting others to [`LEGIBLE`] was not enough.
+    GoesNext,
+    /// It is left out when that was not enough, either.
     GoesLast,
     /// It stays.
     Stays,
@@ -53,8 +57,9 @@ pub(crate) struct Cell {
 /// Two spaces between columns.
 const GAP: &str = "  ";
 
-/// 28 columns of a name show which one it is: less important columns go before it gives way further.
-const LEGIBLE: usize = 28;
+/// 18 columns of a name show which one it is: less important columns go before it gives way further. So 80 columns have
+/// room for the last attempt of a probe, whatever its pod's name is.
+const LEGIBLE: usize = 18;
 
 /// 16 columns: no column gives way further. If this is not enough, a row takes several lines.
 const NARROWEST: usize = 16;
@@ -115,6 +120,7 @@ impl Table {
         }
         let head: Vec<_> = self.columns.iter().map(|column| Cell::new(column.name, Paint::Faint)).collect();
         let lines = self.lines.iter().flat_map(|line| match line {
+            Line::Row(cells) if screen.is_terminal => self.wrapped(screen, cells, &widths, limit),
             Line::Row(cells) => vec![row(screen, cells, &widths, limit)],
             Line::Note(cell) => note(screen, cell, limit),
         });
@@ -143,9 +149,25 @@ impl Table {
         table
     }
 
+    /// A row, and below it the rest of its last text where that wraps, as much as explanations may take.
+    fn wrapped(&self, screen: Screen, cells: &[Cell], widths: &[Option<usize>], limit: usize) -> Vec<String> {
+        let wraps = self.columns.last().is_some_and(|column| column.tight == Tight::Wraps);
+        let (Some((last, before)), Some(&Some(width)), true) = (cells.split_last(), widths.last(), wraps)
+        else {
+            return vec![row(screen, cells, widths, limit)];
+        };
+        let mut texts = words(&last.text, width, explaining(width)).into_iter();
+        let text = texts.next().unwrap_or_default();
+        let first: Vec<_> = before.iter().cloned().chain([Cell { text, paint: last.paint }]).collect();
+        let indent = total(widths) - width;
+        let further = texts.map(|text| format!("{:indent$}{}", "", screen.paint(&text, last.paint)));
+        std::iter::once(row(screen, &first, widths, limit)).chain(further).collect()
+    }
+
     /// A row as a few lines: its first cell, and below it the others with their names, without those that may be left out.
     fn record(&self, screen: Screen, cells: &[Cell], limit: usize) -> Vec<String> {
-        let may_go = |column: &Column| matches!(column.tight, Tight::GoesFirst | Tight::GoesLast);
+        let may_go =
+            |column: &Column| matches!(column.tight, Tight::GoesFirst | Tight::GoesNext | Tight::GoesLast);
         let cells = self.columns.iter().zip(cells);
         let mut cells = cells.filter(|(column, cell)| !cell.text.is_empty() && !may_go(column));
         let title = cells.next().map(|(_, cell)| words(&cell.text, limit, usize::MAX)).unwrap_or_default();
@@ -190,7 +212,8 @@ impl Table {
             widths[at] = None;
         }
         while total(&self.shrunk(&widths, limit, LEGIBLE)) > limit {
-            let Some(at) = find(&widths, Tight::GoesLast) else { break };
+            let next = find(&widths, Tight::GoesNext).or_else(|| find(&widths, Tight::GoesLast));
+            let Some(at) = next else { break };
             widths[at] = None;
         }
         self.shrunk(&widths, limit, NARROWEST)
@@ -201,7 +224,8 @@ impl Table {
         let mut widths = widths.to_vec();
         while total(&widths) > limit {
             let columns = widths.iter_mut().zip(&self.columns);
-            let shrinking = columns.filter(|(_, column)| column.tight == Tight::Shrinks);
+            let shrinking =
+                columns.filter(|(_, column)| matches!(column.tight, Tight::Shrinks | Tight::Wraps));
             let widest = shrinking.filter_map(|(width, _)| width.as_mut()).max_by_key(|width| **width);
             match widest {
                 Some(width) if *width > narrowest => *width -= 1,
@@ -257,6 +281,20 @@ mod tests {
             table.row(cells.iter().map(|&text| text.into()).collect());
         }
         table
+    }
+
+    #[test]
+    fn a_last_column_that_wraps_goes_on_below_itself() {
+        let column = |name, tight| Column { name, tight };
+        let mut table = Table::new(vec![column("AT", Tight::Stays), column("MESSAGE", Tight::Wraps)]);
+        table.row(vec!["10:00".into(), "the runtime is away: no process".into()]);
+        table.row(vec!["10:01".into(), "back".into()]);
+        assert_eq!(
+            table.render(Screen::plain(25), Some(25)),
+            ["AT     MESSAGE", "10:00  the runtime is", "       away: no process", "10:01  back"]
+        );
+        let whole = table.render(Screen::plain(25), None);
+        assert_eq!(whole[1], "10:00  the runtime is away: no process");
     }
 
     #[test]
@@ -331,15 +369,18 @@ mod tests {
             column("FIRST", Tight::GoesFirst),
             column("NAME", Tight::Shrinks),
             column("LAST", Tight::GoesLast),
+            column("NEXT", Tight::GoesNext),
             column("STAYS", Tight::Stays),
         ]);
-        table.row(vec!["1".into(), "a-name-of-thirty-two-characters-".into(), "3".into(), "4".into()]);
-        let thirty_two = |gap: usize| format!("NAME{}", " ".repeat(28 + gap));
+        let name = "a-name-of-thirty-two-characters-";
+        table.row(["1", name, "3", "5", "4"].map(Cell::from).into());
         for (limit, head) in [
-            (52, format!("FIRST  {}LAST  STAYS", thirty_two(2))),
-            (51, format!("{}LAST  STAYS", thirty_two(2))),
-            (41, format!("NAME{}LAST  STAYS", " ".repeat(26))),
-            (40, format!("{}STAYS", thirty_two(2))),
+            (58, format!("FIRST  NAME{}LAST  NEXT  STAYS", " ".repeat(30))),
+            (57, format!("NAME{}LAST  NEXT  STAYS", " ".repeat(30))),
+            (37, format!("NAME{}LAST  NEXT  STAYS", " ".repeat(16))),
+            (36, format!("NAME{}LAST  STAYS", " ".repeat(21))),
+            (31, format!("NAME{}LAST  STAYS", " ".repeat(16))),
+            (30, format!("NAME{}STAYS", " ".repeat(21))),
             (23, format!("NAME{}STAYS", " ".repeat(14))),
         ] {
             assert_eq!(table.render(Screen::plain(0), Some(limit))[0], head, "{limit}");

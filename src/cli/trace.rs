@@ -6,21 +6,26 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use tokio::time::sleep;
 
 use super::{
     Context, Error, Exit,
+    client::Lines,
     format::{self, Format},
-    reason::plain,
+    nothing::known,
+    presence::Presence,
+    progress::Progress,
+    reason::one_line,
     row::Row,
     screen::{Paint, Screen, print, reader_gone},
-    select::{self, Names, Select},
+    select::{Names, Select},
     span::{measured, moment},
 };
 use crate::{
-    clock,
+    clock, ids,
     report::{
-        filter::{self, CallFilter, Glob, count, duration},
-        view::{CallEnd, CallView, MissedView},
+        filter::{self, CallFilter, Glob, count, duration, pattern},
+        view::{CallEnd, CallView, MissedView, StatusView},
     },
 };
 
@@ -63,7 +68,9 @@ always one. -o wide cuts nothing.
 Shown are the calls of clients: kubelet, crictl. Attempts that criprobe makes itself are not among
 them, so --slower and --failed do not find them: see 'criprobe probes' and 'criprobe describe'.
 -n, --pod and --container also find calls that name a pod or container only by its ID, or by the
-beginning of it. A list of all pods or containers is about none of them.";
+beginning of it. A list of all pods or containers is about none of them.
+
+A daemon that goes away is waited for; standard error says so, and which time is not known.";
 
 impl TraceArgs {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, Error> {
@@ -79,8 +86,20 @@ impl TraceArgs {
             last: self.last,
             follow: self.follow || self.last.is_none(),
         };
-        let path = format!("/v1/trace{}", filter.to_query());
-        show(context, &path, (filter.follow, nothing(&filter), &names), |call, screen| {
+        let asked = Asked {
+            what: "calls",
+            hint: "; --last N prints what is kept",
+            follow: filter.follow,
+            nothing: nothing(&filter),
+            is_since_start: false,
+            is_of_names: |_| true,
+            names: &names,
+        };
+        let path = |last: Option<usize>| {
+            let last = last.or(filter.last);
+            format!("/v1/trace{}", CallFilter { last, ..filter.clone() }.to_query())
+        };
+        show(context, path, asked, |call, screen| {
             line(call, screen, context.format == Format::Wide, clock::wall())
         })
         .await
@@ -89,7 +108,7 @@ impl TraceArgs {
 
 /// A pattern of methods of an allowed length.
 fn method(text: &str) -> Result<Glob, String> {
-    select::glob(text)?;
+    pattern(text)?;
     filter::method(text)
 }
 
@@ -111,19 +130,58 @@ enum Record<T> {
     View(T),
 }
 
-/// Prints a stream of views, each formatted by `line`, or for machines. With `follow`, it runs until Ctrl-C, or until its
-/// reader leaves. If a stream ends without a record, people see `nothing`.
+/// What a stream of views is asked for.
+pub(super) struct Asked<'a, T> {
+    /// What the records are: `calls`.
+    pub(super) what: &'static str,
+    /// What else to do while none comes, for people who wait.
+    pub(super) hint: &'static str,
+    /// Whether to stay until Ctrl-C, or until the reader leaves.
+    pub(super) follow: bool,
+    /// What people see if a stream ends without a record.
+    pub(super) nothing: &'a str,
+    /// Whether that is so since the daemon started.
+    pub(super) is_since_start: bool,
+    /// Whether a view is about what was named, and not about the node.
+    pub(super) is_of_names: fn(&T) -> bool,
+    pub(super) names: &'a Names,
+}
+
+/// Prints a stream of views, each formatted by `line`, or for machines. The path depends on how many kept records it begins
+/// with, if that is not up to the arguments. One that follows waits for a daemon that is restarted.
 pub(super) async fn show<T: Serialize + DeserializeOwned>(
     context: &Context,
-    path: &str,
-    (follow, nothing, names): (bool, &str, &Names),
+    path: impl Fn(Option<usize>) -> String,
+    Asked { what, hint, follow, nothing, is_since_start, is_of_names, names }: Asked<'_, T>,
     line: impl Fn(&T, Screen) -> String,
 ) -> Result<Exit, Error> {
     let shown = async {
-        let mut lines = context.client.lines(path).await?;
-        let mut is_empty = true;
-        while let Some(record) = lines.next::<Record<T>>().await? {
+        let mut lines = context.client.lines(&path(None)).await?;
+        let mut presence = None;
+        let (mut is_empty, mut is_unknown) = (true, true);
+        let mut waiting = None;
+        if follow {
+            presence = Some(Presence::begin(context, what).await);
+            waiting = Some(Progress::start(&format!("waiting for {what} (Ctrl-C ends{hint})")));
+        }
+        loop {
+            let record = match (lines.next::<Record<T>>().await, &mut presence) {
+                (Ok(Some(record)), presence) => {
+                    presence.iter_mut().for_each(Presence::heard);
+                    record
+                }
+                (Ok(None), None) => break,
+                (Err(error), None) => return Err(error),
+                (Err(error), Some(_)) if !matches!(error, Error::Ended(_)) => return Err(error),
+                (Ok(None) | Err(_), Some(presence)) => {
+                    waiting = None;
+                    lines = follow_again(presence, &path).await?;
+                    continue;
+                }
+            };
             is_empty = false;
+            is_unknown &= matches!(&record, Record::View(view) if !is_of_names(view));
+            waiting = None;
             print(&match (context.format, &record) {
                 (Format::Json, record) => format::json_line(record),
                 (Format::Yaml, record) => format::yaml_document(record),
@@ -133,13 +191,15 @@ pub(super) async fn show<T: Serialize + DeserializeOwned>(
                 }
             })?;
         }
-        if is_empty && !follow {
-            names.check(context).await?;
+        drop(waiting);
+        if is_unknown && !names.is_empty() {
+            known(context, names, false).await?;
         }
-        if is_empty && !follow && matches!(context.format, Format::Table | Format::Wide) {
-            print(&format!("{nothing}\n"))?;
+        if is_empty && matches!(context.format, Format::Table | Format::Wide) {
+            let since = if is_since_start { started(context).await } else { String::new() };
+            print(&format!("{nothing}{since}\n"))?;
         }
-        if follow { Err(Error::Ended(context.client.endpoint().clone())) } else { Ok(Exit::Fine) }
+        Ok(Exit::Fine)
     };
     if !follow {
         return shown.await;
@@ -150,6 +210,38 @@ pub(super) async fn show<T: Serialize + DeserializeOwned>(
         () = reader_gone() => Ok(Exit::Fine),
     }
 }
+
+/// ` since criprobe started at 10:00:00Z`; nothing of a daemon that does not say.
+async fn started(context: &Context) -> String {
+    let status: Result<StatusView, _> = context.client.get("/v1/status").await;
+    let at = status.map(|status| clock::short(status.started_at.0, clock::wall()));
+    at.map(|at| format!(" since criprobe started at {at}")).unwrap_or_default()
+}
+
+/// Follows again once a daemon is there: another one with all that it has kept, the same one from now on.
+async fn follow_again<'a>(
+    presence: &mut Presence<'a>,
+    path: &impl Fn(Option<usize>) -> String,
+) -> Result<Lines<'a>, Error> {
+    let client = presence.client();
+    let mut error = Error::Ended(client.endpoint().clone());
+    let mut is_other = false;
+    loop {
+        is_other |= presence.outlast(error).await?;
+        let kept = if is_other { usize::MAX } else { 0 };
+        error = loop {
+            match client.lines(&path(Some(kept))).await {
+                Ok(lines) => return Ok(lines),
+                // It has no place for another follower yet.
+                Err(Error::Refused(_)) => sleep(NO_PLACE).await,
+                Err(again) => break again,
+            }
+        };
+    }
+}
+
+/// 1 s until a daemon without a place for another follower is asked again.
+const NO_PLACE: Duration = Duration::from_secs(1);
 
 /// One call as a line; on a terminal that is too narrow for it, it goes on below, unless it `is_wide`.
 pub(crate) fn line(call: &CallView, screen: Screen, is_wide: bool, now: SystemTime) -> String {
@@ -166,13 +258,13 @@ pub(crate) fn line(call: &CallView, screen: Screen, is_wide: bool, now: SystemTi
     if !call.pod.is_empty() || !call.container.is_empty() {
         line.column(&target(call), 0, Paint::Plain);
     } else if !call.container_id.is_empty() {
-        line.column(&call.container_id.chars().take(13).collect::<String>(), 0, Paint::Plain);
+        line.column(ids::short(&call.container_id), 0, Paint::Plain);
     }
     if let Some(exec) = &call.exec {
         line.column(&command(&exec.command), 0, Paint::Plain);
     }
     if !call.message.is_empty() {
-        line.column(&format!("— {}", plain(&call.message)), 0, Paint::Bad);
+        line.column(&format!("— {}", one_line(&call.message)), 0, Paint::Bad);
     }
     if is_wide {
         line.column(&format!("{}+{} bytes", call.request_bytes, call.response_bytes), 0, Paint::Faint);

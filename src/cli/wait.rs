@@ -14,15 +14,14 @@ use super::{
     progress::Progress,
     screen::print,
     select::Names,
-    select::glob,
     span::configured,
 };
 use crate::{
     clock,
     report::{
-        filter::{Glob, PodFilter, ProbeFilter, duration},
+        filter::{Glob, PodFilter, ProbeFilter, duration, pattern},
         printable::printable,
-        view::{PodView, ProbeView, Seconds, StatusView, joined},
+        view::{PodView, ProbeView, RuntimeView, Seconds, StatusView, joined},
     },
 };
 
@@ -49,7 +48,8 @@ enum Goal {
     Ready,
     /// As STARTED in 'criprobe pods'
     Started,
-    /// Started, and each valid probe of criprobe has succeeded at the current container and has the verdict success
+    /// Started, and each probe of criprobe has succeeded at the current container, has the verdict success, and its newest
+    /// attempt was no error; not while one is invalid, the pod's annotations are wrong, or the runtime is away
     Healthy,
 }
 
@@ -84,7 +84,7 @@ impl FromStr for Target {
         if parts.iter().any(|part| part.is_empty()) {
             return Err(format!("a name is missing: {WRITE}"));
         }
-        let mut parts = parts.iter().map(|part| glob(part));
+        let mut parts = parts.iter().map(|part| pattern(part));
         match (parts.next(), parts.next(), parts.next(), parts.next()) {
             (Some(namespace), Some(pod), container, None) => {
                 Ok(Self { namespace: namespace?, pod: pod?, container: container.transpose()? })
@@ -101,7 +101,8 @@ const INTERVAL: Duration = Duration::from_millis(250);
 const MOST_REASONS: usize = 3;
 
 /// Why nothing can be said yet.
-const UNREAD: &str = "the daemon does not answer, or has not read the runtime's lists yet";
+const UNREAD: &str = "the daemon does not answer, or the runtime's pods are not known yet: it has not been \
+                      listed since criprobe started";
 
 /// What was seen at one look.
 #[derive(Debug, Default)]
@@ -158,9 +159,7 @@ impl WaitArgs {
                     let unread = || Seen { missing: vec![UNREAD.to_owned()], ..Seen::default() };
                     last.get_or_insert_with(unread);
                 }
-                Err(error @ (Error::Unreachable { .. } | Error::Refused(_) | Error::Ended(_)))
-                    if last.is_some() =>
-                {
+                Err(error) if last.is_some() && error.may_pass() => {
                     progress.say(&format!("waiting for the daemon: {error}"));
                     away = Some(error);
                 }
@@ -196,7 +195,13 @@ impl WaitArgs {
         }
         let filter = ProbeFilter { namespace, pod, container: container.clone(), kind: None, since: None };
         let probes: Vec<ProbeView> = context.client.get(&format!("/v1/probes{}", filter.to_query())).await?;
-        let missing = missing::missing(self.goal, container.as_ref(), &pods, &probes);
+        let mut missing = missing::missing(self.goal, container.as_ref(), (&pods, &probes), clock::wall());
+        if self.goal == Goal::Healthy {
+            // Probes are as they were before it went away.
+            let runtime: RuntimeView = context.client.get("/v1/runtime").await?;
+            let is_said = missing.iter().any(|reason| reason.contains(missing::AWAY));
+            missing.extend(missing::runtime(&runtime, clock::wall()).filter(|_| !is_said));
+        }
         Ok(Some(Seen { pods, missing }))
     }
 

@@ -8,15 +8,13 @@ use std::{
 use super::Exit;
 use crate::{
     duration::coarse,
+    ids,
     inventory::pod::{Container, ContainerEnd},
     results::event::{EventType, bounded},
 };
 
 /// 10 s: an end that is noticed later than this says how long ago it was, as after an outage of the runtime.
 const LATE: Duration = Duration::from_secs(10);
-
-/// 13 characters of an id, as crictl shows them.
-const SHOWN_ID: usize = 13;
 
 /// Something that happened to a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +69,7 @@ pub(super) enum Stopper {
 pub(super) struct Death<'a> {
     pub(super) exit: &'a Exit,
     /// What the runtime says of it.
-    pub(super) message: &'a str,
+    pub(super) end: &'a ContainerEnd,
     pub(super) by: Option<Stopper>,
 }
 
@@ -85,7 +83,7 @@ impl ContainerEvent {
     }
 
     pub(super) fn replaced(view: &Arc<Container>, now: SystemTime) -> Self {
-        let id: String = view.id.as_str().chars().take(SHOWN_ID).collect();
+        let id = ids::short(view.id.as_str());
         let message =
             format!("Container {} was replaced by a new one, attempt {}, ID {id}", view.name, view.attempt);
         Self::new(view, now, EventType::Normal, ContainerEventReason::Replaced, message)
@@ -110,7 +108,7 @@ impl ContainerEvent {
 impl Death<'_> {
     fn is_oom(&self) -> bool {
         // A runtime also reports it of a container that lost a child process, long before it was stopped.
-        *self.exit.reason == *ContainerEnd::OOM_KILLED && self.by.is_none()
+        self.end.is_oom_killed() && self.by.is_none()
     }
 
     fn grade(&self) -> (EventType, ContainerEventReason) {
@@ -125,7 +123,7 @@ impl Death<'_> {
 
     /// `Container app exited with code 3 after 1m20s`, and why; also how long ago, where that was noticed late.
     fn in_words(&self, name: &str, now: SystemTime) -> String {
-        let Exit { started_at, finished_at, exit_code, reason, .. } = self.exit;
+        let Exit { started_at, finished_at, exit_code, .. } = self.exit;
         let ran = started_at.zip(*finished_at).and_then(|(from, to)| to.duration_since(from).ok());
         let after = ran.map(|ran| format!(" after {}", lasted(ran))).unwrap_or_default();
         let mut message = match exit_code {
@@ -136,7 +134,7 @@ impl Death<'_> {
             Some(code) => format!("Container {name} exited with code {code}{after}"),
             None => format!("Container {name} ended{after}, and the runtime reports no exit code"),
         };
-        if !self.is_oom() && !matches!(&**reason, "" | "Error" | "Completed") {
+        if let Some(reason) = self.end.telling().filter(|_| !self.is_oom()) {
             message += &format!(" ({reason})");
         }
         let late = finished_at.and_then(|at| now.duration_since(at).ok()).filter(|late| *late >= LATE);
@@ -146,7 +144,7 @@ impl Death<'_> {
             Some(Stopper::Act) => message += ": criprobe stopped it",
             None => {}
         }
-        let said = self.message.trim();
+        let said = self.end.message.trim();
         if !said.is_empty() {
             message += &format!(": {said}");
         }

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
+    time::SystemTime,
 };
 
 use super::{Exit, Place};
@@ -30,8 +31,23 @@ pub(super) struct Kept {
 struct OfPlace {
     /// How many containers of the name there are.
     containers: usize,
-    /// Oldest first, with their numbers.
-    exits: Vec<(u64, Arc<Exit>)>,
+    /// Oldest first.
+    exits: Vec<KeptExit>,
+}
+
+#[derive(Debug)]
+struct KeptExit {
+    number: u64,
+    /// When it was noticed first: a runtime may not report when a container ended.
+    noticed: SystemTime,
+    exit: Arc<Exit>,
+}
+
+impl KeptExit {
+    /// After a start of ours they come in no order.
+    fn age(&self) -> (SystemTime, u32) {
+        (self.exit.finished_at.unwrap_or(self.noticed), self.exit.attempt)
+    }
 }
 
 impl Kept {
@@ -61,31 +77,31 @@ impl Kept {
     /// Moves the exits of a name among those of names with or without containers.
     fn reorder(by_age: &mut BTreeMap<(bool, u64), Place>, of_place: &OfPlace, place: &Place) {
         let has_container = of_place.containers > 0;
-        for (number, _) in &of_place.exits {
+        for KeptExit { number, .. } in &of_place.exits {
             by_age.remove(&(!has_container, *number));
             by_age.insert((has_container, *number), place.clone());
         }
     }
 
-    /// Keeps an exit. One of the same container replaces what was known of it.
-    pub(super) fn keep(&mut self, place: &Place, exit: Exit) {
+    /// Keeps an exit, noticed now. One of the same container replaces what was known of it.
+    pub(super) fn keep(&mut self, place: &Place, exit: Exit, now: SystemTime) {
         let Some(of_place) = self.places.get_mut(place) else { return };
         let has_container = of_place.containers > 0;
-        let known = of_place.exits.iter_mut().find(|(_, known)| known.container == exit.container);
-        if let Some((_, known)) = known {
-            *known = Arc::new(exit);
-            return;
-        }
-        let number = self.count;
-        self.count += 1;
-        self.by_age.insert((has_container, number), place.clone());
-        // After a start of ours they come in no order.
-        let age = |exit: &Exit| (exit.finished_at, exit.attempt);
-        let at = of_place.exits.partition_point(|(_, known)| age(known) <= age(&exit));
-        of_place.exits.insert(at, (number, Arc::new(exit)));
+        let known = of_place.exits.iter().position(|known| known.exit.container == exit.container);
+        let exit = Arc::new(exit);
+        let kept = if let Some(at) = known {
+            KeptExit { exit, ..of_place.exits.remove(at) }
+        } else {
+            let number = self.count;
+            self.count += 1;
+            self.by_age.insert((has_container, number), place.clone());
+            KeptExit { number, noticed: now, exit }
+        };
+        let at = of_place.exits.partition_point(|known| known.age() <= kept.age());
+        of_place.exits.insert(at, kept);
         if of_place.exits.len() > SHOWN + 1 {
-            let (oldest, _) = of_place.exits.remove(0);
-            self.by_age.remove(&(has_container, oldest));
+            let oldest = of_place.exits.remove(0);
+            self.by_age.remove(&(has_container, oldest.number));
         }
         if self.by_age.len() > MOST {
             self.forget_oldest();
@@ -95,7 +111,7 @@ impl Kept {
     fn forget_oldest(&mut self) {
         let Some(((_, number), place)) = self.by_age.pop_first() else { return };
         let Some(of_place) = self.places.get_mut(&place) else { return };
-        of_place.exits.retain(|(known, _)| *known != number);
+        of_place.exits.retain(|known| known.number != number);
         if of_place.exits.is_empty() && of_place.containers == 0 {
             self.places.remove(&place);
         }
@@ -110,7 +126,7 @@ impl Kept {
     pub(super) fn others(&self, place: &Place, current: &ContainerId) -> Vec<Arc<Exit>> {
         let of_place = self.places.get(place).into_iter().flat_map(|of_place| &of_place.exits);
         let mut others: Vec<_> =
-            of_place.map(|(_, exit)| exit).filter(|exit| exit.container != *current).cloned().collect();
+            of_place.map(|kept| &kept.exit).filter(|exit| exit.container != *current).cloned().collect();
         others.drain(..others.len().saturating_sub(SHOWN));
         others
     }
@@ -127,10 +143,14 @@ mod tests {
             container: number.to_string().into(),
             attempt: 0,
             started_at: None,
-            finished_at: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(number)),
+            finished_at: Some(at(number)),
             exit_code: Some(1),
             reason: "Error".into(),
         }
+    }
+
+    fn at(seconds: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
     }
 
     fn place(name: &str) -> Place {
@@ -147,12 +167,12 @@ mod tests {
         let mut kept = Kept::default();
         kept.enter(&place("app"));
         for number in [3, 1, 7, 2, 5, 4, 6] {
-            kept.keep(&place("app"), exit(number));
+            kept.keep(&place("app"), exit(number), at(9));
         }
         assert_eq!(numbers(&kept, "app", 7), ["2", "3", "4", "5", "6"]);
         assert_eq!(numbers(&kept, "app", 8), ["3", "4", "5", "6", "7"]);
         let again = Exit { reason: "OOMKilled".into(), ..exit(7) };
-        kept.keep(&place("app"), again);
+        kept.keep(&place("app"), again, at(9));
         assert_eq!(&*kept.others(&place("app"), &"8".into())[4].reason, "OOMKilled");
         kept.leave(&place("app"));
         assert_eq!(numbers(&kept, "app", 8).len(), 5, "they stay when the last container is gone");
@@ -160,14 +180,30 @@ mod tests {
     }
 
     #[test]
+    fn an_exit_that_the_runtime_does_not_date_is_as_old_as_its_notice_until_it_is_dated() {
+        let mut kept = Kept::default();
+        kept.enter(&place("app"));
+        for number in 1..=6 {
+            kept.keep(&place("app"), exit(number), at(number));
+        }
+        let undated = Exit { finished_at: None, ..exit(7) };
+        kept.keep(&place("app"), undated, at(7));
+        assert_eq!(numbers(&kept, "app", 8), ["3", "4", "5", "6", "7"]);
+        let dated = Exit { finished_at: Some(at(4)), ..exit(7) };
+        kept.keep(&place("app"), dated, at(9));
+        assert_eq!(numbers(&kept, "app", 8), ["3", "4", "7", "5", "6"]);
+        assert_eq!(kept.by_age.len(), 6);
+    }
+
+    #[test]
     fn a_full_node_forgets_the_oldest_and_first_those_of_names_without_containers() {
         let mut kept = Kept::default();
         kept.enter(&place("old"));
-        kept.keep(&place("old"), exit(0));
+        kept.keep(&place("old"), exit(0), at(9));
         for number in 1..=MOST as u64 {
             let name = number.to_string();
             kept.enter(&place(&name));
-            kept.keep(&place(&name), exit(number));
+            kept.keep(&place(&name), exit(number), at(9));
             kept.leave(&place(&name));
         }
         assert_eq!(kept.by_age.len(), MOST);

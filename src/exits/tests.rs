@@ -187,14 +187,54 @@ fn a_stop_on_purpose_is_no_warning() {
 
     let handle = ExitsHandle::new(at(BEGAN));
     handle.changed(&Change::Container(Arc::new(running("a", 0, 1_010))), at(1_070));
-    handle.note_act(&"a".into());
+    handle.note_act(&"a".into(), true);
     let ended = exited("a", 0, (1_010, 1_070), 137, "OOMKilled");
-    let events = handle.changed(&Change::Container(Arc::new(ended)), at(1_070));
+    let events = handle.changed(&Change::Container(Arc::new(ended.clone())), at(1_070));
     assert_eq!(events[0].severity, EventType::Normal);
     assert_eq!(
         events[0].message,
         "Container app exited with code 137 after 1m0s (OOMKilled): criprobe stopped it"
     );
+    let handle = ExitsHandle::new(at(BEGAN));
+    handle.changed(&Change::Container(Arc::new(running("a", 0, 1_010))), at(1_070));
+    handle.note_act(&"a".into(), true);
+    handle.note_act(&"a".into(), false);
+    let events = handle.changed(&Change::Container(Arc::new(ended)), at(1_070));
+    assert_eq!(
+        events[0].message, "Container app was OOM-killed after 1m0s, exit code 137",
+        "an act that was given up"
+    );
+}
+
+#[test]
+fn a_stop_of_a_pod_counts_for_containers_that_are_reported_later_and_for_one_that_moves() {
+    let by_client = "Normal Exited: Container app exited with code 143 after 1m0s: a client stopped it";
+    let alone = "Warning Exited: Container app exited with code 143 after 1m0s";
+    for (changes, reported) in [
+        (vec![Change::PodStopping("s1".into())], by_client),
+        (vec![Change::PodStopping("s1".into()), Change::PodStopFailed("s1".into())], alone),
+        (vec![Change::PodStopping("s1".into()), Change::StopsListed(Arc::default())], alone),
+    ] {
+        let mut rig = Rig::new();
+        for change in changes {
+            assert_eq!(rig.on(&change), NONE);
+        }
+        rig.see(running("a", 0, 1_010));
+        assert_eq!(rig.see(exited("a", 0, (1_010, 1_070), 143, "Error")), [reported]);
+        assert_eq!(rig.0.early_pod_stops.len(), 0);
+    }
+    let mut rig = Rig::new();
+    for number in 0..2_000 {
+        rig.on(&Change::PodStopping(format!("early-{number}").as_str().into()));
+    }
+    assert_eq!(rig.0.early_pod_stops.len(), EARLY_STOPS);
+
+    let mut rig = Rig::new();
+    rig.see(running("a", 0, 1_010));
+    rig.on(&Change::PodStopping("s1".into()));
+    let mut moved = exited("a", 0, (1_010, 1_070), 143, "Error");
+    Arc::make_mut(&mut moved.pod).uid = "u2".into();
+    assert_eq!(rig.see(moved), [by_client], "its pod became known by another uid");
 }
 
 #[test]
@@ -280,4 +320,24 @@ fn a_pod_that_becomes_known_by_another_uid_takes_its_containers_along() {
     assert_eq!(rig.earlier(&next), ["a 3"]);
     rig.on(&Change::ContainerGone("a".into()));
     assert_eq!((rig.0.lives.len(), rig.0.sandboxes.len()), (0, 0));
+}
+
+#[test]
+fn fifty_exits_a_second_of_one_name_leave_only_the_last_of_them() {
+    let mut rig = Rig::new();
+    // As much as is kept of a message of the runtime's, however long it is.
+    let message: Arc<str> = "x".repeat(1_024).into();
+    let mut last = container("none", 0, 0);
+    for number in 0..3_000_u32 {
+        let (id, second) = (format!("c{number}"), BEGAN + 1 + u64::from(number / 50));
+        rig.see(running(&id, number, second));
+        let mut view = exited(&id, number, (second, second), 3, "Error");
+        view.end = view.end.map(|end| Arc::new(ContainerEnd { message: message.clone(), ..(*end).clone() }));
+        let events = rig.see(view.clone());
+        assert!(events.len() == 1 && events[0].len() < 1_200, "{events:?}");
+        rig.on(&Change::ContainerGone(view.id.clone()));
+        last = view;
+    }
+    assert_eq!((rig.0.lives.len(), rig.0.sandboxes.len(), rig.0.early_stops.len()), (0, 0, 0));
+    assert_eq!(rig.earlier(&last), ["c2994 3", "c2995 3", "c2996 3", "c2997 3", "c2998 3"]);
 }

@@ -63,6 +63,9 @@ const LEAST_LIFE: Duration = Duration::from_millis(500);
 /// longer one, and containerd 1.6 never answers if it has 60,000 bytes.
 const LONGEST_PROGRAM: usize = 4095;
 
+/// The whole answer of containerd while it starts. An answer that only contains it may repeat a word of the command.
+const NOT_INITIALIZED: &str = "server is not initialized yet";
+
 /// Runs commands through the runtime.
 ///
 /// By hand rather than by tonic's client, as that holds the whole of an answer, twice: sixteen commands that say 16 MiB
@@ -135,7 +138,7 @@ impl Exec {
             answered
         };
         let ended = match answered {
-            Ok(Ok(body)) => time::timeout(READING, read(body)).await.map_err(|_| Late::Unanswered),
+            Ok(Ok(body)) => time::timeout(READING, read(body)).await.map_err(|_| Late::InTheMiddle),
             Ok(Err(status)) => Ok(Err(status)),
             Err(late) => Err(late),
         };
@@ -164,7 +167,16 @@ impl Exec {
                 Ok(Outcome::failure(BoundedText::of(text)))
             }
             Err(Late::Silent) => Err(Fault::Silent),
-            Err(Late::Unanswered) => Err(Fault::Unanswered),
+            Err(Late::Unanswered) => Err(Fault::Unanswered(BoundedText::of(format_args!(
+                "no answer within {} (timeout {}, grace {}): the command, or a child of it, keeps its output open",
+                go::duration(given_up),
+                go::duration(timeout),
+                go::duration(self.grace)
+            )))),
+            Err(Late::InTheMiddle) => Err(Fault::Unanswered(BoundedText::of(format_args!(
+                "the runtime stopped in the middle of its answer for {}",
+                go::duration(READING)
+            )))),
         }
     }
 
@@ -223,6 +235,8 @@ enum Late {
     Alive,
     /// It answers, but not this call, although all the time that it gets is over.
     Unanswered,
+    /// It has begun to answer this call, and does not go on.
+    InTheMiddle,
     /// It answers nothing.
     Silent,
 }
@@ -273,6 +287,9 @@ async fn read(mut body: Body) -> Result<Answer, Status> {
 /// [`Fault::Away`] where a status is not the runtime's own, which has no source, but that of the connection to it. The
 /// runtime's reset of one call leaves the connection as it is.
 pub(crate) fn away(status: &Status) -> Option<Fault> {
+    if status.message() == NOT_INITIALIZED {
+        return Some(Fault::Away(BoundedText::of(NOT_INITIALIZED)));
+    }
     let mut cause = status.source()?;
     if let Some(error) = SocketError::find(cause) {
         return Some(Fault::Away(error.of_it().into()));

@@ -125,6 +125,12 @@ impl ContainerEnd {
     /// The reason of a container that the kernel killed because its memory was used up.
     pub const OOM_KILLED: &str = "OOMKilled";
 
+    /// The runtime's word for an end, where it says more than the exit code.
+    #[must_use]
+    pub fn telling(&self) -> Option<&str> {
+        Some(&*self.reason).filter(|reason| !matches!(*reason, "" | "Error" | "Completed"))
+    }
+
     /// Whether the kernel killed it, or one of its processes, because its memory was used up.
     #[must_use]
     pub fn is_oom_killed(&self) -> bool {

@@ -297,7 +297,7 @@ impl Resync {
             }
             Ok((_, Done::Listed(Ok(facts)))) => {
                 self.listing = None;
-                if self.failures >= WORTH_A_WARNING {
+                if self.lists_fail() {
                     tracing::info!(failures = self.failures, "runtime's lists can be read again");
                 }
                 self.failures = 0;
@@ -336,6 +336,11 @@ impl Resync {
     /// The queue of a lookup.
     fn turns(&mut self, lookup: &Lookup) -> &mut Turns<Lookup> {
         if matches!(lookup, Lookup::Named(_)) { &mut self.named } else { &mut self.lookups }
+    }
+
+    /// Whether lists fail repeatedly.
+    pub(super) fn lists_fail(&self) -> bool {
+        self.failures >= WORTH_A_WARNING
     }
 
     /// Lists that fail repeatedly are reported once, until they succeed: meanwhile, the inventory only knows what it
@@ -483,6 +488,7 @@ mod tests {
             let failed = Done::Listed(Err(Status::out_of_range("too large")));
             resync.finish(Ok((id, failed)), &mut answer, clock::now());
             assert_eq!((resync.failures, answer.is_full), (failures, false));
+            assert_eq!(resync.lists_fail(), failures >= WORTH_A_WARNING);
         }
         resync.finish(Ok((id, Done::Listed(Ok(vec![])))), &mut answer, clock::now());
         assert_eq!((resync.failures, answer.is_full), (0, true));

@@ -1,7 +1,7 @@
 //! What the prober's task is asked: questions in; commands done and answers out. Those who ask the same within a short time
 //! share an answer, but one that was asked for after a command shows what was done. Pure but for the answers it sends.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use tokio::sync::oneshot;
 
@@ -11,13 +11,20 @@ use super::{
 };
 use crate::{ids::ProbeKey, stage::SharedAnswer};
 
-/// 16 triggers are waited for at once; another one is refused, and nothing is triggered.
-const TRIGGERS_AT_ONCE: usize = 16;
+/// 32 triggers are waited for at once; another one is refused, and nothing is triggered.
+const TRIGGERS_AT_ONCE: usize = 32;
+
+/// 8 of them in one namespace: attempts that do not end there leave room for others.
+const TRIGGERS_OF_NAMESPACE: usize = 8;
+
+/// 4 of them of one probe. All of its waiters get the same attempt.
+const TRIGGERS_OF_PROBE: usize = 4;
 
 /// Somebody who waits for an attempt that was triggered.
 #[derive(Debug)]
 struct Waiter {
     key: ProbeKey,
+    namespace: Arc<str>,
     since: Instant,
     end: oneshot::Sender<TriggerEnd>,
 }
@@ -70,14 +77,28 @@ impl Answers {
         roster: &mut Roster,
         now: Moment,
     ) -> Result<oneshot::Receiver<TriggerEnd>, CommandRefusal> {
-        if self.triggered.len() >= TRIGGERS_AT_ONCE {
-            let reason = format!("{TRIGGERS_AT_ONCE} clients already wait for attempts that they triggered");
+        self.triggered.retain(|waiter| !waiter.end.is_closed());
+        let namespace = roster.namespace(&key).ok_or(CommandRefusal::Unknown)?.clone();
+        if let Some(reason) = self.crowd(&key, &namespace) {
             return Err(CommandRefusal::NotNow(reason));
         }
         roster.command(&key, ProbeCommand::Trigger, now)?;
         let (end, ended) = oneshot::channel();
-        self.triggered.push(Waiter { key, since: now.at, end });
+        self.triggered.push(Waiter { key, namespace, since: now.at, end });
         Ok(ended)
+    }
+
+    /// Why nobody else may wait for an attempt of this probe.
+    fn crowd(&self, key: &ProbeKey, namespace: &Arc<str>) -> Option<String> {
+        let count =
+            |is_meant: &dyn Fn(&Waiter) -> bool| self.triggered.iter().filter(|it| is_meant(it)).count();
+        let of_probe = (count(&|waiter| waiter.key == *key), TRIGGERS_OF_PROBE, " of this probe");
+        let of_namespace =
+            (count(&|waiter| waiter.namespace == *namespace), TRIGGERS_OF_NAMESPACE, " in this namespace");
+        let of_all = (self.triggered.len(), TRIGGERS_AT_ONCE, "");
+        let (_, most, whose) =
+            [of_probe, of_namespace, of_all].into_iter().find(|(has, most, _)| has >= most)?;
+        Some(format!("{most} clients already wait for attempts{whose} that they triggered"))
     }
 
     /// Has later questions answered with what is so now.
@@ -210,14 +231,16 @@ mod tests {
             rig.answers.take(question, &mut rig.roster, rig.now.get());
             done.try_recv().unwrap()
         };
-        let mut waits: Vec<_> = (0..TRIGGERS_AT_ONCE).map(|_| trigger(&mut rig).unwrap()).collect();
+        let mut waits: Vec<_> = (0..TRIGGERS_OF_PROBE).map(|_| trigger(&mut rig).unwrap()).collect();
         let refused = trigger(&mut rig).unwrap_err().to_string();
-        assert!(refused.contains("16 clients already wait"), "{refused}");
+        assert!(refused.contains("4 clients already wait for attempts of this probe"), "{refused}");
         rig.give();
-        assert_eq!(rig.answers.triggered.len(), TRIGGERS_AT_ONCE, "nothing has ended");
+        assert_eq!(rig.answers.triggered.len(), TRIGGERS_OF_PROBE, "nothing has ended");
+        drop(waits.pop());
+        waits.push(trigger(&mut rig).unwrap());
         drop(waits.pop());
         rig.give();
-        assert_eq!(rig.answers.triggered.len(), TRIGGERS_AT_ONCE - 1, "who left waits no more");
+        assert_eq!(rig.answers.triggered.len(), TRIGGERS_OF_PROBE - 1, "who left waits no more");
         assert_eq!(rig.roster.advance(rig.now.get()).len(), 1);
         rig.roster.finish(&key, Some(outcome(AttemptResult::Failure)), rig.now.get());
         rig.give();
@@ -226,6 +249,45 @@ mod tests {
             assert_eq!(made.result, AttemptResult::Failure);
         }
         assert!(rig.answers.triggered.is_empty());
+    }
+
+    #[test]
+    fn those_who_wait_for_one_probe_or_one_namespace_leave_room_for_others() {
+        let mut rig = Rig::new(0);
+        let key =
+            |pod: &str| ProbeKey { pod: pod.into(), container: "app".into(), kind: ProbeKind::Liveness };
+        for namespace in 0..5 {
+            for pod in 0..4 {
+                let uid = format!("{namespace}-{pod}");
+                let mut view = container(&uid, &uid, 0);
+                Arc::make_mut(&mut view.pod).namespace = format!("n{namespace}").into();
+                let probes = vec![planned(spec(ProbeKind::Liveness))];
+                rig.roster.accept(Input::Container { view: Arc::new(view), probes }, rig.now.get());
+            }
+        }
+        let mut waits = Vec::new();
+        let mut trigger = |uid: &str| {
+            let (answer, mut done) = oneshot::channel();
+            let question = Question::Trigger { key: key(uid), answer };
+            rig.answers.take(question, &mut rig.roster, rig.now.get());
+            done.try_recv().unwrap().map(|wait| waits.push(wait)).map_err(|refusal| refusal.to_string())
+        };
+        let full = |refused: Result<(), String>, whose: &str| {
+            let reason = refused.unwrap_err();
+            assert!(reason.contains(&format!("clients already wait for attempts{whose} that")), "{reason}");
+        };
+        for namespace in 0..4 {
+            for pod in 0..2 {
+                let uid = format!("{namespace}-{pod}");
+                for _ in 0..TRIGGERS_OF_PROBE {
+                    trigger(&uid).unwrap();
+                }
+                full(trigger(&uid), " of this probe");
+            }
+            full(trigger(&format!("{namespace}-2")), " in this namespace");
+        }
+        full(trigger("4-0"), "");
+        assert_eq!(trigger("4-9").unwrap_err(), CommandRefusal::Unknown.to_string());
     }
 
     #[test]

@@ -66,6 +66,8 @@ pub struct AttemptOutcome {
     pub error_state: &'static str,
     /// Whether it ended because the runtime was silent.
     pub is_unanswered: bool,
+    /// Whether it could not be made because the runtime is away: that has events of its own.
+    pub is_outage: bool,
     /// How many tries it took, from 1.
     pub tries: u32,
 }
@@ -307,8 +309,12 @@ impl From<AttemptOutcome> for Attempted {
 }
 
 impl AttemptOutcome {
-    /// An attempt that was given up after so long, because others wait for its place: says nothing of the container.
-    pub(super) fn gave_way(held: Duration) -> Self {
+    /// An attempt that was given up after so long, because others wait for its place: says nothing of the container. While the
+    /// runtime `is_away`, that is why.
+    pub(super) fn gave_way(held: Duration, is_away: bool) -> Self {
+        if is_away {
+            return Self { is_unanswered: false, ..Self::from(Err::<Outcome, _>(Fault::Silent)) };
+        }
         let held = Duration::from_millis(u64::try_from(held.as_millis() / 100 * 100).unwrap_or(u64::MAX));
         let after = go::duration(held);
         let text =
@@ -320,6 +326,7 @@ impl AttemptOutcome {
             status: None,
             error_state: "unknown",
             is_unanswered: false,
+            is_outage: false,
             tries: 1,
         }
     }
@@ -335,6 +342,7 @@ impl From<Result<Outcome, Fault>> for AttemptOutcome {
                 status: outcome.status,
                 error_state: "",
                 is_unanswered: false,
+                is_outage: false,
                 tries: 1,
             },
             Err(fault) => Self {
@@ -343,7 +351,8 @@ impl From<Result<Outcome, Fault>> for AttemptOutcome {
                 exit_code: None,
                 status: None,
                 error_state: fault.state(),
-                is_unanswered: matches!(fault, Fault::Silent | Fault::Unanswered),
+                is_unanswered: matches!(fault, Fault::Silent | Fault::Unanswered(_)),
+                is_outage: matches!(fault, Fault::Silent | Fault::Away(_)),
                 tries: 1,
             },
         }

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// tcpSocket on port 80 with Kubernetes' defaults.
-pub(super) fn spec(kind: ProbeKind) -> ProbeSpec {
+pub(crate) fn spec(kind: ProbeKind) -> ProbeSpec {
     ProbeSpec {
         kind,
         handler: Handler::TcpSocket { host: None, port: PortRef::Number(80) },
@@ -68,5 +68,6 @@ pub(super) fn outcome(result: AttemptResult) -> AttemptOutcome {
         status: None,
         error_state: "unknown",
         is_unanswered: false,
+        is_outage: false,
     }
 }

@@ -224,7 +224,7 @@ impl AttemptPlace<'_> {
     /// The container does not run, or is paused.
     pub async fn attempt(&self, spec: &ProbeSpec, view: &Container) -> Result<AttemptReport, NotMade> {
         if view.state != ContainerState::Running {
-            return Err(NotMade::NotRunning(status::not_running(view.state)));
+            return Err(NotMade::NotRunning(status::not_running(view)));
         }
         if view.is_paused {
             return Err(NotMade::NotRunning(status::CONTAINER_PAUSED.to_owned()));

@@ -23,7 +23,7 @@ use silence::Silence;
 use super::{
     Input, Moment, ProberSettings,
     attempt::{AttemptOutcome, Job},
-    containers::{Containers, Place},
+    containers::{Containers, Known, Place},
     demand::{self, Demand},
     lateness::{Lateness, LatenessNews},
     made::MadeAttempt,
@@ -34,6 +34,7 @@ use super::{
     schedule::Schedule,
     state::due::{Cause, Saving, Urgency},
     state::pending::Restoring,
+    status,
     totals::AttemptTotals,
     trust::Kind,
     variables::{Room, Variables},
@@ -44,7 +45,7 @@ use super::{
 };
 use crate::{
     ids::{ProbeKey, ProbeKind},
-    inventory::pod::Container,
+    inventory::pod::{Container, ContainerState},
     results::event::{Notice, ProbeEvent},
     spec::{identity::Definition, need::Class, plan::Planned},
 };
@@ -200,6 +201,7 @@ impl Roster {
             Input::ActBegan(id) => self.note_act(&id, true, now),
             Input::ActEnded(id) => self.note_act(&id, false, now),
             Input::ActNote { key, text } => self.remember_act(&key, &text, now),
+            Input::RuntimeAway(since) => self.silence.away = since,
             Input::RuntimeAnswers => self.runtime_answers(now),
             Input::Listed(all) => {
                 for id in self.containers.without(&all) {
@@ -223,7 +225,8 @@ impl Roster {
         let gave_way = self.pool.finish(key, now.at);
         let worker = self.entries.get(key).and_then(|entry| entry.worker.as_ref());
         let is_overtaken = worker.is_none_or(Worker::is_overtaken);
-        let outcome = outcome.or_else(|| gave_way.filter(|_| !is_overtaken).map(AttemptOutcome::gave_way));
+        let gave_way = gave_way.filter(|_| !is_overtaken);
+        let outcome = self.in_outage(key, outcome, gave_way);
         self.send(key, WorkerEvent::Finished(outcome), now);
         self.forget(key);
     }
@@ -438,7 +441,15 @@ impl Roster {
                     let (variables, ports) = (entry.variables.clone(), self.containers.ports(&view.id));
                     self.jobs.push(Job { key: key.clone(), spec, view, variables, ports });
                 }
-                Action::Report(container, notice) => {
+                Action::Report(container, mut notice) => {
+                    if let Notice::NotRunning { how, is_clients } = &mut notice {
+                        if matches!(entry.view.state, ContainerState::Exited { .. }) {
+                            *how = status::not_running(&entry.view);
+                        }
+                        // The worker of a readiness probe does not hear of stops.
+                        let known = self.containers.get(&container);
+                        *is_clients |= known.is_some_and(Known::is_stopped_by_client);
+                    }
                     self.events.push(ProbeEvent::new(&notice, key.kind, container, &entry.view, now.wall));
                 }
                 Action::Demand { failures } => {

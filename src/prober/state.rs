@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     ids::{ContainerId, ProbeKey, ProbeKind},
     prober::pauses::Pause,
-    results::{AttemptRecord, AttemptResult, Counts, Run, Verdict},
+    results::{AttemptRecord, AttemptResult, Counts, Run, Verdict, errors::Errors},
     spec::identity::Definition,
 };
 
@@ -68,6 +68,9 @@ pub(crate) struct Checkpoint {
     pub since: SystemTime,
     /// The results in a row.
     pub run: Run,
+    /// How many there are of this container, where a verdict has ended the run meanwhile.
+    #[serde(default, rename = "runHere", skip_serializing_if = "Option::is_none")]
+    pub run_here: Option<u32>,
     /// The attempts of this container.
     #[serde(deserialize_with = "json::bounded_counts")]
     pub counts: Counts,
@@ -78,6 +81,35 @@ pub(crate) struct Checkpoint {
     /// The last attempt, also one of a former container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<SavedAttempt>,
+    /// The newest attempts of this container, where they were errors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub errors: Option<SavedErrors>,
+}
+
+/// What is saved of errors in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SavedErrors {
+    count: u32,
+    #[serde(with = "json::time")]
+    since: SystemTime,
+    /// How many of them came outside of outages of the runtime.
+    #[serde(default)]
+    pub own: u32,
+    /// Whether an event says that the probe cannot be tried.
+    #[serde(rename = "reported", default)]
+    pub is_reported: bool,
+}
+
+impl SavedErrors {
+    /// The same to be saved.
+    pub(in crate::prober) fn of(Errors { count, since }: Errors, own: u32, is_reported: bool) -> Self {
+        Self { count, since, own, is_reported }
+    }
+
+    /// The errors; those that began ahead of the clock, which was set back since, began now.
+    pub(in crate::prober) fn restored(self, now: SystemTime) -> Errors {
+        Errors { count: self.count, since: self.since.min(now) }
+    }
 }
 
 /// What is saved of an attempt.

@@ -23,8 +23,10 @@ use crate::{
     clock,
     handler::go,
     ids::{ContainerId, ProbeKey, SandboxId},
-    inventory::pod::{Container, ContainerState},
-    results::{AttemptRecord, Counts, Run, Tally, Verdict, history::History, latency::Latency},
+    inventory::pod::{Container, ContainerEnd, ContainerState},
+    results::{
+        AttemptRecord, Counts, Run, Tally, Verdict, errors::Errors, history::History, latency::Latency,
+    },
     spec::{
         ProbeSpec,
         acting::Acting,
@@ -37,6 +39,8 @@ use crate::{
 pub struct ProbeCounts {
     /// By verdict and phase.
     pub by_state: BTreeMap<(Verdict, ProbePhase), u64>,
+    /// Those whose newest attempts were errors, as many as failures would make a verdict.
+    pub untried: u64,
     /// For how long those wait for a place that wait for more than two of their periods.
     pub late: Vec<Duration>,
     /// Those of enforced rules that have not had a result at their running containers.
@@ -90,12 +94,17 @@ impl Unproven {
 
 impl ProbeCounts {
     /// Counts a probe; one without a worker is invalid.
-    pub(super) fn note(&mut self, worker: Option<&Worker>, now: Moment) {
+    /// While the runtime `is_away`, no command can be tried.
+    pub(super) fn note(&mut self, worker: Option<&Worker>, is_away: bool, now: Moment) {
         let (state, phase) = match worker {
             Some(worker) => (state(worker), worker.block(now.at).map_or(ProbePhase::Probing, ProbePhase::of)),
             None => (Verdict::Unknown, ProbePhase::Invalid),
         };
         *self.by_state.entry((state, phase)).or_default() += 1;
+        let is_untried = |worker: &Worker| {
+            worker.cannot_try() || is_away && phase == ProbePhase::Probing && worker.runs_command()
+        };
+        self.untried += u64::from(phase != ProbePhase::Stopped && worker.is_some_and(is_untried));
         self.late.extend(worker.and_then(|worker| late(worker, now)));
     }
 }
@@ -142,6 +151,12 @@ pub struct ProbeStatus {
     pub counts: Counts,
     /// The last attempt.
     pub last: Option<AttemptRecord>,
+    /// The newest attempts of the current container, where they were errors.
+    pub errors: Option<Errors>,
+    /// Since when the runtime is away, where it is needed for attempts that were to be made.
+    pub away: Option<SystemTime>,
+    /// What the failure said that these errors hide, if one came before them.
+    pub hidden: Option<Arc<str>>,
     /// The attempts since the probe came to be, over all its containers.
     pub tally: Tally,
     /// When the last attempt began that was no success.
@@ -218,7 +233,7 @@ impl ProbeStatus {
     ) -> Self {
         let (phase, reason) = match worker.block(now.at) {
             None => (ProbePhase::Probing, probing(worker, now)),
-            Some(block) => blocked(block, worker, paused),
+            Some(block) => blocked(block, worker, view, (paused, now.wall)),
         };
         let (spec, results) = (worker.spec(), worker.results());
         Self {
@@ -234,6 +249,8 @@ impl ProbeStatus {
             run: results.run_here(),
             counts: results.counts(),
             last: results.last().cloned(),
+            errors: results.errors(),
+            hidden: results.hidden().cloned(),
             tally: results.tally().clone(),
             unsuccessful_at: results.unsuccessful_at(),
             latency: results.latency(),
@@ -272,6 +289,9 @@ impl ProbeStatus {
             run: Run::default(),
             counts: Counts::default(),
             last: None,
+            errors: None,
+            away: None,
+            hidden: None,
             tally: Tally::default(),
             unsuccessful_at: None,
             latency: None,
@@ -281,6 +301,30 @@ impl ProbeStatus {
             pause: None,
             is_clients: false,
         }
+    }
+
+    /// The same while the runtime is away since then, and is needed for its attempts: from the first moment on, what its verdict
+    /// says is not known.
+    pub(super) fn in_outage(mut self, since: SystemTime, now: SystemTime) -> Self {
+        if self.phase != ProbePhase::Probing {
+            return self;
+        }
+        self.away = Some(since);
+        if self.errors.is_none() {
+            let words = Errors::in_words(0, &clock::short(since, now));
+            self.reason = format!("{words}: the runtime is away");
+            self.errors = Some(Errors { count: 0, since });
+        }
+        self
+    }
+
+    /// Whether so many attempts in a row were errors as failures would make a verdict, or the runtime is away, and nobody stops the container: what the
+    /// verdict says is not known any more.
+    pub(crate) fn cannot_try(&self) -> bool {
+        let threshold = self.spec.as_ref().map(|spec| spec.failure_threshold);
+        let is_over = self.away.is_some()
+            || self.errors.zip(threshold).is_some_and(|(errors, threshold)| errors.count >= threshold);
+        is_over && self.phase != ProbePhase::Stopped && !self.is_clients
     }
 }
 
@@ -300,28 +344,47 @@ fn probing(worker: &Worker, now: Moment) -> String {
     }
     let error = worker.error().unwrap_or_default();
     let spacing = worker.spacing(now.at);
+    let failed = worker.results().hidden().filter(|_| state(worker) == Verdict::Failure);
+    let mut words = match worker.results().errors() {
+        Some(errors) if failed.is_some() || worker.cannot_try() => {
+            let untried = Errors::in_words(errors.count, &clock::short(errors.since, now.wall));
+            format!("{}{untried}: {error}", failed.map(|failed| format!("{failed}; ")).unwrap_or_default())
+        }
+        Some(_) | None => error.to_owned(),
+    };
     if spacing > worker.beat(now.at) {
-        return format!("{error}: attempts are slowed down to one every {}", go::duration(spacing));
+        let next = worker.next().map(|next| now.wall_of(next.max(now.at)));
+        let next = next.map(|next| format!(", the next at {}", clock::short(next, now.wall)));
+        words += &format!(
+            "; slowed down to every {}{}: `criprobe trigger` tries now",
+            go::duration(spacing),
+            next.unwrap_or_default()
+        );
     }
     match worker.spec().start.filter(|_| error.is_empty() && worker.is_starting(now.at)) {
         Some(start) => {
             let length = go::duration(start.length);
             format!("start period of {length}: failures do not count before the first success")
         }
-        None => error.to_owned(),
+        None => words,
     }
 }
 
-/// The phase of a probe that something stands in the way of, and what; with its pause, if it is paused.
-pub(super) fn blocked(block: Block, worker: &Worker, paused: Option<&Pause>) -> (ProbePhase, String) {
+/// The phase of a probe that something stands in the way of, and what; with its pause, if it is paused, and the time.
+pub(super) fn blocked(
+    block: Block,
+    worker: &Worker,
+    view: &Container,
+    (paused, now): (Option<&Pause>, SystemTime),
+) -> (ProbePhase, String) {
     let spec = worker.spec();
     let reason = match block {
         Block::NoContainer => "there is no container".to_owned(),
-        Block::Paused => by_an_operator(paused),
+        Block::Paused => by_an_operator(paused, now),
         Block::Stopping(Stopping::Container) => "the container is being stopped".to_owned(),
         Block::Stopping(Stopping::Pod) => "the pod is being stopped".to_owned(),
-        Block::Held => held(worker),
-        Block::NotRunning(state) => not_running(state),
+        Block::Held => held(worker, view),
+        Block::NotRunning(_) => not_running(view),
         Block::ContainerPaused => CONTAINER_PAUSED.to_owned(),
         Block::Delayed(_) => format!("start delay of {}", go::duration(spec.initial_delay)),
         Block::NotStarted => "the startup probe has not succeeded yet".to_owned(),
@@ -333,12 +396,12 @@ pub(super) fn blocked(block: Block, worker: &Worker, paused: Option<&Pause>) -> 
 /// Why nothing can be tried on a container whose processes are frozen.
 pub(super) const CONTAINER_PAUSED: &str = "the container is paused";
 
-fn by_an_operator(paused: Option<&Pause>) -> String {
+fn by_an_operator(paused: Option<&Pause>, now: SystemTime) -> String {
     let mut words = "paused by an operator".to_owned();
     let Some(Pause { since, until, reason }) = paused else { return words };
-    words += &format!(" since {}", clock::rfc3339(*since));
+    words += &format!(" since {}", clock::short(*since, now));
     if let Some(until) = until {
-        words += &format!(" until {}", clock::rfc3339(*until));
+        words += &format!(" until {}", clock::short(*until, now));
     }
     if !reason.is_empty() {
         words += &format!(": {reason}");
@@ -346,26 +409,33 @@ fn by_an_operator(paused: Option<&Pause>) -> String {
     words
 }
 
-fn held(worker: &Worker) -> String {
+fn held(worker: &Worker, view: &Container) -> String {
     if worker.is_acted_on() {
-        let reason = match worker.is_running() {
-            true => "its failure is being acted on: see `criprobe describe`",
-            false => "its failure has stopped the container; waits for a new one",
-        };
-        reason.to_owned()
+        match (worker.is_running(), worker.is_failing()) {
+            (true, _) => "its failure is being acted on: see `criprobe describe`".to_owned(),
+            (false, true) => "its failure has stopped the container; waits for a new one".to_owned(),
+            (false, false) => format!("{}; waits for a new one", not_running(view)),
+        }
     } else {
         format!("{} succeeded; waits for a new container", worker.spec().kind)
     }
 }
 
-/// Why nothing can be tried on a container in this state; of one that runs, that it is unknown.
-pub(super) fn not_running(state: ContainerState) -> String {
-    match state {
+/// Why nothing can be tried on a container in its state; of one that runs, that this is unknown.
+pub(super) fn not_running(view: &Container) -> String {
+    match view.state {
         ContainerState::Created => "the container has not been started".to_owned(),
-        ContainerState::Exited { exit_code: Some(code) } => format!("the container exited with code {code}"),
-        ContainerState::Exited { exit_code: None } => "the container exited".to_owned(),
+        ContainerState::Exited { exit_code } => {
+            let code = exit_code.map(|code| format!(" with code {code}")).unwrap_or_default();
+            let reason = view.end.as_deref().and_then(ContainerEnd::telling);
+            let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+            format!("{EXITED}{code}{reason}")
+        }
         ContainerState::Running | ContainerState::Unknown => {
             "the runtime does not know the container's state".to_owned()
         }
     }
 }
+
+/// What is said first of a container that has ended.
+pub(crate) const EXITED: &str = "the container exited";

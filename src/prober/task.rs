@@ -1,13 +1,12 @@
 //! The prober's one loop: receives, lets the roster decide, and makes the attempts. Attempts are its only further
 //! tasks; there is no timer but one.
 
-use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Instant};
+use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::{FutureExt, future::BoxFuture};
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
-    time,
 };
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
@@ -23,6 +22,7 @@ use super::{
     state::Saved,
 };
 use crate::{
+    clock,
     ids::ProbeKey,
     results::event::ProbeEvent,
     stage::{Asker, Tasks},
@@ -163,9 +163,9 @@ async fn drive<A, F>(
             }
             Some((key, outcome)) = judged.recv() => roster.judge(&key, outcome, Moment::now()),
             Some(ended) = attempts.join_next() => finished = ended.ok(),
-            () = until(roster.deadline()) => {}
-            () = until(roster.save_deadline()) => {}
-            () = until(answers.deadline()) => {}
+            () = clock::until(roster.deadline()) => {}
+            () = clock::until(roster.save_deadline()) => {}
+            () = clock::until(answers.deadline()) => {}
             // Last, as anyone may ask at any rate: what is reported and what has ended comes first.
             Some(asked) = channels.questions.recv(), if answers.has_room() => question = Some(asked),
         }
@@ -250,14 +250,6 @@ fn log_lateness(news: LatenessNews) {
             most_at_once = most,
             "probes no longer wait too long for a place"
         ),
-    }
-}
-
-/// Ends at the deadline; never without one.
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(at) => time::sleep_until(time::Instant::from_std(at)).await,
-        None => std::future::pending().await,
     }
 }
 

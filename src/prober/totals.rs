@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 
 use crate::{
     ids::ProbeKind,
-    results::{AttemptRecord, AttemptResult, durations::Durations},
+    results::{AttemptRecord, AttemptResult, durations::DurationHistogram},
 };
 
 /// The attempts that ended since the prober started. 48 histograms of durations at most, and 3 of lags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AttemptTotals {
     /// How long they took, by type, handler (`exec`, `httpGet`, `tcpSocket`, `grpc`) and result.
-    pub durations: BTreeMap<(ProbeKind, &'static str, AttemptResult), Durations>,
+    pub durations: BTreeMap<(ProbeKind, &'static str, AttemptResult), DurationHistogram>,
     /// How long after they were due they began, by type.
-    pub lags: BTreeMap<ProbeKind, Durations>,
+    pub lags: BTreeMap<ProbeKind, DurationHistogram>,
 }
 
 impl AttemptTotals {

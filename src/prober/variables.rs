@@ -83,7 +83,9 @@ impl Variables {
             Err(VariablesError::Runtime(status)) => Err(match (exec::away(&status), status.code()) {
                 (Some(away), _) => away,
                 (None, Code::OutOfRange) => unknown("it is too large"),
-                (None, Code::DeadlineExceeded) => Fault::Unanswered,
+                (None, Code::DeadlineExceeded) => {
+                    Fault::Unanswered("the runtime did not report the container's variables in time".into())
+                }
                 (None, code) => {
                     Fault::Runtime { code: go::code(code), message: BoundedText::of(status.message()) }
                 }

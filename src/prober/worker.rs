@@ -36,7 +36,7 @@ use crate::{
     ids::{ContainerId, ProbeKind},
     inventory::pod::ContainerState,
     results::{
-        AttemptResult, Results, Verdict,
+        Results, Verdict,
         event::Notice,
         history::{ChangeReason, HistoryLimits},
     },
@@ -93,6 +93,10 @@ pub(crate) struct Worker {
     ended: Option<(Instant, Ended)>,
     /// Attempts in a row that the runtime did not answer.
     unanswered: u32,
+    /// Whether it was reported that it cannot be tried.
+    is_said_untried: bool,
+    /// How many errors there were since an attempt had a result, without those of an outage of the runtime.
+    own_errors: u32,
     /// How long its attempts held their places, on whatever container.
     record: Record,
 }
@@ -167,6 +171,8 @@ impl Worker {
             attempted: None,
             ended: None,
             unanswered: 0,
+            is_said_untried: false,
+            own_errors: 0,
             record: Record::default(),
         }
     }
@@ -304,12 +310,6 @@ impl Worker {
         self.next
     }
 
-    /// Why the last attempt was an error, if it was.
-    pub(crate) fn error(&self) -> Option<&str> {
-        let last = self.results.last().filter(|last| last.result == AttemptResult::Error);
-        last.map(|last| &*last.output)
-    }
-
     /// Whether failures of attempts that begin now are forgiven: it is in its start period, and has not succeeded yet.
     pub(crate) fn is_starting(&self, now: Instant) -> bool {
         let counts = self.results.counts();
@@ -326,8 +326,7 @@ impl Worker {
     /// 5 minutes.
     pub(crate) fn spacing(&self, now: Instant) -> Duration {
         let period = self.beat(now);
-        let spaced = period.saturating_mul(2u32.saturating_pow(self.unanswered));
-        spaced.min(LONGEST_SPACING.max(period))
+        period.saturating_mul(2u32.saturating_pow(self.unanswered)).min(LONGEST_SPACING.max(period))
     }
 
     /// What stands in the way of the next attempt: the kubelet's checks, in its order. Those that it makes of the pod
@@ -432,31 +431,6 @@ impl Worker {
         self.may_spread = true;
     }
 
-    /// Takes up the work on another container: goes on where it stood on this one before a restart of ours, and tells
-    /// whether it did; or begins.
-    fn take_up(&mut self, container: &ContainerId, now: Moment) -> bool {
-        let restored = self.checkpoint.take().filter(|checkpoint| checkpoint.container == *container);
-        let is_restored = restored.is_some();
-        self.is_held = restored.as_ref().is_some_and(|checkpoint| checkpoint.holds(self.spec.kind));
-        match restored {
-            Some(checkpoint) => {
-                // A clock that was set back meanwhile must not make it stand since a time to come.
-                let since = checkpoint.since.min(now.wall);
-                let last = checkpoint.last.map(|last| last.into_record(now.wall));
-                let found = (checkpoint.run, checkpoint.counts);
-                self.results = Results::restored(checkpoint.verdict, since, found, last);
-            }
-            // One that ran before our restart and never since was replaced while we were away: all starts again, as it
-            // does where the former one is gone already.
-            None if self.target.as_ref().is_some_and(|target| target.is_restored && !target.has_run) => {
-                self.results = Results::new(now.wall);
-            }
-            None => self.results.start_container(now.wall),
-        }
-        self.results.limit(self.limits);
-        is_restored
-    }
-
     /// Seeds the verdict of a container that runs (docs/kubelet-prober.md 3.8, gate off): by type, but not for one that
     /// ran long before this probe came to be (the kubelet's never come later than their container, but after a restart
     /// of its), and not for one whose verdict is known from before. Done when it is first seen running, not
@@ -482,9 +456,9 @@ impl Worker {
     fn fall(&mut self, now: Moment, actions: &mut Vec<Action>) {
         self.stale();
         let is_changed = self.results.set(Verdict::Failure, ChangeReason::NotRunning, now.wall);
-        let has_run = |target: &&Target| target.has_run || target.is_restored;
-        if let Some(target) = self.target.as_ref().filter(|_| is_changed).filter(has_run) {
-            actions.push(Action::Report(target.seen.id.clone(), Notice::NotRunning));
+        let is_news = |target: &&Target| is_changed && (target.has_run || target.is_restored);
+        if let Some(Target { seen, .. }) = self.target.as_ref().filter(is_news) {
+            actions.push(Action::Report(seen.id.clone(), Notice::not_running(self.stopping.is_some())));
         }
     }
 

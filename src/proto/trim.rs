@@ -1,7 +1,7 @@
 //! Decodes messages with content from pod authors, no further than needed: bytes in; a message of bounded size, and how
 //! much was left out, out. Works on the encoded form, so that nothing large is ever decoded. Pure.
 
-pub(crate) mod fields;
+pub mod fields;
 
 use std::{borrow::Cow, collections::BTreeSet, ops::Deref, str};
 

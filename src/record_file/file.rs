@@ -113,7 +113,9 @@ impl RecordWriter {
             }
             return Ok(0);
         }
-        let some = if some == 0 { fitting(lines, u64::MAX) } else { some };
+        // One that does not fit even an empty file is written alone.
+        let first = || lines.iter().position(|byte| *byte == b'\n').map_or(lines.len(), |end| end + 1);
+        let some = if some == 0 { first() } else { some };
         self.is_full = open.is_disk_full(some as u64, self.is_full)?;
         if self.is_full {
             return Err(RecordError::Full(path.to_owned(), open.left_free()? >> 10));

@@ -45,21 +45,37 @@ fn becomes(file: &RecordFile, expected: impl Fn(&RecordStatus) -> bool) -> Recor
 fn lines_are_written_to_a_file_that_only_we_can_read() {
     let dir = tempfile::tempdir().unwrap();
     let file = writing_to(&at(&dir));
-    push(&file, "one");
-    push(&file, "two");
+    push(&file, "{one");
+    push(&file, "{two");
     file.flush(PATIENCE);
-    assert_eq!(fs::read_to_string(at(&dir)).unwrap(), "one\ntwo\n");
+    assert_eq!(fs::read_to_string(at(&dir)).unwrap(), "{one\n{two\n");
     assert_eq!(fs::metadata(at(&dir)).unwrap().mode() & 0o777, 0o600);
     let status = file.status().unwrap();
     assert_eq!((status.written, status.dropped, &*status.trouble), (2, 0, ""));
     let other = dir.path().join("other");
     file.set(RecordSettings { path: Some(other.clone()), max_bytes: MAX });
-    push(&file, "three");
+    push(&file, "{three");
     file.flush(PATIENCE);
-    assert_eq!(fs::read_to_string(other).unwrap(), "three\n");
+    assert_eq!(fs::read_to_string(other).unwrap(), "{three\n");
     file.set(RecordSettings { path: None, max_bytes: MAX });
-    push(&file, "nowhere");
+    push(&file, "{nowhere");
     assert_eq!(file.status(), None);
+}
+
+#[test]
+fn a_disk_that_hangs_is_trouble_after_ten_seconds_and_not_before() {
+    let file = writing_to(Path::new("/nowhere"));
+    let now = clock::now();
+    let hangs = |writing_since: Option<Instant>, passed: u64| {
+        let mut state = file.state();
+        state.writing_since = writing_since;
+        state.hangs_for(now + Duration::from_secs(passed)).map(|time| time.as_secs())
+    };
+    for (writing_since, passed, expected) in
+        [(None, 100, None), (Some(now), 9, None), (Some(now), 10, Some(10)), (Some(now), 100, Some(100))]
+    {
+        assert_eq!(hangs(writing_since, passed), expected);
+    }
 }
 
 #[test]
@@ -161,10 +177,10 @@ fn trouble_is_shown_lines_wait_for_its_end_and_those_that_are_too_many_are_count
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("records"), "in the way").unwrap();
     let file = writing_to(&at(&dir));
-    push(&file, "first");
+    push(&file, "{first");
     let status = becomes(&file, |status| !status.trouble.is_empty());
     assert!(status.trouble.starts_with("cannot use the folder of "), "{status:?}");
-    let long = "x".repeat(MAX_LINE);
+    let long = "{".repeat(MAX_LINE);
     for _ in 0..30 {
         push(&file, &long);
     }
@@ -178,17 +194,37 @@ fn trouble_is_shown_lines_wait_for_its_end_and_those_that_are_too_many_are_count
 }
 
 #[test]
+fn trouble_ends_with_the_file_that_it_is_of() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("records"), "in the way").unwrap();
+    let file = writing_to(&at(&dir));
+    push(&file, "{first");
+    becomes(&file, |status| !status.trouble.is_empty());
+    file.set(RecordSettings { path: Some(dir.path().join("other")), max_bytes: MAX });
+    assert_eq!(file.status().unwrap().trouble, "");
+}
+
+#[test]
+fn one_line_is_written_to_an_empty_file_that_has_no_room_for_any() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = RecordWriter::default();
+    let (done, ended) = writer.write(&at(&dir), 8, b"{first\n{second\n{third\n");
+    assert_eq!((done, ended.is_ok()), (22, true));
+    assert_eq!(fs::read_to_string(at(&dir)).unwrap(), "{third\n");
+}
+
+#[test]
 fn a_folder_that_vanishes_is_made_again_and_a_file_that_is_moved_is_begun_again() {
     let dir = tempfile::tempdir().unwrap();
     let file = writing_to(&at(&dir));
-    push(&file, "first");
+    push(&file, "{first");
     file.flush(PATIENCE);
     let gone = dir.path().join("gone");
     fs::rename(dir.path().join("records"), &gone).unwrap();
     let (began, mut pushed) = (clock::now(), 1);
     while !at(&dir).exists() {
         assert!(clock::now() - began < PATIENCE);
-        push(&file, "more");
+        push(&file, "{more");
         pushed += 1;
         file.flush(PATIENCE);
     }
@@ -199,7 +235,7 @@ fn a_folder_that_vanishes_is_made_again_and_a_file_that_is_moved_is_begun_again(
     fs::rename(at(&dir), &moved).unwrap();
     while !at(&dir).exists() {
         assert!(clock::now() - began < 2 * PATIENCE);
-        push(&file, "more");
+        push(&file, "{more");
         file.flush(PATIENCE);
     }
     assert_eq!(file.status().unwrap().trouble, "");

@@ -8,8 +8,12 @@ use crate::{
     act::status::{ActEnd, ActRecord, ActsStatus, CommandReport, Current, PlaceStatus, Step},
     config::Config,
     ids::{ProbeKey, ProbeKind},
+    prober::status::{EXITED, ProbePhase},
     results::event::ActCause,
-    spec::acting::Acting,
+    spec::{
+        OnFailure,
+        acting::{Acting, RestartOnExit},
+    },
 };
 
 /// 512 bytes of a reason are shown, cut at a character: it is repeated with each probe of the container.
@@ -20,6 +24,7 @@ const REASON: usize = 512;
 pub(crate) struct ActLimits {
     pub is_enabled: bool,
     pub is_dry_run: bool,
+    pub restart_on_exit: RestartOnExit,
     /// Acts that may begin in a minute.
     pub max_per_minute: usize,
     /// Acts that may be in progress at a time.
@@ -33,6 +38,7 @@ impl ActLimits {
         Self {
             is_enabled: policy.is_enabled,
             is_dry_run: policy.is_dry_run,
+            restart_on_exit: act.restart_on_exit,
             max_per_minute: act.max_per_minute.get(),
             max_concurrent: act.max_concurrent.get(),
         }
@@ -55,10 +61,27 @@ pub(super) fn node(status: &ActsStatus, limits: ActLimits) -> ActsView {
 
 /// Shows in a probe of a list what is going on with its container.
 ///
-/// An act that is withheld is shown with the probe that asks for it, one in progress with all probes of the container.
-pub(super) fn show(view: &mut ProbeView, key: &ProbeKey, status: &ActsStatus) {
+/// An act that is withheld is shown with the probe that asks for it, one in progress with all probes of the container. Of
+/// a container that ended by itself and stays so, the setting is named where its probe would restart it.
+pub(super) fn show(
+    view: &mut ProbeView,
+    (key, acting): (&ProbeKey, Acting),
+    status: &ActsStatus,
+    setting: RestartOnExit,
+) {
     let current = place(key, status).and_then(|place| place.current.as_ref());
-    let Some(current) = current.filter(|current| concerns(current, key.kind)) else { return };
+    let Some(current) = current.filter(|current| concerns(current, key.kind)) else {
+        let is_well = view.reason == format!("{EXITED} with code 0");
+        let stays = view.phase == ProbePhase::Waiting
+            && view.reason.starts_with(EXITED)
+            && !view.stopped_by_client
+            && !setting.restarts(is_well.then_some(0));
+        if stays && acting.effective() == OnFailure::Restart {
+            view.reason +=
+                &format!("; not restarted, as it exited by itself (act.restartOnExit: {})", setting.as_str());
+        }
+        return;
+    };
     let act = ActView::from(current);
     let said = act.in_words();
     view.reason = if view.reason.is_empty() { said } else { format!("{said}; {}", view.reason) };
@@ -74,7 +97,7 @@ pub(super) fn describe(
     status: &ActsStatus,
     limits: ActLimits,
 ) {
-    show(&mut view.probe, key, status);
+    show(&mut view.probe, (key, acting), status, limits.restart_on_exit);
     let place = place(key, status);
     if acting == Acting::default() && place.is_none() {
         return;
@@ -122,7 +145,7 @@ impl From<&Current> for ActView {
             Step::Stopping => (ActStep::Stopping, "", None),
             Step::BackOff(until) => (ActStep::BackOff, "", Some(*until)),
             Step::Creating => (ActStep::Creating, "", None),
-            Step::Retrying { reason, at } => (ActStep::Retrying, &**reason, Some(*at)),
+            Step::Retrying { reason, at } => (ActStep::Retrying, &**reason, *at),
         };
         Self {
             action: current.action.as_str().to_owned(),
@@ -176,7 +199,7 @@ mod tests {
         ids::{ContainerId, PodUid},
         report::view::sample,
         results::text::BoundedText,
-        spec::{OnFailure, acting::ActRefusal},
+        spec::acting::ActRefusal,
     };
 
     fn key(kind: ProbeKind) -> ProbeKey {
@@ -210,7 +233,7 @@ mod tests {
     fn a_probe_shows_what_is_going_on_with_its_container() {
         let withheld = "6 acts in the last minute (act.maxPerMinute)";
         let until = sample::at(20_000).0;
-        let retrying = Step::Retrying { reason: "no image".to_owned(), at: until };
+        let retrying = Step::Retrying { reason: "no image".to_owned(), at: Some(until) };
         let gone = "the container exited with code 137";
         for (step, kind, before, reason) in [
             (withheld_for(withheld), ProbeKind::Liveness, "", format!("withheld: {withheld}")),
@@ -222,23 +245,55 @@ mod tests {
                 gone,
                 format!("restart: back-off until 10:00:20Z; {gone}"),
             ),
-            (retrying, ProbeKind::Liveness, "", "restart failed, next try 10:00:20Z: no image".to_owned()),
+            (
+                retrying,
+                ProbeKind::Liveness,
+                "",
+                "restart failed at 10:00:00Z, next try 10:00:20Z: no image".to_owned(),
+            ),
         ] {
             let mut view = ProbeView { reason: before.to_owned(), ..sample::probe() };
-            show(&mut view, &key(kind), &status(Some(step), None));
+            show(&mut view, (&key(kind), Acting::default()), &status(Some(step), None), RestartOnExit::Never);
             assert_eq!((view.act.is_some(), &view.reason), (!reason.is_empty(), &reason));
         }
         let mut other = sample::probe();
         let elsewhere = ProbeKey { container: "log".into(), ..key(ProbeKind::Liveness) };
-        show(&mut other, &elsewhere, &status(Some(Step::Stopping), None));
+        show(
+            &mut other,
+            (&elsewhere, Acting::default()),
+            &status(Some(Step::Stopping), None),
+            RestartOnExit::Never,
+        );
         assert_eq!(other, sample::probe());
+    }
+
+    #[test]
+    fn a_container_that_ended_by_itself_and_stays_so_names_the_setting() {
+        let restarting = Acting { asked: OnFailure::Restart, ..Acting::default() };
+        let never = "; not restarted, as it exited by itself (act.restartOnExit: never)";
+        let on_failure = never.replace("never", "onFailure");
+        for (acting, code, setting, is_clients, added) in [
+            (restarting, 3, RestartOnExit::Never, false, never),
+            (restarting, 0, RestartOnExit::OnFailure, false, &*on_failure),
+            (restarting, 3, RestartOnExit::OnFailure, false, ""),
+            (restarting, 3, RestartOnExit::Never, true, ""),
+            (Acting::default(), 3, RestartOnExit::Never, false, ""),
+        ] {
+            let reason = format!("the container exited with code {code}");
+            let phase = ProbePhase::Waiting;
+            let mut view =
+                ProbeView { reason: reason.clone(), phase, stopped_by_client: is_clients, ..sample::probe() };
+            show(&mut view, (&key(ProbeKind::Liveness), acting), &status(None, None), setting);
+            assert_eq!(view.reason, reason + added);
+        }
     }
 
     #[test]
     fn a_reason_is_cut_at_a_character() {
         let mut view = sample::probe();
         let long = withheld_for(&"ü".repeat(REASON));
-        show(&mut view, &key(ProbeKind::Liveness), &status(Some(long), None));
+        let of = (&key(ProbeKind::Liveness), Acting::default());
+        show(&mut view, of, &status(Some(long), None), RestartOnExit::Never);
         assert_eq!(view.act.map(|act| act.reason.len()), Some(REASON));
     }
 
@@ -258,7 +313,13 @@ mod tests {
                 took: Duration::from_millis(300),
             }),
         };
-        let limits = ActLimits { is_enabled: true, is_dry_run: false, max_per_minute: 6, max_concurrent: 1 };
+        let limits = ActLimits {
+            is_enabled: true,
+            is_dry_run: false,
+            restart_on_exit: RestartOnExit::Never,
+            max_per_minute: 6,
+            max_concurrent: 1,
+        };
         let acting =
             Acting { asked: OnFailure::Restart, refusal: Some(ActRefusal::KubeletsPod), is_dry_run: false };
         let mut view = sample::detail();

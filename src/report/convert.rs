@@ -6,8 +6,8 @@ use std::{sync::Arc, time::Duration};
 use super::{
     JournaledCall,
     view::{
-        AttemptLineView, AttemptView, BlindView, CallView, ContainerRef, EventView, ExecView, LatencyView,
-        PeerView, ProbeView, RunView, Seconds, joined, probe_id, probe_key,
+        AttemptLineView, AttemptView, BlindView, CallView, ContainerRef, ErrorsView, EventView, ExecView,
+        LatencyView, PeerView, ProbeView, RunView, Seconds, joined, probe_id, probe_key,
     },
 };
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
     peer::Peer,
     prober::{handle::AttemptReport, made::MadeAttempt, status::ProbeStatus},
     relay::registry::RelayedConnection,
-    results::{AttemptRecord, Run, event::ProbeEvent, latency::Latency},
+    results::{AttemptRecord, Run, errors::Errors, event::ProbeEvent, latency::Latency},
     tap::{
         self, CallEnd, Code,
         cri::{CriRequest, CriResponse},
@@ -209,6 +209,10 @@ impl From<&ProbeStatus> for ProbeView {
             run: run(probe),
             counts: probe.counts,
             last: probe.last.as_ref().map(Into::into),
+            errors: probe.errors.map(|errors| {
+                let threshold = probe.spec.as_ref().map(|spec| spec.failure_threshold);
+                errors_view(errors, if probe.away.is_some() { Some(0) } else { threshold })
+            }),
             unsuccessful_at: probe.unsuccessful_at.map(Into::into),
             latency: probe
                 .latency
@@ -270,6 +274,15 @@ impl From<&MadeAttempt> for AttemptLineView {
     }
 }
 
+/// Errors in a row, beside the threshold of failures, if that is known.
+pub(super) fn errors_view(errors: Errors, threshold: Option<u32>) -> ErrorsView {
+    ErrorsView {
+        count: errors.count,
+        since: errors.since.into(),
+        cannot_try: threshold.is_some_and(|threshold| errors.count >= threshold),
+    }
+}
+
 /// How long attempts took, beside the timeout that they have, if they have one.
 pub(super) fn latency_view(latency: Latency, timeout: Option<Duration>) -> LatencyView {
     LatencyView {
@@ -320,18 +333,13 @@ pub(super) fn run_view(report: &AttemptReport, handler: &str, container: &Contai
 impl From<ContainerEvent> for EventView {
     fn from(ContainerEvent { at, severity, reason, message, view }: ContainerEvent) -> Self {
         Self {
-            at: at.into(),
-            first_at: None,
-            count: 1,
-            kind: severity,
-            reason: reason.as_str().to_owned(),
-            message,
             namespace: view.pod.namespace.to_string(),
             pod: view.pod.name.to_string(),
             pod_uid: view.pod.uid.to_string(),
             container: view.name.to_string(),
             container_id: view.id.to_string(),
-            probe: String::new(),
+            message,
+            ..Self::of_node(severity, reason.as_str(), String::new(), at.into())
         }
     }
 }
@@ -339,18 +347,14 @@ impl From<ContainerEvent> for EventView {
 impl From<ProbeEvent> for EventView {
     fn from(event: ProbeEvent) -> Self {
         Self {
-            at: event.at.into(),
-            first_at: None,
-            count: 1,
-            kind: event.severity,
-            reason: event.reason.as_str().to_owned(),
-            message: event.message,
             namespace: event.namespace.to_string(),
             pod: event.pod.to_string(),
             pod_uid: event.pod_uid.to_string(),
             container: event.container.to_string(),
             container_id: event.container_id.to_string(),
             probe: event.kind.as_str().to_owned(),
+            message: event.message,
+            ..Self::of_node(event.severity, event.reason.as_str(), String::new(), event.at.into())
         }
     }
 }

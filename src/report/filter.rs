@@ -171,12 +171,12 @@ impl CallFilter {
 }
 
 impl EventFilter {
-    /// Whether an event is wanted.
+    /// Whether an event is wanted. An outage of the runtime is about every pod.
     pub(crate) fn admits(&self, event: &EventView) -> bool {
-        fits(self.namespace.as_ref(), &event.namespace)
+        let is_named = fits(self.namespace.as_ref(), &event.namespace)
             && fits(self.pod.as_ref(), &event.pod)
-            && fits(self.container.as_ref(), &event.container)
-            && self.since.is_none_or(|since| since.admits(event.at.0))
+            && fits(self.container.as_ref(), &event.container);
+        (is_named || event.is_of_runtime()) && self.since.is_none_or(|since| since.admits(event.at.0))
     }
 
     /// As the query of a URL; empty where nothing is asked for.
@@ -258,7 +258,8 @@ impl Parameters for ProbeFilter {
             "pod" => self.pod = Some(pattern(value)?),
             "container" => self.container = Some(pattern(value)?),
             "since" => self.since = Some(since(value)?),
-            _ => self.kind = Some(kind(value)?),
+            "type" => self.kind = Some(kind(value)?),
+            _ => return Err("it is not known".to_owned()),
         }
         Ok(())
     }
@@ -270,7 +271,8 @@ impl Parameters for PodFilter {
     fn take(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
             "namespace" => self.namespace = Some(pattern(value)?),
-            _ => self.pod = Some(pattern(value)?),
+            "pod" => self.pod = Some(pattern(value)?),
+            _ => return Err("it is not known".to_owned()),
         }
         Ok(())
     }
@@ -289,7 +291,8 @@ impl Parameters for CallFilter {
             "failed" => self.failed = flag(value)?,
             "slower" => self.slower = Some(duration(value)?),
             "last" => self.last = Some(count(value)?),
-            _ => self.follow = flag(value)?,
+            "follow" => self.follow = flag(value)?,
+            _ => return Err("it is not known".to_owned()),
         }
         Ok(())
     }
@@ -305,13 +308,18 @@ impl Parameters for EventFilter {
             "container" => self.container = Some(pattern(value)?),
             "since" => self.since = Some(since(value)?),
             "last" => self.last = Some(count(value)?),
-            _ => self.follow = flag(value)?,
+            "follow" => self.follow = flag(value)?,
+            _ => return Err("it is not known".to_owned()),
         }
         Ok(())
     }
 }
 
-fn pattern(text: &str) -> Result<Glob, String> {
+/// A pattern of an allowed length.
+///
+/// # Errors
+/// It is too long.
+pub(crate) fn pattern(text: &str) -> Result<Glob, String> {
     match text.len() {
         0..=MAX_PATTERN => Ok(text.into()),
         _ => Err(format!("longer than {MAX_PATTERN} bytes: no name is as long")),

@@ -12,10 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::{
-    sync::broadcast::{self, error::RecvError},
-    time::sleep,
-};
+use tokio::sync::broadcast::{self, error::RecvError};
 
 pub use self::series::Repeats;
 use self::{crowd::Crowd, series::AllSeries};
@@ -131,7 +128,8 @@ impl<T: Send + Sync + ?Sized> Journal<T> {
     pub fn follow_after(&self, count: usize) -> (Vec<Arc<T>>, Follower<T>) {
         let kept = self.shared.kept();
         let repeats = self.shared.bounds.repeats.as_ref().map(|_| Arc::downgrade(&self.shared));
-        (newest(&kept.records, count), Follower { live: self.shared.live.subscribe(), repeats })
+        let look_at = repeats.as_ref().map(|_| clock::now() + LOOK);
+        (newest(&kept.records, count), Follower { live: self.shared.live.subscribe(), repeats, look_at })
     }
 }
 
@@ -183,9 +181,12 @@ impl<T: ?Sized> Kept<T> {
         self.owners.push(&path, number, (bounds.size)(record));
         self.records.insert(number, Arc::clone(record));
         let most = bounds.repeats.as_ref().map_or(usize::MAX, |repeats| repeats.most);
-        if let Some(surplus) = self.owners.surplus(&path, most) {
+        if let Some((surplus, next)) = self.owners.surplus(&path, most) {
+            let next = next.and_then(|next| Some((next, self.folded(surplus, next, bounds)?)));
             self.owners.remove(&path, surplus);
             self.forget(surplus, bounds);
+            // It has the place and the size of the newer one.
+            self.records.extend(next);
         }
         loop {
             let weighs = self.owners.bytes() > bounds.bytes;
@@ -195,6 +196,12 @@ impl<T: ?Sized> Kept<T> {
             let Some(gone) = self.owners.pop(weighs) else { break };
             self.forget(gone, bounds);
         }
+    }
+
+    /// Two of a group as one, where they can be.
+    fn folded(&self, older: u64, newer: u64, bounds: &JournalBounds<T>) -> Option<Arc<T>> {
+        let repeats = bounds.repeats.as_ref()?;
+        (repeats.fold)(self.records.get(&older)?, self.records.get(&newer)?)
     }
 
     fn forget(&mut self, number: u64, bounds: &JournalBounds<T>) {
@@ -223,6 +230,8 @@ pub struct Follower<T: ?Sized> {
     live: broadcast::Receiver<Arc<T>>,
     /// The journal, where records may repeat each other: the last repeats of a series are shown some time after they came.
     repeats: Option<Weak<Shared<T>>>,
+    /// When they are looked for next, however many records come before.
+    look_at: Option<Instant>,
 }
 
 /// What a follower gets.
@@ -240,7 +249,8 @@ impl<T: Send + Sync + ?Sized> Follower<T> {
         loop {
             let received = tokio::select! {
                 received = self.live.recv() => received,
-                () = sleep(LOOK), if self.repeats.is_some() => {
+                () = clock::until(self.look_at) => {
+                    self.look_at = Some(clock::now() + LOOK);
                     let journal = self.repeats.as_ref().and_then(Weak::upgrade);
                     journal.iter().for_each(|journal| journal.show_repeats(clock::now()));
                     continue;
@@ -261,6 +271,8 @@ fn newest<T: ?Sized>(kept: &BTreeMap<u64, Arc<T>>, count: usize) -> Vec<Arc<T>> 
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::sleep;
+
     use super::*;
 
     fn of(records: usize) -> Journal<u64> {
@@ -346,6 +358,7 @@ mod tests {
                 })
             },
             most: 3,
+            fold: |_, _| None,
         };
         let groups = |number: &u64| [0, 0, number % 1_000_000 / 10_000];
         let bounds =
@@ -410,6 +423,31 @@ mod tests {
         assert_eq!(last, 119_010_119);
         assert!((20..=23).contains(&at), "{at}");
         drop(journal);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_follower_gets_the_last_repeats_of_a_series_however_many_other_records_come() {
+        let journal = repeating();
+        let mut follower = journal.follow();
+        let began = clock::now();
+        let writer = journal.clone();
+        tokio::spawn(async move {
+            (0..5).for_each(|number| writer.push(10_100 + number));
+            for number in 0..60 {
+                sleep(Duration::from_secs(1)).await;
+                writer.push(20_000 + number * 100);
+            }
+        });
+        loop {
+            let entry = follower.next().await;
+            let Some(JournalEntry::Record(record)) = entry else {
+                panic!("the repeats are missing: {entry:?}")
+            };
+            if *record == 4_010_104 {
+                break;
+            }
+        }
+        assert!((10..=13).contains(&(clock::now() - began).as_secs()));
     }
 
     fn values(records: &[Arc<u64>]) -> Vec<u64> {

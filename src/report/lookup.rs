@@ -91,7 +91,15 @@ pub(super) fn probe(names: &[String], mut probes: Vec<ProbeView>) -> Result<Prob
     };
     match at {
         Some(at) => Ok(probes.swap_remove(at)),
-        None => Err(NotFound::Unknown(format!("no probe {}{}", joined(names), did_you_mean(&near)))),
+        None => {
+            let hint = match names[..] {
+                [namespace, pod, container, kind] => {
+                    hint(&near, &[namespace, pod, container, kind], probes.iter().map(id))
+                }
+                _ => did_you_mean(&near),
+            };
+            Err(NotFound::Unknown(format!("no probe {}{hint}", joined(names))))
+        }
     }
 }
 
@@ -119,7 +127,8 @@ pub(super) fn pod(names: &[String], mut pods: Vec<PodView>) -> Result<PodView, N
             let mut meant: Vec<_> = meant.take(MOST).collect();
             meant.dedup();
             let near = if meant.is_empty() { near } else { meant };
-            Err(NotFound::Unknown(format!("no pod {}{}", joined(wanted), did_you_mean(&near))))
+            let all = pods.iter().map(|pod| [&*pod.namespace, &*pod.pod]);
+            Err(NotFound::Unknown(format!("no pod {}{}", joined(wanted), hint(&near, &wanted, all))))
         }
     }
 }
@@ -144,7 +153,8 @@ fn by_names<C: NamedContainer>(wanted: [&Cow<'_, str>; 3], containers: &[C]) -> 
     named.max_by(|&a, &b| age(a).cmp(&age(b))).ok_or_else(|| {
         let near = nearest(wanted, 1, containers.iter().map(C::names));
         let near: Vec<_> = near.into_iter().map(joined).collect();
-        NotFound::Unknown(format!("no container {}{}", joined(wanted), did_you_mean(&near)))
+        let hint = hint(&near, &wanted, containers.iter().map(C::names));
+        NotFound::Unknown(format!("no container {}{hint}", joined(wanted)))
     })
 }
 
@@ -203,9 +213,57 @@ pub(super) fn without_probes<'a>(names: &[String], there: impl Iterator<Item = [
     if there.contains(&wanted) {
         return NotFound::Unknown(format!("{what} {} has no probes", written(names)));
     }
-    let near = nearest(wanted, 1, there).into_iter();
+    let near = nearest(wanted, 1, there.iter().copied()).into_iter();
     let near: Vec<_> = near.map(|names| joined(names.into_iter().filter(|name| !name.is_empty()))).collect();
-    NotFound::Unknown(format!("no {what} {}{}", written(names), did_you_mean(&near)))
+    let hint = hint(&near, &wanted[..names.len()], there.into_iter());
+    NotFound::Unknown(format!("no {what} {}{hint}", written(names)))
+}
+
+/// What was probably meant, or else what there is instead of the first name that nothing has: `; namespace shop has the pods
+/// cart, db, web-0 and 4 more`.
+fn hint<'a, const N: usize>(
+    near: &[String],
+    wanted: &[&str],
+    there: impl Iterator<Item = [&'a str; N]>,
+) -> String {
+    const PARTS: [[&str; 3]; 4] = [
+        ["", "namespace", "namespaces"],
+        ["namespace", "pod", "pods"],
+        ["pod", "container", "containers"],
+        ["container", "probe", "probes"],
+    ];
+    if !near.is_empty() {
+        return did_you_mean(near);
+    }
+    // The longest beginning that something has, and what comes next there.
+    let mut known = 0;
+    let mut next = BTreeSet::new();
+    for names in there {
+        let same = names.iter().zip(wanted).take_while(|(name, wanted)| name == wanted).count();
+        if same > known {
+            known = same;
+            next.clear();
+        }
+        if let Some(name) = names.get(same).filter(|name| same == known && !name.is_empty()) {
+            next.insert(*name);
+        }
+    }
+    let Some([place, one, several]) = PARTS.get(known).filter(|_| known < wanted.len() && !next.is_empty())
+    else {
+        return String::new();
+    };
+    let what = if next.len() == 1 { one } else { several };
+    let more = next.len().saturating_sub(MOST);
+    let names: Vec<_> = next.into_iter().take(MOST).map(|name| joined([name])).collect();
+    let names = match &names[..] {
+        names if more > 0 => format!("{} and {more} more", names.join(", ")),
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        names => names.concat(),
+    };
+    match known {
+        0 => format!("; there is the {what} {names}").replace("is the namespaces", "are the namespaces"),
+        _ => format!("; {place} {} has the {what} {names}", joined(wanted[..known].iter().copied())),
+    }
 }
 
 /// Names as they are written in a path.
@@ -287,7 +345,10 @@ mod tests {
                 Err("no probe a%2Fc/50%25/x/readiness; did you mean a%2Fb/50%25/x/readiness?"),
             ),
             ("web app liveness", Err("no probe web/app/liveness; did you mean default/web/app/liveness?")),
-            ("other db app liveness", Err("no probe other/db/app/liveness")),
+            (
+                "other db app liveness",
+                Err("no probe other/db/app/liveness; there are the namespaces a%2Fb and default"),
+            ),
             ("app liveness", Err("no probe app/liveness")),
         ] {
             assert_eq!(probe(written), found.map_err(str::to_owned), "{written}");
@@ -304,7 +365,8 @@ mod tests {
             ("default wbe", Err("no pod default/wbe; did you mean default/web?")),
             ("prod web", Err("no pod prod/web; did you mean default/web?")),
             ("web app", Err("no pod web/app; did you mean default/web/app?")),
-            ("default db", Err("no pod default/db")),
+            ("default db", Err("no pod default/db; namespace default has the pod web")),
+            ("shop db", Err("no pod shop/db; there are the namespaces a%2Fb and default")),
             ("default", Err("write NAMESPACE/POD")),
         ] {
             let names: Vec<_> = written.split(' ').map(str::to_owned).collect();
@@ -312,6 +374,20 @@ mod tests {
             let attempt = found_pod.map(|pod| pod.attempt).map_err(|error| error.to_string());
             assert_eq!(attempt, found.map_err(str::to_owned), "{written}");
         }
+    }
+
+    #[test]
+    fn where_nothing_is_near_what_there_is_is_named() {
+        let there = || ["cart", "db", "web-0", "web-1", "web-2"].map(|pod| ["shop", pod, "app"]).into_iter();
+        for (wanted, hinted) in [
+            (&["shop", "nothing"][..], "; namespace shop has the pods cart, db, web-0 and 2 more"),
+            (&["shop", "cart", "nothing"], "; pod shop/cart has the container app"),
+            (&["nothing", "cart"], "; there is the namespace shop"),
+            (&["shop", "cart"], ""),
+        ] {
+            assert_eq!(hint(&[], wanted, there()), hinted, "{wanted:?}");
+        }
+        assert_eq!(hint(&[], &["a"], std::iter::empty::<[&str; 2]>()), "");
     }
 
     fn listed(id: &str, namespace: &str, pod: &str, uid: &str, made: Option<u64>) -> Listed {
@@ -345,7 +421,13 @@ mod tests {
             ("default/wbe/app", Err("no container default/wbe/app; did you mean default/web/app?")),
             ("prod/web/app", Err("no container prod/web/app; did you mean default/web/app?")),
             ("default/web/ap", Err("no container default/web/ap; did you mean default/web/app?")),
-            ("default/db/app", Err("no container default/db/app")),
+            ("default/db/app", Err("no container default/db/app; namespace default has the pod web")),
+            (
+                "default/web/sidecar/x",
+                Err(
+                    "\"default/web/sidecar/x\" does not name a container: write NAMESPACE/POD/CONTAINER, or a container's ID or its first characters",
+                ),
+            ),
             ("web", Err("no container ID begins with \"web\"; did you mean default/web/app?")),
             (
                 "bad",

@@ -3,17 +3,22 @@
 use std::time::SystemTime;
 
 use super::{
-    convert::latency_view,
+    convert::{errors_view, latency_view},
     view::{ClientView, ProbeDetailView, ProbePhase, ProbeView, Seconds, probe_id, probe_key},
 };
-use crate::{observed::ObservedStatus, results::Verdict};
+use crate::{
+    clock,
+    observed::ObservedStatus,
+    results::{Verdict, errors::Errors},
+};
 
-/// As it is listed among the others.
-pub(crate) fn view(probe: &ObservedStatus, now: SystemTime) -> ProbeView {
+/// As it is listed among the others. While the runtime is `away`, since then, its client cannot try it.
+pub(crate) fn view(probe: &ObservedStatus, away: Option<SystemTime>, now: SystemTime) -> ProbeView {
     let (container, results) = (&*probe.container, &probe.results);
     let pod = &*container.pod;
     let kind = probe.kind.to_string();
     let run = results.run();
+    let errors = results.errors().or(away.map(|since| Errors { count: 0, since }));
     let timeout = Some(probe.timeout).filter(|timeout| !timeout.is_zero());
     ProbeView {
         id: probe_id(&pod.namespace, &pod.name, &container.name, &kind),
@@ -31,13 +36,19 @@ pub(crate) fn view(probe: &ObservedStatus, now: SystemTime) -> ProbeView {
         source: "observed".to_owned(),
         phase: ProbePhase::Probing,
         state: results.verdict().unwrap_or(Verdict::Unknown),
-        reason: probe.reason().to_owned(),
+        reason: match away {
+            Some(since) => {
+                format!("{}: the runtime is away", Errors::in_words(0, &clock::short(since, now)))
+            }
+            None => probe.reason().to_owned(),
+        },
         since: results.since().into(),
         period_seconds: Some(Seconds(probe.period)),
         next_at: Some((now + probe.next_in).into()),
         run: (run.count > 0).then_some(run),
         counts: results.counts(),
         last: results.last().map(Into::into),
+        errors: errors.map(|errors| errors_view(errors, away.map(|_| 0))),
         unsuccessful_at: results.unsuccessful_at().map(Into::into),
         latency: results.latency().map(|latency| latency_view(latency, timeout)),
         on_failure: "report".to_owned(),
@@ -51,10 +62,10 @@ pub(crate) fn view(probe: &ObservedStatus, now: SystemTime) -> ProbeView {
 }
 
 /// All of it: its definition is the client's, and only what it runs is known.
-pub(crate) fn detail(probe: &ObservedStatus, now: SystemTime) -> ProbeDetailView {
+pub(crate) fn detail(probe: &ObservedStatus, away: Option<SystemTime>, now: SystemTime) -> ProbeDetailView {
     let history = probe.results.history();
     ProbeDetailView {
-        probe: view(probe, now),
+        probe: view(probe, away, now),
         client: Some(ClientView {
             comm: probe.comm.to_string(),
             uid: probe.uid,

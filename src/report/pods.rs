@@ -24,7 +24,7 @@ struct PodParts<'a> {
     containers: BTreeMap<&'a str, &'a ContainerStatus>,
 }
 
-/// 5 containers that are not ready are explained; the others are only named.
+/// 5 containers that are not ready are explained, and the others only named; and 5 probes that cannot be tried.
 const EXPLAINED: usize = 5;
 
 /// What is known beside the pods and containers themselves.
@@ -131,10 +131,13 @@ fn unready(pod: &PodParts<'_>, beside: Beside<'_>) -> Option<String> {
     if unready.is_empty() {
         return None;
     }
-    let explained = unready
-        .iter()
-        .take(EXPLAINED)
-        .map(|container| format!("{}: {}; ", container.view.name, unready::reason(container, beside.now)));
+    let explained = unready.iter().take(EXPLAINED).map(|container| {
+        let view = &container.view;
+        let is_clients =
+            matches!(view.state, ContainerState::Exited { .. }) && beside.exits.is_clients(&view.id);
+        let stopped = if is_clients { ": a client stopped it" } else { "" };
+        format!("{}: {}{stopped}; ", view.name, unready::reason(container, beside.now))
+    });
     let names: Vec<_> = unready.iter().map(|container| &*container.view.name).collect();
     let explained: String = explained.collect();
     Some(format!("{explained}containers with unready status: [{}]", names.join(" ")))
@@ -165,6 +168,7 @@ fn container(known: &ContainerStatus, beside: Beside<'_>) -> ContainerView {
         state,
         paused: view.is_paused,
         exit_code,
+        stopped_by_client: exit_code.is_some() && beside.exits.is_clients(&view.id),
         finished_at: end.and_then(|end| end.finished_at).map(Into::into),
         exit_reason: end.and_then(|end| text(&end.reason)),
         exit_message: end.and_then(|end| text(&end.message)),
@@ -175,9 +179,13 @@ fn container(known: &ContainerStatus, beside: Beside<'_>) -> ContainerView {
         started: known.readiness.is_started,
         ready: known.readiness.is_ready,
         restarts: view.attempt,
-        probes: ProbesView::count(known.probes.iter().map(|probe| (probe.state, probe.phase))),
+        probes: ProbesView {
+            cannot_try: known.probes.iter().filter(|probe| probe.cannot_try()).count() as u64,
+            ..ProbesView::count(known.probes.iter().map(|probe| (probe.state, probe.phase)))
+        },
         act: current(view, beside.acts).map(Into::into),
         paused_probes: paused(&known.probes),
+        failing_probes: unready::failing(&known.probes, beside.now),
     }
 }
 
@@ -333,8 +341,8 @@ mod tests {
                 "app: restart: back-off until 00:03:04Z; app: exited with code 0; containers with unready status: [app]",
             ),
             (
-                Some(Step::Retrying { reason: "no image".to_owned(), at: until }),
-                "app: restart failed, next try 00:03:04Z: no image; app: exited with code 0; containers with unready status: [app]",
+                Some(Step::Retrying { reason: "no image".to_owned(), at: Some(until) }),
+                "app: restart failed at 00:00:00Z, next try 00:03:04Z: no image; app: exited with code 0; containers with unready status: [app]",
             ),
         ] {
             let place = PlaceStatus { current: step.map(current), ..PlaceStatus::default() };

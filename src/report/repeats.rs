@@ -1,5 +1,8 @@
 //! Which events repeat each other: events in; the same event, counted, out. Two are one series if they are about the same
-//! pod, container and probe, have the same reason, and say the same; of attempts up to figures that differ each time. Pure.
+//! pod, container and probe, have the same reason, and say the same; of attempts up to figures that differ each time. What
+//! changes a state (`Started`, `Exited`, `VerdictChanged`, `RuntimeAway`) repeats nothing, and another container ends a
+//! series: so the events of a crash loop, or of several outages, can be read in their order. Of each reason, so many stand
+//! alone, and what is older is one. Pure.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -12,9 +15,9 @@ use crate::results::event::EventReason;
 
 /// How events are kept that repeat each other.
 ///
-/// 20 of one reason of one probe are kept: a probe that says something else each time takes no more room than that, and
-/// its oldest go.
-pub(crate) const REPEATS: Repeats<EventView> = Repeats { series, merge, most: 20 };
+/// 20 of one reason of one container or probe are kept: a crash loop, or a probe that says something else each time, takes
+/// no more room than that. Of more, the oldest two become one where that is no lie, or else the oldest goes.
+pub(crate) const REPEATS: Repeats<EventView> = Repeats { series, merge, most: 20, fold };
 
 /// 10 min: an event that comes later than this after the last one of its series begins another.
 const SERIES_ENDS: Duration = Duration::from_secs(600);
@@ -35,22 +38,53 @@ const FIGURE: &str = "#";
 
 fn series(event: &EventView) -> u64 {
     let mut hasher = DefaultHasher::new();
-    about(event).hash(&mut hasher);
+    (about(event), &event.container_id).hash(&mut hasher);
     said(event).for_each(|word| word.hash(&mut hasher));
     hasher.finish()
 }
 
 fn merge(former: &EventView, event: &EventView) -> Option<Arc<EventView>> {
     let is_same = about(former) == about(event) && said(former).eq(said(event));
+    let is_same = is_same && may_repeat(event) && former.container_id == event.container_id;
     // A clock that was set back ends no series.
     let gap = event.at.0.duration_since(former.at.0).unwrap_or_default();
-    (is_same && gap <= SERIES_ENDS).then(|| {
-        let count = former.count.saturating_add(event.count);
-        Arc::new(EventView { count, first_at: Some(former.first_at.unwrap_or(former.at)), ..event.clone() })
-    })
+    (is_same && gap <= SERIES_ENDS).then(|| both(former, event))
 }
 
-/// What an event is about, all but its container's id: a container that is made again fails as the former one did.
+/// The oldest two of one reason of one container or probe as one, once there are more than are kept. Changes of state say
+/// something else each time, if only a number: the newest stands for them. What attempts said stands only for the same.
+fn fold(former: &EventView, event: &EventView) -> Option<Arc<EventView>> {
+    let (former_subject, subject) = (about(former), about(event));
+    let is_one = match may_repeat(event) {
+        true => former_subject == subject && said(former).eq(said(event)),
+        // A verdict that flaps, or exits with various codes, are Normal and Warning by turns: the last part.
+        false => former_subject[..subject.len() - 1] == subject[..subject.len() - 1],
+    };
+    is_one.then(|| both(former, event))
+}
+
+/// Both as the newer one, counted.
+fn both(former: &EventView, event: &EventView) -> Arc<EventView> {
+    let count = former.count.saturating_add(event.count);
+    Arc::new(EventView { count, first_at: Some(former.first_at.unwrap_or(former.at)), ..event.clone() })
+}
+
+/// Whether an event may only say again what was said before. All others change a state, and each is news.
+fn may_repeat(event: &EventView) -> bool {
+    let said_again = [
+        EventReason::Unhealthy,
+        EventReason::ProbeWarning,
+        EventReason::InvalidProbe,
+        EventReason::InvalidAnnotation,
+        EventReason::ActWithheld,
+        EventReason::ActFailed,
+        EventReason::WouldAct,
+    ];
+    event.reason == EventView::CONFIGURATION_REFUSED
+        || said_again.iter().any(|reason| event.reason == reason.as_str())
+}
+
+/// What an event is about, all but its container's id.
 fn about(event: &EventView) -> [&str; 7] {
     let EventView { namespace, pod, pod_uid, container, probe, reason, kind, .. } = event;
     [namespace, pod, pod_uid, container, probe, reason, kind.as_str()]
@@ -102,7 +136,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::report::view::{Time, sample};
+    use crate::report::{
+        journal::{Journal, JournalBounds},
+        view::{Time, sample},
+    };
 
     fn event_saying(message: &str) -> EventView {
         EventView { message: message.to_owned(), ..sample::event() }
@@ -136,11 +173,145 @@ mod tests {
     }
 
     #[test]
-    fn what_an_operator_says_is_another_series_even_if_only_a_figure_differs() {
-        let paused = |message: &str| EventView { reason: "Paused".to_owned(), ..event_saying(message) };
-        let (one, other) = (paused("paused: INC-4711"), paused("paused: INC-4712"));
+    fn what_is_no_attempt_is_another_series_even_if_only_a_figure_differs() {
+        let withheld =
+            |message: &str| EventView { reason: "ActWithheld".to_owned(), ..event_saying(message) };
+        let (one, other) = (withheld("withheld: INC-4711"), withheld("withheld: INC-4712"));
         assert!(merge(&one, &other).is_none() && merge(&one, &one).is_some());
         assert_ne!(series(&one), series(&other));
+    }
+
+    #[test]
+    fn what_changes_a_state_repeats_nothing() {
+        for (reason, repeats) in [
+            ("Started", false),
+            ("Exited", false),
+            ("OOMKilled", false),
+            ("Replaced", false),
+            ("Restarted", false),
+            ("Killing", false),
+            ("Paused", false),
+            ("Resumed", false),
+            ("VerdictChanged", false),
+            ("RuntimeAway", false),
+            ("RuntimeBack", false),
+            ("ConfigurationReloaded", false),
+            ("ConfigurationRefused", true),
+            ("InvalidProbe", true),
+            ("InvalidAnnotation", true),
+            ("ActWithheld", true),
+            ("ActFailed", true),
+            ("WouldAct", true),
+            ("ProbeWarning", true),
+            ("Unhealthy", true),
+        ] {
+            let event = EventView { reason: reason.to_owned(), ..event_saying("same") };
+            assert_eq!(merge(&event, &event).is_some(), repeats, "{reason}");
+        }
+    }
+
+    /// Seconds, reason, container, message; of those that are kept also how many they are, and since when.
+    type Row = (u64, &'static str, &'static str, &'static str);
+
+    fn kept(rows: impl IntoIterator<Item = (u64, String, String, String)>) -> Vec<Arc<EventView>> {
+        let bounds = JournalBounds {
+            groups: Some(EventView::groups),
+            size: EventView::size,
+            repeats: Some(REPEATS),
+            ..JournalBounds::records(500)
+        };
+        let journal = Journal::new(bounds);
+        for (seconds, reason, container_id, message) in rows {
+            let probe = if ["Unhealthy", "VerdictChanged"].contains(&&*reason) { "liveness" } else { "" };
+            let (at, probe) = (sample::at(seconds * 1_000), probe.to_owned());
+            journal.push(EventView { at, reason, container_id, message, probe, ..sample::event() });
+        }
+        journal.last(usize::MAX)
+    }
+
+    fn in_brief(events: &[Arc<EventView>]) -> Vec<String> {
+        let brief = |event: &Arc<EventView>| {
+            let count = if event.count > 1 { format!(" x{}", event.count) } else { String::new() };
+            format!("{} {}{count}", event.reason, event.container_id)
+        };
+        events.iter().map(brief).collect()
+    }
+
+    #[test]
+    fn crash_loops_and_outages_stay_in_their_order() {
+        let rows: &[Row] = &[
+            (0, "Started", "c0", "Container app started"),
+            (1, "Unhealthy", "c0", "Liveness probe failed: refused"),
+            (2, "Unhealthy", "c0", "Liveness probe failed: refused"),
+            (3, "Exited", "c0", "Container app exited with code 3 after 3s"),
+            (4, "Replaced", "c1", "Container app was replaced by a new one, attempt 1"),
+            (4, "Started", "c1", "Container app started, attempt 1"),
+            (5, "Unhealthy", "c1", "Liveness probe failed: refused"),
+            (6, "Unhealthy", "c1", "Liveness probe failed: refused"),
+            (7, "Unhealthy", "c1", "Liveness probe failed: refused"),
+            (8, "Exited", "c1", "Container app exited with code 3 after 3s"),
+            (9, "RuntimeAway", "", "the runtime is away: gone"),
+            (12, "RuntimeBack", "", "the runtime answers again after 2s"),
+            (13, "RuntimeAway", "", "the runtime is away: gone"),
+            (15, "RuntimeBack", "", "the runtime answers again after 2s"),
+        ];
+        let owned = |&(seconds, reason, id, message): &Row| {
+            (seconds, reason.to_owned(), id.to_owned(), message.to_owned())
+        };
+        assert_eq!(
+            in_brief(&kept(rows.iter().map(owned))),
+            [
+                "Started c0",
+                "Unhealthy c0 x2",
+                "Exited c0",
+                "Replaced c1",
+                "Started c1",
+                "Unhealthy c1 x3",
+                "Exited c1",
+                "RuntimeAway ",
+                "RuntimeBack ",
+                "RuntimeAway ",
+                "RuntimeBack ",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_long_crash_loop_takes_no_more_than_its_share_and_its_oldest_cycles_are_one() {
+        let cycles = (0..300_u64).flat_map(|cycle| {
+            let id = format!("c{cycle}");
+            let row = |reason: &str, message: String| (cycle * 10, reason.to_owned(), id.clone(), message);
+            [
+                row("Started", format!("Container app started, attempt {cycle}")),
+                row("Unhealthy", "Liveness probe failed: refused".to_owned()),
+                row("Exited", "Container app exited with code 3 after 9s".to_owned()),
+            ]
+        });
+        let events = kept(cycles);
+        let brief = in_brief(&events);
+        assert_eq!(events.len(), 60);
+        assert_eq!(
+            brief[..4],
+            ["Started c280 x281", "Unhealthy c280 x281", "Exited c280 x281", "Started c281"]
+        );
+        assert_eq!(brief[57..], ["Started c299", "Unhealthy c299", "Exited c299"]);
+        assert_eq!((events[0].first_at, events[0].at), (Some(sample::at(0)), sample::at(2_800_000)));
+        assert_eq!(events[0].message, "Container app started, attempt 280");
+        assert_eq!(
+            (events[0].size(), events[0].count),
+            (EventView { count: 1, ..(*events[0]).clone() }.size(), 281)
+        );
+    }
+
+    #[test]
+    fn what_says_something_else_each_time_is_not_folded() {
+        let rows = (0..60_u64).map(|number| {
+            let word: String =
+                [b'a' + (number % 26) as u8, b'a' + (number / 26) as u8].map(char::from).iter().collect();
+            (number, "Unhealthy".to_owned(), "c".to_owned(), format!("Liveness probe failed: {word}"))
+        });
+        let events = kept(rows);
+        assert!(events.len() == 20 && events.iter().all(|event| event.count == 1), "{events:?}");
     }
 
     #[test]
@@ -152,13 +323,14 @@ mod tests {
             EventView { pod_uid: other(), ..event.clone() },
             EventView { container: other(), ..event.clone() },
             EventView { probe: other(), ..event.clone() },
-            EventView { reason: "Killing".to_owned(), ..event.clone() },
+            EventView { reason: "ProbeWarning".to_owned(), ..event.clone() },
         ] {
             assert_eq!(merge(&event, &another), None);
             assert_ne!(series(&event), series(&another));
         }
         let again = EventView { container_id: other(), ..event.clone() };
-        assert_eq!(merge(&event, &again).map(|merged| merged.container_id.clone()), Some(other()));
+        assert_eq!(merge(&event, &again), None, "the next container begins another");
+        assert_ne!(series(&event), series(&again), "so that followers are shown the last of this one");
     }
 
     #[test]

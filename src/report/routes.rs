@@ -204,7 +204,13 @@ async fn pod_in_full(sources: &Sources, names: &[String]) -> Result<PodDetailVie
     let mut probes = sources.snapshots.probes().await?;
     retain(&mut probes, |probe| probe.pod_uid == pod.pod_uid && probe.sandbox_id == pod.sandbox_id).await;
     sort(&mut probes);
-    let is_of_interest = |event: &EventView| event.pod_uid == pod.pod_uid || event.pod_uid.is_empty();
+    let since = pod.known_since();
+    let is_of_interest = |event: &EventView| match (&*event.pod_uid, since) {
+        // Nothing that happened to the node before the pod came is of interest to it.
+        ("", Some(since)) => since < event.at,
+        ("", None) => event.reason != EventView::DAEMON_STARTED,
+        (uid, _) => uid == pod.pod_uid,
+    };
     let events = sources.events.last(usize::MAX).into_iter().filter(|event| is_of_interest(event));
     let events = events.map(|event| EventView::clone(&event)).collect();
     Ok(PodDetailView { pod, probes, events })
@@ -261,7 +267,8 @@ async fn readyz(State(shared): State<Shared>, RawQuery(query): RawQuery) -> Resp
         ReadyzCheck::Ok | ReadyzCheck::Doubtful(_) => None,
     });
     let code = if failed.is_none() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let is_verbose = query.is_some_and(|query| query.split('&').any(|pair| pair.starts_with("verbose")));
+    let is_verbose = query
+        .is_some_and(|query| query.split('&').any(|pair| pair == "verbose" || pair.starts_with("verbose=")));
     let text = match failed {
         _ if is_verbose => checks.iter().map(check_line).collect(),
         Some(reason) => format!("{reason}\n"),

@@ -123,10 +123,11 @@ impl Snapshots for Stages {
             let _turn = self.lists.acquire().await;
             let (sandboxes, containers) = tokio::try_join!(self.inventory.pods(), self.prober.containers())?;
             let now = clock::wall();
-            let beside = Beside { acts: &self.act.status(), exits: &self.exits, now };
-            let mut views = pods::views(&sandboxes, &containers, beside);
+            let acts = self.act.status();
+            let mut views =
+                pods::views(&sandboxes, &containers, Beside { acts: &acts, exits: &self.exits, now });
             let loaded = self.config.borrow().loaded.clone();
-            problems::fill(&mut views, &sandboxes, &containers, &loaded.config.policy, now);
+            problems::fill(&mut views, &sandboxes, &containers, &loaded.config.policy, now).await;
             Ok(views)
         })
     }
@@ -151,19 +152,20 @@ impl Snapshots for Stages {
 impl Stages {
     /// All probes, ours and clients' own: those of older containers before those of newer ones.
     async fn all(&self, ours: &[ProbeStatus]) -> Vec<ProbeView> {
-        let (wall, acts) = (clock::wall(), self.act.status());
+        let (wall, acts, away) = (clock::wall(), self.act.status(), self.away());
+        let setting = self.config.borrow().loaded.config.act.restart_on_exit;
         let mut all = Vec::with_capacity(ours.len());
         for some in ours.chunks(PROBES_AT_ONCE) {
             all.extend(some.iter().map(|probe| {
                 let mut view = ProbeView::from(probe);
-                acts::show(&mut view, &probe.key, &acts);
+                acts::show(&mut view, (&probe.key, probe.acting), &acts, setting);
                 (age(probe.created_at), view)
             }));
             yield_now().await;
         }
         for some in self.observed.probes().chunks(PROBES_AT_ONCE) {
             all.extend(
-                some.iter().map(|probe| (age(probe.container.created_at), observed::view(probe, wall))),
+                some.iter().map(|probe| (age(probe.container.created_at), observed::view(probe, away, wall))),
             );
             yield_now().await;
         }
@@ -182,7 +184,7 @@ impl Stages {
         let there = self.observed.probes_in(|container| name.is_in(container)).into_iter();
         let named = there.filter(|probe| name.is_of_observed(probe));
         let newest = named.max_by_key(|probe| age(probe.container.created_at));
-        newest.map(|probe| observed::detail(&probe, clock::wall()))
+        newest.map(|probe| observed::detail(&probe, self.away(), clock::wall()))
     }
 
     fn status_of(&self, probes: &ProbeCounts) -> StatusView {
@@ -210,12 +212,14 @@ impl Stages {
                 running: health.census.running as u64,
                 last_resync_at: health.last_resync.map(Into::into),
                 resyncs: health.resyncs,
+                lists_fail: health.lists_fail && self.link.borrow().is_up,
                 waiting: waiting(health.waiting),
                 waiting_images,
             },
             probes: ProbesView {
                 observed: self.observed.count() as u64,
                 observed_displaced: self.observed.displaced(),
+                cannot_try: probes.untried,
                 late: LateView::of(probes.late.iter().copied()),
                 enforced_without_result: unproven(&probes.unproven),
                 ..ProbesView::sum(probes.by_state.iter().map(|(of, count)| (*of, *count)))
@@ -227,6 +231,12 @@ impl Stages {
             log: LogView { dropped: self.log_lines_dropped.get() },
             config: self.config(),
         }
+    }
+
+    /// Since when the runtime is away, if it is.
+    fn away(&self) -> Option<SystemTime> {
+        let link = self.link.borrow();
+        (!link.is_up).then_some(link.since)
     }
 
     fn runtime_now(&self) -> RuntimeView {

@@ -42,9 +42,9 @@ pub use detail::{
     PortView, ProbeDetailView,
 };
 pub use event::EventView;
-pub use pause::{PauseView, PausedProbeView, TriggeredView};
-pub use pod::{ContainerStateView, ContainerView, ExitView, PodDetailView, PodView};
-pub use probe::{AttemptView, LatencyView, ProbeView, joined, probe_id, probe_key};
+pub use pause::{CommandedView, PauseView, PausedProbeView, TriggeredView};
+pub use pod::{ContainerStateView, ContainerView, ExitView, FailingProbeView, PodDetailView, PodView};
+pub use probe::{AttemptView, ErrorsView, LatencyView, ProbeView, joined, probe_id, probe_key};
 pub use run::{ContainerRef, RunView};
 pub use status::{
     BlindView, CallsView, ConfigView, ConnectionsView, InventoryView, LateView, LogView, ProbesView,

@@ -27,13 +27,13 @@ pub(crate) const OF_KUBELET: (usize, usize) = (1, 12);
 
 /// Durations, counted by bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Durations {
+pub struct DurationHistogram {
     /// Those within each bound and above the one before it; the last one counts those above all bounds.
     counts: [u64; BOUNDS.len() + 1],
     sum: Duration,
 }
 
-impl Durations {
+impl DurationHistogram {
     /// One more.
     pub fn note(&mut self, duration: Duration) {
         let bucket = BOUNDS.partition_point(|bound| *bound < duration);
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn one_that_is_as_long_as_a_bound_is_within_it() {
-        let mut durations = Durations::default();
+        let mut durations = DurationHistogram::default();
         for micros in [0, 1_000, 1_001, 10_000_000, 300_000_000, 300_000_001] {
             durations.note(Duration::from_micros(micros));
         }

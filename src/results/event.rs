@@ -7,7 +7,7 @@ use std::{sync::Arc, time::SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Verdict, history::ChangeReason, text::BoundedText};
+use super::{Verdict, errors::Errors, history::ChangeReason, text::BoundedText};
 use crate::{
     ids::{ContainerId, PodUid, ProbeKind},
     inventory::pod::Container,
@@ -142,6 +142,8 @@ pub enum EventReason {
     Paused,
     /// A pause ended.
     Resumed,
+    /// An attempt returned after errors in a row.
+    TriedAgain,
 }
 
 impl EventReason {
@@ -163,6 +165,7 @@ impl EventReason {
             Self::FailureCommand => "FailureCommand",
             Self::Paused => "Paused",
             Self::Resumed => "Resumed",
+            Self::TriedAgain => "TriedAgain",
         }
     }
 }
@@ -194,8 +197,25 @@ pub enum Notice {
         /// After which results.
         after: ChangeReason,
     },
+    /// So many attempts in a row were errors as failures would make a verdict.
+    CannotBeTried {
+        /// How many.
+        count: u32,
+        /// Why the last one was.
+        error: BoundedText,
+    },
+    /// An attempt returned after that.
+    TriedAgain {
+        /// How many errors in a row there were.
+        count: u32,
+    },
     /// The container does not run any more, which makes every verdict a failure.
-    NotRunning,
+    NotRunning {
+        /// How it ended, as far as that is known; may be empty.
+        how: String,
+        /// Whether a client stopped it.
+        is_clients: bool,
+    },
     /// The probe is one more than the operator allows, and is not run.
     Refused {
         /// Which limit that is.
@@ -216,26 +236,35 @@ pub enum Notice {
 }
 
 impl Notice {
+    /// The end of a container, which is still to be described.
+    pub fn not_running(is_clients: bool) -> Self {
+        Self::NotRunning { how: String::new(), is_clients }
+    }
+
     fn reason(&self) -> EventReason {
         match self {
-            Self::Failed { .. } | Self::Errored { .. } => EventReason::Unhealthy,
+            Self::Failed { .. } | Self::Errored { .. } | Self::CannotBeTried { .. } => EventReason::Unhealthy,
             Self::Warned { .. } => EventReason::ProbeWarning,
-            Self::VerdictChanged { .. } | Self::NotRunning => EventReason::VerdictChanged,
+            Self::VerdictChanged { .. } | Self::NotRunning { .. } => EventReason::VerdictChanged,
             Self::Refused { .. } => EventReason::InvalidProbe,
             Self::Paused { .. } => EventReason::Paused,
             Self::Resumed { .. } => EventReason::Resumed,
+            Self::TriedAgain { .. } => EventReason::TriedAgain,
         }
     }
 
     fn severity(&self) -> EventType {
         match self {
             Self::VerdictChanged { to: Verdict::Success, .. }
-            | Self::NotRunning
+            | Self::NotRunning { is_clients: true, .. }
             | Self::Paused { .. }
-            | Self::Resumed { .. } => EventType::Normal,
+            | Self::Resumed { .. }
+            | Self::TriedAgain { .. } => EventType::Normal,
             Self::VerdictChanged { .. }
             | Self::Failed { .. }
             | Self::Errored { .. }
+            | Self::CannotBeTried { .. }
+            | Self::NotRunning { is_clients: false, .. }
             | Self::Warned { .. }
             | Self::Refused { .. } => EventType::Warning,
         }
@@ -252,7 +281,16 @@ impl Notice {
             Self::VerdictChanged { to, after } => {
                 format!("{kind} of {container} is now {to} after {}", after.in_words(*to))
             }
-            Self::NotRunning => format!("{kind} of {container} is now failure: the container is not running"),
+            Self::CannotBeTried { count, error } => {
+                format!("{kind} of {container} cannot be tried: {}: {error}", Errors::counted(*count))
+            }
+            Self::TriedAgain { count } => {
+                format!("{kind} of {container} can be tried again after {}", Errors::counted(*count))
+            }
+            Self::NotRunning { how, .. } => {
+                let how = if how.is_empty() { "the container is not running" } else { how };
+                format!("{kind} of {container} is now failure: {how}")
+            }
             Self::Refused { reason } => format!("{title} probe is invalid: {reason}"),
             Self::Paused { length, reason } => {
                 let length = if length.is_empty() { String::new() } else { format!(" for {length}") };
@@ -298,7 +336,7 @@ mod tests {
         let rows: Vec<Row> =
             serde_json::from_str(include_str!("../../tests/data/prober/events.json")).unwrap();
         for row in rows {
-            let text = BoundedText::from(row.text);
+            let text = BoundedText::from(&*row.text);
             let notice = match &row.notice.split(' ').collect::<Vec<_>>()[..] {
                 ["failed"] => Notice::Failed { output: text },
                 ["errored"] => Notice::Errored { state: "unknown", error: text },
@@ -312,7 +350,10 @@ mod tests {
                     to: Verdict::Success,
                     after: ChangeReason::Results(after.parse().unwrap()),
                 },
-                ["not", "running"] => Notice::NotRunning,
+                ["not", "running"] => Notice::NotRunning { how: row.text.clone(), is_clients: false },
+                ["stopped"] => Notice::NotRunning { how: row.text.clone(), is_clients: true },
+                ["untried", count] => Notice::CannotBeTried { count: count.parse().unwrap(), error: text },
+                ["tried", count] => Notice::TriedAgain { count: count.parse().unwrap() },
                 other => panic!("no such notice: {other:?}"),
             };
             let reported =

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{AttemptRecord, AttemptResult, Verdict, beginning};
+use super::{AttemptRecord, AttemptResult, Verdict, brief};
 
 /// The newest attempts and changes of verdict of one probe, also those on former containers.
 ///
@@ -157,7 +157,7 @@ impl History {
         if self.acts.len() >= ACTS_KEPT {
             self.forget_act();
         }
-        let text: Arc<str> = beginning(text, OUTPUT_KEPT).into();
+        let text: Arc<str> = brief(text, OUTPUT_KEPT).into();
         self.output_bytes += text_size(&text);
         self.acts.push(ActNote { at, text });
     }
@@ -230,7 +230,7 @@ impl History {
         for stored in &mut self.attempts {
             let long = stored.output.take_if(|text| text.len() > bytes && !is_forgotten(text));
             if let Some(text) = long {
-                let short = || Some(beginning(&text, bytes)).filter(|text| !text.is_empty()).map(Arc::from);
+                let short = || Some(brief(&text, bytes)).filter(|text| !text.is_empty()).map(Arc::from);
                 stored.output = cut.entry(text.as_ptr()).or_insert_with(short).clone();
             }
         }
@@ -269,7 +269,7 @@ impl History {
         }
         let newest = self.attempts.back_mut().and_then(|newest| newest.output.as_mut());
         if let Some(newest) = newest.filter(|text| self.output_bytes > most && text.len() > OUTPUT_KEPT) {
-            let text: Arc<str> = beginning(newest, OUTPUT_KEPT).into();
+            let text: Arc<str> = brief(newest, OUTPUT_KEPT).into();
             self.output_bytes += text_size(&text);
             let text = Some(std::mem::replace(newest, text));
             self.release(text);
@@ -278,15 +278,15 @@ impl History {
 
     /// What is kept of a text: that of an earlier attempt if it is the same, the text itself if it is short.
     fn text(&mut self, said: &Arc<str>) -> Option<Arc<str>> {
-        let beginning = beginning(said, self.limits.output_bytes.into());
-        if beginning.is_empty() {
+        let kept = brief(said, self.limits.output_bytes.into());
+        if kept.is_empty() {
             return None;
         }
         let mut earlier = self.attempts.iter().rev().filter_map(|stored| stored.output.as_ref());
-        if let Some(same) = earlier.find(|text| ***text == *beginning) {
+        if let Some(same) = earlier.find(|text| ***text == *kept) {
             return Some(Arc::clone(same));
         }
-        let text = if beginning.len() == said.len() { Arc::clone(said) } else { beginning.into() };
+        let text = if kept.len() == said.len() { Arc::clone(said) } else { kept.into() };
         self.output_bytes += text_size(&text);
         Some(text)
     }
@@ -440,8 +440,14 @@ mod tests {
     fn what_an_attempt_said_is_cut_between_characters() {
         let said = |output: &str| after([attempt(output)]).attempts().next().unwrap().output;
         let text = format!("{}\u{20ac}", "a".repeat(OUTPUT_KEPT - 1));
-        assert_eq!(&*said(&text), "a".repeat(OUTPUT_KEPT - 1));
+        assert_eq!(&*said(&text), "a".repeat(OUTPUT_KEPT - 3) + "…");
         assert_eq!(&*said(&"a".repeat(OUTPUT_KEPT)), "a".repeat(OUTPUT_KEPT));
+        let layers =
+            format!("failed to exec in container: failed to start exec \"{}\": ", "5".repeat(OUTPUT_KEPT));
+        assert_eq!(
+            &*said(&format!("{layers}stat /bin/nothere: no such file")),
+            "stat /bin/nothere: no such file"
+        );
     }
 
     #[test]

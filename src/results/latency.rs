@@ -14,7 +14,7 @@ const PER_DOUBLING: f64 = 4.0;
 
 /// The durations of attempts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Durations {
+pub(super) struct LatencySketch {
     /// How many there were in each bucket, the shortest first. When one is full all are halved: older attempts count less
     /// then.
     buckets: [u16; BUCKETS],
@@ -34,7 +34,7 @@ pub struct Latency {
     pub p99: Duration,
 }
 
-impl Durations {
+impl LatencySketch {
     /// Of a first attempt.
     pub(super) fn of(first: Duration) -> Self {
         let mut durations = Self { buckets: [0; BUCKETS], count: 0, shortest: first, longest: first };
@@ -87,7 +87,7 @@ mod tests {
 
     fn of(millis: impl IntoIterator<Item = u64>) -> Latency {
         let mut millis = millis.into_iter().map(Duration::from_millis);
-        let mut durations = Durations::of(millis.next().unwrap());
+        let mut durations = LatencySketch::of(millis.next().unwrap());
         millis.for_each(|duration| durations.note(duration));
         durations.latency()
     }
@@ -100,7 +100,7 @@ mod tests {
         assert!(many.p50.as_millis().abs_diff(11) <= 1, "{many:?}");
         assert!(many.p99.as_millis().abs_diff(900) <= 80, "{many:?}");
         assert_eq!(many.attempts, 1_000);
-        assert!(size_of::<Durations>() <= 200);
+        assert!(size_of::<LatencySketch>() <= 200);
     }
 
     #[test]
@@ -114,7 +114,7 @@ mod tests {
         #[test]
         fn any_duration_is_taken_and_quantiles_are_within_what_there_was(nanos in prop::collection::vec(any::<u64>(), 1..50)) {
             let all: Vec<_> = nanos.into_iter().map(Duration::from_nanos).collect();
-            let mut durations = Durations::of(all[0]);
+            let mut durations = LatencySketch::of(all[0]);
             all[1..].iter().for_each(|duration| durations.note(*duration));
             let Latency { attempts, p50, p99 } = durations.latency();
             prop_assert!(p50 <= p99 && attempts as usize == all.len());

@@ -70,7 +70,10 @@ impl Default for Link {
             is_up: false,
             since: clock::wall(),
             began: clock::now(),
-            trouble: LinkTrouble { text: "not asked yet".to_owned(), cause: TroubleCause::NotAsked },
+            trouble: LinkTrouble {
+                text: "it has not answered since criprobe started".to_owned(),
+                cause: TroubleCause::NotAsked,
+            },
             generation: 0,
             epoch: 0,
             connection: 0,

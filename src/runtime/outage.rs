@@ -94,12 +94,14 @@ impl Outages {
             Phase::Settling { began, times, .. } if !link.is_up => {
                 (Phase::Away { began, times: times.saturating_add(1) }, None)
             }
-            Phase::Settling { began, back, times } if now.saturating_duration_since(back) >= self.settle => {
+            // It may have been away for so short that nobody saw it: then it answers since later than was known.
+            Phase::Settling { began, times, .. }
+                if now.saturating_duration_since(link.began) >= self.settle =>
+            {
                 self.ended = Some(now);
-                let lasted = back.saturating_duration_since(began);
+                let lasted = link.began.saturating_duration_since(began);
                 (Phase::There, Some(OutageReport::Ended { lasted, times }))
             }
-            // It may have been away for so short that nobody saw it: then it answers since later.
             Phase::Settling { began, times, .. } => {
                 (Phase::Settling { began, back: link.began, times }, None)
             }
@@ -197,6 +199,18 @@ mod tests {
         assert_eq!(rig.at(701_300), ["back after 300ms, 1 times"]);
         rig.is(Some("silent"), 1_400_000);
         assert_eq!(rig.at(1_403_000), ["away since 1400s: silent"]);
+    }
+
+    #[test]
+    fn a_runtime_that_was_away_again_unseen_settles_anew() {
+        let mut rig = Rig::new();
+        rig.is(Some("x"), 0);
+        rig.at(1_000);
+        rig.is(None, 2_000);
+        assert_eq!(rig.at(2_000).len(), 0);
+        rig.is(None, 2_900);
+        assert_eq!((rig.at(3_000), rig.deadline()), (vec![], Some(3_900)));
+        assert_eq!(rig.at(3_900), ["back after 2.9s, 1 times"]);
     }
 
     #[test]

@@ -21,9 +21,12 @@ const MOST_COMPARED: usize = 64;
 /// 8: the most containers that are named to those who named another one.
 const MOST_NAMED: usize = 8;
 
-/// 10 min after its newest container was made, a pod is taken to have all of them: CRI does not say how many there will
-/// be, and init containers and image pulls come in between. A name that is nearly one of them does not wait.
-pub(crate) const SETTLED: Duration = Duration::from_secs(600);
+/// So long after its newest container was made, a pod is taken to have all of them: CRI does not say how many there will
+/// be. A kubelet waits for init containers and image pulls in between: 10 min. Others make them one after another: 30 s.
+/// A name that is nearly that of a container does not wait.
+pub(crate) fn settled_after(is_kubelets: bool) -> Duration {
+    Duration::from_secs(if is_kubelets { 600 } else { 30 })
+}
 
 /// What is wrong with the annotations of a pod that has these containers, and no others if it `is_settled`. Walks all
 /// annotations.
@@ -45,7 +48,10 @@ pub(crate) fn of_pod(
             // A container that has an annotation of its own is hardly the one that another annotation means.
             let is_free = |one: &&str| annotation::probe(annotations, *kind, one).is_none();
             let free: Vec<_> = containers.iter().copied().take(MOST_COMPARED).filter(is_free).collect();
-            let is_certain = suggest::nearest(name, &free).is_some() || is_settled && !containers.is_empty();
+            // `web-1` and `web-2` are two.
+            let letters = |name: &str| name.replace(|character: char| character.is_ascii_digit(), "");
+            let meant = nearest(name, &free).filter(|meant| letters(meant) != letters(name));
+            let is_certain = meant.is_some() || is_settled && !containers.is_empty();
             let known: Vec<_> = if is_settled { containers.iter().copied().collect() } else { free };
             is_certain.then(|| format!("annotation {}: {}", quoted(key), no_container(name, &known)))
         }
@@ -63,18 +69,26 @@ pub(crate) fn has_strangers(annotations: &BTreeMap<String, String>, containers: 
 pub(crate) fn of_container(annotations: &BTreeMap<String, String>, container: &str) -> Vec<String> {
     let wrong = annotations.iter().filter_map(|(key, value)| {
         if annotation::is_switch(key) {
-            return Some(format!("annotation {key} of container {}: {ONLY_POD}", quoted(container)));
+            return Some(OwnProblem::Switch(key));
         }
         if let Some(fault) = annotation::fault(key, value) {
-            return Some(fault.in_words(key));
+            return Some(OwnProblem::NotUnderstood(key, fault));
         }
         let (_, name) = annotation::target(key).filter(|(_, name)| *name != container)?;
-        let (key, of, name) = (quoted(key), quoted(container), quoted(name));
-        Some(format!(
-            "annotation {key} of container {of}: it names container {name}, so it has no effect here"
-        ))
+        Some(OwnProblem::Elsewhere { key, name })
     });
-    bounded(wrong, |problem| Some(problem.clone()))
+    bounded(wrong, |problem| {
+        let of = quoted(container);
+        Some(match problem {
+            OwnProblem::Switch(key) => format!("annotation {key} of container {of}: {ONLY_POD}"),
+            OwnProblem::NotUnderstood(key, fault) => fault.in_words(key),
+            OwnProblem::Elsewhere { key, name } => format!(
+                "annotation {} of container {of}: it names container {}, so it has no effect here",
+                quoted(key),
+                quoted(name)
+            ),
+        })
+    })
 }
 
 /// What is said of the switch where it stands on a container.
@@ -88,9 +102,30 @@ pub(crate) fn no_container(name: &str, known: &[&str]) -> String {
         format!("it has {}{more}", shown.join(", "))
     };
     let compared = &known[..known.len().min(MOST_COMPARED)];
-    let meant = suggest::nearest(name, compared);
+    let meant = nearest(name, compared);
     let meant = meant.map_or_else(shown, |meant| format!("did you mean {}?", quoted(meant)));
     format!("the pod has no container {}: {meant}", quoted(name))
+}
+
+/// The container that a name was probably meant to be: one within few typing errors, or, as a name of two letters allows
+/// none, one that has a letter more or less.
+fn nearest<'a>(name: &str, containers: &[&'a str]) -> Option<&'a str> {
+    let lacks_one = |long: &str, short: &str| {
+        long.char_indices().any(|(at, character)| {
+            let rest = &long[at + character.len_utf8()..];
+            short.strip_prefix(&long[..at]) == Some(rest)
+        })
+    };
+    let is_near = |other: &&&str| {
+        name.len().min(other.len()) == 2 && (lacks_one(name, other) || lacks_one(other, name))
+    };
+    suggest::nearest(name, containers).or_else(|| containers.iter().find(is_near).copied())
+}
+
+enum OwnProblem<'a> {
+    Switch(&'a str),
+    NotUnderstood(&'a str, annotation::Fault<'a>),
+    Elsewhere { key: &'a str, name: &'a str },
 }
 
 enum Problem<'a> {
@@ -143,6 +178,22 @@ mod tests {
             let found = reported(&[(key, "x")], containers, is_settled);
             assert_eq!(found, Vec::from_iter(expected.map(str::to_owned)), "{key} {containers:?}");
         }
+        for (name, container, is_near) in [
+            ("ap", "app", true),
+            ("aap", "ap", true),
+            ("ab", "ap", false),
+            ("a1", "a2", false),
+            ("db", "db2", false),
+            ("db2", "db", false),
+            ("web-2", "web-1", false),
+            ("a", "ab", false),
+            ("", "ab", false),
+            ("\u{20ac}", "a\u{20ac}", false),
+        ] {
+            let found = reported(&[(&format!("liveness.criprobe.dev/{name}"), "x")], &[container], false);
+            let is_named = found.iter().any(|one| one.contains(&format!("did you mean {container:?}?")));
+            assert_eq!(is_named, is_near, "{name} {container}: {found:?}");
+        }
         let both = [("liveness.criprobe.dev/app1", "x"), ("liveness.criprobe.dev/app2", "x")];
         assert_eq!(reported(&both, &["app1"], false), [""; 0], "app2 may still be made");
         assert_eq!(reported(&both, &["app1"], true).len(), 1);
@@ -176,6 +227,20 @@ mod tests {
                 r#"annotation "liveness.criprobe.dev/log" of container "app": it names container "log", so it has no effect here"#,
             ]
         );
+    }
+
+    #[test]
+    fn of_thousands_of_wrong_keys_of_a_container_only_the_first_are_put_into_words() {
+        let put = std::cell::Cell::new(0);
+        let found = bounded(0..1_400, |number| {
+            put.set(put.get() + 1);
+            Some(number.to_string())
+        });
+        assert_eq!((put.get(), found.len()), (MOST, MOST + 1));
+        let keys: Vec<_> = (0..1_400).map(|number| format!("x.criprobe.dev/c{number}")).collect();
+        let all: Vec<_> = keys.iter().map(|key| (&**key, "x")).collect();
+        let found = of_container(&texts(&all), "app");
+        assert_eq!((found.len(), found[MOST].contains("1384 more")), (MOST + 1, true), "{found:?}");
     }
 
     #[test]

@@ -22,13 +22,13 @@ pub struct CreationRequest(Arc<[u8]>);
 
 impl CreationRequest {
     /// A request that was decoded, unless it is too long or a kubelet's.
-    pub(crate) fn of(message: Arc<[u8]>) -> Option<Self> {
+    pub fn of(message: Arc<[u8]>) -> Option<Self> {
         let is_kept = message.len() <= MAX_KEPT && is_kubelets(&message) == Ok(false);
         is_kept.then_some(Self(message))
     }
 
     /// The message.
-    pub(crate) fn bytes(&self) -> &Arc<[u8]> {
+    pub fn bytes(&self) -> &Arc<[u8]> {
         &self.0
     }
 

@@ -9,7 +9,7 @@ use std::{fmt, sync::Arc};
 use prost::Message;
 
 pub(super) use self::method::Wanted;
-pub(crate) use self::{
+pub use self::{
     command::ExecCommand,
     method::{CallKind, ListFilter, Method, method_names},
 };
@@ -29,14 +29,21 @@ pub enum CriRequest {
     Skipped,
     /// Of interest, but compressed, malformed, incomplete or too large.
     Undecoded,
+    /// Make a pod.
     RunPodSandbox(Arc<Trimmed<cri::PodSandboxConfig>>),
+    /// Stop a pod.
     StopPodSandbox(SandboxId),
+    /// Remove a pod.
     RemovePodSandbox(SandboxId),
     /// Restore a pod from a checkpoint.
     RestorePod,
+    /// Make a container.
     CreateContainer(Arc<Trimmed<cri::CreateContainerRequest>>),
+    /// Start a container.
     StartContainer(ContainerId),
+    /// Stop a container.
     StopContainer(ContainerId),
+    /// Remove a container.
     RemoveContainer(ContainerId),
     /// Run a command and return its output.
     ExecSync(ExecCommand),
@@ -286,6 +293,7 @@ impl CriResponse {
 /// How a command ended, and the size of its output.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct ExecResult {
+    /// Its exit code.
     pub exit_code: i32,
     /// Length of its standard output.
     pub stdout_bytes: u32,

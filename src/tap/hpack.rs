@@ -23,7 +23,7 @@ pub use name::Name;
 use partial::Partial;
 use static_table::STATIC_TABLE;
 use text::Strings;
-pub(crate) use text::Text;
+pub use text::Text;
 
 /// 64 KiB: the largest dynamic table that is kept. A peer that needs more gets [`HpackError::TableTooLarge`]; browsers
 /// announce this much, gRPC stacks 4 KiB.

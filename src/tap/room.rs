@@ -57,7 +57,7 @@ const TABLES: usize = 8 << 10;
 
 /// What the taps of all connections share.
 #[derive(Debug, Default)]
-pub(crate) struct Room {
+pub struct Room {
     bytes: Pool,
     streams: Pool,
     stops: Pool,
@@ -76,7 +76,7 @@ struct Seats {
 
 impl Room {
     /// Nothing is taken. Requests that create containers are kept as they came while the switch is on.
-    pub(crate) fn new(keeps_requests: Arc<AtomicBool>) -> Self {
+    pub fn new(keeps_requests: Arc<AtomicBool>) -> Self {
         Self { keeps_requests, ..Self::default() }
     }
 

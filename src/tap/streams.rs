@@ -99,7 +99,7 @@ impl Streams {
         header: RequestHeader<'_>,
         is_end: bool,
         now: Instant,
-        out: &mut impl FnMut(TapEvent),
+        out: &mut dyn FnMut(TapEvent),
     ) {
         if id > self.highest {
             self.highest = id;
@@ -144,7 +144,7 @@ impl Streams {
         id: u32,
         piece: &[u8],
         is_end: bool,
-        out: &mut impl FnMut(TapEvent),
+        out: &mut dyn FnMut(TapEvent),
     ) {
         if let Some(stream) = self.open.get_mut(&id) {
             stream.request.feed(piece);
@@ -167,7 +167,7 @@ impl Streams {
         header: ResponseHeader,
         is_end: bool,
         now: Instant,
-        out: &mut impl FnMut(TapEvent),
+        out: &mut dyn FnMut(TapEvent),
     ) {
         if let Some(stream) = self.open.get_mut(&id) {
             stream.answer.merge(header);
@@ -184,7 +184,7 @@ impl Streams {
         piece: &[u8],
         is_end: bool,
         now: Instant,
-        out: &mut impl FnMut(TapEvent),
+        out: &mut dyn FnMut(TapEvent),
     ) {
         if let Some(stream) = self.open.get_mut(&id) {
             stream.response.feed(piece);
@@ -195,19 +195,19 @@ impl Streams {
     }
 
     /// One side reset a stream.
-    pub(super) fn reset(&mut self, id: u32, end: CallEnd, now: Instant, out: &mut impl FnMut(TapEvent)) {
+    pub(super) fn reset(&mut self, id: u32, end: CallEnd, now: Instant, out: &mut dyn FnMut(TapEvent)) {
         self.end(id, end, now, out);
     }
 
     /// The runtime does not process streams above `last`: those calls did not happen.
-    pub(super) fn go_away(&mut self, last: u32, now: Instant, out: &mut impl FnMut(TapEvent)) {
+    pub(super) fn go_away(&mut self, last: u32, now: Instant, out: &mut dyn FnMut(TapEvent)) {
         while let Some((&id, _)) = self.open.range(last.saturating_add(1)..).next() {
             self.end(id, CallEnd::Reset, now, out);
         }
     }
 
     /// The connection is over.
-    pub(super) fn lost(&mut self, now: Instant, out: &mut impl FnMut(TapEvent)) {
+    pub(super) fn lost(&mut self, now: Instant, out: &mut dyn FnMut(TapEvent)) {
         while let Some((&id, _)) = self.open.first_key_value() {
             self.end(id, CallEnd::Lost, now, out);
         }
@@ -235,7 +235,7 @@ impl Streams {
         }
     }
 
-    fn request_whole(&mut self, id: u32, out: &mut impl FnMut(TapEvent)) {
+    fn request_whole(&mut self, id: u32, out: &mut dyn FnMut(TapEvent)) {
         let Some(stream) = self.open.get_mut(&id) else { return };
         if stream.call.is_some() {
             return;
@@ -255,7 +255,7 @@ impl Streams {
         out(TapEvent::Begun(call));
     }
 
-    fn end(&mut self, id: u32, end: CallEnd, now: Instant, out: &mut impl FnMut(TapEvent)) {
+    fn end(&mut self, id: u32, end: CallEnd, now: Instant, out: &mut dyn FnMut(TapEvent)) {
         let Some(mut stream) = self.open.remove(&id) else { return };
         self.allowance.give(stream.places);
         stream.hold(0, &mut self.allowance);

@@ -59,7 +59,8 @@ fn while_the_runtime_is_away_tables_say_so_and_status_fails() {
     away.runtime.reason = "the runtime's socket /r does not exist".to_owned();
     let daemon = Daemon::with(away);
     let banner = "RUNTIME AWAY since 2026-11-20T10:00:00Z (";
-    let reason = "): the runtime's socket /r does not exist; verdicts are as of then\n";
+    let reason = "): the runtime's socket /r does not exist; verdicts of exec probes and states of containers are as \
+                  of then\n";
     for arguments in ["probes", "probes -o wide", "pods", "describe default/web/app/liveness"] {
         let output = daemon.run(arguments);
         let shown = text(&output.stdout);
@@ -70,6 +71,12 @@ fn while_the_runtime_is_away_tables_say_so_and_status_fails() {
     {
         assert!(!text(&daemon.run(arguments).stdout).contains("RUNTIME AWAY"), "{arguments}");
     }
+    for arguments in ["probes --check", "probes --check -o json"] {
+        let output = daemon.run(arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments}");
+        assert!(said.starts_with(&format!("criprobe: {banner}")) && said.ends_with(&reason), "{said}");
+    }
     for arguments in ["status", "status -o json"] {
         let output = daemon.run(arguments);
         let said = "criprobe: degraded: the runtime is away: the runtime's socket /r does not exist\n";
@@ -79,8 +86,63 @@ fn while_the_runtime_is_away_tables_say_so_and_status_fails() {
 }
 
 #[test]
+fn as_long_as_no_pod_was_listed_none_is_denied() {
+    let mut away = status();
+    away.runtime.state = RuntimeState::Away;
+    away.inventory.last_resync_at = None;
+    let daemon = Daemon::with(away);
+    daemon.probes.send_replace(Vec::new());
+    let said =
+        "criprobe: the runtime's pods are not known yet: it has not been listed since criprobe started\n";
+    for (arguments, code) in [
+        ("probes", 1),
+        ("probes --check", 1),
+        ("probes shop/cart --check", 1),
+        ("probes shop/cart", 2),
+        ("pods shop/cart", 2),
+        ("describe shop/cart", 2),
+        ("trigger shop/cart", 2),
+        ("pause shop/cart", 2),
+        ("events shop/cart", 2),
+    ] {
+        let output = daemon.run(arguments);
+        assert_eq!(
+            (output.status.code(), text(&output.stderr)),
+            (Some(code), said.to_owned()),
+            "{arguments}"
+        );
+        let shown = text(&output.stdout);
+        let is_said = shown.starts_with("RUNTIME AWAY since ") || arguments.starts_with("events");
+        assert!(is_said && !shown.contains("no p"), "{arguments}: {shown}");
+    }
+    assert_eq!(text(&daemon.run("probes -o json").stdout), "[]\n");
+}
+
+#[test]
+fn events_of_a_pod_are_those_of_the_runtime_too_and_none_says_since_when() {
+    let daemon = Daemon::start();
+    let none = "no events since criprobe started at ";
+    assert!(text(&daemon.run("events default/web/log").stdout).starts_with(none));
+    let of_runtime = |reason: &str| {
+        let mut event: EventView = serde_json::from_str(EVENT).unwrap();
+        event.reason = reason.to_owned();
+        (event.namespace, event.pod, event.container) = Default::default();
+        event
+    };
+    daemon.events.push(of_runtime("ConfigurationReloaded"));
+    assert!(text(&daemon.run("events default/web/log").stdout).starts_with(none));
+    daemon.events.push(of_runtime("RuntimeAway"));
+    let shown = text(&daemon.run("events default/web/log").stdout);
+    assert!(shown.contains(" RuntimeAway ") && shown.lines().count() == 1, "{shown}");
+    let unknown = daemon.run("events default/wbe");
+    assert_eq!(unknown.status.code(), Some(2), "{}", text(&unknown.stderr));
+}
+
+#[test]
 fn what_an_operator_wants_is_done_or_refused_with_an_exit_code_that_tells_whose_fault_it_is() {
     let daemon = Daemon::start();
+    let of_removed = EVENT.replace(r#""pod":"web""#, r#""pod":"removed""#);
+    daemon.events.push(serde_json::from_str::<EventView>(&of_removed).unwrap());
     let done = daemon.run("pause default/web/app/liveness");
     assert_eq!((done.status.code(), text(&done.stderr)), (Some(0), String::new()));
     assert_eq!(text(&done.stdout), "default/web/app/liveness: probing, success\n");
@@ -107,7 +169,24 @@ fn what_an_operator_wants_is_done_or_refused_with_an_exit_code_that_tells_whose_
             "'web' is read as a namespace, and -n names one, too: write default/web for the pod",
         ),
         ("probes default/web --pod x", 2, "'default/web' and --pod both name the pod: omit --pod"),
-        ("describe web", 2, "no container ID begins with \"web\"; did you mean default/web/app?"),
+        ("describe web", 2, "web is the name of a pod: write it with its namespace, default/web"),
+        (
+            "describe default",
+            2,
+            "default is a namespace: write NAMESPACE/POD for one of its pods, as default/web; 'criprobe pods default' lists them",
+        ),
+        ("describe default/other", 2, "no pod default/other; namespace default has the pod web"),
+        ("pause default/other", 2, "no pod default/other; namespace default has the pod web"),
+        (
+            "describe default/removed",
+            2,
+            "no pod default/removed; namespace default has the pod web; the last events of one of this name are kept: criprobe events default/removed",
+        ),
+        (
+            "trigger default/web",
+            4,
+            "default/web/app/liveness: no attempt is possible now: paused by an operator",
+        ),
         (
             "run default/web/app --grpc 0",
             2,

@@ -40,10 +40,16 @@ fn bash_completes_what_the_daemon_knows_at_that_moment() {
     daemon.probes.send_replace(vec![probe(), hostile]);
     for (line, expected) in [
         ("criprobe trig", vec!["trigger"]),
-        ("criprobe trigger def", vec!["default/web/app/liveness"]),
-        ("criprobe trigger default/", vec!["default/web/app/liveness"]),
-        ("criprobe wait default/we", vec!["default/web", "default/web/app"]),
-        ("criprobe pause default/web", vec!["default/web", "default/web/app", "default/web/app/liveness"]),
+        (
+            "criprobe trigger def",
+            vec!["default/web", "default/web/app", "default/web/app/liveness", "default/web/log"],
+        ),
+        ("criprobe trigger default/web/app/", vec!["default/web/app/liveness"]),
+        ("criprobe wait default/we", vec!["default/web", "default/web/app", "default/web/log"]),
+        (
+            "criprobe pause default/web",
+            vec!["default/web", "default/web/app", "default/web/app/liveness", "default/web/log"],
+        ),
         ("criprobe probes -n ", vec!["default"]),
         ("criprobe probes --pod w", vec!["web"]),
         ("criprobe probes --type live", vec!["liveness"]),
@@ -58,11 +64,11 @@ fn bash_completes_what_the_daemon_knows_at_that_moment() {
         );
     }
     daemon.probes.send_replace(Vec::new());
-    assert_eq!(completed(&api, "criprobe trigger def").0, Vec::<String>::new(), "it is gone");
+    assert_eq!(completed(&api, "criprobe trigger default/web/app/").0, Vec::<String>::new(), "it is gone");
 }
 
 #[test]
-fn without_a_daemon_bash_completes_the_rest_and_nobody_waits() {
+fn without_a_daemon_bash_completes_the_rest_without_delay() {
     let dir = tempfile::tempdir().unwrap();
     let silent = dir.path().join("silent.sock");
     let _listener = UnixListener::bind(&silent).unwrap();

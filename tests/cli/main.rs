@@ -67,7 +67,9 @@ const EVENT: &str = r#"{"at":"2026-11-20T10:00:00.000Z","type":"Warning","reason
 const POD: &str = r#"{"namespace":"default","pod":"web","podUid":"u","sandboxId":"s","attempt":0,"sandboxReady":true,
  "ready":true,"reason":"","containers":[{"container":"app","containerId":"c0ffee","image":"busybox","state":"running",
  "exitCode":null,"createdAt":null,"startedAt":null,"started":true,"ready":true,"restarts":0,
- "probes":{"total":0,"states":{},"phases":{}}}]}"#;
+ "probes":{"total":0,"states":{},"phases":{}}},{"container":"log","containerId":"d0d0","image":"busybox",
+"state":"running","exitCode":null,"createdAt":null,"startedAt":null,"started":true,"ready":true,"restarts":0,
+"probes":{"total":0,"states":{},"phases":{}}}]}"#;
 
 /// A daemon's API on a socket in a folder of its own.
 struct Daemon {

@@ -234,7 +234,7 @@ fn texts(texts: &[&str]) -> Vec<String> {
     texts.iter().map(ToString::to_string).collect()
 }
 
-/// A pod with a resolver and a sysctl of its own, whose logs go to this folder.
+/// A pod with a resolver and sysctls of its own, whose logs go to this folder.
 pub(crate) async fn run_pod(
     socket: &Path,
     mut plain: pb::PodSandboxConfig,
@@ -254,7 +254,13 @@ pub(crate) async fn run_pod(
         annotations: plain.annotations.clone(),
         linux: Some(SandboxLinux {
             security: Some(SandboxSecurity { namespaces: Some(Namespaces { pid: 1, ..Default::default() }) }),
-            sysctls: [("net.ipv4.ip_unprivileged_port_start".to_owned(), "0".to_owned())].into(),
+            // The range is what containerd 2 adds where it is not set.
+            sysctls: [
+                ("net.ipv4.ip_unprivileged_port_start", "0"),
+                ("net.ipv4.ping_group_range", "0 2147483647"),
+            ]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into(),
         }),
     };
     let made: pb::RunPodSandboxResponse =

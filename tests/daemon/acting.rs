@@ -428,6 +428,10 @@ async fn killed_at_any_step_of_a_restart_the_container_runs_exactly_once() -> Re
         rig.client = rig.daemon.client().await?;
         let left = runs_once(&mut rig.past, &pod, 1).await.with_context(|| step.to_owned())?;
         is_healthy(&rig, &pod).await?;
+        if step == "stopping" {
+            let exited = has_event(&rig, &pod, "Exited").await?;
+            ensure!(exited.ends_with(": criprobe stopped it"), "{exited}");
+        }
         stays("it stays so", Duration::from_millis(500), async || {
             let all = containers(&mut rig.past, &pod).await?;
             Ok(matches!(&all[..], [(id, 1, ContainerState::ContainerRunning)] if *id == left))
@@ -486,6 +490,28 @@ async fn a_creation_that_fails_is_tried_again_and_visible() -> Result<()> {
     let ids: HashSet<_> = containers(&mut rig.past, &pod).await?.into_iter().map(|(id, ..)| id).collect();
     ensure!(ids == HashSet::from([id]), "the dead container is kept");
     runs_once(&mut rig.past, &pod, 1).await?;
+    Ok(())
+}
+
+/// An outage of the runtime is no failure of the container: no back-off follows.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_creation_that_an_outage_cut_off_is_tried_again_when_the_runtime_answers() -> Result<()> {
+    let mut rig = Rig::with(&ACTING).await?;
+    let pod = run_unmanaged(&mut rig.client, "outage", &[(LIVENESS, &probe("onFailure: restart"))]).await?;
+    let id = run_app(&mut rig.client, &pod, &[], |_| {}).await?;
+    is_healthy(&rig, &pod).await?;
+    let starting = "server is not initialized yet";
+    rig.once("CreateContainer", FaultKind::Code(Code::Unavailable, starting.into()));
+    fall_ill(&mut rig, &id).await?;
+    rig.becomes(&pod, "liveness", "waits for the runtime", |probe| {
+        let reason = probe["reason"].as_str().unwrap_or_default();
+        reason.contains("Z, next try when the runtime answers: server is not initialized yet")
+            && probe["act"]["nextAt"].is_null()
+    })
+    .await?;
+    runs_once(&mut rig.past, &pod, 1).await?;
+    let act = rig.daemon.json("/v1/pods").await?.to_string();
+    ensure!(!act.contains("next try"), "{act}");
     Ok(())
 }
 
@@ -558,7 +584,11 @@ async fn an_act_that_is_no_longer_wanted_is_not_finished_after_a_crash() -> Resu
     let settings = [ACTING[0], ACTING[1], ("CRIPROBE_FAULTS", &folder), ("CRIPROBE_ACT_GRACE_PERIOD", "2s")];
     let mut rig = Rig::with(&settings).await?;
     let pod = run_unmanaged(&mut rig.client, "spared", &[(LIVENESS, &probe("onFailure: restart"))]).await?;
-    let id = run_app(&mut rig.client, &pod, &[], |_| {}).await?;
+    let until_go = "until [ -e go ]; do sleep 0.02; done; exit 3";
+    let id = run_app(&mut rig.client, &pod, &[], |config| {
+        config.command = ["sh", "-c", until_go].map(str::to_owned).to_vec();
+    })
+    .await?;
     is_healthy(&rig, &pod).await?;
     fs::write(Path::new(&folder).join("act-stopping"), "")?;
     fall_ill(&mut rig, &id).await?;
@@ -567,6 +597,9 @@ async fn an_act_that_is_no_longer_wanted_is_not_finished_after_a_crash() -> Resu
     ensure!(reason.contains("may not act any more"), "{reason}");
     let all = containers(&mut rig.past, &pod).await?;
     ensure!(matches!(&all[..], [(left, 0, ContainerState::ContainerRunning)] if *left == id), "{all:?}");
+    cri::exec(&mut rig.past, &id, &["touch", "go"]).await?;
+    let exited = has_event(&rig, &pod, "Exited").await?;
+    ensure!(!exited.contains("criprobe"), "it is not our doing any more: {exited}");
     Ok(())
 }
 

@@ -107,7 +107,7 @@ async fn people_see_it_by_the_names_the_key_and_the_container() -> Result<()> {
         assert!(is_well && text.starts_with("container   default/shown/app\n"), "{text}");
         let kinds: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("probe       ")).collect();
         assert_eq!(kinds, ["default/shown/app/readiness", "default/shown/app/liveness"]);
-        assert!(text.contains("phase       invalid: exec.command: Required value"), "{text}");
+        assert!(text.contains("reason      exec.command: Required value\nphase       invalid\n"), "{text}");
     }
     let (_, json) = rig.daemon.run(&["describe", "default/shown/app", "-o", "json"])?;
     let probes: Vec<Value> = serde_json::from_str(&json)?;

@@ -102,6 +102,12 @@ async fn a_crash_loop_shows_how_each_container_ended() -> Result<()> {
         is_well && text.contains("last exit   exit code 0, ") && text.contains("earlier exits\n"),
         "{text}"
     );
+    let events = text.split_once("\nevents\n").map_or("", |(_, events)| events);
+    assert!(events.contains(" Started ") && events.contains("exited with code 3"), "{text}");
+    let (_, text) = rig.daemon.run(&["describe", "default/looping"])?;
+    let exits = text.split_once("\nearlier exits\n").map_or("", |(_, exits)| exits);
+    let exits: Vec<_> = exits.lines().skip(1).take_while(|line| !line.is_empty()).collect();
+    assert!(exits.len() == 2 && exits[0].contains("  0        3 "), "{text}");
     Ok(())
 }
 
@@ -158,6 +164,18 @@ async fn what_had_ended_before_criprobe_started_is_shown_and_no_event() -> Resul
     let app = becomes(&rig, &pod, "its end is known", has_ended).await?;
     assert_eq!(app["exitCode"], 4);
     assert_eq!(events(&rig, &pod).await?, [""; 0]);
+    let all = rig.daemon.events().await?;
+    let begins = |event: &Value| event["reason"] == "CriprobeStarted" && event["podUid"] == "";
+    assert!(begins(&all[0]) && all.iter().filter(|event| begins(event)).count() == 1, "{all:?}");
+    let message = all[0]["message"].as_str().unwrap_or_default();
+    assert!(message.ends_with(" started; earlier events are not kept"), "{message}");
+    let older = rig.daemon.json("/v1/pods/default/former").await?;
+    assert!(begins(&older["events"][0]), "its events from before are missing: {older}");
+    let (_, shown) = rig.daemon.run(&["describe", "default/former"])?;
+    assert!(shown.contains("CriprobeStarted"), "{shown}");
+    rig.run("younger", &[], &["sleep", "100000"]).await?;
+    let younger = rig.daemon.json("/v1/pods/default/younger").await?;
+    assert!(!younger["events"].as_array().into_iter().flatten().any(begins), "nothing is missing: {younger}");
     restart(&mut rig, &pod, 1, &["sleep", "100000"]).await?;
     let app = becomes(&rig, &pod, "another one runs", |app| app["state"] == "running").await?;
     assert_eq!(app["exits"][0]["exitCode"], 4, "{app}");

@@ -34,13 +34,14 @@ async fn a_failure_that_repeats_is_one_event_that_counts_and_says_since_when() -
     assert!(repeated["firstAt"].as_str() < repeated["at"].as_str(), "{repeated}");
     assert!(events[0].get("count").is_none() && events[0].get("firstAt").is_none(), "{}", events[0]);
     let (_, table) = rig.daemon.run(&["events", "--pod", "loud"])?;
-    assert!(table.lines().any(|line| line.contains(" x") && line.contains(" over ")), "{table}");
+    assert!(table.lines().any(|line| line.contains(" (x") && line.contains(" over ")), "{table}");
     let (_, described) = rig.daemon.run(&["describe", "default/loud/app/liveness"])?;
     assert!(described.contains(" over "), "{described}");
 
     let count = async |path: &str| Ok::<_, anyhow::Error>(rig.daemon.lines(path).await?.len());
-    assert_eq!(count("/v1/events?since=1h").await?, 3);
-    assert_eq!(count("/v1/events?since=3600").await?, 3);
+    // And the start of the container, and of criprobe.
+    assert_eq!(count("/v1/events?since=1h").await?, 4);
+    assert_eq!(count("/v1/events?since=3600").await?, 4);
     assert_eq!(count("/v1/events?since=2999-01-01T00:00:00Z").await?, 0);
     let (status, refused) = rig.daemon.get("/v1/events?since=soon").await?;
     assert!(status == 400 && refused.contains("write a duration such as 10m"), "{refused}");

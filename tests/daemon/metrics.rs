@@ -171,16 +171,22 @@ async fn the_series_of_a_pod_end_with_it_and_no_name_breaks_the_text() -> Result
     let (pod, id) = rig.run(hostile, &[(LIVENESS, EAGER)], &["sleep", "100000"]).await?;
     let shown = r#"pod="web\"} 1\\nup{x=\"\\\\u{1b}[2J\\u{202e}""#;
     let series = |text: &str| text.lines().filter(|line| line.contains(shown)).count();
+    // 10 KiB of what has to be escaped.
+    let (endless, escaped) = ("\"\\\n".repeat(3_413), r#"\"\\\\n"#.repeat(50));
+    rig.run(&endless, &[(LIVENESS, EAGER)], &["sleep", "100000"]).await?;
     eventually("it has series", PATIENCE, async || {
         let (text, _) = scrape(&rig.daemon, "").await?;
         let has_all =
             text.lines().any(|line| line.starts_with("prober_probe_total{") && line.contains(shown));
-        Ok(has_all.then_some(()))
+        let has_endless =
+            text.lines().any(|line| line.starts_with("prober_probe_total{") && line.contains(&escaped));
+        Ok((has_all && has_endless).then_some(()))
     })
     .await?;
     let (text, _) = scrape(&rig.daemon, "").await?;
     // The state, the count of successes, and a histogram of eleven buckets and three lines more.
     ensure!(series(&text) == 16, "{}", series(&text));
+    ensure!(text.lines().all(|line| line.len() < 4 << 10), "a label has an end");
     promtool(&["check", "metrics"], &text)?;
 
     rig.client.stop_container(StopContainerRequest { container_id: id.to_string(), timeout: 0 }).await?;

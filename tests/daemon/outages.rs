@@ -195,6 +195,11 @@ async fn an_outage_is_said_in_words_wherever_one_looks_and_once_in_the_log() -> 
     rig.runtime.stop_serving().await;
     let away = reports(&rig, &["RuntimeAway"]).await?;
     assert!(away[0].1.starts_with("the runtime is away: ") && away[0].1.contains("socket /"), "{away:?}");
+    let (is_fine, shown) = rig.daemon.run(&["probes", "--check", "-o", "json"])?;
+    assert!(!is_fine && shown.contains("\ncriprobe: RUNTIME AWAY since "), "{shown}");
+    let untried =
+        rig.becomes(&pod, "liveness", "cannot be tried", |probe| probe["errors"]["cannotTry"] == true);
+    assert_eq!(untried.await?["state"], "success");
     let failed = rig
         .becomes(&pod, "liveness", "names the socket", |probe| {
             let output = probe["last"]["output"].as_str().unwrap_or_default();
@@ -210,7 +215,11 @@ async fn an_outage_is_said_in_words_wherever_one_looks_and_once_in_the_log() -> 
     {
         let (is_fine, shown) = rig.daemon.run(verb)?;
         assert!(is_fine && shown.starts_with("RUNTIME AWAY since "), "{verb:?}: {shown}");
-        assert!(shown.contains("; verdicts are as of then\n") && !shown.contains("os error"), "{shown}");
+        assert!(
+            shown.contains("; verdicts of exec probes and states of containers are")
+                && !shown.contains("os error"),
+            "{shown}"
+        );
     }
     let (_, json) = rig.daemon.run(&["probes", "-o", "json"])?;
     assert!(json.starts_with('['), "{json}");
@@ -220,6 +229,9 @@ async fn an_outage_is_said_in_words_wherever_one_looks_and_once_in_the_log() -> 
     let wanted = json!({"container": failed["containerId"], "exec": {"command": ["true"]}});
     let (_, tried) = rig.daemon.post("/v1/run", &wanted.to_string()).await?;
     assert!(tried.contains("the runtime is away: ") && !tried.contains("os error"), "{tried}");
+
+    let events = rig.daemon.events().await?;
+    assert!(!events.iter().any(|event| event["reason"] == "Unhealthy"), "one event is enough: {events:?}");
 
     rig.runtime.serve_again(Duration::ZERO)?;
     let back = reports(&rig, &["RuntimeAway", "RuntimeBack"]).await?;

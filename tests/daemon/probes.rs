@@ -195,7 +195,12 @@ async fn a_hanging_exec_is_cancelled_after_its_grace_is_an_error_and_holds_nobod
     let error = rig.last(&hung, "liveness", "error").await?;
     assert_eq!(
         (&error["last"]["output"], &error["state"]),
-        (&json!("runtime did not answer"), &json!("success"))
+        (
+            &json!(
+                "no answer within 1.3s (timeout 1s, grace 300ms): the command, or a child of it, keeps its output open"
+            ),
+            &json!("success")
+        )
     );
     let took = error["last"]["durationSeconds"].as_f64().unwrap_or_default();
     assert!((1.3..3.0).contains(&took), "{error}");

@@ -238,7 +238,7 @@ async fn a_bad_file_changes_nothing_is_told_wholly_and_heals() -> Result<()> {
     let reported: Vec<_> = reported.map(|event| (event["type"].as_str(), event["reason"].as_str())).collect();
     let (bad, good) =
         ((Some("Warning"), Some("ConfigurationRefused")), (Some("Normal"), Some("ConfigurationReloaded")));
-    assert_eq!(reported, [bad, good]);
+    assert_eq!(reported, [(Some("Normal"), Some("CriprobeStarted")), bad, good]);
     Ok(())
 }
 

@@ -24,7 +24,7 @@ done
 unchecked=
 tests/lab/promtool.sh fetch || unchecked="Metrics and alerts were NOT checked with promtool, see above."
 # Many unit tests wait rather than compute: two of them per processor.
-RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(nproc)))} cargo test "$@" --lib --bins
+RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(nproc)))} cargo test "$@" -p criprobe -p criprobe-wire --lib --bins
 # shellcheck disable=SC2086 # one word an argument
 cargo test "$@" $others
 cargo test "$@" --doc

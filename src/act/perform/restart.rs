@@ -15,10 +15,16 @@ use super::{
     },
     Act, HandsOff, Performer, said,
 };
-use crate::{clock, ids::ContainerId, proto::cri::ContainerState, results::event::ActNotice};
+use crate::{
+    clock, ids::ContainerId, proto::cri::ContainerState, results::event::ActNotice,
+    runtime::presence::PresenceAnswer,
+};
 
 /// 3 tries, and 1 s between them, to remove the former container: it is dead, and only takes room on the disk.
 const REMOVE: (u32, Duration) = (3, Duration::from_secs(1));
+
+/// 1 s between two looks whether the runtime answers again.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// 20 looks, 500 ms apart, at a successor whose start failed: a runtime may still be starting it on behalf of a call that was
 /// cut off.
@@ -71,11 +77,19 @@ enum NotMade {
     HandsOff(HandsOff),
     /// The runtime's reason: it is tried again.
     Failed(String),
+    /// The runtime is away, for this reason: it is tried again when it answers.
+    Away(String),
 }
 
 impl From<Status> for NotMade {
     fn from(status: Status) -> Self {
-        Self::Failed(said(&status))
+        let reason = said(&status);
+        match PresenceAnswer::of(Err(status)) {
+            PresenceAnswer::Away(_) => Self::Away(reason),
+            PresenceAnswer::Version(_) | PresenceAnswer::Refusal(_) | PresenceAnswer::Silence(_) => {
+                Self::Failed(reason)
+            }
+        }
     }
 }
 
@@ -93,12 +107,17 @@ impl Act<'_> {
             let after = self.back_off(intent).await;
             self.pause(after, Step::BackOff(clock::wall() + after), false).await?;
         }
+        let mut outages = 0;
         let successor = loop {
             self.step(Step::Creating);
             match self.create_and_start(intent, recipe, &mut making).await {
                 Ok(successor) => break successor,
                 Err(NotMade::HandsOff(hands_off)) => return Err(hands_off),
-                Err(NotMade::Failed(_)) if mem::take(&mut may_try_at_once) => {}
+                Err(NotMade::Failed(_) | NotMade::Away(_)) if mem::take(&mut may_try_at_once) => {}
+                Err(NotMade::Away(reason)) => {
+                    self.retry_when_it_answers(reason, outages, &making).await?;
+                    outages += 1;
+                }
                 Err(NotMade::Failed(reason)) => self.retry_later(reason, &making).await?,
             }
         };
@@ -117,7 +136,28 @@ impl Act<'_> {
         self.send(News::Stuck { container, namespace, pod }).await;
         let now = clock::wall();
         let after = self.on.note(|content| content.back_off.failed(&self.place, now)).await;
-        self.pause(after, Step::Retrying { reason, at: now + after }, making.is_asked()).await
+        self.pause(after, Step::Retrying { reason, at: Some(now + after) }, making.is_asked()).await
+    }
+
+    /// Reports that the runtime is away, and waits until it answers: that is no failure of the container's, which the back-off
+    /// is for. After each further outage it waits for twice as long before it looks.
+    async fn retry_when_it_answers(
+        &self,
+        reason: String,
+        outages: u32,
+        making: &Making,
+    ) -> Result<(), HandsOff> {
+        self.report(ActNotice::Failed { action: self.action, reason: reason.as_str().into() }).await;
+        let first = LOOK.saturating_mul(2_u32.saturating_pow(outages)).min(back_off::MOST);
+        let answers = async {
+            sleep(first).await;
+            while let PresenceAnswer::Away(_) | PresenceAnswer::Silence(_) =
+                PresenceAnswer::of(self.on.runtime.version().await)
+            {
+                sleep(LOOK).await;
+            }
+        };
+        self.pause_for(answers, Step::Retrying { reason, at: None }, making.is_asked()).await
     }
 
     /// How long it is until the successor may be created.
@@ -145,11 +185,21 @@ impl Act<'_> {
         if time.is_zero() {
             return Ok(());
         }
+        self.pause_for(sleep(time), step, may_be_ours).await
+    }
+
+    /// The same until something is so.
+    async fn pause_for(
+        &self,
+        until: impl Future<Output = ()>,
+        step: Step,
+        may_be_ours: bool,
+    ) -> Result<(), HandsOff> {
         self.step(step);
         self.send(News::Freed(self.view.id.clone())).await;
         faults::point("waiting").await;
         select! {
-            () = sleep(time) => Ok(()),
+            () = until => Ok(()),
             hands_off = self.claimed(may_be_ours) => Err(hands_off),
         }
     }

@@ -82,6 +82,10 @@ impl Performer {
 impl Act<'_> {
     async fn resume(&self, intent: Intent, condition: &ContainerCondition) {
         let is_running = condition.state == ContainerState::ContainerRunning;
+        if intent.step == IntentStep::Stopping {
+            // What the former run asked for may end it at any time.
+            self.claim_end(true);
+        }
         match (intent.step, intent.cause) {
             // Nothing was asked of the runtime.
             (IntentStep::Begun, ActCause::Probe(_)) if is_running => {
@@ -123,7 +127,7 @@ impl Act<'_> {
                     self.report(ActNotice::Failed { action: self.action, reason: reason.as_str().into() })
                         .await;
                     let after = until.saturating_duration_since(clock::now());
-                    let step = Step::Retrying { reason, at: clock::wall() + after };
+                    let step = Step::Retrying { reason, at: Some(clock::wall() + after) };
                     if let Err(hands_off) = self.pause(after, step, intent.step >= IntentStep::Creating).await
                     {
                         return self.give_up(&hands_off).await;

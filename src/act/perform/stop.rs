@@ -98,13 +98,16 @@ impl Act<'_> {
     /// A client took the container over, or it is not to be stopped any more.
     pub(super) async fn stop(&self, grace: Duration) -> Result<(), HandsOff> {
         let deadline = clock::wall() + grace;
-        self.may_stop().await?;
+        self.may_stop().await.inspect_err(|_| self.claim_end(false))?;
         let recorded = self.on.record(|content| {
             if let Some(intent) = content.intent(&self.view.id) {
                 (intent.step, intent.stop_deadline) = (IntentStep::Stopping, Some(Wall(deadline)));
             }
         });
-        recorded.await.map_err(|error| HandsOff::NotRecorded(describe(&error)))?;
+        if let Err(error) = recorded.await {
+            self.claim_end(false);
+            return Err(HandsOff::NotRecorded(describe(&error)));
+        }
         self.step(Step::Stopping);
         let mut pause = STOP_AGAIN.0;
         let mut is_first = true;
@@ -129,7 +132,7 @@ impl Act<'_> {
                 // Others do not wait for a container that cannot be stopped.
                 self.send(News::Freed(self.view.id.clone())).await;
             }
-            self.step(Step::Retrying { reason, at: clock::wall() + pause });
+            self.step(Step::Retrying { reason, at: Some(clock::wall() + pause) });
             select! {
                 () = sleep(pause) => {}
                 hands_off = self.claimed(false) => return Err(hands_off),
@@ -158,6 +161,7 @@ impl Act<'_> {
                 Ok(Some(_)) | Err(_) => sleep(LOOK).await,
             }
         }
+        self.claim_end(false);
         Err(unwanted)
     }
 }

@@ -192,7 +192,7 @@ mod tests {
         };
         let path = |pods, containers, probes| Some(Kind::Path { pods, containers, probes });
         assert_eq!(kind("pause", "subject"), path(true, true, true));
-        assert_eq!(kind("trigger", "probe"), path(false, false, true));
+        assert_eq!(kind("trigger", "subject"), path(true, true, true));
         assert_eq!(kind("run", "container"), path(false, true, false));
         assert_eq!(kind("wait", "target"), path(true, true, false));
         assert_eq!(kind("run", "probe"), Some(Kind::Type));

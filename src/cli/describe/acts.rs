@@ -4,12 +4,9 @@ use std::time::SystemTime;
 
 use super::super::{
     screen::Paint,
-    span::{age, configured, measured},
+    span::{age, configured, measured, moment},
 };
-use crate::{
-    clock,
-    report::view::{ActCommandView, ActEndView, ActRecordView, ActView, ProbeActsView},
-};
+use crate::report::view::{ActCommandView, ActEndView, ActRecordView, ActView, ProbeActsView};
 
 /// What the verdict does, what is going on, what the budget is, and what was done last.
 pub(super) fn lines(
@@ -38,13 +35,13 @@ pub(super) fn lines(
         let back_off = acts.back_off_seconds.0;
         let back_off =
             if back_off.is_zero() { String::new() } else { format!(", back-off {}", configured(back_off)) };
-        lines.push(("next", format!("not before {}{back_off}", clock::rfc3339(at.0)), Paint::Plain));
+        lines.push(("next", format!("not before {}{back_off}", moment(at.0, now)), Paint::Plain));
     }
     match &acts.last {
         None => lines.push(("last", "none".to_owned(), Paint::Plain)),
         Some(last) => {
             lines.push(("last", record(last, now), Paint::Plain));
-            lines.push(("of", container(last), Paint::Plain));
+            lines.push(("of", container(last, now), Paint::Plain));
             lines.extend(last.command.as_ref().map(|run| ("command", command(run), Paint::Plain)));
         }
     }
@@ -65,8 +62,8 @@ fn record(last: &ActRecordView, now: SystemTime) -> String {
 }
 
 /// Which container that was, and which one runs in its place.
-fn container(last: &ActRecordView) -> String {
-    let at = clock::rfc3339(last.at.0);
+fn container(last: &ActRecordView, now: SystemTime) -> String {
+    let at = moment(last.at.0, now);
     let successor = match &*last.successor_id {
         "" => String::new(),
         id => format!(", replaced by {id}"),
@@ -111,7 +108,7 @@ mod tests {
         }
         let successor_id = "c2".to_owned();
         let replaced = ActRecordView { successor_id, ..acts.last.clone().unwrap() };
-        assert_eq!(container(&replaced), "c1, at 2026-11-20T10:01:52.000Z, replaced by c2");
+        assert_eq!(container(&replaced, now), "c1, at 10:01:52.000Z, replaced by c2");
         (acts.action, acts.refusal) = ("report".to_owned(), "acting is not enabled".to_owned());
         let first = lines(&acts, None, now).swap_remove(0);
         assert_eq!(first.1, "report, although restart is asked for: acting is not enabled");

@@ -22,6 +22,18 @@ pub(super) enum Target {
 /// The accepted forms, for error messages.
 const WRITE: &str = "write NAMESPACE/POD, NAMESPACE/POD/CONTAINER, NAMESPACE/POD/CONTAINER/TYPE, or the first characters of a container's ID";
 
+impl Target {
+    /// The names; of a container's ID none.
+    pub(super) fn names(&self) -> Vec<String> {
+        match self {
+            Self::Probe(names) => names.to_vec(),
+            Self::KeyOrContainer(names) => names.to_vec(),
+            Self::Pod(names) => names.to_vec(),
+            Self::ContainerId(_) => Vec::new(),
+        }
+    }
+}
+
 impl FromStr for Target {
     type Err = String;
 

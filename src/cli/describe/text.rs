@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime};
 
 use super::{
     super::{
-        events::repeated,
+        events::message,
         exits, pods,
-        probes::{phase_paint, verdict_paint},
-        reason::plain,
+        probes::{MOST_WORDS, explanation, phase_paint, state_paint, verdict_paint},
+        reason::one_line,
         screen::{MARGIN, Paint, Screen, fit},
         span::{age, configured, measured, moment},
         table::{Cell, Column, Table, Tight},
@@ -21,8 +21,8 @@ use super::{
 use crate::{
     clock,
     report::view::{
-        ActNoteView, AttemptView, ChangeView, ContainerView, EventType, EventView, LatencyView, PodView,
-        ProbeDetailView, ProbePhase, ProbeView, Run, Time, Verdict,
+        ActNoteView, AttemptView, ChangeView, ContainerView, ErrorsView, EventType, EventView, LatencyView,
+        PodView, ProbeDetailView, ProbePhase, ProbeView, Run, Time, Verdict,
     },
 };
 
@@ -45,13 +45,14 @@ const OUTPUT_LINES: usize = 20;
 const INDENT: usize = 12;
 
 impl Page {
-    /// A container, without its probes.
-    pub(super) fn container(self, pod: &PodView, container: &ContainerView) -> String {
+    /// A container and its events, without its probes and theirs.
+    pub(super) fn container(self, pod: &PodView, container: &ContainerView, of_it: &[EventView]) -> String {
         let name = format!("{}/{}/{}", pod.namespace, pod.pod, container.container);
         let since = container.started_at.map(|at| format!(", started {} ago", age(at.0, self.now)));
         let yes = |is_so| if is_so { ("yes", Paint::Good) } else { ("no", Paint::Doubtful) };
         let (started, ready, pod_ready) = (yes(container.started), yes(container.ready), yes(pod.ready));
-        let reason = if pod.reason.is_empty() { String::new() } else { format!(": {}", pod.reason) };
+        let reason = one_line(&pod.reason);
+        let reason = if reason.is_empty() { reason } else { format!(": {reason}") };
         let probes = pods::probes(&container.probes);
         let mut text = String::new();
         self.value(&mut text, "container", &name, Paint::Plain);
@@ -75,6 +76,7 @@ impl Page {
         }
         let exits = |exits: &[_], page: Page| exits::table(exits, (page.is_whole, page.now));
         self.table(&mut text, "earlier exits", &container.exits, exits);
+        self.table(&mut text, "events", of_it, events);
         text
     }
 
@@ -85,7 +87,7 @@ impl Page {
             self.value(text, "last exit", &last, exits::paint(code));
         }
         if let Some(message) = &container.exit_message {
-            self.value(text, "message", message.trim(), Paint::Plain);
+            self.value(text, "message", &one_line(message), Paint::Plain);
         }
         if let Some(path) = &container.log_path {
             self.value(text, "log", path, Paint::Plain);
@@ -108,7 +110,7 @@ impl Page {
         text
     }
 
-    fn head(self, ProbeDetailView { probe, client, definition, .. }: &ProbeDetailView) -> String {
+    fn head(self, ProbeDetailView { probe, client, definition, changes, .. }: &ProbeDetailView) -> String {
         let mut text = String::new();
         let mut line = |name, value: &str, paint| self.value(&mut text, name, value, paint);
         line("probe", &probe.id, Paint::Plain);
@@ -153,17 +155,19 @@ impl Page {
             age(probe.since.0, self.now),
             moment(probe.since.0, self.now)
         );
-        line("state", &since, verdict_paint(probe.state));
-        let reason = plain(&probe.reason);
-        let phase = probe.phase.as_str();
-        let phase = if reason.is_empty() { phase.to_owned() } else { format!("{phase}: {reason}") };
-        line("phase", &phase, phase_paint(probe.phase));
+        line("state", &since, state_paint(probe));
+        let why = explanation(probe);
+        let why = if self.is_whole { why } else { fit(&why, MOST_WORDS) };
+        if !why.is_empty() {
+            line("reason", &why, Paint::Plain);
+        }
+        line("phase", probe.phase.as_str(), phase_paint(probe.phase));
         line(
             "next",
             &self.next(probe, definition.as_ref().map(|defined| defined.period_seconds.0)),
             Paint::Plain,
         );
-        line("run", &run(probe), Paint::Plain);
+        line("run", &run(probe, changes.last()), Paint::Plain);
         let counts = probe.counts;
         let counts = [
             (counts.success, "success"),
@@ -263,9 +267,11 @@ impl Page {
     }
 
     fn output(self, text: &mut String, last: Option<&AttemptView>) {
-        let Some(last) = last.filter(|last| !last.output.trim().is_empty()) else { return };
+        let Some(last) = last.filter(|last| !last.words().is_empty()) else { return };
         text.push_str(&format!("\nlast output, {}\n", last.result.as_str()));
-        self.lines(text, &last.output);
+        // Blanks before the first line are a part of it.
+        let (words, has_said) = (last.words(), !last.output.trim().is_empty());
+        self.lines(text, if has_said { &last.output } else { &words });
     }
 
     /// The first lines of an output.
@@ -324,9 +330,27 @@ fn latency_paint(latency: &LatencyView) -> Paint {
     if latency.near_timeout { Paint::Doubtful } else { Paint::Plain }
 }
 
-fn run(probe: &ProbeView) -> String {
+/// Why the verdict of a probe turns whose container has ended by itself.
+const NOT_RUNNING: &str = "the container is not running";
+
+/// `66 successes in a row, then 5 errors`.
+fn run(probe: &ProbeView, newest: Option<&ChangeView>) -> String {
+    let run = results_in_a_row(probe, newest);
+    match (probe.errors, probe.run) {
+        (None | Some(ErrorsView { count: 0, .. }), _) => run,
+        (Some(ErrorsView { count: 1, .. }), Some(_)) => format!("{run}, then 1 error"),
+        (Some(ErrorsView { count, .. }), Some(_)) => format!("{run}, then {count} errors"),
+        (Some(ErrorsView { count: 1, .. }), None) => "none yet, only 1 error".to_owned(),
+        (Some(ErrorsView { count, .. }), None) => format!("none yet, only {count} errors"),
+    }
+}
+
+fn results_in_a_row(probe: &ProbeView, newest: Option<&ChangeView>) -> String {
     match probe.run {
         None => "none yet".to_owned(),
+        Some(Run { count: 0, .. }) if newest.is_some_and(|change| change.why == NOT_RUNNING) => {
+            "ended with the container".to_owned()
+        }
         Some(Run { count: 0, .. }) => "ended by the verdict".to_owned(),
         Some(Run { count: 1, verdict }) => format!("1 {}", verdict.as_str()),
         Some(Run { count, verdict: Verdict::Success }) => format!("{count} successes in a row"),
@@ -360,7 +384,7 @@ fn history(entries: &[Entry<'_>], page: Page) -> Table {
             Cell::new(attempt.result.as_str(), strip::paint(attempt.result)),
             measured(attempt.duration_seconds.0).into(),
             code.unwrap_or_default().into(),
-            plain(attempt.output.trim()).into(),
+            one_line(attempt.output.trim()).into(),
         ]);
     }
     table
@@ -380,7 +404,13 @@ fn changes(changes: &[ChangeView], page: Page) -> Table {
 }
 
 fn events(events: &[EventView], page: Page) -> Table {
-    let mut table = table(["AT", "TYPE", "REASON", "MESSAGE"]);
+    let column = |name, tight| Column { name, tight };
+    let mut table = Table::new(vec![
+        column("AT", Tight::Stays),
+        column("TYPE", Tight::Stays),
+        column("REASON", Tight::Stays),
+        column("MESSAGE", Tight::Wraps),
+    ]);
     for event in events {
         table.row(event_cells(event, page).into());
     }
@@ -398,12 +428,6 @@ fn event_cells(event: &EventView, page: Page) -> [Cell; 4] {
         (&*event.reason).into(),
         message(event).into(),
     ]
-}
-
-/// The message of an event; first how often it has happened, as the end of a cell may be cut off.
-fn message(event: &EventView) -> String {
-    let (message, repeated) = (plain(event.message.trim_end()), repeated(event));
-    if repeated.is_empty() { message } else { format!("{}: {message}", repeated.trim_start()) }
 }
 
 /// The last column gives way.
@@ -453,7 +477,7 @@ mod tests {
             let pod = sample::pod();
             insta::assert_snapshot!(
                 format!("describe_container_{width}"),
-                page.container(&pod, &pod.containers[1])
+                page.container(&pod, &pod.containers[1], &sample::pod_detail().events[1..])
             );
             insta::assert_snapshot!(format!("describe_pod_{width}"), page.pod(&sample::pod_detail()));
         }
@@ -462,6 +486,8 @@ mod tests {
             "describe_observed",
             page(100, false).probe(&sample::observed_detail(), None)
         );
+        let untried = ProbeDetailView { probe: sample::untried_probe(), ..sample::detail() };
+        insta::assert_snapshot!("describe_untried", page(100, false).probe(&untried, None));
         insta::assert_snapshot!("describe_acting", page(80, false).probe(&sample::acting_detail(), None));
         insta::assert_snapshot!(
             "describe_acting_wide",
@@ -480,7 +506,7 @@ mod tests {
             let page = page(width, false);
             let all = [sample::detail(), long(), sample::invalid_detail(), sample::acting_detail()]
                 .map(|detail| page.probe(&detail, Some(&pod.containers[1])));
-            let pods = page.container(&pod, &pod.containers[1]) + &page.pod(&sample::pod_detail());
+            let pods = page.container(&pod, &pod.containers[1], &[]) + &page.pod(&sample::pod_detail());
             let all = all.concat() + &pods + &page.probe(&looping(), None);
             for line in all.lines() {
                 assert!(width_of(line) <= width, "{width}: {line}");

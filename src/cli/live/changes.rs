@@ -1,6 +1,6 @@
 //! What has changed in a list since it was last seen: a line per change.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::item::Item;
 use crate::{clock, report::view::Time};
@@ -23,6 +23,12 @@ pub(crate) struct Change<'a, T> {
 }
 
 impl<T: Item> Known<T> {
+    /// Whether one of those known is not among these.
+    pub(crate) fn is_any_gone(&self, items: &[T]) -> bool {
+        let there: HashSet<_> = items.iter().map(Item::key).collect();
+        self.0.keys().any(|key| !there.contains(&**key))
+    }
+
     /// Describes each entry that has changed, and remembers it.
     pub(crate) fn changes(&mut self, items: &[T], describe: impl Fn(&Change<'_, T>) -> String) -> String {
         let mut lines = String::new();

@@ -31,26 +31,25 @@ impl Sort {
             Self::Duration => "duration",
         }
     }
+}
 
-    /// The next one, in a circle.
-    pub(crate) fn next(self) -> Self {
-        match self {
-            Self::State => Self::Name,
-            Self::Name => Self::Since,
-            Self::Since => Self::Duration,
-            Self::Duration => Self::State,
-        }
-    }
+/// The next order of a list, in a circle.
+pub(crate) fn next<T: Item>(sort: Sort) -> Sort {
+    let mut circle = T::SORTS.iter().cycle();
+    circle.find(|one| **one == sort);
+    circle.next().copied().unwrap_or(sort)
 }
 
 /// An entry of a list that can be watched.
 pub(crate) trait Item: Clone + Serialize + DeserializeOwned {
     /// Several of them.
     const NOUN: &'static str;
+    /// The orders that it has.
+    const SORTS: &'static [Sort];
 
     /// Unique, and the same as long as it is there.
     fn key(&self) -> &str;
-    /// Its name, for people.
+    /// What it is called in a list: `shop/web-0/app/liveness`.
     fn name(&self) -> String;
     /// Whether somebody should look at it.
     fn is_failed(&self) -> bool;
@@ -91,7 +90,7 @@ pub(crate) fn sort<T: Item>(items: &mut [T], by: Sort) {
 
 /// `42 probes: 2 failing, 39 ok`, of counts that are not 0; bad if the first of them is one of these.
 pub(crate) fn summary(noun: &str, total: usize, counts: &[(usize, &str)]) -> (String, Paint) {
-    let noun = if total == 1 { noun.trim_end_matches('s') } else { noun };
+    let noun = if total == 1 { noun.strip_suffix('s').unwrap_or(noun) } else { noun };
     let shown: Vec<_> = counts.iter().filter(|(count, _)| *count > 0).collect();
     let counted: Vec<_> = shown.iter().map(|(count, what)| format!("{count} {what}")).collect();
     let paint = match counts.iter().position(|(count, _)| *count > 0) {
@@ -109,6 +108,21 @@ pub(crate) fn summary(noun: &str, total: usize, counts: &[(usize, &str)]) -> (St
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::view::{PodView, ProbeView};
+
+    #[test]
+    fn each_list_goes_round_the_orders_that_it_has() {
+        fn circle<T: Item>() -> Vec<&'static str> {
+            let mut sort = Sort::State;
+            let mut next = || {
+                sort = next::<T>(sort);
+                sort.as_str()
+            };
+            (0..4).map(|_| next()).collect()
+        }
+        assert_eq!(circle::<ProbeView>(), ["name", "since", "duration", "state"]);
+        assert_eq!(circle::<PodView>(), ["name", "since", "state", "name"]);
+    }
 
     #[test]
     fn a_summary_shows_what_there_is() {

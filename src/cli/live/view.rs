@@ -11,10 +11,13 @@ use super::{
     item::{self, Item, Sort},
     keys::Key,
 };
-use crate::cli::{
-    screen::{Paint, Screen, fit, width_of},
-    span::{age, moment},
-    wrap::words,
+use crate::{
+    cli::{
+        screen::{Paint, Screen, fit, width_of},
+        span::{age, moment},
+        wrap::words,
+    },
+    clock,
 };
 
 /// The list, and how it is shown.
@@ -122,7 +125,7 @@ impl<T: Item> View<T> {
                 self.lay_out();
             }
             Input::Key(Key::Sort) => {
-                self.sort = self.sort.next();
+                self.sort = item::next::<T>(self.sort);
                 item::sort(&mut self.items, self.sort);
                 self.top = 0;
                 self.lay_out();
@@ -130,6 +133,7 @@ impl<T: Item> View<T> {
             Input::Key(key) => self.scroll(key, now),
         }
         self.top = self.top.min(self.body.len().saturating_sub(self.room(now)));
+        self.left = self.left.min(self.rightmost());
         Next::Draw
     }
 
@@ -183,7 +187,7 @@ impl<T: Item> View<T> {
             Key::Left | Key::Right | Key::Quit | Key::Failed | Key::Sort => self.top,
         };
         self.left = match key {
-            Key::Right if self.is_wide => (self.left + SHIFT).min(self.rightmost()),
+            Key::Right if self.is_wide => self.left + SHIFT,
             Key::Left => self.left.saturating_sub(SHIFT),
             _ => self.left,
         };
@@ -199,9 +203,7 @@ impl<T: Item> View<T> {
     fn above(&self, now: SystemTime) -> Vec<String> {
         let width = self.screen.width;
         let (summary, paint) = T::summary(&self.items);
-        let clock = moment(now, now);
-        let clock = clock.split_once('.').map_or(&*clock, |(seconds, _)| seconds);
-        let clock = format!("{clock}Z, data {} old", age(self.at, now));
+        let clock = format!("{}, data {} old", clock::short(now, now), age(self.at, now));
         let taken = width_of(&summary) + width_of(&clock) + 2;
         let mut lines: Vec<(String, Paint)> = if taken <= width {
             let gap = " ".repeat(width - taken + 2);
@@ -318,7 +320,7 @@ mod tests {
             insta::assert_snapshot!(format!("live_{width}"), frame.join("\n"));
             let reason = "the socket does not exist; is 'criprobe serve' running?".to_owned();
             let lost = || Lost { what: "daemon not reachable", reason: reason.clone() };
-            view.banner = vec!["RUNTIME AWAY since 10:00:00Z (28s): verdicts are as of then".to_owned()];
+            view.banner = vec!["RUNTIME AWAY since 10:00:00Z (28s): verdicts are old".to_owned()];
             view.on(Input::Lost(lost()), now() + Duration::from_secs(2));
             view.on(Input::Lost(lost()), now() + Duration::from_secs(3));
             let frame = view.frame(now() + Duration::from_secs(5));
@@ -395,6 +397,8 @@ mod tests {
         assert!(view.frame(now())[2].ends_with("OUTPUT"), "{:?}", view.frame(now()));
         view.on(Input::Key(Key::Left), now());
         assert!(!view.frame(now())[2].ends_with("OUTPUT"));
+        view.on(Input::Resize(screen(500, 9)), now());
+        assert!(view.frame(now())[1].starts_with("NAMESPACE/POD"), "{:?}", view.frame(now()));
         assert_eq!(shown("\u{1b}[31mred\u{1b}[0m漢x", 1, 4), "\u{1b}[31med\u{1b}[0m漢");
     }
 }

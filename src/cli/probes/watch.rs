@@ -2,11 +2,10 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::{table, wide};
+use super::{explanation, table, wide};
 use crate::{
     cli::{
-        live::item::{self, Item},
-        reason::plain,
+        live::item::{self, Item, Sort},
         screen::Paint,
         table::Table,
     },
@@ -15,6 +14,7 @@ use crate::{
 
 impl Item for ProbeView {
     const NOUN: &'static str = "probes";
+    const SORTS: &'static [Sort] = &[Sort::State, Sort::Name, Sort::Since, Sort::Duration];
 
     fn key(&self) -> &str {
         &self.key
@@ -57,7 +57,7 @@ impl Item for ProbeView {
     }
 
     fn reason(&self) -> String {
-        plain(&self.reason)
+        explanation(self)
     }
 
     fn table(items: &[&Self], now: SystemTime, is_wide: bool) -> Table {

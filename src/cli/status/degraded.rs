@@ -79,6 +79,10 @@ mod tests {
                 Some("the runtime's pods and containers have not been listed yet"),
             ),
             (
+                Box::new(|status| status.inventory.lists_fail = true),
+                Some("the runtime's lists cannot be read, so pods may be missing: the log says why"),
+            ),
+            (
                 Box::new(|status| {
                     let since = sample::at(0);
                     let waiting = WaitingView { count: 3, since, longest_seconds: waited(45) };

@@ -1,34 +1,56 @@
 //! What is missing until pods are as wanted: pods and their probes in, a text for each container or pod out. Pure.
 
+use std::time::SystemTime;
+
 use super::Goal;
 use crate::{
-    cli::{pods, probes::explanation},
+    cli::{pods, probes::explanation, reason::plain},
+    clock,
     report::{
         filter::Glob,
         lookup::suggestion,
-        view::{ContainerStateView, ContainerView, PodView, ProbePhase, ProbeView, Verdict, joined},
+        view::{
+            AttemptResult, ContainerStateView, ContainerView, PodView, ProbePhase, ProbeView, RuntimeState,
+            RuntimeView, Verdict, joined,
+        },
     },
 };
+
+/// Probes, and what time it is.
+type Probes<'a> = (&'a [ProbeView], SystemTime);
 
 /// What is missing, of all pods; of their containers of that name only, if one is given.
 pub(super) fn missing(
     goal: Goal,
     container: Option<&Glob>,
-    pods: &[PodView],
-    probes: &[ProbeView],
+    (pods, probes): (&[PodView], &[ProbeView]),
+    now: SystemTime,
 ) -> Vec<String> {
+    let probes = (probes, now);
     let of_pod = |pod: &PodView| -> Vec<String> {
         let id = joined([&*pod.namespace, &*pod.pod]);
         let of_pod = match container {
             Some(glob) => of_named(goal, glob, pod, probes),
             None => of_all(goal, pod, probes),
         };
-        of_pod.into_iter().map(|reason| format!("{id}: {reason}")).collect()
+        // What is written and does not become a probe is not known to be well.
+        let problems = pod.problems.iter().filter(|_| goal == Goal::Healthy).map(|problem| plain(problem));
+        of_pod.into_iter().chain(problems).map(|reason| format!("{id}: {reason}")).collect()
     };
     pods.iter().flat_map(of_pod).collect()
 }
 
-fn of_named(goal: Goal, glob: &Glob, pod: &PodView, probes: &[ProbeView]) -> Vec<String> {
+/// What is said first of a runtime that does not answer, also by its probes.
+pub(super) const AWAY: &str = "the runtime is away";
+
+/// That the runtime answers: without it, no probe of a command is tried, and no container that ends is seen.
+pub(super) fn runtime(runtime: &RuntimeView, now: SystemTime) -> Option<String> {
+    let reason = if runtime.reason.is_empty() { String::new() } else { format!(": {}", runtime.reason) };
+    let since = clock::short(runtime.since.0, now);
+    (runtime.state == RuntimeState::Away).then(|| format!("{AWAY} since {since}{reason}"))
+}
+
+fn of_named(goal: Goal, glob: &Glob, pod: &PodView, probes: Probes<'_>) -> Vec<String> {
     let known = || pod.containers.iter().map(|one| &*one.container);
     if !known().any(|name| glob.matches(name)) {
         return vec![format!("it has no container {}{}", glob.as_str(), suggestion(glob.as_str(), known()))];
@@ -37,7 +59,7 @@ fn of_named(goal: Goal, glob: &Glob, pod: &PodView, probes: &[ProbeView]) -> Vec
     named.filter_map(|one| of_container(goal, pod, one, probes)).collect()
 }
 
-fn of_all(goal: Goal, pod: &PodView, probes: &[ProbeView]) -> Vec<String> {
+fn of_all(goal: Goal, pod: &PodView, probes: Probes<'_>) -> Vec<String> {
     if goal == Goal::Ready && pod.ready {
         return Vec::new();
     }
@@ -62,7 +84,7 @@ fn of_all(goal: Goal, pod: &PodView, probes: &[ProbeView]) -> Vec<String> {
     reasons
 }
 
-fn of_container(goal: Goal, pod: &PodView, one: &ContainerView, probes: &[ProbeView]) -> Option<String> {
+fn of_container(goal: Goal, pod: &PodView, one: &ContainerView, (probes, now): Probes<'_>) -> Option<String> {
     let name = &one.container;
     if one.state != ContainerStateView::Running {
         return Some(format!("{name} is {}", pods::state(one)));
@@ -70,7 +92,7 @@ fn of_container(goal: Goal, pod: &PodView, one: &ContainerView, probes: &[ProbeV
     let its = || probes.iter().filter(|probe| probe.pod_uid == pod.pod_uid && probe.container == *name);
     let blame = |kind: &str| {
         let probe = its().find(|probe| probe.kind == kind);
-        probe.map_or_else(|| format!("{name} is not {}", goal.as_str()), |probe| words(name, probe))
+        probe.map_or_else(|| format!("{name} is not {}", goal.as_str()), |probe| words(name, probe, now))
     };
     if !one.started {
         return Some(blame("startup"));
@@ -81,21 +103,31 @@ fn of_container(goal: Goal, pod: &PodView, one: &ContainerView, probes: &[ProbeV
         Goal::Healthy if one.paused => Some(format!("{name} is paused: its processes are frozen")),
         Goal::Healthy => {
             let mut own = its().filter(|probe| probe.source != "observed");
-            let probe = own.find(|probe| probe.phase != ProbePhase::Invalid && !is_healthy(probe, one))?;
-            Some(words(name, probe))
+            let probe = own.find(|probe| !is_healthy(probe, one))?;
+            Some(words(name, probe, now))
         }
     }
 }
 
-/// Whether it has succeeded at this very container, and its verdict is success.
+/// Whether it has succeeded at this very container, its verdict is success, and it can be tried.
 fn is_healthy(probe: &ProbeView, one: &ContainerView) -> bool {
     let has_succeeded = probe.counts.success + probe.counts.warning > 0;
-    probe.state == Verdict::Success && probe.container_id == one.container_id && has_succeeded
+    let is_error = probe.last.as_ref().is_some_and(|last| last.result == AttemptResult::Error);
+    probe.state == Verdict::Success && probe.container_id == one.container_id && has_succeeded && !is_error
 }
 
-/// `readiness of app is failure: HTTP probe failed with statuscode: 503`.
-fn words(container: &str, probe: &ProbeView) -> String {
+/// `readiness of app is failure: HTTP probe failed with statuscode: 503`; `readiness of app cannot be tried since 10:00:00Z (7
+/// attempts): the runtime is away`.
+fn words(container: &str, probe: &ProbeView, now: SystemTime) -> String {
+    if let Some(errors) = probe.errors.filter(|_| probe.state == Verdict::Success) {
+        if errors.count == 0 {
+            return format!("{} of {container} {}", probe.kind, probe.reason);
+        }
+        let why = probe.last.as_ref().map(|last| plain(&last.words())).unwrap_or_default();
+        return format!("{} of {container} {}: {why}", probe.kind, errors.in_words(now));
+    }
     let state = match probe.state {
+        _ if probe.phase == ProbePhase::Invalid => "is invalid".to_owned(),
         Verdict::Success => "has not succeeded at this container yet".to_owned(),
         state => format!("is {}", state.as_str()),
     };
@@ -107,7 +139,7 @@ fn words(container: &str, probe: &ProbeView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::view::{Counts, sample};
+    use crate::report::view::{AttemptView, Counts, ErrorsView, sample};
 
     fn app() -> PodView {
         let mut pod = PodView { ready: true, ..sample::pod() };
@@ -119,7 +151,8 @@ mod tests {
     fn reasons(goal: Goal, container: Option<&str>, pod: &PodView, probes: &[ProbeView]) -> Vec<String> {
         let container = container.map(Glob::from);
         let probes = probes.iter().map(|probe| ProbeView { pod_uid: pod.pod_uid.clone(), ..probe.clone() });
-        missing(goal, container.as_ref(), std::slice::from_ref(pod), &probes.collect::<Vec<_>>())
+        let pods = std::slice::from_ref(pod);
+        missing(goal, container.as_ref(), (pods, &probes.collect::<Vec<_>>()), sample::at(125_000).0)
     }
 
     #[test]
@@ -144,6 +177,18 @@ mod tests {
     }
 
     #[test]
+    fn a_runtime_that_is_away_is_missing() {
+        let mut runtime = sample::status().runtime;
+        (runtime.state, runtime.since) = (RuntimeState::Ok, sample::at(0));
+        assert_eq!(super::runtime(&runtime, sample::at(1).0), None);
+        (runtime.state, runtime.reason) = (RuntimeState::Away, "it does not answer".to_owned());
+        assert_eq!(
+            super::runtime(&runtime, sample::at(1).0).as_deref(),
+            Some("the runtime is away since 10:00:00Z: it does not answer")
+        );
+    }
+
+    #[test]
     fn what_is_missing_is_said_in_the_words_of_the_probe() {
         let pod = |change: fn(&mut ContainerView)| {
             let mut pod = PodView { ready: false, ..app() };
@@ -158,6 +203,15 @@ mod tests {
         let untried = ProbeView { counts: Counts::default(), ..sample::probe() };
         let former = ProbeView { container_id: "c0".to_owned(), ..sample::probe() };
         let exited = pod(|one| (one.state, one.exit_code) = (ContainerStateView::Exited, Some(137)));
+        let mut erring = ProbeView {
+            errors: Some(ErrorsView { count: 1, since: sample::at(120_000), cannot_try: false }),
+            ..sample::probe()
+        };
+        erring.last = erring.last.map(|last| AttemptView {
+            result: AttemptResult::Error,
+            output: "away".into(),
+            ..last
+        });
         let bare = PodView { containers: vec![], ready: false, ..sample::pod() };
         let (unready, unstarted) = (pod(|one| one.ready = false), pod(|one| one.started = false));
         let frozen = pod(|one| one.paused = true);
@@ -175,12 +229,21 @@ mod tests {
                 "liveness of app has not succeeded at this container yet",
             ),
             (Goal::Healthy, None, &app(), &former, "liveness of app has not succeeded at this container yet"),
+            (
+                Goal::Healthy,
+                None,
+                &app(),
+                &erring,
+                "liveness of app cannot be tried since 10:02:00Z (1 attempt): away",
+            ),
             (Goal::Healthy, None, &frozen, &former, "app is paused: its processes are frozen"),
         ] {
             let found = reasons(goal, container, pod, std::slice::from_ref(probe));
             let reported = format!("default/web: {reported}");
             assert!(matches!(&*found, [one] if one.starts_with(&reported)), "{goal:?}: {found:?}");
         }
+        let ready = PodView { ready: true, ..app() };
+        assert!(reasons(Goal::Ready, None, &ready, &[erring]).is_empty(), "as the kubelet's");
         let down = PodView { sandbox_ready: false, ready: false, ..app() };
         assert_eq!(reasons(Goal::Ready, None, &down, &[]), ["default/web: the sandbox is not ready"]);
     }

@@ -245,7 +245,8 @@ async fn a_long_answer_takes_its_time_and_is_no_timeout() {
 async fn a_runtime_that_stops_in_the_middle_of_an_answer_is_silent() {
     for timeout in [SECOND, Duration::from_millis(900)] {
         let began = clock::now();
-        assert_eq!(attempt(Runtime::StopsInTheMiddle, timeout).await, Err(Fault::Unanswered));
+        let text = "the runtime stopped in the middle of its answer for 20s";
+        assert_eq!(attempt(Runtime::StopsInTheMiddle, timeout).await, Err(Fault::Unanswered(text.into())));
         assert_eq!((clock::now() - began).as_secs(), READING.as_secs());
     }
 }
@@ -274,7 +275,11 @@ async fn a_runtime_that_names_the_command_tells_no_secret() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_runtime_is_given_up_after_the_grace_as_an_error() {
-    for (runtime, fault) in [(Runtime::Hangs, Fault::Unanswered), (Runtime::Frozen, Fault::Silent)] {
+    let text =
+        "no answer within 6s (timeout 1s, grace 5s): the command, or a child of it, keeps its output open";
+    for (runtime, fault) in
+        [(Runtime::Hangs, Fault::Unanswered(text.into())), (Runtime::Frozen, Fault::Silent)]
+    {
         let began = clock::now();
         assert_eq!(attempt(runtime, SECOND).await, Err(fault));
         assert_eq!((clock::now() - began).as_secs(), 6);
@@ -427,6 +432,18 @@ async fn an_error_of_hundreds_of_kilobytes_costs_no_other_call_on_the_connection
         let ended = exec.attempt(&"c1".into(), Expansion::literal(&[]), 60 * SECOND, &mut None).await;
         let Err(Fault::Runtime { code: "Unknown", message }) = ended else { panic!("{ended:?}") };
         assert!(message.starts_with('\u{e9}') && message.len() > 5_000, "{}", message.len());
+    }
+}
+
+#[test]
+fn a_runtime_that_starts_is_away_and_a_command_that_says_so_is_not() {
+    let starting = "server is not initialized yet";
+    for status in [Status::unknown(starting), Status::unavailable(starting)] {
+        let fault = super::away(&status).unwrap();
+        assert_eq!(fault.to_string(), "the runtime is away: server is not initialized yet");
+    }
+    for said in ["exec: \"server is not initialized yet\": not found", "ttrpc: closed"] {
+        assert_eq!(super::away(&Status::unavailable(said)), None, "{said}");
     }
 }
 

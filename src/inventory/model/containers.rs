@@ -26,8 +26,9 @@ use crate::{
 /// such time.
 const START_AWAITED: u8 = 2;
 
-/// 5: how often a status is requested again between two lists. A runtime's event can come before its status changes.
-const ASKED_AGAIN: u8 = 5;
+/// 20, 100 ms apart: how often a status is requested again between two lists. A runtime's event can come before its status
+/// changes, by more than a second on a busy node.
+const ASKED_AGAIN: u8 = 20;
 
 #[derive(Debug)]
 pub(super) struct KnownContainer {

@@ -301,7 +301,11 @@ async fn a_silent_runtime_is_not_asked_again_so_that_the_place_is_free_at_once()
         .await;
     assert_eq!(
         (outcome.result, outcome.is_unanswered, text(&outcome)),
-        (AttemptResult::Error, true, "runtime did not answer")
+        (
+            AttemptResult::Error,
+            true,
+            "no answer within 6s (timeout 1s, grace 5s): the command, or a child of it, keeps its output open"
+        )
     );
     assert_eq!(asked.load(Ordering::Relaxed), 1);
     assert_eq!((clock::now() - began).as_secs(), 6, "1 s of timeout and 5 s of grace");

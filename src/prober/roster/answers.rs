@@ -12,7 +12,7 @@ use crate::{
         containers::Known,
         handle::Listed,
         readiness::{ContainerReadiness, ContainerStatus},
-        status::{ProbeCounts, ProbeStatus},
+        status::{EXITED, ProbeCounts, ProbeStatus},
     },
     spec::plan::Invalid,
 };
@@ -22,7 +22,7 @@ impl Roster {
     pub(in crate::prober) fn counts(&self, now: Moment) -> ProbeCounts {
         let mut counts = ProbeCounts { attempts: self.totals.clone(), ..ProbeCounts::default() };
         for (key, entry) in self.entries.iter().filter(|(key, _)| self.is_listed(key)) {
-            counts.note(entry.worker.as_ref(), now);
+            counts.note(entry.worker.as_ref(), self.silence.away.is_some(), now);
             if entry.is_enforced() {
                 counts.unproven.note(key, &entry.view, (entry.worker.as_ref(), entry.since), now);
             }
@@ -68,15 +68,24 @@ impl Roster {
 
     fn status(&self, key: &ProbeKey, entry: &Entry, now: Moment) -> ProbeStatus {
         let is_clients = self.containers.get(&entry.view.id).is_some_and(Known::is_stopped_by_client);
-        let status = match &entry.worker {
+        let mut status = match &entry.worker {
             Some(worker) => {
-                ProbeStatus::of(key, &entry.view, &entry.planned, worker, self.pauses.get(key), now)
+                let status =
+                    ProbeStatus::of(key, &entry.view, &entry.planned, worker, self.pauses.get(key), now);
+                match self.silence.away.filter(|_| worker.runs_command()) {
+                    Some(since) => status.in_outage(since, now.wall),
+                    None => status,
+                }
             }
             None => {
                 let invalid = self.invalid(key, entry);
                 ProbeStatus::invalid(key, &entry.view, &entry.planned, invalid.as_ref(), entry.since)
             }
         };
+        // Where the sandbox went, nobody may have stopped it.
+        if is_clients && entry.view.pod.is_ready && status.reason.starts_with(EXITED) {
+            status.reason += ": a client stopped it";
+        }
         ProbeStatus { is_clients, ..status }
     }
 

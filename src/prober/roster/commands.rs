@@ -1,6 +1,9 @@
 //! What operators want of single probes: commands in, what became of them out. Pure.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::{Roster, spread::SPREAD};
 use crate::{
@@ -41,6 +44,11 @@ impl Asked {
 }
 
 impl Roster {
+    /// The namespace of a probe.
+    pub(in crate::prober) fn namespace(&self, key: &ProbeKey) -> Option<&Arc<str>> {
+        self.entries.get(key).map(|entry| &entry.view.pod.namespace)
+    }
+
     /// Does what an operator wants of one probe.
     pub(in crate::prober) fn command(
         &mut self,
@@ -133,8 +141,7 @@ impl Roster {
     /// many.
     pub(super) fn trigger(&mut self, key: &ProbeKey, now: Moment) -> Result<(), CommandRefusal> {
         let worker = self.able(key)?;
-        if let Some(block) = worker.block(now.at) {
-            let (_, reason) = status::blocked(block, worker, self.pauses.get(key));
+        if let Some(reason) = self.in_the_way(key, worker, now) {
             return Err(CommandRefusal::NotNow(reason));
         }
         let rest = self.rest(worker, now);
@@ -163,11 +170,15 @@ impl Roster {
                 not_made("the attempt was given up, because its container ended or was paused")
             }
             None if worker.flight_since().is_some() => None,
-            None => {
-                let (_, reason) = status::blocked(worker.block(now.at)?, worker, self.pauses.get(key));
-                Some(TriggerEnd::NotMade(reason))
-            }
+            None => self.in_the_way(key, worker, now).map(TriggerEnd::NotMade),
         }
+    }
+
+    /// What stands in the way of an attempt, in words.
+    fn in_the_way(&self, key: &ProbeKey, worker: &Worker, now: Moment) -> Option<String> {
+        let (block, view) = (worker.block(now.at)?, &self.entries.get(key)?.view);
+        let (_, reason) = status::blocked(block, worker, view, (self.pauses.get(key), now.wall));
+        Some(reason)
     }
 
     /// How long it is until an operator may have another attempt made, so that however many ask, a probe makes no more of

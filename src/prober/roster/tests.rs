@@ -5,6 +5,7 @@ mod bounds;
 mod history;
 mod membership;
 mod operators;
+mod outages;
 mod pace;
 mod reload;
 mod stops;

@@ -120,7 +120,9 @@ mod tests {
             run: Run::default(),
             counts: Counts::default(),
             is_held: false,
+            run_here: None,
             last: None,
+            errors: None,
         };
         let saved = |pod| SavedProbe {
             key: key(pod),

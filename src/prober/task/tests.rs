@@ -6,9 +6,10 @@ use std::{
     time::Duration,
 };
 
+use tokio::time;
+
 use super::*;
 use crate::{
-    clock,
     handler::exec::PendingCall,
     ids::ProbeKind,
     inventory::pod::{Container, ContainerState, Pod, PodNetwork},

@@ -65,12 +65,14 @@ impl Worker {
         let Attempt { container, began, lag, is_forgiven, is_fresh, .. } = attempt;
         let is_current = self.is_current(attempt);
         self.unanswered = if outcome.is_unanswered { self.unanswered.saturating_add(1) } else { 0 };
-        // Section 5: what each result reports; every failing attempt does, also below its threshold.
+        // Section 5: what each result reports; every failing attempt does, also below its threshold. An outage of the runtime
+        // is one event, not one of each probe.
         let said = outcome.output.clone();
         let notice = match outcome.result {
             AttemptResult::Success => None,
             AttemptResult::Warning => Some(Notice::Warned { output: said }),
             AttemptResult::Failure => Some(Notice::Failed { output: said }),
+            AttemptResult::Error if outcome.is_outage => None,
             AttemptResult::Error => Some(Notice::Errored { state: outcome.error_state, error: said }),
         };
         let record = AttemptRecord {
@@ -84,9 +86,28 @@ impl Worker {
             is_first: false,
             output: outcome.output.shared(),
         };
+        let errors = self.results.errors();
         self.results.record(record, is_current);
         self.ended = Some((began.at, Ended::WithResult));
         actions.extend(notice.map(|notice| Action::Report(container.clone(), notice)));
+        self.own_errors = match outcome.result {
+            AttemptResult::Error => self.own_errors.saturating_add(u32::from(!outcome.is_outage)),
+            _ => 0,
+        };
+        let is_own = self.own_errors >= self.spec.failure_threshold;
+        let turned = match (self.is_said_untried, self.cannot_try()) {
+            (false, true) if is_own && !outcome.is_outage => {
+                self.is_said_untried = true;
+                let count = self.results.errors().map_or(0, |errors| errors.count);
+                Some(Notice::CannotBeTried { count, error: outcome.output.clone() })
+            }
+            (true, false) => {
+                self.is_said_untried = false;
+                errors.map(|errors| Notice::TriedAgain { count: errors.count })
+            }
+            (false | true, false | true) => None,
+        };
+        actions.extend(turned.map(|notice| Action::Report(container.clone(), notice)));
 
         // Step 11: an error is thrown away; it does not even break a run. Neither does what a pause or an act
         // overtook.
@@ -126,7 +147,7 @@ impl Worker {
                 self.is_held |= counts;
                 self.results.reset_run();
             }
-            (ProbeKind::Startup | ProbeKind::Liveness, Verdict::Failure) => self.results.reset_run(),
+            (ProbeKind::Startup | ProbeKind::Liveness, Verdict::Failure) => self.results.restart_run(),
             (ProbeKind::Liveness, Verdict::Success) | (ProbeKind::Readiness, _) | (_, Verdict::Unknown) => {}
         }
     }

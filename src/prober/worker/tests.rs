@@ -1,6 +1,7 @@
 //! The kubelet's samples (tests/data/prober/README.md, L, M, N and Q) as tables, and what they do not sample.
 
 mod acting;
+mod errors;
 mod model;
 mod pace;
 mod paused;
@@ -11,9 +12,12 @@ use proptest::prelude::*;
 use serde::Deserialize;
 
 use super::*;
-use crate::prober::{
-    attempt::AttemptOutcome,
-    fixtures::{self, outcome},
+use crate::{
+    prober::{
+        attempt::AttemptOutcome,
+        fixtures::{self, outcome},
+    },
+    results::AttemptResult,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -383,11 +387,17 @@ fn the_journal_is_told_of_failures_errors_and_turns() {
         rig.attempt(AttemptResult::Error),
         [report(Notice::Errored { state: "unknown", error: output().into() })]
     );
+    let away = AttemptOutcome { is_outage: true, ..outcome(AttemptResult::Error) };
+    assert!(rig.start(), "an attempt is due");
+    assert_eq!(rig.on(WorkerEvent::Finished(Some(away))), [], "an outage has an event of its own");
     assert_eq!(
         rig.attempt(AttemptResult::Failure),
         [report(Notice::Failed { output: output().into() }), turned(Verdict::Failure, 2)]
     );
     rig.attempt(AttemptResult::Success);
-    assert_eq!(rig.on(seen("c1", EXITED)), [report(Notice::NotRunning)]);
+    assert_eq!(
+        rig.on(seen("c1", EXITED)),
+        [report(Notice::NotRunning { how: String::new(), is_clients: false })]
+    );
     assert_eq!(rig.on(seen("c1", EXITED)), []);
 }

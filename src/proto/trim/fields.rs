@@ -5,18 +5,18 @@ use prost::encoding::{WireType, decode_key, decode_varint, encode_key, encode_va
 use super::Malformed;
 
 /// One field as it was encoded.
-pub(crate) struct Field<'a> {
+pub struct Field<'a> {
     /// Its number.
-    pub(crate) tag: u32,
+    pub tag: u32,
     /// All of it.
-    pub(crate) bytes: &'a [u8],
+    pub bytes: &'a [u8],
     /// What it holds, where that has a length.
-    pub(crate) payload: Option<&'a [u8]>,
+    pub payload: Option<&'a [u8]>,
 }
 
 impl<'a> Field<'a> {
     /// Takes the next one off; none is left of an empty rest.
-    pub(crate) fn next(rest: &mut &'a [u8]) -> Result<Option<Self>, Malformed> {
+    pub fn next(rest: &mut &'a [u8]) -> Result<Option<Self>, Malformed> {
         let whole = *rest;
         if whole.is_empty() {
             return Ok(None);
@@ -46,7 +46,7 @@ fn take<'a>(rest: &mut &'a [u8], count: u64) -> Result<&'a [u8], Malformed> {
 }
 
 /// Encodes a field that has a length.
-pub(crate) fn put(out: &mut Vec<u8>, tag: u32, payload: &[u8]) {
+pub fn put(out: &mut Vec<u8>, tag: u32, payload: &[u8]) {
     encode_key(tag, WireType::LengthDelimited, out);
     encode_varint(payload.len() as u64, out);
     out.extend_from_slice(payload);

@@ -56,10 +56,14 @@ impl Crowd {
         Some(size)
     }
 
-    /// The oldest record of the group of this path, if that has more than `most`.
-    pub(super) fn surplus(&self, path: &[u64], most: usize) -> Option<u64> {
+    /// The oldest record of the group of this path, if that has more than `most`, and the one after it.
+    pub(super) fn surplus(&self, path: &[u64], most: usize) -> Option<(u64, Option<u64>)> {
         match path {
-            [] => self.records.front().filter(|_| self.records.len() > most).map(|(number, _)| *number),
+            [] => {
+                let mut numbers = self.records.iter().map(|(number, _)| *number);
+                let oldest = numbers.next().filter(|_| self.records.len() > most)?;
+                Some((oldest, numbers.next()))
+            }
             [name, narrower @ ..] => self.groups.get(name)?.surplus(narrower, most),
         }
     }
@@ -139,7 +143,8 @@ mod tests {
                 crowd.push(&path, number, size);
                 records.push((path, number, size));
                 let of_it = records.iter().filter(|(of, ..)| *of == path);
-                let oldest = of_it.clone().map(|(_, number, _)| *number).next();
+                let mut numbers = of_it.clone().map(|(_, number, _)| *number);
+                let oldest = numbers.next().map(|oldest| (oldest, numbers.next()));
                 prop_assert_eq!(crowd.surplus(&path, of_it.clone().count() - 1), oldest);
                 prop_assert_eq!(crowd.surplus(&path, of_it.count()), None);
                 if let Some(removed) = removed.filter(|at| *at < records.len()) {

@@ -14,8 +14,10 @@ pub struct Repeats<T: ?Sized> {
     /// The two as one, the older one first; none where the second one does not repeat the first.
     pub merge: fn(&T, &T) -> Option<Arc<T>>,
     /// How many records of a narrowest group are kept: whoever makes each record differ from all before takes no more
-    /// room. A newer one then replaces the oldest of the group.
+    /// room. With a newer one, the oldest two of the group become one, or else the oldest goes.
     pub most: usize,
+    /// The oldest two of a group as one, which takes as much room as the newer of them; none where they cannot be one.
+    pub fold: fn(&T, &T) -> Option<Arc<T>>,
 }
 
 /// 10 s: how long followers are shown no repeat after they were shown a record of the series.

@@ -5,17 +5,17 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{results::durations::Durations, tap::EndedCall};
+use crate::{results::durations::DurationHistogram, tap::EndedCall};
 
 /// Counts of calls; all clones count together.
 ///
-/// Methods and codes are closed sets, whatever clients send: 39 methods of the CRI and `other`, 17 codes of gRPC and the 3
+/// Methods and codes are closed sets, whatever clients send: the methods of the CRI and `other`, 17 codes of gRPC and the 3
 /// ways to end without one.
 #[derive(Clone, Debug, Default)]
 pub struct CallCounts(Arc<Mutex<ByMethod>>);
 
 /// Durations by code, by method.
-type ByMethod = HashMap<&'static str, HashMap<&'static str, Durations>>;
+type ByMethod = HashMap<&'static str, HashMap<&'static str, DurationHistogram>>;
 
 impl CallCounts {
     /// A call ended. The lock is held for a few nanoseconds here, and for one copy of the numbers elsewhere.
@@ -27,7 +27,7 @@ impl CallCounts {
     }
 
     /// All of them: method, code, durations.
-    pub(crate) fn all(&self) -> Vec<(&'static str, &'static str, Durations)> {
+    pub(crate) fn all(&self) -> Vec<(&'static str, &'static str, DurationHistogram)> {
         let counts = self.counts();
         let of = counts.iter().flat_map(|(method, codes)| {
             codes.iter().map(|(code, durations)| (*method, *code, durations.clone()))

@@ -10,7 +10,7 @@ use std::{
 use super::families::{Family, Kind};
 use crate::{
     report::printable::printable,
-    results::durations::{BOUNDS, Durations},
+    results::durations::{BOUNDS, DurationHistogram},
 };
 
 /// 253 bytes of a label's value are shown, as long as Kubernetes' longest names; `…` ends a longer one. Values come from
@@ -62,7 +62,7 @@ impl Labels {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     Number(f64),
-    Durations(Durations),
+    Durations(DurationHistogram),
 }
 
 impl Value {
@@ -124,8 +124,8 @@ impl Exposition {
     fn head(&mut self, family: &Family) {
         let (name, kind) = match (self.format, family.kind) {
             // OpenMetrics names a family without the suffix that its samples have.
-            (Format::OpenMetrics, Kind::Counter) => (family.name.trim_end_matches("_total"), "counter"),
-            (Format::OpenMetrics, Kind::Info) => (family.name.trim_end_matches("_info"), "info"),
+            (Format::OpenMetrics, Kind::Counter) => (family.base(), "counter"),
+            (Format::OpenMetrics, Kind::Info) => (family.base(), "info"),
             (Format::Prometheus, Kind::Counter) => (family.name, "counter"),
             (Format::Prometheus, Kind::Info) | (_, Kind::Gauge) => (family.name, "gauge"),
             (_, Kind::Histogram(_)) => (family.name, "histogram"),
@@ -134,7 +134,13 @@ impl Exposition {
         self.line(format_args!("# TYPE {name} {kind}"));
     }
 
-    fn histogram(&mut self, name: &str, bounds: (usize, usize), labels: &Labels, durations: &Durations) {
+    fn histogram(
+        &mut self,
+        name: &str,
+        bounds: (usize, usize),
+        labels: &Labels,
+        durations: &DurationHistogram,
+    ) {
         let comma = if labels.0.is_empty() { "" } else { "," };
         for (at, bound) in BOUNDS.iter().enumerate().take(bounds.1).skip(bounds.0) {
             let seconds = bound.as_secs_f64();
@@ -250,7 +256,7 @@ mod tests {
         let of = |value: &str, number| (Labels::of(&GAUGE, &[value]), Value::Number(number));
         text.family(&GAUGE, [of("", 0.5), of("\\ \" \n", 2.0), of("\\ \" \n", 1.0)]);
         text.family(&INFO, [(Labels::of(&INFO, &["1.2"]), Value::Number(1.0))]);
-        let mut durations = Durations::default();
+        let mut durations = DurationHistogram::default();
         for millis in [700, 1_200, 90_000] {
             durations.note(Duration::from_millis(millis));
         }

@@ -14,6 +14,14 @@ pub(crate) struct Family {
     pub(crate) help: &'static str,
 }
 
+impl Family {
+    /// Its name without the suffix of its type.
+    pub(crate) fn base(&self) -> &'static str {
+        let bare = |suffix| self.name.strip_suffix(suffix);
+        bare("_total").or_else(|| bare("_info")).unwrap_or(self.name)
+    }
+}
+
 /// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -140,7 +148,7 @@ mod tests {
 
     /// The names that samples of a family have, and in OpenMetrics the family itself.
     fn names(family: &Family) -> Vec<String> {
-        let base = family.name.trim_end_matches("_total").trim_end_matches("_info");
+        let base = family.base();
         match family.kind {
             Kind::Histogram(_) => {
                 ["", "_bucket", "_sum", "_count"].map(|suffix| format!("{base}{suffix}")).to_vec()

@@ -19,7 +19,7 @@ use crate::{
     report::{
         lookup,
         printable::is_steering,
-        view::{ProbePhase, ProbeView, Seconds, TriggeredView},
+        view::{CommandedView, ProbePhase, ProbeView, Seconds, TriggeredView},
     },
 };
 
@@ -106,7 +106,7 @@ async fn one(
     Names(names): Names,
     body: Bytes,
     verb: Verb,
-) -> Result<Json<ProbeView>, Refusal> {
+) -> Result<Json<CommandedView>, Refusal> {
     let command = verb.command(&body)?;
     let probe = named(&shared.sources, &names).await?.probe;
     let key = own_key(&probe)?;
@@ -117,7 +117,9 @@ async fn one(
         .await?
         .map_err(|refusal| refused(&probe, &refusal))?;
     log(&shared, &probe, word(&command));
-    Ok(Json(named(&shared.sources, &[probe.pod_uid, probe.container, probe.kind]).await?.probe))
+    let was_paused = Some(probe.pause.is_some());
+    let probe = named(&shared.sources, &[probe.pod_uid, probe.container, probe.kind]).await?.probe;
+    Ok(Json(CommandedView { probe, was_paused }))
 }
 
 /// Does it with all valid probes of ours of a pod, or of one of its containers: of the newest pod of that name.
@@ -126,7 +128,7 @@ async fn all(
     Names(names): Names,
     body: Bytes,
     verb: Verb,
-) -> Result<Json<Vec<ProbeView>>, Refusal> {
+) -> Result<Json<Vec<CommandedView>>, Refusal> {
     let command = verb.command(&body)?;
     let mut probes = shared.sources.snapshots.probes().await?;
     let is_meant = |probe: &ProbeView| {
@@ -146,24 +148,39 @@ async fn all(
     probes.retain(|probe| probe.pod_uid == uid && is_meant(probe) && own_key(probe).is_ok());
     let is_able = |probe: &&ProbeView| probe.phase != ProbePhase::Invalid;
     let mut done = Vec::new();
+    let mut failed = None;
     for probe in probes.iter().filter(is_able) {
-        let answer = shared.sources.prober.command(own_key(probe)?, command.clone()).await?;
-        match answer {
-            Ok(()) => done.push(own_key(probe)?),
+        let key = own_key(probe)?;
+        let answer = shared.sources.prober.command(key.clone(), command.clone()).await;
+        match answer.map_err(Refusal::from) {
+            Ok(Ok(())) => done.push((key, probe.pause.is_some())),
             // It has gone, or become invalid, meanwhile.
-            Err(CommandRefusal::Unknown | CommandRefusal::Invalid(_)) => {}
-            Err(refusal @ CommandRefusal::NotNow(_)) => return Err(refused(probe, &refusal)),
+            Ok(Err(CommandRefusal::Unknown | CommandRefusal::Invalid(_))) => {}
+            Ok(Err(refusal @ CommandRefusal::NotNow(_))) => failed = Some(refused(probe, &refusal)),
+            Err(unanswered) => failed = Some(unanswered),
+        }
+        if failed.is_some() {
+            break;
         }
     }
-    let Some(first) = probes.first().filter(|_| !done.is_empty()) else {
+    if let (Some(first), false) = (probes.first(), done.is_empty()) {
+        log(&shared, first, word(&command));
+    }
+    if let Some(failed) = failed {
+        return Err(failed);
+    }
+    if done.is_empty() {
         let reason = format!("{} has no valid probe of criprobe's own", lookup::written(&names));
         return Err(Refusal::new(StatusCode::CONFLICT, reason));
-    };
-    log(&shared, first, word(&command));
+    }
     let mut probes = shared.sources.snapshots.probes().await?;
-    probes.retain(|probe| own_key(probe).is_ok_and(|key| done.contains(&key)));
     super::sort(&mut probes);
-    Ok(Json(probes))
+    let commanded = probes.into_iter().filter_map(|probe| {
+        let key = own_key(&probe).ok()?;
+        let was_paused = done.iter().find_map(|(done, was_paused)| (*done == key).then_some(*was_paused))?;
+        Some(CommandedView { probe, was_paused: Some(was_paused) })
+    });
+    Ok(Json(commanded.collect()))
 }
 
 /// With `?wait=true`, waits for the attempt, and answers with it.

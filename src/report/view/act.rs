@@ -47,7 +47,7 @@ impl ActView {
     /// What is going on: `stopping`, `restart: back-off until 12:03:04Z`.
     pub fn in_words(&self) -> String {
         let Self { action, reason, .. } = self;
-        let at = self.next_at.map(time_of_day).unwrap_or_default();
+        let at = self.next_at.map(|at| clock::short(at.0, at.0)).unwrap_or_default();
         match self.step {
             ActStep::Withheld => format!("withheld: {reason}"),
             ActStep::Command => format!("{action}: onFailureCommand runs"),
@@ -55,7 +55,11 @@ impl ActView {
             ActStep::Stopping => "stopping".to_owned(),
             ActStep::BackOff => format!("{action}: back-off until {at}"),
             ActStep::Creating => format!("{action}: the new container is created"),
-            ActStep::Retrying => format!("{action} failed, next try {at}: {reason}"),
+            ActStep::Retrying => {
+                let failed_at = clock::short(self.since.0, self.since.0);
+                let at = if at.is_empty() { "when the runtime answers" } else { &*at };
+                format!("{action} failed at {failed_at}, next try {at}: {reason}")
+            }
         }
     }
 
@@ -63,14 +67,6 @@ impl ActView {
     pub(super) fn text_size(&self) -> usize {
         text_size(&self.action) + text_size(&self.reason)
     }
-}
-
-/// `12:03:04Z`.
-fn time_of_day(at: Time) -> String {
-    let text = clock::rfc3339(at.0);
-    let time = text.split_once('T').map_or(&*text, |(_, time)| time);
-    let seconds = time.split_once('.').map_or(time, |(seconds, _)| seconds);
-    format!("{}Z", seconds.trim_end_matches('Z'))
 }
 
 /// Acts on this node: what the operator allows, and how much is going on.
@@ -179,6 +175,13 @@ mod tests {
         assert_eq!(said(ActStep::Stopping), "stopping");
         assert_eq!(said(ActStep::BackOff), "restart: back-off until 10:02:15Z");
         assert_eq!(said(ActStep::Creating), "restart: the new container is created");
-        assert_eq!(said(ActStep::Retrying), "restart failed, next try 10:02:15Z: no space left on device");
+        assert_eq!(
+            said(ActStep::Retrying),
+            "restart failed at 10:01:55Z, next try 10:02:15Z: no space left on device"
+        );
+        let away = ActView { next_at: None, ..sample::act() };
+        assert!(
+            away.in_words().starts_with("restart failed at 10:01:55Z, next try when the runtime answers: ")
+        );
     }
 }

@@ -53,6 +53,26 @@ fn is_once(count: &u64) -> bool {
 }
 
 impl EventView {
+    /// The reason of the event that the daemon started: there are none from before.
+    pub(crate) const DAEMON_STARTED: &str = "CriprobeStarted";
+
+    /// The reason of the event that a new configuration is wrong.
+    pub(crate) const CONFIGURATION_REFUSED: &str = "ConfigurationRefused";
+
+    /// The reasons of the events that an outage of the runtime begins and ends.
+    pub(crate) const RUNTIME: [&str; 2] = ["RuntimeAway", "RuntimeBack"];
+
+    /// Whether it is one of these.
+    pub(crate) fn is_of_runtime(&self) -> bool {
+        self.namespace.is_empty() && self.pod.is_empty() && Self::RUNTIME.contains(&&*self.reason)
+    }
+
+    /// That the daemon started at this time.
+    pub(crate) fn daemon_started(version: &str, at: Time) -> Self {
+        let message = format!("criprobe {version} started; earlier events are not kept");
+        Self::of_node(EventType::Normal, Self::DAEMON_STARTED, message, at)
+    }
+
     /// An event about criprobe itself or the runtime.
     pub(crate) fn of_node(kind: EventType, reason: &str, mut message: String, at: Time) -> Self {
         message.truncate(message.floor_char_boundary(MAX_MESSAGE));

@@ -41,6 +41,18 @@ pub struct TriggeredView {
     pub triggered: AttemptView,
 }
 
+/// A probe after a command of an operator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CommandedView {
+    /// As it is then.
+    #[serde(flatten)]
+    pub probe: ProbeView,
+    /// Whether it was paused before; absent if that is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub was_paused: Option<bool>,
+}
+
 impl PausedProbeView {
     /// What it takes, in bytes.
     pub fn size(&self) -> usize {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{ActView, EventView, PausedProbeView, ProbeView, ProbesView, Time, text_size};
+use crate::prober::status::ProbePhase;
 
 /// One pod: its newest sandbox, and the newest container of each name in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,6 +37,13 @@ pub struct PodView {
 }
 
 impl PodView {
+    /// The first that is known of it: when the oldest of its containers was made, or one before them started.
+    pub(crate) fn known_since(&self) -> Option<Time> {
+        let made = self.containers.iter().filter_map(|container| container.created_at);
+        let exits = self.containers.iter().flat_map(|container| &container.exits);
+        made.chain(exits.filter_map(|exit| exit.started_at)).min()
+    }
+
     /// What it takes, in bytes.
     pub fn size(&self) -> usize {
         let texts = [&self.namespace, &self.pod, &self.pod_uid, &self.sandbox_id, &self.reason];
@@ -48,6 +56,7 @@ impl PodView {
                 + container.exits.iter().map(ExitView::size).sum::<usize>()
                 + container.act.as_ref().map_or(0, ActView::text_size)
                 + container.paused_probes.iter().map(PausedProbeView::size).sum::<usize>()
+                + container.failing_probes.iter().map(FailingProbeView::size).sum::<usize>()
         });
         size_of::<Self>()
             + texts.map(|text| size_of::<String>() + text_size(text)).sum::<usize>()
@@ -109,6 +118,9 @@ pub struct ContainerView {
     pub paused: bool,
     /// The exit code, if it has exited and the runtime has reported it; null otherwise.
     pub exit_code: Option<i32>,
+    /// Whether it has exited and a client stopped it, as far as that was seen; absent if not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stopped_by_client: bool,
     /// When it exited, if it has and the runtime has reported it; absent otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Time>,
@@ -142,6 +154,31 @@ pub struct ContainerView {
     /// Its probes that an operator paused; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paused_probes: Vec<PausedProbeView>,
+    /// Its probes that fail, and then those whose definition is wrong; absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failing_probes: Vec<FailingProbeView>,
+}
+
+/// A probe that fails, or whose definition is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FailingProbeView {
+    /// `startup`, `readiness`, `liveness`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// What it is doing; `invalid` where its definition is wrong.
+    pub phase: ProbePhase,
+    /// Since when.
+    pub since: Time,
+    /// Why, in one short sentence.
+    pub reason: String,
+}
+
+impl FailingProbeView {
+    /// What it takes, in bytes.
+    fn size(&self) -> usize {
+        size_of::<Self>() + text_size(&self.kind) + text_size(&self.reason)
+    }
 }
 
 /// Where a container is in its life.

@@ -1,14 +1,15 @@
 //! One probe in the API: a short form of its definition, its state, and its last attempt.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc, time::SystemTime};
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 
 use super::{ActView, PauseView, Seconds, Time, text_size};
 use crate::{
+    clock,
     prober::status::ProbePhase,
-    results::{AttemptResult, Counts, Run, Verdict},
+    results::{self, AttemptResult, Counts, Run, Verdict, errors::Errors},
 };
 
 /// One probe of one container.
@@ -61,6 +62,9 @@ pub struct ProbeView {
     pub counts: Counts,
     /// The newest attempt; null before the first.
     pub last: Option<AttemptView>,
+    /// The newest attempts, where they were errors; absent if the newest one at the current container was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub errors: Option<ErrorsView>,
     /// When the newest attempt began that was a warning, a failure or an error; absent before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsuccessful_at: Option<Time>,
@@ -86,6 +90,25 @@ pub struct ProbeView {
     /// Whether a client stops its container or pod, or has done so; absent if not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stopped_by_client: bool,
+}
+
+/// Attempts that could not be made, one after the other, up to now. They change no verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ErrorsView {
+    /// How many in a row.
+    pub count: u32,
+    /// When the first of them began.
+    pub since: Time,
+    /// Whether there are as many as failures would make a verdict, or the runtime is away: what `state` says is not known any more.
+    pub cannot_try: bool,
+}
+
+impl ErrorsView {
+    /// `cannot be tried since 10:00:00Z (7 attempts)`.
+    pub fn in_words(&self, now: SystemTime) -> String {
+        Errors::in_words(self.count, &clock::short(self.since.0, now))
+    }
 }
 
 /// How long the attempts of a probe took, within 9 %. Errors do not count: they are attempts that were not made.
@@ -137,13 +160,25 @@ impl AttemptView {
     pub fn size(&self) -> usize {
         size_of::<Self>() + self.output.len()
     }
+
+    /// What it said, without blanks around it; of a failure that said nothing, `exit code 1, no output`.
+    pub fn words(&self) -> Cow<'_, str> {
+        results::words(self.result, self.exit_code, &self.output)
+    }
 }
 
 impl ProbeView {
-    /// Whether its verdict is failure, in whatever phase: also where its container has exited by itself. What a client stops
-    /// on purpose does not fail. One with a wrong definition has no verdict.
+    /// Whether its verdict is failure, in whatever phase: also where its container has exited by itself; or whether it cannot
+    /// be tried, so that its verdict says nothing. What a client stops on purpose does not fail. One with a wrong definition
+    /// has no verdict.
     pub fn is_failing(&self) -> bool {
-        self.state == Verdict::Failure && self.phase != ProbePhase::Stopped && !self.stopped_by_client
+        let is_bad = self.state == Verdict::Failure || self.cannot_try();
+        is_bad && self.phase != ProbePhase::Stopped && !self.stopped_by_client
+    }
+
+    /// Whether its newest attempts were errors, as many as failures would make a verdict.
+    pub fn cannot_try(&self) -> bool {
+        self.errors.is_some_and(|errors| errors.cannot_try)
     }
 
     /// What it takes, in bytes, with the output, which it may share.

@@ -45,6 +45,7 @@ pub(crate) fn probe() -> ProbeView {
             first_of_container: false,
             output: "".into(),
         }),
+        errors: None,
         unsuccessful_at: None,
         latency: Some(LatencyView {
             attempts: 12,
@@ -193,6 +194,31 @@ pub(crate) fn failing_probe() -> ProbeView {
             output: "cat: /tmp/healthy: \u{1b}[31mno such file\u{1b}[0m\n".into(),
         }),
         ..named_probe("default", "bad", "app", "readiness")
+    }
+}
+
+/// One whose command keeps its output open, so that no attempt returns any more.
+pub(crate) fn untried_probe() -> ProbeView {
+    let error =
+        "no answer within 6s (timeout 1s, grace 5s): the command, or a child of it, keeps its output open";
+    ProbeView {
+        reason: format!(
+            "cannot be tried since 10:00:20Z (7 attempts): {error}; slowed down to every 5m0s, the next at \
+             10:05:00Z: `criprobe trigger` tries now"
+        ),
+        period_seconds: Some(Seconds(Duration::from_secs(300))),
+        counts: Counts { success: 66, error: 7, ..Counts::default() },
+        run: Some(Run { verdict: Verdict::Success, count: 66 }),
+        errors: Some(ErrorsView { count: 7, since: at(20_000), cannot_try: true }),
+        last: Some(AttemptView {
+            result: AttemptResult::Error,
+            duration_seconds: Seconds(Duration::from_millis(6_012)),
+            exit_code: None,
+            output: error.into(),
+            ..probe().last.expect("it was attempted")
+        }),
+        unsuccessful_at: Some(at(110_000)),
+        ..named_probe("default", "web", "app", "startup")
     }
 }
 
@@ -369,6 +395,7 @@ pub(crate) fn status() -> StatusView {
             running: 5,
             last_resync_at: Some(at(60_000)),
             resyncs: 40,
+            lists_fail: false,
             waiting: None,
             waiting_images: None,
         },
@@ -554,6 +581,7 @@ pub(crate) fn pod() -> PodView {
         state: ContainerStateView::Running,
         paused: false,
         exit_code: None,
+        stopped_by_client: false,
         finished_at: None,
         exit_reason: None,
         exit_message: None,
@@ -570,6 +598,7 @@ pub(crate) fn pod() -> PodView {
         ]),
         act: None,
         paused_probes: Vec::new(),
+        failing_probes: Vec::new(),
     };
     let log = ContainerView {
         container: "log".to_owned(),

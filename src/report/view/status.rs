@@ -160,6 +160,9 @@ pub struct InventoryView {
     pub last_resync_at: Option<Time>,
     /// How often they were, since the start.
     pub resyncs: u64,
+    /// Whether these lists cannot be read although the runtime answers: new pods may be missing. Absent if not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lists_fail: bool,
     /// Containers and pods whose status the runtime has not reported yet; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<WaitingView>,
@@ -196,6 +199,9 @@ pub struct ProbesView {
     /// Clients' commands that are no longer watched for a rhythm, as others needed the room; absent if there are none.
     #[serde(default, skip_serializing_if = "is_none")]
     pub observed_displaced: u64,
+    /// Those whose newest attempts were errors, as many as failures would make a verdict; absent if there are none.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub cannot_try: u64,
     /// Those that wait for a place for too long; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late: Option<LateView>,
@@ -360,6 +366,9 @@ impl LateView {
     }
 }
 
+/// What is wrong where the runtime answers, but not this.
+const LISTS_FAIL: &str = "the runtime's lists cannot be read, so pods may be missing: the log says why";
+
 impl StatusView {
     /// What readiness depends on, and what else is worth a look.
     ///
@@ -381,6 +390,7 @@ impl StatusView {
             }
         };
         let inventory = match self.inventory.last_resync_at {
+            Some(_) if self.inventory.lists_fail => ReadyzCheck::Doubtful(LISTS_FAIL.to_owned()),
             Some(_) => self.inventory.check(),
             None => {
                 ReadyzCheck::Failed("the runtime's pods and containers have not been listed yet".to_owned())

@@ -67,7 +67,7 @@ const SERVICES: [(&str, &[&str]); 2] = [
 ];
 
 /// The names of all methods of the CRI that are known.
-pub(crate) fn method_names() -> impl Iterator<Item = &'static str> {
+pub fn method_names() -> impl Iterator<Item = &'static str> {
     SERVICES.into_iter().flat_map(|(_, names)| names.iter().copied())
 }
 
@@ -94,7 +94,7 @@ impl Method {
     }
 
     /// Its name, if it is a method of the CRI in one of its versions. A closed set, whatever clients send.
-    pub(crate) fn known_name(&self) -> Option<&'static str> {
+    pub fn known_name(&self) -> Option<&'static str> {
         let service =
             ["runtime.v1.", "runtime.v1alpha2."].iter().find_map(|it| self.service.strip_prefix(it))?;
         let (_, names) = SERVICES.iter().find(|(known, _)| *known == service)?;
@@ -179,7 +179,7 @@ impl CallKind {
     }
 
     /// Whether its answer only opens a stream: how long that lasts, and how it ends, passes elsewhere.
-    pub(crate) fn only_opens_stream(self) -> bool {
+    pub fn only_opens_stream(self) -> bool {
         matches!(self, Self::Exec | Self::Attach | Self::PortForward)
     }
 
@@ -210,7 +210,7 @@ impl CallKind {
     }
 
     /// Whether it stops a container or a pod.
-    pub(crate) fn is_stop(self) -> bool {
+    pub fn is_stop(self) -> bool {
         matches!(
             self,
             Self::StopPodSandbox | Self::RemovePodSandbox | Self::StopContainer | Self::RemoveContainer

@@ -15,7 +15,8 @@ impl Page {
         line("uid", &pod.pod_uid, Paint::Plain);
         let state = if pod.sandbox_ready { "ready" } else { "not ready" };
         line("sandbox", &format!("{}, attempt {}, {state}", pod.sandbox_id, pod.attempt), Paint::Plain);
-        let reason = if pod.reason.is_empty() { String::new() } else { format!(": {}", plain(&pod.reason)) };
+        let reason =
+            if pod.reason.is_empty() { String::new() } else { format!(": {}", one_line(&pod.reason)) };
         let (ready, paint) = if pod.ready { ("yes", Paint::Good) } else { ("no", Paint::Doubtful) };
         line("ready", &format!("{ready}{reason}"), paint);
         for (note, paint) in pods::notes(pod) {
@@ -23,6 +24,9 @@ impl Page {
         }
         if !pod.containers.is_empty() {
             self.section(&mut text, "containers", &containers(&pod.containers, self.now));
+            let earlier = exits::earlier(&pod.containers);
+            let exits = |exits: &[_], page: Page| exits::of_pod(exits, (page.is_whole, page.now));
+            self.table(&mut text, "earlier exits", &earlier, exits);
             self.logs(&mut text, &pod.containers);
         }
         if !probes.is_empty() {
@@ -60,7 +64,7 @@ fn containers(all: &[ContainerView], now: SystemTime) -> Table {
             table.note(Cell::new(&format!("last exit: {last}"), Paint::Plain));
         }
         if let Some(message) = &container.exit_message {
-            table.note(Cell::new(&format!("message: {}", message.trim()), Paint::Plain));
+            table.note(Cell::new(&format!("message: {}", one_line(message)), Paint::Plain));
         }
     }
     table
@@ -74,7 +78,7 @@ fn of_pod(events: &[EventView], page: Page) -> Table {
         column("TYPE", Tight::GoesFirst),
         column("REASON", Tight::Stays),
         column("ABOUT", Tight::GoesLast),
-        column("MESSAGE", Tight::Shrinks),
+        column("MESSAGE", Tight::Wraps),
     ]);
     for event in events {
         let [at, kind, reason, message] = event_cells(event, page);

@@ -316,21 +316,21 @@ fn a_status_that_was_not_to_be_had_is_asked_for_with_each_list() {
 }
 
 #[test]
-fn a_status_that_lags_behind_a_start_is_asked_for_again_five_times_until_the_next_list() {
+fn a_status_that_lags_behind_a_start_is_asked_for_again_twenty_times_until_the_next_list() {
     let mut rig = Rig::new();
     rig.apply(0, pod("s", "10.0.0.1"));
     rig.apply(10, create("c", "s"));
     rig.apply(20, started("c"));
     assert_eq!(rig.lookups(), ["container c"]);
-    for again in 0..5 {
+    for again in 0..20 {
         rig.apply(21 + again, status("c", ContainerCreated, 0, 0));
         assert_eq!(rig.lookups(), ["again c"]);
     }
-    rig.apply(27, status("c", ContainerCreated, 0, 0));
+    rig.apply(41, status("c", ContainerCreated, 0, 0));
     assert_eq!((rig.lookups(), rig.containers()), (vec![], vec!["c running".to_owned()]));
-    rig.apply(28, started("c"));
+    rig.apply(42, started("c"));
     assert_eq!(rig.lookups(), ["container c"], "the same report again asks again");
-    rig.apply(30, containers([("c", "s", ContainerRunning)]));
+    rig.apply(50, containers([("c", "s", ContainerRunning)]));
     assert_eq!(rig.lookups(), ["container c"]);
 }
 
@@ -820,7 +820,7 @@ fn a_runtime_that_never_reports_how_a_container_ended_is_asked_a_few_times() {
         rig.apply(30 + asked, report(ContainerRunning, ""));
         asked += 1;
     }
-    assert_eq!((asked, rig.reason()), (6, Some(String::new())));
+    assert_eq!((asked, rig.reason()), (21, Some(String::new())));
     rig.apply(40, containers([("c", "s", ContainerExited)]));
     assert_eq!(rig.lookups(), ["container c"], "and again with each list");
 }

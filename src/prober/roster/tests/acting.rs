@@ -128,6 +128,31 @@ fn a_container_that_exits_by_itself_is_asked_for_once() {
 }
 
 #[test]
+fn a_probe_is_blamed_for_the_end_of_its_container_only_where_it_failed() {
+    let exited = || acting("c1", 0, EXITED, vec![at_once(Liveness, RESTART)]);
+    let began = || Input::ActBegan("c1".into());
+    for (result, inputs, reason) in [
+        (
+            AttemptResult::Success,
+            [exited(), began()],
+            "the container exited with code 3; waits for a new one",
+        ),
+        (
+            AttemptResult::Failure,
+            [began(), exited()],
+            "its failure has stopped the container; waits for a new one",
+        ),
+    ] {
+        let mut rig = rig(RESTART);
+        assert_eq!(rig.started().len(), 1);
+        rig.finish(Liveness, result);
+        inputs.into_iter().for_each(|input| rig.accept(input));
+        let status = rig.status(Liveness);
+        assert_eq!((status.phase, &*status.reason), (ProbePhase::Held, reason));
+    }
+}
+
+#[test]
 fn an_exit_asks_for_nothing_where_it_is_not_the_containers_own_or_nobody_would_restart_it() {
     let stop = Acting { asked: OnFailure::Stop, ..RESTART };
     let refused = Acting { refusal: Some(ActRefusal::Disabled), ..RESTART };

@@ -19,7 +19,7 @@ fn a_paused_probe_keeps_its_verdict_makes_no_attempts_and_goes_on_when_it_is_res
     assert_eq!(rig.roster.pause(&liveness, PauseTerms::default(), rig.now), Ok(()));
     rig.finish(Liveness, AttemptResult::Failure);
     let status = rig.status(Liveness);
-    let reason = format!("paused by an operator since {}", crate::clock::rfc3339(rig.now.wall));
+    let reason = format!("paused by an operator since {}", crate::clock::short(rig.now.wall, rig.now.wall));
     assert_eq!((status.phase, &status.reason), (ProbePhase::Paused, &reason));
     assert_eq!(
         (status.state, status.next_at),
@@ -163,6 +163,8 @@ fn a_container_that_a_client_stops_is_marked_and_one_that_exits_is_not() {
         let status = rig.status(Liveness);
         assert_eq!((status.state, status.phase), (Verdict::Failure, ProbePhase::Waiting));
         assert_eq!(status.is_clients, is_clients);
+        let by = if is_clients { ": a client stopped it" } else { "" };
+        assert_eq!(status.reason, format!("the container exited with code 137{by}"));
         rig.accept(input(container("web", "c2", 1), &[spec(Liveness)]));
         assert!(!rig.status(Liveness).is_clients, "another container");
     }

@@ -138,7 +138,14 @@ fn an_exec_that_the_runtime_does_not_answer_frees_its_place_is_spaced_out_and_sa
         rig.roster.statuses(rig.now).into_iter().find(|status| status.pod.as_ref() == "web").unwrap()
     };
     let status = of_web(&rig);
-    assert_eq!(status.reason, "runtime did not answer: attempts are slowed down to one every 20s");
+    let next = crate::clock::short(rig.now.wall + 14 * SECOND, rig.now.wall);
+    assert_eq!(
+        status.reason,
+        format!(
+            "runtime did not answer; slowed down to every 20s, the next at {next}: `criprobe trigger` \
+             tries now"
+        )
+    );
     assert_eq!(
         (status.state, status.phase, status.period),
         (Verdict::Success, ProbePhase::Probing, Some(20 * SECOND))

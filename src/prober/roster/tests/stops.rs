@@ -130,7 +130,7 @@ fn what_a_client_stopped_is_a_failure_that_waits_also_when_the_stop_failed_late(
         rig.accept(failed);
         let status = rig.status(Liveness);
         assert_eq!((status.state, status.phase), (Verdict::Failure, ProbePhase::Waiting));
-        assert_eq!(status.reason, "the container exited with code 137");
+        assert_eq!(status.reason, "the container exited with code 137: a client stopped it");
     }
 }
 

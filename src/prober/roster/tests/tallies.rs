@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::*;
-use crate::results::durations::Durations;
+use crate::results::durations::DurationHistogram;
 
 /// One row of `tests/data/prober/metrics.json`.
 #[derive(Deserialize)]
@@ -56,7 +56,9 @@ fn attempts_are_counted_as_the_kubelet_counts_them() {
         }
         // Of all probes together, nothing is forgotten, and each result is measured.
         let totals = rig.roster.counts(rig.now).attempts;
-        let of = |result| totals.durations.get(&(Readiness, "tcpSocket", result)).map_or(0, Durations::count);
+        let of = |result| {
+            totals.durations.get(&(Readiness, "tcpSocket", result)).map_or(0, DurationHistogram::count)
+        };
         for result in
             [AttemptResult::Success, AttemptResult::Warning, AttemptResult::Failure, AttemptResult::Error]
         {

@@ -6,8 +6,11 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    prober::{fixtures::spec, state::Definition},
-    results::{Run, Verdict},
+    prober::{
+        fixtures::spec,
+        state::{Definition, SavedErrors},
+    },
+    results::{Run, Verdict, errors::Errors},
 };
 
 fn key(pod: &str, kind: ProbeKind) -> ProbeKey {
@@ -23,7 +26,9 @@ fn checkpoint() -> Checkpoint {
         run: Run { verdict: Verdict::Failure, count: 2 },
         counts: Counts { success: 12, warning: 0, failure: 2, error: 1 },
         is_held: false,
+        run_here: None,
         last: None,
+        errors: None,
     }
 }
 
@@ -137,6 +142,7 @@ prop_compose! {
     fn checkpoints()(
         container in "\\PC{0,8}", verdict in proptest::option::of(prop_oneof![verdicts(), Just(Verdict::Unknown)]),
         nanos in 0..4_000_000_000_000_000_000u64, run in verdicts(), count: u32, numbers: [u32; 4], is_held: bool,
+        errors in proptest::option::of(any::<(u32, bool)>()), run_here in proptest::option::of(any::<u32>()),
     ) -> Checkpoint {
         let [success, warning, failure, error] = numbers.map(u64::from);
         Checkpoint {
@@ -146,6 +152,11 @@ prop_compose! {
             run: Run { verdict: run, count },
             counts: Counts { success, warning, failure, error },
             is_held,
+            run_here,
+            errors: errors.map(|(count, is_reported)| {
+                let since = UNIX_EPOCH + Duration::from_nanos(nanos);
+                SavedErrors::of(Errors { count, since }, count / 2, is_reported)
+            }),
             ..checkpoint()
         }
     }

@@ -23,7 +23,9 @@ fn checkpoint(verdict: Verdict, run: u32, is_held: bool) -> Checkpoint {
         run: crate::results::Run { verdict: Verdict::Failure, count: run },
         counts: crate::results::Counts::default(),
         is_held,
+        run_here: None,
         last: None,
+        errors: None,
     }
 }
 
