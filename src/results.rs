@@ -534,7 +534,7 @@ fn brief(text: &str, bytes: usize) -> Cow<'_, str> {
 /// 64 bytes: of less, each is worth more than a sign.
 const FEW: usize = 64;
 
-/// Stands for the end of a text that was too long.
+/// Replaces the end of a text that was too long.
 const CUT: &str = "\u{2026}";
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::report::{
     view::{EventView, PodView, StatusView, joined},
 };
 
-/// What is said instead of `no pods`, where pods may run that nobody has seen.
+/// What is said instead of `no pods`, where pods may run that are not known yet.
 pub(super) const UNLISTED: &str =
     "the runtime's pods are not known yet: it has not been listed since criprobe started";
 

@@ -88,7 +88,7 @@ impl Answers {
         Ok(ended)
     }
 
-    /// Why nobody else may wait for an attempt of this probe.
+    /// Why no other client may wait for an attempt of this probe.
     fn crowd(&self, key: &ProbeKey, namespace: &Arc<str>) -> Option<String> {
         let count =
             |is_meant: &dyn Fn(&Waiter) -> bool| self.triggered.iter().filter(|it| is_meant(it)).count();

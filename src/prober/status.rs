@@ -318,8 +318,8 @@ impl ProbeStatus {
         self
     }
 
-    /// Whether so many attempts in a row were errors as failures would make a verdict, or the runtime is away, and nobody stops the container: what the
-    /// verdict says is not known any more.
+    /// Whether the verdict is not known to be true any more: so many attempts in a row were errors as failures would make a
+    /// verdict, or the runtime is away; and no client stops the container.
     pub(crate) fn cannot_try(&self) -> bool {
         let threshold = self.spec.as_ref().map(|spec| spec.failure_threshold);
         let is_over = self.away.is_some()

@@ -74,7 +74,7 @@ pub fn group(of: impl Hash) -> u64 {
 /// 1,024 records: how far a follower may fall behind of records that are small.
 const BACKLOG: usize = 1_024;
 
-/// 2 s: how often a follower looks whether a series has repeats that nobody was shown yet.
+/// 2 s: how often a follower looks whether a series has repeats that were not shown yet.
 const LOOK: Duration = Duration::from_secs(2);
 
 impl<T: ?Sized> JournalBounds<T> {

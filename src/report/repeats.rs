@@ -33,7 +33,7 @@ const CODE: usize = 3;
 /// 8 hexadecimal digits in a row, not all of them letters, are an id.
 const ID: usize = 8;
 
-/// Stands for a figure.
+/// Replaces a figure.
 const FIGURE: &str = "#";
 
 fn series(event: &EventView) -> u64 {
@@ -52,7 +52,8 @@ fn merge(former: &EventView, event: &EventView) -> Option<Arc<EventView>> {
 }
 
 /// The oldest two of one reason of one container or probe as one, once there are more than are kept. Changes of state say
-/// something else each time, if only a number: the newest stands for them. What attempts said stands only for the same.
+/// something else each time, if only a number: the newest is shown for them all. What an attempt said is shown only for
+/// attempts that said the same.
 fn fold(former: &EventView, event: &EventView) -> Option<Arc<EventView>> {
     let (former_subject, subject) = (about(former), about(event));
     let is_one = match may_repeat(event) {

@@ -61,7 +61,7 @@ fn text_size(text: &String) -> usize {
     ALLOCATION + text.capacity()
 }
 
-/// Stands in a stream for records that were lost because its reader was too slow.
+/// Replaces records in a stream that were lost because its reader was too slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MissedView {
     /// How many, before any filter.

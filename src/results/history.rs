@@ -310,7 +310,7 @@ impl History {
     }
 }
 
-/// Whether this only stands for a text.
+/// Whether this only replaces a text that was forgotten.
 fn is_forgotten(text: &Arc<str>) -> bool {
     Arc::ptr_eq(text, &FORGOTTEN)
 }

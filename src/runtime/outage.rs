@@ -94,7 +94,7 @@ impl Outages {
             Phase::Settling { began, times, .. } if !link.is_up => {
                 (Phase::Away { began, times: times.saturating_add(1) }, None)
             }
-            // It may have been away for so short that nobody saw it: then it answers since later than was known.
+            // It may have been away for too short a time to be seen: then it answers since later than was known.
             Phase::Settling { began, times, .. }
                 if now.saturating_duration_since(link.began) >= self.settle =>
             {

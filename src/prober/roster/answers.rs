@@ -6,13 +6,14 @@ use std::sync::Arc;
 use super::{Entry, Place, Roster};
 use crate::{
     ids::{ProbeKey, ProbeKind},
-    inventory::pod::Container,
+    inventory::pod::{Container, ContainerState},
     prober::{
         Moment,
         containers::Known,
         handle::Listed,
         readiness::{ContainerReadiness, ContainerStatus},
-        status::{EXITED, ProbeCounts, ProbeStatus},
+        status::{ProbeCounts, ProbeStatus},
+        worker::event::Block,
     },
     spec::plan::Invalid,
 };
@@ -82,8 +83,10 @@ impl Roster {
                 ProbeStatus::invalid(key, &entry.view, &entry.planned, invalid.as_ref(), entry.since)
             }
         };
-        // Where the sandbox went, nobody may have stopped it.
-        if is_clients && entry.view.pod.is_ready && status.reason.starts_with(EXITED) {
+        // Without its sandbox, it may have ended unasked.
+        let block = entry.worker.as_ref().and_then(|worker| worker.block(now.at));
+        let has_exited = matches!(block, Some(Block::NotRunning(ContainerState::Exited { .. })));
+        if is_clients && entry.view.pod.is_ready && has_exited {
             status.reason += ": a client stopped it";
         }
         ProbeStatus { is_clients, ..status }

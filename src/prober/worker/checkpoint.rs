@@ -42,8 +42,8 @@ impl Worker {
         }
     }
 
-    /// Takes up the work on another container: goes on where it stood on this one before a restart of ours, and tells
-    /// whether it did; or begins.
+    /// Begins on another container, or continues where it was on this one before a restart of ours. Returns whether it
+    /// continued.
     pub(super) fn take_up(&mut self, container: &ContainerId, now: Moment) -> bool {
         let restored = self.checkpoint.take().filter(|checkpoint| checkpoint.container == *container);
         let is_restored = restored.is_some();
