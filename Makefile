@@ -16,7 +16,7 @@ TARGET = $(or $(CARGO_TARGET_DIR),target)
 # The build that the tests use: unoptimised, with fault injection.
 CRIPROBE = $(TARGET)/debug/criprobe
 DEMO_ARGS = $(if $(FOR),--for $(FOR)) $(ARGS)
-SCRIPTS = tests/lab/containerd.sh tests/lab/demo.sh tests/lab/promtool.sh tests/lab/run-tests.sh
+SCRIPTS = tests/lab/browser.sh tests/lab/containerd.sh tests/lab/demo.sh tests/lab/promtool.sh tests/lab/run-tests.sh
 
 FUZZ_TARGETS = $(sort $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs))))
 FUZZ_SECONDS = $(patsubst %s,%,$(or $(FOR),60))
@@ -28,9 +28,9 @@ help:
 	@echo "make man                      man pages of criprobe and of each verb, target/man/*.8"
 	@echo "make demo [FOR=20s]           criprobe on its embedded runtime; needs neither root nor containerd"
 	@echo "make demo RUNTIME=containerd  the same on a private containerd with real containers (root; Debian or Ubuntu)"
-	@echo "make test                     all tests; as root on Debian or Ubuntu, also with a private containerd"
+	@echo "make test                     all tests; as root on Debian or Ubuntu, also with a private containerd and a browser"
 	@echo "make check                    format, lints, docs, scripts, and whether the fuzz targets compile"
-	@echo "make bench [ARGS=--quick]     criprobe beside socat, nginx and HAProxy"
+	@echo "make bench [ARGS=--quick]     criprobe beside socat, nginx and HAProxy; ARGS=--trace: what a file of calls costs"
 	@echo "make bench-prober             5,000 probes on one node: attempts, lag, CPU, memory; ARGS as for bench"
 	@echo "make bench-hostile            what one hostile pod costs 200 normal pods; ARGS=--long takes 20 minutes"
 	@echo "make proto                    write proto/descriptors.bin, after a change of a .proto file"

@@ -18,6 +18,7 @@ mod reload;
 mod settings;
 mod source;
 mod state;
+mod trace_log;
 
 use std::{env, fmt::Display, sync::Arc, time::Duration};
 
@@ -53,6 +54,7 @@ pub fn serve(args: ServeArgs) -> Exit {
         .flag(Key::Listen, args.listen)
         .flag(Key::Runtime, args.runtime)
         .flag(Key::ApiListen, args.api)
+        .flag(Key::ApiHttp, args.http)
         .flag(Key::LogFormat, args.log_format)
         .flag(Key::LogLevel, args.log_level);
     let source = ConfigSource::new(args.config, overrides);

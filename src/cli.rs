@@ -3,6 +3,7 @@
 
 mod access;
 mod act;
+mod allowlist;
 mod banner;
 mod check;
 mod client;
@@ -19,6 +20,7 @@ mod format;
 mod help;
 pub(crate) mod live;
 mod nothing;
+mod phases;
 mod pods;
 mod presence;
 pub(crate) mod probes;
@@ -32,6 +34,7 @@ mod serve;
 mod span;
 mod status;
 pub(crate) mod table;
+mod top;
 pub(crate) mod trace;
 mod url;
 mod version;
@@ -96,6 +99,7 @@ Start here:
   crictl --runtime-endpoint unix:///run/criprobe/criprobe.sock pods
   criprobe probes -w                    watch the probes
   criprobe trace --method 'Exec*'       watch the commands that clients run in containers
+  criprobe top                          watch what runs now, and what execs cost
   criprobe run default/web/app --http-get http://:8080/healthz
   criprobe check deploy/                show the probes that these manifests would produce
 
@@ -142,7 +146,9 @@ enum Question {
     /// Show a pod, a container with its probes, or a probe in detail: exits, definition, history, last output
     Describe(describe::DescribeArgs),
     /// Show calls as they end, one line per call
-    Trace(trace::TraceArgs),
+    Trace(Box<trace::TraceArgs>),
+    /// Show what runs now, and what execs cost by pod and command
+    Top(top::TopArgs),
     /// Show events: failed attempts, verdicts, invalid definitions
     Events(events::EventsArgs),
     /// Make one attempt on a container now, with its own probe or with a new one
@@ -155,6 +161,8 @@ enum Question {
     Trigger(TriggerArgs),
     /// Wait until pods are ready, started or healthy
     Wait(wait::WaitArgs),
+    /// Print this node's probe commands as an exception list for Falco or Tetragon
+    Allowlist(allowlist::AllowlistArgs),
     /// Show the configuration in effect and where it comes from, or the commented defaults
     Config(config::ConfigArgs),
     /// Show the versions of this program and of the daemon
@@ -290,12 +298,14 @@ impl Request {
             Question::Probes(arguments) => arguments.run(&context).await,
             Question::Describe(arguments) => arguments.run(&context).await,
             Question::Trace(arguments) => arguments.run(&context).await,
+            Question::Top(arguments) => arguments.run(&context).await,
             Question::Events(arguments) => arguments.run(&context).await,
             Question::Run(arguments) => arguments.run(&context).await,
             Question::Pause(arguments) => arguments.run(&context).await,
             Question::Resume(arguments) => arguments.run(&context).await,
             Question::Trigger(arguments) => arguments.run(&context).await,
             Question::Wait(arguments) => arguments.run(&context).await,
+            Question::Allowlist(arguments) => arguments.run(&context).await,
             Question::Config(arguments) => arguments.run(&context).await,
             Question::Version(arguments) => arguments.run(&context).await,
         }

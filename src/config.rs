@@ -17,7 +17,7 @@ mod value;
 
 use std::{
     fmt,
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     num::NonZeroUsize,
     path::{Path, PathBuf},
     time::Duration,
@@ -27,6 +27,7 @@ use key::Key;
 
 use crate::{
     document::{Place, suggest},
+    redact::Patterns,
     spec::{acting::RestartOnExit, policy::Policy},
 };
 
@@ -82,6 +83,8 @@ pub struct Config {
     pub history: HistoryConfig,
     /// Where attempts are written to.
     pub attempts: RecordConfig,
+    /// What is recorded of calls.
+    pub trace: TraceConfig,
     /// What is logged, and how.
     pub log: LogConfig,
 }
@@ -93,6 +96,35 @@ pub struct ApiConfig {
     pub listen: PathBuf,
     /// The id of the group that can use it in addition to root; `None` for only root.
     pub group: Option<u32>,
+    /// The TCP address for metrics, health and the page; `None` for no TCP.
+    pub http: Option<SocketAddr>,
+    /// Where TCP serves the page and the reading API.
+    pub page: PageAccess,
+}
+
+/// Where TCP serves the page and the reading API; metrics and health it always does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageAccess {
+    /// On an address of loopback.
+    Loopback,
+    /// On any address.
+    Always,
+    /// Nowhere.
+    Never,
+}
+
+impl PageAccess {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Loopback, Self::Always, Self::Never];
+
+    /// `loopback`, `always`, `never`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Loopback => "loopback",
+            Self::Always => "always",
+            Self::Never => "never",
+        }
+    }
 }
 
 /// How probes are run.
@@ -145,6 +177,17 @@ pub struct RecordConfig {
     pub file: Option<PathBuf>,
     /// What it and the one before it may take together, in bytes.
     pub max_bytes: u64,
+}
+
+/// What is recorded of calls, and what of them and of everything else is not shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceConfig {
+    /// Whether the beginnings of what commands print are recorded.
+    pub has_output: bool,
+    /// Where calls are written to.
+    pub record: RecordConfig,
+    /// What is replaced in all that is shown or written.
+    pub redact: Patterns,
 }
 
 /// What is logged, and how.

@@ -3,7 +3,7 @@
 //!
 //! **It isolates nothing.** A container's commands run as the user who started criprobe, on the machine's own file
 //! system, network and process list. Any process that can open its socket can run commands as that user, so the socket
-//! is 0600. It reports this itself: its name is `criprobe-demo`, and `Status(verbose)` says so.
+//! is 0600. It reports this itself: its version ends with `-demo`, and `Status(verbose)` says so.
 //!
 //! It removes everything that it creates: `shutdown` ends all processes and waits for them, and dropping it kills them.
 //! If the whole process dies, by whatever signal, a shell beside it (`guard`) kills the processes and removes their
@@ -56,8 +56,11 @@ pub use verbose::EnvValues;
 
 use crate::{clock, ids::ContainerId};
 
-/// The runtime's name, as Version reports it.
+/// The runtime's name, as Version reports it, unless it poses as containerd.
 pub const RUNTIME_NAME: &str = "criprobe-demo";
+
+/// Its version.
+pub const RUNTIME_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-demo");
 
 /// What every user should know, as `Status(verbose)` reports it.
 pub const ISOLATES_NOTHING: &str = "criprobe's embedded runtime isolates nothing: its containers are plain processes \

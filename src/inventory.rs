@@ -31,7 +31,7 @@ use resync::Resync;
 pub(crate) use self::model::{Census, Change, Stops};
 use crate::{
     clock,
-    ids::ContainerId,
+    ids::{ConnId, ContainerId},
     relay::{
         RelayHandle,
         output::{LostEnds, Missed, Observations},
@@ -72,9 +72,15 @@ pub(crate) struct InventorySources {
 
 /// Observes calls and changes, on the inventory's own task. Must not block.
 pub(crate) trait Observer {
-    /// A command began.
-    fn command_begun(&mut self, call: &Call);
+    /// A call began.
+    fn call_begun(&mut self, call: &Call);
+    /// A command began in this container.
+    fn command_begun(&mut self, call: &Call, container: &ContainerId);
+    /// Calls passed unseen.
+    fn calls_missed(&mut self);
     fn call_ended(&mut self, call: TracedCall);
+    /// The ends of some calls are not known: those of one connection, or any.
+    fn ends_lost(&mut self, conn: Option<ConnId>);
     /// A container or a pod changed.
     fn changed(&mut self, change: &Change);
 }
@@ -192,7 +198,11 @@ async fn run<O: Observer>(channels: &mut Channels<O>) {
     let mut has_link = true;
     loop {
         let link_now = link.borrow_and_update().clone();
-        if task.resync.follow(&link_now, relay.connections.has_blind(), clock::now()) {
+        let is_blind = relay.connections.has_blind();
+        if is_blind {
+            task.observer.calls_missed();
+        }
+        if task.resync.follow(&link_now, is_blind, clock::now()) {
             task.model.report_answering();
         }
         tokio::select! {
@@ -296,12 +306,12 @@ impl<O: Observer> Task<'_, O> {
         for event in batch.drain(..) {
             match event {
                 TapEvent::Begun(call) => {
-                    if matches!(call.request, CriRequest::ExecSync(_)) {
-                        self.observer.command_begun(&call);
+                    self.observer.call_begun(&call);
+                    let was_named = self.was_just_named(&call.request, now);
+                    if let (CriRequest::ExecSync(_), Some(target)) = (&call.request, &self.target) {
+                        self.observer.command_begun(&call, &target.container_id);
                     }
-                    if !self.was_just_named(&call.request, now)
-                        && let Some(fact) = Fact::of_begun(&call)
-                    {
+                    if !was_named && let Some(fact) = Fact::of_begun(&call) {
                         self.model.apply(fact, call.began);
                     }
                 }
@@ -309,20 +319,25 @@ impl<O: Observer> Task<'_, O> {
                 TapEvent::Untracked(_) => self.gap(now),
                 TapEvent::Blinded { conn, .. } => {
                     self.gap(now);
-                    self.model.apply(Fact::EndsLost(Lost::Connection(conn)), now);
+                    self.ends_lost(Some(conn), now);
                 }
-                TapEvent::Closed { conn } => self.model.apply(Fact::EndsLost(Lost::Connection(conn)), now),
+                TapEvent::Closed { conn } => self.ends_lost(Some(conn), now),
             }
         }
         // After the batch: what began in it may also have ended unseen.
         match missed.ends {
             LostEnds::Of(connections) => {
                 for conn in connections {
-                    self.model.apply(Fact::EndsLost(Lost::Connection(conn)), now);
+                    self.ends_lost(Some(conn), now);
                 }
             }
-            LostEnds::Any => self.model.apply(Fact::EndsLost(Lost::Any), now),
+            LostEnds::Any => self.ends_lost(None, now),
         }
+    }
+
+    fn ends_lost(&mut self, conn: Option<ConnId>, now: Instant) {
+        self.model.apply(Fact::EndsLost(conn.map_or(Lost::Any, Lost::Connection)), now);
+        self.observer.ends_lost(conn);
     }
 
     /// Whether a command runs in the same container as the last one: then its name needs no lookup, and an unknown name
@@ -467,6 +482,7 @@ impl<O: Observer> Task<'_, O> {
 
     fn gap(&mut self, now: Instant) {
         self.health.gaps += 1;
+        self.observer.calls_missed();
         self.resync.soon(now);
     }
 }

@@ -6,6 +6,7 @@
 //! relative to the folder that was open when the socket was bound, so no link is followed.
 
 pub(crate) mod folder;
+pub(crate) mod tcp;
 mod turn;
 
 use std::{

@@ -42,6 +42,7 @@ use crate::{
     clock,
     ids::PodUid,
     inventory::{Change, TracedCall, pod::Container},
+    results::phases::PhasesSlot,
     tap::{Call, cri::CriRequest},
 };
 use manifests::Source;
@@ -79,17 +80,22 @@ impl ObservedHandle {
         self.watch().begun(call);
     }
 
-    /// A call ended.
-    pub(crate) fn ended(&self, call: &TracedCall) {
+    /// A call ended; its phases, if it was slow, may be known a little later. Whether it is known to be of a probe: a rhythm
+    /// was found in calls of its kind.
+    pub(crate) fn ended(&self, call: &TracedCall, phases: Option<PhasesSlot>) -> bool {
         if !matches!(call.ended.call.request, CriRequest::ExecSync(_)) {
-            return;
+            return false;
         }
-        let awaited = self.watch().ended(call);
+        let mut watch = self.watch();
+        let awaited = watch.ended(call, phases);
+        let is_probe = watch.has_rhythm(call);
+        drop(watch);
         match awaited {
             Some(Source::Annotation) => self.awaits_texts.notify_one(),
             Some(Source::File) => self.awaits_files.notify_one(),
             None => {}
         }
+        is_probe
     }
 
     /// All observed probes as they are now, in no order.

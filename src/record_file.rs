@@ -1,11 +1,14 @@
-//! Writes records to a file, a line each: lines in, counts out. A thread of its own writes, so a disk that hangs holds up
-//! nothing: lines wait in a bounded queue, and those for which there is no room are dropped and counted. Each line is a JSON
-//! object: a file that begins with anything else is not one of ours, and is left alone.
+//! Writes records to a file, a line each: records in, counts out. A thread of its own makes the lines and writes them, so
+//! neither a disk that hangs nor a record that is dear to write holds up anything: records wait in a bounded queue, and those
+//! for which there is no room are dropped and counted. Each line is a JSON object: a file that begins with anything else is
+//! not one of ours, and is left alone.
 
 mod file;
 
 use std::{
-    mem,
+    collections::VecDeque,
+    fmt, mem,
+    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
@@ -15,15 +18,18 @@ use std::{
 use self::file::RecordWriter;
 use crate::clock;
 
-/// 1 MiB of lines wait for the disk, and as much again is on its way there. What comes above is dropped and counted.
-const QUEUE: usize = 1 << 20;
+/// 1 MiB of records wait for the disk where no other bound is named. What comes above is dropped and counted.
+pub(crate) const QUEUE: usize = 1 << 20;
 
 /// 100 KiB: the longest line, so that the smallest file has room for one. A longer one is dropped and counted.
 const MAX_LINE: usize = 100 << 10;
 
-/// 100 ms, or 512 KiB: for so long, or so many, lines are collected, so that a file costs few writes, however often records
-/// come.
+/// 100 ms, or 512 KiB: for so long, or so many, records are collected, so that a file costs few writes, however often they
+/// come. No more are made into lines at once.
 const COLLECTED: (Duration, usize) = (Duration::from_millis(100), QUEUE / 2);
+
+/// Makes the line of a record: a JSON object without its end.
+type Line = Box<dyn FnOnce() -> Vec<u8> + Send>;
 
 /// 1 s: how long after a failure the same lines are tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -66,11 +72,14 @@ struct Shared {
     changed: Condvar,
 }
 
-#[derive(Debug)]
 struct State {
     settings: RecordSettings,
-    /// Whole lines.
-    waiting: Vec<u8>,
+    /// Records, with what each takes.
+    waiting: VecDeque<(usize, Line)>,
+    /// What they take together, in bytes.
+    weight: usize,
+    /// What they may take.
+    queue: usize,
     has_thread: bool,
     /// Since when the thread has been at the disk, if it is.
     writing_since: Option<Instant>,
@@ -79,6 +88,13 @@ struct State {
     written: u64,
     dropped: u64,
     trouble: String,
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { settings, weight, written, dropped, trouble, .. } = self;
+        write!(f, "{settings:?}: {weight} bytes wait, {written} written, {dropped} dropped; {trouble}")
+    }
 }
 
 impl State {
@@ -90,12 +106,14 @@ impl State {
 }
 
 impl RecordFile {
-    /// Writes where the settings say. There is no thread before there is a file.
-    pub(crate) fn new(name: &'static str, settings: RecordSettings) -> Self {
+    /// Writes where the settings say; records of `queue` bytes may wait. There is no thread before there is a file.
+    pub(crate) fn new(name: &'static str, queue: usize, settings: RecordSettings) -> Self {
         let off = RecordSettings { path: None, ..settings.clone() };
         let state = State {
             settings: off,
-            waiting: Vec::new(),
+            waiting: VecDeque::new(),
+            weight: 0,
+            queue,
             has_thread: false,
             writing_since: None,
             is_hurried: false,
@@ -116,7 +134,7 @@ impl RecordFile {
         }
         state.settings = settings;
         if state.settings.path.is_none() {
-            state.waiting = Vec::new();
+            (state.waiting, state.weight) = (VecDeque::new(), 0);
         } else if !state.has_thread {
             let file = self.clone();
             match thread::Builder::new().name(self.0.name.to_owned()).spawn(move || file.work()) {
@@ -128,32 +146,23 @@ impl RecordFile {
         self.0.changed.notify_all();
     }
 
-    /// Adds a line, a JSON object without its end; it is only made where there is room for it. Never waits for the disk.
-    pub(crate) fn push(&self, line: impl FnOnce() -> Vec<u8>) {
-        let has_room = {
-            let mut state = self.state();
-            if state.settings.path.is_none() {
-                return;
-            }
-            let has_room = state.waiting.len() < QUEUE;
-            state.dropped += u64::from(!has_room);
-            has_room
-        };
-        if !has_room {
+    /// Adds a record that takes so many bytes until it is written. Its line is made by the writer's thread. Never waits for
+    /// the disk.
+    pub(crate) fn push(&self, weight: usize, line: impl FnOnce() -> Vec<u8> + Send + 'static) {
+        let mut state = self.state();
+        if state.settings.path.is_none() {
             return;
         }
-        let line = line();
-        debug_assert!(line.starts_with(b"{"), "a line is a JSON object");
-        let mut state = self.state();
-        if line.len() > MAX_LINE || state.waiting.len() + line.len() >= QUEUE || line.contains(&b'\n') {
+        if weight > MAX_LINE || state.weight + weight >= state.queue {
             state.dropped += 1;
             return;
         }
-        let before = state.waiting.len();
-        state.waiting.extend_from_slice(&line);
-        state.waiting.push(b'\n');
+        let before = state.weight;
+        state.weight += weight;
+        let is_first = state.waiting.is_empty();
+        state.waiting.push_back((weight, Box::new(line)));
         // The writer waits for the first, and then until it has collected enough, which it need not be woken for.
-        let is_awaited = before == 0 || (before < COLLECTED.1 && state.waiting.len() >= COLLECTED.1);
+        let is_awaited = is_first || (before < COLLECTED.1 && state.weight >= COLLECTED.1);
         drop(state);
         if is_awaited {
             self.0.changed.notify_all();
@@ -212,17 +221,31 @@ impl RecordFile {
         }
         self.0.changed.notify_all();
         let settings = state.settings.clone();
+        let mut records = Vec::new();
         if lines.is_empty() {
             let rests = |state: &mut State| state.waiting.is_empty() && state.settings == settings;
             state = self.0.changed.wait_while(state, rests).unwrap_or_else(PoisonError::into_inner);
-            let collects = |state: &mut State| !state.is_hurried && state.waiting.len() < COLLECTED.1;
+            let collects = |state: &mut State| !state.is_hurried && state.weight < COLLECTED.1;
             state = self.wait(state, COLLECTED.0, collects);
-            mem::swap(&mut state.waiting, lines);
+            let mut taken = 0;
+            while taken < COLLECTED.1
+                && let Some((weight, line)) = state.waiting.pop_front()
+            {
+                taken += weight;
+                records.push(line);
+            }
+            state.weight -= taken;
         } else {
             state = self.wait(state, RETRY, |state: &mut State| state.settings == settings);
         }
         state.writing_since = Some(clock::now());
-        state.settings.clone()
+        let settings = state.settings.clone();
+        drop(state);
+        let unfit = records.into_iter().map(|line| append(lines, line)).filter(|fits| !fits).count();
+        if unfit > 0 {
+            self.state().dropped += unfit as u64;
+        }
+        settings
     }
 
     fn wait<'a>(
@@ -265,6 +288,18 @@ impl RecordFile {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Adds a line, if it is one and not too long. A panic of ours costs this line, and not the thread.
+fn append(lines: &mut Vec<u8>, line: Line) -> bool {
+    let Ok(line) = catch_unwind(AssertUnwindSafe(line)) else { return false };
+    debug_assert!(line.starts_with(b"{"), "a line is a JSON object");
+    if line.len() > MAX_LINE || line.contains(&b'\n') {
+        return false;
+    }
+    lines.extend_from_slice(&line);
+    lines.push(b'\n');
+    true
 }
 
 #[cfg(test)]

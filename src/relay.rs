@@ -5,13 +5,13 @@
 //! stays on its thread.
 
 mod connection;
-pub(crate) mod descriptors;
+pub mod descriptors;
 mod dial;
-pub(crate) mod gate;
+pub mod gate;
 mod notice;
-pub(crate) mod output;
+pub mod output;
 mod pump;
-pub(crate) mod registry;
+pub mod registry;
 mod socket;
 
 use std::{
@@ -62,7 +62,7 @@ const GOODBYE: Duration = Duration::from_millis(300);
 
 /// The phase of the relay's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub enum Phase {
     /// Normal operation.
     Serving,
     /// Existing connections end when their calls do; new ones are still accepted.
@@ -98,11 +98,11 @@ struct Accepted {
 /// A relay thread ended before it was asked to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a relay thread has failed")]
-pub(crate) struct RelayEnded;
+pub struct RelayEnded;
 
 /// What other stages can query from the relay. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct RelayHandle {
+pub struct RelayHandle {
     /// The open connections.
     pub connections: Registry,
     output: Output,
@@ -110,7 +110,7 @@ pub(crate) struct RelayHandle {
 
 impl RelayHandle {
     /// Observations that were dropped because the queue to the inventory was full.
-    pub(crate) fn dropped_observations(&self) -> u64 {
+    pub fn dropped_observations(&self) -> u64 {
         self.output.dropped()
     }
 }
@@ -120,7 +120,7 @@ impl RelayHandle {
 ///
 /// # Errors
 /// A thread cannot be started.
-pub(crate) fn spawn(
+pub fn spawn(
     listener: StdListener,
     runtime: PathBuf,
     gate: Gate,
@@ -135,7 +135,7 @@ pub(crate) fn spawn(
 
 /// A running relay.
 #[derive(Debug)]
-pub(crate) struct Relay {
+pub struct Relay {
     phase: watch::Sender<Phase>,
     /// Each thread sends when it ends.
     ended: mpsc::Receiver<()>,
@@ -182,7 +182,7 @@ impl Relay {
     }
 
     /// Returns when a thread has ended unexpectedly. Safe to drop and call again.
-    pub(crate) async fn ended(&mut self) -> RelayEnded {
+    pub async fn ended(&mut self) -> RelayEnded {
         // A closed channel means the same: all threads have ended.
         let _ = self.ended.recv().await;
         RelayEnded
@@ -190,7 +190,7 @@ impl Relay {
 
     /// Ends the relay. New connections are accepted while calls are in flight, and connections end when their calls do.
     /// After [`DRAIN_LIMIT`], the remaining connections are closed.
-    pub(crate) async fn drain(self) {
+    pub async fn drain(self) {
         let Self { phase, ended: _, registry, threads } = self;
         let last_before = registry.snapshot().last().map(|connection| connection.id);
         phase.send_replace(Phase::Draining);

@@ -7,11 +7,14 @@ mod body;
 mod commands;
 pub(crate) mod configuration;
 pub(crate) mod convert;
+pub(crate) mod costs;
 mod detail;
 mod exposed;
 pub(crate) mod filter;
+pub(crate) mod in_flight;
 pub mod journal;
 mod lines;
+pub mod live;
 pub(crate) mod lookup;
 pub mod metrics;
 pub mod name;
@@ -22,12 +25,15 @@ mod places;
 mod pods;
 pub mod printable;
 mod problems;
+mod redacted;
 pub(crate) mod repeats;
+pub(crate) mod rights;
 mod room;
 mod routes;
 mod rule;
 pub(crate) mod since;
 pub(crate) mod stages;
+pub mod top;
 mod unready;
 pub mod view;
 
@@ -36,13 +42,16 @@ use std::{fmt, sync::Arc};
 use futures_util::future::BoxFuture;
 
 use journal::Journal;
+use live::LiveFacts;
 use metrics::Format;
 use name::ProbeName;
+use top::TopFilter;
 use view::{
     CallView, ConfigurationView, EventView, PodView, ProbeDetailView, ProbeView, RuntimeView, StatusView,
+    TopView,
 };
 
-use crate::{prober::ProberHandle, stage::Unanswered};
+use crate::{prober::ProberHandle, redact::Redactor, stage::Unanswered};
 
 /// Everything that a report is made of.
 #[derive(Clone, Debug)]
@@ -55,6 +64,10 @@ pub struct Sources {
     pub events: Journal<EventView>,
     /// Does what operators ask for.
     pub prober: ProberHandle,
+    /// What leaves through the API passes it.
+    pub redactor: Redactor,
+    /// The node's hostname; empty where it is not known.
+    pub node: Arc<str>,
 }
 
 /// A snapshot on its way, or the name of the stage that did not answer.
@@ -74,8 +87,16 @@ pub trait Snapshots: fmt::Debug + Send + Sync {
     /// All pods, by namespace and name.
     fn pods(&self) -> Snapshot<'_, Vec<PodView>>;
 
+    /// All probes with their histories, and all pods.
+    fn live(&self) -> Snapshot<'_, LiveFacts> {
+        Box::pin(async { Ok(LiveFacts::without_history(self.probes().await?, self.pods().await?)) })
+    }
+
     /// The runtime, as it is known now: asks no stage, so it is answered even if all of them are stuck.
     fn runtime(&self) -> RuntimeView;
+
+    /// What runs now, and what the commands of the last minutes cost.
+    fn top(&self, filter: TopFilter) -> Snapshot<'_, TopView>;
 
     /// The configuration in effect.
     fn configuration(&self) -> Snapshot<'_, ConfigurationView>;

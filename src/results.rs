@@ -7,6 +7,7 @@ pub(crate) mod event;
 pub(crate) mod history;
 pub(crate) mod latency;
 pub(crate) mod layers;
+pub(crate) mod phases;
 pub(crate) mod text;
 
 use std::{borrow::Cow, fmt, sync::Arc, time::Duration, time::SystemTime};
@@ -507,6 +508,8 @@ pub struct AttemptRecord {
     pub is_first: bool,
     /// The beginning of what it said, at most [`text::TEXT_LIMIT`] bytes of it.
     pub output: Arc<str>,
+    /// Where its time went: of a command that a runtime ran which reports that.
+    pub phases: Option<phases::PhasesSlot>,
 }
 
 /// What an attempt said, without blanks around it; of a failure that said nothing, its exit code: `exit code 1, no output`.
@@ -617,6 +620,7 @@ mod tests {
             container_attempt: None,
             is_first: false,
             output: output.into(),
+            phases: None,
         };
         let mut results = Results::new(UNIX_EPOCH);
         results.record(attempt("a".repeat(100)), true);

@@ -10,12 +10,14 @@ pub(crate) mod events;
 pub(crate) mod image;
 pub(crate) mod link;
 pub(crate) mod lists;
+pub(crate) mod marks;
 pub(crate) mod outage;
 pub(crate) mod presence;
 pub(crate) mod socket;
 mod statuses;
 mod tasks;
 pub(crate) mod turns;
+pub(crate) mod usage;
 
 use std::{
     io,

@@ -2,7 +2,9 @@
 //! compiled to be fast, and everything else to be small. `criprobe` re-exports all of it: `crate::tap` there is this one.
 
 pub mod clock;
+pub mod count;
 pub mod ids;
 pub mod peer;
 pub mod proto;
+pub mod relay;
 pub mod tap;

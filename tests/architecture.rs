@@ -22,6 +22,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("document", &[]),
     ("glob", &[]),
     ("peer", &[]),
+    ("redact", &[]),
     ("listen", &["peer"]),
     ("record_file", &["clock", "listen::folder"]),
     // A task that is started again when it panics, and the handle through which it is asked.
@@ -30,7 +31,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("tap", &["ids", "proto", "peer"]),
     ("relay", &["clock", "count", "ids", "peer", "tap"]),
     // What is known of the node. The link opens the relay's gate: it is the one who knows that the runtime is back.
-    ("runtime", &["clock", "ids", "proto", "relay::gate", "stage"]),
+    ("runtime", &["clock", "ids", "peer", "proto", "relay::gate", "stage"]),
     (
         "inventory",
         &["clock", "ids", "proto", "relay::RelayHandle", "relay::output", "runtime", "stage", "tap"],
@@ -38,8 +39,10 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     // Probes.
     ("spec", &["document", "duration", "glob", "ids", "inventory::pod"]),
     // Rules are written in the configuration, so it stands after what a rule is.
-    ("config", &["document", "duration", "glob", "ids", "spec"]),
+    ("config", &["document", "duration", "glob", "ids", "redact", "spec"]),
     ("results", &["ids", "inventory::pod", "spec::OnFailure"]),
+    // Where the time of commands went: calls begin and end, the runtime reports what happens in between.
+    ("phases", &["clock", "ids", "results::durations", "results::phases", "runtime::marks", "stage"]),
     // An outcome ends in a result, and what it says is bounded; a command is expanded straight into its request.
     (
         "handler",
@@ -47,8 +50,10 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "clock",
             "duration",
             "ids",
+            "phases",
             "proto",
             "results::AttemptResult",
+            "results::phases",
             "results::text",
             "runtime::socket",
             "spec::expand",
@@ -116,13 +121,17 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "observed::ObservedStatus",
             "observed::SilentProbe",
             "peer",
+            "phases::PhasesHandle",
+            "phases::SessionEnd",
             "prober",
             "record_file",
+            "redact",
             "relay::RelayHandle",
             "relay::registry",
             "results",
             "runtime::link",
             "runtime::turns::Backlog",
+            "runtime::usage",
             "spec",
             "stage",
             "tap",
@@ -142,6 +151,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "report::filter",
             "report::lookup",
             "report::printable",
+            "report::top",
             "report::view",
             "results::layers",
         ],
@@ -177,6 +187,7 @@ const PURE: &[&str] = &[
     "document",
     "check",
     "glob.rs",
+    "redact",
     "config/key.rs",
     "config/pattern.rs",
     "config/raw.rs",

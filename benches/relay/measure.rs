@@ -128,7 +128,7 @@ fn run_all(clients: &mut [Client], in_flight: usize, deadline: Instant) -> Resul
 }
 
 /// Of durations in nanoseconds, in microseconds.
-fn percentile(took: &mut [u32], percent: usize) -> f64 {
+pub(crate) fn percentile(took: &mut [u32], percent: usize) -> f64 {
     let at = (took.len() * percent / 100).min(took.len() - 1);
     f64::from(*took.select_nth_unstable(at).1) / 1e3
 }

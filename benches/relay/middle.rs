@@ -1,6 +1,7 @@
 //! What stands between driver and null runtime: nothing, criprobe, socat, nginx, HAProxy. Starts and ends them.
 
 use std::{
+    ffi::OsStr,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -68,7 +69,24 @@ pub(crate) struct Middle {
 impl Middle {
     /// Starts it and waits until a call through it is answered.
     pub(crate) fn start(via: Via, places: &Places) -> Result<Self> {
-        let mut middle = Self::spawn(via, places, via.name())?;
+        Self::spawn(via, places, via.name())?.answering()
+    }
+
+    /// Starts criprobe as `name`, with these variables, and waits as well.
+    pub(crate) fn start_as(name: &str, places: &Places, settings: &[(&str, &OsStr)]) -> Result<Self> {
+        let (socket, log) =
+            (places.folder.join(format!("{name}.sock")), places.folder.join(format!("{name}.log")));
+        let mut command = criprobe(places, name, &socket);
+        command.envs(settings.iter().copied());
+        if let Some(cgroups) = &places.cgroups {
+            command = cgroups.wrap(&command);
+        }
+        let process = Some(Process::start(&mut command, &log)?);
+        Self { via: Via::Criprobe, version: env!("CARGO_PKG_VERSION").into(), socket, process }.answering()
+    }
+
+    fn answering(self) -> Result<Self> {
+        let mut middle = self;
         let deadline = clock::now() + START;
         loop {
             let answer = middle.try_call();

@@ -32,7 +32,6 @@ use crate::{
     inventory::pod::Container,
     prober::{
         ProberHandle, ProberSettings,
-        attempt::Handlers,
         demand::{Cause, Demand},
     },
     results::event::{ActNotice, ProbeEvent},
@@ -106,7 +105,7 @@ pub(crate) fn spawn<E: FnMut(ProbeEvent) + Send + 'static>(deps: Deps<E>, tasks:
     let board = Board::default();
     let handle = ActHandle { status: board.subscribe() };
     let (news_sender, news) = mpsc::channel(NEWS);
-    let handlers = Handlers::new(runtime.commands(), &probing.borrow());
+    let handlers = prober.handlers();
     let performer = Arc::new(Performer {
         runtime,
         prober,

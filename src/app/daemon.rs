@@ -1,7 +1,8 @@
 //! The daemon: starts the stages in order, connects them, and stops them in reverse order.
 
 use std::{
-    io,
+    fs, io,
+    net::TcpListener as StdTcpListener,
     os::unix::net::UnixListener as StdListener,
     path::PathBuf,
     sync::{
@@ -13,7 +14,7 @@ use std::{
 
 use thiserror::Error;
 use tokio::{
-    net::UnixListener,
+    net::{TcpListener, UnixListener},
     sync::{Semaphore, watch},
     task::spawn_blocking,
     time::timeout,
@@ -29,28 +30,39 @@ use super::{
     reload::{self, InForce, Reloading},
     settings,
     state::{self, State},
+    trace_log::{self, CallSink},
 };
 use crate::{
     act::{self, counts::ActCounts, recipe::RecipeStore},
     clock,
     config::{Config, Loaded},
     exits::ExitsHandle,
+    handler::exec::Exec,
     inventory::{self, InventorySources},
-    listen::{self, Access, ListenError, SocketFile},
+    listen::{
+        self, Access, ListenError, SocketFile,
+        tcp::{self, TcpError},
+    },
     observed::ObservedHandle,
+    phases::PhasesHandle,
     prober,
-    record_file::RecordFile,
+    record_file::{self, RecordFile},
+    redact::Redactor,
     relay::{self, Relay, RelayEnded, gate::Gate},
     report::{
-        JournaledCall, Sources, api,
+        JournaledCall, Sources,
+        api::{self, Listeners},
+        costs::CostsHandle,
+        in_flight::CallsInFlight,
         journal::{Journal, JournalBounds},
         metrics::{CallCounts, Metrics, ProcessCounts},
         repeats::REPEATS,
+        rights::HttpRights,
         stages::{LISTS_AT_ONCE, Stages},
-        view::EventView,
+        view::{EventView, HttpView},
     },
     results::event::ProbeEvent,
-    runtime::{Runtime, link, link::Link},
+    runtime::{Runtime, link, link::Link, usage::RuntimeUsage},
     stage::{TaskEnd, Tasks},
     tap,
 };
@@ -83,7 +95,7 @@ const EVENTS: JournalBounds<EventView> = JournalBounds {
 /// written last.
 const LAST_SAVE: Duration = Duration::from_secs(3);
 
-/// 1 s: how long the end waits for the last attempts to be written to their file. A disk that takes longer loses them.
+/// 1 s: how long the end waits for the last records to be written to a file. A disk that takes longer loses them.
 const LAST_RECORDS: Duration = Duration::from_secs(1);
 
 /// Why the daemon did not start.
@@ -92,6 +104,9 @@ pub(crate) enum StartError {
     /// A socket could not be made.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// The TCP address cannot be bound.
+    #[error(transparent)]
+    Tcp(#[from] TcpError),
     /// The kernel refused something that it never refuses.
     #[error("cannot start")]
     Io(#[from] io::Error),
@@ -110,8 +125,8 @@ pub(crate) struct Daemon {
     api: Api,
     /// Resolves when the state has been written for the last time.
     saved: TaskEnd,
-    /// The file that attempts are written to.
-    attempts: RecordFile,
+    /// The files that attempts and calls are written to.
+    records: [RecordFile; 2],
     tasks: Tasks,
 }
 
@@ -133,14 +148,19 @@ impl Daemon {
         let (started, mut tasks) = (loaded.config.clone(), Tasks::default());
         let lent = Access::like(&started.runtime);
         let (clients, questions) = bind(&started, lent)?;
+        let node = hostname();
+        let http = http(&started, &node)
+            .inspect_err(|_| [&clients.file, &questions.file].into_iter().for_each(remove))?;
 
         let gate = Gate::default();
         let recipes = RecipeStore::new(started.policy.acting.is_enabled);
-        let room = tap::Room::new(recipes.switch());
+        let has_output = Arc::new(AtomicBool::new(started.trace.has_output));
+        let room = tap::Room::new(recipes.switch(), has_output.clone());
         let (relay, relayed, observations) =
             relay::spawn(clients.listener, started.runtime.clone(), gate.clone(), room)?;
         tracing::info!(listen = %started.listen.display(), runtime = %started.runtime.display(), "relaying");
 
+        let phases = PhasesHandle::spawn(&mut tasks);
         let (act_counts, calls) = (ActCounts::default(), CallCounts::default());
         let counts = ProcessCounts {
             acts: act_counts.clone(),
@@ -148,23 +168,29 @@ impl Daemon {
             accept_pauses: relayed.connections.accept_pauses(),
             connections_blinded: relayed.connections.blinded_in_calls(),
             calls: calls.clone(),
+            phases: phases.clone(),
         };
         let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), counts);
-        let (trace, events) = (Journal::new(CALLS), Journal::new(EVENTS));
+        let (journal, events) = (Journal::new(CALLS), Journal::new(EVENTS));
+        let redactor = Redactor::new(started.trace.redact.clone());
+        logging::redact(redactor.clone(), started.log.format);
+        let file = RecordFile::new("calls", trace_log::QUEUE, settings::trace(&started));
+        let trace = CallSink { journal, file, redactor: redactor.clone() };
         events.push(EventView::daemon_started(env!("CARGO_PKG_VERSION"), started_at.into()));
         let (reports, observed) = ((metrics.config.clone(), events.clone()), ObservedHandle::default());
-        let attempts = RecordFile::new("attempts", settings::attempts(&started));
+        let attempts = RecordFile::new("attempts", record_file::QUEUE, settings::attempts(&started));
         let InForce { policies, prober: settings, acts: act_settings, health: config } = reload::spawn(
             loaded,
             started_at,
             reloading,
             (observed.clone(), recipes.clone(), attempts.clone()),
+            (trace.clone(), has_output),
             reports,
             &mut tasks,
         );
 
         let runtime = Runtime::new(&started.runtime);
-        let (link, runtime_events) = link::spawn(&runtime, gate, &mut tasks);
+        let (link, runtime_events) = link::spawn(&runtime, gate, phases.news(), &mut tasks);
         outages::spawn(link.clone(), events.clone(), &mut tasks);
         if lent.is_none() {
             tasks.spawn(borrow_access(link.clone(), started.runtime.clone(), clients.file.clone()));
@@ -180,18 +206,23 @@ impl Daemon {
             stops: inventory::Stops::default(),
         };
         let exits = ExitsHandle::new(started_at);
+        let (costs, in_flight) = (CostsHandle::default(), CallsInFlight::default());
+        let usage = RuntimeUsage::spawn(started.runtime.clone(), link.clone(), &mut tasks);
         let passing = Passing {
             observed: observed.clone(),
             recipes: recipes.clone(),
             calls,
             trace: trace.clone(),
+            phases: phases.clone(),
+            costs: costs.clone(),
+            in_flight: in_flight.clone(),
             exits: exits.clone(),
             events: events.clone(),
         };
         let (inventory, changes) = inventory::spawn(sources, passing, &mut tasks);
 
         let State { load, saves, health: state, saved, ledger } =
-            state::spawn(started.state.as_deref(), &mut tasks);
+            state::spawn(started.state.as_deref(), redactor.clone(), &mut tasks);
         let log = Arc::new(Mutex::new(EventLog::new(events.clone())));
         let (replayed, probers_log) = (inventory.clone(), log.clone());
         let replay = Box::new(move || replayed.replay());
@@ -201,12 +232,12 @@ impl Daemon {
         let (probing, commands) = (settings.clone(), runtime.clone());
         let prober_deps = prober::Deps {
             settings,
-            runtime: runtime.commands(),
+            exec: Exec::new(runtime.commands()).with_phases(phases),
             load,
             saves,
             replay,
             on_event,
-            on_attempt: attempt_log::into(attempts.clone()),
+            on_attempt: attempt_log::into(attempts.clone(), redactor.clone(), costs.clone()),
             on_demand,
         };
         let prober = prober::spawn(prober_deps, &mut tasks);
@@ -247,22 +278,32 @@ impl Daemon {
             act,
             exits,
             observed,
+            costs,
+            in_flight,
+            usage,
             config,
             state,
             attempts: attempts.clone(),
+            trace: trace.file.clone(),
             restarts: tasks.restarts(),
             log_lines_dropped: logging::dropped(),
             metrics,
+            http: http.as_ref().map(|(_, rights)| HttpView {
+                address: rights.address.to_string(),
+                page: rights.serve_page(),
+            }),
             started,
             started_at,
             began,
             is_draining: is_draining.clone(),
             lists: Semaphore::new(LISTS_AT_ONCE),
         };
-        let sources = Sources { snapshots: Arc::new(stages), trace, events, prober };
-        let api = Api::spawn(questions.listener, sources.clone(), &mut tasks)?;
+        let records = [attempts, trace.file];
+        let snapshots = Arc::new(stages);
+        let sources = Sources { snapshots, trace: trace.journal, events, prober, redactor, node };
+        let api = Api::spawn((questions.listener, http), sources.clone(), &mut tasks)?;
         let sockets = [clients.file, questions.file];
-        Ok(Self { relay, sockets, sources, is_draining, act_stop, api, saved, attempts, tasks })
+        Ok(Self { relay, sockets, sources, is_draining, act_stop, api, saved, records, tasks })
     }
 
     /// What it can be asked.
@@ -279,7 +320,7 @@ impl Daemon {
     /// Ends everything: calls in flight first, then the sockets' files, the API's answers under way, and the rest; the
     /// state is written last.
     pub(super) async fn drain(self) {
-        let Self { relay, sockets, is_draining, act_stop, api, saved, attempts, tasks, sources: _ } = self;
+        let Self { relay, sockets, is_draining, act_stop, api, saved, records, tasks, sources: _ } = self;
         is_draining.store(true, Ordering::Relaxed);
         act_stop.cancel();
         relay.drain().await;
@@ -293,23 +334,34 @@ impl Daemon {
         }
         tasks.shutdown().await;
         // An error is a panic of ours, and the end goes on.
-        let _ = spawn_blocking(move || attempts.flush(LAST_RECORDS)).await;
+        let _ = spawn_blocking(move || records.iter().for_each(|file| file.flush(LAST_RECORDS))).await;
     }
 }
 
 impl Api {
     /// On a thread of its own: whatever clients ask for, and however often, it takes no CPU time of the two threads of the
     /// stages but what a stage spends on its answers.
-    fn spawn(listener: StdListener, sources: Sources, tasks: &mut Tasks) -> io::Result<Self> {
+    fn spawn(
+        (socket, http): (StdListener, Option<(StdTcpListener, HttpRights)>),
+        sources: Sources,
+        tasks: &mut Tasks,
+    ) -> io::Result<Self> {
+        let listeners = move || {
+            let http = http.as_ref().map(|(listener, rights)| {
+                Ok::<_, io::Error>((TcpListener::from_std(listener.try_clone()?)?, rights.clone()))
+            });
+            Ok::<_, io::Error>(Listeners {
+                socket: UnixListener::from_std(socket.try_clone()?)?,
+                http: http.transpose()?,
+            })
+        };
         let stop = CancellationToken::new();
         let stopping = stop.clone();
-        let serving = tasks.supervise_until("api", stop.clone(), async move || {
-            match listener.try_clone().and_then(UnixListener::from_std) {
-                Ok(listener) => {
-                    api::serve(listener, sources.clone(), stopping.clone().cancelled_owned()).await;
-                }
-                Err(error) => tracing::error!(%error, "cannot serve the API"),
+        let serving = tasks.supervise_until("api", stop.clone(), async move || match listeners() {
+            Ok(listeners) => {
+                api::serve(listeners, sources.clone(), stopping.clone().cancelled_owned()).await;
             }
+            Err(error) => tracing::error!(%error, "cannot serve the API"),
         });
         let ended = tasks.spawn_thread("api", serving)?;
         Ok(Self { stop, ended })
@@ -331,6 +383,29 @@ fn bind(config: &Config, lent: Option<Access>) -> Result<(listen::Bound, listen:
             let _ = clients.file.unlink();
         })?;
     Ok((clients, questions))
+}
+
+/// Binds the TCP address, if there is one.
+fn http(config: &Config, node: &Arc<str>) -> Result<Option<(StdTcpListener, HttpRights)>, StartError> {
+    let Some(address) = config.api.http else { return Ok(None) };
+    let listener = tcp::bind(address)?;
+    let address = listener.local_addr()?;
+    let rights = HttpRights { address, page: config.api.page, node: node.clone() };
+    let page = rights.serve_page();
+    tracing::info!(http = %address, page, "serving TCP");
+    if page && !rights.is_loopback() {
+        tracing::warn!(
+            http = %address,
+            "api.page is always: anyone who can reach this address can read all commands, outputs of probes and calls"
+        );
+    }
+    Ok(Some((listener, rights)))
+}
+
+/// The node's name; empty where it cannot be read.
+fn hostname() -> Arc<str> {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().into()
 }
 
 /// Removes a socket's file; where that fails, the next start replaces it.

@@ -77,7 +77,10 @@ async fn run(runtime: Option<PathBuf>, dir: Option<PathBuf>, limit: Option<Durat
     let embedded = match runtime {
         Some(_) => None,
         None => {
-            let options = Options::new(folder.path.join("runtime.sock"), folder.path.join("containers"));
+            let options = Options {
+                poses_as_containerd: true,
+                ..Options::new(folder.path.join("runtime.sock"), folder.path.join("containers"))
+            };
             Some(EmbeddedRuntime::start(options).context("cannot start the embedded runtime")?)
         }
     };

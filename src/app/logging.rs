@@ -32,6 +32,7 @@ use self::{
 use crate::{
     config::{LogConfig, LogFormat, LogLevel},
     count::Count,
+    redact::Redactor,
     report::printable::printable,
     stage::panics,
 };
@@ -49,6 +50,11 @@ fn queue() -> &'static Queue {
 /// Lines of the log that were dropped so far, as nothing read them; counts on.
 pub(super) fn dropped() -> Count {
     queue().dropped()
+}
+
+/// From now on, lines of this format are written without what the redactor's patterns match.
+pub(super) fn redact(redactor: Redactor, format: LogFormat) {
+    queue().redact(redactor, format);
 }
 
 /// Ends the log with the reason why the process fails, if it does, and waits a moment until all is written.

@@ -3,14 +3,24 @@
 
 use std::sync::Arc;
 
+use super::trace_log::CallSink;
 use crate::{
     act::recipe::RecipeStore,
     clock,
     exits::ExitsHandle,
+    ids::{ConnId, ContainerId},
     inventory::{Change, Observer, TracedCall},
     observed::ObservedHandle,
-    report::{JournaledCall, convert, journal::Journal, metrics::CallCounts, view::EventView},
-    tap::{Call, cri::CriRequest},
+    phases::{CallName, ExecEnd, PhasesHandle},
+    report::{
+        convert, costs::CostsHandle, in_flight::CallsInFlight, journal::Journal, metrics::CallCounts,
+        view::EventView,
+    },
+    results::phases::{PhasesSlot, SLOW},
+    tap::{
+        Call, CallEnd, Code,
+        cri::{CriRequest, CriResponse},
+    },
 };
 
 /// Feeds what passes to those who keep it.
@@ -18,26 +28,65 @@ pub(super) struct Passing {
     pub observed: ObservedHandle,
     pub recipes: RecipeStore,
     pub calls: CallCounts,
-    pub trace: Journal<dyn JournaledCall>,
+    pub trace: CallSink,
+    pub phases: PhasesHandle,
     pub exits: ExitsHandle,
+    pub costs: CostsHandle,
+    pub in_flight: CallsInFlight,
     /// Gets what happens to containers.
     pub events: Journal<EventView>,
 }
 
 impl Observer for Passing {
-    fn command_begun(&mut self, call: &Call) {
+    fn call_begun(&mut self, call: &Call) {
+        self.in_flight.begun(call);
+    }
+
+    fn command_begun(&mut self, call: &Call, container: &ContainerId) {
         self.observed.begun(call);
+        self.phases.began(container, name(call), call.began);
+    }
+
+    fn calls_missed(&mut self) {
+        self.phases.calls_missed();
     }
 
     fn call_ended(&mut self, mut call: TracedCall) {
-        self.observed.ended(&call);
+        let took = call.ended.at.saturating_duration_since(call.ended.call.began);
+        let slot = (took > SLOW).then(PhasesSlot::default);
+        let is_probe = self.observed.ended(&call, slot.clone());
+        self.in_flight.ended(&call.ended.call);
         self.calls.ended(&call.ended);
         // The journal keeps no request.
         let creation = call.ended.creation.take();
         if let (Some(creation), Some(id)) = (creation, &call.container_id) {
             self.recipes.note(id, &namespace(&call), Arc::clone(creation.bytes()));
         }
-        self.trace.push(convert::for_journal(call));
+        let (trace, name, at) = (self.trace.clone(), name(&call.ended.call), call.ended.at);
+        match (&call.ended.call.request, call.container_id.clone()) {
+            (CriRequest::ExecSync(_), Some(container)) => {
+                let (end, costs) = (end(&call), self.costs.clone());
+                let done = Box::new(move |phases| {
+                    if let (Some(slot), Some(phases)) = (slot, phases) {
+                        slot.set(phases);
+                    }
+                    costs.call_ended(&call, phases, is_probe);
+                    trace.push(convert::for_journal(call, phases));
+                });
+                return self.phases.ended(&container, name, end, at, done);
+            }
+            (CriRequest::Exec(_), Some(container)) if call.ended.has_opened_stream() => {
+                let opened = convert::session(&call);
+                self.phases.opened(&container, name, at, Box::new(move |end| trace.push(opened.ended(end))));
+            }
+            _ => {}
+        }
+        self.costs.call_ended(&call, None, is_probe);
+        self.trace.push(convert::for_journal(call, None));
+    }
+
+    fn ends_lost(&mut self, conn: Option<ConnId>) {
+        self.in_flight.ends_lost(conn);
     }
 
     fn changed(&mut self, change: &Change) {
@@ -46,7 +95,10 @@ impl Observer for Passing {
             self.events.push(EventView::from(event));
         }
         match change {
-            Change::ContainerGone(id) => self.recipes.forget(id),
+            Change::ContainerGone(id) => {
+                self.recipes.forget(id);
+                self.phases.gone(id);
+            }
             Change::Listed(containers) => self.recipes.retain(|id| containers.contains(id)),
             Change::Container(_)
             | Change::ContainerStopping(_)
@@ -56,6 +108,23 @@ impl Observer for Passing {
             | Change::StopsListed(_)
             | Change::RuntimeAnswers => {}
         }
+    }
+}
+
+fn name(call: &Call) -> CallName {
+    CallName::Client(call.origin.conn, call.stream)
+}
+
+/// How a command's call ended.
+fn end(call: &TracedCall) -> ExecEnd {
+    match (&call.ended.response, call.ended.end, call.ended.code) {
+        (CriResponse::Exec(result), ..) => ExecEnd::Answered { exit_code: result.exit_code },
+        (_, CallEnd::Complete, Some(code))
+            if !matches!(code, Code::OK | Code::CANCELED | Code::DEADLINE_EXCEEDED) =>
+        {
+            ExecEnd::Refused
+        }
+        _ => ExecEnd::Unanswered,
     }
 }
 
@@ -80,12 +149,13 @@ mod tests {
     use super::*;
     use crate::{
         clock,
-        ids::{ConnId, ContainerId},
         inventory::fixtures,
         proto::cri as pb,
-        report::journal::JournalBounds,
+        record_file::{RecordFile, RecordSettings},
+        redact::Redactor,
+        report::{JournaledCall, journal::JournalBounds},
         tap::{
-            CallEnd, Code, CreationRequest, EndedCall,
+            CreationRequest, EndedCall,
             call::CallOrigin,
             cri::{CallKind, CriResponse, Method},
         },
@@ -104,7 +174,14 @@ mod tests {
             observed: ObservedHandle::default(),
             recipes: RecipeStore::new(true),
             calls: CallCounts::default(),
-            trace: Journal::new(bounds),
+            trace: CallSink {
+                journal: Journal::new(bounds),
+                file: RecordFile::new("calls", 0, RecordSettings { path: None, max_bytes: 0 }),
+                redactor: Redactor::default(),
+            },
+            phases: PhasesHandle::default(),
+            costs: CostsHandle::default(),
+            in_flight: CallsInFlight::default(),
             exits: ExitsHandle::new(SystemTime::UNIX_EPOCH),
             events: Journal::new(JournalBounds::records(10)),
         }

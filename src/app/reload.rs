@@ -8,7 +8,10 @@ mod watch;
 
 use std::{
     iter,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, SystemTime},
 };
 
@@ -23,7 +26,7 @@ use self::{
     debounce::Debounce,
     watch::Watch,
 };
-use super::{logging::Threshold, settings, source::ConfigSource};
+use super::{logging::Threshold, settings, source::ConfigSource, trace_log::CallSink};
 use crate::{
     act::{ActSettings, recipe::RecipeStore},
     clock,
@@ -67,6 +70,9 @@ pub(super) struct Outlets {
     observed: ObservedHandle,
     recipes: RecipeStore,
     attempts: RecordFile,
+    /// Where calls go, and whether what their commands print does, too.
+    trace: CallSink,
+    has_output: Arc<AtomicBool>,
     health: values::Sender<ConfigHealth>,
     metrics: ConfigMetrics,
     journal: Journal<EventView>,
@@ -88,6 +94,7 @@ pub(super) fn spawn(
     at: SystemTime,
     reloading: Option<Reloading>,
     (observed, recipes, attempts): (ObservedHandle, RecipeStore, RecordFile),
+    (trace, has_output): (CallSink, Arc<AtomicBool>),
     (metrics, journal): (ConfigMetrics, Journal<EventView>),
     tasks: &mut Tasks,
 ) -> InForce {
@@ -101,6 +108,8 @@ pub(super) fn spawn(
         observed,
         recipes,
         attempts,
+        trace,
+        has_output,
         health: values::Sender::new(Current::new(loaded, at).health().clone()),
         metrics,
         journal,
@@ -237,13 +246,18 @@ impl Task {
 
     /// All that can change while the daemon runs. A stage whose settings are the same is left alone.
     fn apply(&mut self, config: &Config) {
-        let Outlets { policy, prober, acts, observed, recipes, attempts, seed, .. } = &*self.outlets;
+        let Outlets { policy, prober, acts, observed, recipes, attempts, trace, has_output, seed, .. } =
+            &*self.outlets;
+        // First: what is written from now on is redacted by the new patterns.
+        trace.redactor.set(config.trace.redact.clone());
         policy.send_if_modified(|in_force| replace(in_force, settings::policy(config)));
         prober.send_if_modified(|in_force| replace(in_force, settings::prober(config, *seed)));
         acts.send_if_modified(|in_force| replace(in_force, settings::act(config)));
         observed.enable(config.is_observing);
         recipes.enable(config.policy.acting.is_enabled);
         attempts.set(settings::attempts(config));
+        trace.file.set(settings::trace(config));
+        has_output.store(config.trace.has_output, Ordering::Relaxed);
         if replace(&mut self.level, config.log.level) {
             self.threshold.set(config.log.level);
         }

@@ -49,8 +49,16 @@ pub(super) fn act(config: &Config) -> ActSettings {
 
 /// Where attempts are written to.
 pub(super) fn attempts(config: &Config) -> RecordSettings {
-    let RecordConfig { file, max_bytes } = config.attempts.clone();
-    RecordSettings { path: file, max_bytes }
+    record(&config.attempts)
+}
+
+/// Where calls are written to.
+pub(super) fn trace(config: &Config) -> RecordSettings {
+    record(&config.trace.record)
+}
+
+fn record(RecordConfig { file, max_bytes }: &RecordConfig) -> RecordSettings {
+    RecordSettings { path: file.clone(), max_bytes: *max_bytes }
 }
 
 /// The planner's part.

@@ -27,6 +27,7 @@ use crate::{
     act::ledger::{self, LedgerFile},
     clock,
     prober::Saved,
+    redact::Redactor,
     report::view::StateFileView,
     stage::{TaskEnd, Tasks},
 };
@@ -62,9 +63,9 @@ pub(super) struct State {
 }
 
 /// Starts the task that keeps the state in a folder. Without a folder, no state is kept.
-pub(super) fn spawn(folder: Option<&Path>, tasks: &mut Tasks) -> State {
+pub(super) fn spawn(folder: Option<&Path>, redactor: Redactor, tasks: &mut Tasks) -> State {
     let saves = watch::Sender::<Arc<Saved>>::default();
-    let Some(store) = folder.map(Store::new) else {
+    let Some(store) = folder.map(|folder| Store::new(folder, redactor)) else {
         let (load, health) = (ready(Saved::default()).boxed(), watch::Sender::default().subscribe());
         let ledger = LedgerFile {
             read: Box::new(|| Ok(None)),
@@ -88,14 +89,16 @@ pub(super) fn spawn(folder: Option<&Path>, tasks: &mut Tasks) -> State {
 struct Store {
     file: StateFile,
     health: watch::Sender<StateFileView>,
+    /// What probes said passes it.
+    redactor: Redactor,
 }
 
 impl Store {
     /// That of a folder. Touches nothing yet.
-    fn new(folder: &Path) -> Arc<Self> {
+    fn new(folder: &Path, redactor: Redactor) -> Arc<Self> {
         let file = StateFile::new(folder);
         let health = StateFileView { file: file.path().display().to_string(), ..StateFileView::default() };
-        Arc::new(Self { file, health: watch::Sender::new(health) })
+        Arc::new(Self { file, health: watch::Sender::new(health), redactor })
     }
 
     fn path(&self) -> PathBuf {
@@ -171,7 +174,10 @@ impl Store {
     /// Writes the file; returns whether nothing is left to do.
     async fn write(self: &Arc<Self>, saved: Arc<Saved>) -> bool {
         let store = self.clone();
-        let mut saving = spawn_blocking(move || store.file.save(&saved.to_json()));
+        let mut saving = spawn_blocking(move || {
+            let text = store.redactor.patterns().json(saved.to_json());
+            store.file.save(&text)
+        });
         let saved = match timeout(HANGS, &mut saving).await {
             Ok(saved) => saved,
             Err(_) => {
@@ -248,7 +254,7 @@ mod tests {
     #[tokio::test]
     async fn the_last_save_is_written_before_the_end_is_told() {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::new(dir.path());
+        let store = Store::new(dir.path(), Redactor::default());
         assert_eq!(store.clone().load().await, Saved::default());
         let saves = watch::Sender::default();
         let (keeper, mut kept) = (store.clone(), saves.subscribe());
@@ -266,9 +272,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_folder_that_a_daemon_still_uses_is_waited_for() {
         let dir = tempfile::tempdir().unwrap();
-        let first = Store::new(dir.path());
+        let first = Store::new(dir.path(), Redactor::default());
         assert_eq!(first.clone().load().await, Saved::default());
-        let second = Store::new(dir.path());
+        let second = Store::new(dir.path(), Redactor::default());
         let loading = tokio::spawn(second.clone().load());
         sleep(2 * LOOK_AGAIN).await;
         assert!(first.write(saved("a")).await, "the last save of one that ends");
@@ -276,13 +282,17 @@ mod tests {
         drop(first);
         assert_eq!(loading.await.unwrap(), *saved("a"));
         assert_eq!(second.health.borrow().trouble, "");
-        let third = Store::new(dir.path());
+        let third = Store::new(dir.path(), Redactor::default());
         assert_eq!(third.clone().load().await, Saved::default(), "it is used on");
         let trouble = third.health.borrow().trouble.clone();
         assert!(trouble.starts_with("another criprobe keeps its state in "), "{trouble}");
         drop(second);
         assert!(!third.write(saved("c")).await);
-        assert_eq!(Store::new(dir.path()).load().await, *saved("a"), "it is left alone for good");
+        assert_eq!(
+            Store::new(dir.path(), Redactor::default()).load().await,
+            *saved("a"),
+            "it is left alone for good"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -290,7 +300,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("state");
         fs::write(&folder, "in the way").unwrap();
-        let store = Store::new(&folder);
+        let store = Store::new(&folder, Redactor::default());
         let mut health = store.health.subscribe();
         assert_eq!(store.clone().load().await, Saved::default());
         let trouble = health.borrow_and_update().trouble.clone();

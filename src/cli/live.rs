@@ -2,6 +2,7 @@
 //! per change elsewhere. What a terminal shows is decided by `view`.
 
 pub(crate) mod changes;
+pub(super) mod content;
 pub(super) mod item;
 mod keys;
 mod terminal;
@@ -16,6 +17,7 @@ use tokio::{
 
 use self::{
     changes::{Change, Known},
+    content::Content,
     item::{Item, Sort},
     keys::{Key, Keys},
     terminal::Terminal,
@@ -62,7 +64,8 @@ impl LiveArgs {
     pub(super) async fn watch<T: Item>(&self, context: &Context, path: &str) -> Result<Exit, Error> {
         match context.format {
             Format::Table | Format::Wide if context.screen.height.is_some() => {
-                self.live::<T>(context, path).await
+                let list = async || context.client.get::<Vec<T>>(path).await;
+                show(context, list, self.sort, self.failed).await
             }
             _ => {
                 tokio::select! {
@@ -114,57 +117,66 @@ impl LiveArgs {
             }
         }
     }
+}
 
-    async fn live<T: Item>(&self, context: &Context, path: &str) -> Result<Exit, Error> {
-        // A daemon that is not there is an error; one that leaves later is waited for.
-        let first = ask(context, path).await?;
-        let is_wide = context.format == Format::Wide;
-        let mut view = View::<T>::new(Screen::of_stdout(), is_wide, self.sort, self.failed);
-        view.on(Input::Data(first), clock::wall());
-        let mut signals = Signals::listen()?;
-        let mut terminal = Terminal::enter()?;
-        let mut keys = Keys::of_stdin();
-        let mut seconds = interval(INTERVAL);
-        seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut answer = ask_again(context, path);
-        loop {
-            terminal.draw(&view.frame(clock::wall()))?;
-            let inputs = tokio::select! {
-                data = &mut answer => {
-                    answer = ask_again(context, path);
-                    vec![data.map_or_else(|error| Input::Lost(Lost::from(&error)), Input::Data)]
+/// Shows what a question is answered with until it is left: in this order, or in its usual one.
+///
+/// # Errors
+/// The daemon does not answer the first question, or the terminal cannot be drawn on.
+pub(super) async fn show<C: Content>(
+    context: &Context,
+    question: impl AsyncFn() -> Result<C, Error>,
+    sort: Option<C::Sort>,
+    only_failed: bool,
+) -> Result<Exit, Error> {
+    // A daemon that is not there is an error; one that leaves later is waited for.
+    let first = ask(context, &question).await?;
+    let is_wide = context.format == Format::Wide;
+    let mut view = View::<C>::new(Screen::of_stdout(), is_wide, sort, only_failed);
+    view.on(Input::Data(first), clock::wall());
+    let mut signals = Signals::listen()?;
+    let mut terminal = Terminal::enter()?;
+    let mut keys = Keys::of_stdin();
+    let mut seconds = interval(INTERVAL);
+    seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut answer = ask_again(context, &question);
+    loop {
+        terminal.draw(&view.frame(clock::wall()))?;
+        let inputs = tokio::select! {
+            data = &mut answer => {
+                answer = ask_again(context, &question);
+                vec![data.map_or_else(|error| Input::Lost(Lost::from(&error)), Input::Data)]
+            }
+            _ = seconds.tick() => vec![Input::Tick],
+            pressed = keys.pressed() => pressed.into_iter().map(Input::Key).collect(),
+            signal = signals.next() => match signal {
+                Sent::Quit => vec![Input::Key(Key::Quit)],
+                Sent::Resize => vec![Input::Resize(Screen::of_stdout())],
+                Sent::Suspend => {
+                    terminal.suspend()?;
+                    vec![Input::Resize(Screen::of_stdout())]
                 }
-                _ = seconds.tick() => vec![Input::Tick],
-                pressed = keys.pressed() => pressed.into_iter().map(Input::Key).collect(),
-                signal = signals.next() => match signal {
-                    Sent::Quit => vec![Input::Key(Key::Quit)],
-                    Sent::Resize => vec![Input::Resize(Screen::of_stdout())],
-                    Sent::Suspend => {
-                        terminal.suspend()?;
-                        vec![Input::Resize(Screen::of_stdout())]
-                    }
-                },
-            };
-            for input in inputs {
-                if view.on(input, clock::wall()) == Next::Quit {
-                    return Ok(Exit::Fine);
-                }
+            },
+        };
+        for input in inputs {
+            if view.on(input, clock::wall()) == Next::Quit {
+                return Ok(Exit::Fine);
             }
         }
     }
 }
 
-async fn ask<T: Item>(context: &Context, path: &str) -> Result<Data<T>, Error> {
-    let items = context.client.get(path).await?;
-    Ok(Data { items, banner: banner::lines(context).await })
+async fn ask<C>(context: &Context, question: &impl AsyncFn() -> Result<C, Error>) -> Result<Data<C>, Error> {
+    let content = question().await?;
+    Ok(Data { content, banner: banner::lines(context).await })
 }
 
-type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<Data<T>, Error>> + 'a>>;
+type Answer<'a, C> = Pin<Box<dyn Future<Output = Result<Data<C>, Error>> + 'a>>;
 
-fn ask_again<'a, T: Item + 'a>(context: &'a Context, path: &'a str) -> Answer<'a, T> {
+fn ask_again<'a, C>(context: &'a Context, question: &'a impl AsyncFn() -> Result<C, Error>) -> Answer<'a, C> {
     Box::pin(async move {
         sleep(INTERVAL).await;
-        ask(context, path).await
+        ask(context, question).await
     })
 }
 

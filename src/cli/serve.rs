@@ -18,6 +18,10 @@ pub struct ServeArgs {
     /// Where the API is: the flag that all verbs have.
     #[arg(skip)]
     pub api: Option<String>,
+    /// Also serve metrics and health at this TCP address, and on loopback the page: 127.0.0.1:9090, [::1]:9090,
+    /// :9090 for all addresses [default: no TCP]
+    #[arg(long, value_name = "ADDR")]
+    pub http: Option<String>,
     /// Log format [default: text]
     #[arg(long, value_name = "FORMAT", value_parser = ["text", "json"])]
     pub log_format: Option<String>,
@@ -35,6 +39,7 @@ Examples:
   criprobe serve
   criprobe serve --runtime unix:///run/crio/crio.sock --log-format json
   criprobe serve --listen /run/try/cri.sock --api /run/try/api.sock    paths work, too
+  criprobe serve --http 127.0.0.1:9090                                 with the page
 
 Every setting can also be in the configuration file, or in the environment: CRIPROBE_LISTEN,
 CRIPROBE_RUNTIME, CRIPROBE_API, CRIPROBE_LOG_FORMAT, CRIPROBE_LOG_LEVEL, CRIPROBE_PROBER_WORKERS, ...

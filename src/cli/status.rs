@@ -1,7 +1,5 @@
 //! `criprobe status`: the daemon as a whole, in two columns.
 
-mod degraded;
-
 use std::time::SystemTime;
 
 use super::{
@@ -16,8 +14,8 @@ use super::{
 use crate::{
     clock,
     report::view::{
-        ActsView, LateView, ProbesView, RecordFileView, RuntimeState, StageRestartView, StatusView,
-        UnprovenView, WaitingView,
+        ActsView, HttpView, LateView, ProbesView, RecordFileView, RuntimeState, StageRestartView, StatusView,
+        UnprovenView, WaitingView, degraded,
     },
 };
 
@@ -68,9 +66,9 @@ fn text(status: &StatusView, screen: Screen, now: SystemTime, limit: Option<usiz
         ("criprobe", version(status), Paint::Plain),
         ("listen", status.listen.clone(), Paint::Plain),
         ("api", status.api.clone(), Paint::Plain),
-        runtime(status, now),
-        ("events", status.runtime.event_source.clone(), Paint::Plain),
     ];
+    lines.extend(status.http.as_ref().map(|served| ("http", http(served), Paint::Plain)));
+    lines.extend([runtime(status, now), ("events", status.runtime.event_source.clone(), Paint::Plain)]);
     lines.extend(connections(status, now, limit.map_or(usize::MAX, |_| BLIND_LISTED)));
     let calls = status.calls;
     lines.push(("calls", format!("{} in flight, {} ended", calls.in_flight, calls.total), Paint::Plain));
@@ -88,7 +86,8 @@ fn text(status: &StatusView, screen: Screen, now: SystemTime, limit: Option<usiz
     lines.extend(status.probes.enforced_without_result.as_ref().map(without_result));
     lines.extend(acts(&status.acts));
     lines.push(state(status, now));
-    lines.extend(status.attempts.as_ref().map(attempts));
+    let files = [("attempts", &status.attempts), ("trace", &status.trace)];
+    lines.extend(files.into_iter().filter_map(|(name, file)| Some(record_file(name, file.as_ref()?))));
     lines.extend(status.stages.iter().map(|stage| ("  failed", restarted(stage, now), Paint::Doubtful)));
     lines.extend(log(status));
     lines.extend(config(status, now, limit.map_or(usize::MAX, |_| ERRORS_LISTED)));
@@ -105,6 +104,12 @@ fn version(status: &StatusView) -> String {
     format!("{}, pid {}, up {}{draining}", status.version, status.pid, coarse(status.uptime_seconds.0))
 }
 
+/// `http://127.0.0.1:9090 (page, reading API, metrics, health)`.
+fn http(served: &HttpView) -> String {
+    let what = if served.page { "page, reading API, metrics, health" } else { "only metrics and health" };
+    format!("http://{} ({what})", served.address)
+}
+
 fn runtime(status: &StatusView, now: SystemTime) -> (&'static str, String, Paint) {
     let runtime = &status.runtime;
     let (name, version) = (&runtime.name, &runtime.version);
@@ -119,8 +124,8 @@ fn runtime(status: &StatusView, now: SystemTime) -> (&'static str, String, Paint
     ("runtime", format!("{name}{}, {state}", runtime.endpoint), paint)
 }
 
-/// The file that attempts are written to.
-fn attempts(file: &RecordFileView) -> (&'static str, String, Paint) {
+/// A file that records are written to.
+fn record_file(name: &'static str, file: &RecordFileView) -> (&'static str, String, Paint) {
     let dropped = if file.dropped > 0 { format!(", {} dropped", file.dropped) } else { String::new() };
     let trouble = if file.trouble.is_empty() { String::new() } else { format!("; {}", plain(&file.trouble)) };
     let paint = match (file.trouble.is_empty(), file.dropped) {
@@ -128,7 +133,7 @@ fn attempts(file: &RecordFileView) -> (&'static str, String, Paint) {
         (true, _) => Paint::Doubtful,
         (false, _) => Paint::Bad,
     };
-    ("attempts", format!("{} written{dropped}{trouble}; in {}", file.written, plain(&file.file)), paint)
+    (name, format!("{} written{dropped}{trouble}; in {}", file.written, plain(&file.file)), paint)
 }
 
 fn connections(

@@ -118,8 +118,7 @@ fn what_is_wrong_is_said_in_one_line_with_what_to_do() {
 
 #[test]
 fn flags_of_the_daemon_are_handed_on_as_they_are() {
-    let arguments =
-        "serve --config /c --listen l.sock --runtime unix:///r --log-format json --log-level debug";
+    let arguments = "serve --config /c --listen l.sock --runtime unix:///r --http :9090 --log-format json --log-level debug";
     let Ok(Command::Serve(serve)) = parsed(arguments) else { panic!() };
     let text = |text: &str| Some(text.to_owned());
     let expected = ServeArgs {
@@ -127,6 +126,7 @@ fn flags_of_the_daemon_are_handed_on_as_they_are() {
         listen: text("l.sock"),
         runtime: text("unix:///r"),
         api: None,
+        http: text(":9090"),
         log_format: text("json"),
         log_level: text("debug"),
     };

@@ -13,6 +13,7 @@ use super::{
     client::Lines,
     format::{self, Format},
     nothing::known,
+    phases,
     presence::Presence,
     progress::Progress,
     reason::one_line,
@@ -38,6 +39,12 @@ pub(crate) struct TraceArgs {
     method: Option<Glob>,
     #[command(flatten)]
     select: Select,
+    /// Only calls with this command, its words with a space between them: 'pg_isready*', '*--dump*'
+    #[arg(long, value_name = "GLOB", value_parser = pattern)]
+    command: Option<Glob>,
+    /// Only calls of processes with this name: kubelet, crictl
+    #[arg(long, value_name = "GLOB", value_parser = pattern)]
+    caller: Option<Glob>,
     /// Only calls that failed: an error, no answer, or an exit code other than 0
     #[arg(long)]
     failed: bool,
@@ -57,12 +64,13 @@ Examples:
   criprobe trace                                      every call, live
   criprobe trace shop/web-0 --method ExecSync         of one pod
   criprobe trace --failed --last 20                   the newest 20 that failed
+  criprobe trace --caller crictl --method 'exec*'     what people ran
   criprobe trace --slower 1s -o json >> slow.ndjson   one record per line
 
 Each line shows: time (UTC; with the date unless it is of today), result, method, duration, caller, pod and container, command. The
 result is gRPC's code, or the exit code of a command that did not exit with 0. 'opened' is a call
-that only opened a stream (Exec, Attach, PortForward): the runtime serves that stream itself, so
-its end and exit code are not known. On a narrow terminal a call takes several lines, elsewhere
+that only opened a stream (Exec, Attach, PortForward), which the runtime serves itself. On containerd a second
+line, with the exit code, follows when the process of an Exec has ended. On a narrow terminal a call takes several lines, elsewhere
 always one. -o wide cuts nothing.
 
 Shown are the calls of clients: kubelet, crictl. Attempts that criprobe makes itself are not among
@@ -81,6 +89,8 @@ impl TraceArgs {
             namespace,
             pod,
             container,
+            command: self.command,
+            caller: self.caller,
             failed: self.failed,
             slower: self.slower,
             last: self.last,
@@ -115,7 +125,7 @@ fn method(text: &str) -> Result<Glob, String> {
 /// What is said where no call is shown: whoever looks for the calls of one pod may mean its probes.
 fn nothing(filter: &CallFilter) -> &'static str {
     let is_of_pod = filter.namespace.is_some() || filter.pod.is_some() || filter.container.is_some();
-    if is_of_pod || filter.slower.is_some() {
+    if is_of_pod || filter.slower.is_some() || filter.command.is_some() {
         "no calls of clients (for criprobe's own attempts, see 'criprobe describe')"
     } else {
         "no calls"
@@ -249,12 +259,18 @@ pub(crate) fn line(call: &CallView, screen: Screen, is_wide: bool, now: SystemTi
     let (verdict, paint) = verdict(call);
     let mut line = Row::new(screen, is_wide);
     line.column(&at, 0, Paint::Faint);
-    // The widest code is `DeadlineExceeded`; a narrow terminal has no room to align all.
-    let (code, method) = if is_wide || screen.width >= 120 { (16, 16) } else { (9, 12) };
+    // The widest code is `DeadlineExceeded`, and `UpdateContainerResources` a rare method; a narrow terminal has no room to
+    // align all.
+    let (code, method, caller) = match screen.width {
+        _ if is_wide => (16, 16, 12),
+        120.. => (16, 16, 12),
+        72.. => (9, 16, 14),
+        _ => (9, 12, 12),
+    };
     line.column(&verdict, code, paint);
     line.column(&call.method, method, Paint::Plain);
     line.column(&format!("{:>6}", measured(call.duration_seconds.0)), 0, Paint::Plain);
-    line.column(&format!("{}[{}]", call.peer.comm, call.peer.pid), 12, Paint::Plain);
+    line.column(&format!("{}[{}]", call.peer.comm, call.peer.pid), caller, Paint::Plain);
     if !call.pod.is_empty() || !call.container.is_empty() {
         line.column(&target(call), 0, Paint::Plain);
     } else if !call.container_id.is_empty() {
@@ -266,20 +282,32 @@ pub(crate) fn line(call: &CallView, screen: Screen, is_wide: bool, now: SystemTi
     if !call.message.is_empty() {
         line.column(&format!("— {}", one_line(&call.message)), 0, Paint::Bad);
     }
+    if let Some(exec) = call.exec.as_ref().filter(|_| is_wide)
+        && let Some(phases) = &exec.phases
+    {
+        line.column(&format!("[{}]", phases::words(phases, exec.culprit.as_deref())), 0, Paint::Faint);
+    }
     if is_wide {
         line.column(&format!("{}+{} bytes", call.request_bytes, call.response_bytes), 0, Paint::Faint);
         line.column(&call.service, 0, Paint::Faint);
         line.column(&call.container_id, 0, Paint::Faint);
         line.column(&call.traceparent, 0, Paint::Faint);
+        let outputs = call.exec.iter().flat_map(|exec| [("stdout", &exec.stdout), ("stderr", &exec.stderr)]);
+        for (name, output) in outputs.filter_map(|(name, output)| Some((name, output.as_ref()?))) {
+            line.column(&format!("{name}: {}", one_line(output)), 0, Paint::Faint);
+        }
     }
     line.finish()
 }
 
 /// The result: the code, or what a code of OK does not say; without a code, how the call ended.
 fn verdict(call: &CallView) -> (Cow<'_, str>, Paint) {
-    let exit_code = call.exec.as_ref().and_then(|exec| exec.exit_code).filter(|&code| code != 0);
+    let exit_code = call.exec.as_ref().and_then(|exec| exec.exit_code);
+    let exit_code = exit_code.filter(|&code| code != 0 || call.session.is_some());
     match (call.end, exit_code) {
-        (CallEnd::Complete, Some(code)) if call.is_ok() => (format!("exit {code}").into(), Paint::Doubtful),
+        (CallEnd::Complete, Some(code)) if call.is_ok() => {
+            (format!("exit {code}").into(), if code == 0 { Paint::Good } else { Paint::Doubtful })
+        }
         (CallEnd::Complete, _) if call.stream_opened => ("opened".into(), Paint::Good),
         (CallEnd::Complete, _) if call.is_ok() => ((&*call.code).into(), Paint::Good),
         (CallEnd::Complete, _) => ((&*call.code).into(), Paint::Bad),
@@ -315,7 +343,7 @@ mod tests {
     use super::*;
     use crate::{
         cli::screen::width_of,
-        report::view::{ExecView, PeerView, Seconds, sample},
+        report::view::{ExecView, PeerView, Seconds, SessionView, sample},
     };
 
     fn calls() -> Vec<CallView> {
@@ -338,6 +366,13 @@ mod tests {
                 method: "Exec".to_owned(),
                 stream_opened: true,
                 exec: exec(None, &["sh"]),
+                ..sample::call()
+            },
+            CallView {
+                method: "Exec".to_owned(),
+                duration_seconds: Seconds(Duration::from_secs(3_725)),
+                session: Some(SessionView { opened_at: sample::at(0) }),
+                exec: exec(Some(0), &["sh"]),
                 ..sample::call()
             },
             CallView {

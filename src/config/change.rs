@@ -93,6 +93,8 @@ fn needs_restart(key: Key, running: &Config, written: &Config) -> bool {
         Key::State => running.state != written.state,
         Key::ApiListen => running.api.listen != written.api.listen,
         Key::ApiGroup => running.api.group != written.api.group,
+        Key::ApiHttp => running.api.http != written.api.http,
+        Key::ApiPage => running.api.page != written.api.page,
         // Whatever reads the log expects one format.
         Key::LogFormat => running.log.format != written.log.format,
         Key::Workers
@@ -114,6 +116,10 @@ fn needs_restart(key: Key, running: &Config, written: &Config) -> bool {
         | Key::HistoryOutputBytes
         | Key::AttemptsFile
         | Key::AttemptsMaxBytes
+        | Key::TraceOutput
+        | Key::TraceFile
+        | Key::TraceMaxBytes
+        | Key::TraceRedact
         | Key::ActEnabled
         | Key::ActDryRun
         | Key::ActNamespaces
@@ -187,6 +193,7 @@ mod tests {
             ("state: /tmp/x", &[Key::State]),
             ("api: {listen: /tmp/x}", &[Key::ApiListen]),
             ("api: {group: adm}", &[Key::ApiGroup]),
+            (r#"api: {http: ":9090", page: always}"#, &[Key::ApiHttp, Key::ApiPage]),
             ("log: {format: json, level: debug}", &[Key::LogFormat]),
             ("log: {format: json}\nlisten: /tmp/x", &[Key::Listen, Key::LogFormat]),
             ("prober: {workers: 3, execWorkers: 2, execGrace: 1s, maxPerPod: 2, maxPerNode: 9}", &[]),

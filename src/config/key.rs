@@ -13,6 +13,10 @@ pub enum Key {
     ApiListen,
     /// The group that can use the API.
     ApiGroup,
+    /// The TCP address for metrics, health and the page.
+    ApiHttp,
+    /// Where TCP serves the page and the reading API.
+    ApiPage,
     /// How many attempts may be in flight.
     Workers,
     /// How many exec attempts may be in flight.
@@ -51,6 +55,14 @@ pub enum Key {
     AttemptsFile,
     /// How much it may take.
     AttemptsMaxBytes,
+    /// Whether what clients' commands print is recorded.
+    TraceOutput,
+    /// The file that calls are written to.
+    TraceFile,
+    /// How much it may take.
+    TraceMaxBytes,
+    /// What is replaced in all that is shown or written.
+    TraceRedact,
     /// Whether verdicts of failure may act.
     ActEnabled,
     /// Whether what they would do is only reported.
@@ -72,12 +84,14 @@ pub enum Key {
 
 impl Key {
     /// All of them, in the order of the file.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 39] = [
         Self::Listen,
         Self::Runtime,
         Self::State,
         Self::ApiListen,
         Self::ApiGroup,
+        Self::ApiHttp,
+        Self::ApiPage,
         Self::Workers,
         Self::ExecWorkers,
         Self::ExecGrace,
@@ -97,6 +111,10 @@ impl Key {
         Self::HistoryOutputBytes,
         Self::AttemptsFile,
         Self::AttemptsMaxBytes,
+        Self::TraceOutput,
+        Self::TraceFile,
+        Self::TraceMaxBytes,
+        Self::TraceRedact,
         Self::ActEnabled,
         Self::ActDryRun,
         Self::ActNamespaces,
@@ -127,7 +145,11 @@ impl Key {
     pub fn is_list(self) -> bool {
         matches!(
             self,
-            Self::AllowHosts | Self::AnnotationNamespaces | Self::HealthcheckNamespaces | Self::ActNamespaces
+            Self::AllowHosts
+                | Self::AnnotationNamespaces
+                | Self::HealthcheckNamespaces
+                | Self::TraceRedact
+                | Self::ActNamespaces
         )
     }
 
@@ -138,7 +160,15 @@ impl Key {
             Self::Runtime => "unix:///run/containerd/containerd.sock",
             Self::State => "/var/lib/criprobe",
             Self::ApiListen => "unix:///run/criprobe/api.sock",
-            Self::ApiGroup | Self::NodeIp | Self::AllowHosts | Self::AttemptsFile | Self::ActNamespaces => "",
+            Self::ApiGroup
+            | Self::ApiHttp
+            | Self::NodeIp
+            | Self::AllowHosts
+            | Self::AttemptsFile
+            | Self::TraceFile
+            | Self::TraceRedact
+            | Self::ActNamespaces => "",
+            Self::ApiPage => "loopback",
             Self::Workers => "64",
             Self::ExecWorkers => "16",
             Self::ExecGrace => "5s",
@@ -148,11 +178,12 @@ impl Key {
             Self::MinPeriod => "100ms",
             Self::MaxTimeout => "60s",
             Self::AnnotationNamespaces | Self::HealthcheckNamespaces => "*",
-            Self::HealthcheckEnabled | Self::ActEnabled | Self::ActDryRun => "false",
+            Self::HealthcheckEnabled | Self::TraceOutput | Self::ActEnabled | Self::ActDryRun => "false",
             Self::ObservedEnabled => "true",
             Self::HistoryAttempts => "32",
             Self::HistoryOutputBytes => "256",
             Self::AttemptsMaxBytes => "64MiB",
+            Self::TraceMaxBytes => "256MiB",
             Self::ActMaxPerMinute => "6",
             Self::ActMaxConcurrent => "1",
             Self::ActGracePeriod => "10s",
@@ -169,6 +200,8 @@ impl Key {
             Self::State => ("state", "CRIPROBE_STATE", "--state"),
             Self::ApiListen => ("api.listen", "CRIPROBE_API", "--api"),
             Self::ApiGroup => ("api.group", "CRIPROBE_API_GROUP", "--api-group"),
+            Self::ApiHttp => ("api.http", "CRIPROBE_API_HTTP", "--http"),
+            Self::ApiPage => ("api.page", "CRIPROBE_API_PAGE", "--api-page"),
             Self::Workers => ("prober.workers", "CRIPROBE_PROBER_WORKERS", "--prober-workers"),
             Self::ExecWorkers => {
                 ("prober.execWorkers", "CRIPROBE_PROBER_EXEC_WORKERS", "--prober-exec-workers")
@@ -206,6 +239,10 @@ impl Key {
             Self::AttemptsMaxBytes => {
                 ("attempts.maxBytes", "CRIPROBE_ATTEMPTS_MAX_BYTES", "--attempts-max-bytes")
             }
+            Self::TraceOutput => ("trace.output", "CRIPROBE_TRACE_OUTPUT", "--trace-output"),
+            Self::TraceFile => ("trace.file", "CRIPROBE_TRACE_FILE", "--trace-file"),
+            Self::TraceMaxBytes => ("trace.maxBytes", "CRIPROBE_TRACE_MAX_BYTES", "--trace-max-bytes"),
+            Self::TraceRedact => ("trace.redact", "CRIPROBE_TRACE_REDACT", "--trace-redact"),
             Self::ActEnabled => ("act.enabled", "CRIPROBE_ACT_ENABLED", "--act-enabled"),
             Self::ActDryRun => ("act.dryRun", "CRIPROBE_ACT_DRY_RUN", "--act-dry-run"),
             Self::ActNamespaces => ("act.namespaces", "CRIPROBE_ACT_NAMESPACES", "--act-namespaces"),

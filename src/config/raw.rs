@@ -16,6 +16,9 @@ use crate::document::{
 /// The format of a socket.
 const SOCKET: &str = "write unix:///PATH";
 
+/// The format of a TCP address.
+const TCP: &str = "write ADDRESS:PORT, such as 127.0.0.1:9090";
+
 /// The format of a size.
 const SIZE: &str = "write a size such as 64MiB";
 
@@ -49,7 +52,6 @@ impl Raw {
                 fields::read(&node, "", &mut errors, |top| {
                     raw.settings = settings(top);
                     rules = rules::read(top);
-                    top.not_supported(&["trace"]);
                 });
                 raw.rules = rules.into_iter().map(|rule| rule.check(&mut errors)).collect();
                 raw.faults = errors.iter().map(|error| (error.place, error.to_string())).collect();
@@ -108,7 +110,8 @@ fn settings(top: &mut Fields<'_>) -> Vec<WrittenSetting> {
     top.map("api", |api| {
         found.push(one(Key::ApiListen, api.text_of_form("listen", SOCKET)));
         found.push(one(Key::ApiGroup, api.text("group")));
-        api.not_supported(&["http", "page"]);
+        found.push(one(Key::ApiHttp, api.text_of_form("http", TCP)));
+        found.push(one(Key::ApiPage, api.text("page")));
     });
     top.map("prober", |prober| {
         found.push(one(Key::Workers, prober.integer("workers")));
@@ -149,6 +152,12 @@ fn settings(top: &mut Fields<'_>) -> Vec<WrittenSetting> {
         found.push(one(Key::ActMaxConcurrent, act.integer("maxConcurrent")));
         found.push(one(Key::ActGracePeriod, act.duration("gracePeriod")));
         found.push(one(Key::ActRestartOnExit, act.text("restartOnExit")));
+    });
+    top.map("trace", |trace| {
+        found.push(one(Key::TraceOutput, trace.boolean("output")));
+        found.push(one(Key::TraceFile, trace.text("file")));
+        found.push(one(Key::TraceMaxBytes, trace.text_of_form("maxBytes", SIZE)));
+        found.push(many(Key::TraceRedact, trace.items("redact")));
     });
     top.map("log", |log| {
         found.push(one(Key::LogFormat, log.text("format")));

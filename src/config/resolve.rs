@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     ActConfig, ApiConfig, Config, ConfigError, ConfigErrors, Groups, HistoryConfig, Loaded, LogConfig,
-    Origin, Overrides, ProberConfig, RecordConfig, Setting,
+    Origin, Overrides, ProberConfig, RecordConfig, Setting, TraceConfig,
     key::Key,
     pattern,
     raw::Raw,
@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     document::fault::quoted,
+    redact::{MAX_PATTERNS, Pattern, Patterns},
     spec::{
         acting::ActPolicy,
         policy::{Limits, Policy},
@@ -43,6 +44,8 @@ pub fn resolve(files: &[Raw], overrides: &Overrides, groups: Groups<'_>) -> Resu
     let state = resolver.value(Key::State, value::folder);
     let api_listen = resolver.socket(Key::ApiListen);
     let group = resolver.value(Key::ApiGroup, |name| value::group(name, groups));
+    let http = resolver.value(Key::ApiHttp, value::http);
+    let page = resolver.value(Key::ApiPage, value::page);
     let workers = resolver.value(Key::Workers, value::workers);
     let exec_workers = resolver.value(Key::ExecWorkers, value::workers);
     let exec_grace = resolver.value(Key::ExecGrace, value::exec_grace);
@@ -62,6 +65,11 @@ pub fn resolve(files: &[Raw], overrides: &Overrides, groups: Groups<'_>) -> Resu
     let history_output = resolver.value(Key::HistoryOutputBytes, value::history_output);
     let attempts_file = resolver.value(Key::AttemptsFile, value::file);
     let attempts_size = resolver.value(Key::AttemptsMaxBytes, value::record_size);
+    let trace_output = resolver.value(Key::TraceOutput, boolean);
+    let trace_file = resolver.value(Key::TraceFile, value::file);
+    let trace_size = resolver.value(Key::TraceMaxBytes, value::record_size);
+    let redact = resolver.patterns(Key::TraceRedact);
+    resolver.files_differ(&attempts_file, &trace_file);
     let is_acting = resolver.value(Key::ActEnabled, boolean);
     let is_dry_run = resolver.value(Key::ActDryRun, boolean);
     let act_namespaces = resolver.list(Key::ActNamespaces, namespace);
@@ -86,7 +94,12 @@ pub fn resolve(files: &[Raw], overrides: &Overrides, groups: Groups<'_>) -> Resu
             listen: listen?.value,
             runtime: runtime?.value,
             state: Some(state?.value),
-            api: ApiConfig { listen: api_listen?.value, group: group?.value },
+            api: ApiConfig {
+                listen: api_listen?.value,
+                group: group?.value,
+                http: http?.value,
+                page: page?.value,
+            },
             prober: ProberConfig {
                 workers: workers?.value,
                 exec_workers: exec_workers?,
@@ -121,6 +134,11 @@ pub fn resolve(files: &[Raw], overrides: &Overrides, groups: Groups<'_>) -> Resu
             is_observing: is_observing?.value,
             history: HistoryConfig { attempts: history_attempts?.value, output_bytes: history_output?.value },
             attempts: RecordConfig { file: attempts_file?.value, max_bytes: attempts_size?.value },
+            trace: TraceConfig {
+                has_output: trace_output?.value,
+                record: RecordConfig { file: trace_file?.value, max_bytes: trace_size?.value },
+                redact: redact?,
+            },
             log: LogConfig { format: format?.value, level: level?.value },
         })
     };
@@ -206,6 +224,38 @@ impl Resolver<'_> {
         let texts = texts.into_iter().map(|(text, _)| text).collect();
         self.settings.push(Setting { key, texts, origin });
         is_good.then_some(values)
+    }
+
+    /// Patterns of what is not shown.
+    fn patterns(&mut self, key: Key) -> Option<Patterns> {
+        let patterns = self.list(key, Pattern::parse)?;
+        if patterns.len() > MAX_PATTERNS {
+            let reason = format!("too many patterns: {}, at most {MAX_PATTERNS} are allowed", patterns.len());
+            let (origin, _) = self.texts(key);
+            self.report(key, origin, &reason);
+            return None;
+        }
+        Some(patterns.into_iter().collect())
+    }
+
+    /// Two files of records would overwrite each other.
+    fn files_differ(
+        &mut self,
+        attempts: &Option<SourcedValue<Option<PathBuf>>>,
+        trace: &Option<SourcedValue<Option<PathBuf>>>,
+    ) {
+        let (Some(attempts), Some(trace)) = (attempts, trace) else { return };
+        let (Some(one), Some(other)) = (&attempts.value, &trace.value) else { return };
+        // A file that is full becomes the one before it.
+        let before = |file: &PathBuf| PathBuf::from(format!("{}.1", file.display()));
+        if one == other || *one == before(other) || *other == before(one) {
+            let reason = format!(
+                "{} would overwrite the file of {}: name another",
+                other.display(),
+                attempts.key.path()
+            );
+            self.report(trace.key, trace.origin.clone(), &reason);
+        }
     }
 
     /// The value of a setting with the highest precedence, and where it was set: one text, or the items of a list.

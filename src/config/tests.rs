@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use super::{raw::Raw, *};
 use crate::{
     glob::Glob,
+    redact::Pattern,
     spec::{acting::ActPolicy, policy::Limits},
 };
 
@@ -46,7 +47,12 @@ fn defaults() -> Config {
         listen: "/run/criprobe/criprobe.sock".into(),
         runtime: "/run/containerd/containerd.sock".into(),
         state: Some("/var/lib/criprobe".into()),
-        api: ApiConfig { listen: "/run/criprobe/api.sock".into(), group: None },
+        api: ApiConfig {
+            listen: "/run/criprobe/api.sock".into(),
+            group: None,
+            http: None,
+            page: PageAccess::Loopback,
+        },
         prober: ProberConfig {
             workers: NonZeroUsize::new(64).unwrap(),
             exec_workers: NonZeroUsize::new(16).unwrap(),
@@ -67,6 +73,11 @@ fn defaults() -> Config {
         is_observing: true,
         history: HistoryConfig { attempts: 32, output_bytes: 256 },
         attempts: RecordConfig { file: None, max_bytes: 64 << 20 },
+        trace: TraceConfig {
+            has_output: false,
+            record: RecordConfig { file: None, max_bytes: 256 << 20 },
+            redact: Patterns::default(),
+        },
         log: LogConfig { format: LogFormat::Text, level: LogLevel::Info },
     }
 }
@@ -102,6 +113,18 @@ fn a_history_has_its_bounds_and_a_file_of_attempts_a_path_and_a_size() {
         ("attempts: {file: /var/}", r#"attempts.file: "/var/" is not the path of a file"#),
         ("attempts: {file: /}", r#"attempts.file: "/" is not the path of a file"#),
         ("attempts: {file: /var/..}", r#"attempts.file: "/var/.." is not the path of a file"#),
+        (
+            "{attempts: {file: /a/b}, trace: {file: /a/b}}",
+            "trace.file: /a/b would overwrite the file of attempts.file: name another",
+        ),
+        (
+            "{attempts: {file: /a/b}, trace: {file: /a/b.1}}",
+            "trace.file: /a/b.1 would overwrite the file of attempts.file: name another",
+        ),
+        (
+            "trace: {redact: ['']}",
+            "trace.redact: an empty pattern matches nothing that could be replaced: remove it",
+        ),
         ("attempts: {maxBytes: 255KiB}", "attempts.maxBytes: must be 256KiB to 1024GiB, not 255KiB"),
         ("attempts: {maxBytes: 9999999GiB}", "attempts.maxBytes: must be 256KiB to 1024GiB, not 9999999GiB"),
         (
@@ -142,7 +165,7 @@ fn everything_that_a_file_says_is_kept() {
 listen: /tmp/l.sock
 runtime: unix:///tmp/r.sock
 state: /tmp/state
-api: {listen: /tmp/a.sock, group: adm}
+api: {listen: /tmp/a.sock, group: adm, http: "[::1]:9090", page: always}
 prober: {workers: 8, execWorkers: 4, execGrace: 1m30s, maxPerPod: 1, maxPerNode: 100000, nodeIP: "2001:db8::1",
   maxRatePerPod: 10000, maxRatePerNode: 100000,
   minPeriod: 1s, maxTimeout: 5s, allowHosts: [10.0.0.0/8, "2001:db8::1"]}
@@ -151,6 +174,7 @@ healthcheck: {enabled: true, namespaces: [default]}
 observed: {enabled: false}
 history: {attempts: 1000, outputBytes: 0}
 attempts: {file: /var/lib/attempts.jsonl, maxBytes: 2 GiB}
+trace: {output: true, file: /var/lib/calls.jsonl, maxBytes: 1GiB, redact: ['--password[= ](\S+)']}
 act: {enabled: true, dryRun: true, namespaces: [edge-*, lab], maxPerMinute: 600, maxConcurrent: 64, gracePeriod: 1h,
   restartOnExit: onFailure}
 log: {format: json, level: debug}
@@ -159,7 +183,12 @@ log: {format: json, level: debug}
         listen: "/tmp/l.sock".into(),
         runtime: "/tmp/r.sock".into(),
         state: Some("/tmp/state".into()),
-        api: ApiConfig { listen: "/tmp/a.sock".into(), group: Some(4) },
+        api: ApiConfig {
+            listen: "/tmp/a.sock".into(),
+            group: Some(4),
+            http: Some("[::1]:9090".parse().unwrap()),
+            page: PageAccess::Always,
+        },
         prober: ProberConfig {
             workers: NonZeroUsize::new(8).unwrap(),
             exec_workers: NonZeroUsize::new(4).unwrap(),
@@ -194,6 +223,11 @@ log: {format: json, level: debug}
         is_observing: false,
         history: HistoryConfig { attempts: 1_000, output_bytes: 0 },
         attempts: RecordConfig { file: Some("/var/lib/attempts.jsonl".into()), max_bytes: 2 << 30 },
+        trace: TraceConfig {
+            has_output: true,
+            record: RecordConfig { file: Some("/var/lib/calls.jsonl".into()), max_bytes: 1 << 30 },
+            redact: [Pattern::parse(r"--password[= ](\S+)").unwrap()].into_iter().collect(),
+        },
         log: LogConfig { format: LogFormat::Json, level: LogLevel::Debug },
     };
     assert_eq!(resolved(text, &Overrides::default()), Ok(expected));
@@ -250,7 +284,7 @@ fn errors_of_several_files_are_told_in_the_files_order() {
     config.yaml:1:14: log.level: "x" is not a log level: one of error, warn, info, debug, trace
     config.yaml:2:9: listen: Invalid value: 5: write unix:///PATH
     conf.d/a.yaml:2:1: not valid YAML or JSON: unclosed bracket '{'
-    conf.d/b.yaml:1:1: unknown key "x": known keys are listen, runtime, state, api, prober, annotations, healthcheck, observed, history, attempts, act, log, rules, trace
+    conf.d/b.yaml:1:1: unknown key "x": known keys are listen, runtime, state, api, prober, annotations, healthcheck, observed, history, attempts, act, trace, log, rules
     "#);
 }
 
@@ -261,7 +295,8 @@ runtme: /tmp/r
 state: [x]
 api:
   group: "a b"
-  http: ":80"
+  http: node-1:9090
+  page: public
 prober:
   workers: 0
   execWorkers: "4"
@@ -273,7 +308,7 @@ prober:
 rules: {}
 annotations: {namespaces: "*"}
 healthcheck: {enabled: yes, namespaces: [a b]}
-trace: {}
+trace: {output: yes, redact: ["("]}
 log: {format: yaml, level: loud}
 "#;
     insta::assert_snapshot!(reported(text), @r#"
@@ -281,22 +316,24 @@ log: {format: yaml, level: loud}
     config.yaml:2:1: unknown key "runtme": did you mean "runtime"?
     config.yaml:3:8: state: Invalid value: a list: must be a string
     config.yaml:5:10: api.group: "a b" is not the name of a group
-    config.yaml:6:3: api.http: not supported by this version of criprobe
-    config.yaml:8:12: prober.workers: must be at least 1, not 0
-    config.yaml:9:16: prober.execWorkers: Invalid value: "4": must be a whole number: write it without quotes
-    config.yaml:10:14: prober.execGrace: Invalid value: 5: write a duration such as 250ms, 5s or 1m30s
-    config.yaml:11:11: prober.nodeIP: "localhost" is not an IP address
-    config.yaml:12:14: prober.maxPerPod: must be at least 1, not 0
-    config.yaml:13:14: prober.minPeriod: must be at least 100ms, not 1ms
-    config.yaml:14:16: prober.allowHosts: 127.0.0.1/32 has no effect: only rules may use loopback, link-local, multicast, unspecified and cloud metadata addresses
-    config.yaml:14:39: prober.allowHosts: "x" is not a network: write one such as 10.0.0.0/8, or an address
-    config.yaml:15:8: rules: Invalid value: a map: must be a list of maps
-    config.yaml:16:27: annotations.namespaces: Invalid value: "*": must be a list of strings
-    config.yaml:17:24: healthcheck.enabled: Invalid value: "yes": must be true or false, as in YAML 1.2
-    config.yaml:17:42: healthcheck.namespaces: "a b" matches nothing: names contain no spaces
-    config.yaml:18:1: trace: not supported by this version of criprobe
-    config.yaml:19:15: log.format: "yaml" is not a log format: one of text, json
-    config.yaml:19:28: log.level: "loud" is not a log level: one of error, warn, info, debug, trace
+    config.yaml:6:9: api.http: "node-1:9090" is not a TCP address: write ADDRESS:PORT, such as 127.0.0.1:9090, [::1]:9090, localhost:9090, or :9090 for all addresses
+    config.yaml:7:9: api.page: "public" is not one of loopback, always, never
+    config.yaml:9:12: prober.workers: must be at least 1, not 0
+    config.yaml:10:16: prober.execWorkers: Invalid value: "4": must be a whole number: write it without quotes
+    config.yaml:11:14: prober.execGrace: Invalid value: 5: write a duration such as 250ms, 5s or 1m30s
+    config.yaml:12:11: prober.nodeIP: "localhost" is not an IP address
+    config.yaml:13:14: prober.maxPerPod: must be at least 1, not 0
+    config.yaml:14:14: prober.minPeriod: must be at least 100ms, not 1ms
+    config.yaml:15:16: prober.allowHosts: 127.0.0.1/32 has no effect: only rules may use loopback, link-local, multicast, unspecified and cloud metadata addresses
+    config.yaml:15:39: prober.allowHosts: "x" is not a network: write one such as 10.0.0.0/8, or an address
+    config.yaml:16:8: rules: Invalid value: a map: must be a list of maps
+    config.yaml:17:27: annotations.namespaces: Invalid value: "*": must be a list of strings
+    config.yaml:18:24: healthcheck.enabled: Invalid value: "yes": must be true or false, as in YAML 1.2
+    config.yaml:18:42: healthcheck.namespaces: "a b" matches nothing: names contain no spaces
+    config.yaml:19:17: trace.output: Invalid value: "yes": must be true or false, as in YAML 1.2
+    config.yaml:19:31: trace.redact: not a regular expression: found open group without closing ')'
+    config.yaml:20:15: log.format: "yaml" is not a log format: one of text, json
+    config.yaml:20:28: log.level: "loud" is not a log level: one of error, warn, info, debug, trace
     "#);
 }
 
@@ -418,4 +455,36 @@ fn a_variable_that_is_no_setting_is_noted_with_the_one_that_was_meant() {
     "#);
     let many = unknown_variables((0..1_000).map(|number| format!("CRIPROBE_{}{number}", "\n".repeat(1_000))));
     assert!(many.len() == MAX_UNKNOWN && many.iter().all(|line| line.len() < 200 && !line.contains('\n')));
+}
+
+#[test]
+fn a_tcp_address_is_an_address_with_a_port_and_names_are_not_looked_up() {
+    for (text, address) in [
+        ("127.0.0.1:9090", Some("127.0.0.1:9090")),
+        ("localhost:9090", Some("127.0.0.1:9090")),
+        ("[::1]:9090", Some("[::1]:9090")),
+        (":9090", Some("[::]:9090")),
+        ("0.0.0.0:0", Some("0.0.0.0:0")),
+        ("[fe80::1%2]:9090", Some("[fe80::1%2]:9090")),
+        ("9090", None),
+        (":", None),
+        (":+9090", None),
+        (":99999", None),
+        ("localhost", None),
+        ("localhost:", None),
+        ("node-1:9090", None),
+        ("127.0.0.1", None),
+        ("::1:9090", None),
+        ("http://127.0.0.1:9090", None),
+        ("unix:///run/x.sock", None),
+        (" 127.0.0.1:9090", None),
+    ] {
+        let loaded = resolved("", &environment(&[("CRIPROBE_API_HTTP", text)]));
+        assert_eq!(
+            loaded.ok().map(|config| config.api.http.unwrap().to_string()).as_deref(),
+            address,
+            "{text}"
+        );
+    }
+    assert_eq!(resolved("api: {http: ''}", &Overrides::default()).unwrap().api.http, None);
 }

@@ -1,9 +1,15 @@
 //! The value of each setting: its text in; the value, or what is wrong with it and what to write, out. Pure.
 
-use std::{net::IpAddr, num::NonZeroUsize, ops::RangeInclusive, path::PathBuf, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    num::NonZeroUsize,
+    ops::RangeInclusive,
+    path::PathBuf,
+    time::Duration,
+};
 
 use super::{
-    Groups, LogFormat, LogLevel,
+    Groups, LogFormat, LogLevel, PageAccess,
     pattern::{self, Of},
     socket,
 };
@@ -84,6 +90,39 @@ pub(super) fn group(text: &str, groups: Groups<'_>) -> Result<Option<u32>, Strin
     let missing =
         || format!("the group {} does not exist on this machine: create it, or name another", quoted(text));
     groups(text)?.map_or_else(|| Err(missing()), |id| Ok(Some(id)))
+}
+
+/// A TCP address: `127.0.0.1:9090`, `[::1]:9090`, `localhost:9090`, or `:9090` for all addresses; none if it is empty. No
+/// other name is looked up: what it means could change, and with it who can reach the API.
+pub(super) fn http(text: &str) -> Result<Option<SocketAddr>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let named = |name, ip: IpAddr| {
+        let port = text.strip_prefix(name)?.strip_prefix(':')?;
+        port.bytes()
+            .all(|byte| byte.is_ascii_digit())
+            .then(|| Some(SocketAddr::new(ip, port.parse().ok()?)))?
+    };
+    text.parse()
+        .ok()
+        .or_else(|| named("", Ipv6Addr::UNSPECIFIED.into()))
+        .or_else(|| named("localhost", Ipv4Addr::LOCALHOST.into()))
+        .map(Some)
+        .ok_or_else(|| {
+            format!(
+                "{} is not a TCP address: write ADDRESS:PORT, such as 127.0.0.1:9090, [::1]:9090, localhost:9090, or \
+                 :9090 for all addresses",
+                quoted(text)
+            )
+        })
+}
+
+pub(super) fn page(text: &str) -> Result<PageAccess, String> {
+    PageAccess::ALL.into_iter().find(|access| access.as_str() == text).ok_or_else(|| {
+        let names = PageAccess::ALL.map(PageAccess::as_str).join(", ");
+        format!("{} is not one of {names}", quoted(text))
+    })
 }
 
 pub(super) fn workers(text: &str) -> Result<NonZeroUsize, String> {

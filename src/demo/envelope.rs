@@ -1,12 +1,17 @@
 //! What became of a container or a sandbox, as an event of containerd. State in, messages out; pure.
 
+use std::time::SystemTime;
+
 use super::state::{Phase, State};
 use crate::{
     ids::ContainerId,
     proto::{
         containerd::{
             Envelope,
-            events::{ContainerCreate, ContainerDelete, TaskExit, TaskPaused, TaskResumed, TaskStart},
+            events::{
+                ContainerCreate, ContainerDelete, TaskExecAdded, TaskExecStarted, TaskExit, TaskPaused,
+                TaskResumed, TaskStart,
+            },
         },
         cri::ContainerEventType,
     },
@@ -45,6 +50,29 @@ pub(super) fn of_pause(id: &ContainerId, is_paused: bool) -> Envelope {
         true => wrap("/tasks/paused", &TaskPaused { container_id }),
         false => wrap("/tasks/resumed", &TaskResumed { container_id }),
     }
+}
+
+/// One step of a command in a container.
+#[derive(Clone, Copy)]
+pub(super) enum ExecStep {
+    Added,
+    Started { pid: u32 },
+    Exited { exit_status: u32 },
+}
+
+/// What became of a command, at that time.
+pub(super) fn of_exec(container: &ContainerId, exec: &str, step: ExecStep, at: SystemTime) -> Envelope {
+    let (container_id, exec_id) = (container.to_string(), exec.to_owned());
+    let envelope = match step {
+        ExecStep::Added => wrap("/tasks/exec-added", &TaskExecAdded { container_id, exec_id }),
+        ExecStep::Started { pid } => {
+            wrap("/tasks/exec-started", &TaskExecStarted { container_id, exec_id, pid })
+        }
+        ExecStep::Exited { exit_status } => {
+            wrap("/tasks/exit", &TaskExit { container_id, id: exec_id, exit_status, ..TaskExit::default() })
+        }
+    };
+    Envelope { timestamp: Some(at.into()), ..envelope }
 }
 
 fn wrap(topic: &str, payload: &impl prost::Message) -> Envelope {

@@ -11,13 +11,14 @@ use tokio::{
 use tonic::Status;
 
 use super::{
+    envelope::{self, ExecStep},
     ids,
     node::Node,
     place,
     process::{ExitCode, Launch, Process},
     state::Run,
 };
-use crate::proto::cri;
+use crate::{clock, ids::ContainerId, proto::cri};
 
 /// 16 MiB of each output are kept, as containerd does; the rest is read and dropped.
 const MAX_OUTPUT: usize = 16 << 20;
@@ -35,8 +36,13 @@ impl Node {
         &self,
         request: &cri::ExecSyncRequest,
     ) -> Result<cri::ExecSyncResponse, Status> {
-        let (process, run) = self.start_exec(request)?;
-        let running = finish(process, run);
+        let (process, run, mut command) = self.start_exec(request)?;
+        let running = async move {
+            let result = finish(process, run).await;
+            command.exit_code = result.as_ref().map_or(KILLED, |result| result.exit_code);
+            drop(command);
+            result
+        };
         let Some(limit) = u64::try_from(request.timeout).ok().filter(|seconds| *seconds > 0) else {
             return running.await;
         };
@@ -49,11 +55,11 @@ impl Node {
         })
     }
 
-    fn start_exec(&self, request: &cri::ExecSyncRequest) -> Result<(Process, Run), Status> {
+    fn start_exec(&self, request: &cri::ExecSyncRequest) -> Result<(Process, Run, Command<'_>), Status> {
         if request.cmd.is_empty() {
             return Err(Status::invalid_argument("failed to exec in container: no command specified"));
         }
-        let state = self.state();
+        let mut state = self.state();
         let text = &request.container_id;
         let container = state.container(text).map_err(|_| {
             let message =
@@ -75,10 +81,35 @@ impl Node {
         let folder = place::work_folder(&container.folder, &container.config);
         let env = place::environment(&folder, &container.config, &self.search_path);
         let launch = Launch { argv: &request.cmd, env: &env, folder: &folder };
+        let (run, container, id) = (run.clone(), container.id.clone(), ids::fresh());
+        let mut report = |step| {
+            state.subscribers.containerd.send(&envelope::of_exec(&container, &id, step, clock::wall()));
+        };
+        report(ExecStep::Added);
         let process = Process::start(launch, &self.guard).map_err(|error| {
             Status::unknown(format!("failed to exec in container: failed to start exec: {error}"))
         })?;
-        Ok((process, run.clone()))
+        report(ExecStep::Started { pid: process.group().pid().cast_unsigned() });
+        Ok((process, run, Command { node: self, container, id, exit_code: KILLED }))
+    }
+}
+
+/// 128 and the number of SIGKILL: how a command ends whose caller gives up.
+const KILLED: i32 = 137;
+
+/// A command that runs. Dropped, it has exited.
+struct Command<'a> {
+    node: &'a Node,
+    container: ContainerId,
+    id: String,
+    exit_code: i32,
+}
+
+impl Drop for Command<'_> {
+    fn drop(&mut self) {
+        let exited = ExecStep::Exited { exit_status: self.exit_code.cast_unsigned() };
+        let event = envelope::of_exec(&self.container, &self.id, exited, clock::wall());
+        self.node.state().subscribers.containerd.send(&event);
     }
 }
 

@@ -3,7 +3,7 @@
 
 use tonic::{Code, Status, transport::Channel};
 
-use super::RUNTIME_NAME;
+use super::RUNTIME_VERSION;
 use crate::{
     ids::{ContainerId, PodUid, SandboxId},
     proto::cri::{self, runtime_service_client::RuntimeServiceClient},
@@ -93,7 +93,7 @@ async fn create_all(
 ) -> Result<(), PodsError> {
     let version = client.version(cri::VersionRequest::default()).await;
     let version = version.map_err(failed("Version", "steady"))?.into_inner();
-    let surroundings = match version.runtime_name == RUNTIME_NAME {
+    let surroundings = match version.runtime_version == RUNTIME_VERSION {
         true => Surroundings::Embedded,
         false => Surroundings::Busybox,
     };

@@ -6,7 +6,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration, vec};
 use tokio_stream::{Iter, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status};
 
-use super::{ISOLATES_NOTHING, RUNTIME_NAME, events::Event, faults::Forgery, node::Node};
+use super::{ISOLATES_NOTHING, RUNTIME_NAME, RUNTIME_VERSION, events::Event, faults::Forgery, node::Node};
 use crate::proto::cri::{self, runtime_service_server::RuntimeService};
 
 /// Answers for a node.
@@ -28,7 +28,7 @@ impl RuntimeService for Runtime {
         answer(cri::VersionResponse {
             version: "0.1.0".to_owned(),
             runtime_name: if self.0.poses_as_containerd { "containerd" } else { RUNTIME_NAME }.to_owned(),
-            runtime_version: env!("CARGO_PKG_VERSION").to_owned(),
+            runtime_version: RUNTIME_VERSION.to_owned(),
             runtime_api_version: "v1".to_owned(),
         })
     }

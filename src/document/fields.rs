@@ -235,16 +235,6 @@ impl<'a> Fields<'a> {
         self.take(name, |node, path, errors| read(node, &path, errors, read_it))
     }
 
-    /// Reports these names, if present, as keys for a later version.
-    pub(crate) fn not_supported(&mut self, names: &[&'static str]) {
-        for entry in self.entries.iter().filter(|entry| names.contains(&entry.name.as_str())) {
-            let path = join(&self.path, &entry.name);
-            let reason = "not supported by this version of criprobe".into();
-            self.errors.push(FieldError { path, reason, place: entry.place });
-        }
-        self.known.extend(names);
-    }
-
     fn take<T>(
         &mut self,
         name: &'static str,

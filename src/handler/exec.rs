@@ -20,8 +20,9 @@ use self::answer::{Answer, Reader};
 use super::{Fault, Judgement, Outcome, go};
 use crate::{
     ids::ContainerId,
+    phases::{ExecEnd, PhasesHandle},
     proto::cri::{VersionRequest, runtime_service_client::RuntimeServiceClient},
-    results::text::BoundedText,
+    results::{phases::PhasesSlot, text::BoundedText},
     runtime::socket::SocketError,
     spec::expand::{Expansion, Word},
 };
@@ -74,18 +75,36 @@ const NOT_INITIALIZED: &str = "server is not initialized yet";
 pub(crate) struct Exec {
     channel: Channel,
     grace: Duration,
+    /// Learns of each command.
+    phases: PhasesHandle,
+}
+
+/// What an attempt leaves behind.
+#[derive(Default)]
+pub(crate) struct After {
+    /// What the runtime still does for it.
+    pub pending: Option<PendingCall>,
+    /// Where its time went.
+    pub phases: Option<PhasesSlot>,
 }
 
 impl Exec {
-    /// `grace`: how long after its timeout a command of whole seconds is given up, if the runtime is still silent.
-    pub(crate) fn new(channel: Channel, grace: Duration) -> Self {
-        Self { channel, grace }
+    /// Without a grace.
+    pub(crate) fn new(channel: Channel) -> Self {
+        Self { channel, grace: Duration::ZERO, phases: PhasesHandle::default() }
     }
 
-    /// The same with another grace.
+    /// The same, whose commands are split into phases.
+    #[must_use]
+    pub(crate) fn with_phases(self, phases: PhasesHandle) -> Self {
+        Self { phases, ..self }
+    }
+
+    /// The same with this grace: how long after its timeout a command of whole seconds is given up, if the runtime is still
+    /// silent.
     #[must_use]
     pub(crate) fn with_grace(&self, grace: Duration) -> Self {
-        Self { channel: self.channel.clone(), grace }
+        Self { grace, ..self.clone() }
     }
 
     /// The way to the runtime.
@@ -97,7 +116,7 @@ impl Exec {
     ///
     /// Whole seconds of `timeout` are the runtime's to keep, and it answers DeadlineExceeded; other timeouts are sent
     /// rounded up and kept by us, as long as the runtime shows that it is there. Both are failures that name the command
-    /// as it was defined. When the timeout is ours, the runtime is still at work then, and `pending` becomes its call,
+    /// as it was defined. When the timeout is ours, the runtime is still at work then, and `after.pending` becomes its call,
     /// which ends by being cancelled if the runtime does not answer within [`LEAST_LIFE`] of the command.
     ///
     /// # Errors
@@ -112,7 +131,7 @@ impl Exec {
         container: &ContainerId,
         command: Expansion<'_>,
         timeout: Duration,
-        pending: &mut Option<PendingCall>,
+        after: &mut After,
     ) -> Result<Outcome, Fault> {
         let program = command.words().next().map_or(0, Word::length);
         if program > LONGEST_PROGRAM {
@@ -124,6 +143,7 @@ impl Exec {
         let seconds = timeout.as_secs() + u64::from(!is_whole(timeout));
         let asked = i64::try_from(seconds).unwrap_or(i64::MAX);
         let request = request::framed(container, command, asked, timeout).await?;
+        let probed = self.phases.probed(container);
         let call = call(self.channel.clone(), request);
         let given_up = Duration::from_secs(seconds).saturating_add(self.grace);
         let answered = if is_whole(timeout) {
@@ -133,7 +153,7 @@ impl Exec {
             let answered = self.within(timeout, call.as_mut()).await;
             if answered.is_err() {
                 let rest = time::timeout(LEAST_LIFE.saturating_sub(timeout), call);
-                *pending = Some(Box::pin(async move { drop(rest.await) }));
+                after.pending = Some(Box::pin(async move { drop(rest.await) }));
             }
             answered
         };
@@ -142,6 +162,11 @@ impl Exec {
             Ok(Err(status)) => Ok(Err(status)),
             Err(late) => Err(late),
         };
+        after.phases = Some(probed.ended(match &ended {
+            Ok(Ok(answer)) => ExecEnd::Answered { exit_code: answer.exit_code },
+            Ok(Err(status)) if is_refusal(status) => ExecEnd::Refused,
+            Ok(Err(_)) | Err(_) => ExecEnd::Unanswered,
+        }));
         if let Ok(Err(status)) = &ended
             && is_too_long(status)
         {
@@ -310,6 +335,11 @@ pub(crate) fn away(status: &Status) -> Option<Fault> {
 /// says nothing of the answer, although some have the same code.
 fn is_too_long(status: &Status) -> bool {
     status.source().is_none() && matches!(status.code(), Code::OutOfRange | Code::ResourceExhausted)
+}
+
+/// Whether the runtime has ended the call with an error of its own, and does nothing more for it.
+fn is_refusal(status: &Status) -> bool {
+    status.source().is_none() && !matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled)
 }
 
 fn is_whole(timeout: Duration) -> bool {

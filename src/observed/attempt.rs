@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::{
     inventory::TracedCall,
-    results::{AttemptRecord, AttemptResult, history::OUTPUT_KEPT},
+    results::{AttemptRecord, AttemptResult, history::OUTPUT_KEPT, phases::PhasesSlot},
     tap::{
         CallEnd, Code, EndedCall,
         cri::{CriRequest, CriResponse},
@@ -37,11 +37,13 @@ pub(super) struct Attempt {
     /// Whether a try took as long as it may.
     pub(super) is_timeout: bool,
     tries: u32,
+    /// Of the last try.
+    phases: Option<PhasesSlot>,
 }
 
 impl Attempt {
     /// Of a command that ended; none of any other call.
-    pub(super) fn of(call: &TracedCall) -> Option<Self> {
+    pub(super) fn of(call: &TracedCall, phases: Option<PhasesSlot>) -> Option<Self> {
         let ended = &call.ended;
         let CriRequest::ExecSync(command) = &ended.call.request else { return None };
         let limit = u64::try_from(command.timeout_seconds()).unwrap_or(0);
@@ -49,7 +51,17 @@ impl Attempt {
         let is_timeout = limit > 0 && took >= Duration::from_secs(limit);
         let (result, exit_code, said) = judged(ended, is_timeout);
         let said = said[..said.floor_char_boundary(OUTPUT_KEPT)].into();
-        Some(Self { began, at: call.at, ended: ended.at, result, exit_code, said, is_timeout, tries: 1 })
+        Some(Self {
+            began,
+            at: call.at,
+            ended: ended.at,
+            result,
+            exit_code,
+            said,
+            is_timeout,
+            tries: 1,
+            phases,
+        })
     }
 
     /// Whether a call that began then may be another try of this attempt.
@@ -83,6 +95,7 @@ impl Attempt {
             container_attempt: None,
             is_first: false,
             output: self.said.clone().into(),
+            phases: self.phases.clone(),
         }
     }
 }

@@ -23,6 +23,7 @@ use crate::{
         Change, TracedCall,
         pod::{Container, ContainerState},
     },
+    results::phases::PhasesSlot,
     tap::{
         Call,
         cri::{CriRequest, ExecCommand},
@@ -136,7 +137,7 @@ impl Watch {
 
     /// A call ended. If a probe was found whose meaning a manifest would show that was not read yet, returns where that
     /// is. Never reads it: this is the inventory's own task.
-    pub(super) fn ended(&mut self, traced: &TracedCall) -> Option<Source> {
+    pub(super) fn ended(&mut self, traced: &TracedCall, phases: Option<PhasesSlot>) -> Option<Source> {
         if self.is_off {
             return None;
         }
@@ -144,7 +145,7 @@ impl Watch {
         let (CriRequest::ExecSync(command), Some(id)) = (&call.request, &traced.container_id) else {
             return None;
         };
-        let attempt = Attempt::of(traced)?;
+        let attempt = Attempt::of(traced, phases)?;
         self.sweep(call.began);
         let known = self.containers.get(id)?.group(call, command);
         let group = known.or_else(|| self.add(id, call, command))?;
@@ -156,6 +157,18 @@ impl Watch {
             is_news = true;
         }
         if is_news { self.manifests.want(&watched.view.pod, traced.ended.at) } else { None }
+    }
+
+    /// Whether there is a rhythm in calls of this kind.
+    pub(super) fn has_rhythm(&self, traced: &TracedCall) -> bool {
+        let call = &traced.ended.call;
+        let (CriRequest::ExecSync(command), Some(id)) = (&call.request, &traced.container_id) else {
+            return false;
+        };
+        let watched = self.containers.get(id);
+        watched.is_some_and(|watched| {
+            watched.group(call, command).is_some_and(|group| !watched.groups[group].probes.is_empty())
+        })
     }
 
     /// The containers in which commands are followed, in no order.

@@ -7,20 +7,18 @@ use std::{
     time::Duration,
 };
 
-use tonic::transport::Channel;
-
 use super::{ProberSettings, variables::Variables};
 use crate::{
     handler::{
         Fault, Outcome, cpu,
-        exec::{Exec, PendingCall},
+        exec::{After, Exec, PendingCall},
         go, grpc, http,
         lookup::Host,
         tcp,
     },
     ids::ProbeKey,
     inventory::pod::{Container, PodNetwork},
-    results::{AttemptResult, text::BoundedText},
+    results::{AttemptResult, phases::PhasesSlot, text::BoundedText},
     spec::{
         Handler, PortRef, ProbeSpec, Reach, Scheme,
         expand::{self, Env, Expansion, MAX_COMMAND, MAX_PODS_COMMAND},
@@ -70,6 +68,8 @@ pub struct AttemptOutcome {
     pub is_outage: bool,
     /// How many tries it took, from 1.
     pub tries: u32,
+    /// Where the time of the last try went, of a command.
+    pub phases: Option<PhasesSlot>,
 }
 
 /// An attempt that was judged.
@@ -88,9 +88,9 @@ pub(crate) struct Handlers {
 }
 
 impl Handlers {
-    /// Those that the settings ask for; commands are run through `runtime`.
-    pub(crate) fn new(runtime: Channel, settings: &ProberSettings) -> Self {
-        Self { exec: Exec::new(runtime, settings.exec_grace), node_ip: settings.node_ip }
+    /// Those that the settings ask for; commands are run by `exec`.
+    pub(crate) fn new(exec: &Exec, settings: &ProberSettings) -> Self {
+        Self { exec: exec.with_grace(settings.exec_grace), node_ip: settings.node_ip }
     }
 
     /// The same under other settings.
@@ -117,9 +117,9 @@ impl Handlers {
 
     /// Tries a handler once for an act, and waits until the runtime has nothing more to do for it.
     pub(crate) async fn try_once(&self, spec: &ProbeSpec, view: &Container) -> AttemptOutcome {
-        let (ports, variables, mut pending) = (OnceLock::new(), Variables::default(), None);
-        let ended = self.once(spec, Declared { view, ports: &ports }, &variables, &mut pending).await;
-        if let Some(pending) = pending {
+        let (ports, variables, mut after) = (OnceLock::new(), Variables::default(), After::default());
+        let ended = self.once(spec, Declared { view, ports: &ports }, &variables, &mut after).await;
+        if let Some(pending) = after.pending {
             pending.await;
         }
         ended.into()
@@ -133,14 +133,17 @@ impl Handlers {
         variables: &Variables,
         ports: &OnceLock<DeclaredPorts>,
     ) -> Attempted {
-        let (declared, mut pending) = (Declared { view, ports }, None);
+        let (declared, mut after) = (Declared { view, ports }, After::default());
         let most = if spec.period < SHORTEST { 1 } else { TRIES };
         let mut tries = 1;
         // Section 5: only an error leads to another try, at once; any result ends it, a failure too.
         loop {
-            match self.once(spec, declared, variables, &mut pending).await {
+            match self.once(spec, declared, variables, &mut after).await {
                 Err(fault) if fault.is_worth_another_try() && tries < most => tries += 1,
-                ended => return Attempted { outcome: AttemptOutcome { tries, ..ended.into() }, pending },
+                ended => {
+                    let After { pending, phases } = after;
+                    return Attempted { outcome: AttemptOutcome { tries, phases, ..ended.into() }, pending };
+                }
             }
         }
     }
@@ -154,12 +157,12 @@ impl Handlers {
         spec: &ProbeSpec,
         declared: Declared<'_>,
         variables: &Variables,
-        pending: &mut Option<PendingCall>,
+        after: &mut After,
     ) -> Result<Outcome, Fault> {
         let view = declared.view;
         let pod = &view.pod.uid;
         match &spec.handler {
-            Handler::Exec { command } => Box::pin(self.run(command, spec, view, variables, pending)).await,
+            Handler::Exec { command } => Box::pin(self.run(command, spec, view, variables, after)).await,
             Handler::TcpSocket { host, port } => {
                 let port = declared.port(port)?;
                 let host = self.host(host.as_deref(), port, spec.reach, declared)?;
@@ -201,11 +204,11 @@ impl Handlers {
         spec: &ProbeSpec,
         view: &Container,
         variables: &Variables,
-        pending: &mut Option<PendingCall>,
+        after: &mut After,
     ) -> Result<Outcome, Fault> {
         if spec.is_literal {
             let command = Expansion::literal(command);
-            return self.exec.attempt(&view.id, command, spec.timeout, pending).await;
+            return self.exec.attempt(&view.id, command, spec.timeout, after).await;
         }
         let limit = match spec.reach {
             Reach::Declared => MAX_PODS_COMMAND,
@@ -219,7 +222,7 @@ impl Handlers {
             variables.read(self.exec.runtime(), view, &names, limit).await?
         };
         let command = Expansion::new(command, &env, limit).map_err(Fault::target)?;
-        self.exec.attempt(&view.id, command, spec.timeout, pending).await
+        self.exec.attempt(&view.id, command, spec.timeout, after).await
     }
 
     /// Whom to dial: the host that is named, which the operator wrote or allowed, else the pod.
@@ -328,6 +331,7 @@ impl AttemptOutcome {
             is_unanswered: false,
             is_outage: false,
             tries: 1,
+            phases: None,
         }
     }
 }
@@ -344,6 +348,7 @@ impl From<Result<Outcome, Fault>> for AttemptOutcome {
                 is_unanswered: false,
                 is_outage: false,
                 tries: 1,
+                phases: None,
             },
             Err(fault) => Self {
                 result: AttemptResult::Error,
@@ -354,6 +359,7 @@ impl From<Result<Outcome, Fault>> for AttemptOutcome {
                 is_unanswered: matches!(fault, Fault::Silent | Fault::Unanswered(_)),
                 is_outage: matches!(fault, Fault::Silent | Fault::Away(_)),
                 tries: 1,
+                phases: None,
             },
         }
     }

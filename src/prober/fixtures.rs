@@ -69,5 +69,6 @@ pub(super) fn outcome(result: AttemptResult) -> AttemptOutcome {
         error_state: "unknown",
         is_unanswered: false,
         is_outage: false,
+        phases: None,
     }
 }

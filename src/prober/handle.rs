@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     clock,
+    handler::exec::Exec,
     ids::{ContainerId, ProbeKey, ProbeKind},
     inventory::pod::{Container, ContainerState},
     spec::{ProbeSpec, plan::Planned, policy::Limits},
@@ -122,8 +123,20 @@ impl ProberHandle {
         runtime: Channel,
         settings: watch::Receiver<ProberSettings>,
     ) -> Self {
-        let handlers = Handlers::new(runtime, &settings.borrow());
+        let handlers = Handlers::new(&Exec::new(runtime), &settings.borrow());
         Self { inputs, questions, handlers, settings, places: Arc::new(Semaphore::new(ATTEMPTS_AT_ONCE)) }
+    }
+
+    /// The same, whose commands are run so.
+    #[must_use]
+    pub(crate) fn with_exec(self, exec: &Exec) -> Self {
+        let handlers = Handlers::new(exec, &self.settings.borrow());
+        Self { handlers, ..self }
+    }
+
+    /// What attempts are made with outside of the prober's task.
+    pub(crate) fn handlers(&self) -> Handlers {
+        self.handlers.clone()
     }
 
     /// Reports what the inventory and the plan know; false if the prober has ended.

@@ -6,6 +6,7 @@ use crate::{
     ids::ProbeKey,
     inventory::pod::Container,
     results::{AttemptRecord, Results, Verdict},
+    spec::ProbeSpec,
 };
 
 /// An attempt that ended with an outcome.
@@ -15,6 +16,8 @@ pub(crate) struct MadeAttempt {
     pub key: ProbeKey,
     /// The container that the probe looks at.
     pub view: Arc<Container>,
+    /// What it did.
+    pub spec: Arc<ProbeSpec>,
     /// What came of it, with as much of what it said as the history keeps.
     pub record: AttemptRecord,
     /// The verdict after it.
@@ -23,11 +26,17 @@ pub(crate) struct MadeAttempt {
 
 impl MadeAttempt {
     /// The last one of a probe, if there is one.
-    pub(super) fn last_of(key: &ProbeKey, view: &Arc<Container>, results: &Results) -> Option<Self> {
+    pub(super) fn last_of(
+        key: &ProbeKey,
+        view: &Arc<Container>,
+        spec: &Arc<ProbeSpec>,
+        results: &Results,
+    ) -> Option<Self> {
         let output = results.history().newest_output().cloned().unwrap_or_default();
         Some(Self {
             key: key.clone(),
             view: view.clone(),
+            spec: spec.clone(),
             record: AttemptRecord { output, ..results.last()?.clone() },
             state: results.verdict().unwrap_or(Verdict::Unknown),
         })

@@ -423,7 +423,7 @@ impl Roster {
         self.memory.changed(remembered, Remembered::of(worker));
         if let Some(last) = worker.results().last().filter(|_| worker.results().tally().total() > made) {
             self.totals.note(key.kind, worker.spec().handler.name(), last);
-            self.attempts.extend(MadeAttempt::last_of(key, &entry.view, worker.results()));
+            self.attempts.extend(MadeAttempt::last_of(key, &entry.view, worker.spec(), worker.results()));
         }
         if let Some(urgency) = Urgency::of(&before, &worker.mark(), has_ended) {
             let cause = Cause { pod: &key.pod, namespace: &entry.view.pod.namespace };

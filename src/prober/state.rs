@@ -161,6 +161,7 @@ impl SavedAttempt {
             container_attempt: None,
             is_first: false,
             output: cut(&self.output),
+            phases: None,
         }
     }
 }

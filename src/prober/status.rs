@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeMap,
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use serde::{Deserialize, Serialize};
@@ -145,6 +145,8 @@ pub struct ProbeStatus {
     pub late: Option<Duration>,
     /// When the next attempt is due; none while something stands in the way.
     pub next_at: Option<SystemTime>,
+    /// When the attempt in flight began, if one is.
+    pub in_flight_since: Option<Instant>,
     /// The results in a row.
     pub run: Run,
     /// The attempts of the current container.
@@ -246,6 +248,7 @@ impl ProbeStatus {
             period: Some(worker.spacing(now.at)),
             late: late(worker, now),
             next_at: worker.next().map(|next| now.wall_of(next.max(now.at))),
+            in_flight_since: worker.flight_since(),
             run: results.run_here(),
             counts: results.counts(),
             last: results.last().cloned(),
@@ -286,6 +289,7 @@ impl ProbeStatus {
             period: None,
             late: None,
             next_at: None,
+            in_flight_since: None,
             run: Run::default(),
             counts: Counts::default(),
             last: None,

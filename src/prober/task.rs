@@ -9,7 +9,6 @@ use tokio::{
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Channel;
 
 use super::{
     Input, Moment, ProberHandle, ProberSettings, Question,
@@ -23,6 +22,7 @@ use super::{
 };
 use crate::{
     clock,
+    handler::exec::Exec,
     ids::ProbeKey,
     results::event::ProbeEvent,
     stage::{Asker, Tasks},
@@ -50,8 +50,8 @@ enum AttemptEnd {
 pub(crate) struct Deps<E, D> {
     /// The settings in effect; they may change at any time.
     pub settings: watch::Receiver<ProberSettings>,
-    /// The way to the runtime, for commands.
-    pub runtime: Channel,
+    /// Runs commands.
+    pub exec: Exec,
     /// Reads what was saved before the start.
     pub load: BoxFuture<'static, Saved>,
     /// Is sent what has to survive a restart, soon after it changed and once more at the end.
@@ -73,11 +73,11 @@ where
     E: FnMut(ProbeEvent) + Send + 'static,
     D: FnMut(Demand) + Send + 'static,
 {
-    let Deps { settings, runtime, load, saves, replay, mut on_event, mut on_attempt, mut on_demand } = deps;
+    let Deps { settings, exec, load, saves, replay, mut on_event, mut on_attempt, mut on_demand } = deps;
     let mut load = Some(load);
     let (input_sender, inputs) = mpsc::channel(INPUTS_AT_ONCE);
     let (asker, questions) = Asker::channel("prober");
-    let handle = ProberHandle::new(input_sender, asker, runtime.clone(), settings.clone());
+    let handle = ProberHandle::new(input_sender, asker, exec.runtime(), settings.clone()).with_exec(&exec);
     let mut channels = Channels { settings, inputs, questions, saves, stop: tasks.stop() };
     tasks.spawn(tasks.supervise("prober", async move || {
         let restored = match load.take() {
@@ -91,8 +91,7 @@ where
                 Saved::clone(&channels.saves.borrow())
             }
         };
-        let runtime = runtime.clone();
-        run(restored, &mut channels, runtime, &mut on_event, &mut on_attempt, &mut on_demand).await;
+        run(restored, &mut channels, &exec, &mut on_event, &mut on_attempt, &mut on_demand).await;
     }));
     handle
 }
@@ -110,13 +109,13 @@ struct Channels {
 async fn run(
     restored: Saved,
     channels: &mut Channels,
-    runtime: Channel,
+    exec: &Exec,
     on_event: impl FnMut(ProbeEvent) + Send,
     on_attempt: impl FnMut(MadeAttempt) + Send,
     on_demand: impl FnMut(Demand) + Send,
 ) {
     let settings = channels.settings.clone();
-    let handlers = Handlers::new(runtime, &settings.borrow());
+    let handlers = Handlers::new(exec, &settings.borrow());
     let attempt = move |job: Job| {
         let handlers = handlers.under(&settings.borrow());
         async move { handlers.judge(&job.spec, &job.view, &job.variables, &job.ports).await }

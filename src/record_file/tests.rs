@@ -21,11 +21,12 @@ fn at(dir: &TempDir) -> PathBuf {
 }
 
 fn writing_to(path: &Path) -> RecordFile {
-    RecordFile::new("attempts", RecordSettings { path: Some(path.to_owned()), max_bytes: MAX })
+    RecordFile::new("attempts", QUEUE, RecordSettings { path: Some(path.to_owned()), max_bytes: MAX })
 }
 
 fn push(file: &RecordFile, line: &str) {
-    file.push(|| line.as_bytes().to_vec());
+    let line = line.as_bytes().to_vec();
+    file.push(line.len(), || line);
 }
 
 /// Waits until the status is as it should be.

@@ -20,16 +20,16 @@ use rustix::{
 /// many idle ones would take hundreds of megabytes. Further clients wait in the socket's backlog until some leave.
 pub(super) const MAX_CONNECTIONS: usize = 1_024;
 
-/// A quarter of the limit, and at most 512, are reserved from clients: twice the default number of places of the prober
-/// and the API, and some files. When clients use all others, new ones wait in the socket's backlog until some leave.
-const MAX_RESERVE: usize = 512;
+/// A quarter of the limit, and at most 768, are reserved from clients: twice the default number of places of the prober
+/// and the API, also over TCP, and some files. When clients use all others, new ones wait in the socket's backlog until some leave.
+const MAX_RESERVE: usize = 768;
 
 /// 2 descriptors per connection: the client's socket and the runtime's. A stalled connection takes another one for each
 /// stalled direction, but never from the reserve.
 const PER_CONNECTION: usize = 2;
 
 /// Raises the process's soft limit of file descriptors to its hard limit.
-pub(crate) fn raise_limit() {
+pub fn raise_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     if let Err(error) = raised {
@@ -38,7 +38,7 @@ pub(crate) fn raise_limit() {
 }
 
 /// The process's limit of descriptors; every descriptor is a lower number.
-pub(crate) fn limit() -> usize {
+pub fn limit() -> usize {
     let limit = getrlimit(Resource::Nofile).current;
     limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
 }
@@ -129,9 +129,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_leave_a_quarter_and_at_most_512() {
+    fn clients_leave_a_quarter_and_at_most_768() {
         for (limit, ceiling_of_clients) in
-            [(64, 48), (1024, 768), (65_536, 65_024), (usize::MAX, usize::MAX - 512)]
+            [(64, 48), (1024, 768), (65_536, 64_768), (usize::MAX, usize::MAX - 768)]
         {
             assert_eq!(ceiling(limit), ceiling_of_clients);
         }

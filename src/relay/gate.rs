@@ -11,7 +11,7 @@ const CALM: Duration = Duration::from_secs(1);
 
 /// What is known of the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Presence {
+pub enum Presence {
     /// It answered when it was last tried, or was never tried.
     There,
     /// It closed a connection that its client still used: a Version call will show whether it works. Meanwhile, no
@@ -31,7 +31,7 @@ struct State {
 
 /// Shared by every connection; cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Gate(watch::Sender<State>);
+pub struct Gate(watch::Sender<State>);
 
 impl Default for Gate {
     fn default() -> Self {
@@ -41,18 +41,18 @@ impl Default for Gate {
 
 impl Gate {
     /// What is known now.
-    pub(crate) fn presence(&self) -> Presence {
+    pub fn presence(&self) -> Presence {
         self.0.borrow().presence
     }
 
     /// Records that the runtime is away. Returns whether this is a change.
-    pub(crate) fn found_away(&self) -> bool {
+    pub fn found_away(&self) -> bool {
         self.change(Presence::Away, None)
     }
 
     /// Records that it closed a connection for an unknown reason. Returns whether this is a change: not if a Version call
     /// or a doubt ended less than a second ago.
-    pub(crate) fn doubted(&self, now: Instant) -> bool {
+    pub fn doubted(&self, now: Instant) -> bool {
         self.0.send_if_modified(|state| {
             let is_change =
                 state.presence == Presence::There && state.calm_until.is_none_or(|until| now >= until);
@@ -65,13 +65,13 @@ impl Gate {
 
     /// Records that the runtime answered a Version call, or that clients are connected without one. Returns whether
     /// this is a change.
-    pub(crate) fn answered(&self, now: Instant) -> bool {
+    pub fn answered(&self, now: Instant) -> bool {
         self.change(Presence::There, Some(now + CALM))
     }
 
     /// Records the end of a Version call, or that a doubt has lasted long enough: there is no doubt any more. If the
     /// runtime was found away in the meantime, it stays away.
-    pub(crate) fn settled(&self, now: Instant) {
+    pub fn settled(&self, now: Instant) {
         self.0.send_if_modified(|state| {
             state.calm_until = Some(now + CALM);
             let is_change = state.presence == Presence::Doubted;
@@ -83,17 +83,17 @@ impl Gate {
     }
 
     /// Returns once the runtime is available.
-    pub(crate) async fn there(&self) {
+    pub async fn there(&self) {
         self.reaches(Presence::There).await;
     }
 
     /// Returns once the runtime is away.
-    pub(crate) async fn away(&self) {
+    pub async fn away(&self) {
         self.reaches(Presence::Away).await;
     }
 
     /// Returns once there is a doubt that a Version call can resolve.
-    pub(crate) async fn in_doubt(&self) {
+    pub async fn in_doubt(&self) {
         self.reaches(Presence::Doubted).await;
     }
 

@@ -13,10 +13,10 @@ use crate::{ids::ConnId, tap::TapEvent};
 
 /// 65,536 events: about a tenth of a second of calls at full speed. Events beyond this are dropped and counted; a
 /// resync makes up for them.
-pub(crate) const MAX_EVENTS: usize = 65_536;
+pub const MAX_EVENTS: usize = 65_536;
 
 /// 32 MiB of events. Events beyond this are dropped and counted; a resync makes up for them.
-pub(crate) const MAX_BYTES: usize = 32 * 1024 * 1024;
+pub const MAX_BYTES: usize = 32 * 1024 * 1024;
 
 /// 4,096 events, and 8 MiB of them, beyond the two bounds: only for the beginnings and ends of stops, and for the ends of
 /// connections, because without these the inventory would not learn that a stop begins or is over. Events beyond this are
@@ -32,18 +32,18 @@ const MIN_ROOM: usize = 1_024;
 
 /// The sending side; cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Output(Arc<Shared>);
+pub struct Output(Arc<Shared>);
 
 /// The receiving side.
 #[derive(Debug)]
-pub(crate) struct Observations {
+pub struct Observations {
     shared: Arc<Shared>,
     dropped_before: u64,
 }
 
 /// What was dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Missed {
+pub struct Missed {
     /// How many events.
     pub events: u64,
     /// Which ends of stops and of connections were among them.
@@ -52,7 +52,7 @@ pub(crate) struct Missed {
 
 /// The connections whose ends, or whose stops' ends, were dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum LostEnds {
+pub enum LostEnds {
     /// These.
     Of(BTreeSet<ConnId>),
     /// Possibly any.
@@ -115,14 +115,14 @@ impl Reserve {
 }
 
 /// Creates the queue.
-pub(crate) fn channel(max_events: usize) -> (Output, Observations) {
+pub fn channel(max_events: usize) -> (Output, Observations) {
     let shared = Arc::new(Shared { queue: Mutex::default(), filled: Notify::new(), max_events });
     (Output(Arc::clone(&shared)), Observations { shared, dropped_before: 0 })
 }
 
 impl Output {
     /// Passes events on, and drops those for which there is no room. `events` is empty afterwards.
-    pub(crate) fn send(&self, events: &mut Vec<TapEvent>) {
+    pub fn send(&self, events: &mut Vec<TapEvent>) {
         if events.is_empty() {
             return;
         }
@@ -153,7 +153,7 @@ impl Output {
     }
 
     /// Events that were dropped so far.
-    pub(crate) fn dropped(&self) -> u64 {
+    pub fn dropped(&self) -> u64 {
         self.0.queue().dropped
     }
 }
@@ -161,7 +161,7 @@ impl Output {
 impl Observations {
     /// Waits for events and puts all of them into the emptied `batch`, whose capacity the queue uses next. Returns what
     /// was dropped since the last call: if this is not empty, there is a gap before or among these events.
-    pub(crate) async fn next_batch(&mut self, batch: &mut Vec<TapEvent>) -> Missed {
+    pub async fn next_batch(&mut self, batch: &mut Vec<TapEvent>) -> Missed {
         // After a burst, the capacity shrinks step by step; at a steady rate it stays.
         if batch.capacity() > MIN_ROOM && batch.len() < batch.capacity() / 8 {
             batch.clear();

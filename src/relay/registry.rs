@@ -61,7 +61,7 @@ impl RelayedBytes<u64> {
 
 /// The open connections; cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Registry(Arc<Inner>);
+pub struct Registry(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -77,7 +77,7 @@ struct Inner {
 
 impl Registry {
     /// Notes a connection that was accepted.
-    pub(crate) fn opened(&self, peer: Arc<Peer>) -> Arc<RelayedConnection> {
+    pub fn opened(&self, peer: Arc<Peer>) -> Arc<RelayedConnection> {
         let id = ConnId(self.0.total.fetch_add(1, Ordering::Relaxed) + 1);
         let connection = Arc::new(RelayedConnection {
             id,
@@ -92,7 +92,7 @@ impl Registry {
     }
 
     /// Records that a connection has turned blind; says whether calls were open.
-    pub(crate) fn blinded(&self, connection: &RelayedConnection, reason: Blindness) -> bool {
+    pub fn blinded(&self, connection: &RelayedConnection, reason: Blindness) -> bool {
         self.0.blinded.fetch_add(1, Ordering::Relaxed);
         *connection.blind.lock().unwrap_or_else(PoisonError::into_inner) = Some((clock::wall(), reason));
         let had_calls = connection.calls.load(Ordering::Relaxed) > 0;
@@ -103,7 +103,7 @@ impl Registry {
     }
 
     /// Forgets a connection.
-    pub(crate) fn closed(&self, id: ConnId) {
+    pub fn closed(&self, id: ConnId) {
         let mut open = self.open();
         if let Some(connection) = open.remove(&id) {
             self.closed_bytes().add(&connection);
@@ -111,7 +111,7 @@ impl Registry {
     }
 
     /// Bytes relayed on all connections, open and closed; running totals.
-    pub(crate) fn bytes(&self) -> RelayedBytes<u64> {
+    pub fn bytes(&self) -> RelayedBytes<u64> {
         let open = self.open();
         let mut bytes = *self.closed_bytes();
         open.values().for_each(|connection| bytes.add(connection));
@@ -119,32 +119,33 @@ impl Registry {
     }
 
     /// The open connections, oldest first.
-    pub(crate) fn snapshot(&self) -> Vec<Arc<RelayedConnection>> {
+    pub fn snapshot(&self) -> Vec<Arc<RelayedConnection>> {
         self.open().values().cloned().collect()
     }
 
     /// Connections that are open.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.open().len()
     }
 
     /// Connections accepted so far.
-    pub(crate) fn total(&self) -> u64 {
+    pub fn total(&self) -> u64 {
         self.0.total.load(Ordering::Relaxed)
     }
 
     #[cfg(test)]
-    pub(crate) fn total_blinded(&self) -> u64 {
+    /// How many have gone blind, ever.
+    pub fn total_blinded(&self) -> u64 {
         self.0.blinded.load(Ordering::Relaxed)
     }
 
     /// Whether any open connection is blind.
-    pub(crate) fn has_blind(&self) -> bool {
+    pub fn has_blind(&self) -> bool {
         self.open().values().any(|connection| connection.blind().is_some())
     }
 
     /// Records that accepting is paused because connections or file descriptors are used up.
-    pub(crate) fn accepting_paused(&self) {
+    pub fn accepting_paused(&self) {
         self.paused().get_or_insert_with(|| {
             self.0.accept_pauses.inc();
             clock::wall()
@@ -152,27 +153,27 @@ impl Registry {
     }
 
     /// Records that accepting has resumed.
-    pub(crate) fn accepting_resumed(&self) {
+    pub fn accepting_resumed(&self) {
         *self.paused() = None;
     }
 
     /// Since when accepting has been paused because connections or file descriptors are used up.
-    pub(crate) fn accepting_paused_since(&self) -> Option<SystemTime> {
+    pub fn accepting_paused_since(&self) -> Option<SystemTime> {
         *self.paused()
     }
 
     /// How often accepting was paused because file descriptors were used up; a running total.
-    pub(crate) fn accept_pauses(&self) -> Count {
+    pub fn accept_pauses(&self) -> Count {
         self.0.accept_pauses.clone()
     }
 
     /// How many connections went blind while calls were open; a running total.
-    pub(crate) fn blinded_in_calls(&self) -> Count {
+    pub fn blinded_in_calls(&self) -> Count {
         self.0.blinded_in_calls.clone()
     }
 
     /// Calls in flight on all connections.
-    pub(crate) fn calls(&self) -> usize {
+    pub fn calls(&self) -> usize {
         self.open().values().map(|connection| connection.calls.load(Ordering::Relaxed)).sum()
     }
 

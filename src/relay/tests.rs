@@ -10,7 +10,7 @@ use std::{
 use proptest::prelude::*;
 
 use super::*;
-use crate::{listen, tap::TapEvent};
+use crate::tap::TapEvent;
 
 /// A relay between two sockets in a folder of its own.
 struct Rig {
@@ -30,19 +30,12 @@ impl Rig {
         let runtime_path = dir.path().join("runtime.sock");
         let path = dir.path().join("criprobe.sock");
         let runtime = UnixListener::bind(&runtime_path).unwrap();
-        let bound = listen::bind(&path, listen::Access::PRIVATE, Some(&runtime_path)).unwrap();
+        let listener = UnixListener::bind(&path).unwrap();
         let (output, observations) = output::channel(max_events);
         let (gate, registry, room) = (Gate::default(), Registry::default(), Room::default());
-        let relay = Relay::start(
-            bound.listener,
-            runtime_path.clone(),
-            2,
-            gate.clone(),
-            room,
-            output,
-            registry.clone(),
-        )
-        .unwrap();
+        let relay =
+            Relay::start(listener, runtime_path.clone(), 2, gate.clone(), room, output, registry.clone())
+                .unwrap();
         Self { relay: Some(relay), gate, registry, observations, runtime, runtime_path, path, _dir: dir }
     }
 

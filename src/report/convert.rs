@@ -7,18 +7,26 @@ use super::{
     JournaledCall,
     view::{
         AttemptLineView, AttemptView, BlindView, CallView, ContainerRef, ErrorsView, EventView, ExecView,
-        LatencyView, PeerView, ProbeView, RunView, Seconds, joined, probe_id, probe_key,
+        LatencyView, PeerView, PhasesView, ProbeView, RunView, Seconds, SessionView, joined, probe_id,
+        probe_key,
     },
 };
 use crate::{
     exits::ContainerEvent,
     inventory::{TracedCall, pod::Container},
     peer::Peer,
+    phases::SessionEnd,
     prober::{handle::AttemptReport, made::MadeAttempt, status::ProbeStatus},
     relay::registry::RelayedConnection,
-    results::{AttemptRecord, Run, errors::Errors, event::ProbeEvent, latency::Latency},
+    results::{
+        AttemptRecord, Run,
+        errors::Errors,
+        event::ProbeEvent,
+        latency::Latency,
+        phases::{Phases, PhasesSlot},
+    },
     tap::{
-        self, CallEnd, Code,
+        self,
         cri::{CriRequest, CriResponse},
     },
 };
@@ -38,16 +46,15 @@ impl From<&Peer> for PeerView {
     }
 }
 
-impl From<&RelayedConnection> for Option<BlindView> {
-    fn from(connection: &RelayedConnection) -> Self {
-        let (since, reason) = connection.blind()?;
-        Some(BlindView {
-            id: connection.id.0,
-            peer: (&*connection.peer).into(),
-            since: since.into(),
-            reason: reason.to_string(),
-        })
-    }
+/// A connection whose calls cannot be seen; none if they can.
+pub(super) fn blind(connection: &RelayedConnection) -> Option<BlindView> {
+    let (since, reason) = connection.blind()?;
+    Some(BlindView {
+        id: connection.id.0,
+        peer: (&*connection.peer).into(),
+        since: since.into(),
+        reason: reason.to_string(),
+    })
 }
 
 impl From<&TracedCall> for CallView {
@@ -71,26 +78,38 @@ impl From<&TracedCall> for CallView {
             container: container_name(traced),
             container_id: traced.container_id.as_ref().map(ToString::to_string).unwrap_or_default(),
             exec: exec(ended),
-            stream_opened: call.method.kind.only_opens_stream()
-                && ended.end == CallEnd::Complete
-                && ended.code == Some(Code::OK),
+            session: None,
+            stream_opened: ended.has_opened_stream(),
             traceparent: call.traceparent.as_deref().unwrap_or_default().to_owned(),
         }
     }
 }
 
-impl JournaledCall for TracedCall {
+/// A call with its phases.
+#[derive(Debug)]
+struct PhasedCall {
+    call: TracedCall,
+    phases: Option<Phases>,
+}
+
+impl JournaledCall for PhasedCall {
     fn view(&self) -> CallView {
-        self.into()
+        let mut view = CallView::from(&self.call);
+        if let Some(exec) = &mut view.exec {
+            exec.phases = self.phases.map(PhasesView::from);
+            exec.culprit = exec.phases.and_then(PhasesView::culprit);
+        }
+        view
     }
 
     /// Its names, message and ids come on top of its command; they are bounded where they enter, and mostly short.
     fn size(&self) -> usize {
-        let command = match &self.ended.call.request {
+        let ended = &self.call.ended;
+        let command = match &ended.call.request {
             CriRequest::ExecSync(command) => command.weight(),
             _ => 0,
         };
-        size_of::<Self>() + self.ended.message.len() + command + TRACED_TEXTS
+        size_of::<Self>() + ended.message.len() + command + ended.response.weight() + TRACED_TEXTS
     }
 }
 
@@ -106,11 +125,39 @@ impl JournaledCall for CallView {
 
 /// A call for the journal: as it came where that is small, else as it will be shown. So the journal stays small, and
 /// holds no environment of a container.
-pub(crate) fn for_journal(call: TracedCall) -> Arc<dyn JournaledCall> {
-    match &call.ended.call.request {
-        CriRequest::Skipped | CriRequest::OfContainer(_) | CriRequest::OfSandbox(_) => Arc::new(call),
-        CriRequest::ExecSync(command) if command.weight() <= MAX_COMMAND => Arc::new(call),
-        _ => Arc::new(CallView::from(&call)),
+pub(crate) fn for_journal(call: TracedCall, phases: Option<Phases>) -> Arc<dyn JournaledCall> {
+    let is_small = match &call.ended.call.request {
+        CriRequest::Skipped | CriRequest::OfContainer(_) | CriRequest::OfSandbox(_) => true,
+        CriRequest::ExecSync(command) => command.weight() <= MAX_COMMAND,
+        _ => false,
+    };
+    let call = PhasedCall { call, phases };
+    if is_small { Arc::new(call) } else { Arc::new(call.view()) }
+}
+
+/// An Exec that opened a stream, until its process ends.
+pub(crate) struct OpenedSession(CallView);
+
+/// Keeps of such a call what the record of its process's end shows.
+pub(crate) fn session(call: &TracedCall) -> OpenedSession {
+    OpenedSession(CallView::from(call))
+}
+
+impl OpenedSession {
+    /// The record of its process's end.
+    pub(crate) fn ended(self, SessionEnd { began, ended, exit_code }: SessionEnd) -> Arc<dyn JournaledCall> {
+        let Self(opened) = self;
+        let exec = opened.exec.map(|exec| ExecView { exit_code: Some(exit_code), ..exec });
+        Arc::new(CallView {
+            at: began.into(),
+            duration_seconds: Seconds(ended.duration_since(began).unwrap_or_default()),
+            request_bytes: 0,
+            response_bytes: 0,
+            exec,
+            stream_opened: false,
+            session: Some(SessionView { opened_at: opened.at }),
+            ..opened
+        })
     }
 }
 
@@ -158,6 +205,10 @@ fn exec(ended: &tap::EndedCall) -> Option<ExecView> {
                 exit_code: result.map(|result| result.exit_code),
                 stdout_bytes: result.map(|result| result.stdout_bytes.into()),
                 stderr_bytes: result.map(|result| result.stderr_bytes.into()),
+                stdout: result.and_then(|result| output(&result.outputs.as_ref()?.stdout)),
+                stderr: result.and_then(|result| output(&result.outputs.as_ref()?.stderr)),
+                phases: None,
+                culprit: None,
             })
         }
         (CriRequest::Exec(command), _) => {
@@ -167,8 +218,17 @@ fn exec(ended: &tap::EndedCall) -> Option<ExecView> {
     }
 }
 
+/// The beginning of an output; none of one that is empty. A character that was cut off at its end is left out.
+fn output(bytes: &[u8]) -> Option<String> {
+    let whole = match str::from_utf8(bytes) {
+        Err(error) if error.error_len().is_none() => &bytes[..error.valid_up_to()],
+        Ok(_) | Err(_) => bytes,
+    };
+    (!whole.is_empty()).then(|| String::from_utf8_lossy(whole).into_owned())
+}
+
 /// A command cut to [`MAX_COMMAND`], at a character.
-fn shown<'a>(command: impl Iterator<Item = &'a str>) -> Vec<String> {
+pub(super) fn shown<'a>(command: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut room = MAX_COMMAND;
     let mut shown = Vec::new();
     for argument in command {
@@ -230,6 +290,7 @@ impl From<&ProbeStatus> for ProbeView {
 
 impl From<&AttemptRecord> for AttemptView {
     fn from(attempt: &AttemptRecord) -> Self {
+        let phases = attempt.phases.as_ref().and_then(PhasesSlot::get).map(PhasesView::from);
         Self {
             at: attempt.at.into(),
             result: attempt.result,
@@ -240,6 +301,8 @@ impl From<&AttemptRecord> for AttemptView {
             container_attempt: None,
             first_of_container: false,
             output: attempt.output.clone(),
+            phases,
+            culprit: phases.and_then(PhasesView::culprit),
         }
     }
 }
@@ -254,7 +317,7 @@ pub(super) fn past(attempt: &AttemptRecord) -> AttemptView {
 }
 
 impl From<&MadeAttempt> for AttemptLineView {
-    fn from(MadeAttempt { key, view, record, state }: &MadeAttempt) -> Self {
+    fn from(MadeAttempt { key, view, record, state, spec: _ }: &MadeAttempt) -> Self {
         Self {
             at: record.at.into(),
             namespace: view.pod.namespace.clone(),

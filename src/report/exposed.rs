@@ -13,8 +13,9 @@ use super::{
             CONNECTIONS_OPEN, CONTAINERS, CONTAINERS_RUNNING, CPU, DRAINING, GAPS, LAST_RESYNC,
             LOOKUPS_WAITING, MAX_FDS, OBSERVATIONS_DROPPED, OBSERVED_PROBES, OBSERVED_SILENT, OPEN_FDS, PODS,
             PROBE_LAG, PROBE_SERIES_OMITTED, PROBE_STATE, PROBER_DURATION, PROBER_PROBES, PROBES,
-            PROBES_LATE, RELAYED_BYTES, RESIDENT, RESYNCS, RUNTIME_INFO, RUNTIME_UP, STAGE_ANSWERS,
-            STAGE_RESTARTS, START_TIME, STATE_FILE_OK, THREADS, VIRTUAL,
+            PROBES_LATE, RECORD_FILE_OK, RECORDS_DROPPED, RECORDS_WRITTEN, RELAYED_BYTES, RESIDENT, RESYNCS,
+            RUNTIME_INFO, RUNTIME_UP, STAGE_ANSWERS, STAGE_RESTARTS, START_TIME, STATE_FILE_OK, THREADS,
+            VIRTUAL,
         },
         process,
     },
@@ -25,6 +26,7 @@ use crate::{
     inventory::pod::Container,
     observed::{ObservedStatus, SilentProbe},
     prober::{ProbeCounts, ProbeStatus, status::ProbePhase},
+    record_file::RecordStatus,
     results::Verdict,
 };
 
@@ -107,6 +109,19 @@ impl Stages {
         text.number(&RUNTIME_UP, link.is_up);
         let described = [&*link.version.name, &*link.version.version, link.source.as_str()];
         text.family(&RUNTIME_INFO, [(Labels::of(&RUNTIME_INFO, &described), Value::Number(1.0))]);
+        let files = [("attempts", self.attempts.status()), ("trace", self.trace.status())];
+        let files: Vec<_> = files.into_iter().filter_map(|(name, file)| Some((name, file?))).collect();
+        let is_ok = |file: &RecordStatus| file.trouble.is_empty().into();
+        let counts = [
+            (&RECORDS_WRITTEN, (|file| file.written) as fn(&RecordStatus) -> u64),
+            (&RECORDS_DROPPED, |file| file.dropped),
+            (&RECORD_FILE_OK, is_ok),
+        ];
+        for (family, count) in counts {
+            let each =
+                files.iter().map(|(name, file)| (Labels::of(family, &[name]), Value::count(count(file))));
+            text.family(family, each);
+        }
         text.number(&STATE_FILE_OK, self.state.borrow().trouble.is_empty());
         let answers = Value::Number(f64::from(u8::from(does_prober_answer)));
         text.family(&STAGE_ANSWERS, [(Labels::of(&STAGE_ANSWERS, &["prober"]), answers)]);

@@ -17,6 +17,7 @@ use crate::{
     document::suggest,
     duration::{self, GoDuration},
     ids::{ProbeKind, ProbeType},
+    redact::Patterns,
     tap::cri::method_names,
 };
 
@@ -77,6 +78,10 @@ pub(crate) struct CallFilter {
     pub pod: Option<Glob>,
     /// The container's name.
     pub container: Option<Glob>,
+    /// The command, its words with a space between them, as it is shown.
+    pub command: Option<Glob>,
+    /// The name of the process that called.
+    pub caller: Option<Glob>,
     /// Only those that did not end well.
     pub failed: bool,
     /// Only those that took longer: `250ms`, `1s`.
@@ -152,8 +157,16 @@ impl CallFilter {
             && fits(self.namespace.as_ref(), &call.namespace)
             && fits(self.pod.as_ref(), &call.pod)
             && fits(self.container.as_ref(), &call.container)
+            && fits(self.caller.as_ref(), &call.peer.comm)
             && (!self.failed || call.is_failed())
             && self.slower.is_none_or(|limit| call.duration_seconds.0 > limit)
+    }
+
+    /// Whether its command is wanted. What is redacted cannot be found out by looking for it.
+    pub(crate) fn admits_command(&self, call: &CallView, patterns: &Patterns) -> bool {
+        self.command.as_ref().is_none_or(|glob| {
+            call.exec.as_ref().is_some_and(|exec| glob.matches(&patterns.words(&exec.command).join(" ")))
+        })
     }
 
     /// As the query of a URL; empty where nothing is asked for.
@@ -161,6 +174,8 @@ impl CallFilter {
         let mut query = Query::default();
         query.glob("method", self.method.as_ref());
         query.names(self.namespace.as_ref(), self.pod.as_ref(), self.container.as_ref());
+        query.glob("command", self.command.as_ref());
+        query.glob("caller", self.caller.as_ref());
         query.flag("failed", self.failed);
         if let Some(slower) = self.slower {
             query.add("slower", &GoDuration(slower).to_string());
@@ -190,7 +205,7 @@ impl EventFilter {
 }
 
 /// Whether a name is wanted: all are where no pattern was given.
-fn fits(glob: Option<&Glob>, name: &str) -> bool {
+pub(super) fn fits(glob: Option<&Glob>, name: &str) -> bool {
     glob.is_none_or(|glob| glob.matches(name))
 }
 
@@ -279,8 +294,18 @@ impl Parameters for PodFilter {
 }
 
 impl Parameters for CallFilter {
-    const NAMES: &'static [&'static str] =
-        &["method", "namespace", "pod", "container", "failed", "slower", "last", "follow"];
+    const NAMES: &'static [&'static str] = &[
+        "method",
+        "namespace",
+        "pod",
+        "container",
+        "command",
+        "caller",
+        "failed",
+        "slower",
+        "last",
+        "follow",
+    ];
 
     fn take(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
@@ -288,6 +313,8 @@ impl Parameters for CallFilter {
             "namespace" => self.namespace = Some(pattern(value)?),
             "pod" => self.pod = Some(pattern(value)?),
             "container" => self.container = Some(pattern(value)?),
+            "command" => self.command = Some(pattern(value)?),
+            "caller" => self.caller = Some(pattern(value)?),
             "failed" => self.failed = flag(value)?,
             "slower" => self.slower = Some(duration(value)?),
             "last" => self.last = Some(count(value)?),
@@ -374,10 +401,10 @@ fn flag(text: &str) -> Result<bool, String> {
 
 /// The query of a URL, as it grows.
 #[derive(Default)]
-struct Query(String);
+pub(super) struct Query(pub(super) String);
 
 impl Query {
-    fn add(&mut self, name: &str, value: &str) {
+    pub(super) fn add(&mut self, name: &str, value: &str) {
         let before = if self.0.is_empty() { '?' } else { '&' };
         let value = utf8_percent_encode(value, NON_ALPHANUMERIC);
         write!(self.0, "{before}{name}={value}").expect("a string takes all text");
@@ -389,7 +416,7 @@ impl Query {
         }
     }
 
-    fn names(&mut self, namespace: Option<&Glob>, pod: Option<&Glob>, container: Option<&Glob>) {
+    pub(super) fn names(&mut self, namespace: Option<&Glob>, pod: Option<&Glob>, container: Option<&Glob>) {
         self.glob("namespace", namespace);
         self.glob("pod", pod);
         self.glob("container", container);
@@ -420,7 +447,10 @@ mod tests {
     use axum::extract::Query as Extracted;
 
     use super::*;
-    use crate::report::view::{CallEnd, ExecView, Seconds, sample};
+    use crate::{
+        redact::Pattern,
+        report::view::{CallEnd, ExecView, Seconds, sample},
+    };
 
     fn parsed<T: Parameters>(query: &str) -> Result<T, String> {
         let uri = format!("http://x/{query}").parse().unwrap();
@@ -435,6 +465,8 @@ mod tests {
             namespace: Some("a b&c=d%/ü".into()),
             pod: Some("web-?".into()),
             container: None,
+            command: Some("cat /*".into()),
+            caller: Some("crictl".into()),
             failed: true,
             slower: Some(Duration::from_millis(1_250)),
             last: Some(7),
@@ -499,7 +531,7 @@ mod tests {
             ("?namespce=x", r#"unknown parameter "namespce": did you mean "namespace"?"#),
             (
                 "?x=1",
-                r#"unknown parameter "x": known parameters are method, namespace, pod, container, failed, slower, last, follow"#,
+                r#"unknown parameter "x": known parameters are method, namespace, pod, container, command, caller, failed, slower, last, follow"#,
             ),
             ("?pod=a&pod=b", "pod is given twice"),
             ("?last=-1", r#"last: "-1": not a number: write a whole number such as 20"#),
@@ -552,6 +584,8 @@ mod tests {
             ("?namespace=kube-system", &plain, false),
             ("?pod=web2", &plain, false),
             ("?container=ap", &plain, false),
+            ("?caller=kube*", &plain, true),
+            ("?caller=crictl", &plain, false),
             ("?failed=true", &plain, false),
             ("?failed=true", &cancelled, true),
             ("?failed=true", &refused, true),
@@ -561,6 +595,26 @@ mod tests {
             ("?slower=250ms", &plain, false),
         ] {
             assert_eq!(parsed::<CallFilter>(query).unwrap().admits(call), admitted, "{query}");
+        }
+    }
+
+    #[test]
+    fn a_command_is_looked_for_as_it_is_shown() {
+        let words = ["mysql", "--password", "hunter2"].map(str::to_owned).to_vec();
+        let call =
+            CallView { exec: Some(ExecView { command: words, ..ExecView::default() }), ..sample::call() };
+        let other = CallView { exec: None, ..sample::call() };
+        let patterns = [Pattern::parse(r"--password (\S+)").unwrap()].into_iter().collect();
+        for (glob, is_plain, is_redacted) in [
+            ("mysql*", true, true),
+            ("*hunter*", true, false),
+            ("*[*][*][*]", false, false),
+            ("mysql", false, false),
+        ] {
+            let filter = CallFilter { command: Some(glob.into()), ..CallFilter::default() };
+            assert_eq!(filter.admits_command(&call, &Patterns::default()), is_plain, "{glob}");
+            assert_eq!(filter.admits_command(&call, &patterns), is_redacted, "{glob}");
+            assert!(!filter.admits_command(&other, &patterns));
         }
     }
 }

@@ -14,8 +14,9 @@ use std::{
 
 use tokio::sync::broadcast::{self, error::RecvError};
 
+pub(super) use self::crowd::Crowd;
+use self::series::AllSeries;
 pub use self::series::Repeats;
-use self::{crowd::Crowd, series::AllSeries};
 use crate::clock;
 
 /// A handle on one journal; clones are the same journal.
@@ -126,7 +127,10 @@ impl<T: Send + Sync + ?Sized> Journal<T> {
 
     /// The newest `count`, and all that come after them: none twice, none left out between.
     pub fn follow_after(&self, count: usize) -> (Vec<Arc<T>>, Follower<T>) {
-        let kept = self.shared.kept();
+        let mut kept = self.shared.kept();
+        // Whoever follows from now on gets these with what is kept, and not again when they would be due.
+        let pending = kept.series.take_pending(clock::now());
+        self.shared.show(&kept, &pending);
         let repeats = self.shared.bounds.repeats.as_ref().map(|_| Arc::downgrade(&self.shared));
         let look_at = repeats.as_ref().map(|_| clock::now() + LOOK);
         (newest(&kept.records, count), Follower { live: self.shared.live.subscribe(), repeats, look_at })
@@ -141,11 +145,14 @@ impl<T: ?Sized> Shared<T> {
     /// Shows followers the repeats that they were not shown when they came.
     fn show_repeats(&self, now: Instant) {
         let mut kept = self.kept();
-        for number in kept.series.take_due(now) {
-            if let Some(record) = kept.records.get(&number) {
-                // An error means that the last follower has just left.
-                let _ = self.live.send(Arc::clone(record));
-            }
+        let due = kept.series.take_due(now);
+        self.show(&kept, &due);
+    }
+
+    fn show(&self, kept: &Kept<T>, numbers: &[u64]) {
+        for record in numbers.iter().filter_map(|number| kept.records.get(number)) {
+            // An error means that the last follower has just left.
+            let _ = self.live.send(Arc::clone(record));
         }
     }
 }
@@ -423,6 +430,24 @@ mod tests {
         assert_eq!(last, 119_010_119);
         assert!((20..=23).contains(&at), "{at}");
         drop(journal);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_who_follows_after_another_gets_a_sum_once() {
+        let journal = repeating();
+        let mut former = journal.follow();
+        (0..3).for_each(|number| journal.push(10_100 + number));
+        let (kept, mut follower) = journal.follow_after(5);
+        assert_eq!(values(&kept), [2_010_102]);
+        // The first, and the sum that the other one would have been shown later.
+        for expected in [10_100, 2_010_102] {
+            assert_eq!(former.next().await, Some(JournalEntry::Record(Arc::new(expected))));
+        }
+        drop(former);
+        tokio::select! {
+            again = follower.next() => panic!("it was shown {again:?} again"),
+            () = sleep(Duration::from_secs(60)) => {}
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -96,7 +96,7 @@ where
     Ok(([(CONTENT_TYPE, "application/x-ndjson"), (CACHE_CONTROL, "no-store")], body).into_response())
 }
 
-/// Keeps all followers together to half of the API's time, however many records come and whatever they filter: each rests
+/// Keeps all followers of the socket together to half of the API's time, and those of TCP to a quarter, however many records come and whatever they filter: each rests
 /// as long as it has worked, times their number. One that falls behind misses records.
 struct Pace {
     following: Following,
@@ -120,7 +120,7 @@ impl Pace {
     /// Rests once it has worked on a few.
     async fn rest(&mut self) {
         if self.records >= FILTERED_AT_ONCE {
-            sleep(self.worked * self.following.number()).await;
+            sleep(self.worked * self.following.rest()).await;
             (self.records, self.worked) = (0, Duration::ZERO);
         }
     }

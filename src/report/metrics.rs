@@ -21,10 +21,10 @@ use self::{
     exposition::{Exposition, Labels, Value},
     families::{
         ACCEPT_PAUSES, ACTS, ACTS_WITHHELD, BUILD, CALL_DURATION, CALLS, CONFIG_LOADED, CONFIG_RELOADS,
-        CONFIG_SUCCESSFUL, CONNECTIONS_BLINDED, LOG_LINES_DROPPED,
+        CONFIG_SUCCESSFUL, CONNECTIONS_BLINDED, EXEC_PHASE, LOG_LINES_DROPPED,
     },
 };
-use crate::{act::counts::ActCounts, count::Count};
+use crate::{act::counts::ActCounts, count::Count, phases::PhasesHandle};
 
 /// What the process counts itself. Cheap to clone; all clones count together.
 #[derive(Clone, Debug)]
@@ -61,6 +61,8 @@ pub struct ProcessCounts {
     pub acts: ActCounts,
     /// Calls of clients.
     pub calls: CallCounts,
+    /// Where the time of commands went.
+    pub phases: PhasesHandle,
 }
 
 impl Metrics {
@@ -99,6 +101,10 @@ impl ProcessCounts {
                 (Labels::of(&CALL_DURATION, &[method]), Value::Durations(durations))
             }),
         );
+        let phases = self.phases.durations().into_iter().map(|((caller, phase), durations)| {
+            (Labels::of(&EXEC_PHASE, &[caller.as_str(), phase.as_str()]), Value::Durations(durations))
+        });
+        text.family(&EXEC_PHASE, phases);
     }
 }
 

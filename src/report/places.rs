@@ -23,13 +23,19 @@ use tokio_util::sync::CancellationToken;
 /// 64 followers at a time, so that half of the places are left to questions. One more is answered 503.
 pub(super) const MAX_FOLLOWERS: usize = 64;
 
-/// All places; clones are the same.
+/// 3: over TCP, followers rest three times as long, so that together with those of the socket they leave a quarter of the
+/// API's time to questions.
+const TCP_REST: u32 = 3;
+
+/// All places of one listener; clones are the same.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     waiting: Arc<Mutex<Waiting>>,
     /// Notified when a connection begins to wait.
     grown: Arc<Notify>,
     followers: Arc<Semaphore>,
+    /// How long a follower rests, by what it has worked and how many there are.
+    rest: u32,
 }
 
 /// Connections that wait for their client: to ask, or to take the rest of an answer.
@@ -62,12 +68,19 @@ pub(super) struct Following {
 }
 
 impl Places {
-    pub(super) fn new() -> Self {
+    /// Those of the API socket.
+    pub(super) fn of_socket() -> Self {
         Self {
             waiting: Arc::default(),
             grown: Arc::default(),
             followers: Arc::new(Semaphore::new(MAX_FOLLOWERS)),
+            rest: 1,
         }
+    }
+
+    /// Those of a TCP address.
+    pub(super) fn of_tcp() -> Self {
+        Self { rest: TCP_REST, ..Self::of_socket() }
     }
 
     /// A place for a new connection.
@@ -196,9 +209,10 @@ impl Drop for Place {
 }
 
 impl Following {
-    /// How many follow now.
-    pub(super) fn number(&self) -> u32 {
-        (MAX_FOLLOWERS - self.place.places.followers.available_permits()) as u32
+    /// How long to rest after a piece of work, as a multiple of it: as many times as there are followers, or more.
+    pub(super) fn rest(&self) -> u32 {
+        let places = &self.place.places;
+        (MAX_FOLLOWERS - places.followers.available_permits()) as u32 * places.rest
     }
 }
 
@@ -226,7 +240,7 @@ mod tests {
 
     #[test]
     fn the_one_that_has_waited_the_longest_goes_first_and_one_that_is_answered_never() {
-        let places = Places::new();
+        let places = Places::of_socket();
         let [silent, asking, asked, late] = [(); 4].map(|()| settled(&places));
         asking.asked();
         asked.asked();
@@ -248,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_new_one_is_not_ended_and_a_head_without_its_body_is_silence() {
-        let places = Places::new();
+        let places = Places::of_socket();
         let [new, begun, asked] = [(); 3].map(|()| places.take());
         begun.begun();
         asked.asked();
@@ -262,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_follower_that_has_not_taken_what_was_kept_waits_for_its_client_as_any_other() {
-        let place = Places::new().take();
+        let place = Places::of_socket().take();
         place.asked();
         let following = place.follow().unwrap();
         place.hold();
@@ -276,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_follower_keeps_its_place_until_it_leaves_and_one_too_many_is_refused() {
-        let places = Places::new();
+        let places = Places::of_socket();
         let followers: Vec<_> = (0..MAX_FOLLOWERS)
             .map(|_| {
                 let place = places.take();
@@ -287,7 +301,7 @@ mod tests {
             })
             .collect();
         assert!(!places.can_end_one());
-        assert_eq!(followers[0].1.number(), MAX_FOLLOWERS as u32);
+        assert_eq!(followers[0].1.rest(), MAX_FOLLOWERS as u32);
         let further = places.take();
         further.asked();
         assert!(further.follow().is_none());

@@ -22,6 +22,9 @@ use crate::clock;
 /// read. An answer that would take more than all of it takes all. When it is used up, the next answer waits.
 const ROOM: usize = 64 << 20;
 
+/// 32 MiB likewise for those over TCP.
+const TCP_ROOM: usize = 32 << 20;
+
 /// 256 KiB of that for an answer's lines on their way to the client; the rest is what they are made of.
 const OWN: usize = 256 << 10;
 
@@ -54,6 +57,7 @@ pub(super) struct Room {
 
 #[derive(Debug)]
 struct Shared {
+    all: usize,
     free: Arc<Semaphore>,
     holders: Mutex<Holders>,
 }
@@ -95,9 +99,19 @@ impl Default for Guess {
 }
 
 impl Room {
-    pub(super) fn new() -> Self {
-        let free = Arc::new(Semaphore::new(ROOM));
-        Self { shared: Arc::new(Shared { free, holders: Mutex::default() }) }
+    /// That of the API socket.
+    pub(super) fn of_socket() -> Self {
+        Self::of(ROOM)
+    }
+
+    /// That of a TCP address.
+    pub(super) fn of_tcp() -> Self {
+        Self::of(TCP_ROOM)
+    }
+
+    fn of(all: usize) -> Self {
+        let free = Arc::new(Semaphore::new(all));
+        Self { shared: Arc::new(Shared { all, free, holders: Mutex::default() }) }
     }
 
     /// Collects what an answer is made of, and the room for as much as it weighs. While it waits for room, it has
@@ -127,7 +141,8 @@ impl Room {
     }
 
     async fn take(&self, place: &Arc<Place>, weight: usize) -> Held {
-        let mut acquiring = std::pin::pin!(self.shared.free.clone().acquire_many_owned(permits(weight)));
+        let mut acquiring =
+            std::pin::pin!(self.shared.free.clone().acquire_many_owned(self.shared.permits(weight)));
         let permit = loop {
             tokio::select! {
                 biased;
@@ -158,6 +173,11 @@ impl Shared {
         }
     }
 
+    /// The room for what weighs so much, in bytes.
+    fn permits(&self, weight: usize) -> u32 {
+        u32::try_from(weight.saturating_add(OWN).min(self.all)).unwrap_or(u32::MAX)
+    }
+
     fn holders(&self) -> MutexGuard<'_, Holders> {
         self.holders.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -184,7 +204,7 @@ impl Held {
 
     /// Takes room for as much as this, or gives back the rest. False if there is not as much.
     pub(super) fn resize(&mut self, weight: usize) -> bool {
-        let (wanted, has) = (permits(weight) as usize, self.permit.num_permits());
+        let (wanted, has) = (self.shared.permits(weight) as usize, self.permit.num_permits());
         if wanted <= has {
             drop(self.permit.split(has - wanted));
             return true;
@@ -200,11 +220,6 @@ impl Drop for Held {
         self.shared.holders().by_number.remove(&self.number);
         self.place.let_go();
     }
-}
-
-/// The room for what weighs so much, in bytes.
-fn permits(weight: usize) -> u32 {
-    u32::try_from(weight.saturating_add(OWN).min(ROOM)).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -229,7 +244,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_is_not_read_is_cut_when_another_one_needs_its_room_and_not_before() {
-        let (room, places) = (Room::new(), Places::new());
+        let (room, places) = (Room::of_socket(), Places::of_socket());
         let [unread, read, small, large] = [(); 4].map(|()| places.take());
         let (first, second) = (hold(&room, &unread, ROOM / 2).await, hold(&room, &read, ROOM / 4).await);
         sleep(100 * GRACE).await;
@@ -250,7 +265,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_that_is_larger_than_expected_takes_what_it_weighs() {
-        let (room, place) = (Room::new(), Places::new().take());
+        let (room, place) = (Room::of_socket(), Places::of_socket().take());
         let guess = Guess::default();
         for weight in [1, 3 * FIRST_GUESS, 5] {
             let (_, held) =

@@ -1,6 +1,8 @@
 //! The routes of the API: a request in, a view or a stream of views out.
 
 mod act;
+mod live;
+mod page;
 mod run;
 
 use std::{any::Any, collections::HashMap, sync::Arc, time::Duration};
@@ -14,7 +16,7 @@ use axum::{
         header::{ACCEPT, CONTENT_TYPE},
         request::Parts,
     },
-    middleware::map_response,
+    middleware::{map_response, map_response_with_state},
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -28,12 +30,15 @@ use super::{
     detail::DetailParts,
     filter::{CallFilter, EventFilter, Parameters, PodFilter, ProbeFilter, retain},
     lines::{self, Shown, Window},
+    live::Live,
     lookup::{self, NotFound},
     metrics::negotiation,
     name::ProbeName,
     pieces,
     places::{Following, MAX_FOLLOWERS, Place},
+    redacted::redacted,
     room::{Guess, Held, NoRoom, Room},
+    top::TopFilter,
     view::{
         ErrorView, EventView, PodDetailView, PodView, ProbeDetailView, ProbeView, ReadyzCheck, RuntimeView,
         StatusView,
@@ -62,6 +67,7 @@ struct Shared {
     drained: CancellationToken,
     commands: CommandLog,
     room: Room,
+    live: Live,
     guesses: Guesses,
 }
 
@@ -75,11 +81,17 @@ struct Guesses {
     trace: Guess,
     events: Guess,
     configuration: Guess,
+    top: Guess,
     metrics: Guess,
 }
 
 /// All routes. Streams end when `drained` is cancelled. Expects the [`Place`] of its connection with each request.
-pub(super) fn router(sources: Sources, drained: CancellationToken, commands: CommandLog) -> Router {
+pub(super) fn router(
+    sources: Sources,
+    drained: CancellationToken,
+    commands: CommandLog,
+    (room, live): (Room, Live),
+) -> Router {
     let streams = Router::new().route("/v1/trace", get(trace)).route("/v1/events", get(events));
     Router::new()
         .route("/v1/status", get(status))
@@ -90,12 +102,15 @@ pub(super) fn router(sources: Sources, drained: CancellationToken, commands: Com
         .route("/v1/probes/{namespace}/{pod}/{container}/{type}", get(probe))
         .route("/v1/pods", get(pods))
         .route("/v1/pods/{namespace}/{pod}", get(pod))
+        .route("/v1/top", get(top))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .merge(act::routes())
         .layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, ANSWER_TIMEOUT))
         .route("/livez", get(async || "ok\n"))
+        .merge(page::routes())
         .merge(streams)
+        .merge(live::routes())
         .merge(run::routes())
         .merge(act::waiting_routes())
         .fallback(async |uri: Uri| {
@@ -105,8 +120,9 @@ pub(super) fn router(sources: Sources, drained: CancellationToken, commands: Com
             Refusal::new(StatusCode::METHOD_NOT_ALLOWED, format!("{} does not support {method}", uri.path()))
         })
         .layer(map_response(in_our_words))
+        .layer(map_response_with_state(sources.redactor.clone(), redacted))
         .layer(CatchPanicLayer::custom(panicked))
-        .with_state(Shared { sources, drained, commands, room: Room::new(), guesses: Guesses::default() })
+        .with_state(Shared { sources, drained, commands, room, live, guesses: Guesses::default() })
 }
 
 async fn status(State(shared): State<Shared>) -> Result<Json<StatusView>, Refusal> {
@@ -216,13 +232,27 @@ async fn pod_in_full(sources: &Sources, names: &[String]) -> Result<PodDetailVie
     Ok(PodDetailView { pod, probes, events })
 }
 
+/// What runs now, and what commands cost.
+async fn top(
+    State(shared): State<Shared>,
+    Extension(place): On,
+    Params(filter): Params<TopFilter>,
+) -> Result<Response, Refusal> {
+    let collect =
+        || async { Ok::<_, Refusal>(pieces::json(&shared.sources.snapshots.top(filter.clone()).await?)) };
+    let (json, held) = shared.room.hold(&place, &shared.guesses.top, collect, Vec::len).await?;
+    Ok(answer(std::iter::once(json), held))
+}
+
 async fn trace(
     State(shared): State<Shared>,
     Extension(place): On,
     Params(filter): Params<CallFilter>,
 ) -> Result<Response, Refusal> {
     let (last, following) = (filter.last, following(&place, filter.follow)?);
-    let window = Window { admits: move |call: &_| filter.admits(call), last, following };
+    let redactor = shared.sources.redactor.clone();
+    let admits = move |call: &_| filter.admits(call) && filter.admits_command(call, &redactor.patterns());
+    let window = Window { admits, last, following };
     let (show, size) = (JournaledCall::view as fn(&_) -> _, JournaledCall::size as fn(&_) -> _);
     let shown = Shown { journal: &shared.sources.trace, show, size, guess: &shared.guesses.trace };
     Ok(lines::respond(shown, window, &place, &shared.room, shared.drained.clone()).await?)
@@ -364,6 +394,11 @@ pub(super) struct Refusal {
 impl Refusal {
     pub(super) fn new(code: StatusCode, error: String) -> Self {
         Self { code, view: ErrorView { error } }
+    }
+
+    #[cfg(test)]
+    pub(super) fn code(&self) -> StatusCode {
+        self.code
     }
 }
 

@@ -18,16 +18,21 @@ use tokio::{
 use super::{
     Snapshot, Snapshots,
     acts::{self, ActLimits},
-    configuration,
+    configuration, convert,
+    costs::CostsHandle,
+    in_flight::CallsInFlight,
+    live::{LiveFacts, LiveProbe},
     metrics::{Format, Metrics},
     name::ProbeName,
     observed,
     pods::{self, Beside},
     problems,
+    top::{self, Now, TopFilter},
     view::{
-        BlindView, CallsView, ConfigView, ConfigurationView, ConnectionsView, InventoryView, LateView,
-        LogView, PodView, ProbeDetailView, ProbeView, ProbesView, RecordFileView, RuntimeState, RuntimeView,
-        Seconds, StageRestartView, StateFileView, StatusView, UnprovenView, WaitingView, probe_id,
+        BlindView, CallsView, ConfigView, ConfigurationView, ConnectionsView, HttpView, InventoryView,
+        LateView, LogView, PodView, ProbeDetailView, ProbeView, ProbesView, RecordFileView, RuntimeState,
+        RuntimeView, Seconds, StageRestartView, StateFileView, StatusView, TopView, UnprovenView,
+        WaitingView, probe_id,
     },
 };
 use crate::{
@@ -42,7 +47,8 @@ use crate::{
     prober::{ProbeCounts, ProbeStatus, ProberHandle, status::Unproven},
     record_file::{RecordFile, RecordStatus},
     relay::RelayHandle,
-    runtime::{link::Link, turns::Backlog},
+    results::history::History,
+    runtime::{link::Link, turns::Backlog, usage::RuntimeUsage},
     stage::{Restarts, StageRestarts},
 };
 
@@ -71,18 +77,28 @@ pub(crate) struct Stages {
     pub exits: ExitsHandle,
     /// The probes of clients.
     pub observed: ObservedHandle,
+    /// What commands cost.
+    pub costs: CostsHandle,
+    /// The calls of clients that have not ended.
+    pub in_flight: CallsInFlight,
+    /// The CPU time of the runtime.
+    pub usage: RuntimeUsage,
     /// The configuration in effect.
     pub config: watch::Receiver<ConfigHealth>,
     /// The state file.
     pub state: watch::Receiver<StateFileView>,
     /// The file that attempts are written to.
     pub attempts: RecordFile,
+    /// The file that calls are written to.
+    pub trace: RecordFile,
     /// Stages that panicked.
     pub restarts: Restarts,
     /// Lines of the log that were dropped.
     pub log_lines_dropped: Count,
     /// What the process counts itself.
     pub metrics: Metrics,
+    /// What is served over TCP.
+    pub http: Option<HttpView>,
     /// What the daemon was started with.
     pub started: Config,
     /// When it was started.
@@ -103,7 +119,17 @@ impl Snapshots for Stages {
     fn probes(&self) -> Snapshot<'_, Vec<ProbeView>> {
         Box::pin(async {
             let _turn = self.lists.acquire().await;
-            Ok(self.all(&self.prober.probes().await?).await)
+            Ok(self.all(&self.prober.probes().await?, |view, _| view).await)
+        })
+    }
+
+    fn live(&self) -> Snapshot<'_, LiveFacts> {
+        Box::pin(async {
+            let turn = self.lists.acquire().await;
+            let shape = |view, history: &Arc<History>| LiveProbe { view, history: history.clone() };
+            let probes = self.all(&self.prober.probes().await?, shape).await;
+            drop(turn);
+            Ok(LiveFacts { probes, pods: self.pods().await? })
         })
     }
 
@@ -136,6 +162,22 @@ impl Snapshots for Stages {
         self.runtime_now()
     }
 
+    fn top(&self, filter: TopFilter) -> Snapshot<'_, TopView> {
+        Box::pin(async move {
+            let _turn = self.lists.acquire().await;
+            let (containers, pods) = tokio::try_join!(self.prober.containers(), self.inventory.pods())?;
+            let now = Now { at: clock::now(), wall: clock::wall() };
+            let within = filter.within();
+            Ok(top::view(
+                &filter,
+                self.costs.all(within),
+                top::InFlight { calls: &self.in_flight.all(), containers: &containers, pods: &pods },
+                self.usage.cores(within, now.at),
+                now,
+            ))
+        })
+    }
+
     fn configuration(&self) -> Snapshot<'_, ConfigurationView> {
         Box::pin(async {
             // Not borrowed meanwhile: a reload would have to wait.
@@ -150,8 +192,9 @@ impl Snapshots for Stages {
 }
 
 impl Stages {
-    /// All probes, ours and clients' own: those of older containers before those of newer ones.
-    async fn all(&self, ours: &[ProbeStatus]) -> Vec<ProbeView> {
+    /// All probes, ours and clients' own, in a shape of their views and histories: those of older containers before those
+    /// of newer ones.
+    async fn all<T>(&self, ours: &[ProbeStatus], shape: impl Fn(ProbeView, &Arc<History>) -> T) -> Vec<T> {
         let (wall, acts, away) = (clock::wall(), self.act.status(), self.away());
         let setting = self.config.borrow().loaded.config.act.restart_on_exit;
         let mut all = Vec::with_capacity(ours.len());
@@ -159,14 +202,15 @@ impl Stages {
             all.extend(some.iter().map(|probe| {
                 let mut view = ProbeView::from(probe);
                 acts::show(&mut view, (&probe.key, probe.acting), &acts, setting);
-                (age(probe.created_at), view)
+                (age(probe.created_at), shape(view, &probe.history))
             }));
             yield_now().await;
         }
         for some in self.observed.probes().chunks(PROBES_AT_ONCE) {
-            all.extend(
-                some.iter().map(|probe| (age(probe.container.created_at), observed::view(probe, away, wall))),
-            );
+            all.extend(some.iter().map(|probe| {
+                let view = observed::view(probe, away, wall);
+                (age(probe.container.created_at), shape(view, probe.results.history()))
+            }));
             yield_now().await;
         }
         all.sort_by_key(|&(age, _)| age);
@@ -202,6 +246,7 @@ impl Stages {
             draining: self.is_draining.load(Ordering::Relaxed),
             listen: url(&self.started.listen),
             api: url(&self.started.api.listen),
+            http: self.http.clone(),
             runtime: self.runtime_now(),
             connections: self.connections(),
             calls: CallsView { in_flight: self.relay.connections.calls() as u64, total: health.calls },
@@ -227,6 +272,7 @@ impl Stages {
             acts: acts::node(&self.act.status(), limits),
             state,
             attempts: self.attempts.status().map(Into::into),
+            trace: self.trace.status().map(Into::into),
             stages: self.restarts.all().into_iter().map(Into::into).collect(),
             log: LogView { dropped: self.log_lines_dropped.get() },
             config: self.config(),
@@ -270,7 +316,7 @@ impl Stages {
         let connections = &self.relay.connections;
         let open = connections.snapshot();
         let blind: Vec<BlindView> =
-            open.iter().filter_map(|connection| (&**connection).into()).take(MAX_BLIND).collect();
+            open.iter().filter_map(|connection| convert::blind(connection)).take(MAX_BLIND).collect();
         ConnectionsView {
             open: open.len() as u64,
             total: connections.total(),

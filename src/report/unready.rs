@@ -190,6 +190,7 @@ mod tests {
             container_attempt: None,
             is_first: false,
             output: output.into(),
+            phases: None,
         };
         ProbeStatus {
             key: ProbeKey { pod: "u1".into(), container: "app".into(), kind },
@@ -209,6 +210,7 @@ mod tests {
             period: None,
             late: None,
             next_at: None,
+            in_flight_since: None,
             run: Run { verdict: Verdict::Success, count: 0 },
             counts: Counts { failure: 1, ..Counts::default() },
             last: Some(last),

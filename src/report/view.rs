@@ -9,27 +9,32 @@ mod attempt_line;
 mod call;
 mod check;
 mod configuration;
+pub(crate) mod degraded;
 mod detail;
 mod event;
+mod live;
 mod pause;
+mod phases;
 mod pod;
 mod probe;
 mod run;
 #[cfg(test)]
 pub(crate) mod sample;
 mod status;
+mod top;
 mod units;
 
 use serde::{Deserialize, Serialize};
 
 pub use crate::{
     prober::status::ProbePhase,
+    results::phases::Phase,
     results::{AttemptResult, Counts, Run, Verdict, event::EventType},
     tap::CallEnd,
 };
 pub use act::{ActCommandView, ActEndView, ActRecordView, ActStep, ActView, ActsView, ProbeActsView};
 pub use attempt_line::AttemptLineView;
-pub use call::{CallView, ExecView, PeerView};
+pub use call::{CallView, ExecView, PeerView, SessionView};
 pub use check::{
     CheckView, CheckedContainer, CheckedDocument, CheckedFile, CheckedPod, CheckedProbe, CheckedRule,
     DocumentKind, Finding, Grade, PlanChange, Role,
@@ -42,14 +47,19 @@ pub use detail::{
     PortView, ProbeDetailView,
 };
 pub use event::EventView;
+pub use live::{BeatView, HelloView, LiveStatusView, MissedCallsView, RowProbeView, RowView, StripView};
 pub use pause::{CommandedView, PauseView, PausedProbeView, TriggeredView};
+pub use phases::PhasesView;
 pub use pod::{ContainerStateView, ContainerView, ExitView, FailingProbeView, PodDetailView, PodView};
 pub use probe::{AttemptView, ErrorsView, LatencyView, ProbeView, joined, probe_id, probe_key};
 pub use run::{ContainerRef, RunView};
 pub use status::{
-    BlindView, CallsView, ConfigView, ConnectionsView, InventoryView, LateView, LogView, ProbesView,
-    ReadyzCheck, RecordFileView, RuntimeState, RuntimeView, StageRestartView, StateFileView, StatusView,
-    UnprovenView, WaitingView,
+    BlindView, CallsView, ConfigView, ConnectionsView, HttpView, InventoryView, LateView, LogView,
+    ProbesView, ReadyzCheck, RecordFileView, RuntimeState, RuntimeView, StageRestartView, StateFileView,
+    StatusView, UnprovenView, WaitingView,
+};
+pub use top::{
+    CallInFlightView, CostPhasesView, CostView, InFlightView, OthersView, RuntimeCpuView, TopView,
 };
 pub use units::{Seconds, Time};
 
@@ -99,6 +109,7 @@ mod tests {
         insta::assert_json_snapshot!("attempt_line", sample::attempt_line());
         insta::assert_json_snapshot!("status", sample::status());
         insta::assert_json_snapshot!("run", sample::run());
+        insta::assert_json_snapshot!("top", sample::top());
     }
 
     #[test]
@@ -128,6 +139,7 @@ mod tests {
         back(&sample::attempt_line());
         back(&sample::status());
         back(&sample::run());
+        back(&sample::top());
     }
 
     #[test]

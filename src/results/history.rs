@@ -7,7 +7,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{AttemptRecord, AttemptResult, Verdict, brief};
+use super::{
+    AttemptRecord, AttemptResult, Verdict, brief,
+    phases::{PhasesSlot, SLOW},
+};
 
 /// The newest attempts and changes of verdict of one probe, also those on former containers.
 ///
@@ -106,7 +109,7 @@ pub enum ChangeReason {
     NotRunning,
 }
 
-/// An attempt in 40 bytes and what it said. Attempts that said the same share it.
+/// An attempt in 48 bytes and what it said. Attempts that said the same share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stored {
     millis: u64,
@@ -117,6 +120,7 @@ struct Stored {
     container_attempt: u16,
     result: AttemptResult,
     is_first: bool,
+    phases: Option<PhasesSlot>,
 }
 
 /// 65,535 containers of one name have numbers of their own: at one restart in five minutes, that takes 227 days.
@@ -189,6 +193,7 @@ impl History {
                     .map_or(MANY, |number| number.try_into().unwrap_or(MANY)),
                 result: attempt.result,
                 is_first: attempt.is_first,
+                phases: attempt.phases.clone().filter(|_| attempt.duration > SLOW),
             },
         );
         self.release(oldest.and_then(|oldest| oldest.output));
@@ -355,6 +360,7 @@ impl From<&Stored> for AttemptRecord {
             container_attempt: Some(stored.container_attempt).filter(|&number| number < MANY).map(u32::from),
             is_first: stored.is_first,
             output: stored.output.clone().unwrap_or_default(),
+            phases: stored.phases.clone(),
         }
     }
 }
@@ -406,6 +412,7 @@ mod tests {
             container_attempt: Some(7),
             is_first: false,
             output: output.into(),
+            phases: None,
         }
     }
 
@@ -460,7 +467,7 @@ mod tests {
 
     #[test]
     fn attempts_take_little_room() {
-        assert_eq!(size_of::<Stored>(), 40);
+        assert_eq!(size_of::<Stored>(), 48);
         assert!(size_of::<VerdictChange>() <= 32);
         assert_eq!(History::default().attempts.capacity() + History::default().changes.capacity(), 0);
         let history = after(["the same", "else", "the same"].map(attempt));

@@ -59,21 +59,28 @@ impl LatencySketch {
         Latency { attempts: self.count, p50: self.quantile(50), p99: self.quantile(99) }
     }
 
-    /// What so many of a hundred did not exceed, as far as the buckets show it.
-    fn quantile(&self, percent: u32) -> Duration {
-        let all: u32 = self.buckets.iter().map(|count| u32::from(*count)).sum();
-        let rank = (all * percent).div_ceil(100).max(1);
-        let mut below = 0;
-        let at = self.buckets.iter().position(|count| {
-            below += u32::from(*count);
-            below >= rank
-        });
-        let middle = SHORTEST.mul_f64(2_f64.powf((at.unwrap_or_default() as f64 - 0.5) / PER_DOUBLING));
-        middle.clamp(self.shortest, self.longest)
+    fn quantile(&self, percent: u64) -> Duration {
+        let counts = (0..).zip(&self.buckets).map(|(bucket, count)| (bucket, u64::from(*count)));
+        quantile(counts, percent).clamp(self.shortest, self.longest)
     }
 }
 
-fn bucket(duration: Duration) -> usize {
+/// What so many of a hundred did not exceed, as far as the counts of buckets show it, which come in the order of the buckets.
+pub(crate) fn quantile(counts: impl Iterator<Item = (u8, u64)> + Clone, percent: u64) -> Duration {
+    let all: u64 = counts.clone().map(|(_, count)| count).sum();
+    let rank = (all * percent).div_ceil(100).max(1);
+    let mut below = 0;
+    let mut counts = counts;
+    let at = counts.find(|(_, count)| {
+        below += count;
+        below >= rank
+    });
+    let at = at.map_or(0, |(bucket, _)| bucket);
+    SHORTEST.mul_f64(2_f64.powf((f64::from(at) - 0.5) / PER_DOUBLING))
+}
+
+/// The bucket that a duration is counted in, 0 to 79.
+pub(crate) fn bucket(duration: Duration) -> usize {
     let doublings = (duration.as_secs_f64() / SHORTEST.as_secs_f64()).log2();
     // Nothing at all is minus infinite doublings, which becomes 0.
     ((doublings * PER_DOUBLING).ceil() as usize).min(BUCKETS - 1)

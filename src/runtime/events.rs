@@ -16,7 +16,10 @@ use tokio::{sync::mpsc, time::timeout};
 use tonic::{Code, Request, Response, Status, Streaming, client::Grpc, codegen::http::uri::PathAndQuery};
 use tonic_prost::ProstCodec;
 
-use super::{Runtime, Version};
+use super::{
+    Runtime, Version,
+    marks::{self, ExecNews, ExecNewsSink, MAX_ID},
+};
 use crate::proto::{
     containerd::{
         SubscribeRequest,
@@ -27,9 +30,6 @@ use crate::proto::{
 
 /// 1,024 events may wait for the inventory. Further ones are dropped, which requests a resync.
 pub(crate) const QUEUE: usize = 1024;
-
-/// 256 bytes: the longest id that is accepted; runtimes use 64. An event with a longer one counts as missed.
-pub(super) const MAX_ID: usize = 256;
 
 /// 2 MiB: the longest CRI event. It contains the statuses of its pod and of all the pod's containers, with their labels,
 /// annotations and mounts: usually some KiB. A longer one ends the stream, as a stream keeps the memory that it once needed.
@@ -81,6 +81,8 @@ impl RuntimeEvent {
 #[derive(Clone, Debug)]
 pub(crate) struct EventQueue {
     sender: mpsc::Sender<RuntimeEvent>,
+    /// Gets what is reported of commands.
+    commands: ExecNewsSink,
     has_missed: Arc<AtomicBool>,
 }
 
@@ -91,11 +93,11 @@ pub(crate) struct Events {
     has_missed: Arc<AtomicBool>,
 }
 
-/// Creates the queue, for [`QUEUE`] events.
-pub(crate) fn queue() -> (EventQueue, Events) {
+/// Creates the queue, for [`QUEUE`] events. `commands` gets what is reported of commands in containers.
+pub(crate) fn queue(commands: ExecNewsSink) -> (EventQueue, Events) {
     let (sender, receiver) = mpsc::channel(QUEUE);
     let has_missed = Arc::new(AtomicBool::new(false));
-    (EventQueue { sender, has_missed: Arc::clone(&has_missed) }, Events { receiver, has_missed })
+    (EventQueue { sender, commands, has_missed: Arc::clone(&has_missed) }, Events { receiver, has_missed })
 }
 
 impl EventQueue {
@@ -221,24 +223,41 @@ pub(crate) async fn read(
         }
     };
     let failed = match source {
-        EventSource::Containerd => of_containerd_service(runtime, subscribed, &mut push).await,
+        EventSource::Containerd => {
+            let _lost = LostAtEnd(&queue.commands);
+            of_containerd_service(runtime, subscribed, &queue.commands, &mut push).await
+        }
         EventSource::Cri => of_cri_service(runtime, subscribed, &mut push).await,
         EventSource::None | EventSource::Unsupported => Err(Status::unimplemented("no events")),
     };
     failed.map_or_else(StreamEnd::Failed, |()| StreamEnd::Well(events))
 }
 
+/// Reports that marks are missing, also when the stream is given up because the runtime is away.
+struct LostAtEnd<'a>(&'a ExecNewsSink);
+
+impl Drop for LostAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.pass(ExecNews::Lost);
+    }
+}
+
 async fn of_containerd_service(
     runtime: &Runtime,
     subscribed: impl FnOnce(),
+    commands: &ExecNewsSink,
     push: &mut impl FnMut(Option<RuntimeEvent>),
 ) -> Result<(), Status> {
     let mut client = runtime.containerd_events();
     let request = SubscribeRequest { filters: vec!["namespace==k8s.io".to_owned()] };
     let mut stream = subscribe(client.subscribe(request), subscribed).await?;
+    commands.pass(ExecNews::Subscribed);
     while let Some(envelope) = stream.message().await? {
         let payload = envelope.event.map(|event| event.value).unwrap_or_default();
         push(of_containerd(&envelope.topic, &payload));
+        if let Some(mark) = marks::of_containerd(&envelope.topic, envelope.timestamp.as_ref(), &payload) {
+            commands.pass(ExecNews::Mark(mark));
+        }
     }
     Ok(())
 }
@@ -407,7 +426,7 @@ mod tests {
             let request = RunPodSandboxRequest { config, ..Default::default() };
             runtime.client().run_pod_sandbox(request).await.unwrap();
         };
-        let (queue, mut pauses) = (queue().0, Resubscriptions::default());
+        let (queue, mut pauses) = (queue(ExecNewsSink::new(drop)).0, Resubscriptions::default());
         let (open, opened) = tokio::sync::oneshot::channel();
         let read = read(&runtime, EventSource::Cri, &queue, || open.send(()).unwrap());
         let (ended, ()) = tokio::join!(read, async {

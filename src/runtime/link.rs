@@ -15,6 +15,7 @@ use tonic::{Code, Status};
 use super::{
     Runtime, Version,
     events::{self, EmptyEnds, EventQueue, EventSource, Events, Resubscriptions, StreamEnd},
+    marks::ExecNewsSink,
     presence::{DOUBT, Hold, PresenceAnswer},
     socket::SocketError,
 };
@@ -138,9 +139,15 @@ struct Found {
     trouble: LinkTrouble,
 }
 
-/// Starts the task that maintains the link. Returns the state of the link, and the runtime's events.
-pub(crate) fn spawn(runtime: &Runtime, gate: Gate, tasks: &mut Tasks) -> (watch::Receiver<Link>, Events) {
-    let (queue, events) = events::queue();
+/// Starts the task that maintains the link. Returns the state of the link, and the runtime's events; `commands` gets what
+/// it reports of commands in containers.
+pub(crate) fn spawn(
+    runtime: &Runtime,
+    gate: Gate,
+    commands: ExecNewsSink,
+    tasks: &mut Tasks,
+) -> (watch::Receiver<Link>, Events) {
+    let (queue, events) = events::queue(commands);
     let link = watch::Sender::new(Link::default());
     let (link_now, runtime) = (link.subscribe(), runtime.clone());
     tasks.spawn(tasks.supervise("link", async move || keep(&runtime, &gate, &queue, &link).await));

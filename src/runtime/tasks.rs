@@ -7,7 +7,7 @@ use tonic::{Code, Status, codegen::http::uri::PathAndQuery};
 use super::{
     QUICK, Runtime,
     call::{Service, read, send},
-    events::MAX_ID,
+    marks::MAX_ID,
 };
 use crate::proto::containerd::tasks::{
     GetRequest, GetResponse, ListTasksRequest, ListTasksResponse, Process, Status as TaskStatus,

@@ -89,6 +89,15 @@ pub struct EndedCall {
     pub creation: Option<CreationRequest>,
 }
 
+impl EndedCall {
+    /// Whether it only opened a stream, which the runtime serves itself.
+    pub fn has_opened_stream(&self) -> bool {
+        self.call.method.kind.only_opens_stream()
+            && self.end == CallEnd::Complete
+            && self.code == Some(Code::OK)
+    }
+}
+
 /// 1 KiB: enough for any status message that people read; the rest is dropped.
 pub const MAX_MESSAGE: usize = 1024;
 
@@ -99,6 +108,8 @@ pub struct Code(pub u32);
 impl Code {
     /// The call succeeded.
     pub const OK: Self = Self(0);
+    /// The caller cancelled the call.
+    pub const CANCELED: Self = Self(1);
     /// gRPC's code for an answer without a status.
     pub const UNKNOWN: Self = Self(2);
     /// An argument is wrong whatever the state of the runtime.
@@ -171,7 +182,7 @@ impl TapEvent {
             Self::Begun(call) => FIXED + call.request.weight(),
             Self::Ended(ended) => {
                 let creation = ended.creation.as_ref().map_or(0, CreationRequest::weight);
-                FIXED + ended.message.len() + creation
+                FIXED + ended.message.len() + creation + ended.response.weight()
             }
             Self::Untracked(_) | Self::Blinded { .. } | Self::Closed { .. } => 64,
         }

@@ -257,6 +257,14 @@ pub enum CriResponse {
 }
 
 impl CriResponse {
+    /// Its approximate size in bytes, beside its own.
+    pub fn weight(&self) -> usize {
+        match self {
+            Self::Exec(ExecResult { outputs: Some(_), .. }) => size_of::<ExecOutputs>() + 2 * MAX_OUTPUT,
+            Self::Exec(_) | Self::Skipped | Self::Undecoded | Self::Sandbox(_) | Self::Container(_) => 0,
+        }
+    }
+
     /// Decodes the message of an answer.
     pub fn decode(kind: CallKind, message: &[u8]) -> Self {
         let decoded = match kind {
@@ -291,7 +299,7 @@ impl CriResponse {
 }
 
 /// How a command ended, and the size of its output.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, PartialEq, Eq, Default)]
 pub struct ExecResult {
     /// Its exit code.
     pub exit_code: i32,
@@ -299,7 +307,21 @@ pub struct ExecResult {
     pub stdout_bytes: u32,
     /// Length of its standard error.
     pub stderr_bytes: u32,
+    /// The beginnings of both, if they are kept.
+    pub outputs: Option<Box<ExecOutputs>>,
 }
+
+/// What a command printed first.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct ExecOutputs {
+    /// The first [`MAX_OUTPUT`] bytes of its standard output.
+    pub stdout: Vec<u8>,
+    /// The same of its standard error.
+    pub stderr: Vec<u8>,
+}
+
+/// 256 bytes of each output of a command are kept, where they are kept at all.
+pub const MAX_OUTPUT: usize = 256;
 
 impl fmt::Debug for ExecResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

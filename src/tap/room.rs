@@ -65,6 +65,8 @@ pub struct Room {
     seats: Mutex<Seats>,
     /// Whether requests that create containers are kept as they came, until their calls end.
     keeps_requests: Arc<AtomicBool>,
+    /// Whether the beginnings of what commands print are kept: half a KiB for each call that is open.
+    keeps_outputs: Arc<AtomicBool>,
 }
 
 /// The seats that are taken.
@@ -75,9 +77,10 @@ struct Seats {
 }
 
 impl Room {
-    /// Nothing is taken. Requests that create containers are kept as they came while the switch is on.
-    pub fn new(keeps_requests: Arc<AtomicBool>) -> Self {
-        Self { keeps_requests, ..Self::default() }
+    /// Nothing is taken. Requests that create containers are kept as they came while the first switch is on, and the
+    /// beginnings of what commands print while the second is.
+    pub fn new(keeps_requests: Arc<AtomicBool>, keeps_outputs: Arc<AtomicBool>) -> Self {
+        Self { keeps_requests, keeps_outputs, ..Self::default() }
     }
 
     fn seats(&self) -> MutexGuard<'_, Seats> {
@@ -303,6 +306,11 @@ impl Allowance {
     /// Whether requests that create containers are kept as they came.
     pub(super) fn keeps_requests(&self) -> bool {
         self.room.keeps_requests.load(Ordering::Relaxed)
+    }
+
+    /// Whether the beginnings of what commands print are kept.
+    pub(super) fn keeps_outputs(&self) -> bool {
+        self.room.keeps_outputs.load(Ordering::Relaxed)
     }
 
     /// The bytes of a purpose.

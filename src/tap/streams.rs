@@ -120,7 +120,7 @@ impl Streams {
             }
             let stream = Stream {
                 request: Messages::new(request_body(method.kind)),
-                response: Messages::new(response_body(method.kind)),
+                response: Messages::new(response_body(method.kind, self.allowance.keeps_outputs())),
                 method,
                 began: now,
                 traceparent: Some(text(header.traceparent)).filter(|text| !text.is_empty()).map(Arc::from),
@@ -370,9 +370,9 @@ fn request_body(kind: CallKind) -> Body {
     kind.wanted().map_or(Body::Skip, |wanted| Body::Keep(wanted, Kept::default()))
 }
 
-fn response_body(kind: CallKind) -> Body {
+fn response_body(kind: CallKind, keeps_outputs: bool) -> Body {
     if kind == CallKind::ExecSync {
-        Body::Measure(ExecMeter::default())
+        Body::Measure(ExecMeter::new(keeps_outputs))
     } else if kind.is_answered_with_id() {
         Body::Keep(Wanted::Id, Kept::default())
     } else {

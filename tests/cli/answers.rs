@@ -29,6 +29,12 @@ fn what_the_daemon_tells_is_printed_in_every_format() {
         ("events", "10:00:00Z Warning Unhealthy      default/web/app/liveness Liveness probe failed: gone\n"),
         ("events -o json", r#"{"at":"2026-11-20T10:00:00.000Z","type":"Warning","reason":"Unhealthy","#),
         ("version", "daemon   0.1.0, pid 7"),
+        ("top", "default/db     probe  30"),
+        ("top default/web --since 1m", "0 in flight; 42 execs in 1m: 2 failed"),
+        ("top -o json", r#""windowSeconds": 300.0"#),
+        ("top -o yaml", "windowSeconds: 300"),
+        ("allowlist --for falco", "- macro: criprobe_probe\n"),
+        ("allowlist --for tetragon", "tetragon:\n"),
     ] {
         let output = daemon.run(arguments);
         assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()), "{arguments}");
@@ -284,7 +290,7 @@ fn a_stage_that_is_gone_ends_with_1() {
     };
     let sources = {
         let _entered = runtime.enter();
-        sources(Stages { status: status(), probes: None }, prober())
+        sources(Stages { status: status(), probes: None, in_flight: watch::channel(None).1 }, prober())
     };
     runtime.spawn(api::serve(listener, sources, std::future::pending()));
     let output = criprobe(&other, "probes").output().unwrap();

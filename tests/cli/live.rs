@@ -146,6 +146,39 @@ fn every_signal_that_ends_it_restores_the_terminal_and_so_does_suspending_it() {
 }
 
 #[test]
+fn a_call_in_flight_comes_ages_and_goes_and_keys_change_the_order_of_what_costs_most() {
+    let daemon = daemon(1);
+    let mut terminal = start(&daemon, "top", (100, 24));
+    let lines = terminal.shows("0 in flight; 42 execs in 5m: 2 failed, 1.50s in all");
+    assert!(lines.contains(&"none".to_owned()), "{lines:#?}");
+    assert_eq!(pods(&lines), ["web", "db"]);
+    daemon.in_flight.send_replace(Some(criprobe::clock::now()));
+    let age = |screen: &super::terminal::Screen| {
+        let lines = screen.lines();
+        let call = lines.iter().find_map(|line| line.strip_prefix("default/web/app "))?;
+        call.contains("sleep 60").then(|| call.trim_start().split(' ').next().unwrap().to_owned())
+    };
+    terminal.until("the call", |screen| age(screen).is_some());
+    let first = age(terminal.screen()).unwrap();
+    terminal.until("an older call", |screen| {
+        age(screen).is_some_and(|age| age.ends_with('s') && !age.ends_with("ms") && age != first)
+    });
+    daemon.in_flight.send_replace(None);
+    terminal.until("no call", |screen| age(screen).is_none());
+    terminal.press("s");
+    let lines = terminal.shows("by calls");
+    assert_eq!(pods(&lines), ["db", "web"]);
+    terminal.press("f");
+    terminal.until("only what failed", |screen| pods(&screen.lines()) == ["db"]);
+    terminal.press("q");
+    assert_eq!(terminal.ends().code(), Some(0));
+    assert!(terminal.is_restored());
+    let mut once = start(&daemon, "top --once --by pod", (100, 24));
+    assert_eq!(once.ends().code(), Some(0));
+    assert!(!once.screen().history().concat().contains("by command"));
+}
+
+#[test]
 fn a_daemon_that_is_away_from_the_start_is_an_error_on_a_terminal_too() {
     let daemon = daemon(1);
     let mut terminal = start_with(&daemon, "probes -w --api /nowhere.sock", (200, 9), &[], Keys::Terminal);

@@ -17,19 +17,22 @@ use std::{
     path::Path,
     process::{Child, Command, Output, Stdio},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use criprobe::{
+    clock,
     prober::{CommandRefusal, ProbeCommand, ProberHandle, ProberSettings, Question},
+    redact::Redactor,
     report::{
         JournaledCall, Snapshot, Snapshots, Sources, api,
         journal::{Journal, JournalBounds},
         metrics::Format,
         name::ProbeName,
+        top::TopFilter,
         view::{
             CallView, ConfigurationView, EventView, PodView, ProbeDetailView, ProbeView, RuntimeState,
-            RuntimeView, StatusView,
+            RuntimeView, StatusView, TopView,
         },
     },
     stage::{Asker, Unanswered},
@@ -71,6 +74,14 @@ const POD: &str = r#"{"namespace":"default","pod":"web","podUid":"u","sandboxId"
 "state":"running","exitCode":null,"createdAt":null,"startedAt":null,"started":true,"ready":true,"restarts":0,
 "probes":{"total":0,"states":{},"phases":{}}}]}"#;
 
+const TOP: &str = r#"{"at":"2026-11-20T10:00:00.000Z","windowSeconds":300.0,"inFlight":{"total":1,"eventStreams":0,
+ "calls":[{"began":"2026-11-20T10:00:00.000Z","ageSeconds":0.0,"method":"ExecSync","caller":{"pid":7,"uid":0,
+ "comm":"crictl"},"namespace":"default","pod":"web","container":"app","exec":{"command":["sleep","60"]},
+ "isProbe":false}]},"pods":[{"namespace":"default","pod":"web","isProbe":true,"calls":12,"failures":0,
+ "totalSeconds":0.9,"p50Seconds":0.07,"p99Seconds":0.08},{"namespace":"default","pod":"db","isProbe":true,"calls":30,
+ "failures":2,"totalSeconds":0.6,"p50Seconds":0.02,"p99Seconds":0.03}],"commands":[],"others":{"pods":[],
+ "commands":[]}}"#;
+
 /// A daemon's API on a socket in a folder of its own.
 struct Daemon {
     dir: tempfile::TempDir,
@@ -78,6 +89,8 @@ struct Daemon {
     /// Taken to end the daemon.
     runtime: Option<Runtime>,
     probes: watch::Sender<Vec<ProbeView>>,
+    /// When a call began that is in flight, if one is.
+    in_flight: watch::Sender<Option<Instant>>,
     trace: Journal<dyn JournaledCall>,
     events: Journal<EventView>,
 }
@@ -92,7 +105,8 @@ impl Daemon {
         let (trace, events) =
             (Journal::new(JournalBounds::records(1_000)), Journal::new(JournalBounds::records(1_000)));
         let dir = tempfile::tempdir().unwrap();
-        let mut daemon = Self { dir, status, runtime: None, probes, trace, events };
+        let (in_flight, _) = watch::channel(None);
+        let mut daemon = Self { dir, status, runtime: None, probes, in_flight, trace, events };
         daemon.serve();
         daemon
     }
@@ -105,7 +119,11 @@ impl Daemon {
         {
             let _entered = runtime.enter();
             let sources = sources(
-                Stages { status: self.status.clone(), probes: Some(self.probes.subscribe()) },
+                Stages {
+                    status: self.status.clone(),
+                    probes: Some(self.probes.subscribe()),
+                    in_flight: self.in_flight.subscribe(),
+                },
                 prober(),
             );
             let sources = Sources { trace: self.trace.clone(), events: self.events.clone(), ..sources };
@@ -142,6 +160,7 @@ impl Daemon {
 struct Stages {
     status: StatusView,
     probes: Option<watch::Receiver<Vec<ProbeView>>>,
+    in_flight: watch::Receiver<Option<Instant>>,
 }
 
 impl Snapshots for Stages {
@@ -179,6 +198,18 @@ impl Snapshots for Stages {
         self.status.runtime.clone()
     }
 
+    /// One call in flight while there is one, and two pods that cost something.
+    fn top(&self, filter: TopFilter) -> Snapshot<'_, TopView> {
+        let mut top: TopView = serde_json::from_str(TOP).unwrap();
+        let began = *self.in_flight.borrow();
+        top.window_seconds = filter.within().into();
+        match began {
+            Some(began) => top.in_flight.calls[0].age_seconds = (clock::now() - began).into(),
+            None => (top.in_flight.total, top.in_flight.calls) = (0, Vec::new()),
+        }
+        ready(Ok(top)).boxed()
+    }
+
     fn configuration(&self) -> Snapshot<'_, ConfigurationView> {
         ready(Err(Unanswered::Stopped("config"))).boxed()
     }
@@ -194,6 +225,8 @@ fn sources(stages: Stages, prober: ProberHandle) -> Sources {
         trace: Journal::new(JournalBounds::records(1_000)),
         events: Journal::new(JournalBounds::records(1_000)),
         prober,
+        redactor: Redactor::default(),
+        node: "node-1".into(),
     }
 }
 

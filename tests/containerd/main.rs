@@ -36,6 +36,9 @@ mod restarts;
 /// Calls of clients, as they are recorded.
 mod trace;
 
+/// Why a command is slow.
+mod phases;
+
 /// Rows of the hostile review.
 mod hostile;
 

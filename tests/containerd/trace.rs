@@ -34,11 +34,16 @@ async fn an_exec_sync_is_recorded_with_exit_code_duration_command_pod_and_caller
 
     let command = ["sh", "-c", "echo four; sleep 0.2; exit 5"];
     assert_eq!(cri::exec(&mut client, &id, &command).await?.exit_code, 5);
-    let call = recorded(&daemon, &command).await?;
+    let mut call = recorded(&daemon, &command).await?;
     assert_eq!(call["service"], "runtime.v1.RuntimeService");
     assert_eq!(
         (&call["end"], &call["code"], &call["message"]),
         (&"complete".into(), &"OK".into(), &"".into())
+    );
+    let exec = call["exec"].as_object_mut().expect("it is an object");
+    let culprit = exec.remove("culprit").unwrap_or_default();
+    assert!(
+        exec.remove("phases").is_some() && culprit.as_str().is_some_and(|text| text.contains("process ran"))
     );
     assert_eq!(
         call["exec"],

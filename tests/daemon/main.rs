@@ -29,6 +29,9 @@ mod acting;
 /// Containers that are paused.
 mod paused;
 
+/// Why a command is slow.
+mod phases;
+
 /// All of one probe: its definition, its history, its events.
 mod describe;
 
@@ -60,8 +63,16 @@ mod reload;
 /// Calls of clients, as they are recorded and told.
 mod trace;
 
+/// Calls that are written to a file, and what is never shown.
+mod records;
+/// Calls in flight, and what commands cost.
+mod top;
+
 /// Clients' own probes, known by their rhythm.
 mod observed;
+
+/// What is served over TCP, for whom, and the live stream.
+mod http;
 
 /// What a scrape gets, and the alerts and the dashboard that are made of it.
 mod metrics;

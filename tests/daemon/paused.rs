@@ -18,7 +18,7 @@ const HANGS: &str = r#"{"exec": {"command": ["sh", "-c", "[ ! -e hung ] || exec 
     "timeout": "500ms", "failureThreshold": 1}"#;
 
 /// In front of a runtime that says that it is containerd.
-async fn rig() -> Result<Rig> {
+pub(crate) async fn rig() -> Result<Rig> {
     let dir = tempfile::Builder::new().prefix("criprobe-rt-").tempdir()?;
     let options = Options {
         env_values: EnvValues::default(),

@@ -14,7 +14,11 @@ use tempfile::TempDir;
 
 use crate::{
     rig::{EAGER, LIVENESS, Rig},
-    support::{PATIENCE, cri::Pod, eventually},
+    support::{
+        PATIENCE,
+        cri::{self, Pod},
+        eventually,
+    },
 };
 
 /// Rests long enough that nothing but what was saved can explain what is seen after a restart.
@@ -187,5 +191,45 @@ async fn attempts_leave_some_of_a_disk_to_others_and_are_written_again_when_ther
     assert_eq!(after["dropped"], 0, "they waited: {after}");
     let text = fs::read_to_string(&file)?;
     assert!(text.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "each line is whole");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_leave_some_of_a_disk_to_others_and_no_call_waits_for_it() -> Result<()> {
+    if !may_mount() {
+        return Ok(());
+    }
+    let disk = SmallDisk::mount()?;
+    let file = disk.path().join("records/calls.jsonl");
+    let settings =
+        [("CRIPROBE_TRACE_FILE", &*file.display().to_string()), ("CRIPROBE_TRACE_MAX_BYTES", "256KiB")];
+    let mut rig = Rig::with(&settings).await?;
+    let written = async |rig: &Rig, what: &str, is: &dyn Fn(&Value) -> bool| {
+        eventually(what, PATIENCE, async || {
+            let trace = rig.daemon.status().await?["trace"].take();
+            Ok(is(&trace).then_some(trace))
+        })
+        .await
+    };
+    cri::version(&mut rig.client).await?;
+    written(&rig, "a line is written", &|trace| trace["written"].as_u64() > Some(0)).await?;
+    disk.fill()?;
+    let full = eventually("the status says that the disk is full", PATIENCE, async || {
+        cri::version(&mut rig.client).await?;
+        let trace = rig.daemon.status().await?["trace"].take();
+        Ok(trace["trouble"].as_str().is_some_and(|why| why.contains("is nearly full")).then_some(trace))
+    })
+    .await?;
+    for _ in 0..20 {
+        cri::version(&mut rig.client).await?;
+    }
+    assert_eq!(rig.daemon.status().await?["gaps"], 0);
+    fs::remove_file(disk.path().join("filler"))?;
+    let after = written(&rig, "lines are written again", &|trace| {
+        trace["trouble"] == ""
+            && trace["written"].as_u64() >= full["written"].as_u64().map(|lines| lines + 20)
+    })
+    .await?;
+    assert_eq!(after["dropped"], 0, "they waited: {after}");
     Ok(())
 }

@@ -1,19 +1,21 @@
 #!/bin/sh
-# Runs all tests: first those that need only cargo, then those on a real, private containerd.
+# Runs all tests: first those that need only cargo, then those of the page in a real browser, and those on a real,
+# private containerd.
 #
 #   run-tests.sh [ARGUMENT...]     arguments go to cargo, as in `run-tests.sh --release`
 #
-# The second part needs root on Linux, and installs missing packages on Debian or Ubuntu. If it cannot run, the last
-# lines say why, and the exit code is 0; with CI=true, that is a failure.
+# A browser is Debian's Chromium, which root has installed here if it is missing. The last part needs root on Linux, and
+# installs missing packages on Debian or Ubuntu. If one of these cannot run, the last lines say why, and the exit code is
+# 0; with CI=true, that is a failure.
 set -eu
 cd "$(dirname "$0")/../.."
 lab=tests/lab/containerd.sh
 
-# Every test binary except the one named containerd; cargo has no way to exclude one by name.
+# Every test binary except those named containerd and page; cargo has no way to exclude one by name.
 others=
 for file in tests/*.rs tests/*/main.rs; do
     case $file in
-        tests/containerd/main.rs | 'tests/*'*) continue ;;
+        tests/containerd/main.rs | tests/page/main.rs | 'tests/*'*) continue ;;
         */main.rs) name=$(basename "$(dirname "$file")") ;;
         *) name=$(basename "$file" .rs) ;;
     esac
@@ -30,12 +32,28 @@ cargo test "$@" $others
 cargo test "$@" --doc
 cargo test "$@" -p criprobe-proto
 
+page=", those of the page in a browser"
+unseen=$(tests/lab/browser.sh check) && unseen=
+if [ -z "$unseen" ] && ! tests/lab/browser.sh install; then
+    unseen="its packages could not be installed, see above"
+fi
+if [ -z "$unseen" ]; then
+    cargo test "$@" --test page -- --test-threads=2
+else
+    page=
+    unseen="Tests of the page in a browser did NOT run: $unseen"
+fi
+
 said=$($lab check) && able=yes || able=
 if [ -n "$able" ] && ! $lab install; then
     able=
     said="its packages could not be installed, see above"
 fi
 [ -z "$unchecked" ] || printf '\n%s\n' "$unchecked"
+if [ -n "$unseen" ]; then
+    printf '\n%s\n' "$unseen"
+    [ "${CI:-}" != true ] || { echo "This counts as a failure, because CI=true."; exit 1; }
+fi
 if [ -z "$able" ]; then
     printf '\n%s\n' "Tests on a real containerd did NOT run: $said"
     if [ "${CI:-}" = true ]; then
@@ -46,5 +64,5 @@ if [ -z "$able" ]; then
     exit 0
 fi
 cargo test "$@" --test containerd -- --test-threads=2
-printf '\n%s\n' "All tests passed: unit, property, integration and documentation tests, and those on a real containerd \
-($(containerd --version | cut -d' ' -f3))."
+printf '\n%s\n' "All${unseen:+ other} tests passed: unit, property, integration and documentation tests$page, \
+and those on a real containerd ($(containerd --version | cut -d' ' -f3))."

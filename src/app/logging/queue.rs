@@ -4,12 +4,16 @@
 use std::{
     io::{self, Write},
     mem,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
     thread,
     time::Duration,
 };
 
-use crate::count::Count;
+use crate::{
+    config::LogFormat,
+    count::Count,
+    redact::{JsonRedactor, Patterns, Redactor},
+};
 
 /// 256 KiB of lines wait for their reader, and as much again is on its way. What comes above is dropped, counted, and
 /// reported by a line once there is room.
@@ -30,6 +34,8 @@ struct Shared {
     lines: Mutex<Lines>,
     /// Signals that there is something to write, and that all was written.
     changed: Condvar,
+    /// What must not be written, once that is known, and how lines look.
+    redactor: OnceLock<(Redactor, LogFormat)>,
     dropped: Count,
 }
 
@@ -45,6 +51,12 @@ impl Queue {
     /// Lines that were dropped so far; counts on.
     pub(super) fn dropped(&self) -> Count {
         self.0.dropped.clone()
+    }
+
+    /// Lines are redacted from now on, by the thread that writes them.
+    pub(super) fn redact(&self, redactor: Redactor, format: LogFormat) {
+        // A second daemon in one process, as in tests, logs as the first does.
+        let _ = self.0.redactor.set((redactor, format));
     }
 
     /// Starts the thread that writes to `out`; `report` logs that so many lines were dropped.
@@ -106,6 +118,12 @@ impl Queue {
                 // It finds an empty queue: its place is between these lines and those that come.
                 report(dropped);
             }
+            if let Some((redactor, format)) = self.0.redactor.get() {
+                let patterns = redactor.patterns();
+                if !patterns.is_empty() {
+                    batch = redacted(&batch, *format, &patterns);
+                }
+            }
             // A reader that has left is no reason to end.
             let _ = out.write_all(&batch).and_then(|()| out.flush());
         }
@@ -123,6 +141,26 @@ fn cut(line: &[u8]) -> &[u8] {
     &line[..end]
 }
 
+/// Whole lines, as they may be written.
+fn redacted(lines: &[u8], format: LogFormat, patterns: &Patterns) -> Vec<u8> {
+    let mut shown = Vec::with_capacity(lines.len());
+    for line in lines.split_inclusive(|byte| *byte == b'\n') {
+        let text = line.strip_suffix(b"\n").unwrap_or(line);
+        match format {
+            LogFormat::Text => {
+                shown.extend_from_slice(patterns.text(&String::from_utf8_lossy(text)).as_bytes());
+            }
+            LogFormat::Json => {
+                let mut json = JsonRedactor::default();
+                json.feed(patterns, text, &mut shown);
+                json.finish(patterns, &mut shown);
+            }
+        }
+        shown.extend_from_slice(&line[text.len()..]);
+    }
+    shown
+}
+
 #[cfg(test)]
 mod tests {
     use std::{
@@ -131,6 +169,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::redact::Pattern;
 
     #[test]
     fn lines_come_out_as_they_went_in() {
@@ -174,6 +213,20 @@ mod tests {
         assert!(queue.dropped().get() > 0);
         assert!(queue.lines().waiting.capacity() <= 2 * QUEUE);
         queue.flush(Duration::from_millis(50));
+    }
+
+    #[test]
+    fn what_must_not_be_shown_is_written_in_no_format() {
+        let patterns: Patterns = [Pattern::parse(r"token=(\S+)").unwrap()].into_iter().collect();
+        for (format, line, expected) in [
+            (LogFormat::Text, "INFO a token=x b\nWARN c\n", "INFO a token=*** b\nWARN c\n"),
+            (LogFormat::Json, "{\"message\":\"token=x\"}\n", "{\"message\":\"token=***\"}\n"),
+            // A panic before the log begins, and a line that was cut.
+            (LogFormat::Json, "criprobe: token\n{\"a\":\"tok\n", "criprobe: token\n{\"a\":\n"),
+        ] {
+            let shown = redacted(line.as_bytes(), format, &patterns);
+            assert_eq!(String::from_utf8(shown).unwrap(), expected);
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use super::{
     super::{
         events::message,
-        exits, pods,
+        exits, phases, pods,
         probes::{MOST_WORDS, explanation, phase_paint, state_paint, verdict_paint},
         reason::one_line,
         screen::{MARGIN, Paint, Screen, fit},
@@ -110,7 +110,10 @@ impl Page {
         text
     }
 
-    fn head(self, ProbeDetailView { probe, client, definition, changes, .. }: &ProbeDetailView) -> String {
+    fn head(
+        self,
+        ProbeDetailView { probe, client, definition, changes, history, .. }: &ProbeDetailView,
+    ) -> String {
         let mut text = String::new();
         let mut line = |name, value: &str, paint| self.value(&mut text, name, value, paint);
         line("probe", &probe.id, Paint::Plain);
@@ -188,6 +191,21 @@ impl Page {
                 &format!("the last attempt started {} after it was due", measured(lag.0)),
                 Paint::Plain,
             );
+        }
+        if let Some(phases) = probe.last.as_ref().and_then(|last| last.phases.as_ref()) {
+            line("phases", &phases::words(phases, None), Paint::Plain);
+        }
+        // Of the newest slow attempt it may not be known; then an older one would explain the wrong thing.
+        let known = probe.last.iter().chain(history.iter().rev()).find(|made| made.culprit.is_some());
+        let is_newest = |slow: &AttemptView| {
+            history
+                .iter()
+                .all(|made| made.at.0 <= slow.at.0 || made.duration_seconds <= slow.duration_seconds)
+        };
+        if let Some(slow) = known.filter(|slow| is_newest(slow))
+            && let Some(culprit) = &slow.culprit
+        {
+            line("slow", &format!("at {}: {culprit}", moment(slow.at.0, self.now)), Paint::Plain);
         }
         text
     }

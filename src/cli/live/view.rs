@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use unicode_width::UnicodeWidthChar;
 
 use super::{
-    item::{self, Item, Sort},
+    content::{Content, Layout},
     keys::Key,
 };
 use crate::{
@@ -20,18 +20,18 @@ use crate::{
     clock,
 };
 
-/// The list, and how it is shown.
-pub(super) struct View<T> {
+/// The content, and how it is shown.
+pub(super) struct View<C: Content> {
     screen: Screen,
     is_wide: bool,
-    sort: Sort,
+    sort: C::Sort,
     only_failed: bool,
-    /// In their order.
-    items: Vec<T>,
-    /// When they came.
+    /// In its order; none before it came.
+    content: Option<C>,
+    /// When it came.
     at: SystemTime,
     banner: Vec<String>,
-    /// Since when and why there are no newer ones.
+    /// Since when and why there is nothing newer.
     lost: Option<(SystemTime, Lost)>,
     head: Option<String>,
     body: Vec<String>,
@@ -42,8 +42,8 @@ pub(super) struct View<T> {
 }
 
 /// What happens to a view.
-pub(super) enum Input<T> {
-    Data(Data<T>),
+pub(super) enum Input<C> {
+    Data(Data<C>),
     Lost(Lost),
     Key(Key),
     Resize(Screen),
@@ -52,8 +52,8 @@ pub(super) enum Input<T> {
 }
 
 /// An answer of the daemon.
-pub(super) struct Data<T> {
-    pub(super) items: Vec<T>,
+pub(super) struct Data<C> {
+    pub(super) content: C,
     /// Lines above the list, in their colours: what is wrong with all of it.
     pub(super) banner: Vec<String>,
 }
@@ -84,14 +84,14 @@ const SHIFT: usize = 8;
 /// 24 lines of a terminal that does not say how many it has.
 const HEIGHT: usize = 24;
 
-impl<T: Item> View<T> {
-    pub(super) fn new(screen: Screen, is_wide: bool, sort: Option<Sort>, only_failed: bool) -> Self {
+impl<C: Content> View<C> {
+    pub(super) fn new(screen: Screen, is_wide: bool, sort: Option<C::Sort>, only_failed: bool) -> Self {
         Self {
             screen,
             is_wide,
-            sort: sort.unwrap_or(Sort::State),
+            sort: sort.unwrap_or(C::SORT),
             only_failed,
-            items: Vec::new(),
+            content: None,
             at: SystemTime::UNIX_EPOCH,
             banner: Vec::new(),
             lost: None,
@@ -102,11 +102,11 @@ impl<T: Item> View<T> {
         }
     }
 
-    pub(super) fn on(&mut self, input: Input<T>, now: SystemTime) -> Next {
+    pub(super) fn on(&mut self, input: Input<C>, now: SystemTime) -> Next {
         match input {
-            Input::Data(Data { items, banner }) => {
-                (self.items, self.banner, self.at, self.lost) = (items, banner, now, None);
-                item::sort(&mut self.items, self.sort);
+            Input::Data(Data { mut content, banner }) => {
+                content.arrange(self.sort);
+                (self.content, self.banner, self.at, self.lost) = (Some(content), banner, now, None);
                 self.lay_out();
             }
             Input::Lost(lost) => {
@@ -125,8 +125,8 @@ impl<T: Item> View<T> {
                 self.lay_out();
             }
             Input::Key(Key::Sort) => {
-                self.sort = item::next::<T>(self.sort);
-                item::sort(&mut self.items, self.sort);
+                self.sort = C::next(self.sort);
+                self.content.iter_mut().for_each(|content| content.arrange(self.sort));
                 self.top = 0;
                 self.lay_out();
             }
@@ -164,15 +164,11 @@ impl<T: Item> View<T> {
     }
 
     fn lay_out(&mut self) {
-        let chosen = self.items.iter().filter(|item| !self.only_failed || item.is_failed());
-        let chosen: Vec<_> = chosen.collect();
-        let limit = (!self.is_wide).then_some(self.screen.width);
-        (self.head, self.body) = match &chosen[..] {
-            [] if self.only_failed => (None, vec![format!("no failing {}", T::NOUN)]),
-            [] => (None, vec![format!("no {}", T::NOUN)]),
-            // Ages are those of the data.
-            some => T::table(some, self.at, self.is_wide).parts(self.screen, limit),
-        };
+        let (screen, is_wide, only_failed) = (self.screen, self.is_wide, self.only_failed);
+        // Ages are those of the data.
+        let layout = Layout { screen, is_wide, only_failed, at: self.at };
+        (self.head, self.body) =
+            self.content.as_ref().map(|content| content.lay_out(layout)).unwrap_or_default();
     }
 
     fn scroll(&mut self, key: Key, now: SystemTime) {
@@ -202,7 +198,7 @@ impl<T: Item> View<T> {
     /// The lines above the list.
     fn above(&self, now: SystemTime) -> Vec<String> {
         let width = self.screen.width;
-        let (summary, paint) = T::summary(&self.items);
+        let (summary, paint) = self.content.as_ref().map(C::summary).unwrap_or_default();
         let clock = format!("{}, data {} old", clock::short(now, now), age(self.at, now));
         let taken = width_of(&summary) + width_of(&clock) + 2;
         let mut lines: Vec<(String, Paint)> = if taken <= width {
@@ -228,7 +224,7 @@ impl<T: Item> View<T> {
 
     /// What stands below it.
     fn below(&self, room: usize) -> String {
-        let mut parts = vec!["q quit".to_owned(), format!("by {}", self.sort.as_str())];
+        let mut parts = vec!["q quit".to_owned(), format!("by {}", C::name(self.sort))];
         if self.only_failed {
             parts.push("only failing".to_owned());
         }
@@ -296,9 +292,9 @@ mod tests {
         good.chain([named("a-first"), named("z-last")]).collect()
     }
 
-    fn view(screen: Screen) -> View<ProbeView> {
+    fn view(screen: Screen) -> View<Vec<ProbeView>> {
         let mut view = View::new(screen, false, None, false);
-        view.on(Input::Data(Data { items: probes(), banner: Vec::new() }), now());
+        view.on(Input::Data(Data { content: probes(), banner: Vec::new() }), now());
         view
     }
 
@@ -325,7 +321,7 @@ mod tests {
             view.on(Input::Lost(lost()), now() + Duration::from_secs(3));
             let frame = view.frame(now() + Duration::from_secs(5));
             insta::assert_snapshot!(format!("live_lost_{width}"), frame.join("\n"));
-            view.on(Input::Data(Data { items: Vec::new(), banner: Vec::new() }), now());
+            view.on(Input::Data(Data { content: Vec::new(), banner: Vec::new() }), now());
             assert_eq!(view.frame(now()).iter().filter(|line| line.contains("no probes")).count(), 2);
         }
     }
@@ -381,14 +377,14 @@ mod tests {
         assert_eq!(names(&frame).len(), 11);
         assert_eq!(frame[1], "daemon not reachable since 10:02:05.000Z (1m30s): gone");
         assert!(frame[0].ends_with("10:03:35Z, data 1m30s old"), "{}", frame[0]);
-        view.on(Input::Data(Data { items: probes(), banner: Vec::new() }), later);
+        view.on(Input::Data(Data { content: probes(), banner: Vec::new() }), later);
         assert!(!view.frame(later).iter().any(|line| line.contains("not reachable")));
     }
 
     #[test]
     fn a_wide_list_is_shifted() {
         let mut view = View::new(screen(40, 9), true, None, false);
-        view.on(Input::Data(Data { items: probes(), banner: Vec::new() }), now());
+        view.on(Input::Data(Data { content: probes(), banner: Vec::new() }), now());
         view.on(Input::Key(Key::Right), now());
         assert!(view.frame(now())[3].starts_with("a-first"), "{:?}", view.frame(now()));
         for _ in 0..99 {

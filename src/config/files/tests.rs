@@ -108,7 +108,7 @@ fn what_cannot_be_read_is_told_with_all_else() {
     fs::write(folder.path().join("conf.d/b.yaml"), "x: 1").unwrap();
     insta::assert_snapshot!(loaded(&folder).unwrap_err(), @r#"
     DIR/conf.d/a.yaml: cannot read the configuration: No such file or directory (os error 2)
-    DIR/conf.d/b.yaml:1:1: unknown key "x": known keys are listen, runtime, state, api, prober, annotations, healthcheck, observed, history, attempts, act, log, rules, trace
+    DIR/conf.d/b.yaml:1:1: unknown key "x": known keys are listen, runtime, state, api, prober, annotations, healthcheck, observed, history, attempts, act, trace, log, rules
     "#);
 }
 

@@ -126,7 +126,7 @@ pub(crate) fn exec(runtime: Runtime) -> (Exec, Arc<AtomicU32>) {
             let near = near.take().map(TokioIo::new);
             async move { near.ok_or(std::io::Error::from(std::io::ErrorKind::ConnectionRefused)) }
         }));
-    (Exec::new(channel, Duration::from_secs(5)), asked)
+    (Exec::new(channel).with_grace(Duration::from_secs(5)), asked)
 }
 
 /// The server's part; counts the commands that it was asked to run.
@@ -181,7 +181,7 @@ async fn attempt(runtime: Runtime, timeout: Duration) -> Result<Outcome, Fault> 
     let defined = ["sh", "-c", "echo $(SECRET)"].map(str::to_owned);
     let env: Env = [("SECRET".to_owned(), "hunter2".to_owned())].into_iter().collect();
     let command = Expansion::new(&defined, &env, usize::MAX).unwrap();
-    exec(runtime).0.attempt(&ContainerId::from("c1"), command, timeout, &mut None).await
+    exec(runtime).0.attempt(&ContainerId::from("c1"), command, timeout, &mut After::default()).await
 }
 
 fn failure(text: &str) -> Result<Outcome, Fault> {
@@ -338,7 +338,7 @@ async fn a_call_that_outlasts_our_timeout_is_cancelled_but_not_while_its_command
         // Whole seconds are the runtime's to keep.
         (hangs(), 1000, 6000, None),
     ] {
-        let (began, mut pending) = (clock::now(), None);
+        let (began, mut after) = (clock::now(), After::default());
         let near = |took: u64| (ms(took)..ms(took + 10)).contains(&(clock::now() - began));
         let cancelled = if let Runtime::HangsUntilCancelled(counter) = &runtime {
             counter.clone()
@@ -346,10 +346,10 @@ async fn a_call_that_outlasts_our_timeout_is_cancelled_but_not_while_its_command
             Arc::default()
         };
         let (exec, _asked) = exec(runtime);
-        let _ = exec.attempt(&"c1".into(), Expansion::literal(&[]), ms(timeout), &mut pending).await;
+        let _ = exec.attempt(&"c1".into(), Expansion::literal(&[]), ms(timeout), &mut after).await;
         assert!(near(judged), "{timeout} ms: judged after {:?}", clock::now() - began);
-        assert_eq!(pending.is_some(), ended.is_some(), "{timeout} ms");
-        if let (Some(pending), Some(ended)) = (pending, ended) {
+        assert_eq!(after.pending.is_some(), ended.is_some(), "{timeout} ms");
+        if let (Some(pending), Some(ended)) = (after.pending, ended) {
             assert_eq!(cancelled.load(Ordering::Relaxed), 0, "{timeout} ms: cancelled at the timeout");
             pending.await;
             assert!(near(ended), "{timeout} ms: ended after {:?}", clock::now() - began);
@@ -374,7 +374,7 @@ async fn a_program_whose_path_linux_does_not_accept_never_reaches_the_runtime() 
         let env: Env = values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let command = Expansion::new(&defined, &env, usize::MAX).unwrap();
         let (exec, asked) = exec(Runtime::Answers { exit_code: 0, stdout: "", stderr: String::new() });
-        let ended = exec.attempt(&"c1".into(), command, SECOND, &mut None).await;
+        let ended = exec.attempt(&"c1".into(), command, SECOND, &mut After::default()).await;
         assert_eq!((ended.is_ok(), asked.load(Ordering::Relaxed)), (is_run, u32::from(is_run)), "{length}");
         if let Err(fault) = ended {
             let length = length + 9;
@@ -387,7 +387,8 @@ async fn a_program_whose_path_linux_does_not_accept_never_reaches_the_runtime() 
 #[tokio::test(start_paused = true)]
 async fn one_attempt_asks_once() {
     let (exec, asked) = exec(Runtime::Refuses(Code::NotFound));
-    let outcome = exec.attempt(&ContainerId::from("c1"), Expansion::literal(&[]), SECOND, &mut None).await;
+    let outcome =
+        exec.attempt(&ContainerId::from("c1"), Expansion::literal(&[]), SECOND, &mut After::default()).await;
     assert!(outcome.is_err());
     assert_eq!(asked.load(Ordering::Relaxed), 1);
 }
@@ -398,7 +399,9 @@ async fn what_is_given_up_is_cancelled_at_the_runtime() {
         let cancelled = Arc::new(AtomicU32::new(0));
         let (exec, _) = exec(Runtime::HangsUntilCancelled(cancelled.clone()));
         let began = clock::now();
-        let _ = exec.attempt(&ContainerId::from("c1"), Expansion::literal(&[]), timeout, &mut None).await;
+        let _ = exec
+            .attempt(&ContainerId::from("c1"), Expansion::literal(&[]), timeout, &mut After::default())
+            .await;
         let deadline = began + Duration::from_millis(limit) + SECOND;
         while cancelled.load(Ordering::Relaxed) == 0 {
             assert!(clock::now() < deadline, "the runtime still runs it");
@@ -427,9 +430,10 @@ async fn an_error_of_hundreds_of_kilobytes_costs_no_other_call_on_the_connection
         let service = service(Runtime::Complains(66_000), Arc::default());
         Server::builder().serve_with_incoming(service, incoming).await.unwrap();
     });
-    let exec = Exec::new(crate::runtime::Runtime::new(&socket).commands(), Duration::from_secs(5));
+    let exec = Exec::new(crate::runtime::Runtime::new(&socket).commands()).with_grace(Duration::from_secs(5));
     for _ in 0..3 {
-        let ended = exec.attempt(&"c1".into(), Expansion::literal(&[]), 60 * SECOND, &mut None).await;
+        let ended =
+            exec.attempt(&"c1".into(), Expansion::literal(&[]), 60 * SECOND, &mut After::default()).await;
         let Err(Fault::Runtime { code: "Unknown", message }) = ended else { panic!("{ended:?}") };
         assert!(message.starts_with('\u{e9}') && message.len() > 5_000, "{}", message.len());
     }
@@ -450,9 +454,12 @@ fn a_runtime_that_starts_is_away_and_a_command_that_says_so_is_not() {
 #[tokio::test]
 async fn a_runtime_that_is_away_is_named_so_and_its_missing_socket_is_not_the_commands_file() {
     let channel = crate::runtime::channel("/nonexistent/runtime.sock".into());
-    let exec = Exec::new(channel, Duration::from_secs(5));
+    let exec = Exec::new(channel).with_grace(Duration::from_secs(5));
     let command = ["cat".to_owned()];
-    let fault = exec.attempt(&"c".into(), Expansion::literal(&command), SECOND, &mut None).await.unwrap_err();
+    let fault = exec
+        .attempt(&"c".into(), Expansion::literal(&command), SECOND, &mut After::default())
+        .await
+        .unwrap_err();
     let text = "the runtime is away: its socket /nonexistent/runtime.sock does not exist";
     assert_eq!((fault.to_string().as_str(), fault.state()), (text, "unknown"));
 }

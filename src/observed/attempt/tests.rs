@@ -18,7 +18,7 @@ fn a_call_is_judged_as_a_kubelet_judges_it() {
         ("lost", 0.1, AttemptResult::Error, None, "a connection was lost during the call"),
         ("unreadable", 0.1, AttemptResult::Error, None, "its answer cannot be decoded"),
     ] {
-        let attempt = Attempt::of(&start.call((0.0, took, end), &command, "kubelet")).unwrap();
+        let attempt = Attempt::of(&start.call((0.0, took, end), &command, "kubelet"), None).unwrap();
         let record = attempt.record();
         assert_eq!((record.result, record.exit_code, &*record.output), (result, exit_code, said), "{end}");
         assert!((record.duration.as_secs_f64() - took).abs() < 1e-6);
@@ -28,7 +28,7 @@ fn a_call_is_judged_as_a_kubelet_judges_it() {
 #[test]
 fn only_an_error_is_tried_again_and_twice_at_most_and_soon() {
     let (start, command) = (Start::now(), command("c1", &["true"], 1));
-    let attempt = |at, end| Attempt::of(&start.call((at, 0.1, end), &command, "kubelet")).unwrap();
+    let attempt = |at, end| Attempt::of(&start.call((at, 0.1, end), &command, "kubelet"), None).unwrap();
     let may = |attempt: &Attempt, at| attempt.may_be_tried_again(start.after(at), Duration::MAX);
     assert!(!may(&attempt(0.0, "exit 1"), 0.2));
     let mut erred = attempt(0.0, "error NotFound");

@@ -25,7 +25,7 @@ fn steady(from: f64, count: u32) -> Vec<Row> {
 
 fn feed(watch: &mut Watch, start: Start, command: &ExecCommand, calls: &[Row]) {
     for &call in calls {
-        watch.ended(&start.call(call, command, "kubelet"));
+        watch.ended(&start.call(call, command, "kubelet"), None);
     }
 }
 
@@ -103,8 +103,8 @@ fn callers_commands_and_timeouts_are_kept_apart() {
     let commands = [command("c1", &["a"], 1), command("c1", &["a"], 2), command("c1", &["b"], 1)];
     for (began, ..) in steady(0.0, 4) {
         for (at, command) in commands.iter().enumerate() {
-            watch.ended(&start.call((began + at as f64, 0.05, "exit 0"), command, "kubelet"));
-            watch.ended(&start.call((began + at as f64 + 0.2, 0.05, "exit 0"), command, "crictl"));
+            watch.ended(&start.call((began + at as f64, 0.05, "exit 0"), command, "kubelet"), None);
+            watch.ended(&start.call((began + at as f64 + 0.2, 0.05, "exit 0"), command, "crictl"), None);
         }
     }
     assert_eq!(numbers(&mut watch, start.after(35.0)), [1, 2, 3, 4, 5, 6]);
@@ -194,7 +194,7 @@ fn the_written_pod_tells_what_a_probe_is() {
         .changed(&Change::Container(Arc::new(container("c1", &[("kubernetes.io/config.source", "file")]))));
     let calls = steady(0.0, 4).into_iter();
     let asked: Vec<bool> =
-        calls.map(|call| static_pod.ended(&start.call(call, &cat, "kubelet")).is_some()).collect();
+        calls.map(|call| static_pod.ended(&start.call(call, &cat, "kubelet"), None).is_some()).collect();
     assert_eq!(asked, [false, false, false, true], "only when there is something to name");
     let awaited = static_pod.static_pods();
     assert_eq!(
@@ -364,7 +364,7 @@ proptest! {
         let mut now = start.after(0.0);
         for &(began, took, end) in &calls {
             watch.begun(&begun(start.after(began), &cat, "kubelet"));
-            watch.ended(&start.call((began, took, end), &cat, "kubelet"));
+            watch.ended(&start.call((began, took, end), &cat, "kubelet"), None);
             now = now.max(start.after(began + took));
             let probes = watch.all_probes(now);
             prop_assert!(probes.len() <= 3 && watch.groups == 1);
@@ -396,7 +396,7 @@ proptest! {
                 match call {
                     None => watch.begun(&begun(start.after(at), &cat, "kubelet")),
                     Some(call) => {
-                        watch.ended(&start.call(call, &cat, "kubelet"));
+                        watch.ended(&start.call(call, &cat, "kubelet"), None);
                     }
                 }
             }

@@ -172,8 +172,9 @@ async fn a_period_below_a_second_is_kept_within_a_tenth() {
         stop: CancellationToken::new(),
     };
     let nowhere = tonic::transport::Endpoint::from_static("http://runtime").connect_lazy();
+    let nowhere = Exec::new(nowhere);
     let task =
-        tokio::spawn(async move { run(Saved::default(), &mut channels, nowhere, drop, drop, drop).await });
+        tokio::spawn(async move { run(Saved::default(), &mut channels, &nowhere, drop, drop, drop).await });
     let handler = Handler::TcpSocket { host: None, port: PortRef::Number(address.port()) };
     let period = Duration::from_millis(250);
     let spec = ProbeSpec { handler, period, ..spec(ProbeKind::Readiness) };

@@ -85,6 +85,7 @@ impl Worker {
             container_attempt: Some(attempt.container_attempt),
             is_first: false,
             output: outcome.output.shared(),
+            phases: outcome.phases.clone(),
         };
         let errors = self.results.errors();
         self.results.record(record, is_current);

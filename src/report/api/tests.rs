@@ -21,14 +21,16 @@ use tokio::{
 };
 
 use super::*;
+use crate::redact::Redactor;
 use crate::report::{
     JournaledCall, Snapshot, Snapshots,
     journal::{Journal, JournalBounds},
     metrics::Format,
     name::ProbeName,
+    top::TopFilter,
     view::{
         CallView, ConfigurationView, EventView, LateView, PodDetailView, PodView, ProbeDetailView,
-        ProbePhase, ProbeView, RuntimeState, RuntimeView, StatusView, probe_key, sample,
+        ProbePhase, ProbeView, RuntimeState, RuntimeView, StatusView, TopView, probe_key, sample,
     },
 };
 use crate::{
@@ -91,6 +93,8 @@ impl Api {
             trace: Journal::new(JournalBounds::records(1_000)),
             events: Journal::new(JournalBounds::records(1_000)),
             prober,
+            redactor: Redactor::default(),
+            node: "node-1".into(),
         })
     }
 
@@ -184,6 +188,10 @@ impl Snapshots for Fixed {
 
     fn runtime(&self) -> RuntimeView {
         self.status.as_ref().map_or_else(|_| sample::status().runtime, |status| status.runtime.clone())
+    }
+
+    fn top(&self, filter: TopFilter) -> Snapshot<'_, TopView> {
+        ready(Ok(TopView { window_seconds: filter.within().into(), ..sample::top() })).boxed()
     }
 
     fn configuration(&self) -> Snapshot<'_, ConfigurationView> {

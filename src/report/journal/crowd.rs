@@ -9,7 +9,7 @@ use std::{
 
 /// A group of records: its narrower groups, or, of the narrowest, its records.
 #[derive(Debug, Default)]
-pub(super) struct Crowd {
+pub(in crate::report) struct Crowd {
     count: usize,
     bytes: usize,
     /// Numbers and sizes, oldest first; only of a narrowest group.
@@ -28,12 +28,12 @@ type Rank = (usize, Reverse<u64>, u64);
 
 impl Crowd {
     /// The sizes of all records together.
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::report) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Adds the newest record to the group of this path, from the widest to the narrowest. All paths are of one length.
-    pub(super) fn push(&mut self, path: &[u64], number: u64, size: usize) {
+    pub(in crate::report) fn push(&mut self, path: &[u64], number: u64, size: usize) {
         self.count += 1;
         self.bytes += size;
         match path {
@@ -43,7 +43,7 @@ impl Crowd {
     }
 
     /// Removes a record of the group of this path, if it is there; returns its size.
-    pub(super) fn remove(&mut self, path: &[u64], number: u64) -> Option<usize> {
+    pub(in crate::report) fn remove(&mut self, path: &[u64], number: u64) -> Option<usize> {
         let size = match path {
             [] => {
                 let at = self.records.binary_search_by_key(&number, |&(number, _)| number).ok()?;
@@ -57,7 +57,7 @@ impl Crowd {
     }
 
     /// The oldest record of the group of this path, if that has more than `most`, and the one after it.
-    pub(super) fn surplus(&self, path: &[u64], most: usize) -> Option<(u64, Option<u64>)> {
+    pub(in crate::report) fn surplus(&self, path: &[u64], most: usize) -> Option<(u64, Option<u64>)> {
         match path {
             [] => {
                 let mut numbers = self.records.iter().map(|(number, _)| *number);
@@ -70,7 +70,7 @@ impl Crowd {
 
     /// Removes the oldest record of the group that has most, by bytes or by number: of the widest groups, then of those
     /// within it.
-    pub(super) fn pop(&mut self, by_bytes: bool) -> Option<u64> {
+    pub(in crate::report) fn pop(&mut self, by_bytes: bool) -> Option<u64> {
         self.pop_sized(by_bytes).map(|(number, _)| number)
     }
 

@@ -69,7 +69,16 @@ impl AllSeries {
 
     /// The records that followers are to be shown now, in order.
     pub(super) fn take_due(&mut self, now: Instant) -> Vec<u64> {
-        let due = self.0.values_mut().filter(|series| series.is_pending && series.quiet_until <= now);
+        self.take(now, |series| series.quiet_until <= now)
+    }
+
+    /// Those that they are to be shown sooner or later, in order.
+    pub(super) fn take_pending(&mut self, now: Instant) -> Vec<u64> {
+        self.take(now, |_| true)
+    }
+
+    fn take(&mut self, now: Instant, is_due: impl Fn(&Series) -> bool) -> Vec<u64> {
+        let due = self.0.values_mut().filter(|series| series.is_pending && is_due(series));
         let mut due: Vec<_> = due
             .map(|series| {
                 (series.is_pending, series.quiet_until) = (false, now + QUIET);

@@ -77,6 +77,9 @@ families! {
         "Calls of clients that ended, by method and code: that of gRPC, or cancelled, reset or lost";
     CALL_DURATION = ALL_BOUNDS, "criprobe_call_duration_seconds", ["method"],
         "How long calls of clients took, by method";
+    EXEC_PHASE = ALL_BOUNDS, "criprobe_exec_phase_seconds", ["caller", "phase"],
+        "Where the time of commands in containers went, by caller (client or probe) and phase: queue, start, run or drain; of \
+         those for which containerd reported it";
     CALLS_IN_FLIGHT = Kind::Gauge, "criprobe_calls_in_flight", [],
         "Calls of clients that have not ended";
     RELAYED_BYTES = Kind::Counter, "criprobe_relayed_bytes_total", ["direction"],
@@ -122,6 +125,12 @@ families! {
 
     LOG_LINES_DROPPED = Kind::Counter, "criprobe_log_lines_dropped_total", [],
         "Log lines that were dropped because standard error was not read fast enough";
+    RECORDS_WRITTEN = Kind::Counter, "criprobe_records_written_total", ["file"],
+        "Lines written to the files that an operator names, by file: attempts or trace";
+    RECORDS_DROPPED = Kind::Counter, "criprobe_records_dropped_total", ["file"],
+        "Records that are missing in these files because the disk was too slow or in trouble";
+    RECORD_FILE_OK = Kind::Gauge, "criprobe_record_file_ok", ["file"],
+        "1 if the file can be written to";
     STATE_FILE_OK = Kind::Gauge, "criprobe_state_file_ok", [],
         "1 if the state file can be read and written";
     STAGE_ANSWERS = Kind::Gauge, "criprobe_stage_answers", ["stage"],

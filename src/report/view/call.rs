@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Seconds, Time};
+use super::{PhasesView, Seconds, Time};
 use crate::tap::{CallEnd, Code};
 
 /// 24 bytes: the least that an allocator takes for a text.
@@ -43,12 +43,22 @@ pub struct CallView {
     /// What was run, of ExecSync and Exec; absent otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exec: Option<ExecView>,
-    /// Whether it only opened a stream (Exec, Attach, PortForward), which the runtime serves itself: neither its end nor
-    /// its exit code passes here; absent otherwise.
+    /// Whether it only opened a stream (Exec, Attach, PortForward), which the runtime serves itself; absent otherwise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stream_opened: bool,
+    /// Of the end of the process of an Exec, which is a record of its own; absent otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionView>,
     /// The W3C trace context that came with the call; empty where none did.
     pub traceparent: String,
+}
+
+/// The process of an Exec has ended: `at` and the duration are the process's, not the call's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionView {
+    /// When the Exec began that opened its stream.
+    pub opened_at: Time,
 }
 
 /// The process at the other end of a connection, as it was when it connected.
@@ -62,7 +72,8 @@ pub struct PeerView {
     pub comm: String,
 }
 
-/// A command that was run in a container. Exec has no result: the runtime serves that stream itself.
+/// A command that was run in a container. Exec has no result: the runtime serves that stream itself. The record of its end
+/// has an exit code.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecView {
@@ -80,6 +91,18 @@ pub struct ExecView {
     /// Absent where there was no result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr_bytes: Option<u64>,
+    /// The beginning of its standard output; absent where that is not recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdout: Option<String>,
+    /// The same of its standard error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr: Option<String>,
+    /// Where its time went; absent where that is not known. Of ExecSync on containerd only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phases: Option<PhasesView>,
+    /// What took so long, in words; absent where that is not known, or where it was quick.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub culprit: Option<String>,
 }
 
 impl CallView {
@@ -110,8 +133,10 @@ impl CallView {
             &self.traceparent,
         ];
         let command = self.exec.iter().flat_map(|exec| &exec.command);
+        let outputs = self.exec.iter().flat_map(|exec| [&exec.stdout, &exec.stderr]).flatten();
         size_of::<Self>()
             + texts.into_iter().map(String::len).sum::<usize>()
+            + outputs.map(String::len).sum::<usize>()
             + command.map(|word| size_of::<String>() + WORD.max(word.len())).sum::<usize>()
     }
 }

@@ -5,7 +5,7 @@ use std::{borrow::Cow, sync::Arc, time::SystemTime};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 
-use super::{ActView, PauseView, Seconds, Time, text_size};
+use super::{ActView, PauseView, PhasesView, Seconds, Time, text_size};
 use crate::{
     clock,
     prober::status::ProbePhase,
@@ -153,6 +153,12 @@ pub struct AttemptView {
     /// What it said: up to 10 KiB of the newest attempt, of one in a history as much as `history.outputBytes` says, by default
     /// 256 bytes.
     pub output: Arc<str>,
+    /// Where its time went, of a command; absent where that is not known, or, in a history, where it was quick.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phases: Option<PhasesView>,
+    /// What took so long, in words; absent where that is not known, or where it was quick.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub culprit: Option<String>,
 }
 
 impl AttemptView {

@@ -44,6 +44,8 @@ pub(crate) fn probe() -> ProbeView {
             container_attempt: None,
             first_of_container: false,
             output: "".into(),
+            phases: None,
+            culprit: None,
         }),
         errors: None,
         unsuccessful_at: None,
@@ -192,6 +194,8 @@ pub(crate) fn failing_probe() -> ProbeView {
             container_attempt: None,
             first_of_container: false,
             output: "cat: /tmp/healthy: \u{1b}[31mno such file\u{1b}[0m\n".into(),
+            phases: None,
+            culprit: None,
         }),
         ..named_probe("default", "bad", "app", "readiness")
     }
@@ -292,8 +296,18 @@ pub(crate) fn call() -> CallView {
             exit_code: Some(0),
             stdout_bytes: Some(0),
             stderr_bytes: Some(0),
+            stdout: None,
+            stderr: None,
+            phases: Some(PhasesView {
+                queue_seconds: Seconds(Duration::from_millis(4)),
+                start_seconds: Some(Seconds(Duration::from_millis(22))),
+                run_seconds: Some(Seconds(Duration::from_millis(1))),
+                drain_seconds: Some(Seconds(Duration::from_millis(3))),
+            }),
+            culprit: None,
         }),
         stream_opened: false,
+        session: None,
         traceparent: String::new(),
     }
 }
@@ -367,6 +381,7 @@ pub(crate) fn status() -> StatusView {
         draining: false,
         listen: "unix:///run/criprobe/criprobe.sock".to_owned(),
         api: "unix:///run/criprobe/api.sock".to_owned(),
+        http: Some(HttpView { address: "127.0.0.1:9090".to_owned(), page: true }),
         runtime: RuntimeView {
             endpoint: "unix:///run/containerd/containerd.sock".to_owned(),
             name: "containerd".to_owned(),
@@ -416,6 +431,13 @@ pub(crate) fn status() -> StatusView {
             written: 12_345,
             dropped: 7,
             trouble: String::new(),
+        }),
+        trace: Some(RecordFileView {
+            file: "/var/lib/criprobe/calls.jsonl".to_owned(),
+            written: 54_321,
+            dropped: 0,
+            trouble: "the disk of /var/lib/criprobe/calls.jsonl is nearly full: 102400 KiB are left free for others"
+                .to_owned(),
         }),
         stages: Vec::new(),
         log: LogView::default(),
@@ -678,5 +700,93 @@ pub(crate) fn configuration() -> ConfigurationView {
             }),
             history: Some(HistoryView { attempts: Some(200), output_bytes: None }),
         }],
+    }
+}
+
+/// A node with a slow command, a stream of a client, and three commands that cost something.
+pub(crate) fn top() -> TopView {
+    let seconds = |millis| Seconds(Duration::from_millis(millis));
+    let command = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let phases = |calls, [queue, start, run, drain]: [u64; 4]| CostPhasesView {
+        calls,
+        queue_seconds: seconds(queue),
+        start_seconds: seconds(start),
+        run_seconds: seconds(run),
+        drain_seconds: seconds(drain),
+    };
+    let exec = |words| Some(ExecView { command: command(words), ..ExecView::default() });
+    let slow = CallInFlightView {
+        began: at(107_600),
+        age_seconds: seconds(12_400),
+        method: "ExecSync".to_owned(),
+        caller: call().peer,
+        namespace: "default".to_owned(),
+        pod: "web".to_owned(),
+        container: "app".to_owned(),
+        exec: exec(&["sh", "-c", "sleep 30"]),
+        is_probe: false,
+    };
+    let pull = CallInFlightView {
+        began: at(119_100),
+        age_seconds: seconds(900),
+        method: "PullImage".to_owned(),
+        namespace: String::new(),
+        pod: String::new(),
+        container: String::new(),
+        exec: None,
+        ..slow.clone()
+    };
+    let probe = CostView {
+        namespace: "default".to_owned(),
+        pod: "web".to_owned(),
+        container: None,
+        command: None,
+        is_probe: true,
+        calls: 120,
+        failures: 3,
+        total_seconds: seconds(6_100),
+        p50_seconds: seconds(41),
+        p99_seconds: seconds(340),
+        phases: Some(phases(118, [600, 4_100, 900, 300])),
+    };
+    let person = CostView {
+        is_probe: false,
+        calls: 1,
+        failures: 0,
+        total_seconds: seconds(500),
+        p50_seconds: seconds(500),
+        p99_seconds: seconds(500),
+        phases: Some(phases(1, [4, 32, 460, 4])),
+        ..probe.clone()
+    };
+    let other = CostView {
+        namespace: "kube-system".to_owned(),
+        pod: "dns-7c9f6b8d9c-x2x2x".to_owned(),
+        calls: 30,
+        failures: 0,
+        total_seconds: seconds(900),
+        p50_seconds: seconds(30),
+        p99_seconds: seconds(52),
+        phases: None,
+        ..probe.clone()
+    };
+    let of = |cost: &CostView, container: &str, words| CostView {
+        container: Some(container.to_owned()),
+        command: Some(command(words)),
+        ..cost.clone()
+    };
+    let commands = vec![
+        of(&probe, "app", &["cat", "/tmp/healthy"]),
+        of(&other, "resolver", &["nslookup", "a\u{1b}[2Jb.example"]),
+        of(&person, "app", &["ls", "-l", "/var/lib/very/long/path/to/some/folder"]),
+    ];
+    TopView {
+        at: at(120_000),
+        window_seconds: seconds(300_000),
+        in_flight: InFlightView { total: 2, event_streams: 1, calls: vec![slow, pull] },
+        pods: vec![probe, other, person],
+        commands,
+        others: OthersView::default(),
+        runtime_cpu: Some(RuntimeCpuView { cores: 0.31, seconds_per_exec: Some(seconds(616)) }),
     }
 }

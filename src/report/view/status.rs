@@ -25,6 +25,9 @@ pub struct StatusView {
     pub listen: String,
     /// Where its API is.
     pub api: String,
+    /// What is served over TCP; absent if nothing is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpView>,
     /// What is behind it.
     pub runtime: RuntimeView,
     /// Clients' connections.
@@ -46,6 +49,9 @@ pub struct StatusView {
     /// The file that attempts are written to; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<RecordFileView>,
+    /// The file that calls are written to; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<RecordFileView>,
     /// Stages that failed and were started again since the start, by name; absent where none was.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<StageRestartView>,
@@ -54,6 +60,15 @@ pub struct StatusView {
     pub log: LogView,
     /// The configuration in effect.
     pub config: ConfigView,
+}
+
+/// What is served over TCP.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HttpView {
+    /// Where: `127.0.0.1:9090`.
+    pub address: String,
+    /// Whether the page and the reading API are, besides metrics and health.
+    pub page: bool,
 }
 
 /// A stage that panicked and was started again: a defect of criprobe's, to be reported.

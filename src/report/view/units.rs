@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use crate::clock;
 
 /// A moment, in JSON as RFC 3339 in UTC with milliseconds: `"2026-11-20T10:00:00.000Z"`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub SystemTime);
 
 impl From<SystemTime> for Time {

@@ -110,7 +110,8 @@ impl Rig {
         let runtime = EmbeddedRuntime::start(Options::new(&socket, dir.path().join("containers"))).unwrap();
         let (gate, link) = (Gate::default(), watch::Sender::new(Link::default()));
         let mut link_now = link.subscribe();
-        let (asked, kept, queue) = (Runtime::new(&socket), gate.clone(), events::queue().0);
+        let (asked, kept, queue) =
+            (Runtime::new(&socket), gate.clone(), events::queue(ExecNewsSink::new(drop)).0);
         let keeper = tokio::spawn(async move { keep(&asked, &kept, &queue, &link).await });
         timeout(Duration::from_secs(10), link_now.wait_for(|link| link.is_up)).await.unwrap().unwrap();
         Self { dir, runtime, gate, link: link_now, keeper }

@@ -118,7 +118,7 @@ fn pods_and_containers_come_with_what_is_needed_of_what_was_asked_for() {
 
 /// What came with the end of a creation by this request, while such requests are kept or are not.
 fn kept_of(request: &[u8], is_kept: bool, piece: usize, answer: impl FnOnce(&mut Wire)) -> Option<Vec<u8>> {
-    let room = Arc::new(Room::new(Arc::new(is_kept.into())));
+    let room = Arc::new(Room::new(Arc::new(is_kept.into()), Arc::default()));
     let tap = Tap::within(&room, ConnId(1), Arc::default());
     let mut reported = Reported { events: vec![], tap };
     let steps = conversation(|wire| {

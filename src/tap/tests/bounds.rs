@@ -73,7 +73,7 @@ fn above_the_bound_on_kept_bytes_the_largest_creations_go_without_details() {
 #[test]
 fn above_the_bound_on_creations_requests_are_dropped_before_details() {
     let create = "/runtime.v1.RuntimeService/CreateContainer";
-    let room = Arc::new(Room::new(Arc::new(true.into())));
+    let room = Arc::new(Room::new(Arc::new(true.into()), Arc::default()));
     let mut reported =
         Reported { events: vec![], tap: Tap::within(&room, ConnId(1), Arc::new(Peer::default())) };
     let streams = (1..=19u32).step_by(2);

@@ -403,3 +403,44 @@ fn five_hundred_streams_on_one_connection_are_kept_apart() {
     }
     assert_eq!((reported.tap.open_calls(), reported.tap.between_answers()), (0, Some(999)));
 }
+
+#[test]
+fn credentials_values_of_variables_and_addresses_of_streams_are_in_no_report() {
+    use prost::Message as _;
+
+    use crate::proto::cri as pb;
+    const SECRET: &str = "a-secret";
+    let auth = pb::AuthConfig { password: SECRET.into(), ..Default::default() };
+    let pull = pb::PullImageRequest { auth: Some(auth), ..Default::default() };
+    let env = pb::KeyValue { key: "PASSWORD".into(), value: SECRET.into() };
+    let config = pb::ContainerConfig { envs: vec![env], ..Default::default() };
+    let create = pb::CreateContainerRequest { config: Some(config), ..Default::default() };
+    let exec = pb::ExecRequest { container_id: "c".into(), cmd: vec!["sh".into()], ..Default::default() };
+    let attach = pb::AttachRequest { container_id: "c".into(), ..Default::default() };
+    let forward = pb::PortForwardRequest { pod_sandbox_id: "s".into(), ..Default::default() };
+    let address = pb::ExecResponse { url: format!("http://127.0.0.1:1/exec/{SECRET}") }.encode_to_vec();
+    let container = pb::CreateContainerResponse { container_id: "c".into() }.encode_to_vec();
+    let image = "/runtime.v1.ImageService/PullImage";
+    let rows = [
+        (image, pull.encode_to_vec(), Vec::new()),
+        ("/runtime.v1.RuntimeService/CreateContainer", create.encode_to_vec(), container),
+        ("/runtime.v1.RuntimeService/Exec", exec.encode_to_vec(), address.clone()),
+        ("/runtime.v1.RuntimeService/Attach", attach.encode_to_vec(), address.clone()),
+        ("/runtime.v1.RuntimeService/PortForward", forward.encode_to_vec(), address),
+    ];
+    let conversation = conversation(|wire| {
+        for (stream, (path, request, answer)) in (1..).step_by(2).zip(&rows) {
+            wire.request(stream, path, request);
+            wire.answer(stream, answer);
+        }
+    });
+    let events = watch_all(&conversation).events;
+    assert_eq!(events.iter().filter(|event| matches!(event, TapEvent::Ended(_))).count(), rows.len());
+    // All fields of all reports: none of them hides anything here.
+    for event in &events {
+        if let TapEvent::Ended(ended) = event {
+            assert!(ended.creation.is_none(), "the request is kept only where acting is enabled");
+        }
+        assert!(!format!("{event:?}").contains(SECRET), "{event:?}");
+    }
+}

@@ -41,7 +41,7 @@ fn a_kubelets_probes_are_found_and_told_apart_and_nothing_else_is() {
             while let Some(begin) = begins.next_if(|begin| *begin <= began + took) {
                 watch.begun(&begun(start.after(begin), &cat, "kubelet"));
             }
-            watch.ended(&start.call((*began, *took, end), &cat, "kubelet"));
+            watch.ended(&start.call((*began, *took, end), &cat, "kubelet"), None);
             for probe in watch.all_probes(start.after(began + took + 0.000_1)) {
                 let ProbeType::Observed(number) = probe.kind else { panic!("{rule}") };
                 let (period, attempts) = (probe.period.as_secs_f64(), probe.results.counts().total());

@@ -202,6 +202,7 @@ fn saying(pod: &str, output: &str) -> SavedProbe {
         container_attempt: None,
         is_first: false,
         output: output.into(),
+        phases: None,
     };
     let checkpoint = Checkpoint { last: Some((&last).into()), ..checkpoint() };
     SavedProbe { key: key(pod, ProbeKind::Liveness), pause: None, checkpoint: Some(checkpoint) }

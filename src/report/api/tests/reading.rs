@@ -130,7 +130,7 @@ async fn one_pod_is_told_in_full_with_its_own_probes_and_events() {
 async fn wrong_questions_are_refused_with_a_reason_in_json() {
     let api = Api::start(sample::status(), Vec::new());
     for (method, path, code, reason) in [
-        ("GET", "/", 404, "/ does not exist"),
+        ("GET", "/v2", 404, "/v2 does not exist"),
         ("GET", "/v1/pod", 404, "/v1/pod does not exist"),
         ("GET", "/v1/pods?container=app", 400, "known parameters are namespace, pod"),
         ("GET", "/v1/probes/default/web/app/liveness", 404, "no probe default/web/app/liveness"),

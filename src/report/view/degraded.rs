@@ -1,12 +1,12 @@
-//! What makes `criprobe status` exit with 1: the state of the daemon in, reasons out. Pure.
+//! What makes `criprobe status` exit with 1, and stands above the page: the state of the daemon in, reasons out. Pure.
 //!
 //! Only what is wrong now, and what somebody has to look at: not counts since the start, not what waits for a restart, and
 //! not failing probes, for which there is `probes --check`.
 
-use crate::report::view::{ReadyzCheck, StatusView};
+use super::{ReadyzCheck, StatusView};
 
 /// Each reason in a few words; none if all is well.
-pub(super) fn reasons(status: &StatusView) -> Vec<String> {
+pub(crate) fn reasons(status: &StatusView) -> Vec<String> {
     // Who stops the daemon knows that; of the configuration, only what is refused counts.
     let checks = status.checks().into_iter().filter(|(name, _)| !matches!(*name, "shutdown" | "config"));
     let mut reasons: Vec<_> = checks

@@ -1,0 +1,262 @@
+//! Splits the time of a command that the runtime runs in a container into phases: begins and ends of calls, and the marks of
+//! the runtime's events, in; phases out, once they are known. Where they cannot be known, they are left out: they are never
+//! wrong. Never does IO.
+//!
+//! call complete --queue--> added --start--> process runs --run--> exited --drain--> answered
+
+mod matcher;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio::{sync::Notify, time::sleep};
+
+pub(crate) use self::matcher::{CallName, ExecEnd, SessionEnd};
+use self::matcher::{Matcher, Now, Resolved};
+use crate::{
+    clock,
+    ids::ContainerId,
+    results::{
+        durations::DurationHistogram,
+        phases::{Phase, Phases, PhasesSlot},
+    },
+    runtime::marks::{ExecNews, ExecNewsSink},
+    stage::Tasks,
+};
+
+/// Who runs a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Caller {
+    /// A client, through the relay.
+    Client,
+    /// A probe of ours.
+    Probe,
+}
+
+impl Caller {
+    /// `client`, `probe`.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Probe => "probe",
+        }
+    }
+}
+
+/// How long each phase took, by caller.
+pub(crate) type PhaseDurations = BTreeMap<(Caller, Phase), DurationHistogram>;
+
+/// 50 ms: how often calls are looked at that wait for marks.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Takes the phases of a call, once; none where they are not known.
+pub(crate) type Done = Box<dyn FnOnce(Option<Phases>) + Send>;
+
+/// Takes the end of a session, once; never called if that is not seen.
+pub(crate) type SessionDone = Box<dyn FnOnce(SessionEnd) + Send>;
+
+/// Where calls and marks are noted. Clones are the same. A lock is held for one call or mark.
+#[derive(Clone, Default)]
+pub struct PhasesHandle(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// Signals that there is a call or an exec.
+    waits: Notify,
+    /// Counts our own calls.
+    probes: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    matcher: Matcher<(Caller, Done), SessionDone>,
+    durations: PhaseDurations,
+    /// Whether all marks are reported.
+    is_subscribed: bool,
+}
+
+impl fmt::Debug for PhasesHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PhasesHandle")
+    }
+}
+
+impl PhasesHandle {
+    /// Starts the task that ends the waiting for marks that do not come.
+    pub(crate) fn spawn(tasks: &mut Tasks) -> Self {
+        let handle = Self::default();
+        let kept = handle.clone();
+        tasks.spawn(tasks.supervise("phases", async move || kept.expire().await));
+        handle
+    }
+
+    /// Takes what the runtime reports.
+    pub(crate) fn news(&self) -> ExecNewsSink {
+        let handle = self.clone();
+        ExecNewsSink::new(move |news| handle.hear(news))
+    }
+
+    /// A client called for a command in this container, at that time.
+    pub(crate) fn began(&self, container: &ContainerId, name: CallName, at: Instant) {
+        let mut state = self.state();
+        let is_doubtful = !state.is_subscribed;
+        state.matcher.began(container, name, is_doubtful, now(at));
+        drop(state);
+        self.0.waits.notify_one();
+    }
+
+    /// The call ended, at that time. `done` is called at once, or within a few hundred milliseconds.
+    pub(crate) fn ended(
+        &self,
+        container: &ContainerId,
+        name: CallName,
+        end: ExecEnd,
+        at: Instant,
+        done: Done,
+    ) {
+        let caller = match name {
+            CallName::Client(..) => Caller::Client,
+            CallName::Probe(_) => Caller::Probe,
+        };
+        let mut state = self.state();
+        if !state.is_subscribed {
+            state.matcher.forget(container, name);
+            drop(state);
+            return done(None);
+        }
+        let resolved = state.matcher.ended(container, name, end, (caller, done), now(at));
+        drop(state);
+        self.finish(resolved);
+    }
+
+    /// A client opened a stream for an interactive command, at that time.
+    pub(crate) fn opened(&self, container: &ContainerId, name: CallName, at: Instant, done: SessionDone) {
+        let mut state = self.state();
+        let is_doubtful = !state.is_subscribed;
+        state.matcher.session(container, name, done, is_doubtful, now(at));
+        drop(state);
+        self.0.waits.notify_one();
+    }
+
+    /// Calls of clients passed unseen.
+    pub(crate) fn calls_missed(&self) {
+        self.state().matcher.calls_missed(clock::now());
+    }
+
+    /// A container was removed.
+    pub(crate) fn gone(&self, container: &ContainerId) {
+        self.state().matcher.gone(container);
+    }
+
+    /// A command of a probe of ours is called for now. Its phases end when it is dropped, or as [`ProbedExec::ended`] says.
+    pub(crate) fn probed(&self, container: &ContainerId) -> ProbedExec {
+        let name = CallName::Probe(self.0.probes.fetch_add(1, Ordering::Relaxed));
+        self.began(container, name, clock::now());
+        let slot = Some(PhasesSlot::default());
+        ProbedExec { phases: self.clone(), container: container.clone(), name, slot }
+    }
+
+    /// How long each phase took so far, of all calls whose phases are known.
+    pub(crate) fn durations(&self) -> PhaseDurations {
+        self.state().durations.clone()
+    }
+
+    fn hear(&self, news: ExecNews) {
+        let mut state = self.state();
+        let resolved = match news {
+            ExecNews::Subscribed => {
+                state.is_subscribed = true;
+                return;
+            }
+            ExecNews::Mark(mark) => state.matcher.mark(mark, clock::now()),
+            ExecNews::Lost => {
+                state.is_subscribed = false;
+                state.matcher.marks_lost();
+                return;
+            }
+        };
+        drop(state);
+        self.finish(resolved);
+        self.0.waits.notify_one();
+    }
+
+    /// Calls are passed on outside of the lock.
+    fn finish(&self, resolved: Resolved<(Caller, Done), SessionDone>) {
+        for ((caller, done), phases) in resolved.calls {
+            if let Some(phases) = phases {
+                let mut state = self.state();
+                for (phase, took) in phases.each() {
+                    state.durations.entry((caller, phase)).or_default().note(took);
+                }
+            }
+            done(phases);
+        }
+        for (done, end) in resolved.sessions {
+            done(end);
+        }
+    }
+
+    async fn expire(&self) {
+        loop {
+            let due = self.state().matcher.due();
+            tokio::select! {
+                () = clock::until(due) => {}
+                () = self.0.waits.notified() => {}
+            }
+            sleep(LOOK).await;
+            let resolved = self.state().matcher.expire(clock::now());
+            self.finish(resolved);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A command of a probe of ours, while it is called for.
+#[derive(Debug)]
+pub(crate) struct ProbedExec {
+    phases: PhasesHandle,
+    container: ContainerId,
+    name: CallName,
+    /// Taken at the end.
+    slot: Option<PhasesSlot>,
+}
+
+impl ProbedExec {
+    /// The call ended so. The phases are written to the slot once they are known, if they ever are.
+    pub(crate) fn ended(mut self, end: ExecEnd) -> PhasesSlot {
+        let slot = self.slot.take().unwrap_or_default();
+        self.pass(end, slot.clone());
+        slot
+    }
+
+    fn pass(&self, end: ExecEnd, slot: PhasesSlot) {
+        let done =
+            Box::new(move |phases: Option<Phases>| phases.into_iter().for_each(|phases| slot.set(phases)));
+        self.phases.ended(&self.container, self.name, end, clock::now(), done);
+    }
+}
+
+impl Drop for ProbedExec {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot.take() {
+            self.pass(ExecEnd::Unanswered, slot);
+        }
+    }
+}
+
+/// That instant by both clocks.
+fn now(at: Instant) -> Now {
+    let (instant, wall) = (clock::now(), clock::wall());
+    Now { at: instant, wall: wall - instant.saturating_duration_since(at) }
+}

@@ -1,0 +1,236 @@
+//! Which exec of the runtime belongs to which call: calls and marks in, the phases of ended calls out. The runtime's events
+//! do not name calls, so containers and times decide; where they do not, the phases are left out. Pure.
+//!
+//! A call that was answered gets an exec only if two arguments lead to it that do not depend on each other: it fits no other
+//! exec, which is right as long as no mark is lost; and the exec fits no other call, which is right as long as we know of all
+//! calls. A call without an answer may have had no exec: only the second argument holds for it, and for sessions.
+//!
+//! So that the second argument holds, a call that was passed on without its exec is kept while another one could be given
+//! that exec.
+
+mod call;
+mod decide;
+mod pairs;
+mod place;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant, SystemTime},
+};
+
+use self::place::{MOST_SESSIONS, Place};
+use crate::{
+    ids::{ConnId, ContainerId},
+    results::phases::Phases,
+    runtime::marks::ExecMark,
+};
+
+/// 300 ms: how long an ended call waits for marks. containerd reports an exit before it answers the call; what takes time is
+/// the way to us.
+const HELD: Duration = Duration::from_millis(300);
+
+/// 10 min: a call that is open for longer gets no phases. So one whose end was lost is forgotten.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// 60 s: so long after calls passed unseen, only those are split that were answered.
+const UNSEEN: Duration = Duration::from_secs(60);
+
+/// 1,024 containers at a time; a node has about 110 pods. Calls of others get no phases.
+const MOST_CONTAINERS: usize = 1024;
+
+/// 256 sessions of all containers are followed at a time.
+const ALL_SESSIONS: usize = 256;
+
+/// Names a call while it is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallName {
+    /// By its connection and stream.
+    Client(ConnId, u32),
+    /// By a number.
+    Probe(u64),
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExecEnd {
+    /// With the exit code of its command.
+    Answered {
+        /// As the runtime answered it.
+        exit_code: i32,
+    },
+    /// With an error of the runtime, which does nothing more for it.
+    Refused,
+    /// Without: by a timeout, or cancelled.
+    Unanswered,
+}
+
+/// How the process of an interactive Exec ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SessionEnd {
+    /// When it began to run.
+    pub began: SystemTime,
+    pub ended: SystemTime,
+    /// 128 and the signal's number if a signal ended it.
+    pub exit_code: i32,
+}
+
+/// A point in time, as both clocks show it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Now {
+    pub(super) at: Instant,
+    pub(super) wall: SystemTime,
+}
+
+/// Matches calls and execs. A call carries a `T` from its end on, a session an `S` from its beginning on.
+#[derive(Debug)]
+pub(super) struct Matcher<T, S> {
+    places: HashMap<ContainerId, Place<T, S>>,
+    /// Until when there may be calls that are not known.
+    unseen_until: Option<Instant>,
+}
+
+/// What need no longer be kept.
+#[derive(Debug)]
+pub(super) struct Resolved<T, S> {
+    /// Calls, with their phases where these are known.
+    pub(super) calls: Vec<(T, Option<Phases>)>,
+    pub(super) sessions: Vec<(S, SessionEnd)>,
+}
+
+impl<T, S> Default for Resolved<T, S> {
+    fn default() -> Self {
+        Self { calls: Vec::new(), sessions: Vec::new() }
+    }
+}
+
+impl<T, S> Default for Matcher<T, S> {
+    fn default() -> Self {
+        Self { places: HashMap::new(), unseen_until: None }
+    }
+}
+
+impl<T, S> Matcher<T, S> {
+    /// A call began. It gets no phases if it `is_doubtful`: marks may be missing.
+    pub(super) fn began(&mut self, container: &ContainerId, name: CallName, is_doubtful: bool, now: Now) {
+        if let Some(place) = self.place(container) {
+            place.begin(name, is_doubtful, now);
+        }
+    }
+
+    /// A call ended.
+    pub(super) fn ended(
+        &mut self,
+        container: &ContainerId,
+        name: CallName,
+        end: ExecEnd,
+        carried: T,
+        now: Now,
+    ) -> Resolved<T, S> {
+        let Some(place) = self.places.get_mut(container) else {
+            return Resolved { calls: vec![(carried, None)], ..Resolved::default() };
+        };
+        match place.end(name, end, carried, now) {
+            None => self.resolve(container, now.at),
+            Some(carried) => Resolved { calls: vec![(carried, None)], ..Resolved::default() },
+        }
+    }
+
+    /// A call ended while no marks are reported.
+    pub(super) fn forget(&mut self, container: &ContainerId, name: CallName) {
+        if let Some(place) = self.places.get_mut(container) {
+            place.drop_call(name);
+            if place.is_empty() {
+                self.places.remove(container);
+            }
+        }
+    }
+
+    /// An Exec opened a stream. Where too many are open, it is not followed.
+    pub(super) fn session(
+        &mut self,
+        container: &ContainerId,
+        name: CallName,
+        carried: S,
+        is_doubtful: bool,
+        now: Now,
+    ) {
+        let all = self.places.values().map(Place::sessions).sum::<usize>();
+        let Some(place) = self.place(container) else { return };
+        if all < ALL_SESSIONS && place.sessions() < MOST_SESSIONS {
+            place.open_session(name, carried, is_doubtful, now);
+        } else {
+            place.doubt(now.at);
+        }
+    }
+
+    /// The runtime reported something of an exec.
+    pub(super) fn mark(&mut self, mark: ExecMark, now: Instant) -> Resolved<T, S> {
+        let ExecMark { container, exec, at, kind } = mark;
+        if let Some(place) = self.place(&container) {
+            place.mark(exec, kind, at, now);
+        }
+        self.resolve(&container, now)
+    }
+
+    /// Marks were lost: nothing is known of the calls that are here now.
+    pub(super) fn marks_lost(&mut self) {
+        self.places.values_mut().for_each(Place::marks_lost);
+    }
+
+    /// Calls of clients passed unseen.
+    pub(super) fn calls_missed(&mut self, now: Instant) {
+        self.unseen_until = Some(now + UNSEEN);
+    }
+
+    /// A container is gone, and its sessions with it.
+    pub(super) fn gone(&mut self, container: &ContainerId) {
+        if let Some(place) = self.places.get_mut(container) {
+            place.drop_sessions();
+            if place.is_empty() {
+                self.places.remove(container);
+            }
+        }
+    }
+
+    /// When there is something to expire.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.places.values().filter_map(Place::due).min()
+    }
+
+    /// Resolves calls that were held for long enough, and forgets what is too old.
+    pub(super) fn expire(&mut self, now: Instant) -> Resolved<T, S> {
+        let mut resolved = Resolved::default();
+        let is_unseen = self.is_unseen(now);
+        self.places.retain(|_, place| {
+            if place.due().is_some_and(|due| due <= now) {
+                place.resolve(is_unseen, now, &mut resolved);
+            }
+            !place.is_empty()
+        });
+        resolved
+    }
+
+    fn resolve(&mut self, container: &ContainerId, now: Instant) -> Resolved<T, S> {
+        let (mut resolved, is_unseen) = (Resolved::default(), self.is_unseen(now));
+        if let Some(place) = self.places.get_mut(container) {
+            place.resolve(is_unseen, now, &mut resolved);
+            if place.is_empty() {
+                self.places.remove(container);
+            }
+        }
+        resolved
+    }
+
+    fn is_unseen(&self, now: Instant) -> bool {
+        self.unseen_until.is_some_and(|until| until > now)
+    }
+
+    fn place(&mut self, container: &ContainerId) -> Option<&mut Place<T, S>> {
+        if !self.places.contains_key(container) && self.places.len() >= MOST_CONTAINERS {
+            return None;
+        }
+        Some(self.places.entry(container.clone()).or_default())
+    }
+}

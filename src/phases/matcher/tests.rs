@@ -1,0 +1,529 @@
+//! Which exec belongs to which call: tables, and the property that phases are never wrong.
+
+use std::time::UNIX_EPOCH;
+
+use proptest::prelude::*;
+
+use super::{
+    place::{MOST_CALLS, MOST_EXECS},
+    *,
+};
+use crate::{clock, runtime::marks::MarkKind};
+
+/// One container, and times in milliseconds. Names of calls that begin with a capital are clients'.
+struct Rig {
+    matcher: Matcher<String, String>,
+    origin: Instant,
+    /// `name queue/start/run/drain`, `-` where a phase was not reached, or `name ?`; `name ended BEGAN-ENDED CODE` of sessions.
+    said: Vec<String>,
+}
+
+fn named(name: &str) -> CallName {
+    let number = name.bytes().fold(0u32, |number, byte| number.wrapping_mul(31) + u32::from(byte));
+    if name.starts_with(char::is_uppercase) {
+        CallName::Client(ConnId(1), number)
+    } else {
+        CallName::Probe(number.into())
+    }
+}
+
+impl Rig {
+    fn new() -> Self {
+        Self { matcher: Matcher::default(), origin: clock::now(), said: Vec::new() }
+    }
+
+    fn now(&self, at: u64) -> Now {
+        Now { at: self.origin + Duration::from_millis(at), wall: wall(at) }
+    }
+
+    fn began(&mut self, name: &str, at: u64) -> &mut Self {
+        let now = self.now(at);
+        self.matcher.began(&"c".into(), named(name), false, now);
+        self
+    }
+
+    fn ended(&mut self, name: &str, at: u64, exit_code: Option<i32>) -> &mut Self {
+        let end = exit_code.map_or(ExecEnd::Unanswered, |exit_code| ExecEnd::Answered { exit_code });
+        self.ended_so(name, at, end)
+    }
+
+    fn ended_so(&mut self, name: &str, at: u64, end: ExecEnd) -> &mut Self {
+        let now = self.now(at);
+        let resolved = self.matcher.ended(&"c".into(), named(name), end, name.to_owned(), now);
+        self.note(resolved)
+    }
+
+    fn session(&mut self, name: &str, at: u64) -> &mut Self {
+        let now = self.now(at);
+        self.matcher.session(&"c".into(), named(name), name.to_owned(), false, now);
+        self
+    }
+
+    /// A mark that arrives at once.
+    fn mark(&mut self, exec: &str, kind: MarkKind, at: u64) -> &mut Self {
+        self.late_mark(exec, kind, at, at)
+    }
+
+    fn late_mark(&mut self, exec: &str, kind: MarkKind, at: u64, arrives: u64) -> &mut Self {
+        let mark = ExecMark { container: "c".into(), exec: exec.into(), at: wall(at), kind };
+        let resolved = self.matcher.mark(mark, self.now(arrives).at);
+        self.note(resolved)
+    }
+
+    /// All marks of one exec, at once.
+    fn exec(&mut self, exec: &str, times: [u64; 3], status: u32) -> &mut Self {
+        let kinds = [MarkKind::Added, MarkKind::Started, MarkKind::Exited { status }];
+        for (kind, at) in kinds.into_iter().zip(times) {
+            self.mark(exec, kind, at);
+        }
+        self
+    }
+
+    /// Expires whatever is due, at its time, until then.
+    fn run(&mut self, until: u64) -> &mut Self {
+        while let Some(due) = self.matcher.due().filter(|due| *due <= self.now(until).at) {
+            let resolved = self.matcher.expire(due);
+            self.note(resolved);
+        }
+        self
+    }
+
+    fn note(&mut self, resolved: Resolved<String, String>) -> &mut Self {
+        for (name, phases) in resolved.calls {
+            let said = phases.map_or_else(|| "?".to_owned(), |phases| shown(&phases));
+            self.said.push(format!("{name} {said}"));
+        }
+        for (name, SessionEnd { began, ended, exit_code }) in resolved.sessions {
+            let [began, ended] =
+                [began, ended].map(|at| at.duration_since(wall(0)).map_or(0, |since| since.as_millis()));
+            self.said.push(format!("{name} ended {began}-{ended} {exit_code}"));
+        }
+        self
+    }
+
+    fn said(&self) -> Vec<&str> {
+        self.said.iter().map(String::as_str).collect()
+    }
+}
+
+fn wall(at: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(1_000_000) + Duration::from_millis(at)
+}
+
+fn shown(phases: &Phases) -> String {
+    let others = [phases.start, phases.run, phases.drain];
+    let others = others.map(|took| took.map_or("-".to_owned(), |took| took.as_millis().to_string()));
+    format!("{}/{}", phases.queue.as_millis(), others.join("/"))
+}
+
+const ADDED: MarkKind = MarkKind::Added;
+const STARTED: MarkKind = MarkKind::Started;
+const EXITED: MarkKind = MarkKind::Exited { status: 0 };
+
+#[test]
+fn the_time_of_a_call_is_split_at_the_marks_of_its_exec() {
+    let mut rig = Rig::new();
+    rig.began("a", 0).exec("x", [5, 37, 537], 0).ended("a", 540, Some(0));
+    assert_eq!(rig.said(), ["a 5/32/500/3"]);
+    rig.run(60_000);
+    assert!(rig.matcher.places.is_empty(), "{:?}", rig.matcher);
+}
+
+#[test]
+fn marks_may_be_late_doubled_or_out_of_order() {
+    let mut rig = Rig::new();
+    rig.mark("x", ADDED, 5).began("a", 0).mark("x", ADDED, 5).late_mark("x", EXITED, 40, 41);
+    rig.ended("a", 45, Some(0)).late_mark("x", STARTED, 42, 46);
+    assert_eq!(rig.said(), ["a 5/35/0/5"], "a process that ended before it was seen to run");
+    let mut rig = Rig::new();
+    rig.began("a", 0).ended("a", 45, Some(0)).late_mark("x", EXITED, 40, 50);
+    rig.late_mark("x", STARTED, 20, 51).late_mark("x", STARTED, 30, 51).late_mark("x", ADDED, 5, 52);
+    assert_eq!(rig.said(), ["a 5/15/20/5"]);
+    rig.began("b", 53).exec("x", [5, 20, 40], 0).exec("y", [54, 55, 56], 0).ended("b", 57, Some(0));
+    assert_eq!(rig.said()[1..], ["b 1/1/1/1"], "what is reported twice is nobody else's");
+}
+
+#[test]
+fn a_call_without_marks_waits_for_them_and_then_has_no_phases() {
+    let mut rig = Rig::new();
+    rig.began("a", 0).ended("a", 45, Some(0)).run(344);
+    assert!(rig.said().is_empty());
+    rig.run(345);
+    assert_eq!(rig.said(), ["a ?"]);
+    rig.late_mark("x", ADDED, 5, 400).run(2_000_000);
+    assert!(rig.matcher.places.is_empty(), "{:?}", rig.matcher);
+}
+
+#[test]
+fn a_call_without_an_answer_has_the_phases_that_it_reached() {
+    for (marks, phases) in
+        [(0, "a 1000/-/-/-"), (1, "a 5/995/-/-"), (2, "a 5/25/970/-"), (3, "a 5/25/70/900")]
+    {
+        let mut rig = Rig::new();
+        rig.began("a", 0);
+        for (kind, at) in [(ADDED, 5), (STARTED, 30), (EXITED, 100)].into_iter().take(marks) {
+            rig.mark("x", kind, at);
+        }
+        rig.ended("a", 1_000, None).run(1_300);
+        assert_eq!(rig.said(), [phases]);
+    }
+}
+
+#[test]
+fn a_call_that_the_runtime_refuses_at_once_is_passed_on_at_once() {
+    let mut rig = Rig::new();
+    rig.began("a", 0).ended_so("a", 5, ExecEnd::Refused);
+    assert_eq!(rig.said(), ["a ?"]);
+    rig.began("b", 10).mark("x", ADDED, 15).ended_so("b", 2_010, ExecEnd::Refused).run(2_310);
+    assert_eq!(rig.said()[1..], ["b 5/1995/-/-"]);
+}
+
+#[test]
+fn an_exit_after_the_end_of_an_unanswered_call_is_not_its_drain() {
+    let mut rig = Rig::new();
+    rig.began("a", 0).mark("x", ADDED, 5).mark("x", STARTED, 30).ended("a", 1_000, None);
+    rig.mark("x", EXITED, 1_100).run(1_300);
+    assert_eq!(rig.said(), ["a 5/25/970/-"]);
+}
+
+#[test]
+fn what_the_runtime_takes_up_too_late_is_not_the_next_calls() {
+    let mut rig = Rig::new();
+    rig.began("a", 0)
+        .ended("a", 1_000, None)
+        .began("b", 1_000)
+        .mark("x", ADDED, 1_100)
+        .ended("b", 2_000, None);
+    rig.run(2_300);
+    assert_eq!(rig.said(), ["a 1000/-/-/-", "b ?"], "x may be the exec of a");
+    rig.began("c", 30_000).exec("y", [30_005, 30_010, 30_015], 0).ended("c", 30_016, Some(0));
+    assert_eq!(rig.said()[2..], ["c 5/5/5/1"]);
+}
+
+#[test]
+fn calls_of_one_container_that_cannot_be_exchanged_get_their_own() {
+    let mut rig = Rig::new();
+    rig.began("slow", 0).mark("x", ADDED, 5).mark("x", STARTED, 10);
+    rig.run(150).began("quick", 150).exec("y", [155, 160, 170], 0).ended("quick", 175, Some(0));
+    rig.mark("x", EXITED, 900).ended("slow", 903, Some(0));
+    assert_eq!(rig.said(), ["quick 5/5/10/5", "slow 5/5/890/3"]);
+    let mut rig = Rig::new();
+    rig.began("good", 0).began("bad", 1).exec("x", [5, 10, 20], 0).exec("y", [6, 11, 21], 1);
+    rig.ended("good", 25, Some(0)).ended("bad", 26, Some(1)).run(400);
+    assert_eq!(rig.said(), ["good 5/5/10/5", "bad 5/5/10/5"], "exit codes tell them apart");
+}
+
+#[test]
+fn calls_that_follow_each_other_closely_get_their_own() {
+    for names in [["a", "b", "c"], ["A", "B", "C"], ["a", "B", "c"]] {
+        let mut rig = Rig::new();
+        for (at, name) in [0, 22, 44].into_iter().zip(names) {
+            rig.began(name, at).exec(name, [at + 2, at + 10, at + 18], 0).ended(name, at + 20, Some(0));
+        }
+        let said = names.map(|name| format!("{name} 2/8/8/2"));
+        assert_eq!(rig.said(), said);
+    }
+}
+
+#[test]
+fn calls_that_could_be_exchanged_get_none_and_the_next_one_has_its_own() {
+    let mut rig = Rig::new();
+    rig.began("a", 0).began("b", 1).exec("x", [5, 10, 20], 0).exec("y", [6, 11, 21], 0);
+    rig.ended("a", 25, Some(0)).ended("b", 26, Some(0)).run(400);
+    assert_eq!(rig.said(), ["a ?", "b ?"]);
+    rig.began("c", 410).exec("z", [411, 412, 413], 0).ended("c", 414, Some(0));
+    assert_eq!(rig.said()[2..], ["c 1/1/1/1"]);
+    let mut rig = Rig::new();
+    rig.began("a", 0).began("b", 1).mark("x", ADDED, 5).ended("a", 100, None).ended("b", 101, None).run(500);
+    assert_eq!(rig.said(), ["a ?", "b ?"], "one of them never came to an exec");
+}
+
+#[test]
+fn an_exec_that_nobody_called_for_is_nobodys() {
+    let mut rig = Rig::new();
+    rig.began("a", 0)
+        .exec("x", [5, 10, 20], 0)
+        .exec("foreign", [7, 11, 21], 0)
+        .ended("a", 25, Some(0))
+        .run(400);
+    assert_eq!(rig.said(), ["a ?"]);
+    let mut rig = Rig::new();
+    rig.began("a", 0).exec("x", [5, 10, 20], 0).mark("foreign", EXITED, 15).ended("a", 25, Some(0)).run(400);
+    assert_eq!(rig.said(), ["a ?"], "it exits, and nothing else is known of it");
+}
+
+#[test]
+fn what_was_in_flight_while_marks_were_lost_has_none_and_what_comes_later_has() {
+    let mut rig = Rig::new();
+    rig.began("a", 0).mark("x", ADDED, 5);
+    rig.matcher.marks_lost();
+    rig.mark("x", STARTED, 10).mark("x", EXITED, 20).ended("a", 25, Some(0));
+    assert_eq!(rig.said(), ["a ?"]);
+    rig.began("b", 30).exec("y", [31, 32, 33], 0).ended("b", 34, Some(0));
+    assert_eq!(rig.said(), ["a ?", "b 1/1/1/1"]);
+}
+
+#[test]
+fn while_calls_pass_unseen_only_answered_ones_are_split() {
+    let mut rig = Rig::new();
+    rig.matcher.calls_missed(rig.origin);
+    rig.began("a", 0).mark("x", ADDED, 5).ended("a", 1_000, None).run(1_300);
+    rig.began("b", 1_300).exec("y", [1_301, 1_302, 1_303], 0).ended("b", 1_304, Some(0)).run(1_604);
+    assert_eq!(rig.said(), ["a ?", "b 1/1/1/1"]);
+}
+
+#[test]
+fn a_clock_that_was_set_leaves_phases_out() {
+    let mut rig = Rig::new();
+    rig.began("a", 100_000).mark("x", ADDED, 100_005).mark("x", STARTED, 100_010);
+    // The clock was set back by 50 s.
+    rig.mark("x", EXITED, 50_020).ended("a", 50_025, Some(0)).run(200_000);
+    assert_eq!(rig.said(), ["a ?"]);
+}
+
+#[test]
+fn a_session_ends_with_its_process() {
+    let mut rig = Rig::new();
+    rig.session("S", 100).mark("x", ADDED, 105).mark("x", STARTED, 130);
+    // Probes run meanwhile, for an hour.
+    for at in (200..3_600_000).step_by(10_000) {
+        rig.run(at).began("p", at).exec(&at.to_string(), [at + 5, at + 20, at + 30], 0).ended(
+            "p",
+            at + 31,
+            Some(0),
+        );
+        assert_eq!(rig.said.pop().as_deref(), Some("p 5/15/10/1"), "at {at}");
+    }
+    rig.mark("x", MarkKind::Exited { status: 137 }, 3_600_130);
+    assert_eq!(rig.said(), ["S ended 130-3600130 137"]);
+    rig.run(10_000_000);
+    assert!(rig.matcher.places.is_empty(), "{:?}", rig.matcher);
+}
+
+#[test]
+fn a_session_gets_no_exec_that_a_call_may_have() {
+    let mut rig = Rig::new();
+    // The exec of a call that is read a little later.
+    rig.session("S", 100).exec("x", [205, 210, 215], 0).began("p", 200).ended("p", 220, Some(0)).run(100_000);
+    assert_eq!(rig.said(), ["p ?"], "x may be either's until the session can have none any more");
+    let mut rig = Rig::new();
+    rig.session("S", 100).exec("x", [205, 210, 215], 0).run(300);
+    assert!(rig.said().is_empty(), "its call may be read later");
+    rig.run(305);
+    assert_eq!(rig.said(), ["S ended 210-215 0"]);
+    let mut rig = Rig::new();
+    rig.session("S", 100).session("T", 200).exec("x", [205, 210, 215], 0).run(100_000);
+    assert!(rig.said().is_empty());
+    let mut rig = Rig::new();
+    rig.session("S", 100)
+        .exec("x", [105, 210, 215], 0)
+        .session("T", 200)
+        .exec("y", [205, 210, 220], 1)
+        .run(600);
+    assert_eq!(rig.said(), ["S ended 210-215 0", "T ended 210-220 1"]);
+    let mut rig = Rig::new();
+    rig.session("S", 100).run(61_000).exec("x", [61_000, 61_010, 61_015], 0).run(100_000);
+    assert!(rig.said().is_empty(), "containerd has forgotten the stream");
+    rig.session("S", 100_000).mark("x", ADDED, 100_005).run(101_000);
+    rig.matcher.gone(&"c".into());
+    rig.mark("x", EXITED, 102_000).run(2_000_000);
+    assert!(rig.said().is_empty() && rig.matcher.places.is_empty(), "{:?}", rig.matcher);
+}
+
+#[test]
+fn what_is_kept_is_bounded() {
+    let mut rig = Rig::new();
+    for number in 0..=MOST_CALLS {
+        rig.began(&number.to_string(), 0);
+    }
+    rig.exec("x", [5, 6, 7], 0).ended("0", 10, Some(0)).run(600);
+    assert_eq!(rig.said(), ["0 ?"], "another call, which is not known, may have had the exec");
+    for number in 0..2 * MOST_CONTAINERS {
+        rig.matcher.began(&number.to_string().as_str().into(), named("a"), false, rig.now(600));
+    }
+    assert_eq!(rig.matcher.places.len(), MOST_CONTAINERS);
+    for number in 0..2 * MOST_EXECS {
+        rig.mark(&number.to_string(), ADDED, 8);
+    }
+    assert_eq!(rig.matcher.places["c"].execs.len(), MOST_EXECS);
+    rig.said.clear();
+    rig.run(5_000_000).began("a", 5_000_000).exec("y", [5_000_001, 5_000_002, 5_000_003], 0);
+    rig.ended("a", 5_000_004, Some(0));
+    assert_eq!(rig.said(), ["a 1/1/1/1"]);
+    // Commands that never start, one after the other.
+    for at in (6_000_000..7_000_000).step_by(1_000) {
+        rig.run(at).began("b", at).mark(&at.to_string(), ADDED, at + 1).ended_so(
+            "b",
+            at + 2,
+            ExecEnd::Refused,
+        );
+    }
+    rig.began("a", 7_000_000).exec("z", [7_000_001, 7_000_002, 7_000_003], 0).ended("a", 7_000_004, Some(0));
+    assert_eq!(rig.said().last(), Some(&"a 1/1/1/1"));
+    rig.run(10_000_000);
+    assert!(rig.matcher.places.is_empty(), "{:?}", rig.matcher);
+    for number in 0..2 * ALL_SESSIONS {
+        let container = (number / 100).to_string().as_str().into();
+        rig.matcher.session(&container, named(&number.to_string()), String::new(), false, rig.now(0));
+    }
+    let sessions = rig.matcher.places.values().map(Place::sessions);
+    assert!(sessions.clone().all(|sessions| sessions == MOST_SESSIONS), "{:?}", sessions.collect::<Vec<_>>());
+}
+
+#[test]
+fn calls_that_were_passed_on_make_room_for_those_that_begin() {
+    let mut rig = Rig::new();
+    rig.session("S", 0);
+    for number in 0..2 * MOST_CALLS as u64 {
+        rig.began("p", 1 + number).ended("p", 1 + number, Some(0)).run(400 + number);
+    }
+    assert_eq!(rig.said.len(), 2 * MOST_CALLS);
+    rig.run(61_000).began("p", 61_000).exec("x", [61_001, 61_002, 61_003], 0).ended("p", 61_004, Some(0));
+    assert_eq!(rig.said().last(), Some(&"p 1/1/1/1"));
+}
+
+/// What a call, or a session, is like. All times in milliseconds; a call without an answer does not end within one of a step.
+#[derive(Clone, Debug)]
+struct Made {
+    kind: Kind,
+    began: u64,
+    /// How much later than that we read the clock, for an answered call of a client.
+    lag: u64,
+    /// From one step to the next: added, started, exited, answered.
+    steps: [u64; 4],
+    status: u32,
+    /// For each mark: how late it is, whether it is lost, whether it comes again, and when.
+    marks: [(u64, bool, Option<u64>); 3],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Answered,
+    /// So long after it began.
+    Unanswered(u64),
+    /// Likewise, and it has no exec.
+    WithoutExec(u64),
+    Session,
+}
+
+fn made() -> impl Strategy<Value = Made> {
+    let kind = prop_oneof![
+        4 => Just(Kind::Answered),
+        1 => (0u64..40).prop_map(|after| Kind::Unanswered(4 * after + 2)),
+        1 => (0u64..40).prop_map(|after| Kind::WithoutExec(4 * after + 2)),
+        1 => Just(Kind::Session),
+    ];
+    let late = prop_oneof![3 => 0u64..5, 2 => 0u64..250, 1 => 250u64..2_000];
+    let again = prop_oneof![4 => Just(None), 1 => (0u64..1_000).prop_map(Some)];
+    let marks = prop::array::uniform3((late, prop::bool::weighted(0.1), again));
+    let steps =
+        (1u64..10, 1u64..10, 1u64..20, 1u64..10).prop_map(|(a, b, c, d)| [4 * a, 4 * b, 4 * c, 4 * d]);
+    let lag = prop_oneof![2 => Just(0u64), 1 => (0u64..12).prop_map(|lag| 4 * lag)];
+    (kind, (0u64..75).prop_map(|began| 4 * began), lag, steps, 0u32..2, marks)
+        .prop_map(|(kind, began, lag, steps, status, marks)| Made { kind, began, lag, steps, status, marks })
+}
+
+impl Made {
+    fn times(&self) -> [u64; 3] {
+        let [queue, start, run, _] = self.steps;
+        [self.began + queue, self.began + queue + start, self.began + queue + start + run]
+    }
+
+    /// When it began, as we read the clock.
+    fn read(&self, is_client: bool) -> u64 {
+        let is_late = is_client && self.kind == Kind::Answered;
+        self.began + if is_late { self.lag.min(self.steps[0] + self.steps[1]) } else { 0 }
+    }
+
+    fn ended(&self) -> u64 {
+        match self.kind {
+            Kind::Unanswered(after) | Kind::WithoutExec(after) => self.began + after,
+            Kind::Answered | Kind::Session => self.times()[2] + self.steps[3],
+        }
+    }
+
+    /// When each mark arrives; those of calls without an answer are not lost, and not later than calls are held.
+    fn arrivals(&self) -> Vec<(u64, usize)> {
+        if matches!(self.kind, Kind::WithoutExec(_)) {
+            return Vec::new();
+        }
+        let is_tame = matches!(self.kind, Kind::Unanswered(_));
+        let mut arrivals = Vec::new();
+        for (mark, (at, (late, is_lost, again))) in self.times().into_iter().zip(self.marks).enumerate() {
+            if is_tame || !is_lost {
+                arrivals.push((at + if is_tame { late.min(250) } else { late }, mark));
+                arrivals.extend(again.map(|again| (at + late.min(250) + again, mark)));
+            }
+        }
+        arrivals
+    }
+
+    /// What may be said of it, besides nothing.
+    fn truth(&self, name: &str, is_client: bool) -> Vec<String> {
+        let ([added, started, exited], ended) = (self.times(), self.ended());
+        match self.kind {
+            Kind::Session => {
+                let code = self.status;
+                vec![
+                    format!("{name} ended {started}-{exited} {code}"),
+                    format!("{name} ended {added}-{exited} {code}"),
+                ]
+            }
+            Kind::WithoutExec(after) => vec![format!("{name} {after}/-/-/-")],
+            Kind::Unanswered(_) | Kind::Answered => {
+                let began = self.read(is_client);
+                let times = [began, added.max(began), started, exited, u64::MAX];
+                let phases = times.windows(2).map(|pair| {
+                    if pair[0] <= ended { (pair[1].min(ended) - pair[0]).to_string() } else { "-".to_owned() }
+                });
+                vec![format!("{name} {}", phases.collect::<Vec<_>>().join("/"))]
+            }
+        }
+    }
+}
+
+proptest! {
+    /// Whatever runs in a container at the same time, and in whatever order marks come, late, twice or not at all: what is
+    /// said is true.
+    #[test]
+    fn phases_are_never_wrong(all in prop::collection::vec(made(), 1..8), is_client in any::<bool>()) {
+        let names = if is_client { ["A", "B", "C", "D", "E", "F", "G"] } else { ["a", "b", "c", "d", "e", "f", "g"] };
+        let mut steps: Vec<(u64, usize, usize)> = Vec::new();
+        for (index, made) in all.iter().enumerate() {
+            steps.push((made.read(is_client), index, 0));
+            steps.extend(made.arrivals().into_iter().map(|(at, mark)| (at, index, 1 + mark)));
+            if made.kind != Kind::Session {
+                steps.push((made.ended(), index, 4));
+            }
+        }
+        steps.sort_unstable();
+        let mut rig = Rig::new();
+        for (at, index, step) in steps {
+            let (made, name, exec) = (&all[index], names[index], index.to_string());
+            rig.run(at);
+            let [added, started, exited] = made.times();
+            let status = made.status;
+            match step {
+                0 if made.kind == Kind::Session => rig.session(name, at),
+                0 => rig.began(name, at),
+                1 => rig.late_mark(&exec, ADDED, added, at),
+                2 => rig.late_mark(&exec, STARTED, started, at),
+                3 => rig.late_mark(&exec, MarkKind::Exited { status }, exited, at),
+                _ => rig.ended(name, at, (made.kind == Kind::Answered).then_some(status.cast_signed())),
+            };
+        }
+        rig.run(10_000_000);
+        let calls = all.iter().filter(|made| made.kind != Kind::Session).count();
+        let said = rig.said();
+        prop_assert_eq!(said.iter().filter(|said| !said.contains("ended")).count(), calls);
+        for said in said {
+            let (name, rest) = said.split_once(' ').unwrap();
+            let made = &all[names.iter().position(|other| *other == name).unwrap()];
+            let truth = made.truth(name, is_client);
+            prop_assert!(rest == "?" || truth.iter().any(|truth| truth == said), "{} is not {:?}", said, truth);
+        }
+        // A session whose exit was lost ends with its container.
+        rig.matcher.gone(&"c".into());
+        prop_assert!(rig.matcher.places.is_empty(), "{:?}", rig.matcher);
+    }
+}

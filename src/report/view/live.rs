@@ -1,0 +1,178 @@
+//! The events of the live stream.
+
+use serde::{Deserialize, Serialize, Serializer, ser::SerializeSeq as _};
+
+use super::{AttemptResult, ProbePhase, RuntimeView, Time, Verdict};
+
+/// The first event: who sends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HelloView<'a> {
+    /// criprobe's own version.
+    pub version: &'a str,
+    /// The node's hostname; empty where it is not known.
+    pub node: &'a str,
+    /// Now.
+    pub at: Time,
+    /// The shortest time between two events of rows.
+    pub tick_seconds: u64,
+}
+
+/// The state of the daemon, when it changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LiveStatusView {
+    /// The runtime.
+    pub runtime: RuntimeView,
+    /// What somebody has to look at, as `criprobe status` reports it.
+    pub trouble: Vec<String>,
+}
+
+/// Shows that the stream is alive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct BeatView {
+    /// Now.
+    pub at: Time,
+}
+
+/// Calls that this subscriber was too slow for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MissedCallsView {
+    /// How many.
+    pub calls: u64,
+}
+
+/// A row of the page: a probe, or a pod without probes. All texts are as they came, and bounded.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RowView {
+    /// `POD_UID/CONTAINER/TYPE`, or `POD_UID`: unique.
+    pub key: String,
+    /// The pod's namespace.
+    pub namespace: String,
+    /// The pod's name.
+    pub pod: String,
+    /// Whether the pod is ready; null where the pod is not known.
+    pub pod_ready: Option<bool>,
+    /// The container's name; of a pod without probes, absent.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub container: String,
+    /// As the client named it; of a pod without probes, that of its first container.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub image: String,
+    /// Where the container is in its life; absent where that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub container_state: Option<&'static str>,
+    /// What there is of a probe; absent of a pod without probes.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub probe: Option<RowProbeView>,
+    /// Whether the verdict is failure or not known any more; what a client stops on purpose does not fail.
+    pub is_failing: bool,
+    /// Whether the definition of the probe or an annotation of the pod is wrong.
+    pub is_invalid: bool,
+    /// Why it is so, in words; empty where there is nothing to say.
+    pub reason: String,
+}
+
+/// What a row shows of a probe.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct RowProbeView {
+    /// `startup`, `readiness`, `liveness`, or `observed-N`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// `exec`, `httpGet`, `tcpSocket`, `grpc`; empty if the definition is too broken to know.
+    pub handler: String,
+    /// Where the definition came from.
+    pub source: String,
+    /// The verdict after thresholds.
+    pub state: Verdict,
+    /// What it is doing.
+    pub phase: ProbePhase,
+    /// Since when `state` is what it is.
+    pub since: Time,
+    /// What the newest attempt said; empty before the first.
+    pub output: String,
+    /// The newest attempts, oldest first.
+    pub attempts: Vec<StripView>,
+    /// Why the newest slow attempt was slow, in words; absent if none was, or that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slow: Option<String>,
+}
+
+/// An attempt as a list: when it began, in milliseconds since 1970; how it ended, by the first letter of its result; how
+/// many milliseconds it took; and the exit code or HTTP status, where it had one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StripView {
+    /// When it began, in milliseconds since 1970.
+    pub at: u64,
+    /// How it ended.
+    pub result: AttemptResult,
+    /// How long it took, in microseconds.
+    pub micros: u64,
+    /// Exit code or HTTP status.
+    pub code: Option<i32>,
+}
+
+impl Serialize for StripView {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut list = to.serialize_seq(Some(3 + usize::from(self.code.is_some())))?;
+        list.serialize_element(&self.at)?;
+        list.serialize_element(&self.result.as_str()[..1])?;
+        list.serialize_element(&(self.micros as f64 / 1_000.0))?;
+        if let Some(code) = self.code {
+            list.serialize_element(&code)?;
+        }
+        list.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use super::*;
+
+    #[test]
+    fn an_attempt_is_a_short_list_and_a_row_is_flat() {
+        let attempt = |result, code| StripView { at: 1_700_000_000_123, result, micros: 31_004, code };
+        let row = RowView {
+            key: "u1/app/liveness".to_owned(),
+            namespace: "default".to_owned(),
+            pod: "web-0".to_owned(),
+            pod_ready: Some(true),
+            container: "app".to_owned(),
+            image: "web:1".to_owned(),
+            container_state: Some("running"),
+            probe: Some(RowProbeView {
+                kind: "liveness".to_owned(),
+                handler: "exec".to_owned(),
+                source: "annotation".to_owned(),
+                state: Verdict::Success,
+                phase: ProbePhase::Probing,
+                since: Time(UNIX_EPOCH + Duration::from_secs(1_700_000_000)),
+                output: "<script>\n".to_owned(),
+                attempts: vec![
+                    attempt(AttemptResult::Success, None),
+                    attempt(AttemptResult::Failure, Some(-1)),
+                ],
+                slow: None,
+            }),
+            is_failing: false,
+            is_invalid: false,
+            reason: String::new(),
+        };
+        assert_eq!(
+            serde_json::to_string(&row).unwrap(),
+            r#"{"key":"u1/app/liveness","namespace":"default","pod":"web-0","podReady":true,"container":"app","image":"web:1","containerState":"running","type":"liveness","handler":"exec","source":"annotation","state":"success","phase":"probing","since":"2023-11-14T22:13:20.000Z","output":"<script>\n","attempts":[[1700000000123,"s",31.004],[1700000000123,"f",31.004,-1]],"isFailing":false,"isInvalid":false,"reason":""}"#
+        );
+        let pod = RowView {
+            key: "u2".to_owned(),
+            namespace: "n".to_owned(),
+            pod: "p".to_owned(),
+            ..RowView::default()
+        };
+        assert_eq!(
+            serde_json::to_string(&pod).unwrap(),
+            r#"{"key":"u2","namespace":"n","pod":"p","podReady":null,"isFailing":false,"isInvalid":false,"reason":""}"#
+        );
+    }
+}
