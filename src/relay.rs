@@ -189,7 +189,7 @@ impl Relay {
     }
 
     /// Ends the relay. New connections are accepted while calls are in flight, and connections end when their calls do.
-    /// After [`DRAIN_LIMIT`], the remaining connections are closed.
+    /// After `DRAIN_LIMIT`, the remaining connections are closed.
     pub async fn drain(self) {
         let Self { phase, ended: _, registry, threads } = self;
         let last_before = registry.snapshot().last().map(|connection| connection.id);
