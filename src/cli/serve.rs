@@ -18,8 +18,8 @@ pub struct ServeArgs {
     /// Where the API is: the flag that all verbs have.
     #[arg(skip)]
     pub api: Option<String>,
-    /// Also serve metrics and health at this TCP address, and on loopback the page: 127.0.0.1:9090, [::1]:9090,
-    /// :9090 for all addresses [default: no TCP]
+    /// Also serve metrics and health at this TCP address, and on loopback the page: 127.0.0.1:9090, or :9090
+    /// for all addresses [default: no TCP]
     #[arg(long, value_name = "ADDR")]
     pub http: Option<String>,
     /// Log format [default: text]

@@ -49,7 +49,7 @@ impl PhasesView {
         phases.into_iter().filter_map(|(phase, took)| Some((phase, took?.0)))
     }
 
-    /// What took so long, of one that took longer than [`SLOW`]: `1.9 s of 2.0 s before the process started: the runtime is
+    /// What took so long, of one that took longer than `SLOW`: `1.9 s of 2.0 s before the process started: the runtime is
     /// slow, or short of CPU time`.
     pub fn culprit(self) -> Option<String> {
         let total: Duration = self.each().map(|(_, took)| took).sum();
