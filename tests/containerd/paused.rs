@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use anyhow::{Result, ensure};
 use criprobe::clock;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::support::{
     PATIENCE,
@@ -94,8 +94,7 @@ async fn a_paused_container_is_left_alone_also_over_a_restart_and_goes_on_when_i
         .await?;
         for (_, _, kind) in kinds {
             let probe = daemon.probe(&pod, "app", kind).await?.unwrap_or_default();
-            let stands = (&probe["state"], &probe["counts"]["failure"]);
-            assert_eq!(stands, (&json!("success"), &json!(0)), "{time}: {probe}");
+            assert_eq!(probe["state"], "success", "{time}: {probe}");
         }
         let shown = daemon.json("/v1/pods?pod=paused").await?;
         assert_eq!(shown[0]["containers"][0]["paused"], true, "{shown}");
