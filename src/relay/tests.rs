@@ -31,6 +31,7 @@ impl Rig {
         let path = dir.path().join("criprobe.sock");
         let runtime = UnixListener::bind(&runtime_path).unwrap();
         let listener = UnixListener::bind(&path).unwrap();
+        listener.set_nonblocking(true).unwrap();
         let (output, observations) = output::channel(max_events);
         let (gate, registry, room) = (Gate::default(), Registry::default(), Room::default());
         let relay =
