@@ -1,27 +1,19 @@
 //! One window of Chromium with the page of a daemon in it. Closed at the end of a test, whatever came of it.
 
-use std::{env, net::TcpListener, path::Path, pin::Pin, process::Stdio, sync::Arc};
+use std::{env, fs, net::TcpListener, path::Path, process::Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
-use hyper::{Request, Response};
-use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
-    rt::TokioExecutor,
-};
+use fantoccini::{Client, ClientBuilder, wd::WebDriverCompatibleCommand};
+use hyper::Method;
+use hyper_util::client::legacy::connect::HttpConnector;
 use rustix::process::{Pid, Signal, kill_process_group};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tempfile::TempDir;
-use thirtyfour::{
-    ChromeCapabilities, ChromiumLikeCapabilities as _, LoggingPrefsLogLevel, WebDriver,
-    error::{WebDriverError, WebDriverResult},
-    session::http::{Body, HttpClient},
-};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     process::{Child, Command},
 };
+use url::{ParseError, Url};
 
 use crate::{
     rig::Rig,
@@ -30,7 +22,7 @@ use crate::{
 
 /// A window that shows the page of a daemon.
 pub(crate) struct Page {
-    driver: WebDriver,
+    driver: Client,
     pub(crate) url: String,
 }
 
@@ -73,8 +65,10 @@ pub(crate) async fn visit(address: &str, test: impl AsyncFnOnce(&Page) -> Result
             break port.trim_end_matches('.').parse::<u16>()?;
         }
     };
-    let driver =
-        WebDriver::builder(format!("http://127.0.0.1:{port}"), capabilities()?).client(Http::new()).await?;
+    let driver = ClientBuilder::new(HttpConnector::new())
+        .capabilities(capabilities())
+        .connect(&format!("http://127.0.0.1:{port}"))
+        .await?;
     let page = Page { driver, url: format!("http://{address}/") };
     let mut result = async {
         page.size(1280, 900).await?;
@@ -91,7 +85,7 @@ pub(crate) async fn visit(address: &str, test: impl AsyncFnOnce(&Page) -> Result
         ensure!(said.is_empty(), "in the browser's console: {said:#?}");
         Ok(())
     });
-    let quit = page.driver.quit().await;
+    let quit = page.driver.close().await;
     result?;
     quit?;
     Ok(true)
@@ -112,16 +106,30 @@ impl Drop for Driver {
     }
 }
 
-fn capabilities() -> Result<ChromeCapabilities> {
-    let mut wanted = ChromeCapabilities::new();
+fn capabilities() -> Map<String, Value> {
     // Tests run as root, for which Chromium has no sandbox; the pages are ours.
-    for flag in
-        ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars"]
-    {
-        wanted.add_arg(flag)?;
+    let args =
+        ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars"];
+    let wanted = [
+        ("browserName", json!("chrome")),
+        ("goog:chromeOptions", json!({"args": args})),
+        ("goog:loggingPrefs", json!({"browser": "ALL"})),
+    ];
+    wanted.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+/// A command of a session, where the client has none of its own for it: its path, and what is sent.
+#[derive(Debug)]
+struct Raw(&'static str, Value);
+
+impl WebDriverCompatibleCommand for Raw {
+    fn endpoint(&self, base: &Url, session: Option<&str>) -> Result<Url, ParseError> {
+        base.join(&format!("session/{}/{}", session.unwrap_or_default(), self.0))
     }
-    wanted.set_browser_log_level(LoggingPrefsLogLevel::All)?;
-    Ok(wanted)
+
+    fn method_and_body(&self, _: &Url) -> (Method, Option<String>) {
+        (Method::POST, Some(self.1.to_string()))
+    }
 }
 
 impl Page {
@@ -129,15 +137,13 @@ impl Page {
     pub(crate) async fn open(&self, more: &str) -> Result<()> {
         // A new address with the same path and another hash would not load anything.
         self.driver.goto("about:blank").await?;
-        self.driver.goto(format!("{}{more}", self.url)).await?;
+        self.driver.goto(&format!("{}{more}", self.url)).await?;
         Ok(())
     }
 
     /// What a script returns.
     pub(crate) async fn eval(&self, script: &str) -> Result<Value> {
-        let answer =
-            self.driver.execute(script, Vec::new()).await.with_context(|| format!("evaluate {script}"))?;
-        Ok(answer.json().clone())
+        self.driver.execute(script, Vec::new()).await.with_context(|| format!("evaluate {script}"))
     }
 
     /// Waits until an expression is true, and returns its value.
@@ -163,7 +169,10 @@ impl Page {
 
     /// Presses keys, one after the other.
     pub(crate) async fn press(&self, keys: impl AsRef<str>) -> Result<()> {
-        self.driver.action_chain().send_keys(keys.as_ref()).perform().await?;
+        let key = |key: char| ["keyDown", "keyUp"].map(|act| json!({"type": act, "value": key.to_string()}));
+        let presses: Vec<_> = keys.as_ref().chars().flat_map(key).collect();
+        let keyboard = json!({"type": "key", "id": "keyboard", "actions": presses});
+        self.driver.issue_cmd(Raw("actions", json!({"actions": [keyboard]}))).await?;
         Ok(())
     }
 
@@ -179,20 +188,26 @@ impl Page {
         self.command("Emulation.setEmulatedMedia", features).await
     }
 
+    /// Whether scripts of pages run.
+    pub(crate) async fn allow_scripts(&self, are_allowed: bool) -> Result<()> {
+        self.command("Emulation.setScriptExecutionDisabled", json!({"value": !are_allowed})).await
+    }
+
     async fn command(&self, name: &str, parameters: Value) -> Result<()> {
-        self.driver.cdp().send_raw(name, parameters).await?;
+        let command = json!({"cmd": name, "params": parameters});
+        self.driver.issue_cmd(Raw("goog/cdp/execute", command)).await?;
         Ok(())
     }
 
     /// Writes what the window shows into a file.
     pub(crate) async fn screenshot(&self, file: &Path) -> Result<()> {
-        Ok(self.driver.screenshot(file).await?)
+        Ok(fs::write(file, self.driver.screenshot().await?)?)
     }
 
     /// What the browser had to say since it was asked last. That a daemon which was stopped does not answer is no
     /// wonder.
     pub(crate) async fn complaints(&self) -> Result<Vec<String>> {
-        let log = self.driver.browser_log().await?;
+        let log = self.driver.issue_cmd(Raw("se/log", json!({"type": "browser"}))).await?;
         let is_expected = |text: &str| {
             text.contains("/v1/live")
                 && [
@@ -204,50 +219,10 @@ impl Page {
                 .iter()
                 .any(|error| text.contains(error))
         };
-        Ok(log
-            .into_iter()
-            .map(|entry| format!("{}: {}", entry.level, entry.message))
+        let entries = log.as_array().context("the log is a list")?.iter();
+        Ok(entries
+            .map(|entry| format!("{}: {}", entry["level"], entry["message"]))
             .filter(|text| !is_expected(text))
             .collect())
-    }
-}
-
-/// hyper, which is here anyway, as the client of chromedriver.
-struct Http(Client<HttpConnector, Full<Bytes>>);
-
-impl Http {
-    fn new() -> Self {
-        Self(Client::builder(TokioExecutor::new()).build_http())
-    }
-
-    async fn ask(&self, request: Request<Body<'_>>) -> Result<Response<Bytes>> {
-        let request = request.map(|body| match body {
-            Body::Empty => Full::default(),
-            Body::Json(json) => Full::from(json.to_string()),
-        });
-        let (head, body) = self.0.request(request).await?.into_parts();
-        Ok(Response::from_parts(head, body.collect().await?.to_bytes()))
-    }
-}
-
-/// A future as the trait wants it.
-type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
-impl HttpClient for Http {
-    fn send<'a, 'b, 'c>(&'a self, request: Request<Body<'b>>) -> Answer<'c, WebDriverResult<Response<Bytes>>>
-    where
-        'a: 'c,
-        'b: 'c,
-    {
-        Box::pin(async {
-            self.ask(request).await.map_err(|error| WebDriverError::HttpError(format!("{error:#}")))
-        })
-    }
-
-    fn new<'a, 'b>(&'a self) -> Answer<'b, Arc<dyn HttpClient>>
-    where
-        'a: 'b,
-    {
-        Box::pin(async { Arc::new(Self::new()) as Arc<dyn HttpClient> })
     }
 }
