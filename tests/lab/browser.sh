@@ -8,8 +8,7 @@
 set -eu
 export LC_ALL=C
 
-say() { printf '%s\n' "$*" >&2; }
-die() { say "browser.sh: $*"; exit 1; }
+. "$(dirname "$0")/packages.sh"
 
 # The missing packages, one per word. Checks for programs, which may also come from elsewhere.
 lacking() {
@@ -33,27 +32,6 @@ check() {
     if [ -n "$packages" ]; then echo "can have a browser, after installing $packages"
     else chromedriver --version | cut -d' ' -f1,2
     fi
-}
-
-install() {
-    [ -n "$(lacking)" ] || return 0
-    reason=$(obstacle)
-    [ -z "$reason" ] || die "cannot install: $reason"
-    (
-        flock 9
-        packages=$(lacking | xargs) # another run may have installed them while we waited
-        [ -n "$packages" ] || exit 0
-        say "installing $packages"
-        log=$(mktemp)
-        trap 'rm -f "$log"' EXIT
-        export DEBIAN_FRONTEND=noninteractive
-        {
-            apt-get -o DPkg::Lock::Timeout=300 update || true # the install shows whether it mattered
-            # shellcheck disable=SC2086 # one word a package
-            apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends $packages
-        } >"$log" 2>&1 </dev/null 9>&- || { tail -n 5 "$log" >&2; die "apt-get could not install $packages"; }
-    ) 9>/run/criprobe-lab.lock
-    [ -z "$(lacking)" ] || die "still missing after apt-get: $(lacking | xargs)"
 }
 
 case "${1:-}" in

@@ -17,15 +17,12 @@ set -eu
 umask 022
 export LC_ALL=C PATH="$PATH:/usr/sbin:/sbin"
 
-# Lock for resources that rigs share: the package manager and the choice of a subnet. Only root can create this file.
-LOCK=/run/criprobe-lab.lock
 # The longest DIR: containerd binds DIR/containerd.sock.ttrpc, and the path of a Unix socket ends at 107 bytes.
 DIR_MAX=85
 # Seconds to wait for containerd to answer, or to end.
 PATIENCE=30
 
-say() { printf '%s\n' "$*" >&2; }
-die() { say "containerd.sh: $*"; exit 1; }
+. "$(dirname "$0")/packages.sh"
 
 # ---- the machine ----
 
@@ -68,27 +65,6 @@ check() {
     if [ -n "$packages" ]; then echo "can run a private containerd, after installing $packages"
     else echo "can run a private containerd: $(containerd --version | cut -d' ' -f3)"
     fi
-}
-
-install() {
-    [ -n "$(lacking)" ] || return 0
-    reason=$(obstacle)
-    [ -z "$reason" ] || die "cannot install: $reason"
-    (
-        flock 9
-        packages=$(lacking | xargs) # another run may have installed them while we waited
-        [ -n "$packages" ] || exit 0
-        say "installing $packages"
-        log=$(mktemp)
-        trap 'rm -f "$log"' EXIT
-        export DEBIAN_FRONTEND=noninteractive
-        {
-            apt-get -o DPkg::Lock::Timeout=300 update || true # the install shows whether it mattered
-            # shellcheck disable=SC2086 # one word a package
-            apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends $packages
-        } >"$log" 2>&1 </dev/null 9>&- || { tail -n 5 "$log" >&2; die "apt-get could not install $packages"; }
-    ) 9>$LOCK
-    [ -z "$(lacking)" ] || die "still missing after apt-get: $(lacking | xargs)"
 }
 
 # ---- one rig ----
