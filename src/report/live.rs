@@ -38,9 +38,9 @@ use super::{
     pieces::PIECE,
     places::Following,
     top::TopFilter,
-    view::{BeatView, HelloView, LiveStatusView, MissedCallsView, PodView, ProbeView, degraded},
+    view::{BeatView, ClientView, HelloView, LiveStatusView, MissedCallsView, PodView, ProbeView, degraded},
 };
-use crate::{clock, results::history::History};
+use crate::{clock, results::history::History, spec::ProbeSpec};
 
 /// 1 s between two looks at all probes.
 const TICK: Duration = Duration::from_secs(1);
@@ -72,18 +72,23 @@ pub struct LiveFacts {
     pub(crate) pods: Vec<PodView>,
 }
 
-/// A probe with its history, which is not copied.
+/// A probe with its history and definition, which are not copied.
 #[derive(Debug)]
 pub(crate) struct LiveProbe {
     pub view: ProbeView,
     pub history: Arc<History>,
+    /// Of a valid probe of ours.
+    pub spec: Option<Arc<ProbeSpec>>,
+    /// Of a client's own.
+    pub client: Option<ClientView>,
 }
 
 impl LiveFacts {
     /// Of probes whose history is not known.
     pub(crate) fn without_history(probes: Vec<ProbeView>, pods: Vec<PodView>) -> Self {
-        let probes = probes.into_iter().map(|view| LiveProbe { view, history: Arc::default() });
-        Self { probes: probes.collect(), pods }
+        let history = Arc::<History>::default();
+        let probe = |view| LiveProbe { view, history: history.clone(), spec: None, client: None };
+        Self { probes: probes.into_iter().map(probe).collect(), pods }
     }
 }
 

@@ -61,17 +61,22 @@ pub(crate) fn view(probe: &ObservedStatus, away: Option<SystemTime>, now: System
     }
 }
 
+/// Who makes its attempts, and how.
+pub(crate) fn client(probe: &ObservedStatus) -> ClientView {
+    ClientView {
+        comm: probe.comm.to_string(),
+        uid: probe.uid,
+        command: probe.command.clone(),
+        timeout_seconds: Seconds(probe.timeout),
+    }
+}
+
 /// All of it: its definition is the client's, and only what it runs is known.
 pub(crate) fn detail(probe: &ObservedStatus, away: Option<SystemTime>, now: SystemTime) -> ProbeDetailView {
     let history = probe.results.history();
     ProbeDetailView {
         probe: view(probe, away, now),
-        client: Some(ClientView {
-            comm: probe.comm.to_string(),
-            uid: probe.uid,
-            command: probe.command.clone(),
-            timeout_seconds: Seconds(probe.timeout),
-        }),
+        client: Some(client(probe)),
         definition: None,
         acts: None,
         acted: Vec::new(),

@@ -43,11 +43,10 @@ use crate::{
     exits::ExitsHandle,
     ids::{ProbeKey, ProbeType},
     inventory::InventoryHandle,
-    observed::ObservedHandle,
+    observed::{ObservedHandle, ObservedStatus},
     prober::{ProbeCounts, ProbeStatus, ProberHandle, status::Unproven},
     record_file::{RecordFile, RecordStatus},
     relay::RelayHandle,
-    results::history::History,
     runtime::{link::Link, turns::Backlog, usage::RuntimeUsage},
     stage::{Restarts, StageRestarts},
 };
@@ -61,6 +60,12 @@ pub(crate) const LISTS_AT_ONCE: usize = 4;
 
 /// 64 probes are put into a list at once; then other tasks have their turn.
 const PROBES_AT_ONCE: usize = 64;
+
+/// A probe in a list of all.
+enum Listed<'a> {
+    Ours(&'a ProbeStatus),
+    Client(&'a ObservedStatus),
+}
 
 /// Who answers: the handles of the stages, and what is known of the daemon itself.
 #[derive(Debug)]
@@ -126,7 +131,13 @@ impl Snapshots for Stages {
     fn live(&self) -> Snapshot<'_, LiveFacts> {
         Box::pin(async {
             let turn = self.lists.acquire().await;
-            let shape = |view, history: &Arc<History>| LiveProbe { view, history: history.clone() };
+            let shape = |view, probe: Listed<'_>| {
+                let (history, spec, client) = match probe {
+                    Listed::Ours(probe) => (&probe.history, probe.spec.clone(), None),
+                    Listed::Client(probe) => (probe.results.history(), None, Some(observed::client(probe))),
+                };
+                LiveProbe { view, history: history.clone(), spec, client }
+            };
             let probes = self.all(&self.prober.probes().await?, shape).await;
             drop(turn);
             Ok(LiveFacts { probes, pods: self.pods().await? })
@@ -194,7 +205,7 @@ impl Snapshots for Stages {
 impl Stages {
     /// All probes, ours and clients' own, in a shape of their views and histories: those of older containers before those
     /// of newer ones.
-    async fn all<T>(&self, ours: &[ProbeStatus], shape: impl Fn(ProbeView, &Arc<History>) -> T) -> Vec<T> {
+    async fn all<T>(&self, ours: &[ProbeStatus], shape: impl Fn(ProbeView, Listed<'_>) -> T) -> Vec<T> {
         let (wall, acts, away) = (clock::wall(), self.act.status(), self.away());
         let setting = self.config.borrow().loaded.config.act.restart_on_exit;
         let mut all = Vec::with_capacity(ours.len());
@@ -202,14 +213,14 @@ impl Stages {
             all.extend(some.iter().map(|probe| {
                 let mut view = ProbeView::from(probe);
                 acts::show(&mut view, (&probe.key, probe.acting), &acts, setting);
-                (age(probe.created_at), shape(view, &probe.history))
+                (age(probe.created_at), shape(view, Listed::Ours(probe)))
             }));
             yield_now().await;
         }
         for some in self.observed.probes().chunks(PROBES_AT_ONCE) {
             all.extend(some.iter().map(|probe| {
                 let view = observed::view(probe, away, wall);
-                (age(probe.container.created_at), shape(view, probe.results.history()))
+                (age(probe.container.created_at), shape(view, Listed::Client(probe)))
             }));
             yield_now().await;
         }

@@ -24,6 +24,9 @@ async fn the_filter_wants_all_words_and_is_kept_in_the_address() -> Result<()> {
         page.until("all are there", &format!("{ROWS} === 4")).await?;
         page.press("/WEB liveness").await?;
         page.until("two are left", &format!("{ROWS} === 2")).await?;
+        page.says("2 of 4 probes").await?;
+        page.until("the counts are of these", "document.querySelector('.chip b').textContent === '2'")
+            .await?;
         let hash = page.eval("return location.hash").await?;
         ensure!(hash == "#filter=WEB+liveness", "{hash}");
         page.press(" nowhere").await?;
@@ -65,6 +68,10 @@ async fn all_can_be_done_with_keys() -> Result<()> {
             "document.querySelector('.probe.open')?.innerText.includes('default/b/app/liveness')",
         )
         .await?;
+        page.until("its command", "document.querySelector('.probe.open dd code').textContent === 'true'")
+            .await?;
+        page.says("every 100ms, timeout 1s, no start delay").await?;
+        page.says("failure after 1 failure, success after 1 success").await?;
         page.until("its attempts are listed", "document.querySelectorAll('.probe.open tbody tr').length > 0")
             .await?;
         let expanded = page.eval("return document.activeElement.getAttribute('aria-expanded')").await?;
@@ -92,6 +99,20 @@ async fn all_can_be_done_with_keys() -> Result<()> {
         page.open("").await?;
         page.until("the theme is kept", "document.documentElement.dataset.theme === 'light'").await?;
         Ok(())
+    })
+    .await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_browser_without_scripts_says_what_to_use_instead() -> Result<()> {
+    let (_rig, address) = rig().await?;
+    visit(&address, async |page| {
+        page.allow_scripts(false).await?;
+        page.open("").await?;
+        page.says("criprobe probes -w").await?;
+        page.until("nothing else is there", "!document.body.innerText.includes('Waiting')").await?;
+        page.allow_scripts(true).await
     })
     .await?;
     Ok(())

@@ -4,15 +4,22 @@
 use std::{
     collections::{HashMap, HashSet},
     hash::{DefaultHasher, Hash, Hasher},
-    time::{Duration, UNIX_EPOCH},
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
 };
 
-use super::LiveFacts;
+use super::{LiveFacts, LiveProbe};
 use crate::{
     report::view::{
-        ContainerView, PhasesView, PodView, ProbePhase, ProbeView, RowProbeView, RowView, StripView,
+        ContainerView, DefinitionView, HandlerView, PhasesView, PodView, PortView, ProbePhase, ProbeView,
+        RowProbeView, RowView, StripView,
     },
-    results::{AttemptRecord, history::History, layers::plain},
+    results::{
+        AttemptRecord,
+        history::History,
+        layers::plain,
+        phases::{Phases, PhasesSlot, SLOW},
+    },
 };
 
 /// 2,000 rows, those first that fail; of the others it is said how many there are.
@@ -30,8 +37,14 @@ const REASON: usize = 1_024;
 /// 256 bytes of a name or image, as JSON.
 const NAME: usize = 256;
 
-/// 500 ms: an attempt that takes so long is worth a look.
-const SLOW: Duration = Duration::from_millis(500);
+/// 1 KiB of the command of a probe, as JSON; some words of it are left out beyond that.
+const COMMAND: usize = 1_024;
+
+/// 8 bytes that a word takes beside its characters.
+const WORD: usize = 8;
+
+/// 8 headers of an HTTP request, by name.
+const MAX_HEADERS: usize = 8;
 
 /// 5 attempts: one before them says nothing about now.
 const RECENT: usize = 5;
@@ -88,9 +101,9 @@ impl<'a> Rows<'a> {
         (all.into_iter().map(|(_, subject)| subject).collect(), hidden)
     }
 
-    /// A row without its strip, and a print of all that it shows.
+    /// A row without what [`Rows::finish`] adds, and a print of all that it shows.
     pub(super) fn row(&self, subject: Subject) -> (RowView, u64) {
-        let (row, newest) = match subject {
+        let (row, more) = match subject {
             Subject::Probe(at) => {
                 let probe = &self.facts.probes[at];
                 let newest = probe
@@ -98,23 +111,30 @@ impl<'a> Rows<'a> {
                     .last
                     .as_ref()
                     .map(|last| (last.at.0, last.duration_seconds.0, last.phases.is_some()));
-                (of_probe(&probe.view, self.pod(&probe.view)), (newest, probe.history.attempts().len()))
+                let spec = probe.spec.as_ref().map(Arc::as_ptr);
+                let more = (newest, probe.history.attempts().len(), spec);
+                (of_probe(&probe.view, self.pod(&probe.view)), more)
             }
-            Subject::Pod(at) => (of_pod(&self.facts.pods[at]), (None, 0)),
+            Subject::Pod(at) => (of_pod(&self.facts.pods[at]), (None, 0, None)),
         };
         let mut print = DefaultHasher::new();
-        (&row, newest).hash(&mut print);
+        (&row, more).hash(&mut print);
         (row, print.finish())
     }
 
-    /// The row with its strip.
+    /// The row with its strip, and with what its probe does.
     pub(super) fn finish(&self, subject: Subject, mut row: RowView) -> RowView {
         if let (Subject::Probe(at), Some(probe)) = (subject, &mut row.probe) {
-            let history = &self.facts.probes[at].history;
+            let LiveProbe { history, spec, client, .. } = &self.facts.probes[at];
             let attempts = history.attempts();
             let skipped = attempts.len().saturating_sub(MAX_STRIP);
             probe.attempts = attempts.skip(skipped).map(|attempt| strip(&attempt)).collect();
-            probe.slow = slow(history);
+            (probe.slow, probe.slow_at) = slow(history).map(|(at, words)| (words, at.into())).unzip();
+            probe.definition = spec.as_ref().map(|spec| brief(DefinitionView::of(spec, &probe.source)));
+            probe.client = client.clone();
+            if let Some(client) = &mut probe.client {
+                cut_command(&mut client.command);
+            }
         }
         row
     }
@@ -124,12 +144,57 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Why the newest slow attempt was slow, in words, if it was one of the last and that is known.
-fn slow(history: &History) -> Option<String> {
+/// When the newest slow attempt began and why it was slow, in words, if it was one of the last and that is known.
+fn slow(history: &History) -> Option<(SystemTime, String)> {
     let attempts = history.attempts();
     let passed = attempts.len().saturating_sub(RECENT);
-    let newest = attempts.skip(passed).filter(|attempt| attempt.duration >= SLOW).last()?;
-    PhasesView::from(newest.phases?.get()?).culprit()
+    let newest = attempts.skip(passed).filter(|attempt| attempt.duration > SLOW).last()?;
+    Some((newest.at, PhasesView::from(newest.phases?.get()?).culprit()?))
+}
+
+/// The definition without what may be secret, and with each text cut.
+fn brief(definition: DefinitionView) -> DefinitionView {
+    let mut definition = definition.without_secrets();
+    let cut_host = |host: &mut Option<String>| *host = host.take().map(|host| cut(&host, NAME));
+    let cut_port = |port: &mut PortView| {
+        if let PortView::Name(name) = port {
+            *name = cut(name, NAME);
+        }
+    };
+    match &mut definition.handler {
+        HandlerView::Exec { command } => cut_command(command),
+        HandlerView::HttpGet { path, port, host, http_headers, scheme: _ } => {
+            *path = cut(path, REASON);
+            cut_port(port);
+            cut_host(host);
+            http_headers.truncate(MAX_HEADERS);
+            http_headers.iter_mut().for_each(|header| header.name = cut(&header.name, NAME));
+        }
+        HandlerView::TcpSocket { port, host } => {
+            cut_port(port);
+            cut_host(host);
+        }
+        HandlerView::Grpc { service, port: _ } => *service = cut(service, NAME),
+    }
+    if let Some(before) = &mut definition.on_failure_command {
+        cut_command(&mut before.command);
+    }
+    definition
+}
+
+/// Keeps the first words, with an ellipsis for what is cut off.
+fn cut_command(command: &mut Vec<String>) {
+    let mut room = COMMAND;
+    for at in 0..command.len() {
+        let (end, size) = fitting(&command[at], room);
+        if end < command[at].len() || size + WORD > room {
+            command[at].truncate(end);
+            command[at].push('…');
+            command.truncate(at + 1);
+            break;
+        }
+        room -= size + WORD;
+    }
 }
 
 fn is_invalid(probe: &ProbeView) -> bool {
@@ -154,8 +219,12 @@ fn of_probe(probe: &ProbeView, pod: Option<&PodView>) -> RowView {
             phase: probe.phase,
             since: probe.since,
             output: probe.last.as_ref().map(|last| cut(&last.words(), OUTPUT)).unwrap_or_default(),
+            period_seconds: probe.period_seconds,
+            definition: None,
+            client: None,
             attempts: Vec::new(),
             slow: None,
+            slow_at: None,
         }),
         is_failing: probe.is_failing(),
         is_invalid: is_invalid(probe),
@@ -186,35 +255,46 @@ fn strip(attempt: &AttemptRecord) -> StripView {
         result: attempt.result,
         micros: u64::try_from(attempt.duration.as_micros()).unwrap_or(u64::MAX),
         code: attempt.exit_code.or(attempt.status.map(i32::from)),
+        phases: attempt.phases.as_ref().and_then(PhasesSlot::get).map(micros),
     }
+}
+
+fn micros(phases: Phases) -> [Option<u64>; 4] {
+    let Phases { queue, start, run, drain } = phases;
+    [Some(queue), start, run, drain]
+        .map(|took| took.map(|took| u64::try_from(took.as_micros()).unwrap_or(u64::MAX)))
 }
 
 /// A text that takes at most so many bytes as JSON, with an ellipsis for what is cut off.
 fn cut(text: &str, most: usize) -> String {
+    let (end, _) = fitting(text, most);
+    if end < text.len() { format!("{}…", &text[..end]) } else { text.to_owned() }
+}
+
+/// Where the part of a text ends that takes at most so many bytes as JSON, and how many it takes.
+fn fitting(text: &str, most: usize) -> (usize, usize) {
     let mut size = 0;
     for (at, character) in text.char_indices() {
-        size += match character {
+        let more = match character {
             '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
             '\0'..='\u{1f}' => 6,
             other => other.len_utf8(),
         };
-        if size > most {
-            return format!("{}…", &text[..at]);
+        if size + more > most {
+            return (at, size);
         }
+        size += more;
     }
-    text.to_owned()
+    (text.len(), size)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
-    use crate::report::{live::LiveProbe, view::sample};
+    use crate::report::view::{HeaderView, sample};
 
     fn facts(probes: Vec<ProbeView>, pods: Vec<PodView>) -> LiveFacts {
-        let probes = probes.into_iter().map(|view| LiveProbe { view, history: Arc::default() });
-        LiveFacts { probes: probes.collect(), pods }
+        LiveFacts::without_history(probes, pods)
     }
 
     fn shown(facts: &LiveFacts) -> Vec<RowView> {
@@ -263,6 +343,49 @@ mod tests {
         let (chosen, hidden) = rows.choose();
         assert_eq!((chosen.len(), hidden), (MAX_ROWS, 11));
         assert!(chosen.iter().any(|subject| rows.row(*subject).0.namespace == "zzz"));
+    }
+
+    #[test]
+    fn a_definition_is_shown_without_what_may_be_secret_or_long() {
+        let definition = |handler| DefinitionView { handler, ..sample::detail().definition.unwrap() };
+        for handler in sample::handlers() {
+            let json = serde_json::to_string(&brief(definition(handler.clone()))).unwrap();
+            assert!(!json.contains("s3cret"), "{json}");
+        }
+        let long = || "\u{1}".repeat(20_000);
+        let (name, value) = ("X".repeat(5_000), "s3cret".to_owned());
+        for handler in [
+            HandlerView::Exec { command: vec![long(); 100] },
+            HandlerView::Exec { command: vec![String::new(); 5_000] },
+            HandlerView::HttpGet {
+                path: long(),
+                port: PortView::Name(long()),
+                host: Some(long()),
+                scheme: "HTTP".to_owned(),
+                http_headers: vec![HeaderView { name, value }; 100],
+            },
+            HandlerView::TcpSocket { port: PortView::Name(long()), host: Some(long()) },
+            HandlerView::Grpc { port: 1, service: long() },
+        ] {
+            let json = serde_json::to_string(&brief(definition(handler))).unwrap();
+            assert!(json.len() < 6_000 && !json.contains("s3cret"), "{} bytes: {json}", json.len());
+        }
+    }
+
+    #[test]
+    fn a_command_is_cut_after_so_many_bytes_and_says_so() {
+        for (command, expected) in [
+            (vec!["cat".to_owned(), String::new()], vec!["cat".to_owned(), String::new()]),
+            (vec!["x".repeat(2_000), "y".to_owned()], vec!["x".repeat(COMMAND) + "…"]),
+            (
+                vec!["x".repeat(COMMAND - WORD), "yz".to_owned()],
+                vec!["x".repeat(COMMAND - WORD), "…".to_owned()],
+            ),
+        ] {
+            let mut cut = command;
+            cut_command(&mut cut);
+            assert_eq!(cut, expected);
+        }
     }
 
     #[test]

@@ -28,7 +28,7 @@ const lines = (text) => {
 const line = (text) => lines(text).replaceAll("\n", "\u240a").replaceAll("\t", " ");
 
 const measured = (ms) =>
-  ms < 9.95 ? `${ms.toFixed(1)}ms` : ms < 999.5 ? `${ms.toFixed(0)}ms` : ms < 9_995 ? `${(ms / 1e3).toFixed(2)}s`
+  ms < 0.05 ? "<0.1ms" : ms < 9.95 ? `${ms.toFixed(1)}ms` : ms < 999.5 ? `${ms.toFixed(0)}ms` : ms < 9_995 ? `${(ms / 1e3).toFixed(2)}s`
     : ms < 59_950 ? `${(ms / 1e3).toFixed(1)}s` : span(ms);
 const span = (ms) => {
   const s = Math.max(0, Math.floor(ms / 1e3));
@@ -39,6 +39,12 @@ const span = (ms) => {
   if (s < 172_800) return `${Math.floor(s / 3_600)}h`;
   return `${Math.floor(s / 86_400)}d`;
 };
+// As somebody wrote it: exactly.
+const configured = (seconds) => {
+  if (seconds < 1) return `${+(seconds * 1e3).toFixed(3)}ms`;
+  const h = Math.floor(seconds / 3_600), m = Math.floor(seconds / 60) % 60, s = +(seconds % 60).toFixed(3);
+  return [[h, "h"], [m, "m"], [s, "s"]].filter(([number]) => number).map((part) => part.join("")).join("");
+};
 const clock = (time) => {
   const date = new Date(time);
   return Number.isNaN(date.getTime()) ? "" : `${date.toISOString().slice(11, 19)}Z`;
@@ -47,6 +53,7 @@ const many = (count, one, more = `${one}s`) => `${count.toLocaleString("en")} ${
 
 const RESULTS = new Map([["s", "success"], ["w", "warning"], ["f", "failure"], ["e", "error"]]);
 const PHASES = ["queue", "start", "run", "drain"];
+const SLOW = 500;           // ms after which it is asked why, as the daemon does
 const BLAME = new Map([
   ["queue", "the runtime took them up late"], ["start", "the runtime started them slowly"],
   ["drain", "their output was held open after they had ended"],
@@ -97,6 +104,12 @@ const clone = (id) => {
   for (const one of node.querySelectorAll("[data-f]")) at[one.dataset.f] = one;
   return { node, at };
 };
+// moveBefore would keep more by itself, but Chromium paints what it moved as it was before.
+const move = (list, node, at) => {
+  const scrolled = [...node.querySelectorAll(".attempts, .open .output")].map((one) => [one, one.scrollTop, one.scrollLeft]);
+  list.insertBefore(node, at);
+  for (const [one, top, left] of scrolled) [one.scrollTop, one.scrollLeft] = [top, left];
+};
 // Puts the nodes into the list in this order, and removes others. What is in its place already is not touched, so that
 // focus, selection and scrolling stay.
 const arrange = (list, nodes) => {
@@ -105,9 +118,13 @@ const arrange = (list, nodes) => {
   for (const old of [...list.children]) if (!keep.has(old)) old.remove();
   let at = list.firstElementChild;
   for (const node of nodes) {
+    // One that goes down is moved itself, not all those that come up for it.
+    if (at && at !== node && at.nextElementSibling === node) {
+      move(list, at, null);
+      at = node;
+    }
     if (node === at) at = at.nextElementSibling;
-    else if (list.moveBefore && list.isConnected && node.parentNode === list) list.moveBefore(node, at);
-    else list.insertBefore(node, at);
+    else move(list, node, at);
   }
   if (focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
 };
@@ -118,6 +135,7 @@ const rows = new Map();     // key -> { row, kind, text, uid, since, view }
 const groups = new Map();   // pod uid -> { node, at, list }
 const calls = [];           // newest first: { id, call, text, node } or { id, note, node }
 const dirty = new Set();    // keys whose node is not up to date
+const ended = new Set();    // ids of the newest calls that have ended, of which the last look at those in flight may not know
 let top5 = null, status = null, hello = null, hidden = 0, callId = 0;
 let heard = 0, isOpen = false, skew = 0, isPaused = false, unseen = 0, by = "pods";
 let words = [], only = "", current = null;
@@ -138,13 +156,20 @@ const connect = () => {
   on("hello", (it) => {
     if (hello && hello.version !== it.version) location.reload();   // its page may be another one, too
     [hello, isOpen, tries] = [it, true, 0];
+    ended.clear();   // another daemon may use the same ids
     skew = (Date.parse(it.at) || Date.now()) - Date.now();
     if (calls.length) takeCall({ note: "reconnected: calls of the time between are not listed" });
     later("all");
   });
   on("rows", takeRows);
-  on("call", (call) => takeCall({ call, text: haystack(call.namespace, call.pod, call.container, call.method,
-    call.peer?.comm, call.exec?.command?.join(" "), call.code) }));
+  on("call", (call) => {
+    takeCall({ call, text: haystack(call.namespace, call.pod, call.container, call.method, call.peer?.comm,
+      call.exec?.command?.join(" "), call.code) });
+    if (!call.id || call.streamOpened) return;   // what runs on in a stream ends with a record of its own
+    ended.add(call.id);
+    if (ended.size > 4 * CALLS) ended.delete(ended.values().next().value);
+    if (flying.has(call.id)) later("flight");
+  });
   on("missed", (it) => takeCall({ note: `${many(it.calls, "call")} came too fast to be listed` }));
   on("top", (it) => { top5 = it; later("top"); });
   on("status", (it) => { status = it; later("status"); });
@@ -173,7 +198,7 @@ const takeRows = (it) => {
   for (const row of it.rows ?? []) {
     const kind = row.type || row.isInvalid ? kindOf(row) : "bare";
     const text = haystack(row.namespace, row.pod, row.container, row.type, row.handler, row.source, row.image,
-      row.containerState, wordOf(row, kind));
+      row.containerState, wordOf(row, kind), targetOf(row));
     const known = rows.get(row.key) ?? { view: null, uid: row.key.split("/", 1)[0] };
     rows.set(row.key, Object.assign(known, { row, kind, text, since: Date.parse(row.since) }));
     leftover.delete(row.key);
@@ -208,7 +233,7 @@ const later = (what) => {
 const render = () => {
   frame = 0;
   const is = (what) => due.has(what) || due.has("all");
-  const work = [["rows", showRows], ["status", showStatus], ["top", showTop], ["calls", showCalls]].filter(([what]) => is(what));
+  const work = [["rows", showRows], ["status", showStatus], ["top", showTop], ["flight", showFlight], ["calls", showCalls]].filter(([what]) => is(what));
   due.clear();
   for (const [, show] of work) show();
   tick();
@@ -226,17 +251,18 @@ const showRows = () => {
     dirty.delete(it.row.key);
     if (performance.now() - start > FRAME) { later("rows"); break; }
   }
-  const counts = new Map(), pods = new Map(), bare = [];
-  let all = 0;
+  const counts = new Map(), matching = new Map(), pods = new Map(), bare = [];
+  const count = (kinds, kind) => kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
   for (const it of rows.values()) {
     if (it.kind === "bare") {
       dirty.delete(it.row.key);
       if (matches(it.text)) bare.push(it.row);
       continue;
     }
-    all += 1;
-    counts.set(it.kind, (counts.get(it.kind) ?? 0) + 1);
-    if (!it.view || !matches(it.text) || (only && it.kind !== only)) continue;
+    count(counts, it.kind);
+    if (!matches(it.text)) continue;
+    count(matching, it.kind);
+    if (!it.view || (only && it.kind !== only)) continue;
     const pod = pods.get(it.uid) ?? { uid: it.uid, rank: 99, probes: [], row: it.row };
     pod.rank = Math.min(pod.rank, RANK.get(it.kind));
     pod.probes.push(it);
@@ -252,7 +278,7 @@ const showRows = () => {
   for (const pod of sorted) showPod(pod);
   for (const [uid] of groups) if (!pods.has(uid)) groups.delete(uid);
   arrange($("pods"), sorted.map((pod) => groups.get(pod.uid).node));
-  showSummary(counts, all, sorted.reduce((sum, pod) => sum + pod.probes.length, 0));
+  showSummary(counts, matching);
   showBare(bare);
   if (!current?.isConnected) setCurrent(document.querySelector(".probe .line"), false);
 };
@@ -301,9 +327,10 @@ const fill = (it) => {
   say(at.type, line(row.type));
   const isRunning = !row.containerState || row.containerState === "running";
   say(at.handler, line(row.handler) + (isRunning ? "" : `, ${line(row.containerState)}`));
+  say(at.target, targetOf(row));
   say(at.took, newest(row) ? measured(newest(row)[2]) : "");
   say(at.reason, kind === "ok" ? "" : line(row.reason));
-  say(at.slow, line(row.slow));
+  say(at.slow, row.slow ? `${row.slowAt ? `${clock(row.slowAt)}: ` : ""}${line(row.slow)}` : "");
   // Of an error, the reason says the same.
   say(at.output, (bad && !(kind === "untried" && row.reason)) || view.isOpen ? lines(row.output).trimEnd() : "");
   for (const node of [at.reason, at.slow]) hide(node.parentNode, !node.textContent);
@@ -354,21 +381,48 @@ const toggle = (key) => {
   setCurrent(it.view.line, false);
   fill(it);
 };
+// What an attempt does.
+const targetOf = ({ definition, client }) => {
+  const { exec = client, httpGet: http, tcpSocket: tcp, grpc } = definition ?? {};
+  if (exec) return command(exec);
+  if (http) return line(`${http.scheme.toLowerCase()}://${http.host ?? ""}:${http.port}${http.path || "/"}`);
+  return tcp ? line(`${tcp.host ?? ""}:${tcp.port}`) : grpc ? line(`:${grpc.port} ${grpc.service}`.trim()) : "";
+};
+// The rest of its definition, in the words of `criprobe describe`.
+const definitionOf = ({ definition: it, client, periodSeconds: period }) => {
+  if (client) return [["client", `${client.comm}, user ${client.uid}`], ["timing", [period && `about every ${configured(period)}`,
+    client.timeoutSeconds ? `timeout ${configured(client.timeoutSeconds)}` : "no timeout"].filter(Boolean).join(", ")]];
+  if (!it) return [];
+  const delay = it.initialDelaySeconds ? `start delay ${configured(it.initialDelaySeconds)}` : "no start delay";
+  const headers = it.httpGet?.httpHeaders ?? [], inRow = (count, one, more) => (count === 1 ? `1 ${one}` : `${count} ${more} in a row`);
+  return [["headers", headers.map((header) => header.name).join(", ")],
+    ["timing", `every ${configured(it.periodSeconds)}, timeout ${configured(it.timeoutSeconds)}, ${delay}`],
+    ["starting", it.startPeriodSeconds && `for ${configured(it.startPeriodSeconds)} failures do not count before the first success`],
+    ["verdict", `failure after ${inRow(it.failureThreshold, "failure", "failures")}, success after ${
+      inRow(it.successThreshold, "success", "successes")}`]];
+};
 // All about one probe. Its name is what `criprobe describe` takes.
 const fillMore = ({ row, view, since }) => {
   const part = (text) => String(text).replaceAll("%", "%25").replaceAll("/", "%2F");
   const name = [row.namespace, row.pod, row.container, row.type].map(part).join("/");
-  const facts = [["probe", name], ["image", row.image], ["source", row.source], ["container", row.containerState],
+  const facts = [["probe", name], [row.handler, targetOf(row)], ...definitionOf(row), ["image", row.image], ["source", row.source], ["container", row.containerState],
     ["phase", row.phase], ["reason", view.at.reason.textContent ? "" : row.reason],
     ["since", since && `${new Date(since).toISOString().slice(0, 19).replace("T", " ")}Z`]];
   const list = el("dl");
-  for (const [term, text] of facts) if (text) list.append(el("dt", "", term), el("dd", "", bdi(text)));
+  for (const [term, text] of facts) if (text) {
+    const isCode = term === row.handler;
+    list.append(el("dt", "", line(term)), el("dd", "", isCode ? el("code", "", bdi(text)) : bdi(text)));
+  }
   const body = el("tbody");
   for (const attempt of (row.attempts ?? []).slice(-SLOTS).reverse()) {
-    const [at, result, ms, code] = attempt;
+    const [at, result, ms, code, phases] = attempt;
     const word = RESULTS.get(result) ?? "?";
     body.append(el("tr", `r-${word}`, el("td", "num", clock(at)), el("td", "", word), el("td", "num", measured(ms)),
       el("td", "num", code == null ? "" : String(code))));
+    if (!phases) continue;
+    const cell = el("td", "", typeof phases === "string" ? unknownOf(phases) : whereOf(PHASES.map((phase, at) => [phase, phases[at]]), ms));
+    cell.colSpan = 4;
+    body.append(el("tr", "", cell));
   }
   const head = el("tr", "", ...["began", "result", "took", "code"].map((text) => el("th", "", text)));
   const scroll = el("div", "attempts", el("table", "", el("thead", "", head), body));
@@ -382,7 +436,9 @@ const fillMore = ({ row, view, since }) => {
   scroll.scrollTop = at;
 };
 
-const showSummary = (counts, all, shown) => {
+const showSummary = (counts, matching) => {
+  const sum = (kinds) => [...kinds.values()].reduce((all, some) => all + some, 0), all = sum(counts);
+  const shown = only ? matching.get(only) ?? 0 : sum(matching), isFiltered = words.length || only;
   const count = (kind) => counts.get(kind) ?? 0, bad = count("failing"), odd = count("untried"), wrong = count("invalid");
   say($("headline"), !hello ? "Waiting for the daemon"
     : bad ? many(bad, "probe fails", "probes fail")
@@ -392,24 +448,24 @@ const showSummary = (counts, all, shown) => {
     : count("unknown") ? "No probe fails" : "All probes are fine");
   mark($("headline"), "data-kind", bad ? "failing" : odd || wrong ? "untried" : "ok");
   const pods = new Set([...rows.values()].map((it) => it.uid)).size;
-  say($("sum"), hello ? `${many(all, "probe")} in ${many(pods, "pod")} · ` : "");
+  say($("sum"), !hello ? "" : isFiltered ? `${shown.toLocaleString("en")} of ${many(all, "probe")} · `
+    : `${many(all, "probe")} in ${many(pods, "pod")} · `);
   const news = bad ? `✕ ${bad} failing` : odd || wrong ? `! ${odd + wrong} cannot be tried` : "✓";
   const title = `${news} · ${line(hello?.node)} · criprobe`;
   if (document.title !== title) document.title = title;
   const colour = bad ? "#c0362c" : odd || wrong ? "#7b4fc9" : "#2f7d4f";
   const icon = `<svg xmlns="${SVG}" viewBox="0 0 16 16"><circle cx="8" cy="8" r="7" fill="${colour}"/></svg>`;
   mark($("icon"), "href", `data:image/svg+xml,${encodeURIComponent(icon)}`);
-  const chips = [...KINDS].filter(([kind]) => count(kind) || kind === only).map(([kind, { sign: name, word }]) => {
+  const chips = [...KINDS].filter(([kind]) => matching.has(kind) || kind === only).map(([kind, { sign: name, word }]) => {
     const known = $("chips").querySelector(`[data-kind="${kind}"]`) ?? el("button", "chip", sign(name), el("b"), ` ${word}`);
     known.type = "button";
     mark(known, "data-kind", kind);
     mark(known, "aria-pressed", String(only === kind));
-    say(known.querySelector("b"), count(kind).toLocaleString("en"));
+    say(known.querySelector("b"), (matching.get(kind) ?? 0).toLocaleString("en"));
     known.onclick = () => setOnly(only === kind ? "" : kind);
     return known;
   });
   arrange($("chips"), chips);
-  const isFiltered = words.length || only;
   say($("nothing"), !hello ? "" : isFiltered && !shown && all ? "No probe matches the filter. Esc clears it."
     : hidden ? `${many(hidden, "more row is", "more rows are")} not shown: a page shows 2,000, failing ones first.`
       : !all ? "Probes come from annotations, rules and HEALTHCHECKs; clients' own are recognised by their rhythm." : "");
@@ -475,7 +531,10 @@ const showTop = () => {
     known.total += cost.totalSeconds;
     costs.set(key, known);
   }
-  const sorted = [...costs.values()].sort((a, b) => b.total - a.total).filter(({ cost }) =>
+  // Bars do not change places under a pointer.
+  const seats = new Map($("costs").matches(":hover") ? [...$("costs").children].map((node, at) => [node, at]) : []);
+  const order = ({ key }) => seats.get(keyed.get("costs")?.get(key)) ?? (seats.size ? 1e6 : 0);
+  const sorted = [...costs.values()].sort((a, b) => order(a) - order(b) || b.total - a.total).filter(({ cost }) =>
     matches(haystack(cost.namespace, cost.pod, cost.container, cost.command?.join(" "))));
   const most = Math.max(1e-9, ...sorted.flatMap((it) => it.parts.map((part) => part.totalSeconds)));
   settle("costs", sorted.map((it) => it.key), sorted.map((it) => {
@@ -489,14 +548,9 @@ const showTop = () => {
   if (!sorted.length) arrange($("costs"), [el("li", "soft", words.length ? "No exec matches the filter." : "No execs yet.")]);
   showFlight();
 };
-const costBar = (part, most) => {
-  const known = PHASES.map((phase) => [phase, part.phases?.[`${phase}Seconds`] ?? 0]);
-  const rest = Math.max(0, part.totalSeconds - known.reduce((sum, [, seconds]) => sum + seconds, 0));
-  const bar = el("span", `bar ${part.isProbe ? "probes" : "people"}`);
-  bar.style.inlineSize = `${Math.max(1, part.totalSeconds / most * 100)}%`;
-  const parts = [...known, ["unknown", rest]].map(([phase, seconds]) => ({ phase, seconds, share: seconds / part.totalSeconds * 100 }))
-    .filter(({ share }) => share > 0.2);
-  const named = ({ phase, seconds }) => `${phase === "unknown" ? "not known" : phase} ${measured(seconds * 1e3)}`;
+const named = ({ phase, ms }) => `${phase === "unknown" ? "not known" : phase} ${measured(ms)}`;
+const phaseBar = (parts) => {
+  const bar = el("span", "bar");
   for (const one of parts) {
     const piece = el("i", one.phase);
     piece.style.flexGrow = String(one.share);
@@ -505,6 +559,24 @@ const costBar = (part, most) => {
   }
   bar.setAttribute("role", "img");
   bar.setAttribute("aria-label", parts.map(named).join(", "));
+  return bar;
+};
+// Where the time of one command went: as a bar, and in words.
+const whereOf = (phases, total) => {
+  const parts = phases.filter(([, ms]) => ms != null).map(([phase, ms]) => ({ phase, ms, share: ms / total * 100 }));
+  const bar = phaseBar(parts.filter(({ share }) => share > 0.5));
+  bar.setAttribute("aria-hidden", "true");   // the words say the same
+  return el("div", "where", bar, el("span", "soft", parts.map(named).join(", ")));
+};
+const unknownOf = (why) => el("p", "soft", "phases not known: ", bdi(why));
+const costBar = (part, most) => {
+  const known = PHASES.map((phase) => [phase, part.phases?.[`${phase}Seconds`] ?? 0]);
+  const rest = Math.max(0, part.totalSeconds - known.reduce((sum, [, seconds]) => sum + seconds, 0));
+  const parts = [...known, ["unknown", rest]].map(([phase, seconds]) => ({ phase, ms: seconds * 1e3, share: seconds / part.totalSeconds * 100 }))
+    .filter(({ share }) => share > 0.2);
+  const bar = phaseBar(parts);
+  bar.classList.add(part.isProbe ? "probes" : "people");
+  bar.style.inlineSize = `${Math.max(1, part.totalSeconds / most * 100)}%`;
   const worst = parts.find(({ share }) => share > 50), isLong = part.totalSeconds >= 1;
   const why = isLong && BLAME.has(worst?.phase) ? `${Math.round(worst.share)} % ${worst.phase}: ${BLAME.get(worst.phase)}` : "";
   const numbers = [many(part.calls, "call"), part.failures ? `${part.failures.toLocaleString("en")} failed` : "",
@@ -512,15 +584,18 @@ const costBar = (part, most) => {
   return el("div", "cost", el("span", "track", bar), el("b", "num", measured(part.totalSeconds * 1e3)),
     el("span", "figures", el("span", "who", part.isProbe ? "probes" : "people"), ` ${numbers}`), why && el("span", "why", why));
 };
+const flying = new Set();   // ids of the calls that are listed
 const showFlight = () => {
-  const flight = top5?.inFlight;
+  const { calls: known = [], total = 0 } = top5?.inFlight ?? {};
   // What has just begun has most likely ended since.
-  const old = (flight?.calls ?? []).filter((call) => call.ageSeconds >= 1);
-  const shown = old.filter((call) => matches(haystack(call.namespace, call.pod, call.container, call.method,
-    call.caller?.comm, call.exec?.command?.join(" ")))).slice(0, 12);
-  hide($("flight"), !old.length);
-  say($("flight-count"), String(old.length));
-  const keys = shown.map((call, at) => JSON.stringify([call.began, call.pod, call.container, call.exec?.command, at]));
+  const all = known.filter((call) => call.ageSeconds >= 1 && !ended.has(call.id) && matches(haystack(call.namespace, call.pod,
+    call.container, call.method, call.caller?.comm, call.exec?.command?.join(" "))));
+  const shown = all.slice(0, 12);
+  hide($("flight"), !shown.length);
+  say($("flight-count"), `${all.length}${total > known.length && all.length === known.length ? "+" : ""}`);
+  flying.clear();
+  for (const { id } of shown) flying.add(id);
+  const keys = shown.map((call, at) => String(call.id ?? JSON.stringify([call.began, call.pod, call.container, call.exec?.command, at])));
   settle("flights", keys, shown.map((call, at) => reuse("flights", keys[at], () => {
     const age = el("b", "num age"), what = el("span", "", bdi(call.method), " ", place(call), " ");
     age.dataset.began = call.began;
@@ -544,15 +619,16 @@ const callEnd = (call) => {
 const newCall = (one) => {
   if (!one.call) return el("li", "missed", one.note);
   const { call } = one, [kind, end] = callEnd(call), ms = call.durationSeconds * 1e3;
-  const phases = PHASES.filter((phase) => call.exec?.phases?.[`${phase}Seconds`] != null)
-    .map((phase) => `${phase} ${measured(call.exec.phases[`${phase}Seconds`] * 1e3)}`).join(", ");
+  const seconds = (phase) => call.exec.phases[`${phase}Seconds`], isSlow = ms >= SLOW;
   const caller = bdi(call.peer?.comm || "unknown", "soft");
   if (call.peer?.pid) caller.title = `pid ${call.peer.pid}`;
-  const node = el("li", ms >= 1_000 ? "long" : "", el("p", "", el("span", "num soft", clock(call.at)), el("b", "", bdi(call.method)),
+  const node = el("li", isSlow ? "long" : "", el("p", "", el("span", "num soft", clock(call.at)), el("b", "", bdi(call.method)),
     caller, el("span", `end ${kind}`, sign(kind), bdi(end)), el("span", "num took", measured(ms))));
   node.append(place(call), ...(call.exec ? [el("code", "", el("bdi", "", command(call.exec)))] : []));
   if (call.message) node.append(el("p", "message", bdi(call.message)));
-  if (phases) node.append(el("p", "soft phases", phases));
+  if (call.exec?.culprit) node.append(el("p", "why", bdi(call.exec.culprit)));
+  if (call.exec?.phases && isSlow) node.append(whereOf(PHASES.map((phase) => [phase, seconds(phase) == null ? null : seconds(phase) * 1e3]), ms));
+  else if (call.exec?.phasesUnknown && isSlow) node.append(unknownOf(call.exec.phasesUnknown));
   node.dataset.kind = kind;
   return node;
 };
@@ -560,7 +636,8 @@ const isHeld = () => isPaused || $("list").matches(":hover") || $("list").contai
 const showCalls = () => {
   const held = isHeld(), first = calls[0]?.id ?? 0;
   if (!held) unseen = first;
-  say($("held"), held && first > unseen ? `${first - unseen} new` : isPaused ? "paused" : "");
+  const fresh = held ? calls.filter((one) => one.id > unseen && one.call && matches(one.text)).length : 0;
+  say($("held"), fresh ? `${fresh === CALLS ? "over " : ""}${fresh} new` : isPaused ? "paused" : "");
   if (held) return;
   const shown = calls.filter((one) => !one.call || matches(one.text));
   arrange($("list"), shown.length ? shown.map((one) => one.node ??= newCall(one))

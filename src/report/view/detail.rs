@@ -31,7 +31,7 @@ pub struct ProbeDetailView {
 }
 
 /// The client whose probe is observed, and what it runs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClientView {
     /// The kernel's name of its process, 15 bytes: it stays when the client restarts, its pid does not.
@@ -45,7 +45,7 @@ pub struct ClientView {
 }
 
 /// A definition: the keys of a Kubernetes `Probe` and ours, none left out. Durations are numbers of seconds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DefinitionView {
     /// What an attempt does.
@@ -77,7 +77,7 @@ pub struct DefinitionView {
 }
 
 /// A command that runs in the container before its probe's failure ends it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FailureCommandView {
     /// As defined: no `$(VAR)` is expanded.
@@ -87,7 +87,7 @@ pub struct FailureCommandView {
 }
 
 /// One of Kubernetes' four handlers, under its key there.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum HandlerView {
     /// A command in the container.
@@ -126,7 +126,7 @@ pub enum HandlerView {
 }
 
 /// A port as a definition names it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum PortView {
     /// By number.
@@ -136,7 +136,7 @@ pub enum PortView {
 }
 
 /// A header of a request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HeaderView {
     /// As defined.
     pub name: String,

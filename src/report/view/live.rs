@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeSeq as _};
 
-use super::{AttemptResult, ProbePhase, RuntimeView, Time, Verdict};
+use super::{AttemptResult, ClientView, DefinitionView, ProbePhase, RuntimeView, Seconds, Time, Verdict};
 
 /// The first event: who sends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -75,6 +75,7 @@ pub struct RowView {
 
 /// What a row shows of a probe.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct RowProbeView {
     /// `startup`, `readiness`, `liveness`, or `observed-N`.
     #[serde(rename = "type")]
@@ -89,6 +90,15 @@ pub struct RowProbeView {
     pub phase: ProbePhase,
     /// Since when `state` is what it is.
     pub since: Time,
+    /// From one attempt to the next; absent where the definition is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub period_seconds: Option<Seconds>,
+    /// Its definition, without the values of headers, and with its texts cut; absent where that is wrong, or a client's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub definition: Option<DefinitionView>,
+    /// Who makes its attempts, and how, of a client's own; absent of all others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<ClientView>,
     /// What the newest attempt said; empty before the first.
     pub output: String,
     /// The newest attempts, oldest first.
@@ -96,10 +106,14 @@ pub struct RowProbeView {
     /// Why the newest slow attempt was slow, in words; absent if none was, or that is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slow: Option<String>,
+    /// When that attempt began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slow_at: Option<Time>,
 }
 
 /// An attempt as a list: when it began, in milliseconds since 1970; how it ended, by the first letter of its result; how
-/// many milliseconds it took; and the exit code or HTTP status, where it had one.
+/// many milliseconds it took; the exit code or HTTP status; and a list of its phases, in milliseconds. What is not known is
+/// null, and left out at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StripView {
     /// When it began, in milliseconds since 1970.
@@ -110,16 +124,22 @@ pub struct StripView {
     pub micros: u64,
     /// Exit code or HTTP status.
     pub code: Option<i32>,
+    /// Queue, start, run and drain, in microseconds.
+    pub phases: Option<[Option<u64>; 4]>,
 }
 
 impl Serialize for StripView {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut list = to.serialize_seq(Some(3 + usize::from(self.code.is_some())))?;
+        let millis = |micros: u64| micros as f64 / 1_000.0;
+        let mut list = to.serialize_seq(None)?;
         list.serialize_element(&self.at)?;
         list.serialize_element(&self.result.as_str()[..1])?;
-        list.serialize_element(&(self.micros as f64 / 1_000.0))?;
-        if let Some(code) = self.code {
-            list.serialize_element(&code)?;
+        list.serialize_element(&millis(self.micros))?;
+        if self.code.is_some() || self.phases.is_some() {
+            list.serialize_element(&self.code)?;
+        }
+        if let Some(phases) = self.phases {
+            list.serialize_element(&phases.map(|phase| phase.map(millis)))?;
         }
         list.end()
     }
@@ -133,7 +153,9 @@ mod tests {
 
     #[test]
     fn an_attempt_is_a_short_list_and_a_row_is_flat() {
-        let attempt = |result, code| StripView { at: 1_700_000_000_123, result, micros: 31_004, code };
+        let attempt =
+            |result, code, phases| StripView { at: 1_700_000_000_123, result, micros: 31_004, code, phases };
+        let phases = Some([Some(1_000), Some(30_004), None, None]);
         let row = RowView {
             key: "u1/app/liveness".to_owned(),
             namespace: "default".to_owned(),
@@ -151,10 +173,15 @@ mod tests {
                 since: Time(UNIX_EPOCH + Duration::from_secs(1_700_000_000)),
                 output: "<script>\n".to_owned(),
                 attempts: vec![
-                    attempt(AttemptResult::Success, None),
-                    attempt(AttemptResult::Failure, Some(-1)),
+                    attempt(AttemptResult::Success, None, None),
+                    attempt(AttemptResult::Failure, Some(-1), None),
+                    attempt(AttemptResult::Warning, None, phases),
                 ],
+                period_seconds: None,
+                definition: None,
+                client: None,
                 slow: None,
+                slow_at: None,
             }),
             is_failing: false,
             is_invalid: false,
@@ -162,7 +189,7 @@ mod tests {
         };
         assert_eq!(
             serde_json::to_string(&row).unwrap(),
-            r#"{"key":"u1/app/liveness","namespace":"default","pod":"web-0","podReady":true,"container":"app","image":"web:1","containerState":"running","type":"liveness","handler":"exec","source":"annotation","state":"success","phase":"probing","since":"2023-11-14T22:13:20.000Z","output":"<script>\n","attempts":[[1700000000123,"s",31.004],[1700000000123,"f",31.004,-1]],"isFailing":false,"isInvalid":false,"reason":""}"#
+            r#"{"key":"u1/app/liveness","namespace":"default","pod":"web-0","podReady":true,"container":"app","image":"web:1","containerState":"running","type":"liveness","handler":"exec","source":"annotation","state":"success","phase":"probing","since":"2023-11-14T22:13:20.000Z","output":"<script>\n","attempts":[[1700000000123,"s",31.004],[1700000000123,"f",31.004,-1],[1700000000123,"w",31.004,null,[1.0,30.004,null,null]]],"isFailing":false,"isInvalid":false,"reason":""}"#
         );
         let pod = RowView {
             key: "u2".to_owned(),

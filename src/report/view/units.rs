@@ -31,7 +31,7 @@ impl<'de> Deserialize<'de> for Time {
 }
 
 /// A duration, in JSON as a number of seconds, to the microsecond: `0.031`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Seconds(pub Duration);
 
 impl From<Duration> for Seconds {
