@@ -5,6 +5,7 @@
 //! replaced, not shown.
 
 mod json;
+mod memo;
 
 use std::{
     borrow::Cow,
@@ -15,7 +16,7 @@ use std::{
 
 use regex_lite::{Regex, RegexBuilder};
 
-pub(crate) use self::json::JsonRedactor;
+pub(crate) use self::{json::JsonRedactor, memo::Memo};
 
 /// What is shown in place of what matched.
 pub(crate) const MASK: &str = "***";

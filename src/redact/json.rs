@@ -50,6 +50,29 @@ const NAMES: &[&str] = &[
     "version",
 ];
 
+/// Searches texts, as JSON has them: in quotes, or a list of words in brackets.
+pub(crate) trait Search {
+    /// Adds a text as it may be shown.
+    fn show(&mut self, text: &[u8], out: &mut Vec<u8>);
+}
+
+impl Search for &Patterns {
+    fn show(&mut self, text: &[u8], out: &mut Vec<u8>) {
+        if text.first() == Some(&b'[') {
+            let words = serde_json::from_slice::<Vec<String>>(text);
+            return put_words(&words.map_or_else(|_| vec![MASK.to_owned()], |words| self.words(&words)), out);
+        }
+        match serde_json::from_slice::<Cow<'_, str>>(text).map(|value| {
+            let shown = self.text(&value);
+            (shown != value).then(|| shown.into_owned())
+        }) {
+            Ok(None) => out.extend_from_slice(text),
+            Ok(Some(shown)) => put(&shown, out),
+            Err(_) => put(MASK, out),
+        }
+    }
+}
+
 /// JSON as far as it was read. The patterns may change between two pieces.
 #[derive(Debug, Default)]
 pub(crate) struct JsonRedactor {
@@ -77,7 +100,7 @@ enum State {
 
 impl JsonRedactor {
     /// Takes the next piece, and adds what of it may be shown. What is not yet known is held back.
-    pub(crate) fn feed(&mut self, patterns: &Patterns, piece: &[u8], out: &mut Vec<u8>) {
+    pub(crate) fn feed(&mut self, mut search: impl Search, piece: &[u8], out: &mut Vec<u8>) {
         for &byte in piece {
             match self.state {
                 State::Plain => self.plain(byte, out),
@@ -92,7 +115,7 @@ impl JsonRedactor {
                 }
                 State::Ended if byte.is_ascii_whitespace() => self.hold(byte),
                 State::Ended => {
-                    self.end_text(patterns, byte == b':', out);
+                    self.end_text(&mut search, byte == b':', out);
                     self.plain(byte, out);
                 }
                 State::Words(is_text, is_escaped) => {
@@ -102,7 +125,7 @@ impl JsonRedactor {
                         b'\\' if is_text => State::Words(true, true),
                         b'"' => State::Words(!is_text, false),
                         b']' if !is_text => {
-                            self.end_words(patterns, out);
+                            self.end_words(&mut search, out);
                             State::Plain
                         }
                         _ => State::Words(is_text, false),
@@ -118,9 +141,9 @@ impl JsonRedactor {
     }
 
     /// The end of the JSON. What has no end is not shown.
-    pub(crate) fn finish(&mut self, patterns: &Patterns, out: &mut Vec<u8>) {
+    pub(crate) fn finish(&mut self, mut search: impl Search, out: &mut Vec<u8>) {
         if self.state == State::Ended {
-            self.end_text(patterns, false, out);
+            self.end_text(&mut search, false, out);
         }
         *self = Self::default();
     }
@@ -145,7 +168,7 @@ impl JsonRedactor {
         }
     }
 
-    fn end_text(&mut self, patterns: &Patterns, is_key: bool, out: &mut Vec<u8>) {
+    fn end_text(&mut self, search: &mut impl Search, is_key: bool, out: &mut Vec<u8>) {
         let text = self.held.trim_ascii_end();
         if is_key {
             self.key.clear();
@@ -156,31 +179,25 @@ impl JsonRedactor {
         } else if is_name(&self.key) {
             out.extend_from_slice(text);
         } else {
-            match serde_json::from_slice::<Cow<'_, str>>(text).map(|value| {
-                let shown = patterns.text(&value);
-                (shown != value).then(|| shown.into_owned())
-            }) {
-                Ok(None) => out.extend_from_slice(text),
-                Ok(Some(shown)) => put(&shown, out),
-                Err(_) => put(MASK, out),
-            }
+            search.show(text, out);
         }
         self.held.clear();
         (self.is_cut, self.state) = (false, State::Plain);
     }
 
-    fn end_words(&mut self, patterns: &Patterns, out: &mut Vec<u8>) {
-        let words = serde_json::from_slice::<Vec<String>>(&self.held).ok().filter(|_| !self.is_cut);
-        let shown = words.map_or_else(|| vec![MASK.to_owned()], |words| patterns.words(&words));
-        for (number, word) in shown.iter().enumerate() {
-            out.push(if number == 0 { b'[' } else { b',' });
-            put(word, out);
+    fn end_words(&mut self, search: &mut impl Search, out: &mut Vec<u8>) {
+        match self.is_cut {
+            true => put_words(&[MASK.to_owned()], out),
+            false => search.show(&self.held, out),
         }
-        out.extend_from_slice(if shown.is_empty() { b"[]" } else { b"]" });
         self.held.clear();
         self.key.clear();
         self.is_cut = false;
     }
+}
+
+fn put_words(words: &[String], out: &mut Vec<u8>) {
+    serde_json::to_writer(out, words).expect("texts can be written to memory");
 }
 
 fn put(text: &str, out: &mut Vec<u8>) {

@@ -27,6 +27,7 @@ use super::{
     commands::CommandLog,
     live::Live,
     places::{Place, Places},
+    redacted::Redacting,
     rights::{self, HttpRights},
     room::Room,
     routes::{self, Refusal},
@@ -95,9 +96,12 @@ pub async fn serve(listeners: impl Into<Listeners>, sources: Sources, drain: imp
     let listeners = listeners.into();
     let drained = CancellationToken::new();
     let commands = CommandLog::new();
-    let live = Live::new(sources.clone(), drained.clone());
-    let router =
-        |room| routes::router(sources.clone(), drained.clone(), commands.clone(), (room, live.clone()));
+    let redacting = Redacting::new(sources.redactor.clone());
+    let live = Live::new(sources.clone(), redacting.clone(), drained.clone());
+    let router = |room| {
+        let (sources, drained, commands) = (sources.clone(), drained.clone(), commands.clone());
+        routes::router(sources, drained, commands, (room, live.clone(), redacting.clone()))
+    };
     let mut serving = JoinSet::new();
     let served = Served { router: router(Room::of_socket()), http: None };
     serving.spawn(accept_all(Either::Left(listeners.socket), served, Places::of_socket(), drained.clone()));

@@ -26,7 +26,7 @@ use crate::{
         phases::{Phases, PhasesSlot},
     },
     tap::{
-        self,
+        self, Call,
         cri::{CriRequest, CriResponse},
     },
 };
@@ -63,6 +63,7 @@ impl From<&TracedCall> for CallView {
         let call = &ended.call;
         let (namespace, pod) = pod_names(traced);
         Self {
+            id: call_id(call),
             at: traced.at.into(),
             duration_seconds: Seconds(ended.at.saturating_duration_since(call.began)),
             service: call.method.service.to_string(),
@@ -83,6 +84,11 @@ impl From<&TracedCall> for CallView {
             traceparent: call.traceparent.as_deref().unwrap_or_default().to_owned(),
         }
     }
+}
+
+/// What a call is known by while it is in flight and in its record.
+pub(super) fn call_id(call: &Call) -> String {
+    format!("{}-{}", call.origin.conn.0, call.stream)
 }
 
 /// A call with its phases.

@@ -17,7 +17,6 @@ use crate::{
     document::suggest,
     duration::{self, GoDuration},
     ids::{ProbeKind, ProbeType},
-    redact::Patterns,
     tap::cri::method_names,
 };
 
@@ -146,7 +145,7 @@ impl PodFilter {
 }
 
 impl CallFilter {
-    /// Whether a call is wanted.
+    /// Whether a call is wanted, whatever its command is.
     pub(crate) fn admits(&self, call: &CallView) -> bool {
         let method = self.method.as_ref().is_none_or(|glob| {
             glob.matches_in_any_case(&call.method)
@@ -160,13 +159,6 @@ impl CallFilter {
             && fits(self.caller.as_ref(), &call.peer.comm)
             && (!self.failed || call.is_failed())
             && self.slower.is_none_or(|limit| call.duration_seconds.0 > limit)
-    }
-
-    /// Whether its command is wanted. What is redacted cannot be found out by looking for it.
-    pub(crate) fn admits_command(&self, call: &CallView, patterns: &Patterns) -> bool {
-        self.command.as_ref().is_none_or(|glob| {
-            call.exec.as_ref().is_some_and(|exec| glob.matches(&patterns.words(&exec.command).join(" ")))
-        })
     }
 
     /// As the query of a URL; empty where nothing is asked for.
@@ -447,10 +439,7 @@ mod tests {
     use axum::extract::Query as Extracted;
 
     use super::*;
-    use crate::{
-        redact::Pattern,
-        report::view::{CallEnd, ExecView, Seconds, sample},
-    };
+    use crate::report::view::{CallEnd, ExecView, Seconds, sample};
 
     fn parsed<T: Parameters>(query: &str) -> Result<T, String> {
         let uri = format!("http://x/{query}").parse().unwrap();
@@ -595,26 +584,6 @@ mod tests {
             ("?slower=250ms", &plain, false),
         ] {
             assert_eq!(parsed::<CallFilter>(query).unwrap().admits(call), admitted, "{query}");
-        }
-    }
-
-    #[test]
-    fn a_command_is_looked_for_as_it_is_shown() {
-        let words = ["mysql", "--password", "hunter2"].map(str::to_owned).to_vec();
-        let call =
-            CallView { exec: Some(ExecView { command: words, ..ExecView::default() }), ..sample::call() };
-        let other = CallView { exec: None, ..sample::call() };
-        let patterns = [Pattern::parse(r"--password (\S+)").unwrap()].into_iter().collect();
-        for (glob, is_plain, is_redacted) in [
-            ("mysql*", true, true),
-            ("*hunter*", true, false),
-            ("*[*][*][*]", false, false),
-            ("mysql", false, false),
-        ] {
-            let filter = CallFilter { command: Some(glob.into()), ..CallFilter::default() };
-            assert_eq!(filter.admits_command(&call, &Patterns::default()), is_plain, "{glob}");
-            assert_eq!(filter.admits_command(&call, &patterns), is_redacted, "{glob}");
-            assert!(!filter.admits_command(&other, &patterns));
         }
     }
 }

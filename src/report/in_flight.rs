@@ -6,7 +6,11 @@ use std::{
     time::Instant,
 };
 
-use super::{convert::shown, costs::beginning};
+use super::{
+    convert::{call_id, shown},
+    costs::beginning,
+    journal::{Crowd, group},
+};
 use crate::{
     ids::{ConnId, ContainerId, SandboxId},
     peer::Peer,
@@ -16,8 +20,13 @@ use crate::{
     },
 };
 
-/// 4,096 calls are known. Of those that begin while there are as many, nothing is shown; clients have a few at a time.
+/// 4,096 calls are known; clients have a few at a time. Of one more, the oldest of the container that has most is not shown
+/// any more, so that one that hangs hides no other.
 pub(crate) const MOST: usize = 4_096;
+
+/// The methods of other services of a runtime that wait for events, or are streams of them: those of containerd, and what is
+/// usual in gRPC.
+const WAITING: [&str; 5] = ["ServerReflectionInfo", "Stream", "Subscribe", "Wait", "Watch"];
 
 /// 4 KiB: a longer command is kept as it will be shown.
 const LONGEST_COMMAND: usize = 4_096;
@@ -25,6 +34,10 @@ const LONGEST_COMMAND: usize = 4_096;
 /// A call that has not ended.
 #[derive(Clone, Debug)]
 pub(crate) struct BegunCall {
+    /// As its record will have it.
+    id: String,
+    /// Counts all calls.
+    number: u64,
     pub began: Instant,
     pub method: Arc<Method>,
     /// Who called.
@@ -74,42 +87,48 @@ pub(crate) struct CallsInFlight(Arc<Mutex<Calls>>);
 #[derive(Debug, Default)]
 struct Calls {
     by_connection: HashMap<ConnId, HashMap<u32, BegunCall>>,
-    count: usize,
+    /// Where each is, by its number.
+    places: HashMap<u64, (ConnId, u32)>,
+    /// Their numbers by what they are about.
+    crowd: Crowd,
+    numbered: u64,
 }
 
 impl CallsInFlight {
     /// A call began.
     pub(crate) fn begun(&self, call: &Call) {
         let mut calls = self.calls();
-        if calls.count >= MOST {
-            return;
-        }
-        let of_connection = calls.by_connection.entry(call.origin.conn).or_default();
-        if of_connection.insert(call.stream, BegunCall::of(call)).is_none() {
-            calls.count += 1;
+        let place = (call.origin.conn, call.stream);
+        calls.remove(place);
+        calls.numbered += 1;
+        let begun = BegunCall::of(call, calls.numbered);
+        calls.crowd.push(&begun.about.path(), begun.number, 0);
+        calls.places.insert(begun.number, place);
+        calls.by_connection.entry(place.0).or_default().insert(place.1, begun);
+        if calls.places.len() > MOST
+            && let Some(gone) = calls.crowd.pop(false)
+            && let Some(place) = calls.places.remove(&gone)
+        {
+            calls.forget(place);
         }
     }
 
     /// A call ended.
     pub(crate) fn ended(&self, call: &Call) {
-        let mut calls = self.calls();
-        let Some(of_connection) = calls.by_connection.get_mut(&call.origin.conn) else { return };
-        let was_known = of_connection.remove(&call.stream).is_some();
-        if of_connection.is_empty() {
-            calls.by_connection.remove(&call.origin.conn);
-        }
-        calls.count -= usize::from(was_known);
+        self.calls().remove((call.origin.conn, call.stream));
     }
 
     /// The ends of some calls are not known: those of one connection, or any. They are forgotten, with those that are still in
     /// flight: a call that is not shown does less harm than one that is shown for ever.
     pub(crate) fn ends_lost(&self, conn: Option<ConnId>) {
         let mut calls = self.calls();
-        match conn {
-            Some(conn) => {
-                calls.count -= calls.by_connection.remove(&conn).map_or(0, |lost| lost.len());
-            }
-            None => *calls = Calls::default(),
+        let Some(conn) = conn else {
+            let numbered = calls.numbered;
+            *calls = Calls { numbered, ..Calls::default() };
+            return;
+        };
+        for call in calls.by_connection.remove(&conn).into_iter().flat_map(HashMap::into_values) {
+            calls.unnumber(&call);
         }
     }
 
@@ -123,8 +142,30 @@ impl CallsInFlight {
     }
 }
 
+impl Calls {
+    fn remove(&mut self, place: (ConnId, u32)) {
+        if let Some(call) = self.forget(place) {
+            self.unnumber(&call);
+        }
+    }
+
+    fn forget(&mut self, (conn, stream): (ConnId, u32)) -> Option<BegunCall> {
+        let of_connection = self.by_connection.get_mut(&conn)?;
+        let call = of_connection.remove(&stream);
+        if of_connection.is_empty() {
+            self.by_connection.remove(&conn);
+        }
+        call
+    }
+
+    fn unnumber(&mut self, call: &BegunCall) {
+        self.places.remove(&call.number);
+        self.crowd.remove(&call.about.path(), call.number);
+    }
+}
+
 impl BegunCall {
-    fn of(call: &Call) -> Self {
+    fn of(call: &Call, number: u64) -> Self {
         let command = match &call.request {
             CriRequest::ExecSync(command) | CriRequest::Exec(command) => Some(command),
             _ => None,
@@ -134,6 +175,8 @@ impl BegunCall {
             _ => Words::Beginning(shown(command.arguments()).into()),
         });
         Self {
+            id: call_id(call),
+            number,
             began: call.began,
             method: call.method.clone(),
             peer: call.origin.peer.clone(),
@@ -142,13 +185,31 @@ impl BegunCall {
         }
     }
 
-    /// Whether it is a stream of events, which stays open for as long as its client likes.
+    /// As its record will have it.
+    pub(crate) fn id(&self) -> String {
+        self.id.clone()
+    }
+
+    /// Whether it is a stream of events or waits for one, so that it stays open for as long as its client likes.
     pub(crate) fn is_event_stream(&self) -> bool {
-        self.method.known_name() == Some("GetContainerEvents")
+        match self.method.known_name() {
+            Some(name) => name == "GetContainerEvents",
+            None => WAITING.contains(&&*self.method.name),
+        }
     }
 }
 
 impl About {
+    /// The group of calls that it is one of.
+    fn path(&self) -> [u64; 1] {
+        [match self {
+            Self::Node => 0,
+            Self::Container(id) => group(id),
+            Self::Sandbox(id) => group(id),
+            Self::New([namespace, pod, _]) => group((namespace, pod)),
+        }]
+    }
+
     fn of(request: &CriRequest) -> Self {
         match request {
             CriRequest::RunPodSandbox(config) => {
@@ -172,6 +233,8 @@ impl About {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::{clock, tap::call::CallOrigin};
 
@@ -189,7 +252,18 @@ mod tests {
 
     fn left(calls: &CallsInFlight) -> usize {
         let left = calls.all().len();
-        assert_eq!(calls.calls().count, left);
+        assert_eq!(calls.calls().places.len(), left);
+        let mut crowd = std::mem::take(&mut calls.calls().crowd);
+        let numbers: Vec<_> = std::iter::from_fn(|| crowd.pop(false)).collect();
+        assert_eq!(numbers.len(), left);
+        let mut calls = calls.calls();
+        let numbered: BTreeMap<_, _> = calls
+            .by_connection
+            .values()
+            .flat_map(HashMap::values)
+            .map(|call| (call.number, call.about.path()))
+            .collect();
+        numbered.iter().for_each(|(number, path)| calls.crowd.push(path, *number, 0));
         left
     }
 
@@ -211,12 +285,37 @@ mod tests {
     }
 
     #[test]
-    fn no_client_can_have_more_kept_than_the_bound() {
+    fn no_more_are_kept_than_the_bound_and_what_one_container_has_hides_no_other() {
         let calls = CallsInFlight::default();
-        (0..2 * MOST as u32).for_each(|stream| calls.begun(&call(1, stream)));
+        let about =
+            |id: &str, stream| Call { request: CriRequest::OfContainer(id.into()), ..call(1, stream) };
+        calls.begun(&about("web", 1));
+        (2..2 * MOST as u32).for_each(|stream| calls.begun(&about("evil", stream)));
+        calls.begun(&about("late", 0));
         assert_eq!(left(&calls), MOST);
+        let ids: Vec<_> = calls.all().iter().map(BegunCall::id).collect();
+        for (id, is_there) in [("1-1", true), ("1-2", false), ("1-8191", true), ("1-0", true)] {
+            assert_eq!(ids.contains(&id.to_owned()), is_there, "{id}");
+        }
         (0..2 * MOST as u32).for_each(|stream| calls.ended(&call(1, stream)));
         assert_eq!(left(&calls), 0);
         assert!(calls.calls().by_connection.is_empty());
+    }
+
+    #[test]
+    fn what_waits_for_events_is_none_that_hangs() {
+        for (path, is_stream) in [
+            ("/runtime.v1.RuntimeService/GetContainerEvents", true),
+            ("/runtime.v1.RuntimeService/StreamContainers", false),
+            ("/runtime.v1.RuntimeService/ExecSync", false),
+            ("/containerd.services.events.v1.Events/Subscribe", true),
+            ("/containerd.services.tasks.v1.Tasks/Wait", true),
+            ("/containerd.services.tasks.v1.Tasks/Start", false),
+            ("/grpc.health.v1.Health/Watch", true),
+            ("/grpc.health.v1.Health/Check", false),
+        ] {
+            let call = Call { method: Arc::new(Method::from_path(path)), ..call(1, 1) };
+            assert_eq!(BegunCall::of(&call, 1).is_event_stream(), is_stream, "{path}");
+        }
     }
 }

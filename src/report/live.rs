@@ -9,7 +9,7 @@ mod row;
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use axum::body::Bytes;
@@ -37,6 +37,7 @@ use super::{
     journal::JournalEntry,
     pieces::PIECE,
     places::Following,
+    redacted::Redacting,
     top::TopFilter,
     view::{BeatView, ClientView, HelloView, LiveStatusView, MissedCallsView, PodView, ProbeView, degraded},
 };
@@ -101,6 +102,7 @@ pub(super) struct Live {
 #[derive(Debug)]
 struct Shared {
     sources: Sources,
+    redacting: Redacting,
     drained: CancellationToken,
     /// Held to write a piece, or to look at [`ROWS_AT_ONCE`] rows.
     board: Mutex<Board>,
@@ -130,10 +132,10 @@ struct Feeding(Arc<Shared>);
 
 impl Live {
     /// Nothing is done until somebody subscribes, and nothing any more once `drained` is cancelled.
-    pub(super) fn new(sources: Sources, drained: CancellationToken) -> Self {
+    pub(super) fn new(sources: Sources, redacting: Redacting, drained: CancellationToken) -> Self {
         let (changed, calls) = (watch::Sender::new(()), broadcast::Sender::new(BACKLOG));
         let (board, is_fed) = (Mutex::default(), Mutex::new(false));
-        Self { shared: Arc::new(Shared { sources, drained, board, is_fed, changed, calls }) }
+        Self { shared: Arc::new(Shared { sources, redacting, drained, board, is_fed, changed, calls }) }
     }
 
     /// Subscribes to all that comes from now on, and to all rows as they are.
@@ -207,22 +209,18 @@ impl Feeding {
     async fn run(self) {
         tokio::select! {
             () = self.look() => {}
+            () = self.add_up_costs() => {}
             () = self.pass_on_calls() => {}
         }
     }
 
     async fn look(&self) {
-        let mut looked_at_costs: Option<Instant> = None;
         while !self.0.is_left() {
             let began = clock::now();
             self.set_status().await;
             // A stage that does not answer is in the status; the rows stay as they are.
             if let Ok(facts) = self.0.sources.snapshots.live().await {
                 self.set_rows(&facts).await;
-            }
-            if looked_at_costs.is_none_or(|at| began.saturating_duration_since(at) >= BEAT) {
-                looked_at_costs = Some(began);
-                self.set_costs().await;
             }
             let _ = self.0.changed.send(());
             let took = clock::now().saturating_duration_since(began);
@@ -240,9 +238,15 @@ impl Feeding {
     }
 
     /// What commands cost, as `/v1/top` answers it.
-    async fn set_costs(&self) {
-        if let Ok(top) = self.0.sources.snapshots.top(TopFilter::default()).await {
-            self.0.board().set("top", json(&top).into());
+    async fn add_up_costs(&self) {
+        loop {
+            if let Ok(top) = self.0.sources.snapshots.top(TopFilter::default()).await {
+                let top = json(&top);
+                self.0.redacting.prepare(&top).await;
+                self.0.board().set("top", top.into());
+                let _ = self.0.changed.send(());
+            }
+            sleep(BEAT).await;
         }
     }
 
@@ -265,7 +269,8 @@ impl Feeding {
         self.0.board().update(fresh, hidden);
     }
 
-    /// Writes each call once for all subscribers, in half of the thread's time at most.
+    /// Writes each call once for all subscribers, in half of the thread's time at most. Calls whose redaction takes too long
+    /// are missed by all of them alike.
     async fn pass_on_calls(&self) {
         let mut follower = self.0.sources.trace.follow();
         let (mut calls, mut worked) = (0, Duration::ZERO);
@@ -273,13 +278,15 @@ impl Feeding {
             // The journal is there for as long as we are.
             let Some(entry) = follower.next().await else { return std::future::pending().await };
             let began = clock::now();
-            // An error means that the last subscriber has just left.
-            let _ = self.0.calls.send(match entry {
+            let event = match entry {
                 JournalEntry::Record(call) => call_event(&json(&call.view())),
                 JournalEntry::Missed(calls) => missed_event(calls),
-            });
+            };
             calls += 1;
             worked += clock::now().saturating_duration_since(began);
+            self.0.redacting.prepare(&event).await;
+            // An error means that the last subscriber has just left.
+            let _ = self.0.calls.send(event);
             if calls >= FILTERED_AT_ONCE {
                 sleep(std::mem::take(&mut worked)).await;
                 calls = 0;

@@ -29,14 +29,14 @@ use super::{
     commands::CommandLog,
     detail::DetailParts,
     filter::{CallFilter, EventFilter, Parameters, PodFilter, ProbeFilter, retain},
-    lines::{self, Shown, Window},
+    lines::{self, Commands, Shown, Window},
     live::Live,
     lookup::{self, NotFound},
     metrics::negotiation,
     name::ProbeName,
     pieces,
     places::{Following, MAX_FOLLOWERS, Place},
-    redacted::redacted,
+    redacted::{Redacting, redacted},
     room::{Guess, Held, NoRoom, Room},
     top::TopFilter,
     view::{
@@ -68,6 +68,7 @@ struct Shared {
     commands: CommandLog,
     room: Room,
     live: Live,
+    redacting: Redacting,
     guesses: Guesses,
 }
 
@@ -90,7 +91,7 @@ pub(super) fn router(
     sources: Sources,
     drained: CancellationToken,
     commands: CommandLog,
-    (room, live): (Room, Live),
+    (room, live, redacting): (Room, Live, Redacting),
 ) -> Router {
     let streams = Router::new().route("/v1/trace", get(trace)).route("/v1/events", get(events));
     Router::new()
@@ -120,9 +121,9 @@ pub(super) fn router(
             Refusal::new(StatusCode::METHOD_NOT_ALLOWED, format!("{} does not support {method}", uri.path()))
         })
         .layer(map_response(in_our_words))
-        .layer(map_response_with_state(sources.redactor.clone(), redacted))
+        .layer(map_response_with_state(redacting.clone(), redacted))
         .layer(CatchPanicLayer::custom(panicked))
-        .with_state(Shared { sources, drained, commands, room, live, guesses: Guesses::default() })
+        .with_state(Shared { sources, drained, commands, room, live, redacting, guesses: Guesses::default() })
 }
 
 async fn status(State(shared): State<Shared>) -> Result<Json<StatusView>, Refusal> {
@@ -250,9 +251,10 @@ async fn trace(
     Params(filter): Params<CallFilter>,
 ) -> Result<Response, Refusal> {
     let (last, following) = (filter.last, following(&place, filter.follow)?);
-    let redactor = shared.sources.redactor.clone();
-    let admits = move |call: &_| filter.admits(call) && filter.admits_command(call, &redactor.patterns());
-    let window = Window { admits, last, following };
+    // Only calls that are wanted otherwise are searched for what is redacted.
+    let command = filter.command.clone().map(|glob| Commands::new(glob, shared.redacting.clone()));
+    let admits = move |call: &_| filter.admits(call);
+    let window = Window { admits, command, last, following };
     let (show, size) = (JournaledCall::view as fn(&_) -> _, JournaledCall::size as fn(&_) -> _);
     let shown = Shown { journal: &shared.sources.trace, show, size, guess: &shared.guesses.trace };
     Ok(lines::respond(shown, window, &place, &shared.room, shared.drained.clone()).await?)
@@ -264,7 +266,7 @@ async fn events(
     Params(filter): Params<EventFilter>,
 ) -> Result<Response, Refusal> {
     let (last, following) = (filter.last, following(&place, filter.follow)?);
-    let window = Window { admits: move |event: &_| filter.admits(event), last, following };
+    let window = Window { admits: move |event: &_| filter.admits(event), command: None, last, following };
     let (show, size) = (EventView::clone as fn(&_) -> _, EventView::size as fn(&_) -> _);
     let shown = Shown { journal: &shared.sources.events, show, size, guess: &shared.guesses.events };
     Ok(lines::respond(shown, window, &place, &shared.room, shared.drained.clone()).await?)

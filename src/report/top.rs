@@ -3,7 +3,8 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
+    hash::Hash,
     process,
     sync::Arc,
     time::{Duration, Instant, SystemTime},
@@ -14,6 +15,7 @@ use super::{
     costs::{Commands, Cost, CostSum, LONGEST, SHORTEST},
     filter::{Glob, Parameters, Query, fits, pattern},
     in_flight::{About, BegunCall},
+    journal::{Crowd, group},
     view::{
         CallInFlightView, CostPhasesView, CostView, ExecView, InFlightView, OthersView, PeerView,
         RuntimeCpuView, Seconds, TopView,
@@ -27,7 +29,8 @@ use crate::{
     tap::cri::CallKind,
 };
 
-/// 100 rows of each kind; what comes after them is summed.
+/// 100 rows of each kind; all others are summed. Half of them go to those that rank first, and the others are shared fairly: a
+/// pod that runs ever new commands, or a namespace with ever new pods, takes no more than half of the rows and its share.
 const MOST: usize = 100;
 
 /// 5 minutes: the window where none is asked for.
@@ -177,7 +180,7 @@ fn sums(costs: &[Cost], name: impl Fn(&Cost) -> RowName) -> BTreeMap<RowName, Co
 fn ranked(sums: BTreeMap<RowName, CostSum>) -> (Vec<CostView>, Vec<CostView>) {
     let mut rows: Vec<_> = sums.into_iter().collect();
     rows.sort_by_key(|(_, sum)| Reverse(sum.total));
-    let rest = rows.split_off(MOST.min(rows.len()));
+    let (rows, rest) = shared_out(rows, |((namespace, pod, ..), _)| (namespace.clone(), pod.clone()));
     let mut others: BTreeMap<RowName, CostSum> = BTreeMap::new();
     for ((_, _, container, command, is_probe), sum) in rest {
         let name =
@@ -185,6 +188,23 @@ fn ranked(sums: BTreeMap<RowName, CostSum>) -> (Vec<CostView>, Vec<CostView>) {
         others.entry(name).or_default().add(&sum);
     }
     (rows.into_iter().map(row).collect(), others.into_iter().map(row).collect())
+}
+
+/// Those that have a row, and those that have none, both in their order. The first [`MOST`] / 2 have one. Of the others, the
+/// namespace that has most gives way, there the pod that has most, and there the one that ranks last.
+fn shared_out<T, N: Hash>(ranked: Vec<T>, of: impl Fn(&T) -> (N, N)) -> (Vec<T>, Vec<T>) {
+    let count = ranked.len();
+    let mut crowd = Crowd::default();
+    for (rank, row) in ranked.iter().enumerate().skip(MOST / 2).rev() {
+        let (namespace, pod) = of(row);
+        crowd.push(&[group(&namespace), group((&namespace, &pod))], (count - rank) as u64, 0);
+    }
+    let gone: HashSet<u64> = (MOST..count).filter_map(|_| crowd.pop(false)).collect();
+    let numbered = ranked.into_iter().enumerate();
+    let (rows, rest): (Vec<_>, Vec<_>) =
+        numbered.partition(|(rank, _)| !gone.contains(&((count - rank) as u64)));
+    let unnumbered = |rows: Vec<(usize, T)>| rows.into_iter().map(|(_, row)| row).collect();
+    (unnumbered(rows), unnumbered(rest))
 }
 
 fn row(((namespace, pod, container, command, is_probe), sum): (RowName, CostSum)) -> CostView {
@@ -211,7 +231,7 @@ fn row(((namespace, pod, container, command, is_probe), sum): (RowName, CostSum)
 }
 
 impl InFlight<'_> {
-    /// The oldest that are wanted. A client's call is a probe's if calls of its kind are known to be.
+    /// The oldest that are wanted, each pod with its share. A client's call is a probe's if calls of its kind are known to be.
     fn view(&self, filter: &TopFilter, costs: &[Cost], now: Now) -> InFlightView {
         let containers: HashMap<&ContainerId, &Container> =
             self.containers.iter().map(|status| (&status.view.id, &*status.view)).collect();
@@ -226,8 +246,8 @@ impl InFlight<'_> {
             of_clients.chain(ours).filter(|(view, _)| filter.admits(&view.namespace, &view.pod)).collect();
         all.sort_by_key(|(view, _)| Reverse(view.age_seconds));
         let total = all.len() as u64;
-        all.truncate(MOST);
-        let calls = all.into_iter().map(|(view, call)| {
+        let (shown, _) = shared_out(all, |(view, _)| (view.namespace.clone(), view.pod.clone()));
+        let calls = shown.into_iter().map(|(view, call)| {
             let is_probe = view.is_probe || call.is_some_and(|call| view.is_of_one(call, &probes));
             CallInFlightView { is_probe, ..view }
         });
@@ -244,6 +264,7 @@ impl InFlight<'_> {
         let [namespace, pod, container] = call.about.names(containers, pods);
         let exec = call.command.as_ref();
         CallInFlightView {
+            id: call.id(),
             began: now.ago(call.began).into(),
             age_seconds: Seconds(now.at.saturating_duration_since(call.began)),
             method: call.method.name.to_string(),
@@ -263,6 +284,7 @@ fn of_probe(probe: &ProbeStatus, now: Now) -> Option<CallInFlightView> {
     let Handler::Exec { command } = &probe.spec.as_ref()?.handler else { return None };
     let pid = i32::try_from(process::id()).unwrap_or_default();
     Some(CallInFlightView {
+        id: String::new(),
         began: now.ago(began).into(),
         age_seconds: Seconds(now.at.saturating_duration_since(began)),
         method: "ExecSync".to_owned(),
@@ -411,6 +433,27 @@ mod tests {
         assert_eq!(others, [(false, 15), (true, 15)]);
         assert_eq!(top.others.pods[0].container, None);
         assert_eq!(top.others.commands[0].command.as_deref(), Some(&[][..]));
+    }
+
+    #[test]
+    fn one_pod_or_namespace_with_most_rows_leaves_those_of_others() {
+        let mut rows: Vec<(&str, String, u64)> = Vec::new();
+        rows.extend((0..1_000).map(|number| ("evil", "one".to_owned(), 10_000 - number)));
+        rows.extend((0..1_000).map(|number| ("many", format!("p{number}"), 5_000 - number)));
+        rows.extend((0..30).map(|number| ("shop", format!("web-{number}"), 100 - number)));
+        rows.push(("late", "db".to_owned(), 1));
+        let (shown, rest) =
+            shared_out(rows.clone(), |(namespace, pod, _)| ((*namespace).to_owned(), pod.clone()));
+        assert_eq!((shown.len(), shown.len() + rest.len()), (MOST, rows.len()));
+        for rows in [&shown, &rest] {
+            assert!(rows.is_sorted_by_key(|(_, _, total)| Reverse(*total)));
+        }
+        let of = |wanted: &str| shown.iter().filter(|(namespace, ..)| *namespace == wanted).count();
+        assert_eq!([of("evil"), of("many"), of("shop"), of("late")], [50 + 17, 16, 16, 1]);
+        assert_eq!(shown[..50], rows[..50], "the first half");
+        let few =
+            shared_out(rows[..MOST].to_vec(), |(namespace, pod, _)| ((*namespace).to_owned(), pod.clone()));
+        assert_eq!(few, (rows[..MOST].to_vec(), vec![]));
     }
 
     #[test]

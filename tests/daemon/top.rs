@@ -49,6 +49,10 @@ async fn a_command_is_in_flight_until_it_ends_and_then_its_pod_is_charged_for_it
         of(&top["commands"], &["touch", "go"]).map(|_| (cost, top["pods"].clone()))
     })
     .await?;
+    let records = rig.daemon.lines("/v1/trace?command=*go*").await?;
+    let records = json!(records);
+    assert_eq!(of(&records, &UNTIL_GO).map(|record| record["id"].clone()), Some(call["id"].clone()));
+    assert!(call["id"].is_string() && records[0]["id"] != records[1]["id"], "{records}");
     assert_eq!([&cost["pod"], &cost["container"]], ["slow", "app"]);
     assert_eq!([&cost["calls"], &cost["failures"]], [1, 1]);
     assert!(cost["totalSeconds"].as_f64() > Some(0.3) && cost["p50Seconds"] == cost["p99Seconds"], "{cost}");

@@ -12,6 +12,10 @@ const WORD: usize = 24;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallView {
+    /// Its connection and its stream, `12-345`: unique until criprobe starts again. The end of the process of an Exec has that
+    /// of the Exec. Absent of calls that were recorded before calls had one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub id: String,
     /// When it began.
     pub at: Time,
     /// From its first byte to its end.
@@ -121,6 +125,7 @@ impl CallView {
     /// What it takes, in bytes.
     pub fn size(&self) -> usize {
         let texts = [
+            &self.id,
             &self.service,
             &self.method,
             &self.code,

@@ -276,6 +276,7 @@ pub(crate) fn invalid_probe() -> ProbeView {
 /// An ExecSync that went well.
 pub(crate) fn call() -> CallView {
     CallView {
+        id: String::new(),
         at: at(0),
         duration_seconds: Seconds(Duration::from_millis(27)),
         service: "runtime.v1.RuntimeService".to_owned(),
@@ -315,6 +316,7 @@ pub(crate) fn call() -> CallView {
 /// A call about no pod, refused.
 pub(crate) fn refused_call() -> CallView {
     CallView {
+        id: String::new(),
         method: "ImageStatus".to_owned(),
         service: "runtime.v1.ImageService".to_owned(),
         code: "NotFound".to_owned(),
@@ -716,6 +718,7 @@ pub(crate) fn top() -> TopView {
     };
     let exec = |words| Some(ExecView { command: command(words), ..ExecView::default() });
     let slow = CallInFlightView {
+        id: String::new(),
         began: at(107_600),
         age_seconds: seconds(12_400),
         method: "ExecSync".to_owned(),
@@ -727,6 +730,7 @@ pub(crate) fn top() -> TopView {
         is_probe: false,
     };
     let pull = CallInFlightView {
+        id: String::new(),
         began: at(119_100),
         age_seconds: seconds(900),
         method: "PullImage".to_owned(),

@@ -14,9 +14,10 @@ pub struct TopView {
     pub window_seconds: Seconds,
     /// What runs now.
     pub in_flight: InFlightView,
-    /// By pod, the longest total first; at most 100. A pod has a row for probes and one for everything else.
+    /// By pod, the longest total first; at most 100, of which half are shared among namespaces. A pod has a row for probes and
+    /// one for everything else.
     pub pods: Vec<CostView>,
-    /// By command, the longest total first; at most 100.
+    /// By command, the longest total first; at most 100, of which half are shared among namespaces and pods.
     pub commands: Vec<CostView>,
     /// The sums of further rows.
     pub others: OthersView,
@@ -29,11 +30,11 @@ pub struct TopView {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InFlightView {
-    /// How many there are; streams of events are not among them.
+    /// How many there are; streams of events, and what else waits for events, are not among them.
     pub total: u64,
-    /// Open streams of the runtime's events, which usually stay open for as long as their clients run.
+    /// Open streams of events, and calls that wait for one, which usually stay open for as long as their clients run.
     pub event_streams: u64,
-    /// The oldest of them, oldest first; at most 100.
+    /// The oldest of them, oldest first; at most 100, of which half are shared among namespaces and pods.
     pub calls: Vec<CallInFlightView>,
 }
 
@@ -41,6 +42,9 @@ pub struct InFlightView {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallInFlightView {
+    /// The `id` that the record of the call will have; absent of attempts of criprobe's own, which have none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub id: String,
     /// When it began.
     pub began: Time,
     /// For how long it has been in flight.
