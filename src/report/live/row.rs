@@ -4,15 +4,15 @@
 use std::{
     collections::{HashMap, HashSet},
     hash::{DefaultHasher, Hash, Hasher},
-    time::{Duration, UNIX_EPOCH},
+    time::UNIX_EPOCH,
 };
 
 use super::LiveFacts;
 use crate::{
     report::view::{
-        ContainerView, PhasesView, PodView, ProbePhase, ProbeView, RowProbeView, RowView, StripView,
+        ContainerView, PodView, ProbePhase, ProbeView, RowProbeView, RowView, SplitView, StripView,
     },
-    results::{AttemptRecord, history::History, layers::plain},
+    results::{AttemptRecord, history::History, layers::plain, phases::is_slow},
 };
 
 /// 2,000 rows, those first that fail; of the others it is said how many there are.
@@ -29,9 +29,6 @@ const REASON: usize = 1_024;
 
 /// 256 bytes of a name or image, as JSON.
 const NAME: usize = 256;
-
-/// 500 ms: an attempt that takes so long is worth a look.
-const SLOW: Duration = Duration::from_millis(500);
 
 /// 5 attempts: one before them says nothing about now.
 const RECENT: usize = 5;
@@ -128,8 +125,8 @@ impl<'a> Rows<'a> {
 fn slow(history: &History) -> Option<String> {
     let attempts = history.attempts();
     let passed = attempts.len().saturating_sub(RECENT);
-    let newest = attempts.skip(passed).filter(|attempt| attempt.duration >= SLOW).last()?;
-    PhasesView::from(newest.phases?.get()?).culprit()
+    let newest = attempts.skip(passed).filter(|attempt| is_slow(attempt.duration)).last()?;
+    SplitView::of(newest.phases?.get()?, newest.duration).culprit
 }
 
 fn is_invalid(probe: &ProbeView) -> bool {
