@@ -215,7 +215,7 @@ impl PhasesSlot {
     }
 }
 
-fn number<T: PartialEq>(all: &[T], one: T) -> u32 {
+fn number<T: Copy + PartialEq>(all: &[T], one: T) -> u32 {
     let at = all.iter().position(|other| *other == one);
     at.and_then(|at| u32::try_from(at).ok()).unwrap_or(NOT_REACHED)
 }

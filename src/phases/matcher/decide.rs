@@ -60,7 +60,7 @@ pub(super) fn decisions<T, S>(
     // What is certain of a call whichever of the execs that fit it is its own.
     let least = |at: usize, call: &Call<T, S>, ended| -> Option<(Part, Duration)> {
         let (fitting, had) = (each(&|exec| call.may_have(exec)), each(&|exec| call.had(exec, ended)));
-        // If we know all calls.
+        // If we know all calls, and however many marks are lost.
         let sure = choices.iter().enumerate().filter(|(exec, _)| has_call(*exec));
         let sure: Vec<Vec<usize>> = sure.map(|(_, choices)| choices.clone()).collect();
         let has_one = is_indispensable(&sure, at);
@@ -68,8 +68,9 @@ pub(super) fn decisions<T, S>(
         if call.is_answered() && !is_known {
             return None;
         }
-        let may_have_none = !call.is_answered() && !(has_one && fitting.len() == had.len());
-        let none = may_have_none.then(|| only_queued(call.began, ended));
+        // It may have none, or one that was added after its end.
+        let is_one_of_these = call.is_answered() || has_one && fitting.len() == had.len();
+        let none = (!is_one_of_these).then(|| only_queued(call.began, ended));
         let each = had.iter().map(|exec| execs[*exec].phases(call.began, ended)).chain(none);
         Phases::at_least(&each.collect::<Option<Vec<_>>>()?)
     };
