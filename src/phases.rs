@@ -1,14 +1,16 @@
 //! Splits the time of a command that the runtime runs in a container into phases: begins and ends of calls, and the marks of
-//! the runtime's events, in; phases out, once they are known. Where they cannot be known, they are left out: they are never
-//! wrong. Never does IO.
+//! the runtime's events, in; phases out, once they are known. Where they cannot be known, it is said why, and what is certain
+//! all the same: they are never wrong. No IO except in `command`.
 //!
 //! call complete --queue--> added --start--> process runs --run--> exited --drain--> answered
 
+mod command;
 mod matcher;
 
 use std::{
     collections::BTreeMap,
     fmt,
+    hash::{BuildHasher, RandomState},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -19,13 +21,16 @@ use std::{
 use tokio::{sync::Notify, time::sleep};
 
 pub(crate) use self::matcher::{CallName, ExecEnd, SessionEnd};
-use self::matcher::{Matcher, Now, Resolved};
+use self::{
+    command::CommandReader,
+    matcher::{CommandPrint, Matcher, Now, Resolved, StartedExec},
+};
 use crate::{
     clock,
     ids::ContainerId,
     results::{
         durations::DurationHistogram,
-        phases::{Phase, Phases, PhasesSlot},
+        phases::{Phase, PhasesSlot, Split, Unknown},
     },
     runtime::marks::{ExecNews, ExecNewsSink},
     stage::Tasks,
@@ -56,8 +61,8 @@ pub(crate) type PhaseDurations = BTreeMap<(Caller, Phase), DurationHistogram>;
 /// 50 ms: how often calls are looked at that wait for marks.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Takes the phases of a call, once; none where they are not known.
-pub(crate) type Done = Box<dyn FnOnce(Option<Phases>) + Send>;
+/// Takes where the time of a call went, once.
+pub(crate) type Done = Box<dyn FnOnce(Split) + Send>;
 
 /// Takes the end of a session, once; never called if that is not seen.
 pub(crate) type SessionDone = Box<dyn FnOnce(SessionEnd) + Send>;
@@ -73,14 +78,39 @@ struct Shared {
     waits: Notify,
     /// Counts our own calls.
     probes: AtomicU64,
+    commands: CommandReader,
+    /// Makes prints of commands.
+    hasher: RandomState,
 }
 
 #[derive(Default)]
 struct State {
     matcher: Matcher<(Caller, Done), SessionDone>,
     durations: PhaseDurations,
-    /// Whether all marks are reported.
-    is_subscribed: bool,
+    events: Events,
+}
+
+/// What is known of the runtime's events.
+#[derive(Clone, Copy, Default)]
+enum Events {
+    /// There never were any.
+    #[default]
+    None,
+    /// All are reported.
+    Subscribed,
+    /// They were, and will be again.
+    Lost,
+}
+
+impl Events {
+    /// Why calls have no phases now.
+    fn doubt(self) -> Option<Unknown> {
+        match self {
+            Self::None => Some(Unknown::NoEvents),
+            Self::Subscribed => None,
+            Self::Lost => Some(Unknown::EventsLost),
+        }
+    }
 }
 
 impl fmt::Debug for PhasesHandle {
@@ -107,8 +137,8 @@ impl PhasesHandle {
     /// A client called for a command in this container, at that time.
     pub(crate) fn began(&self, container: &ContainerId, name: CallName, at: Instant) {
         let mut state = self.state();
-        let is_doubtful = !state.is_subscribed;
-        state.matcher.began(container, name, is_doubtful, now(at));
+        let doubt = state.events.doubt();
+        state.matcher.began(container, name, doubt, now(at));
         drop(state);
         self.0.waits.notify_one();
     }
@@ -127,21 +157,29 @@ impl PhasesHandle {
             CallName::Probe(_) => Caller::Probe,
         };
         let mut state = self.state();
-        if !state.is_subscribed {
+        if let Some(why) = state.events.doubt() {
             state.matcher.forget(container, name);
             drop(state);
-            return done(None);
+            return done(Split::Unknown(why, None));
         }
         let resolved = state.matcher.ended(container, name, end, (caller, done), now(at));
         drop(state);
         self.finish(resolved);
     }
 
-    /// A client opened a stream for an interactive command, at that time.
-    pub(crate) fn opened(&self, container: &ContainerId, name: CallName, at: Instant, done: SessionDone) {
+    /// A client opened a stream for this interactive command, at that time.
+    pub(crate) fn opened<'a>(
+        &self,
+        container: &ContainerId,
+        name: CallName,
+        command: impl Iterator<Item = &'a str>,
+        at: Instant,
+        done: SessionDone,
+    ) {
+        let command = self.print(&command.flat_map(|word| word.bytes().chain([0])).collect::<Vec<u8>>());
         let mut state = self.state();
-        let is_doubtful = !state.is_subscribed;
-        state.matcher.session(container, name, done, is_doubtful, now(at));
+        let doubt = state.events.doubt();
+        state.matcher.session(container, name, (done, command), doubt, now(at));
         drop(state);
         self.0.waits.notify_one();
     }
@@ -173,12 +211,14 @@ impl PhasesHandle {
         let mut state = self.state();
         let resolved = match news {
             ExecNews::Subscribed => {
-                state.is_subscribed = true;
+                state.events = Events::Subscribed;
                 return;
             }
-            ExecNews::Mark(mark) => state.matcher.mark(mark, clock::now()),
+            ExecNews::Mark(mark) => state.matcher.mark(mark, now(clock::now())),
             ExecNews::Lost => {
-                state.is_subscribed = false;
+                if let Events::Subscribed = state.events {
+                    state.events = Events::Lost;
+                }
                 state.matcher.marks_lost();
                 return;
             }
@@ -190,18 +230,45 @@ impl PhasesHandle {
 
     /// Calls are passed on outside of the lock.
     fn finish(&self, resolved: Resolved<(Caller, Done), SessionDone>) {
-        for ((caller, done), phases) in resolved.calls {
-            if let Some(phases) = phases {
+        for ((caller, done), split) in resolved.calls {
+            if let Some(phases) = split.phases() {
                 let mut state = self.state();
                 for (phase, took) in phases.each() {
                     state.durations.entry((caller, phase)).or_default().note(took);
                 }
             }
-            done(phases);
+            done(split);
         }
         for (done, end) in resolved.sessions {
             done(end);
         }
+        if let Some(started) = resolved.started {
+            self.read(started);
+        }
+    }
+
+    /// Reads the command of a process.
+    fn read(&self, started: StartedExec) {
+        let handle = self.clone();
+        let StartedExec { container, exec, pid } = started;
+        let done = {
+            let (container, exec) = (container.clone(), exec.clone());
+            move |command: Option<&[u8]>| handle.command_read(&container, &exec, command)
+        };
+        if !self.0.commands.read(pid, done) {
+            self.command_read(&container, &exec, None);
+        }
+    }
+
+    fn command_read(&self, container: &ContainerId, exec: &str, command: Option<&[u8]>) {
+        let command = command.map(|command| self.print(command));
+        let resolved = self.state().matcher.command_read(container, exec, command, clock::now());
+        self.finish(resolved);
+        self.0.waits.notify_one();
+    }
+
+    fn print(&self, command: &[u8]) -> CommandPrint {
+        self.0.hasher.hash_one(command)
     }
 
     async fn expire(&self) {
@@ -241,8 +308,7 @@ impl ProbedExec {
     }
 
     fn pass(&self, end: ExecEnd, slot: PhasesSlot) {
-        let done =
-            Box::new(move |phases: Option<Phases>| phases.into_iter().for_each(|phases| slot.set(phases)));
+        let done = Box::new(move |split| slot.set(split));
         self.phases.ended(&self.container, self.name, end, clock::now(), done);
     }
 }

@@ -16,7 +16,7 @@ use crate::{
         convert, costs::CostsHandle, in_flight::CallsInFlight, journal::Journal, metrics::CallCounts,
         view::EventView,
     },
-    results::phases::{PhasesSlot, SLOW},
+    results::phases::{PhasesSlot, Split, is_slow},
     tap::{
         Call, CallEnd, Code,
         cri::{CriRequest, CriResponse},
@@ -53,7 +53,7 @@ impl Observer for Passing {
 
     fn call_ended(&mut self, mut call: TracedCall) {
         let took = call.ended.at.saturating_duration_since(call.ended.call.began);
-        let slot = (took > SLOW).then(PhasesSlot::default);
+        let slot = is_slow(took).then(PhasesSlot::default);
         let is_probe = self.observed.ended(&call, slot.clone());
         self.in_flight.ended(&call.ended.call);
         self.calls.ended(&call.ended);
@@ -66,18 +66,19 @@ impl Observer for Passing {
         match (&call.ended.call.request, call.container_id.clone()) {
             (CriRequest::ExecSync(_), Some(container)) => {
                 let (end, costs) = (end(&call), self.costs.clone());
-                let done = Box::new(move |phases| {
-                    if let (Some(slot), Some(phases)) = (slot, phases) {
-                        slot.set(phases);
+                let done = Box::new(move |split: Split| {
+                    if let Some(slot) = slot {
+                        slot.set(split);
                     }
-                    costs.call_ended(&call, phases, is_probe);
-                    trace.push(convert::for_journal(call, phases));
+                    costs.call_ended(&call, split.phases(), is_probe);
+                    trace.push(convert::for_journal(call, Some(split)));
                 });
                 return self.phases.ended(&container, name, end, at, done);
             }
-            (CriRequest::Exec(_), Some(container)) if call.ended.has_opened_stream() => {
+            (CriRequest::Exec(command), Some(container)) if call.ended.has_opened_stream() => {
                 let opened = convert::session(&call);
-                self.phases.opened(&container, name, at, Box::new(move |end| trace.push(opened.ended(end))));
+                let done = Box::new(move |end| trace.push(opened.ended(end)));
+                self.phases.opened(&container, name, command.arguments(), at, done);
             }
             _ => {}
         }

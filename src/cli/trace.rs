@@ -283,9 +283,9 @@ pub(crate) fn line(call: &CallView, screen: Screen, is_wide: bool, now: SystemTi
         line.column(&format!("— {}", one_line(&call.message)), 0, Paint::Bad);
     }
     if let Some(exec) = call.exec.as_ref().filter(|_| is_wide)
-        && let Some(phases) = &exec.phases
+        && let Some(words) = phases::of_call(exec, call.duration_seconds.0)
     {
-        line.column(&format!("[{}]", phases::words(phases, exec.culprit.as_deref())), 0, Paint::Faint);
+        line.column(&format!("[{words}]"), 0, Paint::Faint);
     }
     if is_wide {
         line.column(&format!("{}+{} bytes", call.request_bytes, call.response_bytes), 0, Paint::Faint);

@@ -5,6 +5,9 @@
 //! exec, which is right as long as no mark is lost; and the exec fits no other call, which is right as long as we know of all
 //! calls. A call without an answer may have had no exec: only the second argument holds for it, and for sessions.
 //!
+//! Where several execs fit a call, what is true of its phases with each of them is certain if both arguments show that it has
+//! one of them.
+//!
 //! So that the second argument holds, a call that was passed on without its exec is kept while another one could be given
 //! that exec.
 
@@ -20,11 +23,12 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+pub(super) use self::call::CommandPrint;
 use self::place::{MOST_SESSIONS, Place};
 use crate::{
     ids::{ConnId, ContainerId},
-    results::phases::Phases,
-    runtime::marks::ExecMark,
+    results::phases::{Split, Unknown},
+    runtime::marks::{ExecMark, MarkKind},
 };
 
 /// 300 ms: how long an ended call waits for marks. containerd reports an exit before it answers the call; what takes time is
@@ -94,14 +98,24 @@ pub(super) struct Matcher<T, S> {
 /// What need no longer be kept.
 #[derive(Debug)]
 pub(super) struct Resolved<T, S> {
-    /// Calls, with their phases where these are known.
-    pub(super) calls: Vec<(T, Option<Phases>)>,
+    /// Calls, with where their time went.
+    pub(super) calls: Vec<(T, Split)>,
     pub(super) sessions: Vec<(S, SessionEnd)>,
+    /// Whose command is to be read. [`Matcher::command_read`] takes it.
+    pub(super) started: Option<StartedExec>,
+}
+
+/// An exec that may be that of a session, and its process.
+#[derive(Debug)]
+pub(super) struct StartedExec {
+    pub(super) container: ContainerId,
+    pub(super) exec: Box<str>,
+    pub(super) pid: u32,
 }
 
 impl<T, S> Default for Resolved<T, S> {
     fn default() -> Self {
-        Self { calls: Vec::new(), sessions: Vec::new() }
+        Self { calls: Vec::new(), sessions: Vec::new(), started: None }
     }
 }
 
@@ -112,10 +126,16 @@ impl<T, S> Default for Matcher<T, S> {
 }
 
 impl<T, S> Matcher<T, S> {
-    /// A call began. It gets no phases if it `is_doubtful`: marks may be missing.
-    pub(super) fn began(&mut self, container: &ContainerId, name: CallName, is_doubtful: bool, now: Now) {
+    /// A call began. It gets no phases if there is a `doubt`: marks may be missing.
+    pub(super) fn began(
+        &mut self,
+        container: &ContainerId,
+        name: CallName,
+        doubt: Option<Unknown>,
+        now: Now,
+    ) {
         if let Some(place) = self.place(container) {
-            place.begin(name, is_doubtful, now);
+            place.begin(name, doubt, now);
         }
     }
 
@@ -128,12 +148,16 @@ impl<T, S> Matcher<T, S> {
         carried: T,
         now: Now,
     ) -> Resolved<T, S> {
-        let Some(place) = self.places.get_mut(container) else {
-            return Resolved { calls: vec![(carried, None)], ..Resolved::default() };
+        let left = match self.places.get_mut(container) {
+            Some(place) => place.end(name, end, carried, now),
+            None => Some(carried),
         };
-        match place.end(name, end, carried, now) {
+        match left {
             None => self.resolve(container, now.at),
-            Some(carried) => Resolved { calls: vec![(carried, None)], ..Resolved::default() },
+            Some(carried) => {
+                let calls = vec![(carried, Split::Unknown(Unknown::TooMany, None))];
+                Resolved { calls, ..Resolved::default() }
+            }
         }
     }
 
@@ -147,31 +171,49 @@ impl<T, S> Matcher<T, S> {
         }
     }
 
-    /// An Exec opened a stream. Where too many are open, it is not followed.
+    /// An Exec opened a stream for this command. Where too many are open, it is not followed.
     pub(super) fn session(
         &mut self,
         container: &ContainerId,
         name: CallName,
-        carried: S,
-        is_doubtful: bool,
+        opened: (S, CommandPrint),
+        doubt: Option<Unknown>,
         now: Now,
     ) {
         let all = self.places.values().map(Place::sessions).sum::<usize>();
         let Some(place) = self.place(container) else { return };
         if all < ALL_SESSIONS && place.sessions() < MOST_SESSIONS {
-            place.open_session(name, carried, is_doubtful, now);
+            place.open_session(name, opened, doubt, now);
         } else {
             place.doubt(now.at);
         }
     }
 
     /// The runtime reported something of an exec.
-    pub(super) fn mark(&mut self, mark: ExecMark, now: Instant) -> Resolved<T, S> {
+    pub(super) fn mark(&mut self, mark: ExecMark, now: Now) -> Resolved<T, S> {
         let ExecMark { container, exec, at, kind } = mark;
-        if let Some(place) = self.place(&container) {
-            place.mark(exec, kind, at, now);
+        let is_asked = self.place(&container).is_some_and(|place| place.mark(exec.clone(), kind, at, now));
+        let mut resolved = self.resolve(&container, now.at);
+        if let MarkKind::Started { pid } = kind
+            && is_asked
+        {
+            resolved.started = Some(StartedExec { container, exec, pid });
         }
-        self.resolve(&container, now)
+        resolved
+    }
+
+    /// The command of a process was read; none where that cannot be done.
+    pub(super) fn command_read(
+        &mut self,
+        container: &ContainerId,
+        exec: &str,
+        command: Option<CommandPrint>,
+        now: Instant,
+    ) -> Resolved<T, S> {
+        if let Some(place) = self.places.get_mut(container) {
+            place.command_read(exec, command);
+        }
+        self.resolve(container, now)
     }
 
     /// Marks were lost: nothing is known of the calls that are here now.

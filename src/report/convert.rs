@@ -7,7 +7,7 @@ use super::{
     JournaledCall,
     view::{
         AttemptLineView, AttemptView, BlindView, CallView, ContainerRef, ErrorsView, EventView, ExecView,
-        LatencyView, PeerView, PhasesView, ProbeView, RunView, Seconds, SessionView, joined, probe_id,
+        LatencyView, PeerView, ProbeView, RunView, Seconds, SessionView, SplitView, joined, probe_id,
         probe_key,
     },
 };
@@ -23,7 +23,7 @@ use crate::{
         errors::Errors,
         event::ProbeEvent,
         latency::Latency,
-        phases::{Phases, PhasesSlot},
+        phases::{PhasesSlot, Split},
     },
     tap::{
         self, Call,
@@ -95,15 +95,16 @@ pub(super) fn call_id(call: &Call) -> String {
 #[derive(Debug)]
 struct PhasedCall {
     call: TracedCall,
-    phases: Option<Phases>,
+    /// None of what is no ExecSync.
+    split: Option<Split>,
 }
 
 impl JournaledCall for PhasedCall {
     fn view(&self) -> CallView {
         let mut view = CallView::from(&self.call);
-        if let Some(exec) = &mut view.exec {
-            exec.phases = self.phases.map(PhasesView::from);
-            exec.culprit = exec.phases.and_then(PhasesView::culprit);
+        if let (Some(exec), Some(split)) = (&mut view.exec, self.split) {
+            let SplitView { phases, phases_unknown, culprit } = SplitView::of(split, view.duration_seconds.0);
+            (exec.phases, exec.phases_unknown, exec.culprit) = (phases, phases_unknown, culprit);
         }
         view
     }
@@ -131,13 +132,13 @@ impl JournaledCall for CallView {
 
 /// A call for the journal: as it came where that is small, else as it will be shown. So the journal stays small, and
 /// holds no environment of a container.
-pub(crate) fn for_journal(call: TracedCall, phases: Option<Phases>) -> Arc<dyn JournaledCall> {
+pub(crate) fn for_journal(call: TracedCall, split: Option<Split>) -> Arc<dyn JournaledCall> {
     let is_small = match &call.ended.call.request {
         CriRequest::Skipped | CriRequest::OfContainer(_) | CriRequest::OfSandbox(_) => true,
         CriRequest::ExecSync(command) => command.weight() <= MAX_COMMAND,
         _ => false,
     };
-    let call = PhasedCall { call, phases };
+    let call = PhasedCall { call, split };
     if is_small { Arc::new(call) } else { Arc::new(call.view()) }
 }
 
@@ -214,6 +215,7 @@ fn exec(ended: &tap::EndedCall) -> Option<ExecView> {
                 stdout: result.and_then(|result| output(&result.outputs.as_ref()?.stdout)),
                 stderr: result.and_then(|result| output(&result.outputs.as_ref()?.stderr)),
                 phases: None,
+                phases_unknown: None,
                 culprit: None,
             })
         }
@@ -296,7 +298,9 @@ impl From<&ProbeStatus> for ProbeView {
 
 impl From<&AttemptRecord> for AttemptView {
     fn from(attempt: &AttemptRecord) -> Self {
-        let phases = attempt.phases.as_ref().and_then(PhasesSlot::get).map(PhasesView::from);
+        let split = attempt.phases.as_ref().and_then(PhasesSlot::get);
+        let split = split.map(|split| SplitView::of(split, attempt.duration));
+        let SplitView { phases, phases_unknown, culprit } = split.unwrap_or_default();
         Self {
             at: attempt.at.into(),
             result: attempt.result,
@@ -308,7 +312,8 @@ impl From<&AttemptRecord> for AttemptView {
             first_of_container: false,
             output: attempt.output.clone(),
             phases,
-            culprit: phases.and_then(PhasesView::culprit),
+            phases_unknown,
+            culprit,
         }
     }
 }

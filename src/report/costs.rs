@@ -17,7 +17,7 @@ use crate::{
     results::{
         AttemptResult,
         latency::{bucket, quantile},
-        phases::{Phase, Phases, PhasesSlot},
+        phases::{Phase, Phases, PhasesSlot, Split},
     },
     spec::Handler,
     tap::{
@@ -279,7 +279,7 @@ impl Costs {
                 break;
             }
             let Some(waiting) = self.waiting.pop_front() else { break };
-            if let Some(phases) = waiting.phases.get() {
+            if let Some(phases) = waiting.phases.get().and_then(Split::phases) {
                 self.note_phases(&waiting.key, waiting.slot, phases);
             }
         }
@@ -519,7 +519,7 @@ mod tests {
             let slots = PhasesSlot::default();
             costs.wait(Waiting { since: now, key: key.clone(), slot, phases: slots.clone() });
             if known {
-                slots.set(phases);
+                slots.set(Split::Known(phases));
             }
         }
         assert_eq!(costs.all(LONGEST, now).0[0].sum.phases.calls, 0);

@@ -47,9 +47,12 @@ pub use detail::{
     PortView, ProbeDetailView,
 };
 pub use event::EventView;
-pub use live::{BeatView, HelloView, LiveStatusView, MissedCallsView, RowProbeView, RowView, StripView};
+pub use live::{
+    BeatView, HelloView, LiveStatusView, MissedCallsView, RowProbeView, RowView, StripPhases, StripView,
+};
 pub use pause::{CommandedView, PauseView, PausedProbeView, TriggeredView};
 pub use phases::PhasesView;
+pub(crate) use phases::{SplitView, is_slow};
 pub use pod::{ContainerStateView, ContainerView, ExitView, FailingProbeView, PodDetailView, PodView};
 pub use probe::{AttemptView, ErrorsView, LatencyView, ProbeView, joined, probe_id, probe_key};
 pub use run::{ContainerRef, RunView};

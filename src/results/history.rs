@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     AttemptRecord, AttemptResult, Verdict, brief,
-    phases::{PhasesSlot, SLOW},
+    phases::{PhasesSlot, is_slow},
 };
 
 /// The newest attempts and changes of verdict of one probe, also those on former containers.
@@ -193,7 +193,7 @@ impl History {
                     .map_or(MANY, |number| number.try_into().unwrap_or(MANY)),
                 result: attempt.result,
                 is_first: attempt.is_first,
-                phases: attempt.phases.clone().filter(|_| attempt.duration > SLOW),
+                phases: attempt.phases.clone().filter(|_| is_slow(attempt.duration)),
             },
         );
         self.release(oldest.and_then(|oldest| oldest.output));

@@ -41,7 +41,10 @@ pub(crate) enum MarkKind {
     /// The runtime took it up.
     Added,
     /// Its process runs.
-    Started,
+    Started {
+        /// As the runtime's pid namespace numbers it.
+        pid: u32,
+    },
     /// Its process ended.
     Exited {
         /// 128 and the signal's number if a signal ended it.
@@ -89,7 +92,8 @@ pub(super) fn of_containerd(topic: &str, sent: Option<&Timestamp>, payload: &[u8
         }
         "/tasks/exec-started" => {
             let started = TaskExecStarted::decode(payload).ok()?;
-            (started.container_id, started.exec_id, wall(sent?)?, MarkKind::Started)
+            let kind = MarkKind::Started { pid: started.pid };
+            (started.container_id, started.exec_id, wall(sent?)?, kind)
         }
         "/tasks/exit" => {
             let exit = TaskExit::decode(payload).ok()?;
@@ -140,7 +144,10 @@ mod tests {
         let (sent, name) = (Duration::new(100, 5), "c/e3b0".to_owned());
         let exited = MarkKind::Exited { status: 137 };
         assert_eq!(read("/tasks/exec-added", &added), Some((name.clone(), MarkKind::Added, sent)));
-        assert_eq!(read("/tasks/exec-started", &started), Some((name.clone(), MarkKind::Started, sent)));
+        assert_eq!(
+            read("/tasks/exec-started", &started),
+            Some((name.clone(), MarkKind::Started { pid: 7 }, sent))
+        );
         assert_eq!(read("/tasks/exit", &exit), Some((name.clone(), exited, Duration::from_secs(99))));
         let unknown_time = TaskExit { exited_at: None, ..exit.clone() };
         assert_eq!(read("/tasks/exit", &unknown_time), Some((name, exited, sent)));

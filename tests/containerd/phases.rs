@@ -313,6 +313,39 @@ async fn what_is_said_to_be_at_fault_is() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn commands_that_wait_together_say_how_long_at_least() -> Result<()> {
+    // A rig of its own: other tests' daemons would run the probe, too.
+    let Some(lab) = Lab::start()? else { return Ok(()) };
+    let daemon = Daemon::start(&lab.socket()).await?;
+    let target = Target::new(&lab, &daemon, "together").await?;
+    let (mut one, mut two) = (target.client.clone(), daemon.client().await?);
+    let commands = [["true", "one"], ["true", "two"]];
+    kill_process(target.shim, Signal::STOP)?;
+    let goes_on = async {
+        sleep(FAULT).await;
+        kill_process(target.shim, Signal::CONT)
+    };
+    let (first, second) =
+        (cri::exec(&mut one, &target.id, &commands[0]), cri::exec(&mut two, &target.id, &commands[1]));
+    let (goes_on, first, second) = tokio::join!(goes_on, first, second);
+    goes_on?;
+    ensure!(first?.exit_code == 0 && second?.exit_code == 0);
+    for command in commands {
+        let call = eventually(&format!("{command:?} is recorded"), PATIENCE, async || {
+            let calls = daemon.calls(100).await?;
+            Ok(calls.into_iter().find(|call| call["exec"]["command"] == json!(command)))
+        })
+        .await?;
+        let culprit = call["exec"]["culprit"].as_str().context("it has a culprit")?;
+        ensure!(culprit.contains("before the runtime took the command up"), "{call}");
+        let is_known = call["exec"]["phases"].is_object();
+        ensure!(is_known != call["exec"]["phasesUnknown"].is_string(), "{call}");
+        ensure!(is_known != culprit.starts_with("at least "), "{call}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_attempt_that_timed_out_says_how_far_it_came() -> Result<()> {
     // A rig of its own: other tests' daemons would run the probe, too.
     let Some(lab) = Lab::start()? else { return Ok(()) };
@@ -379,7 +412,7 @@ async fn an_interactive_command_is_shown_again_when_its_process_ends() -> Result
         stderr: true,
         ..Default::default()
     };
-    let url = client.exec(request).await?.into_inner().url;
+    let url = client.exec(request.clone()).await?.into_inner().url;
     let mut stream = attach(&url).await?;
     let records = async || -> Result<Vec<Value>> {
         Ok(daemon.calls(100).await?.into_iter().filter(|call| call["method"] == "Exec").collect())
@@ -416,5 +449,18 @@ async fn an_interactive_command_is_shown_again_when_its_process_ends() -> Result
     ensure!(ended["streamOpened"].is_null() && records().await?.len() == 2, "{ended}");
     let (_, said) = daemon.run(&["trace", "--method", "Exec", "--last", "1"])?;
     ensure!(said.contains("exit 3") && said.contains("session/app sh"), "{said}");
+    // The end of a command past criprobe is not that of a stream that nobody uses.
+    client.exec(request).await?;
+    let past = ["sh", "-c", "sleep 0.3; exit 7"];
+    ensure!(cri::exec(&mut lab.client().await?, &id, &past).await?.exit_code == 7);
+    let next = ["sleep", "0.21"];
+    eventually("a command has phases again", PATIENCE, async || {
+        ensure!(cri::exec(&mut client, &id, &next).await?.exit_code == 0);
+        let calls = daemon.calls(100).await?;
+        let is_next = |call: &Value| call["exec"]["command"] == json!(next);
+        Ok(calls.into_iter().find(|call| is_next(call) && call["exec"]["phases"].is_object()))
+    })
+    .await?;
+    ensure!(records().await?.len() == 3, "{:?}", records().await?);
     Ok(())
 }

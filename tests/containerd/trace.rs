@@ -32,7 +32,7 @@ async fn an_exec_sync_is_recorded_with_exit_code_duration_command_pod_and_caller
     let pod = cri::run_pod(&mut client, "traced", &[]).await?;
     let id = cri::run_container(&mut client, &pod, &Container::IDLE).await?;
 
-    let command = ["sh", "-c", "echo four; sleep 0.2; exit 5"];
+    let command = ["sh", "-c", "echo four; sleep 0.6; exit 5"];
     assert_eq!(cri::exec(&mut client, &id, &command).await?.exit_code, 5);
     let mut call = recorded(&daemon, &command).await?;
     assert_eq!(call["service"], "runtime.v1.RuntimeService");
@@ -55,7 +55,7 @@ async fn an_exec_sync_is_recorded_with_exit_code_duration_command_pod_and_caller
     );
     let comm = fs::read_to_string("/proc/self/comm")?;
     assert_eq!(call["peer"], json!({"pid": process::id(), "uid": 0, "comm": comm.trim_end()}));
-    assert!(call["durationSeconds"].as_f64().is_some_and(|took| (0.2..10.0).contains(&took)), "{call}");
+    assert!(call["durationSeconds"].as_f64().is_some_and(|took| (0.6..10.0).contains(&took)), "{call}");
     Ok(())
 }
 

@@ -21,14 +21,14 @@ async fn recorded(rig: &Rig, command: &[&str]) -> Result<Value> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_command_of_a_client_and_of_a_probe_names_its_culprit() -> Result<()> {
     let mut rig = paused::rig().await?;
-    let slow = r#"{"exec": {"command": ["sleep", "0.2"]}, "periodSeconds": 1}"#;
+    let slow = r#"{"exec": {"command": ["sleep", "0.7"]}, "periodSeconds": 1}"#;
     let (pod, id) = rig.run("slow", &[(LIVENESS, slow)], &["sleep", "100000"]).await?;
     let (_, other) = rig.run("other", &[], &["sleep", "100000"]).await?;
-    let command = ["sleep", "0.3"];
+    let command = ["sleep", "0.6"];
     cri::exec(&mut rig.client, &other, &command).await?;
     let call = recorded(&rig, &command).await?;
     let run = call["exec"]["phases"]["runSeconds"].as_f64().context("it ran")?;
-    ensure!((0.3..10.0).contains(&run), "{call}");
+    ensure!((0.6..10.0).contains(&run), "{call}");
     let says = |culprit: &Value| culprit.as_str().is_some_and(|text| text.contains("while the process ran"));
     ensure!(says(&call["exec"]["culprit"]), "{call}");
     let (_, wide) = rig.daemon.run(&["trace", "--last", "1", "--method", "ExecSync", "-o", "wide"])?;

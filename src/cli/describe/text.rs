@@ -193,17 +193,18 @@ impl Page {
             );
         }
         if let Some(phases) = probe.last.as_ref().and_then(|last| last.phases.as_ref()) {
-            line("phases", &phases::words(phases, None), Paint::Plain);
+            line("phases", &phases::words(phases), Paint::Plain);
         }
-        // Of the newest slow attempt it may not be known; then an older one would explain the wrong thing.
-        let known = probe.last.iter().chain(history.iter().rev()).find(|made| made.culprit.is_some());
+        // Of a newer attempt that was as slow it may not be known; then an older one would explain the wrong thing.
+        let known =
+            probe.last.iter().chain(history.iter().rev()).find(|made| phases::of_slow(made).is_some());
         let is_newest = |slow: &AttemptView| {
             history
                 .iter()
                 .all(|made| made.at.0 <= slow.at.0 || made.duration_seconds <= slow.duration_seconds)
         };
         if let Some(slow) = known.filter(|slow| is_newest(slow))
-            && let Some(culprit) = &slow.culprit
+            && let Some(culprit) = phases::of_slow(slow)
         {
             line("slow", &format!("at {}: {culprit}", moment(slow.at.0, self.now)), Paint::Plain);
         }

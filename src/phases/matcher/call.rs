@@ -3,7 +3,10 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use super::{CallName, ExecEnd, Now};
-use crate::{results::phases::Phases, runtime::marks::MarkKind};
+use crate::{
+    results::phases::{Phases, Unknown},
+    runtime::marks::MarkKind,
+};
 
 /// 1 ms: how far times that different processes read may be in the wrong order.
 const SKEW: Duration = Duration::from_millis(1);
@@ -19,6 +22,10 @@ pub(super) const TOKEN: Duration = Duration::from_secs(60);
 /// probe: a shim that stood still does what it was asked for.
 pub(super) const LINGERS: Duration = Duration::from_secs(20);
 
+/// 2 s: likewise, once the runtime was seen to add another exec to the container after the call had ended: then the shim has
+/// read all that it was asked for before.
+const SETTLES: Duration = Duration::from_secs(2);
+
 /// A call that may have an exec.
 #[derive(Debug)]
 pub(super) struct Call<T, S> {
@@ -29,8 +36,10 @@ pub(super) struct Call<T, S> {
     pub(super) since: Instant,
     /// When its stage is over, unless it ends sooner.
     pub(super) until: Instant,
-    /// Whether marks, or calls that could have its exec, may be missing: it gets no exec.
-    pub(super) is_doubtful: bool,
+    /// Why it gets no exec, such as that marks, or calls that could have its exec, may be missing.
+    pub(super) doubt: Option<Unknown>,
+    /// Of one that ended without an answer: when its exec may have been added at the latest.
+    pub(super) added_by: Option<SystemTime>,
     pub(super) stage: Stage<T, S>,
 }
 
@@ -46,7 +55,7 @@ pub(super) enum Stage<T, S> {
     /// It was passed on without its exec, which may still show up.
     Past { ended: SystemTime, end: ExecEnd },
     /// An Exec that opened a stream.
-    Session { carried: S },
+    Session { carried: S, command: CommandPrint },
 }
 
 /// A process that the runtime adds to a container.
@@ -62,7 +71,21 @@ pub(super) struct Exec<S> {
     pub(super) until: Instant,
     /// Whether it may belong to a call that is forgotten.
     pub(super) is_doubtful: bool,
+    pub(super) command: ExecCommand,
     pub(super) owner: Owner<S>,
+}
+
+/// A hash of the words of a command, to compare it.
+pub(crate) type CommandPrint = u64;
+
+/// The command of an exec, as its process shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ExecCommand {
+    /// It was not read, or cannot be read.
+    Unknown,
+    /// It is being read.
+    Asked,
+    Known(CommandPrint),
 }
 
 /// Whose an exec is.
@@ -80,7 +103,7 @@ impl<T, S> Call<T, S> {
     pub(super) fn new(
         name: CallName,
         stage: Stage<T, S>,
-        is_doubtful: bool,
+        doubt: Option<Unknown>,
         now: Now,
         lasts: Duration,
     ) -> Self {
@@ -94,8 +117,18 @@ impl<T, S> Call<T, S> {
             earliest: now.wall - early,
             since: now.at,
             until: now.at + lasts,
-            is_doubtful,
+            doubt,
+            added_by: None,
             stage,
+        }
+    }
+
+    /// The runtime added an exec at that time, which is known now.
+    pub(super) fn other_added(&mut self, at: SystemTime, now: SystemTime) {
+        if let (Some((ended, _)), Some(by)) = (self.ended(), &mut self.added_by)
+            && at > ended
+        {
+            *by = (*by).min(now + SETTLES);
         }
     }
 
@@ -138,7 +171,9 @@ impl<T, S> Call<T, S> {
             }
             (_, Some((ended, ExecEnd::Refused))) => is_by(exec.added, ended),
             // What was asked of the shim is done even if nobody waits for it any more.
-            (_, Some((ended, ExecEnd::Unanswered))) => is_by(exec.added, ended + LINGERS),
+            (_, Some((ended, ExecEnd::Unanswered))) => {
+                is_by(exec.added, self.added_by.unwrap_or(ended + LINGERS))
+            }
             (_, None) => true,
         }
     }
@@ -159,9 +194,15 @@ impl<S> Exec<S> {
     pub(super) fn note(&mut self, kind: MarkKind, at: SystemTime) {
         match kind {
             MarkKind::Added => self.added = self.added.or(Some(at)),
-            MarkKind::Started => self.started = self.started.or(Some(at)),
+            MarkKind::Started { .. } => self.started = self.started.or(Some(at)),
             MarkKind::Exited { status } => self.exited = self.exited.or(Some((at, status))),
         }
+    }
+
+    /// Whether its command is known, or never will be.
+    pub(super) fn is_read(&self) -> bool {
+        let is_past = self.started.is_some() || self.exited.is_some();
+        is_past && self.command != ExecCommand::Asked
     }
 
     pub(super) fn is_complete(&self) -> bool {

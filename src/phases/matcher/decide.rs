@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use super::{
     ExecEnd, LONGEST,
     call::{Call, Exec, Stage, only_queued},
-    pairs::forced,
+    pairs::{forced, is_indispensable},
 };
-use crate::results::phases::Phases;
+use crate::results::phases::{Part, Phases, Split, Unknown};
 
 /// 100 ms: how long after the first mark of an exec its call may be read.
 pub(super) const READ: Duration = Duration::from_millis(100);
@@ -26,7 +26,7 @@ pub(super) enum Decision {
     Keep,
     Forget,
     /// It is passed on, with its exec if that is known.
-    Pass(Option<Phases>, Option<usize>),
+    Pass(Split, Option<usize>),
     /// The exec at this index is the session's.
     Follow(usize),
 }
@@ -54,18 +54,35 @@ pub(super) fn decisions<T, S>(
         fitting.map(|(at, _)| at).collect()
     });
     let has_call = |exec: usize| execs[exec].seen + READ <= now;
-    let by_execs: Vec<Vec<usize>> = by_execs.collect();
-    let by_execs = forced(&by_execs, |call| !calls[call].is_doubtful, has_call);
+    let choices: Vec<Vec<usize>> = by_execs.collect();
+    let by_execs = forced(&choices, |call| calls[call].doubt.is_none(), has_call);
     let owned = |at: usize| by_execs.iter().position(|call| *call == Some(at));
+    // What is certain of a call whichever of the execs that fit it is its own.
+    let least = |at: usize, call: &Call<T, S>, ended| -> Option<(Part, Duration)> {
+        let (fitting, had) = (each(&|exec| call.may_have(exec)), each(&|exec| call.had(exec, ended)));
+        // If we know all calls, and however many marks are lost.
+        let sure = choices.iter().enumerate().filter(|(exec, _)| has_call(*exec));
+        let sure: Vec<Vec<usize>> = sure.map(|(_, choices)| choices.clone()).collect();
+        let has_one = is_indispensable(&sure, at);
+        let is_known = has_one && fitting.iter().all(|exec| execs[*exec].is_complete());
+        if call.is_answered() && !is_known {
+            return None;
+        }
+        // It may have none, or one that was added after its end.
+        let is_one_of_these = call.is_answered() || has_one && fitting.len() == had.len();
+        let none = (!is_one_of_these).then(|| only_queued(call.began, ended));
+        let each = had.iter().map(|exec| execs[*exec].phases(call.began, ended)).chain(none);
+        Phases::at_least(&each.collect::<Option<Vec<_>>>()?)
+    };
     let decide = |(at, call): (usize, &Call<T, S>)| {
         let is_over = call.until <= now;
-        let is_doubtful = call.is_doubtful || missing.is_doubtful;
+        let doubt = call.doubt.or(missing.is_doubtful.then_some(Unknown::TooMany));
         let (ended, end) = match (&call.stage, call.ended()) {
             (Stage::Held { .. }, Some(end)) => end,
             (Stage::Session { .. }, _) => {
-                let own = owned(at).filter(|exec| has_call(*exec));
+                let own = owned(at).filter(|exec| has_call(*exec) && execs[*exec].is_read());
                 return match own {
-                    Some(exec) if !is_doubtful && !missing.is_unseen => Decision::Follow(exec),
+                    Some(exec) if doubt.is_none() && !missing.is_unseen => Decision::Follow(exec),
                     _ if is_over
                         && !(call.since + LONGEST > now && execs.iter().any(|exec| call.may_have(exec))) =>
                     {
@@ -77,28 +94,35 @@ pub(super) fn decisions<T, S>(
             (Stage::Past { .. }, _) => return Decision::Keep,
             _ => return if is_over { Decision::Forget } else { Decision::Keep },
         };
-        if is_doubtful {
-            return Decision::Pass(None, None);
+        let without = |why, least| Decision::Pass(Split::Unknown(why, least), None);
+        let with = |exec: usize| {
+            let phases = execs[exec].phases(call.began, ended);
+            Decision::Pass(phases.map_or(Split::Unknown(Unknown::NoMarks, None), Split::Known), Some(exec))
+        };
+        if let Some(why) = doubt {
+            return without(why, None);
         }
         let own = owned(at);
         if let ExecEnd::Answered { .. } = end {
-            let own = own.filter(|own| by_calls[at] == Some(*own) && execs[*own].is_complete());
-            return match own {
-                Some(exec) => Decision::Pass(execs[exec].phases(call.began, ended), Some(exec)),
-                None if is_over => Decision::Pass(None, None),
-                None => Decision::Keep,
+            let fits = |exec: &Exec<S>| call.may_have_soon(exec, now) && exec.is_complete();
+            return match own.filter(|own| by_calls[at] == Some(*own) && execs[*own].is_complete()) {
+                Some(exec) => with(exec),
+                None if !is_over => Decision::Keep,
+                None if execs.iter().any(fits) => without(Unknown::Overlap, least(at, call, ended)),
+                None => without(Unknown::NoMarks, None),
             };
         }
         if !is_over {
             return Decision::Keep;
         }
         match &each(&|exec| call.had(exec, ended))[..] {
-            _ if missing.is_unseen => Decision::Pass(None, None),
-            [] => Decision::Pass(only_queued(call.began, ended), None),
-            [exec] if own == Some(*exec) && has_call(*exec) => {
-                Decision::Pass(execs[*exec].phases(call.began, ended), Some(*exec))
-            }
-            _ => Decision::Pass(None, None),
+            _ if missing.is_unseen => without(Unknown::CallsUnseen, None),
+            [] => match only_queued(call.began, ended) {
+                Some(phases) => Decision::Pass(Split::Known(phases), None),
+                None => without(Unknown::NoMarks, None),
+            },
+            [exec] if own == Some(*exec) && has_call(*exec) => with(*exec),
+            _ => without(Unknown::Overlap, least(at, call, ended)),
         }
     };
     calls.iter().enumerate().map(decide).collect()

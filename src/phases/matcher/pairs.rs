@@ -42,6 +42,58 @@ pub(super) fn forced(
     }
 }
 
+/// 16 who choose among the same things. Of more, nothing is concluded from their number.
+const MOST: usize = 16;
+
+/// Whether somebody must have this thing: each of those who choose can have one of its choices, but not without this one.
+pub(super) fn is_indispensable(choices: &[Vec<usize>], thing: usize) -> bool {
+    let connected = connected(choices, thing);
+    connected.len() <= MOST && can_all_choose(&connected, None) && !can_all_choose(&connected, Some(thing))
+}
+
+/// The choices of those who compete for this thing, directly or not.
+fn connected(choices: &[Vec<usize>], thing: usize) -> Vec<&[usize]> {
+    let (mut things, mut connected) = (vec![thing], Vec::new());
+    let mut others: Vec<&[usize]> = choices.iter().map(Vec::as_slice).collect();
+    loop {
+        let is_near = |choices: &&[usize]| choices.iter().any(|thing| things.contains(thing));
+        let (near, far): (Vec<_>, Vec<_>) = others.into_iter().partition(is_near);
+        if near.is_empty() || connected.len() > MOST {
+            return connected;
+        }
+        things.extend(near.iter().copied().flatten());
+        things.sort_unstable();
+        things.dedup();
+        connected.extend(near);
+        others = far;
+    }
+}
+
+/// Whether each can have one of its choices, other than that.
+fn can_all_choose(choices: &[&[usize]], other_than: Option<usize>) -> bool {
+    let things = choices.iter().copied().flatten().max().map_or(0, |last| last + 1);
+    let mut had_by = vec![None; things];
+    (0..choices.len()).all(|one| {
+        let mut is_tried = vec![false; things];
+        other_than.into_iter().filter(|&thing| thing < things).for_each(|thing| is_tried[thing] = true);
+        can_choose(one, choices, &mut had_by, &mut is_tried)
+    })
+}
+
+/// Gives this one a thing; who has it gets another one.
+fn can_choose(one: usize, choices: &[&[usize]], had_by: &mut [Option<usize>], is_tried: &mut [bool]) -> bool {
+    choices[one].iter().any(|&thing| {
+        if std::mem::replace(&mut is_tried[thing], true) {
+            return false;
+        }
+        let is_free = had_by[thing].is_none_or(|other| can_choose(other, choices, had_by, is_tried));
+        if is_free {
+            had_by[thing] = Some(one);
+        }
+        is_free
+    })
+}
+
 /// Who must have a thing.
 #[derive(Clone, Copy)]
 enum Claims {
@@ -68,6 +120,23 @@ mod tests {
             (vec![vec![], vec![2]], vec![None, Some(2)]),
         ] {
             assert_eq!(forced(&choices, |_| true, |_| true), expected, "{choices:?}");
+        }
+        for (choices, indispensable) in [
+            (vec![], vec![]),
+            (vec![vec![0]], vec![0]),
+            (vec![vec![0, 1]], vec![]),
+            (vec![vec![0, 1], vec![0, 1]], vec![0, 1]),
+            (vec![vec![0, 1], vec![0, 1], vec![2, 3]], vec![0, 1]),
+            (vec![vec![0, 1], vec![1, 2], vec![2, 0]], vec![0, 1, 2]),
+            (vec![vec![0, 1], vec![1, 2]], vec![]),
+            (vec![vec![0, 1], vec![0, 1], vec![1, 2]], vec![0, 1, 2]),
+            // They contradict each other.
+            (vec![vec![0], vec![0]], vec![]),
+            (vec![(0..=MOST).collect(); MOST + 1], vec![]),
+            (vec![(0..MOST).collect(); MOST], (0..MOST).collect()),
+        ] {
+            let all: Vec<_> = (0..=MOST).filter(|&thing| is_indispensable(&choices, thing)).collect();
+            assert_eq!(all, indispensable, "{choices:?}");
         }
         assert_eq!(forced(&[vec![0], vec![0, 1]], |thing| thing != 0, |_| true), [None, None]);
         assert_eq!(forced(&[vec![0], vec![0, 1]], |_| true, |one| one != 0), [Some(0), None]);

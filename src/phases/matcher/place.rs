@@ -7,10 +7,13 @@ use std::{
 
 use super::{
     CallName, ExecEnd, HELD, LONGEST, Now, Resolved, SessionEnd,
-    call::{Call, Exec, LINGERS, Owner, Stage, TOKEN, is_in_order},
+    call::{Call, CommandPrint, Exec, ExecCommand, LINGERS, Owner, Stage, TOKEN, is_in_order},
     decide::{Decision, Missing, READ, decisions},
 };
-use crate::{results::phases::SLOW, runtime::marks::MarkKind};
+use crate::{
+    results::phases::{Unknown, is_slow},
+    runtime::marks::MarkKind,
+};
 
 /// 10 s: how long an exec is kept that has exited, and fits no call: its call may be read after its marks, and marks may come
 /// twice.
@@ -55,13 +58,19 @@ impl<T, S> Place<T, S> {
     }
 
     /// A call begins. It may be doubted from the beginning.
-    pub(super) fn begin(&mut self, name: CallName, is_doubtful: bool, now: Now) {
-        self.add(Call::new(name, Stage::Open, is_doubtful, now, LONGEST));
+    pub(super) fn begin(&mut self, name: CallName, doubt: Option<Unknown>, now: Now) {
+        self.add(Call::new(name, Stage::Open, doubt, now, LONGEST));
     }
 
     /// An Exec opened a stream.
-    pub(super) fn open_session(&mut self, name: CallName, carried: S, is_doubtful: bool, now: Now) {
-        self.add(Call::new(name, Stage::Session { carried }, is_doubtful, now, TOKEN + HELD));
+    pub(super) fn open_session(
+        &mut self,
+        name: CallName,
+        (carried, command): (S, CommandPrint),
+        doubt: Option<Unknown>,
+        now: Now,
+    ) {
+        self.add(Call::new(name, Stage::Session { carried, command }, doubt, now, TOKEN + HELD));
     }
 
     fn add(&mut self, call: Call<T, S>) {
@@ -92,7 +101,7 @@ impl<T, S> Place<T, S> {
         let past = self.calls.swap_remove(at);
         self.doubt_execs_of(&past);
         for other in self.calls.iter_mut().filter(|other| is_in_order(other.earliest, ended)) {
-            other.is_doubtful = true;
+            other.doubt = other.doubt.or(Some(Unknown::TooMany));
         }
     }
 
@@ -105,10 +114,11 @@ impl<T, S> Place<T, S> {
     pub(super) fn end(&mut self, name: CallName, end: ExecEnd, carried: T, now: Now) -> Option<T> {
         let is_it = |call: &&mut Call<T, S>| call.name == name && matches!(call.stage, Stage::Open);
         let Some(call) = self.calls.iter_mut().find(is_it) else { return Some(carried) };
-        let is_quick = now.at.saturating_duration_since(call.since) < SLOW;
-        // Nobody asks where the time of one went that is refused so soon.
-        call.is_doubtful |= end == ExecEnd::Refused && is_quick;
-        call.until = if call.is_doubtful { now.at } else { now.at + HELD };
+        // One that is refused so soon need not wait for its marks.
+        let is_quick = !is_slow(now.at.saturating_duration_since(call.since));
+        call.doubt = call.doubt.or((end == ExecEnd::Refused && is_quick).then_some(Unknown::Refused));
+        call.until = if call.doubt.is_some() { now.at } else { now.at + HELD };
+        call.added_by = (end == ExecEnd::Unanswered).then(|| now.wall + LINGERS);
         call.stage = Stage::Held { ended: now.wall, end, carried };
         None
     }
@@ -118,8 +128,13 @@ impl<T, S> Place<T, S> {
         self.calls.retain(|call| call.name != name);
     }
 
-    /// The runtime reports something of an exec, maybe not for the first time.
-    pub(super) fn mark(&mut self, id: Box<str>, kind: MarkKind, at: SystemTime, now: Instant) {
+    /// The runtime reports something of an exec, maybe not for the first time. Returns whether the command of its process is
+    /// to be read.
+    pub(super) fn mark(&mut self, id: Box<str>, kind: MarkKind, at: SystemTime, now: Now) -> bool {
+        if kind == MarkKind::Added {
+            self.calls.iter_mut().for_each(|call| call.other_added(at, now.wall));
+        }
+        let now = now.at;
         let index = self.execs.iter().position(|exec| exec.id == id).unwrap_or_else(|| {
             let (added, started, exited, owner) = (None, None, None, Owner::Unknown);
             self.execs.push(Exec {
@@ -130,12 +145,21 @@ impl<T, S> Place<T, S> {
                 seen: now,
                 until: now,
                 is_doubtful: false,
+                command: ExecCommand::Unknown,
                 owner,
             });
             self.execs.len() - 1
         });
+        // One process can hold up whoever reads of it: one of a container is read at a time.
+        let is_reading = self.execs.iter().any(|exec| exec.command == ExecCommand::Asked);
         let exec = &mut self.execs[index];
+        let is_first = matches!(kind, MarkKind::Started { .. }) && exec.started.is_none();
         exec.note(kind, at);
+        let may_be_sessions = || self.calls.iter().any(|call| call.is_session() && call.may_have(exec));
+        let is_asked = is_first && !is_reading && may_be_sessions();
+        if is_asked {
+            exec.command = ExecCommand::Asked;
+        }
         exec.until = now + if exec.exited.is_some() { KEPT } else { LONGEST };
         if self.execs.len() > MOST_EXECS {
             let is_idle = |exec: &Exec<S>| {
@@ -149,6 +173,14 @@ impl<T, S> Place<T, S> {
                 }
             }
         }
+        is_asked
+    }
+
+    /// The command of an exec's process was read, or cannot be.
+    pub(super) fn command_read(&mut self, id: &str, command: Option<CommandPrint>) {
+        if let Some(exec) = self.execs.iter_mut().find(|exec| *exec.id == *id) {
+            exec.command = command.map_or(ExecCommand::Unknown, ExecCommand::Known);
+        }
     }
 
     /// Its sessions are not followed any more.
@@ -159,7 +191,7 @@ impl<T, S> Place<T, S> {
 
     /// Marks were lost: nothing is known of the calls that are here. Sessions go on.
     pub(super) fn marks_lost(&mut self) {
-        self.calls.iter_mut().for_each(|call| call.is_doubtful = true);
+        self.calls.iter_mut().for_each(|call| call.doubt = call.doubt.or(Some(Unknown::EventsLost)));
         self.execs.retain(|exec| matches!(exec.owner, Owner::Session(_)));
     }
 
@@ -187,11 +219,14 @@ impl<T, S> Place<T, S> {
                 continue;
             }
             match (decision, call.stage) {
-                (Decision::Follow(exec), Stage::Session { carried }) => {
-                    self.execs[exec].owner = Owner::Session(carried);
+                (Decision::Follow(exec), Stage::Session { carried, command }) => {
+                    let exec = &mut self.execs[exec];
+                    // Of another one, or one that is not known, no end is shown: it may be nobody's that we know.
+                    let is_its_own = exec.command == ExecCommand::Known(command);
+                    exec.owner = if is_its_own { Owner::Session(carried) } else { Owner::Past };
                 }
-                (Decision::Pass(phases, exec), Stage::Held { ended, end, carried }) => {
-                    resolved.calls.push((carried, phases));
+                (Decision::Pass(split, exec), Stage::Held { ended, end, carried }) => {
+                    resolved.calls.push((carried, split));
                     if let Some(exec) = exec {
                         self.execs[exec].owner = Owner::Past;
                         continue;

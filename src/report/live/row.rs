@@ -11,14 +11,14 @@ use std::{
 use super::{LiveFacts, LiveProbe};
 use crate::{
     report::view::{
-        ContainerView, DefinitionView, HandlerView, PhasesView, PodView, PortView, ProbePhase, ProbeView,
-        RowProbeView, RowView, StripView,
+        ContainerView, DefinitionView, HandlerView, PodView, PortView, ProbePhase, ProbeView, RowProbeView,
+        RowView, SplitView, StripPhases, StripView,
     },
     results::{
         AttemptRecord,
         history::History,
         layers::plain,
-        phases::{Phases, PhasesSlot, SLOW},
+        phases::{Phases, PhasesSlot, Split, is_slow},
     },
 };
 
@@ -148,8 +148,8 @@ impl<'a> Rows<'a> {
 fn slow(history: &History) -> Option<(SystemTime, String)> {
     let attempts = history.attempts();
     let passed = attempts.len().saturating_sub(RECENT);
-    let newest = attempts.skip(passed).filter(|attempt| attempt.duration > SLOW).last()?;
-    Some((newest.at, PhasesView::from(newest.phases?.get()?).culprit()?))
+    let newest = attempts.skip(passed).filter(|attempt| is_slow(attempt.duration)).last()?;
+    Some((newest.at, SplitView::of(newest.phases?.get()?, newest.duration).culprit?))
 }
 
 /// The definition without what may be secret, and with each text cut.
@@ -255,7 +255,10 @@ fn strip(attempt: &AttemptRecord) -> StripView {
         result: attempt.result,
         micros: u64::try_from(attempt.duration.as_micros()).unwrap_or(u64::MAX),
         code: attempt.exit_code.or(attempt.status.map(i32::from)),
-        phases: attempt.phases.as_ref().and_then(PhasesSlot::get).map(micros),
+        phases: attempt.phases.as_ref().and_then(PhasesSlot::get).and_then(|split| match split {
+            Split::Known(phases) => Some(StripPhases::Known(micros(phases))),
+            Split::Unknown(why, _) => is_slow(attempt.duration).then(|| StripPhases::Unknown(why.as_str())),
+        }),
     }
 }
 

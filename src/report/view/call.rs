@@ -1,5 +1,7 @@
 //! One call of a client in the API, after it has ended.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use super::{PhasesView, Seconds, Time};
@@ -104,6 +106,9 @@ pub struct ExecView {
     /// Where its time went; absent where that is not known. Of ExecSync on containerd only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phases: Option<PhasesView>,
+    /// Why its phases are not known, in words of a closed set; absent where they are. Of ExecSync only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phases_unknown: Option<Cow<'static, str>>,
     /// What took so long, in words; absent where that is not known, or where it was quick.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub culprit: Option<String>,

@@ -112,8 +112,8 @@ pub struct RowProbeView {
 }
 
 /// An attempt as a list: when it began, in milliseconds since 1970; how it ended, by the first letter of its result; how
-/// many milliseconds it took; the exit code or HTTP status; and a list of its phases, in milliseconds. What is not known is
-/// null, and left out at the end.
+/// many milliseconds it took; the exit code or HTTP status; and a list of its phases, in milliseconds, or why a slow one has
+/// none, in words. What is not known is null, and left out at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StripView {
     /// When it began, in milliseconds since 1970.
@@ -124,8 +124,17 @@ pub struct StripView {
     pub micros: u64,
     /// Exit code or HTTP status.
     pub code: Option<i32>,
+    /// Where its time went.
+    pub phases: Option<StripPhases>,
+}
+
+/// Where the time of an attempt went, if it ran a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StripPhases {
     /// Queue, start, run and drain, in microseconds.
-    pub phases: Option<[Option<u64>; 4]>,
+    Known([Option<u64>; 4]),
+    /// Why it is not known.
+    Unknown(&'static str),
 }
 
 impl Serialize for StripView {
@@ -138,8 +147,12 @@ impl Serialize for StripView {
         if self.code.is_some() || self.phases.is_some() {
             list.serialize_element(&self.code)?;
         }
-        if let Some(phases) = self.phases {
-            list.serialize_element(&phases.map(|phase| phase.map(millis)))?;
+        match self.phases {
+            Some(StripPhases::Known(phases)) => {
+                list.serialize_element(&phases.map(|phase| phase.map(millis)))?;
+            }
+            Some(StripPhases::Unknown(why)) => list.serialize_element(why)?,
+            None => {}
         }
         list.end()
     }
@@ -155,7 +168,7 @@ mod tests {
     fn an_attempt_is_a_short_list_and_a_row_is_flat() {
         let attempt =
             |result, code, phases| StripView { at: 1_700_000_000_123, result, micros: 31_004, code, phases };
-        let phases = Some([Some(1_000), Some(30_004), None, None]);
+        let phases = Some(StripPhases::Known([Some(1_000), Some(30_004), None, None]));
         let row = RowView {
             key: "u1/app/liveness".to_owned(),
             namespace: "default".to_owned(),

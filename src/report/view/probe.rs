@@ -156,6 +156,9 @@ pub struct AttemptView {
     /// Where its time went, of a command; absent where that is not known, or, in a history, where it was quick.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phases: Option<PhasesView>,
+    /// Why that is not known, of a command, in words of a closed set; absent where it is, or, in a history, where it was quick.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phases_unknown: Option<Cow<'static, str>>,
     /// What took so long, in words; absent where that is not known, or where it was quick.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub culprit: Option<String>,

@@ -45,6 +45,7 @@ pub(crate) fn probe() -> ProbeView {
             first_of_container: false,
             output: "".into(),
             phases: None,
+            phases_unknown: None,
             culprit: None,
         }),
         errors: None,
@@ -195,6 +196,7 @@ pub(crate) fn failing_probe() -> ProbeView {
             first_of_container: false,
             output: "cat: /tmp/healthy: \u{1b}[31mno such file\u{1b}[0m\n".into(),
             phases: None,
+            phases_unknown: None,
             culprit: None,
         }),
         ..named_probe("default", "bad", "app", "readiness")
@@ -305,6 +307,7 @@ pub(crate) fn call() -> CallView {
                 run_seconds: Some(Seconds(Duration::from_millis(1))),
                 drain_seconds: Some(Seconds(Duration::from_millis(3))),
             }),
+            phases_unknown: None,
             culprit: None,
         }),
         stream_opened: false,
