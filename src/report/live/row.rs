@@ -144,12 +144,14 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// When the newest slow attempt began and why it was slow, in words, if it was one of the last and that is known.
+/// When the newest slow attempt began and why it was slow, in words, or why that is not known, if it was one of the last.
 fn slow(history: &History) -> Option<(SystemTime, String)> {
     let attempts = history.attempts();
     let passed = attempts.len().saturating_sub(RECENT);
     let newest = attempts.skip(passed).filter(|attempt| is_slow(attempt.duration)).last()?;
-    Some((newest.at, SplitView::of(newest.phases?.get()?, newest.duration).culprit?))
+    let SplitView { culprit, phases_unknown, .. } = SplitView::of(newest.phases?.get()?, newest.duration);
+    let unknown = || Some(format!("slow, and its phases are not known: {}", phases_unknown?));
+    Some((newest.at, culprit.or_else(unknown)?))
 }
 
 /// The definition without what may be secret, and with each text cut.

@@ -595,7 +595,7 @@ const showFlight = () => {
   say($("flight-count"), `${all.length}${total > known.length && all.length === known.length ? "+" : ""}`);
   flying.clear();
   for (const { id } of shown) flying.add(id);
-  const keys = shown.map((call, at) => String(call.id ?? JSON.stringify([call.began, call.pod, call.container, call.exec?.command, at])));
+  const keys = shown.map((call, at) => call.id || JSON.stringify([call.began, call.pod, call.container, call.exec?.command, at]));
   settle("flights", keys, shown.map((call, at) => reuse("flights", keys[at], () => {
     const age = el("b", "num age"), what = el("span", "", bdi(call.method), " ", place(call), " ");
     age.dataset.began = call.began;
