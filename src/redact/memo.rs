@@ -61,7 +61,8 @@ impl Search for &mut Memo {
         let (text, shown) = self.old.remove_entry(text).unwrap_or_else(|| {
             let mut shown = Vec::new();
             (&self.patterns).show(text, &mut shown);
-            (text.into(), Some(shown.into()).filter(|shown: &Box<[u8]>| **shown != *text))
+            let is_other = shown != text;
+            (text.into(), is_other.then(|| shown.into()))
         });
         out.extend_from_slice(shown.as_deref().unwrap_or(&text));
         self.keep(text, shown);
