@@ -13,6 +13,7 @@ mod manifests;
 mod outages;
 mod passing;
 mod planning;
+mod records;
 mod registration;
 mod reload;
 mod settings;

@@ -26,7 +26,7 @@ use super::{
     event_log::EventLog,
     logging, manifests, outages,
     passing::Passing,
-    planning,
+    planning, records,
     reload::{self, InForce, Reloading},
     settings,
     state::{self, State},
@@ -59,7 +59,7 @@ use crate::{
         repeats::REPEATS,
         rights::HttpRights,
         stages::{LISTS_AT_ONCE, Stages},
-        view::{EventView, HttpView},
+        view::{CallView, EventView, HttpView, RecordKind},
     },
     results::event::ProbeEvent,
     runtime::{Runtime, link, link::Link, usage::RuntimeUsage},
@@ -70,7 +70,7 @@ use crate::{
 /// What is kept of calls for `trace --last`: 1,000, and 8 MiB of them; above that, the oldest make room. Calls whose commands
 /// have 4 KiB take 6 MiB together. A follower may fall 1,024 behind.
 const CALLS: JournalBounds<dyn JournaledCall> = JournalBounds {
-    records: 1_000,
+    records: CallView::KEPT,
     bytes: 8 << 20,
     groups: None,
     backlog: 1_024,
@@ -83,7 +83,7 @@ const CALLS: JournalBounds<dyn JournaledCall> = JournalBounds {
 /// 300 bytes, one with all the output that a probe may have 11 KiB: of such ones 190 are kept. A follower may fall 256
 /// behind, which takes 3 MiB at most; one further behind loses the oldest, and learns how many.
 const EVENTS: JournalBounds<EventView> = JournalBounds {
-    records: 500,
+    records: EventView::KEPT,
     bytes: 2 << 20,
     groups: Some(EventView::groups),
     backlog: 256,
@@ -192,6 +192,8 @@ impl Daemon {
         let runtime = Runtime::new(&started.runtime);
         let (link, runtime_events) = link::spawn(&runtime, gate, phases.news(), &mut tasks);
         outages::spawn(link.clone(), events.clone(), &mut tasks);
+        let files = [(RecordKind::Attempts, attempts.clone()), (RecordKind::Calls, trace.file.clone())];
+        records::spawn(files, events.clone(), &mut tasks);
         if lent.is_none() {
             tasks.spawn(borrow_access(link.clone(), started.runtime.clone(), clients.file.clone()));
         }

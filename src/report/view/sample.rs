@@ -436,7 +436,7 @@ pub(crate) fn status() -> StatusView {
             file: "/var/lib/criprobe/calls.jsonl".to_owned(),
             written: 54_321,
             dropped: 0,
-            trouble: "the disk of /var/lib/criprobe/calls.jsonl is nearly full: 102400 KiB are left free for others"
+            trouble: "the disk is nearly full, and 102400 KiB are left free for others: free some space, or name another file"
                 .to_owned(),
         }),
         stages: Vec::new(),
