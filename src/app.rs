@@ -13,6 +13,8 @@ mod manifests;
 mod outages;
 mod passing;
 mod planning;
+mod probing;
+mod recording;
 mod records;
 mod registration;
 mod reload;
