@@ -37,6 +37,7 @@ pub(crate) mod table;
 mod top;
 pub(crate) mod trace;
 mod url;
+mod usage;
 mod version;
 mod wait;
 pub(crate) mod wrap;
@@ -210,11 +211,14 @@ pub fn command() -> clap::Command {
 }
 
 fn read(arguments: Vec<OsString>) -> Result<Command, Refused> {
-    let help = help_for(&arguments);
+    let command = command();
+    let verb = verb_among(&arguments, &command);
+    let verb = verb.as_deref();
+    let help = verb.map_or_else(|| "criprobe --help".to_owned(), |verb| format!("criprobe {verb} --help"));
     let refused = |reason: &str| Err(Refused::Usage(format!("{reason}; see '{help}'")));
     let has = |word: &str| arguments.iter().any(|argument| argument == word);
-    let lacks_dashes = has("--exec") && !has("--");
-    let matches = help::marked(command()).term_width(help_width()).try_get_matches_from(arguments);
+    let lacks_dashes = verb == Some("run") && has("--exec") && !has("--");
+    let matches = help::marked(command.clone()).term_width(help_width()).try_get_matches_from(arguments);
     match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(Cli { verb: Verb::Serve(_), common: Common { output: Some(_), .. } }) => {
             refused("'serve' does not support -o: choose the log format with --log-format")
@@ -248,10 +252,14 @@ fn read(arguments: Vec<OsString>) -> Result<Command, Refused> {
             ErrorKind::DisplayHelp
             | ErrorKind::DisplayVersion
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Err(Refused::Help(error)),
-            ErrorKind::UnknownArgument if lacks_dashes => {
+            ErrorKind::UnknownArgument | ErrorKind::MissingRequiredArgument if lacks_dashes => {
                 refused("write the command after '--': criprobe run CONTAINER --exec -- CMD...")
             }
-            _ => refused(&one_line(&error.render().to_string())),
+            _ if usage::is_of_verb(&error, &command, verb) => {
+                let reason = usage::describe(&error, &command, None);
+                Err(Refused::Usage(format!("{reason}; see 'criprobe --help'")))
+            }
+            _ => refused(&usage::describe(&error, &command, verb)),
         },
     }
 }
@@ -263,14 +271,10 @@ fn help_width() -> usize {
     Screen::of_stdout().width.min(MAX_HELP_WIDTH)
 }
 
-/// The help to refer to: that of the verb among the arguments, if there is one.
-fn help_for(arguments: &[OsString]) -> String {
-    let command = command();
-    let verb = arguments.iter().skip(1).filter_map(|word| word.to_str()).find(|word| {
-        let mut verbs = command.get_subcommands();
-        verbs.any(|verb| verb.get_name() == *word)
-    });
-    verb.map_or_else(|| "criprobe --help".to_owned(), |verb| format!("criprobe {verb} --help"))
+/// The verb among the arguments, if there is one.
+fn verb_among(arguments: &[OsString], command: &clap::Command) -> Option<String> {
+    let mut words = arguments.iter().skip(1).filter_map(|word| word.to_str());
+    words.find(|word| command.get_subcommands().any(|verb| verb.get_name() == *word)).map(str::to_owned)
 }
 
 impl Request {
@@ -336,24 +340,6 @@ impl Refused {
             }
         }
     }
-}
-
-/// clap's message as one line: the error and its hints.
-fn one_line(rendered: &str) -> String {
-    let mut line = String::new();
-    let parts = rendered.lines().map(str::trim).filter(|part| !part.is_empty());
-    for part in
-        parts.take_while(|part| !part.starts_with("Usage: ") && !part.starts_with("For more information"))
-    {
-        let part = part.strip_prefix("error: ").unwrap_or(part);
-        match line.chars().last() {
-            None => {}
-            Some(':') => line.push(' '),
-            Some(_) => line.push_str("; "),
-        }
-        line.push_str(part.strip_prefix("tip: ").unwrap_or(part));
-    }
-    line
 }
 
 #[cfg(test)]

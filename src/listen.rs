@@ -53,7 +53,7 @@ const HOLDER_LOOK: Duration = Duration::from_millis(50);
 /// that, the start is refused.
 const HOLDER_LOOKS: u32 = 20;
 
-/// Who may connect.
+/// The access to a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Access {
     /// Permission bits.

@@ -1,13 +1,13 @@
 //! Writes records to a file, a line each: records in, counts out. A thread of its own makes the lines and writes them, so
-//! neither a disk that hangs nor a record that is dear to write holds up anything: records wait in a bounded queue, and those
-//! for which there is no room are dropped and counted. Each line is a JSON object: a file that begins with anything else is
+//! neither a disk that hangs nor a record that takes long to format delays anything else: records wait in a bounded queue, and those
+//! for which there is no room are dropped and counted. Never logs. Each line is a JSON object: a file that begins with anything else is
 //! not one of ours, and is left alone.
 
 mod file;
 
 use std::{
     collections::VecDeque,
-    fmt, mem,
+    fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -33,6 +33,10 @@ type Line = Box<dyn FnOnce() -> Vec<u8> + Send>;
 
 /// 1 s: how long after a failure the same lines are tried again.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// 10 s: how often a file that nothing is written to is checked, so that trouble shows before a record needs the file. One
+/// in trouble is checked after [`RETRY`].
+const CHECK: Duration = Duration::from_secs(10);
 
 /// 10 s: a disk that takes longer for what it was given hangs, and is shown as trouble.
 const HANGS: Duration = Duration::from_secs(10);
@@ -65,7 +69,7 @@ pub(crate) struct RecordFile(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// Names the thread, and the records in the log.
+    /// Names the thread.
     name: &'static str,
     state: Mutex<State>,
     /// Signals that there is something to do, and that all was written.
@@ -83,7 +87,7 @@ struct State {
     has_thread: bool,
     /// Since when the thread has been at the disk, if it is.
     writing_since: Option<Instant>,
-    /// Somebody waits until all is written.
+    /// A caller waits until all is written.
     is_hurried: bool,
     written: u64,
     dropped: u64,
@@ -98,10 +102,9 @@ impl fmt::Debug for State {
 }
 
 impl State {
-    /// How long the disk has hung, if it does.
-    fn hangs_for(&self, now: Instant) -> Option<Duration> {
-        let since = self.writing_since?;
-        Some(now.saturating_duration_since(since)).filter(|time| *time >= HANGS)
+    /// Whether the disk hangs.
+    fn hangs(&self, now: Instant) -> bool {
+        self.writing_since.is_some_and(|since| now.saturating_duration_since(since) >= HANGS)
     }
 }
 
@@ -174,9 +177,9 @@ impl RecordFile {
         let state = self.state();
         let path = state.settings.path.clone()?;
         let (written, dropped) = (state.written, state.dropped);
-        let trouble = match state.hangs_for(clock::now()) {
-            Some(time) => format!("the disk has not responded for {} s", time.as_secs()),
-            None => state.trouble.clone(),
+        let trouble = match state.hangs(clock::now()) {
+            true => format!("the disk does not respond within {} s", HANGS.as_secs()),
+            false => state.trouble.clone(),
         };
         Some(RecordStatus { path, written, dropped, trouble })
     }
@@ -199,33 +202,39 @@ impl RecordFile {
     fn work(&self) {
         let mut writer = RecordWriter::default();
         let mut lines = Vec::new();
+        let mut settings = RecordSettings { path: None, max_bytes: 0 };
         loop {
-            let settings = self.take(&mut lines);
+            settings = self.take(&mut lines, &settings);
             let Some(path) = &settings.path else {
                 writer.close();
                 lines.clear();
                 continue;
             };
-            let (done, ended) = writer.write(path, settings.max_bytes, &lines);
+            let (done, ended) = match lines.is_empty() {
+                true => (0, writer.check(path, settings.max_bytes)),
+                false => writer.write(path, settings.max_bytes, &lines),
+            };
             let written = lines.drain(..done).filter(|byte| *byte == b'\n').count();
             self.note(written as u64, path, ended.err().map(|error| error.to_string()));
         }
     }
 
-    /// Waits for something to write. Lines that could not be written before are still there: then it waits a while, in
-    /// which others may come.
-    fn take(&self, lines: &mut Vec<u8>) -> RecordSettings {
+    /// Waits for something to write, for other settings than these, or until the file is to be checked. Lines that could not
+    /// be written before are still there: then it waits a while, in which others may come.
+    fn take(&self, lines: &mut Vec<u8>, before: &RecordSettings) -> RecordSettings {
         let mut state = self.state();
         if lines.is_empty() {
             state.writing_since = None;
         }
         self.0.changed.notify_all();
-        let settings = state.settings.clone();
         let mut records = Vec::new();
         if lines.is_empty() {
-            let rests = |state: &mut State| state.waiting.is_empty() && state.settings == settings;
-            state = self.0.changed.wait_while(state, rests).unwrap_or_else(PoisonError::into_inner);
-            let collects = |state: &mut State| !state.is_hurried && state.weight < COLLECTED.1;
+            let rests = |state: &mut State| state.waiting.is_empty() && state.settings == *before;
+            let limit = if state.trouble.is_empty() { CHECK } else { RETRY };
+            state = self.wait(state, limit, rests);
+            let collects = |state: &mut State| {
+                !state.waiting.is_empty() && !state.is_hurried && state.weight < COLLECTED.1
+            };
             state = self.wait(state, COLLECTED.0, collects);
             let mut taken = 0;
             while taken < COLLECTED.1
@@ -236,7 +245,7 @@ impl RecordFile {
             }
             state.weight -= taken;
         } else {
-            state = self.wait(state, RETRY, |state: &mut State| state.settings == settings);
+            state = self.wait(state, RETRY, |state: &mut State| state.settings == *before);
         }
         state.writing_since = Some(clock::now());
         let settings = state.settings.clone();
@@ -257,32 +266,16 @@ impl RecordFile {
         self.0.changed.wait_timeout_while(state, limit, goes_on).unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Notes what came of writing. What is wrong is logged when it begins and when it ends.
+    /// Notes the result of writing.
     fn note(&self, written: u64, path: &Path, trouble: Option<String>) {
-        let trouble = trouble.unwrap_or_default();
         let mut state = self.state();
         state.written += written;
-        if state.settings.path.as_deref() != Some(path) {
-            // What is wrong with a file that is not written to any more is of no interest.
-            return self.0.changed.notify_all();
+        // What is wrong with a file that is not written to any more is of no interest.
+        if state.settings.path.as_deref() == Some(path) {
+            state.trouble = trouble.unwrap_or_default();
         }
-        let (before, dropped) = (mem::replace(&mut state.trouble, trouble.clone()), state.dropped);
         drop(state);
         self.0.changed.notify_all();
-        let name = self.0.name;
-        match (before.is_empty(), trouble.is_empty()) {
-            (_, false) if before != trouble => {
-                tracing::warn!(
-                    path = %path.display(),
-                    trouble,
-                    "{name} cannot be written to their file: they wait, and then are dropped"
-                );
-            }
-            (false, true) => {
-                tracing::info!(path = %path.display(), dropped, "{name} can be written to their file again");
-            }
-            (true | false, true | false) => {}
-        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

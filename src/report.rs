@@ -105,7 +105,7 @@ pub trait Snapshots: fmt::Debug + Send + Sync {
     fn metrics(&self, format: Format) -> Snapshot<'_, String>;
 }
 
-/// A call that ended. It becomes a view only when somebody reads it: most are never read.
+/// A call that ended. It becomes a view only when it is read: most are never read.
 pub trait JournaledCall: fmt::Debug + Send + Sync {
     /// What is shown of it.
     fn view(&self) -> CallView;

@@ -272,7 +272,7 @@ impl Results {
         self.verdict
     }
 
-    /// Since when the verdict stands.
+    /// When the verdict last changed.
     pub fn since(&self) -> SystemTime {
         self.since
     }
@@ -368,7 +368,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// What stands before the first threshold is reached (docs/kubelet-prober.md 1).
+    /// The verdict before the first threshold is reached (docs/kubelet-prober.md 1).
     pub fn initial(kind: ProbeKind) -> Self {
         match kind {
             ProbeKind::Liveness => Self::Success,
@@ -521,7 +521,7 @@ pub(crate) fn words(result: AttemptResult, exit_code: Option<i32>, output: &str)
 }
 
 /// A text of at most `bytes` bytes: a long one loses first what a runtime puts before the reason, and then its end, for
-/// which a sign stands where there is room.
+/// which there is a sign where there is room.
 fn brief(text: &str, bytes: usize) -> Cow<'_, str> {
     if text.len() <= bytes {
         return text.into();

@@ -138,7 +138,7 @@ impl HandsOff {
     }
 }
 
-/// A demand that stands, with all that its act needs; its intent is on record.
+/// A valid demand, with all that its act needs; its intent is on record.
 pub(super) struct Prepared {
     demand: Demand,
     standing: Standing,
@@ -148,7 +148,7 @@ pub(super) struct Prepared {
 }
 
 impl Performer {
-    /// Finds out whether a demand stands, gets all that is needed for the act, and records the intent. Changes nothing else.
+    /// Finds out whether a demand is valid, gets all that is needed for the act, and records the intent. Changes nothing else.
     pub(super) async fn prepare(&self, demand: Demand) -> Result<Box<Prepared>, NotNow> {
         let container = &demand.view.id;
         let standing = self

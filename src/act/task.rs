@@ -222,7 +222,7 @@ struct Stage<'a, E> {
     shown: HashMap<ContainerId, (Place, String)>,
     /// The demands of which it was reported that they are withheld.
     reported: HashSet<ContainerId>,
-    /// The one demand of which it is being found out whether it still stands.
+    /// The one demand of which it is being found out whether it is still valid.
     trying: Option<ContainerId>,
     /// When it was last reported what would be done to a container.
     said: HashMap<ContainerId, Instant>,
@@ -376,7 +376,7 @@ impl<E: FnMut(ProbeEvent)> Stage<'_, E> {
         }
     }
 
-    /// It was found out whether a demand stands; returns what is to be carried out, and on which container.
+    /// It was found out whether a demand is valid; returns what is to be carried out, and on which container.
     fn tried(&mut self, prepared: Result<Box<Prepared>, NotNow>) -> Option<(ContainerId, Box<Prepared>)> {
         let container = self.trying.take()?;
         match prepared {

@@ -6,7 +6,7 @@ use std::{
     os::unix::net::UnixListener as StdListener,
     path::PathBuf,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -22,18 +22,17 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    attempt_log,
-    event_log::EventLog,
     logging, manifests, outages,
     passing::Passing,
     planning,
+    probing::{Probing, ProbingDeps},
+    recording::Recording,
+    records,
     reload::{self, InForce, Reloading},
-    settings,
     state::{self, State},
-    trace_log::{self, CallSink},
 };
 use crate::{
-    act::{self, counts::ActCounts, recipe::RecipeStore},
+    act::recipe::RecipeStore,
     clock,
     config::{Config, Loaded},
     exits::ExitsHandle,
@@ -45,50 +44,20 @@ use crate::{
     },
     observed::ObservedHandle,
     phases::PhasesHandle,
-    prober,
-    record_file::{self, RecordFile},
-    redact::Redactor,
+    record_file::RecordFile,
     relay::{self, Relay, RelayEnded, gate::Gate},
     report::{
-        JournaledCall, Sources,
+        Sources,
         api::{self, Listeners},
         costs::CostsHandle,
         in_flight::CallsInFlight,
-        journal::{Journal, JournalBounds},
-        metrics::{CallCounts, Metrics, ProcessCounts},
-        repeats::REPEATS,
         rights::HttpRights,
         stages::{LISTS_AT_ONCE, Stages},
-        view::{EventView, HttpView},
+        view::{HttpView, RecordKind},
     },
-    results::event::ProbeEvent,
     runtime::{Runtime, link, link::Link, usage::RuntimeUsage},
     stage::{TaskEnd, Tasks},
     tap,
-};
-
-/// What is kept of calls for `trace --last`: 1,000, and 8 MiB of them; above that, the oldest make room. Calls whose commands
-/// have 4 KiB take 6 MiB together. A follower may fall 1,024 behind.
-const CALLS: JournalBounds<dyn JournaledCall> = JournalBounds {
-    records: 1_000,
-    bytes: 8 << 20,
-    groups: None,
-    backlog: 1_024,
-    size: JournaledCall::size,
-    repeats: None,
-};
-
-/// What is kept of events: 500, and 2 MiB of them; above that, those of the pod that has most make room. Those that repeat
-/// each other are one, and 20 of a reason of a container or probe are kept, see [`REPEATS`]. A usual one takes
-/// 300 bytes, one with all the output that a probe may have 11 KiB: of such ones 190 are kept. A follower may fall 256
-/// behind, which takes 3 MiB at most; one further behind loses the oldest, and learns how many.
-const EVENTS: JournalBounds<EventView> = JournalBounds {
-    records: 500,
-    bytes: 2 << 20,
-    groups: Some(EventView::groups),
-    backlog: 256,
-    size: EventView::size,
-    repeats: Some(REPEATS),
 };
 
 /// 3 s: how long the end waits for the state to be written. A disk that takes longer loses what happened since it was
@@ -161,37 +130,24 @@ impl Daemon {
         tracing::info!(listen = %started.listen.display(), runtime = %started.runtime.display(), "relaying");
 
         let phases = PhasesHandle::spawn(&mut tasks);
-        let (act_counts, calls) = (ActCounts::default(), CallCounts::default());
-        let counts = ProcessCounts {
-            acts: act_counts.clone(),
-            log_lines_dropped: logging::dropped(),
-            accept_pauses: relayed.connections.accept_pauses(),
-            connections_blinded: relayed.connections.blinded_in_calls(),
-            calls: calls.clone(),
-            phases: phases.clone(),
-        };
-        let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), counts);
-        let (journal, events) = (Journal::new(CALLS), Journal::new(EVENTS));
-        let redactor = Redactor::new(started.trace.redact.clone());
-        logging::redact(redactor.clone(), started.log.format);
-        let file = RecordFile::new("calls", trace_log::QUEUE, settings::trace(&started));
-        let trace = CallSink { journal, file, redactor: redactor.clone() };
-        events.push(EventView::daemon_started(env!("CARGO_PKG_VERSION"), started_at.into()));
-        let (reports, observed) = ((metrics.config.clone(), events.clone()), ObservedHandle::default());
-        let attempts = RecordFile::new("attempts", record_file::QUEUE, settings::attempts(&started));
+        let recording = Recording::new(&started, &relayed, &phases, started_at);
+        let Recording { trace, attempts, events, redactor, .. } = &recording;
+        let observed = ObservedHandle::default();
         let InForce { policies, prober: settings, acts: act_settings, health: config } = reload::spawn(
             loaded,
             started_at,
             reloading,
             (observed.clone(), recipes.clone(), attempts.clone()),
             (trace.clone(), has_output),
-            reports,
+            (recording.metrics.config.clone(), events.clone()),
             &mut tasks,
         );
 
         let runtime = Runtime::new(&started.runtime);
         let (link, runtime_events) = link::spawn(&runtime, gate, phases.news(), &mut tasks);
         outages::spawn(link.clone(), events.clone(), &mut tasks);
+        let files = [(RecordKind::Attempts, attempts.clone()), (RecordKind::Calls, trace.file.clone())];
+        records::spawn(files, events.clone(), &mut tasks);
         if lent.is_none() {
             tasks.spawn(borrow_access(link.clone(), started.runtime.clone(), clients.file.clone()));
         }
@@ -211,7 +167,7 @@ impl Daemon {
         let passing = Passing {
             observed: observed.clone(),
             recipes: recipes.clone(),
-            calls,
+            calls: recording.calls.clone(),
             trace: trace.clone(),
             phases: phases.clone(),
             costs: costs.clone(),
@@ -223,50 +179,31 @@ impl Daemon {
 
         let State { load, saves, health: state, saved, ledger } =
             state::spawn(started.state.as_deref(), redactor.clone(), &mut tasks);
-        let log = Arc::new(Mutex::new(EventLog::new(events.clone())));
-        let (replayed, probers_log) = (inventory.clone(), log.clone());
-        let replay = Box::new(move || replayed.replay());
-        let on_event = move |event| report_event(&probers_log, event);
-        let (demand_queue, demands) = act::demands();
-        let on_demand = move |demand| demand_queue.push(demand);
-        let (probing, commands) = (settings.clone(), runtime.clone());
-        let prober_deps = prober::Deps {
-            settings,
+        let probing = ProbingDeps {
+            recording: &recording,
+            inventory: &inventory,
+            runtime: &runtime,
             exec: Exec::new(runtime.commands()).with_phases(phases),
+            settings,
+            act_settings,
             load,
             saves,
-            replay,
-            on_event,
-            on_attempt: attempt_log::into(attempts.clone(), redactor.clone(), costs.clone()),
-            on_demand,
-        };
-        let prober = prober::spawn(prober_deps, &mut tasks);
-        let (act_stop, acted_on) = (tasks.stop().child_token(), exits.clone());
-        let act_deps = act::Deps {
-            settings: act_settings,
-            probing,
-            runtime: commands,
-            prober: prober.clone(),
-            demands,
-            recipes,
             ledger,
-            stop: act_stop.clone(),
-            counts: act_counts,
-            on_event: move |event| report_event(&log, event),
-            on_end_claimed: Box::new(move |container, is_ours| acted_on.note_act(container, is_ours)),
+            recipes,
+            costs: &costs,
+            exits: &exits,
         };
-        let act = act::spawn(act_deps, &mut tasks);
-        let (planned_from, planned_to, journal) = (inventory.clone(), prober.clone(), events.clone());
-        let planning_deps = planning::Deps {
+        let Probing { prober, act, act_stop } = probing.spawn(&mut tasks);
+        let planning = planning::Deps {
             changes,
-            inventory: planned_from,
+            inventory: inventory.clone(),
             policies,
             link: link.clone(),
             runtime,
-            prober: planned_to,
-            journal,
+            prober: prober.clone(),
+            journal: events.clone(),
         };
-        let images = planning::spawn(planning_deps, &mut tasks);
+        let images = planning::spawn(planning, &mut tasks);
 
         let is_draining = Arc::new(AtomicBool::new(false));
         let stages = Stages {
@@ -287,7 +224,7 @@ impl Daemon {
             trace: trace.file.clone(),
             restarts: tasks.restarts(),
             log_lines_dropped: logging::dropped(),
-            metrics,
+            metrics: recording.metrics,
             http: http.as_ref().map(|(_, rights)| HttpView {
                 address: rights.address.to_string(),
                 page: rights.serve_page(),
@@ -298,6 +235,7 @@ impl Daemon {
             is_draining: is_draining.clone(),
             lists: Semaphore::new(LISTS_AT_ONCE),
         };
+        let Recording { trace, attempts, events, redactor, .. } = recording;
         let records = [attempts, trace.file];
         let snapshots = Arc::new(stages);
         let sources = Sources { snapshots, trace: trace.journal, events, prober, redactor, node };
@@ -368,11 +306,6 @@ impl Api {
     }
 }
 
-/// Writes an event to the journal and the log. Held for one event.
-fn report_event(log: &Mutex<EventLog>, event: ProbeEvent) {
-    log.lock().unwrap_or_else(PoisonError::into_inner).report(event);
-}
-
 /// Binds the clients' socket, with the access of the runtime's if that is there, and the API's.
 fn bind(config: &Config, lent: Option<Access>) -> Result<(listen::Bound, listen::Bound), ListenError> {
     let access = lent.unwrap_or(Access::PRIVATE);
@@ -427,7 +360,7 @@ async fn borrow_access(mut link: watch::Receiver<Link>, runtime: PathBuf, socket
     }
 }
 
-/// Who may use the API: root, or root and a group.
+/// The access to the API: of root, or of root and a group.
 fn api_access(config: &Config) -> Access {
     config.api.group.map_or(Access::PRIVATE, |gid| Access { mode: 0o660, uid: None, gid: Some(gid) })
 }

@@ -66,7 +66,7 @@ fn log(report: &OutageReport, link: &Link) {
     }
 }
 
-/// That the runtime was found is what everybody expects.
+/// That the runtime was found is no news.
 fn event(report: &OutageReport, link: &Link) -> Option<EventView> {
     let (kind, reason, message) = match report {
         OutageReport::Found => return None,
@@ -86,7 +86,7 @@ fn event(report: &OutageReport, link: &Link) -> Option<EventView> {
     Some(EventView::of_node(kind, reason, message, clock::wall().into()))
 }
 
-/// `300ms`, `2.3s`, `1m20s`: no more figures than anybody reads.
+/// `300ms`, `2.3s`, `1m20s`: no more figures than matter.
 fn lasted(time: Duration) -> String {
     match time.as_millis() {
         millis @ ..1_000 => format!("{millis}ms"),

@@ -6,7 +6,7 @@ use nix::unistd::Group;
 
 use crate::config::{self, ConfigErrors, Loaded, Overrides, files};
 
-/// The file that was named, if any, and what stands above all files.
+/// The file that was named, if any, and what takes precedence over all files.
 #[derive(Clone, Debug)]
 pub(crate) struct ConfigSource {
     file: Option<PathBuf>,

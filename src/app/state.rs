@@ -268,7 +268,7 @@ mod tests {
         assert!(store.health.borrow().saved_at.is_some());
     }
 
-    // In a time that stands still while a thread blocks, so that a slow disk uses up none of the patience.
+    // In a time that does not pass while a thread blocks, so that a slow disk uses up none of the patience.
     #[tokio::test(start_paused = true)]
     async fn a_folder_that_a_daemon_still_uses_is_waited_for() {
         let dir = tempfile::tempdir().unwrap();

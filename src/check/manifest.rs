@@ -57,7 +57,7 @@ fn is_known(kind: &str) -> bool {
     kind == "Pod" || !known_path(kind).is_empty()
 }
 
-/// Where the template stands in an object of Kubernetes' own; empty for a pod, and for all others.
+/// Where the template is in an object of Kubernetes' own; empty for a pod, and for all others.
 fn known_path(kind: &str) -> &'static [&'static str] {
     match kind {
         "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" | "ReplicationController" | "Job" => {
@@ -84,7 +84,7 @@ fn templates<'a>(node: &'a Node, kind: &str) -> Vec<(String, &'a Node)> {
     }
 }
 
-/// Finds what has `spec.containers`, a list of maps with names, wherever it stands; a pod holds no other pods.
+/// Finds what has `spec.containers`, a list of maps with names, wherever it is; a pod holds no other pods.
 fn search<'a>(node: &'a Node, path: &str, depth: usize, found: &mut Vec<(String, &'a Node)>) {
     if depth > MAX_SEARCH || found.len() >= MAX_TEMPLATES {
         return;
@@ -118,7 +118,7 @@ fn misplaced(metadata: Option<&Node>, templates: &[(String, &Node)], findings: &
     }
 }
 
-/// A name of the form that Kubernetes gives the pods of such an object; `x` stands for what it makes up.
+/// A name of the form that Kubernetes gives the pods of such an object; `x` replaces what it generates.
 fn pod_name(kind: &str, name: &str) -> String {
     match kind {
         "Pod" => name.to_owned(),

@@ -219,7 +219,7 @@ mod tests {
         Place { line, column }
     }
 
-    /// Where the first `%` of the value of `a` is found to stand, and where it stands.
+    /// Where the first `%` of the value of `a` is found, and where it really is.
     fn found(text: &str) -> (Place, Place) {
         let node = parse(text, 1 << 16).unwrap();
         let scalar: &Node = node.get("a").unwrap();

@@ -16,7 +16,7 @@ pub(super) struct WrittenPod<'a> {
     pub(super) namespace: String,
     /// Its name, or one of the form that it will have.
     pub(super) name: String,
-    /// Where it stands in its document; empty where it is the document.
+    /// Where it is in its document; empty where it is the document.
     pub(super) path: String,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) annotations: Vec<Annotation<'a>>,
@@ -37,7 +37,7 @@ pub(super) struct WrittenContainer<'a> {
     pub(super) role: Role,
     /// Its image, as written.
     pub(super) image: String,
-    /// Where it stands in its document.
+    /// Where it is in its document.
     pub(super) path: String,
     /// Where it starts; `None` where only an annotation names it.
     pub(super) place: Option<Place>,
@@ -54,7 +54,7 @@ pub(super) struct WrittenContainer<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Annotation<'a> {
     pub(super) key: &'a str,
-    /// Where that stands.
+    /// Where that is.
     pub(super) place: Option<Place>,
     /// Its value; text where it is as it must be.
     pub(super) value: &'a Node,

@@ -13,7 +13,8 @@ use super::{
     nothing,
     progress::Progress,
     reason::{one_line, plain},
-    screen::{Screen, fit, print},
+    row::Row,
+    screen::{Paint, Screen, fit, print},
     span::{age, measured},
 };
 use crate::{
@@ -21,7 +22,6 @@ use crate::{
     ids::ProbeType,
     report::{
         filter::duration,
-        printable::printable,
         view::{AttemptResult, CommandedView, PauseView, Time, TriggeredView},
     },
 };
@@ -152,7 +152,7 @@ impl Subject {
             (Format::Json, _) => format::json(&probes),
             (Format::Yaml, _) => format::yaml(&probes),
             (Format::Table | Format::Wide, _) => {
-                probes.iter().map(|probe| line(probe, command == "resume")).collect()
+                probes.iter().map(|probe| line(probe, command == "resume", context.screen)).collect()
             }
         })?;
         Ok(Exit::Fine)
@@ -233,11 +233,15 @@ impl Exit {
 
 /// `default/web/app/liveness: probing, success`, and the reason if there is one; of one that should be resumed, whether it was
 /// paused.
-fn line(CommandedView { probe, was_paused }: &CommandedView, is_resumed: bool) -> String {
+fn line(CommandedView { probe, was_paused }: &CommandedView, is_resumed: bool, screen: Screen) -> String {
     let was = if is_resumed && *was_paused == Some(false) { "was not paused; " } else { "" };
     let (phase, state) = (probe.phase.as_str(), probe.state.as_str());
-    let reason = if probe.reason.is_empty() { String::new() } else { format!(" ({})", plain(&probe.reason)) };
-    format!("{}: {was}{phase}, {state}{}\n", printable(&probe.id), printable(&reason))
+    let reason = if probe.reason.is_empty() { String::new() } else { format!("({})", plain(&probe.reason)) };
+    let mut row = Row::new(screen, false);
+    row.column(&format!("{}:", probe.id), 0, Paint::Plain);
+    row.column(&format!("{was}{phase}, {state}"), 0, Paint::Plain);
+    row.column(&reason, 0, Paint::Plain);
+    row.finish() + "\n"
 }
 
 /// 200 columns of an output: the rest is in `criprobe describe`.
@@ -249,22 +253,21 @@ fn result(TriggeredView { probe, triggered: attempt }: &TriggeredView, now: Time
     let paint = super::probes::attempt_paint(attempt.result);
     let output = one_line(attempt.output.trim());
     let code = attempt.exit_code.filter(|&code| code != 0).map(|code| format!(", exit code {code}"));
-    let output = if output.is_empty() && code.is_some() {
-        ", no output".to_owned()
-    } else if output.is_empty() {
-        String::new()
-    } else {
-        format!(": {}", fit(&output, MOST_OUTPUT))
+    let (code, end) = match (code, &*output) {
+        (Some(code), "") => (code, ", no output;"),
+        (None, "") => (String::new(), ";"),
+        (code, _) => (code.unwrap_or_default(), ":"),
     };
-    let text = format!(
-        "{}: {} in {took}{}{output}; verdict {} for {}\n",
-        printable(&probe.id),
-        screen.paint(attempt.result.as_str(), paint),
-        code.unwrap_or_default(),
-        screen.paint(probe.state.as_str(), super::probes::verdict_paint(probe.state)),
-        age(probe.since.0, now.0),
-    );
-    screen.legible(text)
+    let output = if output.is_empty() { output } else { format!("{};", fit(&output, MOST_OUTPUT)) };
+    let mut row = Row::new(screen, false);
+    row.column(&format!("{}:", probe.id), 0, Paint::Plain);
+    row.column(attempt.result.as_str(), 0, paint);
+    row.column(&format!("in {took}{code}{end}"), 0, Paint::Plain);
+    row.column(&output, 0, Paint::Plain);
+    row.column("verdict", 0, Paint::Plain);
+    row.column(probe.state.as_str(), 0, super::probes::verdict_paint(probe.state));
+    row.column(&format!("for {}", age(probe.since.0, now.0)), 0, Paint::Plain);
+    row.finish() + "\n"
 }
 
 /// `paused until 10:10:00Z by an operator: kernel upgrade`; with the date where the pause does not end within a day.
@@ -280,17 +283,25 @@ pub(super) fn pause_words(pause: &PauseView, now: Time) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::screen::width_of;
     use crate::report::view::{AttemptView, ProbePhase, ProbeView, Verdict, sample};
 
     #[test]
     fn how_a_probe_is_then_takes_a_line() {
         let line = |probe: &ProbeView| {
-            super::line(&CommandedView { probe: probe.clone(), was_paused: Some(true) }, true)
+            super::line(&CommandedView { probe: probe.clone(), was_paused: Some(true) }, true, Screen::pipe())
         };
         assert_eq!(line(&sample::probe()), "default/web/app/liveness: probing, success\n");
         let never = CommandedView { probe: sample::probe(), was_paused: Some(false) };
-        assert_eq!(super::line(&never, true), "default/web/app/liveness: was not paused; probing, success\n");
-        assert_eq!(super::line(&never, false), line(&sample::probe()), "a pause need not replace another");
+        assert_eq!(
+            super::line(&never, true, Screen::pipe()),
+            "default/web/app/liveness: was not paused; probing, success\n"
+        );
+        assert_eq!(
+            super::line(&never, false, Screen::pipe()),
+            line(&sample::probe()),
+            "a pause need not replace another"
+        );
         let reason = "paused by an operator since 2026-11-20T10:00:00.000Z".to_owned();
         let paused = ProbeView { phase: ProbePhase::Paused, reason, ..sample::probe() };
         assert_eq!(
@@ -315,7 +326,7 @@ mod tests {
             let triggered = TriggeredView { probe: probe.clone(), triggered: attempt.clone() };
             let json: TriggeredView = serde_json::from_str(&format::json(&triggered)).unwrap();
             assert_eq!(json, triggered, "no field hides another");
-            result(&triggered, sample::at(125_000), Screen::plain(80))
+            result(&triggered, sample::at(125_000), Screen::pipe())
         };
         assert_eq!(
             shown(&attempt),
@@ -330,6 +341,27 @@ mod tests {
         let shown = shown(&endless);
         assert!(shown.starts_with("default/web/app/liveness: failure in 31ms, exit code 3: xxx"), "{shown}");
         assert!(shown.len() < 300, "{shown}");
+    }
+
+    #[test]
+    fn a_result_goes_on_below_on_a_narrow_terminal() {
+        let attempt = AttemptView {
+            result: AttemptResult::Failure,
+            status: Some(503),
+            exit_code: None,
+            output: "HTTP probe failed with statuscode: 503".into(),
+            ..sample::probe().last.unwrap()
+        };
+        let triggered = TriggeredView { probe: sample::probe(), triggered: attempt };
+        assert_eq!(
+            result(&triggered, sample::at(125_000), Screen::plain(60)),
+            "default/web/app/liveness: failure in 31ms:\n  \u{2514} HTTP probe failed with statuscode: 503; verdict success\n    \
+             for 2m5s\n"
+        );
+        for width in 20..130 {
+            let shown = result(&triggered, sample::at(125_000), Screen::plain(width));
+            assert!(shown.lines().all(|line| width_of(line) <= width), "{width}:\n{shown}");
+        }
     }
 
     #[test]

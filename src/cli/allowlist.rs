@@ -177,7 +177,7 @@ const MASK: &str = "***";
 /// 1,024 bytes: a longer command is not written down; the tools cut command lines at 4 KiB.
 const LONGEST: usize = 1_024;
 
-/// Whether all of it consists of characters that mean the same to everybody.
+/// Whether all of it consists of characters that mean the same everywhere.
 fn safe(command: &ProbeCommand) -> Result<(), &'static str> {
     let ProbeCommand { namespace, pod, container, command } = command;
     let words = command.iter().chain([namespace, pod, container]);

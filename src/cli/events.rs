@@ -10,7 +10,7 @@ use super::{
     screen::{Paint, Screen},
     select::{Names, Select},
     span::{coarse, moment},
-    trace::{Asked, show},
+    trace::{Asked, Last, show},
     wrap::shorten,
 };
 use crate::{
@@ -30,7 +30,7 @@ pub(super) struct EventsArgs {
     /// Only events since then: 10m, 14:05 (UTC), 2026-11-20T14:05:00Z
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = since)]
     since: Option<Since>,
-    /// Show only the newest N of the events that are kept
+    /// Show only the newest N of the 500 events that are kept
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count)]
     last: Option<usize>,
     /// Keep running and print new events as they happen
@@ -53,6 +53,7 @@ impl EventsArgs {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, Error> {
         let names = self.select.names()?;
         let Names { namespace, pod, container } = names.clone();
+        let kept = Last::new(self.last, self.follow, EventView::KEPT)?;
         let last = self.last.or(Some(usize::MAX));
         let filter = EventFilter { namespace, pod, container, since: self.since, last, follow: self.follow };
         let asked = Asked {
@@ -63,6 +64,7 @@ impl EventsArgs {
             is_since_start: self.since.is_none(),
             is_of_names: |event: &EventView| !event.is_of_runtime(),
             names: &names,
+            last: kept,
         };
         let path = |last: Option<usize>| {
             let last = last.or(filter.last);

@@ -19,6 +19,8 @@ struct Piece {
     text: String,
     at_least: usize,
     paint: Paint,
+    /// Whether it begins a line on a terminal.
+    is_below: bool,
 }
 
 /// Before the second line of a record.
@@ -36,7 +38,16 @@ impl Row {
     /// Adds a text with a minimum width; nothing if the text is empty.
     pub(super) fn column(&mut self, text: &str, at_least: usize, paint: Paint) {
         if !text.is_empty() {
-            self.pieces.push(Piece { text: printable(text).into_owned(), at_least, paint });
+            let text = printable(text).into_owned();
+            self.pieces.push(Piece { text, at_least, paint, is_below: false });
+        }
+    }
+
+    /// Adds a text that begins a line on a terminal, so that the lines above are alike; nothing if the text is empty.
+    pub(super) fn below(&mut self, text: &str, paint: Paint) {
+        if !text.is_empty() {
+            let text = printable(text).into_owned();
+            self.pieces.push(Piece { text, at_least: 0, paint, is_below: true });
         }
     }
 
@@ -45,7 +56,8 @@ impl Row {
         let limit = if self.is_wide { usize::MAX } else { self.screen.width };
         let width: usize =
             self.pieces.iter().map(|piece| width_of(&piece.text).max(piece.at_least) + 1).sum();
-        let is_one = self.is_wide || !self.screen.is_terminal || width <= limit.saturating_add(1);
+        let fits = width <= limit.saturating_add(1) && !self.pieces.iter().any(|piece| piece.is_below);
+        let is_one = self.is_wide || !self.screen.is_terminal || fits;
         let text = if is_one { self.line(limit) } else { self.lines(limit) };
         self.screen.legible(text)
     }
@@ -84,7 +96,7 @@ impl Row {
             let width = width_of(&piece.text);
             let line = lines.last_mut().expect("there is always a line");
             let gap = usize::from(!line.is_empty());
-            if width + gap <= left {
+            if width + gap <= left && !piece.is_below {
                 self.add(line, &mut left, piece);
                 continue;
             }

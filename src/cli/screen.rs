@@ -54,7 +54,7 @@ pub(crate) enum Paint {
     Plain,
     /// All is well.
     Good,
-    /// Somebody should look.
+    /// Needs attention.
     Bad,
     /// Not sure.
     Doubtful,
@@ -196,14 +196,14 @@ pub(crate) fn print_frame(frame: &str) -> io::Result<()> {
 /// Registers a standard stream with the kernel for one kind of event.
 #[expect(
     deprecated,
-    reason = "what is wrong with it cannot happen here: nobody closes a standard stream, and the replacement needs unsafe \
+    reason = "what is wrong with it cannot happen here: no code closes a standard stream, and the replacement needs unsafe \
               code"
 )]
 pub(crate) fn watch<T: AsRawFd>(stream: T, interest: Interest) -> io::Result<AsyncFd<T>> {
     AsyncFd::with_interest(stream, interest)
 }
 
-/// Waits until the reader of standard output has left; without end where nobody can leave, as with a file.
+/// Waits until the reader of standard output has left; without end where there is no reader, as with a file.
 pub(crate) async fn reader_gone() {
     match watch(io::stdout(), Interest::ERROR) {
         Ok(stdout) => drop(stdout.ready(Interest::ERROR).await.map(|mut ready| ready.retain_ready())),

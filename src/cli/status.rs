@@ -33,8 +33,8 @@ Examples:
 
 The exit code is 1, with the reasons on standard error, while something is degraded: the runtime is
 away, refuses Version, or has left lists or statuses unanswered for long; a connection is blind, or
-new ones have to wait; probes are late; acts or the state cannot be written; the configuration files
-are wrong. Failing probes do not count: see 'criprobe probes --check'.
+new ones have to wait; probes are late; acts, the state, or the files of calls and attempts cannot be
+written; the configuration files are wrong. Failing probes do not count: see 'criprobe probes --check'.
 
 A connection is blind if criprobe cannot decode its calls. Its bytes are still relayed unchanged.";
 
@@ -127,13 +127,17 @@ fn runtime(status: &StatusView, now: SystemTime) -> (&'static str, String, Paint
 /// A file that records are written to.
 fn record_file(name: &'static str, file: &RecordFileView) -> (&'static str, String, Paint) {
     let dropped = if file.dropped > 0 { format!(", {} dropped", file.dropped) } else { String::new() };
-    let trouble = if file.trouble.is_empty() { String::new() } else { format!("; {}", plain(&file.trouble)) };
+    let path = plain(&file.file);
+    let text = match &*file.trouble {
+        "" => format!("{} written{dropped}; in {path}", file.written),
+        trouble => format!("cannot write to {path}: {}; {} written{dropped}", plain(trouble), file.written),
+    };
     let paint = match (file.trouble.is_empty(), file.dropped) {
         (true, 0) => Paint::Plain,
         (true, _) => Paint::Doubtful,
         (false, _) => Paint::Bad,
     };
-    (name, format!("{} written{dropped}{trouble}; in {}", file.written, plain(&file.file)), paint)
+    (name, text, paint)
 }
 
 fn connections(

@@ -61,6 +61,9 @@ const GAP: &str = "  ";
 /// room for the last attempt of a probe, whatever its pod's name is.
 const LEGIBLE: usize = 18;
 
+/// 64 columns of a text that is not cut: a longer one moves the rest of its own row, and of no other.
+const ALIGNED: usize = 64;
+
 /// 16 columns: no column gives way further. If this is not enough, a row takes several lines.
 const NARROWEST: usize = 16;
 
@@ -110,7 +113,10 @@ impl Table {
             return self.with_reasons().parts(screen, limit);
         }
         let limit = limit.unwrap_or(usize::MAX);
-        let widths = self.widths(limit);
+        let mut widths = self.widths(limit);
+        if limit == usize::MAX {
+            widths.iter_mut().flatten().for_each(|width| *width = (*width).min(ALIGNED));
+        }
         if screen.is_terminal && total(&widths) > limit {
             let lines = self.lines.iter().flat_map(|line| match line {
                 Line::Row(cells) => self.record(screen, cells, limit),
@@ -255,8 +261,9 @@ fn row(screen: Screen, cells: &[Cell], widths: &[Option<usize>], limit: usize) -
     let mut left = limit;
     for (cell, width) in cells.iter().zip(widths) {
         let Some(width) = width.map(|width| width.min(left)) else { continue };
-        let text = shorten(&cell.text, width);
+        let text = if limit == usize::MAX { cell.text.clone() } else { shorten(&cell.text, width) };
         line.push_str(&screen.paint(&text, cell.paint));
+        let width = width.max(width_of(&text));
         line.extend(std::iter::repeat_n(' ', (width + GAP.len()).min(left) - width_of(&text)));
         left = left.saturating_sub(width + GAP.len());
     }
@@ -360,6 +367,17 @@ mod tests {
             table.render(Screen::pipe(), None),
             ["NAME  STATE  WHY       REASON", "a     ok", "b     bad    it broke  and this is why; and this"]
         );
+    }
+
+    #[test]
+    fn where_nothing_is_cut_a_long_name_moves_only_its_own_row() {
+        let long = "n".repeat(100);
+        let table = table(&[["a", "ok", "x"], [&long, "bad", "y"]]);
+        for screen in [Screen::pipe(), Screen::plain(80)] {
+            let lines = table.render(screen, None);
+            assert_eq!(lines[1], format!("a{:63}  ok     x", ""));
+            assert_eq!(lines[2], format!("{long}  bad    y"));
+        }
     }
 
     #[test]

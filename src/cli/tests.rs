@@ -1,4 +1,4 @@
-//! The command line as people type it: what each line parses to, what wrong ones are told, and the help texts.
+//! The command line as people type it: what each line parses to, the errors of wrong ones, and the help texts.
 
 use super::*;
 
@@ -61,16 +61,15 @@ fn what_all_verbs_take_stands_before_or_after_them() {
 #[test]
 fn what_is_wrong_is_said_in_one_line_with_what_to_do() {
     for (arguments, line) in [
-        (
-            "evnts",
-            "unrecognized subcommand 'evnts'; a similar subcommand exists: 'events'; see 'criprobe --help'",
-        ),
         ("probes --nmespace x", "see 'criprobe probes --help'"),
         (
             "probes --type livenes",
             "not a type: write one of startup, readiness, liveness, observed-N; see 'criprobe probes --help'",
         ),
-        ("probes -o xml", "[possible values: table, wide, json, yaml]"),
+        (
+            "probes -o xml",
+            "invalid value 'xml' for '--output <FORMAT>': write one of table, wide, json, yaml",
+        ),
         (
             "probes -w --check",
             "the argument '--watch' cannot be used with '--check'; see 'criprobe probes --help'",
@@ -79,7 +78,7 @@ fn what_is_wrong_is_said_in_one_line_with_what_to_do() {
             "trace --slower soon",
             "'--slower <DURATION>': not a duration: write one such as 250ms, 5s or 1m30s; see 'criprobe trace --help'",
         ),
-        ("-n x trace --slower 5", "unexpected argument '-n' found"),
+        ("-n x trace --slower 5", "unexpected argument '-n' before the verb: write it after 'trace'"),
         (
             "--api /x trace --slower 5",
             "the unit is missing: write a duration such as 250ms, 5s or 1m30s; see 'criprobe",
@@ -89,8 +88,11 @@ fn what_is_wrong_is_said_in_one_line_with_what_to_do() {
             "'--last <N>': not a number: write a whole number such as 20; see 'criprobe trace --help'",
         ),
         ("events --last many", "not a number: write a whole number such as 20; see 'criprobe events --help'"),
-        ("trace --last", "a value is required for '--last <N>' but none was supplied"),
-        ("serve --log-level loud", "[possible values: error, warn, info, debug, trace]"),
+        ("trace --last", "'--last <N>' needs a value; see"),
+        (
+            "serve --log-level loud",
+            "invalid value 'loud' for '--log-level <LEVEL>': write one of error, warn, info, debug, trace",
+        ),
         (
             "demo --for ever",
             "not a duration: write one such as 250ms, 5s or 1m30s; see 'criprobe demo --help'",
@@ -102,8 +104,32 @@ fn what_is_wrong_is_said_in_one_line_with_what_to_do() {
             "run a/b/c --exec cat /x",
             "write the command after '--': criprobe run CONTAINER --exec -- CMD...; see 'criprobe run --help'",
         ),
-        ("status extra", "unexpected argument 'extra' found"),
-        ("describe", "the following required arguments were not provided: <POD|CONTAINER|PROBE>"),
+        ("status extra", "unexpected argument 'extra': 'status' takes only options"),
+        ("trace a b", "unexpected argument 'b': 'trace' takes NS[/POD[/CONTAINER]] once"),
+        ("top --caller x", "'top' has no option --caller; 'trace' has it"),
+        ("trace --since 5m", "'trace' has no option --since; 'probes', 'top' and 'events' have it"),
+        (
+            "pods --container x",
+            "'pods' has no option --container; 'probes', 'trace', 'events' and others have it",
+        ),
+        ("trace --metod ExecSync", "'trace' has no option --metod; did you mean --method?"),
+        ("trace --tail 5", "'trace' has no option --tail; see"),
+        ("trigger a/b --wait", "'trigger' has no option --wait; see"),
+        ("trace -w", "'trace' has no option -w; 'pods' and 'probes' have it"),
+        ("--caller x", "there is no option --caller before a verb; write it after a verb"),
+        ("tp", "there is no verb 'tp'; did you mean top?; see 'criprobe --help'"),
+        ("ps", "there is no verb 'ps'; did you mean pods or probes or pause?"),
+        ("evnts", "there is no verb 'evnts'; did you mean events?"),
+        ("get pods", "there is no verb 'get'; see 'criprobe --help'"),
+        ("config x", "'config' has no verb 'x': write one of default, show"),
+        ("top --since 5s", "write a time from 30s to 10m: calls are summed for 10 minutes"),
+        ("trace --failed=true", "'--failed' takes no value"),
+        ("run a/b/c --exec", "write the command after '--'"),
+        (
+            "run",
+            "missing: <CONTAINER>; one of --probe <TYPE>, --exec, --http-get <URL>, --tcp <PORT>, --grpc <PORT>; see",
+        ),
+        ("describe", "missing: <POD|CONTAINER|PROBE>"),
         (
             "describe a/b/c/d/e",
             "too many names: write NAMESPACE/POD, NAMESPACE/POD/CONTAINER, NAMESPACE/POD/CONTAINER/TYPE, or the \

@@ -83,6 +83,7 @@ A daemon that goes away is waited for; standard error says so, and which time is
 impl TraceArgs {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, Error> {
         let names = self.select.names()?;
+        let last = Last::new(self.last, self.follow, CallView::KEPT)?;
         let Names { namespace, pod, container } = names.clone();
         let filter = CallFilter {
             method: self.method,
@@ -104,6 +105,7 @@ impl TraceArgs {
             is_since_start: false,
             is_of_names: |_| true,
             names: &names,
+            last,
         };
         let path = |last: Option<usize>| {
             let last = last.or(filter.last);
@@ -155,6 +157,32 @@ pub(super) struct Asked<'a, T> {
     /// Whether a view is about what was named, and not about the node.
     pub(super) is_of_names: fn(&T) -> bool,
     pub(super) names: &'a Names,
+    pub(super) last: Last,
+}
+
+/// How many kept records are wanted, and whether so many are kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Last {
+    is_cut: bool,
+    kept: usize,
+}
+
+impl Last {
+    /// # Errors
+    /// None is wanted, and none that comes.
+    pub(super) fn new(last: Option<usize>, follow: bool, kept: usize) -> Result<Self, Error> {
+        if last == Some(0) && !follow {
+            return Err(Error::Usage(
+                "--last 0 shows nothing: write 1 or more, or add --follow to see only what is new".to_owned(),
+            ));
+        }
+        Ok(Self { is_cut: last.is_some_and(|last| last > kept), kept })
+    }
+
+    /// `at most 1000 calls are kept: older ones are not shown`; nothing where no more are wanted.
+    fn note(self, what: &str) -> Option<String> {
+        self.is_cut.then(|| format!("at most {} {what} are kept: older ones are not shown", self.kept))
+    }
 }
 
 /// Prints a stream of views, each formatted by `line`, or for machines. The path depends on how many kept records it begins
@@ -162,7 +190,7 @@ pub(super) struct Asked<'a, T> {
 pub(super) async fn show<T: Serialize + DeserializeOwned>(
     context: &Context,
     path: impl Fn(Option<usize>) -> String,
-    Asked { what, hint, follow, nothing, is_since_start, is_of_names, names }: Asked<'_, T>,
+    Asked { what, hint, follow, nothing, is_since_start, is_of_names, names, last }: Asked<'_, T>,
     line: impl Fn(&T, Screen) -> String,
 ) -> Result<Exit, Error> {
     let shown = async {
@@ -171,6 +199,9 @@ pub(super) async fn show<T: Serialize + DeserializeOwned>(
         let (mut is_empty, mut is_unknown) = (true, true);
         let mut waiting = None;
         if follow {
+            if let Some(note) = last.note(what) {
+                Exit::Fine.because(&note);
+            }
             presence = Some(Presence::begin(context, what).await);
             waiting = Some(Progress::start(&format!("waiting for {what} (Ctrl-C ends{hint})")));
         }
@@ -202,6 +233,9 @@ pub(super) async fn show<T: Serialize + DeserializeOwned>(
             })?;
         }
         drop(waiting);
+        if let Some(note) = last.note(what).filter(|_| !is_empty) {
+            Exit::Fine.because(&note);
+        }
         if is_unknown && !names.is_empty() {
             known(context, names, false).await?;
         }
@@ -253,28 +287,37 @@ async fn follow_again<'a>(
 /// 1 s until a daemon without a place for another follower is asked again.
 const NO_PLACE: Duration = Duration::from_secs(1);
 
+/// 120 columns have room for what a call is about beside the columns before it.
+const BESIDE: usize = 120;
+
 /// One call as a line; on a terminal that is too narrow for it, it goes on below, unless it `is_wide`.
 pub(crate) fn line(call: &CallView, screen: Screen, is_wide: bool, now: SystemTime) -> String {
     let at = if is_wide { clock::rfc3339(call.at.0) } else { moment(call.at.0, now) };
     let (verdict, paint) = verdict(call);
     let mut line = Row::new(screen, is_wide);
     line.column(&at, 0, Paint::Faint);
-    // The widest code is `DeadlineExceeded`, and `UpdateContainerResources` a rare method; a narrow terminal has no room to
-    // align all.
+    // The widest code is `DeadlineExceeded`, and `UpdateContainerResources` a rare method; a caller is `kubelet[4194304]` at
+    // most. A narrow terminal has no room to align all, and none beside these for what the call is about.
     let (code, method, caller) = match screen.width {
-        _ if is_wide => (16, 16, 12),
-        120.. => (16, 16, 12),
-        72.. => (9, 16, 14),
+        _ if is_wide => (16, 16, 16),
+        BESIDE.. => (16, 16, 16),
+        72.. => (9, 16, 16),
         _ => (9, 12, 12),
     };
+    let is_below = (72..BESIDE).contains(&screen.width);
     line.column(&verdict, code, paint);
     line.column(&call.method, method, Paint::Plain);
     line.column(&format!("{:>6}", measured(call.duration_seconds.0)), 0, Paint::Plain);
     line.column(&format!("{}[{}]", call.peer.comm, call.peer.pid), caller, Paint::Plain);
-    if !call.pod.is_empty() || !call.container.is_empty() {
-        line.column(&target(call), 0, Paint::Plain);
-    } else if !call.container_id.is_empty() {
-        line.column(ids::short(&call.container_id), 0, Paint::Plain);
+    let target = if !call.pod.is_empty() || !call.container.is_empty() {
+        target(call).into()
+    } else {
+        Cow::Borrowed(ids::short(&call.container_id))
+    };
+    if is_below {
+        line.below(&target, Paint::Plain);
+    } else {
+        line.column(&target, 0, Paint::Plain);
     }
     if let Some(exec) = &call.exec {
         line.column(&command(&exec.command), 0, Paint::Plain);
@@ -419,6 +462,23 @@ mod tests {
         ] {
             let words: Vec<_> = words.iter().map(|&word| word.to_owned()).collect();
             assert_eq!(command(&words), shown);
+        }
+    }
+
+    #[test]
+    fn more_calls_than_are_kept_get_a_note_and_none_at_all_is_refused() {
+        let note = "at most 1000 calls are kept: older ones are not shown";
+        for (last, follow, expected) in [
+            (None, false, Some(None)),
+            (Some(1_000), false, Some(None)),
+            (Some(1_001), false, Some(Some(note))),
+            (Some(5_000), true, Some(Some(note))),
+            (Some(0), true, Some(None)),
+            (Some(0), false, None),
+        ] {
+            let noted = Last::new(last, follow, CallView::KEPT).ok().map(|last| last.note("calls"));
+            let noted = noted.as_ref().map(|note| note.as_deref());
+            assert_eq!(noted, expected, "{last:?} {follow}");
         }
     }
 

@@ -5,9 +5,10 @@ use unicode_width::UnicodeWidthChar;
 use super::screen::{MARGIN, Paint, Screen, fit, width_of};
 use crate::report::printable::printable;
 
-/// 240 columns of a text that only explains, at least 2 lines: what is longer is cut, and `-o wide` shows it whole.
+/// 320 columns of a text that only explains, at least 2 lines: what is longer is cut, and `-o wide` shows it whole. Advice is
+/// at the end of such a text, and narrow lines hold less of it, as they break between words.
 pub(super) fn explaining(width: usize) -> usize {
-    (240 / width.max(1)).max(2)
+    (320 / width.max(1)).max(2)
 }
 
 /// The text as at most `most` lines of at most `width` columns, broken between words: none of it is lost but blanks at
@@ -104,7 +105,7 @@ fn prefix_within(text: &str, width: usize) -> usize {
     text.len()
 }
 
-/// 40 columns: on a narrower screen, a value stands below its name.
+/// 40 columns: on a narrower screen, a value is below its name.
 const BESIDE: usize = 40;
 
 /// `NAME  VALUE`, the value behind so many columns; a long one continues on the next lines. The name may begin with

@@ -22,7 +22,7 @@ const CALLS_KEPT: usize = 4096;
 /// One fault, for the calls of some methods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InjectedFault {
-    /// The method's bare name (`ExecSync`), or a glob in which `*` stands for any text.
+    /// The method's bare name (`ExecSync`), or a glob in which `*` matches any text.
     pub method: String,
     /// How many calls it strikes; `None` is every one until it is cleared.
     pub times: Option<u32>,
@@ -255,7 +255,7 @@ impl Forgery {
     }
 }
 
-/// Whether `glob`, in which `*` stands for any text, covers the whole of `text`.
+/// Whether `glob`, in which `*` matches any text, covers the whole of `text`.
 fn matches(glob: &str, text: &str) -> bool {
     match glob.split_once('*') {
         None => glob == text,

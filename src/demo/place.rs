@@ -8,7 +8,7 @@ use std::{
 
 use crate::proto::cri::{ContainerConfig, PodSandboxConfig};
 
-/// The folder that its processes start in: what stands for the container's root, with the working directory below it.
+/// The folder that its processes start in: it replaces the container's root, with the working directory below it.
 /// An absolute working directory is looked for in there, too, as it would be in a container; `..` is ignored.
 pub(super) fn work_folder(scratch: &Path, config: &ContainerConfig) -> PathBuf {
     scratch.join("root").join(inside(&config.working_dir))

@@ -59,7 +59,7 @@ pub(super) struct Container {
     pub(super) config: cri::ContainerConfig,
     /// Nanoseconds since the epoch.
     pub(super) created_at: i64,
-    /// Its scratch folder: what stands for its root file system, and its log if it has no other.
+    /// Its scratch folder: the folder in the place of its root file system, and its log if it has no other.
     pub(super) folder: PathBuf,
     /// Where its output goes.
     pub(super) log_path: PathBuf,

@@ -78,7 +78,7 @@ fn processes() -> Vec<Share> {
 /// Reads `/proc/PID/stat` and `/proc/PID/status` as proc(5) describes them. CPU time includes that of children which
 /// ended and were waited for.
 fn share(stat: &str, status: &str) -> Option<Share> {
-    // The command stands in parentheses and may hold anything, more parentheses included.
+    // The command is in parentheses and may hold anything, more parentheses included.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = fields.get(11..15)?.iter().try_fold(0, |sum, field| Some(sum + number::<u64>(field)?))?;
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

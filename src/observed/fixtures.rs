@@ -52,7 +52,9 @@ impl Start {
     ) -> TracedCall {
         let result = |exit_code| CriResponse::Exec(ExecResult { exit_code, ..ExecResult::default() });
         let (end, code, response) = match end.split_once(' ').unwrap_or((end, "")) {
-            ("exit", code) => (CallEnd::Complete, Some(Code::OK), result(code.parse().unwrap())),
+            ("exit", code) => {
+                (CallEnd::Complete, Some(Code::OK), result(code.parse().expect("an exit code is a number")))
+            }
             ("deadline", _) => (CallEnd::Complete, Some(Code::DEADLINE_EXCEEDED), CriResponse::Skipped),
             ("unreadable", _) => (CallEnd::Complete, Some(Code::OK), CriResponse::Undecoded),
             ("error", "NotFound") => (CallEnd::Complete, Some(Code::NOT_FOUND), CriResponse::Skipped),
@@ -101,7 +103,7 @@ pub(super) fn begun(began: Instant, command: &ExecCommand, comm: &str) -> Call {
 pub(super) fn command(container: &str, words: &[&str], timeout: i64) -> ExecCommand {
     let cmd = words.iter().map(ToString::to_string).collect();
     let request = ExecSyncRequest { container_id: container.to_owned(), cmd, timeout };
-    ExecCommand::read(&request.encode_to_vec().into()).unwrap()
+    ExecCommand::read(&request.encode_to_vec().into()).expect("a request of ours can be read")
 }
 
 /// A running container of pod `web` with these annotations.

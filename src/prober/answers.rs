@@ -20,7 +20,7 @@ const TRIGGERS_OF_NAMESPACE: usize = 8;
 /// 4 of them of one probe. All of its waiters get the same attempt.
 const TRIGGERS_OF_PROBE: usize = 4;
 
-/// Somebody who waits for an attempt that was triggered.
+/// A caller that waits for an attempt that was triggered.
 #[derive(Debug)]
 struct Waiter {
     key: ProbeKey,

@@ -31,7 +31,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Where a container stands.
+    /// Where a container is.
     pub(super) fn of(view: &Container) -> Self {
         Self { pod: view.pod.uid.clone(), name: view.name.clone() }
     }
@@ -169,7 +169,7 @@ impl Containers {
         self.by_id.values().map(listed).collect()
     }
 
-    /// Where a container stands, if it is known.
+    /// Where a container is, if it is known.
     pub(super) fn place(&self, id: &ContainerId) -> Option<Place> {
         self.by_id.get(id).map(|known| Place::of(&known.view))
     }

@@ -37,7 +37,7 @@ pub(crate) enum Cause {
     },
 }
 
-/// Whether a demand still stands, and whose the container is.
+/// Whether a demand is still valid, and whose the container is.
 #[derive(Clone, Debug)]
 pub struct Standing {
     /// The container, as it is now.

@@ -67,7 +67,7 @@ pub enum Question {
         /// Is sent where the end of the attempt will be reported, or why there will be none.
         answer: oneshot::Sender<Result<oneshot::Receiver<TriggerEnd>, CommandRefusal>>,
     },
-    /// Whether a demand still stands; answered at once, for each asker.
+    /// Whether a demand is still valid; answered at once, for each asker.
     Standing {
         /// The probe that asked for the act.
         key: ProbeKey,

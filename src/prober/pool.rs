@@ -1,4 +1,4 @@
-//! Who may run now: keys that are due in, keys that may start, and keys that must end, out. What is slow leaves places to
+//! Which attempts may run now: keys that are due in, keys that may start, and keys that must end, out. What is slow leaves places to
 //! what is not, one party and one namespace leave places to the others. Pure.
 
 mod places;

@@ -137,13 +137,13 @@ pub struct ProbeStatus {
     pub state: Verdict,
     /// Why it is in this phase, in words; while it probes, why the last attempt was an error.
     pub reason: String,
-    /// Since when the verdict stands.
+    /// When the verdict last changed.
     pub since: SystemTime,
     /// From one attempt to the next; longer than defined while the runtime does not answer. None if it is invalid.
     pub period: Option<Duration>,
     /// For how long it waits for a place, where that is more than two of its periods.
     pub late: Option<Duration>,
-    /// When the next attempt is due; none while something stands in the way.
+    /// When the next attempt is due; none while something prevents it.
     pub next_at: Option<SystemTime>,
     /// When the attempt in flight began, if one is.
     pub in_flight_since: Option<Instant>,
@@ -175,6 +175,15 @@ pub struct ProbeStatus {
     pub pause: Option<Pause>,
     /// Whether a client stops its container or pod, or has done so.
     pub is_clients: bool,
+    /// How the container exited, where no attempt can be made before there is a new one.
+    pub exited: Option<Exited>,
+}
+
+/// The end of a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exited {
+    /// Its exit code, where the runtime has said.
+    pub code: Option<i32>,
 }
 
 /// Where a probe is in its work.
@@ -196,7 +205,7 @@ pub enum ProbePhase {
 }
 
 impl ProbePhase {
-    /// That of a probe that something stands in the way of.
+    /// That of a blocked probe.
     fn of(block: Block) -> Self {
         match block {
             Block::Paused => Self::Paused,
@@ -233,7 +242,8 @@ impl ProbeStatus {
         paused: Option<&Pause>,
         now: Moment,
     ) -> Self {
-        let (phase, reason) = match worker.block(now.at) {
+        let block = worker.block(now.at);
+        let (phase, reason) = match block {
             None => (ProbePhase::Probing, probing(worker, now)),
             Some(block) => blocked(block, worker, view, (paused, now.wall)),
         };
@@ -259,6 +269,7 @@ impl ProbeStatus {
             latency: results.latency(),
             history: results.history().clone(),
             pause: paused.cloned(),
+            exited: block.and_then(|block| exited(block, worker, view)),
             ..Self::invalid(key, view, planned, None, now.wall)
         }
     }
@@ -304,6 +315,7 @@ impl ProbeStatus {
             shadowed: planned.shadowed.clone(),
             pause: None,
             is_clients: false,
+            exited: None,
         }
     }
 
@@ -374,7 +386,7 @@ fn probing(worker: &Worker, now: Moment) -> String {
     }
 }
 
-/// The phase of a probe that something stands in the way of, and what; with its pause, if it is paused, and the time.
+/// The phase of a probe that is blocked, and by what; with its pause, if it is paused, and the time.
 pub(super) fn blocked(
     block: Block,
     worker: &Worker,
@@ -433,7 +445,7 @@ pub(super) fn not_running(view: &Container) -> String {
             let code = exit_code.map(|code| format!(" with code {code}")).unwrap_or_default();
             let reason = view.end.as_deref().and_then(ContainerEnd::telling);
             let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
-            format!("{EXITED}{code}{reason}")
+            format!("the container exited{code}{reason}")
         }
         ContainerState::Running | ContainerState::Unknown => {
             "the runtime does not know the container's state".to_owned()
@@ -441,5 +453,19 @@ pub(super) fn not_running(view: &Container) -> String {
     }
 }
 
-/// What is said first of a container that has ended.
-pub(crate) const EXITED: &str = "the container exited";
+/// How the container exited, where that prevents attempts: it ended by itself, or its act has not replaced it yet.
+fn exited(block: Block, worker: &Worker, view: &Container) -> Option<Exited> {
+    let ContainerState::Exited { exit_code: code } = view.state else { return None };
+    let is_in_the_way = match block {
+        Block::NotRunning(_) => true,
+        Block::Held => worker.is_acted_on() && !worker.is_running() && !worker.is_failing(),
+        Block::NoContainer
+        | Block::Paused
+        | Block::Stopping(_)
+        | Block::ContainerPaused
+        | Block::Delayed(_)
+        | Block::NotStarted
+        | Block::AlreadyStarted => false,
+    };
+    is_in_the_way.then_some(Exited { code })
+}

@@ -1,7 +1,7 @@
 //! Decides what one probe does next: events in, actions out. Never does IO, never reads a clock, never logs.
 //!
 //! The kubelet walks through a list of checks at each tick (docs/kubelet-prober.md 3.7); we walk through the same list,
-//! in the same order, whenever something changes, and so need no tick while a check stands in the way.
+//! in the same order, whenever something changes, and so need no tick while a check prevents it.
 //!
 //! ```text
 //!            no running container, a paused one, start delay, startup gate
@@ -77,7 +77,7 @@ pub(crate) struct Worker {
     /// Whether an operator wants no attempts.
     is_paused: bool,
     is_started: bool,
-    /// When the next attempt is due; none while a check stands in the way.
+    /// When the next attempt is due; none while a check prevents it.
     next: Option<Instant>,
     /// When the one after it is due, if it is an early one.
     then: Option<Instant>,
@@ -108,9 +108,9 @@ struct Target {
     is_restored: bool,
     /// Whether we have seen it run.
     has_run: bool,
-    /// When it began to run, as far as it can be told.
+    /// When it began to run, as far as it is known.
     runs_since: Option<SystemTime>,
-    /// The end of the start delay, as far as it can be told.
+    /// The end of the start delay, as far as it is known.
     probe_from: Instant,
     /// The end of the start period, as far as it is known; none if there is none, or it does not run yet.
     start_until: Option<Instant>,
@@ -177,7 +177,7 @@ impl Worker {
         }
     }
 
-    /// Goes on under a definition that differs in nothing but who may ask for it, see [`ProbeSpec::is_same_probe`].
+    /// Goes on under a definition that differs only in its source, see [`ProbeSpec::is_same_probe`].
     pub(crate) fn redefine(&mut self, spec: Arc<ProbeSpec>) {
         self.spec = spec;
     }
@@ -329,7 +329,7 @@ impl Worker {
         period.saturating_mul(2u32.saturating_pow(self.unanswered)).min(LONGEST_SPACING.max(period))
     }
 
-    /// What stands in the way of the next attempt: the kubelet's checks, in its order. Those that it makes of the pod
+    /// What prevents the next attempt: the kubelet's checks, in its order. Those that it makes of the pod
     /// (steps 1, 2) have nothing to go by in CRI; a pod that is gone takes its worker along.
     pub(crate) fn block(&self, now: Instant) -> Option<Block> {
         // Step 3: a container is known, and step 4, another one, was taken when it was seen.
@@ -339,7 +339,7 @@ impl Worker {
             return Some(Block::Paused);
         }
         // StopLivenessAndStartup: when its pod ends, the kubelet's worker exits, and with it every further step. A stop
-        // of the container alone may be the beginning of that, and stands in the way for as long as there is something
+        // of the container alone may be the beginning of that, and prevents attempts for as long as there is something
         // to stop.
         match self.stopping {
             Some(stopping @ Stopping::Pod) => return Some(Block::Stopping(stopping)),
@@ -462,7 +462,7 @@ impl Worker {
         }
     }
 
-    /// Sets when the next attempt is due: at no time while a check stands in the way, at the end of the start delay,
+    /// Sets when the next attempt is due: at no time while a check prevents it, at the end of the start delay,
     /// or at once as soon as nothing does.
     fn aim(&mut self, now: Moment) {
         self.next = match self.block(now.at) {

@@ -4,7 +4,7 @@
 /// The octets before a message.
 pub const PREFIX: usize = 5;
 
-/// What stands before a message.
+/// What is before a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GrpcPrefix {
     /// Whether the message is compressed, by whatever its headers name.

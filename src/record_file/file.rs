@@ -15,8 +15,8 @@ use std::{
 
 use rustix::{
     fs::{
-        AtFlags, FileType, Mode, OFlags, Stat, StatVfs, fchmod, fstat, fstatvfs, openat, renameat, stat,
-        statat, unlinkat,
+        AtFlags, FileType, Mode, OFlags, Stat, StatVfsMountFlags, fchmod, fstat, fstatvfs, openat, renameat,
+        stat, statat, unlinkat,
     },
     io::Errno,
     process::geteuid,
@@ -38,29 +38,44 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The bits by which others than the owner may write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
-/// Why records cannot be written.
+/// Why records cannot be written, and what to do. Whoever shows it names the file.
 #[derive(Debug, Error)]
 pub(super) enum RecordError {
-    #[error("others can write to {0} (mode {1:04o}): use a folder that only root can write to")]
+    #[error("others can write to the folder {0} (mode {1:04o}): use a folder that only root can write to")]
     Exposed(PathBuf, u32),
-    #[error("{0} is owned by uid {1}: use a folder that only root can write to")]
+    #[error("the folder {0} is owned by uid {1}: use a folder that only root can write to")]
     Owned(PathBuf, u32),
-    #[error("cannot use the folder of {0}: {1}")]
-    Folder(PathBuf, #[source] io::Error),
-    #[error("{0} is not a regular file: remove it, or name another")]
-    NotAFile(PathBuf),
-    #[error("{0} is owned by another user, or others can write to it: remove it, or name another")]
-    NotOurs(PathBuf),
-    #[error("{0} holds something else, or is a hard link: name a file that criprobe alone writes")]
-    Foreign(PathBuf),
-    #[error("cannot open {0}: {1}")]
-    Open(PathBuf, #[source] io::Error),
-    #[error("cannot rename {0} to make room: {1}")]
-    Rename(PathBuf, #[source] io::Error),
-    #[error("cannot write to {0}: {1}")]
-    Write(PathBuf, #[source] io::Error),
-    #[error("the disk of {0} is nearly full: {1} KiB are left free for others")]
-    Full(PathBuf, u64),
+    #[error("cannot use its folder: {}", refused(.0))]
+    Folder(#[source] io::Error),
+    #[error("it is not a regular file: remove it, or name another")]
+    NotAFile,
+    #[error("it is owned by another user, or others can write to it: remove it, or name another")]
+    NotOurs,
+    #[error("it holds something else, or is a hard link: name a file that criprobe alone writes")]
+    Foreign,
+    #[error("cannot open it: {}", refused(.0))]
+    Open(#[source] io::Error),
+    #[error("cannot rename it to make room: {}", refused(.0))]
+    Rename(#[source] io::Error),
+    #[error("cannot write to it: {}", refused(.0))]
+    Write(#[source] io::Error),
+    #[error(
+        "the disk is nearly full, and {0} KiB are left free for others: free some space, or name another file"
+    )]
+    Full(u64),
+}
+
+/// What the system refused, and what to do.
+fn refused(error: &io::Error) -> String {
+    let advice = match error.kind() {
+        io::ErrorKind::ReadOnlyFilesystem => "name a file on a writable file system",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space, or name another file",
+        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
+            "a part of the path is a file, not a folder: name another file"
+        }
+        _ => "make it writable, or name another file",
+    };
+    format!("{error}; {advice}")
 }
 
 /// Writes to one file at a time.
@@ -88,13 +103,23 @@ impl RecordWriter {
         (done, Ok(()))
     }
 
+    /// Opens the file as for a line, without writing one: shows what is wrong while there is nothing to write.
+    pub(super) fn check(&mut self, path: &Path, most: u64) -> Result<(), RecordError> {
+        let checked = self.opened(path, most / 2).and_then(|(open, was_full)| open.room_for(0, was_full));
+        self.is_full = matches!(checked, Err(RecordError::Full(_)));
+        if checked.is_err() {
+            self.open = None;
+        }
+        checked
+    }
+
     /// Closes the file.
     pub(super) fn close(&mut self) {
         self.open = None;
     }
 
-    /// Writes as many lines as the file has room for, or makes room.
-    fn write_some(&mut self, path: &Path, half: u64, lines: &[u8]) -> Result<usize, RecordError> {
+    /// The file at this path, and whether its disk was full before.
+    fn opened(&mut self, path: &Path, half: u64) -> Result<(&mut OpenRecords, bool), RecordError> {
         let now = clock::now();
         if self.open.as_mut().is_some_and(|open| open.path != path || !open.is_there(now)) {
             self.open = None;
@@ -103,6 +128,12 @@ impl RecordWriter {
             Some(open) => open,
             none => none.insert(OpenRecords::at(path, half, now)?),
         };
+        Ok((open, self.is_full))
+    }
+
+    /// Writes as many lines as the file has room for, or makes room.
+    fn write_some(&mut self, path: &Path, half: u64, lines: &[u8]) -> Result<usize, RecordError> {
+        let (open, was_full) = self.opened(path, half)?;
         let some = fitting(lines, half.saturating_sub(open.size));
         if some == 0 && open.size > 0 {
             // One that was moved away meanwhile is begun again, not renamed.
@@ -116,12 +147,9 @@ impl RecordWriter {
         // One that does not fit even an empty file is written alone.
         let first = || lines.iter().position(|byte| *byte == b'\n').map_or(lines.len(), |end| end + 1);
         let some = if some == 0 { first() } else { some };
-        self.is_full = open.is_disk_full(some as u64, self.is_full)?;
-        if self.is_full {
-            return Err(RecordError::Full(path.to_owned(), open.left_free()? >> 10));
-        }
-        open.append(&lines[..some])?;
-        Ok(some)
+        let written = open.room_for(some as u64, was_full).and_then(|()| open.append(&lines[..some]));
+        self.is_full = matches!(written, Err(RecordError::Full(_)));
+        written.map(|()| some)
     }
 }
 
@@ -146,22 +174,22 @@ impl OpenRecords {
     /// Opens the file, and makes it (0600) and its folders (0755) if they are missing.
     fn at(path: &Path, half: u64, now: Instant) -> Result<Self, RecordError> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-            return Err(RecordError::NotAFile(path.to_owned()));
+            return Err(RecordError::NotAFile);
         };
         let folder = Folder::open_or_make(parent).map_err(|error| match error {
             FolderError::Exposed(Exposed::Writable(folder, mode) | Exposed::Sticky(folder, mode)) => {
                 RecordError::Exposed(folder, mode)
             }
             FolderError::Exposed(Exposed::Owned(folder, uid)) => RecordError::Owned(folder, uid),
-            FolderError::Io(error) => RecordError::Folder(path.to_owned(), error),
+            FolderError::Io(error) => RecordError::Folder(error),
         })?;
-        let (file, size) = open(folder.as_fd(), path, name)?;
+        let (file, size) = open(folder.as_fd(), name)?;
         let former = former(name);
         let before = statat(&folder, &former, AtFlags::SYMLINK_NOFOLLOW);
         if before.is_ok_and(|before| size_of(&before) > half) {
             // It is of a time when more was allowed.
             unlinkat(&folder, &former, AtFlags::empty())
-                .map_err(|errno| RecordError::Rename(path.to_owned(), errno.into()))?;
+                .map_err(|errno| RecordError::Rename(errno.into()))?;
         }
         let (path, name) = (path.to_owned(), name.to_owned());
         Ok(Self { path, folder, name, file, size, seen: now })
@@ -194,25 +222,24 @@ impl OpenRecords {
             true => unlinkat(folder, &self.name, AtFlags::empty()),
             false => renameat(folder, &self.name, folder, &former),
         };
-        moved.map_err(|errno| RecordError::Rename(self.path.clone(), errno.into()))?;
-        (self.file, self.size) = open(self.folder.as_fd(), &self.path, &self.name)?;
+        moved.map_err(|errno| RecordError::Rename(errno.into()))?;
+        (self.file, self.size) = open(self.folder.as_fd(), &self.name)?;
         Ok(())
     }
 
-    /// Whether too little of the disk would be left; `was_full`: it was before.
-    fn is_disk_full(&self, bytes: u64, was_full: bool) -> Result<bool, RecordError> {
-        let disk = self.disk()?;
-        let wanted = self.left_free()? * if was_full { 2 } else { 1 };
-        Ok(disk.f_bavail.saturating_mul(disk.f_frsize) < wanted.saturating_add(bytes))
-    }
-
-    fn left_free(&self) -> Result<u64, RecordError> {
-        let (disk, (part, most)) = (self.disk()?, LEFT_FREE);
-        Ok((disk.f_blocks.saturating_mul(disk.f_frsize) / part).min(most))
-    }
-
-    fn disk(&self) -> Result<StatVfs, RecordError> {
-        fstatvfs(&self.file).map_err(|errno| self.write_error(errno.into()))
+    /// Whether so much can be written and enough of the disk is left; `was_full`: it was not before.
+    fn room_for(&self, bytes: u64, was_full: bool) -> Result<(), RecordError> {
+        let disk = fstatvfs(&self.file).map_err(|errno| RecordError::Write(errno.into()))?;
+        if disk.f_flag.contains(StatVfsMountFlags::RDONLY) {
+            return Err(RecordError::Write(Errno::ROFS.into()));
+        }
+        let (part, most) = LEFT_FREE;
+        let left_free = (disk.f_blocks.saturating_mul(disk.f_frsize) / part).min(most);
+        let wanted = left_free * if was_full { 2 } else { 1 };
+        if disk.f_bavail.saturating_mul(disk.f_frsize) < wanted.saturating_add(bytes) {
+            return Err(RecordError::Full(left_free >> 10));
+        }
+        Ok(())
     }
 
     /// Writes all of it, or nothing as far as that can be had.
@@ -220,14 +247,10 @@ impl OpenRecords {
         if let Err(error) = self.file.write_all(lines) {
             // If a part of a line cannot be removed, it is ended when the file is opened again.
             let _ = self.file.set_len(self.size);
-            return Err(self.write_error(error));
+            return Err(RecordError::Write(error));
         }
         self.size += lines.len() as u64;
         Ok(())
-    }
-
-    fn write_error(&self, error: io::Error) -> RecordError {
-        RecordError::Write(self.path.clone(), error)
     }
 }
 
@@ -243,8 +266,7 @@ fn size_of(stat: &Stat) -> u64 {
 }
 
 /// Opens a file, or makes it; ends the last line of what is there.
-fn open(folder: BorrowedFd<'_>, path: &Path, name: &OsStr) -> Result<(File, u64), RecordError> {
-    let failed = |error| RecordError::Open(path.to_owned(), error);
+fn open(folder: BorrowedFd<'_>, name: &OsStr) -> Result<(File, u64), RecordError> {
     // Without waiting, as it may be a pipe.
     let flags = OFlags::RDWR
         | OFlags::APPEND
@@ -255,33 +277,33 @@ fn open(folder: BorrowedFd<'_>, path: &Path, name: &OsStr) -> Result<(File, u64)
         | OFlags::CLOEXEC;
     let file = match openat(folder, name, flags, Mode::RUSR | Mode::WUSR) {
         Ok(file) => File::from(file),
-        Err(Errno::LOOP | Errno::ISDIR | Errno::NXIO) => return Err(RecordError::NotAFile(path.to_owned())),
-        Err(errno) => return Err(failed(errno.into())),
+        Err(Errno::LOOP | Errno::ISDIR | Errno::NXIO) => return Err(RecordError::NotAFile),
+        Err(errno) => return Err(RecordError::Open(errno.into())),
     };
-    let stat = fstat(&file).map_err(|errno| failed(errno.into()))?;
+    let stat = fstat(&file).map_err(|errno| RecordError::Open(errno.into()))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(RecordError::NotAFile(path.to_owned()));
+        return Err(RecordError::NotAFile);
     }
     if stat.st_uid != geteuid().as_raw() || stat.st_mode & WRITABLE_BY_OTHERS != 0 {
-        return Err(RecordError::NotOurs(path.to_owned()));
+        return Err(RecordError::NotOurs);
     }
     let mut first = [b'{'];
     if size_of(&stat) > 0 {
-        file.read_exact_at(&mut first, 0).map_err(failed)?;
+        file.read_exact_at(&mut first, 0).map_err(RecordError::Open)?;
     }
     // A file of somebody else's that was named by mistake must not be damaged.
     if first != [b'{'] || stat.st_nlink > 1 {
-        return Err(RecordError::Foreign(path.to_owned()));
+        return Err(RecordError::Foreign);
     }
     if stat.st_mode & 0o077 != 0 {
-        fchmod(&file, Mode::RUSR | Mode::WUSR).map_err(|errno| failed(errno.into()))?;
+        fchmod(&file, Mode::RUSR | Mode::WUSR).map_err(|errno| RecordError::Open(errno.into()))?;
     }
     let (mut size, mut last) = (size_of(&stat), [b'\n']);
     if size > 0 {
-        file.read_exact_at(&mut last, size - 1).map_err(failed)?;
+        file.read_exact_at(&mut last, size - 1).map_err(RecordError::Open)?;
     }
     if last != [b'\n'] {
-        (&file).write_all(b"\n").map_err(failed)?;
+        (&file).write_all(b"\n").map_err(RecordError::Open)?;
         size += 1;
     }
     Ok((file, size))

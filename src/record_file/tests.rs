@@ -65,15 +65,15 @@ fn lines_are_written_to_a_file_that_only_we_can_read() {
 
 #[test]
 fn a_disk_that_hangs_is_trouble_after_ten_seconds_and_not_before() {
-    let file = writing_to(Path::new("/nowhere"));
+    let file = RecordFile::new("attempts", QUEUE, RecordSettings { path: None, max_bytes: MAX });
     let now = clock::now();
     let hangs = |writing_since: Option<Instant>, passed: u64| {
         let mut state = file.state();
         state.writing_since = writing_since;
-        state.hangs_for(now + Duration::from_secs(passed)).map(|time| time.as_secs())
+        state.hangs(now + Duration::from_secs(passed))
     };
     for (writing_since, passed, expected) in
-        [(None, 100, None), (Some(now), 9, None), (Some(now), 10, Some(10)), (Some(now), 100, Some(100))]
+        [(None, 100, false), (Some(now), 9, false), (Some(now), 10, true), (Some(now), 100, true)]
     {
         assert_eq!(hangs(writing_since, passed), expected);
     }
@@ -121,7 +121,7 @@ fn what_is_no_file_of_ours_is_never_written_to() {
         ended.unwrap_err().to_string()
     };
     symlink(&precious, &path).unwrap();
-    assert!(refused().contains("is not a regular file"), "{}", refused());
+    assert!(refused().contains("it is not a regular file"), "{}", refused());
     fs::remove_file(&path).unwrap();
     let fifo = rustix::fs::mknodat(
         rustix::fs::CWD,
@@ -131,10 +131,10 @@ fn what_is_no_file_of_ours_is_never_written_to() {
         0,
     );
     fifo.unwrap();
-    assert!(refused().contains("is not a regular file"), "{}", refused());
+    assert!(refused().contains("it is not a regular file"), "{}", refused());
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
-    assert!(refused().contains("is not a regular file"), "{}", refused());
+    assert!(refused().contains("it is not a regular file"), "{}", refused());
     fs::remove_dir(&path).unwrap();
     fs::write(&path, "").unwrap();
     fs::set_permissions(&path, Permissions::from_mode(0o622)).unwrap();
@@ -153,7 +153,7 @@ fn what_is_no_file_of_ours_is_never_written_to() {
     assert!(refused().contains("holds something else"), "{}", refused());
     assert_eq!(fs::read_to_string(&path).unwrap(), "root:x:0:0");
     fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
-    assert!(refused().starts_with("others can write to "), "{}", refused());
+    assert!(refused().starts_with("others can write to the folder "), "{}", refused());
     assert_eq!(fs::read_to_string(precious).unwrap(), "keep");
 }
 
@@ -178,9 +178,17 @@ fn trouble_is_shown_lines_wait_for_its_end_and_those_that_are_too_many_are_count
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("records"), "in the way").unwrap();
     let file = writing_to(&at(&dir));
-    push(&file, "{first");
+    // Before there is anything to write.
     let status = becomes(&file, |status| !status.trouble.is_empty());
-    assert!(status.trouble.starts_with("cannot use the folder of "), "{status:?}");
+    let expected = "cannot use its folder: Not a directory (os error 20); a part of the path is a file, not a folder: \
+                    name another file";
+    assert_eq!(status.trouble, expected);
+    push(&file, "{first");
+    let began = clock::now();
+    while !file.state().waiting.is_empty() {
+        assert!(clock::now() - began < PATIENCE, "the first is with the writer");
+        thread::yield_now();
+    }
     let long = "{".repeat(MAX_LINE);
     for _ in 0..30 {
         push(&file, &long);
@@ -192,6 +200,18 @@ fn trouble_is_shown_lines_wait_for_its_end_and_those_that_are_too_many_are_count
     fs::remove_file(dir.path().join("records")).unwrap();
     let status = becomes(&file, |status| status.trouble.is_empty() && status.written + status.dropped == 32);
     assert_eq!(status.dropped, dropped);
+}
+
+#[test]
+fn trouble_ends_by_itself_also_while_there_is_nothing_to_write() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("records"), "in the way").unwrap();
+    let file = writing_to(&at(&dir));
+    becomes(&file, |status| !status.trouble.is_empty());
+    fs::remove_file(dir.path().join("records")).unwrap();
+    let status = becomes(&file, |status| status.trouble.is_empty());
+    assert_eq!((status.written, status.dropped), (0, 0));
+    assert_eq!(fs::read_to_string(at(&dir)).unwrap(), "");
 }
 
 #[test]

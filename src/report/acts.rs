@@ -8,7 +8,7 @@ use crate::{
     act::status::{ActEnd, ActRecord, ActsStatus, CommandReport, Current, PlaceStatus, Step},
     config::Config,
     ids::{ProbeKey, ProbeKind},
-    prober::status::{EXITED, ProbePhase},
+    prober::status::{Exited, ProbePhase},
     results::event::ActCause,
     spec::{
         OnFailure,
@@ -65,17 +65,15 @@ pub(super) fn node(status: &ActsStatus, limits: ActLimits) -> ActsView {
 /// a container that ended by itself and stays so, the setting is named where its probe would restart it.
 pub(super) fn show(
     view: &mut ProbeView,
-    (key, acting): (&ProbeKey, Acting),
+    (key, acting, exited): (&ProbeKey, Acting, Option<Exited>),
     status: &ActsStatus,
     setting: RestartOnExit,
 ) {
     let current = place(key, status).and_then(|place| place.current.as_ref());
     let Some(current) = current.filter(|current| concerns(current, key.kind)) else {
-        let is_well = view.reason == format!("{EXITED} with code 0");
         let stays = view.phase == ProbePhase::Waiting
-            && view.reason.starts_with(EXITED)
-            && !view.stopped_by_client
-            && !setting.restarts(is_well.then_some(0));
+            && exited.is_some_and(|exited| !setting.restarts(exited.code))
+            && !view.stopped_by_client;
         if stays && acting.effective() == OnFailure::Restart {
             view.reason +=
                 &format!("; not restarted, as it exited by itself (act.restartOnExit: {})", setting.as_str());
@@ -92,12 +90,11 @@ pub(super) fn show(
 /// that nothing was ever done to, there is nothing to add.
 pub(super) fn describe(
     view: &mut ProbeDetailView,
-    key: &ProbeKey,
-    acting: Acting,
+    (key, acting, exited): (&ProbeKey, Acting, Option<Exited>),
     status: &ActsStatus,
     limits: ActLimits,
 ) {
-    show(&mut view.probe, (key, acting), status, limits.restart_on_exit);
+    show(&mut view.probe, (key, acting, exited), status, limits.restart_on_exit);
     let place = place(key, status);
     if acting == Acting::default() && place.is_none() {
         return;
@@ -253,14 +250,19 @@ mod tests {
             ),
         ] {
             let mut view = ProbeView { reason: before.to_owned(), ..sample::probe() };
-            show(&mut view, (&key(kind), Acting::default()), &status(Some(step), None), RestartOnExit::Never);
+            show(
+                &mut view,
+                (&key(kind), Acting::default(), None),
+                &status(Some(step), None),
+                RestartOnExit::Never,
+            );
             assert_eq!((view.act.is_some(), &view.reason), (!reason.is_empty(), &reason));
         }
         let mut other = sample::probe();
         let elsewhere = ProbeKey { container: "log".into(), ..key(ProbeKind::Liveness) };
         show(
             &mut other,
-            (&elsewhere, Acting::default()),
+            (&elsewhere, Acting::default(), None),
             &status(Some(Step::Stopping), None),
             RestartOnExit::Never,
         );
@@ -283,7 +285,8 @@ mod tests {
             let phase = ProbePhase::Waiting;
             let mut view =
                 ProbeView { reason: reason.clone(), phase, stopped_by_client: is_clients, ..sample::probe() };
-            show(&mut view, (&key(ProbeKind::Liveness), acting), &status(None, None), setting);
+            let exited = Some(Exited { code: Some(code) });
+            show(&mut view, (&key(ProbeKind::Liveness), acting, exited), &status(None, None), setting);
             assert_eq!(view.reason, reason + added);
         }
     }
@@ -292,7 +295,7 @@ mod tests {
     fn a_reason_is_cut_at_a_character() {
         let mut view = sample::probe();
         let long = withheld_for(&"ü".repeat(REASON));
-        let of = (&key(ProbeKind::Liveness), Acting::default());
+        let of = (&key(ProbeKind::Liveness), Acting::default(), None);
         show(&mut view, of, &status(Some(long), None), RestartOnExit::Never);
         assert_eq!(view.act.map(|act| act.reason.len()), Some(REASON));
     }
@@ -323,18 +326,18 @@ mod tests {
         let acting =
             Acting { asked: OnFailure::Restart, refusal: Some(ActRefusal::KubeletsPod), is_dry_run: false };
         let mut view = sample::detail();
-        describe(&mut view, &key(ProbeKind::Liveness), acting, &status(None, Some(record)), limits);
+        describe(&mut view, (&key(ProbeKind::Liveness), acting, None), &status(None, Some(record)), limits);
         insta::assert_json_snapshot!("probe_acts", view.acts);
 
         let dry = Acting { asked: OnFailure::Stop, refusal: None, is_dry_run: true };
         let mut view = sample::detail();
-        describe(&mut view, &key(ProbeKind::Liveness), dry, &ActsStatus::default(), limits);
+        describe(&mut view, (&key(ProbeKind::Liveness), dry, None), &ActsStatus::default(), limits);
         let acts = view.acts.unwrap();
         assert_eq!((&*acts.asked, &*acts.action, &*acts.refusal), ("stop", "report", DRY_RUN));
 
         let mut view = sample::detail();
         let nothing = ActsStatus::default();
-        describe(&mut view, &key(ProbeKind::Readiness), Acting::default(), &nothing, limits);
+        describe(&mut view, (&key(ProbeKind::Readiness), Acting::default(), None), &nothing, limits);
         assert_eq!(view, sample::detail(), "it only reports, and nothing was done");
     }
 }

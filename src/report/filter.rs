@@ -231,7 +231,7 @@ pub(crate) trait Parameters: Default {
     /// Reads them from the decoded pairs of a query.
     ///
     /// # Errors
-    /// In words: an unknown name, one that stands twice, a value that cannot be.
+    /// In words: an unknown name, one that is there twice, a value that cannot be.
     fn read(pairs: &[(String, String)]) -> Result<Self, String> {
         let mut read = Self::default();
         for (index, (name, value)) in pairs.iter().enumerate() {

@@ -9,7 +9,7 @@ pub(super) const MOST: usize = 3;
 
 /// The paths nearest to `wanted`, none twice, in their order: the first few of them, whatever the order of the candidates.
 ///
-/// Each part is as it stands in `wanted`, or a few typing errors away. Failing that, one part may be another altogether,
+/// Each part is as it is written in `wanted`, or a few typing errors away. Failing that, one part may be another altogether,
 /// if all others are as they stand; but never the part `pod`, as all pods of a workload would do then.
 pub(super) fn nearest<'a, const N: usize>(
     wanted: [&str; N],

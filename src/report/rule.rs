@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// Stands for what is not shown.
+/// Replaces what is not shown.
 const HIDDEN: &str = "(not shown)";
 
 impl RuleView {

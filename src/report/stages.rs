@@ -212,7 +212,7 @@ impl Stages {
         for some in ours.chunks(PROBES_AT_ONCE) {
             all.extend(some.iter().map(|probe| {
                 let mut view = ProbeView::from(probe);
-                acts::show(&mut view, (&probe.key, probe.acting), &acts, setting);
+                acts::show(&mut view, (&probe.key, probe.acting, probe.exited), &acts, setting);
                 (age(probe.created_at), shape(view, Listed::Ours(probe)))
             }));
             yield_now().await;
@@ -231,7 +231,8 @@ impl Stages {
     fn detail(&self, probe: &ProbeStatus) -> ProbeDetailView {
         let mut view = ProbeDetailView::from(probe);
         let limits = ActLimits::of(&self.config.borrow().loaded.config);
-        acts::describe(&mut view, &probe.key, probe.acting, &self.act.status(), limits);
+        let of = (&probe.key, probe.acting, probe.exited);
+        acts::describe(&mut view, of, &self.act.status(), limits);
         view
     }
 

@@ -80,7 +80,8 @@ impl Parameters for TopFilter {
             "pod" => self.pod = Some(pattern(value)?),
             "sinceSeconds" => {
                 let seconds = value.parse().ok().map(Duration::from_secs);
-                self.since = Some(seconds.ok_or_else(|| wanted("a number of seconds")).and_then(window)?);
+                self.since =
+                    Some(seconds.ok_or_else(|| wanted("a number of seconds", "30 to 600")).and_then(window)?);
             }
             _ => return Err("it is not known".to_owned()),
         }
@@ -93,15 +94,12 @@ impl Parameters for TopFilter {
 /// # Errors
 /// It is too short or too long.
 pub(crate) fn window(since: Duration) -> Result<Duration, String> {
-    if (SHORTEST..=LONGEST).contains(&since) { Ok(since) } else { Err(wanted("a time")) }
+    if (SHORTEST..=LONGEST).contains(&since) { Ok(since) } else { Err(wanted("a time", "30s to 10m")) }
 }
 
-fn wanted(what: &str) -> String {
-    let (shortest, longest) = (SHORTEST.as_secs(), LONGEST.as_secs());
-    format!(
-        "write {what} from {shortest} seconds to {longest}: calls are summed for {} minutes",
-        longest / 60
-    )
+/// `range` is [`SHORTEST`] to [`LONGEST`].
+fn wanted(what: &str, range: &str) -> String {
+    format!("write {what} from {range}: calls are summed for {} minutes", LONGEST.as_secs() / 60)
 }
 
 /// That moment on both clocks.
@@ -474,6 +472,9 @@ mod tests {
             assert_eq!(read(&[("sinceSeconds", seconds)]).is_ok(), is_fine, "{seconds}");
         }
         let error = read(&[("sinceSeconds", "5m")]).unwrap_err();
-        assert!(error.contains("write a number of seconds from 30 seconds to 600"), "{error}");
+        assert!(
+            error.contains("write a number of seconds from 30 to 600: calls are summed for 10 minutes"),
+            "{error}"
+        );
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     inventory::pod::{ContainerEnd, ContainerState},
     prober::{
         ContainerStatus,
-        status::{EXITED, ProbePhase, ProbeStatus},
+        status::{ProbePhase, ProbeStatus},
     },
     results::{AttemptRecord, AttemptResult, Verdict, errors::Errors, layers::plain, words},
 };
@@ -55,9 +55,7 @@ fn of_probe(probe: &ProbeStatus, now: SystemTime) -> String {
     match (probe.phase, last) {
         (ProbePhase::Invalid, _) => format!("{name} is invalid: {}", cut(&probe.reason)),
         (ProbePhase::Waiting | ProbePhase::Stopped, _) => format!("{name} waits: {}", probe.reason),
-        (ProbePhase::Held, _) if probe.reason.starts_with(EXITED) => {
-            format!("{name} waits: {}", probe.reason)
-        }
+        (ProbePhase::Held, _) if probe.exited.is_some() => format!("{name} waits: {}", probe.reason),
         (ProbePhase::Paused, Some(last)) if probe.state == Verdict::Failure && is_failure(last) => {
             format!("{name} (paused) {}{}", failing(), said(last))
         }
@@ -162,7 +160,7 @@ mod tests {
             fixtures,
             pod::{Container, ContainerEnd},
         },
-        prober::readiness::ContainerReadiness,
+        prober::{readiness::ContainerReadiness, status::Exited},
         results::{AttemptRecord, Counts, Run, Tally},
         spec::acting::Acting,
     };
@@ -222,6 +220,7 @@ mod tests {
             latency: None,
             pause: None,
             is_clients: false,
+            exited: None,
             history: Arc::default(),
             acting: Acting::default(),
             shadowed: Vec::new(),
@@ -254,6 +253,7 @@ mod tests {
         let held = ProbeStatus {
             phase: ProbePhase::Held,
             reason: "the container exited with code 3; waits for a new one".to_owned(),
+            exited: Some(Exited { code: Some(3) }),
             ..readiness(Verdict::Failure, Success, "")
         };
         let layers = format!("failed to exec in container: failed to start exec \"{}\": ", "5d".repeat(32));

@@ -58,8 +58,8 @@ pub use probe::{AttemptView, ErrorsView, LatencyView, ProbeView, joined, probe_i
 pub use run::{ContainerRef, RunView};
 pub use status::{
     BlindView, CallsView, ConfigView, ConnectionsView, HttpView, InventoryView, LateView, LogView,
-    ProbesView, ReadyzCheck, RecordFileView, RuntimeState, RuntimeView, StageRestartView, StateFileView,
-    StatusView, UnprovenView, WaitingView,
+    ProbesView, ReadyzCheck, RecordFileView, RecordKind, RuntimeState, RuntimeView, StageRestartView,
+    StateFileView, StatusView, UnprovenView, WaitingView,
 };
 pub use top::{
     CallInFlightView, CostPhasesView, CostView, InFlightView, OthersView, RuntimeCpuView, TopView,

@@ -95,7 +95,7 @@ impl ProbeEvent {
 pub enum EventType {
     /// Good to know.
     Normal,
-    /// Somebody may want to look.
+    /// May need attention.
     Warning,
 }
 

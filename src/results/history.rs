@@ -59,7 +59,7 @@ const ACTS_KEPT: usize = 8;
 /// 32 bytes: what a text takes beside its own, the counts of its owners and the allocator's share.
 const TEXT_OVERHEAD: usize = 32;
 
-/// Stands where an attempt said something that had to be forgotten.
+/// Replaces an output that had to be dropped.
 static FORGOTTEN: LazyLock<Arc<str>> = LazyLock::new(|| "\u{2026}".into());
 
 /// 4 attempts or changes before there is room for more.

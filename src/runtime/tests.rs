@@ -1,4 +1,4 @@
-//! Calls to a runtime that begins an answer and never ends it, over memory, so that paused time stands for its own.
+//! Calls to a runtime that begins an answer and never ends it, over memory, in paused time.
 
 use std::{convert::Infallible, io, sync::Mutex};
 

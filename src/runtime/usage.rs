@@ -95,7 +95,7 @@ async fn watch(usage: &RuntimeUsage, socket: &Path, mut link: watch::Receiver<Li
             }
             None => Ok(None),
         };
-        // An error is a panic of ours, of which the log tells.
+        // An error is a panic of ours, which is logged.
         let Some(file) = file.ok().flatten() else {
             tracing::debug!(
                 "the runtime's CPU time is not known: it has no cgroup of its own that can be read"

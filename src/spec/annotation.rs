@@ -67,7 +67,7 @@ pub(crate) enum Fault<'a> {
     UnknownKey,
     /// A value of the switch.
     UnknownValue(&'a str),
-    /// What stands where the type of a probe should.
+    /// The word in the place of the type of a probe.
     UnknownType(&'a str),
     /// There is a type, and no container.
     NoContainer(&'a str),

@@ -175,7 +175,7 @@ impl Reader<'_> {
         Some([shell.texts.as_slice(), rest].concat())
     }
 
-    /// Nanoseconds; `None` where they are zero, which stands for the default, or wrong, which is among the errors.
+    /// Nanoseconds; `None` where they are zero, which means the default, or wrong, which is among the errors.
     fn time(&mut self, name: &str, least: Duration) -> Option<Duration> {
         let nanoseconds = self.number(name, "must be a whole number of nanoseconds")?;
         let time = Duration::from_nanos(u64::try_from(nanoseconds).ok()?);

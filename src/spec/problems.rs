@@ -91,7 +91,7 @@ pub(crate) fn of_container(annotations: &BTreeMap<String, String>, container: &s
     })
 }
 
-/// What is said of the switch where it stands on a container.
+/// What is said of the switch where it is on a container.
 pub(crate) const ONLY_POD: &str = "it has an effect only on the pod";
 
 /// Says that a pod has no container of this name, and which one may be meant.

@@ -14,7 +14,7 @@ pub struct Rule {
     pub name: Arc<str>,
     /// Which containers it is for.
     pub matcher: Matcher,
-    /// Whether it stands above annotations, and a pod cannot switch it off.
+    /// Whether it takes precedence over annotations, and a pod cannot switch it off.
     pub is_enforced: bool,
     /// What these containers get: at most one probe a type, in the order of the types. None only where it has
     /// `healthcheck` or `history`.

@@ -43,7 +43,7 @@ const READINESS_REPORTS: &str = "may not be set for readiness probes: they only 
 /// What Kubernetes' 32-bit seconds and thresholds hold; more is an error.
 const MAX_INT32: i64 = i32::MAX as i64;
 
-/// Checks a probe and fills in the defaults; `path` is where it stands, empty for an annotation.
+/// Checks a probe and fills in the defaults; `path` is where it is, empty for an annotation.
 ///
 /// # Errors
 /// `errors`, which is what reading it has found, and every rule that it breaks, in Kubernetes' order: handler, times,
@@ -86,7 +86,7 @@ pub(crate) fn validate(
     }
 }
 
-/// Checks what a HEALTHCHECK's verdict of failure does where a rule says so; `path` is where that stands.
+/// Checks what a HEALTHCHECK's verdict of failure does where a rule says so; `path` is where that is.
 /// Every rule that it breaks is added to `errors`.
 pub(crate) fn validate_healthcheck_act(
     raw: &RawAct,

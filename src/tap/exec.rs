@@ -1,5 +1,5 @@
 //! Measures an ExecSync answer while it passes: exit code and lengths, however large the outputs are. Keeps the beginnings
-//! of the outputs only if it is told to. In: the message in pieces of any size; out: the figures, once it is whole.
+//! of the outputs only if that is wanted. In: the message in pieces of any size; out: the figures, once it is whole.
 
 use super::cri::{ExecOutputs, ExecResult, MAX_OUTPUT};
 use crate::proto::exec::{ExecOutput, ExecPart, ExecWalker};

@@ -23,7 +23,7 @@ fn what_the_daemon_tells_is_printed_in_every_format() {
         ("wait default/* --for ready -o yaml", "reached: true"),
         (
             "trace --last 5",
-            "10:00:00Z OK               ExecSync           27ms kubelet[812] default/web/app cat",
+            "10:00:00Z OK               ExecSync           27ms kubelet[812]     default/web/app cat",
         ),
         ("trace --last 5 -o yaml", "---\nat: "),
         ("events", "10:00:00Z Warning Unhealthy      default/web/app/liveness Liveness probe failed: gone\n"),

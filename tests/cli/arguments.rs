@@ -5,8 +5,8 @@ use super::*;
 #[test]
 fn wrong_arguments_end_with_2_and_one_line() {
     for (arguments, says) in [
-        ("evnts", "a similar subcommand exists: 'events'"),
-        ("probes --colour", "unexpected argument '--colour' found"),
+        ("evnts", "there is no verb 'evnts'; did you mean events?"),
+        ("probes --colour", "'probes' has no option --colour"),
         ("probes --type alive", "not a type: write one of startup, readiness, liveness"),
         ("status -o xml", "invalid value 'xml'"),
         (
@@ -23,7 +23,7 @@ fn wrong_arguments_end_with_2_and_one_line() {
             "pause web",
             "write NAMESPACE/POD, NAMESPACE/POD/CONTAINER, NAMESPACE/POD/CONTAINER/TYPE or POD_UID/CONTAINER/TYPE; see 'criprobe pause --help'",
         ),
-        ("run a/b/c", "required arguments were not provided"),
+        ("run a/b/c", "missing: one of --probe <TYPE>"),
         ("run a/b/c --http-get host/", "the scheme is missing before the host"),
         ("serve -o json", "choose the log format with --log-format; see 'criprobe serve --help'"),
         ("demo --api /a.sock", "choose the folder with --dir; see 'criprobe demo --help'"),

@@ -342,3 +342,33 @@ async fn a_pattern_that_is_added_later_hides_what_was_seen_before_and_a_wrong_on
     follower.wait()?;
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_cannot_be_written_degrades_the_daemon_until_it_can() -> Result<()> {
+    let (dir, file) = place()?;
+    // In the place of the folder.
+    fs::write(dir.path().join("records"), "in the way")?;
+    let rig = Rig::with(&[("CRIPROBE_TRACE_FILE", &setting(&file))]).await?;
+    let line = format!("calls are not written to {} (trace.file): cannot use its folder: ", file.display());
+    let events = async |reason: &str| {
+        let events = rig.daemon.events().await?;
+        let messages = events.iter().filter(|event| event["reason"] == reason);
+        Ok::<_, anyhow::Error>(messages.map(|event| event["message"].to_string()).collect::<Vec<_>>())
+    };
+    // No call has to come for that.
+    eventually("the event", PATIENCE, async || {
+        Ok(events("RecordsNotWritten").await?.iter().any(|message| message.contains(&line)).then_some(()))
+    })
+    .await?;
+    let (is_well, printed) = rig.daemon.run(&["status"])?;
+    assert!(!is_well && printed.contains(&format!("degraded: {line}")), "{printed}");
+    assert!(printed.contains("name another file"), "{printed}");
+    fs::remove_file(dir.path().join("records"))?;
+    eventually("it is written again", PATIENCE, async || {
+        Ok((!events("RecordsWritten").await?.is_empty()).then_some(()))
+    })
+    .await?;
+    let (is_well, printed) = rig.daemon.run(&["status"])?;
+    assert!(is_well, "{printed}");
+    Ok(())
+}

@@ -151,7 +151,7 @@ async fn a_file_that_cannot_be_read_now_is_not_replaced() {
     assert_eq!(ledger.content().intents, [intent("c0"), intent("c1")]);
 }
 
-// In a time that stands still while a thread blocks.
+// In a time that does not pass while a thread blocks.
 #[tokio::test(start_paused = true)]
 async fn a_disk_that_stalls_withholds_acts_and_has_one_write_at_a_time() {
     let (go_on, wait) = mpsc::channel::<()>();

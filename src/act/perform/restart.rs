@@ -308,7 +308,7 @@ impl Act<'_> {
 }
 
 impl Performer {
-    /// Removes the successor of a container that somebody removed while we were down, if it was never started.
+    /// Removes the successor of a container that was removed while we were down, if it was never started.
     pub(super) async fn abandon_successor(&self, intent: &Intent) -> Result<(), Status> {
         let making = Making::of(intent);
         match self.successor(intent).await? {

@@ -72,7 +72,7 @@ impl Show<'_> {
             if screen == size {
                 print_frame(&redraw(&lines, drawn))?;
             } else {
-                // Some terminals wrap what stands on them, others do not: nobody knows how many lines there are now.
+                // Some terminals wrap the text that is on them, others do not: how many lines there are now is unknown.
                 let all = format!("\u{1b}[H{}{}", redraw(&[], 0), self.headline(screen));
                 print_frame(&(all + &redraw(&lines, 0)))?;
             }

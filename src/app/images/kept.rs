@@ -14,7 +14,7 @@ const MOST_BYTES: u64 = 2 << 20;
 /// 128 bytes: what an entry takes beside the image's id and its HEALTHCHECK.
 const OVERHEAD: usize = 128;
 
-/// An image's id never stands for another config, so what was read stays true.
+/// An image's id never refers to another config, so what was read stays true.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     images: HashMap<String, Entry>,

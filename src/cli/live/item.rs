@@ -51,7 +51,7 @@ pub(crate) trait Item: Clone + Serialize + DeserializeOwned {
     fn key(&self) -> &str;
     /// What it is called in a list: `shop/web-0/app/liveness`.
     fn name(&self) -> String;
-    /// Whether somebody should look at it.
+    /// Whether it needs attention.
     fn is_failed(&self) -> bool;
     /// Its place in [`Sort::State`]: 0 fails.
     fn rank(&self) -> u8;

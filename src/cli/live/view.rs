@@ -222,7 +222,7 @@ impl<C: Content> View<C> {
         lines.into_iter().map(|(line, paint)| self.screen.legible(self.screen.paint(&line, paint))).collect()
     }
 
-    /// What stands below it.
+    /// What is below it.
     fn below(&self, room: usize) -> String {
         let mut parts = vec!["q quit".to_owned(), format!("by {}", C::name(self.sort))];
         if self.only_failed {

@@ -21,7 +21,7 @@ const MOST: u64 = 1 << 20;
 #[derive(Debug, Default)]
 pub(super) struct Intake {
     read: u64,
-    /// Up to where it is read before the next pause; 0 stands for [`AT_ONCE`].
+    /// Up to where it is read before the next pause; 0 means [`AT_ONCE`].
     until: u64,
 }
 

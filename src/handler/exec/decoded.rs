@@ -3,10 +3,10 @@
 
 use std::ops::Range;
 
-/// Stands for what is no UTF-8, as in Go's JSON. Several in a row are one here: decoders differ in how many they write.
+/// Replaces what is not UTF-8, as in Go's JSON. Several in a row are one here: decoders differ in how many they write.
 const REPLACEMENT: &str = "\u{fffd}";
 
-/// Bytes of a message, each with the range of the message that stands for it.
+/// Bytes of a message, each with the range of the message that encodes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Decoded {
     bytes: Vec<u8>,
@@ -113,12 +113,12 @@ pub(super) fn normal(value: &str) -> String {
     String::from_utf8(Decoded::plain(value).bytes).unwrap_or_default()
 }
 
-/// Whether a message was cut here: it ends, or dots stand for the rest.
+/// Whether a message was cut here: it ends, or dots replace the rest.
 pub(super) fn is_cut(rest: &[u8]) -> bool {
     rest.is_empty() || rest.starts_with(b"...") || rest.starts_with("\u{2026}".as_bytes())
 }
 
-/// What stands at the beginning of a text.
+/// What is at the beginning of a text.
 enum Escape {
     /// Itself.
     None,

@@ -44,7 +44,7 @@ const MOST_TEXTS: usize = 64;
 /// shown at all.
 const MOST_BYTES: usize = 64 << 10;
 
-/// Stands for a message that cannot be searched.
+/// Replaces a message that cannot be searched.
 const WITHHELD: &str = "the runtime's message is withheld: it may contain too many variables of the command";
 
 /// A message without the values of variables: each word of the command that they changed stands there as it was defined,
@@ -133,7 +133,7 @@ impl<'a> Texts<'a> {
         self.words.iter().map(Changed::wanted).chain(self.values.iter().map(Value::wanted))
     }
 
-    /// What stands for one of them.
+    /// What replaces one of them.
     fn shown(&self, text: usize) -> &'a str {
         let word = self.words.get(text).map(|word| word.shown);
         word.unwrap_or_else(|| self.values[text - self.words.len()].shown)

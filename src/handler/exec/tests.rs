@@ -1,4 +1,4 @@
-//! Runs exec against a small gRPC server over memory, so that paused time stands for the runtime's.
+//! Runs exec against a small gRPC server over memory, in paused time.
 
 use std::sync::{
     Arc,

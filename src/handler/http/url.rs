@@ -16,7 +16,7 @@ pub(super) struct Url {
     pub scheme: String,
     /// What follows the scheme where no slash does: `mailto:x` has no host.
     pub opaque: Vec<u8>,
-    /// What stands before the `@`.
+    /// What is before the `@`.
     pub user: Option<User>,
     /// With the port, as written; its escapes undone.
     pub host: Vec<u8>,
@@ -91,7 +91,7 @@ impl Url {
         Self::parse(&url.to_bytes())
     }
 
-    /// As Go prints it. A password stands in it.
+    /// As Go prints it. It contains a password.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let user = self.user.as_ref().map(User::to_bytes);
         self.print(user.as_deref())
@@ -207,7 +207,7 @@ impl User {
     }
 }
 
-/// Host and port in one; a host with a colon stands in brackets.
+/// Host and port in one; a host with a colon is in brackets.
 fn authority(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }

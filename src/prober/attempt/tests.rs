@@ -84,7 +84,7 @@ struct ExecRow {
     asked: u32,
     output: Option<String>,
     output_times: Option<(String, usize)>,
-    /// Everything that is reported; `{type}` and `{Type}` stand for the probe's.
+    /// Everything that is reported; `{type}` and `{Type}` are replaced by the probe's.
     events: Option<Vec<String>>,
     /// How much of the output the first event carries.
     event_output_bytes: Option<usize>,

@@ -104,7 +104,7 @@ impl Roster {
         })
     }
 
-    /// Whether a demand on a container still stands, and whose the container is; none if the container or its probe is not known any more.
+    /// Whether a demand on a container is still valid, and whose the container is; none if the container or its probe is not known any more.
     pub(in crate::prober) fn standing(&self, key: &ProbeKey, container: &ContainerId) -> Option<Standing> {
         let known =
             self.containers.get(container).filter(|known| Place::of(&known.view).key(key.kind) == *key)?;

@@ -137,7 +137,7 @@ impl Roster {
     /// ended; the beat counts from it.
     ///
     /// # Errors
-    /// There is no such probe, it cannot run, something stands in the way of an attempt, or operators have asked for too
+    /// There is no such probe, it cannot run, something prevents an attempt, or operators have asked for too
     /// many.
     pub(super) fn trigger(&mut self, key: &ProbeKey, now: Moment) -> Result<(), CommandRefusal> {
         let worker = self.able(key)?;
@@ -174,7 +174,7 @@ impl Roster {
         }
     }
 
-    /// What stands in the way of an attempt, in words.
+    /// What prevents an attempt, in words.
     fn in_the_way(&self, key: &ProbeKey, worker: &Worker, now: Moment) -> Option<String> {
         let (block, view) = (worker.block(now.at)?, &self.entries.get(key)?.view);
         let (_, reason) = status::blocked(block, worker, view, (self.pauses.get(key), now.wall));

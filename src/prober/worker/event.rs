@@ -1,4 +1,4 @@
-//! What a worker is told, what it wants done, and what may stand in its way. Only shapes: no decision is made here.
+//! A worker's events, its actions, and what may prevent an attempt. Only shapes: no decision is made here.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -9,7 +9,7 @@ use crate::{
     results::event::Notice,
 };
 
-/// What a worker is told.
+/// What happened, for a worker.
 #[derive(Clone, Debug)]
 pub(crate) enum WorkerEvent {
     /// Its checkpoint from before a restart of ours, on the container that it sees next.
@@ -102,7 +102,7 @@ pub(crate) enum Stopping {
     Pod,
 }
 
-/// What stands in the way of an attempt, in the order in which it is looked for.
+/// What prevents an attempt, in the order in which it is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Block {
     /// There is no container.

@@ -1,4 +1,4 @@
-//! Counts clients' calls by method and code. Ended calls in, on the inventory's task; numbers out, when somebody asks.
+//! Counts clients' calls by method and code. Ended calls in, on the inventory's task; numbers out, when asked.
 
 use std::{
     collections::HashMap,

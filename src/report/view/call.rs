@@ -115,6 +115,9 @@ pub struct ExecView {
 }
 
 impl CallView {
+    /// 1,000 calls are kept at most.
+    pub(crate) const KEPT: usize = 1_000;
+
     /// Whether its code is gRPC's OK.
     pub fn is_ok(&self) -> bool {
         self.code == Code::OK.name()

@@ -70,7 +70,7 @@ pub struct CheckedPod {
     pub namespace: String,
     /// Its name; where that is made up later, one of the form that it will have: `web-xxxxxxxxxx-xxxxx`.
     pub pod: String,
-    /// Where it stands in its document: `spec.template`; empty where it is the document.
+    /// Where it is in its document: `spec.template`; empty where it is the document.
     pub path: String,
     /// Its containers, init containers first.
     pub containers: Vec<CheckedContainer>,
@@ -146,7 +146,7 @@ pub enum PlanChange {
     Same,
     /// There was none of its type.
     Added,
-    /// It stands in the place of another one.
+    /// It replaces another one.
     Replaced,
     /// It would be valid without them.
     Invalidated,

@@ -43,9 +43,9 @@ pub enum SettingValue {
 pub struct RuleView {
     /// Its name.
     pub name: String,
-    /// Where it stands: `/etc/criprobe/conf.d/web.yaml:2:5`.
+    /// Where it is: `/etc/criprobe/conf.d/web.yaml:2:5`.
     pub from: String,
-    /// Whether it stands above annotations.
+    /// Whether it takes precedence over annotations.
     pub enforce: bool,
     /// Which containers it is for.
     #[serde(rename = "match")]

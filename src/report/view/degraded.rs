@@ -1,9 +1,9 @@
-//! What makes `criprobe status` exit with 1, and stands above the page: the state of the daemon in, reasons out. Pure.
+//! What makes `criprobe status` exit with 1, and is at the top of the page: the state of the daemon in, reasons out. Pure.
 //!
-//! Only what is wrong now, and what somebody has to look at: not counts since the start, not what waits for a restart, and
+//! Only what is wrong now, and what needs attention: not counts since the start, not what waits for a restart, and
 //! not failing probes, for which there is `probes --check`.
 
-use super::{ReadyzCheck, StatusView};
+use super::{ReadyzCheck, RecordKind, StatusView};
 
 /// Each reason in a few words; none if all is well.
 pub(crate) fn reasons(status: &StatusView) -> Vec<String> {
@@ -30,6 +30,8 @@ pub(crate) fn reasons(status: &StatusView) -> Vec<String> {
     if !status.state.trouble.is_empty() {
         reasons.push(status.state.trouble.clone());
     }
+    let files = [(RecordKind::Attempts, &status.attempts), (RecordKind::Calls, &status.trace)];
+    reasons.extend(files.into_iter().filter_map(|(kind, file)| kind.problem(file.as_ref()?)));
     if !status.config.errors.is_empty() {
         reasons
             .push("the configuration files are wrong: the previous configuration stays in effect".to_owned());
@@ -55,6 +57,8 @@ mod tests {
         status.probes.late = None;
         status.acts.trouble = String::new();
         status.state.trouble = String::new();
+        let files = [&mut status.attempts, &mut status.trace];
+        files.into_iter().flatten().for_each(|file| file.trouble = String::new());
         status.config.errors = Vec::new();
         status
     }
@@ -106,6 +110,14 @@ mod tests {
                 Some("new connections have to wait"),
             ),
             (Box::new(|status| status.state.trouble = "read-only".to_owned()), Some("read-only")),
+            (
+                Box::new(|status| {
+                    status.trace.iter_mut().for_each(|file| file.trouble = "full: free some".to_owned());
+                }),
+                Some("calls are not written to /var/lib/criprobe/calls.jsonl (trace.file): full: free some"),
+            ),
+            (Box::new(|status| status.trace = None), None),
+            (Box::new(|status| status.trace.iter_mut().for_each(|file| file.dropped = 9)), None),
             (
                 Box::new(|status| status.config.errors = vec!["c.yaml:1:1: wrong".to_owned()]),
                 Some("the configuration files are wrong: the previous configuration stays in effect"),

@@ -53,6 +53,9 @@ fn is_once(count: &u64) -> bool {
 }
 
 impl EventView {
+    /// 500 events are kept at most.
+    pub(crate) const KEPT: usize = 500;
+
     /// The reason of the event that the daemon started: there are none from before.
     pub(crate) const DAEMON_STARTED: &str = "CriprobeStarted";
 

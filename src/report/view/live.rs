@@ -23,7 +23,7 @@ pub struct HelloView<'a> {
 pub struct LiveStatusView {
     /// The runtime.
     pub runtime: RuntimeView,
-    /// What somebody has to look at, as `criprobe status` reports it.
+    /// What needs attention, as `criprobe status` reports it.
     pub trouble: Vec<String>,
 }
 

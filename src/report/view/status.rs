@@ -270,8 +270,17 @@ pub struct RecordFileView {
     pub written: u64,
     /// Lines that were not, as the disk was too slow or in trouble.
     pub dropped: u64,
-    /// Why nothing can be written now, in words; empty if it can.
+    /// Why nothing can be written now, and what to do, in words that do not name the file; empty if it can.
     pub trouble: String,
+}
+
+/// Which records a file has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordKind {
+    /// Calls of clients.
+    Calls,
+    /// Attempts of our own probes.
+    Attempts,
 }
 
 /// The configuration in effect, as far as it explains what one sees.
@@ -304,7 +313,7 @@ pub struct ConfigView {
 pub enum ReadyzCheck {
     /// All is well.
     Ok,
-    /// Somebody may want to look, but what criprobe is for is done.
+    /// It may need attention, but what criprobe is for is done.
     Doubtful(String),
     /// It is not ready, and why.
     Failed(String),
@@ -419,6 +428,27 @@ impl StatusView {
             ("acts", self.acts.check()),
             ("config", self.config.check()),
         ]
+    }
+}
+
+impl RecordKind {
+    /// The records in words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Calls => "calls",
+            Self::Attempts => "attempts",
+        }
+    }
+
+    /// `calls are not written to FILE (trace.file): WHY`; none if they are.
+    pub fn problem(self, file: &RecordFileView) -> Option<String> {
+        let setting = match self {
+            Self::Calls => "trace.file",
+            Self::Attempts => "attempts.file",
+        };
+        let RecordFileView { file, trouble, .. } = file;
+        (!trouble.is_empty())
+            .then(|| format!("{} are not written to {file} ({setting}): {trouble}", self.as_str()))
     }
 }
 

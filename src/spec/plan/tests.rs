@@ -120,7 +120,7 @@ fn the_switch_on_the_pod_turns_all_annotations_off() {
     );
 }
 
-/// As `told`, of a container whose image has this HEALTHCHECK, where those count in these namespaces.
+/// The same as `told`, of a container whose image has this HEALTHCHECK, where those count in these namespaces.
 fn with_healthcheck(
     healthcheck: &str,
     namespace: &str,

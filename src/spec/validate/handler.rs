@@ -56,7 +56,7 @@ impl Check<'_> {
         Some(Handler::Exec { command })
     }
 
-    /// A command of at least one word; `whole` is where the map stands that should have it.
+    /// A command of at least one word; `whole` is where the map is that should have it.
     pub(super) fn command(
         &mut self,
         name: &str,

@@ -1,4 +1,4 @@
-//! Forms of frames that change nothing of what is told, and where a frame of ours may stand.
+//! Forms of frames that do not change what is reported, and where our own frame may be inserted.
 
 use super::{wire::*, *};
 

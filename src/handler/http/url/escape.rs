@@ -68,7 +68,7 @@ pub(super) fn kept(bytes: &[u8], part: Part) -> Result<Vec<u8>, Problem> {
     if bytes.iter().copied().all(is_fitting) { Ok(bytes.to_vec()) } else { Ok(escape(&plain, part)) }
 }
 
-/// The byte that two hexadecimal digits at the beginning of `tail` stand for.
+/// The byte that two hexadecimal digits at the beginning of `tail` encode.
 fn escaped_byte(tail: &[u8]) -> Option<u8> {
     let digit = |at: usize| tail.get(at).and_then(|byte| char::from(*byte).to_digit(16));
     u8::try_from(digit(0)? * 16 + digit(1)?).ok()

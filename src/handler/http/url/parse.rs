@@ -113,7 +113,7 @@ fn check_port(text: &[u8]) -> Result<(), Problem> {
     }
 }
 
-/// What stands before and after the first `separator`.
+/// What is before and after the first `separator`.
 fn cut(text: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
     let at = text.iter().position(|byte| *byte == separator)?;
     Some((&text[..at], &text[at + 1..]))

@@ -19,7 +19,7 @@ struct Row {
     #[serde(default = "five_seconds")]
     timeout_ms: u64,
     result: String,
-    /// `{address}` stands for the server's.
+    /// `{address}` is replaced by the server's.
     output: Option<String>,
     /// How long it takes at least.
     took_ms: Option<u64>,

@@ -7,6 +7,7 @@ use crate::{
     prober::{
         PauseTerms,
         demand::{Cause, Claim},
+        status::Exited,
     },
     spec::acting::ActRefusal,
 };
@@ -131,16 +132,18 @@ fn a_container_that_exits_by_itself_is_asked_for_once() {
 fn a_probe_is_blamed_for_the_end_of_its_container_only_where_it_failed() {
     let exited = || acting("c1", 0, EXITED, vec![at_once(Liveness, RESTART)]);
     let began = || Input::ActBegan("c1".into());
-    for (result, inputs, reason) in [
+    for (result, inputs, reason, is_in_the_way) in [
         (
             AttemptResult::Success,
             [exited(), began()],
             "the container exited with code 3; waits for a new one",
+            true,
         ),
         (
             AttemptResult::Failure,
             [began(), exited()],
             "its failure has stopped the container; waits for a new one",
+            false,
         ),
     ] {
         let mut rig = rig(RESTART);
@@ -149,6 +152,7 @@ fn a_probe_is_blamed_for_the_end_of_its_container_only_where_it_failed() {
         inputs.into_iter().for_each(|input| rig.accept(input));
         let status = rig.status(Liveness);
         assert_eq!((status.phase, &*status.reason), (ProbePhase::Held, reason));
+        assert_eq!(status.exited, is_in_the_way.then_some(Exited { code: Some(3) }));
     }
 }
 

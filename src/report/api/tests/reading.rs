@@ -1,4 +1,4 @@
-//! What is read: status, probes, pods, by what names, and what wrong questions are told.
+//! What is read: status, probes, pods, by what names, and the answers to wrong requests.
 
 use super::*;
 

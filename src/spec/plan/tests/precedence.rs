@@ -62,7 +62,7 @@ fn of_sources(
     annotations.extend(pod.then_some((key.as_str(), TRUE)));
     annotations.extend(is_off.then_some(("criprobe.dev/probes", "off")));
     let container = container(&annotations, if own { &own_annotation } else { &[] });
-    // The lesser one stands first in the file.
+    // The lesser one is first in the file.
     let rules = [
         may.then(|| rule("may", false, Matcher::any(), &ProbeKind::ALL)),
         enforced.then(|| rule("must", true, Matcher::any(), &ProbeKind::ALL)),
@@ -334,7 +334,7 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// What the planner is told, in any order.
+/// The planner's inputs, in any order.
 #[derive(Clone, Debug)]
 enum Fact {
     Policy,

@@ -1,4 +1,4 @@
-//! An encoder that does what it is told, however unwise. For tests only.
+//! An encoder that follows all instructions, also unwise ones. For tests only.
 
 use std::collections::VecDeque;
 
