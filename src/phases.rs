@@ -1,5 +1,5 @@
 //! Splits the time of a command that the runtime runs in a container into phases: begins and ends of calls, and the marks of
-//! the runtime's events, in; phases out, once they are known. Where they cannot be known, it is said why, and what is certain
+//! the runtime's events, in; phases out, once they are known. Where they cannot be known: the reason, and what is certain
 //! all the same: they are never wrong. No IO except in `command`.
 //!
 //! call complete --queue--> added --start--> process runs --run--> exited --drain--> answered

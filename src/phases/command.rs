@@ -1,5 +1,5 @@
 //! Reads the command of a process that was just started. In: a pid. Out: its words, each with a NUL at its end. On threads of
-//! their own: a process can hold up who reads of it, for as long as it likes.
+//! their own: a process can delay the reading for as long as it likes.
 
 use std::{
     fs::File,
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_do_not_answer_do_not_pile_up() {
+    fn at_most_four_processes_delay_their_readers() {
         let (reader, pid) = (CommandReader::default(), std::process::id());
         let (release, released) = mpsc::channel::<()>();
         let released = Arc::new(std::sync::Mutex::new(released));

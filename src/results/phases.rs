@@ -7,8 +7,8 @@ use std::{
     time::Duration,
 };
 
-/// 500 ms: from then on a command is slow, and it is said why. The runtime takes 20 to 100 ms to start one, and a busy node
-/// several times that, which nobody has to act on. A probe's timeout is 1 s by default: half of it is gone.
+/// 500 ms: a command that takes as long is slow, and shown with the reason. The runtime takes 20 to 100 ms to start one, on a
+/// busy node several times that, which needs no action. After 500 ms, half of the default timeout of a probe is over.
 const SLOW: Duration = Duration::from_millis(500);
 
 /// Whether a command that took so long was slow.
@@ -53,7 +53,7 @@ pub enum Unknown {
     CallsUnseen,
     /// More than are kept, or for longer than they are.
     TooMany,
-    /// So soon that it was not waited for its marks.
+    /// An error came so soon that its marks were not awaited.
     Refused,
 }
 
@@ -176,7 +176,7 @@ impl Phases {
     }
 }
 
-/// Where it will be said where the time of an attempt went: a little after its result. Clones are the same. Small, as
+/// Where the time of an attempt went, as soon as that is known: a little after its result. Clones are the same. Small, as
 /// histories hold 200,000 attempts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PhasesSlot(Arc<OnceLock<[u32; 4]>>);
@@ -186,7 +186,7 @@ pub struct PhasesSlot(Arc<OnceLock<[u32; 4]>>);
 const NOT_REACHED: u32 = u32::MAX;
 
 impl PhasesSlot {
-    /// It is known, or never will be. The first one counts.
+    /// Sets it, once it is known, or never will be. The first one counts.
     pub fn set(&self, split: Split) {
         let micros = |took: Duration| u32::try_from(took.as_micros()).unwrap_or(NOT_REACHED - 1);
         let words = match split {

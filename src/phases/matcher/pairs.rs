@@ -45,7 +45,7 @@ pub(super) fn forced(
 /// 16 who choose among the same things. Of more, nothing is concluded from their number.
 const MOST: usize = 16;
 
-/// Whether somebody must have this thing: each of those who choose can have one of its choices, but not without this one.
+/// Whether this thing is needed: each of those who choose can have one of its choices, but not without it.
 pub(super) fn is_indispensable(choices: &[Vec<usize>], thing: usize) -> bool {
     let connected = connected(choices, thing);
     connected.len() <= MOST && can_all_choose(&connected, None) && !can_all_choose(&connected, Some(thing))

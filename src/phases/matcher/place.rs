@@ -150,7 +150,7 @@ impl<T, S> Place<T, S> {
             });
             self.execs.len() - 1
         });
-        // One process can hold up whoever reads of it: one of a container is read at a time.
+        // A process can delay the reading of its command: one of a container is read at a time.
         let is_reading = self.execs.iter().any(|exec| exec.command == ExecCommand::Asked);
         let exec = &mut self.execs[index];
         let is_first = matches!(kind, MarkKind::Started { .. }) && exec.started.is_none();
@@ -221,7 +221,7 @@ impl<T, S> Place<T, S> {
             match (decision, call.stage) {
                 (Decision::Follow(exec), Stage::Session { carried, command }) => {
                     let exec = &mut self.execs[exec];
-                    // Of another one, or one that is not known, no end is shown: it may be nobody's that we know.
+                    // Of another command, or an unknown one, no end is shown: a client past us may have run it.
                     let is_its_own = exec.command == ExecCommand::Known(command);
                     exec.owner = if is_its_own { Owner::Session(carried) } else { Owner::Past };
                 }
