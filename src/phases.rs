@@ -22,8 +22,8 @@ use tokio::{sync::Notify, time::sleep};
 
 pub(crate) use self::matcher::{CallName, ExecEnd, SessionEnd};
 use self::{
-    command::CommandReader,
-    matcher::{CommandPrint, Matcher, Now, Resolved, StartedExec},
+    command::{CommandLine, CommandReader},
+    matcher::{CommandPrint, ExecCommand, Matcher, Now, Resolved, StartedExec},
 };
 use crate::{
     clock,
@@ -253,22 +253,32 @@ impl PhasesHandle {
         let StartedExec { container, exec, pid } = started;
         let done = {
             let (container, exec) = (container.clone(), exec.clone());
-            move |command: Option<&[u8]>| handle.command_read(&container, &exec, command)
+            move |line: CommandLine<'_>| handle.command_read(&container, &exec, line)
         };
         if !self.0.commands.read(pid, done) {
-            self.command_read(&container, &exec, None);
+            self.command_read(&container, &exec, CommandLine::Unreadable);
         }
     }
 
-    fn command_read(&self, container: &ContainerId, exec: &str, command: Option<&[u8]>) {
-        let command = command.map(|command| self.print(command));
+    fn command_read(&self, container: &ContainerId, exec: &str, line: CommandLine<'_>) {
+        let command = match line {
+            CommandLine::Words(words) => {
+                let after = |count| words.split_inclusive(|byte| *byte == 0).skip(count).flatten().copied();
+                ExecCommand::Known([0, 1, 2].map(|count| self.print(&after(count).collect::<Vec<u8>>())))
+            }
+            CommandLine::Gone => ExecCommand::Gone,
+            CommandLine::Unreadable => ExecCommand::Unknown,
+        };
         let resolved = self.state().matcher.command_read(container, exec, command, clock::now());
         self.finish(resolved);
         self.0.waits.notify_one();
     }
 
+    /// Of words that each have a NUL at their end. A script shows the path at which it was found: folders do not count.
     fn print(&self, command: &[u8]) -> CommandPrint {
-        self.0.hasher.hash_one(command)
+        let program = command.split(|byte| *byte == 0).next().unwrap_or_default();
+        let name = program.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+        self.0.hasher.hash_one(&command[name..])
     }
 
     async fn expire(&self) {

@@ -1,9 +1,9 @@
-//! Reads the command of a process that was just started. In: a pid. Out: its words, each with a NUL at its end. On threads of
-//! their own: a process can delay the reading for as long as it likes.
+//! Reads the command of a process that was just started. In: a pid. Out: its words, or that it has ended. On threads of their
+//! own: a process can delay who reads its command for as long as it likes.
 
 use std::{
     fs::File,
-    io::Read as _,
+    io::{self, Read as _},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -17,17 +17,33 @@ const MOST: usize = 4;
 /// 128 KiB: the longest command that is read; the longest word of one on Linux.
 const LONGEST: u64 = 128 << 10;
 
+/// What a process shows of its command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CommandLine<'a> {
+    /// Its words, each with a NUL at its end.
+    Words(&'a [u8]),
+    /// There is no such process any more, or it has ended.
+    Gone,
+    /// It cannot be read, or is too long, or too many are being read.
+    Unreadable,
+}
+
 /// Counts what it reads at the moment. Clones are the same.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CommandReader(Arc<AtomicUsize>);
 
 impl CommandReader {
-    /// Reads the command of this process; `done` takes it, or nothing where it cannot be read. Returns whether it is called.
-    pub(super) fn read(&self, pid: u32, done: impl FnOnce(Option<&[u8]>) + Send + 'static) -> bool {
+    /// Reads the command of this process, which `done` takes. Returns whether it is called.
+    pub(super) fn read(&self, pid: u32, done: impl FnOnce(CommandLine<'_>) + Send + 'static) -> bool {
         let Some(place) = ReadingPlace::take(&self.0) else { return false };
         let thread = thread::Builder::new().name("command".to_owned());
         let reading = thread.spawn(move || {
-            done(command(pid).as_deref());
+            done(match &command(pid) {
+                Ok(words) if words.is_empty() => CommandLine::Gone,
+                Ok(words) if words.len() as u64 <= LONGEST => CommandLine::Words(words),
+                Err(error) if is_gone(error) => CommandLine::Gone,
+                Ok(_) | Err(_) => CommandLine::Unreadable,
+            });
             drop(place);
         });
         reading.is_ok()
@@ -51,13 +67,16 @@ impl Drop for ReadingPlace {
     }
 }
 
-/// None of a process that is gone, or has ended, and of one that is too long.
-fn command(pid: u32) -> Option<Vec<u8>> {
+/// Empty of a process that has ended; longer than [`LONGEST`] if there is more.
+fn command(pid: u32) -> io::Result<Vec<u8>> {
     let mut words = Vec::new();
-    let file = File::open(format!("/proc/{pid}/cmdline")).ok()?;
-    file.take(LONGEST + 1).read_to_end(&mut words).ok()?;
-    let is_whole = !words.is_empty() && words.len() as u64 <= LONGEST;
-    is_whole.then_some(words)
+    File::open(format!("/proc/{pid}/cmdline"))?.take(LONGEST + 1).read_to_end(&mut words)?;
+    Ok(words)
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    let gone = rustix::io::Errno::SRCH.raw_os_error();
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(gone)
 }
 
 #[cfg(test)]
@@ -72,14 +91,21 @@ mod tests {
         let (sender, receiver) = mpsc::channel();
         let read = |pid| {
             let sender = sender.clone();
-            let done = move |words: Option<&[u8]>| sender.send(words.map(<[u8]>::to_vec)).unwrap();
+            let done = move |line: CommandLine<'_>| {
+                let shown = match line {
+                    CommandLine::Words(words) => words.to_vec(),
+                    CommandLine::Gone => b"gone".to_vec(),
+                    CommandLine::Unreadable => b"unreadable".to_vec(),
+                };
+                sender.send(shown).unwrap();
+            };
             assert!(CommandReader::default().read(pid, done));
             receiver.recv().unwrap()
         };
-        assert_eq!(read(child.id()), Some(b"sleep\x001000\x000\x00".to_vec()));
+        assert_eq!(read(child.id()), b"sleep\x001000\x000\x00");
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(read(child.id()), None);
+        assert_eq!(read(child.id()), b"gone");
     }
 
     #[test]

@@ -23,7 +23,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-pub(super) use self::call::CommandPrint;
+pub(super) use self::call::{CommandPrint, ExecCommand};
 use self::place::{MOST_SESSIONS, Place};
 use crate::{
     ids::{ConnId, ContainerId},
@@ -202,12 +202,12 @@ impl<T, S> Matcher<T, S> {
         resolved
     }
 
-    /// The command of a process was read; none where that cannot be done.
+    /// The command of a process was read, or could not be.
     pub(super) fn command_read(
         &mut self,
         container: &ContainerId,
         exec: &str,
-        command: Option<CommandPrint>,
+        command: ExecCommand,
         now: Instant,
     ) -> Resolved<T, S> {
         if let Some(place) = self.places.get_mut(container) {

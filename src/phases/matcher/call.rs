@@ -78,14 +78,20 @@ pub(super) struct Exec<S> {
 /// A hash of the words of a command, to compare it.
 pub(crate) type CommandPrint = u64;
 
+/// 100 ms: a process that ran for longer was there when its command was to be read.
+const QUICK: Duration = Duration::from_millis(100);
+
 /// The command of an exec, as its process shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ExecCommand {
+pub(crate) enum ExecCommand {
     /// It was not read, or cannot be read.
     Unknown,
     /// It is being read.
     Asked,
-    Known(CommandPrint),
+    /// The process was not there any more.
+    Gone,
+    /// That of all words, and those without the first word and the first two: scripts show their interpreter before them.
+    Known([CommandPrint; 3]),
 }
 
 /// Whose an exec is.
@@ -95,7 +101,7 @@ pub(super) enum Owner<S> {
     /// That of a call that was passed on. It is kept so that marks that come twice are known.
     Past,
     /// That of a session, which lasts until it exits.
-    Session(S),
+    Session(S, CommandPrint),
 }
 
 impl<T, S> Call<T, S> {
@@ -203,6 +209,18 @@ impl<S> Exec<S> {
     pub(super) fn is_read(&self) -> bool {
         let is_past = self.started.is_some() || self.exited.is_some();
         is_past && self.command != ExecCommand::Asked
+    }
+
+    /// Whether this is the process of that command, as far as is known. Another one may be that of a client past us. One that
+    /// ended before its command could be read has to have been quick, once that is known.
+    pub(super) fn may_run(&self, command: CommandPrint) -> bool {
+        match self.command {
+            ExecCommand::Known(prints) => prints.contains(&command),
+            ExecCommand::Gone => self.started.zip(self.exited).is_none_or(|(started, (exited, _))| {
+                exited.duration_since(started).unwrap_or_default() <= QUICK
+            }),
+            ExecCommand::Unknown | ExecCommand::Asked => false,
+        }
     }
 
     pub(super) fn is_complete(&self) -> bool {

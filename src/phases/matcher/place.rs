@@ -54,7 +54,7 @@ impl<T, S> Place<T, S> {
 
     pub(super) fn sessions(&self) -> usize {
         let open = self.calls.iter().filter(|call| call.is_session()).count();
-        open + self.execs.iter().filter(|exec| matches!(exec.owner, Owner::Session(_))).count()
+        open + self.execs.iter().filter(|exec| matches!(exec.owner, Owner::Session(..))).count()
     }
 
     /// A call begins. It may be doubted from the beginning.
@@ -163,7 +163,8 @@ impl<T, S> Place<T, S> {
         exec.until = now + if exec.exited.is_some() { KEPT } else { LONGEST };
         if self.execs.len() > MOST_EXECS {
             let is_idle = |exec: &Exec<S>| {
-                !matches!(exec.owner, Owner::Session(_)) && !self.calls.iter().any(|call| call.may_have(exec))
+                !matches!(exec.owner, Owner::Session(..))
+                    && !self.calls.iter().any(|call| call.may_have(exec))
             };
             match self.execs.iter().position(is_idle) {
                 Some(oldest) => drop(self.execs.remove(oldest)),
@@ -177,29 +178,29 @@ impl<T, S> Place<T, S> {
     }
 
     /// The command of an exec's process was read, or cannot be.
-    pub(super) fn command_read(&mut self, id: &str, command: Option<CommandPrint>) {
+    pub(super) fn command_read(&mut self, id: &str, command: ExecCommand) {
         if let Some(exec) = self.execs.iter_mut().find(|exec| *exec.id == *id) {
-            exec.command = command.map_or(ExecCommand::Unknown, ExecCommand::Known);
+            exec.command = command;
         }
     }
 
     /// Its sessions are not followed any more.
     pub(super) fn drop_sessions(&mut self) {
         self.calls.retain(|call| !call.is_session());
-        self.execs.retain(|exec| !matches!(exec.owner, Owner::Session(_)));
+        self.execs.retain(|exec| !matches!(exec.owner, Owner::Session(..)));
     }
 
     /// Marks were lost: nothing is known of the calls that are here. Sessions go on.
     pub(super) fn marks_lost(&mut self) {
         self.calls.iter_mut().for_each(|call| call.doubt = call.doubt.or(Some(Unknown::EventsLost)));
-        self.execs.retain(|exec| matches!(exec.owner, Owner::Session(_)));
+        self.execs.retain(|exec| matches!(exec.owner, Owner::Session(..)));
     }
 
     /// When there is something to do that no call or mark causes.
     pub(super) fn due(&self) -> Option<Instant> {
         let calls = self.calls.iter().map(|call| call.until);
         let has_session = self.calls.iter().any(Call::is_session);
-        let execs = self.execs.iter().filter(|exec| !matches!(exec.owner, Owner::Session(_)));
+        let execs = self.execs.iter().filter(|exec| !matches!(exec.owner, Owner::Session(..)));
         let execs =
             execs.flat_map(|exec| [Some(exec.until), has_session.then_some(exec.seen + READ)]).flatten();
         let all = calls.chain(execs).chain(self.doubtful_until);
@@ -221,9 +222,8 @@ impl<T, S> Place<T, S> {
             match (decision, call.stage) {
                 (Decision::Follow(exec), Stage::Session { carried, command }) => {
                     let exec = &mut self.execs[exec];
-                    // Of another command, or an unknown one, no end is shown: a client past us may have run it.
-                    let is_its_own = exec.command == ExecCommand::Known(command);
-                    exec.owner = if is_its_own { Owner::Session(carried) } else { Owner::Past };
+                    exec.owner =
+                        if exec.may_run(command) { Owner::Session(carried, command) } else { Owner::Past };
                 }
                 (Decision::Pass(split, exec), Stage::Held { ended, end, carried }) => {
                     resolved.calls.push((carried, split));
@@ -247,8 +247,9 @@ impl<T, S> Place<T, S> {
 
     fn end_sessions(&mut self, resolved: &mut Resolved<T, S>) {
         for exec in &mut self.execs {
-            if let (Owner::Session(_), Some((ended, status))) = (&exec.owner, exec.exited)
-                && let Owner::Session(carried) = mem::replace(&mut exec.owner, Owner::Past)
+            if let (Owner::Session(..), Some((ended, status))) = (&exec.owner, exec.exited)
+                && let Owner::Session(carried, command) = mem::replace(&mut exec.owner, Owner::Past)
+                && exec.may_run(command)
             {
                 let began = exec.started.or(exec.added).unwrap_or(ended);
                 resolved
@@ -270,7 +271,7 @@ impl<T, S> Place<T, S> {
         }
         let calls = &self.calls;
         self.execs.retain_mut(|exec| {
-            let is_followed = matches!(exec.owner, Owner::Session(_));
+            let is_followed = matches!(exec.owner, Owner::Session(..));
             if exec.until <= now && calls.iter().any(|call| call.may_have(exec)) {
                 exec.until = now + KEPT;
             }

@@ -24,7 +24,7 @@ struct Rig {
     whys: Vec<(String, Unknown)>,
     least: Vec<(String, Part, u64)>,
     /// The command that processes show, if it can be read. That of each session is 1.
-    command: Option<CommandPrint>,
+    command: ExecCommand,
 }
 
 fn named(name: &str) -> CallName {
@@ -44,7 +44,7 @@ impl Rig {
             said: Vec::new(),
             whys: Vec::new(),
             least: Vec::new(),
-            command: Some(1),
+            command: ran(1),
         }
     }
 
@@ -465,7 +465,7 @@ fn a_session_gets_no_exec_that_a_call_may_have() {
 
 #[test]
 fn a_session_ends_only_with_a_process_of_its_command() {
-    for command in [None, Some(2)] {
+    for command in [ExecCommand::Unknown, ExecCommand::Gone, ran(2)] {
         let mut rig = Rig::new();
         rig.command = command;
         // Nobody uses the stream, and somebody runs a command past us.
@@ -490,8 +490,19 @@ fn a_session_ends_only_with_a_process_of_its_command() {
     }
     rig.run(1_000);
     assert!(rig.said().is_empty());
-    let resolved = rig.matcher.command_read(&"c".into(), "x", Some(1), rig.now(1_000).at);
+    let resolved = rig.matcher.command_read(&"c".into(), "x", ran(1), rig.now(1_000).at);
     assert_eq!(rig.note(resolved).said(), ["S ended 210-215 0"]);
+    // Its process was quick, and was gone when its command was to be read. A script shows its interpreter.
+    for command in [ExecCommand::Gone, ExecCommand::Known([3, 1, 2]), ExecCommand::Known([3, 2, 1])] {
+        let mut rig = Rig::new();
+        rig.command = command;
+        rig.session("S", 100).exec("x", [505, 510, 600], 7).run(30_000);
+        assert_eq!(rig.said(), ["S ended 510-600 7"], "{command:?}");
+    }
+}
+
+fn ran(command: CommandPrint) -> ExecCommand {
+    ExecCommand::Known([command, 0, 0])
 }
 
 #[test]
