@@ -37,6 +37,16 @@ async fn is_shown_paused(rig: &Rig) -> Result<bool> {
     Ok(rig.daemon.json("/v1/pods").await?[0]["containers"][0]["paused"] == true)
 }
 
+/// Where the time of an attempt went is known a little after its end.
+fn without_phases(mut probes: Vec<Value>) -> Vec<Value> {
+    for last in probes.iter_mut().filter_map(|probe| probe["last"].as_object_mut()) {
+        for field in ["phases", "phasesUnknown", "culprit"] {
+            last.remove(field);
+        }
+    }
+    probes
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_paused_container_is_not_probed_and_keeps_its_verdicts_until_it_is_resumed() -> Result<()> {
     let mut rig = rig().await?;
@@ -61,10 +71,10 @@ async fn a_paused_container_is_not_probed_and_keeps_its_verdicts_until_it_is_res
     let (is_fine, table) = rig.daemon.run(&["pods"])?;
     assert!(is_fine && table.contains("paused"), "{table}");
 
-    let before = rig.daemon.probes().await?;
+    let before = without_phases(rig.daemon.probes().await?);
     let (calls, events) = (rig.faults().count("ExecSync"), rig.daemon.events().await?);
     stays("no attempt is made and nothing changes", Duration::from_secs(2), async || {
-        let now = rig.daemon.probes().await?;
+        let now = without_phases(rig.daemon.probes().await?);
         Ok(now == before && rig.faults().count("ExecSync") == calls)
     })
     .await?;
