@@ -1,5 +1,5 @@
 //! The live stream: rows of probes, calls, and the state of the daemon, for all subscribers at once. In: what the stages
-//! answer, once a second and only while somebody subscribes; and calls as they end. Out: server-sent events, of which each
+//! answer, once a second and only while there are subscribers; and calls as they end. Out: server-sent events, of which each
 //! subscriber takes what is newer than what it was sent, whenever its client takes more. A subscriber that never reads holds
 //! a number, a key and its socket's buffer: it misses calls, and no row.
 
@@ -106,7 +106,7 @@ struct Shared {
     drained: CancellationToken,
     /// Held to write a piece, or to look at [`ROWS_AT_ONCE`] rows.
     board: Mutex<Board>,
-    /// Whether somebody feeds the board. Held to decide that.
+    /// Whether a task feeds the board. Held to decide that.
     is_fed: Mutex<bool>,
     /// Sent to when the board has changed; its receivers are the subscribers.
     changed: watch::Sender<()>,
@@ -127,11 +127,11 @@ pub(super) struct Subscriber {
     _following: Following,
 }
 
-/// Feeds the board for as long as somebody subscribes.
+/// Feeds the board for as long as there are subscribers.
 struct Feeding(Arc<Shared>);
 
 impl Live {
-    /// Nothing is done until somebody subscribes, and nothing any more once `drained` is cancelled.
+    /// Nothing is done before the first subscriber, and nothing any more once `drained` is cancelled.
     pub(super) fn new(sources: Sources, redacting: Redacting, drained: CancellationToken) -> Self {
         let (changed, calls) = (watch::Sender::new(()), broadcast::Sender::new(BACKLOG));
         let (board, is_fed) = (Mutex::default(), Mutex::new(false));
@@ -164,7 +164,7 @@ impl Live {
         subscriber
     }
 
-    /// Sees to it that somebody feeds the board.
+    /// Starts the task that feeds the board, if there is none.
     fn feed(&self) {
         let mut is_fed = self.shared.is_fed();
         if !std::mem::replace(&mut *is_fed, true) {
@@ -183,7 +183,7 @@ impl Shared {
         self.is_fed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether nobody subscribes any more. If so, the board is not fed from now on.
+    /// Whether there are no subscribers any more. If so, the board is not fed from now on.
     fn is_left(&self) -> bool {
         let mut is_fed = self.is_fed();
         let is_left = self.changed.receiver_count() == 0;
@@ -205,7 +205,7 @@ impl Drop for Feeding {
 }
 
 impl Feeding {
-    /// Until nobody subscribes.
+    /// Until there are no subscribers.
     async fn run(self) {
         tokio::select! {
             () = self.look() => {}

@@ -93,7 +93,7 @@ impl HttpRights {
         }
     }
 
-    /// Whether no other site can have this name. An address is no name that somebody else could let resolve to us. A longer
+    /// Whether no other site can have this name. An address is no name that others could make resolve to us. A longer
     /// name that begins with the node's may belong to anyone.
     fn is_our_name(&self, name: &str) -> bool {
         let has_suffix = |suffix: &str| {
@@ -114,7 +114,7 @@ pub(super) fn is_always(path: &str) -> bool {
     ALWAYS.contains(&path)
 }
 
-/// Refuses what a page of another site made a browser ask for: also on the API socket, which somebody may have forwarded to
+/// Refuses what a page of another site made a browser ask for: also on the API socket, which a user may have forwarded to
 /// a port of their own. A link to the page itself is followed. No page of ours changes anything.
 pub(super) fn check_site(head: &Parts) -> Result<(), Refusal> {
     let is_reading = matches!(head.method, Method::GET | Method::HEAD);

@@ -176,7 +176,7 @@ impl<T, S> Call<T, S> {
                     })
             }
             (_, Some((ended, ExecEnd::Refused))) => is_by(exec.added, ended),
-            // What was asked of the shim is done even if nobody waits for it any more.
+            // The shim does what it was asked for even if no client waits for it any more.
             (_, Some((ended, ExecEnd::Unanswered))) => {
                 is_by(exec.added, self.added_by.unwrap_or(ended + LINGERS))
             }

@@ -1,8 +1,8 @@
 //! Who can only have one thing: choices in, what follows from them out. Pure.
 
-/// For each of those who choose, what it must have: the only one of its choices that nobody else must have. None of those
-/// without choices, with several, or whose only one several must have; nor of what `may_be_had` by nobody. From what
-/// one has that is not `is_sure`, nothing follows for others.
+/// For each of those who choose, what it must have: the only one of its choices that no other one must have. None where there
+/// is no choice, where there are several, or where several must have the same; nor one that is not `may_be_had`. From a choice
+/// that is not `is_sure`, nothing follows for others.
 pub(super) fn forced(
     choices: &[Vec<usize>],
     may_be_had: impl Fn(usize) -> bool,

@@ -83,7 +83,7 @@ impl<T, S> Place<T, S> {
         self.calls.push(call);
     }
 
-    /// Nobody gets an exec that may belong to a call that is forgotten.
+    /// No call gets an exec that may belong to one that is forgotten.
     fn doubt_execs_of(&mut self, call: &Call<T, S>) {
         for exec in self.execs.iter_mut().filter(|exec| call.may_have(exec)) {
             exec.is_doubtful = true;

@@ -167,7 +167,7 @@ fn marks_may_be_late_doubled_or_out_of_order() {
     rig.late_mark("x", STARTED, 20, 51).late_mark("x", STARTED, 30, 51).late_mark("x", ADDED, 5, 52);
     assert_eq!(rig.said(), ["a 5/15/20/5"]);
     rig.began("b", 53).exec("x", [5, 20, 40], 0).exec("y", [54, 55, 56], 0).ended("b", 57, Some(0));
-    assert_eq!(rig.said()[1..], ["b 1/1/1/1"], "what is reported twice is nobody else's");
+    assert_eq!(rig.said()[1..], ["b 1/1/1/1"], "what is reported twice belongs to no other call");
 }
 
 #[test]
@@ -317,7 +317,7 @@ fn what_is_true_of_all_execs_that_fit_is_certain() {
     rig.began("a", 0).began("b", 1).exec("x", [5, 10, 900], 0).exec("y", [880, 890, 900], 0);
     rig.ended("a", 910, Some(0)).ended("b", 911, Some(0)).run(20_000);
     assert_eq!((rig.said().join(","), least(&rig)), ("a ?,b ?".to_owned(), Vec::new()));
-    // A command that nobody called for.
+    // A command without a call.
     let mut rig = Rig::new();
     rig.began("a", 0)
         .exec("x", [900, 910, 920], 0)
@@ -372,7 +372,7 @@ fn a_call_without_phases_says_why() {
 }
 
 #[test]
-fn an_exec_that_nobody_called_for_is_nobodys() {
+fn an_exec_without_a_call_is_given_to_none() {
     let mut rig = Rig::new();
     rig.began("a", 0)
         .exec("x", [5, 10, 20], 0)
@@ -468,7 +468,7 @@ fn a_session_ends_only_with_a_process_of_its_command() {
     for command in [ExecCommand::Unknown, ExecCommand::Gone, ran(2)] {
         let mut rig = Rig::new();
         rig.command = command;
-        // Nobody uses the stream, and somebody runs a command past us.
+        // The stream is not used, and another client runs a command past us.
         rig.session("S", 100).exec("x", [505, 510, 900], 7).run(30_000);
         assert!(rig.said().is_empty(), "{:?}", rig.said());
         // Other commands have their own phases.

@@ -111,7 +111,7 @@ impl Board {
         }
     }
 
-    /// Forgets all rows, as nobody reads them. Who reads again begins again.
+    /// Forgets all rows, as there are no readers. A new reader begins with all rows.
     pub(super) fn clear(&mut self) {
         *self = Self { version: self.version + 1, floor: self.version + 2, ..Self::default() };
     }
