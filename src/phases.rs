@@ -334,5 +334,5 @@ impl Drop for ProbedExec {
 /// That instant by both clocks.
 fn now(at: Instant) -> Now {
     let (instant, wall) = (clock::now(), clock::wall());
-    Now { at: instant, wall: wall - instant.saturating_duration_since(at) }
+    Now { at: instant, clock: wall, wall: wall - instant.saturating_duration_since(at) }
 }

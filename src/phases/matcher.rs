@@ -80,11 +80,30 @@ pub(crate) struct SessionEnd {
     pub exit_code: i32,
 }
 
-/// A point in time, as both clocks show it.
+/// When something happened, and when that is noted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Now {
+    /// When it is noted, and what the wall clock shows then.
     pub(super) at: Instant,
+    pub(super) clock: SystemTime,
+    /// When it happened.
     pub(super) wall: SystemTime,
+}
+
+/// 50 ms: how far both clocks may drift apart while a call lasts, and in a thousandth of its time. Otherwise the wall clock was
+/// set, and the runtime's times cannot be compared with ours.
+const DRIFT: Duration = Duration::from_millis(50);
+
+impl Now {
+    /// Whether the wall clock was set since.
+    fn was_set_since(&self, began: (Instant, SystemTime)) -> bool {
+        let passed = self.at.saturating_duration_since(began.0);
+        let apart = match self.clock.duration_since(began.1) {
+            Ok(shown) => shown.abs_diff(passed),
+            Err(error) => error.duration() + passed,
+        };
+        apart > DRIFT + passed / 1_000
+    }
 }
 
 /// Matches calls and execs. A call carries a `T` from its end on, a session an `S` from its beginning on.

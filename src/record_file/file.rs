@@ -15,8 +15,8 @@ use std::{
 
 use rustix::{
     fs::{
-        AtFlags, FileType, Mode, OFlags, Stat, StatVfsMountFlags, fchmod, fstat, fstatvfs, openat, renameat,
-        stat, statat, unlinkat,
+        AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, StatVfsMountFlags, fchmod, flock, fstat,
+        fstatvfs, openat, renameat, stat, statat, unlinkat,
     },
     io::Errno,
     process::geteuid,
@@ -53,6 +53,8 @@ pub(super) enum RecordError {
     NotOurs,
     #[error("it holds something else, or is a hard link: name a file that criprobe alone writes")]
     Foreign,
+    #[error("another criprobe writes it: name another file")]
+    InUse,
     #[error("cannot open it: {}", refused(.0))]
     Open(#[source] io::Error),
     #[error("cannot rename it to make room: {}", refused(.0))]
@@ -265,7 +267,10 @@ fn size_of(stat: &Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or_default()
 }
 
-/// Opens a file, or makes it; ends the last line of what is there.
+/// How the records of calls and of attempts begin.
+const BEGINNINGS: [&[u8]; 2] = [b"{\"id\":\"", b"{\"at\":\""];
+
+/// Opens a file, or makes it, for ourselves alone; ends the last line of what is there.
 fn open(folder: BorrowedFd<'_>, name: &OsStr) -> Result<(File, u64), RecordError> {
     // Without waiting, as it may be a pipe.
     let flags = OFlags::RDWR
@@ -287,14 +292,17 @@ fn open(folder: BorrowedFd<'_>, name: &OsStr) -> Result<(File, u64), RecordError
     if stat.st_uid != geteuid().as_raw() || stat.st_mode & WRITABLE_BY_OTHERS != 0 {
         return Err(RecordError::NotOurs);
     }
-    let mut first = [b'{'];
-    if size_of(&stat) > 0 {
-        file.read_exact_at(&mut first, 0).map_err(RecordError::Open)?;
-    }
-    // A file of somebody else's that was named by mistake must not be damaged.
-    if first != [b'{'] || stat.st_nlink > 1 {
+    let mut first = [0; 7];
+    let read = file.read_at(&mut first, 0).map_err(RecordError::Open)?;
+    // A file of others that was named by mistake must not be damaged. The first line of ours may have been cut by a full disk.
+    if !BEGINNINGS.iter().any(|beginning| beginning.starts_with(&first[..read])) || stat.st_nlink > 1 {
         return Err(RecordError::Foreign);
     }
+    // Two that write would each take what the other has written for room. Where a disk has no locks, this cannot be known.
+    if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+        return Err(RecordError::InUse);
+    }
+    let stat = fstat(&file).map_err(|errno| RecordError::Open(errno.into()))?;
     if stat.st_mode & 0o077 != 0 {
         fchmod(&file, Mode::RUSR | Mode::WUSR).map_err(|errno| RecordError::Open(errno.into()))?;
     }

@@ -84,17 +84,18 @@ fn the_file_and_the_one_before_it_take_no_more_than_they_may_and_hold_the_newest
     let dir = tempfile::tempdir().unwrap();
     let mut writer = RecordWriter::default();
     let (path, former) = (at(&dir), dir.path().join("records/attempts.jsonl.1"));
-    let line = |number: u32| format!("{{{number:>98}\n");
+    let line = |number: u32| format!("{{\"at\":\"{number:>92}\n");
     for number in 0..10_000 {
         let (done, ended) = writer.write(&path, MAX, line(number).as_bytes());
         assert_eq!((done, ended.is_ok()), (100, true));
     }
     let text = fs::read_to_string(&former).unwrap() + &fs::read_to_string(&path).unwrap();
     assert!(text.len() as u64 <= MAX && text.len() as u64 > MAX / 2, "{}", text.len());
-    let kept: Vec<u32> = text.lines().map(|line| line[1..].trim().parse().unwrap()).collect();
+    let kept: Vec<u32> = text.lines().map(|line| line[7..].trim().parse().unwrap()).collect();
     assert_eq!(kept.last(), Some(&9_999));
     assert!(kept.windows(2).all(|pair| pair[0] + 1 == pair[1]));
     // Less is allowed now.
+    writer.close();
     let (_, ended) = RecordWriter::default().write(&path, MAX / 16, b"{new\n");
     assert!(ended.is_ok());
     assert!(!former.exists() && fs::read_to_string(&path).unwrap() == "{new\n");
@@ -104,9 +105,29 @@ fn the_file_and_the_one_before_it_take_no_more_than_they_may_and_hold_the_newest
 fn half_a_line_is_ended_before_the_next() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("records");
-    fs::write(&path, "{whole\nhal").unwrap();
+    fs::write(&path, "{\"id\":\"whole\nhal").unwrap();
     let (done, _) = RecordWriter::default().write(&path, MAX, b"{next\n");
-    assert_eq!((done, &*fs::read_to_string(&path).unwrap()), (6, "{whole\nhal\n{next\n"));
+    assert_eq!((done, &*fs::read_to_string(&path).unwrap()), (6, "{\"id\":\"whole\nhal\n{next\n"));
+    fs::write(&path, "{\"a").unwrap();
+    let (done, _) = RecordWriter::default().write(&path, MAX, b"{next\n");
+    assert_eq!((done, &*fs::read_to_string(&path).unwrap()), (6, "{\"a\n{next\n"));
+}
+
+#[test]
+fn two_that_write_do_not_take_turns_with_one_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut first, mut second) = (RecordWriter::default(), RecordWriter::default());
+    let line = b"{\"at\":\"1\n";
+    assert!(first.write(&at(&dir), MAX, line).1.is_ok());
+    for _ in 0..2 {
+        let (done, ended) = second.write(&at(&dir), MAX, line);
+        let ended = ended.unwrap_err().to_string();
+        assert_eq!((done, &*ended), (0, "another criprobe writes it: name another file"));
+    }
+    first.close();
+    assert!(second.write(&at(&dir), MAX, line).1.is_ok());
+    assert!(first.check(&at(&dir), MAX).is_err());
+    assert_eq!(fs::read(at(&dir)).unwrap(), line.repeat(2));
 }
 
 #[test]
@@ -140,7 +161,7 @@ fn what_is_no_file_of_ours_is_never_written_to() {
     fs::set_permissions(&path, Permissions::from_mode(0o622)).unwrap();
     assert!(refused().contains("others can write to it"), "{}", refused());
     fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
-    assert!(RecordWriter::default().write(&path, MAX, b"{line\n").1.is_ok());
+    assert!(RecordWriter::default().write(&path, MAX, b"{\"at\":\"line\n").1.is_ok());
     assert_eq!(
         fs::metadata(&path).unwrap().mode() & 0o777,
         0o600,
@@ -149,9 +170,15 @@ fn what_is_no_file_of_ours_is_never_written_to() {
     fs::hard_link(&path, dir.path().join("again")).unwrap();
     assert!(refused().contains("is a hard link"), "{}", refused());
     fs::remove_file(&path).unwrap();
-    fs::write(&path, "root:x:0:0").unwrap();
-    assert!(refused().contains("holds something else"), "{}", refused());
-    assert_eq!(fs::read_to_string(&path).unwrap(), "root:x:0:0");
+    for text in
+        ["root:x:0:0", "{\"data-root\":\"/x\",\n \"y\":1}", "{}", "{ \"at\": 1 }", "\n", "{\"attempts"]
+    {
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        assert!(refused().contains("holds something else"), "{text}: {}", refused());
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o644);
+    }
     fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
     assert!(refused().starts_with("others can write to the folder "), "{}", refused());
     assert_eq!(fs::read_to_string(precious).unwrap(), "keep");

@@ -34,6 +34,8 @@ pub(super) struct Call<T, S> {
     /// When its exec may have been added at the earliest.
     pub(super) earliest: SystemTime,
     pub(super) since: Instant,
+    /// What the wall clock showed then.
+    pub(super) clock: SystemTime,
     /// When its stage is over, unless it ends sooner.
     pub(super) until: Instant,
     /// Why it gets no exec, such as that marks, or calls that could have its exec, may be missing.
@@ -122,6 +124,7 @@ impl<T, S> Call<T, S> {
             began: now.wall,
             earliest: now.wall - early,
             since: now.at,
+            clock: now.clock,
             until: now.at + lasts,
             doubt,
             added_by: None,

@@ -117,6 +117,7 @@ impl<T, S> Place<T, S> {
         // One that is refused so soon need not wait for its marks.
         let is_quick = !is_slow(now.at.saturating_duration_since(call.since));
         call.doubt = call.doubt.or((end == ExecEnd::Refused && is_quick).then_some(Unknown::Refused));
+        call.doubt = call.doubt.or(now.was_set_since((call.since, call.clock)).then_some(Unknown::NoMarks));
         call.until = if call.doubt.is_some() { now.at } else { now.at + HELD };
         call.added_by = (end == ExecEnd::Unanswered).then(|| now.wall + LINGERS);
         call.stage = Stage::Held { ended: now.wall, end, carried };

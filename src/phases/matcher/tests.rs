@@ -49,7 +49,7 @@ impl Rig {
     }
 
     fn now(&self, at: u64) -> Now {
-        Now { at: self.origin + Duration::from_millis(at), wall: wall(at) }
+        Now { at: self.origin + Duration::from_millis(at), clock: wall(at), wall: wall(at) }
     }
 
     fn began(&mut self, name: &str, at: u64) -> &mut Self {
@@ -412,6 +412,19 @@ fn a_clock_that_was_set_leaves_phases_out() {
     // The clock was set back by 50 s.
     rig.mark("x", EXITED, 50_020).ended("a", 50_025, Some(0)).run(200_000);
     assert_eq!(rig.said(), ["a ?"]);
+    // It was set after all marks, and before the answer.
+    for (set, said) in
+        [(61_000, "a ?"), (-960, "a ?"), (-1, "a 5/5/10/979"), (0, "a 5/5/10/980"), (49, "a 5/5/10/1029")]
+    {
+        let mut rig = Rig::new();
+        rig.began("a", 100_000).exec("x", [100_005, 100_010, 100_020], 0);
+        let clock = wall(u64::try_from(101_000 + set).unwrap());
+        let now = Now { clock, wall: clock, ..rig.now(101_000) };
+        let answered = ExecEnd::Answered { exit_code: 0 };
+        let resolved = rig.matcher.ended(&"c".into(), named("a"), answered, "a".to_owned(), now);
+        rig.note(resolved).run(200_000);
+        assert_eq!(rig.said(), [said], "{set}");
+    }
 }
 
 #[test]
