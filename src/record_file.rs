@@ -1,8 +1,8 @@
 //! Writes records to a file, a line each: records in, counts out. A thread of its own makes the lines and writes them, so
-//! neither a disk that hangs nor a record that takes long to format delays anything else: records wait in a bounded queue, and those
 //! neither a disk that hangs nor a record that takes long to format delays anything else: records wait in a bounded queue, and
 //! those for which there is no room are dropped and counted. Never logs. Each line is a JSON object: a file that begins with
 //! anything but a record is not one of ours, and is left alone.
+
 mod file;
 
 use std::{
