@@ -99,12 +99,13 @@ async fn row_15_accepting_clients_gives_way_to_probes_and_questions() -> Result<
             Ok(stream)
         })
         .collect::<Result<_>>()?;
-    let status = eventually("it says that it is short of descriptors", PATIENCE, async || {
-        let status = daemon.status().await?;
-        Ok((!status["connections"]["acceptingPausedSince"].is_null()).then_some(status))
+    // Attempts that happen to be in flight may make it pause sooner, for a moment.
+    eventually("it says that it is short of descriptors, and some are served", PATIENCE, async || {
+        let connections = &daemon.status().await?["connections"];
+        let is_paused = !connections["acceptingPausedSince"].is_null();
+        Ok((is_paused && connections["open"].as_u64() >= Some(4)).then_some(()))
     })
     .await?;
-    assert!(status["connections"]["open"].as_u64() >= Some(4), "{}", status["connections"]);
     for (kind, before) in ["liveness", "readiness"].into_iter().zip(before) {
         let probe = succeeds(kind, before).await?;
         assert_eq!((count(&probe, "failure"), count(&probe, "error")), (0, 0), "{probe}");
