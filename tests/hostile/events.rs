@@ -1,5 +1,7 @@
 //! Events of one pod beside those of others.
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 use serde_json::Value;
 
@@ -40,9 +42,13 @@ async fn row_02_events_of_one_pod_do_not_push_out_those_of_others() -> Result<()
         Ok((often == names.len()).then_some(events))
     })
     .await?;
-    let failed = of(&events, loud.uid.as_str());
-    let failed = failed.iter().filter(|event| event["reason"] == "Unhealthy").count();
-    assert_eq!(failed, names.len(), "what repeats is one");
+    let mut failed = of(&events, loud.uid.as_str());
+    failed.retain(|event| event["reason"] == "Unhealthy");
+    // On a busy machine, one may also say that a connection took too long.
+    let said: BTreeSet<_> =
+        failed.iter().map(|event| (event["container"].as_str(), event["message"].as_str())).collect();
+    assert_eq!(failed.len(), said.len(), "what repeats is one: {failed:#?}");
+    assert!(said.len() < 2 * names.len(), "{failed:#?}");
     // Those of two stages may differ by the time that one of them needs to write.
     let of_probes = events.iter().filter(|event| event["probe"] != "");
     assert!(of_probes.is_sorted_by_key(|event| event["at"].as_str()), "they are in order");
