@@ -36,7 +36,7 @@ const CALM: Duration = Duration::from_secs(30);
 /// 10 s between two lists while something is not seen: a blind connection, or no events from the runtime.
 const WARY: Duration = Duration::from_secs(10);
 
-/// 1 s until a failed list is requested again.
+/// 1 s until lists that failed, that of what is paused among them, are requested again.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// 3 failed lists in a row cause a warning: one or two are normal during a restart of the runtime.
@@ -302,7 +302,7 @@ impl Resync {
                 }
                 self.failures = 0;
                 self.due.at(now + self.period);
-                self.take_facts(facts, answer);
+                self.take_facts(facts, answer, now);
                 answer.is_full = true;
             }
             Ok((_, Done::Paused(late))) => {
@@ -310,12 +310,13 @@ impl Resync {
                 if self.wants_paused {
                     self.due.at(now);
                 }
-                self.take_facts(late, answer);
+                self.take_facts(late, answer, now);
             }
             Ok((_, Done::Listed(Err(status)))) => self.list_failed(status.message(), now),
             Err(ended) if self.asking_paused == Some(ended.id()) => {
                 self.asking_paused = None;
                 self.wants_paused = true;
+                self.due.at(now + RETRY);
             }
             // It panicked, or was given up.
             Err(ended) => match self.asked.remove(&ended.id()) {
@@ -325,10 +326,18 @@ impl Resync {
         }
     }
 
-    /// What the runtime failed to report as paused is requested again with the next lists.
-    fn take_facts(&mut self, facts: impl IntoIterator<Item = (Fact, Instant)>, answer: &mut ResyncAnswer) {
+    /// What the runtime failed to report as paused is soon requested again: until then, what was paused before is probed.
+    fn take_facts(
+        &mut self,
+        facts: impl IntoIterator<Item = (Fact, Instant)>,
+        answer: &mut ResyncAnswer,
+        now: Instant,
+    ) {
         for (fact, sent) in facts {
-            self.wants_paused |= matches!(fact, Fact::PausedListed(None));
+            if matches!(fact, Fact::PausedListed(None)) {
+                self.wants_paused = true;
+                self.due.at(now + RETRY);
+            }
             answer.facts.push((fact, sent));
         }
     }
@@ -437,10 +446,11 @@ mod tests {
         assert!(resync.due.next().is_some(), "what came up meanwhile is asked at once");
 
         for (paused, is_asked_again) in [(Some(vec![]), false), (None, true)] {
-            resync.wants_paused = false;
+            (resync.wants_paused, resync.due) = (false, Due::default());
             let facts = vec![(Fact::PausedListed(paused), now)];
             resync.finish(Ok((slow, Done::Listed(Ok(facts)))), &mut answer, now);
             assert_eq!(resync.wants_paused, is_asked_again);
+            assert_eq!(resync.due.next() <= Some(now + RETRY), is_asked_again, "soon");
         }
         resync.wants_paused = false;
         resync.finish(Ok((slow, Done::Listed(Err(Status::unavailable("away"))))), &mut answer, now);

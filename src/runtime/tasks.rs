@@ -1,11 +1,13 @@
 //! Which containers are paused, from containerd's own service: CRI has no such state. An id, or nothing, in; what is paused
 //! out. Keeps nothing.
 
+use std::time::Duration;
+
 use prost::Message;
 use tonic::{Code, Status, codegen::http::uri::PathAndQuery};
 
 use super::{
-    QUICK, Runtime,
+    LONG, QUICK, Runtime,
     call::{Service, read, send},
     marks::MAX_ID,
 };
@@ -22,12 +24,15 @@ const MAX_TASK: usize = 64 << 10;
 
 impl Runtime {
     /// The ids of all that is paused, containers and sandboxes; `None` if the runtime cannot report it. This asks the shim
-    /// of each container, so it is not for every list.
+    /// of each container, one after the other, so it is not for every list, and may take long: containerd waits up to 2 s for
+    /// each shim that hangs.
     ///
     /// # Errors
     /// The error of the runtime or of the connection to it.
     pub(crate) async fn paused(&self) -> Result<Option<Vec<String>>, Status> {
-        let Some(list) = self.tasks::<ListTasksResponse>("List", ListTasksRequest {}, MAX_LIST).await? else {
+        let Some(list) =
+            self.tasks::<ListTasksResponse>("List", ListTasksRequest {}, (LONG, MAX_LIST)).await?
+        else {
             return Ok(None);
         };
         let paused = list.tasks.into_iter().filter(|task| is_paused(task) && task.id.len() <= MAX_ID);
@@ -40,7 +45,9 @@ impl Runtime {
     /// The error of the runtime or of the connection to it; NotFound if the container has no process.
     pub(crate) async fn is_paused(&self, id: &str) -> Result<Option<bool>, Status> {
         let request = GetRequest { container_id: id.to_owned() };
-        let Some(found) = self.tasks::<GetResponse>("Get", request, MAX_TASK).await? else { return Ok(None) };
+        let Some(found) = self.tasks::<GetResponse>("Get", request, (QUICK, MAX_TASK)).await? else {
+            return Ok(None);
+        };
         let task = found.process.ok_or_else(|| Status::internal("the answer contains no task"))?;
         // What containerd answers of a shim that does not.
         if task.status() == TaskStatus::Unknown {
@@ -54,12 +61,12 @@ impl Runtime {
         &self,
         method: &str,
         request: impl Message,
-        most: usize,
+        (limit, most): (Duration, usize),
     ) -> Result<Option<A>, Status> {
         let path = PathAndQuery::from_maybe_shared(format!("/containerd.services.tasks.v1.Tasks/{method}"))
             .expect("the name of a method is valid in a path");
         let request = request.encode_to_vec().into();
-        match send(Service::Containerd, self.channel(), path, request, QUICK, most).await {
+        match send(Service::Containerd, self.channel(), path, request, limit, most).await {
             Ok(answer) => read(answer).map(Some),
             Err(status) if status.code() == Code::Unimplemented => Ok(None),
             Err(status) => Err(status),
