@@ -127,7 +127,7 @@ enum HandsOff {
 impl HandsOff {
     fn reason(&self) -> &str {
         match self {
-            Self::Claimed(Claim::Stopped) => "a client stopped the container",
+            Self::Claimed(Claim::Stopped) => "a client stopped or removed the container",
             Self::Claimed(Claim::PodStopped) => "the pod was stopped",
             Self::Claimed(Claim::Replaced) => "a client replaced the container",
             Self::Removed => "the container was removed",

@@ -308,7 +308,7 @@ mod tests {
             container: ContainerId::from("c0"),
             action: OnFailure::Restart,
             cause,
-            end: Some(ActEnd::GivenUp("a client stopped the container".to_owned())),
+            end: Some(ActEnd::GivenUp("a client stopped or removed the container".to_owned())),
             took: Duration::from_secs(1),
             command: Some(CommandReport {
                 exit_code: Some(0),
