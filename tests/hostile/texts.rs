@@ -211,12 +211,10 @@ async fn row_03_expanded_commands_take_a_few_megabytes_of_all_attempts_together(
         let ran = rig
             .becomes(pod, "liveness", "ran often", |probe| probe["counts"]["success"].as_u64() >= Some(5))
             .await?;
-        assert_eq!(ran["counts"]["error"], 0, "{}", ran["last"]);
-        let refused = rig.last(pod, "readiness", "error").await?;
-        assert_eq!(
-            refused["last"]["output"],
-            "the command is longer than 262144 bytes after its variables were expanded"
-        );
+        assert_eq!(ran["counts"]["failure"], 0, "{}", ran["last"]);
+        // On a busy machine, its container's status may come too late for its first attempts.
+        let refusal = "the command is longer than 262144 bytes after its variables were expanded";
+        rig.becomes(pod, "readiness", "is refused", |probe| probe["last"]["output"] == refusal).await?;
     }
     let grown = peak(&rig)?.saturating_sub(before);
     println!("row 3: {grown} KiB beyond {before}");
