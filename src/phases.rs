@@ -1,10 +1,11 @@
 //! Splits the time of a command that the runtime runs in a container into phases: begins and ends of calls, and the marks of
 //! the runtime's events, in; phases out, once they are known. Where they cannot be known: the reason, and what is certain
-//! all the same: they are never wrong. No IO except in `command`.
+//! all the same: they are never wrong. No IO except in `command`, which reads what processes show as their command.
 //!
 //! call complete --queue--> added --start--> process runs --run--> exited --drain--> answered
 
 mod command;
+mod forms;
 mod matcher;
 
 use std::{
@@ -23,7 +24,8 @@ use tokio::{sync::Notify, time::sleep};
 pub(crate) use self::matcher::{CallName, ExecEnd, SessionEnd};
 use self::{
     command::{CommandLine, CommandReader},
-    matcher::{CommandPrint, ExecCommand, Matcher, Now, Resolved, StartedExec},
+    forms::{CommandForms, CommandPrint},
+    matcher::{ExecCommand, Matcher, Now, Resolved, StartedExec},
 };
 use crate::{
     clock,
@@ -60,6 +62,9 @@ pub(crate) type PhaseDurations = BTreeMap<(Caller, Phase), DurationHistogram>;
 
 /// 50 ms: how often calls are looked at that wait for marks.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// 4 KiB: a command is compared with those of processes if it is not longer. Most take less than 100 bytes.
+pub(crate) const LONGEST_COMMAND: usize = 4 << 10;
 
 /// Takes where the time of a call went, once.
 pub(crate) type Done = Box<dyn FnOnce(Split) + Send>;
@@ -134,11 +139,18 @@ impl PhasesHandle {
         ExecNewsSink::new(move |news| handle.hear(news))
     }
 
-    /// A client called for a command in this container, at that time.
-    pub(crate) fn began(&self, container: &ContainerId, name: CallName, at: Instant) {
+    /// A client called for this command in this container, at that time.
+    pub(crate) fn began<'a>(
+        &self,
+        container: &ContainerId,
+        name: CallName,
+        command: impl Iterator<Item = &'a str>,
+        at: Instant,
+    ) {
+        let command = self.forms(command);
         let mut state = self.state();
         let doubt = state.events.doubt();
-        state.matcher.began(container, name, doubt, now(at));
+        state.matcher.began(container, (name, command), doubt, now(at));
         drop(state);
         self.0.waits.notify_one();
     }
@@ -176,10 +188,10 @@ impl PhasesHandle {
         at: Instant,
         done: SessionDone,
     ) {
-        let command = self.print(&command.flat_map(|word| word.bytes().chain([0])).collect::<Vec<u8>>());
+        let command = self.forms(command);
         let mut state = self.state();
         let doubt = state.events.doubt();
-        state.matcher.session(container, name, (done, command), doubt, now(at));
+        state.matcher.session(container, (name, command), done, doubt, now(at));
         drop(state);
         self.0.waits.notify_one();
     }
@@ -194,10 +206,14 @@ impl PhasesHandle {
         self.state().matcher.gone(container);
     }
 
-    /// A command of a probe of ours is called for now. Its phases end when it is dropped, or as [`ProbedExec::ended`] says.
-    pub(crate) fn probed(&self, container: &ContainerId) -> ProbedExec {
+    /// This command of a probe of ours is called for now. Its phases end when it is dropped, or as [`ProbedExec::ended`] says.
+    pub(crate) fn probed<'a>(
+        &self,
+        container: &ContainerId,
+        command: impl Iterator<Item = &'a str>,
+    ) -> ProbedExec {
         let name = CallName::Probe(self.0.probes.fetch_add(1, Ordering::Relaxed));
-        self.began(container, name, clock::now());
+        self.began(container, name, command, clock::now());
         let slot = Some(PhasesSlot::default());
         ProbedExec { phases: self.clone(), container: container.clone(), name, slot }
     }
@@ -272,6 +288,18 @@ impl PhasesHandle {
         let resolved = self.state().matcher.command_read(container, exec, command, clock::now());
         self.finish(resolved);
         self.0.waits.notify_one();
+    }
+
+    /// Of a command of more than [`LONGEST_COMMAND`], nothing.
+    fn forms<'a>(&self, command: impl Iterator<Item = &'a str>) -> CommandForms {
+        let mut length = 0;
+        let words: Option<Vec<_>> = command
+            .map(|word| {
+                length += word.len();
+                (length <= LONGEST_COMMAND).then_some(word)
+            })
+            .collect();
+        words.map_or_else(CommandForms::default, |words| CommandForms::of(&words, |words| self.print(words)))
     }
 
     /// Of words that each have a NUL at their end. A script shows the path at which it was found: folders do not count.

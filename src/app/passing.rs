@@ -44,7 +44,9 @@ impl Observer for Passing {
 
     fn command_begun(&mut self, call: &Call, container: &ContainerId) {
         self.observed.begun(call);
-        self.phases.began(container, name(call), call.began);
+        if let CriRequest::ExecSync(command) = &call.request {
+            self.phases.began(container, name(call), command.arguments(), call.began);
+        }
     }
 
     fn calls_missed(&mut self) {

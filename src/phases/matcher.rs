@@ -5,6 +5,9 @@
 //! exec, which is right as long as no mark is lost; and the exec fits no other call, which is right as long as we know of all
 //! calls. A call without an answer may have had no exec: only the second argument holds for it, and for sessions.
 //!
+//! An exec whose process shows the command of some of the calls that it fits belongs to one of these: no argument by times, so
+//! it helps both. As many execs as calls that they fit leave none of these calls to others.
+//!
 //! Where several execs fit a call, what is true of its phases with each of them is certain if both arguments show that it has
 //! one of them.
 //!
@@ -23,12 +26,13 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-pub(super) use self::call::{CommandPrint, ExecCommand};
+pub(super) use self::call::ExecCommand;
 use self::place::{MOST_SESSIONS, Place};
+use super::forms::CommandForms;
 use crate::{
     ids::{ConnId, ContainerId},
     results::phases::{Split, Unknown},
-    runtime::marks::{ExecMark, MarkKind},
+    runtime::marks::ExecMark,
 };
 
 /// 300 ms: how long an ended call waits for marks. containerd reports an exit before it answers the call; what takes time is
@@ -124,7 +128,7 @@ pub(super) struct Resolved<T, S> {
     pub(super) started: Option<StartedExec>,
 }
 
-/// An exec that may be that of a session, and its process.
+/// An exec that may be that of several calls, or of a session, and its process.
 #[derive(Debug)]
 pub(super) struct StartedExec {
     pub(super) container: ContainerId,
@@ -149,12 +153,12 @@ impl<T, S> Matcher<T, S> {
     pub(super) fn began(
         &mut self,
         container: &ContainerId,
-        name: CallName,
+        call: (CallName, CommandForms),
         doubt: Option<Unknown>,
         now: Now,
     ) {
         if let Some(place) = self.place(container) {
-            place.begin(name, doubt, now);
+            place.begin(call, doubt, now);
         }
     }
 
@@ -194,15 +198,15 @@ impl<T, S> Matcher<T, S> {
     pub(super) fn session(
         &mut self,
         container: &ContainerId,
-        name: CallName,
-        opened: (S, CommandPrint),
+        call: (CallName, CommandForms),
+        carried: S,
         doubt: Option<Unknown>,
         now: Now,
     ) {
         let all = self.places.values().map(Place::sessions).sum::<usize>();
         let Some(place) = self.place(container) else { return };
         if all < ALL_SESSIONS && place.sessions() < MOST_SESSIONS {
-            place.open_session(name, opened, doubt, now);
+            place.open_session(call, carried, doubt, now);
         } else {
             place.doubt(now.at);
         }
@@ -211,14 +215,10 @@ impl<T, S> Matcher<T, S> {
     /// The runtime reported something of an exec.
     pub(super) fn mark(&mut self, mark: ExecMark, now: Now) -> Resolved<T, S> {
         let ExecMark { container, exec, at, kind } = mark;
-        let is_asked = self.place(&container).is_some_and(|place| place.mark(exec.clone(), kind, at, now));
-        let mut resolved = self.resolve(&container, now.at);
-        if let MarkKind::Started { pid } = kind
-            && is_asked
-        {
-            resolved.started = Some(StartedExec { container, exec, pid });
+        if let Some(place) = self.place(&container) {
+            place.mark(exec, kind, at, now);
         }
-        resolved
+        self.resolve(&container, now.at)
     }
 
     /// The command of a process was read, or could not be.
@@ -277,6 +277,9 @@ impl<T, S> Matcher<T, S> {
         let (mut resolved, is_unseen) = (Resolved::default(), self.is_unseen(now));
         if let Some(place) = self.places.get_mut(container) {
             place.resolve(is_unseen, now, &mut resolved);
+            let next = place.next_to_read();
+            resolved.started =
+                next.map(|(exec, pid)| StartedExec { container: container.clone(), exec, pid });
             if place.is_empty() {
                 self.places.remove(container);
             }

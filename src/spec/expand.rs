@@ -150,7 +150,7 @@ impl<'a> Expansion<'a> {
         self.command.iter().map(move |defined| Word { defined, env })
     }
 
-    #[cfg(test)]
+    /// The expanded command. It may be long: see [`Word::length`].
     pub(crate) fn to_argv(self) -> Vec<String> {
         self.words().map(|word| word.pieces().map(Piece::text).collect()).collect()
     }

@@ -367,6 +367,41 @@ async fn an_attempt_that_timed_out_says_how_far_it_came() -> Result<()> {
     Ok(())
 }
 
+/// A pod as they mostly are: readiness and liveness with the same period.
+#[tokio::test(flavor = "multi_thread")]
+async fn probes_of_a_container_that_start_together_have_their_culprits() -> Result<()> {
+    // A rig of its own: other tests' daemons would run the probes, too.
+    let Some(lab) = Lab::start()? else { return Ok(()) };
+    let daemon = Daemon::start(&lab.socket()).await?;
+    let mut client = daemon.client().await?;
+    for (name, slow, other) in [
+        ("quick", r#"["sleep", "30"]"#, r#"["true"]"#),
+        ("scripts", r#"["sh", "-c", "sleep 30"]"#, r#"["sh", "-c", "sleep 31"]"#),
+        ("alike", r#"["sleep", "30"]"#, r#"["sleep", "30"]"#),
+    ] {
+        let probe = |command: &str| {
+            format!(
+                r#"{{"exec": {{"command": {command}}}, "periodSeconds": 2, "timeoutSeconds": 1, "failureThreshold": 100}}"#
+            )
+        };
+        let (slow, other) = (probe(slow), probe(other));
+        let annotations = [("readiness.criprobe.dev/app", &*slow), ("liveness.criprobe.dev/app", &*other)];
+        let pod = cri::run_pod(&mut client, name, &annotations).await?;
+        cri::run_container(&mut client, &pod, &Container::IDLE).await?;
+        // The phases of the last one may come a little later.
+        let failed = |probe: &Value| probe["counts"]["failure"].as_u64() >= Some(8);
+        daemon.probe_becomes((&pod, "app", "readiness"), "has failed often", 2 * PATIENCE, failed).await?;
+        let probe = daemon.json(&format!("/v1/probes/{}/app/readiness", pod.uid)).await?;
+        let attempts = probe["history"].as_array().context("it has a history")?;
+        let runs = |attempt: &&Value| {
+            attempt["culprit"].as_str().is_some_and(|culprit| culprit.contains("while the process ran"))
+        };
+        let right = attempts.iter().filter(runs).count();
+        ensure!(right + 2 >= attempts.len(), "{name}: {right} of {}: {attempts:#?}", attempts.len());
+    }
+    Ok(())
+}
+
 /// Opens the stream that an Exec answered, as WebSocket.
 async fn attach(url: &str) -> Result<TcpStream> {
     let (address, path) = url

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::{CallName, ExecEnd, Now};
 use crate::{
+    phases::forms::{CommandForms, CommandPrint},
     results::phases::{Phases, Unknown},
     runtime::marks::MarkKind,
 };
@@ -30,6 +31,7 @@ const SETTLES: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Call<T, S> {
     pub(super) name: CallName,
+    pub(super) command: CommandForms,
     pub(super) began: SystemTime,
     /// When its exec may have been added at the earliest.
     pub(super) earliest: SystemTime,
@@ -57,7 +59,7 @@ pub(super) enum Stage<T, S> {
     /// It was passed on without its exec, which may still show up.
     Past { ended: SystemTime, end: ExecEnd },
     /// An Exec that opened a stream.
-    Session { carried: S, command: CommandPrint },
+    Session { carried: S },
 }
 
 /// A process that the runtime adds to a container.
@@ -77,9 +79,6 @@ pub(super) struct Exec<S> {
     pub(super) owner: Owner<S>,
 }
 
-/// A hash of the words of a command, to compare it.
-pub(crate) type CommandPrint = u64;
-
 /// 100 ms: a process that ran for longer was there when its command was to be read.
 const QUICK: Duration = Duration::from_millis(100);
 
@@ -88,6 +87,8 @@ const QUICK: Duration = Duration::from_millis(100);
 pub(crate) enum ExecCommand {
     /// It was not read, or cannot be read.
     Unknown,
+    /// It is to be read when another one of the container was: that of the process with this pid.
+    Wanted(u32),
     /// It is being read.
     Asked,
     /// The process was not there any more.
@@ -103,13 +104,13 @@ pub(super) enum Owner<S> {
     /// That of a call that was passed on. It is kept so that marks that come twice are known.
     Past,
     /// That of a session, which lasts until it exits.
-    Session(S, CommandPrint),
+    Session(S, CommandForms),
 }
 
 impl<T, S> Call<T, S> {
     /// One that begins now, and whose stage lasts for so long.
     pub(super) fn new(
-        name: CallName,
+        (name, command): (CallName, CommandForms),
         stage: Stage<T, S>,
         doubt: Option<Unknown>,
         now: Now,
@@ -121,6 +122,7 @@ impl<T, S> Call<T, S> {
         };
         Self {
             name,
+            command,
             began: now.wall,
             earliest: now.wall - early,
             since: now.at,
@@ -187,6 +189,14 @@ impl<T, S> Call<T, S> {
         }
     }
 
+    /// Whether the process of this exec shows its command; none if it shows nothing, or its command is not known.
+    pub(super) fn is_shown_by(&self, exec: &Exec<S>) -> Option<bool> {
+        match exec.command {
+            ExecCommand::Known(prints) if self.command.is_known() => Some(self.command.may_show(prints)),
+            _ => None,
+        }
+    }
+
     /// Whether this exec can be its own if no mark is lost, and none is late by more than a call is held.
     pub(super) fn may_have_soon(&self, exec: &Exec<S>, now: Instant) -> bool {
         self.may_have(exec) && (exec.exited.is_some() || !self.is_answered() || self.until > now)
@@ -211,18 +221,18 @@ impl<S> Exec<S> {
     /// Whether its command is known, or never will be.
     pub(super) fn is_read(&self) -> bool {
         let is_past = self.started.is_some() || self.exited.is_some();
-        is_past && self.command != ExecCommand::Asked
+        is_past && !matches!(self.command, ExecCommand::Asked | ExecCommand::Wanted(_))
     }
 
     /// Whether this is the process of that command, as far as is known. Another one may be that of a client past us. One that
     /// ended before its command could be read has to have been quick, once that is known.
-    pub(super) fn may_run(&self, command: CommandPrint) -> bool {
+    pub(super) fn may_run(&self, command: &CommandForms) -> bool {
         match self.command {
-            ExecCommand::Known(prints) => prints.contains(&command),
+            ExecCommand::Known(prints) => command.may_show(prints),
             ExecCommand::Gone => self.started.zip(self.exited).is_none_or(|(started, (exited, _))| {
                 exited.duration_since(started).unwrap_or_default() <= QUICK
             }),
-            ExecCommand::Unknown | ExecCommand::Asked => false,
+            ExecCommand::Unknown | ExecCommand::Wanted(_) | ExecCommand::Asked => false,
         }
     }
 

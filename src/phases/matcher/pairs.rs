@@ -42,8 +42,65 @@ pub(super) fn forced(
     }
 }
 
-/// 16 who choose among the same things. Of more, nothing is concluded from their number.
+/// 16 who choose among the same things, and 64 choices of theirs. Of more, nothing is concluded from their number.
 const MOST: usize = 16;
+const MOST_CHOICES: usize = 64;
+
+/// Who compete for the same things, directly or not.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Rivals {
+    pub(super) ones: Vec<usize>,
+    pub(super) things: Vec<usize>,
+}
+
+/// Each group of those that are sure to have one of their choices.
+pub(super) fn rivals(choices: &[Vec<usize>], is_sure: impl Fn(usize) -> bool) -> Vec<Rivals> {
+    let mut groups: Vec<Rivals> = Vec::new();
+    for (one, things) in
+        choices.iter().enumerate().filter(|(one, things)| is_sure(*one) && !things.is_empty())
+    {
+        let mut joined = Rivals { ones: vec![one], things: things.clone() };
+        groups.retain_mut(|group| {
+            let is_apart = !group.things.iter().any(|thing| things.contains(thing));
+            if !is_apart {
+                joined.ones.append(&mut group.ones);
+                joined.things.append(&mut group.things);
+            }
+            is_apart
+        });
+        joined.things.sort_unstable();
+        joined.things.dedup();
+        groups.push(joined);
+    }
+    groups
+}
+
+/// Of each one's choices those that it can have if all that are sure have one of theirs. All of them where that is not possible.
+pub(super) fn possible(choices: &[Vec<usize>], is_sure: impl Fn(usize) -> bool) -> Vec<Vec<usize>> {
+    if choices.iter().all(|choices| choices.len() < 2) {
+        return choices.to_vec();
+    }
+    let groups = rivals(choices, is_sure);
+    let of = |(one, things): (usize, &Vec<usize>)| {
+        let near = groups.iter().filter(|group| group.things.iter().any(|thing| things.contains(thing)));
+        let others = near.flat_map(|group| &group.ones).filter(|&&other| other != one);
+        let others: Vec<&[usize]> = others.map(|other| &choices[*other][..]).collect();
+        let choices = others.iter().map(|things| things.len()).sum::<usize>() + things.len();
+        if things.len() < 2 || others.len() >= MOST || choices > MOST_CHOICES {
+            return things.clone();
+        }
+        let left: Vec<_> =
+            things.iter().copied().filter(|thing| can_all_choose(&others, Some(*thing))).collect();
+        if left.is_empty() { things.clone() } else { left }
+    };
+    choices.iter().enumerate().map(of).collect()
+}
+
+/// Whether each can have one of its choices.
+pub(super) fn can_all_have_one(choices: &[Vec<usize>]) -> bool {
+    let choices: Vec<&[usize]> = choices.iter().map(Vec::as_slice).collect();
+    can_all_choose(&choices, None)
+}
 
 /// Whether this thing is needed: each of those who choose can have one of its choices, but not without it.
 pub(super) fn is_indispensable(choices: &[Vec<usize>], thing: usize) -> bool {

@@ -7,10 +7,11 @@ use std::{
 
 use super::{
     CallName, ExecEnd, HELD, LONGEST, Now, Resolved, SessionEnd,
-    call::{Call, CommandPrint, Exec, ExecCommand, LINGERS, Owner, Stage, TOKEN, is_in_order},
-    decide::{Decision, Missing, READ, decisions},
+    call::{Call, Exec, ExecCommand, LINGERS, Owner, Stage, TOKEN, is_in_order},
+    decide::{Decision, Decisions, Missing, READ, decisions},
 };
 use crate::{
+    phases::forms::CommandForms,
     results::phases::{Unknown, is_slow},
     runtime::marks::MarkKind,
 };
@@ -58,19 +59,19 @@ impl<T, S> Place<T, S> {
     }
 
     /// A call begins. It may be doubted from the beginning.
-    pub(super) fn begin(&mut self, name: CallName, doubt: Option<Unknown>, now: Now) {
-        self.add(Call::new(name, Stage::Open, doubt, now, LONGEST));
+    pub(super) fn begin(&mut self, call: (CallName, CommandForms), doubt: Option<Unknown>, now: Now) {
+        self.add(Call::new(call, Stage::Open, doubt, now, LONGEST));
     }
 
     /// An Exec opened a stream.
     pub(super) fn open_session(
         &mut self,
-        name: CallName,
-        (carried, command): (S, CommandPrint),
+        call: (CallName, CommandForms),
+        carried: S,
         doubt: Option<Unknown>,
         now: Now,
     ) {
-        self.add(Call::new(name, Stage::Session { carried, command }, doubt, now, TOKEN + HELD));
+        self.add(Call::new(call, Stage::Session { carried }, doubt, now, TOKEN + HELD));
     }
 
     fn add(&mut self, call: Call<T, S>) {
@@ -129,9 +130,8 @@ impl<T, S> Place<T, S> {
         self.calls.retain(|call| call.name != name);
     }
 
-    /// The runtime reports something of an exec, maybe not for the first time. Returns whether the command of its process is
-    /// to be read.
-    pub(super) fn mark(&mut self, id: Box<str>, kind: MarkKind, at: SystemTime, now: Now) -> bool {
+    /// The runtime reports something of an exec, maybe not for the first time.
+    pub(super) fn mark(&mut self, id: Box<str>, kind: MarkKind, at: SystemTime, now: Now) {
         if kind == MarkKind::Added {
             self.calls.iter_mut().for_each(|call| call.other_added(at, now.wall));
         }
@@ -151,15 +151,18 @@ impl<T, S> Place<T, S> {
             });
             self.execs.len() - 1
         });
-        // A process can delay the reading of its command: one of a container is read at a time.
-        let is_reading = self.execs.iter().any(|exec| exec.command == ExecCommand::Asked);
         let exec = &mut self.execs[index];
-        let is_first = matches!(kind, MarkKind::Started { .. }) && exec.started.is_none();
+        let is_first = exec.started.is_none();
         exec.note(kind, at);
-        let may_be_sessions = || self.calls.iter().any(|call| call.is_session() && call.may_have(exec));
-        let is_asked = is_first && !is_reading && may_be_sessions();
-        if is_asked {
-            exec.command = ExecCommand::Asked;
+        if let MarkKind::Started { pid } = kind
+            && is_first
+        {
+            let mut fitting = self.calls.iter().filter(|call| call.may_have(exec));
+            let first = fitting.next();
+            let has_session = first.into_iter().chain(fitting.clone()).any(Call::is_session);
+            if has_session || first.is_some_and(|first| fitting.any(|call| call.command != first.command)) {
+                exec.command = ExecCommand::Wanted(pid);
+            }
         }
         exec.until = now + if exec.exited.is_some() { KEPT } else { LONGEST };
         if self.execs.len() > MOST_EXECS {
@@ -175,7 +178,21 @@ impl<T, S> Place<T, S> {
                 }
             }
         }
-        is_asked
+    }
+
+    /// The exec whose command is to be read now, and the pid of its process. A process can delay that: one of a container is
+    /// read at a time.
+    pub(super) fn next_to_read(&mut self) -> Option<(Box<str>, u32)> {
+        if self.execs.iter().any(|exec| exec.command == ExecCommand::Asked) {
+            return None;
+        }
+        self.execs.iter_mut().find_map(|exec| {
+            let ExecCommand::Wanted(pid) = exec.command else { return None };
+            // Another process may have its pid.
+            let is_there = exec.exited.is_none();
+            exec.command = if is_there { ExecCommand::Asked } else { ExecCommand::Gone };
+            is_there.then(|| (exec.id.clone(), pid))
+        })
     }
 
     /// The command of an exec's process was read, or cannot be.
@@ -214,17 +231,22 @@ impl<T, S> Place<T, S> {
         self.looked_at = Some(now);
         self.doubtful_until = self.doubtful_until.filter(|until| *until > now);
         let missing = Missing { is_doubtful: self.doubtful_until.is_some(), is_unseen };
-        let decisions = decisions(&self.calls, &self.execs, missing, now);
-        for (mut call, decision) in mem::take(&mut self.calls).into_iter().zip(decisions) {
-            if let Decision::Forget = decision {
-                self.doubt_execs_of(&call);
-                continue;
+        let Decisions { calls, spent } = decisions(&self.calls, &self.execs, missing, now);
+        spent.into_iter().for_each(|exec| self.execs[exec].owner = Owner::Past);
+        for (mut call, decision) in mem::take(&mut self.calls).into_iter().zip(calls) {
+            match decision {
+                Decision::Forget => {
+                    self.doubt_execs_of(&call);
+                    continue;
+                }
+                Decision::Done => continue,
+                Decision::Keep | Decision::Pass(..) | Decision::Follow(_) => {}
             }
             match (decision, call.stage) {
-                (Decision::Follow(exec), Stage::Session { carried, command }) => {
+                (Decision::Follow(exec), Stage::Session { carried }) => {
                     let exec = &mut self.execs[exec];
-                    exec.owner =
-                        if exec.may_run(command) { Owner::Session(carried, command) } else { Owner::Past };
+                    let is_its = exec.may_run(&call.command);
+                    exec.owner = if is_its { Owner::Session(carried, call.command) } else { Owner::Past };
                 }
                 (Decision::Pass(split, exec), Stage::Held { ended, end, carried }) => {
                     resolved.calls.push((carried, split));
@@ -250,7 +272,7 @@ impl<T, S> Place<T, S> {
         for exec in &mut self.execs {
             if let (Owner::Session(..), Some((ended, status))) = (&exec.owner, exec.exited)
                 && let Owner::Session(carried, command) = mem::replace(&mut exec.owner, Owner::Past)
-                && exec.may_run(command)
+                && exec.may_run(&command)
             {
                 let began = exec.started.or(exec.added).unwrap_or(ended);
                 resolved

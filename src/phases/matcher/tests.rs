@@ -1,6 +1,6 @@
 //! Which exec belongs to which call: tables, and the property that phases are never wrong.
 
-use std::time::UNIX_EPOCH;
+use std::{collections::BTreeMap, time::UNIX_EPOCH};
 
 use proptest::prelude::*;
 
@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     clock,
+    phases::forms::CommandPrint,
     results::phases::{Part, Phases},
     runtime::marks::MarkKind,
 };
@@ -25,6 +26,8 @@ struct Rig {
     least: Vec<(String, Part, u64)>,
     /// The command that processes show, if it can be read. That of each session is 1.
     command: ExecCommand,
+    /// Likewise, of execs that show another one.
+    commands: BTreeMap<String, ExecCommand>,
 }
 
 fn named(name: &str) -> CallName {
@@ -45,6 +48,7 @@ impl Rig {
             whys: Vec::new(),
             least: Vec::new(),
             command: ran(1),
+            commands: BTreeMap::new(),
         }
     }
 
@@ -52,9 +56,20 @@ impl Rig {
         Now { at: self.origin + Duration::from_millis(at), clock: wall(at), wall: wall(at) }
     }
 
+    /// Of a call whose command is not known.
     fn began(&mut self, name: &str, at: u64) -> &mut Self {
+        self.began_with(name, at, CommandForms::default())
+    }
+
+    fn began_with(&mut self, name: &str, at: u64, command: CommandForms) -> &mut Self {
         let now = self.now(at);
-        self.matcher.began(&"c".into(), named(name), None, now);
+        self.matcher.began(&"c".into(), (named(name), command), None, now);
+        self
+    }
+
+    /// What the process of this exec shows.
+    fn shows(&mut self, exec: &str, command: ExecCommand) -> &mut Self {
+        self.commands.insert(exec.to_owned(), command);
         self
     }
 
@@ -71,7 +86,11 @@ impl Rig {
 
     fn session(&mut self, name: &str, at: u64) -> &mut Self {
         let now = self.now(at);
-        self.matcher.session(&"c".into(), named(name), (name.to_owned(), 1), None, now);
+        self.session_of(name, now, forms(1))
+    }
+
+    fn session_of(&mut self, name: &str, now: Now, command: CommandForms) -> &mut Self {
+        self.matcher.session(&"c".into(), (named(name), command), name.to_owned(), None, now);
         self
     }
 
@@ -82,14 +101,13 @@ impl Rig {
 
     fn late_mark(&mut self, exec: &str, kind: MarkKind, at: u64, arrives: u64) -> &mut Self {
         let mark = ExecMark { container: "c".into(), exec: exec.into(), at: wall(at), kind };
-        let resolved = self.matcher.mark(mark, self.now(arrives));
-        let started = resolved.started.as_ref().map(|started| started.exec.clone());
-        self.note(resolved);
-        if let Some(exec) = started {
-            let resolved = self.matcher.command_read(&"c".into(), &exec, self.command, self.now(arrives).at);
+        let mut resolved = self.matcher.mark(mark, self.now(arrives));
+        while let Some(StartedExec { exec, .. }) = resolved.started.take() {
             self.note(resolved);
+            let command = self.commands.get(&*exec).copied().unwrap_or(self.command);
+            resolved = self.matcher.command_read(&"c".into(), &exec, command, self.now(arrives).at);
         }
-        self
+        self.note(resolved)
     }
 
     /// All marks of one exec, at once.
@@ -518,6 +536,98 @@ fn ran(command: CommandPrint) -> ExecCommand {
     ExecCommand::Known([command, 0, 0])
 }
 
+fn forms(command: CommandPrint) -> CommandForms {
+    CommandForms::of(&["word"], |_| command)
+}
+
+#[test]
+fn what_processes_show_tells_calls_apart() {
+    // Two probes begin together: one times out, the other one is over before its command can be read.
+    let begin = |rig: &mut Rig, shown: [ExecCommand; 2]| {
+        rig.shows("x", shown[0]).shows("y", shown[1]);
+        rig.began_with("slow", 0, forms(1)).began_with("quick", 0, forms(2));
+        rig.mark("x", ADDED, 5).mark("y", ADDED, 7).mark("x", STARTED, 20).mark("y", STARTED, 22);
+        rig.mark("y", EXITED, 25).ended("quick", 28, Some(0)).ended("slow", 2_000, None);
+        rig.mark("x", MarkKind::Exited { status: 137 }, 2_100).run(2_500);
+    };
+    for (shown, said) in [
+        ([ran(1), ExecCommand::Gone], ["quick 7/15/3/3", "slow 5/15/1980/-"]),
+        ([ExecCommand::Unknown, ran(2)], ["quick 7/15/3/3", "slow 5/15/1980/-"]),
+        ([ran(1), ran(2)], ["quick 7/15/3/3", "slow 5/15/1980/-"]),
+        // Nothing that helps: not read, of no call, or contradictory. Later, the exit code does.
+        ([ExecCommand::Unknown, ExecCommand::Gone], ["quick ?", "slow 5/15/1980/-"]),
+        ([ran(3), ran(4)], ["quick ?", "slow 5/15/1980/-"]),
+        ([ran(1), ran(1)], ["quick ?", "slow 5/15/1980/-"]),
+    ] {
+        let mut rig = Rig::new();
+        begin(&mut rig, shown);
+        assert_eq!(rig.said(), said, "{shown:?}");
+    }
+    // Only where it matters.
+    let mut rig = Rig::new();
+    for (names, is_read) in [(["a", "b"], false), (["c", "d"], true)] {
+        let (at, last) = if is_read { (60_000, 2) } else { (0, 1) };
+        rig.run(at).began_with(names[0], at, forms(1)).began_with(names[1], at, forms(last));
+        let mark = |kind, at| ExecMark { container: "c".into(), exec: names[0].into(), at: wall(at), kind };
+        rig.matcher.mark(mark(ADDED, at + 5), rig.now(at + 5));
+        let resolved = rig.matcher.mark(mark(STARTED, at + 6), rig.now(at + 6));
+        assert_eq!(resolved.started.map(|started| started.pid), is_read.then_some(7));
+        rig.ended(names[0], at + 10, None).ended(names[1], at + 10, None);
+    }
+}
+
+#[test]
+fn commands_of_a_container_are_read_one_after_the_other() {
+    let mut rig = Rig::new();
+    rig.began_with("a", 0, forms(1)).began_with("b", 0, forms(2)).began_with("c", 0, forms(3));
+    let mut asked = Vec::new();
+    for (number, exec) in ["x", "y", "z"].into_iter().enumerate() {
+        for kind in [ADDED, MarkKind::Started { pid: u32::try_from(number).unwrap() }] {
+            let mark = ExecMark { container: "c".into(), exec: exec.into(), at: wall(5), kind };
+            asked.extend(rig.matcher.mark(mark, rig.now(5)).started.map(|started| started.pid));
+        }
+    }
+    assert_eq!(asked, [0]);
+    // The second one ends before its turn comes.
+    let exited = ExecMark { container: "c".into(), exec: "y".into(), at: wall(6), kind: EXITED };
+    assert!(rig.matcher.mark(exited, rig.now(6)).started.is_none());
+    let resolved = rig.matcher.command_read(&"c".into(), "x", ran(1), rig.now(7).at);
+    assert_eq!(resolved.started.map(|started| started.pid), Some(2));
+}
+
+#[test]
+fn calls_whose_execs_are_all_known_do_not_stand_in_the_way_of_later_ones() {
+    let mut rig = Rig::new();
+    // Two probes of the same command time out together, again and again.
+    for round in 0..20 {
+        let at = 5_000 * round;
+        rig.run(at).began_with("a", at, forms(1)).began_with("b", at, forms(1));
+        for (exec, after) in [("x", 5), ("y", 7)] {
+            let exec = format!("{exec}{round}");
+            rig.mark(&exec, ADDED, at + after).mark(&exec, STARTED, at + after + 20);
+        }
+        rig.ended("a", at + 2_000, None).ended("b", at + 2_001, None);
+        for exec in ["x", "y"] {
+            rig.mark(&format!("{exec}{round}"), MarkKind::Exited { status: 137 }, at + 2_100);
+        }
+        rig.run(at + 3_000);
+        assert_eq!(rig.said.split_off(0), ["a ?", "b ?"], "round {round}");
+        assert_eq!(
+            rig.least.split_off(0),
+            [("a".to_owned(), Part::Run, 1973), ("b".to_owned(), Part::Run, 1974)],
+            "round {round}"
+        );
+    }
+    rig.run(101_000).began("c", 101_000).exec("z", [101_005, 101_010, 101_020], 0).ended(
+        "c",
+        101_021,
+        Some(0),
+    );
+    assert_eq!(rig.said(), ["c 5/5/10/1"], "two that were exchanged are over");
+    rig.run(200_000);
+    assert!(rig.matcher.places.is_empty(), "{:?}", rig.matcher);
+}
+
 #[test]
 fn what_is_kept_is_bounded() {
     let mut rig = Rig::new();
@@ -527,7 +637,8 @@ fn what_is_kept_is_bounded() {
     rig.exec("x", [5, 6, 7], 0).ended("0", 10, Some(0)).run(600);
     assert_eq!(rig.said(), ["0 ?"], "another call, which is not known, may have had the exec");
     for number in 0..2 * MOST_CONTAINERS {
-        rig.matcher.began(&number.to_string().as_str().into(), named("a"), None, rig.now(600));
+        let call = (named("a"), CommandForms::default());
+        rig.matcher.began(&number.to_string().as_str().into(), call, None, rig.now(600));
     }
     assert_eq!(rig.matcher.places.len(), MOST_CONTAINERS);
     for number in 0..2 * MOST_EXECS {
@@ -552,7 +663,13 @@ fn what_is_kept_is_bounded() {
     assert!(rig.matcher.places.is_empty(), "{:?}", rig.matcher);
     for number in 0..2 * ALL_SESSIONS {
         let container = (number / 100).to_string().as_str().into();
-        rig.matcher.session(&container, named(&number.to_string()), (String::new(), 1), None, rig.now(0));
+        rig.matcher.session(
+            &container,
+            (named(&number.to_string()), forms(1)),
+            String::new(),
+            None,
+            rig.now(0),
+        );
     }
     let sessions = rig.matcher.places.values().map(Place::sessions);
     assert!(sessions.clone().all(|sessions| sessions == MOST_SESSIONS), "{:?}", sessions.collect::<Vec<_>>());
@@ -582,6 +699,8 @@ struct Made {
     status: u32,
     /// For each mark: how late it is, whether it is lost, whether it comes again, and when.
     marks: [(u64, bool, Option<u64>); 3],
+    /// Its command, 0 of a call whose command is not known, and whether its process shows it.
+    command: (CommandPrint, bool),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -607,8 +726,18 @@ fn made() -> impl Strategy<Value = Made> {
     let steps =
         (1u64..10, 1u64..10, 1u64..20, 1u64..10).prop_map(|(a, b, c, d)| [4 * a, 4 * b, 4 * c, 4 * d]);
     let lag = prop_oneof![2 => Just(0u64), 1 => (0u64..12).prop_map(|lag| 4 * lag)];
-    (kind, (0u64..75).prop_map(|began| 4 * began), lag, steps, 0u32..2, marks)
-        .prop_map(|(kind, began, lag, steps, status, marks)| Made { kind, began, lag, steps, status, marks })
+    let command = (0u64..4, prop::bool::weighted(0.7));
+    (kind, (0u64..75).prop_map(|began| 4 * began), lag, steps, 0u32..2, marks, command).prop_map(
+        |(kind, began, lag, steps, status, marks, command)| Made {
+            kind,
+            began,
+            lag,
+            steps,
+            status,
+            marks,
+            command,
+        },
+    )
 }
 
 impl Made {
@@ -705,11 +834,14 @@ fn check(all: &[Made], is_client: bool, past_us: usize) -> Result<(), TestCaseEr
     for (at, index, step) in steps {
         let (made, name, exec) = (&all[index], names[index], index.to_string());
         rig.run(at);
+        let (command, is_shown) = made.command;
+        rig.shows(&exec, if is_shown { ran(command) } else { ExecCommand::Unknown });
+        let command = if command == 0 { CommandForms::default() } else { forms(command) };
         let [added, started, exited] = made.times();
         let status = made.status;
         match step {
-            0 if made.kind == Kind::Session => rig.session(name, at),
-            0 => rig.began(name, at),
+            0 if made.kind == Kind::Session => rig.session_of(name, rig.now(at), command),
+            0 => rig.began_with(name, at, command),
             1 => rig.late_mark(&exec, ADDED, added, at),
             2 => rig.late_mark(&exec, STARTED, started, at),
             3 => rig.late_mark(&exec, MarkKind::Exited { status }, exited, at),

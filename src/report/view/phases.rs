@@ -95,7 +95,7 @@ fn culprit(bound: &str, (part, took): (Part, Duration), total: Duration) -> Stri
             "before the process started: the runtime is slow or short of CPU time, or the container is throttled or frozen"
         }
         Part::Run => {
-            "while the process ran: the command is slow or short of CPU time, or the container's shim stood still"
+            "while the process ran: the command is slow, its container is throttled or frozen, or the container's shim stood still"
         }
         Part::Drain => {
             "after the process had ended: another one that it left behind keeps the output open, or the runtime stood still"
@@ -123,7 +123,7 @@ mod tests {
     fn what_is_slow_names_its_culprit() {
         let queue = "before the runtime took the command up: the runtime, or the container's shim, is slow";
         let before = "before the process started: the runtime is slow or short of CPU time, or the container is throttled or frozen";
-        let run = "while the process ran: the command is slow or short of CPU time, or the container's shim stood still";
+        let run = "while the process ran: the command is slow, its container is throttled or frozen, or the container's shim stood still";
         let drain = "after the process had ended: another one that it left behind keeps the output open, or the runtime stood still";
         for (times, expected) in [
             ([4, 22, 1, 3], None),
