@@ -484,6 +484,19 @@ async fn an_interactive_command_is_shown_again_when_its_process_ends() -> Result
     ensure!(ended["streamOpened"].is_null() && records().await?.len() == 2, "{ended}");
     let (_, said) = daemon.run(&["trace", "--method", "Exec", "--last", "1"])?;
     ensure!(said.contains("exit 3") && said.contains("session/app sh"), "{said}");
+    // Commands that replace themselves by others.
+    for command in [&["sh", "-c", "sleep 0.4 >/dev/null"][..], &["env", "A=b", "sleep", "0.4"]] {
+        let cmd = command.iter().map(|&word| word.to_owned()).collect();
+        let opened =
+            client.exec(pb::ExecRequest { cmd, stdin: false, ..request.clone() }).await?.into_inner();
+        let _open = attach(&opened.url).await?;
+        eventually(&format!("{command:?} has ended"), PATIENCE, async || {
+            let is_it = |call: &Value| call["exec"] == json!({"command": command, "exitCode": 0});
+            Ok(records().await?.into_iter().find(|call| is_it(call) && call["session"].is_object()))
+        })
+        .await?;
+    }
+    let before = records().await?.len();
     // The end of a command past criprobe is not that of a stream that nobody uses.
     client.exec(request).await?;
     let past = ["sh", "-c", "sleep 0.3; exit 7"];
@@ -496,6 +509,6 @@ async fn an_interactive_command_is_shown_again_when_its_process_ends() -> Result
         Ok(calls.into_iter().find(|call| is_next(call) && call["exec"]["phases"].is_object()))
     })
     .await?;
-    ensure!(records().await?.len() == 3, "{:?}", records().await?);
+    ensure!(records().await?.len() == before + 1, "{:?}", records().await?);
     Ok(())
 }
