@@ -364,6 +364,7 @@ pub(super) fn latency_view(latency: Latency, timeout: Option<Duration>) -> Laten
         p50_seconds: Seconds(latency.p50),
         p99_seconds: Seconds(latency.p99),
         near_timeout: timeout.is_some_and(|timeout| latency.p99 > timeout.mul_f64(0.8)),
+        over_timeout: timeout.is_some_and(|timeout| latency.p99 > timeout),
     }
 }
 

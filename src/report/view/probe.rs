@@ -111,7 +111,7 @@ impl ErrorsView {
     }
 }
 
-/// How long the attempts of a probe took, within 9 %. Errors do not count: they are attempts that were not made.
+/// How long the attempts of a probe took, at most 19 % too long. Errors do not count: they are attempts that were not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LatencyView {
@@ -123,6 +123,9 @@ pub struct LatencyView {
     pub p99_seconds: Seconds,
     /// Whether that is more than 80 % of the probe's timeout.
     pub near_timeout: bool,
+    /// Whether that is more than the probe's timeout.
+    #[serde(default)]
+    pub over_timeout: bool,
 }
 
 /// One attempt.
