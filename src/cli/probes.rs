@@ -226,10 +226,9 @@ fn wide<'a>(probes: impl IntoIterator<Item = &'a ProbeView>, now: SystemTime) ->
 /// `p50 12ms p99 340ms`; with a mark where that is near the timeout or over it.
 fn latency_cell(latency: &LatencyView) -> Cell {
     let (p50, p99) = (measured(latency.p50_seconds.0), measured(latency.p99_seconds.0));
-    match (latency.near_timeout, latency.over_timeout) {
-        (false, false) => format!("p50 {p50} p99 {p99}").into(),
-        (_, true) => Cell::new(&format!("p50 {p50} p99 {p99} (over the timeout)"), Paint::Doubtful),
-        (true, false) => Cell::new(&format!("p50 {p50} p99 {p99} (near the timeout)"), Paint::Doubtful),
+    match latency.beside_timeout() {
+        None => format!("p50 {p50} p99 {p99}").into(),
+        Some(word) => Cell::new(&format!("p50 {p50} p99 {p99} ({word} the timeout)"), Paint::Doubtful),
     }
 }
 

@@ -439,6 +439,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_p99_is_near_its_timeout_over_it_or_neither() {
+        let millis = Duration::from_millis;
+        for (p99, timeout, expected) in [
+            (800, Some(1_000), None),
+            (801, Some(1_000), Some("near")),
+            (1_000, Some(1_000), Some("near")),
+            (1_001, Some(1_000), Some("over")),
+            (1_001, None, None),
+        ] {
+            let latency = Latency { attempts: 1, p50: millis(1), p99: millis(p99) };
+            assert_eq!(latency_view(latency, timeout.map(millis)).beside_timeout(), expected, "{p99}");
+        }
+    }
+
+    #[test]
     fn a_long_command_is_cut_at_a_character() {
         let long = "ü".repeat(3000);
         let cut = shown(["sh", "-c", &long, "never shown"].into_iter());

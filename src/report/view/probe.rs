@@ -104,6 +104,17 @@ pub struct ErrorsView {
     pub cannot_try: bool,
 }
 
+impl LatencyView {
+    /// Where its p99 is: `over` the timeout, or `near` it; `None` well below.
+    pub fn beside_timeout(&self) -> Option<&'static str> {
+        match (self.near_timeout, self.over_timeout) {
+            (_, true) => Some("over"),
+            (true, false) => Some("near"),
+            (false, false) => None,
+        }
+    }
+}
+
 impl ErrorsView {
     /// `cannot be tried since 10:00:00Z (7 attempts)`.
     pub fn in_words(&self, now: SystemTime) -> String {

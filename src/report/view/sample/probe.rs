@@ -172,7 +172,7 @@ pub(crate) fn failing_probe() -> ProbeView {
             p50_seconds: Seconds(Duration::from_millis(31)),
             p99_seconds: Seconds(Duration::from_millis(1_030)),
             near_timeout: true,
-            over_timeout: false,
+            over_timeout: true,
         }),
         unsuccessful_at: Some(at(110_000)),
         phase: ProbePhase::Held,
