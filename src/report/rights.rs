@@ -77,7 +77,9 @@ impl HttpRights {
         if !is_ours(host) || target.is_some() && !is_ours(target) {
             let known = match self.page {
                 PageAccess::Always => "localhost, an IP address of this node, or its hostname",
-                PageAccess::Loopback | PageAccess::Never => "localhost or a loopback address, as 127.0.0.1",
+                PageAccess::Loopback | PageAccess::Never => {
+                    "localhost or a loopback address such as 127.0.0.1"
+                }
             };
             let words = format!("the request names another host: use {known}");
             return Err(Refusal::new(StatusCode::MISDIRECTED_REQUEST, words));

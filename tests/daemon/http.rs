@@ -114,6 +114,8 @@ async fn another_name_and_another_site_get_nothing_and_answers_say_what_a_browse
             }
             let answer = ask(address, "GET", path, &[("Host", &host)]).await?;
             assert_eq!(answer.code, code, "{host} {path}: {}", answer.body);
+            let advice = "use localhost or a loopback address such as 127.0.0.1";
+            ensure!(code == 200 || answer.body.contains(advice), "{}", answer.body);
         }
         assert_eq!(ask(address, "GET", "/metrics", &[("Host", &host)]).await?.code, 200);
     }
