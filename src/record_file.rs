@@ -61,6 +61,8 @@ pub(crate) struct RecordStatus {
     pub dropped: u64,
     /// Why nothing can be written now, in words; empty if it can.
     pub trouble: String,
+    /// How many files were deleted while they were written, with all that was in them.
+    pub deleted: u64,
 }
 
 /// A handle; cheap to clone, all clones are one file.
@@ -92,6 +94,7 @@ struct State {
     written: u64,
     dropped: u64,
     trouble: String,
+    deleted: u64,
 }
 
 impl fmt::Debug for State {
@@ -123,6 +126,7 @@ impl RecordFile {
             written: 0,
             dropped: 0,
             trouble: String::new(),
+            deleted: 0,
         };
         let file = Self(Arc::new(Shared { name, state: Mutex::new(state), changed: Condvar::new() }));
         file.set(settings);
@@ -176,12 +180,12 @@ impl RecordFile {
     pub(crate) fn status(&self) -> Option<RecordStatus> {
         let state = self.state();
         let path = state.settings.path.clone()?;
-        let (written, dropped) = (state.written, state.dropped);
+        let (written, dropped, deleted) = (state.written, state.dropped, state.deleted);
         let trouble = match state.hangs(clock::now()) {
             true => format!("the disk does not respond within {} s", HANGS.as_secs()),
             false => state.trouble.clone(),
         };
-        Some(RecordStatus { path, written, dropped, trouble })
+        Some(RecordStatus { path, written, dropped, trouble, deleted })
     }
 
     /// Waits until all lines are written, but no longer than `limit`, and not where they cannot be.
@@ -215,7 +219,7 @@ impl RecordFile {
                 false => writer.write(path, settings.max_bytes, &lines),
             };
             let written = lines.drain(..done).filter(|byte| *byte == b'\n').count();
-            self.note(written as u64, path, ended.err().map(|error| error.to_string()));
+            self.note(written as u64, writer.deleted, path, ended.err().map(|error| error.to_string()));
         }
     }
 
@@ -267,9 +271,10 @@ impl RecordFile {
     }
 
     /// Notes the result of writing.
-    fn note(&self, written: u64, path: &Path, trouble: Option<String>) {
+    fn note(&self, written: u64, deleted: u64, path: &Path, trouble: Option<String>) {
         let mut state = self.state();
         state.written += written;
+        state.deleted = deleted;
         // What is wrong with a file that is not written to any more is of no interest.
         if state.settings.path.as_deref() == Some(path) {
             state.trouble = trouble.unwrap_or_default();

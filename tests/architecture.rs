@@ -154,6 +154,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "report::top",
             "report::view",
             "results::layers",
+            "spec::expand",
         ],
     ),
     ("demo", &["clock", "ids", "proto"]),

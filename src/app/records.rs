@@ -1,5 +1,5 @@
 //! Reports when the files of calls and attempts cannot be written, each trouble once: their status in; an event and a line
-//! of the log out when it begins, when its reason changes, and when it ends.
+//! of the log out when it begins, when its reason changes, and when it ends; and when such a file was deleted.
 
 use std::time::Duration;
 
@@ -24,8 +24,10 @@ pub(super) fn spawn(files: [(RecordKind, RecordFile); 2], journal: Journal<Event
         let mut files = files.each_ref().map(|(kind, file)| (*kind, file.clone(), Trouble::default()));
         loop {
             for (kind, file, known) in &mut files {
-                let status = file.status().map(RecordFileView::from);
-                if let Some((severity, message)) = known.on(*kind, status.as_ref()) {
+                let status = file.status();
+                let deleted = status.as_ref().map_or(0, |status| status.deleted);
+                let status = status.map(RecordFileView::from);
+                if let Some((severity, message)) = known.on(*kind, status.as_ref(), deleted) {
                     report(severity, message, &journal);
                 }
             }
@@ -48,18 +50,24 @@ fn report(severity: EventType, message: String, journal: &Journal<EventView>) {
     journal.push(EventView::of_node(severity, reason, message, clock::wall().into()));
 }
 
-/// What was reported last: the file, and what is wrong with it; empty if nothing is.
+/// What was reported last: the file, what is wrong with it, empty if nothing is, and how many were deleted.
 #[derive(Debug, Default)]
 struct Trouble {
     file: String,
     reason: String,
+    deleted: u64,
 }
 
 impl Trouble {
     /// What is new, if anything is. Another file begins without trouble.
-    fn on(&mut self, kind: RecordKind, status: Option<&RecordFileView>) -> Option<(EventType, String)> {
+    fn on(
+        &mut self,
+        kind: RecordKind,
+        status: Option<&RecordFileView>,
+        deleted: u64,
+    ) -> Option<(EventType, String)> {
         let Some(RecordFileView { file, trouble, dropped, .. }) = status else {
-            *self = Self::default();
+            *self = Self { deleted: self.deleted, ..Self::default() };
             return None;
         };
         let before = match self.file == *file {
@@ -67,14 +75,22 @@ impl Trouble {
             false => "",
         };
         let news = match (before, &**trouble) {
-            (before, trouble) if before == trouble => None,
+            (before, trouble) if before == trouble => {
+                (std::mem::replace(&mut self.deleted, deleted) != deleted).then(|| {
+                    let kind = kind.as_str();
+                    (
+                        EventType::Normal,
+                        format!("{kind} are written to a new {file}: the one before was deleted"),
+                    )
+                })
+            }
             (_, "") => Some((
                 EventType::Normal,
                 format!("{} are written to {file} again; dropped since the start: {dropped}", kind.as_str()),
             )),
             (_, _) => Some((EventType::Warning, kind.problem(status?)?)),
         };
-        *self = Self { file: file.clone(), reason: trouble.clone() };
+        (self.file, self.reason) = (file.clone(), trouble.clone());
         news
     }
 }
@@ -90,25 +106,38 @@ mod tests {
             Some(RecordFileView { file, written: 1, dropped: 7, trouble })
         };
         let mut known = Trouble::default();
-        for (row, (status, expected)) in [
-            (None, None),
-            (view("/a", ""), None),
-            (view("/a", "it is full"), Some("Warning calls are not written to /a (trace.file): it is full")),
-            (view("/a", "it is full"), None),
-            (view("/a", "it hangs"), Some("Warning calls are not written to /a (trace.file): it hangs")),
-            (view("/a", ""), Some("Normal calls are written to /a again; dropped since the start: 7")),
-            (view("/a", ""), None),
-            (view("/a", "it is full"), Some("Warning calls are not written to /a (trace.file): it is full")),
+        for (row, (status, deleted, expected)) in [
+            (None, 0, None),
+            (view("/a", ""), 0, None),
+            (
+                view("/a", "it is full"),
+                0,
+                Some("Warning calls are not written to /a (trace.file): it is full"),
+            ),
+            (view("/a", "it is full"), 0, None),
+            (view("/a", "it hangs"), 0, Some("Warning calls are not written to /a (trace.file): it hangs")),
+            (view("/a", ""), 0, Some("Normal calls are written to /a again; dropped since the start: 7")),
+            (view("/a", ""), 0, None),
+            (
+                view("/a", "it is full"),
+                0,
+                Some("Warning calls are not written to /a (trace.file): it is full"),
+            ),
             // It is no longer written to.
-            (view("/b", ""), None),
-            (view("/c", "it hangs"), Some("Warning calls are not written to /c (trace.file): it hangs")),
-            (None, None),
-            (view("/c", ""), None),
+            (view("/b", ""), 0, None),
+            (view("/c", "it hangs"), 0, Some("Warning calls are not written to /c (trace.file): it hangs")),
+            (None, 0, None),
+            (view("/c", ""), 0, None),
+            (view("/c", ""), 1, Some("Normal calls are written to a new /c: the one before was deleted")),
+            (view("/c", ""), 1, None),
+            (view("/c", "it hangs"), 2, Some("Warning calls are not written to /c (trace.file): it hangs")),
+            (view("/c", ""), 2, Some("Normal calls are written to /c again; dropped since the start: 7")),
+            (view("/c", ""), 2, Some("Normal calls are written to a new /c: the one before was deleted")),
         ]
         .into_iter()
         .enumerate()
         {
-            let news = known.on(RecordKind::Calls, status.as_ref());
+            let news = known.on(RecordKind::Calls, status.as_ref(), deleted);
             let news = news.map(|(severity, message)| format!("{} {message}", severity.as_str()));
             assert_eq!(news.as_deref(), expected, "row {row}");
         }

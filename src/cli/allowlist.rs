@@ -14,9 +14,12 @@ use super::{
     screen::print,
     select::{Names, Select},
 };
-use crate::report::{
-    filter::ProbeFilter,
-    view::{HandlerView, ProbeDetailView, ProbeView, joined},
+use crate::{
+    report::{
+        filter::ProbeFilter,
+        view::{HandlerView, ProbeDetailView, ProbeView, joined},
+    },
+    spec::expand::without_variables,
 };
 
 /// Flags of the verb.
@@ -137,15 +140,16 @@ impl Allowlist {
         }
         // What clients run is expanded already, and a HEALTHCHECK never is.
         let is_literal = client.is_some() || probe.source == "healthcheck";
-        if !is_literal && command.iter().any(|word| word.contains("$(") || word.contains("$$")) {
+        let becomes = if is_literal { Some(command.clone()) } else { without_variables(command) };
+        let Some(command) = becomes else {
             let reason = "its command names variables of its container, whose values are not shown";
             return self.left_out.push(LeftOut { probe: probe.id.clone(), reason });
-        }
+        };
         let entry = ProbeCommand {
             namespace: probe.namespace.clone(),
             pod: probe.pod.clone(),
             container: probe.container.clone(),
-            command: command.clone(),
+            command,
         };
         self.commands.entry(entry).or_default().push(probe.kind.clone());
     }
@@ -256,6 +260,7 @@ mod tests {
             probe("web-3", "liveness", &["check", "$(TOKEN)"]),
             probe("web-4", "liveness", &["awk", "{print \"it's \\n\"}"]),
             probe("web-5", "liveness", &["check", "--password=***"]),
+            probe("web-6", "liveness", &["sh", "-c", "test $(date +%s) -lt $((1 + 2)) && kill -0 $$$$"]),
             healthcheck,
             by_people,
             sample::observed_detail(),

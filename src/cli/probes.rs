@@ -223,12 +223,12 @@ fn wide<'a>(probes: impl IntoIterator<Item = &'a ProbeView>, now: SystemTime) ->
     table
 }
 
-/// `p50 12ms p99 340ms`; with a mark where that is near the timeout.
+/// `p50 12ms p99 340ms`; with a mark where that is near the timeout or over it.
 fn latency_cell(latency: &LatencyView) -> Cell {
     let (p50, p99) = (measured(latency.p50_seconds.0), measured(latency.p99_seconds.0));
-    match latency.near_timeout {
-        false => format!("p50 {p50} p99 {p99}").into(),
-        true => Cell::new(&format!("p50 {p50} p99 {p99} (near the timeout)"), Paint::Doubtful),
+    match latency.beside_timeout() {
+        None => format!("p50 {p50} p99 {p99}").into(),
+        Some(word) => Cell::new(&format!("p50 {p50} p99 {p99} ({word} the timeout)"), Paint::Doubtful),
     }
 }
 

@@ -49,6 +49,8 @@ pub(super) enum RecordError {
     Folder(#[source] io::Error),
     #[error("it is not a regular file: remove it, or name another")]
     NotAFile,
+    #[error("it is a symbolic link: remove it, or name the file that it points to")]
+    Link,
     #[error("it is owned by another user, or others can write to it: remove it, or name another")]
     NotOurs,
     #[error("it holds something else, or is a hard link: name a file that criprobe alone writes")]
@@ -86,6 +88,8 @@ pub(super) struct RecordWriter {
     open: Option<OpenRecords>,
     /// Whether too little of the disk was free.
     is_full: bool,
+    /// How many files were deleted by others while they were open.
+    pub(super) deleted: u64,
 }
 
 impl RecordWriter {
@@ -120,11 +124,19 @@ impl RecordWriter {
         self.open = None;
     }
 
+    /// Closes a file that is no longer what its path leads to.
+    fn begin_again(&mut self) {
+        self.deleted += u64::from(self.open.take().is_some_and(|open| open.is_deleted()));
+    }
+
     /// The file at this path, and whether its disk was full before.
     fn opened(&mut self, path: &Path, half: u64) -> Result<(&mut OpenRecords, bool), RecordError> {
         let now = clock::now();
-        if self.open.as_mut().is_some_and(|open| open.path != path || !open.is_there(now)) {
+        if self.open.as_ref().is_some_and(|open| open.path != path) {
             self.open = None;
+        }
+        if self.open.as_mut().is_some_and(|open| !open.is_there(now)) {
+            self.begin_again();
         }
         let open = match &mut self.open {
             Some(open) => open,
@@ -142,7 +154,7 @@ impl RecordWriter {
             if open.is_same() {
                 open.rotate(half)?;
             } else {
-                self.open = None;
+                self.begin_again();
             }
             return Ok(0);
         }
@@ -150,8 +162,14 @@ impl RecordWriter {
         let first = || lines.iter().position(|byte| *byte == b'\n').map_or(lines.len(), |end| end + 1);
         let some = if some == 0 { first() } else { some };
         let written = open.room_for(some as u64, was_full).and_then(|()| open.append(&lines[..some]));
+        let written = written.map(|()| !open.is_deleted());
         self.is_full = matches!(written, Err(RecordError::Full(_)));
-        written.map(|()| some)
+        // What went into a file that nobody can open any more is not written: the same lines go into the next one.
+        if !written? {
+            self.begin_again();
+            return Ok(0);
+        }
+        Ok(some)
     }
 }
 
@@ -204,6 +222,11 @@ impl OpenRecords {
         }
         self.seen = now;
         self.is_same()
+    }
+
+    /// Whether it has no name any more. Some file systems count no names: there it is asked for by its own.
+    fn is_deleted(&self) -> bool {
+        fstat(&self.file).is_ok_and(|stat| stat.st_nlink == 0) && !self.is_same()
     }
 
     fn is_same(&self) -> bool {
@@ -282,7 +305,9 @@ fn open(folder: BorrowedFd<'_>, name: &OsStr) -> Result<(File, u64), RecordError
         | OFlags::CLOEXEC;
     let file = match openat(folder, name, flags, Mode::RUSR | Mode::WUSR) {
         Ok(file) => File::from(file),
-        Err(Errno::LOOP | Errno::ISDIR | Errno::NXIO) => return Err(RecordError::NotAFile),
+        // Links in the path of its folder have been followed or refused by now.
+        Err(Errno::LOOP) => return Err(RecordError::Link),
+        Err(Errno::ISDIR | Errno::NXIO) => return Err(RecordError::NotAFile),
         Err(errno) => return Err(RecordError::Open(errno.into())),
     };
     let stat = fstat(&file).map_err(|errno| RecordError::Open(errno.into()))?;

@@ -142,7 +142,7 @@ fn what_is_no_file_of_ours_is_never_written_to() {
         ended.unwrap_err().to_string()
     };
     symlink(&precious, &path).unwrap();
-    assert!(refused().contains("it is not a regular file"), "{}", refused());
+    assert!(refused().contains("it is a symbolic link"), "{}", refused());
     fs::remove_file(&path).unwrap();
     let fifo = rustix::fs::mknodat(
         rustix::fs::CWD,
@@ -250,6 +250,19 @@ fn trouble_ends_with_the_file_that_it_is_of() {
     becomes(&file, |status| !status.trouble.is_empty());
     file.set(RecordSettings { path: Some(dir.path().join("other")), max_bytes: MAX });
     assert_eq!(file.status().unwrap().trouble, "");
+}
+
+#[test]
+fn no_line_is_written_to_a_file_that_was_deleted() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = RecordWriter::default();
+    for number in 1..=3 {
+        let line = format!("{{\"at\":\"{number}\n");
+        let (done, ended) = writer.write(&at(&dir), MAX, line.as_bytes());
+        assert_eq!((done, ended.is_ok(), writer.deleted), (line.len(), true, number - 1));
+        assert_eq!(fs::read_to_string(at(&dir)).unwrap(), line);
+        fs::remove_dir_all(dir.path().join("records")).unwrap();
+    }
 }
 
 #[test]

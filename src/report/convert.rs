@@ -364,6 +364,7 @@ pub(super) fn latency_view(latency: Latency, timeout: Option<Duration>) -> Laten
         p50_seconds: Seconds(latency.p50),
         p99_seconds: Seconds(latency.p99),
         near_timeout: timeout.is_some_and(|timeout| latency.p99 > timeout.mul_f64(0.8)),
+        over_timeout: timeout.is_some_and(|timeout| latency.p99 > timeout),
     }
 }
 
@@ -436,6 +437,21 @@ impl From<ProbeEvent> for EventView {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_p99_is_near_its_timeout_over_it_or_neither() {
+        let millis = Duration::from_millis;
+        for (p99, timeout, expected) in [
+            (800, Some(1_000), None),
+            (801, Some(1_000), Some("near")),
+            (1_000, Some(1_000), Some("near")),
+            (1_001, Some(1_000), Some("over")),
+            (1_001, None, None),
+        ] {
+            let latency = Latency { attempts: 1, p50: millis(1), p99: millis(p99) };
+            assert_eq!(latency_view(latency, timeout.map(millis)).beside_timeout(), expected, "{p99}");
+        }
+    }
 
     #[test]
     fn a_long_command_is_cut_at_a_character() {

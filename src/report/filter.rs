@@ -383,7 +383,7 @@ pub(crate) fn kind(text: &str) -> Result<Glob, String> {
     }
 }
 
-fn flag(text: &str) -> Result<bool, String> {
+pub(super) fn flag(text: &str) -> Result<bool, String> {
     match text {
         "true" => Ok(true),
         "false" => Ok(false),

@@ -1,15 +1,16 @@
 //! The live stream: rows of probes, calls, and the state of the daemon, for all subscribers at once. In: what the stages
 //! answer, once a second and only while there are subscribers; and calls as they end. Out: server-sent events, of which each
 //! subscriber takes what is newer than what it was sent, whenever its client takes more. A subscriber that never reads holds
-//! a number, a key and its socket's buffer: it misses calls, and no row.
+//! a number, a key, the [`EARLIER`] calls that all begin with, and its socket's buffer: it misses calls, and no row.
 
 mod board;
 mod row;
 
 use std::{
+    collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use axum::body::Bytes;
@@ -33,7 +34,7 @@ use self::{
 };
 use super::{
     Sources,
-    filter::FILTERED_AT_ONCE,
+    filter::{FILTERED_AT_ONCE, Parameters, flag},
     journal::JournalEntry,
     pieces::PIECE,
     places::Following,
@@ -58,11 +59,36 @@ const BEAT: Duration = Duration::from_secs(5);
 /// 1,024 calls: how far a subscriber may fall behind. They are held once for all subscribers.
 const BACKLOG: usize = 1_024;
 
+/// 50 calls that ended before are what a subscriber begins with. They are held once for all subscribers.
+const EARLIER: usize = 50;
+
+/// 5 s: a client that wants the state once has its answer by then, also where a part of it is missing.
+const ONCE: Duration = Duration::from_secs(5);
+
+/// The texts beside the rows that belong to the state.
+const TEXTS: [&str; 2] = ["status", "top"];
+
 /// 64 rows are made at once; then other tasks have their turn.
 const ROWS_AT_ONCE: usize = 64;
 
 /// 2 s: how soon a browser connects again.
 const RETRY: &str = "retry: 2000\n";
+
+/// What a client asks for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LiveFilter {
+    /// Only the state as it is now, after which the stream ends.
+    pub once: bool,
+}
+
+impl Parameters for LiveFilter {
+    const NAMES: &'static [&'static str] = &["once"];
+
+    fn take(&mut self, _: &str, value: &str) -> Result<(), String> {
+        self.once = flag(value)?;
+        Ok(())
+    }
+}
 
 /// What rows are made of.
 #[derive(Debug)]
@@ -112,6 +138,16 @@ struct Shared {
     changed: watch::Sender<()>,
     /// Events of calls, as text.
     calls: broadcast::Sender<Arc<str>>,
+    /// Held to send one of them, and to subscribe: no subscriber gets a call twice, or misses one between.
+    earlier: Mutex<Earlier>,
+}
+
+/// The newest calls that subscribers were sent.
+#[derive(Debug, Default)]
+struct Earlier {
+    calls: VecDeque<Arc<str>>,
+    /// Whether those are among them that ended before there were subscribers.
+    is_filled: bool,
 }
 
 /// One who reads the stream.
@@ -120,10 +156,14 @@ pub(super) struct Subscriber {
     live: Live,
     /// What is to be sent first.
     head: String,
+    /// The calls to be sent next.
+    earlier: VecDeque<Arc<str>>,
     reader: Reader,
     changed: watch::Receiver<()>,
     calls: broadcast::Receiver<Arc<str>>,
     beats: Interval,
+    /// When it ends at the latest, if it is only sent the state as it is now.
+    once_until: Option<Instant>,
     _following: Following,
 }
 
@@ -134,12 +174,13 @@ impl Live {
     /// Nothing is done before the first subscriber, and nothing any more once `drained` is cancelled.
     pub(super) fn new(sources: Sources, redacting: Redacting, drained: CancellationToken) -> Self {
         let (changed, calls) = (watch::Sender::new(()), broadcast::Sender::new(BACKLOG));
-        let (board, is_fed) = (Mutex::default(), Mutex::new(false));
-        Self { shared: Arc::new(Shared { sources, redacting, drained, board, is_fed, changed, calls }) }
+        let (board, is_fed, earlier) = (Mutex::default(), Mutex::new(false), Mutex::default());
+        let shared = Shared { sources, redacting, drained, board, is_fed, changed, calls, earlier };
+        Self { shared: Arc::new(shared) }
     }
 
-    /// Subscribes to all that comes from now on, and to all rows as they are.
-    pub(super) fn subscribe(&self, following: Following) -> Subscriber {
+    /// Subscribes to all rows as they are, to the newest calls, and to all that comes from now on.
+    pub(super) fn subscribe(&self, filter: LiveFilter, following: Following) -> Subscriber {
         let hello = HelloView {
             version: env!("CARGO_PKG_VERSION"),
             node: &self.shared.sources.node,
@@ -151,13 +192,24 @@ impl Live {
         let mut beats = interval(BEAT);
         beats.reset();
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // From then on the board is not left, so that nothing is forgotten between.
+        let changed = {
+            let _deciding = self.shared.is_fed();
+            self.shared.changed.subscribe()
+        };
+        let (earlier, calls) = {
+            let earlier = self.shared.earlier();
+            (earlier.calls.clone(), self.shared.calls.subscribe())
+        };
         let subscriber = Subscriber {
             live: self.clone(),
             head,
+            earlier,
             reader: Reader::default(),
-            changed: self.shared.changed.subscribe(),
-            calls: self.shared.calls.subscribe(),
+            changed,
+            calls,
             beats,
+            once_until: filter.once.then(|| clock::now() + ONCE),
             _following: following,
         };
         self.feed();
@@ -179,8 +231,30 @@ impl Shared {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn earlier(&self) -> MutexGuard<'_, Earlier> {
+        self.earlier.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn is_fed(&self) -> MutexGuard<'_, bool> {
         self.is_fed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends an event of a call to all subscribers.
+    fn send(&self, event: Arc<str>) {
+        let mut earlier = self.earlier();
+        if earlier.calls.len() == EARLIER {
+            earlier.calls.pop_front();
+        }
+        earlier.calls.push_back(event.clone());
+        // An error means that the last subscriber has just left.
+        let _ = self.calls.send(event);
+    }
+
+    /// The calls that ended before there were subscribers have been sent.
+    fn filled(&self) {
+        if !std::mem::replace(&mut self.earlier().is_filled, true) {
+            let _ = self.changed.send(());
+        }
     }
 
     /// Whether there are no subscribers any more. If so, the board is not fed from now on.
@@ -190,6 +264,7 @@ impl Shared {
         if is_left {
             *is_fed = false;
             self.board().clear();
+            *self.earlier() = Earlier::default();
         }
         is_left
     }
@@ -217,9 +292,10 @@ impl Feeding {
     async fn look(&self) {
         while !self.0.is_left() {
             let began = clock::now();
-            self.set_status().await;
-            // A stage that does not answer is in the status; the rows stay as they are.
-            if let Ok(facts) = self.0.sources.snapshots.live().await {
+            let is_listed = self.set_status().await;
+            // What the runtime has is not known before its first list: nothing is not the same as none. A stage that does
+            // not answer is in the status; the rows stay as they are.
+            if is_listed && let Ok(facts) = self.0.sources.snapshots.live().await {
                 self.set_rows(&facts).await;
             }
             let _ = self.0.changed.send(());
@@ -228,13 +304,21 @@ impl Feeding {
         }
     }
 
-    async fn set_status(&self) {
+    /// Returns whether the pods and containers of the runtime were listed, as far as that is known.
+    async fn set_status(&self) -> bool {
         let snapshots = &self.0.sources.snapshots;
-        let status = match snapshots.status().await {
-            Ok(status) => LiveStatusView { trouble: degraded::reasons(&status), runtime: status.runtime },
-            Err(stage) => LiveStatusView { runtime: snapshots.runtime(), trouble: vec![stage.to_string()] },
+        let (status, is_listed) = match snapshots.status().await {
+            Ok(status) => {
+                let (trouble, is_listed) =
+                    (degraded::reasons(&status), status.inventory.last_resync_at.is_some());
+                (LiveStatusView { trouble, runtime: status.runtime }, is_listed)
+            }
+            Err(stage) => {
+                (LiveStatusView { runtime: snapshots.runtime(), trouble: vec![stage.to_string()] }, true)
+            }
         };
         self.0.board().set("status", json(&status).into());
+        is_listed
     }
 
     /// What commands cost, as `/v1/top` answers it.
@@ -270,13 +354,22 @@ impl Feeding {
     }
 
     /// Writes each call once for all subscribers, in half of the thread's time at most. Calls whose redaction takes too long
-    /// are missed by all of them alike.
+    /// are missed by all of them alike. Begins with the last that ended before there were subscribers.
     async fn pass_on_calls(&self) {
-        let mut follower = self.0.sources.trace.follow();
+        let is_filled = self.0.earlier().is_filled;
+        let (earlier, mut follower) = self.0.sources.trace.follow_after(if is_filled { 0 } else { EARLIER });
+        let mut earlier = earlier.into_iter();
         let (mut calls, mut worked) = (0, Duration::ZERO);
         loop {
-            // The journal is there for as long as we are.
-            let Some(entry) = follower.next().await else { return std::future::pending().await };
+            let entry = match earlier.next() {
+                Some(call) => JournalEntry::Record(call),
+                None => {
+                    self.0.filled();
+                    // The journal is there for as long as we are.
+                    let Some(entry) = follower.next().await else { return std::future::pending().await };
+                    entry
+                }
+            };
             let began = clock::now();
             let event = match entry {
                 JournalEntry::Record(call) => call_event(&json(&call.view())),
@@ -285,8 +378,7 @@ impl Feeding {
             calls += 1;
             worked += clock::now().saturating_duration_since(began);
             self.0.redacting.prepare(&event).await;
-            // An error means that the last subscriber has just left.
-            let _ = self.0.calls.send(event);
+            self.0.send(event);
             if calls >= FILTERED_AT_ONCE {
                 sleep(std::mem::take(&mut worked)).await;
                 calls = 0;
@@ -300,6 +392,14 @@ impl Subscriber {
     pub(super) async fn next(&mut self) -> Option<Bytes> {
         let mut text = std::mem::take(&mut self.head);
         loop {
+            if text.is_empty() && self.has_state() {
+                return None;
+            }
+            while text.len() < PIECE
+                && let Some(call) = self.earlier.pop_front()
+            {
+                text.push_str(&call);
+            }
             while text.len() < PIECE {
                 match self.calls.try_recv() {
                     Ok(call) => text.push_str(&call),
@@ -319,6 +419,7 @@ impl Subscriber {
                     Err(RecvError::Closed) => return None,
                 },
                 changed = self.changed.changed() => changed.ok()?,
+                () = clock::until(self.once_until) => return None,
                 _ = self.beats.tick() => {
                     // One that panicked is replaced.
                     self.live.feed();
@@ -326,6 +427,15 @@ impl Subscriber {
                 }
             }
         }
+    }
+
+    /// Whether it is one that is only sent the state as it is now, and has it.
+    fn has_state(&self) -> bool {
+        let shared = &self.live.shared;
+        self.once_until.is_some_and(|until| {
+            let has_calls = self.earlier.is_empty() && self.calls.is_empty() && shared.earlier().is_filled;
+            has_calls && shared.board().has_sent(&self.reader, &TEXTS) || clock::now() >= until
+        })
     }
 }
 

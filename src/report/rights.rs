@@ -75,9 +75,14 @@ impl HttpRights {
         let target = head.uri.authority().map(|authority| authority.as_str().as_bytes());
         let is_ours = |host: Option<&[u8]>| host.and_then(name_of).is_some_and(|name| self.is_our_name(name));
         if !is_ours(host) || target.is_some() && !is_ours(target) {
-            let words = "the request names another host: use an IP address of this node, localhost, or, with \
-                         api.page: always, this node's hostname";
-            return Err(Refusal::new(StatusCode::MISDIRECTED_REQUEST, words.to_owned()));
+            let known = match self.page {
+                PageAccess::Always => "localhost, an IP address of this node, or its hostname",
+                PageAccess::Loopback | PageAccess::Never => {
+                    "localhost or a loopback address such as 127.0.0.1"
+                }
+            };
+            let words = format!("the request names another host: use {known}");
+            return Err(Refusal::new(StatusCode::MISDIRECTED_REQUEST, words));
         }
         check_site(head)
     }

@@ -369,7 +369,7 @@ impl From<StageRestarts> for StageRestartView {
 
 impl From<RecordStatus> for RecordFileView {
     fn from(status: RecordStatus) -> Self {
-        let RecordStatus { path, written, dropped, trouble } = status;
+        let RecordStatus { path, written, dropped, trouble, deleted: _ } = status;
         Self { file: path.display().to_string(), written, dropped, trouble }
     }
 }

@@ -63,6 +63,25 @@ pub(crate) fn names(command: &[String]) -> BTreeSet<&str> {
     command.iter().flat_map(|word| Tokens::of(word)).filter_map(Token::name).collect()
 }
 
+/// The arguments that a command becomes whatever variables there are, or `None` if it may name one. `$(date +%s)` is left to
+/// a shell: Kubernetes has no such names of variables.
+pub(crate) fn without_variables(command: &[String]) -> Option<Vec<String>> {
+    let literal = |token: Token<'_>| match token {
+        Token::Literal(text) => Some(text.to_owned()),
+        Token::Reference { name, .. } if is_usual(name) => None,
+        Token::Reference { written, .. } => Some(written.to_owned()),
+    };
+    command.iter().map(|word| Tokens::of(word).map(literal).collect()).collect()
+}
+
+/// Whether it is a name of a variable as Kubernetes has always wanted it.
+fn is_usual(name: &str) -> bool {
+    let is_in_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    !name.starts_with(|first: char| first.is_ascii_digit())
+        && !name.is_empty()
+        && name.bytes().all(is_in_name)
+}
+
 /// Whether a command becomes these arguments if its variables have suitable values, whatever these are.
 pub(crate) fn may_become<'a>(command: &[String], mut arguments: impl Iterator<Item = &'a str>) -> bool {
     command.iter().all(|word| arguments.next().is_some_and(|argument| word_may_become(word, argument)))
@@ -294,6 +313,21 @@ mod tests {
         command: Vec<String>,
         env: Vec<(String, String)>,
         argv: Vec<String>,
+    }
+
+    #[test]
+    fn a_command_without_names_of_variables_becomes_the_same_whatever_variables_there_are() {
+        for (word, expected) in [
+            ("test $(date +%s) -gt 1", Some("test $(date +%s) -gt 1")),
+            ("echo $((1 + 2)) $HOME ${HOME} $(", Some("echo $((1 + 2)) $HOME ${HOME} $(")),
+            ("kill -0 $$$$ $$(HOME) $(2x) $()", Some("kill -0 $$ $(HOME) $(2x) $()")),
+            ("$(cat /a) $(HOME)", None),
+            ("$(hostname)", None),
+            ("a-$(A.b-C_9)", None),
+        ] {
+            let becomes = without_variables(&[word.to_owned()]);
+            assert_eq!(becomes.as_ref().map(|words| &*words[0]), expected, "{word}");
+        }
     }
 
     fn expand_one(text: &str, env: &Env) -> Result<String, TooLong> {

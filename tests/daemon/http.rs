@@ -114,6 +114,8 @@ async fn another_name_and_another_site_get_nothing_and_answers_say_what_a_browse
             }
             let answer = ask(address, "GET", path, &[("Host", &host)]).await?;
             assert_eq!(answer.code, code, "{host} {path}: {}", answer.body);
+            let advice = "use localhost or a loopback address such as 127.0.0.1";
+            ensure!(code == 200 || answer.body.contains(advice), "{}", answer.body);
         }
         assert_eq!(ask(address, "GET", "/metrics", &[("Host", &host)]).await?.code, 200);
     }
@@ -349,6 +351,39 @@ async fn the_live_stream_shows_rows_verdicts_calls_and_ends_with_the_drain() -> 
     }
     ensure!(rig.daemon.ended().await?.success());
     ensure!(TcpStream::connect(address).await.is_err());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_state_once_ends_by_itself_with_all_rows_and_the_newest_calls() -> Result<()> {
+    let (mut rig, address) = served("127.0.0.1:0", "loopback").await?;
+    let (pod, id) = rig.run("once", &[(LIVENESS, crate::rig::LAZY)], &["sleep", "100000"]).await?;
+    for number in 0..60 {
+        crate::support::cri::exec(&mut rig.client, &id, &["echo", &format!("call-{number}-")]).await?;
+    }
+    // Also while another one follows, which has had the calls already.
+    let mut follower = Stream::over_tcp(address, "/v1/live").await?;
+    for is_followed in [false, true] {
+        if is_followed {
+            follower.event("rows").await?;
+        }
+        let answer = get(address, "/v1/live?once=true").await?;
+        assert_eq!(answer.code, 200);
+        for name in ["hello", "status", "top"] {
+            assert_eq!(
+                answer.body.matches(&format!("event: {name}\n")).count(),
+                1,
+                "{name}: {}",
+                answer.body
+            );
+        }
+        ensure!(answer.body.contains(&format!("{}/app/liveness", pod.uid)), "{}", answer.body);
+        ensure!(answer.body.contains("\"more\":false"), "{}", answer.body);
+        assert_eq!(answer.body.matches("event: call\n").count(), 50, "{}", answer.body);
+        let newest = answer.body.rsplit("\n\n").find(|event| event.contains("event: call\n"));
+        ensure!(newest.is_some_and(|call| call.contains("call-59-")), "{}", answer.body);
+    }
+    assert_eq!(get(address, "/v1/live?once").await?.code, 400);
     Ok(())
 }
 

@@ -145,9 +145,21 @@ async fn the_file_takes_no_more_than_it_may_and_a_folder_that_vanishes_is_made_a
     let kept = records(&file)?;
     assert!(kept.len() < 1_200 && kept.iter().all(|record| record["method"].is_string()), "{}", kept.len());
     fs::remove_dir_all(dir.path().join("records"))?;
-    eventually("it is begun again", PATIENCE, async || {
+    for _ in 0..10 {
         cri::version(&mut rig.client).await?;
-        Ok(file.exists().then_some(()))
+    }
+    eventually("it is begun again with the first call", PATIENCE, async || {
+        Ok(records(&file).ok().filter(|records| records.len() == 10))
+    })
+    .await?;
+    eventually("it is reported", PATIENCE, async || {
+        let events = rig.daemon.events().await?;
+        let is_it = |event: &Value| {
+            event["message"]
+                .as_str()
+                .is_some_and(|message| message.starts_with("calls are written to a new "))
+        };
+        Ok(events.iter().any(is_it).then_some(()))
     })
     .await?;
     let trace = rig.daemon.status().await?["trace"].take();

@@ -5,8 +5,8 @@ use rustix::process::Signal;
 
 use crate::{
     browser::{rig, visit},
-    rig::{EAGER, LIVENESS, READINESS},
-    support::cri,
+    rig::{EAGER, LAZY, LIVENESS, READINESS},
+    support::{PATIENCE, cri, eventually},
 };
 
 /// Fails as soon as the file is gone, and says which.
@@ -153,6 +153,91 @@ async fn nothing_is_fetched_from_elsewhere() -> Result<()> {
         ensure!(fetched.iter().any(|name| name.ends_with("/page.js")), "{fetched:?}");
         let own = |name: &&str| name.starts_with(&page.url) || name.starts_with("data:");
         ensure!(fetched.iter().all(own), "{fetched:?}");
+        Ok(())
+    })
+    .await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn before_the_first_list_it_waits_and_nothing_is_green() -> Result<()> {
+    let (mut rig, address) = rig().await?;
+    rig.daemon.terminate();
+    rig.runtime.stop_serving().await;
+    rig.daemon.spawn_again(rig.runtime.socket(), &[("CRIPROBE_API_HTTP", &address)]).await?;
+    eventually("it runs", PATIENCE, async || Ok(rig.daemon.get("/livez").await.ok())).await?;
+    visit(&address, async |page| {
+        page.says("Waiting for the list").await?;
+        page.until("it says why", "document.getElementById('trouble').innerText.includes('away')").await?;
+        page.says("Waiting for the list").await?;
+        let is_green =
+            "document.title.includes('✓') || document.getElementById('headline').dataset.kind === 'ok'";
+        ensure!(page.eval(&format!("return {is_green}")).await? == false, "it is green");
+        let text = page.eval("return document.body.innerText").await?.to_string();
+        ensure!(!text.contains("No probe") && !text.contains("0 probes"), "{text}");
+        rig.runtime.serve_again(std::time::Duration::ZERO)?;
+        page.says("No probes on this node").await?;
+        page.until("now it is green", is_green).await?;
+        Ok(())
+    })
+    .await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_from_before_the_page_was_opened_are_listed_and_no_call_is_listed_twice() -> Result<()> {
+    let (mut rig, address) = rig().await?;
+    let (_, id) = rig.run("web", &[], &["sleep", "100000"]).await?;
+    for number in 0..60 {
+        cri::exec(&mut rig.client, &id, &["echo", &format!("before-{number}-")]).await?;
+    }
+    visit(&address, async |page| {
+        const LISTED: &str = "[...document.querySelectorAll('#list code')].map((one) => one.textContent)";
+        let listed = async |turn: &str| {
+            let last = format!("{LISTED}.includes('echo {turn}')");
+            page.until("the last is listed", &last).await?;
+            let listed = page.eval(&format!("return {LISTED}")).await?;
+            let listed: Vec<_> = listed.as_array().into_iter().flatten().map(ToString::to_string).collect();
+            let distinct: std::collections::BTreeSet<_> = listed.iter().collect();
+            ensure!(distinct.len() == listed.len(), "some are listed twice: {listed:?}");
+            Ok(listed.len())
+        };
+        assert_eq!(listed("before-59-").await?, 50);
+        cri::exec(&mut rig.client, &id, &["echo", "open"]).await?;
+        assert_eq!(listed("open").await?, 51);
+        // The calls of the time without a connection come with those from before.
+        page.eval("source.close()").await?;
+        cri::exec(&mut rig.client, &id, &["echo", "between"]).await?;
+        page.eval("connect()").await?;
+        assert_eq!(listed("between").await?, 52);
+        let text = page.eval("return document.getElementById('list').innerText").await?.to_string();
+        ensure!(!text.contains("reconnected"), "none is missing: {text}");
+        Ok(())
+    })
+    .await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_as_it_is_once_is_whole_when_it_is_loaded() -> Result<()> {
+    const PODS: usize = 40;
+    let (mut rig, address) = rig().await?;
+    for number in 0..PODS {
+        rig.run(&format!("web-{number}"), &[(LIVENESS, LAZY)], &["sleep", "100000"]).await?;
+    }
+    visit(&address, async |page| {
+        for _ in 0..3 {
+            page.open("?once").await?;
+            let seen = page
+                .eval(
+                    "return [document.querySelectorAll('.probe').length, document.getElementById('sum').innerText, \
+                     document.getElementById('link').innerText.slice(0, 6), document.querySelectorAll('#list li').length > 9, \
+                     document.getElementById('cost').hidden]",
+                )
+                .await?;
+            let expected = serde_json::json!([PODS, format!("{PODS} probes in {PODS} pods · "), "as of ", true, false]);
+            assert_eq!(seen, expected);
+        }
         Ok(())
     })
     .await?;

@@ -59,12 +59,18 @@ impl Daemon {
 
     /// Starts it again where it was, once it has ended, and waits until it is ready. Its log starts again.
     pub(crate) async fn start_again(&mut self, runtime: &Path, settings: &[(&str, &str)]) -> Result<()> {
+        self.spawn_again(runtime, settings).await?;
+        self.ready().await
+    }
+
+    /// Starts it again where it was, once it has ended, and waits for nothing.
+    pub(crate) async fn spawn_again(&mut self, runtime: &Path, settings: &[(&str, &str)]) -> Result<()> {
         self.ended().await?;
         self.process = Self::command(self.dir.path(), runtime)
             .envs(settings.iter().copied())
             .stderr(File::create(self.dir.path().join("log"))?)
             .spawn()?;
-        self.ready().await
+        Ok(())
     }
 
     /// The command that would start one with its sockets in this folder.

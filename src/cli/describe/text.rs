@@ -341,7 +341,7 @@ fn latency(latency: &LatencyView, timeout: Option<Duration>) -> String {
     let (p50, p99) = (measured(latency.p50_seconds.0), measured(latency.p99_seconds.0));
     let timeout = timeout.map(|timeout| format!(" of a timeout of {}", configured(timeout)));
     let attempts = if latency.attempts == 1 { "attempt" } else { "attempts" };
-    let near = if latency.near_timeout { " (near)" } else { "" };
+    let near = latency.beside_timeout().map(|word| format!(" ({word})")).unwrap_or_default();
     format!("p50 {p50}, p99 {p99}{}{near}, {} {attempts}", timeout.unwrap_or_default(), latency.attempts)
 }
 

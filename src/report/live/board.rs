@@ -126,6 +126,13 @@ impl Board {
         while to.len() < PIECE && self.write_rows(reader, to) {}
     }
 
+    /// Whether this reader was sent all rows at least once, and each of these texts.
+    pub(super) fn has_sent(&self, reader: &Reader, texts: &[&str]) -> bool {
+        reader.base.is_some()
+            && reader.pass.is_none()
+            && texts.iter().all(|name| reader.texts.contains_key(name))
+    }
+
     /// Writes an event of rows, if there is something to write. False where this reader has them all.
     fn write_rows(&self, reader: &mut Reader, to: &mut String) -> bool {
         if reader.pass.is_none() {
@@ -155,15 +162,20 @@ impl Board {
         }
         let gone = self.gone.iter().filter(|(version, key)| *version > base && !self.rows.contains_key(key));
         let gone: Vec<_> = gone.filter(|_| pass.is_first && !is_reset).map(|(_, key)| &**key).collect();
-        let is_empty = rows.is_empty() && gone.is_empty() && !is_reset && reader.hidden == self.hidden;
+        let goes_on = last.is_some();
+        // Who was told that there is more is told when there is not.
+        let is_due = is_reset || !pass.is_first || reader.hidden != self.hidden;
+        let is_empty = rows.is_empty() && gone.is_empty() && !is_due;
         if !is_empty {
             let gone = serde_json::to_string(&gone).unwrap_or_default();
             let hidden = self.hidden;
-            let json = format!(r#"{{"reset":{is_reset},"rows":[{rows}],"gone":{gone},"hidden":{hidden}}}"#);
+            let json = format!(
+                r#"{{"reset":{is_reset},"rows":[{rows}],"more":{goes_on},"gone":{gone},"hidden":{hidden}}}"#
+            );
             event(to, "rows", &json);
             reader.hidden = hidden;
         }
-        if last.is_some() {
+        if goes_on {
             (pass.after, pass.is_first) = (last, false);
             return true;
         }
@@ -305,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_list_is_sent_in_pieces_and_changes_meanwhile_are_not_lost() {
+    fn a_long_list_is_sent_in_pieces_of_which_each_but_the_last_says_so_and_changes_meanwhile_are_not_lost() {
         let (mut board, mut reader) = (Board::default(), Reader::default());
         let long = "x".repeat(PIECE / 4);
         let fresh = |key: u32, print| Fresh {
@@ -314,7 +326,7 @@ mod tests {
             json: Some(format!("\"{key:03} {print} {long}\"").into()),
         };
         board.update((0..100).map(|key| fresh(key, 1)).collect(), 0);
-        let mut shown = BTreeMap::new();
+        let (mut shown, mut goes_on) = (BTreeMap::new(), true);
         for turn in 0_u64.. {
             if turn == 3 {
                 let keep = |key| Fresh { key: format!("{key:03}").into(), print: 1, json: None };
@@ -327,12 +339,14 @@ mod tests {
             board.write(&mut reader, &mut text);
             assert!(text.len() < 2 * PIECE, "{turn}");
             if text.is_empty() {
+                assert!(!goes_on);
                 break;
             }
             for event in text.split_terminator("\n\n") {
                 let data = event.strip_prefix("event: rows\ndata: ").unwrap();
                 let data: serde_json::Value = serde_json::from_str(data).unwrap();
                 assert_eq!(data["reset"], turn == 0);
+                goes_on = data["more"].as_bool().unwrap();
                 for row in data["rows"].as_array().unwrap() {
                     let row: Vec<_> = row.as_str().unwrap().split(' ').collect();
                     shown.insert(row[0].to_owned(), row[1].to_owned());
@@ -341,6 +355,7 @@ mod tests {
                     shown.remove(key.as_str().unwrap());
                 }
             }
+            assert_eq!(board.has_sent(&reader, &[]), !goes_on, "{turn}");
         }
         assert_eq!(shown.len(), 99);
         assert_eq!([&shown["050"], &shown["051"]], ["2", "1"]);

@@ -5,7 +5,8 @@
 const CALLS = 200;          // calls that are listed, newest first
 const STALE = 10_000;       // ms without any event, of which the daemon sends one every 5 s
 const DEAD = 25_000;        // ms without any event after which the connection is made again
-const FRAME = 10;           // ms of work on rows within one frame: more of them wait for the next
+const IS_ONCE = new URLSearchParams(location.search).has("once");   // the page as it is now, for a picture
+const FRAME = IS_ONCE ? Infinity : 10;   // ms of work on rows within one frame: more of them wait for the next
 const TEXT = 4_096;         // characters of one text that are shown
 const SLOTS = 32;           // attempts in a strip
 
@@ -133,10 +134,11 @@ const arrange = (list, nodes) => {
 
 const rows = new Map();     // key -> { row, kind, text, uid, since, view }
 const groups = new Map();   // pod uid -> { node, at, list }
-const calls = [];           // newest first: { id, call, text, node } or { id, note, node }
+const calls = [];           // newest first: { id, call, text, data, node } or { id, note, node }
 const dirty = new Set();    // keys whose node is not up to date
 const ended = new Set();    // ids of the newest calls that have ended, of which the last look at those in flight may not know
 let top5 = null, status = null, hello = null, hidden = 0, callId = 0;
+let isListed = false;       // whether all rows have come at least once: before that, none means nothing
 let heard = 0, isOpen = false, skew = 0, isPaused = false, unseen = 0, by = "pods";
 let words = [], only = "", current = null;
 const now = () => Date.now() + skew;   // by the daemon's clock
@@ -144,36 +146,42 @@ const now = () => Date.now() + skew;   // by the daemon's clock
 // ---- the stream ----
 
 let source = null, retry = null, tries = 0, asked = 0;
-const connect = () => {
-  clearTimeout(retry);
-  source?.close();
-  asked = Date.now();
-  source = new EventSource("v1/live");
-  const on = (name, take) => source.addEventListener(name, (event) => {
-    heard = Date.now();
-    take(JSON.parse(event.data));
-  });
-  on("hello", (it) => {
+let known = new Set();   // what calls were received as before the connection was made again: the newest come again
+const EVENTS = new Map([
+  ["hello", (it) => {
     if (hello && hello.version !== it.version) location.reload();   // its page may be another one, too
     [hello, isOpen, tries] = [it, true, 0];
     ended.clear();   // another daemon may use the same ids
     skew = (Date.parse(it.at) || Date.now()) - Date.now();
-    if (calls.length) takeCall({ note: "reconnected: calls of the time between are not listed" });
+    known = new Set(calls.map((one) => one.data).filter(Boolean));
+    if (calls.length) takeCall({ note: GAP });
     later("all");
-  });
-  on("rows", takeRows);
-  on("call", (call) => {
-    takeCall({ call, text: haystack(call.namespace, call.pod, call.container, call.method, call.peer?.comm,
+  }],
+  ["rows", (it) => takeRows(it)],
+  ["call", (call, data) => {
+    if (known.delete(data)) return closeGap();
+    takeCall({ call, data, text: haystack(call.namespace, call.pod, call.container, call.method, call.peer?.comm,
       call.exec?.command?.join(" "), call.code) });
     if (!call.id || call.streamOpened) return;   // what runs on in a stream ends with a record of its own
     ended.add(call.id);
     if (ended.size > 4 * CALLS) ended.delete(ended.values().next().value);
     if (flying.has(call.id)) later("flight");
-  });
-  on("missed", (it) => takeCall({ note: `${many(it.calls, "call")} came too fast to be listed` }));
-  on("top", (it) => { top5 = it; later("top"); });
-  on("status", (it) => { status = it; later("status"); });
-  on("beat", (it) => { skew = (Date.parse(it.at) || now()) - Date.now(); });
+  }],
+  ["missed", (it) => takeCall({ note: `${many(it.calls, "call")} came too fast to be listed` })],
+  ["top", (it) => { top5 = it; later("top"); }],
+  ["status", (it) => { status = it; later("status"); }],
+  ["beat", (it) => { skew = (Date.parse(it.at) || now()) - Date.now(); }],
+]);
+const take = (name, data) => {
+  heard = Date.now();
+  EVENTS.get(name)?.(JSON.parse(data), data);
+};
+const connect = () => {
+  clearTimeout(retry);
+  source?.close();
+  asked = Date.now();
+  source = new EventSource("v1/live");
+  for (const name of EVENTS.keys()) source.addEventListener(name, (event) => take(name, event.data));
   // The browser would try again by itself, but not after an answer other than 200, and without an end of its patience.
   source.onerror = () => {
     source.close();
@@ -186,15 +194,21 @@ const connect = () => {
 const watch = () => {
   if (source?.readyState !== EventSource.CLOSED && Date.now() - Math.max(heard, asked) > DEAD) source.onerror();
 };
+// All at once, before the browser takes the page for loaded: whoever makes a picture then has all of it.
+const takeOnce = () => {
+  const request = new XMLHttpRequest();
+  request.open("GET", "v1/live?once=true", false);
+  try { request.send(); } catch { /* The page says that there is no answer. */ }
+  for (const [, name, data] of request.responseText.matchAll(/event: (\w+)\ndata: ([^\n]*)\n/g)) take(name, data);
+  due.add("all");
+  render();
+};
 const haystack = (...parts) => parts.filter(Boolean).join(" ").slice(0, 2_048).toLowerCase();
 
-// All rows may come in several events, of which only the first one says so: what is not among them goes a little later.
+// All rows may come in several events: what is not among them goes with the last one.
 let leftover = new Set();
 const takeRows = (it) => {
-  if (it.reset) {
-    leftover = new Set(rows.keys());
-    setTimeout(() => { drop(leftover); later("rows"); }, leftover.size ? 2_000 : 0);
-  }
+  if (it.reset) leftover = new Set(rows.keys());
   for (const row of it.rows ?? []) {
     const kind = row.type || row.isInvalid ? kindOf(row) : "bare";
     const text = haystack(row.namespace, row.pod, row.container, row.type, row.handler, row.source, row.image,
@@ -205,6 +219,10 @@ const takeRows = (it) => {
     dirty.add(row.key);
   }
   drop(it.gone ?? []);
+  if (!it.more) {
+    drop(leftover);
+    isListed = true;
+  }
   hidden = it.hidden ?? hidden;
   later("rows");
 };
@@ -215,6 +233,12 @@ const drop = (gone) => {
     dirty.delete(key);
     leftover.delete(key);
   }
+};
+const GAP = "reconnected: calls of the time between may be missing";
+const closeGap = () => {
+  const at = calls.findIndex((one) => one.note === GAP);
+  if (at >= 0) calls.splice(at, 1);
+  later("calls");
 };
 const takeCall = (one) => {
   calls.unshift({ id: callId += 1, node: null, ...one });
@@ -444,16 +468,18 @@ const showSummary = (counts, matching) => {
     : bad ? many(bad, "probe fails", "probes fail")
     : odd ? many(odd, "probe cannot be tried", "probes cannot be tried")
     : wrong ? many(wrong, "definition is invalid", "definitions are invalid")
+    : !isListed ? "Waiting for the list"
     : !all ? "No probes on this node"
     : count("unknown") ? "No probe fails" : "All probes are fine");
-  mark($("headline"), "data-kind", bad ? "failing" : odd || wrong ? "untried" : "ok");
+  const kind = bad ? "failing" : odd || wrong ? "untried" : isListed ? "ok" : "unknown";
+  mark($("headline"), "data-kind", kind);
   const pods = new Set([...rows.values()].map((it) => it.uid)).size;
-  say($("sum"), !hello ? "" : isFiltered ? `${shown.toLocaleString("en")} of ${many(all, "probe")} · `
+  say($("sum"), !isListed ? "" : isFiltered ? `${shown.toLocaleString("en")} of ${many(all, "probe")} · `
     : `${many(all, "probe")} in ${many(pods, "pod")} · `);
-  const news = bad ? `✕ ${bad} failing` : odd || wrong ? `! ${odd + wrong} cannot be tried` : "✓";
-  const title = `${news} · ${line(hello?.node)} · criprobe`;
+  const news = new Map([["failing", `✕ ${bad} failing`], ["untried", `! ${odd + wrong} cannot be tried`], ["ok", "✓"]]).get(kind);
+  const title = [news, line(hello?.node), "criprobe"].filter(Boolean).join(" · ");
   if (document.title !== title) document.title = title;
-  const colour = bad ? "#c0362c" : odd || wrong ? "#7b4fc9" : "#2f7d4f";
+  const colour = new Map([["failing", "#c0362c"], ["untried", "#7b4fc9"], ["ok", "#2f7d4f"]]).get(kind) ?? "#8a8a8a";
   const icon = `<svg xmlns="${SVG}" viewBox="0 0 16 16"><circle cx="8" cy="8" r="7" fill="${colour}"/></svg>`;
   mark($("icon"), "href", `data:image/svg+xml,${encodeURIComponent(icon)}`);
   const chips = [...KINDS].filter(([kind]) => matching.has(kind) || kind === only).map(([kind, { sign: name, word }]) => {
@@ -466,7 +492,7 @@ const showSummary = (counts, matching) => {
     return known;
   });
   arrange($("chips"), chips);
-  say($("nothing"), !hello ? "" : isFiltered && !shown && all ? "No probe matches the filter. Esc clears it."
+  say($("nothing"), !isListed ? "" : isFiltered && !shown && all ? "No probe matches the filter. Esc clears it."
     : hidden ? `${many(hidden, "more row is", "more rows are")} not shown: a page shows 2,000, failing ones first.`
       : !all ? "Probes come from annotations, rules and HEALTHCHECKs; clients' own are recognised by their rhythm." : "");
   hide($("nothing"), !$("nothing").textContent);
@@ -641,13 +667,21 @@ const showCalls = () => {
   if (held) return;
   const shown = calls.filter((one) => !one.call || matches(one.text));
   arrange($("list"), shown.length ? shown.map((one) => one.node ??= newCall(one))
+    : !isListed ? []
     : [el("li", "soft", words.length && calls.length ? "No call matches the filter." : "No calls yet. Calls that criprobe makes for its own probes are not among them.")]);
 };
 
 // ---- every second ----
 
 const tick = () => {
-  if (document.hidden) return;
+  if (document.hidden && !IS_ONCE) return;
+  for (const it of rows.values())
+    if (it.since && it.view?.node.isConnected) say(it.view.at.since, span(now() - it.since));
+  for (const age of document.querySelectorAll(".age")) say(age, span(now() - Date.parse(age.dataset.began)));
+  if (IS_ONCE) {
+    say($("link-words"), isListed ? `as of ${clock(hello.at)}` : hello ? "the list is missing" : "no answer");
+    return;
+  }
   const quiet = Date.now() - heard, isLive = isOpen && quiet < STALE;
   const state = isLive ? "live" : heard ? "stale" : "new";
   if ($("link").dataset.state !== state) {
@@ -655,9 +689,6 @@ const tick = () => {
     say($("said"), state === "live" ? "live" : state === "stale" ? "The data is stale: reconnecting" : "");
   }
   say($("link-words"), isLive ? "live" : heard ? `stale for ${span(quiet)}: reconnecting` : tries ? "no answer: retrying" : "connecting");
-  for (const it of rows.values())
-    if (it.since && it.view?.node.isConnected) say(it.view.at.since, span(now() - it.since));
-  for (const age of document.querySelectorAll(".age")) say(age, span(now() - Date.parse(age.dataset.began)));
 };
 
 // ---- what people do ----
@@ -766,6 +797,8 @@ document.addEventListener("DOMContentLoaded", () => {
     });
   document.addEventListener("keydown", onKey);
   addEventListener("hashchange", recall);
+  document.body.classList.toggle("once", IS_ONCE);
+  if (IS_ONCE) return takeOnce();
   // A tab that slept, or a network that was away, does not wait for the next try.
   const wake = () => { later("all"); if (!isOpen || Date.now() - heard > STALE) connect(); };
   document.addEventListener("visibilitychange", () => { if (!document.hidden) wake(); });

@@ -15,7 +15,8 @@ use axum::{
 };
 use futures_util::{StreamExt as _, stream};
 
-use super::{On, Refusal, Shared, following};
+use super::{On, Params, Refusal, Shared, following};
+use crate::report::live::LiveFilter;
 
 /// Asks proxies between us and the browser to pass on each event at once.
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -24,9 +25,13 @@ pub(super) fn routes() -> Router<Shared> {
     Router::new().route("/v1/live", get(live))
 }
 
-/// Events until the client leaves or the daemon drains.
-async fn live(State(shared): State<Shared>, Extension(place): On) -> Result<Response, Refusal> {
-    let following = following(&place, true)?.map(|following| shared.live.subscribe(following));
+/// Events until the client leaves or the daemon drains, or the state as it is now.
+async fn live(
+    State(shared): State<Shared>,
+    Extension(place): On,
+    Params(filter): Params<LiveFilter>,
+) -> Result<Response, Refusal> {
+    let following = following(&place, true)?.map(|following| shared.live.subscribe(filter, following));
     let events = stream::unfold(following, async |subscriber| {
         let mut subscriber = subscriber?;
         Some((Ok::<_, Infallible>(subscriber.next().await?), Some(subscriber)))

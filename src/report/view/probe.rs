@@ -104,6 +104,17 @@ pub struct ErrorsView {
     pub cannot_try: bool,
 }
 
+impl LatencyView {
+    /// Where its p99 is: `over` the timeout, or `near` it; `None` well below.
+    pub fn beside_timeout(&self) -> Option<&'static str> {
+        match (self.near_timeout, self.over_timeout) {
+            (_, true) => Some("over"),
+            (true, false) => Some("near"),
+            (false, false) => None,
+        }
+    }
+}
+
 impl ErrorsView {
     /// `cannot be tried since 10:00:00Z (7 attempts)`.
     pub fn in_words(&self, now: SystemTime) -> String {
@@ -111,7 +122,7 @@ impl ErrorsView {
     }
 }
 
-/// How long the attempts of a probe took, within 9 %. Errors do not count: they are attempts that were not made.
+/// How long the attempts of a probe took, at most 19 % too long. Errors do not count: they are attempts that were not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LatencyView {
@@ -123,6 +134,9 @@ pub struct LatencyView {
     pub p99_seconds: Seconds,
     /// Whether that is more than 80 % of the probe's timeout.
     pub near_timeout: bool,
+    /// Whether that is more than the probe's timeout.
+    #[serde(default)]
+    pub over_timeout: bool,
 }
 
 /// One attempt.
