@@ -2,13 +2,14 @@
 //! own: a process can delay who reads its command for as long as it likes.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, Read as _},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
+    time::Duration,
 };
 
 /// 4 processes at a time. Of more, the command is not known.
@@ -16,6 +17,10 @@ const MOST: usize = 4;
 
 /// 128 KiB: the longest command that is read; the longest word of one on Linux.
 const LONGEST: u64 = 128 << 10;
+
+/// 10 times, 5 ms apart: a process shows nothing for a moment while a program takes its place.
+const TRIES: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// What a process shows of its command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,10 +44,10 @@ impl CommandReader {
         let thread = thread::Builder::new().name("command".to_owned());
         let reading = thread.spawn(move || {
             done(match &command(pid) {
-                Ok(words) if words.is_empty() => CommandLine::Gone,
-                Ok(words) if words.len() as u64 <= LONGEST => CommandLine::Words(words),
+                Ok(Some(words)) if words.len() as u64 <= LONGEST => CommandLine::Words(words),
+                Ok(None) => CommandLine::Gone,
                 Err(error) if is_gone(error) => CommandLine::Gone,
-                Ok(_) | Err(_) => CommandLine::Unreadable,
+                Ok(Some(_)) | Err(_) => CommandLine::Unreadable,
             });
             drop(place);
         });
@@ -67,11 +72,29 @@ impl Drop for ReadingPlace {
     }
 }
 
-/// Empty of a process that has ended; longer than [`LONGEST`] if there is more.
-fn command(pid: u32) -> io::Result<Vec<u8>> {
-    let mut words = Vec::new();
-    File::open(format!("/proc/{pid}/cmdline"))?.take(LONGEST + 1).read_to_end(&mut words)?;
-    Ok(words)
+/// None of a process that has ended; longer than [`LONGEST`] if there is more.
+///
+/// # Errors
+/// It cannot be read, or the process shows nothing for good.
+fn command(pid: u32) -> io::Result<Option<Vec<u8>>> {
+    for _ in 0..TRIES {
+        let mut words = Vec::new();
+        File::open(format!("/proc/{pid}/cmdline"))?.take(LONGEST + 1).read_to_end(&mut words)?;
+        if !words.is_empty() {
+            return Ok(Some(words));
+        }
+        if has_ended(&fs::read(format!("/proc/{pid}/stat"))?) {
+            return Ok(None);
+        }
+        thread::sleep(PAUSE);
+    }
+    Err(io::ErrorKind::InvalidData.into())
+}
+
+/// Whether this is the state of a zombie. It follows the name, which may contain anything, in parentheses (proc(5)).
+fn has_ended(stat: &[u8]) -> bool {
+    let after = stat.iter().rposition(|byte| *byte == b')').and_then(|at| stat.get(at + 2));
+    matches!(after, Some(b'Z' | b'X'))
 }
 
 fn is_gone(error: &io::Error) -> bool {
@@ -104,8 +127,25 @@ mod tests {
         };
         assert_eq!(read(child.id()), b"sleep\x001000\x000\x00");
         child.kill().unwrap();
+        let info = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::waitid(rustix::process::WaitId::Pid(pid), info).unwrap();
+        assert_eq!(read(child.id()), b"gone", "a zombie");
         child.wait().unwrap();
         assert_eq!(read(child.id()), b"gone");
+    }
+
+    #[test]
+    fn a_zombie_is_one_whatever_its_name_is() {
+        for (stat, expected) in [
+            ("7 (sh) S 1", false),
+            ("7 (a) Z) S 1", false),
+            ("7 (a) S) Z 1", true),
+            ("7 (sh)", false),
+            ("", false),
+        ] {
+            assert_eq!(has_ended(stat.as_bytes()), expected, "{stat}");
+        }
     }
 
     #[test]
