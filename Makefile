@@ -16,7 +16,7 @@ TARGET = $(or $(CARGO_TARGET_DIR),target)
 # The build that the tests use: unoptimised, with fault injection.
 CRIPROBE = $(TARGET)/debug/criprobe
 DEMO_ARGS = $(if $(FOR),--for $(FOR)) $(ARGS)
-SCRIPTS = tests/lab/browser.sh tests/lab/containerd.sh tests/lab/demo.sh tests/lab/packages.sh tests/lab/promtool.sh tests/lab/run-tests.sh
+SCRIPTS = $(wildcard tests/lab/*.sh)
 
 FUZZ_TARGETS = $(sort $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs))))
 FUZZ_SECONDS = $(patsubst %s,%,$(or $(FOR),60))
