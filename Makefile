@@ -28,7 +28,7 @@ help:
 	@echo "make man                      man pages of criprobe and of each verb, target/man/*.8"
 	@echo "make demo [FOR=20s]           criprobe on its embedded runtime; needs neither root nor containerd"
 	@echo "make demo RUNTIME=containerd  the same on a private containerd with real containers (root; Debian or Ubuntu)"
-	@echo "make test                     all tests; as root on Debian or Ubuntu, also with a private containerd and a browser"
+	@echo "make test                     all tests; as root on Debian or Ubuntu, also with a private containerd, systemd and a browser"
 	@echo "make check                    format, lints, docs, scripts, and whether the fuzz targets compile"
 	@echo "make bench [ARGS=--quick]     criprobe beside socat, nginx and HAProxy; ARGS=--trace: what a file of calls costs"
 	@echo "make bench-prober             5,000 probes on one node: attempts, lag, CPU, memory; ARGS as for bench"
