@@ -1,5 +1,5 @@
 //! Binds a Unix socket at a path safely: never with a wider mode than requested, never in place of a live socket or
-//! another file, never where others could replace it.
+//! another file, never where others could replace it. Or takes one that the service manager has bound.
 //!
 //! The socket is bound in a folder that only we can enter, gets its mode and owner there, and is then renamed into
 //! place, so that no client can connect while its mode is still wrong. All operations on its file use descriptors,
@@ -117,6 +117,9 @@ pub(crate) enum ListenError {
         /// Where, and what to do.
         source: Exposed,
     },
+    /// The service manager passed a socket whose file is gone.
+    #[error("the service manager listens on {0}, but that file is gone: restart its socket unit")]
+    Gone(PathBuf),
     /// The file system returned an error.
     #[error("cannot create the socket {path}")]
     Io {
@@ -218,6 +221,36 @@ pub(crate) fn bind(path: &Path, access: Access, runtime: Option<&Path>) -> Resul
         }
     }
     take(&place, access, runtime)
+}
+
+/// Takes a socket that the service manager has bound and passed: its file gets `access`, if that is known, and stays in
+/// its place otherwise.
+///
+/// # Errors
+/// [`ListenError`] says why it cannot be used.
+pub(crate) fn adopt(
+    listener: UnixListener,
+    path: &Path,
+    access: Option<Access>,
+    runtime: &Path,
+) -> Result<Bound, ListenError> {
+    let place = Arc::new(Place::open(path)?);
+    if is_same_file(path, runtime) {
+        return Err(ListenError::IsRuntime(path.to_owned()));
+    }
+    let file = match open_socket(&place.folder, &place.name) {
+        Ok(file) => file,
+        Err(Errno::NOENT) => return Err(ListenError::Gone(path.to_owned())),
+        Err(Errno::NOTSOCK) => return Err(ListenError::NotASocket(path.to_owned())),
+        Err(errno) => return Err(place.io_error(errno.into())),
+    };
+    let prepared = (|| {
+        access.map_or(Ok(()), |access| access.grant(&file))?;
+        listener.set_nonblocking(true)?;
+        identity_of(&file)
+    })();
+    let identity = prepared.map_err(|error| place.io_error(error))?;
+    Ok(Bound { listener, file: SocketFile { place, identity } })
 }
 
 fn take(place: &Arc<Place>, access: Access, runtime: Option<&Path>) -> Result<Bound, ListenError> {
@@ -353,6 +386,11 @@ fn open_socket(folder: &impl AsFd, name: &OsStr) -> Result<OwnedFd, Errno> {
 /// Sets the mode of the open file itself. Linux changes the mode of an O_PATH descriptor only through this name.
 fn set_mode(file: &OwnedFd, mode: u32) -> io::Result<()> {
     Ok(chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), Mode::from_raw_mode(mode))?)
+}
+
+/// Whether two paths are the same, or lead to the same file.
+pub(crate) fn is_same_place(a: &Path, b: &Path) -> bool {
+    a == b || is_same_file(a, b)
 }
 
 fn is_same_file(a: &Path, b: &Path) -> bool {

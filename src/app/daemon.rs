@@ -22,7 +22,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    logging, manifests, outages,
+    informing, logging, manifests, outages,
     passing::Passing,
     planning,
     probing::{Probing, ProbingDeps},
@@ -42,10 +42,11 @@ use crate::{
         self, Access, ListenError, SocketFile,
         tcp::{self, TcpError},
     },
+    manager::PassedSocket,
     observed::ObservedHandle,
     phases::PhasesHandle,
     record_file::RecordFile,
-    relay::{self, Relay, RelayEnded, gate::Gate},
+    relay::{self, ClientSocket, Relay, RelayEnded, gate::Gate},
     report::{
         Sources,
         api::{self, Listeners},
@@ -85,8 +86,8 @@ pub(crate) enum StartError {
 #[derive(Debug)]
 pub(crate) struct Daemon {
     relay: Relay,
-    /// The files of the clients' socket and of the API's.
-    sockets: [SocketFile; 2],
+    /// The files of the clients' socket and of the API's, as far as they end with the daemon.
+    sockets: Vec<SocketFile>,
     sources: Sources,
     is_draining: Arc<AtomicBool>,
     /// Ends the stage that acts before all others: the next daemon goes on with what it leaves.
@@ -107,27 +108,34 @@ struct Api {
 }
 
 impl Daemon {
-    /// Starts everything; the clients' socket accepts when this returns. The configuration is read again only with
-    /// `reloading`. Must be called within a tokio runtime.
+    /// Starts everything; the clients' socket accepts when this returns. That is the one that the service manager passed,
+    /// or one of its own. The configuration is read again only with `reloading`. Must be called within a tokio runtime.
     ///
     /// # Errors
     /// A socket cannot be made.
-    pub(super) fn start(loaded: Loaded, reloading: Option<Reloading>) -> Result<Self, StartError> {
+    pub(super) fn start(
+        loaded: Loaded,
+        reloading: Option<Reloading>,
+        passed: Option<PassedSocket>,
+    ) -> Result<Self, StartError> {
         let (started_at, began) = (clock::wall(), clock::now());
         let (started, mut tasks) = (loaded.config.clone(), Tasks::default());
         let lent = Access::like(&started.runtime);
-        let (clients, questions) = bind(&started, lent)?;
+        let is_kept = passed.is_some();
+        let (clients, questions) = bind(&started, lent, passed)?;
+        let sockets: Vec<_> =
+            (!is_kept).then(|| clients.file.clone()).into_iter().chain([questions.file.clone()]).collect();
         let node = hostname();
-        let http = http(&started, &node)
-            .inspect_err(|_| [&clients.file, &questions.file].into_iter().for_each(remove))?;
+        let http = http(&started, &node).inspect_err(|_| sockets.iter().for_each(remove))?;
 
         let gate = Gate::default();
         let recipes = RecipeStore::new(started.policy.acting.is_enabled);
         let has_output = Arc::new(AtomicBool::new(started.trace.has_output));
         let room = tap::Room::new(recipes.switch(), has_output.clone());
+        let accepting = ClientSocket { listener: clients.listener, is_kept };
         let (relay, relayed, observations) =
-            relay::spawn(clients.listener, started.runtime.clone(), gate.clone(), room)?;
-        tracing::info!(listen = %started.listen.display(), runtime = %started.runtime.display(), "relaying");
+            relay::spawn(accepting, started.runtime.clone(), gate.clone(), room)?;
+        tracing::info!(listen = %clients.file.path().display(), runtime = %started.runtime.display(), "relaying");
 
         let phases = PhasesHandle::spawn(&mut tasks);
         let recording = Recording::new(&started, &relayed, &phases, started_at);
@@ -206,6 +214,13 @@ impl Daemon {
         let images = planning::spawn(planning, &mut tasks);
 
         let is_draining = Arc::new(AtomicBool::new(false));
+        let informing = informing::Deps {
+            link: link.clone(),
+            config: config.clone(),
+            relay: relayed.clone(),
+            is_draining: is_draining.clone(),
+        };
+        informing::spawn(informing, &mut tasks);
         let stages = Stages {
             relay: relayed,
             link,
@@ -240,7 +255,6 @@ impl Daemon {
         let snapshots = Arc::new(stages);
         let sources = Sources { snapshots, trace: trace.journal, events, prober, redactor, node };
         let api = Api::spawn((questions.listener, http), sources.clone(), &mut tasks)?;
-        let sockets = [clients.file, questions.file];
         Ok(Self { relay, sockets, sources, is_draining, act_stop, api, saved, records, tasks })
     }
 
@@ -306,14 +320,24 @@ impl Api {
     }
 }
 
-/// Binds the clients' socket, with the access of the runtime's if that is there, and the API's.
-fn bind(config: &Config, lent: Option<Access>) -> Result<(listen::Bound, listen::Bound), ListenError> {
-    let access = lent.unwrap_or(Access::PRIVATE);
-    let clients = listen::bind(&config.listen, access, Some(&config.runtime))?;
+/// Binds the clients' socket, if it was not passed, and the API's. The first gets the access of the runtime's if that is
+/// there.
+fn bind(
+    config: &Config,
+    lent: Option<Access>,
+    passed: Option<PassedSocket>,
+) -> Result<(listen::Bound, listen::Bound), ListenError> {
+    let is_kept = passed.is_some();
+    let clients = match passed {
+        Some(PassedSocket { listener, path }) => listen::adopt(listener, &path, lent, &config.runtime)?,
+        None => listen::bind(&config.listen, lent.unwrap_or(Access::PRIVATE), Some(&config.runtime))?,
+    };
     let questions =
         listen::bind(&config.api.listen, api_access(config), Some(&config.runtime)).inspect_err(|_| {
-            // The start has failed already, and the next one replaces what is left.
-            let _ = clients.file.unlink();
+            if !is_kept {
+                // The start has failed already, and the next one replaces what is left.
+                let _ = clients.file.unlink();
+            }
         })?;
     Ok((clients, questions))
 }

@@ -8,3 +8,6 @@ mod support;
 
 /// The unit as it is installed: start, reload, restart, the end of its process.
 mod unit;
+
+/// The socket unit, and the notices to systemd.
+mod activation;
