@@ -454,6 +454,31 @@ mod tests {
     }
 
     #[test]
+    fn a_passed_socket_gets_its_access_and_keeps_its_file() {
+        let dir = scratch();
+        let (path, runtime) = (dir.path().join("criprobe.sock"), dir.path().join("runtime.sock"));
+        let listener = UnixListener::bind(&path).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        let before = fs::metadata(&path).unwrap().ino();
+        let again = || listener.try_clone().unwrap();
+        let adopted = adopt(again(), &path, None, &runtime).unwrap();
+        assert_eq!((mode(&path), fs::metadata(&path).unwrap().ino()), (0o600, before));
+        adopted.file.regrant(Access { mode: 0o660, uid: None, gid: None }).unwrap();
+        assert_eq!(mode(&path), 0o660, "once the runtime's is known");
+        adopt(again(), &path, Some(Access { mode: 0o640, uid: None, gid: None }), &runtime).unwrap();
+        assert_eq!(mode(&path), 0o640);
+
+        symlink(&path, &runtime).unwrap();
+        assert!(matches!(adopt(again(), &path, None, &runtime), Err(ListenError::IsRuntime(_))));
+        fs::remove_file(&path).unwrap();
+        assert!(matches!(adopt(again(), &path, None, Path::new("/r")), Err(ListenError::Gone(_))));
+        fs::write(&path, "").unwrap();
+        assert!(matches!(adopt(again(), &path, None, Path::new("/r")), Err(ListenError::NotASocket(_))));
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
+        assert!(matches!(adopt(again(), &path, None, Path::new("/r")), Err(ListenError::Exposed { .. })));
+    }
+
+    #[test]
     fn a_stale_socket_is_replaced() {
         let dir = scratch();
         let path = dir.path().join("s");

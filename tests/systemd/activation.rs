@@ -8,9 +8,11 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use anyhow::{Result, ensure};
+use tokio::{task::JoinSet, time::interval};
 
 use crate::support::{
     PATIENCE,
@@ -119,6 +121,40 @@ async fn a_call_in_flight_ends_before_the_next_process_takes_over() -> Result<()
     node.service("restart")?;
     assert_eq!(&call.await??.stdout[..], b"done\n");
     ensure!(caller.end().await? > 0, "calls meanwhile are answered");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_client_makes_two_hundred_calls_a_second_over_three_restarts_and_none_fails() -> Result<()> {
+    let Some(lab) = Lab::shared()? else { return Ok(()) };
+    let Some(node) = Node::boot(lab)? else { return Ok(()) };
+    node.service("start")?;
+    let client = node.client().await?;
+    let restarts = Arc::new(AtomicUsize::new(0));
+    let done = restarts.clone();
+    let node = Arc::new(node);
+    let restarting = node.clone();
+    let operator = tokio::task::spawn_blocking(move || {
+        for _ in 0..3 {
+            restarting.service("restart")?;
+            done.fetch_add(1, Ordering::Relaxed);
+        }
+        anyhow::Ok(())
+    });
+    let mut calls = JoinSet::new();
+    let mut due = interval(Duration::from_millis(5));
+    while restarts.load(Ordering::Relaxed) < 3 && !operator.is_finished() {
+        due.tick().await;
+        let mut client = client.clone();
+        calls.spawn(async move { cri::version(&mut client).await });
+    }
+    operator.await??;
+    let total = calls.len();
+    let results = calls.join_all().await;
+    let failures: Vec<_> =
+        results.into_iter().filter_map(Result::err).map(|error| format!("{error:#}")).collect();
+    ensure!(failures.is_empty(), "{} of {total} calls fail, first with {}", failures.len(), failures[0]);
+    ensure!(total > 50, "only {total} calls");
     Ok(())
 }
 
