@@ -38,7 +38,7 @@ const ANNOUNCEMENT: Duration = Duration::from_millis(100);
 /// 100 ms: how often a connection checks itself while it drains, is closed on one side, or its runtime reads nothing.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// 500 ms without a byte: when a blind connection counts as quiet.
+/// 500 ms without a byte: when a blind connection, or one that has just been made, counts as quiet.
 const QUIET: Duration = Duration::from_millis(500);
 
 /// 1 s without a byte from a side that only stopped receiving: then the connection ends. Bytes that were on their way to
@@ -254,6 +254,10 @@ impl Link<'_> {
             // In the middle of an answer, or before the first one: no frame of ours may be inserted there.
             return phase == Phase::Closing || (self.tap.open_calls() == 0 && self.has_rested(QUIET, now));
         };
+        // It has only just connected, to make a call: that comes first.
+        if phase == Phase::Leaving && highest == 0 && !self.has_rested(QUIET, now) {
+            return false;
+        }
         let announced = *self.announced.get_or_insert_with(|| {
             self.down.inject(&go_away(i32::MAX as u32));
             now
