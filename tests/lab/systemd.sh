@@ -144,7 +144,8 @@ strip_system() {
 }
 
 has_booted() {
-    [ -n "$(keeper)" ] || { tail -n 5 "$DIR/console.log" >&2; die "it ended during its boot"; }
+    # Not by `keeper`: a process has no command line while it becomes another one.
+    ! has_ended "$(cat "$DIR/keeper.pid")" || { tail -n 5 "$DIR/console.log" >&2; die "it ended during its boot"; }
     [ -n "$(systemd)" ] || return 1
     # `degraded` is good: it means that some service of the machine cannot run in it.
     case $(inside timeout "$PATIENCE" systemctl is-system-running --wait 2>/dev/null || true) in
@@ -153,11 +154,16 @@ has_booted() {
     esac
 }
 
+# Removes what an `up` that failed has made.
+clean_up() {
+    if [ -f "$DIR/rig" ]; then down "$DIR"; else rmdir "$DIR" 2>/dev/null || true; fi
+}
+
 up() {
     reason=$(obstacle)
     [ -z "$reason" ] || die "cannot run a private systemd: $reason"
     install
-    mkdir -p "$1"
+    mkdir -p "$(dirname "$1")"
     DIR=$(readlink -f "$1") owner=${2:-0}
     shift; [ $# = 0 ] || shift
     for path; do
@@ -167,10 +173,11 @@ up() {
             *) [ -e "${path%:*}" ] || die "${path%:*} does not exist" ;;
         esac
     done
-    [ -z "$(ls -A "$DIR")" ] || die "$DIR is not empty"
-    echo "a rig of tests/lab/systemd.sh: remove it with 'systemd.sh down'" >"$DIR/rig"
-    trap 'down "$DIR"' EXIT
+    [ -z "$(ls -A "$DIR" 2>/dev/null)" ] || die "$DIR is not empty"
+    trap 'clean_up' EXIT
     trap 'exit 1' INT TERM HUP
+    mkdir -p "$DIR"
+    echo "a rig of tests/lab/systemd.sh: remove it with 'systemd.sh down'" >"$DIR/rig"
     [ "$owner" = 0 ] || setsid "$0" watch "$DIR" "$owner" >/dev/null 2>&1 </dev/null &
     mkdir "$DIR/layers"
     mkdir -p /run/systemd
@@ -185,11 +192,11 @@ up() {
 
 # ---- down ----
 
-# Whether no process is left in DIR's cgroups.
-is_empty() {
-    for root in $(hierarchies); do
-        ! find "$root/$(cgroup)" -name cgroup.procs -exec cat {} + 2>/dev/null | grep -q . || return 1
-    done
+# Kills what is left in DIR's cgroups; whether nothing is.
+is_cleared() {
+    left=$(for root in $(hierarchies); do find "$root/$(cgroup)" -name cgroup.procs -exec cat {} + 2>/dev/null; done)
+    # shellcheck disable=SC2086 # one word a process
+    [ -z "$left" ] || { kill -KILL $left 2>/dev/null; return 1; }
 }
 
 # Ends it without a shutdown: the end of the keeper is that of all processes and mounts in its namespaces.
@@ -198,7 +205,7 @@ down() {
     open_rig "$1"
     pid=$(keeper)
     [ -z "$pid" ] || { kill -KILL "$pid"; eventually has_ended "$pid"; } || die "the systemd of $DIR does not end"
-    eventually is_empty || die "processes of the systemd of $DIR do not end"
+    eventually is_cleared || die "processes of the systemd of $DIR do not end"
     for root in $(hierarchies); do
         [ ! -d "$root/$(cgroup)" ] || find "$root/$(cgroup)" -depth -type d -exec rmdir {} +
     done
