@@ -132,7 +132,9 @@ impl Link<'_> {
                 // Nothing wakes a connection that is closed on one side, that ends when its calls do, or whose client
                 // leaves while it is not read from. So it polls.
                 let is_finished_on_one_side = self.up.finished().is_some() || self.down.finished().is_some();
-                let is_to_look = has_changed || is_finished_on_one_side || !self.up.is_flushed();
+                let is_drained_twice = born == Phase::Draining;
+                let is_to_look =
+                    has_changed || is_drained_twice || is_finished_on_one_side || !self.up.is_flushed();
                 if !is_to_look && look.is_none() {
                     return Poll::Pending;
                 }
@@ -255,7 +257,7 @@ impl Link<'_> {
             return phase == Phase::Closing || (self.tap.open_calls() == 0 && self.has_rested(QUIET, now));
         };
         // It has only just connected, to make a call: that comes first.
-        if phase == Phase::Leaving && highest == 0 && !self.has_rested(QUIET, now) {
+        if phase != Phase::Closing && highest == 0 && !self.has_rested(QUIET, now) {
             return false;
         }
         let announced = *self.announced.get_or_insert_with(|| {

@@ -54,7 +54,7 @@ impl Node {
     }
 
     /// Installs this binary, in place of the one that is there, and the units.
-    fn install(&self, binary: &Path) -> Result<()> {
+    pub(crate) fn install(&self, binary: &Path) -> Result<()> {
         let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging");
         let new = self.file("/usr/bin/.criprobe.new");
         fs::copy(binary, &new)?;

@@ -94,6 +94,17 @@ async fn a_connection_starts_the_service_and_no_new_one_fails_over_restarts() ->
     let calls = caller.end().await?;
     ensure!(calls >= 10, "only {calls} calls");
 
+    // An upgrade is a restart with another binary in the same place.
+    let old = node.run(&["readlink", &format!("/proc/{}/exe", node.property(SERVICE, "MainPID")?)])?;
+    node.install(Path::new(env!("CARGO_BIN_EXE_criprobe")))?;
+    let caller = Caller::start(socket.clone());
+    let replaced = format!("/proc/{}/exe", node.property(SERVICE, "MainPID")?);
+    assert_eq!(node.run(&["readlink", &replaced])?, format!("{old} (deleted)"));
+    node.service("restart")?;
+    let new = format!("/proc/{}/exe", node.property(SERVICE, "MainPID")?);
+    assert_eq!(node.run(&["readlink", &new])?, old);
+    caller.end().await?;
+
     // While no process runs for a second, clients wait, also after a SIGKILL.
     node.drop_in(SERVICE, "[Service]\nExecStartPre=/bin/sleep 1\n")?;
     let pid = node.property(SERVICE, "MainPID")?;
