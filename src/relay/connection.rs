@@ -120,8 +120,10 @@ impl Link<'_> {
         let (mut is_waiting, mut has_changed) = (false, false);
         let mut look: Option<Pin<Box<Sleep>>> = None;
         poll_fn(|cx| {
-            // Polled once to register the waker, and again only when there is a change: this is the hot path.
-            if !has_changed && (!is_waiting || *self.shared.phase.borrow() != born) {
+            // Polled once to register the waker: this is the hot path. When a phase has been announced, polled each time:
+            // its announcement may still be under way, and wake a connection that was made meanwhile without any change.
+            // That uses up the waker, and only another poll registers it again.
+            if !has_changed && (!is_waiting || *self.shared.phase.borrow() != Phase::Serving) {
                 has_changed = changed.as_mut().poll(cx).is_ready();
                 is_waiting = true;
             }
@@ -132,9 +134,7 @@ impl Link<'_> {
                 // Nothing wakes a connection that is closed on one side, that ends when its calls do, or whose client
                 // leaves while it is not read from. So it polls.
                 let is_finished_on_one_side = self.up.finished().is_some() || self.down.finished().is_some();
-                let is_drained_twice = born == Phase::Draining;
-                let is_to_look =
-                    has_changed || is_drained_twice || is_finished_on_one_side || !self.up.is_flushed();
+                let is_to_look = has_changed || is_finished_on_one_side || !self.up.is_flushed();
                 if !is_to_look && look.is_none() {
                     return Poll::Pending;
                 }

@@ -583,12 +583,15 @@ fn a_drain_with_a_kept_socket_cuts_no_call_and_later_clients_wait_in_its_queue()
     };
     let (mut early, mut early_runtime) = begin(&rig, 1);
     let relay = rig.relay.take().unwrap();
+    let phase = relay.phase.clone();
     let drained = thread::spawn(move || tokio::runtime::Runtime::new().unwrap().block_on(relay.drain()));
     let mut goodbye = [0; SETTINGS.len() + 17];
     early.read_exact(&mut goodbye).unwrap();
 
     // While the first call is in flight, others are served.
     let (mut late, mut late_runtime) = begin(&rig, 2);
+    // An announcement that reaches some connections late wakes this one without a change. It notices the next change.
+    phase.send_replace(Phase::Draining);
     early_runtime.write_all(&answer).unwrap();
     let mut rest = Vec::new();
     early.read_to_end(&mut rest).unwrap();
