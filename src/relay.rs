@@ -51,7 +51,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const HAND_OVER: usize = 256;
 
 /// -10: the niceness of the relay's threads (setpriority(2)). They work for microseconds while calls wait for them, so
-/// they take precedence over all other work of the daemon. Needs CAP_SYS_NICE; without it, they run like the others.
+/// they take precedence over all other work of the daemon. Needs CAP_SYS_NICE or RLIMIT_NICE; without either, they run like
+/// the others.
 const NICE: i32 = -10;
 
 /// 1 s: how often each thread of the relay counts a beat, which shows that it works.

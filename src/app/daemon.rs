@@ -1,7 +1,7 @@
 //! The daemon: starts the stages in order, connects them, and stops them in reverse order.
 
 use std::{
-    fs, io,
+    io,
     net::TcpListener as StdTcpListener,
     os::unix::net::UnixListener as StdListener,
     path::PathBuf,
@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use nix::unistd::gethostname;
 use thiserror::Error;
 use tokio::{
     net::{TcpListener, UnixListener},
@@ -359,10 +360,9 @@ fn http(config: &Config, node: &Arc<str>) -> Result<Option<(StdTcpListener, Http
     Ok(Some((listener, rights)))
 }
 
-/// The node's name; empty where it cannot be read.
+/// The node's name; empty if it has none.
 fn hostname() -> Arc<str> {
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    name.trim().into()
+    gethostname().unwrap_or_default().to_string_lossy().into()
 }
 
 /// Removes a socket's file; where that fails, the next start replaces it.

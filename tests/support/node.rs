@@ -124,9 +124,19 @@ impl Node {
 
     /// What a path of the API answers.
     pub(crate) async fn get(&self, path: &str) -> Result<Value> {
+        Ok(serde_json::from_str(&self.text(path).await?)?)
+    }
+
+    /// What a path of the API answers that has JSON a line.
+    pub(crate) async fn lines(&self, path: &str) -> Result<Vec<Value>> {
+        let text = self.text(path).await?;
+        text.lines().map(|line| serde_json::from_str(line).with_context(|| format!("parse {line}"))).collect()
+    }
+
+    async fn text(&self, path: &str) -> Result<String> {
         let (status, text) = ask(&self.file("/run/criprobe/api.sock"), Method::GET, path, "").await?;
         ensure!(status == StatusCode::OK, "{path} answered {status}: {text}");
-        Ok(serde_json::from_str(&text)?)
+        Ok(text)
     }
 
     /// What the service has logged.

@@ -11,3 +11,6 @@ mod unit;
 
 /// The socket unit, and the notices to systemd.
 mod activation;
+
+/// The unit's privileges.
+mod privileges;
