@@ -2,6 +2,7 @@
 //! them.
 
 mod attempt_log;
+mod bindings;
 mod daemon;
 mod demo;
 mod errors;
@@ -35,15 +36,10 @@ use tokio::{
 
 pub use self::demo::demo;
 use self::errors::describe_error;
-use self::{
-    daemon::{Daemon, StartError},
-    reload::Reloading,
-    source::ConfigSource,
-};
+use self::{bindings::StartError, daemon::Daemon, reload::Reloading, source::ConfigSource};
 use crate::{
     cli::{Exit, ServeArgs},
     config::{Loaded, Overrides, key::Key, unknown_variables},
-    listen::ListenError,
     manager::{self, Notice, Passed, PassedSocket},
     relay::descriptors,
 };
@@ -112,7 +108,7 @@ pub fn serve(args: ServeArgs) -> Exit {
 
 /// Two names for one file: only binding finds out, but it is the same mistake as two equal names.
 fn is_runtime_itself(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(StartError::Listen(ListenError::IsRuntime(_))))
+    error.downcast_ref().is_some_and(StartError::is_runtime_itself)
 }
 
 async fn run(loaded: Loaded, reloading: Reloading, passed: Option<PassedSocket>) -> anyhow::Result<()> {

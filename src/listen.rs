@@ -28,8 +28,8 @@ use std::{
 
 use rustix::{
     fs::{
-        AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid, chmod, chownat, fstat, mkdirat, openat, renameat,
-        statat, unlinkat,
+        AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid, chmod, chmodat, chownat, fstat, mkdirat, openat,
+        renameat, statat, unlinkat,
     },
     io::Errno,
     net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with},
@@ -78,11 +78,32 @@ impl Access {
         })
     }
 
-    /// Sets this access on an open file: first a narrow mode, then the owner, then the requested mode.
-    fn grant(self, file: &OwnedFd) -> io::Result<()> {
-        set_mode(file, 0o600)?;
-        chownat(file, "", self.uid.map(Uid::from_raw), self.gid.map(Gid::from_raw), AtFlags::EMPTY_PATH)?;
-        set_mode(file, self.mode)
+    /// Sets this access on an open file whose mode `set_mode` changes: first a narrow mode, then the group, then the
+    /// requested mode. The owner comes last, as only an owner may change a mode. A file that has this access already is
+    /// not touched: clients may be connecting.
+    fn grant(self, file: &OwnedFd, set_mode: impl Fn(u32) -> io::Result<()>) -> io::Result<()> {
+        if self.is_of(&fstat(file)?) {
+            return Ok(());
+        }
+        let chown = |uid: Option<u32>, gid: Option<u32>| {
+            chownat(file, "", uid.map(Uid::from_raw), gid.map(Gid::from_raw), AtFlags::EMPTY_PATH)
+        };
+        set_mode(0o600)?;
+        chown(None, self.gid)?;
+        set_mode(self.mode)?;
+        Ok(chown(self.uid, None)?)
+    }
+
+    fn is_of(self, file: &Stat) -> bool {
+        file.st_mode & 0o777 == self.mode
+            && self.uid.is_none_or(|uid| uid == file.st_uid)
+            && self.gid.is_none_or(|gid| gid == file.st_gid)
+    }
+
+    /// Whether nobody but its owner can open a file who could not with this access.
+    fn includes(self, file: &Stat) -> bool {
+        let mode = file.st_mode & 0o666;
+        mode & !self.mode == 0 && (mode & 0o060 == 0 || self.gid.is_none_or(|gid| gid == file.st_gid))
     }
 }
 
@@ -181,7 +202,9 @@ impl SocketFile {
     /// The file system returns an error.
     pub(crate) fn regrant(&self, access: Access) -> io::Result<()> {
         match open_socket(&self.place.folder, &self.place.name) {
-            Ok(file) if identity_of(&file)? == self.identity => access.grant(&file),
+            Ok(file) if identity_of(&file)? == self.identity => {
+                access.grant(&file, |mode| set_mode(&file, mode))
+            }
             Ok(_) | Err(Errno::NOENT | Errno::NOTSOCK) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
@@ -223,8 +246,8 @@ pub(crate) fn bind(path: &Path, access: Access, runtime: Option<&Path>) -> Resul
     take(&place, access, runtime)
 }
 
-/// Takes a socket that the service manager has bound and passed: its file gets `access`, if that is known, and stays in
-/// its place otherwise.
+/// Takes a socket that the service manager has bound and passed: its file gets `access`, if that is known. If it cannot have
+/// it, as on a read-only file system, and is no wider, it stays as it is.
 ///
 /// # Errors
 /// [`ListenError`] says why it cannot be used.
@@ -245,7 +268,14 @@ pub(crate) fn adopt(
         Err(errno) => return Err(place.io_error(errno.into())),
     };
     let prepared = (|| {
-        access.map_or(Ok(()), |access| access.grant(&file))?;
+        if let Some(access) = access
+            && let Err(error) = access.grant(&file, |mode| set_mode(&file, mode))
+        {
+            if !access.includes(&fstat(&file)?) {
+                return Err(error);
+            }
+            tracing::warn!(path = %path.display(), %error, "cannot copy the mode and owner of the runtime's socket");
+        }
         listener.set_nonblocking(true)?;
         identity_of(&file)
     })();
@@ -316,6 +346,8 @@ impl Place {
             Err(errno) => return Err(errno.into()),
         }
         Ok(Some(match Peer::of(&socket) {
+            // It holds the socket for a unit, and is not to be stopped itself.
+            Ok(peer) if peer.pid == 1 && peer.comm == "systemd" => "a socket unit of systemd".to_owned(),
             Ok(peer) => format!("pid {} ({})", peer.pid, peer.comm),
             Err(_) => "another process".to_owned(),
         }))
@@ -328,7 +360,11 @@ impl Place {
         // checked by opening the socket at its expected place.
         let listener = UnixListener::bind(self.path.with_file_name(&hidden.name).join(Hidden::SOCKET))?;
         let file = open_socket(&hidden.folder, OsStr::new(Hidden::SOCKET))?;
-        access.grant(&file)?;
+        // By its name, which only we can change there: this needs no /proc.
+        access.grant(&file, |mode| {
+            let mode = Mode::from_raw_mode(mode);
+            Ok(chmodat(&hidden.folder, Hidden::SOCKET, mode, AtFlags::empty())?)
+        })?;
         listener.set_nonblocking(true)?;
         renameat(&hidden.folder, Hidden::SOCKET, &self.folder, &self.name)?;
         Ok((listener, identity_of(&file)?))

@@ -13,7 +13,6 @@ use std::{
 };
 
 use nix::unistd::gethostname;
-use thiserror::Error;
 use tokio::{
     net::{TcpListener, UnixListener},
     sync::{Semaphore, watch},
@@ -23,6 +22,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    bindings::{Bindings, StartError, remove},
     informing, logging, manifests, outages,
     passing::Passing,
     planning,
@@ -35,14 +35,11 @@ use super::{
 use crate::{
     act::recipe::RecipeStore,
     clock,
-    config::{Config, Loaded},
+    config::Loaded,
     exits::ExitsHandle,
     handler::exec::Exec,
     inventory::{self, InventorySources},
-    listen::{
-        self, Access, ListenError, SocketFile,
-        tcp::{self, TcpError},
-    },
+    listen::{Access, SocketFile},
     manager::PassedSocket,
     observed::ObservedHandle,
     phases::PhasesHandle,
@@ -68,20 +65,6 @@ const LAST_SAVE: Duration = Duration::from_secs(3);
 
 /// 1 s: how long the end waits for the last records to be written to a file. A disk that takes longer loses them.
 const LAST_RECORDS: Duration = Duration::from_secs(1);
-
-/// Why the daemon did not start.
-#[derive(Debug, Error)]
-pub(crate) enum StartError {
-    /// A socket could not be made.
-    #[error(transparent)]
-    Listen(#[from] ListenError),
-    /// The TCP address cannot be bound.
-    #[error(transparent)]
-    Tcp(#[from] TcpError),
-    /// The kernel refused something that it never refuses.
-    #[error("cannot start")]
-    Io(#[from] io::Error),
-}
 
 /// A running daemon.
 #[derive(Debug)]
@@ -122,12 +105,10 @@ impl Daemon {
         let (started_at, began) = (clock::wall(), clock::now());
         let (started, mut tasks) = (loaded.config.clone(), Tasks::default());
         let lent = Access::like(&started.runtime);
-        let is_kept = passed.is_some();
-        let (clients, questions) = bind(&started, lent, passed)?;
-        let sockets: Vec<_> =
-            (!is_kept).then(|| clients.file.clone()).into_iter().chain([questions.file.clone()]).collect();
         let node = hostname();
-        let http = http(&started, &node).inspect_err(|_| sockets.iter().for_each(remove))?;
+        let bindings = Bindings::new(&started, lent, passed, &node)?;
+        let sockets = bindings.files();
+        let Bindings { clients, is_kept, api, http, unserved } = bindings;
 
         let gate = Gate::default();
         let recipes = RecipeStore::new(started.policy.acting.is_enabled);
@@ -220,6 +201,7 @@ impl Daemon {
             config: config.clone(),
             relay: relayed.clone(),
             is_draining: is_draining.clone(),
+            unserved,
         };
         informing::spawn(informing, &mut tasks);
         let stages = Stages {
@@ -255,7 +237,7 @@ impl Daemon {
         let records = [attempts, trace.file];
         let snapshots = Arc::new(stages);
         let sources = Sources { snapshots, trace: trace.journal, events, prober, redactor, node };
-        let api = Api::spawn((questions.listener, http), sources.clone(), &mut tasks)?;
+        let api = Api::spawn((api.map(|bound| bound.listener), http), sources.clone(), &mut tasks)?;
         Ok(Self { relay, sockets, sources, is_draining, act_stop, api, saved, records, tasks })
     }
 
@@ -295,7 +277,7 @@ impl Api {
     /// On a thread of its own: whatever clients ask for, and however often, it takes no CPU time of the two threads of the
     /// stages but what a stage spends on its answers.
     fn spawn(
-        (socket, http): (StdListener, Option<(StdTcpListener, HttpRights)>),
+        (socket, http): (Option<StdListener>, Option<(StdTcpListener, HttpRights)>),
         sources: Sources,
         tasks: &mut Tasks,
     ) -> io::Result<Self> {
@@ -303,10 +285,8 @@ impl Api {
             let http = http.as_ref().map(|(listener, rights)| {
                 Ok::<_, io::Error>((TcpListener::from_std(listener.try_clone()?)?, rights.clone()))
             });
-            Ok::<_, io::Error>(Listeners {
-                socket: UnixListener::from_std(socket.try_clone()?)?,
-                http: http.transpose()?,
-            })
+            let socket = socket.as_ref().map(|listener| UnixListener::from_std(listener.try_clone()?));
+            Ok::<_, io::Error>(Listeners { socket: socket.transpose()?, http: http.transpose()? })
         };
         let stop = CancellationToken::new();
         let stopping = stop.clone();
@@ -321,55 +301,9 @@ impl Api {
     }
 }
 
-/// Binds the clients' socket, if it was not passed, and the API's. The first gets the access of the runtime's if that is
-/// there.
-fn bind(
-    config: &Config,
-    lent: Option<Access>,
-    passed: Option<PassedSocket>,
-) -> Result<(listen::Bound, listen::Bound), ListenError> {
-    let is_kept = passed.is_some();
-    let clients = match passed {
-        Some(PassedSocket { listener, path }) => listen::adopt(listener, &path, lent, &config.runtime)?,
-        None => listen::bind(&config.listen, lent.unwrap_or(Access::PRIVATE), Some(&config.runtime))?,
-    };
-    let questions =
-        listen::bind(&config.api.listen, api_access(config), Some(&config.runtime)).inspect_err(|_| {
-            if !is_kept {
-                // The start has failed already, and the next one replaces what is left.
-                let _ = clients.file.unlink();
-            }
-        })?;
-    Ok((clients, questions))
-}
-
-/// Binds the TCP address, if there is one.
-fn http(config: &Config, node: &Arc<str>) -> Result<Option<(StdTcpListener, HttpRights)>, StartError> {
-    let Some(address) = config.api.http else { return Ok(None) };
-    let listener = tcp::bind(address)?;
-    let address = listener.local_addr()?;
-    let rights = HttpRights { address, page: config.api.page, node: node.clone() };
-    let page = rights.serve_page();
-    tracing::info!(http = %address, page, "serving TCP");
-    if page && !rights.is_loopback() {
-        tracing::warn!(
-            http = %address,
-            "api.page is always: anyone who can reach this address can read all commands, outputs of probes and calls"
-        );
-    }
-    Ok(Some((listener, rights)))
-}
-
 /// The node's name; empty if it has none.
 fn hostname() -> Arc<str> {
     gethostname().unwrap_or_default().to_string_lossy().into()
-}
-
-/// Removes a socket's file; where that fails, the next start replaces it.
-fn remove(socket: &SocketFile) {
-    if let Err(reason) = socket.unlink() {
-        tracing::warn!(path = %socket.path().display(), %reason, "cannot remove the socket file");
-    }
 }
 
 /// A runtime's socket that came after ours lends it its mode, owner and group.
@@ -382,9 +316,4 @@ async fn borrow_access(mut link: watch::Receiver<Link>, runtime: PathBuf, socket
     {
         tracing::warn!(%error, "cannot copy the mode and owner of the runtime's socket");
     }
-}
-
-/// The access to the API: of root, or of root and a group.
-fn api_access(config: &Config) -> Access {
-    config.api.group.map_or(Access::PRIVATE, |gid| Access { mode: 0o660, uid: None, gid: Some(gid) })
 }

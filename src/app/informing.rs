@@ -35,6 +35,8 @@ pub(super) struct Deps {
     pub(super) relay: RelayHandle,
     /// From then on, the state is not described any more.
     pub(super) is_draining: Arc<AtomicBool>,
+    /// Why the API is not served, if it is not.
+    pub(super) unserved: Option<String>,
 }
 
 /// Starts the task.
@@ -43,14 +45,17 @@ pub(super) fn spawn(deps: Deps, tasks: &mut Tasks) {
     tasks.spawn(run);
 }
 
-async fn run(Deps { mut link, mut config, relay, is_draining }: Deps) {
+async fn run(Deps { mut link, mut config, relay, is_draining, unserved }: Deps) {
     let watchdog = manager::watchdog();
     let mut pulse = Pulse::new(relay.beats(), watchdog.map_or(STALLED, |due| (due / 2).max(STALLED)));
     let mut due = interval(watchdog.map_or(STALLED, |due| due / 3));
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut described = None;
     loop {
-        let text = describe(&link.borrow_and_update(), &config.borrow_and_update(), clock::wall());
+        let mut text = describe(&link.borrow_and_update(), &config.borrow_and_update(), clock::wall());
+        if let Some(trouble) = &unserved {
+            text += &format!("; the API is not served: {trouble}");
+        }
         if described.as_ref() != Some(&text) && !is_draining.load(Ordering::Relaxed) {
             manager::send(vec![Notice::status(&text)]).await;
             described = Some(text);

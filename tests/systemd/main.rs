@@ -14,3 +14,6 @@ mod activation;
 
 /// The unit's privileges.
 mod privileges;
+
+/// A node on which something is wrong.
+mod adversity;
