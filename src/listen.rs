@@ -515,6 +515,35 @@ mod tests {
     }
 
     #[test]
+    fn access_that_is_right_is_left_alone_and_one_that_cannot_be_set_must_be_no_narrower_than_what_is_there()
+    {
+        let dir = scratch();
+        let path = dir.path().join("s");
+        let _listener = UnixListener::bind(&path).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        let file = rustix::fs::open(&path, OFlags::PATH, Mode::empty()).unwrap();
+        let read_only = |_| Err(Errno::ROFS.into());
+        let access = |mode| Access { mode, uid: None, gid: None };
+        access(0o640).grant(&file, read_only).unwrap();
+        assert!(access(0o660).grant(&file, read_only).is_err());
+
+        let mut stat = fstat(&file).unwrap();
+        let runtimes = Access { mode: 0o660, uid: Some(0), gid: Some(5) };
+        for (mode, gid, includes) in [
+            (0o600, 0, true),
+            (0o700, 0, true),
+            (0o660, 5, true),
+            (0o620, 5, true),
+            (0o660, 0, false),
+            (0o755, 5, false),
+            (0o666, 5, false),
+        ] {
+            (stat.st_mode, stat.st_gid) = (mode, gid);
+            assert_eq!(runtimes.includes(&stat), includes, "{mode:o} {gid}");
+        }
+    }
+
+    #[test]
     fn a_stale_socket_is_replaced() {
         let dir = scratch();
         let path = dir.path().join("s");
