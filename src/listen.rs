@@ -515,8 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn access_that_is_right_is_left_alone_and_one_that_cannot_be_set_must_be_no_narrower_than_what_is_there()
-    {
+    fn access_that_is_right_is_left_alone_and_a_file_that_cannot_have_it_may_be_no_wider() {
         let dir = scratch();
         let path = dir.path().join("s");
         let _listener = UnixListener::bind(&path).unwrap();

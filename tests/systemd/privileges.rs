@@ -30,7 +30,7 @@ act: {enabled: true, namespaces: [default], maxPerMinute: 100}
 /// The group `daemon` of Debian and Ubuntu.
 const DAEMON: u32 = 1;
 
-/// Serves HTTP, and takes its time for a command that a file names.
+/// Serves HTTP.
 const SERVER: [&str; 3] = ["sh", "-c", "echo fine >/tmp/index.html; exec httpd -f -p 8080 -h /tmp"];
 
 /// Probes of all kinds, of two containers. Nobody speaks gRPC there, which is a failure and no error.
