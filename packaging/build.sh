@@ -38,7 +38,7 @@ die() { say "packaging/build.sh: $*"; exit 1; }
 tool() {
     name=$1 version=$2
     shift 2
-    PATH=$target/tools/bin:$PATH
+    PATH=$target/tools/bin:$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
     case $("$name" --version 2>/dev/null) in "$version" | *" $version") return ;; esac
     say "installing $name $version, which takes a few minutes"
     set -- --locked "$@"
@@ -138,7 +138,7 @@ prepare() {
     host=$(rustc -vV | sed -n 's/^host: //p')
     triple=${TRIPLE:-$1}
     version=${VERSION:-$(manifest version)}
-    stage=$target/package/stage
+    stage=$out/stage
     mkdir -p "$out"
     find_binary
 }

@@ -28,8 +28,8 @@ units() {
     done
 }
 
-# What the files that are named on stdin have in them.
-contents() { while IFS= read -r file; do cat "$file"; done; }
+# What the files that are named on stdin have in them, the last line of each with an end.
+contents() { while IFS= read -r file; do cat "$file"; echo; done; }
 
 # ---- the socket ----
 
