@@ -9,6 +9,7 @@
 # Variables:
 #   TRIPLE     for which target of Rust; default: this machine's own, for an image with musl, such as x86_64-unknown-linux-musl
 #   BINARY     packages this binary, instead of a release build
+#   MAN        takes the man pages from this folder, instead of writing them
 #   VERSION    instead of the one in Cargo.toml
 #   OUT        the folder for the result; default: package in cargo's target folder
 #   SOURCE_DATE_EPOCH   the time that packages carry; default: that of the last commit, and 0 for an image
@@ -120,7 +121,9 @@ make_files() {
         echo "# /etc/criprobe/conf.d/*.yaml, which no package has."
         sed -e 1d -e 's/^\([^#]\)/#\1/' packaging/config.yaml
     } >"$files/config.yaml"
-    cargo run --quiet --locked --example man -- "$files/man" >&2
+    if [ -n "${MAN:-}" ]; then cp "$MAN"/*.8 "$files/man"
+    else cargo run --quiet --locked --example man -- "$files/man" >&2
+    fi
     gzip -9n "$files"/man/*
     # They are the same for every machine, and the binary may be for another one than this.
     runs=$binary

@@ -3,7 +3,7 @@ if [ "$1" -eq 0 ]; then
     # systemd leaves it, for containers that have mounted it.
     rm -rf /run/criprobe
     rmdir /etc/criprobe/conf.d /etc/criprobe 2>/dev/null || :
-    rmdir /var/lib/criprobe 2>/dev/null || :
+    rmdir /var/lib/criprobe /var/log/criprobe 2>/dev/null || :
 fi
 if [ -d /run/systemd/system ]; then
     systemctl --system daemon-reload >/dev/null || :

@@ -35,7 +35,7 @@ pub(crate) fn node() -> Result<Option<Node>> {
     let Some(node) = Node::boot(lab)? else { return Ok(None) };
     // What `Node` installs by hand, what an earlier criprobe of this machine may have left, and a policy that some images
     // have, by which packages start and stop nothing.
-    let by_hand = "rm -rf /usr/bin/criprobe /etc/systemd/system/criprobe.* /etc/criprobe /var/lib/criprobe /usr/sbin/policy-rc.d";
+    let by_hand = "rm -rf /usr/bin/criprobe /etc/systemd/system/criprobe.* /etc/criprobe /var/l*/criprobe /usr/sbin/policy-rc.d";
     node.run(&["sh", "-c", &format!("{by_hand}; systemctl daemon-reload")])?;
     settings_of_clients(&node, "containerd/containerd.sock")?;
     Ok(Some(node))
@@ -72,7 +72,7 @@ pub(crate) fn leftovers(node: &Node) -> Result<String> {
     node.run(&[
         "sh",
         "-c",
-        "find /etc /usr /var /run /opt -xdev \\( -path /run/systemd -o -path /run/log -o -path /var/log \\) -prune \
+        "find /etc /usr /var /run /opt -xdev \\( -path /run/systemd -o -path /run/log -o -path /var/log/journal \\) -prune \
          -o -name '*criprobe*' -print | sort",
     ])
 }

@@ -7,9 +7,9 @@ use std::{
     sync::Mutex,
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 
-use crate::support::lab;
+use crate::{man, support::lab};
 
 /// The version that is installed first.
 pub(crate) const FIRST: &str = "0.0.1";
@@ -38,7 +38,10 @@ pub(crate) fn package(kind: &str, version: &str) -> Result<Option<PathBuf>> {
     if let Some(file) = made.get(&key) {
         return Ok(Some(file.clone()));
     }
-    let file = build(kind, version, Path::new(env!("CARGO_BIN_EXE_criprobe")), &folder("packages"))?;
+    let folder = folder("packages");
+    // Here rather than by the script, for which cargo would build most of criprobe again.
+    man::write_all(&folder.join("man")).map_err(|error| anyhow!("write the man pages: {error}"))?;
+    let file = build(kind, version, Path::new(env!("CARGO_BIN_EXE_criprobe")), &folder)?;
     made.insert(key, file.clone());
     Ok(Some(file))
 }
@@ -59,6 +62,7 @@ pub(crate) fn build(kind: &str, version: &str, binary: &Path, folder: &Path) -> 
             .env("BINARY", binary)
             .env("VERSION", version)
             .env("OUT", folder)
+            .env("MAN", folder.join("man"))
             .env_remove("TRIPLE")
             .env_remove("SOURCE_DATE_EPOCH"),
     )?;

@@ -9,6 +9,10 @@ mod support;
 /// Makes them, each once.
 mod made;
 
+#[path = "../../examples/man.rs"]
+#[allow(dead_code)]
+mod man;
+
 /// A real systemd with nothing of criprobe on it.
 mod bare;
 

@@ -47,7 +47,7 @@ async fn the_rpm_starts_nothing_hands_over_and_is_kept_while_it_is_used() -> Res
 
     node.run(&["env", "CRIPROBE_FORCE_REMOVE=1", "rpm", "--force-debian", "--erase", "criprobe"])?;
     // The state of probes; rpm knows no purge.
-    node.run(&["rm", "-r", "/var/lib/criprobe"])?;
+    node.run(&["rm", "-rf", "/var/lib/criprobe", "/var/log/criprobe"])?;
     assert_eq!(leftovers(&node)?, before);
     assert_eq!(node.property(SERVICE, "LoadState")?, "not-found");
     Ok(())
