@@ -4,6 +4,7 @@
 #   maintenance users                  prints what on this node still uses criprobe's socket, a line each; exit 1 if anything does
 #   maintenance may-be-removed         the same, and what to do about it; CRIPROBE_FORCE_REMOVE=1 makes it a warning
 #   maintenance hand-over SYSTEMCTL    replaces a running criprobe by the installed one, if that accepts the configuration
+#   maintenance warnings               prints which units of an installation by hand hide those of the package
 #
 # ROOT is a folder to look into instead of /, for tests. It changes no setting of a kubelet or of crictl.
 set -eu
@@ -137,7 +138,7 @@ connected() {
     open=$(timeout 10 /usr/bin/criprobe status 2>/dev/null | awk '$1 == "connections" { print $2; exit }') || open=
     case $open in
         '' | 0 | *[!0-9]*) ;;
-        *) echo "$open connections of clients are open now: see criprobe top, criprobe trace" ;;
+        *) echo "open connections of clients: $open; criprobe trace shows who calls" ;;
     esac
 }
 
@@ -196,9 +197,20 @@ hand_over() {
     }
 }
 
+warnings() {
+    for unit in criprobe.service criprobe.socket; do
+        file=/etc/systemd/system/$unit
+        # A link is a mask, or what `enable` made.
+        if [ -f "$root$file" ] && [ ! -L "$root$file" ]; then
+            say "criprobe: $file hides the package's unit: remove it, unless you need it; a drop-in changes single settings"
+        fi
+    done
+}
+
 case ${1:-}:$# in
+    warnings:1) warnings ;;
     users:1) users ;;
     may-be-removed:1) may_be_removed ;;
     hand-over:2) hand_over "$2" ;;
-    *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

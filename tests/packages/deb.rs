@@ -48,7 +48,7 @@ async fn the_deb_starts_nothing_is_kept_while_it_is_used_and_leaves_nothing_behi
         for what in [
             "/etc/crictl.yaml:1: runtime-endpoint: unix:///run/criprobe/criprobe.sock",
             "/var/lib/kubelet/config.yaml:1: containerRuntimeEndpoint: unix:///run/criprobe/criprobe.sock",
-            "1 connections of clients are open now",
+            "open connections of clients: 1;",
             "Point them at unix:///run/containerd/containerd.sock",
             "CRIPROBE_FORCE_REMOVE=1",
         ] {
@@ -61,7 +61,10 @@ async fn the_deb_starts_nothing_is_kept_while_it_is_used_and_leaves_nothing_behi
     // A kubelet whose settings were changed, but that was not restarted.
     settings_of_clients(&node, "containerd/containerd.sock")?;
     let refused = refusal(&node, &["dpkg", "--remove", "criprobe"])?;
-    ensure!(refused.contains("connections of clients") && !refused.contains("crictl.yaml:"), "{refused}");
+    ensure!(
+        refused.contains("open connections of clients: 1;") && !refused.contains("crictl.yaml:"),
+        "{refused}"
+    );
     drop(client);
     eventually("criprobe notices that the client has gone", PATIENCE, async || {
         Ok((node.get("/v1/status").await?["connections"]["open"] == 0).then_some(()))

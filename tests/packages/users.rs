@@ -183,6 +183,17 @@ fn a_refusal_says_how_to_switch_back_to_the_configured_runtime_and_how_to_force_
 }
 
 #[test]
+fn units_that_were_installed_by_hand_are_named() -> Result<()> {
+    let by_hand = [("/etc/systemd/system/criprobe.service", "[Service]\n")];
+    let (code, _, warning) = users(&by_hand, "warnings", false)?;
+    assert_eq!(code, Some(0));
+    ensure!(warning.contains("/etc/systemd/system/criprobe.service hides"), "{warning}");
+    let drop_in = [("/etc/systemd/system/criprobe.service.d/a.conf", "[Service]\n")];
+    assert_eq!(users(&drop_in, "warnings", false)?, (Some(0), String::new(), String::new()));
+    Ok(())
+}
+
+#[test]
 fn the_scripts_are_sound() -> Result<()> {
     if !crate::support::lab::is_available("packagers.sh")? {
         return Ok(());
