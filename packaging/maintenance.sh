@@ -184,14 +184,19 @@ may_be_removed() {
 hand_over() {
     [ -d /run/systemd/system ] || return 0
     systemctl --quiet is-active criprobe.service || return 0
-    # It reads conf.d, too.
-    if [ -e "$config/config.yaml" ] && ! report=$(/usr/bin/criprobe check "$config/config.yaml" 2>&1); then
+    systemctl=$1
+    # Each by its name: of those that it finds by itself, it skips the ones that have nothing of a configuration.
+    set --
+    for file in "$config/config.yaml" "$config"/conf.d/*.yaml; do
+        [ ! -f "$file" ] || set -- "$@" "$file"
+    done
+    if [ $# -gt 0 ] && ! report=$(/usr/bin/criprobe check "$@" 2>&1); then
         say "criprobe was NOT restarted, and its previous version goes on, because the new one does not accept the configuration:"
         say "$report"
         say "Correct it, then: systemctl restart criprobe"
         return 1
     fi
-    "$1" try-restart criprobe.service || {
+    "$systemctl" try-restart criprobe.service || {
         say "criprobe did not restart: see systemctl status criprobe, journalctl -u criprobe"
         return 1
     }
